@@ -19,7 +19,8 @@ from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
 _ROOT = pathlib.Path(__file__).resolve().parent
-# A script starts background commands with interrupts ignored; what tests start would inherit that.
+# A script starts background commands with interrupts ignored; what tests start would
+# inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("MPLBACKEND", "Agg")
@@ -30,7 +31,9 @@ os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(_ROOT / ".cache" / "jax")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 # An entry that another process has half written is compiled anew (see pyproject.toml).
-os.environ.setdefault("PYTHONWARNINGS", "ignore:Error reading persistent compilation cache entry")
+os.environ.setdefault(
+    "PYTHONWARNINGS", "ignore:Error reading persistent compilation cache entry"
+)
 
 import beartype  # noqa: E402
 from jaxtyping import install_import_hook  # noqa: E402
@@ -81,8 +84,9 @@ from jax._src import xla_bridge  # noqa: E402  # no public function asks without
 
 from mrsa_jax._core.arrays import QUICK  # noqa: E402
 
-# Most of a test's time goes into compiling: XLA does the least it can, in half the time. What users
-# get is tested where the variable is set: the kernels' dear tests, and the slow ones.
+# Most of a test's time goes into compiling: XLA does the least it can, in half the
+# time. What users get is tested where the variable is set: the kernels' dear tests, and
+# the slow ones.
 _FLAGS = {"xla_force_host_platform_device_count": 2}
 if os.environ.get("MRSA_JAX_OPTIMISED", "") in ("", "0"):
     # in one piece: to split a program for several threads costs a third more
@@ -91,7 +95,10 @@ if os.environ.get("MRSA_JAX_OPTIMISED", "") in ("", "0"):
         del _FLAGS["xla_cpu_use_fusion_emitters"]
 # read when the first device starts
 os.environ["XLA_FLAGS"] = " ".join(
-    [os.environ.get("XLA_FLAGS", ""), *(f"--{name}={int(own)}" for name, own in _FLAGS.items())]
+    [
+        os.environ.get("XLA_FLAGS", ""),
+        *(f"--{name}={int(own)}" for name, own in _FLAGS.items()),
+    ]
 ).strip()
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
@@ -118,7 +125,10 @@ def wide_kernels() -> None:
 
 @pytest.fixture
 def on_a_cpu() -> None:
-    """Skip elsewhere: loops run on CPUs alone, and accelerators round otherwise in each program."""
+    """Skip elsewhere.
+
+    Loops run on CPUs alone, and accelerators round otherwise in each program.
+    """
     from mrsa_jax._core.device import platform
 
     if platform() != "cpu":
@@ -127,7 +137,10 @@ def on_a_cpu() -> None:
 
 @pytest.fixture
 def checks_varying() -> bool:
-    """Whether kernels run in a `shard_map` that checks what varies: JAX's interpreter does not."""
+    """Whether kernels run in a `shard_map` that checks what varies.
+
+    JAX's interpreter does not.
+    """
     return _runs_kernels()
 
 
@@ -159,7 +172,10 @@ def compilations() -> Callable[[], contextlib.AbstractContextManager[list[str]]]
 
 
 def pytest_collection_finish() -> None:
-    """Look for garbage less often, and never among what stays: it took a twelfth of the time."""
+    """Look for garbage less often, and never among what stays.
+
+    It took a twelfth of the time.
+    """
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
@@ -173,7 +189,10 @@ def first_calls_are_checked() -> None:
 
 @pytest.fixture(autouse=True, scope="module")
 def own_schemes_and_figures_end() -> Iterator[None]:
-    """Forget what tests or examples left: the selection schemes registered, the figures drawn."""
+    """Forget what tests or examples left.
+
+    The selection schemes registered, the figures drawn.
+    """
     from mrsa_jax.selection.registry import ROWS
 
     before = dict(ROWS)
@@ -184,8 +203,9 @@ def own_schemes_and_figures_end() -> Iterator[None]:
         sys.modules["matplotlib.pyplot"].close("all")
 
 
-# To draw a figure's files takes a fifth of a command's time. These look at what commands compute
-# and say: the files of their figures hold a word, but where a test looks at them, or at pictures.
+# To draw a figure's files takes a fifth of a command's time. These look at what
+# commands compute and say: the files of their figures hold a word, but where a test
+# looks at them, or at pictures.
 _NOT_DRAWN = ("tests/cli/", "tests/study/", "tests/papers/", "tests/test_extending.py",
               "tests/test_hostile_files.py")  # fmt: skip
 _LOOKED_AT = {"tests/cli/test_report.py", "tests/study/test_pages_in_browser.py",
@@ -196,7 +216,9 @@ _PICTURES_LOOKED_AT = {
 
 
 @pytest.fixture(autouse=True, scope="module")
-def figures_are_drawn_where_they_are_looked_at(request: pytest.FixtureRequest) -> Iterator[None]:
+def figures_are_drawn_where_they_are_looked_at(
+    request: pytest.FixtureRequest,
+) -> Iterator[None]:
     """Spare the others to draw: their plots are made, and their files named."""
     module = request.path.relative_to(_ROOT).as_posix()
     drawn = {".png"} if module in _PICTURES_LOOKED_AT else set()
@@ -236,7 +258,10 @@ def drawn_figures(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class _Free:
-    """Processor seconds that fall on whichever test is at hand; none is charged with them."""
+    """Processor seconds that fall on whichever test is at hand.
+
+    None is charged with them.
+    """
 
     def __init__(self) -> None:
         self.seconds, self._start, self._depth = 0.0, 0.0, 0
@@ -285,14 +310,18 @@ _LONG_FUNCTIONS = {name.partition("[")[0] for name in _LONG}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--costs", action="store_true", help="fail where a default test is too dear")
+    parser.addoption(
+        "--costs", action="store_true", help="fail where a default test is too dear"
+    )
 
 
 def _is_of_long_tier(config: pytest.Config) -> bool:
     return config.option.markexpr.startswith("long and ")
 
 
-def pytest_ignore_collect(collection_path: pathlib.Path, config: pytest.Config) -> bool | None:
+def pytest_ignore_collect(
+    collection_path: pathlib.Path, config: pytest.Config
+) -> bool | None:
     """Spare the long tier to import files that hold nothing of it."""
     if _is_of_long_tier(config) and collection_path.is_file():
         file = collection_path.relative_to(_ROOT).as_posix()
@@ -331,7 +360,8 @@ def pytest_make_collect_report(
     if xla_bridge.backends_are_initialized() and not had_backend and report.passed:
         report.outcome = "failed"
         report.longrepr = (
-            f"{collector.nodeid} makes JAX values when it is imported: make them in the test, in a "
+            f"{collector.nodeid} makes JAX values when it is imported: make them in "
+            "the test, in a "
             "fixture, or in a function under functools.cache; NumPy arrays are free"
         )
     return report
@@ -339,15 +369,20 @@ def pytest_make_collect_report(
 
 # ---- what a default test may cost
 #
-# Processor seconds with empty caches. A test pays for all that it starts: its fixtures, the
-# programs that XLA compiles for it, the processes that it waits for. What any worker pays once is
-# apart: its start (imports, the device), the garbage collector, and the machine code of compiled
+# Processor seconds with empty caches. A test pays for all that it starts: its fixtures,
+# the
+# programs that XLA compiles for it, the processes that it waits for. What any worker
+# pays once is
+# apart: its start (imports, the device), the garbage collector, and the machine code of
+# compiled
 # loops, which has a limit of its own.
 
-# Seconds on a machine that takes `_REFERENCE` for `_work`; a slower one is allowed more.
+# Seconds on a machine that takes `_REFERENCE` for `_work`; a slower one is allowed
+# more.
 _MOST = {"a test": 1.0, "a file": 15.0, "a worker's loops": 60.0}
-# Above its limit all is told; the session fails from so many times the limit on: which test of a
-# worker is the first to load a library or to compile what others use changes from run to run.
+# Above its limit all is told; the session fails from so many times the limit on: which
+# test of a worker is the first to load a library or to compile what others use changes
+# from run to run.
 _FAILS = 4
 _REFERENCE = 0.16
 # Imported late by the package, by whichever test comes first.
@@ -403,8 +438,15 @@ class _Meter:
         from numba.core import event
 
         # but for the adapters of other systems, which import these
-        own = [path for path in _ROOT.glob("mrsa_jax/**/_[a-z]*.py") if "live" not in path.parts]
-        names = [".".join(path.relative_to(_ROOT).with_suffix("").parts) for path in sorted(own)]
+        own = [
+            path
+            for path in _ROOT.glob("mrsa_jax/**/_[a-z]*.py")
+            if "live" not in path.parts
+        ]
+        names = [
+            ".".join(path.relative_to(_ROOT).with_suffix("").parts)
+            for path in sorted(own)
+        ]
         for name in [*_START, *names]:
             importlib.import_module(name)
         jax.devices()
@@ -425,7 +467,9 @@ class _Meter:
         self._mark = self._now()
 
     @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_makereport(self) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    def pytest_runtest_makereport(
+        self,
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         report = yield
         now = self._now()
         report.processor_seconds = (now - self._mark) / self.slowness  # type: ignore[attr-defined]
@@ -438,7 +482,10 @@ class _Meter:
 
 
 class _Rule:
-    """In the process that reports: fail the session that has too dear a test, file or worker."""
+    """In the process that reports.
+
+    Fail the session that has too dear a test, file or worker.
+    """
 
     def __init__(self) -> None:
         self._costs: dict[str, collections.Counter[str]] = {
@@ -464,11 +511,15 @@ class _Rule:
         if self._too_dear(_FAILS) and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
-    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+    def pytest_terminal_summary(
+        self, terminalreporter: pytest.TerminalReporter
+    ) -> None:
         lines = self._too_dear()
         if lines:
             terminalreporter.section("too dear for the default tests", red=True)
-            terminalreporter.write_line("processor seconds; make them cheap, or mark them `long`")
+            terminalreporter.write_line(
+                "processor seconds; make them cheap, or mark them `long`"
+            )
             for line in lines:
                 terminalreporter.write_line(line)
 

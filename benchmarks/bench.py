@@ -1,4 +1,7 @@
-"""`mrsa-jax bench` from a checkout: `python benchmarks/bench.py rounds`, with the same flags."""
+"""`mrsa-jax bench` from a checkout.
+
+`python benchmarks/bench.py rounds`, with the same flags.
+"""
 
 import sys
 

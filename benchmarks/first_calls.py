@@ -1,7 +1,7 @@
 """First calls of public functions at a new size, from empty caches.
 
-Prints the processor seconds of each, how many programs JAX compiled for it, and what a second call
-takes; loops that numba compiles are in the seconds only.
+Prints the processor seconds of each, how many programs JAX compiled for it, and what a
+second call takes; loops that numba compiles are in the seconds only.
 `python benchmarks/first_calls.py [NAME ...]`
 """
 
@@ -42,7 +42,9 @@ def _quantize(own: Any, values: np.ndarray) -> Any:
 
 def _aggregate() -> Any:
     inputs, joined = _RNG.integers(0, 1000, (13, 21)), ~np.eye(13, dtype=bool)
-    return secagg.aggregate(0, inputs, joined, np.ones((5, 13), bool), 5, modulus_bits=16).total
+    return secagg.aggregate(
+        0, inputs, joined, np.ones((5, 13), bool), 5, modulus_bits=16
+    ).total
 
 
 def _select() -> Any:
@@ -55,22 +57,32 @@ CALLS: dict[str, Callable[[], Any]] = {
         0, mj.selection.uniform(26, 12), mj.availability.independent(0.1), 17
     ),
     "rollout_trials": lambda: mj.selection.rollout_trials(
-        0, mj.selection.batch_partitioning(24, 12, 3), mj.availability.independent(0.1), 19, 7
+        0,
+        mj.selection.batch_partitioning(24, 12, 3),
+        mj.availability.independent(0.1),
+        19,
+        7,
     ),
     "fairness_gap": lambda: mj.selection.fairness_gap(_HISTORY),
     "select": _select,
-    "available": lambda: mj.availability.independent(0.1).for_clients(37).sample(_KEY, None),
+    "available": lambda: (
+        mj.availability.independent(0.1).for_clients(37).sample(_KEY, None)
+    ),
     "weak_privacy": lambda: mj.privacy.weak_privacy(_HISTORY).lower,
     "hidden_among": lambda: mj.privacy.hidden_among(_HISTORY),
     "secagg.aggregate": _aggregate,
-    "failure_rates": lambda: secagg.failure_rates(0, 23, 0.6, 0.1, 7, 50).unreliable.rate,
+    "failure_rates": lambda: (
+        secagg.failure_rates(0, 23, 0.6, 0.1, 7, 50).unreliable.rate
+    ),
     "stochastic": lambda: _quantize(quantize.stochastic(16, 1.0), _UPDATE),
     "lattice": lambda: _quantize(quantize.lattice(0.01, 1.0, 29), _UPDATE[:29]),
     "add": lambda: modular.add(*_arrays(_CODES[0], _CODES[1]), 37),
     "ring_sum_over": lambda: modular.ring_sum_over(*_arrays(_CODES), 37),
     "reduce_words": lambda: modular.reduce_words(*_arrays(_CODES[0], _CODES[1]), 37),
     "median": lambda: hetero.robust.coordinate_median()(_CODES[:9], np.ones(9)),
-    "least_squares": lambda: attacks.least_squares(_HISTORY, _RNG.standard_normal((18, 5))),
+    "least_squares": lambda: attacks.least_squares(
+        _HISTORY, _RNG.standard_normal((18, 5))
+    ),
     "random graph": lambda: graphs.erdos_renyi(31, 0.5).sample(_KEY),
 }
 
@@ -100,7 +112,9 @@ def main() -> None:
         again = 1e3 * (time.perf_counter() - begin)
         print(f"{name:16} {first:7.2f} s {compiled:4d} programs, again {again:8.1f} ms")
 
-    print(f"{'all':16} {time.process_time() - start:7.2f} s {programs.count:4d} programs")
+    print(
+        f"{'all':16} {time.process_time() - start:7.2f} s {programs.count:4d} programs"
+    )
 
 
 if __name__ == "__main__":

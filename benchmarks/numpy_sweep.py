@@ -1,9 +1,9 @@
 """A user's own script instead of a sweep: NumPy alone, all trials of a point at once.
 
-It does what a competent user would write: ranks and leverages from the eigenvalues of the smaller
-Gram matrix, the first exposed round by bisection, with a tolerance. In a checkout
-`python -m benchmarks.numpy_sweep POINTS`, where POINTS is a JSON object of the arguments of
-`points`.
+It does what a competent user would write: ranks and leverages from the eigenvalues of
+the smaller Gram matrix, the first exposed round by bisection, with a tolerance. In a
+checkout `python -m benchmarks.numpy_sweep POINTS`, where POINTS is a JSON object of the
+arguments of `points`.
 """
 
 from __future__ import annotations
@@ -27,15 +27,22 @@ def _leverages(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     is_kept = values > 1e-8 * np.maximum(values[:, -1:], 1)
     if not is_wide:
         return is_kept.sum(axis=1), np.einsum("bnk,bk->bn", vectors**2, is_kept)
-    scaled = vectors * np.where(is_kept, 1 / np.sqrt(np.where(is_kept, values, 1)), 0)[:, None]
+    scaled = (
+        vectors
+        * np.where(is_kept, 1 / np.sqrt(np.where(is_kept, values, 1)), 0)[:, None]
+    )
     return is_kept.sum(axis=1), ((turned @ scaled) ** 2).sum(axis=2)
 
 
 def analysed(history: np.ndarray) -> dict[str, np.ndarray]:
     """Return what a sweep keeps of histories bool[B, J, N]."""
     counts, rounds = history.sum(axis=1), history.shape[1]
-    columns = [np.unique(np.packbits(own[:, own.any(axis=0)], axis=0), axis=1, return_counts=True)
-               for own in history]  # fmt: skip
+    columns = [
+        np.unique(
+            np.packbits(own[:, own.any(axis=0)], axis=0), axis=1, return_counts=True
+        )
+        for own in history
+    ]
     rows = history.astype(np.float64)
     rank, leverage = _leverages(rows)
     with np.errstate(divide="ignore"):

@@ -52,7 +52,8 @@ class System:
     def python(self) -> pathlib.Path | None:
         """The Python of its environment, or None if it has not been made.
 
-        `MRSA_JAX_PEER_<NAME>` names a Python that is elsewhere than in the cache folder.
+        `MRSA_JAX_PEER_<NAME>` names a Python that is elsewhere than in the cache
+        folder.
         """
         named = os.environ.get(f"MRSA_JAX_PEER_{self.name.upper()}")
         path = pathlib.Path(named) if named else self._environment / "bin" / "python"
@@ -73,9 +74,13 @@ SYSTEMS = {
         System("pytorch", "PyTorch", "its plain loop over clients and minibatches"),
         System("breaching", "breaching", "its attack `invertinggradients`"),
         System("fedjax", "FedJAX", "whole rounds of its federated averaging"),
-        System("pfl", "pfl-research", "whole rounds of its federated averaging on PyTorch"),
+        System(
+            "pfl", "pfl-research", "whole rounds of its federated averaging on PyTorch"
+        ),
         System("jax_privacy", "jax_privacy", "its samples of privacy losses, in NumPy"),
-        System("flower", "Flower", "whole rounds of its simulation; its SecAgg+ protocol"),
+        System(
+            "flower", "Flower", "whole rounds of its simulation; its SecAgg+ protocol"
+        ),
     )
 }
 
@@ -85,7 +90,8 @@ class Peer:
 
     Args:
         name: A name of `SYSTEMS`.
-        workload: `settings` (a dictionary for JSON) and arrays, as the peer's adapter reads them.
+        workload: `settings` (a dictionary for JSON) and arrays, as the peer's adapter
+            reads them.
         threads: Threads it may use.
 
     Raises:
@@ -115,7 +121,9 @@ class Peer:
             cwd=self._folder.name,
         )
         try:
-            self.version = self._ask(command="load", path=str(path), threads=threads)["version"]
+            self.version = self._ask(command="load", path=str(path), threads=threads)[
+                "version"
+            ]
         except BaseException:
             self.close()
             raise
@@ -146,7 +154,9 @@ class Peer:
             status = self._process.wait()
             self._words.seek(0)
             last = "".join(self._words.readlines()[-_LAST_LINES:])
-            raise PeerError(f"{self._system.name} ended with {status} at {job['command']}:\n{last}")
+            raise PeerError(
+                f"{self._system.name} ended with {status} at {job['command']}:\n{last}"
+            )
         answer: dict[str, Any] = json.loads(line)
         return answer
 
@@ -185,6 +195,8 @@ def _without_ours(environment: os._Environ[str]) -> dict[str, str]:
     kept = {key: value for key, value in environment.items() if not key.startswith(own)}
     if sys.prefix != sys.base_prefix:
         kept["PATH"] = os.pathsep.join(
-            part for part in kept.get("PATH", "").split(os.pathsep) if part != f"{sys.prefix}/bin"
+            part
+            for part in kept.get("PATH", "").split(os.pathsep)
+            if part != f"{sys.prefix}/bin"
         )
     return kept

@@ -1,7 +1,9 @@
-"""How `make docs` builds the site; run by Sphinx with the repository's root as source folder.
+"""How `make docs` builds the site.
 
-The root is the source folder so that pages link to notebooks, benchmarks and the change log as they
-do in the repository. Nothing is fetched: no CDN, no web font, formulas as MathML.
+Run by Sphinx with the repository's root as source folder.
+The root is the source folder so that pages link to notebooks, benchmarks and the change
+log as they do in the repository. Nothing is fetched: no CDN, no web font, formulas as
+MathML.
 """
 
 from __future__ import annotations
@@ -88,7 +90,9 @@ html_js_files = ["search.js"]  # excerpts only where a browser may fetch them
 html_title = f"mrsa_jax {release}"
 html_copy_source = False
 html_show_sourcelink = False
-html_sidebars = {page: [] for page in ("README", "docs/gallery/index", "docs/index", "docs/tour")}
+html_sidebars = {
+    page: [] for page in ("README", "docs/gallery/index", "docs/index", "docs/tour")
+}
 html_theme_options = {
     "logo": {"text": "mrsa_jax"},
     "show_nav_level": 1,

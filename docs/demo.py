@@ -1,7 +1,8 @@
-"""Draw `demo.svg`: what `mrsa-jax demo` shows on a terminal, from a real run, in ten seconds.
+"""Draw `demo.svg`.
 
-Run it as `python docs/demo.py`. The frames are what the command draws above its bars, from when it
-draws them; all waits are shortened by one factor.
+What `mrsa-jax demo` shows on a terminal, from a real run, in ten seconds.
+Run it as `python docs/demo.py`. The frames are what the command draws above its bars,
+from when it draws them; all waits are shortened by one factor.
 """
 
 from __future__ import annotations
@@ -43,15 +44,19 @@ class Frames(Bars):
 
     def found(self, so_far: Any) -> None:
         """Note which schemes expose somebody."""
-        self._bad = tuple(f" {row.scheme} " for row in so_far.rows if row.exposed_clients)
+        self._bad = tuple(
+            f" {row.scheme} " for row in so_far.rows if row.exposed_clients
+        )
         super().found(so_far)
 
     def draw(self, above: Any) -> None:
         """Keep a frame."""
         out = io.StringIO()
         Console(file=out, width=WIDTH).print(above)
-        lines = [f"{'!' * line.startswith(self._bad)}{line}" for line in
-                 out.getvalue().splitlines()]  # fmt: skip
+        lines = [
+            f"{'!' * line.startswith(self._bad)}{line}"
+            for line in out.getvalue().splitlines()
+        ]
         self.frames.append((time.perf_counter() - self._start, lines))
 
 
@@ -66,12 +71,18 @@ def svg(frames: list[tuple[float, list[str]]]) -> str:
         when = {0.0: "hidden", starts[k]: "visible"}  # the first frame is there at once
         if k < len(frames) - 1:
             when[starts[k + 1]] = "hidden"
-        own = "".join(f"{at:.2f}% {{ visibility: {what}; }} " for at, what in when.items())
+        own = "".join(
+            f"{at:.2f}% {{ visibility: {what}; }} " for at, what in when.items()
+        )
         steps.append(f"@keyframes f{k} {{ {own}}}")
-        text = "".join(_text(i + 3, line) for i, line in enumerate(lines) if line.strip())
+        text = "".join(
+            _text(i + 3, line) for i, line in enumerate(lines) if line.strip()
+        )
         drawn.append(f'<g style="animation-name: f{k}">{text}</g>')
+    width_of_prompt = 15 * _LETTER
     prompt = (
-        f'<text x="{_EDGE}" y="{_EDGE + _LINE}" textLength="{15 * _LETTER}">$ mrsa-jax demo</text>'
+        f'<text x="{_EDGE}" y="{_EDGE + _LINE}" textLength="{width_of_prompt}">'
+        "$ mrsa-jax demo</text>"
     )
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height}">'
@@ -84,7 +95,8 @@ def svg(frames: list[tuple[float, list[str]]]) -> str:
 def _text(row: int, line: str) -> str:
     words = line.removeprefix("!")
     return (
-        f'<text class="{"bad" * (words != line)}" x="{_EDGE}" y="{_EDGE + row * _LINE}" '
+        f'<text class="{"bad" * (words != line)}" x="{_EDGE}" '
+        f'y="{_EDGE + row * _LINE}" '
         f'textLength="{len(words) * _LETTER:g}">{tidy(words)}</text>'
     )
 
@@ -94,4 +106,6 @@ if __name__ == "__main__":
         config = DemoConfig(out=folder)
         with Frames(_as_it_comes(config)) as bars:
             run_and_save(config, bars, bars.found)
-    pathlib.Path(__file__).with_suffix(".svg").write_text(svg(bars.frames), encoding="utf-8")
+    pathlib.Path(__file__).with_suffix(".svg").write_text(
+        svg(bars.frames), encoding="utf-8"
+    )

@@ -26,7 +26,9 @@ def _leave(number: int, _frame: object) -> None:
 
 def run() -> None:
     """Run the command line and leave with its exit status."""
-    heard = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    heard = [
+        number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN
+    ]
     for number in heard:
         signal.signal(number, _leave)
     _say(_FIRST)
@@ -40,7 +42,8 @@ def run() -> None:
     if status not in [128 + number for number in _SIGNALS]:
         atexit._run_exitfuncs()  # XLA may still be computing what was interrupted
     for stream in (sys.stdout, sys.stderr):
-        if stream is not None and not stream.closed:  # a log's handler may have closed it
+        # a log's handler may have closed it
+        if stream is not None and not stream.closed:
             try:
                 stream.flush()
             except OSError:  # `main` has reported it, or cannot: leave nothing to flush

@@ -1,8 +1,10 @@
-"""Run notebooks and store their outputs: all, or those whose names begin with an argument.
+"""Run notebooks and store their outputs.
 
-The figure of the cell tagged `answer` is attached to the first cell, which shows it below the question.
-Prints the processor seconds of each run, with nothing compiled before, for the table of
-docs/notebooks.md. With `MRSA_JAX_SMALL` set, notebooks run at the size of the tests, and nothing is stored.
+All, or those whose names begin with an argument.
+The figure of the cell tagged `answer` is attached to the first cell, which shows it
+below the question. Prints the processor seconds of each run, with nothing compiled
+before, for the table of docs/notebooks.md. With `MRSA_JAX_SMALL` set, notebooks run at
+the size of the tests, and nothing is stored.
 """
 
 import os

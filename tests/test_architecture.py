@@ -1,4 +1,7 @@
-"""The package's shape: imports go down, heavy libraries wait, every public name is described."""
+"""The package's shape.
+
+Imports go down, heavy libraries wait, every public name is described.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +48,8 @@ ORDER = (
     "cli",
     "__main__",
 )
-# The folders of a family from the bottom up ("" are its own modules); others have none below them.
+# The folders of a family from the bottom up ("" are its own modules); others have none
+# below them.
 ROOMS = {
     "privacy": ("logs", "solver", ""),
     "secagg": ("", "costs", "failures"),
@@ -77,7 +81,10 @@ PAPERS = sorted((ROOT.parent / "papers" / "mrsa_papers").rglob("*.py"))
 
 @functools.cache
 def _tree(path: pathlib.Path) -> ast.Module:
-    """Return a module's syntax tree; a package's names load late, from what its stub imports."""
+    """Return a module's syntax tree.
+
+    A package's names load late, from what its stub imports.
+    """
     tree, stub = ast.parse(path.read_text()), path.with_suffix(".pyi")
     if stub.exists():
         names = ast.parse(stub.read_text()).body
@@ -88,7 +95,9 @@ def _tree(path: pathlib.Path) -> ast.Module:
             if str(node.module).startswith("mrsa_watch"):  # what is re-exported
                 continue
             assert node.level == 1
-            node.module = ".".join([*parts[base:], *([node.module] if node.module else [])])
+            node.module = ".".join(
+                [*parts[base:], *([node.module] if node.module else [])]
+            )
             node.level = 0
         tree.body.append(ast.If(ast.Name("TYPE_CHECKING"), names, []))
     return tree
@@ -125,19 +134,29 @@ def _up(path: pathlib.Path, tree: ast.Module) -> list[str]:
     """Return what a module imports from families after its own, or from the papers' project."""
     own = _family(path)
     parts = [name.split(".") for name in _imports(tree)]
-    families = {name[1] for name in parts if name[0] == "mrsa_jax" and len(name) > 1} - {own}
-    up = [f"{path}: {name}" for name in families if ORDER.index(name) >= ORDER.index(own)]
+    families = {
+        name[1] for name in parts if name[0] == "mrsa_jax" and len(name) > 1
+    } - {own}
+    up = [
+        f"{path}: {name}" for name in families if ORDER.index(name) >= ORDER.index(own)
+    ]
     return up + [f"{path}: {name[0]}" for name in parts if name[0] == "mrsa_papers"]
 
 
-def _arrows(paths: list[pathlib.Path], base: pathlib.Path = ROOT.parent) -> dict[str, set[str]]:
+def _arrows(
+    paths: list[pathlib.Path], base: pathlib.Path = ROOT.parent
+) -> dict[str, set[str]]:
     """Return the modules that each imports, wherever in it and for whatever purpose."""
     arrows = {}
     for path in paths:
-        own = ".".join(path.relative_to(base).with_suffix("").parts).removesuffix(".__init__")
+        own = ".".join(path.relative_to(base).with_suffix("").parts).removesuffix(
+            ".__init__"
+        )
         arrows[own] = set(_imports(_tree(path)))
     for own, names in arrows.items():
-        targets = {name if name in arrows else name.rpartition(".")[0] for name in names}
+        targets = {
+            name if name in arrows else name.rpartition(".")[0] for name in names
+        }
         arrows[own] = targets & arrows.keys()
     return arrows
 
@@ -147,7 +166,9 @@ def _circles(arrows: dict[str, set[str]]) -> list[str]:
     left = dict(arrows)
     while True:
         imported = {target for own in left.values() for target in own}
-        kept = {own: there & left.keys() for own, there in left.items() if own in imported}
+        kept = {
+            own: there & left.keys() for own, there in left.items() if own in imported
+        }
         kept = {own: there for own, there in kept.items() if there}
         if kept == left:
             return sorted(left)
@@ -168,7 +189,8 @@ def _arrows_up(arrows: dict[str, set[str]]) -> list[str]:
             (_, other, *there) = target.split(".")
             is_inside = other == family and bool(rest)
             if is_inside and (
-                not there or rooms.index(_room(there, rooms)) > rooms.index(_room(rest, rooms))
+                not there
+                or rooms.index(_room(there, rooms)) > rooms.index(_room(rest, rooms))
             ):
                 found.append(f"{own} imports {target}")
     return sorted(found)
@@ -177,8 +199,8 @@ def _arrows_up(arrows: dict[str, set[str]]) -> list[str]:
 def test_imports_go_down() -> None:
     """From family to family, inside a family by ROOMS, and never round in a circle.
 
-    Neither when a module is loaded, nor late in a function, nor for type checkers. What is heavy
-    waits until it is used.
+    Neither when a module is loaded, nor late in a function, nor for type checkers. What
+    is heavy waits until it is used.
     """
     arrows = _arrows([ROOT / "__init__.py", *MODULES])
     found = [line for path in MODULES for line in _up(path, _tree(path))]
@@ -190,11 +212,15 @@ def test_imports_go_down() -> None:
     )
     found += _circles(papers)
     watch = _arrows(WATCH, ROOT.parent / "watch")
-    found += _arrows_up({f".{own}": {f".{name}" for name in there} for own, there in watch.items()})
+    found += _arrows_up(
+        {f".{own}": {f".{name}" for name in there} for own, there in watch.items()}
+    )
     found += _circles(watch)
     found += [line for path in WATCH for line in _beside_numpy(path, _tree(path))]
     found += [
-        line for path in [*MODULES, *WATCH, *PAPERS] for line in _too_early(path, _tree(path))
+        line
+        for path in [*MODULES, *WATCH, *PAPERS]
+        for line in _too_early(path, _tree(path))
     ]
     assert not found
 
@@ -206,7 +232,10 @@ def _too_early(path: pathlib.Path, tree: ast.Module) -> list[str]:
 
 
 def _beside_numpy(path: pathlib.Path, tree: ast.Module) -> list[str]:
-    """Return what a module of the small distribution loads beside NumPy; adapters load theirs."""
+    """Return what a module of the small distribution loads beside NumPy.
+
+    Adapters load theirs.
+    """
     known = {*sys.stdlib_module_names, "numpy", "mrsa_watch", "__future__"}
     known |= {"flwr"} if path.parent.name == "flower" else {path.stem} - {"compiled"}
     known |= {"numba"} if path.stem in ("compiled", "numba_here") else set()
@@ -240,13 +269,21 @@ def test_violations_are_seen(tmp_path: pathlib.Path) -> None:
     assert not _circles(_arrows(paths, tmp_path))
     paths[0].write_text("from mrsa_jax.secagg._types import Seeds")
     _tree.cache_clear()
-    ring = ["mrsa_jax.secagg", "mrsa_jax.secagg._types", "mrsa_jax.secagg.failures._theory"]
+    ring = [
+        "mrsa_jax.secagg",
+        "mrsa_jax.secagg._types",
+        "mrsa_jax.secagg.failures._theory",
+    ]
     assert _circles(_arrows(paths, tmp_path)) == ring
 
 
 def _run(code: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
 
 
@@ -285,7 +322,9 @@ def test_core_runs_without_optional_libraries() -> None:
 FAMILIES = [
     name
     for name in ORDER
-    if not name.startswith("_") and name != "cli" and (ROOT / name / "__init__.py").exists()
+    if not name.startswith("_")
+    and name != "cli"
+    and (ROOT / name / "__init__.py").exists()
 ]
 
 
@@ -293,7 +332,9 @@ def _public() -> list[tuple[str, object]]:
     found = []
     for family in FAMILIES:
         module = importlib.import_module(f"mrsa_jax.{family}")
-        found += [(f"{family}.{name}", getattr(module, name)) for name in module.__all__]
+        found += [
+            (f"{family}.{name}", getattr(module, name)) for name in module.__all__
+        ]
     return found
 
 
@@ -302,7 +343,9 @@ def test_every_family_lists_its_public_names() -> None:
         module = importlib.import_module(f"mrsa_jax.{family}")
         assert module.__doc__, family
         assert len(set(module.__all__)) == len(module.__all__), family
-        wrong = [n for n in module.__all__ if n.startswith("_") or not hasattr(module, n)]
+        wrong = [
+            n for n in module.__all__ if n.startswith("_") or not hasattr(module, n)
+        ]
         assert not wrong, family
 
 
@@ -313,7 +356,10 @@ def _callables(name: str, value: object) -> list[tuple[str, object]]:
             (f"{name}.{key}", getattr(member, "__func__", member))
             for key, member in vars(value).items()
             if not key.startswith("_")
-            and (inspect.isfunction(member) or isinstance(member, staticmethod | classmethod))
+            and (
+                inspect.isfunction(member)
+                or isinstance(member, staticmethod | classmethod)
+            )
         ]
     return [(name, value)] if callable(value) else []
 
@@ -330,7 +376,10 @@ def _undescribed(name: str, value: object) -> Iterator[str]:
             yield f"{label} has no docstring"
         signature = inspect.signature(inspect.unwrap(function))  # type: ignore[arg-type]
         for parameter in signature.parameters.values():
-            if parameter.name not in ("self", "cls") and parameter.annotation is parameter.empty:
+            if (
+                parameter.name not in ("self", "cls")
+                and parameter.annotation is parameter.empty
+            ):
                 yield f"{label}: {parameter.name}"
         if signature.return_annotation is signature.empty:
             yield f"{label}: return"
@@ -340,7 +389,13 @@ def test_public_names_are_described_and_annotated() -> None:
     def bare(rounds, clients):  # type: ignore[no-untyped-def]
         pass
 
-    lacks = ["f has no docstring", "f has no docstring", "f: rounds", "f: clients", "f: return"]
+    lacks = [
+        "f has no docstring",
+        "f has no docstring",
+        "f: rounds",
+        "f: clients",
+        "f: return",
+    ]
     assert list(_undescribed("f", bare)) == lacks
     assert not [line for name, value in _public() for line in _undescribed(name, value)]
 
@@ -399,8 +454,12 @@ def _strangers(example: str) -> set[str]:
     table = symtable.symtable(example, "example", "exec")
     inner = [symbol for part in table.get_children() for symbol in part.get_symbols()]
     used = {symbol.get_name() for symbol in inner if symbol.is_global()}
-    used |= {symbol.get_name() for symbol in table.get_symbols() if symbol.is_referenced()}
-    made = {s.get_name() for s in table.get_symbols() if s.is_assigned() or s.is_imported()}
+    used |= {
+        symbol.get_name() for symbol in table.get_symbols() if symbol.is_referenced()
+    }
+    made = {
+        s.get_name() for s in table.get_symbols() if s.is_assigned() or s.is_imported()
+    }
     return used - made - set(dir(builtins))
 
 
@@ -416,7 +475,9 @@ def test_examples_of_public_names_run_where_they_are_pasted() -> None:
             doc = getattr(own, "__func__", own).__doc__ or ""
             lines = [line.source for line in doctest.DocTestParser().get_examples(doc)]
             if lines:
-                begins = lines[0].startswith(("import mrsa_jax as mj", "from mrsa_watch"))
+                begins = lines[0].startswith(
+                    ("import mrsa_jax as mj", "from mrsa_watch")
+                )
                 wrong += [] if begins and not _strangers("".join(lines)) else [label]
                 count += 1
     assert count > 250
@@ -428,11 +489,17 @@ def test_examples_of_public_names_run_where_they_are_pasted() -> None:
 def _missing(path: pathlib.Path, modules: Collection[str]) -> list[str]:
     """Return the names that a module takes from the package's modules, and that these lack."""
     nodes = list(ast.walk(_tree(path)))
-    guards = [n for n in nodes if isinstance(n, ast.If) and "TYPE_CHECKING" in ast.unparse(n.test)]
+    guards = [
+        n
+        for n in nodes
+        if isinstance(n, ast.If) and "TYPE_CHECKING" in ast.unparse(n.test)
+    ]
     for_types = {id(line) for guard in guards for line in guard.body}
     doors, missing = {}, []
     for node in nodes:
-        is_own = isinstance(node, ast.ImportFrom) and str(node.module).startswith("mrsa_")
+        is_own = isinstance(node, ast.ImportFrom) and str(node.module).startswith(
+            "mrsa_"
+        )
         if not is_own or (id(node) in for_types and path.stem != "__init__"):
             continue
         for name in node.names:
@@ -464,5 +531,7 @@ def test_names_of_doors_exist(tmp_path: pathlib.Path) -> None:
     paths = [path for path in [*MODULES, *WATCH, *PAPERS] if path.stem != "nvflare"]
     assert not [(str(path), name) for path in paths for name in _missing(path, modules)]
     wrong = tmp_path / "wrong.py"
-    wrong.write_text("from mrsa_jax import study\nfrom mrsa_jax.study import runn\nstudy.sweeep()")
+    wrong.write_text(
+        "from mrsa_jax import study\nfrom mrsa_jax.study import runn\nstudy.sweeep()"
+    )
     assert _missing(wrong, modules) == ["mrsa_jax.study.runn", "study.sweeep"]

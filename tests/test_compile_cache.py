@@ -1,4 +1,7 @@
-"""Compiled programs kept on disk: before and after JAX has started, and what the user has set."""
+"""Compiled programs kept on disk.
+
+Before and after JAX has started, and what the user has set.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,9 @@ _EARLIER = "import jax, jax.numpy as jnp; jax.jit(jnp.sin)(1.0); "
 
 
 def _run(first: str, second: str, **settings: str) -> list[str]:
-    kept = {key: value for key, value in os.environ.items() if not key.startswith("JAX_")}
+    kept = {
+        key: value for key, value in os.environ.items() if not key.startswith("JAX_")
+    }
     program = _PROGRAM.format(first=first, second=second)
     found = subprocess.run(
         [sys.executable, "-c", program],
@@ -41,12 +46,15 @@ def _num_entries(folder: pathlib.Path) -> int:
 
 
 @pytest.mark.parametrize("is_before", [True, False])
-def test_programs_are_kept_whenever_it_is_called(tmp_path: pathlib.Path, is_before: bool) -> None:
+def test_programs_are_kept_whenever_it_is_called(
+    tmp_path: pathlib.Path, is_before: bool
+) -> None:
     line = _LINE.format("")
     parts = (line, "") if is_before else (_EARLIER, line)
     settings = {
         "XDG_CACHE_HOME": str(tmp_path),
-        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",  # this program is a quick one
+        # this program is a quick one
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
     }
     found = _run(*parts, **settings)
     folder = tmp_path / "mrsa_jax" / "jax"

@@ -1,4 +1,7 @@
-"""Compiled loops: integers of two kinds never meet, where numba would make floats of them."""
+"""Compiled loops.
+
+Integers of two kinds never meet, where numba would make floats of them.
+"""
 
 from __future__ import annotations
 
@@ -70,7 +73,9 @@ def _pair(a, b):
 def test_signed_and_unsigned_never_meet(function) -> None:  # type: ignore[no-untyped-def]
     loop = compiled(function)
     for mixed in [(WIDE, 3), (3, WIDE), (WIDE, np.int32(3)), (WIDE, -1)]:
-        with pytest.raises(TypingError, match="integers must be of one kind in a compiled loop"):
+        with pytest.raises(
+            TypingError, match="integers must be of one kind in a compiled loop"
+        ):
             loop(*mixed)
     expected = function.py_func if hasattr(function, "py_func") else function
     with np.errstate(over="ignore"):
@@ -173,13 +178,16 @@ def _maybe(a, b):
         (_raised, (WORDS, 3)),
         (_raised, (WORDS, np.arange(2))),
         (_below, (WORDS, 3)),
-        *((function, (WIDE, 3)) for function in (
-            _sides, _larger, _listed, _starred, _among, _same, _maybe
-        )),
+        *(
+            (function, (WIDE, 3))
+            for function in (_sides, _larger, _listed, _starred, _among, _same, _maybe)
+        ),
     ],
-)  # fmt: skip
+)
 def test_they_do_not_meet_by_detours(function, arguments) -> None:  # type: ignore[no-untyped-def]
-    with pytest.raises(TypingError, match="integers must be of one kind in a compiled loop"):
+    with pytest.raises(
+        TypingError, match="integers must be of one kind in a compiled loop"
+    ):
         compiled(function)(*arguments)
 
 
@@ -271,16 +279,24 @@ for module in (compiled, _girth, _lifting, _words, _words):
 def test_searches_compile_each_loop_once(tmp_path: pathlib.Path) -> None:
     here = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
     run = subprocess.run(
-        [sys.executable, "-c", SEARCHES], env=here, capture_output=True, text=True, check=True
+        [sys.executable, "-c", SEARCHES],
+        env=here,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     lines = run.stdout.split("\n")[:-1]
     assert lines[:2] == ["girth", "lifting"]
-    counts = {name: (int(own), int(part)) for name, own, part in map(str.split, lines[2:])}
-    kinds = {"assign": 3, "first_nonzero": 3, "gather": 3, "eliminate": 2}  # of integers
+    counts = {
+        name: (int(own), int(part)) for name, own, part in map(str.split, lines[2:])
+    }
+    # of integers
+    kinds = {"assign": 3, "first_nonzero": 3, "gather": 3, "eliminate": 2}
     twice = {
-        name: found for name, found in counts.items()
+        name: found
+        for name, found in counts.items()
         if found[0] > 1 or found[1] > kinds.get(name, 1)
-    }  # fmt: skip
+    }
     assert twice == {}
     own = {name for name, (signatures, _) in counts.items() if signatures}
     assert own <= {"independent_rows_of_each", "reduced_echelon", "search", "words"}
@@ -289,7 +305,8 @@ def test_searches_compile_each_loop_once(tmp_path: pathlib.Path) -> None:
 def _module(name: str, path: pathlib.Path, text: str) -> ModuleType:
     path.write_text(text)
     module = ModuleType(name)
-    # not by an import, which takes byte code of the same second for that of a changed text
+    # not by an import, which takes byte code of the same second for that of a changed
+    # text
     exec(compile(text, path, "exec"), vars(module))
     return module
 
@@ -319,9 +336,12 @@ def test_machine_code_is_kept_until_what_it_is_made_of_changes(
     monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path / "cache"))
 
     def run(step: int, sign: str) -> tuple[int, bool]:
-        own = _module("called", tmp_path / "called.py", CALLED.format(step=step, sign=sign))
+        own = _module(
+            "called", tmp_path / "called.py", CALLED.format(step=step, sign=sign)
+        )
         other = _module("calling", tmp_path / "calling.py", CALLING)
-        for module in (own, other):  # numba keeps the code of modules that can be imported
+        # numba keeps the code of modules that can be imported
+        for module in (own, other):
             monkeypatch.setitem(sys.modules, module.__name__, module)
         vars(other)["called"] = compiled(own.called)
         loop = compiled(other.calling)

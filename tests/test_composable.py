@@ -1,8 +1,8 @@
 """Every public function of arrays runs inside `jit`, `vmap` and `shard_map`, or says why not.
 
-One table: each function with the arrays of two calls, stacked. A public name that is neither in
-the table nor among those that take no arrays fails; docs/reference/transformations.md holds its
-summary.
+One table: each function with the arrays of two calls, stacked. A public name that is
+neither in the table nor among those that take no arrays fails;
+docs/reference/transformations.md holds its summary.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ class Row(NamedTuple):
     Attributes:
         call: Takes the arrays of one call.
         given: Of two calls: pytrees of arrays, and of functions that return them.
-        composes: Whether it runs under every transformation; else it refuses all of them.
+        composes: Whether it runs under every transformation; else it refuses all of
+            them.
         why: Of one that refuses: what it needs the values for.
     """
 
@@ -61,7 +62,9 @@ class Row(NamedTuple):
     @property
     def arrays(self) -> tuple[Any, ...]:
         """Return those of two calls, on the device."""
-        return jax.tree.map(lambda one: one() if callable(one) else on_device(one), self.given)
+        return jax.tree.map(
+            lambda one: one() if callable(one) else on_device(one), self.given
+        )
 
 
 # why a function refuses
@@ -92,13 +95,18 @@ def _floats(*shape: int) -> jax.Array:
 
 
 def _built(factory: Callable[..., Any], *arrays: Any) -> Row:
-    """Return the row of a factory; its thresholds in 2^-32 are compared as the chances they are."""
+    """Return the row of a factory.
+
+    Its thresholds in 2^-32 are compared as the chances they are.
+    """
 
     def chances(*own: Any) -> Any:
         leaves = jax.tree.leaves(factory(*own))
         is_threshold = [leaf.dtype == jnp.uint32 for leaf in leaves]
         pairs = zip(leaves, is_threshold, strict=True)
-        return [leaf.astype(jnp.float32) / 2.0**32 if own else leaf for leaf, own in pairs]
+        return [
+            leaf.astype(jnp.float32) / 2.0**32 if own else leaf for leaf, own in pairs
+        ]
 
     return _of(chances, *arrays)
 
@@ -121,7 +129,11 @@ def keys() -> jax.Array:
 
 
 P = np.asarray(
-    [[[1, 1, 0, 0], [0, 0, 1, 1], [1, 0, 1, 0]], [[1, 1, 1, 0], [0, 1, 1, 0], [1, 0, 0, 0]]], bool
+    [
+        [[1, 1, 0, 0], [0, 0, 1, 1], [1, 0, 1, 0]],
+        [[1, 1, 1, 0], [0, 1, 1, 0], [1, 0, 0, 0]],
+    ],
+    bool,
 )
 PATH = np.eye(N, k=1, dtype=bool) | np.eye(N, k=-1, dtype=bool)
 GRAPHS = np.stack([~np.eye(N, dtype=bool), PATH])
@@ -143,7 +155,9 @@ def modular_rows() -> dict[str, Row]:
     matrices = _draw.integers(-2, 3, (2, 3, 4)).astype(np.int32)
     return {
         "add": _of(modular.add, _words(D, below=97), _words(D, below=97), modulus=97),
-        "chacha20_columns": _of(modular.chacha20_columns, _words(8, 2), _words(2), _words(3, 2)),
+        "chacha20_columns": _of(
+            modular.chacha20_columns, _words(8, 2), _words(2), _words(3, 2)
+        ),
         "keystream": _of(modular.keystream, _words(8), _words(3), num_words=20),
         "limbs_of": _of(modular.shamir.limbs_of, _words(3, 8)),
         "rank": _of(modular.rank, matrices),
@@ -159,7 +173,9 @@ def modular_rows() -> dict[str, Row]:
             _words(2, 2, 9, below=prime),
             points,
         ),
-        "subtract": _of(modular.subtract, _words(D, below=97), _words(D, below=97), modulus=97),
+        "subtract": _of(
+            modular.subtract, _words(D, below=97), _words(D, below=97), modulus=97
+        ),
         "words_of_limbs": _of(modular.shamir.words_of_limbs, _words(3, 9, below=2**16)),
     }
 
@@ -175,10 +191,14 @@ def graphs_rows() -> dict[str, Row]:
         "is_connected": _of(graphs.is_connected, GRAPHS, SURVIVORS[:, 3]),
         "complete().sample": _of(graphs.complete(N).sample, keys),
         "erdos_renyi().sample": _of(
-            lambda key, model: model.sample(key), keys, _both(graphs.erdos_renyi(N, 0.5))
+            lambda key, model: model.sample(key),
+            keys,
+            _both(graphs.erdos_renyi(N, 0.5)),
         ),
         "harary().sample": _of(graphs.harary(N, 2).sample, keys),
-        "over_blocks().sample": _of(graphs.over_blocks(graphs.harary(N, 2), 2).sample, keys),
+        "over_blocks().sample": _of(
+            graphs.over_blocks(graphs.harary(N, 2), 2).sample, keys
+        ),
         "random_regular().sample": _of(graphs.random_regular(N, 2).sample, keys),
     }
 
@@ -197,7 +217,10 @@ def availability_rows() -> dict[str, Row]:
         "markov()": online.markov(0.4, 3.0),
         "replay()": online.replay(np.asarray(P[0])),
     }
-    rows = {f"{name}.sample": _of(two_rounds, keys, _both(model)) for name, model in models.items()}
+    rows = {
+        f"{name}.sample": _of(two_rounds, keys, _both(model))
+        for name, model in models.items()
+    }
     steps = online.independent_steps(0.3)
     return rows | {
         "IndependentSteps.sample": _of(
@@ -206,10 +229,15 @@ def availability_rows() -> dict[str, Row]:
             SURVIVORS[:, 3],
             _both(steps),
         ),
-        "assign_rates": _not(VALUE, lambda key: online.assign_rates(key, [0.1, 0.2], N), keys),
+        "assign_rates": _not(
+            VALUE, lambda key: online.assign_rates(key, [0.1, 0.2], N), keys
+        ),
         "cyclic": _built(online.cyclic, RATES),
         "diurnal": _built(
-            lambda p, high, phase: online.diurnal(p, high / 4, 4, phase), CHANCES, CHANCES, SIZES
+            lambda p, high, phase: online.diurnal(p, high / 4, 4, phase),
+            CHANCES,
+            CHANCES,
+            SIZES,
         ),
         "independent": _built(online.independent, RATES),
         "independent_steps": _built(online.independent_steps, CHANCES),
@@ -228,7 +256,9 @@ def selection_rows() -> dict[str, Row]:
         "bernoulli()": selection.bernoulli(N, 0.5),
         "crossing_partitions()": selection.crossing_partitions(N, 2, 2),
         "power_of_choice()": selection.power_of_choice(N, 2, 3),
-        "minimum_separation()": selection.minimum_separation(selection.uniform(N, 2), 1),
+        "minimum_separation()": selection.minimum_separation(
+            selection.uniform(N, 2), 1
+        ),
         "balls_in_bins()": selection.balls_in_bins(N, 2),
     }
 
@@ -241,19 +271,26 @@ def selection_rows() -> dict[str, Row]:
 
     free = SURVIVORS[:, 0]
     rows = {
-        f"{name}.select": _of(second_round, keys, free, _both(one), lambda one=one: after(one))
+        f"{name}.select": _of(
+            second_round, keys, free, _both(one), lambda one=one: after(one)
+        )
         for name, one in selectors.items()
     }
-    schemes = (_both(selection.bernoulli(N, 0.5)), _both(away))  # compiled faster than blocks
+    # compiled faster than blocks
+    schemes = (_both(selection.bernoulli(N, 0.5)), _both(away))
     return rows | {
         "aggregation_cardinality": _of(selection.aggregation_cardinality, P),
         "balls_in_bins": _built(lambda bins: selection.balls_in_bins(N, bins), SIZES),
         "batch_partitioning": _built(
-            lambda k, t: selection.batch_partitioning(N, k, t, "greedy"), 2 * SIZES, SIZES
+            lambda k, t: selection.batch_partitioning(N, k, t, "greedy"),
+            2 * SIZES,
+            SIZES,
         ),
         "bernoulli": _built(lambda p: selection.bernoulli(N, p), CHANCES),
         "blocks_within": _not(
-            VALUE, lambda parts: selection.blocks_within(parts, 2, 2).blocks, SURVIVORS[:, :3]
+            VALUE,
+            lambda parts: selection.blocks_within(parts, 2, 2).blocks,
+            SURVIVORS[:, :3],
         ),
         "changing_population": _not(
             VALUE,
@@ -271,7 +308,9 @@ def selection_rows() -> dict[str, Row]:
         ),
         "from_lines": _not(CHECKED, lambda lines: selection.from_lines(lines, 2), P),
         "learnt_rows": _not(SHAPE, selection.learnt_rows, _both(history)),
-        "learnt_sums": _of(lambda alive: selection.learnt_sums(alive, 2, "drop_block"), SURVIVORS),
+        "learnt_sums": _of(
+            lambda alive: selection.learnt_sums(alive, 2, "drop_block"), SURVIVORS
+        ),
         "minimum_separation": _built(
             lambda b: selection.minimum_separation(selection.uniform(N, 2), b), SIZES
         ),
@@ -280,20 +319,27 @@ def selection_rows() -> dict[str, Row]:
         "power_of_choice": _built(
             lambda k, d: selection.power_of_choice(N, k, d), SIZES, SIZES + 1
         ),
-        "rollout": _of(lambda key, s, a: selection.rollout(key, s, a, J), keys, *schemes),
+        "rollout": _of(
+            lambda key, s, a: selection.rollout(key, s, a, J), keys, *schemes
+        ),
         "uniform": _built(lambda k: selection.uniform(N, k), SIZES),
         "weighted": _built(lambda k: selection.weighted(N, k), SIZES),
         "rollout_counts": _of(
             lambda key, s, a: selection.rollout_counts(key, s, a, J, 3), keys, *schemes
         ),
         "rollout_many": _not(
-            VALUE, lambda key: selection.rollout_many([key], [blocks], [away], J, 2), keys
+            VALUE,
+            lambda key: selection.rollout_many([key], [blocks], [away], J, 2),
+            keys,
         ),
         "rollout_metrics": _of(
             lambda key, s, a: selection.rollout_metrics(key, s, a, J, 3), keys, *schemes
         ),
         "rollout_population": _of(
-            lambda key: selection.rollout_population(key, np.ones((J, N), bool), 2, 2, away), keys
+            lambda key: selection.rollout_population(
+                key, np.ones((J, N), bool), 2, 2, away
+            ),
+            keys,
         ),
         "rollout_rounds": _of(
             lambda key, s, a, own: selection.rollout_rounds(
@@ -314,7 +360,11 @@ def quantize_rows() -> dict[str, Row]:
     """Return the rows of `quantize`."""
     quantizer, weights = stochastic(16, 1.0), on_device([[1, 2, 1, 1], [3, 1, 1, 1]])
     following = mj.quantize.following_range(2.0)
-    lattice, noise, one = mj.quantize.lattice(0.25, 1.0, D), dp.skellam(1.0), jnp.uint32(1)
+    lattice, noise, one = (
+        mj.quantize.lattice(0.25, 1.0, D),
+        dp.skellam(1.0),
+        jnp.uint32(1),
+    )
 
     def moved(values: Any) -> Any:
         width = following.init(quantizer)
@@ -327,7 +377,9 @@ def quantize_rows() -> dict[str, Row]:
         "StochasticQuantizer.decode": _of(
             lambda q, codes: q.decode(codes, 2), _both(quantizer), _words(D, below=30)
         ),
-        "StochasticQuantizer.clipped_fraction": _of(quantizer.clipped_fraction, _floats(D)),
+        "StochasticQuantizer.clipped_fraction": _of(
+            quantizer.clipped_fraction, _floats(D)
+        ),
         "stochastic": _built(stochastic, SIZES + 1, CHANCES),
         "LatticeQuantizer.encode": _of(
             lambda q, key, v: q.encode(key, v), _both(lattice), keys, _floats(D)
@@ -337,7 +389,9 @@ def quantize_rows() -> dict[str, Row]:
         ),
         "following_range().advance": _of(moved, _floats(D)),
         "has_left": _of(
-            lambda words, row: mj.quantize.wrapping.has_left(words, row, one, jnp.uint32(15)),
+            lambda words, row: mj.quantize.wrapping.has_left(
+                words, row, one, jnp.uint32(15)
+            ),
             _words(N, D, below=8),
             SURVIVORS[:, 3],
         ),
@@ -360,14 +414,18 @@ def quantize_rows() -> dict[str, Row]:
             VALUE, lambda w: mj.quantize.budgets.largest_total_weight(N, w), weights
         ),
         "check_wraps": _not(
-            VALUE, lambda q: mj.quantize.wrapping.check_wraps(q, noise, N, 20), _both(lattice)
+            VALUE,
+            lambda q: mj.quantize.wrapping.check_wraps(q, noise, N, 20),
+            _both(lattice),
         ),
         "wrap_probability": _not(
             VALUE,
             lambda q: mj.quantize.wrapping.wrap_probability(q, noise, N, 2**20),
             _both(lattice),
         ),
-        "ring_size": _not(VALUE, lambda w: mj.quantize.budgets.ring_size(16, N, w), weights),
+        "ring_size": _not(
+            VALUE, lambda w: mj.quantize.budgets.ring_size(16, N, w), weights
+        ),
     }
 
 
@@ -378,14 +436,22 @@ def privacy_rows() -> dict[str, Row]:
         "audit": _not(SEARCH, privacy.audit, P),
         "audit_steps": _not(SEARCH, lambda p: list(privacy.audit_steps(p)), P),
         "client_privacy": _not(SEARCH, privacy.client_privacy, P),
-        "collusion_risk": _not(VALUE, lambda p: privacy.collusion_risk(0, p, 0.25, 10), P),
+        "collusion_risk": _not(
+            VALUE, lambda p: privacy.collusion_risk(0, p, 0.25, 10), P
+        ),
         "distinguishability": _not(VALUE, privacy.distinguishability, P),
         "first_exposure": _of(privacy.first_exposure, P),
-        "information": _of(lambda own: privacy.information(P[0], own, 1.0, own), CHANCES),
+        "information": _of(
+            lambda own: privacy.information(P[0], own, 1.0, own), CHANCES
+        ),
         "integer_weights": _not(VALUE, privacy.integer_weights, P),
         "hidden_among": _of(privacy.hidden_among, P),
-        "hidden_among_mates": _not(VALUE, lambda p: privacy.hidden_among_mates(p, memory=0.5), P),
-        "hidden_among_trajectory": _of(lambda p: privacy.hidden_among_trajectory(p, noise=0.5), P),
+        "hidden_among_mates": _not(
+            VALUE, lambda p: privacy.hidden_among_mates(p, memory=0.5), P
+        ),
+        "hidden_among_trajectory": _of(
+            lambda p: privacy.hidden_among_trajectory(p, noise=0.5), P
+        ),
         "policy_privacy": _not(
             VALUE,
             lambda key, rate: privacy.policy_privacy(
@@ -399,7 +465,8 @@ def privacy_rows() -> dict[str, Row]:
         "unweighted_group": _not(SEARCH, privacy.unweighted_group, P),
         "weak_privacy": _not(SEARCH, privacy.weak_privacy, P),
         "weak_privacy_trajectory": _of(
-            lambda p: jax.tree.leaves(privacy.weak_privacy_trajectory(p, "bounds"))[:4], P
+            lambda p: jax.tree.leaves(privacy.weak_privacy_trajectory(p, "bounds"))[:4],
+            P,
         ),
     }
 
@@ -407,7 +474,9 @@ def privacy_rows() -> dict[str, Row]:
 def design_rows() -> dict[str, Row]:
     """Return the rows of `design`."""
     lines = _both(on_device(np.kron(np.eye(2, dtype=int), [1, 1]), bool))
-    return {"judge": _not(VALUE, lambda own: design.judge(own, 2, 0.1, num_rounds=2), lines)}
+    return {
+        "judge": _not(VALUE, lambda own: design.judge(own, 2, 0.1, num_rounds=2), lines)
+    }
 
 
 def secagg_rows() -> dict[str, Row]:
@@ -420,7 +489,9 @@ def secagg_rows() -> dict[str, Row]:
     model = secagg.costs.latency_model()
 
     def one_round(aggregator: Any, key: Any, updates: Any, alive: Any) -> Any:
-        return aggregator.aggregate(key, aggregator.init(), updates, jnp.arange(N), alive)
+        return aggregator.aggregate(
+            key, aggregator.init(), updates, jnp.arange(N), alive
+        )
 
     def bound(name: str) -> Any:
         return getattr(secagg, name, None) or getattr(secagg.failures, name)
@@ -439,9 +510,14 @@ def secagg_rows() -> dict[str, Row]:
         for name in ("exact_reliability_union_bound", "log_reliability_first_moment")
     }
     return chances | {
-        "privacy_bound": _of(lambda p, q: secagg.privacy_bound(N, p, q), CHANCES, CHANCES),
+        "privacy_bound": _of(
+            lambda p, q: secagg.privacy_bound(N, p, q), CHANCES, CHANCES
+        ),
         "reliability_bound": _of(
-            lambda p, q, t: secagg.reliability_bound(N, p, q, t), CHANCES, CHANCES, LIMITS[:, 0]
+            lambda p, q, t: secagg.reliability_bound(N, p, q, t),
+            CHANCES,
+            CHANCES,
+            LIMITS[:, 0],
         ),
         "RingAverage.aggregate": _of(
             one_round, _both(average), keys, _floats(N, D), SURVIVORS[:, 3]
@@ -453,19 +529,27 @@ def secagg_rows() -> dict[str, Row]:
             SURVIVORS,
         ),
         "lognormal().sample": _of(
-            lambda law, key: law.sample(key, 3), _both(secagg.costs.lognormal(0.5)), keys
+            lambda law, key: law.sample(key, 3),
+            _both(secagg.costs.lognormal(0.5)),
+            keys,
         ),
         "pareto().sample": _of(
             lambda law, key: law.sample(key, 3), _both(secagg.costs.pareto(2.0)), keys
         ),
         "exponential_tail().sample": _of(
-            lambda law, key: law.sample(key, 3), _both(secagg.costs.exponential_tail(2.0)), keys
+            lambda law, key: law.sample(key, 3),
+            _both(secagg.costs.exponential_tail(2.0)),
+            keys,
         ),
         "steady().sample": _of(
             lambda law, key: law.sample(key, 3), _both(secagg.costs.steady(2.0)), keys
         ),
-        "admitted": _not(VALUE, lambda sends: secagg.admitted(plan, sends), SURVIVORS[:, 3]),
-        "aggregate": _not(VALUE, lambda *own: secagg.aggregate(0, *own, 16), inputs, *ROUNDS),
+        "admitted": _not(
+            VALUE, lambda sends: secagg.admitted(plan, sends), SURVIVORS[:, 3]
+        ),
+        "aggregate": _not(
+            VALUE, lambda *own: secagg.aggregate(0, *own, 16), inputs, *ROUNDS
+        ),
         "check_round": _not(VALUE, secagg.check_round, *ROUNDS),
         "connection_probability": _not(
             VALUE, lambda q: secagg.connection_probability(N, q), CHANCES
@@ -476,7 +560,10 @@ def secagg_rows() -> dict[str, Row]:
             _both(jnp.arange(N)),
         ),
         "failure_rates": _not(
-            VALUE, lambda p, q: secagg.failure_rates(0, N, p, q, 2, 10), CHANCES, CHANCES
+            VALUE,
+            lambda p, q: secagg.failure_rates(0, N, p, q, 2, 10),
+            CHANCES,
+            CHANCES,
         ),
         "failure_rates_of": _not(
             VALUE,
@@ -485,30 +572,43 @@ def secagg_rows() -> dict[str, Row]:
             _both(online.independent_steps(0.1)),
         ),
         "graph_rule": _not(
-            CHECKED, lambda t: secagg.graph_rule(graphs.complete(N), N, threshold=t), LIMITS
+            CHECKED,
+            lambda t: secagg.graph_rule(graphs.complete(N), N, threshold=t),
+            LIMITS,
         ),
         "is_private": _of(secagg.is_private, *ROUNDS),
         "is_reliable": _of(secagg.is_reliable, *ROUNDS),
         "learned_sets": _not(SHAPE, secagg.learned_sets, *ROUNDS),
         "noisy_codes": _of(
-            lambda key, x: secagg.noisy_codes(coder, dp.skellam(1.0), key, x, range(N), 20),
+            lambda key, x: secagg.noisy_codes(
+                coder, dp.skellam(1.0), key, x, range(N), 20
+            ),
             keys,
             _floats(N, D),
         ),
         "pad_inputs": _of(lambda s, x: secagg.pad_inputs(s, x, plan, 3), seeds, inputs),
-        "plan_outcome": _not(VALUE, lambda *own: secagg.plan_outcome(*own, plan), *ROUNDS),
+        "plan_outcome": _not(
+            VALUE, lambda *own: secagg.plan_outcome(*own, plan), *ROUNDS
+        ),
         "private_connection_threshold": _not(
             VALUE, lambda q: secagg.failures.private_connection_threshold(N, q), CHANCES
         ),
         "rare_failure_rates": _not(
-            VALUE, lambda p, q: secagg.rare_failure_rates(0, N, p, q, 2, 10), CHANCES, CHANCES
+            VALUE,
+            lambda p, q: secagg.rare_failure_rates(0, N, p, q, 2, 10),
+            CHANCES,
+            CHANCES,
         ),
         "reliable_connection_threshold": _not(
-            VALUE, lambda q: secagg.failures.reliable_connection_threshold(N, q), CHANCES
+            VALUE,
+            lambda q: secagg.failures.reliable_connection_threshold(N, q),
+            CHANCES,
         ),
         "ring_average": _not(
             CHECKED,
-            lambda own: secagg.ring_average(stochastic(16, 1.0), N, D, key_material=own),
+            lambda own: secagg.ring_average(
+                stochastic(16, 1.0), N, D, key_material=own
+            ),
             _words(8),
         ),
         "ring_sum": _of(
@@ -517,13 +617,18 @@ def secagg_rows() -> dict[str, Row]:
             inputs,
             SURVIVORS,
         ),
-        "round_costs": _not(VALUE, lambda *own: secagg.round_costs(*own, D, 2**16), *ROUNDS),
+        "round_costs": _not(
+            VALUE, lambda *own: secagg.round_costs(*own, D, 2**16), *ROUNDS
+        ),
         "round_latency": _not(
             VALUE, lambda key: secagg.costs.round_latency(key, costs, model, 2), keys
         ),
         "share_threshold": _not(VALUE, lambda p: secagg.share_threshold(N, p), CHANCES),
         "unmasking_bound": _not(
-            VALUE, lambda p, t: secagg.failures.unmasking_bound(N, p, t), CHANCES, LIMITS[:, 0]
+            VALUE,
+            lambda p, t: secagg.failures.unmasking_bound(N, p, t),
+            CHANCES,
+            LIMITS[:, 0],
         ),
         "unmasking_risk": _not(VALUE, secagg.unmasking_risk, GRAPHS, LIMITS),
         "whole_blocks_rate": _not(
@@ -550,7 +655,9 @@ def hetero_rows() -> dict[str, Row]:
         "scaling()": hetero.byzantine.scaling(first),
         "collusion()": hetero.byzantine.collusion(first),
     }
-    rows = {f"{name}.__call__": _of(rule, values, weights) for name, rule in rules.items()} | {
+    rows = {
+        f"{name}.__call__": _of(rule, values, weights) for name, rule in rules.items()
+    } | {
         f"{name}.__call__": _of(
             lambda key, u, own=attack: own.corrupt_updates(key, u, first), keys, updates
         )
@@ -559,17 +666,24 @@ def hetero_rows() -> dict[str, Row]:
     residues = hetero.byzantine.wrong_pads(np.ones(N, bool)).on_residues
     averages = hetero.byzantine.gaussian_blocks(np.ones(N, bool)).on_averages
     average = hetero.segment_average(layout, (-1.0, 1.0), fidelity="sets")
-    sums = [_words(block.stop - block.start, below=block.modulus) for block in layout.blocks]
+    sums = [
+        _words(block.stop - block.start, below=block.modulus) for block in layout.blocks
+    ]
     counts = [len(block.members) for block in layout.blocks]
     return rows | {
         "segment_average().aggregate": _of(
-            lambda key, u, alive: average.aggregate(key, average.init(), u, jnp.arange(N), alive),
+            lambda key, u, alive: average.aggregate(
+                key, average.init(), u, jnp.arange(N), alive
+            ),
             keys,
             updates,
             SURVIVORS[:, 3],
         ),
         "aggregate": _not(
-            VALUE, lambda key, u: hetero.aggregate(key, u, layout, (-1.0, 1.0)), keys, updates
+            VALUE,
+            lambda key, u: hetero.aggregate(key, u, layout, (-1.0, 1.0)),
+            keys,
+            updates,
         ),
         "wrong_pads().on_residues": _of(
             lambda key, own, mine: residues(key, own, jnp.uint32(97), mine),
@@ -587,8 +701,12 @@ def hetero_rows() -> dict[str, Row]:
         "communication_times": _not(
             VALUE, lambda own: hetero.costs.communication_times(layout, own), RATES
         ),
-        "decode": _of(lambda *own: hetero.decode(own, counts, layout, (-1.0, 1.0)), *sums),
-        "encode": _of(lambda key, u: hetero.encode(key, u, layout, (-1.0, 1.0)), keys, updates),
+        "decode": _of(
+            lambda *own: hetero.decode(own, counts, layout, (-1.0, 1.0)), *sums
+        ),
+        "encode": _of(
+            lambda key, u: hetero.encode(key, u, layout, (-1.0, 1.0)), keys, updates
+        ),
         "format_matrix": _not(VALUE, hetero.format_matrix, matrix),
         "levels_for_rates": _not(VALUE, hetero.levels_for_rates, RATES),
         "privacy_level": _not(VALUE, hetero.privacy_level, matrix),
@@ -597,26 +715,39 @@ def hetero_rows() -> dict[str, Row]:
             VALUE, lambda u: hetero.quantization_error(u, layout, (-1.0, 1.0)), updates
         ),
         "quantization_error_bound": _not(
-            VALUE, lambda m: hetero.quantization_error_bound(m, [4, 8, 16, 32], 2, 10), matrix
+            VALUE,
+            lambda m: hetero.quantization_error_bound(m, [4, 8, 16, 32], 2, 10),
+            matrix,
         ),
         "ranked_groups": _not(
-            VALUE, lambda own, rate: hetero.ranked_groups(own, rate, 2), SURVIVORS[:, :2], RATES
+            VALUE,
+            lambda own, rate: hetero.ranked_groups(own, rate, 2),
+            SURVIVORS[:, :2],
+            RATES,
         ),
         "rate_groups": _not(VALUE, lambda rate: hetero.rate_groups(rate, 2), RATES),
         "segment_average": _not(
-            CHECKED, lambda t: hetero.segment_average(layout, (-1.0, 1.0), threshold=t), LIMITS
+            CHECKED,
+            lambda t: hetero.segment_average(layout, (-1.0, 1.0), threshold=t),
+            LIMITS,
         ),
         "segment_costs": _not(
             VALUE, lambda own: hetero.costs.segment_costs(layout, own), SURVIVORS[:, 3]
         ),
         "segment_layout": _not(
-            VALUE, lambda own: hetero.segment_layout(own, [1] * 4, [2, 4, 8, 16], 10), matrix
+            VALUE,
+            lambda own: hetero.segment_layout(own, [1] * 4, [2, 4, 8, 16], 10),
+            matrix,
         ),
         "segment_matrix_plus": _not(
-            VALUE, lambda own: hetero.segment_matrix_plus("sc", own), on_device([[2, 1]] * 2)
+            VALUE,
+            lambda own: hetero.segment_matrix_plus("sc", own),
+            on_device([[2, 1]] * 2),
         ),
         "segment_participation": _not(
-            VALUE, lambda own: hetero.segment_participation(layout, own), SURVIVORS[:, :2]
+            VALUE,
+            lambda own: hetero.segment_participation(layout, own),
+            SURVIVORS[:, :2],
         ),
         "tolerated_byzantine": _not(VALUE, hetero.tolerated_byzantine, matrix),
         "unequal_moduli_failures": _not(
@@ -642,14 +773,20 @@ def dp_rows() -> dict[str, Row]:
 
     return {
         "LatticeNoise.sample": _of(drawn, _both(dp.skellam(2.0)), keys),
-        "amplification": _not(VALUE, lambda z: dp.amplification(4, 2, [1], 2, z), CHANCES),
+        "amplification": _not(
+            VALUE, lambda z: dp.amplification(4, 2, [1], 2, z), CHANCES
+        ),
         "ledger": _not(VALUE, lambda p: dp.ledger(p, 1.0), P),
         "privacy_losses": _not(
-            VALUE, lambda key: dp.privacy_losses(coins, stays, J, 1.0, 5, seed=key), keys
+            VALUE,
+            lambda key: dp.privacy_losses(coins, stays, J, 1.0, 5, seed=key),
+            keys,
         ),
         "ring_mechanism": _not(
             VALUE,
-            lambda z: dp.ring_mechanism("skellam", z, 1.0, dim=D, num_clients=N, modulus_bits=20),
+            lambda z: dp.ring_mechanism(
+                "skellam", z, 1.0, dim=D, num_clients=N, modulus_bits=20
+            ),
             CHANCES,
         ),
         "toeplitz": _not(VALUE, lambda row: dp.toeplitz(row, J), CHANCES),
@@ -660,7 +797,9 @@ def data_rows() -> dict[str, Row]:
     """Return the rows of `data`."""
     clients, dataset = _clients(), data.load("digits")
     splits = {
-        name: _not(VALUE, lambda key, own=name: getattr(data, own)(key, dataset, 4), keys)
+        name: _not(
+            VALUE, lambda key, own=name: getattr(data, own)(key, dataset, 4), keys
+        )
         for name in (
             "dirichlet_by_class",
             "dirichlet_by_client",
@@ -679,7 +818,10 @@ def data_rows() -> dict[str, Row]:
 
 def _clients() -> Any:
     inputs = on_device(_draw.random((6, 2, 2, 1)), jnp.float32)
-    labels, indices = on_device([0, 1, 2, 0, 1, 2]), np.arange(6, dtype=np.int32).reshape(3, 2)
+    labels, indices = (
+        on_device([0, 1, 2, 0, 1, 2]),
+        np.arange(6, dtype=np.int32).reshape(3, 2),
+    )
     return data.ClientData(inputs, labels, on_device(indices), on_device([2, 2, 2]), 3)
 
 
@@ -728,21 +870,29 @@ def federated_rows() -> dict[str, Row]:
             flat,
         ),
         "client_updates": _of(
-            lambda key, start, own, by: federated.client_updates(key, model, start, own, by),
+            lambda key, start, own, by: federated.client_updates(
+                key, model, start, own, by
+            ),
             keys,
             flat,
             _both(clients),
             _both(trainer),
         ),
         "local_sgd": _built(
-            lambda rate, pull: federated.local_sgd(model, rate, batch_size=2, proximal=pull),
+            lambda rate, pull: federated.local_sgd(
+                model, rate, batch_size=2, proximal=pull
+            ),
             CHANCES,
             CHANCES,
         ),
-        "scaffold": _built(lambda rate: federated.scaffold(model, rate, batch_size=2), CHANCES),
+        "scaffold": _built(
+            lambda rate: federated.scaffold(model, rate, batch_size=2), CHANCES
+        ),
         "evaluate": _not(
             VALUE,
-            lambda start: federated.evaluate(model, start, clients.inputs, clients.labels),
+            lambda start: federated.evaluate(
+                model, start, clients.inputs, clients.labels
+            ),
             flat,
         ),
         "evaluate_clients": _not(
@@ -752,7 +902,9 @@ def federated_rows() -> dict[str, Row]:
             lambda key: federated.initial_parameters(key, model, (2, 2, 1)), keys
         ),
         "measure_drift": _not(
-            VALUE, lambda own: federated.measure_drift(own, np.arange(3)[None]), _floats(1, 3, 5)
+            VALUE,
+            lambda own: federated.measure_drift(own, np.arange(3)[None]),
+            _floats(1, 3, 5),
         ),
         "Training": _not(VALUE, training, flat),
         "train": _not(VALUE, lambda start, key: trained(start, key), flat, keys),
@@ -782,16 +934,24 @@ def attacks_rows() -> dict[str, Row]:
     views = {
         "dense_recovery()": (attacks.dense_recovery(), lambda own: seen(own), flat),
         "gradient_inversion()": (attacks.gradient_inversion(num_steps=2), seen, flat),
-        "membership()": (attacks.membership("loss", trainer, shadow_size=2), members, flat),
+        "membership()": (
+            attacks.membership("loss", trainer, shadow_size=2),
+            members,
+            flat,
+        ),
         "model_inversion()": (
             attacks.model_inversion(num_steps=2),
             lambda own: attacks.views.ModelView(model, own, shape, 3),
             flat,
         ),
     }
-    counts = attacks.views.CountView(np.ones((3, 2)), np.ones((3, N), int), np.ones(3, int))
+    counts = attacks.views.CountView(
+        np.ones((3, 2)), np.ones((3, N), int), np.ones(3, int)
+    )
     aggregates = attacks.views.AggregateView(np.asarray(P[0]), np.ones((3, 2)))
-    mechanism = dp.ring_mechanism("skellam", 1.0, 1.0, dim=8, num_clients=N, modulus_bits=20)
+    mechanism = dp.ring_mechanism(
+        "skellam", 1.0, 1.0, dim=8, num_clients=N, modulus_bits=20
+    )
     rows = {
         "disaggregation().run": _not(
             VALUE, lambda key: attacks.disaggregation().run(key, counts), keys
@@ -803,23 +963,28 @@ def attacks_rows() -> dict[str, Row]:
             VALUE, lambda key: attacks.exposing_server(6, 3).play(key, 2), keys
         ),
         "Distinguish.run": _not(
-            VALUE, lambda key: attacks.distinguish(0, [1.0, 1.0]).run(key, aggregates), keys
+            VALUE,
+            lambda key: attacks.distinguish(0, [1.0, 1.0]).run(key, aggregates),
+            keys,
         ),
         "LeastSquares.run": _not(
             HOST, lambda key: attacks.least_squares_attack().run(key, aggregates), keys
         ),
     } | {
         f"{name}.run": _not(
-            VALUE, lambda key, own, by=attack, view=view: by.run(key, view(own)), keys, array
+            VALUE,
+            lambda key, own, by=attack, view=view: by.run(key, view(own)),
+            keys,
+            array,
         )
         for name, (attack, view, array) in views.items()
     }
     return rows | {
         "model_inconsistency().run": _not(
             VALUE,
-            lambda key, own: attacks.model_inconsistency(hidden, trainer, quantizer).run(
-                key, own, clients, [0, 1], 0
-            ),
+            lambda key, own: attacks.model_inconsistency(
+                hidden, trainer, quantizer
+            ).run(key, own, clients, [0, 1], 0),
             keys,
             flat,
         ),
@@ -834,11 +999,19 @@ def attacks_rows() -> dict[str, Row]:
         "psnr": _not(HOST, attacks.psnr, images, other),
         "reconstruction_error": _not(HOST, attacks.reconstruction_error, sums, sums),
         "ssim": _not(HOST, attacks.ssim, images, other),
-        "streamed_errors": _not(HOST, attacks.streamed_errors, history, sums, _floats(N, D)),
+        "streamed_errors": _not(
+            HOST, attacks.streamed_errors, history, sums, _floats(N, D)
+        ),
         "summed_rounds": _not(
             VALUE,
             lambda own: attacks.summed_rounds(
-                0, model, own, clients, np.ones((2, 3), bool), trainer=trainer, aggregator=average
+                0,
+                model,
+                own,
+                clients,
+                np.ones((2, 3), bool),
+                trainer=trainer,
+                aggregator=average,
             ),
             flat,
         ),
@@ -940,14 +1113,20 @@ def _sharded(row: Row, check_vma: bool = True) -> Callable[..., Any]:
     """Return the calls of a row, each on a device of its own."""
 
     def one(*arrays: Any) -> Any:
-        return jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], row.call(*_call(arrays, 0)))
+        return jax.tree.map(
+            lambda leaf: jnp.asarray(leaf)[None], row.call(*_call(arrays, 0))
+        )
 
     cut = PartitionSpec("calls")
-    return jax.shard_map(one, mesh=_mesh(), in_specs=cut, out_specs=cut, check_vma=check_vma)
+    return jax.shard_map(
+        one, mesh=_mesh(), in_specs=cut, out_specs=cut, check_vma=check_vma
+    )
 
 
 def _names(room: Any) -> list[str]:
-    return getattr(room, "__all__", None) or [name for name in vars(room) if name[0] != "_"]
+    return getattr(room, "__all__", None) or [
+        name for name in vars(room) if name[0] != "_"
+    ]
 
 
 @pytest.mark.parametrize("family", TABLE)
@@ -973,12 +1152,17 @@ def test_runs_inside_transformations(family: str, checks_varying: bool) -> None:
 
 
 def _runs_everywhere(row: Row, check_vma: bool) -> None:
-    # one program of all: `jit` of `shard_map`, each of whose devices maps over both calls. JAX
-    # cannot check there what varies (it loses that of constants that a `vmap` within closes over).
+    # one program of all: `jit` of `shard_map`, each of whose devices maps over both
+    # calls. JAX cannot check there what varies (it loses that of constants that a
+    # `vmap` within closes over).
     def everywhere(*arrays: Any) -> Any:
         cut = PartitionSpec("calls")
         mapped = jax.shard_map(
-            jax.vmap(row.call), mesh=_mesh(), in_specs=cut, out_specs=cut, check_vma=False
+            jax.vmap(row.call),
+            mesh=_mesh(),
+            in_specs=cut,
+            out_specs=cut,
+            check_vma=False,
         )
         return mapped(*jax.tree.map(lambda leaf: leaf[np.asarray(order)], arrays))
 
@@ -1023,7 +1207,8 @@ def test_refuses_with_a_sentence(family: str) -> None:
         own = _call(arrays, 0)
         tries = [(row.call, own), (jax.vmap(row.call), arrays), (_sharded(row), arrays)]
         tries += [
-            (_traced_at(row, own, place), own[place : place + 1]) for place in range(len(own))
+            (_traced_at(row, own, place), own[place : place + 1])
+            for place in range(len(own))
         ]
         for call, given in tries:
             said = f"{family}.{name} says nothing"
@@ -1035,11 +1220,18 @@ def test_refuses_with_a_sentence(family: str) -> None:
 
 
 def test_schemes_are_built_from_known_numbers_inside_transformations() -> None:
-    rows = [row for family in TABLE for row in rows_of(family).values() if row.why == CHECKED]
+    rows = [
+        row
+        for family in TABLE
+        for row in rows_of(family).values()
+        if row.why == CHECKED
+    ]
     own = [(row.call, _call(row.arrays, 0)) for row in rows]
 
     def build(unused: Any) -> Any:
-        return jax.tree.map(jnp.asarray, [call(*arrays) for call, arrays in own]), unused
+        return jax.tree.map(
+            jnp.asarray, [call(*arrays) for call, arrays in own]
+        ), unused
 
     inside = jax.jit(build)(jnp.int32(0))[0]
     for found, (call, arrays) in zip(inside, own, strict=True):
@@ -1054,15 +1246,20 @@ def summary() -> str:
         named = {name: f"`{name}`" for name in rows}
         runs = ", ".join(named[name] for name, row in rows.items() if row.composes)
         refused = [
-            f"{why}: " + ", ".join(named[name] for name in rows if rows[name].why == why)
-            for why in dict.fromkeys(row.why for row in rows.values() if not row.composes)
+            f"{why}: "
+            + ", ".join(named[name] for name in rows if rows[name].why == why)
+            for why in dict.fromkeys(
+                row.why for row in rows.values() if not row.composes
+            )
         ]
         lines.append(f"| `{family}` | {runs} | {'; '.join(refused)} |")
     return "\n".join(lines)
 
 
 def test_the_page_holds_the_table() -> None:
-    assert summary() in PAGE.read_text(), f"{PAGE.name} must hold this table:\n{summary()}"
+    assert summary() in PAGE.read_text(), (
+        f"{PAGE.name} must hold this table:\n{summary()}"
+    )
 
 
 def test_what_needs_values_compiles_as_it_does_elsewhere() -> None:
@@ -1075,5 +1272,10 @@ def test_what_needs_values_compiles_as_it_does_elsewhere() -> None:
 
     known = needs_values(lambda x: float(program(x)))
     one = jnp.float32(1)
-    assert (known(one), known(one), float(program(one)), len(traces)) == (2.0, 2.0, 2.0, 1)
+    assert (known(one), known(one), float(program(one)), len(traces)) == (
+        2.0,
+        2.0,
+        2.0,
+        1,
+    )
     assert float(jax.jit(lambda x: x + jnp.float32(known(one)))(one)) == 3.0

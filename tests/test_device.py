@@ -51,7 +51,9 @@ def test_a_forced_form_runs_where_there_is_one(monkeypatch: pytest.MonkeyPatch) 
     with use_form("loops"):
         assert _device.chosen_form(("loops", "xla")) == "loops"
     monkeypatch.setenv("MRSA_JAX_FORM", "cuda")
-    with pytest.raises(ConfigurationError, match=r"`MRSA_JAX_FORM` must be one of .*; got 'cuda'"):
+    with pytest.raises(
+        ConfigurationError, match=r"`MRSA_JAX_FORM` must be one of .*; got 'cuda'"
+    ):
         _device.chosen_form(("loops", "xla"))
 
 
@@ -68,7 +70,9 @@ def test_tiles_are_of_one_size_and_traced_once(count: int, tile: int) -> None:
 
     keys = jax.random.split(jax.random.key(0), count)
     numbers = np.arange(count, dtype=np.int32)
-    program = jax.make_jaxpr(lambda own: _device.map_tiles(one, own, tile))((numbers, keys))
+    program = jax.make_jaxpr(lambda own: _device.map_tiles(one, own, tile))(
+        (numbers, keys)
+    )
     assert len(traced) == 1
     assert ("scan" in str(program)) == (count > tile or tile == 1)
     squares, words = _device.map_tiles(one, (numbers, keys), tile)
@@ -77,7 +81,9 @@ def test_tiles_are_of_one_size_and_traced_once(count: int, tile: int) -> None:
 
 
 def test_an_unknown_form_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match=r"`form` must be one of .*; got 'triton'"):
+    with pytest.raises(
+        ConfigurationError, match=r"`form` must be one of .*; got 'triton'"
+    ):
         use_form("triton").__enter__()
 
 
@@ -93,7 +99,9 @@ def test_what_was_traced_under_one_form_is_not_run_under_another() -> None:
     assert found == [0, 1, 0]
 
 
-def test_loops_take_nothing_traced_and_need_numba(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_loops_take_nothing_traced_and_need_numba(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     seen = []
 
     def body(x: jax.Array) -> jax.Array:
@@ -110,7 +118,9 @@ def test_loops_take_nothing_traced_and_need_numba(monkeypatch: pytest.MonkeyPatc
         compiled(lambda rows: rows)  # what searches are made of
 
 
-def test_loops_are_declared_before_any_device_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_loops_are_declared_before_any_device_is_started(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def started() -> str:
         raise AssertionError("asked for the device")
 
@@ -139,7 +149,8 @@ def _full(*limits: int) -> tuple[list[int], object]:
         tried.append(chunk)
         if chunk > limits[0]:
             raise jax.errors.JaxRuntimeError(
-                "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 123456 bytes."
+                "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 123456 "
+                "bytes."
             )
         return chunk
 
@@ -151,9 +162,7 @@ def test_a_chunk_is_halved_once_and_then_the_need_is_named() -> None:
     assert _device.within_memory(run, 99, "trials", "a study") == 50  # type: ignore[arg-type]
     assert tried == [99, 50]
     tried, run = _full(10)
-    words = (
-        r"`trials` must fit into the device's memory \(it asked for 123456 bytes\): a study; got 50"
-    )
+    words = r"`trials` must fit into the device's memory \(it asked for 123456 bytes\): a study; got 50"
     with pytest.raises(ConfigurationError, match=words):
         _device.within_memory(run, 100, "trials", "a study")  # type: ignore[arg-type]
     assert tried == [100, 50]
@@ -181,7 +190,9 @@ def test_a_thread_inherits_form_target_and_width() -> None:
         (found,) = _device.over_cores(_device.in_context(seen), [0])
     assert found == ("xla", "tpu", True)
     with use_form(None):
-        assert _device.over_cores(_device.in_context(seen), [0]) == [("loops", "cpu", False)]
+        assert _device.over_cores(_device.in_context(seen), [0]) == [
+            ("loops", "cpu", False)
+        ]
 
 
 # ---- what is said of it
@@ -195,7 +206,11 @@ class _Gpu:
     ("devices", "stats", "words"),
     [
         (1, {"bytes_limit": 60 * 2**30}, "NVIDIA H100 80GB HBM3, 60 GiB for programs"),
-        (2, {"bytes_limit": 60 * 2**30}, "2 x NVIDIA H100 80GB HBM3, 60 GiB for programs"),
+        (
+            2,
+            {"bytes_limit": 60 * 2**30},
+            "2 x NVIDIA H100 80GB HBM3, 60 GiB for programs",
+        ),
         (1, {}, "NVIDIA H100 80GB HBM3"),
     ],
 )
@@ -216,22 +231,42 @@ def test_a_cpu_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("on_a_cpu")
-def test_a_platform_that_jax_cannot_start_is_misuse(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_platform_that_jax_cannot_start_is_misuse(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     for error, words in (
-        (RuntimeError("Unable to initialize backend 'cuda': none\nmore"), "Unable .* none$"),
+        (
+            RuntimeError("Unable to initialize backend 'cuda': none\nmore"),
+            "Unable .* none$",
+        ),
         (AssertionError(), "it has no such platform$"),
     ):
         monkeypatch.setattr(_device_words, "platform", mock.Mock(side_effect=error))
-        with pytest.raises(ConfigurationError, match=rf"`JAX_PLATFORMS` must .*'cpu': {words}"):
+        with pytest.raises(
+            ConfigurationError, match=rf"`JAX_PLATFORMS` must .*'cpu': {words}"
+        ):
             _device_words.device_in_words()
 
 
 def test_commands_say_which_platform_is_missing() -> None:
-    command = [sys.executable, "-m", "mrsa_jax", "secagg", "--num-clients", "4", "--dim", "4"]
+    command = [
+        sys.executable,
+        "-m",
+        "mrsa_jax",
+        "secagg",
+        "--num-clients",
+        "4",
+        "--dim",
+        "4",
+    ]
     found = subprocess.run(
-        command, env=os.environ | {"JAX_PLATFORMS": "nothing"}, capture_output=True, text=True,
-        timeout=120, check=False,
-    )  # fmt: skip
+        command,
+        env=os.environ | {"JAX_PLATFORMS": "nothing"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
     assert found.returncode == 2
     assert "`JAX_PLATFORMS` must name what JAX" in found.stderr
     assert "got 'nothing'" in found.stderr
@@ -243,7 +278,10 @@ def test_commands_say_which_platform_is_missing() -> None:
     ("versions", "words"),
     [
         ({}, "the extra `cuda12` or `cuda13` is not installed, as by pip install 'jax"),
-        ({"jax-cuda12-plugin": "0.4.1"}, "jax-cuda12-plugin 0.4.1 is for another JAX than "),
+        (
+            {"jax-cuda12-plugin": "0.4.1"},
+            "jax-cuda12-plugin 0.4.1 is for another JAX than ",
+        ),
         ({"jax-cuda13-plugin": jax.__version__}, "with JAX_PLATFORMS=cuda it says why"),
         (
             {"jax-cuda12-plugin": "0.4.1", "jax-cuda13-plugin": jax.__version__},
@@ -252,7 +290,10 @@ def test_commands_say_which_platform_is_missing() -> None:
     ],
 )
 def test_a_gpu_that_jax_does_not_use(
-    versions: dict[str, str], words: str, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
+    versions: dict[str, str],
+    words: str,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: pathlib.Path,
 ) -> None:
     monkeypatch.setattr(_device_words, "version_of", versions.get)
     monkeypatch.setattr(_device_words.shutil, "which", lambda name: None)

@@ -1,5 +1,6 @@
-"""Trials, histories and clients over eight devices: the same integers, and nothing exchanged.
+"""Trials, histories and clients over eight devices.
 
+The same integers, and nothing exchanged.
 The devices are virtual ones of the CPU, in a process of its own.
 """
 
@@ -43,13 +44,21 @@ def _check() -> dict[str, Any]:
     exchanged: dict[str, list[str]] = {}
 
     # trials: 21 do not divide into eight shares
-    selector, online = mj.selection.batch_partitioning(12, 4, 2), mj.availability.independent(0.2)
+    selector, online = (
+        mj.selection.batch_partitioning(12, 4, 2),
+        mj.availability.independent(0.2),
+    )
     setting = (3, selector, online, 6, 21)
-    alone, spread = (mj.selection.rollout_trials(*setting, mesh=over) for over in (None, mesh))
+    alone, spread = (
+        mj.selection.rollout_trials(*setting, mesh=over) for over in (None, mesh)
+    )
     same["rollout_trials"] = bool((np.asarray(alone) == np.asarray(spread)).all())
-    one, eight = (mj.selection.rollout_metrics(*setting, mesh=over) for over in (None, mesh))
+    one, eight = (
+        mj.selection.rollout_metrics(*setting, mesh=over) for over in (None, mesh)
+    )
     same["rollout_metrics"] = all(
-        np.array_equal(getattr(one, name), getattr(eight, name)) for name in ("skipped", "counts")
+        np.array_equal(getattr(one, name), getattr(eight, name))
+        for name in ("skipped", "counts")
     )
     key, trials = jax.random.key(3), jnp.arange(16, dtype=jnp.uint32)
     roll = _rollout._over_mesh.lower(
@@ -63,7 +72,8 @@ def _check() -> dict[str, Any]:
     judge = _judging._judge_drawn_over_mesh.lower(jnp.full(12, 4), edges, alive, mesh)
     exchanged["failure_rates"] = _COLLECTIVE.findall(judge.compile().as_text())
 
-    # a batch of histories that its owner has cut: by `jit` as it lies, and by `shard_map`
+    # a batch of histories that its owner has cut: by `jit` as it lies, and by
+    # `shard_map`
     draw = np.random.default_rng(0)
     histories = jnp.asarray(draw.integers(0, 2, (16, 7, 6)).astype(bool))
     functions = {
@@ -75,7 +85,9 @@ def _check() -> dict[str, Any]:
     for name, function in functions.items():
         expected = np.asarray(function(histories))
         by_jit = jax.jit(function)
-        mapped = jax.shard_map(function, mesh=mesh, in_specs=cut.spec, out_specs=cut.spec)
+        mapped = jax.shard_map(
+            function, mesh=mesh, in_specs=cut.spec, out_specs=cut.spec
+        )
         for way, run in (("jit", by_jit), ("shard_map", jax.jit(mapped))):
             placed = jax.device_put(histories, cut)
             same[f"{name} {way}"] = bool((np.asarray(run(placed)) == expected).all())
@@ -85,7 +97,9 @@ def _check() -> dict[str, Any]:
     values = jnp.asarray(draw.integers(0, 2**32, (24, 50), dtype=np.uint32))
     total = jax.jit(lambda own: mj.modular.ring_sum_over(own, 2**32))
     placed = jax.device_put(values, cut)
-    same["ring_sum_over"] = bool((np.asarray(total(placed)) == np.asarray(total(values))).all())
+    same["ring_sum_over"] = bool(
+        (np.asarray(total(placed)) == np.asarray(total(values))).all()
+    )
     last_sum = _collectives(total, placed)
     return {"same": same, "exchanged": exchanged, "last_sum": last_sum}
 
@@ -95,14 +109,18 @@ def test_eight_devices_give_the_integers_of_one_and_exchange_nothing() -> None:
     flags = "--xla_force_host_platform_device_count=8"
     done = subprocess.run(
         [sys.executable, "-W", "ignore", __file__],
-        capture_output=True, text=True, timeout=900, check=False,
+        capture_output=True,
+        text=True,
+        timeout=900,
+        check=False,
         env=os.environ | {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"},
         cwd=pathlib.Path(__file__).parent,
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
     assert [name for name, is_same in found["same"].items() if not is_same] == []
-    # CPUs take one history after the other, wherever it lies, unless `shard_map` says who does
+    # CPUs take one history after the other, wherever it lies, unless `shard_map` says
+    # who does
     del found["exchanged"]["first_exposure jit"]
     assert {name: own for name, own in found["exchanged"].items() if own} == {}
     assert found["last_sum"] == ["all-reduce"]

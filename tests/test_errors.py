@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from mrsa_jax import ConfigurationError, DataNotFoundError, MrsaError, OutputExistsError, Status
+from mrsa_jax import (
+    ConfigurationError,
+    DataNotFoundError,
+    MrsaError,
+    OutputExistsError,
+    Status,
+)
 from mrsa_watch._base.errors import nearest, require
 
 
@@ -14,7 +20,12 @@ def test_require_is_silent_when_the_rule_holds() -> None:
 
 @pytest.mark.parametrize(
     ("values", "ending"),
-    [((3,), "; got 3"), ((3, 4), "; got 3 and 4"), ((), "right"), (("a" * 500,), "aaa...")],
+    [
+        ((3,), "; got 3"),
+        ((3, 4), "; got 3 and 4"),
+        ((), "right"),
+        (("a" * 500,), "aaa..."),
+    ],
 )
 def test_require_names_everything(values: tuple[object, ...], ending: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
@@ -33,7 +44,9 @@ def test_every_exception_can_be_caught_by_its_base_and_its_builtin() -> None:
 
 def test_nearest_lists_when_nothing_is_close() -> None:
     assert nearest("zzz", ["a", "b"]) == "known: a, b"
-    assert nearest("zzz", [f"n{k}" for k in range(44)]).endswith(", n28, n29 and 14 more")
+    assert nearest("zzz", [f"n{k}" for k in range(44)]).endswith(
+        ", n28, n29 and 14 more"
+    )
 
 
 def test_ok_is_falsy() -> None:

@@ -22,7 +22,9 @@ from mrsa_jax.selection import Selector
 from mrsa_jax.selection.registry import ROWS
 from mrsa_jax.study._parts import KINDS as PARTS
 
-TEXT = (pathlib.Path(__file__).resolve().parent.parent / "docs" / "extending.md").read_text("utf-8")
+TEXT = (
+    pathlib.Path(__file__).resolve().parent.parent / "docs" / "extending.md"
+).read_text("utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
 
 
@@ -67,10 +69,13 @@ def test_the_selector(names: dict[str, Any]) -> None:
     history = np.asarray(names["history"])
     sizes = history.sum(axis=1)
     assert set(sizes.tolist()) <= {0, 12}
-    # in turns: no client is in a sum twice more often than somebody who was never away for long
+    # in turns: no client is in a sum twice more often than somebody who was never away
+    # for long
     assert float(names["fairness"]) < 0.05
     assert int(names["exposed"]) == 120
-    always = mj.selection.rollout(0, names["selector"], mj.availability.independent(0.0), 20)
+    always = mj.selection.rollout(
+        0, names["selector"], mj.availability.independent(0.0), 20
+    )
     assert (np.asarray(always)[:10].sum(axis=0) == 1).all()
     assert (np.asarray(always)[10:].sum(axis=0) == 1).all()
 
@@ -95,7 +100,10 @@ def test_a_user_s_file_goes_through_every_command(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """The page's file and study: a sweep from the command line, a figure and a page of it."""
+    """The page's file and study.
+
+    A sweep from the command line, a figure and a page of it.
+    """
     monkeypatch.chdir(tmp_path)
     ROWS.pop("longest_waiting", None)
     pathlib.Path("waiting.py").write_text(BLOCKS[0])
@@ -110,8 +118,12 @@ def test_a_user_s_file_goes_through_every_command(
     waiting = results.sel(scheme="longest_waiting")
     assert waiting["scheme"].item() == "Longest waiting"
     assert (waiting["exposed_clients"].sel(dropout_rates=0.4).values == 24).all()
-    assert (results.sel(scheme="batch_partitioning:2")["exposed_clients"].values == 0).all()
-    assert results.mrsa.plot("exposed_clients", x="dropout_rates", hue="scheme").get_lines()
+    assert (
+        results.sel(scheme="batch_partitioning:2")["exposed_clients"].values == 0
+    ).all()
+    assert results.mrsa.plot(
+        "exposed_clients", x="dropout_rates", hue="scheme"
+    ).get_lines()
     assert cli.main(["report", "results/sweep"]) == 0
     assert "Longest waiting" in pathlib.Path("results/sweep/report.html").read_text()
     _check_commands("waiting")
@@ -126,13 +138,16 @@ def test_a_user_s_availability_is_swept_and_reported(
     text = _file("outages.py")
     assert len([line for line in text.splitlines() if line.strip()]) <= 25
     assert cli.main(["simulate", "--availability", "outages:0.5"]) == 2
-    assert "`availability` must be a known model; got 'outages'" in capsys.readouterr().err
+    assert (
+        "`availability` must be a known model; got 'outages'" in capsys.readouterr().err
+    )
     with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
         assert cli.main(["sweep", "outages.toml", "--plugin", "outages.py"]) == 0
     results = mj.study.open_study("results/sweep").load()
     skipped = results["skipped_rounds"].squeeze()
     assert (skipped.sel(availability="independent") <= 1).all()
-    assert (abs(skipped.sel(availability="outages:0.5") - 20) <= 10).all()  # 3 deviations of 40
+    # 3 deviations of 40
+    assert (abs(skipped.sel(availability="outages:0.5") - 20) <= 10).all()
     assert cli.main(["report", "results/sweep"]) == 0
     assert "outages:0.5" in pathlib.Path("results/sweep/report.html").read_text()
 
@@ -173,7 +188,9 @@ def test_a_user_s_graph_is_simulated_swept_and_reported(
     results = mj.study.open_study("results/sweep").load()
     assert (results["not_private_rate"].sel(graph="cliques:4") == 1).all()
     assert (results["not_private_rate"].sel(graph="complete") == 0).all()
-    assert results.mrsa.plot("not_private_rate", x="step_dropout_rate", hue="graph").get_lines()
+    assert results.mrsa.plot(
+        "not_private_rate", x="step_dropout_rate", hue="graph"
+    ).get_lines()
     assert cli.main(["report", "results/sweep"]) == 0
     assert "cliques:4" in pathlib.Path("results/sweep/report.html").read_text()
     _check_commands("cliques")
@@ -182,15 +199,31 @@ def test_a_user_s_graph_is_simulated_swept_and_reported(
 @pytest.mark.parametrize(
     ("plugin", "text", "words"),
     [
-        ("none.py", None, "`plugin` must be an existing Python file (.py), or an installed module"),
-        ("no_such_module", None, "ModuleNotFoundError: No module named 'no_such_module'"),
-        ("bad.py", "import mrsa_jax\n\nx = 1 / 0\n", "line 3: ZeroDivisionError: division by zero"),
+        (
+            "none.py",
+            None,
+            "`plugin` must be an existing Python file (.py), or an installed module",
+        ),
+        (
+            "no_such_module",
+            None,
+            "ModuleNotFoundError: No module named 'no_such_module'",
+        ),
+        (
+            "bad.py",
+            "import mrsa_jax\n\nx = 1 / 0\n",
+            "line 3: ZeroDivisionError: division by zero",
+        ),
         ("bad.py", "def f(:\n", "SyntaxError"),
         ("bad.py", "raise SystemExit(0)\n", "line 1: SystemExit: 0"),
-        ("bad.py", "import mrsa_jax as mj\nmj.selection.register('uniform', print)\n",
-         "line 2: ConfigurationError: `name` must be none of the package's own schemes"),
+        (
+            "bad.py",
+            "import mrsa_jax as mj\nmj.selection.register('uniform', print)\n",
+            "line 2: ConfigurationError: `name` must be none of the package's own "
+            "schemes",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_file_that_cannot_be_run_is_named(
     plugin: str,
     text: str | None,
@@ -258,7 +291,9 @@ def test_a_user_s_attack_is_run_swept_drawn_and_reported(
     page = pathlib.Path("found/report.html").read_text()
     assert "mrsa_jax attack differences" in page
     assert cli.main(flags) == 0
-    assert "Rounds whose sums the server keeps." in " ".join(capsys.readouterr().out.split())
+    assert "Rounds whose sums the server keeps." in " ".join(
+        capsys.readouterr().out.split()
+    )
     assert cli.main(["sweep", "differences.toml", "--plugin", "differences.py"]) == 0
     results = mj.study.open_study("results/sweep").load()
     few, many = results["recovered"].values.ravel()
@@ -267,4 +302,7 @@ def test_a_user_s_attack_is_run_swept_drawn_and_reported(
     pathlib.Path("differences.py").write_text(text.replace("0.05", "0.01"))
     assert cli.main(["sweep", "differences.toml", "--plugin", "differences.py"]) == 0
     said = " ".join(capsys.readouterr().err.split())
-    assert "differences.py has changed (attack differences) since 2 points were computed" in said
+    assert (
+        "differences.py has changed (attack differences) since 2 points were computed"
+        in said
+    )

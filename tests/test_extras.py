@@ -22,7 +22,8 @@ _NOISES = itertools.count(2.0)  # losses of what was asked before are kept
 USES: dict[str, tuple[str, Callable[[], object]]] = {
     "sklearn.linear_model": ("scikit-learn", _shadow),
     "dp_accounting.pld.privacy_loss_distribution": (
-        "dp-accounting", lambda: mj.dp.amplification(12, 6, [1], 20, next(_NOISES))
+        "dp-accounting",
+        lambda: mj.dp.amplification(12, 6, [1], 20, next(_NOISES)),
     ),
     "dp_accounting.rdp.rdp_privacy_accountant": (
         "dp-accounting",
@@ -31,11 +32,13 @@ USES: dict[str, tuple[str, Callable[[], object]]] = {
         ).epsilon(1e-5),
     ),
     "threadpoolctl": ("bench", harness.one_thread),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("module", USES)
-def test_the_error_says_how_to_install_it(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_says_how_to_install_it(
+    module: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     extra, use = USES[module]
     use()
     monkeypatch.setitem(sys.modules, module, None)

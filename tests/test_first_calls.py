@@ -42,7 +42,10 @@ HELD = {
     "fraction": (0.1, None),
     "number of a type": (3, jnp.uint32),
     "array of JAX": (lambda: jnp.arange(3, dtype=jnp.int32), None),
-    "array of JAX of another type": (lambda: jnp.arange(3, dtype=jnp.int32), jnp.float32),
+    "array of JAX of another type": (
+        lambda: jnp.arange(3, dtype=jnp.int32),
+        jnp.float32,
+    ),
     "key": (lambda: jax.random.key(0), None),
     "list of keys": (lambda: [jax.random.key(0), jax.random.key(1)], None),
 }
@@ -58,7 +61,10 @@ def _theirs(wide: bool) -> dict[str, jax.Array]:
     """Return what `jnp.asarray` makes of all, in one program."""
 
     def made() -> dict[str, jax.Array]:
-        return {held: jnp.asarray(_made(values), dtype) for held, (values, dtype) in HELD.items()}
+        return {
+            held: jnp.asarray(_made(values), dtype)
+            for held, (values, dtype) in HELD.items()
+        }
 
     with jax.enable_x64(wide):
         return jax.jit(made)()
@@ -102,7 +108,9 @@ def test_errors_are_those_of_asarray(values: Any, dtype: Any) -> None:
         on_device(values, dtype)
 
 
-@pytest.mark.parametrize("dtype", [np.bool_, np.int32, np.int64, np.uint32, np.float32, np.float64])
+@pytest.mark.parametrize(
+    "dtype", [np.bool_, np.int32, np.int64, np.uint32, np.float32, np.float64]
+)
 def test_host_arrays_need_no_program(dtype: Any, compilations: Watch) -> None:
     with compilations() as found:
         for shape in ((), (13,), (2, 17)):
@@ -134,15 +142,19 @@ def test_traced_values_stay_traced() -> None:
 
     one, both, sums = jax.jit(of)(jnp.float32(1.5))
     assert (one.dtype, int(one), both.tolist(), sums.tolist()) == (
-        jnp.int32, 1, [1.5, 3.0], [2.5, 3.5]
-    )  # fmt: skip
+        jnp.int32,
+        1,
+        [1.5, 3.0],
+        [2.5, 3.5],
+    )
     assert jax.grad(lambda value: jnp.sum(on_device(host) * value))(1.0) == 3.0
     rows = jax.vmap(lambda value: on_device(host) + value)(jnp.zeros(3, jnp.float32))
     assert rows.tolist() == [[1.0, 2.0]] * 3
     shared = jax.sharding.PartitionSpec("x")
     mesh = jax.make_mesh((2,), ("x",), axis_types=(jax.sharding.AxisType.Auto,))
-    spread = jax.shard_map(lambda a: a + on_device(host), mesh=mesh, in_specs=shared,
-                           out_specs=shared)  # fmt: skip
+    spread = jax.shard_map(
+        lambda a: a + on_device(host), mesh=mesh, in_specs=shared, out_specs=shared
+    )
     assert spread(jnp.zeros(4, jnp.float32)).tolist() == [1.0, 2.0, 1.0, 2.0]
 
 
@@ -150,7 +162,11 @@ def test_zeros_are_part_of_a_traced_program(compilations: Watch) -> None:
     with compilations() as found:
         start = zeros((3, 37), jnp.int32)
     assert not found
-    assert (start.dtype, start.shape, int(np.asarray(start).any())) == (jnp.int32, (3, 37), 0)
+    assert (start.dtype, start.shape, int(np.asarray(start).any())) == (
+        jnp.int32,
+        (3, 37),
+        0,
+    )
     text = jax.jit(lambda: zeros(1_000_003, jnp.int32)).lower().as_text()
     assert len(text) < 1000, "a million zeros were written out"
 
@@ -163,7 +179,9 @@ def _key() -> jax.Array:
 
 
 def _floats(*shape: int) -> jax.Array:
-    return on_device(np.linspace(-1, 1, int(np.prod(shape))).reshape(shape), jnp.float32)
+    return on_device(
+        np.linspace(-1, 1, int(np.prod(shape))).reshape(shape), jnp.float32
+    )
 
 
 def _words(*shape: int) -> jax.Array:
@@ -197,12 +215,36 @@ CALLS: dict[str, tuple[int, Callable[[], tuple[Any, ...]], Callable[..., Any]]] 
         lambda own, codes: own.decode(codes, 3),
     ),
     "shortened": (1, lambda: (_floats(61), jnp.float32(0.5)), quantize.shortened),
-    "add": (1, lambda: (_words(_DIM), _words(_DIM)), lambda a, b: modular.add(a, b, 37)),
-    "add modulo another": (0, lambda: (_words(_DIM),) * 2, lambda a, b: modular.add(a, b, 41)),
-    "subtract": (1, lambda: (_words(_DIM),) * 2, lambda a, b: modular.subtract(a, b, 37)),
-    "ring_sum_over": (1, lambda: (_words(5, _DIM),), lambda a: modular.ring_sum_over(a, 37)),
-    "sum of bits": (1, lambda: (_words(5, _DIM),), lambda a: modular.ring_sum_over(a, 2**16)),
-    "reduce_words": (1, lambda: (_words(_DIM),) * 2, lambda a, b: modular.reduce_words(a, b, 37)),
+    "add": (
+        1,
+        lambda: (_words(_DIM), _words(_DIM)),
+        lambda a, b: modular.add(a, b, 37),
+    ),
+    "add modulo another": (
+        0,
+        lambda: (_words(_DIM),) * 2,
+        lambda a, b: modular.add(a, b, 41),
+    ),
+    "subtract": (
+        1,
+        lambda: (_words(_DIM),) * 2,
+        lambda a, b: modular.subtract(a, b, 37),
+    ),
+    "ring_sum_over": (
+        1,
+        lambda: (_words(5, _DIM),),
+        lambda a: modular.ring_sum_over(a, 37),
+    ),
+    "sum of bits": (
+        1,
+        lambda: (_words(5, _DIM),),
+        lambda a: modular.ring_sum_over(a, 2**16),
+    ),
+    "reduce_words": (
+        1,
+        lambda: (_words(_DIM),) * 2,
+        lambda a, b: modular.reduce_words(a, b, 37),
+    ),
     "weighted_mean": (
         2,
         lambda: (_floats(7, _DIM), _floats(7)),

@@ -2,19 +2,23 @@
 
 What a page (`docs/how_to/*.md`, `docs/concepts/*.md`, others of `PAGES`) may hold:
 
-- `python`: run; names last to the end of the page. `pycon`: run as a doctest, with the same names.
-- `bash`: each line runs in the page's folder: `mrsa-jax ...` in this process, `python FILE ...` in
-  its own; `> FILE` keeps what is printed, `# exit status 3` is what must come instead of 0. Files
-  of figures hold a word: to draw them takes more time than all else, and nothing looks at them.
-  Comments and `pip install` are passed over; pipes, `&&` and variables are not understood.
-- `text` as the next block after one that ran: all that this printed, `...` for what may differ.
+- `python`: run; names last to the end of the page. `pycon`: run as a doctest, with the
+  same names.
+- `bash`: each line runs in the page's folder: `mrsa-jax ...` in this process,
+  `python FILE ...` in its own; `> FILE` keeps what is printed, `# exit status 3` is
+  what must come instead of 0. Files of figures hold a word: to draw them takes more
+  time than all else, and nothing looks at them. Comments and `pip install` are passed
+  over; pipes, `&&` and variables are not understood.
+- `text` as the next block after one that ran: all that this printed, `...` for what may
+  differ.
 - a PNG that a block saves under the name of one of the gallery's must be that picture.
 - a block after `<!-- file: NAME -->` is written to that file of the folder, not run.
-- `bash` after `<!-- parsed: WHY -->` is not run: bash parses it, and `mrsa-jax` its own lines.
+- `bash` after `<!-- parsed: WHY -->` is not run: bash parses it, and `mrsa-jax` its own
+  lines.
 - a block after `<!-- not run: WHY -->` is passed over. Have few.
 - `{directive}` blocks are Sphinx's, and not looked at.
-- `<!-- needs: MODULE -->` skips the page where that cannot be imported, `<!-- slow: WHY -->` leaves
-  it to `make test-slow`. Any other language is an error.
+- `<!-- needs: MODULE -->` skips the page where that cannot be imported,
+  `<!-- slow: WHY -->` leaves it to `make test-slow`. Any other language is an error.
 """
 
 from __future__ import annotations
@@ -59,7 +63,12 @@ PAGES = [
         ),
         *(
             DOCS / f"{name}.md"
-            for name in ("certificates", "numbers", "participation_log", "reference/settings")
+            for name in (
+                "certificates",
+                "numbers",
+                "participation_log",
+                "reference/settings",
+            )
         ),
     ]
     if page.name != "index.md"
@@ -89,7 +98,11 @@ def run_page(text: str, folder: pathlib.Path) -> int:
         elif block["mark"] == "file":
             (folder / block["of"]).write_text(code, encoding="utf-8")
         elif block["mark"] is None and language != "text":
-            run = {"python": _run_python, "pycon": _run_session, "bash": _run_shell}.get(language)
+            run = {
+                "python": _run_python,
+                "pycon": _run_session,
+                "bash": _run_shell,
+            }.get(language)
             assert run is not None, f"line {line}: no block of {language!r} can be run"
             with contextlib.redirect_stdout(io.StringIO()) as out:
                 run(code, names, line)
@@ -97,7 +110,9 @@ def run_page(text: str, folder: pathlib.Path) -> int:
             continue
         elif block["mark"] is None and printed is not None:
             same = doctest.OutputChecker().check_output(code, printed, _FLAGS)
-            assert same, f"line {line}: it says\n{code}\nand this was printed:\n{printed}"
+            assert same, (
+                f"line {line}: it says\n{code}\nand this was printed:\n{printed}"
+            )
         printed = None
     return ran
 
@@ -118,12 +133,16 @@ def _run_session(code: str, names: dict[str, Any], line: int) -> None:
 
 def parse_shell(code: str) -> list[Any]:
     """Let bash parse a script, and the command its own lines; return their settings."""
-    done = subprocess.run(["bash", "-n"], input=code, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["bash", "-n"], input=code, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     found = []
     for line in code.replace("\\\n", " ").splitlines():
         words = shlex.split(line, comments=True)
-        starts = [place for place, word in enumerate(words) if word.endswith("mrsa-jax")]
+        starts = [
+            place for place, word in enumerate(words) if word.endswith("mrsa-jax")
+        ]
         if starts and words[0] in (words[starts[0]], "srun"):
             found.append(cli._parse(words[starts[0] + 1 :]))
     return found
@@ -144,7 +163,9 @@ def _run_shell(code: str, names: dict[str, Any], line: int) -> None:
         with contextlib.redirect_stdout(io.StringIO()) as out:
             status = _run_words(words)
         expected = int(told[1]) if told else 0
-        assert status == expected, f"{command!r} gave exit status {status}:\n{out.getvalue()}"
+        assert status == expected, (
+            f"{command!r} gave exit status {status}:\n{out.getvalue()}"
+        )
         if where:
             pathlib.Path(where).write_text(out.getvalue(), encoding="utf-8")
         else:
@@ -157,7 +178,11 @@ def _run_words(words: list[str]) -> int:
             patch.setattr(Figure, "savefig", _named)
             return cli.main(words[1:])
     done = subprocess.run(
-        [sys.executable, *words[1:]], capture_output=True, text=True, timeout=300, check=False
+        [sys.executable, *words[1:]],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
     )
     sys.stdout.write(done.stdout)
     sys.stderr.write(done.stderr)
@@ -169,7 +194,9 @@ def _named(unused: Figure, file: pathlib.Path, **settings: Any) -> None:
 
 
 def _parameter(page: pathlib.Path) -> Any:
-    marks = [pytest.mark.slow] if "<!-- slow: " in page.read_text(encoding="utf-8") else []
+    marks = (
+        [pytest.mark.slow] if "<!-- slow: " in page.read_text(encoding="utf-8") else []
+    )
     return pytest.param(page, marks=marks, id=page.stem)
 
 

@@ -11,9 +11,24 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from mrsa_jax import availability, data, dp, federated, privacy, quantize, secagg, selection
+from mrsa_jax import (
+    availability,
+    data,
+    dp,
+    federated,
+    privacy,
+    quantize,
+    secagg,
+    selection,
+)
 from mrsa_jax._core.arrays import on_device
-from mrsa_jax.study import AuditConfig, DemoConfig, ProtocolConfig, SecaggConfig, TrainConfig
+from mrsa_jax.study import (
+    AuditConfig,
+    DemoConfig,
+    ProtocolConfig,
+    SecaggConfig,
+    TrainConfig,
+)
 from mrsa_jax.study._findings import AttackFindings, AuditFindings, Findings
 from mrsa_watch._base.html import (
     Markup,
@@ -103,7 +118,9 @@ def test_a_repr_never_fails_and_tells_no_secret() -> None:
     jaxpr = jax.make_jaxpr(traced)(on_device(np.ones((2, 3), np.float32)))
     assert seen == ["_Some(one=float32[2, 3], key_material=None)"]
     assert not jaxpr.eqns  # looking computes nothing
-    average = secagg.ring_average(quantize.stochastic(2**12, 0.5), 4, 650, key_material=7)
+    average = secagg.ring_average(
+        quantize.stochastic(2**12, 0.5), 4, 650, key_material=7
+    )
     words = np.asarray(average.key_material)
     assert "key_material=uint32[8]" in repr(average)
     assert not any(str(word) in repr(average) for word in words)
@@ -119,7 +136,9 @@ def test_public_values_have_short_reprs() -> None:
         availability.independent(np.linspace(0.1, 0.5, 1000)),
         availability.replay(history),
         secagg.ring_average(quantize.stochastic(2**12, 0.5), 100, 650),
-        dp.ring_mechanism("skellam", 1.0, 1.0, dim=16, num_clients=100, modulus_bits=24),
+        dp.ring_mechanism(
+            "skellam", 1.0, 1.0, dim=16, num_clients=100, modulus_bits=24
+        ),
         privacy.weak_privacy_trajectory(history[:20], "bounds"),
         privacy.weak_privacy(history[:20], effort=0.0),
         dp.ledger(history, 1.0),
@@ -132,7 +151,9 @@ def test_public_values_have_short_reprs() -> None:
 
 def test_findings_are_a_line_and_a_table_whatever_they_are_called() -> None:
     evil, P = EVIL + "\x1b[2J\u202e", np.random.default_rng(0).random((12, 60)) < 0.3
-    log = privacy.ParticipationLog(P, tuple(range(12)), tuple(f"{evil}{i}" for i in range(60)))
+    log = privacy.ParticipationLog(
+        P, tuple(range(12)), tuple(f"{evil}{i}" for i in range(60))
+    )
     audit = privacy.audit(log, effort=0.0)
     rows: list[dict[str, Any]] = [{evil: evil * 9, "rate": 1 / 3, "count": 7}] * 100
     inputs, complete = np.zeros((60, 4), np.uint32), ~np.eye(60, dtype=bool)
@@ -164,7 +185,10 @@ def test_findings_are_a_line_and_a_table_whatever_they_are_called() -> None:
 
 def test_a_training_says_how_it_ended() -> None:
     names = (field.name for field in dataclasses.fields(federated.TrainingResult))
-    own: dict[str, Any] = dict.fromkeys(names, np.zeros(0)) | {"aggregates": None, "drift": None}
+    own: dict[str, Any] = dict.fromkeys(names, np.zeros(0)) | {
+        "aggregates": None,
+        "drift": None,
+    }
     own |= {"parameters": np.zeros(7, np.float32), "status": np.zeros(4, np.int32)}
     own |= {"participation": np.eye(4, 3, dtype=bool), "diverged_round": None}
     own |= {"evaluated_rounds": np.array([1, 3]), "accuracy": np.array([0.5, 0.87654])}
@@ -204,13 +228,20 @@ def test_settings_that_differ_are_marked_and_lists_are_tuples() -> None:
     defaults = {"a": 2, "b": (1, 2), "unset": None, "later": 7, "more": {"c": 3.0}}
     (top, rows), (name, inner) = settings_rows(values, defaults)
     assert (top, name) == ("", "more")
-    assert rows == (("a", 1, 2, True), ("b", [1, 2], (1, 2), False), ("unset", None, None, False))
-    assert inner == (("c", 3.0, 3.0, False), ("new", "x", None, False))  # no default is known
+    assert rows == (
+        ("a", 1, 2, True),
+        ("b", [1, 2], (1, 2), False),
+        ("unset", None, None, False),
+    )
+    # no default is known
+    assert inner == (("c", 3.0, 3.0, False), ("new", "x", None, False))
     assert not any(row[3] for _, lines in settings_rows(values, None) for row in lines)
 
 
 def test_a_configuration_shows_what_was_changed_in_bold() -> None:
-    page = config_repr(TrainConfig(rounds=7, protocol=ProtocolConfig(step_dropout_rate=0.25)))
+    page = config_repr(
+        TrainConfig(rounds=7, protocol=ProtocolConfig(step_dropout_rate=0.25))
+    )
     assert "<strong>7</strong> (default 150)" in page
     assert "<strong>0.25</strong> (default 0)" in page
     short, every = page.split("<details>")
@@ -220,7 +251,9 @@ def test_a_configuration_shows_what_was_changed_in_bold() -> None:
     assert "concentration" in every
 
 
-@pytest.mark.parametrize("config", [DemoConfig(), SecaggConfig(dim=5), ProtocolConfig()])
+@pytest.mark.parametrize(
+    "config", [DemoConfig(), SecaggConfig(dim=5), ProtocolConfig()]
+)
 def test_configurations_show_themselves(config: object) -> None:
     page = config._repr_html_()  # type: ignore[attr-defined]
     assert type(config).__name__ in page
@@ -245,7 +278,10 @@ def test_certificates_say_how_sure_they_are() -> None:
     assert "0 (none)" in page  # exposed
     exposed = privacy.weak_privacy([[1, 1], [0, 1]])._repr_html_()
     assert "2 (0, 1)" in exposed
-    assert "no client took part" in privacy.weak_privacy(np.zeros((2, 3), bool))._repr_html_()
+    assert (
+        "no client took part"
+        in privacy.weak_privacy(np.zeros((2, 3), bool))._repr_html_()
+    )
 
 
 def test_an_audit_escapes_the_names_of_clients() -> None:

@@ -36,9 +36,13 @@ def machine(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> pathlib.
 def test_the_least_of_machine_and_groups_is_free(machine: pathlib.Path) -> None:
     assert _memory.free_bytes() is None
     assert _memory.memory_words(2**60, "n", 1, "n") == "memory: about 1,073,741,824 GiB"
-    write(machine / "meminfo", "MemTotal: 9000 kB\nMemAvailable:    7000 kB\nSwapFree: 1 kB\n")
+    write(
+        machine / "meminfo",
+        "MemTotal: 9000 kB\nMemAvailable:    7000 kB\nSwapFree: 1 kB\n",
+    )
     assert _memory.free_bytes() == 7000 * 1024
-    # version 2: the group above is the tighter one, a group without a limit says nothing
+    # version 2: the group above is the tighter one, a group without a limit says
+    # nothing
     write(machine / "self" / "cgroup", "0::/outer/inner\n")
     groups = machine / "groups"
     write(groups / "outer" / "inner" / "memory.max", "max\n")
@@ -69,7 +73,9 @@ def test_work_is_refused_exactly_where_it_needs_more_than_there_is(
     assert str(caught.value) == rule
 
 
-STUDY = "rounds = 3\ntrials = 2\n[population]\nnum_clients = 8\ncohort_size = 4\n[grid]\n"
+STUDY = (
+    "rounds = 3\ntrials = 2\n[population]\nnum_clients = 8\ncohort_size = 4\n[grid]\n"
+)
 SMALL = ["--num-clients", "8", "--cohort-size", "4"]
 COMMANDS = {
     "simulate": ["--out", "{out}", "--schemes", "uniform", *SMALL],
@@ -84,7 +90,9 @@ COMMANDS = {
 
 
 def test_every_command_refuses_what_the_machine_has_not(
-    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     (tmp_path / "log").write_text("round,client\n1,a\n1,b\n2,b\n2,c\n")
     (tmp_path / "study").write_text(STUDY + 'scheme = ["uniform"]\n')
@@ -96,7 +104,8 @@ def test_every_command_refuses_what_the_machine_has_not(
         assert told.err.count("error: `") == 1
         sentence = told.err[told.err.index("error: `") :].strip()
         assert re.fullmatch(
-            r"error: `\w+` must fit into memory: about [\d.]+ [KM]iB of 0.5 KiB that are free; "
+            r"error: `\w+` must fit into memory: about [\d.]+ [KM]iB of 0.5 KiB that "
+            r"are free; "
             r"reduce [^;]+; got .+",
             sentence,
         ), sentence
@@ -104,7 +113,9 @@ def test_every_command_refuses_what_the_machine_has_not(
         assert not (tmp_path / "out").exists()
 
 
-def test_what_no_machine_has_is_refused_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_no_machine_has_is_refused_at_once(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     for words in (
         ["simulate", "--num-clients", "1000000000000", "--schemes", "uniform"],
         ["train", "--num-clients", "1000000000000", "--scheme", "uniform"],
@@ -126,19 +137,26 @@ def test_need_grows_with_clients_and_not_with_pairs_of_them() -> None:
     assert needed(10**5) < 2**30
     assert needed(10**6) <= 10 * needed(10**5)
     assert needed(10**5, rounds=40) <= 2 * needed(10**5)
-    # of very large histories a few bytes an entry, not the 96 of those that are looked at at once
-    large = [needed(10**6, rounds=rounds) - needed(10**6, 200) for rounds in (300, 1000)]
+    # of very large histories a few bytes an entry, not the 96 of those that are looked
+    # at at once
+    large = [
+        needed(10**6, rounds=rounds) - needed(10**6, 200) for rounds in (300, 1000)
+    ]
     assert large[1] == pytest.approx(8 * large[0], rel=0.01)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("clients", "rounds", "trials"), [(100_000, 20, 20), (20_000, 100, 4)])
+@pytest.mark.parametrize(
+    ("clients", "rounds", "trials"), [(100_000, 20, 20), (20_000, 100, 4)]
+)
 def test_a_study_of_very_many_clients_keeps_to_what_it_states(
     clients: int, rounds: int, trials: int, tmp_path: pathlib.Path
 ) -> None:
     def run(*sizes: Any) -> tuple[int, str]:
         flags = ("--num-clients", "--cohort-size", "--rounds", "--trials")
-        words = [word for pair in zip(flags, sizes, strict=True) for word in map(str, pair)]
+        words = [
+            word for pair in zip(flags, sizes, strict=True) for word in map(str, pair)
+        ]
         out = tmp_path / "-".join(map(str, sizes))
         code = (
             "import sys; from mrsa_jax.cli import main; status = main(sys.argv[1:]); "
@@ -147,10 +165,25 @@ def test_a_study_of_very_many_clients_keeps_to_what_it_states(
             "print(peak, file=sys.stderr); sys.exit(status)"
         )
         done = subprocess.run(
-            [sys.executable, "-c", code, "simulate", *words, "--out", str(out),
-             "--schemes", "uniform", "weighted", "batch_partitioning:4", "--json"],
-            capture_output=True, check=True, text=True, env=dict(os.environ),
-        )  # fmt: skip
+            [
+                sys.executable,
+                "-c",
+                code,
+                "simulate",
+                *words,
+                "--out",
+                str(out),
+                "--schemes",
+                "uniform",
+                "weighted",
+                "batch_partitioning:4",
+                "--json",
+            ],
+            capture_output=True,
+            check=True,
+            text=True,
+            env=dict(os.environ),
+        )
         return int(done.stderr.split()[-1]) * 1024, done.stderr
 
     base, _ = run(120, 12, 9, 1)

@@ -1,4 +1,7 @@
-"""Inputs whose rule floats keep only up to rounding: taken within 1e-9, refused beyond it."""
+"""Inputs whose rule floats keep only up to rounding.
+
+Taken within 1e-9, refused beyond it.
+"""
 
 from __future__ import annotations
 
@@ -35,8 +38,12 @@ LEAVES = {
     "covariance": {
         "symmetry": lambda size: 2 * KERNEL + entry(3, 0, 2 * size),
         "no negative eigenvalue": lambda size: np.ones((4, 4)) + size * (1 - np.eye(4)),
-        "nothing beside a variance of 0": lambda size: REST + entry(3, 1, size) + entry(1, 3, size),
-        "no negative variance": lambda size: REST + entry(3, 3, -size) + entry(0, 1, 1e-30),
+        "nothing beside a variance of 0": lambda size: (
+            REST + entry(3, 1, size) + entry(1, 3, size)
+        ),
+        "no negative variance": lambda size: (
+            REST + entry(3, 3, -size) + entry(0, 1, 1e-30)
+        ),
     },
     "strategy": {
         "nothing above the diagonal": lambda size: STRATEGY + entry(1, 3, size),
@@ -54,18 +61,30 @@ DOORS = {
         "correlations",
         lambda m: mj.privacy.hidden_among_trajectory(P, memory=m, noise=1.0),
     ),
-    "information(memory=)": ("correlations", lambda m: mj.privacy.information(P, m, noise=1.0)),
-    "hidden_among(noise=)": ("covariance", lambda m: mj.privacy.hidden_among(P, noise=m)),
+    "information(memory=)": (
+        "correlations",
+        lambda m: mj.privacy.information(P, m, noise=1.0),
+    ),
+    "hidden_among(noise=)": (
+        "covariance",
+        lambda m: mj.privacy.hidden_among(P, noise=m),
+    ),
     "hidden_among_trajectory(noise=)": (
         "covariance",
         lambda m: mj.privacy.hidden_among_trajectory(P, noise=m),
     ),
-    "information(noise=)": ("covariance", lambda m: mj.privacy.information(P, 0.5, noise=m)),
+    "information(noise=)": (
+        "covariance",
+        lambda m: mj.privacy.information(P, 0.5, noise=m),
+    ),
     "distinguishability(noise=)": (
         "covariance",
         lambda m: mj.privacy.distinguishability(P, noise=m).mu,
     ),
-    "distinguish(noise=)": ("covariance", lambda m: mj.attacks.distinguish(0, noise=m).test(P).mu),
+    "distinguish(noise=)": (
+        "covariance",
+        lambda m: mj.attacks.distinguish(0, noise=m).test(P).mu,
+    ),
     "distinguish(kernel=)": (
         "covariance",
         lambda m: mj.attacks.distinguish(0, noise=1.0, kernel=m).test(P).mu,
@@ -73,12 +92,21 @@ DOORS = {
     "ledger(strategy=)": ("strategy", lambda m: mj.dp.ledger(P, 1.0, strategy=m).mu),
     "account(strategy=)": (
         "strategy",
-        lambda m: mj.dp.account(COINS(), ALWAYS(), ROUNDS, 1.0, 0.1, strategy=m, trials=50).epsilon,
+        lambda m: (
+            mj.dp.account(
+                COINS(), ALWAYS(), ROUNDS, 1.0, 0.1, strategy=m, trials=50
+            ).epsilon
+        ),
     ),
     "privacy_losses(strategy=)": (
         "strategy",
         lambda m: mj.dp.privacy_losses(
-            selection.minimum_separation(COINS(), 4), ALWAYS(), ROUNDS, 1.0, 10, strategy=m
+            selection.minimum_separation(COINS(), 4),
+            ALWAYS(),
+            ROUNDS,
+            1.0,
+            10,
+            strategy=m,
         ),
     ),
 }
@@ -111,8 +139,13 @@ def test_what_numpy_and_jax_measure_is_taken():
 
 
 def test_perfect_correlations_but_for_rounding_are_of_one_round():
-    """Two sums of one round, as `numpy.corrcoef` writes them: exposed together, exactly."""
-    nearly = np.array([[1 - 2e-16, 1 - 1e-16, 0.3], [1 - 1e-16, 1, 0.3], [0.3, 0.3, 1 + 2e-16]])
+    """Two sums of one round, as `numpy.corrcoef` writes them.
+
+    Exposed together, exactly.
+    """
+    nearly = np.array(
+        [[1 - 2e-16, 1 - 1e-16, 0.3], [1 - 1e-16, 1, 0.3], [0.3, 0.3, 1 + 2e-16]]
+    )
     history = [[1, 1, 0], [1, 0, 0], [0, 1, 1]]
     assert mj.privacy.hidden_among(history, memory=nearly)[0] == 1.0
 
@@ -121,6 +154,8 @@ def test_perfect_correlations_but_for_rounding_are_of_one_round():
 def test_covariances_are_measured_by_their_own_variances(size):
     matrix = size * np.array([[1.0, 0.5], [0.5 + NEAR / 2, 1.0]])
     root = covariance_root(matrix, "noise")
-    np.testing.assert_allclose(root @ root.T, size * np.array([[1, 0.5], [0.5, 1]]), rtol=1e-8)
+    np.testing.assert_allclose(
+        root @ root.T, size * np.array([[1, 0.5], [0.5, 1]]), rtol=1e-8
+    )
     with pytest.raises(mj.ConfigurationError, match="must be a symmetric covariance"):
         covariance_root(size * np.array([[1.0, 0.5], [0.5 + 3 * NEAR, 1.0]]), "noise")

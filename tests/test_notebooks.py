@@ -36,7 +36,11 @@ def _tags(cell: dict[str, Any]) -> list[str]:
 
 def _text(output: dict[str, Any]) -> str:
     data = output.get("data", {})
-    parts = [output.get("text", ""), data.get("text/plain", ""), data.get("text/html", "")]
+    parts = [
+        output.get("text", ""),
+        data.get("text/plain", ""),
+        data.get("text/html", ""),
+    ]
     return "\n".join("".join(part) for part in parts)
 
 
@@ -46,25 +50,37 @@ def test_stored_as_run_in_order(path: pathlib.Path) -> None:
     cells = _cells(path)
     assert [cell["execution_count"] for cell in cells] == list(range(1, len(cells) + 1))
     outputs = [output for cell in cells for output in cell["outputs"]]
-    assert any("image/png" in output.get("data", {}) for output in outputs), "no figure is stored"
+    assert any("image/png" in output.get("data", {}) for output in outputs), (
+        "no figure is stored"
+    )
     for output in outputs:
         assert output["output_type"] != "error"
         assert output.get("name") != "stderr", _text(output)
         assert not MACHINE.search(_text(output)), _text(output)
         assert "\r" not in _text(output), "bars of progress"
-        assert len(output.get("data", {}).get("text/plain", [])) < 40, "a repr of many lines"
+        assert len(output.get("data", {}).get("text/plain", [])) < 40, (
+            "a repr of many lines"
+        )
     assert "claim holds" in "".join(map(_text, cells[-1]["outputs"]))
 
 
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
-def test_opens_with_the_question_and_a_picture_of_the_answer(path: pathlib.Path) -> None:
+def test_opens_with_the_question_and_a_picture_of_the_answer(
+    path: pathlib.Path,
+) -> None:
     """Which is one that the notebook draws; `notebooks/store.py` attaches it."""
     (first, *_) = _cells(path, "markdown")
     picture = r"!\[.{30,}\]\(attachment:answer\.png\)\n\n\*.{30,}\*"
-    opening = rf"# \d+\. .+\n\n\*\*Question\.\*\* (.+\n)+\n{picture}\n\n\*\*Claim\.\*\* "
+    opening = (
+        rf"# \d+\. .+\n\n\*\*Question\.\*\* (.+\n)+\n{picture}\n\n\*\*Claim\.\*\* "
+    )
     assert re.match(opening, "".join(first["source"]))
     (answer,) = (cell for cell in _cells(path) if "answer" in _tags(cell))
-    pictures = (output["data"].get("image/png") for output in answer["outputs"] if "data" in output)
+    pictures = (
+        output["data"].get("image/png")
+        for output in answer["outputs"]
+        if "data" in output
+    )
     drawn = next(picture for picture in pictures if picture)
     assert first["attachments"] == {"answer.png": {"image/png": drawn}}
 
@@ -76,13 +92,20 @@ def test_shows_what_it_teaches(path: pathlib.Path) -> None:
     assert "hide-cell" in _tags(machinery)
     assert "hide-input" in _tags(claim)
     assert settings["source"][0].startswith(("import ", "from "))
-    shown = [cell for cell in _cells(path) if not {"hide-cell", "hide-input"} & {*_tags(cell)}]
+    shown = [
+        cell
+        for cell in _cells(path)
+        if not {"hide-cell", "hide-input"} & {*_tags(cell)}
+    ]
     assert not any("environ" in "".join(cell["source"]) for cell in shown)
     assert max(len(cell["source"]) for cell in shown) <= 18
 
 
 def test_each_has_its_seconds() -> None:
-    """In the table that the first page's cards read: at full size, and at that of the tests."""
+    """In the table that the first page's cards read.
+
+    At full size, and at that of the tests.
+    """
     table = (ROOT / "docs" / "notebooks.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| \[`(\w+)`\].* \| (\d+) \| (\d+) \|$", table, re.MULTILINE)
     assert [name for name, *_ in rows] == [path.stem for path in PATHS]
@@ -102,7 +125,9 @@ def test_the_first_cell_installs_where_the_package_is_missing(
     assert not called
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     monkeypatch.delenv("MRSA_JAX_SOURCE", raising=False)
-    with pytest.raises(ImportError, match="write a wheel or a git address into `source`"):
+    with pytest.raises(
+        ImportError, match="write a wheel or a git address into `source`"
+    ):
         exec(first, {})
     monkeypatch.setenv("MRSA_JAX_SOURCE", "some.whl")
     exec(first, {})
@@ -116,7 +141,10 @@ def test_runs_at_a_small_size(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """In this process, whose imports and programs all share; at full size each has a kernel."""
+    """In this process, whose imports and programs all share.
+
+    At full size each has a kernel.
+    """
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
     names: dict[str, Any] = {"__name__": "__main__"}
@@ -124,6 +152,11 @@ def test_runs_at_a_small_size(
     with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
         for cell in _cells(path):
             statements = ast.Interactive(ast.parse("".join(cell["source"])).body)
-            exec(compile(statements, f"{path.name}[{cell['execution_count']}]", "single"), names)
+            exec(
+                compile(
+                    statements, f"{path.name}[{cell['execution_count']}]", "single"
+                ),
+                names,
+            )
     plt.close("all")
     assert capsys.readouterr().out.endswith("claim holds\n")

@@ -1,4 +1,7 @@
-"""The report in `paper/`: its text is made from its numbers, and these from the package."""
+"""The report in `paper/`.
+
+Its text is made from its numbers, and these from the package.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +20,11 @@ MAKER = PAPER / "make.py"
 MAKE = runpy.run_path(str(MAKER))
 TEMPLATE = (PAPER / "paper.template.md").read_text(encoding="utf-8")
 NUMBERS = json.loads((PAPER / "numbers.json").read_text(encoding="utf-8"))
-# what may hold digits of its own: formulas, code, names of files; entries of the bibliography
-_SYMBOLS = re.compile(r"```.*?^```$|`[^`]*`|^    .*$|\]\([^)]*\)", re.MULTILINE | re.DOTALL)
+# what may hold digits of its own: formulas, code, names of files; entries of the
+# bibliography
+_SYMBOLS = re.compile(
+    r"```.*?^```$|`[^`]*`|^    .*$|\]\([^)]*\)", re.MULTILINE | re.DOTALL
+)
 
 
 def typed(template: str) -> list[str]:
@@ -31,7 +37,8 @@ def test_the_text_is_the_template_filled_with_the_numbers() -> None:
     text = MAKE["text"](NUMBERS, TEMPLATE)
     assert text == (PAPER / "paper.md").read_text(encoding="utf-8")
     assert len(text.split("## References")[0].split()) > 2_500
-    assert not re.search(r"^\d+[.)] |^```.*```$", text, re.MULTILINE)  # no list or code by wrapping
+    # no list or code by wrapping
+    assert not re.search(r"^\d+[.)] |^```.*```$", text, re.MULTILINE)
     for name in re.findall(r"\]\((figures/\w+\.svg)\)", text):
         assert (PAPER / name).read_text(encoding="utf-8").startswith("<?xml"), name
 
@@ -64,23 +71,36 @@ def flat(told: Any, path: str = "") -> dict[str, Any]:
     if isinstance(told, dict | list):
         pairs = told.items() if isinstance(told, dict) else enumerate(told)
         return {
-            key: value for name, one in pairs for key, value in flat(one, f"{path}/{name}").items()
+            key: value
+            for name, one in pairs
+            for key, value in flat(one, f"{path}/{name}").items()
         }
     return {path: told}
 
 
 def test_numbers_are_those_that_the_package_computes() -> None:
-    """Counts, certified and exposed clients exactly; a training and what follows from it nearly."""
+    """Counts, certified and exposed clients exactly.
+
+    A training and what follows from it nearly.
+    """
     code = f"import json, runpy; print(json.dumps(runpy.run_path({str(MAKER)!r})['numbers']()))"
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=1_800
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=1_800,
     )
     assert done.returncode == 0, done.stderr
     found, stored = flat(json.loads(done.stdout.splitlines()[-1])), flat(NUMBERS)
     assert found.keys() == stored.keys()
     for path, value in stored.items():
         if isinstance(value, float):
-            near = 0.02 if path.startswith(("/training", "/one_norm", "/selectors")) else 1e-4
+            near = (
+                0.02
+                if path.startswith(("/training", "/one_norm", "/selectors"))
+                else 1e-4
+            )
             assert found[path] == pytest.approx(value, rel=near, abs=1e-4), path
         else:
             assert found[path] == value, path

@@ -41,7 +41,7 @@ from mrsa_jax import (
     secagg,
     selection,
     study,
-)  # fmt: skip
+)
 from mrsa_jax._core import round_rules
 from mrsa_jax._core.arrays import pytree
 from mrsa_jax.attacks import (
@@ -54,7 +54,7 @@ from mrsa_jax.attacks import (
     _inconsistency,
     _membership,
     _model_inversion,
-)  # fmt: skip
+)
 from mrsa_jax.bench import harness, scaling
 from mrsa_jax.dp import _mechanism
 from mrsa_jax.privacy import _audit_rounds
@@ -137,7 +137,9 @@ def _seeds() -> Any:
 
 @functools.cache
 def _wire() -> Any:
-    return attacks.wire_round(0, np.ones((4, 3), np.float32), quantize.stochastic(4, 1.0))
+    return attacks.wire_round(
+        0, np.ones((4, 3), np.float32), quantize.stochastic(4, 1.0)
+    )
 
 
 @functools.cache
@@ -163,7 +165,8 @@ def _same(updates: Any, state: Any, parameters: Any = None) -> Any:
     return updates, state
 
 
-# Optax makes its optimizers of functions inside functions, which Python does not pickle.
+# Optax makes its optimizers of functions inside functions, which Python does not
+# pickle.
 _OPTIMIZER = optax.GradientTransformation(optax.init_empty_state, _same)
 
 
@@ -173,14 +176,20 @@ def _filled(kind: Any) -> Any:
 
 
 def _measurement() -> Any:
-    return harness.Measurement("pads", "small", "bytes", 1.0, 0.5, (0.1, 0.2), compiled={"f": 1})
+    return harness.Measurement(
+        "pads", "small", "bytes", 1.0, 0.5, (0.1, 0.2), compiled={"f": 1}
+    )
 
 
 def _views() -> dict[str, Callable[[], Any]]:
     from mrsa_jax.attacks import views
 
     zeros = np.zeros(3, np.float32)
-    shared: dict[str, Any] = {"model": _model(), "input_shape": (8, 8, 1), "num_classes": 10}
+    shared: dict[str, Any] = {
+        "model": _model(),
+        "input_shape": (8, 8, 1),
+        "num_classes": 10,
+    }
     return {
         "AggregateView": lambda: views.AggregateView(P, zeros),
         "CountView": lambda: views.CountView(zeros, zeros, zeros),
@@ -213,7 +222,9 @@ def _messages() -> dict[str, Callable[[], Any]]:
         "KeyList": lambda: messages.KeyList(0, entries(64)),
         "ShareKeys": lambda: messages.ShareKeys(0, 1, entries(88)),
         "ShareList": lambda: messages.ShareList(0, entries(88)),
-        "MaskedInput": lambda: messages.MaskedInput(0, 1, ((3, 8),), np.arange(3, dtype=np.uint32)),
+        "MaskedInput": lambda: messages.MaskedInput(
+            0, 1, ((3, 8),), np.arange(3, dtype=np.uint32)
+        ),
         "SurvivorList": lambda: messages.SurvivorList(0, 3, (0, 1, 2)),
         "UnmaskShares": lambda: messages.UnmaskShares(0, 1, entries(36), entries(36)),
         "SignedSurvivors": lambda: messages.SignedSurvivors(0, 1, bytes(64)),
@@ -227,7 +238,9 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "Status": lambda: mj.Status.OK,
     # attacks
     **_views(),
-    "Canaries": lambda: attacks.canaries(0, dp.ring_mechanism("skellam", 1.0, 1.0, **RING)),
+    "Canaries": lambda: attacks.canaries(
+        0, dp.ring_mechanism("skellam", 1.0, 1.0, **RING)
+    ),
     "CanaryScores": lambda: attacks.CanaryScores(np.zeros(2), np.ones(2)),
     "DenseRecovery": attacks.dense_recovery,
     "Disaggregation": attacks.disaggregation,
@@ -237,7 +250,9 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "LeastSquares": attacks.least_squares_attack,
     "Membership": lambda: attacks.membership("loss", _trainer(), shadow_size=3),
     "MembershipScore": lambda: attacks.membership_score([0.1, 0.9], [False, True]),
-    "ModelInconsistency": lambda: attacks.model_inconsistency(_model(), _trainer(), _quantizer()),
+    "ModelInconsistency": lambda: attacks.model_inconsistency(
+        _model(), _trainer(), _quantizer()
+    ),
     "ModelInversion": attacks.model_inversion,
     "SummedRounds": _summed,
     "WireRound": _wire,
@@ -251,7 +266,9 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "Answer": lambda: harness.Answer(seconds=1.0),
     "Case": lambda: harness.Case("small", _measurement),
     "Change": lambda: scaling.Change("pads", "small", 1.0, 0.9, 1.1, "same"),
-    "Curve": lambda: scaling.Curve("pads", "", "n", (1.0,), (1.0,), (), LAW, "wall", None, False),
+    "Curve": lambda: scaling.Curve(
+        "pads", "", "n", (1.0,), (1.0,), (), LAW, "wall", None, False
+    ),
     "Law": lambda: LAW,
     "Measurement": _measurement,
     "Report": lambda: mj.bench.Report((_measurement(),), (), {}, {"cores": 2}, "now"),
@@ -262,7 +279,9 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "PreparationPlan": lambda: data.plan_preparation("mnist"),
     "SourceStatus": lambda: data.available()[0],
     # design
-    "Judgement": lambda: design.judge(np.eye(4, dtype=int), 2, 0.1, num_rounds=2, num_trials=2),
+    "Judgement": lambda: design.judge(
+        np.eye(4, dtype=int), 2, 0.1, num_rounds=2, num_trials=2
+    ),
     # dp
     "Account": lambda: dp.account(_uniform(), _coins(), 4, 1.0, trials=20),
     "Amplification": lambda: dp.amplification(4, 2, [1, 2], 3, 1.0),
@@ -276,7 +295,10 @@ MAKERS: dict[str, Callable[[], Any]] = {
         np.ones((3, 2, 4)), np.array([[0, 1], [1, 2], [0, 2]])
     ),
     "Evaluation": lambda: federated.evaluate(
-        _model(), _parameters(), np.zeros((2, 8, 8, 1), np.float32), np.zeros(2, np.int32)
+        _model(),
+        _parameters(),
+        np.zeros((2, 8, 8, 1), np.float32),
+        np.zeros(2, np.int32),
     ),
     "LocalOptax": lambda: federated.local_optax(_model(), _OPTIMIZER, batch_size=3),
     "LocalSGD": _trainer,
@@ -295,10 +317,14 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "SecAggPlusParameters": lambda: graphs.secagg_plus_parameters(100, 0.1, 0.1),
     # hetero
     "Byzantine": lambda: hetero.byzantine.wrong_pads([True, False]),
-    "ByzantineTolerance": lambda: hetero.tolerated_byzantine(hetero.segment_matrix("sc", 4)),
+    "ByzantineTolerance": lambda: hetero.tolerated_byzantine(
+        hetero.segment_matrix("sc", 4)
+    ),
     "CohortGroups": lambda: hetero.ranked_groups(GRAPH, np.arange(1.0, 5.0), 2)[0],
     "Collusion": lambda: hetero.byzantine.Collusion(jnp.ones(()), jnp.ones(())),
-    "CommunicationTimes": lambda: hetero.costs.communication_times(_layout(), np.ones(4)),
+    "CommunicationTimes": lambda: hetero.costs.communication_times(
+        _layout(), np.ones(4)
+    ),
     "CoordinateMedian": hetero.robust.coordinate_median,
     "GaussianAverage": lambda: hetero.byzantine.GaussianAverage(jnp.ones(())),
     "GeometricMedian": hetero.robust.geometric_median,
@@ -333,7 +359,9 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "Distinguishability": lambda: privacy.distinguishability(P),
     "Gate": lambda: _audit().gate(2),
     "ParticipationLog": _log,
-    "PolicyPrivacy": lambda: privacy.policy_privacy(0, _uniform(), _coins(), 0.1, 3, 2, blocks=2),
+    "PolicyPrivacy": lambda: privacy.policy_privacy(
+        0, _uniform(), _coins(), 0.1, 3, 2, blocks=2
+    ),
     "Recipe": lambda: privacy.Recipe(((1, 1),), (("a", 1),)),
     "UnweightedGroup": lambda: privacy.unweighted_group(P),
     "WeakPrivacy": lambda: privacy.weak_privacy(P),
@@ -356,7 +384,9 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "PlanOutcome": lambda: secagg.plan_outcome(GRAPH, SURVIVORS, 2, _plan()),
     "RareFailureRates": lambda: secagg.rare_failure_rates(0, 6, 0.9, 0.1, 3, 50),
     "RingAverage": _average,
-    "RingResult": lambda: secagg.ring_sum(_seeds(), np.zeros((4, 3), np.uint32), _plan(), 0),
+    "RingResult": lambda: secagg.ring_sum(
+        _seeds(), np.zeros((4, 3), np.uint32), _plan(), 0
+    ),
     "RoundCosts": lambda: secagg.fedavg_costs(4, 3, 8),
     "Seeds": _seeds,
     "StepReport": lambda: secagg.StepReport("keys", 4, 0.1, 0.1, 3, 3),
@@ -382,7 +412,9 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "SeparatedSelection": lambda: selection.minimum_separation(_uniform(), 2),
     # study
     "Advice": lambda: study.advise(12, 4, 0.1),
-    "SavedReport": lambda: SavedReport(pathlib.Path("report.html"), "demo", ("so2023",)),
+    "SavedReport": lambda: SavedReport(
+        pathlib.Path("report.html"), "demo", ("so2023",)
+    ),
     **{
         name: getattr(module, name)
         for module in (study, study.attacks_on_models, study.attacks_on_sums)
@@ -396,19 +428,31 @@ MAKERS: dict[str, Callable[[], Any]] = {
 
 # What attacks and simulations give, as arrays that tell its fields apart.
 ARRAYS = (
-    _canaries.Residuals, _dense_recovery.RecoveredInputs, _disaggregation.Disaggregated,
-    _exposing_server.ExposingRounds, _gradient_inversion.InvertedImages,
-    _inconsistency.Inconsistency, _membership.MembershipScores, _model_inversion.InvertedClasses,
-    _distinguish.BestTest, _aggregator_state.AggregateOut, _aggregator_state.AggregatorState,
-    _audit_rounds.OverRounds, _graph_rule.SlotRound, _mechanism.Composed, round_rules.LearntRound,
-)  # fmt: skip
+    _canaries.Residuals,
+    _dense_recovery.RecoveredInputs,
+    _disaggregation.Disaggregated,
+    _exposing_server.ExposingRounds,
+    _gradient_inversion.InvertedImages,
+    _inconsistency.Inconsistency,
+    _membership.MembershipScores,
+    _model_inversion.InvertedClasses,
+    _distinguish.BestTest,
+    _aggregator_state.AggregateOut,
+    _aggregator_state.AggregatorState,
+    _audit_rounds.OverRounds,
+    _graph_rule.SlotRound,
+    _mechanism.Composed,
+    round_rules.LearntRound,
+)
 MAKERS |= {kind.__name__: functools.partial(_filled, kind) for kind in ARRAYS}
 
 # What has a state of its own: two of them are two, whatever they hold.
 STATEFUL: dict[str, Callable[[pathlib.Path], Any]] = {
     "AttackFindings": lambda _: AttackFindings(title="a", summary=[{"a": 1}]),
     "Checker": lambda _: mrsa_watch.mrsa_check.Checker(),
-    "Client": lambda _: protocol.Client(0, [1, 2, 3], 2, np.zeros(3, np.uint32), _plan()),
+    "Client": lambda _: protocol.Client(
+        0, [1, 2, 3], 2, np.zeros(3, np.uint32), _plan()
+    ),
     "Explorer": lambda _: mj.explore(12, 6, 2),
     "Gate": lambda _: mrsa_watch.Gate(fail_below=2),
     "JsonLines": lambda folder: federated.json_lines(folder / "lines.jsonl"),
@@ -416,13 +460,18 @@ STATEFUL: dict[str, Callable[[pathlib.Path], Any]] = {
     "Recorder": lambda folder: mrsa_watch.Recorder(
         folder / "log.jsonl", system="s", aggregation="secagg"
     ),
-    "Server": lambda _: protocol.Server(GRAPH, np.full(4, 2), np.ones(4, bool), _plan()),
+    "Server": lambda _: protocol.Server(
+        GRAPH, np.full(4, 2), np.ones(4, bool), _plan()
+    ),
 }
 
 
 # ---- Which classes are public.
 
-_FAMILIES = [mj, *(own for own in map(mj.__getattr__, mj.__dir__()) if inspect.ismodule(own))]
+_FAMILIES = [
+    mj,
+    *(own for own in map(mj.__getattr__, mj.__dir__()) if inspect.ismodule(own)),
+]
 
 
 def _is_value_class(kind: Any) -> bool:
@@ -433,12 +482,16 @@ def _is_value_class(kind: Any) -> bool:
 def _public() -> Iterator[Any]:
     """Give what families and their public modules offer."""
     for family in (*_FAMILIES, mrsa_watch):
-        stub = ast.parse(pathlib.Path(str(family.__file__)).with_suffix(".pyi").read_text())
+        stub = ast.parse(
+            pathlib.Path(str(family.__file__)).with_suffix(".pyi").read_text()
+        )
         names = [own.asname for line in stub.body for own in getattr(line, "names", ())]
         for value in (getattr(family, name) for name in names if name):
             yield value
             if inspect.ismodule(value) and value not in _FAMILIES:
-                yield from (own for own in vars(value).values() if _is_made_in(own, value))
+                yield from (
+                    own for own in vars(value).values() if _is_made_in(own, value)
+                )
 
 
 def _is_made_in(value: Any, module: Any) -> bool:
@@ -450,7 +503,9 @@ def _returned(kind: Any) -> Iterator[Any]:
     """Give the classes that a function, or a method of a class, says that it returns."""
     functions = [kind]
     if inspect.isclass(kind):
-        functions = [own for name, own in vars(kind).items() if not name.startswith("_")]
+        functions = [
+            own for name, own in vars(kind).items() if not name.startswith("_")
+        ]
     for function in functions:
         function = getattr(function, "__func__", getattr(function, "fget", function))
         with contextlib.suppress(NameError, TypeError, AttributeError):
@@ -506,7 +561,9 @@ def other_process() -> Iterator[concurrent.futures.Executor]:
 
 
 @pytest.mark.parametrize("name", MAKERS)
-def test_copies_are_equal(name: str, other_process: concurrent.futures.Executor) -> None:
+def test_copies_are_equal(
+    name: str, other_process: concurrent.futures.Executor
+) -> None:
     value = MAKERS[name]()
     assert type(value).__name__ == name
     copies = (
@@ -521,7 +578,9 @@ def test_copies_are_equal(name: str, other_process: concurrent.futures.Executor)
         _check_equal(copy.deepcopy(part), part)
         assert (part == 3, part != 3) == (False, True)
         if dataclasses.is_dataclass(part):
-            assert list(dataclasses.asdict(part)) == [own.name for own in dataclasses.fields(part)]
+            assert list(dataclasses.asdict(part)) == [
+                own.name for own in dataclasses.fields(part)
+            ]
 
 
 def _check_equal(copied: Any, value: Any) -> None:
@@ -537,7 +596,12 @@ def test_what_has_a_state_is_itself_alone(name: str, tmp_path: pathlib.Path) -> 
     assert (value == value, value == 3) == (True, False)
     assert isinstance(hash(value), int)
     if name == "Recorder":
-        with value, pytest.raises(TypeError, match="a Recorder holds its log: it cannot be copied"):
+        with (
+            value,
+            pytest.raises(
+                TypeError, match="a Recorder holds its log: it cannot be copied"
+            ),
+        ):
             pickle.dumps(value)
         return
     for copied in (copy.deepcopy(value), pickle.loads(pickle.dumps(value))):
@@ -547,7 +611,9 @@ def test_what_has_a_state_is_itself_alone(name: str, tmp_path: pathlib.Path) -> 
 @pytest.mark.parametrize("name", [name for name in dir(mj) if name.endswith("Error")])
 def test_errors_keep_their_sentence(name: str) -> None:
     error = getattr(mj, name)("`x` must be 1; got 2")
-    assert str(pickle.loads(pickle.dumps(error))) == str(error) == "`x` must be 1; got 2"
+    assert (
+        str(pickle.loads(pickle.dumps(error))) == str(error) == "`x` must be 1; got 2"
+    )
 
 
 # ---- How schemes compare.
@@ -582,7 +648,9 @@ def test_schemes_compare_by_what_they_hold() -> None:
 def test_keys_compare_by_their_words_and_traced_values_by_identity() -> None:
     assert _Scheme(jax.random.key(3), 1) == _Scheme(jax.random.key(3), 1)
     assert _Scheme(jax.random.key(3), 1) != _Scheme(jax.random.key(4), 1)
-    assert _Scheme(jax.random.key(3), 1) != _Scheme(jax.random.key_data(jax.random.key(3)), 1)
+    assert _Scheme(jax.random.key(3), 1) != _Scheme(
+        jax.random.key_data(jax.random.key(3)), 1
+    )
     seen = []
 
     @jax.jit
@@ -626,6 +694,10 @@ def test_contents_of_containers() -> None:
     values = [{"a": np.ones(2), "b": [1, {2}]}, {"b": [1, {2}], "a": np.ones(2)}]
     assert contents(values[0]) == contents(values[1])
     assert contents([1]) != contents((1,))
-    assert contents(np.array([None, "a"], object)) == contents(np.array([None, "a"], object))
-    assert contents(functools.partial(int, "1")) == contents(functools.partial(int, "1"))
+    assert contents(np.array([None, "a"], object)) == contents(
+        np.array([None, "a"], object)
+    )
+    assert contents(functools.partial(int, "1")) == contents(
+        functools.partial(int, "1")
+    )
     assert contents("nan") != contents(float("nan")) == contents(np.nan)

@@ -53,7 +53,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
     _tracing._quick_options.cache_clear()
 
 
-# By default the suite compiles everything quickly: `make test-long` runs this one with both ways.
+# By default the suite compiles everything quickly: `make test-long` runs this one with
+# both ways.
 @pytest.mark.parametrize("name", FOUND)
 def test_both_ways_say_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_tracing, "LITTLE", sys.maxsize)
@@ -89,8 +90,18 @@ def test_inside_a_program_it_is_part_of_it() -> None:
     triple = quick_for_little(lambda values: values.size)(_tripled)
     values = jnp.arange(4, dtype=jnp.int32)
     assert jax.jit(triple)(values).tolist() == [0, 3, 6, 9]
-    assert jax.jit(lambda: triple(np.arange(4, dtype=np.int32)))().tolist() == [0, 3, 6, 9]
-    assert jax.vmap(lambda own: jax.jit(triple)(own[None]))(values)[:, 0].tolist() == [0, 3, 6, 9]
+    assert jax.jit(lambda: triple(np.arange(4, dtype=np.int32)))().tolist() == [
+        0,
+        3,
+        6,
+        9,
+    ]
+    assert jax.vmap(lambda own: jax.jit(triple)(own[None]))(values)[:, 0].tolist() == [
+        0,
+        3,
+        6,
+        9,
+    ]
     assert jax.lax.map(triple, values[:, None])[:, 0].tolist() == [0, 3, 6, 9]
 
 

@@ -30,7 +30,9 @@ PAGES = {
 }
 TOUR, SCHEMES = PAGES["docs/tour.md"], PAGES["docs/schemes.md"]
 # what the commands are for; other pages are run by tests/test_how_to.py
-GUIDE = "\n".join(text for name, text in PAGES.items() if name.startswith("docs/tutorials/"))
+GUIDE = "\n".join(
+    text for name, text in PAGES.items() if name.startswith("docs/tutorials/")
+)
 
 
 def _blocks(
@@ -92,11 +94,19 @@ def test_the_figures_of_hidden_among_are_those_of_its_page() -> None:
     assert np.allclose(names["worst"], (1.16, 4), atol=0.005)  # type: ignore[arg-type]
 
 
-def test_commands_parse(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_parse(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "study.toml").write_text("rounds = 3\n")
-    lines = [line for block in _blocks("bash") for line in block.replace("\\\n", " ").splitlines()]
-    commands = [line for line in lines if "mrsa-jax" in line and not line.startswith("make")]
+    lines = [
+        line
+        for block in _blocks("bash")
+        for line in block.replace("\\\n", " ").splitlines()
+    ]
+    commands = [
+        line for line in lines if "mrsa-jax" in line and not line.startswith("make")
+    ]
     assert len(commands) > 30
     for line in commands:
         _, *words = shlex.split(line, comments=True)
@@ -137,7 +147,9 @@ def test_the_printed_table_has_todays_columns() -> None:
 @pytest.mark.parametrize("name", PAGES)
 def test_figures_and_links_exist(name: str) -> None:
     folder = (ROOT / name).parent
-    links = re.findall(r"\]\(([^)]+)\)", re.sub(r"```.*?```", "", PAGES[name], flags=re.DOTALL))
+    links = re.findall(
+        r"\]\(([^)]+)\)", re.sub(r"```.*?```", "", PAGES[name], flags=re.DOTALL)
+    )
     for link in links:
         if link.startswith("https://"):
             continue
@@ -165,7 +177,9 @@ def test_every_command_and_notebook_has_its_line() -> None:
     rows = re.findall(r"^\| `([a-z]+)` \|", PAGES["docs/commands.md"], re.MULTILINE)
     assert set(cli._COMMANDS) <= set(rows)
     for notebook in (ROOT / "notebooks").glob("*.ipynb"):
-        assert f"(../notebooks/{notebook.name})" in PAGES["docs/notebooks.md"], notebook.name
+        assert f"(../notebooks/{notebook.name})" in PAGES["docs/notebooks.md"], (
+            notebook.name
+        )
 
 
 def test_the_front_page_is_short_and_narrow() -> None:
@@ -175,14 +189,18 @@ def test_the_front_page_is_short_and_narrow() -> None:
 
 
 def test_the_citation_is_of_this_version() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))[
+        "project"
+    ]
     citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     assert f"\nversion: {mj.__version__}\n" in citation
     assert f"\nlicense: {project['license']}\n" in citation
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("path", sorted((ROOT / "notebooks").glob("*.ipynb")), ids=lambda p: p.stem)
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "notebooks").glob("*.ipynb")), ids=lambda p: p.stem
+)
 def test_notebooks_run_at_full_size(path: pathlib.Path) -> None:
     with warnings.catch_warnings():  # the kernel's own client warns on some platforms
         warnings.simplefilter("ignore")

@@ -1,4 +1,7 @@
-"""What a notebook shows of schemes, layouts and histories: as typed, with a picture of cells."""
+"""What a notebook shows of schemes, layouts and histories.
+
+As typed, with a picture of cells.
+"""
 
 from __future__ import annotations
 
@@ -17,18 +20,23 @@ import mrsa_jax as mj
 
 BLOCKS = np.eye(3, dtype=int).repeat(2, axis=1)
 SHOWN: dict[str, tuple[Callable[[], Any], Any]] = {
-    "batch_partitioning(6, 4, 2)": (lambda: mj.selection.batch_partitioning(6, 4, 2), BLOCKS),
+    "batch_partitioning(6, 4, 2)": (
+        lambda: mj.selection.batch_partitioning(6, 4, 2),
+        BLOCKS,
+    ),
     "uniform(3, 2)": (lambda: mj.selection.uniform(3, 2), np.eye(3)),
     "complete(3)": (lambda: mj.graphs.complete(3), 1 - np.eye(3)),
     "independent(0.1)": (lambda: mj.availability.independent(0.1), None),
     "Replay": (lambda: mj.availability.replay([[True, False, True]]), [[1, 0, 1]]),
     "segment_layout(&#x27;groups&#x27;, [2, 3], [2, 4], 7)": (
-        lambda: mj.hetero.segment_layout("groups", [2, 3], [2, 4], 7), [[0, 0]]
+        lambda: mj.hetero.segment_layout("groups", [2, 3], [2, 4], 7),
+        [[0, 0]],
     ),
     "segment_layout(&#x27;mc&#x27;, [2, 2], [2, 4], 7)": (
-        lambda: mj.hetero.segment_layout("mc", [2, 2], [2, 4], 7), [[1, 1], [0, 0]]
+        lambda: mj.hetero.segment_layout("mc", [2, 2], [2, 4], 7),
+        [[1, 1], [0, 0]],
     ),
-}  # fmt: skip
+}
 
 
 def cells(html: str) -> np.ndarray:
@@ -52,7 +60,9 @@ def test_lines_and_rounds_show_theirs() -> None:
     assert table.shape == (6, 9)
     assert (table.sum(axis=1) == 3).all()
     alive = np.array([[[1, 1, 1, 0]] * 3 + [[1, 0, 1, 0]] * 2], bool)
-    played = mj.selection.RoundHistory(alive, np.array([[1, 0, 0, 0]], bool), np.zeros(1))
+    played = mj.selection.RoundHistory(
+        alive, np.array([[1, 0, 0, 0]], bool), np.zeros(1)
+    )
     assert cells(played._repr_html_()).tolist() == [[3, 1, 2, 0]]
 
 

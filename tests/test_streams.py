@@ -25,8 +25,8 @@ from mrsa_jax._core.streams import (
 from mrsa_watch._base.errors import ConfigurationError
 
 FALSE_FAILURE = 1e-6
-# threefry2x32: rounds, counter, key, output, from the kat_vectors file of the Random123 library
-# that accompanies Salmon et al. (2011).
+# threefry2x32: rounds, counter, key, output, from the kat_vectors file of the Random123
+# library that accompanies Salmon et al. (2011).
 KNOWN = [
     (13, (0, 0), (0, 0), (0x9D1C5EC6, 0x8BD50731)),
     (13, (0xFFFFFFFF,) * 2, (0xFFFFFFFF,) * 2, (0xFD36D048, 0x2D17272C)),
@@ -69,7 +69,9 @@ def test_seed_is_one_key() -> None:
         inspect.unwrap(as_key)(jax.random.split(jax.random.key(0), 3))
 
 
-def _reference(key: tuple[int, int], counter: tuple[int, int], rounds: int) -> tuple[int, int]:
+def _reference(
+    key: tuple[int, int], counter: tuple[int, int], rounds: int
+) -> tuple[int, int]:
     """Threefry-2x32 on Python integers, from the paper's description."""
     mask = 2**32 - 1
     schedule = [key[0], key[1], key[0] ^ key[1] ^ 0x1BD11BDA]
@@ -84,7 +86,9 @@ def _reference(key: tuple[int, int], counter: tuple[int, int], rounds: int) -> t
     return x, y
 
 
-def _ours(key: tuple[int, int], counter: tuple[int, int], rounds: int) -> tuple[int, int]:
+def _ours(
+    key: tuple[int, int], counter: tuple[int, int], rounds: int
+) -> tuple[int, int]:
     program = jax.jit(_streams._threefry_2x32, static_argnums=2)
     out = program(tuple(map(np.uint32, key)), tuple(map(np.uint32, counter)), rounds)
     return int(out[0]), int(out[1])
@@ -92,7 +96,10 @@ def _ours(key: tuple[int, int], counter: tuple[int, int], rounds: int) -> tuple[
 
 @pytest.mark.parametrize(("rounds", "counter", "key", "expected"), KNOWN)
 def test_generator_gives_the_published_vectors(
-    rounds: int, counter: tuple[int, int], key: tuple[int, int], expected: tuple[int, int]
+    rounds: int,
+    counter: tuple[int, int],
+    key: tuple[int, int],
+    expected: tuple[int, int],
 ) -> None:
     found = _ours(key, counter, rounds)
     assert found == expected
@@ -103,7 +110,9 @@ def test_words_are_the_documented_counters() -> None:
     key = fold(as_key(5), 17)
     a, b = (int(v) for v in jax.random.key_data(key))
     for word in (0, 1, 3):
-        expected = [_reference((a, b), (0x636C6900 + word, i), 20)[0] for i in range(40)]
+        expected = [
+            _reference((a, b), (0x636C6900 + word, i), 20)[0] for i in range(40)
+        ]
         assert client_words(key, 40, word).tolist() == expected
 
 
@@ -132,7 +141,9 @@ def test_words_do_not_depend_on_the_users_settings() -> None:
 
 
 def test_keys_of_another_implementation_work() -> None:
-    words = [np.asarray(client_words(jax.random.key(s, impl="rbg"), 64)) for s in (0, 1)]
+    words = [
+        np.asarray(client_words(jax.random.key(s, impl="rbg"), 64)) for s in (0, 1)
+    ]
     assert len(np.unique(np.concatenate(words))) == 128
 
 
@@ -141,7 +152,9 @@ def _block(num_rounds: int, clients: int) -> np.ndarray:
 
     def one(j: jax.Array) -> jax.Array:
         keys = [round_key(trial_key(as_key(11), 4), j, s) for s in list(Stream)[:2]]
-        return jnp.stack([jnp.stack([client_words(k, clients, w) for w in (0, 1)]) for k in keys])
+        return jnp.stack(
+            [jnp.stack([client_words(k, clients, w) for w in (0, 1)]) for k in keys]
+        )
 
     return np.asarray(jax.jit(jax.vmap(one))(jnp.arange(num_rounds, dtype=jnp.uint32)))
 
@@ -179,7 +192,9 @@ def test_neighbours_are_independent(words: np.ndarray, bit: int) -> None:
     _assert_balanced((bits[:, 0] ^ bits[:, 1]).reshape(bits.shape[0], -1))
     _assert_balanced((bits[:, :, 0] ^ bits[:, :, 1]).reshape(bits.shape[0], -1))
     for lag in (1, 2, 30):
-        _assert_balanced((bits[..., lag:] ^ bits[..., :-lag]).reshape(bits.shape[0], -1))
+        _assert_balanced(
+            (bits[..., lag:] ^ bits[..., :-lag]).reshape(bits.shape[0], -1)
+        )
 
 
 def test_pairs_of_clients_fill_the_square(words: np.ndarray) -> None:
@@ -192,7 +207,9 @@ def test_pairs_of_clients_fill_the_square(words: np.ndarray) -> None:
 
 
 def test_statistics_see_a_bad_generator() -> None:
-    bad = (np.arange(4000 * 60, dtype=np.uint32) * np.uint32(2654435761)).reshape(4000, 60)
+    bad = (np.arange(4000 * 60, dtype=np.uint32) * np.uint32(2654435761)).reshape(
+        4000, 60
+    )
 
     def check() -> None:
         for bit in range(32):
@@ -213,13 +230,23 @@ def test_rollouts_draw_the_documented_words() -> None:
     """Who is online by first words, who is chosen by second ones, under the keys of each round."""
     rate, wanted, first = 0.4, 3, 5
     found = selection.rollout_trials(
-        7, selection.uniform(6, wanted), availability.independent(rate), 30, 2, first=first
+        7,
+        selection.uniform(6, wanted),
+        availability.independent(rate),
+        30,
+        2,
+        first=first,
     )
     numbers = set()
-    for (trial, j), chosen in np.ndenumerate(np.asarray(found).astype(int) @ 2 ** np.arange(6)):
+    for (trial, j), chosen in np.ndenumerate(
+        np.asarray(found).astype(int) @ 2 ** np.arange(6)
+    ):
         key = _folded((0, 7), first + trial, j)
         words = [
-            [_reference(_folded(key, stream), (0x636C6900 + word, i), 20)[0] for i in range(6)]
+            [
+                _reference(_folded(key, stream), (0x636C6900 + word, i), 20)[0]
+                for i in range(6)
+            ]
             for stream, word in ((Stream.AVAILABILITY, 0), (Stream.SELECTION, 1))
         ]
         online = [i for i in range(6) if words[0][i] >= rate * 2**32]
@@ -231,13 +258,18 @@ def test_rollouts_draw_the_documented_words() -> None:
 
 @pytest.mark.parametrize("rates", [[0.4, 0.6, 0.25], 0.5])
 def test_chains_draw_the_documented_words(rates: float | list[float]) -> None:
-    """In whole numbers: who is online moves on by first words, from the last round's number."""
+    """In whole numbers.
+
+    Who is online moves on by first words, from the last round's number.
+    """
     n, rounds, mean = 3, 90, 4.0
     found = selection.rollout_trials(
         7, selection.bernoulli(n, 1.0), availability.markov(rates, mean), rounds, 2
     )
     p = np.broadcast_to(rates, n)
-    away, leave, back = (np.round(c * 2.0**32) for c in (p, p / ((1 - p) * mean), 1 / mean + 0 * p))
+    away, leave, back = (
+        np.round(c * 2.0**32) for c in (p, p / ((1 - p) * mean), 1 / mean + 0 * p)
+    )
     for trial in range(2):
         online = [True] * n
         for j in range(-1, rounds):
@@ -251,7 +283,8 @@ def test_chains_draw_the_documented_words(rates: float | list[float]) -> None:
             assert j < 0 or found[trial, j].tolist() == online
 
 
-# -- pairs ----------------------------------------------------------------------------------------
+# -- pairs
+# ----
 
 
 def test_words_of_pairs_are_the_documented_counters() -> None:
@@ -351,4 +384,5 @@ def test_random_words_ignore_how_jax_is_set_to_count() -> None:
     expected = random_words(key, (6,))
     with jax.threefry_partitionable(False):
         np.testing.assert_array_equal(random_words(key, (6,)), expected)
-        assert not np.array_equal(_bits(key, (6,)), expected)  # the setting does change JAX's own
+        # the setting does change JAX's own
+        assert not np.array_equal(_bits(key, (6,)), expected)

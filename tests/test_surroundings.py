@@ -1,4 +1,7 @@
-"""What a command runs in changes nothing that it finds: caches, homes, numba's settings."""
+"""What a command runs in changes nothing that it finds.
+
+Caches, homes, numba's settings.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
 
 
 def _run(
-    folder: pathlib.Path, code: str, words: str, changes: dict[str, str | None], text: str = ""
+    folder: pathlib.Path,
+    code: str,
+    words: str,
+    changes: dict[str, str | None],
+    text: str = "",
 ) -> tuple[str, str]:
     """Run a command in changed surroundings; return what it printed."""
     variables = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'watch'}"}
@@ -42,9 +49,14 @@ def _run(
             variables[name] = value
     done = subprocess.run(
         [sys.executable, "-c", code, *words.split()],
-        cwd=folder, env=variables, input=text, capture_output=True, text=True, check=False,
+        cwd=folder,
+        env=variables,
+        input=text,
+        capture_output=True,
+        text=True,
+        check=False,
         timeout=300,
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
     return done.stdout, done.stderr
@@ -56,13 +68,21 @@ SURROUNDINGS: dict[str, tuple[dict[str, str | None], str]] = {
     "no threads": ({"NUMBA_NUM_THREADS": "0"}, ""),
     "fewer than no threads": ({"NUMBA_NUM_THREADS": "-2"}, ""),
     "no folder for loops": ({"NUMBA_CACHE_DIR": "/proc/none"}, ""),
-    "no home": ({"HOME": None, "XDG_CACHE_HOME": None, "JAX_COMPILATION_CACHE_DIR": None}, ""),
-    "a home that is none": ({"HOME": "/proc/none", "JAX_COMPILATION_CACHE_DIR": None}, ""),
+    "no home": (
+        {"HOME": None, "XDG_CACHE_HOME": None, "JAX_COMPILATION_CACHE_DIR": None},
+        "",
+    ),
+    "a home that is none": (
+        {"HOME": "/proc/none", "JAX_COMPILATION_CACHE_DIR": None},
+        "",
+    ),
 }
 
 
 @pytest.mark.parametrize("name", SURROUNDINGS)
-def test_an_audit_and_a_watch_are_the_same_everywhere(folder: pathlib.Path, name: str) -> None:
+def test_an_audit_and_a_watch_are_the_same_everywhere(
+    folder: pathlib.Path, name: str
+) -> None:
     changes, message = SURROUNDINGS[name]
     out, errors = _run(folder, FULL, "audit log.csv --effort 0 --json", changes)
     assert json.loads(out)["exposed"] == [{"client": "cleo", "first_round": 2}]
@@ -72,7 +92,9 @@ def test_an_audit_and_a_watch_are_the_same_everywhere(folder: pathlib.Path, name
     assert sorted(path.name for path in folder.iterdir()) == ["log.csv", "log.jsonl"]
 
 
-def test_a_damaged_cache_is_made_again(folder: pathlib.Path, tmp_path: pathlib.Path) -> None:
+def test_a_damaged_cache_is_made_again(
+    folder: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
     changes = {"NUMBA_CACHE_DIR": str(tmp_path)}
     words = "watch log.jsonl --once --json"
     expected, errors = _run(folder, WATCH, words, changes)
@@ -81,7 +103,9 @@ def test_a_damaged_cache_is_made_again(folder: pathlib.Path, tmp_path: pathlib.P
     assert entries
     for number, path in enumerate(entries):
         content = path.read_bytes()
-        path.write_bytes(content[: len(content) // 2] if number % 2 else b"\x80no pickle")
+        path.write_bytes(
+            content[: len(content) // 2] if number % 2 else b"\x80no pickle"
+        )
     out, errors = _run(folder, WATCH, words, changes)
     assert out == expected
     assert errors.count("compiled code is not kept") <= 2
@@ -103,7 +127,8 @@ def test_where_nothing_can_be_kept_it_is_said_once(
     assert errors.count("NUMBA_CACHE_DIR") == 1
 
 
-# ---- The matrix: commands in surroundings. What is computed is the same, or one sentence says why
+# ---- The matrix: commands in surroundings. What is computed is the same, or one
+# sentence says why
 # there is nothing.
 
 NAME = 'a b/it\'s "x"/~c'  # of the folder that all of it runs in
@@ -157,9 +182,7 @@ if __name__ == "__main__":
     process.join()
     sys.exit(process.exitcode)
 """
-FLOATS = (
-    "import numpy\nnumpy.seterr(all='raise')\n{imports}\nimport sys\nsys.exit(main(sys.argv[1:]))"
-)
+FLOATS = "import numpy\nnumpy.seterr(all='raise')\n{imports}\nimport sys\nsys.exit(main(sys.argv[1:]))"
 READ_ONLY = """
 import sys
 import mrsa_watch._base.compiled as compiled
@@ -179,7 +202,8 @@ class Around:
         code: What calls `main`, with its imports.
         before: Words before the interpreter's.
         words: Words of the interpreter.
-        shell: What a shell does with the streams and its own settings, `{}` the command.
+        shell: What a shell does with the streams and its own settings, `{}` the
+            command.
         prints: Whether standard output can be read.
     """
 
@@ -219,13 +243,17 @@ AROUND = {
     "C locale": Around({"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}),
     "narrow terminal": Around({"COLUMNS": "11", "LINES": "2", "FORCE_COLOR": "1"}),
     "dumb terminal": Around({"TERM": "dumb", "NO_COLOR": "1"}),
-    "settings of plotting": Around({"MATPLOTLIBRC": "{folder}", "MPLBACKEND": "nosuch"}),
+    "settings of plotting": Around(
+        {"MATPLOTLIBRC": "{folder}", "MPLBACKEND": "nosuch"}
+    ),
     "optimised": Around({"PYTHONOPTIMIZE": "2"}),
     "warnings are errors": Around(words=("-W", "error")),
     "errors of floats": Around(code=FLOATS),
     "umask": Around(shell="umask 777; {}"),
     "running event loop": Around(code=IN_A_LOOP),
-    "forked": Around({"JAX_PLATFORMS": "cpu"}, IN_A_PROCESS.replace("{method!r}", "'fork'")),
+    "forked": Around(
+        {"JAX_PLATFORMS": "cpu"}, IN_A_PROCESS.replace("{method!r}", "'fork'")
+    ),
     "spawned": Around(code=IN_A_PROCESS.replace("{method!r}", "'spawn'")),
 }
 CHEAP = ("audit", "watch", "gate", "sweep")
@@ -260,7 +288,11 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
 
 
 def _imports(command: str) -> str:
-    return "from mrsa_watch._command import main" if command in WATCHES else FULL.split(";")[0]
+    return (
+        "from mrsa_watch._command import main"
+        if command in WATCHES
+        else FULL.split(";")[0]
+    )
 
 
 def _run_around(
@@ -281,9 +313,14 @@ def _run_around(
     shell = around.shell.format(shlex.join([*around.before, *words]))
     done = subprocess.run(
         ["bash", "-c", shell],
-        cwd=place, env=variables, input=INPUTS.get(command, ""), capture_output=True, text=True,
-        check=False, timeout=300,
-    )  # fmt: skip
+        cwd=place,
+        env=variables,
+        input=INPUTS.get(command, ""),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
     return done.returncode, done.stdout, done.stderr
 
 
@@ -306,9 +343,21 @@ def _damage(place: pathlib.Path, around: Around, command: str) -> None:
 def _figures(content: object) -> object:
     """Return what a command printed as JSON, without times and places."""
     if isinstance(content, dict) and "benchmark" in content:
-        return [content[name] for name in ("benchmark", "case", "unit", "work", "peer", "sizes")]
+        return [
+            content[name]
+            for name in ("benchmark", "case", "unit", "work", "peer", "sizes")
+        ]
     if isinstance(content, dict):
-        no_figure = ("second", "time", "machine", "bytes", "out", "compiled", "device", "ratio")
+        no_figure = (
+            "second",
+            "time",
+            "machine",
+            "bytes",
+            "out",
+            "compiled",
+            "device",
+            "ratio",
+        )
         return {
             name: _figures(value)
             for name, value in content.items()
@@ -338,7 +387,10 @@ def plain(place: pathlib.Path) -> Callable[[str], tuple[int, object]]:
 
 
 def _check(
-    place: pathlib.Path, plain: Callable[[str], tuple[int, object]], name: str, command: str
+    place: pathlib.Path,
+    plain: Callable[[str], tuple[int, object]],
+    name: str,
+    command: str,
 ) -> None:
     around = AROUND[name]
     if around.before and not _is_another_possible():
@@ -362,7 +414,9 @@ def _is_another_possible() -> bool:
     if os.getuid() != 0 or shutil.which("setpriv") is None:
         return False
     # `env`, because what `setpriv` itself starts has some of its rights left
-    done = subprocess.run([*_OTHER, "env", sys.executable, "-c", "import jax"], check=False)
+    done = subprocess.run(
+        [*_OTHER, "env", sys.executable, "-c", "import jax"], check=False
+    )
     return done.returncode == 0
 
 

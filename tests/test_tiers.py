@@ -73,7 +73,10 @@ def test_too_dear_a_test_fails_the_session(tmp_path: pathlib.Path) -> None:
     (tmp_path / "tests").mkdir()
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     rules = (ROOT / "conftest.py").read_text()
-    for usual, own in (("_FAILS = 4", "_FAILS = 1"), ('"a test": 1.0', '"a test": 0.5')):
+    for usual, own in (
+        ("_FAILS = 4", "_FAILS = 1"),
+        ('"a test": 1.0', '"a test": 0.5'),
+    ):
         assert rules.count(usual) == 1
         rules = rules.replace(usual, own)
     (tmp_path / "conftest.py").write_text(rules)
@@ -81,9 +84,13 @@ def test_too_dear_a_test_fails_the_session(tmp_path: pathlib.Path) -> None:
     (tmp_path / "tests" / "test_dear.py").write_text(DEAR)
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-n", "1", "--costs", "tests"],
-        cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
         env=os.environ | {"NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
+    )
     assert "4 passed" in done.stdout, done.stdout
     assert done.returncode == pytest.ExitCode.TESTS_FAILED
     told = done.stdout.partition("too dear")[2]
@@ -93,19 +100,29 @@ def test_too_dear_a_test_fails_the_session(tmp_path: pathlib.Path) -> None:
     assert "test_compiles_a_loop" not in told
 
 
-def test_a_file_that_makes_jax_values_at_its_import_is_an_error(tmp_path: pathlib.Path) -> None:
+def test_a_file_that_makes_jax_values_at_its_import_is_an_error(
+    tmp_path: pathlib.Path,
+) -> None:
     (tmp_path / "tests").mkdir()
     for name in ("pyproject.toml", "conftest.py"):
         shutil.copy(ROOT / name, tmp_path)
     shutil.copy(ROOT / "tests" / "long.txt", tmp_path / "tests")
-    for name, value in (("a_numpy", "numpy.ones(2)"), ("b_jax", "jax.numpy.ones(2)"), ("c", "1")):
+    for name, value in (
+        ("a_numpy", "numpy.ones(2)"),
+        ("b_jax", "jax.numpy.ones(2)"),
+        ("c", "1"),
+    ):
         code = f"import jax, numpy\n\nVALUE = {value}\n\n\ndef test_one():\n    pass\n"
         (tmp_path / "tests" / f"test_{name}.py").write_text(code)
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-n0", "--collect-only", "tests"],
-        cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
         env=os.environ | {"PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
+    )
     assert done.returncode == pytest.ExitCode.INTERRUPTED, done.stdout
     assert "tests/test_b_jax.py makes JAX values when it is imported" in done.stdout
     assert "3 tests collected, 1 error" in done.stdout

@@ -1,7 +1,7 @@
 """Traced numbers outside their ranges: NaN, or nobody; never a plausible value.
 
-One table: every number that a public function takes inside a transformation, at values just outside
-its range. The same values without a transformation are refused.
+One table: every number that a public function takes inside a transformation, at values
+just outside its range. The same values without a transformation are refused.
 """
 
 from __future__ import annotations
@@ -19,7 +19,16 @@ import numpy as np
 import pytest
 
 import mrsa_jax as mj
-from mrsa_jax import availability, federated, graphs, hetero, privacy, quantize, secagg, selection
+from mrsa_jax import (
+    availability,
+    federated,
+    graphs,
+    hetero,
+    privacy,
+    quantize,
+    secagg,
+    selection,
+)
 from mrsa_jax._core.factories import is_whole, nan_unless
 from mrsa_jax._core.streams import as_key
 
@@ -34,7 +43,8 @@ class Row(NamedTuple):
     """A number that is given to a public function.
 
     Attributes:
-        call: Takes the number, and returns figures, or who was asked: all NaN, or nobody.
+        call: Takes the number, and returns figures, or who was asked: all NaN, or
+            nobody.
         inside: Values in the range: some figure, or somebody.
         outside: Values just outside.
     """
@@ -66,7 +76,9 @@ def edges(model: Any) -> Any:
 
 
 def coded(quantizer: Any) -> Any:
-    return quantizer.decode(quantizer.encode(jax.random.key(0), jnp.asarray([0.5], jnp.float32)), 1)
+    return quantizer.decode(
+        quantizer.encode(jax.random.key(0), jnp.asarray([0.5], jnp.float32)), 1
+    )
 
 
 def trained(**numbers: Any) -> Any:
@@ -91,7 +103,9 @@ def updated(model: Any, trainer: Any) -> Any:
 
 def decoded(count: Any) -> Any:
     layout = hetero.segment_layout("groups", [2], [3], 4)
-    totals = [jnp.zeros(block.stop - block.start, jnp.uint32) for block in layout.blocks]
+    totals = [
+        jnp.zeros(block.stop - block.start, jnp.uint32) for block in layout.blocks
+    ]
     counts = jnp.stack([jnp.asarray(count, jnp.int32)] * len(layout.blocks))
     return hetero.decode(totals, counts, layout, (-1.0, 1.0))
 
@@ -100,7 +114,9 @@ SIZES = (0, -1, 2.5)
 CHANCES = (-1e-3, 1.001, NAN)
 ROWS = {
     "privacy.hidden_among(memory)": Row(
-        lambda rho: privacy.hidden_among(P, memory=rho), (0.0, 0.5), (-0.5, 1.5, 0.9999999, NAN)
+        lambda rho: privacy.hidden_among(P, memory=rho),
+        (0.0, 0.5),
+        (-0.5, 1.5, 0.9999999, NAN),
     ),
     "privacy.hidden_among(memory matrix)": Row(
         lambda size: privacy.hidden_among(P, memory=KERNEL * size), (1.0,), (1.01, NAN)
@@ -111,12 +127,16 @@ ROWS = {
         (-0.5, 1.001, 2.0),
     ),
     "privacy.hidden_among(each_round)": Row(
-        lambda rho: jnp.asarray(privacy.hidden_among(P, memory=rho, each_round=True))[P > 0],
+        lambda rho: jnp.asarray(privacy.hidden_among(P, memory=rho, each_round=True))[
+            P > 0
+        ],
         (0.5,),
         (-0.5, 1.5),
     ),
     "privacy.hidden_among_trajectory(memory)": Row(
-        lambda rho: privacy.hidden_among_trajectory(P, memory=rho)[-1], (0.5,), (-0.5, 1.5)
+        lambda rho: privacy.hidden_among_trajectory(P, memory=rho)[-1],
+        (0.5,),
+        (-0.5, 1.5),
     ),
     "privacy.hidden_among_trajectory(share)": Row(
         lambda share: privacy.hidden_among_trajectory(P, memory=0.5, share=share)[-1],
@@ -124,16 +144,22 @@ ROWS = {
         (-0.5, 2.0),
     ),
     "privacy.information(memory)": Row(
-        lambda rho: privacy.information(P, rho, noise=1.0), (0.5, 1.0), (-0.5, 1.5, 0.9999999)
+        lambda rho: privacy.information(P, rho, noise=1.0),
+        (0.5, 1.0),
+        (-0.5, 1.5, 0.9999999),
     ),
     "privacy.information(spread)": Row(
-        lambda spread: privacy.information(P, 0.5, spread, 1.0), (1.0,), (0.0, -1.0, INF, 1e-200)
+        lambda spread: privacy.information(P, 0.5, spread, 1.0),
+        (1.0,),
+        (0.0, -1.0, INF, 1e-200),
     ),
     "privacy.information(noise)": Row(
         lambda noise: privacy.information(P, 0.5, 1.0, noise), (1.0,), (-1.0, INF)
     ),
     "privacy.information(noise matrix)": Row(
-        lambda beside: privacy.information(P, 0.5, 1.0, jnp.eye(3).at[0, 1].set(beside)),
+        lambda beside: privacy.information(
+            P, 0.5, 1.0, jnp.eye(3).at[0, 1].set(beside)
+        ),
         (0.0,),
         (0.5,),
     ),
@@ -148,7 +174,9 @@ ROWS = {
         (1.0, 5.0, 30.0),
         (0.5, 0.0, -3.0, INF),
     ),
-    "secagg.privacy_bound(p)": Row(lambda p: secagg.privacy_bound(20, p, 0.01), (0.5,), CHANCES),
+    "secagg.privacy_bound(p)": Row(
+        lambda p: secagg.privacy_bound(20, p, 0.01), (0.5,), CHANCES
+    ),
     "secagg.privacy_bound(q)": Row(
         lambda q: secagg.privacy_bound(20, 0.5, q), (0.0, 0.01), (*CHANCES, 2.1)
     ),
@@ -160,7 +188,9 @@ ROWS = {
     ),
     "hetero.decode(counts)": Row(decoded, (1, 2), (-1, 3)),
     "selection.expected_cardinality(dropout_rate)": Row(
-        lambda rate: selection.expected_cardinality(8, 4, 2, rate), (0.0, 0.5), (*CHANCES, 2.0)
+        lambda rate: selection.expected_cardinality(8, 4, 2, rate),
+        (0.0, 0.5),
+        (*CHANCES, 2.0),
     ),
     "selection.uniform(cohort_size)": Row(
         lambda k: asked(selection.uniform(6, k)), (2,), (*SIZES, 7)
@@ -187,7 +217,9 @@ ROWS = {
         lambda b: asked(selection.balls_in_bins(64, b)), (1, 2), (*SIZES, 2**16 + 1)
     ),
     "selection.minimum_separation(separation)": Row(
-        lambda b: asked(selection.minimum_separation(selection.uniform(6, 2), b)), (1, 2), SIZES
+        lambda b: asked(selection.minimum_separation(selection.uniform(6, 2), b)),
+        (1, 2),
+        SIZES,
     ),
     "selection.power_of_choice(cohort_size)": Row(
         lambda k: asked(selection.power_of_choice(6, k, 4)), (2,), (*SIZES, 5)
@@ -202,22 +234,32 @@ ROWS = {
         lambda rate: online(availability.markov(rate, 5.0)), (0.1,), (*CHANCES, 0.9)
     ),
     "availability.markov(mean_absence)": Row(
-        lambda rounds: online(availability.markov(0.3, rounds)), (5.0,), (0.5, 0.0, -1.0, INF, NAN)
+        lambda rounds: online(availability.markov(0.3, rounds)),
+        (5.0,),
+        (0.5, 0.0, -1.0, INF, NAN),
     ),
     "availability.independent_steps(step_dropout_rate)": Row(left, (0.1,), CHANCES),
     "availability.cyclic(dropout_rates)": Row(
-        lambda rate: online(availability.cyclic(jnp.stack([jnp.asarray(rate, float)] * 2))),
+        lambda rate: online(
+            availability.cyclic(jnp.stack([jnp.asarray(rate, float)] * 2))
+        ),
         (0.1,),
         CHANCES,
     ),
     "availability.cyclic(phase)": Row(
-        lambda phase: online(availability.cyclic([0.0, 0.5], phase)), (0, 1, -3), (0.5, NAN)
+        lambda phase: online(availability.cyclic([0.0, 0.5], phase)),
+        (0, 1, -3),
+        (0.5, NAN),
     ),
     "availability.diurnal(dropout_rate)": Row(
-        lambda rate: online(availability.diurnal(rate, 0.1, 4)), (0.3,), (*CHANCES, 0.05)
+        lambda rate: online(availability.diurnal(rate, 0.1, 4)),
+        (0.3,),
+        (*CHANCES, 0.05),
     ),
     "availability.diurnal(amplitude)": Row(
-        lambda size: online(availability.diurnal(0.3, size, 4)), (0.0, 0.1), (-0.1, 0.4, 1e-12, NAN)
+        lambda size: online(availability.diurnal(0.3, size, 4)),
+        (0.0, 0.1),
+        (-0.1, 0.4, 1e-12, NAN),
     ),
     "availability.diurnal(phase)": Row(
         lambda phase: online(availability.diurnal(0.3, 0.1, 4, phase)), (1,), (1.5,)
@@ -225,7 +267,9 @@ ROWS = {
     "graphs.erdos_renyi(connection_probability)": Row(
         lambda p: edges(graphs.erdos_renyi(9, p)), (0.5, 1.0), CHANCES
     ),
-    "graphs.harary(degree)": Row(lambda k: edges(graphs.harary(8, k)), (2, 3), (-1, 8, 2.5)),
+    "graphs.harary(degree)": Row(
+        lambda k: edges(graphs.harary(8, k)), (2, 3), (-1, 8, 2.5)
+    ),
     "quantize.stochastic(num_levels)": Row(
         lambda k: coded(quantize.stochastic(k, 1.0)), (2, 5), (1, 0, 4.5, 2**24)
     ),
@@ -257,7 +301,10 @@ ROWS = {
 # what a transformation knows of these is an array, whose shape and type are checked
 ARRAYS = {"availability.replay(trace)"}
 # annotated as arrays, and refused where they are traced
-KNOWN = {"selection.power_of_choice(initial_loss)", "selection.power_of_choice(final_loss)"}
+KNOWN = {
+    "selection.power_of_choice(initial_loss)",
+    "selection.power_of_choice(final_loss)",
+}
 # what tests check of types, the package's rules would refuse after them
 REFUSED = (mj.ConfigurationError, jaxtyping.TypeCheckError)
 
@@ -265,7 +312,9 @@ REFUSED = (mj.ConfigurationError, jaxtyping.TypeCheckError)
 def is_nothing(found: Any) -> bool:
     """Return whether figures are NaN, or whether nobody was asked and nothing holds."""
     values = np.asarray(found)
-    return bool(np.isnan(values).all() if values.dtype.kind == "f" else not values.any())
+    return bool(
+        np.isnan(values).all() if values.dtype.kind == "f" else not values.any()
+    )
 
 
 @pytest.mark.parametrize("name", ROWS)
@@ -288,7 +337,9 @@ def test_a_batch_has_figures_where_its_numbers_make_sense() -> None:
     found = np.asarray(jax.vmap(lambda rho: privacy.hidden_among(P, memory=rho))(rhos))
     assert np.isnan(found).all(axis=1).tolist() == [False, True, False, True]
     shares = jnp.asarray([0.5, 2.0])
-    both = jax.vmap(lambda share: privacy.hidden_among(P, memory=0.5, share=share))(shares)
+    both = jax.vmap(lambda share: privacy.hidden_among(P, memory=0.5, share=share))(
+        shares
+    )
     assert np.isnan(np.asarray(both)).all(axis=1).tolist() == [False, True]
     sizes = jnp.asarray([1, 0, 2])
     counts = jax.vmap(lambda b: asked(selection.balls_in_bins(64, b)))(sizes)
@@ -297,21 +348,31 @@ def test_a_batch_has_figures_where_its_numbers_make_sense() -> None:
 
 def test_what_is_known_beside_a_traced_number_is_checked() -> None:
     rho = jnp.float32(0.5)
-    with pytest.raises(mj.ConfigurationError, match="`share` must be a number from 0 to 1"):
+    with pytest.raises(
+        mj.ConfigurationError, match="`share` must be a number from 0 to 1"
+    ):
         jax.jit(lambda rho: privacy.hidden_among(P, memory=rho, share=2.0))(rho)
     with pytest.raises(mj.ConfigurationError, match="`memory` must be 1, or lie in"):
         jax.jit(lambda share: privacy.hidden_among(P, memory=-0.5, share=share))(rho)
-    with pytest.raises(mj.ConfigurationError, match="`noise` must hold no negative variance"):
+    with pytest.raises(
+        mj.ConfigurationError, match="`noise` must hold no negative variance"
+    ):
         jax.jit(lambda rho: privacy.information(P, rho, noise=-1.0))(rho)
-    with pytest.raises(mj.ConfigurationError, match="`spread` must be positive and finite"):
+    with pytest.raises(
+        mj.ConfigurationError, match="`spread` must be positive and finite"
+    ):
         jax.jit(lambda rho: privacy.information(P, rho, -1.0, 1.0))(rho)
 
 
 @pytest.mark.parametrize("name", sorted(KNOWN))
 def test_what_must_be_known_is_refused_where_it_is_traced(name: str) -> None:
     argument = name.partition("(")[2][:-1]
-    with pytest.raises(mj.ConfigurationError, match=f"`{argument}` must be known, not traced"):
-        jax.jit(lambda value: selection.power_of_choice(6, 2, 4, **{argument: value}))(0.5)
+    with pytest.raises(
+        mj.ConfigurationError, match=f"`{argument}` must be known, not traced"
+    ):
+        jax.jit(lambda value: selection.power_of_choice(6, 2, 4, **{argument: value}))(
+            0.5
+        )
 
 
 def test_integers_of_64_bits_are_not_cut_to_32() -> None:
@@ -335,7 +396,11 @@ def test_traced_seeds_outside_their_range_draw_what_no_seed_draws() -> None:
 
     with jax.enable_x64(True):
         for seed in (0, 1, 2**32 - 1):
-            assert words(np.int64(seed)) == jax.random.key_data(as_key(seed)).tolist() == [0, seed]
+            assert (
+                words(np.int64(seed))
+                == jax.random.key_data(as_key(seed)).tolist()
+                == [0, seed]
+            )
         for seed in (2**32, 2**33 + 1, -1, -(2**33) + 1):
             assert words(np.int64(seed))[0] != 0
             with pytest.raises(mj.ConfigurationError, match="`seed` must lie in"):
@@ -369,9 +434,13 @@ def test_every_factory_of_traced_numbers_is_in_the_table() -> None:
                     if "Array" in str(about.annotation) or argument == "dropout_rate"
                 }
                 listed = {
-                    row for row in (*ROWS, *ARRAYS, *KNOWN) if row.startswith(f"{family}.{name}(")
+                    row
+                    for row in (*ROWS, *ARRAYS, *KNOWN)
+                    if row.startswith(f"{family}.{name}(")
                 }
-                assert listed == {f"{family}.{name}({argument})" for argument in numbers}
+                assert listed == {
+                    f"{family}.{name}({argument})" for argument in numbers
+                }
     assert len(takes) >= 17
 
 
@@ -399,7 +468,13 @@ def test_noise_is_measured_in_spreads_that_floats_hold() -> None:
 
 def test_helpers_by_hand() -> None:
     whole = jax.jit(lambda value: is_whole(value, -300, 300))
-    assert [bool(whole(value)) for value in (np.int8(-5), np.uint8(255), 300.0, 300.5, NAN)] == [
-        True, True, True, False, False,
-    ]  # fmt: skip
+    assert [
+        bool(whole(value)) for value in (np.int8(-5), np.uint8(255), 300.0, 300.5, NAN)
+    ] == [
+        True,
+        True,
+        True,
+        False,
+        False,
+    ]
     assert np.isnan(jax.jit(lambda value: nan_unless(value > 0, value))(np.int32(-1)))

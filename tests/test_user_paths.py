@@ -31,7 +31,9 @@ def test_paths_of_settings(home: pathlib.Path, tmp_path: pathlib.Path) -> None:
         assert with_user_paths(config).out == home / "x"
         with pytest.raises(ConfigurationError, match="`out` must not begin with ~"):
             check_types(config)
-    audit = AuditConfig(file=written, out=written, certificate=written, recipe_file=written)
+    audit = AuditConfig(
+        file=written, out=written, certificate=written, recipe_file=written
+    )
     expanded = with_user_paths(audit)
     for field in ("file", "out", "certificate", "recipe_file"):
         assert getattr(expanded, field) == home / "x"
@@ -50,7 +52,9 @@ def test_nested_paths_of_settings(home: pathlib.Path) -> None:
         inner: Inner
 
     paths = (pathlib.Path("~/a"), pathlib.Path("b"))
-    assert with_user_paths(Outer(Inner(paths))) == Outer(Inner((home / "a", pathlib.Path("b"))))
+    assert with_user_paths(Outer(Inner(paths))) == Outer(
+        Inner((home / "a", pathlib.Path("b")))
+    )
 
 
 def test_paths_of_logs(home: pathlib.Path, tmp_path: pathlib.Path) -> None:
@@ -64,5 +68,7 @@ def test_paths_of_logs(home: pathlib.Path, tmp_path: pathlib.Path) -> None:
 
 
 def test_a_folder_that_nobody_has_is_an_error() -> None:
-    with pytest.raises(ConfigurationError, match="`salt` must be a path; the folder that ~ stands"):
+    with pytest.raises(
+        ConfigurationError, match="`salt` must be a path; the folder that ~ stands"
+    ):
         user_path("~nobody-of-this-name/x", "salt")

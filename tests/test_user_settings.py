@@ -28,7 +28,9 @@ COINS = mj.availability.independent
 
 # Each meets numbers too small, too large or undefined for floats.
 FLOATS: dict[str, Callable[[], Any]] = {
-    "account": lambda: mj.dp.account(mj.selection.bernoulli(50, 0.05), COINS(0.1), 99, 0.8, 1e-10),
+    "account": lambda: mj.dp.account(
+        mj.selection.bernoulli(50, 0.05), COINS(0.1), 99, 0.8, 1e-10
+    ),
     "account of trials": lambda: mj.dp.account(
         mj.selection.uniform(24, 6), COINS(0.0), 50, 50.0, 1e-30, trials=50
     ),
@@ -40,7 +42,9 @@ FLOATS: dict[str, Callable[[], Any]] = {
     "psnr": lambda: mj.attacks.psnr(np.zeros((1, 8, 8, 1)), np.zeros((1, 8, 8, 1))),
     "audit": lambda: mj.privacy.audit(P, effort=0.0),
     "study": lambda: mj.study.run(
-        mj.study.SimulateConfig(rounds=3, trials=2, schemes=("uniform", "bernoulli:0.1"))
+        mj.study.SimulateConfig(
+            rounds=3, trials=2, schemes=("uniform", "bernoulli:0.1")
+        )
     ).to_dict(),
 }
 
@@ -81,21 +85,29 @@ def _fails(*values: Any, **options: Any) -> None:
 
 
 def test_a_picture_that_cannot_be_drawn_is_named(
-    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    results = mj.study.run(mj.study.SimulateConfig(rounds=3, trials=2, schemes=("uniform",)))
+    results = mj.study.run(
+        mj.study.SimulateConfig(rounds=3, trials=2, schemes=("uniform",))
+    )
     with monkeypatch.context() as changed:
         changed.setattr(_saved, "_write", _fails)
         assert plotting.save_study_figures(results, tmp_path) == {}
     names = [record.getMessage().split()[1] for record in caplog.records]
     assert "fairness_gap" in names
-    assert all("(RuntimeError: no latex here)" in own.getMessage() for own in caplog.records)
+    assert all(
+        "(RuntimeError: no latex here)" in own.getMessage() for own in caplog.records
+    )
     data = sorted(path.stem for path in tmp_path.glob("*.csv"))
     assert data == sorted(names)
     assert not list(tmp_path.rglob("*.png"))
 
 
-def test_half_a_picture_is_removed(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_half_a_picture_is_removed(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def half(drawn: Any, place: pathlib.Path, form: str, told: str) -> None:
         place.write_bytes(b"half")
         raise RuntimeError
@@ -106,7 +118,9 @@ def test_half_a_picture_is_removed(tmp_path: pathlib.Path, monkeypatch: pytest.M
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("error", [OSError("full"), mj.ConfigurationError("x"), MemoryError()])
+@pytest.mark.parametrize(
+    "error", [OSError("full"), mj.ConfigurationError("x"), MemoryError()]
+)
 def test_what_is_no_fault_of_drawing_is_raised(
     error: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -144,8 +158,11 @@ def test_a_backend_that_there_is_not() -> None:
     for name in ("nosuch", "module://nosuch", "tkagg"):
         done = subprocess.run(
             [sys.executable, "-c", code],
-            env=os.environ | {"MPLBACKEND": name}, capture_output=True, text=True, check=False,
-        )  # fmt: skip
+            env=os.environ | {"MPLBACKEND": name},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         assert done.stdout == f"{name} True\n", done.stderr
 
 
@@ -157,15 +174,28 @@ def test_the_module_is_imported_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 # ---- Names.
 
-NAMES = ["[bold]x[/]", "[/]", ":smile:", "[link=http://x]y[/link]", "a\\", "[red", "\\[bold]", "]["]
+NAMES = [
+    "[bold]x[/]",
+    "[/]",
+    ":smile:",
+    "[link=http://x]y[/link]",
+    "a\\",
+    "[red",
+    "\\[bold]",
+    "][",
+]
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_names_are_printed_as_they_are(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_are_printed_as_they_are(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     stream = io.StringIO()
     monkeypatch.setattr(sys, "stdout", stream)
     monkeypatch.setattr(sys, "stderr", stream)
-    _tables.print_table([name, "number"], [(name, "1"), (name, "2")], title=name, has_total=True)
+    _tables.print_table(
+        [name, "number"], [(name, "1"), (name, "2")], title=name, has_total=True
+    )
     assert stream.getvalue().count(name) == 4
     _console.print_words(_console.output_console(), name)
     _console.print_sentences(_console.output_console(), [name])
@@ -176,7 +206,9 @@ def test_names_are_printed_as_they_are(name: str, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize("name", NAMES)
 def test_bars_show_names_as_they_are(name: str) -> None:
     stream = io.StringIO()
-    console = Console(file=stream, force_terminal=True, width=100, emoji=False, color_system=None)
+    console = Console(
+        file=stream, force_terminal=True, width=100, emoji=False, color_system=None
+    )
     with _console._board(console) as board:
         board.add_task(name, total=1, note=name)
     assert stream.getvalue().count(name) >= 2

@@ -1,7 +1,8 @@
-"""Values of wrong types at every public entry point: errors that name the argument and the rule.
+"""Values of wrong types at every public entry point.
 
-The suite checks annotations at run time, which users' processes do not: the table is tried in a
-process of its own.
+Errors that name the argument and the rule.
+The suite checks annotations at run time, which users' processes do not: the table is
+tried in a process of its own.
 """
 
 from __future__ import annotations
@@ -17,10 +18,19 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 WRONG = {
-    "text": "5", "none": None, "dict": {}, "words": ["a"], "nan": float("nan"), "negative": -1,
-    "true": True, "object": object(), "half": 2.5, "ragged": [[1], [1, 2]], "huge": 10**30,
+    "text": "5",
+    "none": None,
+    "dict": {},
+    "words": ["a"],
+    "nan": float("nan"),
+    "negative": -1,
+    "true": True,
+    "object": object(),
+    "half": 2.5,
+    "ragged": [[1], [1, 2]],
+    "huge": 10**30,
     "complex": 1j,
-}  # fmt: skip
+}
 
 # what is right for an argument although it stands above, by function and argument
 RIGHT = {
@@ -78,7 +88,8 @@ RIGHT = {
     "attacks.distinguish.noise": "half",
     "attacks.distinguish.kernel": "none",
     "secagg.ring_average.dim": "huge",
-    "dp.skellam.variance": "half huge",  # one too large to be drawn is brought to a larger step
+    # one too large to be drawn is brought to a larger step
+    "dp.skellam.variance": "half huge",
     "dp.discrete_gaussian.variance": "half huge",
     "DemoConfig.trim": "nan",  # of no use without segments
     "TrainConfig.trim": "nan",
@@ -123,26 +134,35 @@ def _table() -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
         "survivors": np.ones((5, 4), bool),
         "thresholds": 2,
     }
-    conditions = {name: protocol[name] for name in ("adjacency", "survivors", "thresholds")}
+    conditions = {
+        name: protocol[name] for name in ("adjacency", "survivors", "thresholds")
+    }
     sizes = {"num_clients": 4, "cohort_size": 2}
     target = sizes | {"privacy_target": 2}
     rolled = {
-        "seed": 0, "selector": mj.selection.uniform(4, 2),
-        "availability": mj.availability.independent(0.1), "num_rounds": 3,
-    }  # fmt: skip
+        "seed": 0,
+        "selector": mj.selection.uniform(4, 2),
+        "availability": mj.availability.independent(0.1),
+        "num_rounds": 3,
+    }
     bound = {
-        "matrix": mj.hetero.segment_matrix("sc", 4), "levels": [4, 8, 16, 32], "group_size": 2,
-        "dim": 10, "value_range": (-1.0, 1.0),
-    }  # fmt: skip
+        "matrix": mj.hetero.segment_matrix("sc", 4),
+        "levels": [4, 8, 16, 32],
+        "group_size": 2,
+        "dim": 10,
+        "value_range": (-1.0, 1.0),
+    }
     rate = {"p": 0.9, "q": 0.1}
     data = mj.data.iid(0, mj.data.load("digits", seed=0), num_clients=4)
     model = mj.federated.logistic(10)
     quantizer = mj.quantize.stochastic(2**16, 0.5)
     training = {
-        "model": model, "client_data": data, "participation": P[:2],
+        "model": model,
+        "client_data": data,
+        "participation": P[:2],
         "trainer": mj.federated.local_sgd(model, 0.1, batch_size=100),
         "aggregator": mj.secagg.ring_average(quantizer, 2, 650),
-    }  # fmt: skip
+    }
     trained = {"seed": 0, "training": mj.federated.Training(**training)}
     training |= _defaults(mj.federated.Training)
     trained |= _defaults(mj.federated.train)
@@ -164,7 +184,11 @@ def _table() -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
         "selection.enumerate_family": target,
         "privacy.strong_privacy": {"P": P, "coalition": (1,)},
         "privacy.weak_privacy": {"P": P, "coalition": (1,)},
-        "privacy.weak_privacy_trajectory": {"P": P, "method": "bounds", "coalition": (1,)},
+        "privacy.weak_privacy_trajectory": {
+            "P": P,
+            "method": "bounds",
+            "coalition": (1,),
+        },
         "privacy.first_exposure": {"P": P, "coalition": (1,)},
         "design.judge": {
             "lines": np.eye(4, dtype=int),
@@ -204,7 +228,11 @@ def _table() -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
         "secagg.is_private": conditions,
         "secagg.aggregate": {"seed": 0} | protocol | {"modulus_bits": 8},
         "secagg.failure_rates": {"seed": 0, "n": 6, **rate, "t": 3, "num_trials": 50},
-        "secagg.ring_average": {"quantizer": quantizer, "num_participants": 2, "dim": 650},
+        "secagg.ring_average": {
+            "quantizer": quantizer,
+            "num_participants": 2,
+            "dim": 650,
+        },
         "dp.skellam": {"variance": 4.0},
         "dp.discrete_gaussian": {"variance": 4.0},
         "modular.ring_of": {"modulus": 37},
@@ -228,7 +256,10 @@ def _table() -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
         "hetero.segment_matrix_plus": {"scheme": "sc", "subgroups": [2, 1]},
         "hetero.privacy_level": {"matrix": bound["matrix"]},
         "hetero.quantization_error_bound": bound,
-        "attacks.least_squares": {"participation": P, "aggregates": P @ np.ones((4, 2))},
+        "attacks.least_squares": {
+            "participation": P,
+            "aggregates": P @ np.ones((4, 2)),
+        },
         "federated.local_sgd": {"model": model, "learning_rate": 0.1, "batch_size": 3},
         "federated.Training": training,
         "federated.train": trained,
@@ -247,28 +278,45 @@ def _studies() -> Iterator[tuple[str, str, str, Callable[[], Any]]]:
     study = mj.study
     for label, value in WRONG.items():
         for name, argument in (
-            ("run", "config"), ("run_and_save", "config"), ("validate", "config"),
-            ("sweep", "study"), ("open_study", "path"),
-        ):  # fmt: skip
+            ("run", "config"),
+            ("run_and_save", "config"),
+            ("validate", "config"),
+            ("sweep", "study"),
+            ("open_study", "path"),
+        ):
             if (name, label) != ("sweep", "dict"):  # a sweep of one point
                 call = getattr(study, name)
                 yield f"study.{name}", argument, label, lambda c=call, v=value: c(v)
         yield "study.merge", "folders", label, lambda v=value: study.merge(v, "out")
         if label != "text":
             yield "study.merge", "out", label, lambda v=value: study.merge(["in"], v)
-        for argument in ("out", "overwrite", "memory_bytes", "devices", "workers", "dry_run",
-                         "progress"):  # fmt: skip
+        for argument in (
+            "out",
+            "overwrite",
+            "memory_bytes",
+            "devices",
+            "workers",
+            "dry_run",
+            "progress",
+        ):
             is_right = argument not in ("overwrite", "dry_run") and value is None
             is_right |= (argument, label) in {
-                ("out", "text"), ("overwrite", "true"), ("dry_run", "true"),
-            }  # fmt: skip
+                ("out", "text"),
+                ("overwrite", "true"),
+                ("dry_run", "true"),
+            }
             if not is_right and (argument, label) not in {
                 ("memory_bytes", "huge"),
                 ("devices", "huge"),
                 ("workers", "huge"),
             }:
                 more = {argument: value}
-                yield "study.sweep", argument, label, lambda m=more: study.sweep({}, **m)
+                yield (
+                    "study.sweep",
+                    argument,
+                    label,
+                    lambda m=more: study.sweep({}, **m),
+                )
     for kind in (study.SimulateConfig, study.DemoConfig, study.TrainConfig):
         for path, hint in _fields(kind, ()):
             for label, value in WRONG.items():
@@ -291,12 +339,18 @@ def _fields(kind: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...],
 
 
 def _is_right(hint: str, label: str) -> bool:
-    """Return whether a value is of a field's type; whether it makes sense is another question."""
+    """Return whether a value is of a field's type.
+
+    Whether it makes sense is another question.
+    """
     plain = hint.removesuffix(" | None")
     return (
         (label == "none" and plain != hint)
         or (label == "true" and plain == "bool")
-        or (label in ("text", "words") and plain in ("str", "pathlib.Path", "tuple[str, ...]"))
+        or (
+            label in ("text", "words")
+            and plain in ("str", "pathlib.Path", "tuple[str, ...]")
+        )
         or (label in ("huge", "half", "negative") and plain in ("int", "float"))
     )
 
@@ -319,16 +373,27 @@ def _cases() -> Iterator[tuple[str, str, str, Callable[[], Any]]]:
                     continue
                 more = own | {argument: wrong}
                 yield name, argument, label, lambda f=function, m=more: f(**m)
-            if isinstance(value, int | float | np.ndarray) and not isinstance(value, bool):
+            if isinstance(value, int | float | np.ndarray) and not isinstance(
+                value, bool
+            ):
 
-                def traced(x: Any, f: Any = function, own: Any = own, a: str = argument) -> int:
+                def traced(
+                    x: Any, f: Any = function, own: Any = own, a: str = argument
+                ) -> int:
                     f(**(own | {a: x}))
                     return 0
 
                 yield name, argument, "traced", lambda t=traced, v=value: jax.jit(t)(v)
     rollout, own = table["selection.rollout"]
-    for argument, swapped in (("selector", "availability"), ("availability", "selector")):
-        for label, wrong in (("tree", NoTree()), ("class", NoTree), ("other", own[swapped])):
+    for argument, swapped in (
+        ("selector", "availability"),
+        ("availability", "selector"),
+    ):
+        for label, wrong in (
+            ("tree", NoTree()),
+            ("class", NoTree),
+            ("other", own[swapped]),
+        ):
             more = own | {argument: wrong}
             yield "selection.rollout", argument, label, lambda m=more: rollout(**m)
     yield from _studies()
@@ -346,11 +411,17 @@ def _try() -> dict[str, Any]:
         except (mj.MrsaError, TypeError, ValueError) as error:
             said = str(error)
             # `schemes` holds each `scheme`
-            is_named = f"`{argument}" in said or f"`{argument.removesuffix('s')}`" in said
+            is_named = (
+                f"`{argument}" in said or f"`{argument.removesuffix('s')}`" in said
+            )
             if not (is_named and "must" in said):
-                unnamed.append(f"{name} {argument}={label}: {type(error).__name__}: {said[:150]}")
+                unnamed.append(
+                    f"{name} {argument}={label}: {type(error).__name__}: {said[:150]}"
+                )
         except Exception as error:
-            unnamed.append(f"{name} {argument}={label}: {type(error).__name__}: {str(error)[:150]}")
+            unnamed.append(
+                f"{name} {argument}={label}: {type(error).__name__}: {str(error)[:150]}"
+            )
         else:
             if label not in RIGHT.get(f"{name}.{argument}", "").split():
                 accepted.append(f"{name} {argument}={label}")
@@ -360,8 +431,11 @@ def _try() -> dict[str, Any]:
 def test_wrong_types_are_named() -> None:
     done = subprocess.run(
         [sys.executable, "-W", "ignore", __file__],
-        capture_output=True, text=True, timeout=300, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
     assert found["unnamed"] == []

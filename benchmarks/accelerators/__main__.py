@@ -1,10 +1,11 @@
 """Hot paths on accelerators: launches, bytes and loops against their bounds, and times.
 
-In the repository's root, `python -m benchmarks.accelerators` compiles the hot paths for an H100, an
-H200 and a TPU v5e, none of which need be there, and counts what the programs would do. With
-`--here` they run on the accelerator of this machine, their results are compared with the CPU's at
-small sizes, and their times stand beside the device's limits. The exit status is 1 where a result
-is wrong, a path breaks down or a count is beyond its bound.
+In the repository's root, `python -m benchmarks.accelerators` compiles the hot paths for
+an H100, an H200 and a TPU v5e, none of which need be there, and counts what the
+programs would do. With `--here` they run on the accelerator of this machine, their
+results are compared with the CPU's at small sizes, and their times stand beside the
+device's limits. The exit status is 1 where a result is wrong, a path breaks down or a
+count is beyond its bound.
 """
 
 from __future__ import annotations
@@ -36,21 +37,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("paths", nargs="*", metavar="PATH", help="Hot paths; all if none is named.")
-    parser.add_argument("--quick", action="store_true", help="Small sizes, which have no bounds.")
-    parser.add_argument("--here", action="store_true", help="Run on this machine's accelerator.")
-    parser.add_argument("--json", action="store_true", help="Print the records as JSON lines.")
-    parser.add_argument("--record", action="store_true", help=f"Append them to {_RESULTS.name}.")
+    parser.add_argument(
+        "paths", nargs="*", metavar="PATH", help="Hot paths; all if none is named."
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="Small sizes, which have no bounds."
+    )
+    parser.add_argument(
+        "--here", action="store_true", help="Run on this machine's accelerator."
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="Print the records as JSON lines."
+    )
+    parser.add_argument(
+        "--record", action="store_true", help=f"Append them to {_RESULTS.name}."
+    )
     own = parser.parse_args(arguments)
     if own.record and own.quick:
         parser.error("--record must not be used with --quick")
     if not own.here:
-        # without a driver the plugin that compiles cannot start as the platform that runs
+        # without a driver the plugin that compiles cannot start as the platform that
+        # runs
         os.environ["JAX_PLATFORMS"] = "cpu"
     from benchmarks.accelerators._hot_paths import HOT_PATHS  # imports JAX
 
     if unknown := set(own.paths) - set(HOT_PATHS):
-        parser.error(f"PATH must be one of {', '.join(HOT_PATHS)}; got {', '.join(unknown)}")
+        parser.error(
+            f"PATH must be one of {', '.join(HOT_PATHS)}; got {', '.join(unknown)}"
+        )
     if own.here and not own.quick and _is_cpu():
         parser.error("--here at full size needs an accelerator: add --quick")
     return _read(own)
@@ -84,7 +98,11 @@ def _read(own: argparse.Namespace) -> int:
                 raise
             broken.append(f"{case.name}: {type(error).__name__}: {error}")
             continue
-        print(f"{case.name}: {time.perf_counter() - start:.1f} s", file=sys.stderr, flush=True)
+        print(
+            f"{case.name}: {time.perf_counter() - start:.1f} s",
+            file=sys.stderr,
+            flush=True,
+        )
         readings.append(reading)
         row = dataclasses.asdict(reading) | reading.derived() | taken
         if own.json:
@@ -96,9 +114,14 @@ def _read(own: argparse.Namespace) -> int:
         print_table(_READ, [_cells(item) for item in readings], left=left, width=_WIDTH)
     for name, (cases, why) in left_out.items():
         count = f"{len(cases)} case{'' if len(cases) == 1 else 's'}"
-        print(f"left out: {count} compiled for {name}: {why}; to make it:", file=sys.stderr)
+        print(
+            f"left out: {count} compiled for {name}: {why}; to make it:",
+            file=sys.stderr,
+        )
         print(*(f"    {command}" for command in why.make), sep="\n", file=sys.stderr)
-    wrong = [f"wrong: {item.case}: {words}" for item in readings for words in item.excesses()]
+    wrong = [
+        f"wrong: {item.case}: {words}" for item in readings for words in item.excesses()
+    ]
     wrong += [f"broken: {words}" for words in broken]
     print(*wrong, sep="\n", end="\n" * bool(wrong), file=sys.stderr)
     return 1 if wrong else 0

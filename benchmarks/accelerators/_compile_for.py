@@ -1,8 +1,8 @@
 """Compile programs for accelerators that are not here, to count what they would do there.
 
-XLA compiles for an NVIDIA GPU or a TPU without one: real fusions, real kernels, a real plan of
-the memory. For GPUs the plugin and NVIDIA's compiler suffice, without the libraries that run
-anything; for TPUs `libtpu`.
+XLA compiles for an NVIDIA GPU or a TPU without one: real fusions, real kernels, a real
+plan of the memory. For GPUs the plugin and NVIDIA's compiler suffice, without the
+libraries that run anything; for TPUs `libtpu`.
 """
 
 from __future__ import annotations
@@ -58,8 +58,9 @@ class Limits:
     matrix: float
 
 
-# Data sheets; of logic and shifts what the CUDA programming guide says, 64 results per clock and
-# multiprocessor, at the clock that was read beside the runs. Multiply-add units add as well.
+# Data sheets; of logic and shifts what the CUDA programming guide says, 64 results per
+# clock and multiprocessor, at the clock that was read beside the runs. Multiply-add
+# units add as well.
 _HOPPER_INT32 = 132 * 64 * 1.98e9
 LIMITS = {
     "H100": Limits(3.35e12, _HOPPER_INT32, 2.5e-6, 989e12),
@@ -92,8 +93,12 @@ class Target:
             yield
 
 
-# name -> bytes a second and bytes of memory; XLA's name of a slice of TPUs and bytes of one's
-_GPUS = {"H100": (3_352_320_000_000, 84_978_434_048), "H200": (4_800_000_000_000, 150_000_000_000)}
+# name -> bytes a second and bytes of memory; XLA's name of a slice of TPUs and bytes of
+# one's
+_GPUS = {
+    "H100": (3_352_320_000_000, 84_978_434_048),
+    "H200": (4_800_000_000_000, 150_000_000_000),
+}
 _TPUS = {"TPU v5e": ("v5e:2x2", 16 * 2**30)}
 TARGETS = (*_GPUS, *_TPUS)
 _MULTIPROCESSORS, _THREADS = 132, 2048
@@ -135,7 +140,12 @@ def target(name: str) -> Target:
         ConfigurationError: If there is no such target.
         NotHereError: If its compiler is not there, or is another JAX's.
     """
-    require(name in TARGETS, "name", f"must be a known target; {nearest(name, TARGETS)}", name)
+    require(
+        name in TARGETS,
+        "name",
+        f"must be a known target; {nearest(name, TARGETS)}",
+        name,
+    )
     platform = "cuda" if name in _GPUS else "tpu"
     check_installed(platform)
     try:
@@ -156,7 +166,9 @@ def _gpu(name: str) -> Target:
     topology = topologies.get_topology_desc(
         topology_name="", platform="cuda", topology="1x1x1", target_config=description
     )
-    return Target(name, topology.devices[0], "cuda", _MULTIPROCESSORS * _THREADS, memory)
+    return Target(
+        name, topology.devices[0], "cuda", _MULTIPROCESSORS * _THREADS, memory
+    )
 
 
 def _tpu(name: str) -> Target:
@@ -181,7 +193,9 @@ def how_to_install(platform: str) -> tuple[str, ...]:
         return (" ".join(["pip", "install", f"'{_pinned('jax[tpu]')}'"]),)
     plugins, compiler = _CUDA["12"]
     # without what runs programs, which is ten times as large
-    return (" ".join(["pip", "install", "--no-deps", *map(_pinned, plugins), compiler]),)
+    return (
+        " ".join(["pip", "install", "--no-deps", *map(_pinned, plugins), compiler]),
+    )
 
 
 def _pinned(name: str) -> str:
@@ -205,7 +219,9 @@ def _problem(plugins: tuple[str, ...], other: str) -> str:
     missing = [name for name, version in found.items() if version is None]
     if missing:
         return f"{' and '.join(missing)} not installed"
-    wrong = [f"{name} {found[name]}" for name in plugins if found[name] != jax.__version__]
+    wrong = [
+        f"{name} {found[name]}" for name in plugins if found[name] != jax.__version__
+    ]
     return f"{' and '.join(wrong)} cannot serve JAX {jax.__version__}" if wrong else ""
 
 
@@ -223,7 +239,9 @@ def compiled(function: Any, where: Target, *arguments: Any, **static: Any) -> An
     """
     placed = jax.tree.map(lambda leaf: _placed(leaf, where), arguments)
     with where.assumed():
-        lowered = function.trace(*placed, **static).lower(lowering_platforms=(where.platform,))
+        lowered = function.trace(*placed, **static).lower(
+            lowering_platforms=(where.platform,)
+        )
     with _without_cache():
         return lowered.compile()
 

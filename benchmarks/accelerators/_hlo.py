@@ -1,8 +1,8 @@
 """Count what an optimized program does, from XLA's text of it: launches, bytes, loops.
 
-Nothing runs, so there are no times. Loops are multiplied out where XLA knows their length; a
-conditional counts as its dearer branch; a fusion moves what it reads and writes, of an operand
-that it only takes slices of no more than these.
+Nothing runs, so there are no times. Loops are multiplied out where XLA knows their
+length; a conditional counts as its dearer branch; a fusion moves what it reads and
+writes, of an operand that it only takes slices of no more than these.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ class Counts:
 
     Attributes:
         launches: Kernels, copies and library calls, loops' bodies as often as they run.
-        unknown_loops: Loops whose number of rounds XLA does not know; their bodies count once.
+        unknown_loops: Loops whose number of rounds XLA does not know; their bodies
+            count once.
         host: Names of the calls that go back to the host.
         moved_bytes: What these kernels read and write in the device's memory.
         least_bytes: Arguments and results: what a perfectly fused program moves.
         temporary_bytes: Of memory, at the peak, beside arguments and results.
-        busiest_loop: (rounds, kernels each round, largest output of a kernel in bytes) of the
-            loop that launches most.
+        busiest_loop: (rounds, kernels each round, largest output of a kernel in bytes)
+            of the loop that launches most.
     """
 
     launches: int
@@ -45,7 +46,11 @@ class Counts:
             self.moved_bytes + other.moved_bytes,
             self.least_bytes + other.least_bytes,
             max(self.temporary_bytes, other.temporary_bytes),
-            max(self.busiest_loop, other.busiest_loop, key=lambda loop: loop[0] * loop[1]),
+            max(
+                self.busiest_loop,
+                other.busiest_loop,
+                key=lambda loop: loop[0] * loop[1],
+            ),
         )
 
 
@@ -97,8 +102,10 @@ class _Operation(NamedTuple):
 
 def _num_bytes(shape: str) -> int:
     found = _SHAPE.findall(shape)
-    return sum(_SIZES[kind] * math.prod(int(d) for d in dims.split(",") if d)
-               for kind, dims in found)  # fmt: skip
+    return sum(
+        _SIZES[kind] * math.prod(int(d) for d in dims.split(",") if d)
+        for kind, dims in found
+    )
 
 
 def _closed(text: str) -> int:
@@ -180,8 +187,12 @@ class Program:
             return self._cost_of_loop(one, called[0])
         if one.opcode == "conditional":
             named = re.findall(r"%([\w.\-]+)", one.rest)
-            costs = [self._cost(branch) for branch in named if branch in self._computations]
-            return max((c[0] for c in costs), default=0), max((c[1] for c in costs), default=0)
+            costs = [
+                self._cost(branch) for branch in named if branch in self._computations
+            ]
+            return max((c[0] for c in costs), default=0), max(
+                (c[1] for c in costs), default=0
+            )
         if one.opcode in ("call", "async-start") and called:
             return self._cost(called[0])
         if one.opcode == "custom-call" and "callback" in one.rest:
@@ -194,8 +205,12 @@ class Program:
         rounds = int(known.group(1)) if known else 1
         launches, moved = self._cost(body)
         if rounds * launches > self.busiest_loop[0] * self.busiest_loop[1]:
-            inside = (o for o in self._computations.get(body, []) if o.opcode not in _FREE)
-            largest = max((o.num_bytes for o in inside if o.opcode != "while"), default=0)
+            inside = (
+                o for o in self._computations.get(body, []) if o.opcode not in _FREE
+            )
+            largest = max(
+                (o.num_bytes for o in inside if o.opcode != "while"), default=0
+            )
             self.busiest_loop = rounds, launches, largest
         return rounds * launches, rounds * moved
 
@@ -206,18 +221,26 @@ class Program:
         if one.opcode in _SLICES:
             return 2 * one.num_bytes
         if one.opcode != "fusion" or not called or called[0] not in self._computations:
-            return one.num_bytes + sum(_num_bytes(shapes.get(name, "")) for name in one.operands)
+            return one.num_bytes + sum(
+                _num_bytes(shapes.get(name, "")) for name in one.operands
+            )
         body = self._computations[called[0]]
         inside = {other.name: other.shape for other in body}
         read, written = 0, one.num_bytes
         for parameter in (other for other in body if other.opcode == "parameter"):
             users = [other for other in body if parameter.name in other.operands]
             # an index or an update is read as it is; what is cut or written into is not
-            is_base = all(user.operands[0] == parameter.name for user in users) and bool(users)
+            is_base = all(
+                user.operands[0] == parameter.name for user in users
+            ) and bool(users)
             if is_base and all(user.opcode in _SLICES for user in users):
                 read += sum(user.num_bytes for user in users)
-            elif is_base and all(user.opcode == "dynamic-update-slice" for user in users):
-                update = sum(_num_bytes(inside.get(user.operands[1], "")) for user in users)
+            elif is_base and all(
+                user.opcode == "dynamic-update-slice" for user in users
+            ):
+                update = sum(
+                    _num_bytes(inside.get(user.operands[1], "")) for user in users
+                )
                 written -= sum(user.num_bytes for user in users) - update
             else:
                 read += parameter.num_bytes

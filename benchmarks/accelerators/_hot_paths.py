@@ -1,9 +1,10 @@
 """The hot paths: programs that must stay a few batched launches on an accelerator.
 
-A row names one path, its bounds when compiled for one H100, and a function that returns the
-jitted programs with their arguments at the sizes that users have (or at small ones). Bulk
-arguments are `jax.ShapeDtypeStruct`s: only their shapes matter to the compiler, and a run fills
-them (`_accelerators.filled`); what a program's meaning hangs on (keys, schemes, edges) is given.
+A row names one path, its bounds when compiled for one H100, and a function that returns
+the jitted programs with their arguments at the sizes that users have (or at small
+ones). Bulk arguments are `jax.ShapeDtypeStruct`s: only their shapes matter to the
+compiler, and a run fills them (`_accelerators.filled`); what a program's meaning hangs
+on (keys, schemes, edges) is given.
 """
 
 from __future__ import annotations
@@ -35,9 +36,10 @@ class Work(NamedTuple):
     Attributes:
         calls: Its programs, in order.
         amount: Units of work.
-        least_bytes: Bytes that it must move; arguments and results of its programs if None.
-        int32: 32-bit integer operations that it must do, without additions, which other units do
-            beside them; 0 where nobody has counted.
+        least_bytes: Bytes that it must move; arguments and results of its programs if
+            None.
+        int32: 32-bit integer operations that it must do, without additions, which other
+            units do beside them; 0 where nobody has counted.
         flops: Floating-point operations of its matrix products; 0 likewise.
     """
 
@@ -69,8 +71,8 @@ class HotPath(NamedTuple):
         name: What it does.
         sizes: What of, at the sizes that users have.
         unit: Of its work.
-        build: Takes whether sizes are to be small; called under the form and the device that it
-            is compiled for.
+        build: Takes whether sizes are to be small; called under the form and the device
+            that it is compiled for.
         bounds: For each form that is looked at.
     """
 
@@ -128,12 +130,15 @@ def _weak_bounds(quick: bool) -> Work:
     weights = jnp.ones((count, groups), jnp.int32)
     projection = Struct((2, 3, groups), jnp.uint32)
     arguments = (rows, codes, weights, projection, fields(PRIMES))
-    return Work([Call(bounds.in_full, arguments, {"binary": False, "tile": count})], count)
+    return Work(
+        [Call(bounds.in_full, arguments, {"binary": False, "tile": count})], count
+    )
 
 
 # ---- pads and shares
 
-_BLOCK_OPERATIONS = 640  # 20 rounds of 4 quarter rounds of 4 exclusive ors and 4 rotations
+# 20 rounds of 4 quarter rounds of 4 exclusive ors and 4 rotations
+_BLOCK_OPERATIONS = 640
 
 
 def _chacha20(quick: bool) -> Work:
@@ -141,7 +146,9 @@ def _chacha20(quick: bool) -> Work:
 
     blocks = 2**10 if quick else 2**20
     shapes = (8, blocks), (blocks,), (3, blocks)
-    call = Call(jax.jit(chacha20_columns), tuple(Struct(shape, jnp.uint32) for shape in shapes))
+    call = Call(
+        jax.jit(chacha20_columns), tuple(Struct(shape, jnp.uint32) for shape in shapes)
+    )
     return Work([call], 64 * blocks, int32=_BLOCK_OPERATIONS * blocks)
 
 
@@ -164,7 +171,9 @@ def _padded_round(quick: bool, *, modulus: int) -> Work:
     words = 1 if modulus & (modulus - 1) == 0 else 2
     streams = n * n  # of each pair's stream, one for each of its ends, and its own
     operations = streams * math.ceil(dim * words / 16) * _BLOCK_OPERATIONS
-    return Work([Call(program, (seeds, inputs))], n * dim, 2 * 4 * n * dim, int32=operations)
+    return Work(
+        [Call(program, (seeds, inputs))], n * dim, 2 * 4 * n * dim, int32=operations
+    )
 
 
 def _shares(quick: bool) -> Work:
@@ -173,10 +182,15 @@ def _shares(quick: bool) -> Work:
     n, threshold = (5, 3) if quick else (40, 21)
     limbs, degree = LIMBS, threshold - 1
     points = jnp.broadcast_to(jnp.arange(1, n + 1, dtype=jnp.uint32), (n, n))
-    secrets, higher = Struct((n, limbs), jnp.uint32), Struct((n, degree, limbs), jnp.uint32)
+    secrets, higher = (
+        Struct((n, limbs), jnp.uint32),
+        Struct((n, degree, limbs), jnp.uint32),
+    )
     shares = Struct((n, limbs, n), jnp.uint32)
     share = Call(jax.jit(share_secrets), (secrets, higher, points))
-    recover = Call(jax.jit(recover_secrets), (shares, points, jnp.ones((n, n), jnp.bool_)))
+    recover = Call(
+        jax.jit(recover_secrets), (shares, points, jnp.ones((n, n), jnp.bool_))
+    )
     return Work([share, recover], n)
 
 
@@ -191,7 +205,9 @@ def _noise(quick: bool) -> Work:
 
     amount = clients * dim
     # 20 rounds of a rotation and an exclusive or per draw
-    return Work([Call(jax.jit(draw), (noise, keys))], amount, 4 * amount, int32=40 * amount)
+    return Work(
+        [Call(jax.jit(draw), (noise, keys))], amount, 4 * amount, int32=40 * amount
+    )
 
 
 def _segments(quick: bool) -> Work:
@@ -202,7 +218,9 @@ def _segments(quick: bool) -> Work:
     layout = hetero.segment_layout("mc", sizes, [2 + g for g in range(groups)], dim)
     seeds = _seeds(clients)
     inputs = Struct((clients, dim), jnp.uint32)
-    program = jax.jit(functools.partial(secagg.pad_inputs, plan=layout.plan, round_index=0))
+    program = jax.jit(
+        functools.partial(secagg.pad_inputs, plan=layout.plan, round_index=0)
+    )
     return Work([Call(program, (seeds, inputs))], clients * dim, 2 * 4 * clients * dim)
 
 
@@ -238,7 +256,9 @@ def _selection(quick: bool) -> Work:
     indices = Struct((trials,), jnp.uint32)
     static = {"num_rounds": rounds}
     call = Call(
-        _rollout._roll_chunk.in_full, (jax.random.key(0), indices, selector, online), static
+        _rollout._roll_chunk.in_full,
+        (jax.random.key(0), indices, selector, online),
+        static,
     )
     return Work([call], trials * rounds)
 
@@ -261,7 +281,13 @@ def _failures(quick: bool) -> Work:
 
 
 def _local_training(
-    quick: bool, *, model: str, shape: tuple[int, ...], clients: int, samples: int, batch: int
+    quick: bool,
+    *,
+    model: str,
+    shape: tuple[int, ...],
+    clients: int,
+    samples: int,
+    batch: int,
 ) -> Work:
     """One epoch of a cohort; XLA does not know its steps, so they count as one."""
     from mrsa_jax import federated
@@ -287,7 +313,10 @@ def _local_training(
 
 
 def _rounds_between_evaluations(quick: bool, *, num_runs: int | None = None) -> Work:
-    """Ten rounds of LeNet, or of some side by side: training, secure sum, server step, a report."""
+    """Ten rounds of LeNet, or of some side by side.
+
+    Training, secure sum, server step, a report.
+    """
     from mrsa_jax import quantize, secagg
     from mrsa_jax.federated.programs import (
         PLAIN_AVERAGE,
@@ -328,7 +357,9 @@ def _rounds_between_evaluations(quick: bool, *, num_runs: int | None = None) -> 
 
 
 _28, _32 = (28, 28, 1), (32, 32, 3)
-_mlp = functools.partial(_local_training, model="mlp", shape=_28, clients=12, samples=300, batch=50)
+_mlp = functools.partial(
+    _local_training, model="mlp", shape=_28, clients=12, samples=300, batch=50
+)
 _cnn = functools.partial(
     _local_training, model="cnn", shape=_28, clients=12, samples=500, batch=100
 )
@@ -377,7 +408,11 @@ HOT_PATHS: dict[str, HotPath] = {
         {"xla": Bound(26_000)},
     ),
     "chacha20": HotPath(
-        "ChaCha20", "64 MiB", "bytes", _chacha20, {"pallas": Bound(2, 1.2), "xla": Bound(100)}
+        "ChaCha20",
+        "64 MiB",
+        "bytes",
+        _chacha20,
+        {"pallas": Bound(2, 1.2), "xla": Bound(100)},
     ),
     "pads": HotPath(
         "padded round, 2^32",
@@ -401,7 +436,8 @@ HOT_PATHS: dict[str, HotPath] = {
         "128 clients x 262,144 coordinates, Skellam",
         "draws",
         _noise,
-        # 3 times the least without the loop, which decides draws left open and seldom runs
+        # 3 times the least without the loop, which decides draws left open and seldom
+        # runs
         {"xla": Bound(20, 15.0, unknown_loops=1)},
     ),
     "segments": HotPath(
@@ -409,7 +445,8 @@ HOT_PATHS: dict[str, HotPath] = {
         "N = 128, G = 7, d = 100,000",
         "coordinates",
         _segments,
-        # a kernel for each of two kinds of ring: the count takes it to read all inputs and results
+        # a kernel for each of two kinds of ring: the count takes it to read all inputs
+        # and results
         {"pallas": Bound(100, 3.5)},
     ),
     "selection": HotPath(
@@ -427,13 +464,25 @@ HOT_PATHS: dict[str, HotPath] = {
         {"pallas": Bound(15, 1.2), "xla": Bound(40, 4.0, 1)},
     ),
     "mlp": HotPath(
-        "a minibatch step of an MLP", "12 clients", "samples", _mlp, {"xla": Bound(40, None, 1)}
+        "a minibatch step of an MLP",
+        "12 clients",
+        "samples",
+        _mlp,
+        {"xla": Bound(40, None, 1)},
     ),
     "cnn": HotPath(
-        "a minibatch step of a CNN", "12 clients", "samples", _cnn, {"xla": Bound(70, None, 1)}
+        "a minibatch step of a CNN",
+        "12 clients",
+        "samples",
+        _cnn,
+        {"xla": Bound(70, None, 1)},
     ),
     "lenet": HotPath(
-        "a minibatch step of LeNet", "12 x 417", "samples", _lenet, {"xla": Bound(75, None, 1)}
+        "a minibatch step of LeNet",
+        "12 x 417",
+        "samples",
+        _lenet,
+        {"xla": Bound(75, None, 1)},
     ),
     "rounds": HotPath(
         "rounds of LeNet between evaluations",

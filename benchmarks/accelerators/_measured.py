@@ -1,4 +1,7 @@
-"""The hot paths: compiled for accelerators and counted, or run on the device of this machine."""
+"""The hot paths.
+
+Compiled for accelerators and counted, or run on the device of this machine.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,8 @@ from mrsa_jax._core.arrays import on_device
 
 _REPEATS = 10
 _TOLERANCE = 0.01  # products of float32 have ten bits on the matrix units of GPUs
-_TPU_SECONDS = 100  # of computing, for each program: some are not compiled in ten minutes
+# of computing, for each program: some are not compiled in ten minutes
+_TPU_SECONDS = 100
 
 
 class Case(NamedTuple):
@@ -56,7 +60,10 @@ def cases(paths: Sequence[str] = (), *, quick: bool, here: bool) -> list[Case]:
     """
     if here:
         return [
-            Case(f"here: {_named(path, quick)}", functools.partial(read_run, path, quick=quick))
+            Case(
+                f"here: {_named(path, quick)}",
+                functools.partial(read_run, path, quick=quick),
+            )
             for path in paths or HOT_PATHS
         ]
     return [
@@ -68,7 +75,9 @@ def cases(paths: Sequence[str] = (), *, quick: bool, here: bool) -> list[Case]:
     ]
 
 
-def _reader(name: str, path: str, form: _device.Form, quick: bool) -> Callable[[str], Reading]:
+def _reader(
+    name: str, path: str, form: _device.Form, quick: bool
+) -> Callable[[str], Reading]:
     if name.startswith("TPU") and not quick:
         return functools.partial(read_within, _TPU_SECONDS, name, path, form)
     return functools.partial(read_compiled, name, path, form, quick=quick)
@@ -81,7 +90,9 @@ def _named(path: str, quick: bool) -> str:
 def forms_on(name: str, path: str) -> tuple[_device.Form, ...]:
     """Return the forms of a path that a target can run."""
     return tuple(
-        form for form in HOT_PATHS[path].bounds if form == "xla" or not name.startswith("TPU")
+        form
+        for form in HOT_PATHS[path].bounds
+        if form == "xla" or not name.startswith("TPU")
     )
 
 
@@ -104,9 +115,12 @@ def read_compiled(
     start = time.perf_counter()
     with _device.use_form(form), where.assumed():
         work = HOT_PATHS[path].build(quick)
-        counts = _counted([
-            compiled(call.function, where, *call.arguments, **call.static) for call in work.calls
-        ])  # fmt: skip
+        counts = _counted(
+            [
+                compiled(call.function, where, *call.arguments, **call.static)
+                for call in work.calls
+            ]
+        )
     seconds = time.perf_counter() - start
     is_bound = where.platform == "cuda" and not quick
     bound = HOT_PATHS[path].bounds[form] if is_bound else None
@@ -114,7 +128,9 @@ def read_compiled(
     return _reading(case, device, path, form, work, counts, seconds, bound)
 
 
-def read_within(limit: int, name: str, path: str, form: _device.Form, case: str) -> Reading:
+def read_within(
+    limit: int, name: str, path: str, form: _device.Form, case: str
+) -> Reading:
     """Do what `read_compiled` does, if it takes no more seconds of computing.
 
     In a process of its own, as nothing else ends a compiler.
@@ -122,7 +138,8 @@ def read_within(limit: int, name: str, path: str, form: _device.Form, case: str)
     Raises:
         NotHereError: As there; if it takes longer.
     """
-    check_installed("tpu" if name.startswith("TPU") else "cuda")  # a compiler has one process
+    # a compiler has one process
+    check_installed("tpu" if name.startswith("TPU") else "cuda")
     spawned = multiprocessing.get_context("spawn")
     with futures.ProcessPoolExecutor(1, spawned, _limit_seconds, (limit,)) as pool:
         try:
@@ -138,7 +155,9 @@ def _limit_seconds(limit: int) -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (limit, limit))
 
 
-def read_run(path: str, case: str, *, quick: bool = False, repeats: int = _REPEATS) -> Reading:
+def read_run(
+    path: str, case: str, *, quick: bool = False, repeats: int = _REPEATS
+) -> Reading:
     """Compile the best form of a path for the default device, compare, run and time it.
 
     Args:
@@ -151,7 +170,8 @@ def read_run(path: str, case: str, *, quick: bool = False, repeats: int = _REPEA
     start = time.perf_counter()
     work = HOT_PATHS[path].build(quick)
     programs = [
-        call.function.lower(*call.arguments, **call.static).compile() for call in work.calls
+        call.function.lower(*call.arguments, **call.static).compile()
+        for call in work.calls
     ]
     compile_seconds = time.perf_counter() - start
     inputs = [filled(call.arguments) for call in work.calls]
@@ -166,30 +186,39 @@ def read_run(path: str, case: str, *, quick: bool = False, repeats: int = _REPEA
     seconds = [run() for _ in range(repeats)]
     counts = _counted(programs)
     kind = jax.local_devices()[0].device_kind
-    reading = _reading(case, kind, path, _device.forced_form(), work, counts, compile_seconds, None)
+    reading = _reading(
+        case, kind, path, _device.forced_form(), work, counts, compile_seconds, None
+    )
     return dataclasses.replace(_timed(reading, work, seconds), wrong=wrong)
 
 
 def differences(path: str) -> tuple[str, ...]:
     """Return where the default device's results differ from array programs on the CPU, in words.
 
-    At small sizes. Integers are compared to the bit; of floats, which other devices sum in another
-    order and multiply with fewer digits, the norm of the difference over the norm.
+    At small sizes. Integers are compared to the bit; of floats, which other devices sum
+    in another order and multiply with fewer digits, the norm of the difference over the
+    norm.
     """
     here = _results(path)
-    with jax.default_device(jax.local_devices(backend="cpu")[0]), _device.use_form("xla"):
+    with (
+        jax.default_device(jax.local_devices(backend="cpu")[0]),
+        _device.use_form("xla"),
+    ):
         there = _results(path)
     pairs = zip(jax.tree.leaves_with_path(here), jax.tree.leaves(there), strict=True)
     return tuple(
         f"result {jax.tree_util.keystr(name)} differs from the CPU's by {apart:.2g}"
         for (name, own), other in pairs
-        if not (apart := _apart(own, other)) <= (_TOLERANCE if own.dtype.kind == "f" else 0.0)
+        if not (apart := _apart(own, other))
+        <= (_TOLERANCE if own.dtype.kind == "f" else 0.0)
     )
 
 
 def _results(path: str) -> Any:
     work = HOT_PATHS[path].build(True)
-    outputs = [call.function(*filled(call.arguments), **call.static) for call in work.calls]
+    outputs = [
+        call.function(*filled(call.arguments), **call.static) for call in work.calls
+    ]
 
     def values(leaf: Any) -> np.ndarray:
         is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
@@ -199,7 +228,10 @@ def _results(path: str) -> Any:
 
 
 def _apart(own: np.ndarray, other: np.ndarray) -> float:
-    """Return the share of entries that differ; of floats the relative difference by norm."""
+    """Return the share of entries that differ.
+
+    Of floats the relative difference by norm.
+    """
     if own.shape != other.shape or own.dtype != other.dtype:
         return math.inf
     if own.dtype.kind != "f":
@@ -234,8 +266,8 @@ def _timed(reading: Reading, work: Work, seconds: list[float]) -> Reading:
 def filled(arguments: Any) -> Any:
     """Return arguments with values instead of `jax.ShapeDtypeStruct`s.
 
-    Bools are true one time in ten, integers any words (of signed ones their last bit), floats
-    standard normal; the rest stays.
+    Bools are true one time in ten, integers any words (of signed ones their last bit),
+    floats standard normal; the rest stays.
     """
     rng = np.random.default_rng(0)
 
@@ -247,7 +279,9 @@ def filled(arguments: Any) -> Any:
         if leaf.dtype == jnp.float32:
             return on_device(rng.standard_normal(leaf.shape, np.float32))
         words = rng.integers(0, 2**32, leaf.shape, np.uint32)
-        return on_device(words if leaf.dtype == jnp.uint32 else (words & 1).astype(leaf.dtype))
+        return on_device(
+            words if leaf.dtype == jnp.uint32 else (words & 1).astype(leaf.dtype)
+        )
 
     return jax.tree.map(value, arguments)
 

@@ -1,5 +1,6 @@
-"""What the topic `accelerators` records: counts of a compiled program, and its time where it runs.
+"""What the topic `accelerators` records.
 
+Counts of a compiled program, and its time where it runs.
 Nothing here imports JAX.
 """
 
@@ -28,15 +29,15 @@ class Reading:
         temporary_bytes: Of memory at the peak, beside arguments and results.
         unknown_loops: Loops whose length XLA does not know; their bodies count once.
         host_calls: Calls back to the host.
-        busiest_loop: Rounds, kernels a round, and bytes of its largest output, of the loop that
-            launches most.
+        busiest_loop: Rounds, kernels a round, and bytes of its largest output, of the
+            loop that launches most.
         most_launches: Bound; None if this form has none here.
         most_moved: Bound of `moved`; None likewise.
         most_unknown_loops: Bound; None likewise.
         seconds_min: Fastest call; None where nothing ran.
         seconds_median: Median call; None likewise.
-        shares: Of the limits of the device: "memory", "int32", "launches", "matrix", those that
-            are known.
+        shares: Of the limits of the device: "memory", "int32", "launches", "matrix",
+            those that are known.
         wrong: Where its results differ from the CPU's, in words.
     """
 
@@ -74,22 +75,38 @@ class Reading:
         return None if self.seconds_min is None else self.work / self.seconds_min
 
     def excesses(self) -> tuple[str, ...]:
-        """Return what is wrong or beyond a bound, in words; a call back to the host always is."""
+        """Return what is wrong or beyond a bound, in words.
+
+        A call back to the host always is.
+        """
         found = [*self.wrong]
         found += [
             f"{words} {what}, at most {most:,g} are allowed"
             for what, words, value, most in (
                 ("launches", f"{self.launches:,}", self.launches, self.most_launches),
-                ("times the least bytes", f"{self.moved:,.3g}", self.moved, self.most_moved),
-                ("loops of unknown length", f"{self.unknown_loops}", self.unknown_loops,
-                 self.most_unknown_loops),
+                (
+                    "times the least bytes",
+                    f"{self.moved:,.3g}",
+                    self.moved,
+                    self.most_moved,
+                ),
+                (
+                    "loops of unknown length",
+                    f"{self.unknown_loops}",
+                    self.unknown_loops,
+                    self.most_unknown_loops,
+                ),
             )
             if most is not None and value > most
-        ]  # fmt: skip
+        ]
         if self.host_calls:
             found.append(f"{self.host_calls} calls back to the host")
         return tuple(found)
 
     def derived(self) -> dict[str, Any]:
         """Return what a record holds beside the fields."""
-        return {"moved": self.moved, "rate": self.rate, "excesses": list(self.excesses())}
+        return {
+            "moved": self.moved,
+            "rate": self.rate,
+            "excesses": list(self.excesses()),
+        }

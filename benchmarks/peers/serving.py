@@ -1,7 +1,9 @@
-"""What every adapter shares: one JSON job a line on standard input, one JSON answer a line.
+"""What every adapter shares.
 
-`load` reads a workload (an .npz with a JSON text "settings"), `run` does it once, `save` writes an
-array that it keeps. Only the adapter's own system and NumPy are there: nothing of mrsa_jax.
+One JSON job a line on standard input, one JSON answer a line.
+`load` reads a workload (an .npz with a JSON text "settings"), `run` does it once,
+`save` writes an array that it keeps. Only the adapter's own system and NumPy are there:
+nothing of mrsa_jax.
 """
 
 import json
@@ -14,8 +16,8 @@ import numpy as np
 def serve(make, version):
     """Answer jobs until standard input ends.
 
-    `make(settings, arrays, threads)` returns a workload with `run()` (which may return numbers for
-    the answer) and `saved(what)`.
+    `make(settings, arrays, threads)` returns a workload with `run()` (which may return
+    numbers for the answer) and `saved(what)`.
     """
     workload, answers = None, sys.stdout
     sys.stdout = sys.stderr  # whatever a system prints must not be taken for an answer
@@ -24,7 +26,9 @@ def serve(make, version):
         answer = {"version": version}
         if job["command"] == "load":
             with np.load(job["path"]) as stored:
-                arrays = {name: stored[name] for name in stored.files if name != "settings"}
+                arrays = {
+                    name: stored[name] for name in stored.files if name != "settings"
+                }
                 settings = json.loads(str(stored["settings"]))
             workload = make(settings, arrays, job["threads"])
         elif job["command"] == "run":
@@ -40,17 +44,20 @@ def serve(make, version):
 
 
 class Rounds:
-    """Rounds of federated averaging: every client of every round with its samples in order.
+    """Rounds of federated averaging.
 
-    A dense network with relu between its layers (none: softmax regression); all clients hold as
-    many samples, train one epoch of plain SGD in minibatches, and their models are averaged.
+    Every client of every round with its samples in order.
+    A dense network with relu between its layers (none: softmax regression); all clients
+    hold as many samples, train one epoch of plain SGD in minibatches, and their models
+    are averaged.
     """
 
     def __init__(self, settings, arrays):
         self.rate, self.batch = settings["learning_rate"], settings["batch_size"]
         self.widths = settings["widths"]  # inputs, hidden layers, classes
         self.inputs, self.labels = arrays["inputs"], arrays["labels"].astype(np.int64)
-        self.order, self.start = arrays["order"], arrays["start"]  # [rounds, clients, samples]
+        # [rounds, clients, samples]
+        self.order, self.start = arrays["order"], arrays["start"]
 
     @property
     def num_rounds(self):
@@ -76,4 +83,6 @@ class Rounds:
     @staticmethod
     def flat(layers):
         """Join (bias, kernel) of each layer to one vector."""
-        return np.concatenate([np.asarray(part).ravel() for layer in layers for part in layer])
+        return np.concatenate(
+            [np.asarray(part).ravel() for layer in layers for part in layer]
+        )

@@ -1,8 +1,8 @@
 """Attacks: gradient inversion against `breaching`, restarts side by side, least squares on sums.
 
-`breaching` 0.1.2 runs in an environment of its own (see `peers/`) and attacks the same image
-through the same network; its gradient is compared with ours before anything is timed. A photograph
-("flower.jpg", 32 x 32) stands for CIFAR's images.
+`breaching` 0.1.2 runs in an environment of its own (see `peers/`) and attacks the same
+image through the same network; its gradient is compared with ours before anything is
+timed. A photograph ("flower.jpg", 32 x 32) stands for CIFAR's images.
 """
 
 from __future__ import annotations
@@ -58,7 +58,11 @@ def _inversion(num_steps: int) -> Measurement:
     view, gradient = _view()
     attack = attacks.gradient_inversion(num_steps=num_steps, smoothness=_SMOOTHNESS)
     workload = {
-        "settings": {"num_classes": 10, "num_steps": num_steps, "smoothness": _SMOOTHNESS},
+        "settings": {
+            "num_classes": 10,
+            "num_steps": num_steps,
+            "smoothness": _SMOOTHNESS,
+        },
         "image": _photograph(),
         "label": np.asarray(_LABEL),
         "start": in_order(view.model, _SHAPE, view.parameters),
@@ -70,14 +74,18 @@ def _inversion(num_steps: int) -> Measurement:
         wrong = in_order(view.model, _SHAPE, gradient) - theirs
         error = np.linalg.norm(wrong) / np.linalg.norm(theirs)
         if not error < 1e-4:
-            raise ResultsDifferError(f"gradients differ, relative to their norm, by {error}")
+            raise ResultsDifferError(
+                f"gradients differ, relative to their norm, by {error}"
+            )
 
         def check(ours: Any, _: Any) -> None:
             truth = _photograph()[None]
             found["ours"] = float(attacks.psnr(ours, truth)[0])
             found["theirs"] = float(attacks.psnr(peer.saved("images"), truth)[0])
             if num_steps >= 200 and not min(found.values()) > 12:
-                raise ResultsDifferError(f"one side has not found the photograph: PSNR {found}")
+                raise ResultsDifferError(
+                    f"one side has not found the photograph: PSNR {found}"
+                )
 
         measured = compare(
             lambda: attack.run(0, view).images,
@@ -95,11 +103,16 @@ def _inversion(num_steps: int) -> Measurement:
 
 def _restarts(count: int, num_steps: int) -> Measurement:
     view, _ = _view()
-    many = attacks.gradient_inversion(num_steps=num_steps, restarts=count, smoothness=_SMOOTHNESS)
+    many = attacks.gradient_inversion(
+        num_steps=num_steps, restarts=count, smoothness=_SMOOTHNESS
+    )
     one = dataclasses.replace(many, restarts=1)
 
     def check(ours: np.ndarray, theirs: list[np.ndarray]) -> None:
-        """Seeds of restarts differ, and so do their images: only what has no seed is compared."""
+        """Seeds of restarts differ, and so do their images.
+
+        Only what has no seed is compared.
+        """
         shapes = [ours.shape, *(each.shape for each in theirs)]
         if len(set(shapes)) != 1 or not np.isfinite(ours).all():
             raise ResultsDifferError(f"images of the shapes {shapes}")
@@ -117,11 +130,17 @@ def _restarts(count: int, num_steps: int) -> Measurement:
 
 
 def _least_squares(num_clients: int, num_rounds: int, dim: int) -> Measurement:
-    """Sums in a file, estimates to a file; NumPy's pseudo-inverse on a tenth of the coordinates."""
+    """Sums in a file, estimates to a file.
+
+    NumPy's pseudo-inverse on a tenth of the coordinates.
+    """
     with tempfile.TemporaryDirectory() as name:
         history, sums = _sums_on_disk(pathlib.Path(name), num_clients, num_rounds, dim)
         out = np.lib.format.open_memmap(
-            pathlib.Path(name) / "found.npy", mode="w+", dtype=np.float64, shape=(num_clients, dim)
+            pathlib.Path(name) / "found.npy",
+            mode="w+",
+            dtype=np.float64,
+            shape=(num_clients, dim),
         )
         part = dim // 10
 
@@ -129,10 +148,14 @@ def _least_squares(num_clients: int, num_rounds: int, dim: int) -> Measurement:
             return np.asarray(attacks.least_squares(history, sums, out=out))
 
         def theirs() -> np.ndarray:
-            return np.linalg.pinv(history.astype(np.float64)) @ sums[:, :part].astype(np.float64)
+            return np.linalg.pinv(history.astype(np.float64)) @ sums[:, :part].astype(
+                np.float64
+            )
 
         def check(mine: np.ndarray, other: np.ndarray) -> None:
-            np.testing.assert_allclose(mine[:, :part], other, atol=1e-6 * np.abs(other).max())
+            np.testing.assert_allclose(
+                mine[:, :part], other, atol=1e-6 * np.abs(other).max()
+            )
 
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         measured = compare(
@@ -147,7 +170,8 @@ def _least_squares(num_clients: int, num_rounds: int, dim: int) -> Measurement:
         )
         grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 2**20
     note = (
-        f"floor: {2e-9 * num_clients * num_rounds * dim:.3g} GFLOP of products; the process grew "
+        f"floor: {2e-9 * num_clients * num_rounds * dim:.3g} GFLOP of products; the "
+        "process grew "
         f"by {grown:.2f} GiB, file pages and the peer's included"
     )
     return dataclasses.replace(measured, note=note)

@@ -1,9 +1,9 @@
 """Whole rounds of federated averaging beside other systems, each in an environment of its own.
 
-Every system trains the same dense networks from the same start: all clients in every round, one
-epoch of plain SGD over the same minibatches in the same order, equal weights. Ours quantizes each
-update and sums in the ring besides; theirs average in floating point. The models after the last
-round are compared before anything is timed.
+Every system trains the same dense networks from the same start: all clients in every
+round, one epoch of plain SGD over the same minibatches in the same order, equal
+weights. Ours quantizes each update and sums in the ring besides; theirs average in
+floating point. The models after the last round are compared before anything is timed.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _CLASSES = 10
 _HIDDEN = {"logistic": (), "MLP": (200, 200)}
 _RATE, _BATCH, _ROUNDS = 0.05, 50, 3
 _LEVELS, _CLIP = 2**20, 0.5
-# Steps of a millisecond gain nothing from threads, and a loaded machine makes them many times
-# slower: PyTorch gets its better setting. Flower's clients run on a core each.
+# Steps of a millisecond gain nothing from threads, and a loaded machine makes them many
+# times slower: PyTorch gets its better setting. Flower's clients run on a core each.
 _THREADS = {"pfl": 1, "flower": 1}
 _Sizes = tuple[int, int]  # clients, samples a client
 
@@ -40,10 +40,15 @@ def _model(name: str) -> Any:
 
 def _order(clients: Any, num_rounds: int) -> np.ndarray:
     """Return the samples of each client in the order in which our training takes them."""
-    return np.stack([
-        [sample_order(clients, client, _BATCH, number) for client in range(clients.num_clients)]
-        for number in range(num_rounds)
-    ])  # fmt: skip
+    return np.stack(
+        [
+            [
+                sample_order(clients, client, _BATCH, number)
+                for client in range(clients.num_clients)
+            ]
+            for number in range(num_rounds)
+        ]
+    )
 
 
 def _words(system: str) -> str:
@@ -76,7 +81,9 @@ def _measure(system: str, name: str, sizes: _Sizes, repeats: int) -> Measurement
     start = federated.initial_parameters(0, model, _SHAPE)
     trainer = federated.local_sgd(model, _RATE, batch_size=_BATCH)
     quantizer = quantize.stochastic(_LEVELS, _CLIP)
-    aggregator = secagg.ring_average(quantizer, num_clients, start.shape[0], fidelity="sets")
+    aggregator = secagg.ring_average(
+        quantizer, num_clients, start.shape[0], fidelity="sets"
+    )
     participation = np.ones((_ROUNDS, num_clients), bool)
     training = federated.Training(
         model, clients, participation, trainer, aggregator, initial_parameters=start
@@ -93,10 +100,13 @@ def _measure(system: str, name: str, sizes: _Sizes, repeats: int) -> Measurement
             begun, theirs = in_order(model, _SHAPE, start), peer.saved()
             moved = np.linalg.norm(theirs - begun)
             error = np.linalg.norm(in_order(model, _SHAPE, mine) - theirs) / moved
-            # Rounding to 2**20 levels of [-0.5, 0.5] moves a coordinate of a mean by 1e-6 at
-            # most; a unit within rounding of zero may switch, as in the topic `training`.
+            # Rounding to 2**20 levels of [-0.5, 0.5] moves a coordinate of a mean by
+            # 1e-6 at most; a unit within rounding of zero may switch, as in the topic
+            # `training`.
             if not (moved > 0 and error < 0.01):
-                raise ResultsDifferError(f"models differ by {error} of the way from the start")
+                raise ResultsDifferError(
+                    f"models differ by {error} of the way from the start"
+                )
 
         return compare(
             ours,
@@ -125,4 +135,6 @@ def cases(quick: bool) -> list[Case]:
             system,
         )
 
-    return [case(system, name) for name in names for system in TOPICS["averaging"].peers]
+    return [
+        case(system, name) for name in names for system in TOPICS["averaging"].peers
+    ]

@@ -1,8 +1,9 @@
-"""Choices in training cohorts, each against its alternative: seeds side by side, bfloat16, draws.
+"""Choices in training cohorts, each against its alternative.
 
-Peers are our own other way to the same result: one seed after another, float32, JAX's own random
-bits. The first call of a row includes compilation, for every model (run without a persistent
-cache; the aim is 30 s a model).
+Seeds side by side, bfloat16, draws.
+Peers are our own other way to the same result: one seed after another, float32, JAX's
+own random bits. The first call of a row includes compilation, for every model (run
+without a persistent cache; the aim is 30 s a model).
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from mrsa_jax.bench.harness import Case, Measurement, ResultsDifferError, compar
 
 _RATE = 0.05
 # name -> model, sample shape, clients, samples a client, minibatch
-_MODELS: dict[str, tuple[Callable[[int], nn.Module], tuple[int, ...], int, int, int]] = {
+_MODELS: dict[
+    str, tuple[Callable[[int], nn.Module], tuple[int, ...], int, int, int]
+] = {
     "CNN": (federated.cnn, (28, 28, 1), 12, 100, 100),
     "LeNet": (federated.lenet, (32, 32, 3), 12, 100, 50),
     "VGG-11": (federated.vgg11, (32, 32, 3), 2, 50, 50),
@@ -37,7 +40,9 @@ def _seeds(name: str, size: int) -> Measurement:
     clients, model = random_clients(shape, num_clients, size), build(10)
     trainer = federated.local_sgd(model, _RATE, batch_size=batch_size)
     start = federated.initial_parameters(0, model, shape)
-    aggregator = secagg.ring_average(quantize.stochastic(2**16, 0.5), num_clients, start.shape[0])
+    aggregator = secagg.ring_average(
+        quantize.stochastic(2**16, 0.5), num_clients, start.shape[0]
+    )
     participation = np.ones((4, num_clients), bool)
     training = federated.Training(
         model, clients, participation, trainer, aggregator, initial_parameters=start
@@ -54,7 +59,9 @@ def _seeds(name: str, size: int) -> Measurement:
 
     def check(ours: np.ndarray, theirs: np.ndarray) -> None:
         moved = np.linalg.norm(theirs - np.asarray(start), axis=1)
-        np.testing.assert_array_less(np.linalg.norm(ours - theirs, axis=1), 0.05 * moved)
+        np.testing.assert_array_less(
+            np.linalg.norm(ours - theirs, axis=1), 0.05 * moved
+        )
 
     return compare(
         together,
@@ -74,7 +81,9 @@ def _updates(name: str, compute_dtype: str | None) -> Measurement:
     start = federated.initial_parameters(0, model, shape)
 
     def trained(dtype: str | None) -> jax.Array:
-        trainer = federated.local_sgd(model, _RATE, batch_size=batch_size, compute_dtype=dtype)
+        trainer = federated.local_sgd(
+            model, _RATE, batch_size=batch_size, compute_dtype=dtype
+        )
         return federated.client_updates(0, model, start, clients, trainer)
 
     def check(ours: jax.Array, theirs: jax.Array | None) -> None:
@@ -84,7 +93,9 @@ def _updates(name: str, compute_dtype: str | None) -> Measurement:
             return
         difference, length = jnp.linalg.norm(ours - theirs), jnp.linalg.norm(theirs)
         if not float(difference) < 0.2 * float(length):
-            raise ResultsDifferError(f"updates of length {length} differ by {difference}")
+            raise ResultsDifferError(
+                f"updates of length {length} differ by {difference}"
+            )
 
     notes = {
         None: "first_call_seconds: tracing, compiling and one run (aim: under 30 s)",
@@ -120,7 +131,9 @@ def _draws(num_clients: int, dim: int) -> Measurement:
 def cases(quick: bool) -> list[Case]:
     """Return first calls of every model, then each choice beside its alternative."""
     models = ["logistic"] if quick else list(_MODELS)
-    together = [("logistic", 30)] if quick else [("logistic", 30), ("MLP", 30), ("LeNet", 33)]
+    together = (
+        [("logistic", 30)] if quick else [("logistic", 30), ("MLP", 30), ("LeNet", 33)]
+    )
     halves = [] if quick else ["CNN", "MLP"]
     dim = 100_000 if quick else 1_663_370
 

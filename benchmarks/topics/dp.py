@@ -1,4 +1,7 @@
-"""Noise in the ring: exact draws beside NumPy's and their random words; what clients spend."""
+"""Noise in the ring: exact draws beside NumPy's and their random words.
+
+What clients spend.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +31,8 @@ def _numpy_skellam(rng: np.random.Generator, variance: float, count: int) -> Any
 def _numpy_gaussian(rng: np.random.Generator, variance: float, count: int) -> Any:
     """Draw by rejection from the discrete Laplace, in floats.
 
-    Source: Canonne, Kamath, Steinke, "The discrete Gaussian for differential privacy" (2020),
-    Algorithm 3.
+    Source: Canonne, Kamath, Steinke, "The discrete Gaussian for differential privacy"
+    (2020), Algorithm 3.
     """
     scale = math.floor(math.sqrt(variance)) + 1
     kept: list[Any] = []
@@ -38,7 +41,9 @@ def _numpy_gaussian(rng: np.random.Generator, variance: float, count: int) -> An
         pairs = rng.geometric(-math.expm1(-1 / scale), (2, missing + missing // 2 + 64))
         laplace = pairs[0] - pairs[1]
         distance = np.abs(laplace) - variance / scale
-        accepted = laplace[rng.random(laplace.size) < np.exp(-(distance**2) / (2 * variance))]
+        accepted = laplace[
+            rng.random(laplace.size) < np.exp(-(distance**2) / (2 * variance))
+        ]
         kept.append(accepted[:missing])
         missing -= kept[-1].size
     return np.concatenate(kept)
@@ -61,16 +66,25 @@ def _check_variance(variance: float, *all_draws: Any) -> None:
         # both laws have a fourth moment of at most 3 v^2 + v
         error = math.sqrt((2 * variance**2 + variance) / values.size)
         if abs(np.mean(values**2) - variance) > 7 * error:
-            raise ResultsDifferError(f"mean square {np.mean(values**2)} of variance {variance}")
+            raise ResultsDifferError(
+                f"mean square {np.mean(values**2)} of variance {variance}"
+            )
 
 
 def _draws(kind: str, variance: float, count: int) -> Measurement:
     noise, rng = _noise(kind, variance), np.random.default_rng(0)
     fewer = max(1, count // 16)
-    return compare(lambda: noise.sample(as_key(1), (count,)),
-                   lambda: _BY_NUMPY[kind](rng, variance, fewer), work=count, peer_work=fewer,
-                   unit="draws", peer_name="NumPy, by floats", aim=10, note=_FLOOR,
-                   check=functools.partial(_check_variance, variance))  # fmt: skip
+    return compare(
+        lambda: noise.sample(as_key(1), (count,)),
+        lambda: _BY_NUMPY[kind](rng, variance, fewer),
+        work=count,
+        peer_work=fewer,
+        unit="draws",
+        peer_name="NumPy, by floats",
+        aim=10,
+        note=_FLOOR,
+        check=functools.partial(_check_variance, variance),
+    )
 
 
 @functools.partial(jax.jit, static_argnames="count")
@@ -85,9 +99,14 @@ def _beside_words(variance: float, count: int) -> Measurement:
     def check(draws: Any, _: Any) -> None:
         _check_variance(variance, draws)
 
-    return compare(lambda: noise.sample(as_key(1), (count,)),
-                   lambda: _words(as_key(1), count), work=count, unit="draws",
-                   peer_name="its random words alone", check=check)  # fmt: skip
+    return compare(
+        lambda: noise.sample(as_key(1), (count,)),
+        lambda: _words(as_key(1), count),
+        work=count,
+        unit="draws",
+        peer_name="its random words alone",
+        check=check,
+    )
 
 
 @functools.partial(jax.jit, static_argnames="dim")
@@ -103,8 +122,13 @@ def _clients(variance: float, clients: int, dim: int) -> Measurement:
     def check(total: Any, _: Any) -> None:
         _check_variance(clients * variance, np.asarray(total).view(np.int32))
 
-    return compare(lambda: _round(noise, keys, dim), work=clients * dim,
-                   unit="draws", check=check, note=_FLOOR)  # fmt: skip
+    return compare(
+        lambda: _round(noise, keys, dim),
+        work=clients * dim,
+        unit="draws",
+        check=check,
+        note=_FLOOR,
+    )
 
 
 # ---- accounts
@@ -117,20 +141,29 @@ _RATES = (0.1, 0.2, 0.3, 0.4, 0.5)
 def _account(target: int, rounds: int, trials: int) -> Measurement:
     """Account for blocks by least use, who share their blocks with clients of other rates."""
     rates = availability.assign_rates(0, _RATES, 120)
-    scheme = (selection.batch_partitioning(120, 12, target), availability.independent(rates))
+    scheme = (
+        selection.batch_partitioning(120, 12, target),
+        availability.independent(rates),
+    )
 
     def ours() -> dp.Account:
         return dp.account(*scheme, rounds, 10.0, trials=trials)
 
     def check(found: dp.Account, _: Any) -> None:
-        if not (found.lower <= found.epsilon).all() or not (found.epsilon <= found.upper).all():
+        if (
+            not (found.lower <= found.epsilon).all()
+            or not (found.epsilon <= found.upper).all()
+        ):
             raise ResultsDifferError("an estimate outside of its interval")
 
-    return compare(ours, work=trials, unit="histories", check=check, repeats=1,
-                   note=_HISTORIES)  # fmt: skip
+    return compare(
+        ours, work=trials, unit="histories", check=check, repeats=1, note=_HISTORIES
+    )
 
 
-def _numpy_losses(rounds: int, rest: int, coin: float, noise: float, samples: int) -> Any:
+def _numpy_losses(
+    rounds: int, rest: int, coin: float, noise: float, samples: int
+) -> Any:
     """Draw losses of a client who rests, a round after the other for all samples, in NumPy."""
     rng = np.random.default_rng(0)
     age = np.full(samples, rest)
@@ -141,14 +174,18 @@ def _numpy_losses(rounds: int, rest: int, coin: float, noise: float, samples: in
         release = rng.normal(size=samples) + (age == 0) / noise
         ring[j % rest] = joins + rested + release / noise - 0.5 / noise**2
         rested = np.logaddexp(stays + rested, ring[(j + 1) % rest])
-    return np.logaddexp.reduce(np.vstack([rested, np.delete(ring, rounds % rest, axis=0)]), axis=0)
+    return np.logaddexp.reduce(
+        np.vstack([rested, np.delete(ring, rounds % rest, axis=0)]), axis=0
+    )
 
 
 def _numpy_bins(rounds: int, bins: int, noise: float, samples: int) -> Any:
     """Draw losses of a client in bins from all of its releases, in NumPy."""
     rng = np.random.default_rng(0)
     shifts = (np.arange(rounds)[:, None] % bins == np.arange(bins)) / noise
-    release = rng.normal(size=(samples, rounds)) + shifts.T[rng.integers(bins, size=samples)]
+    release = (
+        rng.normal(size=(samples, rounds)) + shifts.T[rng.integers(bins, size=samples)]
+    )
     each = release @ shifts - 0.5 * np.square(shifts).sum(axis=0)
     return np.logaddexp.reduce(each, axis=1) - math.log(bins)
 
@@ -177,31 +214,55 @@ def _losses(is_bins: bool, rounds: int, samples: int) -> Measurement:
     theirs = functools.partial(_numpy_losses, rounds, _REST, _COIN, _LOSS_NOISE, fewer)
     if is_bins:
         theirs = functools.partial(_numpy_bins, rounds, _REST, _LOSS_NOISE, fewer)
-    return compare(_our_losses(is_bins, rounds, samples), theirs, work=samples,
-                   peer_work=fewer, unit="losses", check=_mean_losses_agree, note=_LOSS_NOTE,
-                   aim=10, peer_name="NumPy, a round at a time")  # fmt: skip
+    return compare(
+        _our_losses(is_bins, rounds, samples),
+        theirs,
+        work=samples,
+        peer_work=fewer,
+        unit="losses",
+        check=_mean_losses_agree,
+        note=_LOSS_NOTE,
+        aim=10,
+        peer_name="NumPy, a round at a time",
+    )
 
 
 def _losses_beside(is_bins: bool, rounds: int, samples: int) -> Measurement:
     """Draw losses beside jax_privacy, which takes one thread."""
     fewer = max(1, samples // (64 if is_bins else 16))
-    settings = {"bins": is_bins, "rounds": rounds, "separation": _REST, "coin": _COIN,
-                "noise": _LOSS_NOISE, "samples": fewer}  # fmt: skip
+    settings = {
+        "bins": is_bins,
+        "rounds": rounds,
+        "separation": _REST,
+        "coin": _COIN,
+        "noise": _LOSS_NOISE,
+        "samples": fewer,
+    }
     with Peer("jax_privacy", {"settings": settings}, threads=1) as peer:
 
         def check(ours: Any, _: Any) -> None:
             _mean_losses_agree(ours, peer.saved("losses"))
 
-        return compare(_our_losses(is_bins, rounds, samples), peer.run, work=samples,
-                       peer_work=fewer, unit="losses", check=check, note=_LOSS_NOTE, aim=10,
-                       peer_name=peer.title, repeats=3)  # fmt: skip
+        return compare(
+            _our_losses(is_bins, rounds, samples),
+            peer.run,
+            work=samples,
+            peer_work=fewer,
+            unit="losses",
+            check=check,
+            note=_LOSS_NOTE,
+            aim=10,
+            peer_name=peer.title,
+            repeats=3,
+        )
 
 
 def _account_cases(quick: bool) -> list[Case]:
     rounds, trials, samples = (50, 200, 2**12) if quick else (1_000, 100_000, 2**17)
     found = [
         Case(
-            f"account of blocks of {target} of 120 clients: {trials:,} histories of {rounds:,}",
+            f"account of blocks of {target} of 120 clients: {trials:,} histories of "
+            f"{rounds:,}",
             functools.partial(_account, target=target, rounds=rounds, trials=trials),
         )
         for target in (1, 3, 6)
@@ -211,7 +272,9 @@ def _account_cases(quick: bool) -> list[Case]:
         *(
             Case(
                 f"privacy losses, {name}: {samples:,} of {rounds:,} rounds{beside}",
-                functools.partial(measure, is_bins=is_bins, rounds=rounds, samples=samples),
+                functools.partial(
+                    measure, is_bins=is_bins, rounds=rounds, samples=samples
+                ),
                 needs,
             )
             for measure, needs, beside in (
@@ -240,8 +303,9 @@ def _ledger(rounds: int, clients: int, bands: int) -> Measurement:
         np.testing.assert_allclose(found[0][few], expected, rtol=1e-9)
 
     note = "aim: 10 s on two cores; floor: a pass over the history, or its product with a matrix"
-    return compare(ours, work=clients, unit="clients", check=check, repeats=2,
-                   note=note)  # fmt: skip
+    return compare(
+        ours, work=clients, unit="clients", check=check, repeats=2, note=note
+    )
 
 
 def cases(quick: bool) -> list[Case]:
@@ -250,7 +314,9 @@ def cases(quick: bool) -> list[Case]:
     found = [
         Case(
             f"{kind}, standard deviation {deviation:,}: {count:,} draws",
-            functools.partial(_draws, kind=kind, variance=float(deviation**2), count=count),
+            functools.partial(
+                _draws, kind=kind, variance=float(deviation**2), count=count
+            ),
         )
         for kind in _BY_NUMPY
         for deviation in (2, 64, 8192)
@@ -274,6 +340,10 @@ def cases(quick: bool) -> list[Case]:
             f"ledger of {clients:,} clients x {rounds:,} rounds, {name}",
             functools.partial(_ledger, rounds=rounds, clients=clients, bands=bands),
         )
-        for name, bands in (("noise of its own", 0), ("10 bands", 10), ("a full matrix", rounds))
+        for name, bands in (
+            ("noise of its own", 0),
+            ("10 bands", 10),
+            ("a full matrix", rounds),
+        )
     ]
     return [*found, *_account_cases(quick)]

@@ -40,7 +40,9 @@ def _peer_rounds(
     rng: np.random.Generator, count: int, n: int, p: float, q: float, t: int
 ) -> np.ndarray:
     single = np.float32
-    upper = (rng.random((count, n, n), single) < single(p)) & np.triu(np.ones((n, n), bool), 1)
+    upper = (rng.random((count, n, n), single) < single(p)) & np.triu(
+        np.ones((n, n), bool), 1
+    )
     joined = (upper | upper.swapaxes(1, 2)).astype(single)
     stays = rng.random((4, count, n), single) >= single(q)
     v2, v3, v4 = (np.logical_and.reduce(stays[:steps]) for steps in (2, 3, 4))
@@ -81,7 +83,9 @@ def _same_rounds(n: int, p: float, q: float, t: int) -> None:
 
     def one(trial: jax.Array) -> tuple[jax.Array, jax.Array]:
         own = trial_key(as_key(0), trial)
-        survivors = steps.sample(round_key(own, 0, Stream.STEPS), jnp.ones(n, jnp.bool_))
+        survivors = steps.sample(
+            round_key(own, 0, Stream.STEPS), jnp.ones(n, jnp.bool_)
+        )
         return graph.sample(round_key(own, 0, Stream.ASSIGNMENT)), survivors
 
     adjacency, survivors = jax.jit(jax.vmap(one))(jnp.arange(64, dtype=jnp.uint32))
@@ -126,7 +130,8 @@ def _of_paper(n: int) -> tuple[float, float, int]:
 def sized(n: int, trials: int) -> Sized:
     """Return failures at CCESA's p* and threshold, one of ten clients lost."""
     p, q, t = _of_paper(n)
-    memory = 16 * trials + 13 * _AT_ONCE * n * n + 2**20  # verdicts and keys; the peer's graphs
+    # verdicts and keys; the peer's graphs
+    memory = 16 * trials + 13 * _AT_ONCE * n * n + 2**20
     return Sized(memory, lambda: _measure(n, p, q, t, trials, ""))
 
 
@@ -135,7 +140,8 @@ def cases(quick: bool) -> list[Case]:
     n, rounds = 100, 2_000 if quick else 100_000
     p, q, t = _of_paper(n)
     floor = (
-        "floor: 4,950 words of Threefry-2x32 a round, 1.4 ns each on a core with AVX2, are half of "
+        "floor: 4,950 words of Threefry-2x32 a round, 1.4 ns each on a core with AVX2, "
+        "are half of "
         "the time; graphs, losses and verdicts are bit sets"
     )
     apart = "rounds with several components"

@@ -17,7 +17,9 @@ from mrsa_jax.bench.harness import Case, Measurement, ResultsDifferError, compar
 _GROUP_LEVELS = (2, 4, 8, 10, 12)
 
 
-def _layout_of(clients: int, groups: int, dim: int, scheme: str = "mc") -> hetero.SegmentLayout:
+def _layout_of(
+    clients: int, groups: int, dim: int, scheme: str = "mc"
+) -> hetero.SegmentLayout:
     sizes = [clients // groups + (g < clients % groups) for g in range(groups)]
     levels = [_GROUP_LEVELS[g * len(_GROUP_LEVELS) // groups] for g in range(groups)]
     return hetero.segment_layout(scheme, sizes, levels, dim)
@@ -25,7 +27,9 @@ def _layout_of(clients: int, groups: int, dim: int, scheme: str = "mc") -> heter
 
 def _chunk(layout: hetero.SegmentLayout, start: int, stop: int) -> np.ndarray:
     rng = np.random.default_rng(start)
-    return rng.uniform(-1, 1, (layout.num_participants, stop - start)).astype(np.float32)
+    return rng.uniform(-1, 1, (layout.num_participants, stop - start)).astype(
+        np.float32
+    )
 
 
 def _keystream_bytes(layout: hetero.SegmentLayout) -> int:
@@ -33,11 +37,15 @@ def _keystream_bytes(layout: hetero.SegmentLayout) -> int:
     total = 0
     for block in layout.blocks:
         streams = len(block.members) * (len(block.members) + 1) // 2
-        total += streams * (block.stop - block.start) * 4 * words_per_residue(block.modulus)
+        total += (
+            streams * (block.stop - block.start) * 4 * words_per_residue(block.modulus)
+        )
     return total
 
 
-def _pads_alone(layout: hetero.SegmentLayout, size: int) -> tuple[int, Callable[[], object]]:
+def _pads_alone(
+    layout: hetero.SegmentLayout, size: int
+) -> tuple[int, Callable[[], object]]:
     """Pad and sum zeros of one block of the layout's usual kind until `size` bytes are made."""
     block = max(layout.blocks, key=lambda own: len(own.members))
     count = len(block.members)
@@ -51,7 +59,10 @@ def _pads_alone(layout: hetero.SegmentLayout, size: int) -> tuple[int, Callable[
 
 
 def _a_round(clients: int, groups: int, dim: int, repeats: int) -> Measurement:
-    """Compare a round with one block's pads: the rates of keystream are those of the same loops."""
+    """Compare a round with one block's pads.
+
+    The rates of keystream are those of the same loops.
+    """
     layout = _layout_of(clients, groups, dim)
     work = _keystream_bytes(layout)
     made, peer = _pads_alone(layout, min(work, 2**29))
@@ -65,7 +76,9 @@ def _a_round(clients: int, groups: int, dim: int, repeats: int) -> Measurement:
         return result.update
 
     def check(update: np.ndarray, _: object) -> None:
-        plain = hetero.aggregate(0, lambda a, b: _chunk(layout, a, b), layout, (-1.0, 1.0))
+        plain = hetero.aggregate(
+            0, lambda a, b: _chunk(layout, a, b), layout, (-1.0, 1.0)
+        )
         np.testing.assert_array_equal(update, plain.update)
 
     return compare(

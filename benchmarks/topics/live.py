@@ -38,8 +38,9 @@ def _add(sums: int, clients: int, size: int) -> Measurement:
             raise ResultsDifferError(f"rank {state.rank} of {state.sums} random sums")
 
     note = "aim: 0.5 s a sum; floor: three passes over the history's entries"
-    return compare(lambda: gate.add(next(cohorts)), work=1, unit="sums",
-                   check=check, note=note)  # fmt: skip
+    return compare(
+        lambda: gate.add(next(cohorts)), work=1, unit="sums", check=check, note=note
+    )
 
 
 def _check(sums: int, clients: int, size: int) -> Measurement:
@@ -51,8 +52,7 @@ def _check(sums: int, clients: int, size: int) -> Measurement:
         if not all(answer.allowed for answer in answers):
             raise ResultsDifferError("a random cohort is not allowed")
 
-    return compare(lambda: gate.check(asked), work=_ASKED, unit="cohorts",
-                   check=check)  # fmt: skip
+    return compare(lambda: gate.check(asked), work=_ASKED, unit="cohorts", check=check)
 
 
 def _replay(sums: int, clients: int, size: int) -> Measurement:
@@ -74,12 +74,22 @@ def _replay(sums: int, clients: int, size: int) -> Measurement:
     def check(gate: live.Gate, theirs: tuple[int | None, float, int]) -> None:
         strong, hidden, exposed = theirs
         state = gate.state
-        if state.hidden is None or (state.strong, len(state.exposed)) != (strong, exposed):
+        if state.hidden is None or (state.strong, len(state.exposed)) != (
+            strong,
+            exposed,
+        ):
             raise ResultsDifferError(f"{state} beside {theirs}")
         np.testing.assert_allclose(state.hidden, hidden, rtol=1e-9)
 
-    return compare(ours, batch, work=sums, unit="sums", peer_name="batch functions, "
-                   "after the last sum alone", check=check, repeats=1)  # fmt: skip
+    return compare(
+        ours,
+        batch,
+        work=sums,
+        unit="sums",
+        peer_name="batch functions, after the last sum alone",
+        check=check,
+        repeats=1,
+    )
 
 
 def cases(quick: bool) -> list[Case]:

@@ -9,14 +9,22 @@ from typing import Any
 import numpy as np
 
 from mrsa_jax import availability, modular, privacy, selection
-from mrsa_jax.bench.harness import Case, Measurement, ResultsDifferError, compare, one_thread
+from mrsa_jax.bench.harness import (
+    Case,
+    Measurement,
+    ResultsDifferError,
+    compare,
+    one_thread,
+)
 from mrsa_jax.privacy._collusion import sums_judge
 
 _CLIENTS, _COHORT = 120, 12
 
 
 def _schemes(clients: int) -> dict[str, Any]:
-    blocks = {f"T = {t}": selection.batch_partitioning(clients, _COHORT, t) for t in (6, 4, 3)}
+    blocks = {
+        f"T = {t}": selection.batch_partitioning(clients, _COHORT, t) for t in (6, 4, 3)
+    }
     return {
         "random": selection.uniform(clients, _COHORT),
         "weighted": selection.weighted(clients, _COHORT),
@@ -57,7 +65,9 @@ def _strong(rounds: int, clients: int) -> Measurement:
     history = np.random.default_rng(0).random((rounds, clients)) < 0.01
     # by its definition: the fewest clients who always move together
     columns = np.packbits(history[:, history.any(axis=0)], axis=0).T.copy()
-    _, sizes = np.unique(columns.view(f"V{columns.shape[1]}").ravel(), return_counts=True)
+    _, sizes = np.unique(
+        columns.view(f"V{columns.shape[1]}").ravel(), return_counts=True
+    )
 
     def check(found: int | None, _: None) -> None:
         if found != sizes.min():
@@ -113,14 +123,19 @@ def _coalitions(clients: int, rounds: int, count: int, compared: int) -> Measure
     history = _history(selection.uniform(clients, clients // 10), rounds)
     draw = np.random.default_rng(0)
     sizes = np.repeat([clients // 10, 3 * clients // 10], compared // 2)
-    members = draw.random((compared, clients)).argsort(axis=1).argsort(axis=1) < sizes[:, None]
+    members = (
+        draw.random((compared, clients)).argsort(axis=1).argsort(axis=1)
+        < sizes[:, None]
+    )
 
     def peer() -> np.ndarray:
         """Return whom each coalition exposes by a decomposition of what it leaves of the sums."""
         exposed = np.zeros_like(members)
         with one_thread():
             for own, found in zip(members, exposed, strict=True):
-                decomposed: Any = np.linalg.svd(history[:, ~own].astype(float), full_matrices=False)
+                decomposed: Any = np.linalg.svd(
+                    history[:, ~own].astype(float), full_matrices=False
+                )
                 values = decomposed.S
                 kept = decomposed.Vh[: (values > values[0] * rounds * 1e-15).sum()]
                 found[~own] = (kept**2).sum(axis=0) > 1 - 1e-6
@@ -147,13 +162,20 @@ def _hidden(trials: int, rounds: int, clients: int, compared: int) -> Measuremen
     """Time the worst and the median client after every round of many histories."""
     online = availability.independent(0.3)
     selector = selection.uniform(clients, clients // 10)
-    histories = np.asarray(selection.rollout_trials(0, selector, online, rounds, trials))
-    new = np.diff(np.asarray(modular.rank_trajectory(histories[:compared])), prepend=0) > 0
+    histories = np.asarray(
+        selection.rollout_trials(0, selector, online, rounds, trials)
+    )
+    new = (
+        np.diff(np.asarray(modular.rank_trajectory(histories[:compared])), prepend=0)
+        > 0
+    )
 
     def peer() -> np.ndarray:
         """Solve with the Gram matrix of each round's independent rows, which it is given."""
         found = np.full((compared, rounds, 2), np.nan)
-        for history, is_new, figures in zip(histories[:compared], new, found, strict=True):
+        for history, is_new, figures in zip(
+            histories[:compared], new, found, strict=True
+        ):
             for j in range(rounds):
                 own = history[: j + 1][is_new[: j + 1]].astype(float)
                 if len(own):
@@ -181,15 +203,23 @@ def _hidden(trials: int, rounds: int, clients: int, compared: int) -> Measuremen
 
 def _hidden_wide(rounds: int, clients: int) -> Measurement:
     """Time the worst client after every round of one history of very many."""
-    history = np.random.default_rng(0).integers(0, 2, (rounds, clients), np.uint8).view(np.bool_)
+    history = (
+        np.random.default_rng(0)
+        .integers(0, 2, (rounds, clients), np.uint8)
+        .view(np.bool_)
+    )
 
     def check(found: Any, _: None) -> None:
         """Compare the last round with a solve on some of the clients."""
         own = history.astype(np.float32)
         gram = (own @ own.T).astype(float)
-        shares = (own[:, :1000] * np.linalg.solve(gram, own[:, :1000].astype(float))).sum(axis=0)
+        shares = (
+            own[:, :1000] * np.linalg.solve(gram, own[:, :1000].astype(float))
+        ).sum(axis=0)
         if not found[-1, 0] <= 1 / shares.max() * (1 + 1e-9):
-            raise ResultsDifferError(f"the worst of all, {found[-1, 0]}, is better than of some")
+            raise ResultsDifferError(
+                f"the worst of all, {found[-1, 0]}, is better than of some"
+            )
 
     note = "aim: 120 s and 4 GB for 10^6 clients x 1,000 rounds; floor: 3 J^2 N / 2 products"
     run = functools.partial(privacy.hidden_among_trajectory, history, quantiles=(0.0,))
@@ -239,9 +269,12 @@ def cases(quick: bool) -> list[Case]:
     square = 60 if quick else 1000
     sizes = (36, 20, 3) if quick else (_CLIENTS, 200, 200)
     size = f"{sizes[2]} trials x [{sizes[1]}, {sizes[0]}]"
-    fewer = ("weighted", "partition", "T = 6", "T = 4") if quick else ()  # each shape compiles
+    # each shape compiles
+    fewer = ("weighted", "partition", "T = 6", "T = 4") if quick else ()
     proven = (*fewer, "random", "weighted")
-    schemes, blocks = ("two", "one block scheme") if quick else ("six", "four block schemes")
+    schemes, blocks = (
+        ("two", "one block scheme") if quick else ("six", "four block schemes")
+    )
     exact = "aim: 300 s; every round exact"
     found = [
         Case(f"strong, [{wide[0]}, {wide[1]}]", lambda: _strong(*wide)),
@@ -258,7 +291,9 @@ def cases(quick: bool) -> list[Case]:
     coalitions = (36, 24, 512, 40) if quick else (_CLIENTS, 90, 20_000, 200)
     drawn = f"random coalitions, [{coalitions[1]}, {coalitions[0]}]"
     found.append(Case(drawn, lambda: _coalitions(*coalitions)))
-    trials, rounds, clients, compared = (8, 30, 24, 4) if quick else (1000, 200, _CLIENTS, 4)
+    trials, rounds, clients, compared = (
+        (8, 30, 24, 4) if quick else (1000, 200, _CLIENTS, 4)
+    )
     many = (20, 20_000) if quick else (1000, 10**6)
     drifting = (20, 2_000, 200) if quick else (500, 10**5, 10**4)
     found += [
@@ -285,6 +320,8 @@ def cases(quick: bool) -> list[Case]:
         ),
         Case(
             "certified, random, [96, 120], K = 12",
-            lambda: _hard((_CLIENTS, _COHORT, 96), 4.0, "aim: 180 s; exact to rank 96; effort 4"),
+            lambda: _hard(
+                (_CLIENTS, _COHORT, 96), 4.0, "aim: 180 s; exact to rank 96; effort 4"
+            ),
         ),
     ]

@@ -32,15 +32,21 @@ def _sparse_round(num_clients: int, dim: int) -> Measurement:
 
     return compare(
         lambda: secagg.aggregate(0, inputs, graph, survivors, threshold, BITS),
-        lambda: secagg.aggregate(0, inputs, ~np.eye(num_clients, dtype=bool), survivors,
-                                 num_clients // 2 + 1, BITS),
+        lambda: secagg.aggregate(
+            0,
+            inputs,
+            ~np.eye(num_clients, dtype=bool),
+            survivors,
+            num_clients // 2 + 1,
+            BITS,
+        ),
         work=1,
         unit="rounds",
         peer_name="SecAgg: the same over the complete graph",
         check=check,
         repeats=3,
         note="aim: 20 s at n = 500; the ratio to be expected of the pads alone is 1 / p",
-    )  # fmt: skip
+    )
 
 
 def _growth(num_clients: int, degree: int, dim: int) -> Measurement:
@@ -48,8 +54,12 @@ def _growth(num_clients: int, degree: int, dim: int) -> Measurement:
     survivors = np.ones((5, num_clients), bool)
     inputs = residues(num_clients, dim)
     return compare(
-        lambda: secagg.aggregate(0, inputs, graph, survivors, degree // 2 + 1, BITS).total,
-        check=lambda ours, _: np.testing.assert_array_equal(ours, inputs.sum(axis=0) % 2**BITS),
+        lambda: (
+            secagg.aggregate(0, inputs, graph, survivors, degree // 2 + 1, BITS).total
+        ),
+        check=lambda ours, _: np.testing.assert_array_equal(
+            ours, inputs.sum(axis=0) % 2**BITS
+        ),
         work=num_clients * degree // 2,
         unit="edges",
         repeats=3,
@@ -58,7 +68,10 @@ def _growth(num_clients: int, degree: int, dim: int) -> Measurement:
 
 
 def _beside_flower(n: int, degree: int, dim: int, *, is_real: bool) -> Measurement:
-    """One round from float updates to their mean; of degree n - 1 for the complete graph."""
+    """One round from float updates to their mean.
+
+    Of degree n - 1 for the complete graph.
+    """
     lost, threshold = max(1, n // 12), (degree + 1) // 2 + 1
     updates = np.random.default_rng(0).uniform(-1, 1, (n, dim)).astype(np.float32)
     survivors = lost_before_unmasking(n, lost / n)
@@ -69,10 +82,14 @@ def _beside_flower(n: int, degree: int, dim: int, *, is_real: bool) -> Measureme
     def ours() -> np.ndarray:
         codes = np.asarray(quantizer.encode(jax.random.key(0), on_device(updates)))
         arguments = (codes, graph, survivors, threshold, 32)
-        result = protocol.run(*arguments) if is_real else secagg.aggregate(0, *arguments)
+        result = (
+            protocol.run(*arguments) if is_real else secagg.aggregate(0, *arguments)
+        )
         if result.status != Status.OK:
             raise ResultsDifferError(f"the round ended with {result.status!r}")
-        return np.asarray(quantizer.decode(on_device(result.total), n - lost)) / (n - lost)
+        return np.asarray(quantizer.decode(on_device(result.total), n - lost)) / (
+            n - lost
+        )
 
     settings = {
         "kind": "secagg",
@@ -82,7 +99,9 @@ def _beside_flower(n: int, degree: int, dim: int, *, is_real: bool) -> Measureme
         "clip": 1.0,
         "levels": _LEVELS,
     }
-    with Peer("flower", {"settings": settings, "updates": updates}, threads=num_cores()) as peer:
+    with Peer(
+        "flower", {"settings": settings, "updates": updates}, threads=num_cores()
+    ) as peer:
 
         def check(mine: np.ndarray, _: Any) -> None:
             """Stochastic rounding moves each client, and so the mean, by less than a step."""
@@ -129,4 +148,6 @@ def cases(quick: bool) -> list[Case]:
         )
 
     beside = [(6, 5)] if quick else [(24, 23), (48, 10)]
-    return found + [flower(*size, is_real) for size in beside for is_real in (False, True)]
+    return found + [
+        flower(*size, is_real) for size in beside for is_real in (False, True)
+    ]

@@ -1,10 +1,11 @@
 """Seconds from a command's start to the first compilation of its work, beside JAX by itself.
 
-Byte code and compiled programs are in their caches: the first start of a case puts them there. A
-start ends where JAX says (`JAX_LOG_COMPILES`) that it compiles the first program after the first
-line of progress; small programs of the preparations come before. Commands without progress begin
-with their first program, and those that compile nothing run to their end. One case is of a first
-finding instead, by a command that has nothing in its caches of programs.
+Byte code and compiled programs are in their caches: the first start of a case puts them
+there. A start ends where JAX says (`JAX_LOG_COMPILES`) that it compiles the first
+program after the first line of progress; small programs of the preparations come
+before. Commands without progress begin with their first program, and those that compile
+nothing run to their end. One case is of a first finding instead, by a command that has
+nothing in its caches of programs.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ _WORKS = ("s] ", *_COMPILES)  # a line of progress begins with its seconds
 _CACHES = ("JAX_COMPILATION_CACHE_DIR", "NUMBA_CACHE_DIR")
 _JAX_ALONE = "import jax; jax.jit(lambda x: x + 1)(1.0)"
 _LAST_LINES = 5
-_LOG = "round,client\n" + "".join(f"{j},{(j + i) % 9}\n" for j in range(40) for i in range(4))
+_LOG = "round,client\n" + "".join(
+    f"{j},{(j + i) % 9}\n" for j in range(40) for i in range(4)
+)
 _SWEEP = """command = "simulate"
 rounds = 40
 trials = 4
@@ -41,8 +44,8 @@ class _Command:
 
     Attributes:
         words: What follows `mrsa-jax`.
-        until: Parts of lines that it prints; its start is over when they have come, one after
-            another. None at all: when it ends.
+        until: Parts of lines that it prints; its start is over when they have come, one
+            after another. None at all: when it ends.
         files: What it reads, by name, in the folder above the one that it runs in.
         before: Words of a command that makes what it reads, in that folder.
         is_cold: Whether its caches of compiled programs are empty each time.
@@ -70,14 +73,20 @@ _ALL = {
     "attack least-squares": _Command("attack least-squares"),
     "attack gradients": _Command("attack gradients"),
     "bench": _Command("bench pads --quick"),
-    "report": _Command("report ../study", (), before="simulate --rounds 8 --trials 2 --out study"),
+    "report": _Command(
+        "report ../study", (), before="simulate --rounds 8 --trials 2 --out study"
+    ),
     "data": _Command("data list", ()),
 }
 
 
 def _with_bytecode() -> dict[str, str]:
     """Return the environment, in which Python keeps its byte code whatever a container says."""
-    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name != "PYTHONDONTWRITEBYTECODE"
+    }
 
 
 def cold_environment(folder: str) -> dict[str, str]:
@@ -90,9 +99,15 @@ def cold_environment(folder: str) -> dict[str, str]:
 
 
 def _start(
-    command: Sequence[str], folder: pathlib.Path, until: Sequence[str], is_cold: bool = False
+    command: Sequence[str],
+    folder: pathlib.Path,
+    until: Sequence[str],
+    is_cold: bool = False,
 ) -> str:
-    """Start a program, stop it once its start is over; return what went wrong, or nothing."""
+    """Start a program, stop it once its start is over.
+
+    Return what went wrong, or nothing.
+    """
     own = tempfile.mkdtemp(dir=folder)
     environment = cold_environment(own) if is_cold else _with_bytecode()
     awaited, said = list(until), []
@@ -133,10 +148,15 @@ def _measure(command: _Command, repeats: int) -> Measurement:
             (folder / name).write_text(text, encoding="utf-8")
         if command.before:
             subprocess.run(
-                [*ours, *command.before.split()], cwd=folder, check=True, capture_output=True
+                [*ours, *command.before.split()],
+                cwd=folder,
+                check=True,
+                capture_output=True,
             )
         return compare(
-            lambda: _start([*ours, *command.words.split()], folder, command.until, command.is_cold),
+            lambda: _start(
+                [*ours, *command.words.split()], folder, command.until, command.is_cold
+            ),
             lambda: _start([sys.executable, "-c", _JAX_ALONE], folder, _COMPILES),
             work=1,
             unit="starts",

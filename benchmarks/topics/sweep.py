@@ -1,8 +1,9 @@
 """A sweep into its store against the same points without one, and against a NumPy script.
 
-Beside the script it is measured warm, in a process that has computed the same points before, and
-cold: each side in a fresh process, with empty caches of programs and loops. The last case changes
-the shape ten times after a sweep of the largest; its record says what that compiled.
+Beside the script it is measured warm, in a process that has computed the same points
+before, and cold: each side in a fresh process, with empty caches of programs and loops.
+The last case changes the shape ten times after a sweep of the largest; its record says
+what that compiled.
 """
 
 from __future__ import annotations
@@ -57,7 +58,9 @@ def _planned(rounds: int, trials: int, num_rates: int) -> Plan:
                 "trials": trials,
                 "grid": {
                     "scheme": _SCHEMES,
-                    "population": {"dropout_rates": {"linspace": [0.1, 0.5, num_rates]}},
+                    "population": {
+                        "dropout_rates": {"linspace": [0.1, 0.5, num_rates]}
+                    },
                     "privacy_target": [3, 4, 6],
                 },
             }
@@ -83,7 +86,8 @@ def _measure(plan: Plan, repeats: int) -> Measurement:
             index = np.unravel_index(number, plan.sweep.shape)
             for name, value in values.items():
                 here = results[name].values[index]
-                if np.issubdtype(value.dtype, np.integer):  # -1 is read back as "none": NaN
+                # -1 is read back as "none": NaN
+                if np.issubdtype(value.dtype, np.integer):
                     here = np.nan_to_num(here, nan=-1)
                 np.testing.assert_array_equal(here, value)
 
@@ -162,17 +166,27 @@ def _swept(size: _Size) -> Any:
 def _check_script(size: _Size) -> None:
     """Raise unless the script finds in the same histories what we find.
 
-    Its tolerance takes a client near exposure for exposed: its first round may be earlier.
+    Its tolerance takes a client near exposure for exposed: its first round may be
+    earlier.
     """
     for scheme in size.schemes:
         selector = Scheme.parse(scheme).build(size.clients, size.clients // 10)
         online = availability.independent(0.3)
-        history = np.array(selection.rollout_trials(0, selector, online, size.rounds, 3))
+        history = np.array(
+            selection.rollout_trials(0, selector, online, size.rounds, 3)
+        )
         theirs, ours = numpy_sweep.analysed(history), analyse(history, at_end=True)
-        for name in ("strong_privacy", "rank", "hidden_among_worst", "hidden_among_median"):
+        for name in (
+            "strong_privacy",
+            "rank",
+            "hidden_among_worst",
+            "hidden_among_median",
+        ):
             own = np.nan_to_num(getattr(ours, name)[:, -1], nan=np.inf)
             np.testing.assert_allclose(theirs[name], own, rtol=1e-5)
-        first = ours.first_exposure.min(axis=1, where=ours.first_exposure >= 0, initial=size.rounds)
+        first = ours.first_exposure.min(
+            axis=1, where=ours.first_exposure >= 0, initial=size.rounds
+        )
         gone = np.where(first < size.rounds, first, -1) - theirs["first_exposed_round"]
         assert ((gone >= 0) & (gone <= 2)).all(), gone
 
@@ -204,7 +218,10 @@ def _warm(size: _Size, repeats: int) -> Measurement:
 
 
 class _Ended(NamedTuple):
-    """A program that has ended: what it printed, the most bytes that it held, what it compiled."""
+    """A program that has ended.
+
+    What it printed, the most bytes that it held, what it compiled.
+    """
 
     answer: dict[str, Any]
     memory: int
@@ -212,7 +229,10 @@ class _Ended(NamedTuple):
 
 
 def _most_memory(process: subprocess.Popen[bytes]) -> int:
-    """Wait for a process; return the most bytes that it has held (0 where the system hides it)."""
+    """Wait for a process.
+
+    Return the most bytes that it has held (0 where the system hides it).
+    """
     most = 0
     while process.poll() is None:
         with contextlib.suppress(OSError, StopIteration):  # the process has just ended
@@ -228,7 +248,11 @@ def _fresh(words: Sequence[str]) -> _Ended:
         tempfile.TemporaryFile("w+") as output,
         tempfile.TemporaryFile("w+") as errors,
     ):
-        own = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "JAX_LOG_COMPILES": "1"}
+        own = {
+            "OPENBLAS_NUM_THREADS": "1",
+            "OMP_NUM_THREADS": "1",
+            "JAX_LOG_COMPILES": "1",
+        }
         process = subprocess.Popen(
             [sys.executable, "-m", *words],
             stdout=output,
@@ -304,7 +328,10 @@ def cases(quick: bool) -> list[Case]:
     found = [Case(name, lambda: _measure(_planned(rounds, trials, rates), repeats))]
     own = (40, 4, (0.3,)) if quick else (150, 20, (0.1, 0.3, 0.5))
     ordinary = own if quick else (150, 20, tuple(i / 20 for i in range(1, 15)))
-    sizes = [_Size(clients, *ordinary) for clients in ((60,) if quick else (60, 120, 240, 1000))]
+    sizes = [
+        _Size(clients, *ordinary)
+        for clients in ((60,) if quick else (60, 120, 240, 1000))
+    ]
     often = 1 if quick else 3
     for words, measure in (("against", _warm), ("cold, against", _cold)):
         for size in sizes:
@@ -312,7 +339,12 @@ def cases(quick: bool) -> list[Case]:
             found.append(Case(f"{words} a script: {size.words}", run))
     largest = _Size(120, *own)
     changed = [
-        _Size(100 - 20 * (i % 3), largest.rounds - 1 - i, largest.trials - i % 4, largest.rates)
+        _Size(
+            100 - 20 * (i % 3),
+            largest.rounds - 1 - i,
+            largest.trials - i % 4,
+            largest.rates,
+        )
         for i in range(10)
     ]
     run = functools.partial(_changes, largest, changed, often)

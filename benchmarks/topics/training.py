@@ -1,7 +1,7 @@
 """Local training of a cohort beside PyTorch's plain loop, in a separate environment.
 
-It trains on the same samples in the same order, without padding, and its updates are compared with
-ours before anything is timed.
+It trains on the same samples in the same order, without padding, and its updates are
+compared with ours before anything is timed.
 """
 
 from __future__ import annotations
@@ -55,9 +55,12 @@ def _beside_pytorch(name: str, workload: _Workload) -> Measurement:
         "inputs": np.asarray(clients.inputs),
         "labels": np.asarray(clients.labels),
         "start": in_order(model, shape, start),
-        "order": np.stack([sample_order(clients, i, batch_size) for i in range(num_clients)]),
+        "order": np.stack(
+            [sample_order(clients, i, batch_size) for i in range(num_clients)]
+        ),
     }
-    # one device a core, over which clients are spread: faster than one device with two threads
+    # one device a core, over which clients are spread: faster than one device with two
+    # threads
     mesh = jax.make_mesh((jax.device_count(),), ("clients",))
     everywhere = jax.device_put(clients, jax.NamedSharding(mesh, jax.P()))
     with Peer("pytorch", {"settings": settings, **arrays}, threads=num_cores()) as peer:
@@ -67,14 +70,18 @@ def _beside_pytorch(name: str, workload: _Workload) -> Measurement:
             for update, other in zip(np.asarray(ours), peer.saved(), strict=True):
                 own = in_order(model, shape, update)
                 errors.append(np.linalg.norm(own - other) / np.linalg.norm(other))
-            # Where a unit within rounding of zero, or a pool's place, switches for one sample, an
-            # update moves by up to some percent (so it does beside the loop in JAX, see the
-            # package's own cases); where none does, by 1e-6 to 1e-5.
+            # Where a unit within rounding of zero, or a pool's place, switches for one
+            # sample, an update moves by up to some percent (so it does beside the loop
+            # in JAX, see the package's own cases); where none does, by 1e-6 to 1e-5.
             if not (min(errors) < 1e-3 and max(errors) < 0.1):
-                raise ResultsDifferError(f"updates differ, relative to their norm, by {errors}")
+                raise ResultsDifferError(
+                    f"updates differ, relative to their norm, by {errors}"
+                )
 
         measured = compare(
-            lambda: federated.client_updates(0, model, start, everywhere, trainer, mesh=mesh),
+            lambda: federated.client_updates(
+                0, model, start, everywhere, trainer, mesh=mesh
+            ),
             peer.run,
             work=num_clients * size,
             unit="samples",
@@ -122,7 +129,8 @@ def _share_of_products(measured: Measurement, workload: _Workload) -> str:
     rate = _rate_of_products()
     reached = measured.rate * _products_a_sample(workload)
     return (
-        f"{reached / 1e9:.0f} of {rate / 1e9:.0f} GFLOP/s measured for products of 2048 x 2048, "
+        f"{reached / 1e9:.0f} of {rate / 1e9:.0f} GFLOP/s measured for products of "
+        "2048 x 2048, "
         f"{reached / rate:.2f} (the work counted as a direct convolution's)"
     )
 

@@ -1,7 +1,9 @@
-"""Pictures that lead to pages: a card for each notebook on the first page, the gallery as a grid.
+"""Pictures that lead to pages.
 
-Pages stay plain Markdown, as the repository shows them. Claims and seconds come from the table of
-`docs/notebooks.md`, and the picture of a notebook is the one that it shows below its question.
+A card for each notebook on the first page, the gallery as a grid.
+Pages stay plain Markdown, as the repository shows them. Claims and seconds come from
+the table of `docs/notebooks.md`, and the picture of a notebook is the one that it shows
+below its question.
 """
 
 from __future__ import annotations
@@ -14,7 +16,9 @@ import re
 from typing import Any
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-_ROW = re.compile(r"^\| \[`(\d\d_\w+)`\]\([^)]*\) \| (.+) \| (\d+) \| \d+ \|$", re.MULTILINE)
+_ROW = re.compile(
+    r"^\| \[`(\d\d_\w+)`\]\([^)]*\) \| (.+) \| (\d+) \| \d+ \|$", re.MULTILINE
+)
 _FIGURE = re.compile(r"^### (.+)\n\n(.+)\n\n!\[[^\]]*\]\(([^)]+)\)$", re.MULTILINE)
 _WIDTH = 360  # pixels of a picture in a card
 
@@ -65,7 +69,8 @@ def gallery_grid(page: str) -> str:
     for name, words, picture in _FIGURE.findall(page):
         anchor = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
         cards += [
-            ":::{grid-item-card} " + name.replace("_", "_\u200b"),  # where a line may break
+            # where a line may break
+            ":::{grid-item-card} " + name.replace("_", "_\u200b"),
             f":img-top: {picture}",
             f':img-alt: "{words}"',
             f':link: "#{anchor}"',
@@ -85,13 +90,21 @@ def _expand(app: Any, docname: str, source: list[str]) -> None:
         source[0] = source[0].replace("(attachment:answer.png)", f"({address})")
 
 
-def _describe(app: Any, page: str, template: str, context: dict[str, Any], tree: Any) -> None:
+def _describe(
+    app: Any, page: str, template: str, context: dict[str, Any], tree: Any
+) -> None:
     """Say to other sites what a page is called, and show the project's picture with it."""
     title = re.sub(r"<[^>]*>", "", str(context.get("title", ""))) or "mrsa_jax"
     words = "Which clients' updates do the sums of secure aggregation reveal over many rounds?"
-    found = {"og:title": title, "og:type": "website", "og:site_name": "mrsa_jax",
-             "og:description": words}  # fmt: skip
-    tags = "".join(f'<meta property="{name}" content="{own}">' for name, own in found.items())
+    found = {
+        "og:title": title,
+        "og:type": "website",
+        "og:site_name": "mrsa_jax",
+        "og:description": words,
+    }
+    tags = "".join(
+        f'<meta property="{name}" content="{own}">' for name, own in found.items()
+    )
     context["metatags"] = context.get("metatags", "") + tags
 
 

@@ -11,14 +11,16 @@ _RESULT = re.compile(r"^ *(Returns|Yields):$")
 _MARKUP = re.compile(
     r"(?<!\S)(\*\*[A-Z][^*`]*\*\*)(?!\S)|(?<=\w)_(?!\w)|[*|`]"
 )  # but for bold words
-_LETTER = re.compile(r"^( *\w+: )(\w{1,3}\.)(?=\s|$)")  # which would begin a list, as in "size: N."
+# which would begin a list, as in "size: N."
+_LETTER = re.compile(r"^( *\w+: )(\w{1,3}\.)(?=\s|$)")
 _LIST = re.compile(r"^ *(-|\d+\.) ")
 
 
 def to_rst(text: str) -> list[str]:
     """Return the lines of a docstring as reStructuredText, which napoleon reads next.
 
-    Outside sessions nothing but backticks is markup: asterisks, bars and underscores are text.
+    Outside sessions nothing but backticks is markup: asterisks, bars and underscores
+    are text.
     """
     lines: list[str] = []
     session = False
@@ -30,13 +32,15 @@ def to_rst(text: str) -> list[str]:
         if _LIST.match(line) and lines and _begins_a_list(lines[-1], line):
             lines.append("")
         lines.append(_escaped(line))
-        if _RESULT.match(line):  # or napoleon takes what stands before a colon for a type
+        # or napoleon takes what stands before a colon for a type
+        if _RESULT.match(line):
             lines.append(" " * (len(line) - len(line.lstrip()) + 4) + "\\")
     return lines
 
 
 def _begins_a_list(before: str, line: str) -> bool:
-    inside = before.startswith(" " * (len(line) - len(line.lstrip()) + 1))  # of an item above
+    # of an item above
+    inside = before.startswith(" " * (len(line) - len(line.lstrip()) + 1))
     return bool(before.strip()) and not _LIST.match(before) and not inside
 
 
@@ -85,7 +89,8 @@ def _escaped(line: str) -> str:
             plain = re.fullmatch(r"[\w.]+(\(\))?", code)
             parts[place] = f":name:`{code}`" if plain else f"``{code}``"
     text = ""
-    for place, part in enumerate(parts):  # markup needs white space or punctuation around it
+    # markup needs white space or punctuation around it
+    for place, part in enumerate(parts):
         if place % 2 and text[-1:].isalnum():
             text += "\\ "
         if place % 2 == 0 and part[:1].isalnum() and place:

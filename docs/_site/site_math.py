@@ -1,4 +1,7 @@
-"""Formulas as MathML, which browsers draw by themselves: no script, no fonts, no network."""
+"""Formulas as MathML, which browsers draw by themselves.
+
+No script, no fonts, no network.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,9 @@ def _inline(writer: Any, node: nodes.math) -> None:
 
 
 def _block(writer: Any, node: nodes.math_block) -> None:
-    writer.body.append(f'<div class="formula">{convert(node.astext(), display="block")}</div>')
+    writer.body.append(
+        f'<div class="formula">{convert(node.astext(), display="block")}</div>'
+    )
     raise nodes.SkipNode
 
 

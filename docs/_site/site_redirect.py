@@ -1,4 +1,7 @@
-"""The site's front door: its `index.html` leads to the first page, which lies in `docs/`."""
+"""The site's front door.
+
+Its `index.html` leads to the first page, which lies in `docs/`.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,9 @@ _PAGE = """<!doctype html>
 def _write(app: Any, error: Exception | None) -> None:
     if error is None and app.builder.name == "html":
         page = app.builder.get_target_uri(app.config.root_doc)
-        pathlib.Path(app.outdir, "index.html").write_text(_PAGE.format(page=page), encoding="utf-8")
+        pathlib.Path(app.outdir, "index.html").write_text(
+            _PAGE.format(page=page), encoding="utf-8"
+        )
 
 
 def setup(app: Any) -> dict[str, Any]:

@@ -1,8 +1,10 @@
-"""The reference: a page for each family of the package, made from its public names' docstrings.
+"""The reference.
 
-A line `.. family:: mrsa_jax.selection` of a page becomes the family's head, a table of its names
-and an entry for each, under the first lines of the modules that they come from. Signatures are
-shown as the source has them: shapes as in `Bool[Array, "rounds clients"]` are lost if evaluated.
+A page for each family of the package, made from its public names' docstrings.
+A line `.. family:: mrsa_jax.selection` of a page becomes the family's head, a table of
+its names and an entry for each, under the first lines of the modules that they come
+from. Signatures are shown as the source has them: shapes as in
+`Bool[Array, "rounds clients"]` are lost if evaluated.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ from sphinx.util.docutils import ReferenceRole
 
 PACKAGE = "mrsa_jax"
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-OWN = (PACKAGE, "mrsa_watch")  # the second is the small distribution that the first offers too
+# the second is the small distribution that the first offers too
+OWN = (PACKAGE, "mrsa_watch")
 _LINE = re.compile(r"^\.\. family:: (\S+)(?: (.+))?$", re.MULTILINE)
 
 
@@ -50,7 +53,9 @@ def families() -> dict[str, tuple[str, ...]]:
         if inspect.ismodule(getattr(top, name)):
             found[f"{PACKAGE}.{name}"] = tuple(public_names(f"{PACKAGE}.{name}"))
             door = getattr(top, name)
-            rooms = [one for one in door.__all__ if inspect.ismodule(getattr(door, one))]
+            rooms = [
+                one for one in door.__all__ if inspect.ismodule(getattr(door, one))
+            ]
             for room in (f"{PACKAGE}.{name}.{one}" for one in rooms):
                 found[room] = tuple(public_names(room))
     return found
@@ -65,14 +70,19 @@ def received(module: str) -> tuple[type, ...]:
     named = {name for names in families().values() for name in names}
     if module == PACKAGE:
         named |= {
-            own.__name__ for other in families() if other != PACKAGE for own in received(other)
+            own.__name__
+            for other in families()
+            if other != PACKAGE
+            for own in received(other)
         }
     found: dict[str, type] = {}
     for name in public_names(module):
         function = inspect.unwrap(getattr(importlib.import_module(module), name))
         if not inspect.isfunction(function):
             continue
-        for word in re.findall(r"\w+", str(inspect.signature(function).return_annotation)):
+        for word in re.findall(
+            r"\w+", str(inspect.signature(function).return_annotation)
+        ):
             value = function.__globals__.get(word)
             is_own = inspect.isclass(value) and value.__module__.startswith(OWN)
             if is_own and word not in named:
@@ -99,14 +109,19 @@ def _full_names() -> dict[str, list[str]]:
 def _own_types() -> frozenset[str]:
     """Return the names of all classes and aliases of types in the package, private ones too."""
     found = set()
-    paths = [*(ROOT / PACKAGE).rglob("*.py"), *(ROOT / "watch" / "mrsa_watch").rglob("*.py")]
+    paths = [
+        *(ROOT / PACKAGE).rglob("*.py"),
+        *(ROOT / "watch" / "mrsa_watch").rglob("*.py"),
+    ]
     for path in paths:
         for one in ast.parse(path.read_text(encoding="utf-8")).body:
             if isinstance(one, ast.ClassDef):
                 found.add(one.name)
             elif isinstance(one, ast.Assign | ast.AnnAssign):
                 targets = one.targets if isinstance(one, ast.Assign) else [one.target]
-                found |= {target.id for target in targets if isinstance(target, ast.Name)}
+                found |= {
+                    target.id for target in targets if isinstance(target, ast.Name)
+                }
             elif hasattr(ast, "TypeAlias") and isinstance(one, ast.TypeAlias):
                 found.add(one.name.id)
     return frozenset(found)
@@ -131,7 +146,8 @@ def full_name(text: str, module: str) -> str | None:
     return candidates[0] if len(candidates) == 1 and name[:1].isupper() else None
 
 
-# -- pages ---------------------------------------------------------------------------------------
+# -- pages
+# ----
 
 
 def _expand(app: Any, docname: str, source: list[str]) -> None:
@@ -162,12 +178,19 @@ def _family(module: str) -> str:
 @functools.cache
 def _prose() -> str:
     """Return pages and notebooks as one text."""
-    paths = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *ROOT.glob("notebooks/*.ipynb")]
+    paths = [
+        ROOT / "README.md",
+        *(ROOT / "docs").rglob("*.md"),
+        *ROOT.glob("notebooks/*.ipynb"),
+    ]
     return "\n".join(path.read_text(encoding="utf-8") for path in paths)
 
 
 def _uses(module: str, name: str) -> int:
-    """Return how often pages and notebooks call a name: a family opens with the most used."""
+    """Return how often pages and notebooks call a name.
+
+    A family opens with the most used.
+    """
     family = "mj" if module == PACKAGE else module.rpartition(".")[2]
     return len(re.findall(rf"\b{family}\.{name}\b", _prose()))
 
@@ -222,7 +245,9 @@ def _entry(module: str, name: str, value: Any) -> list[str]:
 def _picture(name: str) -> list[str]:
     """Return the gallery's figure of a plot, which leads to the script that drew it."""
     for path in (ROOT / "docs" / "gallery" / "images").glob(f"{name}.*"):
-        words = ast.get_docstring(ast.parse((path.parents[1] / f"{name}.py").read_text("utf-8")))
+        words = ast.get_docstring(
+            ast.parse((path.parents[1] / f"{name}.py").read_text("utf-8"))
+        )
         return [
             f".. image:: /docs/gallery/images/{path.name}",
             f"   :alt: {words}",
@@ -252,9 +277,12 @@ def _members(cls: type) -> list[str]:
         for name, value in vars(cls).items()
         if not name.startswith("_")
         and name not in fields
-        and (callable(value) or isinstance(value, property | classmethod | staticmethod))
         and (
-            getattr(value, "__doc__", None) or getattr(getattr(value, "__func__", 0), "__doc__", 0)
+            callable(value) or isinstance(value, property | classmethod | staticmethod)
+        )
+        and (
+            getattr(value, "__doc__", None)
+            or getattr(getattr(value, "__func__", 0), "__doc__", 0)
         )
     ]
 
@@ -264,7 +292,8 @@ def _shown(value: Any) -> str:
     return "" if "<" in text or len(text) > 150 else text
 
 
-# -- signatures, as they are written --------------------------------------------------------------
+# -- signatures, as they are written
+# --------------------------------------------------------------
 
 
 def _signature(
@@ -274,13 +303,17 @@ def _signature(
         return None
     if signature is None:
         return None
-    if inspect.isclass(obj) and (_has_no_fields(obj) or getattr(obj, "_is_protocol", False)):
+    if inspect.isclass(obj) and (
+        _has_no_fields(obj) or getattr(obj, "_is_protocol", False)
+    ):
         return "", None
     try:
         found = inspect.signature(obj)
     except (TypeError, ValueError):
         return None
-    parameters = [one for one in found.parameters.values() if not one.name.startswith("_")]
+    parameters = [
+        one for one in found.parameters.values() if not one.name.startswith("_")
+    ]
     if what == "method" and parameters[:1] and parameters[0].name in ("self", "cls"):
         parameters = parameters[1:]
     text = _of_parameters(parameters)
@@ -288,7 +321,9 @@ def _signature(
     meant = _private_types(inspect.unwrap(obj).__module__)
 
     def public(words: str) -> str:
-        return re.sub(r"(?<![\w.])_[A-Z]\w+", lambda own: meant.get(own[0], own[0][1:]), words)
+        return re.sub(
+            r"(?<![\w.])_[A-Z]\w+", lambda own: meant.get(own[0], own[0][1:]), words
+        )
 
     return public(text), back and public(back)
 
@@ -298,7 +333,9 @@ def _private_types(module: str) -> dict[str, str]:
     """Return what a module's private names of types stand for."""
     found = {}
     for one in ast.parse(inspect.getsource(sys.modules[module])).body:
-        if isinstance(one, ast.Assign) and isinstance(one.value, ast.Subscript | ast.BinOp):
+        if isinstance(one, ast.Assign) and isinstance(
+            one.value, ast.Subscript | ast.BinOp
+        ):
             value = _annotation(ast.unparse(one.value)) or ""
             found |= {own.id: value for own in one.targets if isinstance(own, ast.Name)}
     return found
@@ -354,7 +391,8 @@ def _annotation(value: Any) -> str | None:
         value = ast.unparse(getattr(inside.slice, "elts", [inside.slice])[0])
     text = value if isinstance(value, str) else inspect.formatannotation(value)
     text = re.sub(r"ForwardRef\('([^']*)'[^)]*\)", r"\1", text)
-    text = re.sub(r"""(?<=, )(['"]) """, r"\1", text)  # how jaxtyping has a single axis written
+    # how jaxtyping has a single axis written
+    text = re.sub(r"""(?<=, )(['"]) """, r"\1", text)
     return (
         text.replace("collections.abc.", "")
         .replace("jaxlib._jax.", "")
@@ -362,7 +400,8 @@ def _annotation(value: Any) -> str | None:
     )
 
 
-# -- references ----------------------------------------------------------------------------------
+# -- references
+# ----------------------------------------------------------------------------------
 
 
 class Code(ReferenceRole):
@@ -392,7 +431,9 @@ def _resolve(app: Any, env: Any, node: Any, contnode: Any) -> Any:
     name = full_name(target, module)
     if name is not None:
         domain = env.get_domain("py")
-        found = domain.resolve_xref(env, node["refdoc"], app.builder, "obj", name, node, contnode)
+        found = domain.resolve_xref(
+            env, node["refdoc"], app.builder, "obj", name, node, contnode
+        )
         if found is not None:
             return found
     short = target.rpartition(".")[2]
@@ -400,7 +441,9 @@ def _resolve(app: Any, env: Any, node: Any, contnode: Any) -> Any:
     return contnode if is_text or short in _own_types() else None
 
 
-def _docstring(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+def _docstring(
+    app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]
+) -> None:
     lines[:] = to_rst("\n".join(lines))
     if what in ("attribute", "property"):
         lines.insert(0, "\\")  # or napoleon takes what stands before a colon for a type
@@ -411,6 +454,7 @@ def setup(app: Any) -> dict[str, Any]:
     app.add_role("name", Code())
     app.connect("source-read", _expand)
     app.connect("autodoc-process-signature", _signature)
-    app.connect("autodoc-process-docstring", _docstring, priority=400)  # before napoleon
+    # before napoleon
+    app.connect("autodoc-process-docstring", _docstring, priority=400)
     app.connect("missing-reference", _resolve)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

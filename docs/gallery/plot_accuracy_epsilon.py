@@ -18,8 +18,17 @@ for scheme in ("uniform", "batch_partitioning:2"):
             ),
         )
         last = mj.study.run(study).isel(scheme=0, evaluation=-1)
-        own = {name: float(last[name]) for name in ("accuracy", "epsilon_worst", "epsilon_mean")}
-        rows.append({"scheme": str(last["scheme"].values), "noise_multiplier": multiplier, **own})
+        own = {
+            name: float(last[name])
+            for name in ("accuracy", "epsilon_worst", "epsilon_mean")
+        }
+        rows.append(
+            {
+                "scheme": str(last["scheme"].values),
+                "noise_multiplier": multiplier,
+                **own,
+            }
+        )
 with mj.plotting.style("single"):
     ax = mj.plotting.plot_accuracy_epsilon(pd.DataFrame(rows))
     ax.figure.savefig("plot_accuracy_epsilon.svg")

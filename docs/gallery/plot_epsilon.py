@@ -8,7 +8,9 @@ study = mj.study.TrainConfig(
     population=mj.study.PopulationConfig(num_clients=24, cohort_size=6),
     data=mj.study.DataConfig(dataset="digits"),
     training=mj.study.TrainingConfig(model="logistic", evaluate_every=4),
-    aggregation=mj.study.AggregationConfig(noise_multiplier=0.5, clip_norm=1.0, modulus_bits=24),
+    aggregation=mj.study.AggregationConfig(
+        noise_multiplier=0.5, clip_norm=1.0, modulus_bits=24
+    ),
 )
 results = mj.study.run(study)
 with mj.plotting.style("single"):

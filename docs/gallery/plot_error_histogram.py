@@ -16,7 +16,8 @@ for label, scheme in schemes.items():
     who = np.asarray(mj.selection.rollout(0, scheme, away, 40), float)
     found = mj.attacks.least_squares(who, who @ updates)
     for error in np.asarray(mj.attacks.reconstruction_error(updates, found)):
-        errors.append({"scheme": label, "error": max(float(error), 1e-12)})  # below is rounding
+        # below is rounding
+        errors.append({"scheme": label, "error": max(float(error), 1e-12)})
 with mj.plotting.style("single"):
     ax = mj.plotting.plot_error_histogram(pd.DataFrame(errors))
     ax.figure.savefig("plot_error_histogram.svg")

@@ -9,7 +9,10 @@ schemes = {
 }
 routes = {
     label: mj.privacy.collusion_risk(
-        0, mj.selection.rollout(0, scheme, away, 30), [0.1, 0.2, 0.3, 0.4], num_coalitions=200
+        0,
+        mj.selection.rollout(0, scheme, away, 30),
+        [0.1, 0.2, 0.3, 0.4],
+        num_coalitions=200,
     )
     for label, scheme in schemes.items()
 }

@@ -1,4 +1,7 @@
-"""Clients exposed by a server that chooses its sums: whom clients obey, and who keep blocks."""
+"""Clients exposed by a server that chooses its sums.
+
+Whom clients obey, and who keep blocks.
+"""
 
 import numpy as np
 import pandas as pd
@@ -29,5 +32,7 @@ table = pd.DataFrame(
     ]
 )
 with mj.plotting.style("single"):
-    ax = mj.plotting.plot_points(table, "exposed clients", x="round", hue="clients unmask")
+    ax = mj.plotting.plot_points(
+        table, "exposed clients", x="round", hue="clients unmask"
+    )
     ax.figure.savefig("plot_points_exposing.svg")

@@ -21,9 +21,13 @@ for levels in ((2, 2, 2), (2, 8, 64), (64, 64, 64)):
     ):
         seconds = float(results["round_seconds"]) * int(done)
         name = ", ".join(map(str, levels))
-        rows.append({"levels": name, "seconds of uploads": seconds, "accuracy": float(accuracy)})
+        rows.append(
+            {"levels": name, "seconds of uploads": seconds, "accuracy": float(accuracy)}
+        )
 table = pd.DataFrame(rows)
 table = table[table["seconds of uploads"] < 0.192]  # 80 rounds of two levels
 with mj.plotting.style("single"):
-    ax = mj.plotting.plot_points(table, "accuracy", x="seconds of uploads", hue="levels")
+    ax = mj.plotting.plot_points(
+        table, "accuracy", x="seconds of uploads", hue="levels"
+    )
     ax.figure.savefig("plot_points_training.svg")

@@ -1,4 +1,7 @@
-"""A client of the job: linear regression in NumPy on points that each site draws for itself."""
+"""A client of the job.
+
+Linear regression in NumPy on points that each site draws for itself.
+"""
 
 import numpy as np
 import nvflare.client as flare
@@ -13,4 +16,6 @@ while flare.is_running():
     for _ in range(20):
         weights = weights - 0.1 * points.T @ (points @ weights - values) / len(points)
     meta = {"NUM_STEPS_CURRENT_ROUND": len(points)}
-    flare.send(flare.FLModel(params={"numpy_key": weights}, params_type="FULL", meta=meta))
+    flare.send(
+        flare.FLModel(params={"numpy_key": weights}, params_type="FULL", meta=meta)
+    )

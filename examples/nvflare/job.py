@@ -1,4 +1,7 @@
-"""Federated averaging under NVFlare's simulator, recorded: `python job.py /logs/recorded.jsonl`."""
+"""Federated averaging under NVFlare's simulator, recorded.
+
+`python job.py /logs/recorded.jsonl`.
+"""
 
 import pathlib
 import sys

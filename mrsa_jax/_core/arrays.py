@@ -1,12 +1,13 @@
 """Arrays from what users pass, and what functions of them owe to `jit`, `vmap`, `shard_map`.
 
-This is the one place that rejects fractions, NaN and bad ranks. Matrices of integers may be NumPy
-arrays, JAX arrays or nested lists, of bools, integers or floats that are whole numbers; nothing is
-ever rounded. Single numbers are checked by `mrsa_watch._base.errors`.
+This is the one place that rejects fractions, NaN and bad ranks. Matrices of integers
+may be NumPy arrays, JAX arrays or nested lists, of bools, integers or floats that are
+whole numbers; nothing is ever rounded. Single numbers are checked by
+`mrsa_watch._base.errors`.
 
-A function whose work is a program takes traced arrays as they come. One that must know the values
-(its result is a Python value, a search on the CPU, an array whose shape depends on them) refuses
-them with a sentence.
+A function whose work is a program takes traced arrays as they come. One that must know
+the values (its result is a Python value, a search on the CPU, an array whose shape
+depends on them) refuses them with a sentence.
 """
 
 from __future__ import annotations
@@ -28,7 +29,13 @@ from jaxtyping import Array, Bool, Float, Int32
 from mrsa_jax._core.device import is_traced, platform
 from mrsa_jax._core.floats import usual_floats
 from mrsa_jax._core.pictures import with_picture
-from mrsa_watch._base.errors import KNOWN, ConfigurationError, check_integer, require, shortened
+from mrsa_watch._base.errors import (
+    KNOWN,
+    ConfigurationError,
+    check_integer,
+    require,
+    shortened,
+)
 from mrsa_watch._base.html import brief
 from mrsa_watch._base.tables import require_array
 from mrsa_watch._base.values import by_value
@@ -40,16 +47,18 @@ def as_integers(values: Any, argument: str, *, min_ndim: int = 2) -> np.ndarray 
     """Return `values` as an array of bools or integers, exactly.
 
     Args:
-        values: Anything array-like; tracers pass through if their type is bool or integer.
+        values: Anything array-like; tracers pass through if their type is bool or
+            integer.
         argument: Name used in messages.
         min_ndim: Fewest axes allowed; the last two must not be empty.
 
     Returns:
-        A JAX array if one was given with such a type, otherwise a NumPy array (object arrays of
-        Python integers included).
+        A JAX array if one was given with such a type, otherwise a NumPy array (object
+        arrays of Python integers included).
 
     Raises:
-        ConfigurationError: If there are too few axes, an empty one, a fraction or a NaN.
+        ConfigurationError: If there are too few axes, an empty one, a fraction or a
+            NaN.
     """
     require_array(values, argument)
     if isinstance(values, jax.Array) and _is_exact(values.dtype):
@@ -58,21 +67,33 @@ def as_integers(values: Any, argument: str, *, min_ndim: int = 2) -> np.ndarray 
         if isinstance(values, jax.core.Tracer):
             require(False, argument, _RULE, values.dtype)
         array = host_array(values, argument)
-    require(array.ndim >= min_ndim, argument, f"must have at least {min_ndim} axes", array.shape)
-    require(all(size > 0 for size in array.shape), argument, "must not be empty", array.shape)
+    require(
+        array.ndim >= min_ndim,
+        argument,
+        f"must have at least {min_ndim} axes",
+        array.shape,
+    )
+    require(
+        all(size > 0 for size in array.shape),
+        argument,
+        "must not be empty",
+        array.shape,
+    )
     return array if _is_exact(array.dtype) else _whole_numbers(array, argument)
 
 
 def on_device(values: Any, dtype: Any = None) -> Array:
     """Return `values` as an array on the device, without a program where the host has them.
 
-    As `jnp.asarray`, which compiles one for every new shape and type of an array on the host.
+    As `jnp.asarray`, which compiles one for every new shape and type of an array on the
+    host.
 
     Args:
-        values: Arrays of JAX, traced ones included, stay where they are. What the host has is
-            copied: `jax.device_put` alone shares a CPU's memory, and would show later changes.
-        dtype: Wanted; None keeps the type, 64-bit types as wide as JAX is set to. A Python number
-            stays weakly typed, and lists take NumPy's common type.
+        values: Arrays of JAX, traced ones included, stay where they are. What the host
+            has is copied: `jax.device_put` alone shares a CPU's memory, and would show
+            later changes.
+        dtype: Wanted; None keeps the type, 64-bit types as wide as JAX is set to. A
+            Python number stays weakly typed, and lists take NumPy's common type.
 
     Examples:
         >>> on_device(np.asarray([3, 2**32 - 1]), np.uint32).dtype, on_device([0.5]).dtype
@@ -84,16 +105,23 @@ def on_device(values: Any, dtype: Any = None) -> Array:
         return jnp.asarray(values)
     try:
         own = np.asarray(values).dtype
-    except (TypeError, ValueError):  # a list of traced values or of keys, or no array at all
+    except (
+        TypeError,
+        ValueError,
+    ):  # a list of traced values or of keys, or no array at all
         own = np.dtype(object)
-    if own.kind not in "biufcV":  # which NumPy might read as numbers; JAX says what it takes
+    # which NumPy might read as numbers; JAX says what it takes
+    if own.kind not in "biufcV":
         return jnp.asarray(values, dtype)
     kind = own if dtype is None else np.dtype(dtype)
     return jax.device_put(np.array(values, dtypes.canonicalize_dtype(kind)))
 
 
 def zeros(shape: int | tuple[int, ...], dtype: Any) -> Array:
-    """Return zeros on the device without a program; in one that is being traced, as part of it."""
+    """Return zeros on the device without a program.
+
+    In one that is being traced, as part of it.
+    """
     host = jax.device_put(np.zeros(shape, dtype))
     return jnp.zeros(shape, dtype) if isinstance(host, jax.core.Tracer) else host
 
@@ -102,8 +130,8 @@ def host_array(values: Any, argument: str) -> np.ndarray:
     """Return what a user passed as a NumPy array, of whatever it holds.
 
     Raises:
-        ConfigurationError: If it is traced, as arguments of a function under `jax.jit` are, or
-            nothing that NumPy makes an array of.
+        ConfigurationError: If it is traced, as arguments of a function under `jax.jit`
+            are, or nothing that NumPy makes an array of.
     """
     is_traced = isinstance(values, jax.core.Tracer)
     try:
@@ -113,7 +141,11 @@ def host_array(values: Any, argument: str) -> np.ndarray:
         is_traced = True
     except (TypeError, ValueError, OverflowError):
         pass
-    rule = KNOWN if is_traced else "must hold real numbers or bools, all rows of one length"
+    rule = (
+        KNOWN
+        if is_traced
+        else "must hold real numbers or bools, all rows of one length"
+    )
     raise ConfigurationError(f"`{argument}` {rule}; got {shortened(values)}")
 
 
@@ -134,7 +166,9 @@ def _whole_numbers(array: np.ndarray, argument: str) -> np.ndarray:
     require(bool(finite.all()), argument, _RULE, array[~finite][:1].tolist())
     fractions = array != np.floor(array)
     require(not fractions.any(), argument, _RULE, array[fractions][:1].tolist())
-    require(bool((np.abs(array) < 2**53).all()), argument, "must hold floats below 2**53")
+    require(
+        bool((np.abs(array) < 2**53).all()), argument, "must hold floats below 2**53"
+    )
     return array.astype(np.int64)
 
 
@@ -159,27 +193,37 @@ def check_integers(values: Any, argument: str, minimum: int) -> list[int]:
     return [check_integer(value, argument, minimum) for value in values]
 
 
-def check_thresholds(value: Any, argument: str, count: int, *, batch: bool = False) -> Any:
+def check_thresholds(
+    value: Any, argument: str, count: int, *, batch: bool = False
+) -> Any:
     """Return int32[] or int32[count], each at least 1, or raise.
 
     Args:
-        value: One for all clients, or one for each. Traced ones outside [1, 2**31) become the
-            largest, which no shares ever reach.
+        value: One for all clients, or one for each. Traced ones outside [1, 2**31)
+            become the largest, which no shares ever reach.
         argument: Name used in messages.
         count: Number of clients.
         batch: Whether leading axes are allowed.
     """
-    limits = value if isinstance(value, jax.core.Tracer) else host_array(value, argument)
+    limits = (
+        value if isinstance(value, jax.core.Tracer) else host_array(value, argument)
+    )
     kind = "must hold integers" if limits.ndim else "must be an integer"
     require(np.issubdtype(limits.dtype, np.integer), argument, kind, value)
-    fits = limits.ndim == 0 or (limits.shape[-1] == count and (batch or limits.ndim == 1))
+    fits = limits.ndim == 0 or (
+        limits.shape[-1] == count and (batch or limits.ndim == 1)
+    )
     rule = f"must be one for all or one for each of the {count} clients"
     require(fits, argument, rule, f"shape {limits.shape}")
     most = np.iinfo(np.int32).max
     if is_traced(limits):
-        return jnp.where((limits >= 1) & (limits <= most), limits, most).astype(np.int32)
+        return jnp.where((limits >= 1) & (limits <= most), limits, most).astype(
+            np.int32
+        )
     bad = limits[(limits < 1) | (limits > most)]
-    require(bad.size == 0, argument, "must lie in [1, 2**31)", *bad.ravel()[:1].tolist())
+    require(
+        bad.size == 0, argument, "must lie in [1, 2**31)", *bad.ravel()[:1].tolist()
+    )
     return limits.astype(np.int32)
 
 
@@ -218,7 +262,8 @@ def _plain_array(value: Any, argument: str, rule: str, kinds: str) -> np.ndarray
     return array
 
 
-# ---- The members of rounds in slots: shapes that do not change with how many were asked.
+# ---- The members of rounds in slots: shapes that do not change with how many were
+# asked.
 
 
 def are_finite(updates: Float[Array, "updates dim"]) -> Bool[Array, " updates"]:
@@ -231,7 +276,9 @@ def padded_slots(
     width: int,
     order: Int32[np.ndarray, " clients"] | None = None,
 ) -> tuple[Int32[np.ndarray, "*rounds slots"], Bool[np.ndarray, "*rounds slots"]]:
-    """Return the members of each round by slot, and which slots hold one; client 0 fills up.
+    """Return the members of each round by slot, and which slots hold one.
+
+    Client 0 fills up.
 
     Args:
         asked: Who is a member.
@@ -259,8 +306,9 @@ _Value = TypeVar("_Value")
 def as_typed(value: Any) -> str:
     """Return the call that makes a scheme, as one types it.
 
-    It is made again and compared, so that only a true call is printed; where none is found, as
-    for rates of many clients or numbers that only a transformation knows, what `brief` says.
+    It is made again and compared, so that only a true call is printed; where none is
+    found, as for rates of many clients or numbers that only a transformation knows,
+    what `brief` says.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -270,7 +318,10 @@ def as_typed(value: Any) -> str:
     leaves, shape = jax.tree.flatten(value)
     try:
         calls = [] if is_traced(leaves) else value.typed()
-    except (TypeError, ValueError):  # schemes of many trials, or what JAX puts into a pytree
+    except (
+        TypeError,
+        ValueError,
+    ):  # schemes of many trials, or what JAX puts into a pytree
         calls = []
     for factory, *arguments in calls:
         try:
@@ -286,10 +337,10 @@ def as_typed(value: Any) -> str:
 def pytree(cls: type[_Value]) -> type[_Value]:
     """Make a frozen dataclass of a class, its fields leaves except those that are static.
 
-    It prints as `brief` does unless the class says how, or has `typed()`, which lists calls that
-    may have made it: a factory and its arguments each. Notebooks then show its fields too, and
-    where it has `_cells()` a picture. It compares and hashes by value, arrays by type, shape and
-    bytes.
+    It prints as `brief` does unless the class says how, or has `typed()`, which lists
+    calls that may have made it: a factory and its arguments each. Notebooks then show
+    its fields too, and where it has `_cells()` a picture. It compares and hashes by
+    value, arrays by type, shape and bytes.
     """
     own = as_typed if hasattr(cls, "typed") else brief
     cls.__repr__ = cls.__dict__.get("__repr__", own)  # type: ignore[method-assign]
@@ -300,18 +351,22 @@ def pytree(cls: type[_Value]) -> type[_Value]:
 
 
 one_program = functools.partial(jax.jit, inline=True)
-"""Decorates what people call by itself: one program there, nothing separate in another one."""
+"""Decorates what people call by itself.
+
+One program there, nothing separate in another one.
+"""
 
 
-# What XLA leaves out for a CPU's program that is to be there soon: it is compiled in a quarter to a
-# half of the time and runs up to seventeen times as long.
+# What XLA leaves out for a CPU's program that is to be there soon: it is compiled in a
+# quarter to a half of the time and runs up to seventeen times as long.
 QUICK = {
     "xla_backend_optimization_level": 0,
     "xla_llvm_disable_expensive_passes": True,
     "xla_cpu_use_fusion_emitters": False,
 }
-# Entries up to which compiling is most of the work: of 180 clients and 180 rounds. There a first
-# call saves 0.7 to 4 seconds, a later one loses 0.01 to 0.8; at 360 of each, about a second each.
+# Entries up to which compiling is most of the work: of 180 clients and 180 rounds.
+# There a first call saves 0.7 to 4 seconds, a later one loses 0.01 to 0.8; at 360 of
+# each, about a second each.
 LITTLE = 2**15
 
 
@@ -323,11 +378,13 @@ def quick_for_little(
     Integers are the same either way; floats may differ in their last digits.
 
     Args:
-        entries: How many there are to work on, of the function's arguments, which come by place.
+        entries: How many there are to work on, of the function's arguments, which come
+            by place.
         options: Of `jax.jit`.
 
     Returns:
-        Decorates the function, whose attribute `in_full` never compiles so: for parts of much.
+        Decorates the function, whose attribute `in_full` never compiles so: for parts
+        of much.
     """
 
     def decorated(function: Callable[..., Any]) -> Any:
@@ -339,7 +396,9 @@ def quick_for_little(
 
         @functools.wraps(function)
         def chosen(*arguments: Any, **named: Any) -> Any:
-            is_much = platform() != "cpu" or _is_tracing() or entries(*arguments) > LITTLE
+            is_much = (
+                platform() != "cpu" or _is_tracing() or entries(*arguments) > LITTLE
+            )
             return (full if is_much else quick())(*arguments, **named)
 
         chosen.in_full = full  # type: ignore[attr-defined]
@@ -359,11 +418,13 @@ def _quick_options() -> dict[str, Any]:
     return found
 
 
-def needs_values(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
+def needs_values(
+    function: Callable[_Arguments, _Result],
+) -> Callable[_Arguments, _Result]:
     """Make a function refuse traced arguments.
 
-    With values it runs as it does outside, even where it is called while a caller's function is
-    traced.
+    With values it runs as it does outside, even where it is called while a caller's
+    function is traced.
 
     Args:
         function: Of arrays whose values it has to know.
@@ -386,9 +447,12 @@ def needs_values(function: Callable[_Arguments, _Result]) -> Callable[_Arguments
     def checked(*given: _Arguments.args, **named: _Arguments.kwargs) -> _Result:
         if holds_traced((given, named)):
             bound = inspect.signature(function).bind(*given, **named).arguments
-            argument, value = next(item for item in bound.items() if holds_traced(item[1]))
+            argument, value = next(
+                item for item in bound.items() if holds_traced(item[1])
+            )
             require(False, argument, KNOWN, value)
-        if not _is_tracing():  # what is compiled in another context is compiled once more
+        # what is compiled in another context is compiled once more
+        if not _is_tracing():
             return usual(*given, **named)
         with jax.ensure_compile_time_eval():
             return usual(*given, **named)
@@ -397,7 +461,10 @@ def needs_values(function: Callable[_Arguments, _Result]) -> Callable[_Arguments
 
 
 def _is_tracing() -> bool:
-    """Return whether a caller's function is being traced: then constants are traced as well."""
+    """Return whether a caller's function is being traced.
+
+    Then constants are traced as well.
+    """
     return isinstance(jax.device_put(np.int32(0)), jax.core.Tracer)
 
 
@@ -405,14 +472,16 @@ def holds_traced(values: Any) -> bool:
     """Return whether anything in these values, fields of plain dataclasses among it, is traced."""
     leaves = jax.tree.leaves(values)
     records = [leaf for leaf in leaves if dataclasses.is_dataclass(leaf)]
-    return is_traced(leaves) or any(is_traced(list(vars(record).values())) for record in records)
+    return is_traced(leaves) or any(
+        is_traced(list(vars(record).values())) for record in records
+    )
 
 
 def varying_like(start: Any, *values: Any) -> Any:
     """Return what a loop starts from, as what may differ between the devices that its data does.
 
-    Inside a caller's `shard_map`, constants are the same on all devices of the mesh and data are
-    not; a loop must start from what it ends in.
+    Inside a caller's `shard_map`, constants are the same on all devices of the mesh and
+    data are not; a loop must start from what it ends in.
 
     Args:
         start: A pytree of arrays.
@@ -436,21 +505,30 @@ def _axes(leaf: Any) -> frozenset[str]:
     return frozenset(jax.typeof(leaf).manual_axis_type.varying)
 
 
-# ---- Trials and clients dealt out to the devices of a mesh: each works on its share, none waits.
+# ---- Trials and clients dealt out to the devices of a mesh: each works on its share,
+# none waits.
 
 
 def checked_mesh(mesh: Any) -> Mesh | None:
     """Return the mesh if it is one of a single axis; None for None or a single device."""
     if mesh is None:
         return None
-    require(isinstance(mesh, Mesh), "mesh", "must be a jax.sharding.Mesh", type(mesh).__name__)
+    require(
+        isinstance(mesh, Mesh),
+        "mesh",
+        "must be a jax.sharding.Mesh",
+        type(mesh).__name__,
+    )
     require(len(mesh.axis_names) == 1, "mesh", "must have one axis", mesh.axis_names)
     # what lies where is said by `spread`, not by the types of its axes
     return Mesh(mesh.devices, mesh.axis_names) if mesh.size > 1 else None
 
 
 def spread(function: Any, mesh: Mesh, num_shared: int, num_sharded: int) -> Any:
-    """Map a function over the mesh: the first arguments replicated, the others and results cut."""
+    """Map a function over the mesh.
+
+    The first arguments replicated, the others and results cut.
+    """
     own, cut = PartitionSpec(), PartitionSpec(mesh.axis_names[0])
     # a user's scheme, model or optimizer may start a loop from constants
     return jax.shard_map(

@@ -14,7 +14,8 @@ class Use(NamedTuple):
 
     Attributes:
         name: A global, or the module that is imported.
-        attributes: Those that follow it at once; of an import, what is imported from it.
+        attributes: Those that follow it at once; of an import, what is imported from
+            it.
         level: Of an import, the dots before its name; -1 for a global.
     """
 

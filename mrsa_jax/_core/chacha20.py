@@ -1,5 +1,6 @@
-"""ChaCha20 in one launch on NVIDIA GPUs (Pallas, through Triton): a block in each thread.
+"""ChaCha20 in one launch on NVIDIA GPUs (Pallas, through Triton).
 
+A block in each thread.
 The state stays in registers. Import inside functions only, where the form is "pallas".
 """
 
@@ -20,7 +21,8 @@ from mrsa_jax._core.kernels import launch
 
 # ---- The twenty rounds of ChaCha20 (RFC 8439) on sixteen words that stand apart.
 #
-# Sixteen arrays of any one shape, a block in each element: a diagonal round is then a renaming, and
+# Sixteen arrays of any one shape, a block in each element: a diagonal round is then a
+# renaming, and
 # nothing is moved. XLA programs and kernels both run it.
 
 # "expand 32-byte k" as four little-endian words
@@ -41,7 +43,9 @@ def keystream_words(
         shape: Of the blocks.
     """
     constants = [jnp.uint32(word) for word in _CONSTANTS]
-    words = [jnp.broadcast_to(word, shape) for word in (*constants, *key, counter, *nonce)]
+    words = [
+        jnp.broadcast_to(word, shape) for word in (*constants, *key, counter, *nonce)
+    ]
     start = varying_like(words, words)
     # a loop: written out, the rounds take XLA half a minute to compile
     end = lax.fori_loop(0, 10, lambda _, words: _double_round(words), tuple(start))
@@ -57,7 +61,9 @@ def _double_round(words: tuple[Array, ...]) -> tuple[Array, ...]:
     return tuple(state)
 
 
-def _quarter_round(a: Array, b: Array, c: Array, d: Array) -> tuple[Array, Array, Array, Array]:
+def _quarter_round(
+    a: Array, b: Array, c: Array, d: Array
+) -> tuple[Array, Array, Array, Array]:
     a = a + b
     d = _rotate(d ^ a, 16)
     c = c + d
@@ -73,7 +79,8 @@ def _rotate(words: Array, bits: int) -> Array:
     return (words << jnp.uint32(bits)) | (words >> jnp.uint32(32 - bits))
 
 
-# ---- ChaCha20 in one launch on NVIDIA GPUs (Pallas, through Triton): a block in each thread.
+# ---- ChaCha20 in one launch on NVIDIA GPUs (Pallas, through Triton): a block in each
+# thread.
 
 TILE = 128
 """Blocks of a program: one for each thread of four warps."""
@@ -103,7 +110,9 @@ def columns_by_kernel(key: Array, counter: Array, nonce: Array) -> Array:
             triton.store(out.at[jnp.int32(place), at], word, mask=here)
 
     words = jax.ShapeDtypeStruct((16, blocks), jnp.uint32)
-    return launch("chacha20", kernel, (-(-blocks // TILE),), [words], key, counter, nonce)[0]
+    return launch(
+        "chacha20", kernel, (-(-blocks // TILE),), [words], key, counter, nonce
+    )[0]
 
 
 def woven(words: Sequence[Array]) -> Array:

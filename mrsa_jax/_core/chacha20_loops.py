@@ -1,8 +1,8 @@
 """ChaCha20 keystream as a compiled loop, for pads on the CPU (RFC 8439).
 
-Import inside functions only (see `compiled`). Twenty rounds on sixteen words stand in one loop
-body, so that the compiler keeps eight or sixteen blocks side by side in vector registers; XLA's
-one-array-an-operation form writes each intermediate to memory.
+Import inside functions only (see `compiled`). Twenty rounds on sixteen words stand in
+one loop body, so that the compiler keeps eight or sixteen blocks side by side in vector
+registers; XLA's one-array-an-operation form writes each intermediate to memory.
 """
 
 from __future__ import annotations
@@ -16,12 +16,16 @@ LANES = 16
 TILE = 16 * LANES
 """Words of a tile."""
 
-_C0, _C1, _C2, _C3 = (np.uint32(word) for word in (0x61707865, 0x3320646E, 0x79622D32, 0x6B206574))
+_C0, _C1, _C2, _C3 = (
+    np.uint32(word) for word in (0x61707865, 0x3320646E, 0x79622D32, 0x6B206574)
+)
 
 
 @compiled
 def _rotate(word, bits):
-    return np.uint32(np.uint32(word << np.uint32(bits)) | (word >> np.uint32(32 - bits)))
+    return np.uint32(
+        np.uint32(word << np.uint32(bits)) | (word >> np.uint32(32 - bits))
+    )
 
 
 @compiled
@@ -54,8 +58,9 @@ def _double_round(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p):  # noqa: E741
 def keystream_tile(key, nonce, counter, out):
     """Write the keystream of `LANES` blocks, word w of block b to `out[w * LANES + b]`.
 
-    The twenty rounds are written out: only the loop over blocks may be left for the compiler to
-    turn it into vectors, and the constant stride tells it that the rows do not overlap.
+    The twenty rounds are written out: only the loop over blocks may be left for the
+    compiler to turn it into vectors, and the constant stride tells it that the rows do
+    not overlap.
     """
     k0, k1, k2, k3 = key[0], key[1], key[2], key[3]
     k4, k5, k6, k7 = key[4], key[5], key[6], key[7]

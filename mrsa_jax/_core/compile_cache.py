@@ -17,16 +17,21 @@ _RULES = {
 }
 
 
-def use_compile_cache(folder: str | os.PathLike[str] | None = None) -> pathlib.Path | None:
-    """Keep compiled programs between runs of Python: what ran once starts in a fraction of a time.
+def use_compile_cache(
+    folder: str | os.PathLike[str] | None = None,
+) -> pathlib.Path | None:
+    """Keep compiled programs between runs of Python.
 
-    The commands do this by themselves. A library leaves JAX's settings alone, so there it takes
-    this line, best before the first program runs. All of JAX's programs are kept, yours too;
-    processes that this one starts inherit the folder. Nothing is ever removed from it.
+    What ran once starts in a fraction of a time.
+    The commands do this by themselves. A library leaves JAX's settings alone, so there
+    it takes this line, best before the first program runs. All of JAX's programs are
+    kept, yours too; processes that this one starts inherit the folder. Nothing is ever
+    removed from it.
 
     Args:
-        folder: Where; if None, where JAX keeps them already (`JAX_COMPILATION_CACHE_DIR`), else in
-            `mrsa_jax/jax` of the user's cache folder.
+        folder: Where; if None, where JAX keeps them already
+            (`JAX_COMPILATION_CACHE_DIR`), else in `mrsa_jax/jax` of the user's cache
+            folder.
 
     Returns:
         The folder; None where the user has none that can be written.
@@ -40,12 +45,14 @@ def use_compile_cache(folder: str | os.PathLike[str] | None = None) -> pathlib.P
         >>> str(folder) == jax.config.jax_compilation_cache_dir
         True
     """
-    # JAX writes an entry in place: one that another process is writing, or that a kill cut short,
-    # is compiled again, which is no news to the user.
+    # JAX writes an entry in place: one that another process is writing, or that a kill
+    # cut short, is compiled again, which is no news to the user.
     unread = "Error reading persistent compilation cache entry"
     warnings.filterwarnings("ignore", message=unread, category=UserWarning)
     jax = sys.modules.get("jax")
-    known = os.environ.get(_FOLDER) if jax is None else jax.config.jax_compilation_cache_dir
+    known = (
+        os.environ.get(_FOLDER) if jax is None else jax.config.jax_compilation_cache_dir
+    )
     if folder is None and known is not None:
         return pathlib.Path(known)
     if folder is None:
@@ -71,4 +78,5 @@ def _tell_jax(folder: pathlib.Path) -> None:
     jax.config.update(_FOLDER.lower(), str(folder))
     for name in _RULES:
         jax.config.update(name.lower(), type(_RULES[name])(os.environ[name]))
-    compilation_cache.reset_cache()  # whether there is one is asked at the first program only
+    # whether there is one is asked at the first program only
+    compilation_cache.reset_cache()

@@ -2,9 +2,10 @@
 
 Most of them eliminate modulo a prime below 2**31: what that takes stands here.
 
-XLA splits the small, branching steps of an elimination or an enumeration over threads and loses
-most of its time there; such loops are compiled by numba instead. Modules of compiled loops are
-imported only by the functions that use them, so that the package starts without numba.
+XLA splits the small, branching steps of an elimination or an enumeration over threads
+and loses most of its time there; such loops are compiled by numba instead. Modules of
+compiled loops are imported only by the functions that use them, so that the package
+starts without numba.
 """
 
 from __future__ import annotations
@@ -103,10 +104,11 @@ def echelon(rows, prime):
     """Return the echelon form of residues `[rows, columns]`, one row after the other.
 
     Returns:
-        bool `[rows]`, which are not combinations of those before: their number is the rank. Of
-        these, each less multiples of those before it, the form uint32 `[most, columns]` (its rows
-        up to a factor, the first entry of each a pivot that those behind it lack), the pivots'
-        columns, and 2^64 over each pivot modulo the prime.
+        bool `[rows]`, which are not combinations of those before: their number is the
+        rank. Of these, each less multiples of those before it, the form uint32
+        `[most, columns]` (its rows up to a factor, the first entry of each a pivot that
+        those behind it lack), the pivots' columns, and 2^64 over each pivot modulo the
+        prime.
     """
     count, columns = rows.shape
     most = min(count, columns)
@@ -145,7 +147,8 @@ def echelon(rows, prime):
 def independent_rows(rows, prime):
     """Return which rows are not combinations of the rows before them, modulo a prime.
 
-    `rows` are residues, uint64 `[rows, columns]`; the answer is bool `[rows]`. Its sum is the rank.
+    `rows` are residues, uint64 `[rows, columns]`; the answer is bool `[rows]`. Its sum
+    is the rank.
     """
     return echelon(rows, prime)[0]
 

@@ -1,9 +1,11 @@
-"""The one place that knows the device: what it is, which form of an operation runs, how much of it.
+"""The one place that knows the device.
 
-An operation may have up to three forms that give the same integers: loops compiled for the CPU's
-cores (numba), array programs (XLA), and kernels written for NVIDIA GPUs (Pallas, through Triton).
-The best one for the device runs, unless `use_form` or the environment variable `MRSA_JAX_FORM`
-asks for another. How many trials, matrices or columns go at once is decided here too.
+What it is, which form of an operation runs, how much of it.
+An operation may have up to three forms that give the same integers: loops compiled for
+the CPU's cores (numba), array programs (XLA), and kernels written for NVIDIA GPUs
+(Pallas, through Triton). The best one for the device runs, unless `use_form` or the
+environment variable `MRSA_JAX_FORM` asks for another. How many trials, matrices or
+columns go at once is decided here too.
 """
 
 from __future__ import annotations
@@ -30,7 +32,8 @@ Form = Literal["loops", "xla", "pallas"]
 FORMS: tuple[Form, ...] = ("loops", "xla", "pallas")
 _VARIABLE = "MRSA_JAX_FORM"
 
-# Best first. Loops need the values, so they stay last elsewhere: for what has no other form.
+# Best first. Loops need the values, so they stay last elsewhere: for what has no other
+# form.
 _PREFERRED: dict[str, tuple[Form, ...]] = {
     "cpu": ("loops", "xla", "pallas"),
     "cuda": ("pallas", "xla", "loops"),
@@ -44,7 +47,8 @@ class _Work(NamedTuple):
 
     Attributes:
         cpu_bytes: In flight on a CPU: what was measured to stay in cache.
-        lane_bytes: In flight for each lane of an accelerator: enough that launches are few.
+        lane_bytes: In flight for each lane of an accelerator: enough that launches are
+            few.
         least: Items that are worth a thread of a CPU.
         cpu_items: On a CPU never more than so many, whatever they hold.
     """
@@ -68,15 +72,18 @@ _WORK = {
     "summaries": _Work(2**18, 2**10, least=2),
     # words of shares: what a step of Horner's rule reads
     "shares": _Work(2**18, 2**10),
-    # of histories in elimination: on a CPU one after another, which leaves out what rounds need not
+    # of histories in elimination: on a CPU one after another, which leaves out what
+    # rounds need not
     "eliminations": _Work(1, 2**14),
-    # float64 entries of histories whose leverage is asked for, in chunks one after another
+    # float64 entries of histories whose leverage is asked for, in chunks one after
+    # another
     "leverage": _Work(2**25, 2**14),
     # float64 entries of columns of a history, for its Gram matrix
     "columns": _Work(2**27, 2**10),
     # updates of the segments that are coded, summed and decoded side by side
     "segments": _Work(2**22, 2**13),
-    # updates of a model that is trained over and over, all clients' of the trainings side by side
+    # updates of a model that is trained over and over, all clients' of the trainings
+    # side by side
     "repeated": _Work(2**21, 2**13),
     # averages of blocks that are combined side by side
     "averages": _Work(1, 2**12),
@@ -87,25 +94,27 @@ _WORK = {
     "pieces": _Work(2**25, 2**7),
     # maps of images that are compared
     "images": _Work(sys.maxsize, 2**12, cpu_items=1024),
-    # activations of the samples that models are asked about, and of those they are tested on
+    # activations of the samples that models are asked about, and of those they are
+    # tested on
     "questions": _Work(sys.maxsize, 2**12, cpu_items=1024),
     "tests": _Work(sys.maxsize, 2**12, cpu_items=500),
     # of the histories whose privacy is followed together
     "analyses": _Work(96 * 2**22, 2**11, cpu_items=25),
     # of the results of one chunk, which are joined after it
     "results": _Work(2**28, 2**14),
-    # parameters of the clients that train side by side, as many as their activations leave room
-    # for; on a CPU weights and minibatch stay in cache (measured on one core: one client at a time
-    # is the fastest for the CNN and softmax regression, one or two for LeNet and the MLP; all at
-    # once take up to twice as long)
+    # parameters of the clients that train side by side, as many as their activations
+    # leave room for; on a CPU weights and minibatch stay in cache (measured on one
+    # core: one client at a time is the fastest for the CNN and softmax regression, one
+    # or two for LeNet and the MLP; all at once take up to twice as long)
     "clients": _Work(2**19, 2**12),
-    # parameters of the cohorts of trainings that go side by side. On a CPU one cohort fills the
-    # cores: two or four trainings gained 3 percent for LeNet and softmax regression, 10 for 650
-    # parameters, and cost up to 5 for a CNN and 14 for an MLP (CPU time, cohorts of two and four).
-    # On an H100 eleven LeNets of twelve clients: by the compiled count eight launch no more
-    # kernels than one does
+    # parameters of the cohorts of trainings that go side by side. On a CPU one cohort
+    # fills the cores: two or four trainings gained 3 percent for LeNet and softmax
+    # regression, 10 for 650 parameters, and cost up to 5 for a CNN and 14 for an MLP
+    # (CPU time, cohorts of two and four). On an H100 eleven LeNets of twelve clients:
+    # by the compiled count eight launch no more kernels than one does
     "trainings": _Work(1, 2**7),
-    # a minibatch's tiles of convolutions; fastest were 4 to 8 MiB on 1 MiB of L2, 32 of L3
+    # a minibatch's tiles of convolutions; fastest were 4 to 8 MiB on 1 MiB of L2, 32 of
+    # L3
     "tiles": _Work(2**22, 2**12),
     # what the rounds of one program report, sums that are kept among it
     "rounds": _Work(2**24, 2**12),
@@ -119,7 +128,8 @@ _WORK = {
 _SHARE = 8  # of an accelerator's memory, one part may be in flight
 _LEAST_MEMORY = 2**33  # where an accelerator does not say what it has
 
-# Part of the cache key of `jax.jit`: what was traced under one form is never run under another.
+# Part of the cache key of `jax.jit`: what was traced under one form is never run under
+# another.
 _FORM = jax.make_user_context(None)
 _TARGET = jax.make_user_context(None)
 
@@ -204,13 +214,16 @@ def compiling_for(kind: str, num_lanes: int, memory_bytes: int) -> Iterator[None
 
 @contextmanager
 def use_form(form: str | None) -> Iterator[None]:
-    """Run every operation that has it in this form: to compare forms, or to rule one out.
+    """Run every operation that has it in this form.
+
+    To compare forms, or to rule one out.
 
     Args:
-        form: "loops" (compiled for the CPU's cores, needs numba), "xla" (array programs), "pallas"
-            (kernels for NVIDIA GPUs; interpreted, and slow, anywhere else), or None: the best for
-            the device. What has no such form runs in its best. The environment variable
-            `MRSA_JAX_FORM`, set before it starts, does the same for a whole process.
+        form: "loops" (compiled for the CPU's cores, needs numba), "xla" (array
+            programs), "pallas" (kernels for NVIDIA GPUs; interpreted, and slow,
+            anywhere else), or None: the best for the device. What has no such form runs
+            in its best. The environment variable `MRSA_JAX_FORM`, set before it starts,
+            does the same for a whole process.
 
     Raises:
         ConfigurationError: If there is no such form.
@@ -221,7 +234,9 @@ def use_form(form: str | None) -> Iterator[None]:
         ...     int(mj.modular.rank([[1, 1, 0], [0, 1, 1], [1, 0, 1]]))
         3
     """
-    require(form is None or form in FORMS, "form", f"must be one of {FORMS} or None", form)
+    require(
+        form is None or form in FORMS, "form", f"must be one of {FORMS} or None", form
+    )
     with _FORM(form):
         yield
 
@@ -255,7 +270,9 @@ def forced_form() -> Form | None:
     if inner is not None:
         return inner
     named = os.environ.get(_VARIABLE) or None
-    require(named is None or named in FORMS, _VARIABLE, f"must be one of {FORMS}", named)
+    require(
+        named is None or named in FORMS, _VARIABLE, f"must be one of {FORMS}", named
+    )
     return named  # type: ignore[return-value]
 
 
@@ -288,8 +305,8 @@ def _has_numba() -> bool:
 def at_once(kind: str, item_bytes: int, least: int = 1) -> int:
     """Return how many items of a kind of work go at once.
 
-    As many as stay in a CPU's cache or fill an accelerator, never more than an eighth of its
-    memory holds.
+    As many as stay in a CPU's cache or fill an accelerator, never more than an eighth
+    of its memory holds.
 
     Args:
         kind: Name of a row of the table above.
@@ -317,8 +334,9 @@ def samples_at_once(kind: str, input_shape: Sequence[int]) -> int:
 def map_tiles(one: Callable[[Any], Any], items: Any, tile: int) -> Any:
     """Return `one` of each item along the leading axis of a pytree, `tile` of them at once.
 
-    A tile of one is no batch: its branches are taken, not computed both. Tiles are of one size, the
-    last one filled up: a smaller one would be the whole program once more, to trace and to compile.
+    A tile of one is no batch: its branches are taken, not computed both. Tiles are of
+    one size, the last one filled up: a smaller one would be the whole program once
+    more, to trace and to compile.
     """
     count = jax.tree.leaves(items)[0].shape[0]
     if tile == 1:
@@ -330,7 +348,9 @@ def map_tiles(one: Callable[[Any], Any], items: Any, tile: int) -> Any:
     if tiles * size == count:
         return lax.map(one, items, batch_size=size)
     places = np.minimum(np.arange(tiles * size), count - 1)
-    found = lax.map(one, jax.tree.map(lambda leaf: leaf[places], items), batch_size=size)
+    found = lax.map(
+        one, jax.tree.map(lambda leaf: leaf[places], items), batch_size=size
+    )
     return jax.tree.map(lambda leaf: leaf[:count], found)
 
 
@@ -339,13 +359,18 @@ def cores_for(kind: str, count: int) -> int:
     return max(1, min(num_cores(), count // _WORK[kind].least))
 
 
-def within_memory(run: Callable[[int], _Result], chunk: int, argument: str, what: str) -> _Result:
-    """Return `run(chunk)`; if the device's memory does not hold it, `run` of half the chunk.
+def within_memory(
+    run: Callable[[int], _Result], chunk: int, argument: str, what: str
+) -> _Result:
+    """Return `run(chunk)`.
+
+    If the device's memory does not hold it, `run` of half the chunk.
 
     Args:
         run: Does all the work, so many items at once, and waits for it.
         chunk: How many.
-        argument: Name of the argument to reduce if half of the chunk does not fit either.
+        argument: Name of the argument to reduce if half of the chunk does not fit
+            either.
         what: The work, as in "ranking 1,024 matrices".
 
     Raises:
@@ -363,7 +388,9 @@ def within_memory(run: Callable[[int], _Result], chunk: int, argument: str, what
             chunk = least
 
 
-def _too_much(error: Exception, argument: str, what: str, chunk: int) -> ConfigurationError:
+def _too_much(
+    error: Exception, argument: str, what: str, chunk: int
+) -> ConfigurationError:
     found = re.search(r"allocat\w+ ([\d.]+ ?[KMGT]?i?B|\d+ bytes)", str(error))
     needed = f" (it asked for {found.group(1)})" if found else ""
     rule = f"must fit into the device's memory{needed}: {what}"
@@ -376,8 +403,9 @@ def _too_much(error: Exception, argument: str, what: str, chunk: int) -> Configu
 def over_cores(part: Callable[..., Any], *arguments: Iterable[Any]) -> list[Any]:
     """Return `map(part, *arguments)` as a list, worked off by one thread a core.
 
-    For loops that release the interpreter's lock and call nothing that comes back here: the
-    threads are kept from call to call, because starting them takes as long as a small round.
+    For loops that release the interpreter's lock and call nothing that comes back here:
+    the threads are kept from call to call, because starting them takes as long as a
+    small round.
     """
     return [job.result() for job in start_over_cores(part, *arguments)]
 
@@ -403,8 +431,8 @@ def start_over_cores(
 def in_order(tasks: Sequence[Callable[[], _Result]]) -> Generator[_Result]:
     """Yield the results of tasks in their order, threads running as many ahead as fill all cores.
 
-    So that what is taken from them does not depend on which ends first. What has not begun when
-    the generator is closed never runs.
+    So that what is taken from them does not depend on which ends first. What has not
+    begun when the generator is closed never runs.
     """
     if len(tasks) < 2:
         yield from (task() for task in tasks)

@@ -25,7 +25,10 @@ def device_in_words() -> str:
     try:
         name = platform()
         devices = jax.local_devices()
-    except (RuntimeError, AssertionError) as error:  # of JAX: a platform it lacks or cannot start
+    except (
+        RuntimeError,
+        AssertionError,
+    ) as error:  # of JAX: a platform it lacks or cannot start
         reason = str(error).splitlines()[:1] or ["it has no such platform"]
         raise ConfigurationError(
             f"`JAX_PLATFORMS` must name what JAX {jax.__version__} can start here; "
@@ -47,20 +50,25 @@ def device_name() -> str:
 
 
 def unused_gpu() -> str | None:
-    """Return why JAX computes on the CPU next to an NVIDIA GPU and what helps; None if it does not.
+    """Return why JAX computes on the CPU next to an NVIDIA GPU and what helps.
 
+    None if it does not.
     Nothing is said where the CPU is asked for.
     """
     if platform() != "cpu" or _asked().startswith("cpu") or not _has_gpu():
         return None
-    found = {name: version for name in _PLUGINS if (version := version_of(name)) is not None}
+    found = {
+        name: version for name in _PLUGINS if (version := version_of(name)) is not None
+    }
     what = "there is an NVIDIA GPU, but JAX computes on the CPU"
     if not found:
         return (
             f"{what}: the extra `cuda12` or `cuda13` is not installed, as by "
             f"{how_to_install('cuda12')}"
         )
-    other = {name: version for name, version in found.items() if version != jax.__version__}
+    other = {
+        name: version for name, version in found.items() if version != jax.__version__
+    }
     if len(other) == len(found):
         name, version = next(iter(other.items()))
         return f"{what}: {name} {version} is for another JAX than {jax.__version__}, which is here"
@@ -73,4 +81,6 @@ def _asked() -> str:
 
 def _has_gpu() -> bool:
     """Return whether this machine seems to have an NVIDIA GPU."""
-    return any(path.exists() for path in _DRIVER) or shutil.which("nvidia-smi") is not None
+    return (
+        any(path.exists() for path in _DRIVER) or shutil.which("nvidia-smi") is not None
+    )

@@ -24,6 +24,10 @@ def named_if_not_drawn(name: str) -> Iterator[None]:
         yield
     except (MrsaError, OSError, MemoryError):
         raise
-    except Exception as error:  # Matplotlib runs programs and reads fonts, which fail as they like
+    except (
+        Exception
+    ) as error:  # Matplotlib runs programs and reads fonts, which fail as they like
         why = " ".join(f"{type(error).__name__}: {error}".split())
-        _LOG.warning("figure %s could not be drawn, everything else is written (%s)", name, why)
+        _LOG.warning(
+            "figure %s could not be drawn, everything else is written (%s)", name, why
+        )

@@ -19,7 +19,9 @@ _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
 
 
-def also_traced(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
+def also_traced(
+    function: Callable[_Arguments, _Result],
+) -> Callable[_Arguments, _Result]:
     """Make a factory of schemes run on traced numbers as it is, on values as `needs_values` does.
 
     So what is built of values while a caller's function is traced holds values.
@@ -48,13 +50,18 @@ def plain(value: Any) -> Any:
 
 
 def unless_traced(
-    check: Callable[..., Any], value: Any, argument: str, *rest: Any, axes: int = 0, **named: Any
+    check: Callable[..., Any],
+    value: Any,
+    argument: str,
+    *rest: Any,
+    axes: int = 0,
+    **named: Any,
 ) -> Any:
     """Return a number as `check` does; one that a transformation knows only, as it is.
 
-    For the numbers of schemes, so that `jax.vmap(lambda p: independent(p))` builds them: a
-    program cannot raise for what it alone knows. What it does instead is its caller's: NaN, or a
-    scheme that asks nobody (`nan_unless`, `is_whole`).
+    For the numbers of schemes, so that `jax.vmap(lambda p: independent(p))` builds
+    them: a program cannot raise for what it alone knows. What it does instead is its
+    caller's: NaN, or a scheme that asks nobody (`nan_unless`, `is_whole`).
 
     Args:
         check: Takes the value, the argument's name and the rest.
@@ -65,7 +72,8 @@ def unless_traced(
         **named: Further arguments of `check`.
 
     Raises:
-        ConfigurationError: As `check`; of what is traced, if it has more axes or no numbers.
+        ConfigurationError: As `check`; of what is traced, if it has more axes or no
+            numbers.
 
     Examples:
         >>> from mrsa_watch._base.errors import check_size
@@ -80,7 +88,8 @@ def unless_traced(
     return value
 
 
-# ---- Traced numbers outside their ranges: no program can raise for them, and none may return a
+# ---- Traced numbers outside their ranges: no program can raise for them, and none may
+# return a
 # plausible value. Floats become NaN; a scheme whose numbers make no sense asks nobody.
 
 
@@ -112,19 +121,24 @@ def is_whole(value: Any, lowest: int, highest: int) -> Array:
     given = jnp.asarray(value)
     if jnp.issubdtype(given.dtype, jnp.integer):
         ends = jnp.iinfo(given.dtype)
-        return (given >= max(lowest, int(ends.min))) & (given <= min(highest, int(ends.max)))
+        return (given >= max(lowest, int(ends.min))) & (
+            given <= min(highest, int(ends.max))
+        )
     inside = (given >= float(lowest)) & (given <= float(highest))
     return inside & (given == jnp.floor(given))
 
 
 def program_of(tree: Any) -> tuple[Any, ...]:
-    """Return what of a pytree of schemes decides which program runs it; its numbers do not.
+    """Return what of a pytree of schemes decides which program runs it.
+
+    Its numbers do not.
 
     Args:
         tree: Schemes, such as a selector and an availability model.
 
     Returns:
-        A hashable value: the structure with its static fields, and each leaf's shape and type.
+        A hashable value: the structure with its static fields, and each leaf's shape
+        and type.
 
     Examples:
         >>> import mrsa_jax as mj

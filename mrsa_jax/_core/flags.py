@@ -16,12 +16,17 @@ from mrsa_watch._base.files import user_path
 
 
 def _unless_unset(default: str) -> str:
-    """Return how help shows a default: the text of a setting without one ends with what happens."""
+    """Return how help shows a default.
+
+    The text of a setting without one ends with what happens.
+    """
     return "" if default in ("None", "", "''") else f"(default: {default})"
 
 
 def shown(metavar: str | None = None, name: str | None = None) -> Any:
-    """Return how help shows a setting: its value, and its flag if that is not its field's name.
+    """Return how help shows a setting.
+
+    Its value, and its flag if that is not its field's name.
 
     Examples:
         >>> norm = Annotated[float | None, shown("C", name="clip-norm")]
@@ -45,20 +50,32 @@ def _renamed(cls: Any) -> dict[str, str]:
         'clip_norm'
     """
     hints = typing.get_type_hints(cls, include_extras=True)
-    marks = ((field, mark) for field, hint in hints.items()
-             for mark in getattr(hint, "__metadata__", ()))  # fmt: skip
-    return {field: mark.name.replace("-", "_") for field, mark in marks
-            if getattr(mark, "name", None)}  # fmt: skip
+    marks = (
+        (field, mark)
+        for field, hint in hints.items()
+        for mark in getattr(hint, "__metadata__", ())
+    )
+    return {
+        field: mark.name.replace("-", "_")
+        for field, mark in marks
+        if getattr(mark, "name", None)
+    }
 
 
 renamed: Any = functools.cache(_renamed)  # each point of a sweep is read
 
 
 class Cites:
-    """What values of a setting stand for, and keys of their papers: a remark of its type."""
+    """What values of a setting stand for, and keys of their papers.
+
+    A remark of its type.
+    """
 
     def __init__(self, **values: str) -> None:
-        """Take for each value what its papers are cited for, and their keys: "data: key key"."""
+        """Take for each value what its papers are cited for, and their keys: "data.
+
+        Key key".
+        """
         self.values = values
 
 
@@ -97,7 +114,11 @@ def _ranges(cls: Any) -> dict[str, list[Within]]:
     found: dict[str, list[Within]] = {}
     for base in reversed(cls.__mro__):
         for name, hint in typing.get_type_hints(base, include_extras=True).items():
-            own = [one for one in getattr(hint, "__metadata__", ()) if isinstance(one, Within)]
+            own = [
+                one
+                for one in getattr(hint, "__metadata__", ())
+                if isinstance(one, Within)
+            ]
             found |= {name: own} if own else {}
     return found
 
@@ -131,9 +152,13 @@ def with_user_paths(config: Any) -> Any:
         value = getattr(config, field.name)
         if isinstance(value, pathlib.Path):
             changes[field.name] = user_path(value, field.name)
-        elif isinstance(value, tuple) and any(isinstance(item, pathlib.Path) for item in value):
+        elif isinstance(value, tuple) and any(
+            isinstance(item, pathlib.Path) for item in value
+        ):
             changes[field.name] = tuple(user_path(item, field.name) for item in value)
         elif dataclasses.is_dataclass(value) and not isinstance(value, type):
             changes[field.name] = with_user_paths(value)
-    changed = {name: new for name, new in changes.items() if new != getattr(config, name)}
+    changed = {
+        name: new for name, new in changes.items() if new != getattr(config, name)
+    }
     return dataclasses.replace(config, **changed) if changed else config

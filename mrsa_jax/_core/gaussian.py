@@ -1,10 +1,11 @@
 """Telling N(0, 1) from N(mu, 1): the best test, and the privacy that it stands for.
 
-What is distinguished by a Gaussian of unit variance, shifted by mu, is mu-Gaussian differentially
-private (Dong, Roth, Su, "Gaussian differential privacy", 2022), and no test does better than the
-threshold on it (Neyman and Pearson). With x = eps/mu - mu/2 and y = eps/mu + mu/2,
-delta(eps) = Phi(-x) - e^eps Phi(-y), and as (y^2 - x^2)/2 = eps it is phi(x) (m(x) - m(y)), m being
-Mills' ratio Phi(-t)/phi(t): nothing overflows, and the difference is an integral where mu is small.
+What is distinguished by a Gaussian of unit variance, shifted by mu, is mu-Gaussian
+differentially private (Dong, Roth, Su, "Gaussian differential privacy", 2022), and no
+test does better than the threshold on it (Neyman and Pearson). With x = eps/mu - mu/2
+and y = eps/mu + mu/2, delta(eps) = Phi(-x) - e^eps Phi(-y), and as (y^2 - x^2)/2 = eps
+it is phi(x) (m(x) - m(y)), m being Mills' ratio Phi(-t)/phi(t): nothing overflows, and
+the difference is an integral where mu is small.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from jaxtyping import Float64
 
 from mrsa_jax._core.floats import usual_floats
 
-_SMALL = 1e-2  # below it the difference of Mills' ratios is their derivative, integrated
+# below it the difference of Mills' ratios is their derivative, integrated
+_SMALL = 1e-2
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(3)
 _LOG_ROOT_2_PI = 0.5 * np.log(2.0 * np.pi)
 
@@ -39,7 +41,9 @@ def advantage(mu: Any) -> Float64[np.ndarray, "*_"]:
     """Return the largest difference of true and false positives, 2 Phi(mu/2) - 1 = delta(0)."""
     from scipy import special
 
-    return np.asarray(special.erf(np.asarray(mu, np.float64) / np.sqrt(8.0)), np.float64)
+    return np.asarray(
+        special.erf(np.asarray(mu, np.float64) / np.sqrt(8.0)), np.float64
+    )
 
 
 @usual_floats
@@ -50,12 +54,16 @@ def delta(mu: Any, epsilon: Any) -> Float64[np.ndarray, "*_"]:
         >>> float(delta(1.0, 0.0) - advantage(1.0)), float(delta(1.0, 1.0).round(6))
         (0.0, 0.126937)
     """
-    given, asked = np.broadcast_arrays(np.asarray(mu, np.float64), np.asarray(epsilon, np.float64))
+    given, asked = np.broadcast_arrays(
+        np.asarray(mu, np.float64), np.asarray(epsilon, np.float64)
+    )
     usual = (given > 0) & np.isfinite(given)
     with np.errstate(over="ignore"):
         found = np.exp(_log_delta(asked, np.where(usual, given, 1.0)))
     found = np.where(usual, found, np.where(given > 0, 1.0, given))
-    return np.asarray(np.where(usual & (asked == 0), advantage(given), found), np.float64)
+    return np.asarray(
+        np.where(usual & (asked == 0), advantage(given), found), np.float64
+    )
 
 
 def _log_delta(epsilon: Any, mu: Any) -> np.ndarray:
@@ -95,27 +103,38 @@ def epsilon(mu: Any, delta: Any) -> Float64[np.ndarray, "*_"]:
     """
     from scipy.optimize import elementwise
 
-    given, asked = np.broadcast_arrays(np.asarray(mu, np.float64), np.asarray(delta, np.float64))
+    given, asked = np.broadcast_arrays(
+        np.asarray(mu, np.float64), np.asarray(delta, np.float64)
+    )
     with np.errstate(over="ignore"):
         highest = given * (np.sqrt(-2.0 * np.log(asked)) + given / 2)
     is_open = (advantage(given) > asked) & np.isfinite(highest)
-    found = np.where(np.isnan(given), np.nan, np.where(np.isfinite(highest), 0.0, np.inf))
+    found = np.where(
+        np.isnan(given), np.nan, np.where(np.isfinite(highest), 0.0, np.inf)
+    )
     if is_open.any():
         # many clients have the same mu, all of a block among them
-        triples = np.stack([given[is_open], np.log(asked[is_open]), highest[is_open]], axis=1)
+        triples = np.stack(
+            [given[is_open], np.log(asked[is_open]), highest[is_open]], axis=1
+        )
         each, places = np.unique(triples, axis=0, return_inverse=True)
         own, wanted, top = each.T
 
         def above(at: np.ndarray, mu: np.ndarray, log_delta: np.ndarray) -> np.ndarray:
             return _log_delta(at, mu) - log_delta
 
-        roots = elementwise.find_root(above, (np.zeros(len(each)), top), args=(own, wanted))
+        roots = elementwise.find_root(
+            above, (np.zeros(len(each)), top), args=(own, wanted)
+        )
         found[is_open] = roots.x[places.ravel()]
     return np.asarray(found, np.float64)
 
 
 class Gaussian:
-    """`delta` and `epsilon` as one law: unlike a module, a class can be pickled and copied."""
+    """`delta` and `epsilon` as one law.
+
+    Unlike a module, a class can be pickled and copied.
+    """
 
     delta = staticmethod(delta)
     epsilon = staticmethod(epsilon)

@@ -43,12 +43,16 @@ def launch(
     specs = {"in_specs": [whole] * len(inputs), "out_specs": [whole] * len(results)}
     run = pl.pallas_call(
         kernel,
-        [jax.ShapeDtypeStruct(one.shape, one.dtype, manual_axis_type=axes) for one in results],
+        [
+            jax.ShapeDtypeStruct(one.shape, one.dtype, manual_axis_type=axes)
+            for one in results
+        ],
         grid=grid,
         interpret=interprets_kernels(),
         compiler_params=triton.CompilerParams(num_warps=num_warps, num_stages=1),
         name=name,
         **(specs | settings),
     )
-    with jax.enable_x64(False):  # Triton indexes with 32 bits, whatever width a caller has on
+    # Triton indexes with 32 bits, whatever width a caller has on
+    with jax.enable_x64(False):
         return list(run(*values))

@@ -1,8 +1,8 @@
 """Matrices whose rule holds exactly of numbers, and of floats only up to rounding.
 
-`numpy.corrcoef` has 1 - 2e-16 on its diagonal, an inverse of a triangular matrix 1e-17 outside its
-triangle. What is within `NEAR` of such a rule is taken for rounding and set to what the rule says;
-what is further from it is refused. The one place that does so.
+`numpy.corrcoef` has 1 - 2e-16 on its diagonal, an inverse of a triangular matrix 1e-17
+outside its triangle. What is within `NEAR` of such a rule is taken for rounding and set
+to what the rule says; what is further from it is refused. The one place that does so.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from jaxtyping import Float64
 from mrsa_watch._base.errors import require
 
 NEAR = 1e-9
-"""Relative to what an entry is measured by: a matrix's diagonal, or its largest entry."""
+"""Relative to what an entry is measured by: a matrix's diagonal, or its largest entry.
+"""
 _ROUNDINGS = 4  # of a type with fewer digits
 
 Square = Float64[np.ndarray, "rows rows"]
@@ -50,7 +51,9 @@ def check_semidefinite(
 ) -> None:
     """Raise unless no eigenvalue of a matrix with a diagonal of ones is clearly negative."""
     least = float(values.min(initial=0.0))
-    require(least >= -near, argument, f"{rule}; least eigenvalue of its correlations", least)
+    require(
+        least >= -near, argument, f"{rule}; least eigenvalue of its correlations", least
+    )
 
 
 def correlations(matrix: np.ndarray, argument: str) -> Square:
@@ -63,8 +66,8 @@ def correlations(matrix: np.ndarray, argument: str) -> Square:
         argument: Its name.
 
     Raises:
-        ConfigurationError: If it is not finite, or further than rounding from such a matrix or from
-            a positive semidefinite one.
+        ConfigurationError: If it is not finite, or further than rounding from such a
+            matrix or from a positive semidefinite one.
 
     Examples:
         >>> rounded = np.array([[1 - 2e-16, 0.25], [0.25 + 1e-17, 1 + 2e-16]])
@@ -75,7 +78,9 @@ def correlations(matrix: np.ndarray, argument: str) -> Square:
     rule = "must be finite with a diagonal of ones"
     require(bool(np.isfinite(found).all()), argument, rule)
     furthest = float(np.abs(np.diagonal(found) - 1).max(initial=0.0))
-    require(furthest <= near, argument, rule, f"one that differs from 1 by {furthest:.3g}")
+    require(
+        furthest <= near, argument, rule, f"one that differs from 1 by {furthest:.3g}"
+    )
     found = symmetrised(found, argument, "must be a symmetric kernel", near)
     found[np.abs(found - 1) <= near] = 1.0
     values = np.linalg.eigvalsh(found)
@@ -86,17 +91,17 @@ def correlations(matrix: np.ndarray, argument: str) -> Square:
 def covariance_root(matrix: np.ndarray, argument: str) -> Square:
     """Return F with F F^T a covariance, from the eigenvectors of its correlations, or raise.
 
-    Correlations, so that rows of little variance next to others of much keep their digits. What
-    rounding cannot tell from a combination of rows without variance is taken for one. Rows of F are
-    exactly 0 for rows without variance.
+    Correlations, so that rows of little variance next to others of much keep their
+    digits. What rounding cannot tell from a combination of rows without variance is
+    taken for one. Rows of F are exactly 0 for rows without variance.
 
     Args:
         matrix: Finite numbers `[rows, rows]`.
         argument: Its name.
 
     Raises:
-        ConfigurationError: If a variance is negative, or it is further than rounding from a
-            symmetric, positive semidefinite matrix.
+        ConfigurationError: If a variance is negative, or it is further than rounding
+            from a symmetric, positive semidefinite matrix.
     """
     near, covariance = nearness(matrix), matrix.astype(np.float64)
     variances = np.diagonal(covariance)
@@ -140,4 +145,8 @@ def smallest_variance(matrix: np.ndarray) -> Any:
     """Return the least variance of a covariance, 0 for one that is below it by rounding."""
     variances = np.diagonal(matrix).astype(np.float64)
     least = float(variances.min())
-    return 0.0 if 0 > least >= -nearness(matrix) * float(np.abs(variances).max()) else least
+    return (
+        0.0
+        if 0 > least >= -nearness(matrix) * float(np.abs(variances).max())
+        else least
+    )

@@ -28,7 +28,8 @@ def memory_words(needed: int, argument: str, value: Any, reduce: str) -> str:
         Such as "memory: about 3 GiB of 20 GiB that are free".
 
     Raises:
-        ConfigurationError: If more is needed than available, where the system reports what is free.
+        ConfigurationError: If more is needed than available, where the system reports
+            what is free.
 
     Examples:
         >>> words = memory_words(2**20, "num_clients", 8, "num_clients or trials")
@@ -40,16 +41,19 @@ def memory_words(needed: int, argument: str, value: Any, reduce: str) -> str:
     if there is None:
         return f"memory: about {need}"
     free = bytes_in_words(there)
-    rule = f"must fit into memory: about {need} of {free} that are free; reduce {reduce}"
+    rule = (
+        f"must fit into memory: about {need} of {free} that are free; reduce {reduce}"
+    )
     require(needed <= there, argument, rule, value)
     return f"memory: about {need} of {free} that are free"
 
 
 def free_bytes() -> int | None:
-    """Return how much more memory this process can take; None where the system does not say.
+    """Return how much more memory this process can take.
 
-    The least of what the machine has, what the process's control groups and its own limit leave,
-    and what an accelerator has left where JAX runs on one.
+    None where the system does not say.
+    The least of what the machine has, what the process's control groups and its own
+    limit leave, and what an accelerator has left where JAX runs on one.
     """
     known = [_machine_bytes(), *_group_bytes(), _limit_bytes(), _accelerator_bytes()]
     return min((max(one, 0) for one in known if one is not None), default=None)
@@ -83,14 +87,19 @@ def _group_bytes() -> list[int]:
         if names not in ("", "memory"):
             continue
         root = _GROUPS / names
-        most, used = ("memory.max", "memory.current") if not names else (
-            "memory.limit_in_bytes", "memory.usage_in_bytes")  # fmt: skip
+        most, used = (
+            ("memory.max", "memory.current")
+            if not names
+            else ("memory.limit_in_bytes", "memory.usage_in_bytes")
+        )
         here = root / path.lstrip("/")
         for folder in (here, *here.parents):
             limit, current = _read(folder / most), _read(folder / used)
             if limit and current and limit.strip().isdigit():
                 # files alone are held by what is given up when memory is asked for
-                cached = _entry(folder / "memory.stat", "inactive_file", "total_inactive_file")
+                cached = _entry(
+                    folder / "memory.stat", "inactive_file", "total_inactive_file"
+                )
                 found.append(int(limit) - int(current) + (cached or 0))
             if folder == root:
                 break
@@ -120,7 +129,10 @@ def _limit_bytes() -> int | None:
 
 
 def _accelerator_bytes() -> int | None:
-    """Return what the accelerator has left; None on a CPU, or while JAX is not imported."""
+    """Return what the accelerator has left.
+
+    None on a CPU, or while JAX is not imported.
+    """
     if "jax" not in sys.modules:
         return None
     from mrsa_jax._core import device as _device

@@ -1,8 +1,8 @@
 """Checks of the noise of learnt sums, and of the spread of the others' updates.
 
-Noise is given as a variance (of every sum, or of each), or as the covariance of all sums, which
-mechanisms with correlated noise have: sigma^2 (C^T C)^-1 of a matrix mechanism that releases
-C y + z.
+Noise is given as a variance (of every sum, or of each), or as the covariance of all
+sums, which mechanisms with correlated noise have: sigma^2 (C^T C)^-1 of a matrix
+mechanism that releases C y + z.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ def check_noise(
         argument: Name used in messages.
 
     Returns:
-        None where there is no noise; variances float64 `[rounds]` where it is independent (a
-        diagonal covariance too); else a root F `[rounds, rounds]` with F F^T = covariance. Rows
-        of F are exactly 0 for rounds without noise.
+        None where there is no noise; variances float64 `[rounds]` where it is
+        independent (a diagonal covariance too); else a root F `[rounds, rounds]` with F
+        F^T = covariance. Rows of F are exactly 0 for rounds without noise.
 
     Raises:
-        ConfigurationError: If it is no number, vector or matrix of these sizes, is not finite, a
-            variance is negative, or a covariance is not symmetric or not positive semidefinite to
-            within 1e-9.
+        ConfigurationError: If it is no number, vector or matrix of these sizes, is not
+            finite, a variance is negative, or a covariance is not symmetric or not
+            positive semidefinite to within 1e-9.
 
     Examples:
         >>> check_noise(0, 3) is None, check_noise([[0.0, 0.0], [0.0, 2.0]], 2).tolist()
@@ -60,7 +60,9 @@ def check_noise(
     values = array.astype(np.float64)
     wrong = values[~np.isfinite(values)]
     require(wrong.size == 0, argument, "must be finite", *wrong[:1].tolist())
-    variances = np.diagonal(values) if values.ndim == 2 else np.broadcast_to(values, rounds)
+    variances = (
+        np.diagonal(values) if values.ndim == 2 else np.broadcast_to(values, rounds)
+    )
     least = smallest_variance(array) if values.ndim == 2 else float(variances.min())
     require(least >= 0, argument, "must hold no negative variance", least)
     if not variances.any() and not values.any():
@@ -97,5 +99,7 @@ def check_in_spreads(noise: np.ndarray, spread: float) -> None:
     """
     deviations = np.sqrt(noise) if noise.ndim == 1 else np.linalg.norm(noise, axis=1)
     largest = float(deviations.max(initial=0.0))
-    rule = f"must have a standard deviation of at most {_MOST_SPREADS:g} times the spread"
+    rule = (
+        f"must have a standard deviation of at most {_MOST_SPREADS:g} times the spread"
+    )
     require(largest <= _MOST_SPREADS * spread, "noise", rule, largest, spread)

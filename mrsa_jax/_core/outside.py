@@ -1,7 +1,7 @@
 """What reads files, the environment, the command line or shared generators, by name.
 
-A list can only hold what is common: a reader that is not in it counts as its library does, by its
-name and the library's version.
+A list can only hold what is common: a reader that is not in it counts as its library
+does, by its name and the library's version.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _OUTSIDE = frozenset(
         "builtins": "open input eval exec __import__",
         "io": "open open_code FileIO",
         "os": "environ environb getenv getenvb getcwd getcwdb listdir scandir walk fwalk stat lstat"
-              " open read popen system getlogin",
+        " open read popen system getlogin",
         "os.path": "exists lexists isfile isdir getsize getmtime",
         "sys": "argv modules path stdin",
         "glob": "glob iglob",
@@ -42,10 +42,10 @@ _OUTSIDE = frozenset(
         "numpy": "load loadtxt genfromtxt fromfile fromregex memmap",
         "jax.numpy": "load fromfile",
         "pandas": "read_csv read_table read_fwf read_json read_parquet read_feather read_orc"
-                  " read_hdf read_pickle read_excel read_sql read_sql_query read_sql_table"
-                  " read_stata read_sas read_spss read_xml read_html read_clipboard",
+        " read_hdf read_pickle read_excel read_sql read_sql_query read_sql_table"
+        " read_stata read_sas read_spss read_xml read_html read_clipboard",
         "xarray": "open_dataset open_dataarray open_zarr open_mfdataset load_dataset"
-                  " load_dataarray open_datatree",
+        " load_dataarray open_datatree",
         "zarr": "open open_array open_group load",
         "scipy.io": "loadmat mmread netcdf_file readsav",
         "PIL.Image": "open",
@@ -58,19 +58,28 @@ _OUTSIDE = frozenset(
         "requests": "get post request Session",
         # draws from a generator that the whole process shares
         "random": "random uniform randint choice choices sample shuffle randrange getrandbits gauss"
-                  " normalvariate betavariate expovariate triangular randbytes",
+        " normalvariate betavariate expovariate triangular randbytes",
         "numpy.random": "rand randn randint random random_sample choice shuffle permutation normal"
-                        " uniform standard_normal exponential poisson binomial beta gamma bytes"
-                        " geometric multinomial dirichlet laplace",
+        " uniform standard_normal exponential poisson binomial beta gamma bytes"
+        " geometric multinomial dirichlet laplace",
     }.items()
     for name in names.split()
-)  # fmt: skip
-"""What reads files, the environment, the command line, or a generator that is not an object's."""
+)
+"""What reads files, the environment, the command line, or a generator that is not an object's.
+"""
 READING_METHODS = frozenset(("read_text", "read_bytes", "iterdir", "rglob"))
 """Methods of paths, which no other common class has."""
 PATH_METHODS = READING_METHODS | {
-    "open", "glob", "exists", "is_file", "is_dir", "stat", "resolve", "cwd", "home"
-}  # fmt: skip
+    "open",
+    "glob",
+    "exists",
+    "is_file",
+    "is_dir",
+    "stat",
+    "resolve",
+    "cwd",
+    "home",
+}
 """Those that only count as such where code uses paths."""
 
 
@@ -88,6 +97,8 @@ def loaded_readers() -> dict[int, tuple[str, Any]]:
 def read_by(module: str, attributes: Collection[str]) -> str | None:
     """Return what lies outside that code reads which has a module and reads these attributes."""
     for name in sorted(_OUTSIDE):
-        if name.startswith(f"{module}.") and {*name[len(module) + 1 :].split(".")} <= {*attributes}:
+        if name.startswith(f"{module}.") and {*name[len(module) + 1 :].split(".")} <= {
+            *attributes
+        }:
             return name
     return None

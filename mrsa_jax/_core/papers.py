@@ -12,13 +12,15 @@ _NAME = "mrsa-jax-papers"
 def from_papers(group: str) -> Any:
     """Return what the papers' project offers under a group of entry points.
 
-    Only its own metadata are read: to go through those of all packages costs a tenth of a second.
+    Only its own metadata are read: to go through those of all packages costs a tenth of
+    a second.
 
     Args:
         group: `"mrsa_jax.commands"` or `"mrsa_jax.pages"`.
 
     Raises:
-        ConfigurationError: If the project is not installed, with the command that adds it.
+        ConfigurationError: If the project is not installed, with the command that adds
+            it.
     """
     from importlib import metadata  # takes 20 ms, which `--help` need not wait for
 
@@ -26,7 +28,8 @@ def from_papers(group: str) -> Any:
         offered = metadata.distribution(_NAME).entry_points
     except metadata.PackageNotFoundError:
         raise ConfigurationError(
-            f"`{_NAME}` must be installed to remake the papers' tables and figures, or to report "
+            f"`{_NAME}` must be installed to remake the papers' tables and figures, or "
+            "to report "
             "on them; in a clone of mrsa_jax: pip install ./papers"
         ) from None
     (point,) = offered.select(group=group)

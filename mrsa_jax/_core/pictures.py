@@ -1,4 +1,7 @@
-"""Small pictures of cells: who is in which sum, who shares pads with whom, who moves together."""
+"""Small pictures of cells.
+
+Who is in which sum, who shares pads with whom, who moves together.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,8 @@ import numpy as np
 from mrsa_watch._base.html import telling
 
 COLOURS = ("#F2F2F2", "#0072B2", "#D55E00", "#56B4E9", "#009E73", "#CC79A7")
-_MOST_CELLS, _WIDTH = 10**6, 240  # of a picture; of its screen pixels, where a cell has several
+# of a picture; of its screen pixels, where a cell has several
+_MOST_CELLS, _WIDTH = 10**6, 240
 
 
 def png_address(cells: np.ndarray, colours: Sequence[str]) -> str:
@@ -28,7 +32,8 @@ def png_address(cells: np.ndarray, colours: Sequence[str]) -> str:
 def with_picture(value: Any) -> str:
     """Return what `telling` does, and below it a picture of what `_cells()` returns, if anything.
 
-    For `_repr_html_ = with_picture` in the class; `_cells` returns small integers, 0 for nothing.
+    For `_repr_html_ = with_picture` in the class; `_cells` returns small integers, 0
+    for nothing.
     """
     try:
         cells = np.asarray(value._cells() if hasattr(value, "_cells") else ())
@@ -36,7 +41,9 @@ def with_picture(value: Any) -> str:
         cells = np.zeros(0)
     if cells.ndim != 2 or not 0 < cells.size <= _MOST_CELLS:
         return telling(value)
-    kinds = np.where(cells > 0, (cells.astype(np.int64) - 1) % (len(COLOURS) - 1) + 1, 0)
+    kinds = np.where(
+        cells > 0, (cells.astype(np.int64) - 1) % (len(COLOURS) - 1) + 1, 0
+    )
     rows, columns = (size * max(1, _WIDTH // max(cells.shape)) for size in cells.shape)
     style = f"image-rendering:pixelated;width:{columns}px;height:{rows}px;margin:.4em 0"
     address = png_address(kinds.astype(np.uint8), COLOURS)

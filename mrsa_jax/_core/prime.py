@@ -1,8 +1,8 @@
 """Arithmetic modulo a 31-bit prime on uint32 arrays, made for elimination.
 
-Products by a factor that many elements share (Shoup): with its companion floor(f 2**32 / p)
-known, f x mod p is five 32-bit multiplications and no division. Nothing needs 64-bit types, and
-the prime is data, so that one compiled program serves both.
+Products by a factor that many elements share (Shoup): with its companion floor(f 2**32
+/ p) known, f x mod p is five 32-bit multiplications and no division. Nothing needs
+64-bit types, and the prime is data, so that one compiled program serves both.
 """
 
 from __future__ import annotations
@@ -24,10 +24,13 @@ from mrsa_jax._core.device import multiplies_wide
 # ---- Products and quotients of 32-bit words that need 64 bits, without 64-bit arrays.
 
 
-def divide_step(high: Array, low: Array, divisor: Array, reciprocal: Array) -> tuple[Array, Array]:
+def divide_step(
+    high: Array, low: Array, divisor: Array, reciprocal: Array
+) -> tuple[Array, Array]:
     """Return quotient and remainder of (high * 2**32 + low) / divisor.
 
-    Needs high < divisor, divisor >= 2**31 and reciprocal = floor((2**64 - 1) / divisor) - 2**32.
+    Needs high < divisor, divisor >= 2**31 and reciprocal = floor((2**64 - 1) / divisor)
+    - 2**32.
     """
     quotient_high, quotient_low = multiply_wide(high, reciprocal)
     quotient_low = quotient_low + low
@@ -50,7 +53,8 @@ def multiply_wide(left: Array, right: Array) -> tuple[Array, Array]:
 def multiply_high(left: Array, right: Array) -> Array:
     """Return the upper word of left * right, by one instruction where there is one."""
     if multiplies_wide():
-        # not `lax.mulhi`, which compiles for one device only; no array of such words is ever made
+        # not `lax.mulhi`, which compiles for one device only; no array of such words is
+        # ever made
         with jax.enable_x64(True):
             product = left.astype(jnp.uint64) * right.astype(jnp.uint64)
             return (product >> jnp.uint64(32)).astype(jnp.uint32)
@@ -63,7 +67,8 @@ def multiply_high(left: Array, right: Array) -> Array:
     return left_high * right_high + (middle >> sixteen) + (cross >> sixteen)
 
 
-# ---- Integers of any size as small ones: modulo a prime, or numbered; and the words of residues.
+# ---- Integers of any size as small ones: modulo a prime, or numbered; and the words of
+# residues.
 
 
 def residues(array: np.ndarray | Array, prime: int | Array) -> Array:
@@ -108,8 +113,9 @@ def is_power_of_two(modulus: int) -> bool:
 
 
 def words_per_residue(modulus: int) -> int:
-    """Return how many 32-bit words of keystream one residue takes: 1 for R = 2**b, else 2.
+    """Return how many 32-bit words of keystream one residue takes.
 
+    1 for R = 2**b, else 2.
     Two words (64 bits) keep a residue within R/2**64 < 2**-33 of uniform.
 
     Examples:
@@ -121,16 +127,16 @@ def words_per_residue(modulus: int) -> int:
 
 # ---- Arithmetic modulo a 31-bit prime on uint32 arrays, made for elimination.
 
-# For values that are traced, and so unknown. Whoever knows them can make a matrix that both
-# divide: what is decided about given values takes primes that are drawn for it.
+# For values that are traced, and so unknown. Whoever knows them can make a matrix that
+# both divide: what is decided about given values takes primes that are drawn for it.
 PRIMES = (1_199_999_993, 1_199_999_963)
 
 
 def minor_bits(matrices: np.ndarray | Array) -> float:
     """Return log2 of a bound on every minor of integer matrices `[..., rows, columns]` (Hadamard).
 
-    A minor is at most the product of its rows' lengths. Of matrices on a device only the largest
-    and the smallest entry are asked for.
+    A minor is at most the product of its rows' lengths. Of matrices on a device only
+    the largest and the smallest entry are asked for.
     """
     rank, columns = min(matrices.shape[-2:]), matrices.shape[-1]
     if matrices.dtype == object or isinstance(matrices, jax.Array):
@@ -166,7 +172,12 @@ def field(prime: int) -> Field:
 
 def fields(primes: Sequence[int]) -> Field:
     """Return the fields of some primes, stacked along a leading axis of every leaf."""
-    return Field(*(on_device(np.stack(each)) for each in zip(*map(_numbers, primes), strict=True)))
+    return Field(
+        *(
+            on_device(np.stack(each))
+            for each in zip(*map(_numbers, primes), strict=True)
+        )
+    )
 
 
 def _numbers(prime: int) -> tuple[np.uint32, np.uint32, np.ndarray]:
@@ -179,17 +190,20 @@ def _numbers(prime: int) -> tuple[np.uint32, np.uint32, np.ndarray]:
 def companion(factor: Array, of: Field) -> Array:
     """Return floor(factor * 2**32 / p) for residues."""
     zero = jnp.zeros_like(factor)
-    return divide_step(factor << jnp.uint32(1), zero, of.prime << jnp.uint32(1), of.reciprocal)[0]
+    return divide_step(
+        factor << jnp.uint32(1), zero, of.prime << jnp.uint32(1), of.reciprocal
+    )[0]
 
 
 @jax.jit
 def scale(values: Array, factor: Array, factor_companion: Array, of: Field) -> Array:
-    """Return values * factor mod p for residues; all three broadcast against each other.
+    """Return values * factor mod p for residues.
 
-    The quotient by the companion is short by less than 2, so one subtraction reduces the
-    remainder. Where words have no upper product, 16-bit halves without their lowest product
-    estimate it: short by less than 3.5 in all, so that the remainder lies below 3.5 p < 2**32 and
-    takes two.
+    All three broadcast against each other.
+    The quotient by the companion is short by less than 2, so one subtraction reduces
+    the remainder. Where words have no upper product, 16-bit halves without their lowest
+    product estimate it: short by less than 3.5 in all, so that the remainder lies below
+    3.5 p < 2**32 and takes two.
     """
     if multiplies_wide():
         remainder = values * factor - multiply_high(values, factor_companion) * of.prime
@@ -279,29 +293,36 @@ def _unit_inverses(units: Array, of: Field) -> Array:
     left, right, rest = units[:half], units[half : 2 * half], units[2 * half :]
     found = _unit_inverses(jnp.concatenate([multiply(left, right, of), rest]), of)
     shared, others = found[:half], found[half:]
-    return jnp.concatenate([multiply(shared, right, of), multiply(shared, left, of), others])
+    return jnp.concatenate(
+        [multiply(shared, right, of), multiply(shared, left, of), others]
+    )
 
 
 def kernel_step(
-    kernel: UInt32[Array, "dim dim"], row: UInt32[Array, " dim"], of: Field, *, binary: bool = False
+    kernel: UInt32[Array, "dim dim"],
+    row: UInt32[Array, " dim"],
+    of: Field,
+    *,
+    binary: bool = False,
 ) -> tuple[UInt32[Array, "dim dim"], Bool[Array, ""]]:
     """Shrink a kernel basis by one more row of the matrix.
 
-    The rows of `kernel` (zero rows apart) are a basis of {v : P v = 0} mod p, the identity
-    before the first row of P. A basis vector q is an equation that the row space V obeys; unit
-    vector e_i lies in V exactly if column i of the basis is zero.
+    The rows of `kernel` (zero rows apart) are a basis of {v : P v = 0} mod p, the
+    identity before the first row of P. A basis vector q is an equation that the row
+    space V obeys; unit vector e_i lies in V exactly if column i of the basis is zero.
 
     Args:
         kernel: Basis before, in residues, spent rows being zero; at most 2**16 columns.
         row: The new row of P in residues.
         of: The field (`field`).
-        binary: Whether `row` is known to hold only 0 and 1, which halves the work (static).
+        binary: Whether `row` is known to hold only 0 and 1, which halves the work
+            (static).
 
     Returns:
         Basis after, and whether the rank has grown by one.
 
-    Cost: two products (one if `binary`) for each entry of the basis; its shapes are fixed, so it
-    can be the body of a `lax.scan`.
+    Cost: two products (one if `binary`) for each entry of the basis; its shapes are
+    fixed, so it can be the body of a `lax.scan`.
 
     Examples:
         >>> row = jnp.asarray([0, 1], jnp.uint32)
@@ -317,5 +338,7 @@ def kernel_step(
     pivot = jnp.argmax(values != jnp.uint32(0))
     leading = jnp.broadcast_to(inverse(values[pivot][None], of), values.shape)
     factors = multiply(values, leading, of)
-    step = scale(kernel[pivot][None, :], factors[:, None], companion(factors, of)[:, None], of)
+    step = scale(
+        kernel[pivot][None, :], factors[:, None], companion(factors, of)[:, None], of
+    )
     return subtract(kernel, step, of), values[pivot] != jnp.uint32(0)

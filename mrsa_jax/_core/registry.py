@@ -1,11 +1,11 @@
 """Members of a family by name: one reader for schemes, graphs and availability models.
 
-Flags and files write one `name:parameters`. A family's table has a row for each name, and a user's
-own row is like the package's. Nothing here imports JAX.
+Flags and files write one `name:parameters`. A family's table has a row for each name,
+and a user's own row is like the package's. Nothing here imports JAX.
 
-A user's files and modules run with the rights of who names them. Only a caller names them
-(`--plugin` on the command line), never a file of settings: a study that was sent by somebody else
-is data.
+A user's files and modules run with the rights of who names them. Only a caller names
+them (`--plugin` on the command line), never a file of settings: a study that was sent
+by somebody else is data.
 """
 
 from __future__ import annotations
@@ -26,15 +26,25 @@ from importlib import import_module
 from typing import Any
 
 from mrsa_jax._core.sources import PLUGIN, code_of, file_of, module_sources
-from mrsa_watch._base.errors import ConfigurationError, MrsaError, nearest, require, shortened
+from mrsa_watch._base.errors import (
+    ConfigurationError,
+    MrsaError,
+    nearest,
+    require,
+    shortened,
+)
 
-_LOADED: dict[str, dict[str, str]] = {}  # digests of each one's own text and its neighbours'
+# digests of each one's own text and its neighbours'
+_LOADED: dict[str, dict[str, str]] = {}
 _loading: list[str] = []
 _FOLDERS: set[str] = set()  # of plugins' files, in which later imports look last
 
 
 def loaded_plugins() -> dict[str, dict[str, str]]:
-    """Return what has been loaded, for processes that are to do as this one: paths, modules."""
+    """Return what has been loaded, for processes that are to do as this one.
+
+    Paths, modules.
+    """
     return dict(_LOADED)
 
 
@@ -50,21 +60,29 @@ def load_plugins(names: Iterable[str]) -> None:
         names: Paths that end in .py, or dotted names of modules that are installed.
 
     Raises:
-        ConfigurationError: If there is none of a name, or it cannot be run, with where and why.
+        ConfigurationError: If there is none of a name, or it cannot be run, with where
+            and why.
     """
     for name in names:
         is_file = name.endswith(".py") or os.sep in name
         path = pathlib.Path(name).absolute()
         rule = "must be an existing Python file (.py), or an installed module"
-        require(not is_file or (path.suffix == ".py" and path.is_file()), "plugin", rule, name)
+        require(
+            not is_file or (path.suffix == ".py" and path.is_file()),
+            "plugin",
+            rule,
+            name,
+        )
         own = f"{PLUGIN}{path.stem}" if is_file else name
         _loading.append(own)
         try:
-            with contextlib.redirect_stdout(sys.stderr):  # results alone go to standard output
+            # results alone go to standard output
+            with contextlib.redirect_stdout(sys.stderr):
                 _run_file(own, path) if is_file else importlib.import_module(name)
         except (Exception, SystemExit) as error:  # a user's code raises what it likes
             raise ConfigurationError(
-                f"`plugin` must run without an error; got {name!r}: {_where(error, path)}"
+                f"`plugin` must run without an error; got {name!r}: "
+                f"{_where(error, path)}"
                 f"{type(error).__name__}: {error}"
             ) from error
         finally:
@@ -94,8 +112,9 @@ def _run_file(own: str, path: pathlib.Path) -> None:
 
 @contextlib.contextmanager
 def _neighbours(path: pathlib.Path) -> Iterator[None]:
-    """Let a file import other files of its folder, as a script does; installed modules come first.
+    """Let a file import other files of its folder, as a script does.
 
+    Installed modules come first.
     Where another plugin has imported a file of the same name, each plugin has its own.
     """
     folder, before = str(path.parent), sys.path[:]
@@ -105,11 +124,14 @@ def _neighbours(path: pathlib.Path) -> Iterator[None]:
         is_beside = top.is_dir() or top.with_suffix(".py").is_file()
         if loaded is not None and is_beside and path.parent not in loaded.parents:
             del sys.modules[name]
-    sys.path[:] = [place for place in before if place not in _FOLDERS or place == folder]
+    sys.path[:] = [
+        place for place in before if place not in _FOLDERS or place == folder
+    ]
     if folder not in sys.path:
         _FOLDERS.add(folder)
         sys.path.append(folder)
-    importlib.invalidate_caches()  # a file may be younger than its folder's last listing
+    # a file may be younger than its folder's last listing
+    importlib.invalidate_caches()
     try:
         yield
     finally:
@@ -130,8 +152,9 @@ def read_member(
 
     Args:
         text: `name` or `name:parameters`.
-        rows: Of the family. Each has `read` (parts behind the name -> parameters, `ValueError`
-            where they are ill-formed) and `rule` (what the text must be; empty if plain).
+        rows: Of the family. Each has `read` (parts behind the name -> parameters,
+            `ValueError` where they are ill-formed) and `rule` (what the text must be;
+            empty if plain).
         argument: The setting that names it.
         kind: What a member is called.
 
@@ -141,14 +164,18 @@ def read_member(
     name, *rest = str(text).split(":")
     if name not in rows:
         hint = _hint(str(text), rows)
-        raise ConfigurationError(f"`{argument}` must be a known {kind}; got {name!r}; {hint}")
+        raise ConfigurationError(
+            f"`{argument}` must be a known {kind}; got {name!r}; {hint}"
+        )
     try:
         return name, rows[name].read(rest)
     except ConfigurationError:  # it names a rule already
         raise
     except ValueError as error:
         rule = rows[name].rule or f"must be plain {name!r} (it has no parameter)"
-        raise ConfigurationError(f"`{argument}` {rule}; got {shortened(text)}") from error
+        raise ConfigurationError(
+            f"`{argument}` {rule}; got {shortened(text)}"
+        ) from error
 
 
 def no_parameters(rest: list[str]) -> tuple[Any, ...]:
@@ -166,10 +193,13 @@ def built_by(package: str, module: str, name: str) -> Callable[..., Any]:
 def _hint(text: str, rows: Mapping[str, Any]) -> str:
     """Return what may have been meant by a name that there is not."""
     if "," in text:
-        return f"separate several with spaces: {' '.join(text.replace(',', ' ').split())}"
+        return (
+            f"separate several with spaces: {' '.join(text.replace(',', ' ').split())}"
+        )
     words = {name.replace("_", " "): name for name in rows}
     for name, row in rows.items():
-        with contextlib.suppress(AttributeError, TypeError):  # no label, or only of parameters
+        # no label, or only of parameters
+        with contextlib.suppress(AttributeError, TypeError):
             words[row.label().lower()] = name
     plain = text.lower().split(":")[0].split(" (")[0].replace("_", " ")
     close = difflib.get_close_matches(plain, words, 1, 0.5)
@@ -187,7 +217,9 @@ def own_row(
     taken: Collection[str],
     depends: Any = None,
 ) -> dict[str, Any]:
-    """Return what every registry's row holds of a user's own: how it is written, shown, cited.
+    """Return what every registry's row holds of a user's own.
+
+    How it is written, shown, cited.
 
     Args:
         name: As it is registered.
@@ -200,18 +232,23 @@ def own_row(
         depends: What the factory depends on in addition to what it reaches.
 
     Returns:
-        `label`, `rule` and `read` (see `read_member`), `fields` (names of the parameters),
-        `papers`, and `code` (digests of the code of whoever called the caller).
+        `label`, `rule` and `read` (see `read_member`), `fields` (names of the
+        parameters), `papers`, and `code` (digests of the code of whoever called the
+        caller).
 
     Raises:
         ConfigurationError: Naming the first argument that breaks a rule.
     """
     good = isinstance(name, str) and re.fullmatch("[a-z][a-z0-9_]*", name) is not None
     require(good, "name", "must be lower-case letters, digits and underscores", name)
-    require(name not in taken, "name", f"must be none of the package's own {nouns}", name)
+    require(
+        name not in taken, "name", f"must be none of the package's own {nouns}", name
+    )
     words = f"{', '.join(given)} and parameters"
     require(callable(factory), "factory", f"must be a function of {words}", factory)
-    fields, least, most = _parameters(factory, len(given), f"must take {words} by their place")
+    fields, least, most = _parameters(
+        factory, len(given), f"must take {words} by their place"
+    )
     good = label is None or isinstance(label, str) or callable(label)
     require(good, "label", "must be text or a function that returns it", label)
     keys = (papers,) if isinstance(papers, str) else tuple(papers)
@@ -234,7 +271,10 @@ def own_row(
 
 
 def made(factory: Callable[..., Any], what: str, *values: Any) -> Any:
-    """Return what a user's factory makes; what it raises is reported as a fault of the factory."""
+    """Return what a user's factory makes.
+
+    What it raises is reported as a fault of the factory.
+    """
     try:
         return factory(*values)
     except MrsaError:
@@ -242,7 +282,8 @@ def made(factory: Callable[..., Any], what: str, *values: Any) -> Any:
     except Exception as error:  # a user's code raises what it likes
         got = ", ".join(map(shortened, values))
         raise ConfigurationError(
-            f"`factory` must make {what}; of ({got}) it raised {type(error).__name__}: {error}"
+            f"`factory` must make {what}; of ({got}) it raised {type(error).__name__}: "
+            f"{error}"
         ) from error
 
 
@@ -252,7 +293,8 @@ def check_pytree(value: Any, argument: str) -> None:
 
     rule = (
         "must be a pytree, so that its numbers pass through compiled programs: put "
-        "@jax.tree_util.register_dataclass over @dataclasses.dataclass(frozen=True) before its "
+        "@jax.tree_util.register_dataclass over @dataclasses.dataclass(frozen=True) "
+        "before its "
         'class, and `= dataclasses.field(metadata={"static": True})` behind its sizes'
     )
     require(not jax.tree_util.all_leaves([value]), argument, rule, value)
@@ -276,12 +318,17 @@ def label_of_words(words: str) -> Callable[..., str]:
 def _parameters(
     factory: Callable[..., Any], given: int, rule: str
 ) -> tuple[tuple[str, ...], int, int | float]:
-    """Return the names of a factory's parameters behind the given; how many it needs, and takes."""
+    """Return the names of a factory's parameters behind the given.
+
+    How many it needs, and takes.
+    """
     own = list(inspect.signature(factory).parameters.values())
     takes_any = any(p.kind is p.VAR_POSITIONAL for p in own)
     places = [p for p in own if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     needed = [p for p in own if p.default is p.empty and p.kind is p.KEYWORD_ONLY]
-    require((len(places) >= given or takes_any) and not needed, "factory", rule, factory)
+    require(
+        (len(places) >= given or takes_any) and not needed, "factory", rule, factory
+    )
     behind = places[given:]
     least = sum(p.default is p.empty for p in behind)
     return tuple(p.name for p in behind), least, math.inf if takes_any else len(behind)

@@ -1,8 +1,8 @@
 """What the server learns from one round of the protocol: rules as values.
 
-Multi-RoundSecAgg takes cohort and sum for the same. Once clients drop out between the protocol's
-steps, a rule decides which sums are learnt: the one here counts the answers, `secagg.graph_rule`
-applies Theorem 1 of CCESA to the round's assignment graph.
+Multi-RoundSecAgg takes cohort and sum for the same. Once clients drop out between the
+protocol's steps, a rule decides which sums are learnt: the one here counts the answers,
+`secagg.graph_rule` applies Theorem 1 of CCESA to the round's assignment graph.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ class LearntRound(NamedTuple):
 
     Attributes:
         summed: bool[N], who is in the round's sum; zeros unless the status is OK.
-        components: int32[N], for each client the number of the learnt sum that it is in, -1 for
-            none. Sums over parts of V3 are learnt in rounds that are not private, and may be in
-            rounds that failed. None from a rule under which a round's sum is all that the server
-            learns.
+        components: int32[N], for each client the number of the learnt sum that it is
+            in, -1 for none. Sums over parts of V3 are learnt in rounds that are not
+            private, and may be in rounds that failed. None from a rule under which a
+            round's sum is all that the server learns.
         status: int32, a `Status`.
     """
 
@@ -49,7 +49,9 @@ class RoundRule(Protocol):
     A rule for rounds of at most so many clients has an attribute `num_participants`.
     """
 
-    def learn(self, key: Key[Array, ""], survivors: Bool[Array, "5 clients"]) -> LearntRound:
+    def learn(
+        self, key: Key[Array, ""], survivors: Bool[Array, "5 clients"]
+    ) -> LearntRound:
         """Return what is learnt; the key is the round's, stream `ASSIGNMENT`."""
         ...
 
@@ -68,7 +70,9 @@ class ThresholdRule:
     threshold: Array
     policy: str = dataclasses.field(metadata={"static": True})
 
-    def learn(self, key: Key[Array, ""], survivors: Bool[Array, "5 clients"]) -> LearntRound:
+    def learn(
+        self, key: Key[Array, ""], survivors: Bool[Array, "5 clients"]
+    ) -> LearntRound:
         """Return what is learnt; nothing is drawn."""
         del key
         kept = kept_by(self.policy, survivors, self.labels, self.labels.shape[0])
@@ -78,12 +82,15 @@ class ThresholdRule:
 
 
 def round_status(
-    survivors: Bool[Array, "5 clients"], kept: Bool[Array, " clients"], is_reliable: Array
+    survivors: Bool[Array, "5 clients"],
+    kept: Bool[Array, " clients"],
+    is_reliable: Array,
 ) -> Int32[Array, ""]:
     """Return a round's status, from what went wrong first.
 
-    Nobody was asked; fewer than two inputs came; the policy left fewer than two; too few shares.
-    `secagg._outcome.judged` decides the same for plans of many blocks, block by block.
+    Nobody was asked; fewer than two inputs came; the policy left fewer than two; too
+    few shares. `secagg._outcome.judged` decides the same for plans of many blocks,
+    block by block.
     """
 
     def too_few(row: Array) -> Array:
@@ -119,8 +126,8 @@ _POLICIES: dict[str, Callable[[Array, Array], Array]] = {
 def whole_blocks(here: Any, labels: Any, sizes: Any = None) -> Any:
     """Return those of `here` whose blocks are all in it: bool[..., n], of NumPy or JAX.
 
-    `labels` are the numbers of their blocks; `sizes` how many clients those blocks have, where
-    not all of them are among the n.
+    `labels` are the numbers of their blocks; `sizes` how many clients those blocks
+    have, where not all of them are among the n.
     """
     mates = labels[:, None] == labels[None, :]
     if sizes is None:
@@ -150,8 +157,9 @@ def kept_blocks(
 ) -> Kept:
     """Return a round of clients who send and unmask as `protocol.Terms` says, whatever is listed.
 
-    The policy is the server's: a list that parts a block is refused by all. So are thresholds of
-    no more than half of a neighbourhood, and graphs over which mates have different neighbours.
+    The policy is the server's: a list that parts a block is refused by all. So are
+    thresholds of no more than half of a neighbourhood, and graphs over which mates have
+    different neighbours.
     """
     closed, most = adjacency | jnp.eye(len(labels), dtype=jnp.bool_), everyone.shape[0]
 
@@ -162,10 +170,16 @@ def kept_blocks(
     common = (ones @ ones.T).astype(jnp.int32)
     size = jnp.diagonal(common)
     sizes = jnp.zeros(most, jnp.int32).at[everyone].add(1)[labels]
-    mates = (labels[:, None] == labels[None, :]) & survivors[0][:, None] & survivors[0][None, :]
+    mates = (
+        (labels[:, None] == labels[None, :])
+        & survivors[0][:, None]
+        & survivors[0][None, :]
+    )
     alike = (common == size[:, None]) & (thresholds[:, None] == thresholds[None, :])
     fits = (alike | ~mates).all(axis=1) & (thresholds > size // 2)
-    enough = (holders(survivors[2]) >= thresholds) | (holders(survivors[1]) < thresholds)
+    enough = (holders(survivors[2]) >= thresholds) | (
+        holders(survivors[1]) < thresholds
+    )
     sent = survivors[_V3] & enough & fits & whole_blocks(survivors[2], labels, sizes)
     listed = kept_by(policy, survivors.at[_V3].set(sent), labels, most)
     is_whole = (whole_blocks(listed, labels, sizes) == listed).all()
@@ -194,7 +208,13 @@ def block_numbers(blocks: Any, num_clients: int) -> Int32[np.ndarray, " clients"
     is_labels = array.dtype.kind in "iu" and array.shape == (num_clients,)
     require(is_labels, "blocks", rule, f"{array.dtype} of shape {array.shape}")
     inside = bool(array.min() >= 0 and array.max() < num_clients)
-    require(inside, "blocks", "must lie in [0, num_clients)", int(array.min()), int(array.max()))
+    require(
+        inside,
+        "blocks",
+        "must lie in [0, num_clients)",
+        int(array.min()),
+        int(array.max()),
+    )
     return array.astype(np.int32)
 
 
@@ -203,11 +223,13 @@ def with_weights(
 ) -> Shaped[np.ndarray, "*trials sums clients"]:
     """Return P of learnt sums: who is in each, times the weights that the sums had.
 
-    Every figure of sums is of this matrix. With weights, clients of one block have unequal columns,
-    and the sums hide the heaviest of them less well than their number says.
+    Every figure of sums is of this matrix. With weights, clients of one block have
+    unequal columns, and the sums hide the heaviest of them less well than their number
+    says.
 
     Args:
         rows: Who is in each sum.
-        weights: Integers [N], by which each client's update was multiplied; None for 1 each.
+        weights: Integers [N], by which each client's update was multiplied; None for 1
+            each.
     """
     return rows if weights is None else rows * np.asarray(weights).astype(np.int64)

@@ -1,7 +1,8 @@
-"""Arrays in one file that is whole or known not to be: an .npz with a digest of it at its end.
+"""Arrays in one file that is whole or known not to be.
 
-What reads .npz files reads these too. The digest covers every byte and a label, so that neither
-damage nor a file in another's place goes unseen, and nothing damaged is parsed.
+An .npz with a digest of it at its end.
+What reads .npz files reads these too. The digest covers every byte and a label, so that
+neither damage nor a file in another's place goes unseen, and nothing damaged is parsed.
 """
 
 from __future__ import annotations

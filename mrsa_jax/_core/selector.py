@@ -1,7 +1,8 @@
 """What every selection scheme offers, and the state that it keeps.
 
-A scheme is a frozen pytree: T, K and chances are leaves, only the number of clients is static.
-Its state is a named tuple of arrays, `counts` among them; most schemes need nothing else.
+A scheme is a frozen pytree: T, K and chances are leaves, only the number of clients is
+static. Its state is a named tuple of arrays, `counts` among them; most schemes need
+nothing else.
 """
 
 from __future__ import annotations
@@ -30,21 +31,23 @@ class SelectorState(NamedTuple):
 class Selector(Protocol):
     """Whom the server asks in each round: a pytree with pure methods.
 
-    `select` is written for one trial. A scheme whose class has `takes_trials = True` also takes
-    many at once: keys [B], availability and the state's arrays [N, B], cohorts [N, B]; trials
-    innermost is what makes rollouts of many trials fast. Other schemes are mapped by `jax.vmap`.
+    `select` is written for one trial. A scheme whose class has `takes_trials = True`
+    also takes many at once: keys [B], availability and the state's arrays [N, B],
+    cohorts [N, B]; trials innermost is what makes rollouts of many trials fast. Other
+    schemes are mapped by `jax.vmap`.
 
-    What else is known of a scheme, its members say if it has them: `cohort_size`, K, of one that
-    asks K clients or nobody (any number may be asked without it); `block_size`, T, of one that
-    never parts the clients whose i // T agree; `privacy_target`, the weak T that it keeps for any
-    number of rounds where blocks do not say it; `cardinality(dropout_rates)`, mean and standard
-    deviation of the size of a round's sum where clients i are away independently, float64[N];
-    `chances(dropout_rates)`, of the same, each client's chance to be in a round where all rounds
-    are independent and alike, or None; `joins_alone`, whether clients join by their own coins;
-    `of_blocks()`, the scheme over its blocks as clients, which differ for it in nothing but who is
-    available; `separation`, the least difference of two rounds of one client; `depends_on_data`,
-    whether it looks at anything that clients' data decide: without it no epsilon is reported for
-    sums with noise.
+    What else is known of a scheme, its members say if it has them: `cohort_size`, K, of
+    one that asks K clients or nobody (any number may be asked without it);
+    `block_size`, T, of one that never parts the clients whose i // T agree;
+    `privacy_target`, the weak T that it keeps for any number of rounds where blocks do
+    not say it; `cardinality(dropout_rates)`, mean and standard deviation of the size of
+    a round's sum where clients i are away independently, float64[N];
+    `chances(dropout_rates)`, of the same, each client's chance to be in a round where
+    all rounds are independent and alike, or None; `joins_alone`, whether clients join
+    by their own coins; `of_blocks()`, the scheme over its blocks as clients, which
+    differ for it in nothing but who is available; `separation`, the least difference of
+    two rounds of one client; `depends_on_data`, whether it looks at anything that
+    clients' data decide: without it no epsilon is reported for sums with noise.
     """
 
     @property
@@ -53,8 +56,9 @@ class Selector(Protocol):
         ...
 
     def init(self) -> Any:
-        """Return the state before the first round: a `SelectorState`, or one with more fields.
+        """Return the state before the first round.
 
+        A `SelectorState`, or one with more fields.
         Every state has `.counts`, int32[N], rounds in whose sum each client was.
         """
         ...
@@ -64,8 +68,8 @@ class Selector(Protocol):
     ) -> tuple[Bool[Array, " clients"], Any]:
         """Return the cohort among the available clients (nobody: a skipped round), and the state.
 
-        `key` is the round's; the cohort has K clients or none, any number for Bernoulli and
-        Poisson sampling.
+        `key` is the round's; the cohort has K clients or none, any number for Bernoulli
+        and Poisson sampling.
         """
         ...
 
@@ -73,7 +77,12 @@ class Selector(Protocol):
 def check_selector(selector: Any) -> Selector:
     """Return a selector, or raise saying what it lacks to be one."""
     is_selector = isinstance(selector, Selector)
-    require(is_selector, "selector", "must have `num_clients`, `init` and `select`", selector)
+    require(
+        is_selector,
+        "selector",
+        "must have `num_clients`, `init` and `select`",
+        selector,
+    )
     check_pytree(selector, "selector")
     return selector
 
@@ -90,7 +99,10 @@ def block_size_of(selector: Selector) -> int:
 
 
 def with_counts(state: Any, counts: Array) -> Any:
-    """Return a selector's state with these counts: those of the scheme inside, if it wraps one."""
+    """Return a selector's state with these counts.
+
+    Those of the scheme inside, if it wraps one.
+    """
     if "counts" in state._fields:
         return state._replace(counts=counts)
     return state._replace(inner=with_counts(state.inner, counts))

@@ -1,9 +1,11 @@
-"""What code is made of: what an object reaches, and the texts of the modules that define it.
+"""What code is made of.
 
-A finished result is kept only where the code that made it is unchanged. No digest holds a path: the
-same text elsewhere is the same code. All that an object reaches counts (`state`): functions as they
-were compiled, and values. Of a module that has a file its text counts too, and that of the modules
-it imports, however they are nested, except those of libraries, which have versions.
+What an object reaches, and the texts of the modules that define it.
+A finished result is kept only where the code that made it is unchanged. No digest holds
+a path: the same text elsewhere is the same code. All that an object reaches counts
+(`state`): functions as they were compiled, and values. Of a module that has a file its
+text counts too, and that of the modules it imports, however they are nested, except
+those of libraries, which have versions.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ PLUGIN = "mrsa_jax_plugin_"
 """How the module of a plugin's file begins."""
 
 
-@functools.cache  # a process computes with what it has loaded, whatever is committed later
+# a process computes with what it has loaded, whatever is committed later
+@functools.cache
 def commit() -> str | None:
     """Return the commit of the source tree that the package is imported from, if it is one.
 
@@ -107,7 +110,11 @@ def _names_imported(tree: ast.AST, package: str) -> Iterator[str]:
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
-            above = package.split(".")[: package.count(".") + 2 - node.level] if node.level else []
+            above = (
+                package.split(".")[: package.count(".") + 2 - node.level]
+                if node.level
+                else []
+            )
             module = ".".join([*above, *([node.module] if node.module else [])])
             names = [f"{module}.{alias.name}" for alias in node.names]
         for name in names:
@@ -137,7 +144,8 @@ class Code:
         name: What it is called.
         argument: What it was given for.
         depends: What it depends on in addition; None if that is only what it reaches.
-        texts: Digests of modules that count in any case, as they were when it was given.
+        texts: Digests of modules that count in any case, as they were when it was
+            given.
         own: Top-level names of installed packages that count as a user's code.
     """
 
@@ -157,7 +165,8 @@ class Code:
     def again(self) -> dict[str, str]:
         """Return the digests of before, if there are any, with those of files as they are now.
 
-        Code that runs may keep what it has computed, in a cache: that changes no result.
+        Code that runs may keep what it has computed, in a cache: that changes no
+        result.
         """
         state = self._state or self._read()
         return state | self.texts | self._needed()
@@ -168,7 +177,11 @@ class Code:
         found = {"": f"{digest} {self.name}"}
         for name in walk.modules:
             path = file_of(name)
-            if path is not None and not name.startswith(PLUGIN) and not walk.is_library(name):
+            if (
+                path is not None
+                and not name.startswith(PLUGIN)
+                and not walk.is_library(name)
+            ):
                 found |= module_sources(name, path)
         found["python"] = f"{sys.version_info.major}.{sys.version_info.minor} Python"
         for name in walk.libraries:
@@ -206,17 +219,22 @@ def code_of(
     Args:
         factory: A function, a class, or another object that can be called.
         name: What it is registered as.
-        caller: Name of the module that registers it; it does not count where it is a library's.
-        plugins: Names of further modules that decide what it does: those that are being loaded.
+        caller: Name of the module that registers it; it does not count where it is a
+            library's.
+        plugins: Names of further modules that decide what it does: those that are being
+            loaded.
         depends: What it depends on in addition to what it reaches.
 
     Returns:
-        Called, it gives the text of modules as it was at registration, and all that the factory
-        reaches as it is then: a notebook replaces definitions, and sets attributes of modules.
+        Called, it gives the text of modules as it was at registration, and all that the
+        factory reaches as it is then: a notebook replaces definitions, and sets
+        attributes of modules.
     """
     plugins = tuple(plugins)
     texts: dict[str, str] = {}
-    others = [own for own in (caller, _module(factory)) if not is_library(own, file_of(own))]
+    others = [
+        own for own in (caller, _module(factory)) if not is_library(own, file_of(own))
+    ]
     for place, own in enumerate(dict.fromkeys([*plugins, *others])):
         path = file_of(own)
         if path is None:  # a notebook or a script
@@ -236,11 +254,14 @@ def _module(thing: Any) -> str:
     return str(getattr(thing, "__module__", None) or named.__module__)
 
 
-def code_of_object(thing: Any, name: str, argument: str, depends: Any = None) -> dict[str, str]:
-    """Return the digests of an object: of all that it holds, and of the code that it is made of.
+def code_of_object(
+    thing: Any, name: str, argument: str, depends: Any = None
+) -> dict[str, str]:
+    """Return the digests of an object.
 
-    Code counts as it was compiled, in addition to the text of its module, which may have been
-    edited since it was imported.
+    Of all that it holds, and of the code that it is made of.
+    Code counts as it was compiled, in addition to the text of its module, which may
+    have been edited since it was imported.
 
     Args:
         thing: Any object: a scheme, arrays, a function with what it closes over.
@@ -249,6 +270,7 @@ def code_of_object(thing: Any, name: str, argument: str, depends: Any = None) ->
         depends: What it depends on in addition to what it holds.
 
     Raises:
-        ConfigurationError: If a part of it has a state that cannot be read, such as an open file.
+        ConfigurationError: If a part of it has a state that cannot be read, such as an
+            open file.
     """
     return Code(thing, name, argument, depends)()

@@ -1,12 +1,15 @@
-"""The state of an object: a digest that changes with every value that the object reaches.
+"""The state of an object.
 
-Each kind of object has one rule, which accounts for all of its state. A kind without a rule raises,
-and so does code that reads what lies outside of the program: files, the environment, modules that
-are named while it runs. `depends` then names these things instead.
+A digest that changes with every value that the object reaches.
+Each kind of object has one rule, which accounts for all of its state. A kind without a
+rule raises, and so does code that reads what lies outside of the program: files, the
+environment, modules that are named while it runs. `depends` then names these things
+instead.
 
-Code counts as it was compiled, with its defaults, its closure, and the globals and attributes of
-modules that it uses. Libraries count by the names of what is used, and by their versions. Nothing
-depends on paths, on addresses in memory, on the order of sets or on the numbers of lines.
+Code counts as it was compiled, with its defaults, its closure, and the globals and
+attributes of modules that it uses. Libraries count by the names of what is used, and by
+their versions. Nothing depends on paths, on addresses in memory, on the order of sets
+or on the numbers of lines.
 """
 
 from __future__ import annotations
@@ -28,7 +31,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 from mrsa_jax._core.bytecode import Use, names_used
-from mrsa_jax._core.outside import PATH_METHODS, READING_METHODS, loaded_readers, read_by
+from mrsa_jax._core.outside import (
+    PATH_METHODS,
+    READING_METHODS,
+    loaded_readers,
+    read_by,
+)
 from mrsa_watch._base.errors import ConfigurationError, require, shortened
 
 _LIBRARIES = ("site-packages", "dist-packages")
@@ -69,7 +77,9 @@ def digest_of(content: bytes) -> str:
 def file_of(name: str) -> pathlib.Path | None:
     """Return the Python file of a loaded module; None for a notebook or a script."""
     path = pathlib.Path(getattr(sys.modules.get(name), "__file__", None) or "")
-    return path if name != "__main__" and path.suffix == ".py" and path.is_file() else None
+    return (
+        path if name != "__main__" and path.suffix == ".py" and path.is_file() else None
+    )
 
 
 def is_library(name: str, path: pathlib.Path | None) -> bool:
@@ -82,14 +92,15 @@ def is_library(name: str, path: pathlib.Path | None) -> bool:
     return path is not None and any(part in path.parts for part in _LIBRARIES)
 
 
-# --- the walk -------------------------------------------------------------------------------------
+# ---- the walk
 
 
 class Walk:
     """Goes through all that an object reaches.
 
     Args:
-        is_named: Whether `depends` names what has no rule, which then counts by its kind alone.
+        is_named: Whether `depends` names what has no rule, which then counts by its
+            kind alone.
         reads_paths: Whether a path stands for the content of its file or folder.
         own: Top-level names of installed packages that count as a user's code.
 
@@ -100,7 +111,11 @@ class Walk:
     """
 
     def __init__(
-        self, *, is_named: bool = False, reads_paths: bool = False, own: Collection[str] = ()
+        self,
+        *,
+        is_named: bool = False,
+        reads_paths: bool = False,
+        own: Collection[str] = (),
     ) -> None:
         """Begin with nothing seen."""
         self.modules: dict[str, None] = {}
@@ -110,7 +125,8 @@ class Walk:
         self._reads_paths = reads_paths
         self._own = frozenset(own)
         self._known: dict[str, bool] = {}  # modules, by whether they are a library's
-        self._numbers: dict[int, tuple[int, Any]] = {}  # an object that is kept keeps its address
+        # an object that is kept keeps its address
+        self._numbers: dict[int, tuple[int, Any]] = {}
         self._constants: dict[int, tuple[str | None, Any]] = {}
         self._outside = loaded_readers()
         self._attributes: set[str] = set()  # that some code reads
@@ -129,12 +145,15 @@ class Walk:
         try:
             found = self._digest(root)
             for module in sorted(self._passed):
-                self._refuse(read_by(module, self._attributes), "code that it is given to")
+                self._refuse(
+                    read_by(module, self._attributes), "code that it is given to"
+                )
             return found
         except _UnaccountedError as error:
             raise ConfigurationError(
                 f"`{argument}` must hold only values that a digest can be made of; got "
-                f"{error.got} ({error.reason}): name what it depends on with depends=, such as "
+                f"{error.got} ({error.reason}): name what it depends on with depends=, "
+                "such as "
                 "depends=pathlib.Path('data.npy') for the content of a file"
             ) from error.__cause__
 
@@ -185,9 +204,11 @@ class Walk:
             raise _UnaccountedError(name, _READS_OUTSIDE)
 
     def _constant(self, thing: Any, depth: int = 0) -> str | None:
-        """Return the words of a value that cannot change: a number, a text, code, tuples of them.
+        """Return the words of a value that cannot change.
 
-        Whether two of these are one object says nothing, and may differ between processes.
+        A number, a text, code, tuples of them.
+        Whether two of these are one object says nothing, and may differ between
+        processes.
         """
         kind = type(thing)
         if kind in _ATOMS:
@@ -195,7 +216,9 @@ class Walk:
         if kind not in _CONSTANTS or depth > _MOST_NESTED:
             return None
         if id(thing) not in self._constants:
-            inner = [self._constant(part, depth + 1) for part in _CONSTANTS[kind](thing)]
+            inner = [
+                self._constant(part, depth + 1) for part in _CONSTANTS[kind](thing)
+            ]
             words = [own for own in inner if own is not None]
             told = None
             if len(words) == len(inner):
@@ -210,11 +233,16 @@ class Walk:
         if name not in self._known:
             top = name.partition(".")[0]
             places = filter(None, map(_place, (name, top)))
-            self._known[name] = top not in self._own and is_library(name, next(places, None))
+            self._known[name] = top not in self._own and is_library(
+                name, next(places, None)
+            )
         return self._known[name]
 
     def _library_name(self, thing: Any) -> str | None:
-        """Return the name by which an installed package offers an object; None if none does."""
+        """Return the name by which an installed package offers an object.
+
+        None if none does.
+        """
         if isinstance(thing, types.ModuleType):
             return None
         kind = type(thing)
@@ -242,17 +270,22 @@ class Walk:
         """Return the functions of a user's that were put into a class of a library."""
         if not isinstance(thing, type):
             return []
-        functions = (own for own in vars(thing).values() if isinstance(own, types.FunctionType))
+        functions = (
+            own for own in vars(thing).values() if isinstance(own, types.FunctionType)
+        )
         modules = ((own, str(own.__globals__.get("__name__", ""))) for own in functions)
-        return [own for own, module in modules
-                if module in sys.modules and not self.is_library(module)]  # fmt: skip
+        return [
+            own
+            for own, module in modules
+            if module in sys.modules and not self.is_library(module)
+        ]
 
     def _met_library(self, module: str) -> None:
         top = module.partition(".")[0]
         if top not in sys.stdlib_module_names and top not in _PACKAGES:
             self.libraries[top] = None
 
-    # --- functions, classes, modules --------------------------------------------------------------
+    # ---- functions, classes, modules
 
     def _function(self, thing: types.FunctionType) -> Told:
         if thing.__code__ is _DISPATCH_CODE:  # it also holds a cache of what was called
@@ -297,7 +330,10 @@ class Walk:
     def _imported(
         self, function: types.FunctionType, use: Use, attributes: frozenset[str]
     ) -> list[Any]:
-        """Return what a function imports when it runs; a user's module is imported for that."""
+        """Return what a function imports when it runs.
+
+        A user's module is imported for that.
+        """
         package = function.__globals__.get("__package__") or ""
         name = "." * use.level + use.name
         name = importlib.util.resolve_name(name, package) if use.level else name
@@ -320,7 +356,11 @@ class Walk:
         return found
 
     def _read(
-        self, function: types.FunctionType, name: str, thing: Any, behind: tuple[str, ...]
+        self,
+        function: types.FunctionType,
+        name: str,
+        thing: Any,
+        behind: tuple[str, ...],
     ) -> list[Any]:
         """Return what a name means, or the attributes behind it where it is a module."""
         holder = None
@@ -339,9 +379,16 @@ class Walk:
         return [name, thing]
 
     def _of_library(
-        self, function: types.FunctionType, name: str, thing: Any, holder: types.ModuleType
+        self,
+        function: types.FunctionType,
+        name: str,
+        thing: Any,
+        holder: types.ModuleType,
     ) -> list[Any]:
-        """Return an attribute of a library's module: by its name, unless a user can have set it."""
+        """Return an attribute of a library's module.
+
+        By its name, unless a user can have set it.
+        """
         self._met_library(holder.__name__)
         if id(thing) in self._outside:
             self._refuse(self._outside[id(thing)][0], function.__qualname__)
@@ -362,7 +409,9 @@ class Walk:
             if isinstance(thing, types.FunctionType):
                 if not self.is_library(str(thing.__globals__.get("__name__", ""))):
                     return True
-            elif not self.is_library(_module_of(thing if isinstance(thing, type) else type(thing))):
+            elif not self.is_library(
+                _module_of(thing if isinstance(thing, type) else type(thing))
+            ):
                 return True
             thing = getattr(thing, "__wrapped__", None)
             if thing is None:
@@ -376,10 +425,19 @@ class Walk:
             self.modules[module] = None
         defined = _more(thing)
         abstract = getattr(thing, "_abc_impl", None)
-        virtual = {ref() for ref in _virtual(thing)} - {None} if abstract is not None else set()
+        virtual = (
+            {ref() for ref in _virtual(thing)} - {None}
+            if abstract is not None
+            else set()
+        )
         return "class", [
-            thing.__qualname__, type(thing), thing.__bases__, defined, virtual, _pytree(thing)
-        ]  # fmt: skip
+            thing.__qualname__,
+            type(thing),
+            thing.__bases__,
+            defined,
+            virtual,
+            _pytree(thing),
+        ]
 
     def _module(self, thing: types.ModuleType) -> Told:
         """Describe a module that is used as a whole: all that a user's module defines."""
@@ -394,7 +452,10 @@ class Walk:
         return "module", [_Globals(vars(thing))]
 
     def _globals(self, thing: _Globals) -> Told:
-        """Describe all globals of a module, sorted: modules that are imported later add names."""
+        """Describe all globals of a module, sorted.
+
+        Modules that are imported later add names.
+        """
         inner = f"{thing.names.get('__name__')}."
         found: list[Any] = []
         for name in sorted(thing.names):
@@ -410,21 +471,33 @@ class Walk:
                 found += [name, own]
         return "globals", found
 
-    # --- values -----------------------------------------------------------------------------------
+    # ---- values
 
     def _set(self, thing: Any) -> Told:
-        """Describe elements by their digests, sorted; what they share among them says nothing."""
-        elements = set.__iter__(thing) if isinstance(thing, set) else frozenset.__iter__(thing)
+        """Describe elements by their digests, sorted.
+
+        What they share among them says nothing.
+        """
+        elements = (
+            set.__iter__(thing) if isinstance(thing, set) else frozenset.__iter__(thing)
+        )
         before = self._numbers
         several = []
         for element in elements:
             self._numbers = dict(before)
             several.append(self._constant(element) or self._digest(element))
         self._numbers = before
-        return f"set {digest_of(' '.join(sorted(several)).encode('utf-8', 'surrogatepass'))}", ()
+        return (
+            "set "
+            f"{digest_of(' '.join(sorted(several)).encode('utf-8', 'surrogatepass'))}",
+            (),
+        )
 
     def _array(self, thing: Any) -> Told:
-        """Describe an array of NumPy: its type, its shape and its content, part by part."""
+        """Describe an array of NumPy.
+
+        Its type, its shape and its content, part by part.
+        """
         import numpy as np  # --help must not wait for it
 
         plain = thing.view(np.ndarray)
@@ -439,7 +512,10 @@ class Walk:
     def _dtype(self, thing: Any) -> Told:
         fields = None
         if thing.names is not None:
-            fields = [(name, thing.fields[name][1:], thing.fields[name][0]) for name in thing.names]
+            fields = [
+                (name, thing.fields[name][1:], thing.fields[name][0])
+                for name in thing.names
+            ]
         words = f"dtype {thing!r} {thing.byteorder} {thing.itemsize} {thing.alignment}"
         return words, [fields, dict(thing.metadata or {})]
 
@@ -453,34 +529,51 @@ class Walk:
         if not self._reads_paths:
             return "path", [str(thing)]
         path = pathlib.Path(thing)
-        require(path.exists(), "depends", "must name files and folders that there are", str(path))
+        require(
+            path.exists(),
+            "depends",
+            "must name files and folders that there are",
+            str(path),
+        )
         inner = sorted(path.rglob("*")) if path.is_dir() else [path]
         files = [(one, digest_of(one.read_bytes())) for one in inner if one.is_file()]
         self.files += [(one.name, digest) for one, digest in files]
         return "path", [(str(one.relative_to(path)), digest) for one, digest in files]
 
     def _instance(self, thing: Any) -> Told:
-        """Describe a value of a class: what its built-in base holds, slots and attributes."""
+        """Describe a value of a class.
+
+        What its built-in base holds, slots and attributes.
+        """
         special = _special(thing)
         if special is not None:
             return special
         kind = type(thing)
-        attributes = _attributes(thing)  # first: what pickle keeps differs once they are there
+        # first: what pickle keeps differs once they are there
+        attributes = _attributes(thing)
         content: Told = ("", ())
         covered: tuple[type, ...] = (object,)
         for place, base in enumerate(kind.__mro__):
             ruled = _rule_of_base(kind, base)
             if ruled is not None:
                 rule, base = ruled
-                content, covered = rule(self, thing), (*kind.__mro__[place:], *base.__mro__)
+                content, covered = (
+                    rule(self, thing),
+                    (*kind.__mro__[place:], *base.__mro__),
+                )
                 break
             if _has_hidden_state(base):
-                # pickle keeps all that it holds, unless a class of a user's says otherwise
+                # pickle keeps all that it holds, unless a class of a user's says
+                # otherwise
                 above = kind.__mro__[: place + 1]
-                base = next((own for own in above if self.is_library(_module_of(own))), base)
+                base = next(
+                    (own for own in above if self.is_library(_module_of(own))), base
+                )
                 content, covered = ("reduced", [_reduced(thing, base)]), base.__mro__
                 break
-        derived = {name for base in kind.__mro__ for name in _DERIVED.get(_kind_of(base), ())}
+        derived = {
+            name for base in kind.__mro__ for name in _DERIVED.get(_kind_of(base), ())
+        }
         state = {
             name if base is None else f"{name} of {base.__qualname__}": own
             for (base, name), own in attributes.items()
@@ -503,15 +596,33 @@ class _Globals:
         self.names = names
 
 
-_NOT_TOLD = frozenset((
-    "__dict__", "__weakref__", "__doc__", "__module__", "__firstlineno__", "__static_attributes__",
-    "_abc_impl",
-))  # fmt: skip
+_NOT_TOLD = frozenset(
+    (
+        "__dict__",
+        "__weakref__",
+        "__doc__",
+        "__module__",
+        "__firstlineno__",
+        "__static_attributes__",
+        "_abc_impl",
+    )
+)
 """Attributes of classes, functions and values that decide on no result."""
-_OF_MODULES = frozenset((
-    "__name__", "__file__", "__doc__", "__package__", "__loader__", "__spec__", "__builtins__",
-    "__cached__", "__path__", "__annotations__", "__warningregistry__",
-))  # fmt: skip
+_OF_MODULES = frozenset(
+    (
+        "__name__",
+        "__file__",
+        "__doc__",
+        "__package__",
+        "__loader__",
+        "__spec__",
+        "__builtins__",
+        "__cached__",
+        "__path__",
+        "__annotations__",
+        "__warningregistry__",
+    )
+)
 """Globals that say where a module lies."""
 _DERIVED: dict[str, tuple[str, ...]] = {
     "flax.Module": ("_id", "_state", "_parent_ref", "scope"),
@@ -524,7 +635,8 @@ _DERIVED: dict[str, tuple[str, ...]] = {
     "xarray.Dataset": ("_cache", "_close"),
     "xarray.DataArray": ("_cache", "_close"),
 }
-"""Attributes that classes of libraries fill as they are used, and that follow from the others."""
+"""Attributes that classes of libraries fill as they are used, and that follow from the others.
+"""
 
 
 def _kind_of(kind: type) -> str:
@@ -558,13 +670,15 @@ def _module_with(name: str, thing: Any) -> str | None:
     """Return the name of a loaded module that has an object by its name."""
     several = list(sys.modules.items())
     return next(
-        (at for at, own in several if getattr(own, "__dict__", {}).get(name) is thing), None
+        (at for at, own in several if getattr(own, "__dict__", {}).get(name) is thing),
+        None,
     )
 
 
 def _annotations(function: types.FunctionType) -> dict[str, Any]:
     return {
-        name: getattr(own, "__forward_arg__", own) for name, own in function.__annotations__.items()
+        name: getattr(own, "__forward_arg__", own)
+        for name, own in function.__annotations__.items()
     }
 
 
@@ -588,14 +702,18 @@ def _virtual(thing: type) -> Iterable[Any]:
 
 def _pytree(thing: type) -> Any:
     """Return how JAX takes values of a class apart, None if it was never registered."""
-    registry: dict[type, Any] = getattr(sys.modules.get("jax._src.tree_util"), "_registry", {})
+    registry: dict[type, Any] = getattr(
+        sys.modules.get("jax._src.tree_util"), "_registry", {}
+    )
     return registry.get(thing)
 
 
 def _place(name: str) -> pathlib.Path | None:
     """Return where a loaded module lies; None if nobody knows."""
     module = sys.modules.get(name)
-    place = getattr(module, "__file__", None) or next(iter(getattr(module, "__path__", ())), None)
+    place = getattr(module, "__file__", None) or next(
+        iter(getattr(module, "__path__", ())), None
+    )
     return pathlib.Path(place) if place else None
 
 
@@ -622,21 +740,25 @@ def _is_plain(thing: Any) -> bool:
         return all(map(_is_plain, thing))
     if kind is dict:
         return all(map(_is_plain, (*thing, *thing.values())))
-    is_of_numpy = any(_module_of(own) == "numpy" and own.__name__ in _OF_NUMPY
-                      for own in kind.__mro__)  # fmt: skip
+    is_of_numpy = any(
+        _module_of(own) == "numpy" and own.__name__ in _OF_NUMPY for own in kind.__mro__
+    )
     return kind in _ATOMS or is_of_numpy or kind.__name__ == "ArrayImpl"
 
 
 def _has_hidden_state(kind: type) -> bool:
     """Return whether a class holds more than its slots, its attributes and its references show.
 
-    That is so of classes written in C: their values are larger than what Python can read of them.
+    That is so of classes written in C: their values are larger than what Python can
+    read of them.
     """
     base = kind.__base__
     if base is None:
         return False
     own = vars(kind)
-    members = sum(isinstance(value, types.MemberDescriptorType) for value in own.values())
+    members = sum(
+        isinstance(value, types.MemberDescriptorType) for value in own.values()
+    )
     size = kind.__basicsize__ - base.__basicsize__ - 8 * members
     shown = 8 * (("__dict__" in own) + ("__weakref__" in own))
     return not 0 <= size <= shown or kind.__itemsize__ != base.__itemsize__
@@ -653,12 +775,18 @@ def _reduced(thing: Any, base: Any) -> Any:
             found = base.__reduce_ex__(thing, 4)
         elif base.__reduce__ is not object.__reduce__:
             found = base.__reduce__(thing)
-        elif getattr(base, "__getstate__", None) is not getattr(object, "__getstate__", None):
+        elif getattr(base, "__getstate__", None) is not getattr(
+            object, "__getstate__", None
+        ):
             found = base.__getstate__(thing)
         else:
-            raise _UnaccountedError(shortened(thing), f"no rule reads a {type(thing).__qualname__}")
+            raise _UnaccountedError(
+                shortened(thing), f"no rule reads a {type(thing).__qualname__}"
+            )
     if isinstance(found, str):  # a name, by which no module offers it
-        raise _UnaccountedError(shortened(thing), f"no rule reads a {type(thing).__qualname__}")
+        raise _UnaccountedError(
+            shortened(thing), f"no rule reads a {type(thing).__qualname__}"
+        )
     if isinstance(found, tuple):
         return [list(own) if isinstance(own, Iterator) else own for own in found]
     return found
@@ -671,10 +799,13 @@ def _attributes(thing: Any) -> dict[tuple[type | None, str], Any]:
     for base in type(thing).__mro__:
         for name, own in vars(base).items():
             is_slot = isinstance(own, types.MemberDescriptorType)
-            if name == "__dict__" and (is_slot or isinstance(own, types.GetSetDescriptorType)):
+            if name == "__dict__" and (
+                is_slot or isinstance(own, types.GetSetDescriptorType)
+            ):
                 is_read = True
                 found |= {
-                    (None, attribute): value for attribute, value in own.__get__(thing).items()
+                    (None, attribute): value
+                    for attribute, value in own.__get__(thing).items()
                 }
             elif is_slot:
                 with contextlib.suppress(AttributeError):  # it was never set
@@ -684,7 +815,7 @@ def _attributes(thing: Any) -> dict[tuple[type | None, str], Any]:
     return found
 
 
-# --- rules ----------------------------------------------------------------------------------------
+# ---- rules
 
 
 def _of(words: str, *names: str) -> Callable[[Walk, Any], Told]:
@@ -693,7 +824,12 @@ def _of(words: str, *names: str) -> Callable[[Walk, Any], Told]:
 
 
 def _constant_of_code(code: types.CodeType) -> list[Any]:
-    counts = code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags
+    counts = (
+        code.co_argcount,
+        code.co_posonlyargcount,
+        code.co_kwonlyargcount,
+        code.co_flags,
+    )
     names = code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars
     return [code.co_code, code.co_exceptiontable, *counts, *names, code.co_consts]
 
@@ -724,7 +860,10 @@ def _special(thing: Any) -> Told | None:
         return f"{kind.__name__} {thing!r}", ()
     if isinstance(thing, weakref.ref):
         return "reference", [thing()]
-    if _module_of(kind) in ("_thread", "threading", "logging") and kind.__name__ != "_local":
+    if (
+        _module_of(kind) in ("_thread", "threading", "logging")
+        and kind.__name__ != "_local"
+    ):
         return f"{kind.__qualname__}", ()  # it decides on no result
     return None
 
@@ -760,8 +899,11 @@ def _local() -> types.CodeType:
 
 
 _DISPATCH_CODE = _local()
-_METHODS = (types.WrapperDescriptorType, types.MethodDescriptorType,
-            types.ClassMethodDescriptorType)  # fmt: skip
+_METHODS = (
+    types.WrapperDescriptorType,
+    types.MethodDescriptorType,
+    types.ClassMethodDescriptorType,
+)
 _ATOMS: dict[type, Callable[[Any], str]] = {
     types.NoneType: repr,
     types.EllipsisType: repr,
@@ -787,10 +929,16 @@ _RULES: dict[type, Callable[[Walk, Any], Told]] = {
     bytes: lambda walk, thing: (f"bytes {digest_of(bytes.__bytes__(thing))}", ()),
     str: lambda walk, thing: (f"str {str.__str__(thing)!r}", ()),
     bytearray: lambda walk, thing: ("bytearray", [bytes(thing)]),
-    memoryview: lambda walk, thing: ("memoryview", [thing.format, thing.shape, thing.tobytes()]),
+    memoryview: lambda walk, thing: (
+        "memoryview",
+        [thing.format, thing.shape, thing.tobytes()],
+    ),
     list: lambda walk, thing: ("list", list(list.__iter__(thing))),
     tuple: lambda walk, thing: ("tuple", list(tuple.__iter__(thing))),
-    dict: lambda walk, thing: ("dict", [own for pair in dict.items(thing) for own in pair]),
+    dict: lambda walk, thing: (
+        "dict",
+        [own for pair in dict.items(thing) for own in pair],
+    ),
     types.MappingProxyType: lambda walk, thing: ("mapping", [dict(thing)]),
     set: Walk._set,
     frozenset: Walk._set,
@@ -814,8 +962,11 @@ _RULES: dict[type, Callable[[Walk, Any], Told]] = {
         [thing.__wrapped__, thing.cache_parameters(), _more(thing)],
     ),
     pathlib.PurePath: Walk._path,
-}  # fmt: skip
-"""The rule of each kind; a class on top of one has its slots and attributes in addition."""
+}
+"""The rule of each kind.
+
+A class on top of one has its slots and attributes in addition.
+"""
 _OF_NUMPY: dict[str, Callable[[Walk, Any], Told]] = {
     "ndarray": Walk._array,
     "dtype": Walk._dtype,
@@ -824,11 +975,14 @@ _OF_NUMPY: dict[str, Callable[[Walk, Any], Told]] = {
 """Rules of classes of NumPy, by name: nothing here imports it."""
 
 
-def _rule_of_base(kind: type, base: type) -> tuple[Callable[[Walk, Any], Told], type] | None:
+def _rule_of_base(
+    kind: type, base: type
+) -> tuple[Callable[[Walk, Any], Told], type] | None:
     """Return the rule of a class that a value's class builds on, and the class that it is for."""
     if base in _RULES:
         return _RULES[base], base
-    if base.__module__ == "numpy" or _has_hidden_state(base):  # NumPy's have layers below theirs
+    # NumPy's have layers below theirs
+    if base.__module__ == "numpy" or _has_hidden_state(base):
         for own in kind.__mro__:
             if own.__module__ == "numpy" and own.__name__ in _OF_NUMPY:
                 return _OF_NUMPY[own.__name__], own

@@ -11,7 +11,9 @@ from mrsa_jax._core.floats import usual_floats
 
 @usual_floats
 def memory_kernel(when: Any, memory: Any, share: Any = 1.0) -> np.ndarray:
-    """Return share x memory^|r - r'|, and exactly 1 within a round: how updates of rounds agree.
+    """Return share x memory^|r - r'|, and exactly 1 within a round.
+
+    How updates of rounds agree.
 
     Examples:
         >>> memory_kernel([0, 0, 2], 0.5, 0.8).tolist()
@@ -35,17 +37,21 @@ def half_interval(values: Any, level: float = 0.95) -> Any:
 
     own = np.asarray(values, np.float64)
     count = own.shape[-1]
-    return special.stdtrit(count - 1, (1 + level) / 2) * (own.std(axis=-1, ddof=1) / np.sqrt(count))
+    return special.stdtrit(count - 1, (1 + level) / 2) * (
+        own.std(axis=-1, ddof=1) / np.sqrt(count)
+    )
 
 
 # ---- Exact intervals of chances that were counted.
 
 
-def binomial_interval(count: int, trials: int, level: float = 0.95) -> tuple[float, float]:
+def binomial_interval(
+    count: int, trials: int, level: float = 0.95
+) -> tuple[float, float]:
     """Return the Clopper-Pearson interval of a chance seen `count` times in `trials`.
 
-    It covers the true chance with at least the stated probability, whatever that chance is.
-    The ends solve P(X >= count) = (1 - level)/2 and P(X <= count) = (1 - level)/2.
+    It covers the true chance with at least the stated probability, whatever that chance
+    is. The ends solve P(X >= count) = (1 - level)/2 and P(X <= count) = (1 - level)/2.
 
     Args:
         count: In [0, trials].
@@ -65,7 +71,8 @@ def binomial_interval(count: int, trials: int, level: float = 0.95) -> tuple[flo
     from scipy import special
 
     tail, misses = (1.0 - level) / 2.0, trials - count
-    # P(X >= count) is I_p(count, misses + 1), and P(X <= count) is 1 - I_p(count + 1, misses)
+    # P(X >= count) is I_p(count, misses + 1), and P(X <= count) is 1 - I_p(count + 1,
+    # misses)
     lower = special.betaincinv(count, misses + 1, tail) if count > 0 else 0.0
     upper = special.betainccinv(count + 1, misses, tail) if misses > 0 else 1.0
     return float(lower), float(upper)

@@ -18,12 +18,13 @@ STEPS_WITH_CHECK = (*STEPS[:3], CHECK, STEPS[3])
 class Status(enum.IntEnum):
     """Outcome of one round of secure aggregation.
 
-    `OK` is 0, so `not status` reads "worked". `SKIPPED` is a round in which no cohort could be
-    chosen (Multi-RoundSecAgg: fewer than K/T blocks fully available).
-    `TOO_FEW_SURVIVORS` withholds a sum over fewer than two clients, which would be an input.
-    `UNRELIABLE`: too few shares came back to remove every pad from the sum (CCESA, Theorem 1).
-    `ABORTED`: a policy ended the round before unmasking, because a block had lost a member.
-    `NOT_RUN`: clients were asked in a history, but the training had diverged before this round.
+    `OK` is 0, so `not status` reads "worked". `SKIPPED` is a round in which no cohort
+    could be chosen (Multi-RoundSecAgg: fewer than K/T blocks fully available).
+    `TOO_FEW_SURVIVORS` withholds a sum over fewer than two clients, which would be an
+    input. `UNRELIABLE`: too few shares came back to remove every pad from the sum
+    (CCESA, Theorem 1). `ABORTED`: a policy ended the round before unmasking, because a
+    block had lost a member. `NOT_RUN`: clients were asked in a history, but the
+    training had diverged before this round.
 
     Examples:
         >>> import mrsa_jax as mj

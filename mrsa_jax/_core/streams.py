@@ -1,9 +1,9 @@
 """Named random streams: which key every draw of a simulation comes from.
 
-seed -> trial -> round -> stream -> client, each step a `fold_in` with an index or one of the
-constants below. So a client's draw does not depend on the number of clients, and a trial's
-draws not on the batch that it runs in. Pads never come from here: they are ChaCha20 keystream
-(`mrsa_jax.modular`).
+seed -> trial -> round -> stream -> client, each step a `fold_in` with an index or one
+of the constants below. So a client's draw does not depend on the number of clients, and
+a trial's draws not on the batch that it runs in. Pads never come from here: they are
+ChaCha20 keystream (`mrsa_jax.modular`).
 """
 
 from __future__ import annotations
@@ -55,8 +55,9 @@ def as_key(seed: Seed) -> Key[Array, ""]:
     """Return a typed JAX key for an integer seed, or the key itself.
 
     Args:
-        seed: Integer in [0, 2**32), or a scalar typed key (`jax.random.key`). A traced integer
-            outside that range, which nothing can report, gives a key that no legal seed has.
+        seed: Integer in [0, 2**32), or a scalar typed key (`jax.random.key`). A traced
+            integer outside that range, which nothing can report, gives a key that no
+            legal seed has.
 
     Returns:
         A scalar typed key.
@@ -73,17 +74,23 @@ def as_key(seed: Seed) -> Key[Array, ""]:
         return seed
     if isinstance(seed, jax.core.Tracer):
         is_one = seed.ndim == 0 and jnp.issubdtype(seed.dtype, np.integer)
-        require(is_one, "seed", "must be one integer or one typed JAX key", shortened(seed))
+        require(
+            is_one, "seed", "must be one integer or one typed JAX key", shortened(seed)
+        )
         words = jnp.stack([_high_word(seed), seed.astype(jnp.uint32)])
         return jax.random.wrap_key_data(words, impl=_IMPLEMENTATION)
     require(is_integer(seed), "seed", "must be an integer or a typed JAX key", seed)
     require(0 <= int(seed) < 2**32, "seed", "must lie in [0, 2**32)", seed)
-    words = jax.device_put(np.asarray([0, int(seed)], np.uint32))  # as `jax.random.key` does
+    # as `jax.random.key` does
+    words = jax.device_put(np.asarray([0, int(seed)], np.uint32))
     return jax.random.wrap_key_data(words, impl=_IMPLEMENTATION)
 
 
 def _high_word(seed: Array) -> UInt32[Array, ""]:
-    """Return what of a traced integer its lowest 32 bits do not hold: 0 of a legal seed."""
+    """Return what of a traced integer its lowest 32 bits do not hold.
+
+    0 of a legal seed.
+    """
     if jnp.iinfo(seed.dtype).bits > 32:
         return (seed >> 32).astype(jnp.uint32)
     return jnp.where(seed < 0, jnp.uint32(2**32 - 1), jnp.uint32(0))
@@ -106,19 +113,23 @@ def trial_key(key: Key[Array, ""], trial: int | Array) -> Key[Array, ""]:
     return jax.random.fold_in(key, trial)
 
 
-def round_key(key: Key[Array, ""], round_index: int | Array, stream: Stream) -> Key[Array, ""]:
+def round_key(
+    key: Key[Array, ""], round_index: int | Array, stream: Stream
+) -> Key[Array, ""]:
     """Return the key of one stream of one round of a trial."""
     return fold(key, round_index, int(stream))
 
 
 def with_own_keys(state: Any, key: Key[Array, ""]) -> Any:
-    """Return a state whose random keys are folded with another key; all else stays as it is.
+    """Return a state whose random keys are folded with another key.
 
-    An optimizer of optax begins with the key that it was made with, the same for every client,
-    round and seed.
+    All else stays as it is.
+    An optimizer of optax begins with the key that it was made with, the same for every
+    client, round and seed.
 
     Args:
-        state: A pytree. Its keys are typed ones, and pairs or fours of words, as `PRNGKey` gives.
+        state: A pytree. Its keys are typed ones, and pairs or fours of words, as
+            `PRNGKey` gives.
         key: From which the new keys differ with every other.
     """
     words = jax.random.key_data(key).reshape(-1)
@@ -145,17 +156,18 @@ _OF_WORDS = {(2,): "threefry2x32", (4,): "rbg"}
 def random_words(key: Key[Array, ""], shape: tuple[int, ...]) -> UInt32[Array, "*_"]:
     """Return the words that `jax.random.bits(key, shape, uint32)` draws by JAX's own settings.
 
-    JAX runs Threefry on a CPU as a loop of passes over whole arrays; written as one expression it
-    fuses with what consumes the words and takes a sixth of the time (12 x 1,663,370 words on two
-    cores: 0.054 s, not 0.32 s), and does not depend on the setting `jax_threefry_partitionable`.
+    JAX runs Threefry on a CPU as a loop of passes over whole arrays; written as one
+    expression it fuses with what consumes the words and takes a sixth of the time (12 x
+    1,663,370 words on two cores: 0.054 s, not 0.32 s), and does not depend on the
+    setting `jax_threefry_partitionable`.
 
     Args:
         key: One key.
         shape: Of the words.
 
     Returns:
-        uint32 of that shape: the two outputs of Threefry-2x32 at the counter (0, index), joined
-        by exclusive or.
+        uint32 of that shape: the two outputs of Threefry-2x32 at the counter (0,
+        index), joined by exclusive or.
 
     Examples:
         >>> key = as_key(1)
@@ -171,7 +183,9 @@ def random_words(key: Key[Array, ""], shape: tuple[int, ...]) -> UInt32[Array, "
 
 
 @one_program
-def fold_over(keys: Key[Array, "*batch"], indices: Array) -> Key[Array, "*batch indices"]:
+def fold_over(
+    keys: Key[Array, "*batch"], indices: Array
+) -> Key[Array, "*batch indices"]:
     """Return `jax.random.fold_in` of each key with each index, as one expression.
 
     Args:
@@ -187,8 +201,12 @@ def fold_over(keys: Key[Array, "*batch"], indices: Array) -> Key[Array, "*batch 
         each = jax.vmap(jax.vmap(jax.random.fold_in, (None, 0)), (0, None))
         return each(keys.reshape(-1), indices).reshape(*keys.shape, -1)
     shape = (*keys.shape, indices.shape[0])
-    index = jax.lax.broadcast_in_dim(indices.astype(jnp.uint32), shape, (len(shape) - 1,))
-    first, second = (jnp.broadcast_to(half[..., None], shape) for half in key_words(keys))
+    index = jax.lax.broadcast_in_dim(
+        indices.astype(jnp.uint32), shape, (len(shape) - 1,)
+    )
+    first, second = (
+        jnp.broadcast_to(half[..., None], shape) for half in key_words(keys)
+    )
     words = _threefry_2x32((first, second), (jnp.zeros_like(index), index))
     return jax.random.wrap_key_data(jnp.stack(words, axis=-1), impl=_IMPLEMENTATION)
 
@@ -228,12 +246,14 @@ def joined_words(
 def client_words(
     key: Key[Array, "*trials"], num_clients: int, word: int = 0
 ) -> UInt32[Array, {num_clients} * trials]:
-    """Return one uniform 32-bit word for each client; word i does not depend on `num_clients`.
+    """Return one uniform 32-bit word for each client.
 
-    Word i is the first output of Threefry-2x32 with 20 rounds under the key, at the counter
-    (`_CLIENTS` + word, i): the generator behind `jax.random`, at counters that JAX leaves unused
-    (its `fold_in`, `split` and `bits` have a first half of 0 for fewer than 2^32 draws), written
-    as array operations that fuse with what consumes the words.
+    Word i does not depend on `num_clients`.
+    Word i is the first output of Threefry-2x32 with 20 rounds under the key, at the
+    counter (`_CLIENTS` + word, i): the generator behind `jax.random`, at counters that
+    JAX leaves unused (its `fold_in`, `split` and `bits` have a first half of 0 for
+    fewer than 2^32 draws), written as array operations that fuse with what consumes the
+    words.
 
     Args:
         key: One key, or an array of keys, whose axes then follow the clients'.
@@ -243,13 +263,16 @@ def client_words(
     Returns:
         uint32[N, ...], trials (the key's axes) innermost.
 
-    Source: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3" (2011).
+    Source: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3"
+    (2011).
     """
     return words_of_clients(key_words(key), num_clients, word)
 
 
 def words_of_clients(
-    halves: tuple[UInt32[Array, "*trials"], UInt32[Array, "*trials"]], num_clients: int, word: int
+    halves: tuple[UInt32[Array, "*trials"], UInt32[Array, "*trials"]],
+    num_clients: int,
+    word: int,
 ) -> UInt32[Array, {num_clients} * trials]:
     """Return `client_words` of keys given as their two words, as kernels hold them."""
     shape = (num_clients, *halves[0].shape)
@@ -265,9 +288,10 @@ def pair_words(
 ) -> UInt32[Array, "{num_clients} {num_clients} *trials"]:
     """Return one uniform 32-bit word for each pair of clients, whatever `num_clients` is.
 
-    The word of i <= j is the first output of Threefry-2x32 with 20 rounds under the key, at the
-    counter (`_PAIRS` + word, j (j + 1) / 2 + i). Entries (i, j) and (j, i) are both computed:
-    measured against half the work and a gather, that is twice as fast on the CPU.
+    The word of i <= j is the first output of Threefry-2x32 with 20 rounds under the
+    key, at the counter (`_PAIRS` + word, j (j + 1) / 2 + i). Entries (i, j) and (j, i)
+    are both computed: measured against half the work and a gather, that is twice as
+    fast on the CPU.
 
     Args:
         key: One key, or an array of keys, whose axes then follow the clients'.
@@ -285,7 +309,8 @@ def pair_words(
     row = jax.lax.broadcasted_iota(jnp.uint32, shape, 0)
     column = jax.lax.broadcasted_iota(jnp.uint32, shape, 1)
     high, low = jnp.maximum(row, column), jnp.minimum(row, column)
-    # j (j + 1) may pass 2^32 although its half does not, so the even factor is halved first
+    # j (j + 1) may pass 2^32 although its half does not, so the even factor is halved
+    # first
     even, odd = high + (high & jnp.uint32(1)), high | jnp.uint32(1)
     index = (even >> jnp.uint32(1)) * odd + low
     stream = jnp.full(shape, _PAIRS + word, jnp.uint32)
@@ -297,10 +322,11 @@ def pair_words(
 def block_words(
     key: Key[Array, ""], shape: tuple[int, ...], block: int = 0
 ) -> tuple[UInt32[Array, "*shape"], UInt32[Array, "*shape"]]:
-    """Return two uniform 32-bit words for each entry of a shape: one block of the generator each.
+    """Return two uniform 32-bit words for each entry of a shape.
 
-    Entry i (in order of rows) of block b has both outputs of Threefry-2x32 with 20 rounds under
-    the key, at the counter (`_BLOCKS` + b, i).
+    One block of the generator each.
+    Entry i (in order of rows) of block b has both outputs of Threefry-2x32 with 20
+    rounds under the key, at the counter (`_BLOCKS` + b, i).
 
     Args:
         key: One key.
@@ -320,7 +346,9 @@ def entry_words(
     key: Key[Array, ""], index: UInt32[Array, "*entries"], block: int = 0
 ) -> tuple[UInt32[Array, "*entries"], UInt32[Array, "*entries"]]:
     """Return the words of `block_words` for some entries alone, by their index."""
-    return _threefry_2x32(key_words(key), (jnp.full_like(index, _BLOCKS + block), index))
+    return _threefry_2x32(
+        key_words(key), (jnp.full_like(index, _BLOCKS + block), index)
+    )
 
 
 def host_generator(key: Key[Array, ""], *path: int) -> np.random.Generator:
@@ -374,9 +402,11 @@ def _threefry_2x32(
     return x, y
 
 
-# ---- Exact chances on 32-bit words: an event of chance p happens iff a word is below p·2^32.
+# ---- Exact chances on 32-bit words: an event of chance p happens iff a word is below
+# p·2^32.
 #
-# Chances are rounded to a multiple of 2^-32; 0 never happens and 1 always does, and what is between
+# Chances are rounded to a multiple of 2^-32; 0 never happens and 1 always does, and
+# what is between
 # them, however near, is rounded to neither.
 
 ALWAYS = 2**32 - 1
@@ -389,8 +419,8 @@ def check_chances(value: Any, argument: str, *, as_data: bool = False) -> Any:
     Args:
         value: What a user passed.
         argument: Name used in messages.
-        as_data: Whether it may be traced; what is then comes back as it is, checked in type and
-            shape only.
+        as_data: Whether it may be traced; what is then comes back as it is, checked in
+            type and shape only.
     """
     if as_data and is_traced(value):
         return unless_traced(check_chances, value, argument, axes=1)
@@ -410,17 +440,21 @@ def check_chances(value: Any, argument: str, *, as_data: bool = False) -> Any:
 def threshold(chances: Any, *, illegal: int = 0) -> Any:
     """Return uint32 thresholds for float64 chances in [0, 1], on the host.
 
-    Traced chances give traced thresholds, exact to the digits of their type: float32 has 24 bits.
+    Traced chances give traced thresholds, exact to the digits of their type: float32
+    has 24 bits.
 
     Args:
         chances: Numbers or arrays of them.
-        illegal: Threshold of a traced chance outside [0, 1] or NaN, which nothing reports.
+        illegal: Threshold of a traced chance outside [0, 1] or NaN, which nothing
+            reports.
     """
     if isinstance(chances, jax.core.Tracer):
         wide = jnp.promote_types(chances.dtype, jnp.float32)
         chances = chances.astype(wide)
         below = float(np.nextafter(wide.type(2**32), wide.type(0)))
-        top = jnp.clip(jnp.round(chances * 2.0**32), 1.0, min(below, ALWAYS - 1)).astype(jnp.uint32)
+        top = jnp.clip(
+            jnp.round(chances * 2.0**32), 1.0, min(below, ALWAYS - 1)
+        ).astype(jnp.uint32)
         rest = jnp.where(chances == 1, jnp.uint32(ALWAYS), jnp.uint32(illegal))
         rest = jnp.where(chances == 0, jnp.uint32(0), rest)
         return jnp.where((chances > 0) & (chances < 1), top, rest)
@@ -436,8 +470,9 @@ def threshold_chance(thresholds: np.ndarray) -> np.ndarray:
 
 
 def chances_typed(thresholds: Any) -> Any:
-    """Return the shortest decimals that thresholds come from: a number or a list of them.
+    """Return the shortest decimals that thresholds come from.
 
+    A number or a list of them.
     Of more than six, which nobody types, an empty list.
 
     Examples:
@@ -467,7 +502,9 @@ def happens(
     return (words < limits) | (limits == jnp.uint32(ALWAYS))
 
 
-def spread(array: Array, argument: str, num_clients: int, kind: str = "number") -> Array:
+def spread(
+    array: Array, argument: str, num_clients: int, kind: str = "number"
+) -> Array:
     """Return one number for each client from one for all, or the [N] given.
 
     Args:
@@ -481,7 +518,9 @@ def spread(array: Array, argument: str, num_clients: int, kind: str = "number") 
     """
     shape = array.shape
     rule = f"must be one {kind} or {num_clients}, one for each client"
-    require(len(shape) == 0 or shape[-1] == num_clients, argument, rule, f"shape {shape}")
+    require(
+        len(shape) == 0 or shape[-1] == num_clients, argument, rule, f"shape {shape}"
+    )
     if len(shape) > 0:
         return array
     if is_traced(array):

@@ -1,8 +1,9 @@
 """Threefry-2x32 in compiled loops: the words and keys of `streams`, bit for bit.
 
-Import inside functions only (see `_core.compiled`). The twenty rounds are written out, so that
-the compiler turns a loop over counters into vectors. A round waits for the one before it, so
-counters go four at a time, which keeps the processor busy: a word takes 1.4 ns instead of 2.5.
+Import inside functions only (see `_core.compiled`). The twenty rounds are written out,
+so that the compiler turns a loop over counters into vectors. A round waits for the one
+before it, so counters go four at a time, which keeps the processor busy: a word takes
+1.4 ns instead of 2.5.
 """
 
 from __future__ import annotations
@@ -72,7 +73,12 @@ def threefry_words(k0, k1, stream, first, places, out):
         _piece(places, 2, n),
         _piece(places, 3, n),
     )
-    w0, w1, w2, w3 = _piece(out, 0, n), _piece(out, 1, n), _piece(out, 2, n), _piece(out, 3, n)
+    w0, w1, w2, w3 = (
+        _piece(out, 0, n),
+        _piece(out, 1, n),
+        _piece(out, 2, n),
+        _piece(out, 3, n),
+    )
     start = np.uint32(first + k1)
     for i in range(n):
         x = np.uint32(stream + k0)

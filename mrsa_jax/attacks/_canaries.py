@@ -1,17 +1,19 @@
 """Canaries: does the noise in the ring hide a client as well as its ledger says?
 
-A client sends a vector in each of its rounds, or nothing: four clip norms long, which clipping must
-shorten to one, along a random direction or along one axis. The server reads all decoded sums, less
-what it knows of them, along the canary, and applies the best test (`attacks.distinguish`). Where
-the others are known only noise and rounding hide the canary, and the separation of its scores is
-the ledger's mu less what rounding adds to the noise; where they are not, it is less. Nothing is
-assumed of the scores when mu is measured: more than the ledger's mu would refute the implementation
-or its account.
+A client sends a vector in each of its rounds, or nothing: four clip norms long, which
+clipping must shorten to one, along a random direction or along one axis. The server
+reads all decoded sums, less what it knows of them, along the canary, and applies the
+best test (`attacks.distinguish`). Where the others are known only noise and rounding
+hide the canary, and the separation of its scores is the ledger's mu less what rounding
+adds to the noise; where they are not, it is less. Nothing is assumed of the scores when
+mu is measured: more than the ledger's mu would refute the implementation or its
+account.
 
-One test along one direction does not see which client's noise is missing, nor noise that is the
-same in every round, which even lowers that mu. So a second statistic takes all directions: the
-covariance over rounds of what is left of the sums without the updates, in units of the plan's
-variance. By plan it is the identity, and a little more on its diagonal for the rounding.
+One test along one direction does not see which client's noise is missing, nor noise
+that is the same in every round, which even lowers that mu. So a second statistic takes
+all directions: the covariance over rounds of what is left of the sums without the
+updates, in units of the plan's variance. By plan it is the identity, and a little more
+on its diagonal for the rounding.
 """
 
 from __future__ import annotations
@@ -38,8 +40,10 @@ from mrsa_watch._base.errors import check_integer, require, require_methods
 from mrsa_watch._base.html import brief_tuple
 from mrsa_watch._base.values import by_value
 
-_INSIDE = 1.0 - 1e-6  # of the clip norm: the others are known as they are, not as clipped
-_LENGTH = 4.0  # of a canary in clip norms: what is not clipped, or to more than one, shows
+# of the clip norm: the others are known as they are, not as clipped
+_INSIDE = 1.0 - 1e-6
+# of a canary in clip norms: what is not clipped, or to more than one, shows
+_LENGTH = 4.0
 _COPIES = 6  # of the cohort's vectors: sent, rotated, rounded, drawn, coded, decoded
 _GRAMS = 2**21  # entries of the covariances that are kept at once
 _FAR = 64  # in steps: where noise of few steps has no mass
@@ -53,11 +57,12 @@ class Residuals(NamedTuple):
     Of all directions but the canary's, in units of each round's planned variance.
 
     Attributes:
-        covariance: float64 [rounds, rounds], the mean over trials and directions; by plan the
-            identity. Rounds without a sum are left out.
-        errors: float64 [rounds, rounds], the standard errors of these means over the trials.
-        slack: float64 [rounds], the most that rounding and sums that wrap round add to the
-            diagonal.
+        covariance: float64 [rounds, rounds], the mean over trials and directions; by
+            plan the identity. Rounds without a sum are left out.
+        errors: float64 [rounds, rounds], the standard errors of these means over the
+            trials.
+        slack: float64 [rounds], the most that rounding and sums that wrap round add to
+            the diagonal.
         trials: Of both kinds.
     """
 
@@ -69,8 +74,9 @@ class Residuals(NamedTuple):
     def margins(self, level: float = 0.999) -> Float64[np.ndarray, "rounds rounds"]:
         """Return how far each entry may be from its mean, all together with this probability.
 
-        By Student's law of the trials' mean, and Bonferroni's bound over the entries. An entry
-        that is off by more than twice its margin is found with this probability.
+        By Student's law of the trials' mean, and Bonferroni's bound over the entries.
+        An entry that is off by more than twice its margin is found with this
+        probability.
         """
         from scipy import special
 
@@ -79,7 +85,9 @@ class Residuals(NamedTuple):
         return np.asarray(-special.stdtrit(self.trials - 1.0, tail) * self.errors)
 
     def faults(self, level: float = 0.999) -> tuple[str, ...]:
-        """Return how the noise differs from the plan, in words; nothing where it does not show.
+        """Return how the noise differs from the plan, in words.
+
+        Nothing where it does not show.
 
         Args:
             level: Probability that nothing is reported for noise that is as planned.
@@ -104,7 +112,8 @@ class CanaryScores(NamedTuple):
     Attributes:
         without: float64 [trials].
         shifted: float64 [trials].
-        residuals: What is left of the sums without the updates; None where it was not kept.
+        residuals: What is left of the sums without the updates; None where it was not
+            kept.
     """
 
     without: Float64[np.ndarray, " trials"]
@@ -114,28 +123,33 @@ class CanaryScores(NamedTuple):
     @property
     def mu(self) -> float:
         """How far the two are apart, in standard deviations of both."""
-        both = np.concatenate([each - each.mean() for each in (self.without, self.shifted)])
+        both = np.concatenate(
+            [each - each.mean() for each in (self.without, self.shifted)]
+        )
         return float((self.shifted.mean() - self.without.mean()) / both.std(ddof=2))
 
     def interval(self, threshold: float, level: float = 0.95) -> tuple[float, float]:
         """Return what mu can be by the errors at a threshold, whatever the scores' law.
 
-        A mechanism of that mu admits no test whose rates of true and false positives are further
-        apart than Phi^-1(tpr) - Phi^-1(fpr) = mu, so the lower end refutes any smaller mu.
+        A mechanism of that mu admits no test whose rates of true and false positives
+        are further apart than Phi^-1(tpr) - Phi^-1(fpr) = mu, so the lower end refutes
+        any smaller mu.
 
         Args:
             threshold: Chosen beforehand, e.g. half of the mu that is expected.
             level: Chance that both rates lie in their Clopper-Pearson intervals.
         """
-        counts = [int((scores > threshold).sum()) for scores in (self.without, self.shifted)]
+        counts = [
+            int((scores > threshold).sum()) for scores in (self.without, self.shifted)
+        ]
         return _between(counts, [len(self.without), len(self.shifted)], level)
 
     def smallest_found(self, allowed: float, level: float = 0.95) -> float:
         """Return the smallest mu that so many trials would have told from an allowed one.
 
-        Scores of N(0, 1) without the canary and N(mu, 1) with it then have an `interval`, at the
-        threshold of half the allowed mu, whose lower end is above it with a probability of at
-        least `level`.
+        Scores of N(0, 1) without the canary and N(mu, 1) with it then have an
+        `interval`, at the threshold of half the allowed mu, whose lower end is above it
+        with a probability of at least `level`.
 
         Args:
             allowed: What the ledger allows.
@@ -149,7 +163,8 @@ class CanaryScores(NamedTuple):
         allowed = float(allowed)
         threshold, tail = allowed / 2.0, (1.0 - level) / 2.0
         sizes = [len(self.without), len(self.shifted)]
-        # no more false positives than this, and no fewer true ones, except in the two tails
+        # no more false positives than this, and no fewer true ones, except in the two
+        # tails
         most = int(stats.binom.ppf(1.0 - tail, sizes[0], stats.norm.sf(threshold)))
 
         def is_found(mu: float) -> bool:
@@ -182,10 +197,10 @@ class Canaries:
 
     Attributes:
         client: Who is the canary.
-        mechanism: How updates become noisy codes by plan; a canary is four of its clip norms
-            long, of which one is to be left.
-        spread: Standard deviation of each entry of the others' updates, which do not change over
-            rounds; None where they are known.
+        mechanism: How updates become noisy codes by plan; a canary is four of its clip
+            norms long, of which one is to be left.
+        spread: Standard deviation of each entry of the others' updates, which do not
+            change over rounds; None where they are known.
     """
 
     client: int
@@ -220,29 +235,33 @@ class Canaries:
     ) -> CanaryScores:
         """Return scores of simulated histories through the ring, without the canary and with it.
 
-        Each trial draws the canary's direction (an axis in half of them), the others' updates,
-        rounding and noise anew. Known others send vectors of the clip norm, so that clipping,
-        rounding and ring do their work; others who are not known send none that is longer.
+        Each trial draws the canary's direction (an axis in half of them), the others'
+        updates, rounding and noise anew. Known others send vectors of the clip norm, so
+        that clipping, rounding and ring do their work; others who are not known send
+        none that is longer.
 
         Args:
             seed: JAX key or seed.
             participation: As of `test`.
             num_trials: Of each kind.
-            aggregator: The implementation that is audited against the mechanism: a pytree with
-                `init` and `aggregate` as of `secagg.ring_average`, with slots for the largest sum,
-                which runs under `jit`. None: the `ring_average` of the mechanism.
+            aggregator: The implementation that is audited against the mechanism: a
+                pytree with `init` and `aggregate` as of `secagg.ring_average`, with
+                slots for the largest sum, which runs under `jit`. None: the
+                `ring_average` of the mechanism.
 
         Returns:
             The scores, and the covariance over rounds of what is left of the sums.
 
         Raises:
-            ConfigurationError: As `test`; if the trials are no positive integer, or updates have
-                fewer than two entries.
+            ConfigurationError: As `test`; if the trials are no positive integer, or
+                updates have fewer than two entries.
         """
         rows, count = _rows(participation), check_integer(num_trials, "num_trials", 1)
         test, mechanism = self.test(rows), self.mechanism
         dim = mechanism.quantizer.dim
-        require(dim > 1, "mechanism", "must be of updates with two entries or more", dim)
+        require(
+            dim > 1, "mechanism", "must be of updates with two entries or more", dim
+        )
         rows, weights = rows[rows.any(axis=1)], test.weights[rows.any(axis=1)]
         rule = "must hold a sum of two clients or more in each row that is not empty"
         sizes = rows.sum(axis=1)
@@ -251,20 +270,30 @@ class Canaries:
         width, clip = int(sizes.max()), float(mechanism.quantizer.clip_norm)
         if aggregator is None:
             aggregator = secagg.ring_average(
-                mechanism.quantizer, width, dim, modulus_bits=mechanism.modulus_bits,
-                noise=mechanism.noise, fidelity="sets",
-            )  # fmt: skip
+                mechanism.quantizer,
+                width,
+                dim,
+                modulus_bits=mechanism.modulus_bits,
+                noise=mechanism.noise,
+                fidelity="sets",
+            )
         require_methods(aggregator, "aggregator", "init", "aggregate")
         members, present = padded_slots(rows, width)
         variances = _variance(mechanism) * sizes
-        in_flight = 4 * (_COPIES * width * mechanism.quantizer.padded_dim + len(rows) * dim)
+        in_flight = 4 * (
+            _COPIES * width * mechanism.quantizer.padded_dim + len(rows) * dim
+        )
         tile = min(at_once("repeated", in_flight), count)
         setting = _Setting(
-            aggregator, on_device(members), on_device(present), jnp.int32(self.client),
-            jnp.float32(clip * _INSIDE), jnp.float32(clip * _LENGTH),
+            aggregator,
+            on_device(members),
+            on_device(present),
+            jnp.int32(self.client),
+            jnp.float32(clip * _INSIDE),
+            jnp.float32(clip * _LENGTH),
             None if self.spread is None else jnp.float32(self.spread),
             on_device(1.0 / np.sqrt(variances), jnp.float32),
-        )  # fmt: skip
+        )
         found, grams = [], _Moments(len(rows))
         step = min(count, -(-max(1, _GRAMS // len(rows) ** 2) // tile) * tile)
         for is_there in (False, True):
@@ -272,17 +301,27 @@ class Canaries:
             for start in range(0, count, step):
                 # the last ones may be too many
                 keys = fold_over(key, jnp.arange(start, start + step))
-                seen, own = _played(keys, setting, on_device(is_there), (rows.shape[1], dim), tile)
+                seen, own = _played(
+                    keys, setting, on_device(is_there), (rows.shape[1], dim), tile
+                )
                 parts.append(np.asarray(seen, np.float64)[: count - start])
                 grams.add(np.asarray(own, np.float64)[: count - start])
             found.append(np.concatenate(parts) @ weights)
         rounding = sizes * mechanism.step**2 / 4.0
-        wraps = mechanism.wrap_probability * (2.0**mechanism.modulus_bits * mechanism.step) ** 2
-        return CanaryScores(found[0], found[1], grams.residuals((rounding + wraps) / variances))
+        wraps = (
+            mechanism.wrap_probability
+            * (2.0**mechanism.modulus_bits * mechanism.step) ** 2
+        )
+        return CanaryScores(
+            found[0], found[1], grams.residuals((rounding + wraps) / variances)
+        )
 
 
 def _variance(mechanism: RingMechanism) -> float:
-    """Return that of one client's noise: of a coarse discrete Gaussian less than its parameter."""
+    """Return that of one client's noise.
+
+    Of a coarse discrete Gaussian less than its parameter.
+    """
     noise = mechanism.noise.on(mechanism.step)
     if noise.kind == "skellam" or noise.variance > 16.0:
         return mechanism.noise.variance
@@ -334,7 +373,8 @@ def _played(
 ) -> tuple[Float32[Array, "trials rounds"], Float32[Array, "trials rounds rounds"]]:
     """Return what the server sees along the canary in each round, less what it knows.
 
-    And the covariance over rounds of what is left, in all other directions, without any update.
+    And the covariance over rounds of what is left, in all other directions, without any
+    update.
     """
     average, (clients, dim) = setting.average, shape
 
@@ -343,7 +383,9 @@ def _played(
         drawn = jax.random.normal(of_updates, shape, jnp.float32)
         lengths = jnp.sqrt(jnp.sum(drawn * drawn, axis=1, keepdims=True))
         along = drawn[setting.client] / lengths[setting.client]
-        axis = jax.nn.one_hot(jax.random.randint(of_axis, (), 0, dim), dim, dtype=jnp.float32)
+        axis = jax.nn.one_hot(
+            jax.random.randint(of_axis, (), 0, dim), dim, dtype=jnp.float32
+        )
         unit = jnp.where(jax.random.bernoulli(of_kind), axis, along)
         is_canary = (jnp.arange(clients) == setting.client)[:, None]
         if setting.spread is None:
@@ -354,14 +396,18 @@ def _played(
         canary = jnp.where(is_there, setting.length, jnp.float32(0)) * unit
         sent = jnp.where(is_canary, canary[None], others)
 
-        def one_round(state: Any, step: tuple[Array, ...]) -> tuple[Any, tuple[Array, Array]]:
+        def one_round(
+            state: Any, step: tuple[Array, ...]
+        ) -> tuple[Any, tuple[Array, Array]]:
             index, members, present, scale = step
             own = round_key(of_rounds, index, Stream.QUANTIZATION)
             updates = jnp.where(present[:, None], sent[members], jnp.float32(0))
             out, state = average.aggregate(own, state, updates, members, present)
             total = out.update * out.total_weight.astype(jnp.float32)
             is_other = (members != setting.client) & present
-            left = total - jnp.sum(jnp.where(is_other[:, None], updates, jnp.float32(0)), axis=0)
+            left = total - jnp.sum(
+                jnp.where(is_other[:, None], updates, jnp.float32(0)), axis=0
+            )
             seen = jnp.sum((left if setting.spread is None else total) * unit)
             return state, (seen, scale * (left - jnp.sum(left * unit) * unit))
 
@@ -387,14 +433,15 @@ def canaries(client: Any, mechanism: Any, *, spread: Any = None) -> Canaries:
 
     Args:
         client: Index of the client that is the canary.
-        mechanism: Mechanism of `dp.ring_mechanism`, which clips, rounds and adds noise in a ring.
-        spread: Standard deviation of the entries of the others' updates, positive; None if
-            they are known, the case that differential privacy covers.
+        mechanism: Mechanism of `dp.ring_mechanism`, which clips, rounds and adds noise
+            in a ring.
+        spread: Standard deviation of the entries of the others' updates, positive; None
+            if they are known, the case that differential privacy covers.
 
     Returns:
-        The audit: `.test(P)` for the best test and the mu that it should have, `.play(seed, P,
-        trials)` for scores of simulated rounds, the mu that they show, and the
-        noise that remains without the updates (`.residuals.faults()`).
+        The audit: `.test(P)` for the best test and the mu that it should have,
+        `.play(seed, P, trials)` for scores of simulated rounds, the mu that they show,
+        and the noise that remains without the updates (`.residuals.faults()`).
 
     Raises:
         ConfigurationError: If an argument is out of range or no mechanism.
@@ -415,10 +462,11 @@ def canaries(client: Any, mechanism: Any, *, spread: Any = None) -> Canaries:
         >>> round(scores.smallest_found(1.414214), 1)
         2.0
 
-    Source: Andrew, Kairouz, Oh, Oprea, McMahan, Suriyakumar, "One-shot empirical privacy
-        estimation for federated learning" (2024), for canaries along random directions; Nasr et
-        al., "Tight auditing of differentially private machine learning" (2023), for the bound by
-        two rates.
+    Source: Andrew, Kairouz, Oh, Oprea, McMahan, Suriyakumar, "One-shot empirical
+    privacy
+        estimation for federated learning" (2024), for canaries along random directions;
+        Nasr et al., "Tight auditing of differentially private machine learning" (2023),
+        for the bound by two rates.
     """
     number = check_integer(client, "client", 0)
     rule = "must be a mechanism, e.g. of `dp.ring_mechanism`"

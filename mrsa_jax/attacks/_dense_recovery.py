@@ -1,11 +1,11 @@
 """Inputs of a dense layer read off its gradient, without any search.
 
-The gradient of a unit's weights is the sum over samples of (slope of the unit times input), that
-of its bias the sum of the slopes, so their ratio is a mean of the inputs, weighted by slopes: of a
-single sample its input, exactly; of a batch the input of whichever sample is the only one that a
-rectified unit fires for.
-Source: Geiping, Bauermeister, Dröge, Moeller, "Inverting Gradients" (2020), Proposition 3.1;
-Boenisch et al., "When the Curious Abandon Honesty" (2023), for batches.
+The gradient of a unit's weights is the sum over samples of (slope of the unit times
+input), that of its bias the sum of the slopes, so their ratio is a mean of the inputs,
+weighted by slopes: of a single sample its input, exactly; of a batch the input of
+whichever sample is the only one that a rectified unit fires for. Source: Geiping,
+Bauermeister, Dröge, Moeller, "Inverting Gradients" (2020), Proposition 3.1; Boenisch et
+al., "When the Curious Abandon Honesty" (2023), for batches.
 """
 
 from __future__ import annotations
@@ -31,10 +31,12 @@ class RecoveredInputs(NamedTuple):
     """What a dense layer's gradient tells; leading axes as of the view's updates.
 
     Attributes:
-        inputs: f32 [..., m, features], the inputs that most units agree on, most first; NaN where
-            fewer than m differ. Reshape to the view's `input_shape` where the layer reads images.
-        agreeing: int [..., m], how many units tell each of them. Two or more: one sample's own
-            input, or a mean of samples that move together; one: most likely a mixture.
+        inputs: f32 [..., m, features], the inputs that most units agree on, most first;
+            NaN where fewer than m differ. Reshape to the view's `input_shape` where the
+            layer reads images.
+        agreeing: int [..., m], how many units tell each of them. Two or more: one
+            sample's own input, or a mean of samples that move together; one: most
+            likely a mixture.
     """
 
     inputs: np.ndarray
@@ -64,12 +66,14 @@ class DenseRecovery:
             view: Model, updates, and how many inputs m to return for each.
 
         Raises:
-            ConfigurationError: If the view is of another type or its shapes do not fit, or the
-                model has no such layer.
+            ConfigurationError: If the view is of another type or its shapes do not fit,
+                or the model has no such layer.
         """
         del key
         seen = checked_view(view, UpdateView)
-        updates = checked_parameters(seen.model, seen.input_shape, seen.update, "update")
+        updates = checked_parameters(
+            seen.model, seen.input_shape, seen.update, "update"
+        )
         path = _path(seen, self.layer)
         lead = updates.shape[:-1]
         found = []
@@ -82,16 +86,19 @@ class DenseRecovery:
         return RecoveredInputs(inputs.reshape(*lead, *inputs.shape[1:]), agreed)
 
 
-def dense_recovery(layer: str | None = None, *, tolerance: float = 1e-2) -> DenseRecovery:
+def dense_recovery(
+    layer: str | None = None, *, tolerance: float = 1e-2
+) -> DenseRecovery:
     """Return the attack that reads a dense layer's inputs off its gradient.
 
     It needs an update of one step of plain SGD; the learning rate cancels.
 
     Args:
-        layer: Path of the dense layer, as "Dense_0"; None for the first with a weight for each
-            pixel, whose inputs are the images. Of a later layer it reads that layer's inputs.
-        tolerance: Relative distance below which two units tell the same input, in (0, 1):
-            wide enough for the rounding of quantized sums.
+        layer: Path of the dense layer, as "Dense_0"; None for the first with a weight
+            for each pixel, whose inputs are the images. Of a later layer it reads that
+            layer's inputs.
+        tolerance: Relative distance below which two units tell the same input, in (0,
+            1): wide enough for the rounding of quantized sums.
 
     Raises:
         ConfigurationError: If the tolerance is out of range.
@@ -115,9 +122,13 @@ def dense_recovery(layer: str | None = None, *, tolerance: float = 1e-2) -> Dens
     return DenseRecovery(layer, float(tolerance))
 
 
-def _layers(view: UpdateView, flat: Float32[Array, " dim"]) -> dict[str, dict[str, Any]]:
+def _layers(
+    view: UpdateView, flat: Float32[Array, " dim"]
+) -> dict[str, dict[str, Any]]:
     """Return kernel and bias of each dense layer by its path."""
-    leaves = flatten_dict(unflatten(view.model, view.input_shape, flat)["params"], sep="/")
+    leaves = flatten_dict(
+        unflatten(view.model, view.input_shape, flat)["params"], sep="/"
+    )
     layers: dict[str, dict[str, Any]] = {}
     for name, leaf in leaves.items():
         path, _, kind = name.rpartition("/")
@@ -132,7 +143,9 @@ def _path(view: UpdateView, wanted: str | None) -> str:
         require(wanted in layers, "layer", f"must be one of {sorted(layers)}", wanted)
         return wanted
     pixels = int(np.prod(view.input_shape))
-    reading = [path for path, layer in layers.items() if layer["kernel"].shape[0] == pixels]
+    reading = [
+        path for path, layer in layers.items() if layer["kernel"].shape[0] == pixels
+    ]
     rule = f"must have a dense layer with a bias that reads {pixels} pixels, or `layer` be named"
     require(bool(reading), "model", rule, f"dense layers {sorted(layers)}")
     return reading[0]

@@ -1,13 +1,16 @@
-"""Gradient disaggregation: who was in which sum, from the sums and from how often each took part.
+"""Gradient disaggregation.
 
-Every column of P (the rounds of one client) lies in the column space of Y = P X, and holds only
-zeros and ones with the known number of ones in each interval. Few vectors do both, so each client's
-column is searched for on its own: first by a relaxation of all clients at once, then, for those it
-does not settle, by an integer program (HiGHS). Once P is known, least squares gives the updates.
+Who was in which sum, from the sums and from how often each took part.
+Every column of P (the rounds of one client) lies in the column space of Y = P X, and
+holds only zeros and ones with the known number of ones in each interval. Few vectors do
+both, so each client's column is searched for on its own: first by a relaxation of all
+clients at once, then, for those it does not settle, by an integer program (HiGHS). Once
+P is known, least squares gives the updates.
 
-Lam, Wei, Brooks, Reddi, Mitzenmacher, "Gradient Disaggregation: Breaking Privacy in Federated
-Learning by Reconstructing the User Participant Matrix" (2021). The relaxation is this package's;
-the paper solves the integer program of every client with a commercial solver.
+Lam, Wei, Brooks, Reddi, Mitzenmacher, "Gradient Disaggregation: Breaking Privacy in
+Federated Learning by Reconstructing the User Participant Matrix" (2021). The relaxation
+is this package's; the paper solves the integer program of every client with a
+commercial solver.
 """
 
 from __future__ import annotations
@@ -42,15 +45,15 @@ class Disaggregated(NamedTuple):
     """What disaggregation made of a view.
 
     Attributes:
-        participation: bool [J, N], the columns found. Clients of one `group` have them in an
-            arbitrary order: nothing in the view tells these clients apart.
+        participation: bool [J, N], the columns found. Clients of one `group` have them
+            in an arbitrary order: nothing in the view tells these clients apart.
         group: int64 [N], clients with the same counts have the same number.
-        residual: float64 [N], sine of the angle between a column and the column space; 0 for a
-            column that explains the sums.
-        is_explained: bool [N], whether that is within the attack's tolerance; never where the
-            sums span all of their J dimensions, as any column would then do.
-        is_shared: bool [N], whether other clients of the group have the same column: a block,
-            whose sum is all that the server can learn.
+        residual: float64 [N], sine of the angle between a column and the column space;
+            0 for a column that explains the sums.
+        is_explained: bool [N], whether that is within the attack's tolerance; never
+            where the sums span all of their J dimensions, as any column would then do.
+        is_shared: bool [N], whether other clients of the group have the same column: a
+            block, whose sum is all that the server can learn.
         rank: Dimension of the column space.
         estimates: float64 [N, d], the updates by least squares.
     """
@@ -90,7 +93,8 @@ class Disaggregation:
         """Search each client's column of P; then estimate the updates.
 
         Args:
-            key: JAX key or seed, for the random slopes and a random projection of the sums.
+            key: JAX key or seed, for the random slopes and a random projection of the
+                sums.
             view: Sums, counts and intervals.
             progress: Called with (groups of equal counts with a column, groups).
 
@@ -98,8 +102,8 @@ class Disaggregation:
             The columns and the estimates.
 
         Raises:
-            ConfigurationError: If the view is of another type, its shapes do not fit, sums are
-                not finite, or a count does not fit its interval.
+            ConfigurationError: If the view is of another type, its shapes do not fit,
+                sums are not finite, or a count does not fit its interval.
 
         Examples:
             >>> history = np.random.default_rng(0).random((30, 6)) < 0.5
@@ -116,7 +120,9 @@ class Disaggregation:
         group = group.reshape(-1)
         problem = _Problem(null, interval, is_exact, self.tolerance)
         relaxed = self._relaxed(tilt_key, null, interval, distinct)
-        found = self._found(problem, relaxed, distinct, np.bincount(group).tolist(), rank, progress)
+        found = self._found(
+            problem, relaxed, distinct, np.bincount(group).tolist(), rank, progress
+        )
         columns = np.zeros((counts.shape[1], len(sums)), np.bool_)
         is_shared = np.zeros(counts.shape[1], np.bool_)
         for number, chosen in enumerate(found):
@@ -145,10 +151,13 @@ class Disaggregation:
         progress: Callable[[int, int], None] | None,
     ) -> list[list[np.ndarray]]:
         """Return the different columns of each group of equal counts, at least one."""
-        nearest = [problem.nearest(own, size) for own, size in zip(relaxed, sizes, strict=True)]
+        nearest = [
+            problem.nearest(own, size) for own, size in zip(relaxed, sizes, strict=True)
+        ]
         found = [[one for one in own if problem.is_near(one)] for own in nearest]
         for number in sorted(range(len(sizes)), key=sizes.__getitem__):
-            # as many different columns as the rank explain all sums: the rest are repeated ones
+            # as many different columns as the rank explain all sums: the rest are
+            # repeated ones
             missing = rank - sum(bool(one.any()) for own in found for one in own)
             known = found[number]
             wanted = min(sizes[number], len(known) + missing)
@@ -167,25 +176,36 @@ class Disaggregation:
         parts = []
         for start in range(0, num_groups, width):
             some = on_device(counts[:, start : start + width].T, jnp.float32)
-            keys = fold_over(key, jnp.arange(start, start + some.shape[0], dtype=jnp.int32))
-            slopes = jax.vmap(lambda own: jax.random.normal(own, shape, jnp.float32))(keys)
-            columns = _relax(projector, on_device(interval), some, slopes, self.num_steps)
+            keys = fold_over(
+                key, jnp.arange(start, start + some.shape[0], dtype=jnp.int32)
+            )
+            slopes = jax.vmap(lambda own: jax.random.normal(own, shape, jnp.float32))(
+                keys
+            )
+            columns = _relax(
+                projector, on_device(interval), some, slopes, self.num_steps
+            )
             parts.append(np.asarray(columns))
         return np.concatenate(parts)
 
 
 def disaggregation(
-    *, num_steps: int = 300, restarts: int = 4, tolerance: float = 0.1, seconds: float = 30.0
+    *,
+    num_steps: int = 300,
+    restarts: int = 4,
+    tolerance: float = 0.1,
+    seconds: float = 30.0,
 ) -> Disaggregation:
     """Return the attack that recovers the participation matrix itself.
 
     Args:
         num_steps: Steps of the relaxation of all clients at once.
         restarts: Random starts a client; more of them part clients with equal counts.
-        tolerance: Largest sine of the angle to the column space at which a column counts as
-            found, in (0, 1); with sums that change from round to round no column lies in it.
-        seconds: Limit of the integer program for one column that the relaxation does not settle;
-            0 for the relaxation alone.
+        tolerance: Largest sine of the angle to the column space at which a column
+            counts as found, in (0, 1); with sums that change from round to round no
+            column lies in it.
+        seconds: Limit of the integer program for one column that the relaxation does
+            not settle; 0 for the relaxation alone.
 
     Raises:
         ConfigurationError: If a number is out of range.
@@ -205,31 +225,50 @@ def disaggregation(
     )
 
 
-# --- the column space ---------------------------------------------------------------------------
+# ---- the column space
 
 
 def _checked(view: CountView) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return sums [J, d], counts [M, N] and each round's interval [J]."""
     sums = np.asanyarray(view.aggregates)
-    is_real = np.issubdtype(sums.dtype, np.floating) or np.issubdtype(sums.dtype, np.integer)
-    require(sums.ndim == 2 and is_real, "aggregates", "must be real [rounds, d]", sums.shape)
-    lengths = np.asarray(as_integers(view.interval_lengths, "interval_lengths", min_ndim=1))
+    is_real = np.issubdtype(sums.dtype, np.floating) or np.issubdtype(
+        sums.dtype, np.integer
+    )
+    require(
+        sums.ndim == 2 and is_real, "aggregates", "must be real [rounds, d]", sums.shape
+    )
+    lengths = np.asarray(
+        as_integers(view.interval_lengths, "interval_lengths", min_ndim=1)
+    )
     rule = "must be positive and add up to the rounds of `aggregates`"
-    fits = lengths.ndim == 1 and bool((lengths > 0).all()) and int(lengths.sum()) == len(sums)
+    fits = (
+        lengths.ndim == 1
+        and bool((lengths > 0).all())
+        and int(lengths.sum()) == len(sums)
+    )
     require(fits, "interval_lengths", rule, lengths.tolist(), f"{len(sums)} rounds")
     counts = np.asarray(as_integers(view.counts, "counts")).astype(np.int64)
     rule = "must have a row for each interval and a column for each client"
-    require(counts.ndim == 2 and len(counts) == len(lengths), "counts", rule, counts.shape)
+    require(
+        counts.ndim == 2 and len(counts) == len(lengths), "counts", rule, counts.shape
+    )
     is_possible = bool(((counts >= 0) & (counts <= lengths[:, None])).all())
-    require(is_possible, "counts", "must lie between 0 and the interval's length", counts.max())
+    require(
+        is_possible,
+        "counts",
+        "must lie between 0 and the interval's length",
+        counts.max(),
+    )
     return sums, counts, np.repeat(np.arange(len(lengths), dtype=np.int32), lengths)
 
 
-def _null_space(sums: np.ndarray, num_clients: int, key: Array) -> tuple[np.ndarray, bool, int]:
+def _null_space(
+    sums: np.ndarray, num_clients: int, key: Array
+) -> tuple[np.ndarray, bool, int]:
     """Return an orthonormal basis [J - r, J] of what is orthogonal to the sums' column space.
 
-    Also whether the sums have no noise to speak of, and the rank r: where the singular values
-    fall the most, at most the number of clients.
+    Also whether the sums have no noise to speak of, and the rank r: where the singular
+    values fall the most, at most the number of clients.
     """
     num_rounds = len(sums)
     left, values, _ = np.linalg.svd(_narrowed(sums, key))
@@ -240,7 +279,11 @@ def _null_space(sums: np.ndarray, num_clients: int, key: Array) -> tuple[np.ndar
     # a full space is the answer only where nothing falls before its end
     falls = values[:most] / after
     if most == num_rounds:
-        falls[-1] = 0.0 if num_rounds > 1 and falls[:-1].max(initial=0.0) > 1 / _EXACT else np.inf
+        falls[-1] = (
+            0.0
+            if num_rounds > 1 and falls[:-1].max(initial=0.0) > 1 / _EXACT
+            else np.inf
+        )
     rank = int(np.argmax(falls)) + 1
     return left[:, rank:].T, bool(falls[rank - 1] > 1 / _EXACT), rank
 
@@ -254,7 +297,12 @@ def _narrowed(sums: np.ndarray, key: Array) -> np.ndarray:
     out = np.zeros((num_rounds, narrow if dim > 2 * narrow else dim))
     for start in range(0, dim, width):
         piece = np.asarray(sums[:, start : start + width], np.float64)
-        require(bool(np.isfinite(piece).all()), "aggregates", "must be finite", "nan or infinity")
+        require(
+            bool(np.isfinite(piece).all()),
+            "aggregates",
+            "must be finite",
+            "nan or infinity",
+        )
         if out.shape[1] == dim:
             out[:, start : start + width] = piece
         else:
@@ -262,7 +310,7 @@ def _narrowed(sums: np.ndarray, key: Array) -> np.ndarray:
     return out
 
 
-# --- relaxation ---------------------------------------------------------------------------------
+# ---- relaxation
 
 
 @functools.partial(jax.jit, static_argnames=("num_steps",))
@@ -275,15 +323,17 @@ def _relax(
 ) -> Bool[Array, "groups restarts rounds"]:
     """Descend to columns near the column space, drive them to 0 and 1, and round them.
 
-    Each step goes from the column part of the way to its projection on the column space, and back
-    to the entries in [0, 1] with the right count in each interval.
+    Each step goes from the column part of the way to its projection on the column
+    space, and back to the entries in [0, 1] with the right count in each interval.
     """
 
     def one(count: Array, slope: Array) -> Array:
         start = _capped(jnp.full(interval.shape, 0.5, jnp.float32), count, interval)
 
         def step(index: Array, column: Array) -> Array:
-            push = jnp.float32(_PUSH) * index.astype(jnp.float32) / jnp.float32(num_steps)
+            push = (
+                jnp.float32(_PUSH) * index.astype(jnp.float32) / jnp.float32(num_steps)
+            )
             moved = column - projector @ column + push * (column - jnp.float32(0.5))
             return _capped(moved + jnp.float32(_TILT) * slope, count, interval)
 
@@ -320,7 +370,7 @@ def _rounded(values: Array, count: Array, interval: Array) -> Array:
     return jnp.zeros(values.shape, bool).at[order].set(is_one)
 
 
-# --- columns of one group -----------------------------------------------------------------------
+# ---- columns of one group
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -341,7 +391,9 @@ class _Problem:
 
     def is_near(self, column: np.ndarray) -> bool:
         """Say whether a column explains the sums."""
-        return bool(self.residual(column) <= (10 * _EXACT if self.is_exact else self.tolerance))
+        return bool(
+            self.residual(column) <= (10 * _EXACT if self.is_exact else self.tolerance)
+        )
 
     def nearest(self, relaxed: np.ndarray, wanted: int) -> np.ndarray:
         """Return up to `wanted` different columns from a group's relaxations, the nearest first."""
@@ -368,7 +420,12 @@ class _Problem:
         for _ in range(len(column)):
             pull = inner @ column.astype(np.float64)
             own = np.diagonal(inner)
-            change = 2 * (pull[None, :] - pull[:, None]) + own[:, None] + own[None, :] - 2 * inner
+            change = (
+                2 * (pull[None, :] - pull[:, None])
+                + own[:, None]
+                + own[None, :]
+                - 2 * inner
+            )
             change[~(same & column[:, None] & ~column[None, :])] = np.inf
             leaves, enters = np.unravel_index(int(np.argmin(change)), change.shape)
             if not change[leaves, enters] < -1e-12:
@@ -381,14 +438,18 @@ class _Problem:
     ) -> np.ndarray | None:
         """Return the column that an integer program finds, other than those known, or None.
 
-        Without noise any column in the column space will do; with noise the one of least absolute
-        distance from it.
+        Without noise any column in the column space will do; with noise the one of
+        least absolute distance from it.
         """
         from scipy.optimize import Bounds, LinearConstraint, milp
 
         num_off, num_rounds = self.null.shape
-        of_interval = (self.interval[None, :] == np.arange(len(counts))[:, None]).astype(float)
-        other = np.array([np.where(one, -1.0, 1.0) for one in known]).reshape(-1, num_rounds)
+        of_interval = (
+            self.interval[None, :] == np.arange(len(counts))[:, None]
+        ).astype(float)
+        other = np.array([np.where(one, -1.0, 1.0) for one in known]).reshape(
+            -1, num_rounds
+        )
         least = np.array([1.0 - one.sum() for one in known])
         spare = 0 if self.is_exact else num_off
 
@@ -402,13 +463,18 @@ class _Problem:
             constraints.append(LinearConstraint(self.null, -_EXACT, _EXACT))
         else:
             distance = np.eye(num_off)
-            both = [np.hstack([self.null, -distance]), np.hstack([-self.null, -distance])]
+            both = [
+                np.hstack([self.null, -distance]),
+                np.hstack([-self.null, -distance]),
+            ]
             constraints.append(LinearConstraint(np.vstack(both), -np.inf, 0.0))
         result = milp(
             np.concatenate([np.zeros(num_rounds), np.ones(spare)]),
             constraints=constraints,
             integrality=np.concatenate([np.ones(num_rounds), np.zeros(spare)]),
-            bounds=Bounds(0.0, np.concatenate([np.ones(num_rounds), np.full(spare, np.inf)])),
+            bounds=Bounds(
+                0.0, np.concatenate([np.ones(num_rounds), np.full(spare, np.inf)])
+            ),
             options={"time_limit": seconds},
         )
         return None if result.x is None else result.x[:num_rounds] > 0.5

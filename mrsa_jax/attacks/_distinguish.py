@@ -1,11 +1,12 @@
 """Whether a client's updates were shifted: the best test on the sums of many rounds.
 
-The server knows everything but the others' updates, which it takes for Gaussian, and what the
-shift would be. The sums less all that is known of them are then N(0, M) or N(shift p_i, M), with
-M = s^2 (P P^T - p_i p_i^T) o R + Omega: R says how much the others' updates are alike from round
-to round, o is the product by entries, Omega the noise. The likelihood ratio is monotone in
-p_i^T M^-1 y, so by Neyman and Pearson no test does better than a threshold on it. What it attains
-is what `privacy.distinguishability` says, where the others' updates do not change (R of ones).
+The server knows everything but the others' updates, which it takes for Gaussian, and
+what the shift would be. The sums less all that is known of them are then N(0, M) or
+N(shift p_i, M), with M = s^2 (P P^T - p_i p_i^T) o R + Omega: R says how much the
+others' updates are alike from round to round, o is the product by entries, Omega the
+noise. The likelihood ratio is monotone in p_i^T M^-1 y, so by Neyman and Pearson no
+test does better than a threshold on it. What it attains is what
+`privacy.distinguishability` says, where the others' updates do not change (R of ones).
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ class BestTest(NamedTuple):
 
     Attributes:
         weights: float64 [J]; the score is weights . y, less `middle`.
-        mu: The score is N(0, 1) without the shift and N(mu, 1) with it; where mu is infinite,
-            minus and plus infinity.
+        mu: The score is N(0, 1) without the shift and N(mu, 1) with it; where mu is
+            infinite, minus and plus infinity.
         middle: 0; where mu is infinite half of the shift.
     """
 
@@ -63,11 +64,12 @@ class Distinguish:
     Attributes:
         client: Index of the client whose updates may be shifted.
         shift: float64 [d], the vector that is added to each of its updates.
-        spread: Standard deviation of the others' updates along the shift, or None: they are known.
+        spread: Standard deviation of the others' updates along the shift, or None: they
+            are known.
         noise: Variance or covariance of the sums' noise along the shift, as for
             `privacy.distinguishability`.
-        kernel: float64 [J, J], the correlation R of updates over the J rounds; None if it is one
-            everywhere.
+        kernel: float64 [J, J], the correlation R of updates over the J rounds; None if
+            it is one everywhere.
     """
 
     client: int
@@ -83,8 +85,8 @@ class Distinguish:
             participation: bool or integer weights [J, N].
 
         Raises:
-            ConfigurationError: If there is no such client, or the noise or the kernel does not
-                fit the rounds.
+            ConfigurationError: If there is no such client, or the noise or the kernel
+                does not fit the rounds.
         """
         weights, noise, others = self._parts(participation)
         column = weights[:, self.client]
@@ -100,8 +102,8 @@ class Distinguish:
 
         Args:
             key: Nothing is drawn from it.
-            view: Participation and sums [J, d], less what is known of them: the client's updates
-                without the shift, and what is expected of the others'.
+            view: Participation and sums [J, d], less what is known of them: the
+                client's updates without the shift, and what is expected of the others'.
 
         Raises:
             ConfigurationError: If the view is of another type or does not fit.
@@ -122,7 +124,8 @@ class Distinguish:
     ) -> tuple[Float64[np.ndarray, " trials"], Float64[np.ndarray, " trials"]]:
         """Return the scores of simulated histories, without the shift and with it.
 
-        The others' updates along the shift and the noise are drawn, Gaussian, anew in each trial.
+        The others' updates along the shift and the noise are drawn, Gaussian, anew in
+        each trial.
 
         Args:
             seed: JAX key or seed.
@@ -137,24 +140,45 @@ class Distinguish:
         count = check_integer(num_trials, "num_trials", 1)
         left = np.delete(weights, self.client, axis=1) * (self.spread or 0.0)
         arrays = tuple(on_device(a, jnp.float32) for a in (left, noise))
-        root = None if self.kernel is None or others is None else on_device(others, jnp.float32)
+        root = (
+            None
+            if self.kernel is None or others is None
+            else on_device(others, jnp.float32)
+        )
         width = left.shape[1] * (1 if root is None else len(left)) + len(left)
         step = min(at_once("leverage", 8 * width), count)
         found = []
         for with_shift in (False, True):
-            shift = with_shift * float(np.linalg.norm(self.shift)) * weights[:, self.client]
+            shift = (
+                with_shift * float(np.linalg.norm(self.shift)) * weights[:, self.client]
+            )
             parts = [
-                test.scores(np.asarray(_sums(fold(key, int(with_shift), i), *arrays, root, step),
-                                       np.float64) + shift)
+                test.scores(
+                    np.asarray(
+                        _sums(fold(key, int(with_shift), i), *arrays, root, step),
+                        np.float64,
+                    )
+                    + shift
+                )
                 for i in range(-(-count // step))
-            ]  # fmt: skip
+            ]
             found.append(np.concatenate(parts)[:count])
         return found[0], found[1]
 
-    def _parts(self, participation: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-        """Return the weights, and roots of the noise's covariance and of R, None: known."""
+    def _parts(
+        self, participation: Any
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+        """Return the weights, and roots of the noise's covariance and of R, None.
+
+        Known.
+        """
         weights = np.asarray(as_integers(participation, "participation"))
-        require(weights.ndim == 2, "participation", "must be [rounds, clients]", weights.shape)
+        require(
+            weights.ndim == 2,
+            "participation",
+            "must be [rounds, clients]",
+            weights.shape,
+        )
         rounds, clients = weights.shape
         rule = f"must be one of the {clients} clients of `participation`"
         require(self.client < clients, "client", rule, self.client)
@@ -166,20 +190,26 @@ class Distinguish:
 
 
 def distinguish(
-    client: Any, shift: Any = 1.0, *, spread: Any = 1.0, noise: Any = 0.0, kernel: Any = None
+    client: Any,
+    shift: Any = 1.0,
+    *,
+    spread: Any = 1.0,
+    noise: Any = 0.0,
+    kernel: Any = None,
 ) -> Distinguish:
     """Return the best test of whether a client's updates were shifted.
 
     Args:
         client: Index of the client.
-        shift: What is added to each of its updates: a vector [d], or for sums of one entry a
-            number; not 0, finite.
-        spread: Standard deviation of the others' updates along the shift, positive; None where
-            they are known.
-        noise: Variance of each sum's noise along the shift: a number, [J], or the covariance
-            [J, J].
-        kernel: R [J, J], how much an update of the others is alike from round to round, positive
-            semidefinite (spread^2 R is its covariance); None where it does not change.
+        shift: What is added to each of its updates: a vector [d], or for sums of one
+            entry a number; not 0, finite.
+        spread: Standard deviation of the others' updates along the shift, positive;
+            None where they are known.
+        noise: Variance of each sum's noise along the shift: a number, [J], or the
+            covariance [J, J].
+        kernel: R [J, J], how much an update of the others is alike from round to round,
+            positive semidefinite (spread^2 R is its covariance); None where it does not
+            change.
 
     Returns:
         The attack: `.test(P)` for weights and mu, `.run(None, view)` for a score, and
@@ -201,12 +231,18 @@ def distinguish(
         >>> bool(abs(shifted.mean() - without.mean() - attack.test(P).mu) < 0.05)
         True
 
-    Source: Neyman, Pearson (1933); the statistic is that of `privacy.distinguishability`.
+    Source: Neyman, Pearson (1933); the statistic is that of
+    `privacy.distinguishability`.
     """
     vector = np.atleast_1d(host_array(shift, "shift"))
     rule = "must be a number or a vector, finite and not 0"
     is_vector = vector.ndim == 1 and vector.dtype.kind in "fiu"
-    require(is_vector and bool(np.isfinite(vector).all() and vector.any()), "shift", rule, shift)
+    require(
+        is_vector and bool(np.isfinite(vector).all() and vector.any()),
+        "shift",
+        rule,
+        shift,
+    )
     number, deviation = check_integer(client, "client", 0), None
     if spread is not None:
         deviation = check_spread(spread)
@@ -214,7 +250,12 @@ def distinguish(
     _root(noise, noise.shape[0] if noise.ndim else 1, "noise")
     if kernel is not None:
         kernel = host_array(kernel, "kernel")
-        require(kernel.ndim == 2, "kernel", "must be a matrix [rounds, rounds]", kernel.shape)
+        require(
+            kernel.ndim == 2,
+            "kernel",
+            "must be a matrix [rounds, rounds]",
+            kernel.shape,
+        )
         _root(kernel, len(kernel), "kernel")
     return Distinguish(number, vector.astype(np.float64), deviation, noise, kernel)
 

@@ -1,13 +1,15 @@
 """A server that chooses its lists of survivors to expose clients, against any clients' policy.
 
-It knows what clients accept, and of the lists that they would accept asks for the one after which
-most clients are exposed; among equals, the one with the largest sum of squared leverages.
+It knows what clients accept, and of the lists that they would accept asks for the one
+after which most clients are exposed; among equals, the one with the largest sum of
+squared leverages.
 
-Lists are often equally good, and floats would break such ties by how a CPU rounds. So integers
-decide: with G the Gram matrix of the independent sums so far and d = det G, the projector on their
-span is A / d, A of integers. Of a further sum x, u = d x - A x is d times the part outside the span
-and L = x^T u is the determinant with it; the projector is then ((L A + u u^T) / d) / L, and the
-division by d leaves no rest (Sylvester's identity, as in Bareiss's elimination).
+Lists are often equally good, and floats would break such ties by how a CPU rounds. So
+integers decide: with G the Gram matrix of the independent sums so far and d = det G,
+the projector on their span is A / d, A of integers. Of a further sum x, u = d x - A x
+is d times the part outside the span and L = x^T u is the determinant with it; the
+projector is then ((L A + u u^T) / d) / L, and the division by d leaves no rest
+(Sylvester's identity, as in Bareiss's elimination).
 """
 
 from __future__ import annotations
@@ -32,7 +34,10 @@ from mrsa_watch._base.values import by_value
 
 
 class _Span(NamedTuple):
-    """The span of learnt sums: its projector is a matrix of Python integers over one of them."""
+    """The span of learnt sums.
+
+    Its projector is a matrix of Python integers over one of them.
+    """
 
     matrix: np.ndarray
     divisor: int
@@ -57,7 +62,10 @@ class _Span(NamedTuple):
         leverages, divisor = np.diagonal(self.matrix), self.divisor
         rest, volume = self.outside(listed)
         if volume:
-            leverages, divisor = (leverages * volume + rest * rest) // self.divisor, volume
+            leverages, divisor = (
+                (leverages * volume + rest * rest) // self.divisor,
+                volume,
+            )
         exposed = int((leverages == divisor).sum())
         return exposed, Fraction(int((leverages * leverages).sum()), divisor**2)
 
@@ -66,7 +74,9 @@ class _Span(NamedTuple):
         rest, volume = self.outside(listed)
         if not volume:
             return self
-        return _Span((self.matrix * volume + np.outer(rest, rest)) // self.divisor, volume)
+        return _Span(
+            (self.matrix * volume + np.outer(rest, rest)) // self.divisor, volume
+        )
 
 
 @brief_tuple
@@ -75,8 +85,8 @@ class ExposingRounds(NamedTuple):
     """What the server asked for and got (of `ExposingServer.play`).
 
     Attributes:
-        participation: bool[J, N], the sums that it learnt; no clients in a round in which every
-            list that it thought of would have been refused.
+        participation: bool[J, N], the sums that it learnt; no clients in a round in
+            which every list that it thought of would have been refused.
         refused: Lists that it thought of and clients would have refused.
     """
 
@@ -86,7 +96,10 @@ class ExposingRounds(NamedTuple):
     @property
     def exposed(self) -> Int[np.ndarray, " rounds"]:
         """Return int[J], how many clients are exposed after each round."""
-        first, rounds = np.asarray(first_exposure(self.participation)), len(self.participation)
+        first, rounds = (
+            np.asarray(first_exposure(self.participation)),
+            len(self.participation),
+        )
         return np.cumsum(np.bincount(first[first >= 0], minlength=rounds))
 
 
@@ -107,15 +120,18 @@ class ExposingServer:
 
     @needs_values
     def play(
-        self, seed: Any, num_rounds: int | np.integer, accepts: Callable[[Any], bool] | None = None
+        self,
+        seed: Any,
+        num_rounds: int | np.integer,
+        accepts: Callable[[Any], bool] | None = None,
     ) -> ExposingRounds:
         """Ask for sums in some rounds.
 
         Args:
             seed: Integer or key.
             num_rounds: J.
-            accepts: Whether clients unmask a list, bool[N]: their policy, which the server knows.
-                None for clients who unmask every sum over two or more.
+            accepts: Whether clients unmask a list, bool[N]: their policy, which the
+                server knows. None for clients who unmask every sum over two or more.
 
         Returns:
             The sums that it learns.
@@ -128,7 +144,9 @@ class ExposingServer:
             best = (-1, Fraction(-1))
             for _ in range(self.candidates):
                 listed = self._thought_of(rng, asked[:number])
-                if listed.sum() < FEWEST_IN_A_SUM or not (accepts is None or accepts(listed)):
+                if listed.sum() < FEWEST_IN_A_SUM or not (
+                    accepts is None or accepts(listed)
+                ):
                     refused += 1
                     continue
                 worth = span.worth(listed)
@@ -165,24 +183,25 @@ def exposing_server(
 ) -> ExposingServer:
     """Build a server that chooses its sums to expose as many clients as it can.
 
-    Use it to see what a client's policy is worth: with clients who unmask what they are asked
-    for, it exposes one in nearly every round; with clients who keep blocks
-    (`protocol.run(..., blocks=)`) nobody. It sends one model to all; `model_inconsistency` is a
-    server that does not.
+    Use it to see what a client's policy is worth: with clients who unmask what they are
+    asked for, it exposes one in nearly every round; with clients who keep blocks
+    (`protocol.run(..., blocks=)`) nobody. It sends one model to all;
+    `model_inconsistency` is a server that does not.
 
     Args:
         num_clients: N.
         cohort_size: K, the most clients in a sum.
-        blocks: T, for blocks i // T of client i, or int[N]: the blocks that it is supposed to ask
-            for.
-        candidates: Lists that it thinks of in a round, of which it takes the best; 1 for a server
-            that asks at random.
+        blocks: T, for blocks i // T of client i, or int[N]: the blocks that it is
+            supposed to ask for.
+        candidates: Lists that it thinks of in a round, of which it takes the best; 1
+            for a server that asks at random.
 
     Returns:
         A frozen value; `play` asks for the sums.
 
     Raises:
-        ConfigurationError: If a number is out of range, or `blocks` are no blocks of N clients.
+        ConfigurationError: If a number is out of range, or `blocks` are no blocks of N
+            clients.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -194,10 +213,12 @@ def exposing_server(
         >>> int(server.play(0, 20, whole).exposed[-1])
         0
 
-    Cost: for each candidate N times K additions, and for each round N^2 products, of integers of up
-    to J log2(K) bits: two seconds for 120 clients and 200 rounds. The same on every machine.
+    Cost: for each candidate N times K additions, and for each round N^2 products, of
+    integers of up to J log2(K) bits: two seconds for 120 clients and 200 rounds. The
+    same on every machine.
 
-    Source: Multi-RoundSecAgg assumes a server that selects as it should; this one does not.
+    Source: Multi-RoundSecAgg assumes a server that selects as it should; this one does
+    not.
     """
     clients = check_integer(num_clients, "num_clients", 2)
     size = check_integer(cohort_size, "cohort_size", 2, clients)

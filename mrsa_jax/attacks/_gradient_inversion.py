@@ -1,11 +1,12 @@
 """Gradient inversion: images whose gradient points where an update does.
 
-Geiping, Bauermeister, Dröge, Moeller, "Inverting Gradients" (2020): cosine distance, total
-variation, Adam on the gradient's signs. Zhu, Liu, Han, "Deep Leakage from Gradients" (2019):
-squared distance and L-BFGS. Multi-RoundSecAgg applies the first to what least squares recovers
-(Fig. 1, 10).
+Geiping, Bauermeister, Dröge, Moeller, "Inverting Gradients" (2020): cosine distance,
+total variation, Adam on the gradient's signs. Zhu, Liu, Han, "Deep Leakage from
+Gradients" (2019): squared distance and L-BFGS. Multi-RoundSecAgg applies the first to
+what least squares recovers (Fig. 1, 10).
 
-All restarts of all updates descend side by side in one compiled loop, shared among the devices.
+All restarts of all updates descend side by side in one compiled loop, shared among the
+devices.
 """
 
 from __future__ import annotations
@@ -47,9 +48,11 @@ class InvertedImages(NamedTuple):
     """What gradient inversion made of a view; leading axes as of the view's updates.
 
     Attributes:
-        images: f32 [..., m, height, width, channels], of the restart with the least distance.
+        images: f32 [..., m, height, width, channels], of the restart with the least
+            distance.
         labels: int32 [..., m], known or inferred.
-        distance: f32 [..., restarts], how far each restart's gradient is from the update.
+        distance: f32 [..., restarts], how far each restart's gradient is from the
+            update.
         best: int [...], the restart that was taken.
     """
 
@@ -96,18 +99,20 @@ class GradientInversion:
             progress: Called with (steps done, steps).
 
         Returns:
-            The images of each update's best restart. Their order within an update is arbitrary
-            among equal labels (`matched_images`).
+            The images of each update's best restart. Their order within an update is
+            arbitrary among equal labels (`matched_images`).
 
         Raises:
-            ConfigurationError: If the view is of another type or its shapes do not fit, an update
-                is zero (it points nowhere) or not finite, or labels can neither be known nor
-                inferred.
+            ConfigurationError: If the view is of another type or its shapes do not fit,
+                an update is zero (it points nowhere) or not finite, or labels can
+                neither be known nor inferred.
         """
         seen = checked_view(view, UpdateView)
         updates = _checked(seen)
         lead = updates.shape[:-1]
-        labels = inferred_labels(seen) if seen.labels is None else on_device(seen.labels)
+        labels = (
+            inferred_labels(seen) if seen.labels is None else on_device(seen.labels)
+        )
         flat = labels.reshape(-1, seen.num_images).astype(jnp.int32)
         shape = (len(flat) * self.restarts, seen.num_images, *seen.input_shape)
         low, high = self.pixel_range
@@ -115,14 +120,18 @@ class GradientInversion:
         problem = _Problem(seen.model, self)
         state, mesh = problem.start(start), _shared_mesh(shape[0])
         if mesh is not None:  # where the steps leave it: one program does all of them
-            state = jax.device_put(state, NamedSharding(mesh, PartitionSpec(mesh.axis_names[0])))
+            state = jax.device_put(
+                state, NamedSharding(mesh, PartitionSpec(mesh.axis_names[0]))
+            )
         targets = -updates.reshape(-1, updates.shape[-1])
         of_update = jnp.repeat(jnp.arange(len(flat), dtype=jnp.int32), self.restarts)
         seen_by_all = (seen.parameters, targets, flat)
         done = 0
         while done < self.num_steps:
             steps = min(_STEPS_AT_ONCE, self.num_steps - done)
-            state = _descend(problem, seen_by_all, of_update, state, np.int32(steps), mesh)
+            state = _descend(
+                problem, seen_by_all, of_update, state, np.int32(steps), mesh
+            )
             done += steps
             if progress is not None:
                 jax.block_until_ready(state.images)
@@ -150,13 +159,13 @@ def gradient_inversion(
     """Return the attack that looks for images whose gradient is the update.
 
     Args:
-        method: `"cosine"` (Geiping et al.: the angle to the update, Adam on signs, pixels kept in
-            their range) or `"euclidean"` (Zhu et al.: squared distance, L-BFGS, of a gradient
-            that is known to scale).
+        method: `"cosine"` (Geiping et al.: the angle to the update, Adam on signs,
+            pixels kept in their range) or `"euclidean"` (Zhu et al.: squared distance,
+            L-BFGS, of a gradient that is known to scale).
         num_steps: Steps of the optimizer.
         restarts: Random starts of each update, side by side.
-        step_size: Of signed Adam, a tenth after each of 3/8, 5/8 and 7/8 of the steps; L-BFGS
-            chooses its own.
+        step_size: Of signed Adam, a tenth after each of 3/8, 5/8 and 7/8 of the steps;
+            L-BFGS chooses its own.
         smoothness: Weight of the total variation, at least 0.
         pixel_range: Smallest and largest value of a pixel.
 
@@ -180,7 +189,9 @@ def gradient_inversion(
     )
 
 
-def total_variation(images: Float[Array, "*lead height width channels"]) -> Float[Array, "*lead"]:
+def total_variation(
+    images: Float[Array, "*lead height width channels"],
+) -> Float[Array, "*lead"]:
     """Return the mean absolute difference of neighbours, down plus across, of each image.
 
     Examples:
@@ -198,10 +209,11 @@ def total_variation(images: Float[Array, "*lead height width channels"]) -> Floa
 def inferred_labels(view: UpdateView) -> Int32[Array, "*_"]:
     """Return how often each label occurs behind an update, told from the last layer's bias.
 
-    The gradient of that bias is the mean of (predicted chance - 1 if it is the label) over the
-    images, so m times (predicted - gradient) counts them. What the model predicts for the images
-    is taken from what it predicts for noise, which is close for a model that has learnt little;
-    the scale of the update is taken from the gradient's positive part.
+    The gradient of that bias is the mean of (predicted chance - 1 if it is the label)
+    over the images, so m times (predicted - gradient) counts them. What the model
+    predicts for the images is taken from what it predicts for noise, which is close for
+    a model that has learnt little; the scale of the update is taken from the gradient's
+    positive part.
 
     Args:
         view: Model and updates; its labels are not looked at.
@@ -212,19 +224,25 @@ def inferred_labels(view: UpdateView) -> Int32[Array, "*_"]:
     Raises:
         ConfigurationError: If the model has not one bias with an entry for each class.
 
-    Source: Zhao, Mopuri, Bilen, "iDLG" (2020), for one image; the count of several as in Wainakh
-    et al., "User-level label leakage from gradients" (2022).
+    Source: Zhao, Mopuri, Bilen, "iDLG" (2020), for one image; the count of several as
+    in Wainakh et al., "User-level label leakage from gradients" (2022).
     """
     updates = _checked(view)
     each = -updates.reshape(-1, updates.shape[-1])
     gradient = jax.vmap(lambda flat: _last_bias(view, flat))(each)
     noise = jax.random.uniform(jax.random.key(0), (64, *view.input_shape), jnp.float32)
-    chance = jnp.mean(jax.nn.softmax(logits_of(view.model, view.parameters, noise)), axis=0)
+    chance = jnp.mean(
+        jax.nn.softmax(logits_of(view.model, view.parameters, noise)), axis=0
+    )
     rows = []
     for own in np.asarray(gradient, np.float64):
         # entries of absent classes are their mean chances: that gives the learning rate
         absent, mean = own > 0, np.asarray(chance, np.float64)
-        scale = own[absent].sum() / mean[absent].sum() if absent.any() else np.abs(own).max()
+        scale = (
+            own[absent].sum() / mean[absent].sum()
+            if absent.any()
+            else np.abs(own).max()
+        )
         wanted = view.num_images * (mean - own / max(scale, 1e-300))
         counts = np.floor(np.maximum(wanted, 0)).astype(int)
         while counts.sum() > view.num_images:
@@ -232,35 +250,54 @@ def inferred_labels(view: UpdateView) -> Int32[Array, "*_"]:
         while counts.sum() < view.num_images:
             counts[np.argmax(wanted - counts)] += 1
         rows.append(np.repeat(np.arange(view.num_classes), counts))
-    return on_device(np.stack(rows), jnp.int32).reshape(*updates.shape[:-1], view.num_images)
+    return on_device(np.stack(rows), jnp.int32).reshape(
+        *updates.shape[:-1], view.num_images
+    )
 
 
 def _last_bias(view: UpdateView, flat: Array) -> Array:
     leaves = jax.tree.leaves(unflatten(view.model, view.input_shape, flat))
     biases = [leaf for leaf in leaves if leaf.shape == (view.num_classes,)]
     rule = "must have one bias with an entry for each class, or `labels` be known"
-    require(len(biases) == 1, "model", rule, f"{len(biases)} of {view.num_classes} entries")
+    require(
+        len(biases) == 1, "model", rule, f"{len(biases)} of {view.num_classes} entries"
+    )
     return biases[0]
 
 
 def _checked(view: UpdateView) -> Float32[Array, "... dim"]:
     """Return the updates after checking the view."""
     check_integer(view.num_images, "num_images", 1)
-    require(len(view.input_shape) == 3, "input_shape", "must be an image's", view.input_shape)
+    require(
+        len(view.input_shape) == 3,
+        "input_shape",
+        "must be an image's",
+        view.input_shape,
+    )
     checked_parameters(view.model, view.input_shape, view.parameters, "parameters")
     updates = checked_parameters(view.model, view.input_shape, view.update, "update")
     is_pointing = bool((np.abs(updates).max(axis=-1) > 0).all())
-    require(is_pointing, "update", "must not be zero: it points nowhere", "a zero update")
+    require(
+        is_pointing, "update", "must not be zero: it points nowhere", "a zero update"
+    )
     if view.labels is not None:
         labels = np.asarray(view.labels)
         shape = (*updates.shape[:-1], view.num_images)
-        require(labels.shape == shape, "labels", "must be one for each image", labels.shape, shape)
+        require(
+            labels.shape == shape,
+            "labels",
+            "must be one for each image",
+            labels.shape,
+            shape,
+        )
         in_range = bool(((labels >= 0) & (labels < view.num_classes)).all())
-        require(in_range, "labels", f"must lie in [0, {view.num_classes})", labels.tolist())
+        require(
+            in_range, "labels", f"must lie in [0, {view.num_classes})", labels.tolist()
+        )
     return updates
 
 
-# --- the descent --------------------------------------------------------------------------------
+# ---- the descent
 
 
 class _State(NamedTuple):
@@ -287,22 +324,31 @@ class _Problem:
     def start(self, images: Array) -> _State:
         with jax.numpy_dtype_promotion("standard"):
             states = jax.vmap(self.method.optimizer(self.attack).init)(images)
-        state = _State(images, states, images, jnp.full(images.shape[0], jnp.inf, jnp.float32))
-        # a weak type would not survive the first steps, and the next ones be another program
+        state = _State(
+            images, states, images, jnp.full(images.shape[0], jnp.inf, jnp.float32)
+        )
+        # a weak type would not survive the first steps, and the next ones be another
+        # program
         return jax.tree.map(lambda leaf: leaf.astype(leaf.dtype), state)
 
-    def objective(self, parameters: Array, target: Array, labels: Array, images: Array) -> Any:
+    def objective(
+        self, parameters: Array, target: Array, labels: Array, images: Array
+    ) -> Any:
         """Return how far the images' gradient is from the target plus roughness, and how far."""
 
         def loss(flat: Array) -> Array:
             logits = logits_of(self.model, flat, images)
-            return jnp.mean(optax.softmax_cross_entropy_with_integer_labels(logits, labels))
+            return jnp.mean(
+                optax.softmax_cross_entropy_with_integer_labels(logits, labels)
+            )
 
         distance = self.method.distance(jax.grad(loss)(parameters), target)
         rough = jnp.mean(total_variation(images))
         return distance + jnp.float32(self.attack.smoothness) * rough, distance
 
-    def moved(self, parameters: Array, target: Array, labels: Array, one: Any) -> tuple[Any, ...]:
+    def moved(
+        self, parameters: Array, target: Array, labels: Array, one: Any
+    ) -> tuple[Any, ...]:
         """Take one restart's step."""
         images, own, nearest, least = one
         at = functools.partial(self.objective, parameters, target, labels)
@@ -344,14 +390,19 @@ def _descend(
         seen_by_all: Parameters [d], targets [V, d], labels [V, m].
         of_update: Which update each row of the state is for.
         state: Of all rows.
-        num_steps: How many; a number of the program, so that the last few take no other one.
+        num_steps: How many; a number of the program, so that the last few take no other
+            one.
         mesh: Devices that the rows are dealt out to.
     """
 
     def walk(
-        num_steps: Array, parameters: Array, targets: Array, labels: Array, of_update: Array,
+        num_steps: Array,
+        parameters: Array,
+        targets: Array,
+        labels: Array,
+        of_update: Array,
         state: _State,
-    ) -> _State:  # fmt: skip
+    ) -> _State:
         own_targets, own_labels = targets[of_update], labels[of_update]
 
         def one(target: Array, label: Array, *own: Any) -> Any:
@@ -367,7 +418,7 @@ def _descend(
     return walk(num_steps, *seen_by_all, of_update, state)
 
 
-# --- methods ------------------------------------------------------------------------------------
+# ---- methods
 
 
 class _Method(NamedTuple):

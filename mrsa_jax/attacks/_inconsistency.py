@@ -1,11 +1,13 @@
-"""A malicious server: it sends one client the model, and all others one that teaches it nothing.
+"""A malicious server.
 
-Pasquini, Francati, Ateniese, "Eluding Secure Aggregation in Federated Learning via Model
-Inconsistency" (2022). The others' model has dead rectifiers, so their updates are zero except for
-the last bias, and the sum is the target's update: secure aggregation hides nothing. Sums over
-whole blocks hide nothing either. The defence, from the same paper: pads whose seeds depend on a
-hash of the model, so that they do not cancel between clients who were sent different ones. Clients
-who enforce blocks sign that hash as well, and refuse the round.
+It sends one client the model, and all others one that teaches it nothing.
+Pasquini, Francati, Ateniese, "Eluding Secure Aggregation in Federated Learning via
+Model Inconsistency" (2022). The others' model has dead rectifiers, so their updates are
+zero except for the last bias, and the sum is the target's update: secure aggregation
+hides nothing. Sums over whole blocks hide nothing either. The defence, from the same
+paper: pads whose seeds depend on a hash of the model, so that they do not cancel
+between clients who were sent different ones. Clients who enforce blocks sign that hash
+as well, and refuse the round.
 
 This is outside the threat model of the three papers, whose server follows the protocol.
 """
@@ -39,10 +41,10 @@ class Inconsistency(NamedTuple):
     """What a malicious server gets out of one round.
 
     Attributes:
-        update: float64 [d], the target's update as the server reads it from the sum; zeros if the
-            round fails.
-        is_seen: bool [d], where the others' updates are zero by construction: all but the last
-            bias.
+        update: float64 [d], the target's update as the server reads it from the sum;
+            zeros if the round fails.
+        is_seen: bool [d], where the others' updates are zero by construction: all but
+            the last bias.
         true_update: f32 [d], what the target sent (for scores only).
         status: Of the round of secure aggregation.
     """
@@ -56,7 +58,9 @@ class Inconsistency(NamedTuple):
     def error(self) -> float:
         """Relative squared error of the target's update where it is seen."""
         truth = self.true_update[self.is_seen].astype(np.float64)
-        return float(np.square(self.update[self.is_seen] - truth).sum() / np.square(truth).sum())
+        return float(
+            np.square(self.update[self.is_seen] - truth).sum() / np.square(truth).sum()
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,19 +98,22 @@ class ModelInconsistency:
         """Run one round with real messages, the target among the cohort.
 
         Args:
-            key: JAX key or seed of local training and rounding; the round's secrets are the
-                operating system's.
+            key: JAX key or seed of local training and rounding; the round's secrets are
+                the operating system's.
             parameters: f32 [d], the model that the target is sent.
             client_data: All clients' samples.
             cohort: Clients of the round, at least two.
             target: The one that the server is after.
 
         Raises:
-            ConfigurationError: If the target is not in the cohort, a client is out of range, or
-                the model cannot be silenced.
+            ConfigurationError: If the target is not in the cohort, a client is out of
+                range, or the model cannot be silenced.
         """
         key = as_key(key)
-        chosen = [check_integer(one, "cohort", 0, client_data.num_clients - 1) for one in cohort]
+        chosen = [
+            check_integer(one, "cohort", 0, client_data.num_clients - 1)
+            for one in cohort
+        ]
         rule = "must be different clients, at least two, the target among them"
         is_round = len(set(chosen)) == len(chosen) >= 2 and target in chosen
         require(is_round, "cohort", rule, chosen, target)
@@ -114,10 +121,15 @@ class ModelInconsistency:
         dead, is_seen = silenced(self.model, shape, on_device(parameters))
         sent = {one: on_device(parameters) if one == target else dead for one in chosen}
         updates = {
-            one: client_updates(key, self.model, sent[one], client_data, self.trainer, [one])[0]
+            one: client_updates(
+                key, self.model, sent[one], client_data, self.trainer, [one]
+            )[0]
             for one in chosen
         }
-        codes = [np.asarray(self.quantizer.encode(fold(key, one), updates[one])) for one in chosen]
+        codes = [
+            np.asarray(self.quantizer.encode(fold(key, one), updates[one]))
+            for one in chosen
+        ]
         digests = [protocol.model_digest(sent[one]) for one in chosen]
         is_named = self.is_bound or self.blocks is not None
         count = len(chosen)
@@ -152,13 +164,15 @@ def model_inconsistency(
     """Return the scenario of a malicious server that sends different models.
 
     Args:
-        model: Flax module of layers with `kernel` and `bias`, a rectifier after all but the last.
+        model: Flax module of layers with `kernel` and `bias`, a rectifier after all but
+            the last.
         trainer: How clients train.
         quantizer: How updates become ring elements.
         modulus_bits: Of the ring, 1 to 32.
         is_bound: Whether pads depend on a hash of the model, the defence.
-        blocks: The blocks that clients enforce (`blocks` of `protocol.run`), by place in the
-            cohort, or their size. Then each client signs the digest of the model that it was sent.
+        blocks: The blocks that clients enforce (`blocks` of `protocol.run`), by place
+            in the cohort, or their size. Then each client signs the digest of the model
+            that it was sent.
 
     Raises:
         ConfigurationError: If `modulus_bits` is out of range.
@@ -183,20 +197,22 @@ def silenced(
 ) -> tuple[Float32[Array, " dim"], np.ndarray]:
     """Return parameters with which nothing but the last bias is ever trained, and the rest.
 
-    All kernels but the last are 0 and their biases -1, so that every rectifier is closed for any
-    input: no gradient passes, and the last layer sees zeros.
+    All kernels but the last are 0 and their biases -1, so that every rectifier is
+    closed for any input: no gradient passes, and the last layer sees zeros.
 
     Args:
-        model: Flax module of layers with `kernel` and `bias`, a rectifier after all but the last.
+        model: Flax module of layers with `kernel` and `bias`, a rectifier after all but
+            the last.
         input_shape: Shape of one sample.
         parameters: f32 [d]; the last layer's are kept.
 
     Returns:
-        f32 [d], and bool [d]: which entries a client with these parameters never changes.
+        f32 [d], and bool [d]: which entries a client with these parameters never
+        changes.
 
     Raises:
-        ConfigurationError: If the model has no hidden layer, or its answer still depends on the
-            input.
+        ConfigurationError: If the model has no hidden layer, or its answer still
+            depends on the input.
     """
     layers = dict(unflatten(model, input_shape, parameters)["params"])
     noise = jax.random.uniform(jax.random.key(0), (2, *input_shape), jnp.float32)
@@ -204,7 +220,8 @@ def silenced(
     last = [
         name
         for name, layer in sorted(layers.items(), key=lambda item: _by_number(item[0]))
-        if getattr(layer.get("kernel"), "ndim", 0) == 2 and layer["kernel"].shape[1] == outputs
+        if getattr(layer.get("kernel"), "ndim", 0) == 2
+        and layer["kernel"].shape[1] == outputs
     ]
     rule = "must have hidden layers and a dense last one"
     require(len(last) > 0 and len(layers) > 1, "model", rule, sorted(layers))
@@ -212,7 +229,9 @@ def silenced(
     for name, layer in layers.items():
         is_last = name == last[-1]
         dead[name] = {
-            leaf: value if is_last else np.full_like(value, -1.0 if leaf == "bias" else 0.0)
+            leaf: value
+            if is_last
+            else np.full_like(value, -1.0 if leaf == "bias" else 0.0)
             for leaf, value in layer.items()
         }
         seen[name] = {
@@ -221,7 +240,12 @@ def silenced(
         }
     answers = np.asarray(jax.jit(model.apply)({"params": dead}, noise))
     is_silent = bool((answers[0] == answers[1]).all())
-    require(is_silent, "model", "must be silenced by closed rectifiers", "an answer that varies")
+    require(
+        is_silent,
+        "model",
+        "must be silenced by closed rectifiers",
+        "an answer that varies",
+    )
     flat, is_seen = (
         np.concatenate([np.asarray(leaf).reshape(-1) for leaf in jax.tree.leaves(each)])
         for each in (dead, seen)

@@ -1,9 +1,10 @@
 """Least-squares reconstruction of single clients' updates from the sums of many rounds.
 
-The server knows P (who was in which sum) and the sums Y = P X + Z; where X hardly moves between
-rounds, X is nearly the solution of a linear system. Every estimate here is a fixed matrix times
-the sums, so the sums may be as long as they like: they are read in pieces along d.
-Source: Multi-RoundSecAgg (So et al., AAAI version), appendix, eq. (33) to (35), Fig. 9.
+The server knows P (who was in which sum) and the sums Y = P X + Z; where X hardly moves
+between rounds, X is nearly the solution of a linear system. Every estimate here is a
+fixed matrix times the sums, so the sums may be as long as they like: they are read in
+pieces along d. Source: Multi-RoundSecAgg (So et al., AAAI version), appendix, eq. (33)
+to (35), Fig. 9.
 """
 
 from __future__ import annotations
@@ -32,10 +33,13 @@ class LeastSquares:
     """The attack of eq. (34), plain or regularised (built by `least_squares_attack`).
 
     Attributes:
-        ridge: Weight of the penalty on the squared length of what is added to the prior.
-        noise: How much an update changes from sum to sum, relative to its own deviation.
+        ridge: Weight of the penalty on the squared length of what is added to the
+            prior.
+        noise: How much an update changes from sum to sum, relative to its own
+            deviation.
         prior: What a client is taken to send of which the sums say nothing.
-        memory: rho of updates that drift; None asks for one update, the same in all rounds.
+        memory: rho of updates that drift; None asks for one update, the same in all
+            rounds.
         share: What of their variance has this memory.
     """
 
@@ -56,7 +60,9 @@ class LeastSquares:
             inverse = _of_last_rounds(weights, self.memory, self.share)
         elif self.noise > 0:  # sums of many clients carry the noise of many
             squares = np.sqrt(np.square(weights.astype(np.float64)).sum(axis=1))
-            scale = np.divide(1.0, squares, out=np.zeros(len(squares)), where=squares > 0)
+            scale = np.divide(
+                1.0, squares, out=np.zeros(len(squares)), where=squares > 0
+            )
             inverse = _damped(weights * scale[:, None], self.noise**2) * scale[None, :]
         elif self.ridge > 0:
             inverse = _damped(weights.astype(np.float64), self.ridge)
@@ -69,7 +75,9 @@ class LeastSquares:
         return inverse + unexplained[:, None] / total
 
     @needs_values
-    def run(self, key: Key[Array, ""] | None, view: AggregateView) -> Float64[np.ndarray, "*_"]:
+    def run(
+        self, key: Key[Array, ""] | None, view: AggregateView
+    ) -> Float64[np.ndarray, "*_"]:
         """Return estimates float64 [..., N, d]; nothing is drawn from `key`."""
         del key
         seen = checked_view(view, AggregateView)
@@ -101,7 +109,12 @@ class LeastSquares:
         for start in range(0, sums.shape[1], width):
             piece = slice(start, min(start + width, sums.shape[1]))
             some = np.asarray(sums[:, piece], np.float64)
-            require(bool(np.isfinite(some).all()), "aggregates", "must be finite", "nan or inf")
+            require(
+                bool(np.isfinite(some).all()),
+                "aggregates",
+                "must be finite",
+                "nan or inf",
+            )
             yield piece, inverse @ some
 
 
@@ -117,21 +130,22 @@ def least_squares_attack(
 
     Args:
         ridge: lambda >= 0 of (P^T P + lambda I)^-1 P^T; 0 for the pseudo-inverse.
-        noise: sigma >= 0: client i sends x_i plus fresh noise of sigma times its deviation in
-            each sum, and the estimate is the best linear one, P^T (P P^T + sigma^2 D)^-1 with D
-            the rows' sums of squares. Not together with `ridge`.
-        prior: `"zero"` (the solution of least norm), or `"mean"`: what the sums do not reveal of a
-            client is taken from the mean update of all sums.
-        memory: rho from 0 to 0.999999: updates drift as in `privacy.hidden_among`, one row after
-            another, and what is estimated is the update of each client's last own row. Alone.
+        noise: sigma >= 0: client i sends x_i plus fresh noise of sigma times its
+            deviation in each sum, and the estimate is the best linear one, P^T (P P^T +
+            sigma^2 D)^-1 with D the rows' sums of squares. Not together with `ridge`.
+        prior: `"zero"` (the solution of least norm), or `"mean"`: what the sums do not
+            reveal of a client is taken from the mean update of all sums.
+        memory: rho from 0 to 0.999999: updates drift as in `privacy.hidden_among`, one
+            row after another, and what is estimated is the update of each client's last
+            own row. Alone.
         share: The share of an update's variance that has this memory.
 
     Returns:
         The attack, for `run` or `estimates`.
 
     Raises:
-        ConfigurationError: If a number is out of range, more than one of `ridge`, `noise` and
-            `memory` is given, or the prior is unknown.
+        ConfigurationError: If a number is out of range, more than one of `ridge`,
+            `noise` and `memory` is given, or the prior is unknown.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -147,7 +161,12 @@ def least_squares_attack(
     if memory is not None:
         rule = f"must lie in [0, {_MOST_MEMORY}]; leave it out for updates that never change"
         check_number(memory, "memory", rule, 0.0, _MOST_MEMORY)
-        require(ridge == noise == 0, "memory", "must stand without `ridge` and `noise`", memory)
+        require(
+            ridge == noise == 0,
+            "memory",
+            "must stand without `ridge` and `noise`",
+            memory,
+        )
     return LeastSquares(float(ridge), float(noise), prior, memory, float(share))
 
 
@@ -164,29 +183,32 @@ def least_squares(
 ) -> Float64[np.ndarray, "*_"]:
     """Estimate every client's update from the sums, as the least-squares solution of least norm.
 
-    X_hat = P^+ Y. Where P has full column rank this is eq. (34), and it is exact if the updates
-    did not change between the sums. Clients who only ever move together have equal columns in P;
-    the solution of least norm gives each of a block of T the block's estimated sum / T, which the
-    paper names as the server's best. A client who never took part gets zeros.
+    X_hat = P^+ Y. Where P has full column rank this is eq. (34), and it is exact if the
+    updates did not change between the sums. Clients who only ever move together have
+    equal columns in P; the solution of least norm gives each of a block of T the
+    block's estimated sum / T, which the paper names as the server's best. A client who
+    never took part gets zeros.
 
-    The rank is computed exactly (modulo primes), not read off the singular values; the solution
-    itself is float64. Cost: one singular value decomposition of the J x distinct-columns matrix,
-    then J N d multiplications in pieces along d.
+    The rank is computed exactly (modulo primes), not read off the singular values; the
+    solution itself is float64. Cost: one singular value decomposition of the J x
+    distinct-columns matrix, then J N d multiplications in pieces along d.
 
     Args:
-        participation: bool or integer weights [..., J, N], one row for each sum that was learnt
-            (a zero row, a skipped round, says nothing and does no harm). Leading axes are
-            separate histories: windows, seeds, schemes.
-        aggregates: Real [..., J, d], plain sums P @ X (not means), finite; read in pieces, so a
-            `np.memmap` need not fit the memory.
+        participation: bool or integer weights [..., J, N], one row for each sum that
+            was learnt (a zero row, a skipped round, says nothing and does no harm).
+            Leading axes are separate histories: windows, seeds, schemes.
+        aggregates: Real [..., J, d], plain sums P @ X (not means), finite; read in
+            pieces, so a `np.memmap` need not fit the memory.
         attack: A regularised variant (`least_squares_attack`).
-        out: Where to write, float64 [..., N, d], e.g. a `np.memmap`; a new array if None.
+        out: Where to write, float64 [..., N, d], e.g. a `np.memmap`; a new array if
+            None.
 
     Returns:
         float64 [..., N, d].
 
     Raises:
-        ConfigurationError: If weights are fractions, shapes do not fit or a sum is not finite.
+        ConfigurationError: If weights are fractions, shapes do not fit or a sum is not
+            finite.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -196,32 +218,39 @@ def least_squares(
         >>> mj.attacks.least_squares(history, history @ updates).round(6).ravel().tolist()
         [2.0, 2.0, 5.0, 5.0]
 
-    Source: Multi-RoundSecAgg, eq. (34). Differs from the paper in using the pseudo-inverse also
-    where P has full column rank (the same solution), since random histories are singular at times.
+    Source: Multi-RoundSecAgg, eq. (34). Differs from the paper in using the
+    pseudo-inverse also where P has full column rank (the same solution), since random
+    histories are singular at times.
     """
     return attack.estimates(participation, aggregates, out)
 
 
 @needs_values
 def predicted_error(
-    participation: Any, *, noise: float = 0.0, memory: float | None = None, share: float = 1.0
+    participation: Any,
+    *,
+    noise: float = 0.0,
+    memory: float | None = None,
+    share: float = 1.0,
 ) -> Float64[np.ndarray, "*_"]:
     """Return the error to expect for each client: 1 - 1/`privacy.hidden_among`.
 
-    The mean of `reconstruction_error` over unrelated updates of equal length that do not change,
-    or with `noise`, of the attack with that `noise` on updates that change by it: with R = P^+ P
-    client i's estimate is sum_j R_ij x_j, whose expected relative squared error is
-    (1 - R_ii)^2 + sum_{j != i} R_ij^2 = 1 - R_ii. Where updates resemble each other, the
-    estimate of a block's mean is nearer than this.
+    The mean of `reconstruction_error` over unrelated updates of equal length that do
+    not change, or with `noise`, of the attack with that `noise` on updates that change
+    by it: with R = P^+ P client i's estimate is sum_j R_ij x_j, whose expected relative
+    squared error is (1 - R_ii)^2 + sum_{j != i} R_ij^2 = 1 - R_ii. Where updates
+    resemble each other, the estimate of a block's mean is nearer than this.
 
     Args:
         participation: bool or integer weights [..., J, N].
         noise: As for `least_squares_attack`.
-        memory: As for `least_squares_attack`: the error in the update of the last own row.
+        memory: As for `least_squares_attack`: the error in the update of the last own
+            row.
         share: As for `least_squares_attack`.
 
     Returns:
-        float64 [..., N]: exactly 0 for those who are exposed without noise; 1 for those in no sum.
+        float64 [..., N]: exactly 0 for those who are exposed without noise; 1 for those
+        in no sum.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -232,7 +261,9 @@ def predicted_error(
     check_not_negative(noise=noise)
     if memory is not None:
         hidden = privacy.hidden_among(P, memory=memory, share=share, each_round=True)
-        own = np.take_along_axis(np.asarray(hidden), _last_rows(P)[..., None, :], axis=-2)
+        own = np.take_along_axis(
+            np.asarray(hidden), _last_rows(P)[..., None, :], axis=-2
+        )
         return 1.0 - np.where(P.any(axis=-2), 1 / own[..., 0, :], 0.0)
     if noise == 0:
         return 1.0 - 1.0 / np.asarray(privacy.hidden_among(P))
@@ -244,20 +275,22 @@ def predicted_error(
 
 
 @needs_values
-def reconstruction_error(true_updates: Any, estimates: Any) -> Float64[np.ndarray, "*_"]:
+def reconstruction_error(
+    true_updates: Any, estimates: Any
+) -> Float64[np.ndarray, "*_"]:
     """Return each client's relative squared error, ||x_i - x_hat_i||^2 / ||x_i||^2.
 
-    0 is a perfect reconstruction. A client who never took part has the estimate 0 and so the
-    error 1; an estimate of the block's mean instead of one of T unrelated updates of equal norm
-    has the error 1 - 1/T on average.
+    0 is a perfect reconstruction. A client who never took part has the estimate 0 and
+    so the error 1; an estimate of the block's mean instead of one of T unrelated
+    updates of equal norm has the error 1 - 1/T on average.
 
     Args:
         true_updates: Real [..., N, d].
         estimates: Real [..., N, d].
 
     Returns:
-        float64 [..., N]; nan for a client whose true update is zero (there is nothing to scale
-        by).
+        float64 [..., N]; nan for a client whose true update is zero (there is nothing
+        to scale by).
 
     Raises:
         ConfigurationError: If the shapes differ.
@@ -276,12 +309,18 @@ def reconstruction_error(true_updates: Any, estimates: Any) -> Float64[np.ndarra
     rule = "must have the shape of `true_updates`, clients x dimensions"
     fits = truth.ndim >= 2 and truth.shape == guess.shape
     require(fits, "estimates", rule, guess.shape, truth.shape)
-    return _relative(np.square(truth - guess).sum(axis=-1), np.square(truth).sum(axis=-1))
+    return _relative(
+        np.square(truth - guess).sum(axis=-1), np.square(truth).sum(axis=-1)
+    )
 
 
 @needs_values
 def streamed_errors(
-    participation: Any, aggregates: Any, true_updates: Any, *, attack: LeastSquares = _PLAIN
+    participation: Any,
+    aggregates: Any,
+    true_updates: Any,
+    *,
+    attack: LeastSquares = _PLAIN,
 ) -> Float64[np.ndarray, "*_"]:
     """Return `reconstruction_error` of `least_squares` without holding the estimates.
 
@@ -327,7 +366,9 @@ def _relative(squared_error: np.ndarray, squared_norm: np.ndarray) -> np.ndarray
 
 
 def _checked_participation(participation: Any, ndim: int | None = None) -> np.ndarray:
-    weights = host_array(as_integers(participation, "participation", min_ndim=1), "participation")
+    weights = host_array(
+        as_integers(participation, "participation", min_ndim=1), "participation"
+    )
     rule = "must have a row for each sum and a column for each client"
     is_matrix = weights.ndim >= 2 if ndim is None else weights.ndim == ndim
     require(is_matrix, "participation", rule, weights.shape)
@@ -335,7 +376,10 @@ def _checked_participation(participation: Any, ndim: int | None = None) -> np.nd
 
 
 def _checked_sums(aggregates: Any, weights: np.ndarray) -> np.ndarray:
-    """Return the sums as they are (they may lie in a file); whether they are finite shows later."""
+    """Return the sums as they are (they may lie in a file).
+
+    Whether they are finite shows later.
+    """
     sums = host_array(aggregates, "aggregates")
     rule = "must have one row for each row of `participation`"
     fits = sums.ndim == weights.ndim and sums.shape[:-1] == weights.shape[:-1]
@@ -346,7 +390,10 @@ def _checked_sums(aggregates: Any, weights: np.ndarray) -> np.ndarray:
 
 
 def _last_rows(P: np.ndarray) -> np.ndarray:
-    """Return the last row `[..., N]` that each client is in; the last of all if in none."""
+    """Return the last row `[..., N]` that each client is in.
+
+    The last of all if in none.
+    """
     return np.asarray(P.shape[-2] - 1 - np.argmax(P[..., ::-1, :] != 0, axis=-2))
 
 
@@ -372,10 +419,12 @@ def _damped(weights: np.ndarray, penalty: float) -> np.ndarray:
 def _pseudo_inverse(weights: np.ndarray) -> np.ndarray:
     """Return P^+ [N, J], cutting the singular values at the exact rank.
 
-    Equal columns are merged first: with multiplicity m, scaling the merged column by sqrt(m)
-    keeps the solution of least norm, which it then shares out equally.
+    Equal columns are merged first: with multiplicity m, scaling the merged column by
+    sqrt(m) keeps the solution of least norm, which it then shares out equally.
     """
-    columns, of_client, counts = np.unique(weights, axis=1, return_inverse=True, return_counts=True)
+    columns, of_client, counts = np.unique(
+        weights, axis=1, return_inverse=True, return_counts=True
+    )
     of_client = of_client.reshape(-1)
     rank = int(modular.rank(columns))
     if rank == 0:

@@ -1,13 +1,13 @@
 """Membership inference: was a sample among those that a model was trained on?
 
-Three attacks, by what they ask of a model: a threshold on the loss (Yeom et al. 2018); shadow
-models and a classifier of their outputs (Shokri, Stronati, Song, Shmatikov 2017, the attack of
-CCESA's Table 3); the likelihood ratio of each sample's own confidence under shadow models that saw
-it and that did not (Carlini, Chien, Nasr, Song, Terzis, Tramer 2022, "LiRA"), which is
-strongest where many shadow models saw each sample.
+Three attacks, by what they ask of a model: a threshold on the loss (Yeom et al. 2018);
+shadow models and a classifier of their outputs (Shokri, Stronati, Song, Shmatikov 2017,
+the attack of CCESA's Table 3); the likelihood ratio of each sample's own confidence
+under shadow models that saw it and that did not (Carlini, Chien, Nasr, Song, Terzis,
+Tramer 2022, "LiRA"), which is strongest where many shadow models saw each sample.
 
-Shadow models are trained as clients are: from the global model that everybody has, all of them as
-one cohort.
+Shadow models are trained as clients are: from the global model that everybody has, all
+of them as one cohort.
 """
 
 from __future__ import annotations
@@ -36,12 +36,14 @@ _LEAST_DEVIATION = 1e-3  # of a confidence over shadow models, in units of its l
 
 @by_value
 class MembershipScores(NamedTuple):
-    """A membership attack's findings on each candidate; leading axes as of the view's parameters.
+    """A membership attack's findings on each candidate.
+
+    Leading axes as of the view's parameters.
 
     Attributes:
         scores: float64 [..., m], higher for samples taken for members.
-        threshold: From which score on a candidate is called a member; set by what the adversary
-            knows, not by the truth.
+        threshold: From which score on a candidate is called a member; set by what the
+            adversary knows, not by the truth.
     """
 
     scores: np.ndarray
@@ -81,8 +83,8 @@ class Membership:
             view: Target models, candidates, and samples of the adversary's own.
 
         Raises:
-            ConfigurationError: If the view is of another type, shapes do not fit, or the adversary
-                has too few separate samples.
+            ConfigurationError: If the view is of another type, shapes do not fit, or
+                the adversary has too few separate samples.
         """
         seen = checked_view(view, MembershipView)
         targets = _checked(seen)
@@ -98,10 +100,22 @@ class Membership:
         asked = len(view.labels) if self.method == "likelihood_ratio" else 0
         of_asked = min(asked // 2, self.shadow_size)
         of_own, count = self.shadow_size - of_asked, len(view.own_labels)
-        rule = "must leave samples of the adversary's own that a shadow model did not see"
-        require(of_own < count, "shadow_size", rule, self.shadow_size, f"{count} own samples")
-        inputs = jnp.concatenate([on_device(view.inputs)[:asked], on_device(view.own_inputs)])
-        labels = jnp.concatenate([on_device(view.labels)[:asked], on_device(view.own_labels)])
+        rule = (
+            "must leave samples of the adversary's own that a shadow model did not see"
+        )
+        require(
+            of_own < count,
+            "shadow_size",
+            rule,
+            self.shadow_size,
+            f"{count} own samples",
+        )
+        inputs = jnp.concatenate(
+            [on_device(view.inputs)[:asked], on_device(view.own_inputs)]
+        )
+        labels = jnp.concatenate(
+            [on_device(view.labels)[:asked], on_device(view.own_labels)]
+        )
         draw_key, train_key = jax.random.split(key)
 
         indices = _drawn(draw_key, self.num_shadows, (asked, of_asked), (count, of_own))
@@ -120,7 +134,9 @@ class Membership:
 
 
 @functools.partial(one_program, static_argnums=(1, 2, 3))
-def _drawn(key: Array, models: int, asked: tuple[int, int], own: tuple[int, int]) -> Array:
+def _drawn(
+    key: Array, models: int, asked: tuple[int, int], own: tuple[int, int]
+) -> Array:
     """Return for each model some of the candidates, then of the adversary's samples after them.
 
     Args:
@@ -157,18 +173,19 @@ def membership(
     """Return a membership attack.
 
     Args:
-        method: `"loss"` (candidates whose loss is below a threshold that is best on the shadow
-            models), `"shadow"` (a classifier of the sorted chances, the loss and whether the
-            answer is right, trained on the shadow models' answers) or `"likelihood_ratio"` (each
-            candidate's confidence against normal distributions fitted to shadow models with and
-            without it).
+        method: `"loss"` (candidates whose loss is below a threshold that is best on the
+            shadow models), `"shadow"` (a classifier of the sorted chances, the loss and
+            whether the answer is right, trained on the shadow models' answers) or
+            `"likelihood_ratio"` (each candidate's confidence against normal
+            distributions fitted to shadow models with and without it).
         trainer: Local training, as the clients do it.
-        num_shadows: Shadow models, at least 2; at least 16 for the likelihood ratio to find many.
+        num_shadows: Shadow models, at least 2; at least 16 for the likelihood ratio to
+            find many.
         shadow_size: Samples of each; as many as the target's client has, to be like it.
 
     Raises:
-        ConfigurationError: If an argument is out of range, or scikit-learn is missing, which the
-            classifier needs.
+        ConfigurationError: If an argument is out of range, or scikit-learn is missing,
+            which the classifier needs.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -196,8 +213,9 @@ def true_logits(
 ) -> Float64[np.ndarray, "models samples"]:
     """Return log(p / (1 - p)) of each model's chance p of each sample's label.
 
-    Stable where p is near 0 or 1: the label's logit minus the logarithm of the others' sum. It is
-    a decreasing function of the loss, and close to normal over models (Carlini et al., Fig. 4).
+    Stable where p is near 0 or 1: the label's logit minus the logarithm of the others'
+    sum. It is a decreasing function of the loss, and close to normal over models
+    (Carlini et al., Fig. 4).
 
     Examples:
         >>> import mrsa_jax as mj
@@ -207,7 +225,9 @@ def true_logits(
         [[-0.6931]]
     """
     parts = [
-        np.asarray(_true_logits(model, parameters, inputs[some], labels[some]), np.float64)
+        np.asarray(
+            _true_logits(model, parameters, inputs[some], labels[some]), np.float64
+        )
         for some in _pieces(inputs)
     ]
     return np.concatenate(parts, axis=1)
@@ -232,7 +252,9 @@ def _true_logits(model: Any, parameters: Array, inputs: Array, labels: Array) ->
 
 
 def _checked(view: MembershipView) -> Array:
-    targets = checked_parameters(view.model, view.input_shape, view.parameters, "parameters")
+    targets = checked_parameters(
+        view.model, view.input_shape, view.parameters, "parameters"
+    )
     shape = targets.shape[-1:]
     found = np.shape(view.start)
     require(found == shape, "start", f"must have {shape[0]} entries", found)
@@ -241,15 +263,23 @@ def _checked(view: MembershipView) -> Array:
         (view.own_inputs, view.own_labels, "own_inputs"),
     ):
         shape = (len(labels), *view.input_shape)
-        require(np.shape(images) == shape, name, "must be one for each label", images.shape, shape)
+        require(
+            np.shape(images) == shape,
+            name,
+            "must be one for each label",
+            images.shape,
+            shape,
+        )
         require(len(labels) > 0, name, "must not be empty", shape)
     return targets
 
 
-# --- methods ------------------------------------------------------------------------------------
+# ---- methods
 
 
-def _by_loss(view: MembershipView, targets: Array, shadows: _Shadows) -> tuple[np.ndarray, float]:
+def _by_loss(
+    view: MembershipView, targets: Array, shadows: _Shadows
+) -> tuple[np.ndarray, float]:
     """Score by the true label's logit; the threshold that is best on the shadow models."""
     pool = shadows.clients
     known = true_logits(view.model, shadows.parameters, pool.inputs, pool.labels)
@@ -262,7 +292,9 @@ def _by_loss(view: MembershipView, targets: Array, shadows: _Shadows) -> tuple[n
     return true_logits(view.model, targets, on_device(view.inputs), labels), threshold
 
 
-def _by_shadow(view: MembershipView, targets: Array, shadows: _Shadows) -> tuple[np.ndarray, float]:
+def _by_shadow(
+    view: MembershipView, targets: Array, shadows: _Shadows
+) -> tuple[np.ndarray, float]:
     """Score by a classifier trained on what shadow models answer to samples seen and not seen."""
     linear_model, pipeline, preprocessing = _classifiers()
     pool = shadows.clients
@@ -284,8 +316,13 @@ def _classifiers() -> tuple[Any, ...]:
     return tuple(needed(f"sklearn.{name}", "scikit-learn", rule) for name in names)
 
 
-def _features(model: Any, parameters: Array, inputs: Array, labels: Array) -> np.ndarray:
-    """Return [models, samples, features] of the answers: logits sorted, of the label, right."""
+def _features(
+    model: Any, parameters: Array, inputs: Array, labels: Array
+) -> np.ndarray:
+    """Return [models, samples, features] of the answers.
+
+    Logits sorted, of the label, right.
+    """
     parts = []
     for some in _pieces(inputs):
         logits = np.asarray(_logits(model, parameters, inputs[some]), np.float64)
@@ -293,9 +330,13 @@ def _features(model: Any, parameters: Array, inputs: Array, labels: Array) -> np
         log_chance = spread - np.log(np.exp(spread).sum(axis=-1, keepdims=True))
         order = np.sort(log_chance, axis=-1)[..., ::-1]
         is_right = logits.argmax(axis=-1) == np.asarray(labels[some])[None, :]
-        parts.append(np.concatenate([np.maximum(order, -30.0), is_right[..., None]], axis=-1))
+        parts.append(
+            np.concatenate([np.maximum(order, -30.0), is_right[..., None]], axis=-1)
+        )
     own = true_logits(model, parameters, inputs, labels)[..., None]
-    return np.concatenate([np.concatenate(parts, axis=1), np.clip(own, -30.0, 30.0)], axis=-1)
+    return np.concatenate(
+        [np.concatenate(parts, axis=1), np.clip(own, -30.0, 30.0)], axis=-1
+    )
 
 
 def _by_likelihood_ratio(
@@ -303,8 +344,8 @@ def _by_likelihood_ratio(
 ) -> tuple[np.ndarray, float]:
     """Score by the log ratio of two normal densities, each fitted to shadow models.
 
-    The deviations are those of all candidates together, which for few shadow models is better
-    than each candidate's own (Carlini et al., Section VI-C).
+    The deviations are those of all candidates together, which for few shadow models is
+    better than each candidate's own (Carlini et al., Section VI-C).
     """
     inputs, labels = on_device(view.inputs), on_device(view.labels, jnp.int32)
     known = true_logits(view.model, shadows.parameters, inputs, labels)
@@ -319,8 +360,14 @@ def _by_likelihood_ratio(
         spread = np.where(side, np.square(known - mean[None, :]), 0.0).sum()
         freedom = max(int(np.maximum(count - 1, 0).sum()), 1)
         deviation = max(float(np.sqrt(spread / freedom)), _LEAST_DEVIATION)
-        scores += sign * (-0.5 * np.square((seen - mean[None, :]) / deviation) - np.log(deviation))
+        scores += sign * (
+            -0.5 * np.square((seen - mean[None, :]) / deviation) - np.log(deviation)
+        )
     return scores, 0.0
 
 
-_METHODS = {"loss": _by_loss, "shadow": _by_shadow, "likelihood_ratio": _by_likelihood_ratio}
+_METHODS = {
+    "loss": _by_loss,
+    "shadow": _by_shadow,
+    "likelihood_ratio": _by_likelihood_ratio,
+}

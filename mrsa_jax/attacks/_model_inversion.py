@@ -1,8 +1,9 @@
 """Model inversion: what a model takes for the most typical input of each class.
 
-Fredrikson, Jha, Ristenpart, "Model inversion attacks that exploit confidence information" (2015),
-Algorithm 1 (MI-Face), whose target is softmax regression on faces, one class a person. CCESA
-(Fig. 2, B.2) runs it on models that an eavesdropper reads off the line, plain and padded.
+Fredrikson, Jha, Ristenpart, "Model inversion attacks that exploit confidence
+information" (2015), Algorithm 1 (MI-Face), whose target is softmax regression on faces,
+one class a person. CCESA (Fig. 2, B.2) runs it on models that an eavesdropper reads off
+the line, plain and padded.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ class InvertedClasses(NamedTuple):
 
     Attributes:
         images: f32 [..., classes, height, width, channels].
-        confidence: f32 [..., classes], the model's chance that an image is of its class.
+        confidence: f32 [..., classes], the model's chance that an image is of its
+            class.
     """
 
     images: np.ndarray
@@ -67,14 +69,18 @@ class ModelInversion:
 
         Args:
             key: Not used: the descent starts from black.
-            view: A model; its parameters may have leading axes, models attacked side by side.
+            view: A model; its parameters may have leading axes, models attacked side by
+                side.
 
         Raises:
-            ConfigurationError: If the view is of another type, or its parameters do not fit.
+            ConfigurationError: If the view is of another type, or its parameters do not
+                fit.
         """
         del key
         seen = checked_view(view, ModelView)
-        parameters = checked_parameters(seen.model, seen.input_shape, seen.parameters, "parameters")
+        parameters = checked_parameters(
+            seen.model, seen.input_shape, seen.parameters, "parameters"
+        )
         flat = parameters.reshape(-1, parameters.shape[-1])
         shape = tuple(seen.input_shape)
         images, confidence = _invert(self, seen.model, shape, seen.num_classes, flat)
@@ -97,8 +103,9 @@ def model_inversion(
 
     Args:
         num_steps: Most steps of gradient descent from black.
-        step_size: Length of each step, as a share of the pixels' range: the gradient is scaled to
-            a largest entry of 1, since how steep a trained model is varies by orders of magnitude.
+        step_size: Length of each step, as a share of the pixels' range: the gradient is
+            scaled to a largest entry of 1, since how steep a trained model is varies by
+            orders of magnitude.
         smoothness: Weight of the total variation, at least 0.
         enough: Chance in (0, 1] at which an image is kept as it is.
         pixel_range: Smallest and largest value of a pixel.
@@ -133,8 +140,8 @@ def model_inversion(
 def read_models(view: WireView) -> Float32[np.ndarray, "clients dim"]:
     """Return what an eavesdropper reads who takes each upload for a quantized model.
 
-    Without pads that is the model up to its rounding; a padded upload is uniform in the ring, and
-    what is read from it has nothing to do with the model.
+    Without pads that is the model up to its rounding; a padded upload is uniform in the
+    ring, and what is read from it has nothing to do with the model.
 
     Args:
         view: Uploads of one round.
@@ -143,23 +150,33 @@ def read_models(view: WireView) -> Float32[np.ndarray, "clients dim"]:
         f32 [n, d].
 
     Raises:
-        ConfigurationError: If the view is of another type, or uploads are not in the ring.
+        ConfigurationError: If the view is of another type, or uploads are not in the
+            ring.
     """
     seen = checked_view(view, WireView)
     uploads = np.asarray(seen.uploads)
     is_ring = uploads.ndim == 2 and np.issubdtype(uploads.dtype, np.integer)
-    require(is_ring, "uploads", "must be integers [n, d]", f"{uploads.dtype} {uploads.shape}")
-    inside = uploads.size == 0 or (int(uploads.min()) >= 0 and int(uploads.max()) < seen.modulus)
+    require(
+        is_ring,
+        "uploads",
+        "must be integers [n, d]",
+        f"{uploads.dtype} {uploads.shape}",
+    )
+    inside = uploads.size == 0 or (
+        int(uploads.min()) >= 0 and int(uploads.max()) < seen.modulus
+    )
     require(inside, "uploads", f"must lie in [0, {seen.modulus})", "others")
-    return np.stack([np.asarray(seen.quantizer.decode(on_device(one), 1)) for one in uploads])
+    return np.stack(
+        [np.asarray(seen.quantizer.decode(on_device(one), 1)) for one in uploads]
+    )
 
 
 @needs_values
 def identified(images: Any, references: Any) -> Bool[np.ndarray, "*_"]:
     """Return for each image whether its own reference is the most similar one.
 
-    By correlation of the pixels, which leaves brightness and contrast aside. An image without any
-    contrast identifies nobody.
+    By correlation of the pixels, which leaves brightness and contrast aside. An image
+    without any contrast identifies nobody.
 
     Args:
         images: Real [..., n, height, width, channels], one of each class or person.
@@ -179,18 +196,31 @@ def identified(images: Any, references: Any) -> Bool[np.ndarray, "*_"]:
         [True, False, True]
     """
     given, real = np.asarray(images, np.float64), np.asarray(references, np.float64)
-    require(real.ndim == 4, "references", "must be [n, height, width, channels]", real.shape)
+    require(
+        real.ndim == 4, "references", "must be [n, height, width, channels]", real.shape
+    )
     fits = given.shape[-4:] == real.shape
-    require(fits, "images", "must have one image for each reference", given.shape, real.shape)
+    require(
+        fits,
+        "images",
+        "must have one image for each reference",
+        given.shape,
+        real.shape,
+    )
     for value, name in ((given, "images"), (real, "references")):
-        require(bool(np.isfinite(value).all()), name, "must be finite", "nan or infinity")
+        require(
+            bool(np.isfinite(value).all()), name, "must be finite", "nan or infinity"
+        )
     own, known = _standardised(given), _standardised(real)
     is_best = (own @ known.T).argmax(axis=-1) == np.arange(len(real))
     return is_best & (np.abs(own).max(axis=-1) > 0)
 
 
 def _standardised(images: np.ndarray) -> np.ndarray:
-    """Return each image's pixels as a vector of mean 0 and length 1; zeros where all are equal."""
+    """Return each image's pixels as a vector of mean 0 and length 1.
+
+    Zeros where all are equal.
+    """
     flat = images.reshape(*images.shape[:-3], -1)
     centred = flat - flat.mean(axis=-1, keepdims=True)
     size = np.linalg.norm(centred, axis=-1, keepdims=True)
@@ -216,15 +246,26 @@ def _invert(
                 jnp.maximum(chance, jnp.float32(1e-30))
             ), chance
 
-        def step(_: Array, state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        def step(
+            _: Array, state: tuple[Array, Array, Array]
+        ) -> tuple[Array, Array, Array]:
             image, best, most = state
             slope, chance = jax.grad(cost, has_aux=True)(image)
             is_better = chance > most
-            best, most = jnp.where(is_better, image, best), jnp.where(is_better, chance, most)
+            best, most = (
+                jnp.where(is_better, image, best),
+                jnp.where(is_better, chance, most),
+            )
             scale = jnp.max(jnp.abs(slope))
             unit = slope / jnp.where(scale > 0, scale, jnp.float32(1))
-            moved = jnp.clip(image - jnp.float32(attack.step_size) * (high - low) * unit, low, high)
-            return jnp.where(most >= jnp.float32(attack.enough), image, moved), best, most
+            moved = jnp.clip(
+                image - jnp.float32(attack.step_size) * (high - low) * unit, low, high
+            )
+            return (
+                jnp.where(most >= jnp.float32(attack.enough), image, moved),
+                best,
+                most,
+            )
 
         start = jnp.full(input_shape, low, jnp.float32)
         state = (start, start, jnp.float32(-1))
@@ -234,4 +275,6 @@ def _invert(
         return jnp.where(is_better, last, best), jnp.maximum(chance, most)
 
     labels = jnp.arange(num_classes, dtype=jnp.int32)
-    return jax.lax.map(lambda flat: jax.vmap(lambda label: one(flat, label))(labels), parameters)
+    return jax.lax.map(
+        lambda flat: jax.vmap(lambda label: one(flat, label))(labels), parameters
+    )

@@ -1,6 +1,8 @@
-"""Ground for attacks: rounds whose sums are kept with what was sent, and uploads on a line.
+"""Ground for attacks.
 
-What these functions return holds the truth as well as what is seen; an attack gets the view alone.
+Rounds whose sums are kept with what was sent, and uploads on a line.
+What these functions return holds the truth as well as what is seen; an attack gets the
+view alone.
 """
 
 from __future__ import annotations
@@ -33,11 +35,13 @@ class SummedRounds:
     Attributes:
         view: What the server knows: one row for each sum that it learnt.
         rounds: int [J'], the round of each row.
-        sent: float64 [N, d], the mean of what each client sent in these rounds; zeros for those
-            who sent nothing (for scores only).
-        last: float64 [N, d], what each client sent last; zeros for those who sent nothing.
-        change: float64 [N], how much a client's updates differ from that mean: the mean squared
-            distance relative to the mean's squared length; nan for those who sent nothing.
+        sent: float64 [N, d], the mean of what each client sent in these rounds; zeros
+            for those who sent nothing (for scores only).
+        last: float64 [N, d], what each client sent last; zeros for those who sent
+            nothing.
+        change: float64 [N], how much a client's updates differ from that mean: the mean
+            squared distance relative to the mean's squared length; nan for those who
+            sent nothing.
         parameters: f32 [d], the model after the last round.
     """
 
@@ -66,8 +70,9 @@ def summed_rounds(
 ) -> SummedRounds:
     """Train over a participation history by averaging, and keep what an attack is about.
 
-    The rounds are those of `federated.train` with the same seed, bit for bit, where nobody is lost
-    within a round; this also returns the individual updates, which no server sees.
+    The rounds are those of `federated.train` with the same seed, bit for bit, where
+    nobody is lost within a round; this also returns the individual updates, which no
+    server sees.
 
     Args:
         seed: JAX key or seed.
@@ -77,19 +82,19 @@ def summed_rounds(
         participation: bool [J, N], who is in each round's sum; zero rows are skipped.
         trainer: Local training.
         aggregator: Secure aggregation, without a rule or weights.
-        is_frozen: Whether the model never moves and every client sends the same update in all
-            rounds, the worst case; rounding stays fresh.
+        is_frozen: Whether the model never moves and every client sends the same update
+            in all rounds, the worst case; rounding stays fresh.
         warm_up: Rounds at the start whose sums are trained on and not kept.
-        server_rate: What of the mean update the server adds; 1 is plain averaging, and with less
-            the model moves less while the updates keep their size.
+        server_rate: What of the mean update the server adds; 1 is plain averaging, and
+            with less the model moves less while the updates keep their size.
         progress: Called with (rounds done, rounds with a sum).
 
     Returns:
         The sums, float64 [J', d], of the rounds from `warm_up` on that have one.
 
     Raises:
-        ConfigurationError: If the history does not fit the data, no round is left, or the
-            server's rate is negative or not finite.
+        ConfigurationError: If the history does not fit the data, no round is left, or
+            the server's rate is negative or not finite.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -107,16 +112,26 @@ def summed_rounds(
     """
     key, history = as_key(seed), np.asarray(participation)
     shape = (client_data.num_clients,)
-    is_history = history.ndim == 2 and history.dtype == np.bool_ and history.shape[1:] == shape
+    is_history = (
+        history.ndim == 2 and history.dtype == np.bool_ and history.shape[1:] == shape
+    )
     rule = f"must be bool [rounds, {shape[0]}]"
     require(is_history, "participation", rule, f"{history.dtype} {history.shape}")
     check_integer(warm_up, "warm_up", 0)
     check_not_negative(server_rate=server_rate)
     rows = np.flatnonzero(history.any(axis=1))
     is_left = bool((rows >= warm_up).any())
-    require(is_left, "warm_up", "must leave a round with a sum", warm_up, f"{len(history)} rounds")
+    require(
+        is_left,
+        "warm_up",
+        "must leave a round with a sum",
+        warm_up,
+        f"{len(history)} rounds",
+    )
     flat = on_device(parameters, jnp.float32)
-    everyone = client_updates(key, model, flat, client_data, trainer) if is_frozen else None
+    everyone = (
+        client_updates(key, model, flat, client_data, trainer) if is_frozen else None
+    )
     state, width = aggregator.init(), int(aggregator.num_participants)
     largest = int(history.sum(axis=1).max())
     rule = "must have a participant for each member of the largest cohort"
@@ -172,7 +187,9 @@ class _Kept:
         change = np.full(len(size), np.nan)
         np.divide(spread, size, out=change, where=size > 0)
         view = AggregateView(history[self.rounds], np.stack(self.sums))
-        return SummedRounds(view, np.asarray(self.rounds), sent, self.last, change, parameters)
+        return SummedRounds(
+            view, np.asarray(self.rounds), sent, self.last, change, parameters
+        )
 
 
 @finding
@@ -226,7 +243,9 @@ def wire_round(
     """
     key, given = as_key(seed), on_device(values, jnp.float32)
     rule = "must be vectors of two clients at least"
-    require(given.ndim == 2 and len(given) >= FEWEST_IN_A_SUM, "values", rule, given.shape)
+    require(
+        given.ndim == 2 and len(given) >= FEWEST_IN_A_SUM, "values", rule, given.shape
+    )
     count, bits = len(given), check_integer(modulus_bits, "modulus_bits", 1, 32)
     fits = count * (int(quantizer.num_levels) - 1) < 2**bits
     require(fits, "modulus_bits", "must leave room for the largest sum", bits, count)

@@ -1,7 +1,9 @@
-"""How good an attack is: distances between images, matched pairs, and clients distinguished.
+"""How good an attack is.
 
-Wang, Bovik, Sheikh, Simoncelli, "Image quality assessment" (2004), for SSIM; Carlini et al.,
-"Membership inference attacks from first principles" (2022), for rates at few false positives.
+Distances between images, matched pairs, and clients distinguished.
+Wang, Bovik, Sheikh, Simoncelli, "Image quality assessment" (2004), for SSIM; Carlini et
+al., "Membership inference attacks from first principles" (2022), for rates at few false
+positives.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ from mrsa_watch._base.errors import require
 from mrsa_watch._base.values import by_value
 
 _MAPS = 12  # of float32, that SSIM makes of an image
-_WINDOW, _WIDTH = 11, 1.5  # Gaussian window of SSIM as published: side and standard deviation
+# Gaussian window of SSIM as published: side and standard deviation
+_WINDOW, _WIDTH = 11, 1.5
 
 
 @needs_values
@@ -37,8 +40,8 @@ def mean_squared_error(images: Any, truth: Any) -> Float64[np.ndarray, "*images"
         float64 [...].
 
     Raises:
-        ConfigurationError: If the shapes differ, there are fewer than three axes, or a pixel is
-            not finite.
+        ConfigurationError: If the shapes differ, there are fewer than three axes, or a
+            pixel is not finite.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -51,7 +54,9 @@ def mean_squared_error(images: Any, truth: Any) -> Float64[np.ndarray, "*images"
 
 
 @needs_values
-def psnr(images: Any, truth: Any, *, data_range: float = 1.0) -> Float64[np.ndarray, "*images"]:
+def psnr(
+    images: Any, truth: Any, *, data_range: float = 1.0
+) -> Float64[np.ndarray, "*images"]:
     """Return each image's peak signal-to-noise ratio in decibels.
 
     Args:
@@ -60,7 +65,8 @@ def psnr(images: Any, truth: Any, *, data_range: float = 1.0) -> Float64[np.ndar
         data_range: Largest minus smallest possible value of a pixel.
 
     Returns:
-        float64 [...], 10 log10(data_range^2 / mean squared error); infinite for equal images.
+        float64 [...], 10 log10(data_range^2 / mean squared error); infinite for equal
+        images.
 
     Raises:
         ConfigurationError: As `mean_squared_error`; if `data_range` is not positive.
@@ -78,7 +84,9 @@ def psnr(images: Any, truth: Any, *, data_range: float = 1.0) -> Float64[np.ndar
 
 
 @needs_values
-def ssim(images: Any, truth: Any, *, data_range: float = 1.0) -> Float64[np.ndarray, "*images"]:
+def ssim(
+    images: Any, truth: Any, *, data_range: float = 1.0
+) -> Float64[np.ndarray, "*images"]:
     """Return each image's mean structural similarity, at most 1, which only equal images reach.
 
     Args:
@@ -87,8 +95,8 @@ def ssim(images: Any, truth: Any, *, data_range: float = 1.0) -> Float64[np.ndar
         data_range: Largest minus smallest possible value of a pixel.
 
     Returns:
-        float64 [...], computed in float32. The window is Gaussian, of side 11 and standard
-        deviation 1.5, or as large as fits where an image is smaller.
+        float64 [...], computed in float32. The window is Gaussian, of side 11 and
+        standard deviation 1.5, or as large as fits where an image is smaller.
 
     Raises:
         ConfigurationError: As `psnr`.
@@ -110,7 +118,9 @@ def ssim(images: Any, truth: Any, *, data_range: float = 1.0) -> Float64[np.ndar
     parts = [np.empty(0)]
     step = at_once("images", 4 * _MAPS * math.prod(given.shape[1:]))
     for start in range(0, len(given), step):
-        one, other = (on_device(each[start : start + step], jnp.float32) for each in (given, real))
+        one, other = (
+            on_device(each[start : start + step], jnp.float32) for each in (given, real)
+        )
         parts.append(np.asarray(_similarity(one, other, side, data_range), np.float64))
     return np.concatenate(parts).reshape(shape)
 
@@ -126,7 +136,9 @@ def _similarity(
     places = (jnp.arange(side, dtype=jnp.float32) - (side - 1) / 2) / _WIDTH
     window = jnp.exp(-0.5 * places**2)
     window /= jnp.sum(window)
-    filtered = jax.vmap(partial(jnp.convolve, v=window, mode="valid", precision="highest"))
+    filtered = jax.vmap(
+        partial(jnp.convolve, v=window, mode="valid", precision="highest")
+    )
 
     def mean(maps: Array) -> Array:
         for axis in (-2, -3):
@@ -141,10 +153,14 @@ def _similarity(
     my_variance = jnp.maximum(least, mean(one**2) - mine * mine)
     their_variance = jnp.maximum(least, mean(other**2) - theirs * theirs)
     both = mean(one * other) - mine * theirs
-    both = jnp.sign(both) * jnp.minimum(jnp.sqrt(my_variance * their_variance), jnp.abs(both))
+    both = jnp.sign(both) * jnp.minimum(
+        jnp.sqrt(my_variance * their_variance), jnp.abs(both)
+    )
     first, second = (0.01 * data_range) ** 2, (0.03 * data_range) ** 2
     alike = (2 * (mine * theirs) + first) * (2 * both + second)
-    apart = (mine * mine + theirs * theirs + first) * (my_variance + their_variance + second)
+    apart = (mine * mine + theirs * theirs + first) * (
+        my_variance + their_variance + second
+    )
     return jnp.mean(alike / apart, axis=(-3, -2, -1))
 
 
@@ -175,8 +191,15 @@ def matched_images(images: Any, truth: Any) -> Int64[np.ndarray, " originals"]:
 
     given, real = np.asarray(images, np.float64), np.asarray(truth, np.float64)
     for value, name in ((given, "images"), (real, "truth")):
-        require(value.ndim == 4, name, "must be [images, height, width, channels]", value.shape)
-        require(bool(np.isfinite(value).all()), name, "must be finite", "nan or infinity")
+        require(
+            value.ndim == 4,
+            name,
+            "must be [images, height, width, channels]",
+            value.shape,
+        )
+        require(
+            bool(np.isfinite(value).all()), name, "must be finite", "nan or infinity"
+        )
     rule = "must be as many as the originals at least, of the same shape"
     fits = given.shape[1:] == real.shape[1:] and len(given) >= len(real)
     require(fits, "images", rule, given.shape, real.shape)
@@ -191,11 +214,13 @@ class MembershipScore(NamedTuple):
 
     Attributes:
         accuracy: Share told right at the threshold that is best for these scores.
-        precision: Of those called members at that threshold, the share who are; nan if none is.
+        precision: Of those called members at that threshold, the share who are; nan if
+            none is.
         recall: Share of the members called members at that threshold.
         auc: Chance that a member scores higher than a non-member, ties half.
         false_positive_rates: The bounds at which the next are taken.
-        true_positive_rates: Largest share of members found with no more false positives.
+        true_positive_rates: Largest share of members found with no more false
+            positives.
     """
 
     accuracy: float
@@ -219,16 +244,18 @@ def membership_score(
     Args:
         scores: Real [m], finite.
         is_member: bool [m], the truth, with both kinds in it.
-        threshold: Members are scores of at least this; None for the one of best accuracy, which
-            the adversary could not know: chance is then above one half for few samples.
-        false_positive_rates: Bounds in (0, 1); a bound below 1 / non-members finds those members
-            who score above all non-members.
+        threshold: Members are scores of at least this; None for the one of best
+            accuracy, which the adversary could not know: chance is then above one half
+            for few samples.
+        false_positive_rates: Bounds in (0, 1); a bound below 1 / non-members finds
+            those members who score above all non-members.
 
     Returns:
         The score.
 
     Raises:
-        ConfigurationError: If lengths differ, a score is not finite, or one kind is missing.
+        ConfigurationError: If lengths differ, a score is not finite, or one kind is
+            missing.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -240,13 +267,28 @@ def membership_score(
         0.5
     """
     values, members = np.asarray(scores, np.float64), np.asarray(is_member)
-    require(values.ndim == 1 and len(values) > 0, "scores", "must be [samples]", values.shape)
-    require(bool(np.isfinite(values).all()), "scores", "must be finite", "nan or infinity")
+    require(
+        values.ndim == 1 and len(values) > 0,
+        "scores",
+        "must be [samples]",
+        values.shape,
+    )
+    require(
+        bool(np.isfinite(values).all()), "scores", "must be finite", "nan or infinity"
+    )
     is_fitting = members.shape == values.shape and members.dtype == np.bool_
     rule = "must be bool, one for each score"
-    require(is_fitting, "is_member", rule, f"{members.dtype} {members.shape}", values.shape)
+    require(
+        is_fitting, "is_member", rule, f"{members.dtype} {members.shape}", values.shape
+    )
     both = bool(members.any()) and not bool(members.all())
-    require(both, "is_member", "must hold members and others", int(members.sum()), len(members))
+    require(
+        both,
+        "is_member",
+        "must hold members and others",
+        int(members.sum()),
+        len(members),
+    )
     bounds = tuple(float(rate) for rate in false_positive_rates)
     inside = all(0 < rate < 1 for rate in bounds)
     require(inside, "false_positive_rates", "must lie in (0, 1)", bounds)
@@ -272,10 +314,13 @@ def membership_score(
     )
 
 
-def _curve(values: np.ndarray, members: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _curve(
+    values: np.ndarray, members: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return false and true positives at each distinct score from the highest down, none first."""
     order = np.argsort(-values, kind="stable")
-    last = np.append(np.flatnonzero(np.diff(values[order])), len(values) - 1)  # of each score
+    # of each score
+    last = np.append(np.flatnonzero(np.diff(values[order])), len(values) - 1)
     hits = np.cumsum(members[order])[last]
     starting = np.array([0])
     return (
@@ -287,10 +332,16 @@ def _curve(values: np.ndarray, members: np.ndarray) -> tuple[np.ndarray, np.ndar
 
 def _checked_images(images: Any, truth: Any) -> tuple[np.ndarray, np.ndarray]:
     given, real = np.asarray(images, np.float64), np.asarray(truth, np.float64)
-    require(given.ndim >= 3, "images", "must be [..., height, width, channels]", given.shape)
-    require(given.shape == real.shape, "truth", "must have the images' shape", real.shape)
+    require(
+        given.ndim >= 3, "images", "must be [..., height, width, channels]", given.shape
+    )
+    require(
+        given.shape == real.shape, "truth", "must have the images' shape", real.shape
+    )
     for value, name in ((given, "images"), (real, "truth")):
-        require(bool(np.isfinite(value).all()), name, "must be finite", "nan or infinity")
+        require(
+            bool(np.isfinite(value).all()), name, "must be finite", "nan or infinity"
+        )
     return given, real
 
 

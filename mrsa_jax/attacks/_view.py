@@ -16,16 +16,27 @@ from mrsa_watch._base.errors import ConfigurationError, check_number, require
 
 
 def check_not_negative(**values: Any) -> None:
-    """Raise unless each number is finite and at least 0; the keywords are the arguments' names."""
+    """Raise unless each number is finite and at least 0.
+
+    The keywords are the arguments' names.
+    """
     for name, value in values.items():
         check_number(value, name, "must be a finite number from 0", 0.0)
 
 
 def checked_range(pixel_range: tuple[float, float]) -> tuple[float, float]:
-    """Return the smallest and largest value of a pixel; raise unless finite and in this order."""
+    """Return the smallest and largest value of a pixel.
+
+    Raise unless finite and in this order.
+    """
     low, high = pixel_range
     is_range = bool(np.isfinite([low, high]).all()) and low < high
-    require(is_range, "pixel_range", "must be two finite numbers, the smaller first", pixel_range)
+    require(
+        is_range,
+        "pixel_range",
+        "must be two finite numbers, the smaller first",
+        pixel_range,
+    )
     return float(low), float(high)
 
 
@@ -37,12 +48,17 @@ def logits_of(model: nn.Module, flat: Float32[Array, " dim"], inputs: Array) -> 
 def checked_parameters(
     model: nn.Module, input_shape: tuple[int, ...], values: Any, argument: str
 ) -> Float32[Array, "... dim"]:
-    """Return parameters or updates of a model as f32 [..., d]; raise unless d fits and finite."""
+    """Return parameters or updates of a model as f32 [..., d].
+
+    Raise unless d fits and finite.
+    """
     dim = num_parameters(model, input_shape)
     given = on_device(values, jnp.float32)
     fits = given.ndim >= 1 and given.shape[-1] == dim
     require(fits, argument, f"must have the model's {dim} entries", given.shape)
-    require(bool(np.isfinite(given).all()), argument, "must be finite", "nan or infinity")
+    require(
+        bool(np.isfinite(given).all()), argument, "must be finite", "nan or infinity"
+    )
     return given
 
 
@@ -77,4 +93,6 @@ def checked_view(view: Any, wanted: type[_View]) -> _View:
     needed: Any = wanted
     lacking = [f.name for f in dataclasses.fields(needed) if not hasattr(view, f.name)]
     what = f", which lacks {', '.join(lacking)}" if lacking else ""
-    raise ConfigurationError(f"`view` must be a {wanted.__name__}; got {type(view).__name__}{what}")
+    raise ConfigurationError(
+        f"`view` must be a {wanted.__name__}; got {type(view).__name__}{what}"
+    )

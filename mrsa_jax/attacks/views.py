@@ -1,7 +1,9 @@
-"""What an adversary sees: one type for each threat model, and nothing in it that is not seen.
+"""What an adversary sees.
 
-An attack takes a view and no more, so what it needs is what its threat model grants. Ground truth
-(the clients' updates, their images, who was a member) is for the scores alone and in no view.
+One type for each threat model, and nothing in it that is not seen.
+An attack takes a view and no more, so what it needs is what its threat model grants.
+Ground truth (the clients' updates, their images, who was a member) is for the scores
+alone and in no view.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ class AggregateView:
     """An honest but curious server of secure aggregation: who took part, and the sums.
 
     Attributes:
-        participation: bool or integer weights [J, N], one row for each sum that was learnt.
+        participation: bool or integer weights [J, N], one row for each sum that was
+            learnt.
         aggregates: float [J, d], the sums P @ X.
     """
 
@@ -37,11 +40,12 @@ class CountView:
 
     Attributes:
         aggregates: float [J, d], the sums in the order of their rounds.
-        counts: int [M, N], in how many sums of each interval each client was: what usage
-            statistics of the devices tell.
+        counts: int [M, N], in how many sums of each interval each client was: what
+            usage statistics of the devices tell.
         interval_lengths: int [M], rounds of each interval; they add up to J.
 
-    Source: Lam, Wei, Brooks, Reddi, Mitzenmacher, "Gradient Disaggregation" (2021), Section 3.
+    Source: Lam, Wei, Brooks, Reddi, Mitzenmacher, "Gradient Disaggregation" (2021),
+    Section 3.
     """
 
     aggregates: np.ndarray
@@ -85,17 +89,19 @@ class ModelView:
 
 @finding
 class UpdateView:
-    """Whoever holds a model and updates trained from it: of one client, or sums of several.
+    """Whoever holds a model and updates trained from it.
+
+    Of one client, or sums of several.
 
     Attributes:
         model: Flax module.
         parameters: f32 [d], the model that the clients trained from.
         input_shape: Shape of one sample.
         num_classes: Classes that the model tells apart.
-        update: f32 [..., d], new minus old parameters, or the mean of several such; leading axes
-            are separate updates, attacked side by side.
-        num_images: Images behind each update, all in one step of SGD (a client's own minibatch,
-            or those of a sum's clients, whose mean step it is).
+        update: f32 [..., d], new minus old parameters, or the mean of several such;
+            leading axes are separate updates, attacked side by side.
+        num_images: Images behind each update, all in one step of SGD (a client's own
+            minibatch, or those of a sum's clients, whose mean step it is).
         labels: int32 [..., num_images] where they are known, or None.
     """
 
@@ -114,14 +120,16 @@ class MembershipView:
 
     Attributes:
         model: Flax module.
-        parameters: f32 [..., d], the model that the client sent, as it was read off the line or
-            solved for; leading axes are several such models, asked for the same candidates.
+        parameters: f32 [..., d], the model that the client sent, as it was read off the
+            line or solved for; leading axes are several such models, asked for the same
+            candidates.
         start: f32 [d], the global model that training started from.
         input_shape: Shape of one sample.
         num_classes: Classes that the model tells apart.
         inputs: f32 [m, ...], the candidates.
         labels: int32 [m].
-        own_inputs: f32 [k, ...], the adversary's own samples, from the same distribution.
+        own_inputs: f32 [k, ...], the adversary's own samples, from the same
+            distribution.
         own_labels: int32 [k].
     """
 

@@ -32,9 +32,11 @@ from mrsa_jax._core.streams import (
 )
 from mrsa_watch._base.errors import check_integer, check_known, require, shortened
 
-# ---- Clients whose chance to be away follows a cycle: day and night, each at its own phase.
+# ---- Clients whose chance to be away follows a cycle: day and night, each at its own
+# phase.
 #
-# A departure from the papers' model, in which a client's rate never changes. Devices join when they
+# A departure from the papers' model, in which a client's rate never changes. Devices
+# join when they
 # charge at night, so clients of one time zone are away together.
 
 
@@ -44,8 +46,8 @@ class Cyclic:
 
     Attributes:
         thresholds: uint32[L], of the chance to be offline at each place of the cycle.
-        phase: int32, one for all clients or [N], in [0, L): in round j, from 0, client i is at
-            place (j + phase_i) mod L.
+        phase: int32, one for all clients or [N], in [0, L): in round j, from 0, client
+            i is at place (j + phase_i) mod L.
     """
 
     thresholds: Array
@@ -77,7 +79,9 @@ class Cyclic:
     def _limits(self, num_rounds: int) -> np.ndarray:
         """Return each client's thresholds on the host, a row for each round of the first cycle."""
         rounds = np.arange(min(self._period, num_rounds))[:, None]
-        return np.asarray(self.thresholds)[(rounds + np.asarray(self.phase)) % self._period]
+        return np.asarray(self.thresholds)[
+            (rounds + np.asarray(self.phase)) % self._period
+        ]
 
     @one_program
     def sample(
@@ -93,22 +97,26 @@ class Cyclic:
 
 @also_traced
 def cyclic(
-    dropout_rates: ArrayLike | Sequence[float | int], phase: ArrayLike | Sequence[int] = 0
+    dropout_rates: ArrayLike | Sequence[float | int],
+    phase: ArrayLike | Sequence[int] = 0,
 ) -> Cyclic:
     """Return the model in which the chance to be offline repeats every L rounds.
 
-    Given a client's place in the cycle, its rounds are independent. For a cosine see `diurnal`.
+    Given a client's place in the cycle, its rounds are independent. For a cosine see
+    `diurnal`.
 
     Args:
-        dropout_rates: Chance to be offline at each of the L places of the cycle, in [0, 1], [L].
-        phase: The number of rounds that a client is ahead: an integer for everybody, or [N] of
-            them. Round j, from 0, uses `dropout_rates[(j + phase) % L]`.
+        dropout_rates: Chance to be offline at each of the L places of the cycle, in [0,
+            1], [L].
+        phase: The number of rounds that a client is ahead: an integer for everybody, or
+            [N] of them. Round j, from 0, uses `dropout_rates[(j + phase) % L]`.
 
     Returns:
         The model, a pytree; rates and phases are data, L is a size.
 
     Raises:
-        ConfigurationError: If a rate is outside [0, 1], there is none, or a phase is no integer.
+        ConfigurationError: If a rate is outside [0, 1], there is none, or a phase is no
+            integer.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -120,7 +128,12 @@ def cyclic(
         [[True, False], [False, True], [True, False]]
     """
     rates = check_chances(dropout_rates, "dropout_rates", as_data=True).reshape(-1)
-    require(rates.size < 2**30, "dropout_rates", "must have fewer than 2**30 places", rates.size)
+    require(
+        rates.size < 2**30,
+        "dropout_rates",
+        "must have fewer than 2**30 places",
+        rates.size,
+    )
     ahead = unless_traced(integer_or_vector, phase, "phase", axes=1)
     places = (ahead % rates.size).astype(np.int32)
     thresholds = on_device(threshold(rates, illegal=ALWAYS))
@@ -137,11 +150,13 @@ def diurnal(
     period: int,
     phase: ArrayLike | Sequence[int] = 0,
 ) -> Cyclic:
-    """Return the model in which clients are away by day: a cosine cycle, a phase for each client.
+    """Return the model in which clients are away by day.
 
+    A cosine cycle, a phase for each client.
     In round j, from 0, client i is offline with chance
-    p + a cos(2 pi (j + phase_i) / L). Equal phases make whole populations vanish together and
-    rounds be skipped; phases that follow the blocks keep blocks whole, mixed ones break them.
+    p + a cos(2 pi (j + phase_i) / L). Equal phases make whole populations vanish
+    together and rounds be skipped; phases that follow the blocks keep blocks whole,
+    mixed ones break them.
 
     Args:
         dropout_rate: p, mean over the cycle, in [0, 1].
@@ -153,8 +168,8 @@ def diurnal(
         The model, a pytree; p, a and phases are data, L is a size.
 
     Raises:
-        ConfigurationError: If p is outside [0, 1], the amplitude leads out of [0, 1], the period
-            is no positive integer, or a phase no integer.
+        ConfigurationError: If p is outside [0, 1], the amplitude leads out of [0, 1],
+            the period is no positive integer, or a phase no integer.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -172,7 +187,9 @@ def diurnal(
     if is_traced(rate, a):
         is_seen = (a == 0) | (a >= 2.0**-32)
         legal = is_seen & (a <= jnp.minimum(rate, 1 - rate) + 1e-6)
-        return cyclic(jnp.where(legal, jnp.clip(rate + a * cosine, 0.0, 1.0), jnp.nan), phase)
+        return cyclic(
+            jnp.where(legal, jnp.clip(rate + a * cosine, 0.0, 1.0), jnp.nan), phase
+        )
     p = float(rate)
     rule = "must lie between 0 and min(p, 1 - p) for a `dropout_rate` of p"
     require(0.0 <= a <= min(p, 1.0 - p) + 1e-12, "amplitude", rule, a, p)
@@ -193,7 +210,8 @@ class Replay:
 
     Attributes:
         trace: bool[L, N], who was online in each recorded round.
-        repeats: bool scalar, whether the first row follows the last; else nobody is online then.
+        repeats: bool scalar, whether the first row follows the last; else nobody is
+            online then.
         is_random: bool scalar, whether a trial starts at a row drawn uniformly.
     """
 
@@ -219,7 +237,9 @@ class Replay:
     @one_program
     def init(self, key: Key[Array, ""]) -> Int32[Array, ""]:
         """Return the row of the first round: 0, or a uniform one."""
-        row = (client_words(key, 1)[0] % jnp.uint32(self.trace.shape[-2])).astype(jnp.int32)
+        row = (client_words(key, 1)[0] % jnp.uint32(self.trace.shape[-2])).astype(
+            jnp.int32
+        )
         return jnp.where(self.is_random, row, jnp.int32(0))
 
     @one_program
@@ -236,23 +256,29 @@ class Replay:
 
 @also_traced
 def replay(
-    trace: ArrayLike | Sequence[Any], *, beyond: Beyond = "repeat", start: Start = "first"
+    trace: ArrayLike | Sequence[Any],
+    *,
+    beyond: Beyond = "repeat",
+    start: Start = "first",
 ) -> Replay:
     """Return the model that replays a recorded trace of who was online.
 
     Args:
         trace: bool[L, N] (0/1 integers are taken too): row j is round j of the record.
-        beyond: What follows the last recorded round: `"repeat"`, the first one again; `"absent"`,
-            nobody is online, so that every further round is skipped. No length of rollout raises.
-        start: `"first"`, every trial starts at row 0, so that trials differ in the selection
-            only; `"random"`, each at a separate row, uniform (needs `beyond="repeat"`).
+        beyond: What follows the last recorded round: `"repeat"`, the first one again;
+            `"absent"`, nobody is online, so that every further round is skipped. No
+            length of rollout raises.
+        start: `"first"`, every trial starts at row 0, so that trials differ in the
+            selection only; `"random"`, each at a separate row, uniform (needs
+            `beyond="repeat"`).
 
     Returns:
         The model, a pytree; the trace is data, its shape a size.
 
     Raises:
-        ConfigurationError: If the trace is not a binary matrix with a row and a column at least,
-            a mode is unknown, or a random start is asked of a trace that does not repeat.
+        ConfigurationError: If the trace is not a binary matrix with a row and a column
+            at least, a mode is unknown, or a random start is asked of a trace that does
+            not repeat.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -267,7 +293,12 @@ def replay(
     array: Any = trace
     if is_traced(trace):
         fits = array.ndim == 2 and array.size > 0 and array.dtype == np.bool_
-        require(fits, "trace", "must be a boolean matrix [rounds, clients]", shortened(array))
+        require(
+            fits,
+            "trace",
+            "must be a boolean matrix [rounds, clients]",
+            shortened(array),
+        )
     else:
         array = binary_matrix(trace, "trace")
     require(array.shape[0] < 2**31 - 1, "trace", "must have fewer rows", array.shape[0])
@@ -275,4 +306,6 @@ def replay(
     check_known(start, "start", typing.get_args(Start), "a known mode")
     legal = start == "first" or beyond == "repeat"
     require(legal, "start", 'must be "first" unless the trace repeats', start)
-    return Replay(on_device(array), on_device(beyond == "repeat"), on_device(start == "random"))
+    return Replay(
+        on_device(array), on_device(beyond == "repeat"), on_device(start == "random")
+    )

@@ -1,7 +1,8 @@
 """Clients who stay away for a while: an on/off Markov chain for each.
 
-A departure from the papers' model, in which rounds do not depend on each other: devices that go
-offline stay so for some rounds, with the same long-run dropout rate. p_i -> `dropout_rate`.
+A departure from the papers' model, in which rounds do not depend on each other: devices
+that go offline stay so for some rounds, with the same long-run dropout rate. p_i ->
+`dropout_rate`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,13 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float32, Key
 
-from mrsa_jax._core.arrays import needs_values, number_or_vector, on_device, one_program, pytree
+from mrsa_jax._core.arrays import (
+    needs_values,
+    number_or_vector,
+    on_device,
+    one_program,
+    pytree,
+)
 from mrsa_jax._core.device import is_traced
 from mrsa_jax._core.factories import also_traced, unless_traced
 from mrsa_jax._core.streams import (
@@ -32,7 +39,8 @@ from mrsa_watch._base.errors import ConfigurationError, check_count, nearest, re
 
 # ---- Clients who drop out of each round independently, each at its own rate.
 #
-# Multi-RoundSecAgg (AAAI version), Section 4: client i is available with chance 1 - p_i,
+# Multi-RoundSecAgg (AAAI version), Section 4: client i is available with chance 1 -
+# p_i,
 # independently over clients and rounds. p_i -> `dropout_rate`.
 
 _WAYS = ("shuffled", "cyclic", "sorted")
@@ -43,8 +51,8 @@ class Independent:
     """Independent dropouts; built by `independent`.
 
     Attributes:
-        thresholds: uint32, one for all clients or [N]: a client is away in a round when its word is
-            below, so that rates are exact to 2**-32.
+        thresholds: uint32, one for all clients or [N]: a client is away in a round when
+            its word is below, so that rates are exact to 2**-32.
     """
 
     thresholds: Array
@@ -57,7 +65,10 @@ class Independent:
 
     @property
     def dropout_rates(self) -> np.ndarray:
-        """float64 of the thresholds' shape: chance to be offline, the same in every round."""
+        """float64 of the thresholds' shape.
+
+        Chance to be offline, the same in every round.
+        """
         return threshold_chance(np.asarray(self.thresholds))
 
     def for_clients(self, num_clients: int) -> Independent:
@@ -73,7 +84,10 @@ class Independent:
         del key
 
     def _limits(self, num_rounds: int) -> np.ndarray:
-        """Return what compiled rollouts compare words with: a row for all rounds, on the host."""
+        """Return what compiled rollouts compare words with.
+
+        A row for all rounds, on the host.
+        """
         del num_rounds
         return np.asarray(self.thresholds)[None]
 
@@ -83,12 +97,19 @@ class Independent:
     ) -> tuple[Bool[Array, " clients *trials"], None]:
         """Draw who is online; client i's draw does not depend on the number of clients.
 
-        Keys of many trials give trials as trailing axes. One rate for an unknown number of
-        clients must be spread by `for_clients` first.
+        Keys of many trials give trials as trailing axes. One rate for an unknown number
+        of clients must be spread by `for_clients` first.
         """
         rule = "must be one rate for each client (`for_clients` spreads a single one)"
-        require(self.thresholds.ndim == 1, "dropout_rate", rule, f"shape {self.thresholds.shape}")
-        return ~happens(client_words(key, self.thresholds.shape[-1]), self.thresholds), state
+        require(
+            self.thresholds.ndim == 1,
+            "dropout_rate",
+            rule,
+            f"shape {self.thresholds.shape}",
+        )
+        return ~happens(
+            client_words(key, self.thresholds.shape[-1]), self.thresholds
+        ), state
 
 
 @also_traced
@@ -96,12 +117,13 @@ def independent(dropout_rate: Any) -> Independent:
     """Return the model in which clients drop out of each round independently.
 
     Args:
-        dropout_rate: p, probability to be offline in a round: a number in [0, 1] for all clients
-            (any number of them), or one for each, [N]. 0 means always online, 1 never; others are
-            rounded to multiples of 2^-32.
+        dropout_rate: p, probability to be offline in a round: a number in [0, 1] for
+            all clients (any number of them), or one for each, [N]. 0 means always
+            online, 1 never; others are rounded to multiples of 2^-32.
 
     Returns:
-        The model, a pytree; rates are traced, so that changing them compiles nothing new.
+        The model, a pytree; rates are traced, so that changing them compiles nothing
+        new.
 
     Raises:
         ConfigurationError: If a rate is not a number in [0, 1], or there is none.
@@ -129,15 +151,15 @@ def assign_rates(
 ) -> Float32[np.ndarray, " clients"]:
     """Spread a few dropout rates evenly over clients.
 
-    With blocks of consecutive clients the assignment decides who shares a block, and moves the
-    aggregation cardinality a lot; the papers do not say which they use.
+    With blocks of consecutive clients the assignment decides who shares a block, and
+    moves the aggregation cardinality a lot; the papers do not say which they use.
 
     Args:
         seed: Integer or key of the shuffle.
         rates: The rates; each goes to as many clients as the others, give or take one.
         num_clients: N.
-        how: `"shuffled"` over the clients (mixed blocks), `"cyclic"`, or `"sorted"` in the order
-            given (blocks of equal rates).
+        how: `"shuffled"` over the clients (mixed blocks), `"cyclic"`, or `"sorted"` in
+            the order given (blocks of equal rates).
 
     Returns:
         float32[N].
@@ -153,18 +175,23 @@ def assign_rates(
         [0.25, 0.25, 0.5, 0.5]
     """
     if how not in _WAYS:
-        raise ConfigurationError(f"`how` must be a known way; got {how!r}; {nearest(how, _WAYS)}")
+        raise ConfigurationError(
+            f"`how` must be a known way; got {how!r}; {nearest(how, _WAYS)}"
+        )
     check_count(num_clients, "num_clients", "must be at least 1")
     given = np.atleast_1d(check_chances(rates, "rates"))
     values = given.astype(np.float32)
     # what is between 0 and 1 stays so in float32
-    inside = np.clip(values, np.finfo(np.float32).tiny, np.nextafter(np.float32(1), np.float32(0)))
+    inside = np.clip(
+        values, np.finfo(np.float32).tiny, np.nextafter(np.float32(1), np.float32(0))
+    )
     values = np.where((given > 0.0) & (given < 1.0), inside, values)
     place = np.arange(num_clients) % values.size
     if how == "sorted":
         place = np.sort(place)
     elif how == "shuffled" and values.size > 1:
-        # drawn for more clients: a client's word does not depend on N, and few sizes compile
+        # drawn for more clients: a client's word does not depend on N, and few sizes
+        # compile
         drawn = max(1024, 1 << (num_clients - 1).bit_length())
         words = np.asarray(client_words(as_key(seed), drawn))[:num_clients]
         place = place[np.argsort(words, kind="stable")]
@@ -179,9 +206,12 @@ class Markov:
     """On/off chains; build it with `markov`.
 
     Attributes:
-        away: uint32, one for all clients or [N]: threshold of the stationary chance to be offline.
-        leave: uint32, threshold of the chance that an online client is offline in the next round.
-        back: uint32, threshold of the chance that an offline client is online in the next round.
+        away: uint32, one for all clients or [N]: threshold of the stationary chance to
+            be offline.
+        leave: uint32, threshold of the chance that an online client is offline in the
+            next round.
+        back: uint32, threshold of the chance that an offline client is online in the
+            next round.
     """
 
     away: Array
@@ -194,7 +224,10 @@ class Markov:
         """Return the calls that may have made it, of one rate for everybody."""
         if self.back.ndim or not int(self.back):
             return []
-        rate, mean = chances_typed(self.away), 1 / float(threshold_chance(np.asarray(self.back)))
+        rate, mean = (
+            chances_typed(self.away),
+            1 / float(threshold_chance(np.asarray(self.back))),
+        )
         return [(markov, rate, float(f"{mean:.{digits}g}")) for digits in range(1, 11)]
 
     def for_clients(self, num_clients: int) -> Markov:
@@ -207,7 +240,10 @@ class Markov:
         return Markov(*(spread(a, "dropout_rate", num_clients) for a in own))
 
     def _limits(self, num_rounds: int) -> np.ndarray:
-        """Return the thresholds on the host: to leave, to come back, of the first state."""
+        """Return the thresholds on the host.
+
+        To leave, to come back, of the first state.
+        """
         del num_rounds
         return np.stack([np.asarray(own) for own in (self.leave, self.back, self.away)])
 
@@ -220,36 +256,46 @@ class Markov:
     def sample(
         self, key: Key[Array, "*trials"], state: Bool[Array, " clients *trials"]
     ) -> tuple[Bool[Array, " clients *trials"], Bool[Array, " clients *trials"]]:
-        """Move every chain one round on; return who is online, which is also the next state."""
+        """Move every chain one round on.
+
+        Return who is online, which is also the next state.
+        """
         words = client_words(key, self.away.shape[-1])
-        online = jnp.where(state, ~happens(words, self.leave), happens(words, self.back))
+        online = jnp.where(
+            state, ~happens(words, self.leave), happens(words, self.back)
+        )
         return online, online
 
 
 @also_traced
 def markov(
-    dropout_rate: ArrayLike | Sequence[float | int], mean_absence: ArrayLike | Sequence[float | int]
+    dropout_rate: ArrayLike | Sequence[float | int],
+    mean_absence: ArrayLike | Sequence[float | int],
 ) -> Markov:
-    """Return the model in which each client is an on/off chain: absences last for a while.
+    """Return the model in which each client is an on/off chain.
 
-    For the same dropout rate, long absences leave the same few clients online round after round,
-    so histories repeat; compare with `independent` (the special case m = 1/(1 - p)). With p the
-    stationary chance to be offline and m the mean number of rounds that an absence lasts, an
-    offline client comes back with chance 1/m and an online one leaves with chance
-    p / ((1 - p) m). The first round is drawn from the stationary law, so every round has it; the
-    correlation of two rounds at distance d is (1 - 1/m - p/((1 - p) m))^d.
+    Absences last for a while.
+    For the same dropout rate, long absences leave the same few clients online round
+    after round, so histories repeat; compare with `independent` (the special case m =
+    1/(1 - p)). With p the stationary chance to be offline and m the mean number of
+    rounds that an absence lasts, an offline client comes back with chance 1/m and an
+    online one leaves with chance p / ((1 - p) m). The first round is drawn from the
+    stationary law, so every round has it; the correlation of two rounds at distance d
+    is (1 - 1/m - p/((1 - p) m))^d.
 
     Args:
-        dropout_rate: p, stationary chance to be offline, in [0, 1]: a number or [N] of them.
-        mean_absence: m, mean length of an absence in rounds, at least 1 and at least p/(1 - p)
-            (shorter ones cannot make up the rate; p = 1 is always offline): a number or [N].
+        dropout_rate: p, stationary chance to be offline, in [0, 1]: a number or [N] of
+            them.
+        mean_absence: m, mean length of an absence in rounds, at least 1 and at least
+            p/(1 - p) (shorter ones cannot make up the rate; p = 1 is always offline): a
+            number or [N].
 
     Returns:
         The model, a pytree; its numbers are data.
 
     Raises:
-        ConfigurationError: If a rate is outside [0, 1], an absence too short or not finite, or
-            two vectors differ in length.
+        ConfigurationError: If a rate is outside [0, 1], an absence too short or not
+            finite, or two vectors differ in length.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -262,14 +308,17 @@ def markov(
         >>> history.tolist()
         [[True, False], [True, False], [True, False]]
 
-    Source: none of the papers; Multi-RoundSecAgg, Section 4, assumes independent rounds.
+    Source: none of the papers; Multi-RoundSecAgg, Section 4, assumes independent
+    rounds.
     """
     p = check_chances(dropout_rate, "dropout_rate", as_data=True)
     m = unless_traced(number_or_vector, mean_absence, "mean_absence", axes=1)
     numbers: Any = jnp if is_traced(p, m) else np
     if numbers is np:
         bad = m[~(m >= 1.0)]
-        require(bad.size == 0, "mean_absence", "must be at least 1 round", *bad[:1].tolist())
+        require(
+            bad.size == 0, "mean_absence", "must be at least 1 round", *bad[:1].tolist()
+        )
     fits = p.ndim == 0 or m.ndim == 0 or p.size == m.size
     rule = "must be one number or as many as `dropout_rate`"
     require(fits, "mean_absence", rule, f"{m.size} numbers", f"{p.size} rates")
@@ -284,9 +333,13 @@ def markov(
         require(not short.any(), "mean_absence", rule, *got)
     else:  # nobody is ever online
         legal = (p >= 0) & (p <= 1) & (m >= 1) & (m < jnp.inf) & (leave < 1.0 + 1e-5)
-        p, leave, back = (jnp.where(legal, chance, jnp.nan) for chance in (p, leave, back))
+        p, leave, back = (
+            jnp.where(legal, chance, jnp.nan) for chance in (p, leave, back)
+        )
     chances = ((p, ALWAYS), (numbers.minimum(leave, 1.0), ALWAYS), (back, 0))
-    return Markov(*(on_device(threshold(own, illegal=illegal)) for own, illegal in chances))
+    return Markov(
+        *(on_device(threshold(own, illegal=illegal)) for own, illegal in chances)
+    )
 
 
 # ---- The contract that every availability model keeps.
@@ -296,11 +349,11 @@ def markov(
 class Availability(Protocol):
     """Who is online: a pytree whose numbers are leaves.
 
-    `state` is what the next round needs (None for a model without memory). `sample` is written
-    for one trial; a model whose class has `takes_trials = True` also takes keys [B] (its state's
-    last axis, if any, being the trials) and returns [N, B]. Other models are mapped by `jax.vmap`.
-    One whose rounds and clients are independent, with the same chances in every round, has these
-    as `dropout_rates`.
+    `state` is what the next round needs (None for a model without memory). `sample` is
+    written for one trial; a model whose class has `takes_trials = True` also takes keys
+    [B] (its state's last axis, if any, being the trials) and returns [N, B]. Other
+    models are mapped by `jax.vmap`. One whose rounds and clients are independent, with
+    the same chances in every round, has these as `dropout_rates`.
     """
 
     def for_clients(self, num_clients: int) -> Availability:
@@ -311,16 +364,21 @@ class Availability(Protocol):
         """Return the state before the first round."""
         ...
 
-    def sample(self, key: Key[Array, ""], state: Any) -> tuple[Bool[Array, " clients"], Any]:
+    def sample(
+        self, key: Key[Array, ""], state: Any
+    ) -> tuple[Bool[Array, " clients"], Any]:
         """Return who is online in a round, bool[N], and the next state."""
         ...
 
 
 # ---- Who survives the steps of one round of a secure-aggregation protocol.
 #
-# CCESA, Section 2 and Algorithm 1: V0 is the cohort; V1, V2, V3 and V4 are the clients still there
-# after key exchange, share distribution, masked inputs and unmasking, each within the one before.
-# The sum is over V3. q -> `step_dropout_rate`, q_total = 1 - (1 - q)^4 -> `total_dropout_rate`.
+# CCESA, Section 2 and Algorithm 1: V0 is the cohort; V1, V2, V3 and V4 are the clients
+# still there
+# after key exchange, share distribution, masked inputs and unmasking, each within the
+# one before.
+# The sum is over V3. q -> `step_dropout_rate`, q_total = 1 - (1 - q)^4 ->
+# `total_dropout_rate`.
 
 _STEPS = 4
 
@@ -329,8 +387,9 @@ _STEPS = 4
 class StepDropout(Protocol):
     """Who survives the protocol's steps: a pytree whose numbers are leaves.
 
-    `sample` is written for one round; a model whose class has `takes_trials = True` also takes
-    keys [B] and cohorts [n, B], and returns [5, n, B]. Other models are mapped by `jax.vmap`.
+    `sample` is written for one round; a model whose class has `takes_trials = True`
+    also takes keys [B] and cohorts [n, B], and returns [5, n, B]. Other models are
+    mapped by `jax.vmap`.
     """
 
     def sample(
@@ -345,8 +404,9 @@ class IndependentSteps:
     """Clients who leave at each step independently; built by `independent_steps`.
 
     Attributes:
-        thresholds: uint32[4] or [4, N], non-decreasing: a client has left by step s when its word
-            is below entry s - 1, so that one word per client decides all steps.
+        thresholds: uint32[4] or [4, N], non-decreasing: a client has left by step s
+            when its word is below entry s - 1, so that one word per client decides all
+            steps.
     """
 
     thresholds: Array
@@ -363,23 +423,28 @@ class IndependentSteps:
         num_clients = cohort.shape[0]
         rates = self.thresholds.shape[1:]
         rule = f"must be one rate or {num_clients}, one for each client"
-        require(rates in ((), (num_clients,)), "step_dropout_rate", rule, f"shape {rates}")
+        require(
+            rates in ((), (num_clients,)), "step_dropout_rate", rule, f"shape {rates}"
+        )
         words = client_words(key, num_clients)
         left = [happens(words, self.thresholds[step]) for step in range(_STEPS)]
         return jnp.stack([cohort, *(cohort & ~gone for gone in left)])
 
 
 @also_traced
-def independent_steps(step_dropout_rate: ArrayLike | Sequence[float | int]) -> IndependentSteps:
+def independent_steps(
+    step_dropout_rate: ArrayLike | Sequence[float | int],
+) -> IndependentSteps:
     """Return the model in which every client leaves at each of the four steps with chance q.
 
     Args:
-        step_dropout_rate: q in [0, 1], for everybody or [N]: the chance to leave at one step
-            of those who are still there. Chances to have left by a step are rounded to
-            multiples of 2^-32.
+        step_dropout_rate: q in [0, 1], for everybody or [N]: the chance to leave at one
+            step of those who are still there. Chances to have left by a step are
+            rounded to multiples of 2^-32.
 
     Returns:
-        The model, a pytree; rates are traced, so that changing them compiles nothing new.
+        The model, a pytree; rates are traced, so that changing them compiles nothing
+        new.
 
     Raises:
         ConfigurationError: If a rate is not a number in [0, 1], or there is none.
@@ -397,7 +462,9 @@ def independent_steps(step_dropout_rate: ArrayLike | Sequence[float | int]) -> I
     Source: CCESA, Section 2 (dropout of each step independent, with one rate q).
     """
     rates = check_chances(step_dropout_rate, "step_dropout_rate", as_data=True)
-    steps = np.arange(1, _STEPS + 1, dtype=np.float64).reshape((-1,) + (1,) * rates.ndim)
+    steps = np.arange(1, _STEPS + 1, dtype=np.float64).reshape(
+        (-1,) + (1,) * rates.ndim
+    )
     numbers = jnp if is_traced(rates) else np
     with np.errstate(divide="ignore"):
         left = -numbers.expm1(steps * numbers.log1p(-rates)[None])

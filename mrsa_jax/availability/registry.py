@@ -1,7 +1,8 @@
-"""Availability models by name, a row each: how flags and files write who is online when.
+"""Availability models by name, a row each.
 
-`name:parameters`, as schemes are; a user's own (`register`) is a row like the package's. Nothing
-here imports JAX before a model is built.
+How flags and files write who is online when.
+`name:parameters`, as schemes are; a user's own (`register`) is a row like the
+package's. Nothing here imports JAX before a model is built.
 """
 
 from __future__ import annotations
@@ -12,7 +13,13 @@ import pathlib
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from mrsa_jax._core.registry import check_pytree, made, no_parameters, own_row, read_member
+from mrsa_jax._core.registry import (
+    check_pytree,
+    made,
+    no_parameters,
+    own_row,
+    read_member,
+)
 from mrsa_watch._base.errors import ConfigurationError, require
 
 if TYPE_CHECKING:
@@ -26,16 +33,21 @@ class Row:
     """What a name stands for.
 
     Attributes:
-        build: (each client's rate float32[N], rates as given, each client's place among as many as
-            asked for, *parameters) -> model, and each client's rate in the long run.
+        build: (each client's rate float32[N], rates as given, each client's place among
+            as many as asked for, *parameters) -> model, and each client's rate in the
+            long run.
         rule: What the text must be, where it has parameters.
         read: Parts behind the name -> parameters; there are none.
-        check: (rates as given, *parameters) -> None; raises where they do not fit each other.
-        is_by_client: Whether each client may have its own rate, as where these go by label.
-        reads: rates as given -> which of `dropout_rates` and `assignment` change anything.
+        check: (rates as given, *parameters) -> None; raises where they do not fit each
+            other.
+        is_by_client: Whether each client may have its own rate, as where these go by
+            label.
+        reads: rates as given -> which of `dropout_rates` and `assignment` change
+            anything.
         assigned: What `assignment` deals out to the clients, in words.
         papers: Keys of papers, or BibTeX entries.
-        code: () -> digests of a user's code, by module; the package's own has its version.
+        code: () -> digests of a user's code, by module; the package's own has its
+            version.
     """
 
     build: Callable[..., tuple[Availability, np.ndarray]]
@@ -67,12 +79,13 @@ class Model:
     def parse(text: str, dropout_rates: Sequence[float] | None = None) -> Model:
         """Read a model as written in flags and files, and check that it fits its rates, if any.
 
-        The form is `independent`, `markov:ROUNDS`, `cyclic`, `diurnal:AMPLITUDE:PERIOD`,
-        `replay:FILE[:random|:absent]`, or the name of one that `register` has added.
+        The form is `independent`, `markov:ROUNDS`, `cyclic`,
+        `diurnal:AMPLITUDE:PERIOD`, `replay:FILE[:random|:absent]`, or the name of one
+        that `register` has added.
 
         Raises:
-            ConfigurationError: For an unknown name (naming the nearest), a missing or bad number,
-                or one that does not fit the rates.
+            ConfigurationError: For an unknown name (naming the nearest), a missing or
+                bad number, or one that does not fit the rates.
 
         Examples:
             >>> Model.parse("markov:5", (0.1, 0.5)).parameters
@@ -107,7 +120,9 @@ def _wave(rest: list[str]) -> tuple[Any, ...]:
 
 
 def _fits_wave(rates: Sequence[float], amplitude: float, period: int) -> None:
-    require(len(rates) == 1, "dropout_rates", "must be one rate for a diurnal model", rates)
+    require(
+        len(rates) == 1, "dropout_rates", "must be one rate for a diurnal model", rates
+    )
     rule = "must give an amplitude between 0 and min(p, 1 - p) for a dropout rate of p"
     fits = 0 <= amplitude <= min(rates[0], 1 - rates[0])
     require(fits, "availability", rule, amplitude, rates[0])
@@ -141,13 +156,17 @@ def _cyclic(each: Any, rates: Sequence[float], places: Any) -> Any:
     return cyclic(list(rates), places(len(rates))), np.full_like(each, np.mean(rates))
 
 
-def _diurnal(each: Any, rates: Sequence[float], places: Any, amplitude: float, period: int) -> Any:
+def _diurnal(
+    each: Any, rates: Sequence[float], places: Any, amplitude: float, period: int
+) -> Any:
     from mrsa_jax.availability._given import diurnal
 
     return diurnal(rates[0], amplitude, period, places(period)), each
 
 
-def _replay(each: Any, rates: Sequence[float], places: Any, path: pathlib.Path, mode: str) -> Any:
+def _replay(
+    each: Any, rates: Sequence[float], places: Any, path: pathlib.Path, mode: str
+) -> Any:
     import numpy as np
 
     from mrsa_jax.availability._given import replay
@@ -156,7 +175,9 @@ def _replay(each: Any, rates: Sequence[float], places: Any, path: pathlib.Path, 
         trace = np.load(path, allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
         words = f"{path}: {str(error)[:200]}"
-        raise ConfigurationError(f"`availability` must name a sound .npy file; {words}") from error
+        raise ConfigurationError(
+            f"`availability` must name a sound .npy file; {words}"
+        ) from error
     model = replay(
         trace,
         beyond="absent" if mode == "absent" else "repeat",
@@ -174,21 +195,22 @@ def register(
 ) -> None:
     """Add your own availability model, so that flags, files, sweeps and `cite` accept it.
 
-    It is written `name`, or `name:3:0.5` if the factory takes parameters after the rates. On
-    the command line, `--plugin FILE.py` runs the file that registers it. Registering a name again
-    replaces it.
+    It is written `name`, or `name:3:0.5` if the factory takes parameters after the
+    rates. On the command line, `--plugin FILE.py` runs the file that registers it.
+    Registering a name again replaces it.
 
     Args:
         name: Lower-case letters, digits and underscores; none of the package's own.
-        factory: `(dropout_rates, *parameters) -> model`, an `Availability` that is a pytree; the
-            rates are float32[N], one for each client. If the model has no `dropout_rates`,
-            results report these rates.
+        factory: `(dropout_rates, *parameters) -> model`, an `Availability` that is a
+            pytree; the rates are float32[N], one for each client. If the model has no
+            `dropout_rates`, results report these rates.
         papers: BibTeX entries for `cite`, or keys of papers that it knows.
-        depends: As in `selection.register`: what results depend on in addition to what the factory
-            reaches.
+        depends: As in `selection.register`: what results depend on in addition to what
+            the factory reaches.
 
     Raises:
-        ConfigurationError: If the name is taken or ill-formed, or the factory cannot take rates.
+        ConfigurationError: If the name is taken or ill-formed, or the factory cannot
+            take rates.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -198,9 +220,16 @@ def register(
         >>> int(mj.study.run(study)["skipped"].sum())
         0
     """
-    own = own_row(name, factory, None, papers, nouns="models",
-                  given=("each client's dropout rate",), taken=BUILT_IN,
-                  depends=depends)  # fmt: skip
+    own = own_row(
+        name,
+        factory,
+        None,
+        papers,
+        nouns="models",
+        given=("each client's dropout rate",),
+        taken=BUILT_IN,
+        depends=depends,
+    )
 
     def build(each: Any, rates: Sequence[float], places: Any, *parameters: Any) -> Any:
         from mrsa_jax.availability._random import Availability
@@ -212,7 +241,12 @@ def register(
         return model.for_clients(len(each)), getattr(model, "dropout_rates", each)
 
     ROWS[name] = Row(
-        build, own["rule"], own["read"], is_by_client=True, papers=own["papers"], code=own["code"]
+        build,
+        own["rule"],
+        own["read"],
+        is_by_client=True,
+        papers=own["papers"],
+        code=own["code"],
     )
 
 

@@ -28,7 +28,9 @@ def keystreams(streams: int, dim: int, modulus: int) -> Callable[[], int]:
     def openssl() -> int:
         for stream in range(streams):
             key, nonce = stream.to_bytes(32, "little"), bytes(16)
-            Cipher(algorithms.ChaCha20(key, nonce), mode=None).encryptor().update_into(zeros, out)
+            Cipher(algorithms.ChaCha20(key, nonce), mode=None).encryptor().update_into(
+                zeros, out
+            )
         return streams
 
     return openssl
@@ -46,8 +48,14 @@ def _named(graph: str) -> Graph:
     if row is None or not row.setting:
         return Graph.parse(graph)
     kind = int if row.setting == "degree" else float
-    value = kind(number) if re.fullmatch(r"\d+" if kind is int else r"[\d.]+", number) else None
-    require(value is not None, "graph", f"must be {name}:X with its {row.setting} X", graph)
+    value = (
+        kind(number)
+        if re.fullmatch(r"\d+" if kind is int else r"[\d.]+", number)
+        else None
+    )
+    require(
+        value is not None, "graph", f"must be {name}:X with its {row.setting} X", graph
+    )
     return Graph(row, (value,))
 
 
@@ -97,7 +105,8 @@ def _measure(n: int, dim: int, modulus: int, graph: str = "complete") -> Measure
         repeats=7,
         made_bytes=streams * size,
         note="ours adds every pad to padded inputs and sums them, the peer only makes the stream; "
-        "floor: 960 vector operations for 8 blocks of 64 bytes (AVX2), on each core; compiled "
+        "floor: 960 vector operations for 8 blocks of 64 bytes (AVX2), on each core; "
+        "compiled "
         "loops keep the state in registers",
     )
 
@@ -105,7 +114,10 @@ def _measure(n: int, dim: int, modulus: int, graph: str = "complete") -> Measure
 def cases(quick: bool) -> list[Case]:
     """Return ring sums of few and many clients, in rings of every kind."""
     if quick:
-        return [_ring_sum(5, 3_000, 2**32, "2**32"), _ring_sum(5, 3_000, 1_000_003, "1,000,003")]
+        return [
+            _ring_sum(5, 3_000, 2**32, "2**32"),
+            _ring_sum(5, 3_000, 1_000_003, "1,000,003"),
+        ]
     return [
         _ring_sum(12, 60_000, 2**32, "2**32"),
         _ring_sum(12, 60_000, 2**20, "2**20"),
@@ -118,5 +130,6 @@ def cases(quick: bool) -> list[Case]:
 def sized(n: int, dim: int, graph: str, modulus: int) -> Sized:
     """Return a ring sum over a graph."""
     edges = num_edges(graph, n, modulus)
-    memory = 8 * n * dim + 8 * dim + 100 * edges + 2 * n * n  # inputs twice; seeds; the graph
+    # inputs twice; seeds; the graph
+    memory = 8 * n * dim + 8 * dim + 100 * edges + 2 * n * n
     return Sized(memory, lambda: _measure(n, dim, modulus, graph))

@@ -10,13 +10,19 @@ from mrsa_watch._base.errors import require
 
 _PEER_MATRICES = 200
 _FLOOR = (
-    "floor: 120**3 / 3 multiply-adds mod p in exact float32, 4 vector operations each on 8 lanes, "
+    "floor: 120**3 / 3 multiply-adds mod p in exact float32, 4 vector operations each "
+    "on 8 lanes, "
     "is 0.1 ms a matrix; kept rows cost 1.7 times that"
 )
 
 
-def _histories(count: int, clients: int, cohort: int, block: int, seed: int) -> np.ndarray:
-    """Random cohorts of whole blocks: `block` 1 is random selection, else batch partitioning."""
+def _histories(
+    count: int, clients: int, cohort: int, block: int, seed: int
+) -> np.ndarray:
+    """Random cohorts of whole blocks.
+
+    `block` 1 is random selection, else batch partitioning.
+    """
     rng = np.random.default_rng(seed)
     chosen = np.zeros((count, clients, clients // block), bool)
     for history in chosen:
@@ -35,7 +41,8 @@ def _dependent(count: int, clients: int, cohort: int) -> np.ndarray:
 def float_ranks(matrices: np.ndarray) -> np.ndarray:
     """Return the ranks of matrices of small integers by the eigenvalues of their Gram matrices.
 
-    All in one call, which is faster than singular values; as `matrix_rank`, by a tolerance.
+    All in one call, which is faster than singular values; as `matrix_rank`, by a
+    tolerance.
     """
     floats = matrices.astype(float)
     values = np.linalg.eigvalsh(floats @ floats.swapaxes(1, 2))
@@ -58,7 +65,9 @@ def _measure(matrices: np.ndarray, note: str) -> Measurement:
         unit="matrices",
         peer_name="batched numpy.linalg.eigvalsh, one thread",
         peer_work=len(some),
-        check=lambda ours, theirs: np.testing.assert_array_equal(ours[: len(theirs)], theirs),
+        check=lambda ours, theirs: np.testing.assert_array_equal(
+            ours[: len(theirs)], theirs
+        ),
         aim=5,
         repeats=5,
         made_bytes=matrices.nbytes,
@@ -69,7 +78,8 @@ def _measure(matrices: np.ndarray, note: str) -> Measurement:
 def sized(n: int, cohort_size: int, trials: int) -> Sized:
     """Return ranks of random histories of n rounds of n clients."""
     require(cohort_size <= n, "cohort_size", "must be at most `n`", cohort_size, n)
-    floats = 8 * 3 * min(trials, _PEER_MATRICES)  # the peer's matrices, Gram matrices and work
+    # the peer's matrices, Gram matrices and work
+    floats = 8 * 3 * min(trials, _PEER_MATRICES)
     memory = n * n * (6 * trials + floats)
     return Sized(memory, lambda: _measure(_histories(trials, n, cohort_size, 1, 0), ""))
 
@@ -94,7 +104,8 @@ def cases(quick: bool) -> list[Case]:
             f"dependent round, {few} x {shape}",
             lambda: _measure(
                 _dependent(few, size, cohort),
-                "a rank which nothing proves: all three primes run, two of them of 31 bits",
+                "a rank which nothing proves: all three primes run, two of them of 31 "
+                "bits",
             ),
         ),
     ]

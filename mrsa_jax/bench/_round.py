@@ -15,7 +15,10 @@ BITS = 16
 
 
 def lost_before_unmasking(num_clients: int, share: float) -> np.ndarray:
-    """Everybody shares keys; the last of the clients are gone when padded inputs are due."""
+    """Everybody shares keys.
+
+    The last of the clients are gone when padded inputs are due.
+    """
     here = np.arange(num_clients) < round(num_clients * (1 - share))
     survivors = np.ones((5, num_clients), bool)
     survivors[3:] = here
@@ -23,7 +26,11 @@ def lost_before_unmasking(num_clients: int, share: float) -> np.ndarray:
 
 
 def residues(num_clients: int, dim: int) -> np.ndarray:
-    return np.random.default_rng(0).integers(0, 2**BITS, (num_clients, dim)).astype(np.uint32)
+    return (
+        np.random.default_rng(0)
+        .integers(0, 2**BITS, (num_clients, dim))
+        .astype(np.uint32)
+    )
 
 
 def _whole_round(n: int, dim: int) -> Measurement:
@@ -32,7 +39,9 @@ def _whole_round(n: int, dim: int) -> Measurement:
 
     def check(ours: secagg.AggregateResult, real: secagg.AggregateResult) -> None:
         if not ours.status == real.status == Status.OK:
-            raise ResultsDifferError(f"rounds ended with {ours.status!r} and {real.status!r}")
+            raise ResultsDifferError(
+                f"rounds ended with {ours.status!r} and {real.status!r}"
+            )
         np.testing.assert_array_equal(ours.total, real.total)
 
     return compare(
@@ -58,7 +67,8 @@ def cases(quick: bool) -> list[Case]:
 def sized(n: int, dim: int, graph: str, modulus: int) -> Sized:
     """Return a whole round over a graph, nobody lost."""
     edges = num_edges(graph, n, modulus)
-    # inputs, residues and sums; each client's shares of two secrets of nine limbs; the graph
+    # inputs, residues and sums; each client's shares of two secrets of nine limbs; the
+    # graph
     memory = 16 * n * dim + 400 * (2 * edges + n) + 2 * n * n
     return Sized(memory, lambda: _own_round(n, dim, graph, modulus))
 

@@ -55,7 +55,10 @@ class Topic(NamedTuple):
 
 
 def _listed(folder: pathlib.Path) -> dict[str, dict[str, Any]]:
-    """Return the topics of a folder; none where it is not there, as in an installed package."""
+    """Return the topics of a folder.
+
+    None where it is not there, as in an installed package.
+    """
     table = folder / "topics.toml"
     return tomllib.loads(table.read_text(encoding="utf-8")) if table.is_file() else {}
 
@@ -74,7 +77,10 @@ def _of_checkout(name: str) -> Any:
 
 
 def topic_module(topic: str) -> Any:
-    """Return the module of a topic: the package's own, or the one that only a checkout has."""
+    """Return the module of a topic.
+
+    The package's own, or the one that only a checkout has.
+    """
     if topic in _OWN:
         return importlib.import_module(f"mrsa_jax.bench._{topic}")
     return _of_checkout(f"topics.{topic}")
@@ -88,7 +94,8 @@ def cases_of(topic: str, *, quick: bool) -> list[Case]:
         quick: Sizes of seconds instead of those that the records hold.
 
     Returns:
-        The cases in the order in which they are run; those that a checkout adds come last.
+        The cases in the order in which they are run; those that a checkout adds come
+        last.
     """
     modules = [topic_module(topic)]
     if topic in _OWN and topic in _ADDED:
@@ -115,16 +122,20 @@ def check_topics(topics: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(topics)) or tuple(TOPICS)
 
 
-# ---- Your own sizes: a case for each combination of the values that settings were given.
+# ---- Your own sizes: a case for each combination of the values that settings were
+# given.
 
-_WORDS = ("graph", "scheme", "model")  # settings that are names; all others are whole numbers
+# settings that are names; all others are whole numbers
+_WORDS = ("graph", "scheme", "model")
 _WHOLE = re.compile(r"\d[\d_]*(\.\d+)?([eE]\+?\d{1,2})?")
 _POWER = re.compile(r"(\d{1,6})\*\*(\d{1,2})")
 _MOST_CASES = 1_000
 
 
 def _read(name: str, text: str) -> int | str:
-    """Return a value of a setting: a name, or a whole number such as `500`, `1e6` or `2**32`.
+    """Return a value of a setting.
+
+    A name, or a whole number such as `500`, `1e6` or `2**32`.
 
     Raises:
         ConfigurationError: If it is no positive whole number below 2**63.
@@ -146,19 +157,22 @@ def _read(name: str, text: str) -> int | str:
     return int(number)
 
 
-def own_cases(topics: Sequence[str], given: Mapping[str, Sequence[str]]) -> dict[str, list[Case]]:
+def own_cases(
+    topics: Sequence[str], given: Mapping[str, Sequence[str]]
+) -> dict[str, list[Case]]:
     """Return for each topic a case for every combination of the values that were given.
 
-    Settings that were not given have the values of `TOPICS`. Nothing is measured, but all
-    settings are checked, and that each case fits into memory.
+    Settings that were not given have the values of `TOPICS`. Nothing is measured, but
+    all settings are checked, and that each case fits into memory.
 
     Args:
         topics: Names of topics with sizes.
         given: Setting -> its values, as written.
 
     Raises:
-        ConfigurationError: For a topic without sizes, a setting that no topic reads, a value that
-            is none of its kind or comes twice, and a case that memory does not hold.
+        ConfigurationError: For a topic without sizes, a setting that no topic reads, a
+            value that is none of its kind or comes twice, and a case that memory does
+            not hold.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -175,30 +189,43 @@ def own_cases(topics: Sequence[str], given: Mapping[str, Sequence[str]]) -> dict
         rule = f"must not be set: only {', '.join(readers)} read it"
         require(any(topic in readers for topic in topics), argument, rule)
         apart = {_read(name, value) for value in values}
-        require(len(apart) == len(values), argument, "must not contain duplicates", *values)
+        require(
+            len(apart) == len(values), argument, "must not contain duplicates", *values
+        )
     found = {topic: _cases(topic, given) for topic in topics}
     count = sum(map(len, found.values()))
-    require(count <= _MOST_CASES, "topics", f"must make at most {_MOST_CASES} cases", count)
+    require(
+        count <= _MOST_CASES, "topics", f"must make at most {_MOST_CASES} cases", count
+    )
     return found
 
 
 def _cases(topic: str, given: Mapping[str, Sequence[str]]) -> list[Case]:
-    sizes = {name: given.get(name) or (value,) for name, value in TOPICS[topic].sizes.items()}
+    sizes = {
+        name: given.get(name) or (value,) for name, value in TOPICS[topic].sizes.items()
+    }
     module, found = topic_module(topic), []
     for combination in itertools.product(*sizes.values()):
         written = dict(zip(sizes, combination, strict=True))
         values = {name: _read(name, value) for name, value in written.items()}
-        own = module.sized(**{name.replace("-", "_"): value for name, value in values.items()})
-        growing = [name for name in values if name not in (*_WORDS, "modulus")]  # memory with them
+        own = module.sized(
+            **{name.replace("-", "_"): value for name, value in values.items()}
+        )
+        # memory with them
+        growing = [name for name in values if name not in (*_WORDS, "modulus")]
         largest = max(growing, key=lambda name: int(values[name]))
-        memory_words(own.memory, largest.replace("-", "_"), written[largest], "the sizes")
+        memory_words(
+            own.memory, largest.replace("-", "_"), written[largest], "the sizes"
+        )
         found.append(Case(_name(values), own.measure, None, values, own.memory))
     return found
 
 
 def _name(values: Mapping[str, Any]) -> str:
     parts = (
-        f"{name.replace('-', '_')} = {value:,}" if isinstance(value, int) else f"{name} = {value}"
+        f"{name.replace('-', '_')} = {value:,}"
+        if isinstance(value, int)
+        else f"{name} = {value}"
         for name, value in values.items()
     )
     return ", ".join(parts)
@@ -244,8 +271,10 @@ class Report:
 
     Attributes:
         measurements: One for each case that was measured.
-        failures: One for each case that was not, because a result was wrong or a peer broke down.
-        left_out: System in a separate environment that has none here -> the cases left out.
+        failures: One for each case that was not, because a result was wrong or a peer
+            broke down.
+        left_out: System in a separate environment that has none here -> the cases left
+            out.
         machine: Where it ran.
         time: When it began.
     """
@@ -262,7 +291,9 @@ class Report:
 
     def as_json(self) -> dict[str, Any]:
         """Return everything that was found, for JSON."""
-        left_out = {name: dataclasses.asdict(each) for name, each in self.left_out.items()}
+        left_out = {
+            name: dataclasses.asdict(each) for name, each in self.left_out.items()
+        }
         failures = [dataclasses.asdict(failure) for failure in self.failures]
         return {"measurements": self.rows(), "failures": failures, "left_out": left_out}
 
@@ -281,20 +312,23 @@ def run(
 
     Args:
         topics: Names of `TOPICS`; all of them if empty.
-        peers: Whether to compare with other systems too, each in a separate environment.
+        peers: Whether to compare with other systems too, each in a separate
+            environment.
         quick: Small sizes, for seconds instead of minutes.
-        sizes: Sizes of your own instead of the topics': setting -> its values, as written, such
-            as `{"n": ["100", "500"], "dim": ["1e4"]}`; a case for each combination.
+        sizes: Sizes of your own instead of the topics': setting -> its values, as
+            written, such as `{"n": ["100", "500"], "dim": ["1e4"]}`; a case for each
+            combination.
         repeats: Timed calls of each side; 0 for as many as a case has itself.
         watch: Told how far the run is.
-        keep: Receives the record of each case as soon as it is measured, as `Report.rows` has it.
+        keep: Receives the record of each case as soon as it is measured, as
+            `Report.rows` has it.
 
     Returns:
         Measurements, failures, and the cases left out for want of an environment.
 
     Raises:
-        ConfigurationError: If a topic is unknown, and before any work if sizes are unsound or do
-            not fit into memory.
+        ConfigurationError: If a topic is unknown, and before any work if sizes are
+            unsound or do not fit into memory.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -321,7 +355,9 @@ def run(
                     watch.update(done + 1, len(cases))
     finally:
         REPEATS.reset(before)
-    return Report(tuple(found.measurements), tuple(found.failures), found.left_out, where, when)
+    return Report(
+        tuple(found.measurements), tuple(found.failures), found.left_out, where, when
+    )
 
 
 @dataclasses.dataclass
@@ -331,8 +367,12 @@ class _Found:
     left_out: dict[str, LeftOut]
 
     def leave_out(self, system: Any, case: str) -> None:
-        before = self.left_out.get(system.name, LeftOut(f"against {system.title}", system.make))
-        self.left_out[system.name] = dataclasses.replace(before, cases=(*before.cases, case))
+        before = self.left_out.get(
+            system.name, LeftOut(f"against {system.title}", system.make)
+        )
+        self.left_out[system.name] = dataclasses.replace(
+            before, cases=(*before.cases, case)
+        )
 
 
 def _measure(topic: str, case: Case, found: _Found) -> Measurement | None:
@@ -347,6 +387,8 @@ def _measure(topic: str, case: Case, found: _Found) -> Measurement | None:
     except (ResultsDifferError, PeerError) as error:
         found.failures.append(Failure(topic, case.name, str(error).strip()))
         return None
-    item = dataclasses.replace(item, benchmark=topic, case=case.name, sizes=dict(case.sizes))
+    item = dataclasses.replace(
+        item, benchmark=topic, case=case.name, sizes=dict(case.sizes)
+    )
     found.measurements.append(item)
     return item

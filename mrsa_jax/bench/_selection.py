@@ -20,11 +20,12 @@ _COMPARED = 1_000  # of our trials: the more, the smaller a difference is seen
 _FEWEST = 20  # trials from which on statistics are compared
 _NOTE = (
     "floor: the words alone (availability of each client, then one for each candidate; "
-    "Threefry-2x32-20, 1.4 ns each on a core with AVX2) take about half of the time of `random`"
+    "Threefry-2x32-20, 1.4 ns each on a core with AVX2) take about half of the time of "
+    "`random`"
 )
 
 
-# --- the peer: what one would write in NumPy --------------------------------------------------
+# ---- the peer: what one would write in NumPy
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,8 +36,8 @@ class NumPySelection:
         clients: N.
         cohort: K.
         size: Clients of a block; 1 for schemes without blocks.
-        order: Which blocks come first: `"random"`, `"least_used"` (the first one alone),
-            `"greedy"` (all), or `"joins"` for each by chance K / N.
+        order: Which blocks come first: `"random"`, `"least_used"` (the first one
+            alone), `"greedy"` (all), or `"joins"` for each by chance K / N.
     """
 
     clients: int
@@ -52,7 +53,9 @@ class NumPySelection:
             self._fill(history[first : first + _AT_ONCE], rates.astype(np.float32), rng)
         return history
 
-    def _fill(self, history: np.ndarray, rates: np.ndarray, rng: np.random.Generator) -> None:
+    def _fill(
+        self, history: np.ndarray, rates: np.ndarray, rng: np.random.Generator
+    ) -> None:
         trials, units = len(history), self.clients // self.size
         rows, wanted = np.arange(trials), self.cohort // self.size
         counts, single = np.zeros((trials, units), np.float32), np.float32
@@ -70,19 +73,25 @@ class NumPySelection:
                 keys += counts
             keys[~online] = np.inf
             if self.order == "least_used":
-                # ties apart from the keys, or blocks as little used would come too seldom after it
+                # ties apart from the keys, or blocks as little used would come too
+                # seldom after it
                 ties = keys if wanted == 1 else rng.random((trials, units), single)
                 least = np.where(online, ties + counts, single(np.inf))
                 keys[rows, least.argmin(axis=1)] -= 1
             chosen = np.zeros((trials, units), bool)
-            picked = (np.argpartition(keys, wanted - 1, axis=1)[:, :wanted] if wanted > 1
-                      else keys.argmin(axis=1)[:, None])  # fmt: skip
+            picked = (
+                np.argpartition(keys, wanted - 1, axis=1)[:, :wanted]
+                if wanted > 1
+                else keys.argmin(axis=1)[:, None]
+            )
             chosen[rows[:, None], picked] = (online.sum(axis=1) >= wanted)[:, None]
             counts += chosen
-            history[:, j] = chosen if self.size == 1 else np.repeat(chosen, self.size, axis=1)
+            history[:, j] = (
+                chosen if self.size == 1 else np.repeat(chosen, self.size, axis=1)
+            )
 
 
-# --- comparison -------------------------------------------------------------------------------
+# ---- comparison
 
 
 def _final_figures(history: np.ndarray) -> np.ndarray:
@@ -93,7 +102,8 @@ def _final_figures(history: np.ndarray) -> np.ndarray:
 
 
 FALSE_ALARM = 1e-6
-"""The most likely that equal schemes are called different, whatever the law of their figures."""
+"""The most likely that equal schemes are called different, whatever the law of their figures.
+"""
 
 
 def _same_statistics(ours: jax.Array, theirs: np.ndarray) -> None:
@@ -101,16 +111,19 @@ def _same_statistics(ours: jax.Array, theirs: np.ndarray) -> None:
     a, b = _final_figures(np.asarray(ours[:_COMPARED])), _final_figures(theirs)
     chances = [chance_of_means(*both) for both in zip(a.T, b.T, strict=True)]
     if min(chances) * len(chances) < FALSE_ALARM:
-        raise ResultsDifferError(f"F and C differ: {a.mean(axis=0)} and {b.mean(axis=0)}")
+        raise ResultsDifferError(
+            f"F and C differ: {a.mean(axis=0)} and {b.mean(axis=0)}"
+        )
 
 
 def chance_of_means(a: np.ndarray, b: np.ndarray) -> float:
     """Return a bound on the chance of means as far apart if both samples have one distribution.
 
-    Then each division of all values into two samples is as likely. The mean of the smaller one is
-    that of a sample without replacement, whose exponential moments are at most those of one with
-    replacement (Hoeffding 1963, Theorem 4): Chernoff's bound holds with the pooled values. A rare
-    value that one sample lacks, and with it all variance, is no alarm.
+    Then each division of all values into two samples is as likely. The mean of the
+    smaller one is that of a sample without replacement, whose exponential moments are
+    at most those of one with replacement (Hoeffding 1963, Theorem 4): Chernoff's bound
+    holds with the pooled values. A rare value that one sample lacks, and with it all
+    variance, is no alarm.
 
     Examples:
         >>> chance_of_means(np.ones(100), np.ones(250))
@@ -137,7 +150,12 @@ def chance_of_means(a: np.ndarray, b: np.ndarray) -> float:
 
 
 def _measure(
-    scheme: str, clients: int, cohort: int, peer: NumPySelection | None, rounds: int, trials: int
+    scheme: str,
+    clients: int,
+    cohort: int,
+    peer: NumPySelection | None,
+    rounds: int,
+    trials: int,
 ) -> Measurement:
     """Measure one scheme with the papers' mixed rates, shuffled."""
     selector = selection.Scheme.parse(scheme).build(clients, cohort)
@@ -172,7 +190,9 @@ def peer_of(scheme: Scheme, clients: int, cohort: int) -> NumPySelection | None:
     """Return the same scheme in NumPy; None where nobody wrote it."""
     name, parameters = scheme.name, scheme.parameters
     if name in ("uniform", "weighted"):
-        return NumPySelection(clients, cohort, 1, "random" if name == "uniform" else "greedy")
+        return NumPySelection(
+            clients, cohort, 1, "random" if name == "uniform" else "greedy"
+        )
     if name == "partition":
         return NumPySelection(clients, cohort, cohort, "least_used")
     if name == "batch_partitioning":

@@ -1,8 +1,9 @@
-"""Local training of a cohort: one jitted call a round against a plain loop over its clients.
+"""Local training of a cohort.
 
-The peer is the loop that one writes first in JAX: for each client and minibatch one jitted optax
-step, XLA's own convolution. It trains on the same samples in the same order, without padding, and
-its updates are compared with ours before anything is timed.
+One jitted call a round against a plain loop over its clients.
+The peer is the loop that one writes first in JAX: for each client and minibatch one
+jitted optax step, XLA's own convolution. It trains on the same samples in the same
+order, without padding, and its updates are compared with ours before anything is timed.
 """
 
 from __future__ import annotations
@@ -34,9 +35,13 @@ class _PlainLeNet(nn.Module):
 
     @nn.compact
     def __call__(self, inputs: jax.Array) -> jax.Array:
-        values = nn.relu(nn.Conv(6, (5, 5), padding="SAME", name="_ConvReluPool_0")(inputs))
+        values = nn.relu(
+            nn.Conv(6, (5, 5), padding="SAME", name="_ConvReluPool_0")(inputs)
+        )
         values = nn.max_pool(values, (2, 2), (2, 2))
-        values = nn.relu(nn.Conv(16, (5, 5), padding="VALID", name="_ConvReluPool_1")(values))
+        values = nn.relu(
+            nn.Conv(16, (5, 5), padding="VALID", name="_ConvReluPool_1")(values)
+        )
         values = nn.max_pool(values, (2, 2), (2, 2)).reshape(inputs.shape[0], -1)
         for size in (120, 84):
             values = nn.relu(nn.Dense(size)(values))
@@ -49,10 +54,14 @@ def _plain_loop(
     optimizer = optax.sgd(_RATE)
 
     @jax.jit
-    def step(variables: dict, state: tuple, images: jax.Array, labels: jax.Array) -> tuple:
+    def step(
+        variables: dict, state: tuple, images: jax.Array, labels: jax.Array
+    ) -> tuple:
         def loss(variables: dict) -> jax.Array:
             logits = model.apply(variables, images)
-            return optax.softmax_cross_entropy_with_integer_labels(logits, labels).mean()
+            return optax.softmax_cross_entropy_with_integer_labels(
+                logits, labels
+            ).mean()
 
         moves, state = optimizer.update(jax.grad(loss)(variables), state)
         return optax.apply_updates(variables, moves), state
@@ -69,11 +78,13 @@ def _plain_loop(
     return run
 
 
-def random_clients(shape: tuple[int, ...], num_clients: int, size: int) -> data.ClientData:
+def random_clients(
+    shape: tuple[int, ...], num_clients: int, size: int
+) -> data.ClientData:
     """Return clients of `size` images each, of ten classes.
 
-    What is on them does not change the work. Pixels are centred and small, so that training is
-    stable and rounding does not grow.
+    What is on them does not change the work. Pixels are centred and small, so that
+    training is stable and rounding does not grow.
     """
     generator = np.random.default_rng(0)
     count = num_clients * size
@@ -86,10 +97,14 @@ def random_clients(shape: tuple[int, ...], num_clients: int, size: int) -> data.
     )
 
 
-def sample_order(clients: Any, client: int, batch_size: int, round_index: int = 0) -> np.ndarray:
+def sample_order(
+    clients: Any, client: int, batch_size: int, round_index: int = 0
+) -> np.ndarray:
     """Return a client's samples in the order in which our training takes them in a round."""
     held, size = np.asarray(clients.indices)[client], int(clients.sizes[client])
-    key = jax.random.fold_in(round_key(as_key(0), round_index, Stream.LOCAL_TRAINING), client)
+    key = jax.random.fold_in(
+        round_key(as_key(0), round_index, Stream.LOCAL_TRAINING), client
+    )
     order = shuffled(key, len(held), jnp.int32(size), batch_size, 1)
     return held[np.asarray(order)[0, :size]]
 
@@ -99,7 +114,9 @@ def _mnist(size: int) -> Any:
     return data.iid(0, dataset, len(dataset.train_labels) // size)
 
 
-def _beside_a_loop(name: str, clients: Any, num_members: int, batch_size: int) -> Measurement:
+def _beside_a_loop(
+    name: str, clients: Any, num_members: int, batch_size: int
+) -> Measurement:
     model = _OF_LOOPS[name](10)
     plain = _PlainLeNet() if name == "LeNet" else model
     start = federated.initial_parameters(0, model, _SHAPE)
@@ -113,15 +130,18 @@ def _beside_a_loop(name: str, clients: Any, num_members: int, batch_size: int) -
         work += len(own)
 
     def check(ours: jax.Array, theirs: list[dict]) -> None:
-        # A unit within rounding of zero may switch and move one client's update by some percent
-        # (so does a change of the start by 3e-7 of itself), so: nearly all clients to rounding.
+        # A unit within rounding of zero may switch and move one client's update by some
+        # percent (so does a change of the start by 3e-7 of itself), so: nearly all
+        # clients to rounding.
         errors = []
         for update, variables in zip(np.asarray(ours), theirs, strict=True):
             leaves = [np.asarray(leaf).ravel() for leaf in jax.tree.leaves(variables)]
             expected = np.concatenate(leaves) - np.asarray(start)
             errors.append(np.linalg.norm(update - expected) / np.linalg.norm(expected))
         if not (np.quantile(errors, 0.8) < 1e-4 and max(errors) < 0.2):
-            raise ResultsDifferError(f"updates differ, relative to their norm, by {errors}")
+            raise ResultsDifferError(
+                f"updates differ, relative to their norm, by {errors}"
+            )
 
     return compare(
         lambda: federated.client_updates(0, model, start, clients, trainer, members),
@@ -133,7 +153,8 @@ def _beside_a_loop(name: str, clients: Any, num_members: int, batch_size: int) -
         aim=1.0,
         repeats=7,
         note=(
-            "Floor: the matrix products alone, forward and backward, take about half of our time "
+            "Floor: the matrix products alone, forward and backward, take about half "
+            "of our time "
             "for LeNet; the MLP is bound by reading and writing each client's weights."
         ),
     )
@@ -147,7 +168,9 @@ def sized(n: int, model: str, samples: int) -> Sized:
     memory = 4 * n * (6 * size + 3 * samples * math.prod(_SHAPE))
 
     def measure() -> Measurement:
-        return _beside_a_loop(model, random_clients(_SHAPE, n, samples), n, min(samples, 10))
+        return _beside_a_loop(
+            model, random_clients(_SHAPE, n, samples), n, min(samples, 10)
+        )
 
     return Sized(memory, measure)
 

@@ -1,8 +1,8 @@
 """Time our code and a peer's in the same run: correctness first, compile time apart.
 
-Habits: both sides warmed up, results blocked on, repeats interleaved (a loaded machine slows
-both), the seconds and the processor seconds of every repeat kept, memory, machine, versions and
-commit in every record.
+Habits: both sides warmed up, results blocked on, repeats interleaved (a loaded machine
+slows both), the seconds and the processor seconds of every repeat kept, memory,
+machine, versions and commit in every record.
 """
 
 from __future__ import annotations
@@ -34,8 +34,9 @@ class ResultsDifferError(AssertionError):
 
 @by_value
 class Answer(dict[str, Any]):
-    """What a peer in a separate process reports of a call: `seconds` and, if known, `cpu_seconds`.
+    """What a peer in a separate process reports of a call.
 
+    `seconds` and, if known, `cpu_seconds`.
     The seconds of this process are those of a pipe; `compare` takes the peer's own.
     """
 
@@ -59,14 +60,16 @@ class Measurement:
         seconds: Of each of our calls after that.
         processor_seconds: Of all cores, of each of them; empty on an accelerator.
         peer: What we are compared with.
-        peer_seconds: Of each of its calls, as if it did the same work; empty without a peer.
-        peer_processor_seconds: The same of all cores; empty also where a peer in a separate process
-            does not report them.
-        memory_bytes: The most that a call takes beyond what the process held before it; None
-            where the system does not say.
+        peer_seconds: Of each of its calls, as if it did the same work; empty without a
+            peer.
+        peer_processor_seconds: The same of all cores; empty also where a peer in a
+            separate process does not report them.
+        memory_bytes: The most that a call takes beyond what the process held before it;
+            None where the system does not say.
         made_bytes: Bytes that a call makes or sends (None where that says nothing).
         sizes: Settings of the case, where it was asked for by `--n` and the like.
-        aim: Ratio of rates (ours over the peer's) that we aim at (None if there is none).
+        aim: Ratio of rates (ours over the peer's) that we aim at (None if there is
+            none).
         note: Floor, caveats.
     """
 
@@ -110,8 +113,10 @@ class Measurement:
     @property
     def spread(self) -> float:
         """How far the median repeat is above the fastest, of the side where it is farther."""
-        sides = (self.processor_seconds or self.seconds,
-                 self.peer_processor_seconds or self.peer_seconds)  # fmt: skip
+        sides = (
+            self.processor_seconds or self.seconds,
+            self.peer_processor_seconds or self.peer_seconds,
+        )
         return max(statistics.median(side) / min(side) - 1.0 for side in sides if side)
 
     @property
@@ -225,12 +230,13 @@ def compare(
         peer: The same work done by the peer.
         work: Units that `ours` does in one call.
         unit: Name of the unit.
-        peer_work: Units that `peer` does in one call, if fewer than `work` (its time is scaled).
+        peer_work: Units that `peer` does in one call, if fewer than `work` (its time is
+            scaled).
         peer_name: Who the peer is.
-        peer_seconds: Reads the seconds from the peer's result, where what surrounds its work (a
-            pipe to its process, its start) must not count.
-        check: Raises AssertionError if the two results disagree, or if ours is wrong (without a
-            peer it gets None); left out only where they cannot be compared.
+        peer_seconds: Reads the seconds from the peer's result, where what surrounds its
+            work (a pipe to its process, its start) must not count.
+        check: Raises AssertionError if the two results disagree, or if ours is wrong
+            (without a peer it gets None); left out only where they cannot be compared.
         aim: Ratio aimed at.
         repeats: Timed calls of each side, interleaved.
         made_bytes: Bytes that one call of `ours` makes or sends.
@@ -280,7 +286,9 @@ def compare(
         processor_seconds=tuple(one.processor for one in mine if here),
         peer=peer_name,
         peer_seconds=tuple(scale * one.seconds for one in theirs),
-        peer_processor_seconds=tuple(scale * own for own in processor) if is_known else (),
+        peer_processor_seconds=tuple(scale * own for own in processor)
+        if is_known
+        else (),
         memory_bytes=memory,
         made_bytes=made_bytes,
         aim=None if aim is None else float(aim),
@@ -348,7 +356,9 @@ def _processor() -> str:
 
 
 def row(item: Measurement, where: dict[str, Any], when: str) -> dict[str, Any]:
-    """Return a measurement as one record: its fields, what follows, the machine and the time.
+    """Return a measurement as one record.
+
+    Its fields, what follows, the machine and the time.
 
     Args:
         item: The measurement.
@@ -384,10 +394,12 @@ def record(rows: Sequence[dict[str, Any]], path: str | os.PathLike[str]) -> None
 def one_thread() -> contextlib.AbstractContextManager[Any]:
     """Return a context in which NumPy's linear algebra runs on one thread.
 
-    Small matrices gain nothing from threads, and a loaded machine makes them a hundred times
-    slower: a peer gets its better setting.
+    Small matrices gain nothing from threads, and a loaded machine makes them a hundred
+    times slower: a peer gets its better setting.
     """
-    library = needed("threadpoolctl", "bench", "`threadpoolctl` must be there for this peer")
+    library = needed(
+        "threadpoolctl", "bench", "`threadpoolctl` must be there for this peer"
+    )
     return library.threadpool_limits(1)
 
 
@@ -398,7 +410,8 @@ def now() -> str:
 
 # ---- What a topic lists: its cases.
 #
-# Nothing here imports JAX: `--help` and `--list` answer at once. A topic `x` lives in the module
+# Nothing here imports JAX: `--help` and `--list` answer at once. A topic `x` lives in
+# the module
 # `_x.py`, whose `cases(quick)` returns its cases in order.
 
 

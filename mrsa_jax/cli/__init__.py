@@ -1,8 +1,9 @@
-"""The command line: `mrsa-jax demo | simulate | train | audit | watch | secagg | attack | ...`.
+"""The command line.
 
-Only tyro and rich are imported before a command is known, so that `--help` answers at once.
-Exit status: 0 done, 1 failed (a full disk and a closed output too), 2 misuse, 3 below a gate's
-target, 130 interrupted, 141 no longer read, 143 terminated (SIGTERM).
+`mrsa-jax demo | simulate | train | audit | watch | secagg | attack | ...`.
+Only tyro and rich are imported before a command is known, so that `--help` answers at
+once. Exit status: 0 done, 1 failed (a full disk and a closed output too), 2 misuse, 3
+below a gate's target, 130 interrupted, 141 no longer read, 143 terminated (SIGTERM).
 """
 
 from __future__ import annotations
@@ -54,14 +55,17 @@ from mrsa_watch._base.streams import run_with_outlets
 
 __all__ = ["INTERRUPTED", "INTERRUPTS", "Bars", "main"]
 
-_OF_PAPERS = "mrsa_jax.commands"  # the entry point: settings of `reproduce`, and what runs it
+# the entry point: settings of `reproduce`, and what runs it
+_OF_PAPERS = "mrsa_jax.commands"
 _MISUSE = (ConfigurationError, DataNotFoundError, OutputExistsError)
 
 
 class _Command(NamedTuple):
-    config: type  # whose docstring is the command's own help, its first line that of all commands
+    # whose docstring is the command's own help, its first line that of all commands
+    config: type
     run: Callable[[Any], int]  # configuration -> exit status
-    defaults: Callable[[pathlib.Path | None, list[str]], Any] | None = None  # by --config and words
+    # by --config and words
+    defaults: Callable[[pathlib.Path | None, list[str]], Any] | None = None
     few: str = ""  # the flags that --help shows; all if empty, as --help-all does
 
 
@@ -76,16 +80,22 @@ _LOG = "round-column client-column where effort coalition fail-below fail-below-
 _COMMANDS: dict[str, _Command] = {
     "demo": _Command(KINDS["demo"].config, run_study, few=f"{_LEARN} schemes"),
     "simulate": _Command(
-        KINDS["simulate"].config, run_study, few=f"{_RUN} schemes trials availability graph"
+        KINDS["simulate"].config,
+        run_study,
+        few=f"{_RUN} schemes trials availability graph",
     ),
-    "audit": _Command(KINDS["audit"].config, run_audit, few=f"{_LOG} certificate out json"),
+    "audit": _Command(
+        KINDS["audit"].config, run_audit, few=f"{_LOG} certificate out json"
+    ),
     "watch": _Command(WatchConfig, run_watch),
     "advise": _Command(KINDS["advise"].config, run_advise),
     "secagg": _Command(KINDS["secagg"].config, run_secagg),
     "train": _Command(KINDS["train"].config, run_study, few=f"{_LEARN} scheme resume"),
     "attack": _Command(AttackCommand, run_attack, defaults),
     "sweep": _Command(SweepCommand, run_sweep_command),
-    "reproduce": _Command(_Reproduce, lambda config: from_papers(_OF_PAPERS)[1](config)),
+    "reproduce": _Command(
+        _Reproduce, lambda config: from_papers(_OF_PAPERS)[1](config)
+    ),
     "bench": _Command(BenchConfig, run_bench),
     "report": _Command(ReportConfig, run_report),
     "data": _Command(DataConfig, run_data),
@@ -128,7 +138,9 @@ def _interruptible(words: list[str]) -> int:
                 status = INTERRUPTED
             if status == INTERRUPTED:
                 words_kept = f"interrupted; {INTERRUPTS.kept()}"
-                error_console().print(words_kept, markup=False, highlight=False, soft_wrap=True)
+                error_console().print(
+                    words_kept, markup=False, highlight=False, soft_wrap=True
+                )
                 status = INTERRUPTS.status
     except KeyboardInterrupt:  # a second one, while that was said
         return INTERRUPTS.status
@@ -141,27 +153,43 @@ def _run(words: list[str]) -> int:
     try:
         config = _parse(words)
         INTERRUPTS.kept = functools.partial(_left_behind, config, start)
-        found = (known for known in _COMMANDS.values() if isinstance(config, known.config))
+        found = (
+            known for known in _COMMANDS.values() if isinstance(config, known.config)
+        )
         # the settings of `reproduce` are of another project
         command = next(found, _COMMANDS["reproduce"])
-        is_alone = getattr(config, "json", False) and not isinstance(config, WatchConfig)
+        is_alone = getattr(config, "json", False) and not isinstance(
+            config, WatchConfig
+        )
         # plugins may print
-        with results_alone() if loaded_plugins() and is_alone else contextlib.nullcontext():
+        with (
+            results_alone()
+            if loaded_plugins() and is_alone
+            else contextlib.nullcontext()
+        ):
             return command.run(config)
     except (MrsaError, OSError) as error:
         _say_error(_by_flags(str(error), config))
         return 2 if isinstance(error, _MISUSE) else 1
     except (MemoryError, RuntimeError, AssertionError) as error:
-        if not isinstance(error, MemoryError) and "RESOURCE_EXHAUSTED" not in str(error):
+        if not isinstance(error, MemoryError) and "RESOURCE_EXHAUSTED" not in str(
+            error
+        ):
             problem = _device_problem()
             if problem is None:
                 raise
             _say_error(problem)
             return 2
-        _say_error(f"the memory of this machine did not suffice: {str(error) or 'it ran out'}")
+        _say_error(
+            f"the memory of this machine did not suffice: {str(error) or 'it ran out'}"
+        )
         return 1
-    except SystemExit as stop:  # tyro's way to end after --help, completion or a misspelt flag
-        return 0 if stop.code is None else stop.code if isinstance(stop.code, int) else 2
+    except (
+        SystemExit
+    ) as stop:  # tyro's way to end after --help, completion or a misspelt flag
+        return (
+            0 if stop.code is None else stop.code if isinstance(stop.code, int) else 2
+        )
 
 
 def _device_problem() -> str | None:
@@ -203,18 +231,24 @@ def _left_behind(config: Any, start: float) -> str:
         return f"--resume continues it from its newest checkpoint in {config.out}"
     settings = config.attack if isinstance(config, AttackCommand) else config  # type: ignore[attr-defined]
     written = [getattr(settings, name, None) for name in _WRITTEN]
-    kept = [str(path) for path in written if path is not None and _changed(path) >= start]
+    kept = [
+        str(path) for path in written if path is not None and _changed(path) >= start
+    ]
     if kept:
         return f"finished parts are kept in {' and '.join(kept)}; the same command starts again"
     return "nothing half-written was left behind; the same command starts again"
 
 
-_WRITTEN = ("out", "certificate", "recipe_file", "metrics")  # settings that name what is written
+# settings that name what is written
+_WRITTEN = ("out", "certificate", "recipe_file", "metrics")
 _CLOCK_SECONDS = 0.05  # by which times of files may be behind
 
 
 def _changed(path: pathlib.Path) -> float:
-    """Return when a file, or what is in a folder, was last written; 0 where there is none."""
+    """Return when a file, or what is in a folder, was last written.
+
+    0 where there is none.
+    """
     there = [own for own in (path, *path.glob("*")) if own.exists()]
     return max((own.stat().st_mtime for own in there), default=0.0) + _CLOCK_SECONDS
 
@@ -236,30 +270,40 @@ def _parse(words: list[str]) -> Any:
         check_known(words[0], "command", _COMMANDS, "a known command")
     settings = {name: command.config() for name, command in _COMMANDS.items()}
     is_asked = words[:1] == ["reproduce"]
-    if is_asked or (words and words[0].startswith("--tyro-")):  # completion shows all flags
+    # completion shows all flags
+    if is_asked or (words and words[0].startswith("--tyro-")):
         with contextlib.suppress(*() if is_asked else (ConfigurationError,)):
             settings["reproduce"] = from_papers(_OF_PAPERS)[0]()
     chosen = _COMMANDS.get(words[0]) if words else None
     if path is not None and chosen is None:
-        raise ConfigurationError("`config` must follow a command, as in: demo --config FILE")
+        raise ConfigurationError(
+            "`config` must follow a command, as in: demo --config FILE"
+        )
     if chosen is not None and chosen.defaults is not None:
         settings[words[0]] = chosen.defaults(path, words[1:])
     elif chosen is not None and path is not None:
         settings[words[0]] = load_config(type(settings[words[0]]), path)
     words = _with_new_flags(words, settings)
     union = union_of(
-        (name, type(own), words[:1] == [name], {"default": own}) for name, own in settings.items()
+        (name, type(own), words[:1] == [name], {"default": own})
+        for name, own in settings.items()
     )
     parser: Any = tyro.conf.OmitArgPrefixes[union]  # type: ignore[misc]
     # as tyro asks; by frames flags are found in its text
     has_frames = getattr(sys.stdout, "encoding", "") == "utf-8"
-    few = chosen.few.split() if chosen and has_frames and {"-h", "--help"} & {*words} else []
+    few = (
+        chosen.few.split()
+        if chosen and has_frames and {"-h", "--help"} & {*words}
+        else []
+    )
     words = ["--help" if word == "--help-all" else word for word in words]
     printed = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
     rows: Any = _Rows(printed if few else sys.stdout)
     try:
         with _flowing(), contextlib.redirect_stdout(rows):
-            parsed = tyro.cli(parser, prog="mrsa-jax", description=_DESCRIPTION, args=words)
+            parsed = tyro.cli(
+                parser, prog="mrsa-jax", description=_DESCRIPTION, args=words
+            )
             return with_user_paths(parsed)
     except SystemExit as stop:
         if few:
@@ -287,7 +331,9 @@ def _flowing() -> Iterator[None]:
         found = usual(settings)
         for one in found.params:
             text = " ".join((one.description or "").split())
-            one.description = re.sub(r" Default: (.+)\.$", r" (default: \1)", text) or None
+            one.description = (
+                re.sub(r" Default: (.+)\.$", r" (default: \1)", text) or None
+            )
         return found
 
     reader.parse_from_object = flowing
@@ -302,7 +348,10 @@ _EMPTY_ROW = re.compile(rf"{_CODES}│{_CODES} +{_CODES}│{_CODES}")
 
 
 class _Rows:
-    """A stream for help without empty rows: one follows a text that just fills its last line."""
+    """A stream for help without empty rows.
+
+    One follows a text that just fills its last line.
+    """
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -350,12 +399,17 @@ def _with_new_flags(words: list[str], settings: dict[str, Any]) -> list[str]:
         flag, equals, value = word.partition("=")
         name = flag.removeprefix("--").replace("-", "_")
         is_old = flag.startswith("--") and name in new
-        found.append(f"--{new[name].replace('_', '-')}{equals}{value}" if is_old else word)
+        found.append(
+            f"--{new[name].replace('_', '-')}{equals}{value}" if is_old else word
+        )
     return found
 
 
 def _take_flag(words: list[str], flag: str, what: str) -> tuple[list[str], list[str]]:
-    """Split a flag that all commands take off, with its values; return them, and the rest."""
+    """Split a flag that all commands take off, with its values.
+
+    Return them, and the rest.
+    """
     values, rest = [], []
     left = iter(words)
     for word in left:

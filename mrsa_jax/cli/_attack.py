@@ -22,19 +22,23 @@ _MOST_ROWS = 48  # of the detailed table that are printed
 
 @dataclasses.dataclass(frozen=True)
 class AttackCommand:
-    """Attack what secure aggregation reveals: sums, models, uploads; and score the results.
+    """Attack what secure aggregation reveals: sums, models, uploads.
 
+    And score the results.
       {attacks}
 
-    `mrsa-jax attack NAME --help` shows the settings of each. Scores are printed and saved in --out.
-    Exit status: 0 done, 2 misuse, 130 interrupted, 143 terminated (finished parts are saved).
+    `mrsa-jax attack NAME --help` shows the settings of each. Scores are printed and
+    saved in --out. Exit status: 0 done, 2 misuse, 130 interrupted, 143 terminated
+    (finished parts are saved).
     """
 
     # the parsed settings are in a field `attack` of another class (`defaults`)
 
 
 def defaults(path: pathlib.Path | None, words: list[str]) -> AttackCommand:
-    """Return a command to be filled in, whose class knows the attacks; the first word names one.
+    """Return a command to be filled in, whose class knows the attacks.
+
+    The first word names one.
 
     Args:
         path: A TOML file with settings, or None.
@@ -47,15 +51,24 @@ def defaults(path: pathlib.Path | None, words: list[str]) -> AttackCommand:
     if name not in known and (not name.startswith("-") or path is not None):
         if not words or name.startswith("-"):
             names = ", ".join(known)
-            raise ConfigurationError(f"`attack` must be followed by the name of one: {names}")
+            raise ConfigurationError(
+                f"`attack` must be followed by the name of one: {names}"
+            )
         check_known(name, "attack", known, "a known attack")
     union = union_of((one, row.settings, one == name, {}) for one, row in known.items())
     fields: Any = [("attack", union, dataclasses.field(default=tyro.MISSING))]
     lines = (f"mrsa-jax attack {row.name:24} {row.does}" for row in known.values())
     told = (AttackCommand.__doc__ or "").format(attacks="\n      ".join(lines))
-    cls = dataclasses.make_dataclass("AttackCommand", fields, bases=(AttackCommand,), frozen=True,
-                                     namespace={"__doc__": told})  # fmt: skip
-    loaded: list[Any] = [] if path is None else [load_config(known[name].settings, path)]
+    cls = dataclasses.make_dataclass(
+        "AttackCommand",
+        fields,
+        bases=(AttackCommand,),
+        frozen=True,
+        namespace={"__doc__": told},
+    )
+    loaded: list[Any] = (
+        [] if path is None else [load_config(known[name].settings, path)]
+    )
     return cls(*loaded)
 
 
@@ -89,7 +102,9 @@ def _print_rows(rows: list[dict[str, Any]]) -> None:
     if rows:
         headings = [name.replace("_", " ") for name in rows[0]]
         left = [i for i, value in enumerate(rows[0].values()) if isinstance(value, str)]
-        print_table(headings, [[_cell(v) for v in row.values()] for row in rows], left=left)
+        print_table(
+            headings, [[_cell(v) for v in row.values()] for row in rows], left=left
+        )
 
 
 def _cell(value: Any) -> str:

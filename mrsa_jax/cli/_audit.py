@@ -1,5 +1,6 @@
-"""`mrsa-jax audit FILE` and `watch FILE`: what a log of any system leaks, whole or as it grows.
+"""`mrsa-jax audit FILE` and `watch FILE`.
 
+What a log of any system leaks, whole or as it grows.
 Both are a gate for pipelines.
 """
 
@@ -14,7 +15,13 @@ import tyro
 
 from mrsa_jax._core.compile_cache import use_compile_cache
 from mrsa_jax._core.flags import IS_CHANCE, IS_GROUP, File, Within, check_ranges, shown
-from mrsa_jax.cli._console import INTERRUPTS, error_console, escape, print_sentences, use_cores
+from mrsa_jax.cli._console import (
+    INTERRUPTS,
+    error_console,
+    escape,
+    print_sentences,
+    use_cores,
+)
 from mrsa_jax.cli._run import INTERRUPTED, run_kind
 from mrsa_jax.cli._tables import print_table
 from mrsa_jax.study import AdviseConfig, AuditConfig
@@ -24,13 +31,21 @@ BELOW_TARGET = 3  # exit status of a gate that failed
 
 
 def run_audit(config: AuditConfig) -> int:
-    """Audit a log and return the exit status: 0, 3 where the gate fails, 130 if cut short."""
+    """Audit a log and return the exit status.
+
+    0, 3 where the gate fails, 130 if cut short.
+    """
     out = {} if config.out is None else {"out": str(config.out)}
-    proofs = {} if config.certificate is None else {"certificate": str(config.certificate)}
-    found, _ = run_kind(config, _print, as_json=lambda found: found.content | out | proofs)
+    proofs = (
+        {} if config.certificate is None else {"certificate": str(config.certificate)}
+    )
+    found, _ = run_kind(
+        config, _print, as_json=lambda found: found.content | out | proofs
+    )
     if proofs and not config.json:
         sys.stdout.write(
-            f"\nCertificate written to {config.certificate}; anybody can check it by Python alone: "
+            f"\nCertificate written to {config.certificate}; anybody can check it by "
+            "Python alone: "
             f"python mrsa_check.py {config.certificate} {config.file}\n"
         )
     if out and not config.json:
@@ -57,9 +72,14 @@ def _print(found: Any) -> None:
 
 
 def run_advise(config: AdviseConfig) -> int:
-    """Choose a scheme and return the exit status: 0, or 3 if none gives what is demanded."""
+    """Choose a scheme and return the exit status.
+
+    0, or 3 if none gives what is demanded.
+    """
     out = {} if config.out is None else {"out": str(config.out)}
-    found, _ = run_kind(config, _print_advice, as_json=lambda found: found.content | out)
+    found, _ = run_kind(
+        config, _print_advice, as_json=lambda found: found.content | out
+    )
     if out and not config.json:
         sys.stdout.write(f"\nWritten to {config.out}\n")
     return 0 if found.chosen is not None else BELOW_TARGET
@@ -82,18 +102,19 @@ _IS_TIME = Within(POSITIVE, rule="must be positive and finite")
 class WatchConfig:
     """Follow a participation log while it grows: one line per sum, and a gate.
 
-    The log is the JSON Lines of `mrsa_jax.live.Recorder` and its adapters; mrsa-jax audit reads
-    logs of other kinds. Each learnt sum gives one line: the clients so far, the rank of the sums,
-    exposed clients, strong T, the bounds of weak T, and the worst hidden client. The log is the
-    only state: a restart gives the same values to the last digit. Rounds have the numbers of the
-    log.
+    The log is the JSON Lines of `mrsa_jax.live.Recorder` and its adapters; mrsa-jax
+    audit reads logs of other kinds. Each learnt sum gives one line: the clients so far,
+    the rank of the sums, exposed clients, strong T, the bounds of weak T, and the worst
+    hidden client. The log is the only state: a restart gives the same values to the
+    last digit. Rounds have the numbers of the log.
       mrsa-jax watch participation.jsonl --fail-below 3 --fail-below-hidden 2
       mrsa-jax watch participation.jsonl --wait
       mrsa-jax watch participation.jsonl --once --json
       mrsa-jax watch participation.jsonl --fail-below 2 --out state.jsonl --keep-going
 
-    Exit status: 0 the end of the file (--once), 2 misuse or an invalid line, 3 at the first sum
-    that breaks a requirement (with --keep-going at the end), 130 on Ctrl-C, 143 on SIGTERM.
+    Exit status: 0 the end of the file (--once), 2 misuse or an invalid line, 3 at the
+    first sum that breaks a requirement (with --keep-going at the end), 130 on Ctrl-C,
+    143 on SIGTERM.
     """
 
     file: Annotated[pathlib.Path, tyro.conf.Positional, shown("FILE")] = tyro.MISSING
@@ -101,23 +122,34 @@ class WatchConfig:
 
     fail_below: Annotated[int | None, Within(1), shown("T")] = None
     """Stop with status 3 unless weak T is known to be at least this (2: no client is exposed).
-    Default: no requirement."""
+    Default: no requirement.
+    """
 
     fail_below_hidden: Annotated[float | None, IS_GROUP, shown("CLIENTS")] = None
     """Stop with status 3 unless every client is hidden among at least this many clients; noise is
-    not counted. Default: no requirement."""
+    not counted. Default: no requirement.
+    """
 
     memory: Annotated[float | None, IS_CHANCE, shown("RHO")] = None
-    """Correlation of a client's updates from one round to the next, below 1: report how well the
+    """Correlation of a client's updates from one round to the next, below 1.
+
+    Report how well the
     update of one round is hidden, which --fail-below-hidden then compares. Default: not
-    reported."""
+    reported.
+    """
 
     share: Annotated[float, IS_CHANCE, shown("A")] = 1.0
-    """Fraction of an update's variance that lasts, with --memory; the rest is fresh in each round.
-    Below 1, what lasts of a client's updates is reported and compared as well."""
+    """Fraction of an update's variance that lasts, with --memory.
+
+    The rest is fresh in each round.
+    Below 1, what lasts of a client's updates is reported and compared as well.
+    """
 
     wait: bool = False
-    """Wait for FILE if it does not exist yet; without this flag, a missing file is an error."""
+    """Wait for FILE if it does not exist yet.
+
+    Without this flag, a missing file is an error.
+    """
 
     keep_going: bool = False
     """Continue after a breach."""
@@ -127,18 +159,25 @@ class WatchConfig:
 
     out: File = None
     """Keep one line of JSON per sum in this file, exactly one even after restarts. Default: not
-    kept."""
+    kept.
+    """
 
     metrics: File = None
     """Keep the values after the last sum in this file, for Prometheus to read (OpenMetrics).
-    Default: not kept."""
+    Default: not kept.
+    """
 
     poll: Annotated[float, _IS_TIME, shown("SECONDS")] = 0.5
     """Seconds between two looks at the file."""
 
-    effort: Annotated[float, Within(0.0, rule="must be a finite number of at least 0")] = 0.01
-    """Computing allowance if cheap bounds do not decide a weak T above 3: 1 is 90 seconds of a
-    core."""
+    effort: Annotated[
+        float, Within(0.0, rule="must be a finite number of at least 0")
+    ] = 0.01
+    """Computing allowance if cheap bounds do not decide a weak T above 3.
+
+    1 is 90 seconds of a
+    core.
+    """
 
     json: bool = False
     """Print one line of JSON per sum instead."""
@@ -147,7 +186,8 @@ class WatchConfig:
 def run_watch(config: WatchConfig) -> int:
     """Follow the log and return the exit status: 0, or 3 where a bar does not hold."""
     _check(config)
-    from mrsa_watch._updates import checked_updates  # with NumPy, which `--help` does without
+    # with NumPy, which `--help` does without
+    from mrsa_watch._updates import checked_updates
 
     updates = checked_updates(config.memory, config.share)
     use_compile_cache()
@@ -169,7 +209,11 @@ def run_watch(config: WatchConfig) -> int:
 
         is_below = print_sums(
             config.file,
-            Gate(config.fail_below, None if updates else config.fail_below_hidden, config.effort),
+            Gate(
+                config.fail_below,
+                None if updates else config.fail_below_hidden,
+                config.effort,
+            ),
             poll_seconds=None if config.once else config.poll,
             updates=updates,
             least_hidden=config.fail_below_hidden,

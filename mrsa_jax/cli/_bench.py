@@ -1,4 +1,7 @@
-"""`mrsa-jax bench`: our rates compared with those of others, in one run, correctness first."""
+"""`mrsa-jax bench`.
+
+Our rates compared with those of others, in one run, correctness first.
+"""
 
 from __future__ import annotations
 
@@ -53,10 +56,12 @@ class BenchConfig:
     """What to measure: names that --list shows. Default: everything."""
 
     peers: bool = False
-    """Compare with other systems too, each in a separate environment (--list shows them)."""
+    """Compare with other systems too, each in a separate environment (--list shows them).
+    """
 
     quick: bool = False
-    """Small sizes: all topics in about two minutes, as a smoke test; no rates to quote."""
+    """Small sizes: all topics in about two minutes, as a smoke test; no rates to quote.
+    """
 
     n: _Values = ()
     """Your own numbers of clients; 500, 1e4 and 2**10 are all understood."""
@@ -65,7 +70,10 @@ class BenchConfig:
     """Coordinates of an update (round, pads)."""
 
     graph: _Values = ()
-    """Assignment graphs (round, pads): complete, harary:DEGREE, random_regular:DEGREE, ..."""
+    """Assignment graphs (round, pads).
+
+    Complete, harary:DEGREE, random_regular:DEGREE, ...
+    """
 
     modulus: _Values = ()
     """Sizes of the ring (round, pads)."""
@@ -92,24 +100,31 @@ class BenchConfig:
     """Timed calls of each case and of its peer. Default: the number of the topic."""
 
     dry_run: bool = False
-    """Only list the cases of your own sizes, with the memory that each of them takes."""
+    """Only list the cases of your own sizes, with the memory that each of them takes.
+    """
 
     against: File = None
     """Compare with the newest records of the same cases in this file, made on a machine like this
-    one. Exit with status 3 if a case is slower by more than 10 %, by Welch's test. Default: no
-    comparison."""
+    one. Exit with status 3 if a case is slower by more than 10 %, by Welch's test.
+    Default: no comparison.
+    """
 
     list: bool = False
-    """Only list the topics, and the other systems with the commands that make them available."""
+    """Only list the topics, and the other systems with the commands that make them available.
+    """
 
     record: bool = False
     """Append the records to benchmarks/results of this checkout, one file of JSON lines per
-    topic."""
+    topic.
+    """
 
     out: File = None
-    """Append each record, as soon as its case is measured, to this file of JSON lines; or to
-    records.jsonl in this folder, with the figures of scaling curves at the end. Default: not
-    written."""
+    """Append each record, as soon as its case is measured, to this file of JSON lines.
+
+    Or to
+    records.jsonl in this folder, with the figures of scaling curves at the end.
+    Default: not written.
+    """
 
     json: bool = False
     """Print the result as JSON instead."""
@@ -120,12 +135,17 @@ _SIZES = ("n", "dim", "graph", "modulus", "cohort_size", "scheme", "rounds", "tr
 
 
 def run_bench(config: BenchConfig) -> int:
-    """Run the benchmarks and return the exit status: 1 for a wrong result, 3 for a slower one."""
+    """Run the benchmarks and return the exit status.
+
+    1 for a wrong result, 3 for a slower one.
+    """
     from mrsa_jax import bench
 
     topics = bench.check_topics(config.topics)
     sizes = {
-        name.replace("_", "-"): getattr(config, name) for name in _SIZES if getattr(config, name)
+        name.replace("_", "-"): getattr(config, name)
+        for name in _SIZES
+        if getattr(config, name)
     }
     _check(config, bool(sizes))
     if config.list:
@@ -141,9 +161,14 @@ def run_bench(config: BenchConfig) -> int:
         INTERRUPTS.kept = kept.words
     with Bars() as bars:
         report = bench.run(
-            config.topics, peers=config.peers, quick=config.quick, sizes=sizes or None,
-            repeats=config.repeats or 0, watch=bars, keep=kept.add,
-        )  # fmt: skip
+            config.topics,
+            peers=config.peers,
+            quick=config.quick,
+            sizes=sizes or None,
+            repeats=config.repeats or 0,
+            watch=bars,
+            keep=kept.add,
+        )
     rows = report.rows()
     found, changed = bench.scaling.curves(rows), bench.scaling.changes(rows, old)
     if config.json:
@@ -163,9 +188,19 @@ def run_bench(config: BenchConfig) -> int:
 
 
 def _check(config: BenchConfig, has_sizes: bool) -> None:
-    quiet = not (config.peers or config.quick or config.record or config.out or has_sizes
-                 or config.against or config.repeats or config.dry_run)  # fmt: skip
-    require(not config.list or quiet, "list", "must stand without other flags but --json")
+    quiet = not (
+        config.peers
+        or config.quick
+        or config.record
+        or config.out
+        or has_sizes
+        or config.against
+        or config.repeats
+        or config.dry_run
+    )
+    require(
+        not config.list or quiet, "list", "must stand without other flags but --json"
+    )
     rule = "must not be set with --quick: use --out"
     require(not (config.record and config.quick), "record", rule)
     rule = "needs a checkout of the project: here use --out FILE"
@@ -211,12 +246,14 @@ def _show_cases(config: BenchConfig, sizes: dict[str, tuple[str, ...]]) -> int:
 
 
 class _Kept:
-    """Writes each case when it is measured: an interruption costs only the one that runs.
+    """Writes each case when it is measured.
+
+    An interruption costs only the one that runs.
 
     Attributes:
         folder: Of --out, where it is one; figures come into it at the end.
-        files: Those that records are written to: the file of --out, and with --record the folder
-            of the checkout's results.
+        files: Those that records are written to: the file of --out, and with --record
+            the folder of the checkout's results.
     """
 
     def __init__(self, config: BenchConfig) -> None:
@@ -263,7 +300,7 @@ def _draw(found: Sequence[Curve], folder: pathlib.Path) -> None:
                 save_figure(chart, folder / name)
 
 
-# --- what is printed --------------------------------------------------------------------------
+# ---- what is printed
 
 
 def _list(topics: tuple[str, ...], *, as_json: bool) -> int:
@@ -289,7 +326,9 @@ def _list(topics: tuple[str, ...], *, as_json: bool) -> int:
     for name, each in systems.items():
         path = each.python
         state = f"at {path}" if path is not None else "no environment here; make it:"
-        console.print(f"{name}: {each.title}, {each.what}; {state}", highlight=False, markup=False)
+        console.print(
+            f"{name}: {each.title}, {each.what}; {state}", highlight=False, markup=False
+        )
         for command in each.make if path is None else ():
             print_words(console, f"    {command}")
     return 0
@@ -297,17 +336,32 @@ def _list(topics: tuple[str, ...], *, as_json: bool) -> int:
 
 def _print_tables(report: Report, seconds: float) -> None:
     if report.measurements:
-        headings = ("Topic", "Case", "Rate", "Seconds", "Core seconds", "Compiled", "Memory",
-                    "Ratio", "For a core", "Aim", "Against")  # fmt: skip
+        headings = (
+            "Topic",
+            "Case",
+            "Rate",
+            "Seconds",
+            "Core seconds",
+            "Compiled",
+            "Memory",
+            "Ratio",
+            "For a core",
+            "Aim",
+            "Against",
+        )
         _table(headings, [_cells(item) for item in report.measurements])
     where = report.machine
     print_words(
         output_console(_WIDTH),
-        f"{seconds:.0f} s on {where['processor']}, {where['cores']} cores, {where['device']}, "
+        f"{seconds:.0f} s on {where['processor']}, {where['cores']} cores, "
+        f"{where['device']}, "
         f"Python {where['python']}, JAX {where['versions']['jax']}; load at the start "
-        f"{where['load'] or 0:.1f}. Seconds: of our fastest call, and of all cores that it took. "
-        "Compiled: programs and loops by its first call. Ratio: our rate over theirs, fastest call "
-        "against fastest; for a core, by processor seconds, where both sides' are known.",
+        f"{where['load'] or 0:.1f}. Seconds: of our fastest call, and of all cores "
+        "that it took. "
+        "Compiled: programs and loops by its first call. Ratio: our rate over theirs, "
+        "fastest call "
+        "against fastest; for a core, by processor seconds, where both sides' are "
+        "known.",
     )
     errors = error_console()
     for failure in report.failures:
@@ -327,10 +381,17 @@ def _print_curves(found: Sequence[Curve], changed: Sequence[Change]) -> None:
     if changed:
         headings = ("Topic", "Case", "New time over old", "Change")
         rows = [
-            (one.benchmark, one.case, f"{one.ratio:.2f} ({one.low:.2f} to {one.high:.2f})",
-             coloured(one.verdict, {"slower": "red", "faster": "green"}.get(one.verdict, "dim")))
+            (
+                one.benchmark,
+                one.case,
+                f"{one.ratio:.2f} ({one.low:.2f} to {one.high:.2f})",
+                coloured(
+                    one.verdict,
+                    {"slower": "red", "faster": "green"}.get(one.verdict, "dim"),
+                ),
+            )
             for one in changed
-        ]  # fmt: skip
+        ]
         _table(headings, rows)
 
 
@@ -342,11 +403,18 @@ def _cells(item: Measurement) -> tuple[Any, ...]:
     ratio, core = ("" if value is None else f"{value:.2f}" for value in ratios)
     if item.best_ratio is not None and item.aim is not None:
         colour = "green" if item.best_ratio >= item.aim else "yellow"
-        ratio, core = (ratio, coloured(core, colour)) if core else (coloured(ratio, colour), core)
+        ratio, core = (
+            (ratio, coloured(core, colour)) if core else (coloured(ratio, colour), core)
+        )
     aim = "" if item.aim is None else f"{item.aim:g}"
     memory = "" if item.memory_bytes is None else bytes_in_words(item.memory_bytes)
-    words = f"{item.case} (noise: spread {item.spread:.0%})" if item.is_noise else item.case
-    times = (f"{min(each):.3g}" if each else "" for each in (item.seconds, item.processor_seconds))
+    words = (
+        f"{item.case} (noise: spread {item.spread:.0%})" if item.is_noise else item.case
+    )
+    times = (
+        f"{min(each):.3g}" if each else ""
+        for each in (item.seconds, item.processor_seconds)
+    )
     compiled = " + ".join(str(count) for count in item.compiled.values())
     found = (item.benchmark, words, f"{rate} {item.unit}/s", *times, compiled, memory)
     return (*found, ratio, core, aim, item.peer or "")

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from rich.progress import TaskID
 
 FoundT = TypeVar("FoundT")
-_MOST_CPU_DEVICES = 8  # each holds a copy of the data; a round has few clients to share out
+# each holds a copy of the data; a round has few clients to share out
+_MOST_CPU_DEVICES = 8
 _COMPILERS = {"jax", "jaxlib", "llvmlite", "numba"}
 _WAITS = "jax._src.array"  # for values: not a compiler's work
 _SECONDS_TO_COMPILE = 0.02  # after which an interrupt asks again whether it may strike
@@ -30,11 +31,12 @@ _SECONDS_BETWEEN_LINES = 20.0  # of progress where there is no terminal to draw 
 
 
 def use_cores(devices: int | None = None) -> None:
-    """Let JAX see a device a core where it finds only a CPU; to be called before JAX starts.
+    """Let JAX see a device a core where it finds only a CPU.
 
-    Clients trained by a core each are mostly faster than one after the other by all cores
-    (benchmarks/README.md); large models in very small minibatches are not. A number that the user
-    has set for JAX stays.
+    To be called before JAX starts.
+    Clients trained by a core each are mostly faster than one after the other by all
+    cores (benchmarks/README.md); large models in very small minibatches are not. A
+    number that the user has set for JAX stays.
 
     Args:
         devices: How many are asked for; as many as are of use if None.
@@ -56,7 +58,10 @@ def _compiles(frame: FrameType | None) -> bool:
 
 
 class TerminatedError(KeyboardInterrupt):
-    """SIGTERM, by which schedulers end a job: an interrupt like any other, with its own status."""
+    """SIGTERM, by which schedulers end a job.
+
+    An interrupt like any other, with its own status.
+    """
 
 
 _STATUS = 128  # plus the number of a signal: the status in a shell of what it ended
@@ -65,18 +70,20 @@ _SECONDS_OF_ECHOES = 1.0  # `timeout` sends its signal to a process and to its g
 
 
 class Interrupts:
-    """Ctrl-C and SIGTERM that are not lost: a context of the main thread, which may be nested.
+    """Ctrl-C and SIGTERM that are not lost.
 
-    An interrupt that strikes inside a compiler is swallowed by one of its callbacks or leaves it
-    in a state that may abort the process: it comes again when that has returned. `check` raises
-    what has not got through by then. A script's background commands start with interrupts
-    ignored, and keep ignoring them. While results are saved after an interrupt, another SIGTERM
-    asks for nothing new.
+    A context of the main thread, which may be nested.
+    An interrupt that strikes inside a compiler is swallowed by one of its callbacks or
+    leaves it in a state that may abort the process: it comes again when that has
+    returned. `check` raises what has not got through by then. A script's background
+    commands start with interrupts ignored, and keep ignoring them. While results are
+    saved after an interrupt, another SIGTERM asks for nothing new.
 
     Attributes:
-        kept: Says what is kept of the work and how to continue; each command sets its own.
-        ends_process: Whether a thread ends the process where the main thread, in a long call,
-            does not hear the signal within eight seconds.
+        kept: Says what is kept of the work and how to continue; each command sets its
+            own.
+        ends_process: Whether a thread ends the process where the main thread, in a long
+            call, does not hear the signal within eight seconds.
     """
 
     def __init__(self) -> None:
@@ -110,7 +117,8 @@ class Interrupts:
         if self._depth > 0:
             return
         self._again.cancel()
-        if self._again.is_alive():  # it may be sending: not to the handler that comes back
+        # it may be sending: not to the handler that comes back
+        if self._again.is_alive():
             self._again.join()
         if self._watcher is not None:
             self._watcher.close()
@@ -126,7 +134,9 @@ class Interrupts:
 
     def end_if_unheard(self, number: int) -> None:
         """End the process, in another thread, where the main thread does not hear a signal."""
-        is_heard = number not in self._previous or self._is_raised.wait(_SECONDS_TO_LISTEN)
+        is_heard = number not in self._previous or self._is_raised.wait(
+            _SECONDS_TO_LISTEN
+        )
         if not is_heard and self._depth > 0:
             os.write(2, f"interrupted; {self.kept()}\n".encode(errors="replace"))
             os._exit(_STATUS + number)
@@ -144,7 +154,9 @@ class Interrupts:
             self._raise()
         main = threading.main_thread().ident or 0
         # a real signal ends what the main thread waits for
-        self._again = threading.Timer(_SECONDS_TO_COMPILE, signal.pthread_kill, (main, number))
+        self._again = threading.Timer(
+            _SECONDS_TO_COMPILE, signal.pthread_kill, (main, number)
+        )
         self._again.daemon = True
         self._again.start()
 
@@ -165,13 +177,18 @@ def _nothing() -> str:
 
 
 class _Watcher:
-    """A thread that hears of signals at once: Python's handlers wait for the main thread."""
+    """A thread that hears of signals at once.
+
+    Python's handlers wait for the main thread.
+    """
 
     def __init__(self, interrupts: Interrupts) -> None:
         self._interrupts = interrupts
         self._ear, self._mouth = socket.socketpair()
         self._mouth.setblocking(False)
-        self._before = signal.set_wakeup_fd(self._mouth.fileno(), warn_on_full_buffer=False)
+        self._before = signal.set_wakeup_fd(
+            self._mouth.fileno(), warn_on_full_buffer=False
+        )
         threading.Thread(target=self._watch, daemon=True).start()
 
     def close(self) -> None:
@@ -209,7 +226,8 @@ def _board(console: Any) -> Any:
         progress.TextColumn("{task.fields[note]}", markup=False),
         console=console,
         disable=not console.is_terminal,
-        redirect_stdout=sys.stdout.isatty(),  # else it goes to a file, not among the bars
+        # else it goes to a file, not among the bars
+        redirect_stdout=sys.stdout.isatty(),
     )
 
 
@@ -240,7 +258,8 @@ class Bars:
         self._start = self._last_line = time.perf_counter()
         self._name = self._note = ""
         self.done = 0
-        self._stage_start: tuple[float, int] | None = None  # its first report: when, how far
+        # its first report: when, how far
+        self._stage_start: tuple[float, int] | None = None
         self._interrupts = INTERRUPTS
         self._names_device = device
 
@@ -273,7 +292,9 @@ class Bars:
         """Show that work without stages continues; or with None, that a stage begins."""
         if self._pulse is not None:
             self._bars.remove_task(self._pulse)
-        self._pulse = None if name is None else self._bars.add_task(name, total=None, note="")
+        self._pulse = (
+            None if name is None else self._bars.add_task(name, total=None, note="")
+        )
 
     def found(self, so_far: Any) -> None:
         """Show what is known by now."""
@@ -310,8 +331,14 @@ class Bars:
         now = time.perf_counter()
         if self._stage_start is None:
             self._stage_start = (now, done)
-        if not self._console.is_terminal and now - self._last_line >= _SECONDS_BETWEEN_LINES:
-            self.say(f"{self._name}: {done} of {total}{self._left(now, done, total)}{self._note}")
+        if (
+            not self._console.is_terminal
+            and now - self._last_line >= _SECONDS_BETWEEN_LINES
+        ):
+            self.say(
+                f"{self._name}: {done} of "
+                f"{total}{self._left(now, done, total)}{self._note}"
+            )
 
     def note(self, text: str) -> None:
         """Show next to the stage what is true for now; drawn with its next step."""
@@ -321,10 +348,14 @@ class Bars:
         """Say what programs run on, and if that is not the GPU which is there, why."""
         from mrsa_jax._core.device_words import device_in_words, unused_gpu
 
-        self._console.print(f"device: {device_in_words()}", markup=False, highlight=False)
+        self._console.print(
+            f"device: {device_in_words()}", markup=False, highlight=False
+        )
         unused = unused_gpu()
         if unused is not None:
-            self._console.print(f"[yellow]warning:[/] {escape(unused)}", highlight=False)
+            self._console.print(
+                f"[yellow]warning:[/] {escape(unused)}", highlight=False
+            )
 
     def _left(self, now: float, done: int, total: int) -> str:
         then, before = self._stage_start or (now, done)
@@ -367,7 +398,8 @@ def drawn(
     return found, time.perf_counter() - start
 
 
-_for_results: list[Any] = []  # standard output, while everything else goes to standard error
+# standard output, while everything else goes to standard error
+_for_results: list[Any] = []
 
 
 @contextlib.contextmanager

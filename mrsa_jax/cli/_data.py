@@ -1,4 +1,7 @@
-"""`mrsa-jax data list | prepare NAME`: which data sets are here, and how to get another."""
+"""`mrsa-jax data list | prepare NAME`.
+
+Which data sets are here, and how to get another.
+"""
 
 from __future__ import annotations
 
@@ -20,15 +23,22 @@ class DataConfig:
     """List the data sets that are on this machine, or prepare one that is not."""
 
     action: tyro.conf.Positional[Literal["list", "prepare"]] = "list"
-    """list: show where each data set is stored. prepare NAME: fetch one, once; the others need no
-    fetching."""
+    """list: show where each data set is stored. prepare NAME: fetch one, once.
+
+    The others need no
+    fetching.
+    """
 
     name: Annotated[str | None, tyro.conf.Positional, shown("[NAME]")] = None
     """mnist, fashion_mnist, cifar10, cifar100, or another labelled set of tensorflow-datasets. It
-    is required for prepare. Default: no set."""
+    is required for prepare. Default: no set.
+    """
 
     directory: Folder = None
-    """Data folder of tensorflow-datasets. Default: the folder that tensorflow-datasets uses."""
+    """Data folder of tensorflow-datasets. Default.
+
+    The folder that tensorflow-datasets uses.
+    """
 
     yes: bool = False
     """Prepare without asking."""
@@ -38,13 +48,20 @@ class DataConfig:
 
 
 def run_data(config: DataConfig) -> int:
-    """Do what the command says and return the exit status: 1 when a question was answered no."""
+    """Do what the command says and return the exit status.
+
+    1 when a question was answered no.
+    """
     if config.action == "list":
-        require(config.name is None, "name", "must not be set for `data list`", config.name)
+        require(
+            config.name is None, "name", "must not be set for `data list`", config.name
+        )
         require(not config.yes, "yes", "must not be set for `data list`")
         return _list(config)
     given = config.name is not None
-    require(given, "name", "must follow `data prepare`, as in: mrsa-jax data prepare mnist")
+    require(
+        given, "name", "must follow `data prepare`, as in: mrsa-jax data prepare mnist"
+    )
     return _prepare(config)
 
 
@@ -54,18 +71,27 @@ def _list(config: DataConfig) -> int:
 
     found = data.available(config.directory)
     if config.json:
-        sets = [{**dataclasses.asdict(status), "is_here": status.is_here} for status in found]
+        sets = [
+            {**dataclasses.asdict(status), "is_here": status.is_here}
+            for status in found
+        ]
         print_json({"cache": str(cache_directory()), "sets": sets})
         return 0
     rows = [
-        (one.name, coloured(one.state, "green" if one.is_here else "yellow"), one.content,
-         "" if one.num_bytes is None else _megabytes(one.num_bytes),
-         (one.where or "") if one.is_here else one.how)
+        (
+            one.name,
+            coloured(one.state, "green" if one.is_here else "yellow"),
+            one.content,
+            "" if one.num_bytes is None else _megabytes(one.num_bytes),
+            (one.where or "") if one.is_here else one.how,
+        )
         for one in found
-    ]  # fmt: skip
+    ]
     headings = ("Set", "State", "Holds", "Size", "Where, or how to get it")
     console = print_table(headings, rows, left=(0, 1, 2, 4), width=150)
-    console.print(f"Cache: {cache_directory()}", style="dim", highlight=False, markup=False)
+    console.print(
+        f"Cache: {cache_directory()}", style="dim", highlight=False, markup=False
+    )
     return 0
 
 
@@ -77,7 +103,9 @@ def _prepare(config: DataConfig) -> int:
     plan = data.plan_preparation(config.name, directory=config.directory)
     console = error_console()
     if plan.is_prepared:
-        console.print(f"{plan.name} is prepared in {plan.directory} already", markup=False)
+        console.print(
+            f"{plan.name} is prepared in {plan.directory} already", markup=False
+        )
     else:
         plan.check_extra()  # before a question whose answer would be of no use
         console.print(_announce(plan), highlight=False, markup=False)
@@ -109,17 +137,24 @@ def _prepare(config: DataConfig) -> int:
 def _announce(plan: Any) -> str:
     size = "an unknown amount" if plan.num_bytes is None else _megabytes(plan.num_bytes)
     hosts = f" from {', '.join(plan.hosts)}" if plan.hosts else ""
-    files = f"{len(plan.urls)} file{'' if len(plan.urls) == 1 else 's'}, " if plan.urls else ""
+    files = (
+        f"{len(plan.urls)} file{'' if len(plan.urls) == 1 else 's'}, "
+        if plan.urls
+        else ""
+    )
     return (
         f"This fetches {plan.name} {plan.version}: {files}{size}{hosts},\n"
-        f"and prepares it in {plan.directory}, where the archives stay too (folder downloads)."
+        f"and prepares it in {plan.directory}, where the archives stay too (folder "
+        "downloads)."
     )
 
 
 def _confirmed() -> bool:
     """Ask on the terminal; where nobody can be asked, --yes must be given."""
     if not sys.stdin.isatty():
-        raise ConfigurationError("`yes` must be given where there is no terminal to ask on: --yes")
+        raise ConfigurationError(
+            "`yes` must be given where there is no terminal to ask on: --yes"
+        )
     sys.stderr.write("Continue? [y/N] ")
     sys.stderr.flush()
     return sys.stdin.readline().strip().lower() in ("y", "yes")

@@ -18,14 +18,16 @@ from mrsa_watch._base.errors import require
 class ReportConfig:
     """Write a self-contained HTML report of any folder that a command wrote.
 
-    It reads folders of demo, simulate, train, sweep, attack, audit, advise and reproduce. A report
-    has the results with verdicts, curves to hover over and switch, tables, the settings and their
-    changes, provenance, and the papers behind the results with BibTeX.
+    It reads folders of demo, simulate, train, sweep, attack, audit, advise and
+    reproduce. A report has the results with verdicts, curves to hover over and switch,
+    tables, the settings and their changes, provenance, and the papers behind the
+    results with BibTeX.
       mrsa-jax report results/demo
       mrsa-jax report results/sweep --out sweep.html --open
       mrsa-jax report results/demo --column single
 
-    Exit status: 0 written, 2 if the folder is missing, unfinished or of another program.
+    Exit status: 0 written, 2 if the folder is missing, unfinished or of another
+    program.
     """
 
     folder: Annotated[pathlib.Path, tyro.conf.Positional, shown("DIR")] = tyro.MISSING
@@ -34,11 +36,16 @@ class ReportConfig:
     out: File = None
     """File to write. Default: report.html in the folder."""
 
-    column: Annotated[Literal["single", "double"] | None, shown("{single,double}")] = None
-    """Draw the figures again from the stored results, with this width: single (3.5 in, a column of
-    a paper) or double (7.16 in); PNG in the folder, SVG and PDF in its figures/. A sweep gets
-    figures only this way. Not for reproduce, whose figures are several panels wide, nor for images.
-    Default: figures are not drawn again."""
+    column: Annotated[Literal["single", "double"] | None, shown("{single,double}")] = (
+        None
+    )
+    """Draw the figures again from the stored results, with this width.
+
+    Single (3.5 in, a column of
+    a paper) or double (7.16 in); PNG in the folder, SVG and PDF in its figures/. A
+    sweep gets figures only this way. Not for reproduce, whose figures are several
+    panels wide, nor for images. Default: figures are not drawn again.
+    """
 
     open: bool = False
     """Open the report in the browser."""
@@ -61,11 +68,22 @@ def run_report(config: ReportConfig) -> int:
     if config.json:
         papers = list(saved.papers)
         drawn = [str(path) for path in saved.figures]
-        print_json({"page": str(saved.path), "command": saved.command, "bytes": size,
-                    "papers": papers, "figures": drawn})  # fmt: skip
+        print_json(
+            {
+                "page": str(saved.path),
+                "command": saved.command,
+                "bytes": size,
+                "papers": papers,
+                "figures": drawn,
+            }
+        )
     else:
         if saved.figures:
             names = ", ".join(path.name for path in saved.figures)
-            sys.stdout.write(f"Drew {names}; as SVG and PDF in {config.folder / 'figures'}\n")
-        sys.stdout.write(f"Wrote {saved.path} ({size / 1e3:,.0f} kB, needs no other file)\n")
+            sys.stdout.write(
+                f"Drew {names}; as SVG and PDF in {config.folder / 'figures'}\n"
+            )
+        sys.stdout.write(
+            f"Wrote {saved.path} ({size / 1e3:,.0f} kB, needs no other file)\n"
+        )
     return 0

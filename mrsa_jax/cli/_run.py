@@ -1,4 +1,7 @@
-"""What commands that run from settings share: checks, then JAX, then bars, then words or JSON."""
+"""What commands that run from settings share.
+
+Checks, then JAX, then bars, then words or JSON.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +24,8 @@ def union_of(members: Iterable[tuple[str, type, bool, dict[str, Any]]]) -> Any:
     """Return a type of which a command's words choose one: a command, or an attack.
 
     Args:
-        members: The word of each, its settings, whether their whole docstring is its help, else
-            the first line, and what else `tyro` needs.
+        members: The word of each, its settings, whether their whole docstring is its
+            help, else the first line, and what else `tyro` needs.
     """
     result: Any = None
     for name, settings, is_full, more in members:

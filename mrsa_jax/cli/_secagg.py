@@ -11,22 +11,40 @@ from mrsa_jax.study import SecaggConfig
 
 
 def run_secagg(config: SecaggConfig) -> int:
-    """Run a round or a study and return the exit status: 0, or 1 for a round that failed."""
-    found, _ = run_kind(config, _print_round if config.trials is None else _print_failures)
+    """Run a round or a study and return the exit status.
+
+    0, or 1 for a round that failed.
+    """
+    found, _ = run_kind(
+        config, _print_round if config.trials is None else _print_failures
+    )
     content = found.content
     if config.trials is not None:
         return 0
-    return 0 if content["status"] == "OK" and content["total_is_plain_sum"] is not False else 1
+    return (
+        0
+        if content["status"] == "OK" and content["total_is_plain_sum"] is not False
+        else 1
+    )
 
 
 def _print_round(found: Any) -> None:
     steps, modelled = found.content["steps"], found.content["modelled_seconds"]
-    headings = ["step", "clients left", "clients (s)", "server (s)", "bytes up", "bytes down",
-                "bytes of one"]  # fmt: skip
+    headings = [
+        "step",
+        "clients left",
+        "clients (s)",
+        "server (s)",
+        "bytes up",
+        "bytes down",
+        "bytes of one",
+    ]
     rows = [_cells(step) for step in (*steps, _all_steps(steps))]
     if modelled:
         headings.append("modelled (s)")
-        for row, seconds in zip(rows, (*modelled["steps"], sum(modelled["steps"])), strict=True):
+        for row, seconds in zip(
+            rows, (*modelled["steps"], sum(modelled["steps"])), strict=True
+        ):
             row.append(f"{seconds:.3g}")
     console = print_table(headings, rows, title=found.title, has_total=True)
     print_sentences(console, found.sentences)
@@ -38,7 +56,11 @@ def _all_steps(steps: list[dict[str, Any]]) -> dict[str, Any]:
     for name in _NUMBERS:
         known = [step[name] for step in steps if step[name] is not None]
         totals[name] = sum(known) if known else None
-    return {"name": "all four" if len(steps) == 4 else "all five", "num_clients": "", **totals}
+    return {
+        "name": "all four" if len(steps) == 4 else "all five",
+        "num_clients": "",
+        **totals,
+    }
 
 
 _NUMBERS = {
@@ -73,7 +95,11 @@ def _print_failures(found: Any) -> None:
     rows = []
     for name, label in RATES.items():
         rate = found.content["rates"][name]
-        own = {key.removeprefix(f"{name}_"): v for key, v in bounds.items() if key.startswith(name)}
+        own = {
+            key.removeprefix(f"{name}_"): v
+            for key, v in bounds.items()
+            if key.startswith(name)
+        }
         ends = f"{rate['lower']:.2g} to {rate['upper']:.2g}"
         told = ", ".join(f"{words[key]} {power(value)}" for key, value in own.items())
         rows.append((label, str(rate["count"]), f"{rate['rate']:.3g}", ends, told))

@@ -1,8 +1,8 @@
 """`mrsa-jax demo | simulate | train`: run a study, print its table, write its folder.
 
-What a server can know is printed before anything is trained. On a terminal the table then fills
-in place, that of `simulate` scheme by scheme; elsewhere a line follows for each scheme that is
-trained, and the whole table last.
+What a server can know is printed before anything is trained. On a terminal the table
+then fills in place, that of `simulate` scheme by scheme; elsewhere a line follows for
+each scheme that is trained, and the whole table last.
 """
 
 from __future__ import annotations
@@ -23,14 +23,19 @@ _SPARE = ("Expected C", "Skipped", "Rank", "F", "From", "Weak T")
 _LEVELS = "▁▂▃▄▅▆▇█"
 _MOST_LEVELS = 6  # of a curve, side by side
 _READING = " Bars: the worst client, from the first round to the last."
-_NEXT = "Next: mrsa-jax audit FILE says the same of your own system's participation log.\n"
+_NEXT = (
+    "Next: mrsa-jax audit FILE says the same of your own system's participation log.\n"
+)
 
 
 def run_study(config: _Config) -> int:
     """Run a configured study and return the exit status."""
     devices = 1 if isinstance(config, SimulateConfig) else config.resources.devices
     saved, seconds = run_kind(
-        config, lambda saved: _print(config, saved), devices=devices, early=_as_it_comes(config)
+        config,
+        lambda saved: _print(config, saved),
+        devices=devices,
+        early=_as_it_comes(config),
     )
     if not config.json:
         path = saved.out / "report.html"
@@ -62,8 +67,14 @@ def _as_it_comes(config: _Config) -> Callable[[Any, Bars], None]:
         elif len(learnt) < len(saved.rows):  # the whole table comes after the last
             for row in learnt[told:]:
                 error = row.reconstruction_error
-                more = "" if error is None else f", error {error:.2g} if updates never changed"
-                sys.stdout.write(f"{row.scheme}: {row.percent_right:.1f} % accuracy{more}\n")
+                more = (
+                    ""
+                    if error is None
+                    else f", error {error:.2g} if updates never changed"
+                )
+                sys.stdout.write(
+                    f"{row.scheme}: {row.percent_right:.1f} % accuracy{more}\n"
+                )
         told = len(learnt)
         sys.stdout.flush()
 
@@ -104,8 +115,10 @@ def sparkline(values: list[float], most: float) -> str:
         '█▃▁ '
     """
     step = (len(_LEVELS) - 1) / max(most - 1, 1e-9)
-    return "".join(_LEVELS[round((min(own, most) - 1) * step)] if own >= 1 else " "
-                   for own in values)  # fmt: skip
+    return "".join(
+        _LEVELS[round((min(own, most) - 1) * step)] if own >= 1 else " "
+        for own in values
+    )
 
 
 def _print(config: _Config, saved: Any) -> None:

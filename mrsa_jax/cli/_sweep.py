@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from mrsa_jax._core.compile_cache import use_compile_cache
-from mrsa_jax._core.flags import IS_POSITIVE, Count, Folder, Number, Within, check_ranges, shown
+from mrsa_jax._core.flags import (
+    IS_POSITIVE,
+    Count,
+    Folder,
+    Number,
+    Within,
+    check_ranges,
+    shown,
+)
 from mrsa_jax.cli._console import (
     INTERRUPTS,
     Bars,
@@ -29,8 +37,9 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class SweepCommand:
-    """Compute a grid of settings of one command into one store; resume after any interruption.
+    """Compute a grid of settings of one command into one store.
 
+    Resume after any interruption.
     A study is a TOML file with the settings of one command, and the axes.
 
       command = "simulate"                    # or train, secagg, "attack least-squares", ...
@@ -54,9 +63,9 @@ class SweepCommand:
       mrsa-jax sweep study.toml --workers 2   # in separate processes (extra: dask)
       mrsa-jax sweep study.toml --scheduler tcp://host:8786
 
-    mrsa_jax.study.open_study(DIR) opens the store: an xarray data set whose `done` marks the
-    complete points. Exit status: 0 done, 1 not written (a full disk), 2 misuse, 130
-    interrupted, 143 terminated; then the complete points are kept.
+    mrsa_jax.study.open_study(DIR) opens the store: an xarray data set whose `done`
+    marks the complete points. Exit status: 0 done, 1 not written (a full disk), 2
+    misuse, 130 interrupted, 143 terminated; then the complete points are kept.
     """
 
     study: tyro.conf.Positional[
@@ -71,28 +80,47 @@ class SweepCommand:
     """Compute in N processes of this machine, by dask. Default: in this process."""
     scheduler: Annotated[str | None, shown("ADDRESS")] = None
     """Compute on the workers of a dask scheduler, such as tcp://host:8786, all of which see DIR.
-    Default: on this machine."""
+    Default: on this machine.
+    """
     coordinator: Annotated[str | None, shown("HOST:PORT")] = None
-    """Share each point with the devices of other hosts, by jax.distributed: the address of the
-    first process, or auto if SLURM, Open MPI or Kubernetes knows it. Start the same command on all
-    of them. Default: this host alone."""
+    """Share each point with the devices of other hosts, by jax.distributed.
+
+    The address of the
+    first process, or auto if SLURM, Open MPI or Kubernetes knows it. Start the same
+    command on all of them. Default: this host alone.
+    """
     num_processes: Count = None
-    """Number of processes that share, with --coordinator. Default: as the cluster states."""
+    """Number of processes that share, with --coordinator. Default.
+
+    As the cluster states.
+    """
     process_index: Annotated[int | None, shown("I")] = None
-    """Index of this process, from 0, with --coordinator. Default: as the cluster states."""
+    """Index of this process, from 0, with --coordinator. Default.
+
+    As the cluster states.
+    """
     memory_gib: Annotated[Number, IS_POSITIVE] = None
-    """Bound on the memory of the points that are computed at once, in GiB. Default: as the machine
-    allows."""
+    """Bound on the memory of the points that are computed at once, in GiB. Default.
+
+    As the machine
+    allows.
+    """
     devices: Annotated[Count, Within(1)] = None
-    """Devices over which the trials of a point are distributed. Default: one; for trainings, one
-    per core."""
+    """Devices over which the trials of a point are distributed. Default: one.
+
+    For trainings, one
+    per core.
+    """
     json: bool = False
     """Print the completed work as JSON on standard output."""
     overwrite: bool = False
     """Replace another study in DIR, or start this one again."""
     reuse: Folder = None
-    """Folder of another sweep; the points that both have are taken from it. Default: no other
-    sweep."""
+    """Folder of another sweep.
+
+    The points that both have are taken from it. Default: no other
+    sweep.
+    """
 
 
 def run_sweep_command(command: SweepCommand) -> int:
@@ -127,7 +155,8 @@ def run_sweep_command(command: SweepCommand) -> int:
 
     with Bars(device=is_here) as bars:
         INTERRUPTS.kept = lambda: (
-            f"{bars.done} of {sweep.size} cells are kept in {sweep.out}; the same command computes "
+            f"{bars.done} of {sweep.size} cells are kept in {sweep.out}; the same "
+            "command computes "
             "the others"
         )
         if command.coordinator is not None:
@@ -139,7 +168,9 @@ def run_sweep_command(command: SweepCommand) -> int:
             done = complete(plan, bars)
         else:
             workers, scheduler = command.workers, command.scheduler
-            results = sweeps.run_on_workers(plan, bars, workers=workers, scheduler=scheduler)
+            results = sweeps.run_on_workers(
+                plan, bars, workers=workers, scheduler=scheduler
+            )
             done = int(results["done"].values.sum())
     _show_results(command, done, sweep.size, sweep.out, time.perf_counter() - start)
     return 0
@@ -150,7 +181,11 @@ def _merge(command: SweepCommand, word: str, folders: list[pathlib.Path]) -> int
     require(word == "merge", "study", rule, " ".join(map(str, command.study)))
     asked = dataclasses.replace(command, study=(), out=None, json=False)
     plain = asked == SweepCommand(())
-    require(plain, "study", "must have no flags but --out and --json where folders are merged")
+    require(
+        plain,
+        "study",
+        "must have no flags but --out and --json where folders are merged",
+    )
     require(command.out is not None, "out", "must be given: the folder of the result")
     from mrsa_jax.study import merge
 
@@ -174,7 +209,12 @@ def _check(command: SweepCommand) -> None:
         rule = "must be given with `coordinator`, and `process_index`"
         require(None not in told, "num_processes", rule, *told)
     rule = "must not be set with `workers` and `scheduler`, whose points are apart"
-    require(hosts is None or (workers, scheduler) == (None, None), "coordinator", rule, hosts)
+    require(
+        hosts is None or (workers, scheduler) == (None, None),
+        "coordinator",
+        rule,
+        hosts,
+    )
 
 
 def _show_plan(plan: Plan, command: SweepCommand) -> None:
@@ -185,7 +225,9 @@ def _show_plan(plan: Plan, command: SweepCommand) -> None:
         print_json(content)
         return
     axes = " x ".join(f"{len(axis.values)} {axis.name}" for axis in sweep.axes)
-    empty = f", {len(plan.impossible)} impossible and left empty" if plan.impossible else ""
+    empty = (
+        f", {len(plan.impossible)} impossible and left empty" if plan.impossible else ""
+    )
     lines = (
         f"{sweep.kind.name}: {axes} = {sweep.size} cells{empty}; "
         f"{counted(plan.num_computed, 'point')} to compute (equal ones once)",
@@ -196,11 +238,14 @@ def _show_plan(plan: Plan, command: SweepCommand) -> None:
             for group in plan.groups[:6]
         )
         + (", ..." if len(plan.groups) > 6 else ""),
-        f"memory: about {bytes_in_words(plan.memory_bytes)} for the points computed at once; "
+        f"memory: about {bytes_in_words(plan.memory_bytes)} for the points computed at "
+        "once; "
         f"store: {bytes_in_words(plan.store_bytes)} before compression, in {sweep.out}",
         *(_standing(content) if content else ()),
     )
-    print_words(output_console() if command.dry_run else error_console(), "\n".join(lines))
+    print_words(
+        output_console() if command.dry_run else error_console(), "\n".join(lines)
+    )
 
 
 def _standing(content: dict[str, Any]) -> list[str]:
@@ -214,9 +259,13 @@ def _standing(content: dict[str, Any]) -> list[str]:
     lines += content["changed"]
     left, unknown = points - there, content["unknown"]
     if left > unknown:
-        lines.append(f"time: about {content['seconds']:.2g} s, as records of such points took")
+        lines.append(
+            f"time: about {content['seconds']:.2g} s, as records of such points took"
+        )
     if unknown:
-        lines.append(f"time: no record yet of points like {unknown} of the {left} missing ones")
+        lines.append(
+            f"time: no record yet of points like {unknown} of the {left} missing ones"
+        )
     return [*lines, f"files: about {content['files']} when it is done"]
 
 

@@ -11,7 +11,11 @@ from mrsa_watch._base.untrusted import printable
 
 
 def print_table(
-    headings: Sequence[str], rows: Sequence[Sequence[Any]], *, width: int = 120, **look: Any
+    headings: Sequence[str],
+    rows: Sequence[Sequence[Any]],
+    *,
+    width: int = 120,
+    **look: Any,
 ) -> Any:
     """Print rows of text, and return the console for what is said below.
 
@@ -36,7 +40,8 @@ class Table:
         title: Above the table.
         left: Columns of text; the others are numbers, set to the right.
         has_total: Whether the last row is set apart.
-        spare: Headings of columns that are left out where lines are short, the first one first.
+        spare: Headings of columns that are left out where lines are short, the first
+            one first.
     """
 
     headings: Sequence[str]
@@ -50,18 +55,26 @@ class Table:
         """Give rich the widest form that fits; if none does, cells are folded."""
         wide = options.update(max_width=10_000)
         gone = [self.spare[:count] for count in range(len(self.spare) + 1)]
-        for left_out, is_broken in ((gone[0], False), *((names, True) for names in gone)):
+        for left_out, is_broken in (
+            (gone[0], False),
+            *((names, True) for names in gone),
+        ):
             made = self._made(left_out, is_broken=is_broken)
             if console.measure(made, options=wide).maximum <= options.max_width:
                 break
         else:
-            left_out, made = self.spare, self._made(self.spare, is_broken=True, folds=True)
+            left_out, made = (
+                self.spare,
+                self._made(self.spare, is_broken=True, folds=True),
+            )
         yield made
         missing = [name for name in left_out if name in self.headings]
         if missing:
             yield coloured(f"No room here for: {', '.join(missing)}.\n", "dim")
 
-    def _made(self, left_out: Sequence[str], *, is_broken: bool, folds: bool = False) -> Any:
+    def _made(
+        self, left_out: Sequence[str], *, is_broken: bool, folds: bool = False
+    ) -> Any:
         from rich import box, table
 
         shown = None if self.title is None else escape(self.title)
@@ -74,7 +87,9 @@ class Table:
             side: Any = "left" if i in self.left else "right"
             made.add_column(heading, overflow="fold", justify=side, no_wrap=not folds)
         for i, row in enumerate(self.rows):
-            cells = (escape(row[k]) if isinstance(row[k], str) else row[k] for k in kept)
+            cells = (
+                escape(row[k]) if isinstance(row[k], str) else row[k] for k in kept
+            )
             made.add_row(*cells, end_section=self.has_total and i == len(self.rows) - 2)
         return made
 

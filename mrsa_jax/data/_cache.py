@@ -1,8 +1,9 @@
-"""A cache on disk for data sets that are slow to read: one .npz a set, written whole or not at all.
+"""A cache on disk for data sets that are slow to read.
 
-Each file carries a digest and remembers what it was made from (folder, names, sizes and times of
-the files); when that has changed, or a bit of the file, it is made again. Plain .npz: compressing
-47 MB of digits took 20 s, against 0.2 s without.
+One .npz a set, written whole or not at all.
+Each file carries a digest and remembers what it was made from (folder, names, sizes and
+times of the files); when that has changed, or a bit of the file, it is made again.
+Plain .npz: compressing 47 MB of digits took 20 s, against 0.2 s without.
 """
 
 from __future__ import annotations
@@ -23,11 +24,15 @@ from mrsa_jax._core.sealed import Arrays, read_sealed, write_sealed
 
 _VERSION = 2  # of the files' content: another version is made again
 _ABOUT = "about"
-_STALE_SECONDS = 3600.0  # a part file as old as this belongs to a process that was killed
+# a part file as old as this belongs to a process that was killed
+_STALE_SECONDS = 3600.0
 
 
 def cache_directory() -> pathlib.Path:
-    """Return the folder of cached data sets: `MRSA_JAX_CACHE`, or the platform's place for them."""
+    """Return the folder of cached data sets.
+
+    `MRSA_JAX_CACHE`, or the platform's place for them.
+    """
     chosen = os.environ.get("MRSA_JAX_CACHE")
     if chosen:
         return pathlib.Path(chosen).expanduser()
@@ -44,7 +49,10 @@ def cache_directory() -> pathlib.Path:
 
 
 def cached(
-    name: str, source: pathlib.Path, files: Iterable[pathlib.Path], read: Callable[[], Arrays]
+    name: str,
+    source: pathlib.Path,
+    files: Iterable[pathlib.Path],
+    read: Callable[[], Arrays],
 ) -> Arrays:
     """Return the arrays that `read` makes of a source's files, from the cache where it has them.
 
@@ -64,7 +72,8 @@ def cached(
         "name": name,
         "source": str(source.resolve()),
         "files": [
-            [path.name, path.stat().st_size, path.stat().st_mtime_ns] for path in sorted(files)
+            [path.name, path.stat().st_size, path.stat().st_mtime_ns]
+            for path in sorted(files)
         ],
     }
     path = _path(name, about["source"])
@@ -86,12 +95,16 @@ def cached_paths(name: str) -> list[pathlib.Path]:
 def read_cached(name: str) -> Arrays | None:
     """Return the newest sound cached arrays of a set whose source need not be there any more.
 
-    So a cache that was copied to another machine serves there without the prepared set. Where
-    the source is still there but has changed, the file does not count.
+    So a cache that was copied to another machine serves there without the prepared set.
+    Where the source is still there but has changed, the file does not count.
     """
     for path in cached_paths(name):
         found = _read(path)
-        if found is not None and found[0].get("name") == name and not _has_changed(found[0]):
+        if (
+            found is not None
+            and found[0].get("name") == name
+            and not _has_changed(found[0])
+        ):
             return found[1]
     return None
 
@@ -99,7 +112,10 @@ def read_cached(name: str) -> Arrays | None:
 def _has_changed(about: dict[str, Any]) -> bool:
     for name, size, time_ns in about["files"]:
         path = pathlib.Path(about["source"]) / name
-        if path.is_file() and [path.stat().st_size, path.stat().st_mtime_ns] != [size, time_ns]:
+        if path.is_file() and [path.stat().st_size, path.stat().st_mtime_ns] != [
+            size,
+            time_ns,
+        ]:
             return True
     return False
 

@@ -1,7 +1,7 @@
 """What a data set is here, and what makes one sound.
 
-A `Dataset` is plain NumPy; it may come from `load` or be built by hand, so whatever spreads one
-over clients checks it first.
+A `Dataset` is plain NumPy; it may come from `load` or be built by hand, so whatever
+spreads one over clients checks it first.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ class Dataset:
 
     Attributes:
         name: Where it came from, e.g. `"mnist_5k"`.
-        train_inputs: f32 [M, height, width, channels]; values in [0, 1] as `load` returns them.
+        train_inputs: f32 [M, height, width, channels]; values in [0, 1] as `load`
+            returns them.
         train_labels: int32 [M], in [0, num_classes).
         test_inputs: f32 [m, height, width, channels].
         test_labels: int32 [m].
@@ -54,19 +55,28 @@ class Dataset:
 def check_dataset(dataset: Dataset) -> None:
     """Raise unless a data set is valid.
 
-    The partitions call this, so a data set built by hand is refused before anything is trained
-    on it. A test set may be empty; a training set may not.
+    The partitions call this, so a data set built by hand is refused before anything is
+    trained on it. A test set may be empty; a training set may not.
 
     Raises:
-        ConfigurationError: If there is no class or no training sample; if images are not float32
-            [M, height, width, channels], finite and of one shape in both parts; if there is not
-            one integer label for each image; if a label lies outside [0, num_classes).
+        ConfigurationError: If there is no class or no training sample; if images are
+            not float32 [M, height, width, channels], finite and of one shape in both
+            parts; if there is not one integer label for each image; if a label lies
+            outside [0, num_classes).
     """
     classes = dataset.num_classes
     check_count(classes, "num_classes")
-    require(len(dataset.train_labels) > 0, "train_labels", "must hold at least one sample", 0)
+    require(
+        len(dataset.train_labels) > 0,
+        "train_labels",
+        "must hold at least one sample",
+        0,
+    )
     for part in ("train", "test"):
-        inputs, labels = getattr(dataset, f"{part}_inputs"), getattr(dataset, f"{part}_labels")
+        inputs, labels = (
+            getattr(dataset, f"{part}_inputs"),
+            getattr(dataset, f"{part}_labels"),
+        )
         _check_images(f"{part}_inputs", inputs)
         check_labels(f"{part}_labels", labels, len(inputs), int(classes))
     train, test = dataset.train_inputs.shape[1:], dataset.test_inputs.shape[1:]
@@ -74,7 +84,9 @@ def check_dataset(dataset: Dataset) -> None:
     require(train == test, "test_inputs", rule, test, train)
 
 
-def check_labels(name: str, labels: np.ndarray, num_samples: int, num_classes: int) -> None:
+def check_labels(
+    name: str, labels: np.ndarray, num_samples: int, num_classes: int
+) -> None:
     """Raise unless there is one integer label in [0, num_classes) for each sample."""
     fits = labels.shape == (num_samples,) and np.issubdtype(labels.dtype, np.integer)
     rule = f"must be one integer for each of {num_samples} samples"
@@ -83,34 +95,46 @@ def check_labels(name: str, labels: np.ndarray, num_samples: int, num_classes: i
     if is_outside.any():
         first = int(np.argmax(is_outside))
         where = f"{int(is_outside.sum())} do not, the first at index {first}"
-        require(False, name, f"must lie in [0, {num_classes}) ({where})", int(labels[first]))
+        require(
+            False, name, f"must lie in [0, {num_classes}) ({where})", int(labels[first])
+        )
 
 
 def _check_images(name: str, inputs: np.ndarray) -> None:
-    fits = inputs.dtype == np.float32 and inputs.ndim == 4 and min(inputs.shape[1:], default=0) > 0
+    fits = (
+        inputs.dtype == np.float32
+        and inputs.ndim == 4
+        and min(inputs.shape[1:], default=0) > 0
+    )
     rule = "must be float32 images [samples, height, width, channels]"
     require(fits, name, rule, f"{inputs.dtype} {inputs.shape}")
-    # finite float32 values cannot sum to infinity in float64: one pass and no array of booleans
+    # finite float32 values cannot sum to infinity in float64: one pass and no array of
+    # booleans
     with np.errstate(invalid="ignore"):  # infinities of both signs
         total = float(inputs.sum(dtype=np.float64))
     require(math.isfinite(total), name, "must be finite", f"values that sum to {total}")
 
 
-# ---- Which client holds which sample: one pool and indices, with counts, checks and label rates.
+# ---- Which client holds which sample: one pool and indices, with counts, checks and
+# label rates.
 #
-# A sample that many clients share (Multi-RoundSecAgg's globally shared set) is stored once.
+# A sample that many clients share (Multi-RoundSecAgg's globally shared set) is stored
+# once.
 
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 @by_value
 class ClientData:
-    """Training samples of all clients: one pool, and for each client the indices that it holds.
+    """Training samples of all clients.
+
+    One pool, and for each client the indices that it holds.
 
     Attributes:
         inputs: f32 [M, ...], the pooled samples.
         labels: int32 [M]; without classes what a loss of one's own takes, [M, ...].
-        indices: int32 [N, m_max]; row i starts with the samples of client i, zeros after them.
+        indices: int32 [N, m_max]; row i starts with the samples of client i, zeros
+            after them.
         sizes: int32 [N], how many samples each client holds (0 is allowed).
         num_classes: Number of classes (static); 0 where labels are none.
     """
@@ -142,9 +166,9 @@ def check_client_data(clients: ClientData) -> ClientData:
         The same clients.
 
     Raises:
-        ConfigurationError: If there are no samples or no clients; if a label lies outside
-            [0, num_classes); if a size is negative or beyond the row; if an index of a held
-            sample lies outside the pool.
+        ConfigurationError: If there are no samples or no clients; if a label lies
+            outside [0, num_classes); if a size is negative or beyond the row; if an
+            index of a held sample lies outside the pool.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -155,13 +179,19 @@ def check_client_data(clients: ClientData) -> ClientData:
     labels, sizes = np.asarray(clients.labels), np.asarray(clients.sizes)
     indices = np.asarray(clients.indices)
     num_samples = len(clients.inputs)
-    require(num_samples > 0, "inputs", "must hold at least one sample", clients.inputs.shape)
+    require(
+        num_samples > 0, "inputs", "must hold at least one sample", clients.inputs.shape
+    )
     if clients.num_classes:
         check_labels("labels", labels, num_samples, clients.num_classes)
     rule = f"must be finite, one for each of {num_samples} samples"
     is_sound = len(labels) == num_samples and bool(np.isfinite(labels).all())
     require(is_sound, "labels", rule, f"{labels.dtype} {labels.shape}")
-    fits = indices.ndim == 2 and len(indices) > 0 and np.issubdtype(indices.dtype, np.integer)
+    fits = (
+        indices.ndim == 2
+        and len(indices) > 0
+        and np.issubdtype(indices.dtype, np.integer)
+    )
     rule = "must be integers [clients, samples] of at least one client"
     require(fits, "indices", rule, f"{indices.dtype} {indices.shape}")
     fits = sizes.shape == indices.shape[:1] and np.issubdtype(sizes.dtype, np.integer)
@@ -179,7 +209,9 @@ def check_client_data(clients: ClientData) -> ClientData:
 
 @needs_values
 def class_counts(client_data: ClientData) -> Int[np.ndarray, "clients classes"]:
-    """Count each client's samples of each class; a shared sample counts for each who holds it.
+    """Count each client's samples of each class.
+
+    A shared sample counts for each who holds it.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -198,22 +230,24 @@ def class_counts(client_data: ClientData) -> Int[np.ndarray, "clients classes"]:
 
 @needs_values
 def label_dropout_rates(
-    client_data: ClientData, rates: Sequence[Any] | np.ndarray = (0.1, 0.2, 0.3, 0.4, 0.5)
+    client_data: ClientData,
+    rates: Sequence[Any] | np.ndarray = (0.1, 0.2, 0.3, 0.4, 0.5),
 ) -> Float32[np.ndarray, " clients"]:
     """Give each client a chance to be offline that follows its most frequent label.
 
-    The setting in which unfair selection costs accuracy: classes whose holders are often away
-    are learnt badly. The first rate goes to label 0, the last to the last label, and labels
-    between are interpolated along `rates`; so the default is linear in the label, .1 to .5, and
-    as many rates as classes give each label its own.
+    The setting in which unfair selection costs accuracy: classes whose holders are
+    often away are learnt badly. The first rate goes to label 0, the last to the last
+    label, and labels between are interpolated along `rates`; so the default is linear
+    in the label, .1 to .5, and as many rates as classes give each label its own.
 
     Args:
         client_data: The clients' samples.
         rates: At least one chance in [0, 1), in order of the labels.
 
     Returns:
-        f32[N], ready for `availability.independent`. Among equally frequent labels the smallest
-        counts; a client without samples, which has no label, gets the mean over the labels.
+        f32[N], ready for `availability.independent`. Among equally frequent labels the
+        smallest counts; a client without samples, which has no label, gets the mean
+        over the labels.
 
     Raises:
         ConfigurationError: If there is no rate, or one is not a number in [0, 1).
@@ -227,19 +261,28 @@ def label_dropout_rates(
         >>> bool(np.allclose(rates, held / 10))
         True
 
-    Source: Multi-RoundSecAgg, arXiv version, Section 6 (users of label 0: .1; of label 9: .5).
-    The text gives the two ends only; the labels between are read as linear.
+    Source: Multi-RoundSecAgg, arXiv version, Section 6 (users of label 0: .1; of label
+    9: .5). The text gives the two ends only; the labels between are read as linear.
     """
     values = list(rates)
-    require(client_data.num_classes > 0, "client_data", "must have labels that are classes", 0)
+    require(
+        client_data.num_classes > 0,
+        "client_data",
+        "must have labels that are classes",
+        0,
+    )
     require(len(values) > 0, "rates", "must hold at least one rate", values)
     for rate in values:
-        check_number(rate, "rates", "must be numbers in [0, 1)", 0.0, math.nextafter(1.0, 0.0))
+        check_number(
+            rate, "rates", "must be numbers in [0, 1)", 0.0, math.nextafter(1.0, 0.0)
+        )
     places = np.linspace(0.0, 1.0, client_data.num_classes)
     knots = np.linspace(0.0, 1.0, len(values))
     by_label = np.interp(places, knots, np.asarray(values, np.float64))
     counts = class_counts(client_data)
-    chosen = np.where(counts.sum(axis=1) > 0, by_label[counts.argmax(axis=1)], by_label.mean())
+    chosen = np.where(
+        counts.sum(axis=1) > 0, by_label[counts.argmax(axis=1)], by_label.mean()
+    )
     return chosen.astype(np.float32)
 
 
@@ -258,9 +301,11 @@ def client_data(dataset: Dataset, held: Sequence[np.ndarray]) -> ClientData:
     )
 
 
-# ---- Image preparation of the papers' kind: a standard scale, random crops and mirror images.
+# ---- Image preparation of the papers' kind: a standard scale, random crops and mirror
+# images.
 #
-# Source: the usual treatment of CIFAR (4 pixels of padding, random crop, horizontal flip), which
+# Source: the usual treatment of CIFAR (4 pixels of padding, random crop, horizontal
+# flip), which
 # Multi-RoundSecAgg and CCESA train VGG-11 and LeNet with but do not describe.
 
 PerChannel = float | int | np.floating | Sequence[Any] | np.ndarray | None
@@ -268,22 +313,27 @@ PerChannel = float | int | np.floating | Sequence[Any] | np.ndarray | None
 _MAX_PADDING = 1024
 
 
-def normalise(dataset: Dataset, mean: PerChannel = None, std: PerChannel = None) -> Dataset:
+def normalise(
+    dataset: Dataset, mean: PerChannel = None, std: PerChannel = None
+) -> Dataset:
     """Shift and scale each channel: (inputs - mean) / std.
 
     Args:
         dataset: What to scale, training and test images alike.
-        mean: One number, or one for each channel; None for the mean of the training images.
-        std: One positive number, or one for each channel; None for the standard deviation of
-            the training images.
+        mean: One number, or one for each channel; None for the mean of the training
+            images.
+        std: One positive number, or one for each channel; None for the standard
+            deviation of the training images.
 
     Returns:
-        The data set with the same labels. With None for both, the training images have mean 0
-        and standard deviation 1 in every channel; test images are scaled by the same numbers.
+        The data set with the same labels. With None for both, the training images have
+        mean 0 and standard deviation 1 in every channel; test images are scaled by the
+        same numbers.
 
     Raises:
-        ConfigurationError: If a number is not finite, `std` is not positive (a channel without
-            variation needs a separate `std`), or there is not one for each channel.
+        ConfigurationError: If a number is not finite, `std` is not positive (a channel
+            without variation needs a separate `std`), or there is not one for each
+            channel.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -299,8 +349,15 @@ def normalise(dataset: Dataset, mean: PerChannel = None, std: PerChannel = None)
         shift = dataset.train_inputs.mean(axis=(0, 1, 2), dtype=np.float64)
     scale = _per_channel("std", std, channels)
     if scale is None:
-        scale = np.asarray([_deviation(dataset.train_inputs[..., c]) for c in range(channels)])
-    require(bool((scale > 0).all()), "std", "must be positive in every channel", scale.tolist())
+        scale = np.asarray(
+            [_deviation(dataset.train_inputs[..., c]) for c in range(channels)]
+        )
+    require(
+        bool((scale > 0).all()),
+        "std",
+        "must be positive in every channel",
+        scale.tolist(),
+    )
     shift, scale = shift.astype(np.float32), scale.astype(np.float32)
     return dataclasses.replace(
         dataset,
@@ -318,19 +375,20 @@ def augment(
 ) -> Float[Array, "batch height width channels"]:
     """Crop each image at random from its padded self, and mirror it with chance one half.
 
-    A pure jitted function, for use inside local training: give it the minibatch and a key of the
-    step. Image i's draw depends on the key and on i, not on the size of the batch. The padding
-    is zeros: the mean colour of normalised images, black of others.
+    A pure jitted function, for use inside local training: give it the minibatch and a
+    key of the step. Image i's draw depends on the key and on i, not on the size of the
+    batch. The padding is zeros: the mean colour of normalised images, black of others.
 
     Args:
         key: One typed JAX key.
         images: Of any floating type.
-        padding: Pixels added on each side before a crop of the old size, 0 for no shift. Each of
-            the (2 padding + 1)^2 places is equally likely within 2^-15.
+        padding: Pixels added on each side before a crop of the old size, 0 for no
+            shift. Each of the (2 padding + 1)^2 places is equally likely within 2^-15.
         flip: Whether to mirror left and right.
 
     Returns:
-        Images of the same shape and type; with padding 0 and no flip the images themselves.
+        Images of the same shape and type; with padding 0 and no flip the images
+        themselves.
 
     Raises:
         ConfigurationError: If `padding` is not an integer in [0, 1024].
@@ -357,14 +415,19 @@ def _augment(key: Array, images: Array, padding: int, flip: bool) -> Array:
     span = jnp.uint32(2 * padding + 1)
     down = ((place >> 16) * span) >> 16
     right = ((place & jnp.uint32(0xFFFF)) * span) >> 16
-    rows = jnp.arange(height, dtype=jnp.int32)[None, :] + down.astype(jnp.int32)[:, None]
-    columns = jnp.broadcast_to(jnp.arange(width, dtype=jnp.int32)[None, :], (batch, width))
+    rows = (
+        jnp.arange(height, dtype=jnp.int32)[None, :] + down.astype(jnp.int32)[:, None]
+    )
+    columns = jnp.broadcast_to(
+        jnp.arange(width, dtype=jnp.int32)[None, :], (batch, width)
+    )
     if flip:
         is_mirrored = (client_words(key, batch, 1) >> 31).astype(bool)
         columns = jnp.where(is_mirrored[:, None], columns[:, ::-1], columns)
     columns = columns + right.astype(jnp.int32)[:, None]
-    # One gather: 2 us an image of 32x32x3 on one loaded core. A dynamic slice an image took 1.6
-    # times that under vmap and 36 times inside a loop, one-hot products 12 times.
+    # One gather: 2 us an image of 32x32x3 on one loaded core. A dynamic slice an image
+    # took 1.6 times that under vmap and 36 times inside a loop, one-hot products 12
+    # times.
     border = (padding, padding)
     padded = jnp.pad(images, ((0, 0), border, border, (0, 0)))
     index = jnp.arange(batch, dtype=jnp.int32)[:, None, None]

@@ -1,7 +1,8 @@
 """Reader of IDX files, the format of MNIST and Fashion-MNIST, plain or gzipped.
 
-A file is two zero bytes, a type code, the number of axes, each axis as a big-endian uint32, and
-the values in row-major order. Source: LeCun's description next to the MNIST files.
+A file is two zero bytes, a type code, the number of axes, each axis as a big-endian
+uint32, and the values in row-major order. Source: LeCun's description next to the MNIST
+files.
 """
 
 from __future__ import annotations
@@ -17,8 +18,10 @@ from mrsa_watch._base.untrusted import read_bytes
 
 # ---- Reader of the binary versions of CIFAR-10 and CIFAR-100.
 #
-# A record is one label byte (CIFAR-100: coarse label, then fine label) and 3,072 bytes: the red,
-# green and blue planes of 32x32 pixels, row by row. Source: Krizhevsky's description of the files.
+# A record is one label byte (CIFAR-100: coarse label, then fine label) and 3,072 bytes:
+# the red,
+# green and blue planes of 32x32 pixels, row by row. Source: Krizhevsky's description of
+# the files.
 
 _SIDE = 32
 _PIXELS = 3 * _SIDE * _SIDE
@@ -54,14 +57,17 @@ _FORMATS = (
 )
 
 
-def find_cifar(directory: pathlib.Path) -> tuple[CifarFormat, pathlib.Path, list[pathlib.Path]]:
+def find_cifar(
+    directory: pathlib.Path,
+) -> tuple[CifarFormat, pathlib.Path, list[pathlib.Path]]:
     """Find which set a folder holds, itself or in its archive's folder, and the files of it.
 
     Returns:
         The format, the folder, and the training files followed by the test file.
 
     Raises:
-        DataNotFoundError: If it holds neither set, or not all files of one; says what is missing.
+        DataNotFoundError: If it holds neither set, or not all files of one; says what
+            is missing.
         ConfigurationError: If it holds both.
     """
     found: list[tuple[CifarFormat, pathlib.Path, list[pathlib.Path]]] = []
@@ -75,13 +81,20 @@ def find_cifar(directory: pathlib.Path) -> tuple[CifarFormat, pathlib.Path, list
             elif len(absent) < len(paths):
                 missing += [f"{folder / name} is missing" for name in absent]
     there = " and ".join(kind.name for kind, _, _ in found)
-    require(len(found) <= 1, "directory", "must hold one CIFAR set, not both", f"{there} there")
+    require(
+        len(found) <= 1,
+        "directory",
+        "must hold one CIFAR set, not both",
+        f"{there} there",
+    )
     if found:
         return found[0]
     names = ("data_batch_1", "train", "cifar-10-batches-py", "cifar-100-python")
     hint = ""
     if any((directory / name).exists() for name in names):
-        hint = "; these look like the Python version's files: the binary version is needed"
+        hint = (
+            "; these look like the Python version's files: the binary version is needed"
+        )
     sets = (f"{', '.join((*kind.train, kind.test))} ({kind.name})" for kind in _FORMATS)
     what = "; ".join(missing) or f"looked for {', or '.join(sets)}"
     raise DataNotFoundError(f"no CIFAR data set in {directory}: {what}{hint}")
@@ -91,8 +104,8 @@ def read_cifar(kind: CifarFormat, paths: list[pathlib.Path]) -> dict[str, np.nda
     """Read the training files and the test file of one set.
 
     Raises:
-        ConfigurationError: If a file is not a whole number of records, or a label lies outside
-            its classes; names the file.
+        ConfigurationError: If a file is not a whole number of records, or a label lies
+            outside its classes; names the file.
     """
     parts = [_read_file(kind, path) for path in paths]
     return {
@@ -116,7 +129,9 @@ def _read_file(kind: CifarFormat, path: pathlib.Path) -> tuple[np.ndarray, np.nd
         rule = f"must hold labels in [0, {num_classes}) in byte {byte} of each record"
         require(largest < num_classes, str(path), rule, largest)
     planes = records[:, num_labels:].reshape(-1, 3, _SIDE, _SIDE)
-    return np.ascontiguousarray(planes.transpose(0, 2, 3, 1)), records[:, num_labels - 1].copy()
+    return np.ascontiguousarray(planes.transpose(0, 2, 3, 1)), records[
+        :, num_labels - 1
+    ].copy()
 
 
 # ---- Reader of IDX files, the format of MNIST and Fashion-MNIST, plain or gzipped.
@@ -153,7 +168,8 @@ def read_idx(path: pathlib.Path) -> np.ndarray:
         ) from error
     if len(data) < 4 or data[:2] != b"\0\0" or data[2] not in _TYPES:
         raise ConfigurationError(
-            f"`{path}` must be an IDX file (two zero bytes and a type code first); got {data[:4]!r}"
+            f"`{path}` must be an IDX file (two zero bytes and a type code first); got "
+            f"{data[:4]!r}"
         )
     dtype, num_axes = _TYPES[data[2]], data[3]
     start = 4 + 4 * num_axes
@@ -165,7 +181,9 @@ def read_idx(path: pathlib.Path) -> np.ndarray:
             f"`{path}` must hold {expected} bytes, as its header says; got {len(data)}"
         )
     if num_axes > _MOST_AXES:
-        raise ConfigurationError(f"`{path}` must have at most {_MOST_AXES} axes; got {num_axes}")
+        raise ConfigurationError(
+            f"`{path}` must have at most {_MOST_AXES} axes; got {num_axes}"
+        )
     values = np.frombuffer(data, dtype, offset=start)
     return values.reshape(shape).astype(dtype.newbyteorder("="))
 
@@ -180,12 +198,16 @@ def read_idx_directory(
         ConfigurationError: If a file is broken, or the files do not belong together.
     """
     found = idx_files(directory)
-    missing = [_candidates(*names)[0] for names in _STEMS if _find(directory, *names) is None]
+    missing = [
+        _candidates(*names)[0] for names in _STEMS if _find(directory, *names) is None
+    ]
     if missing:
         raise DataNotFoundError(
             f"no IDX data set in {directory}: looked for {', '.join(missing)} "
-            "(plain or with .gz; '.idx3-ubyte' for '-idx3-ubyte' will do). The files are those of "
-            "MNIST and Fashion-MNIST; the system package dataset-fashion-mnist of Debian and "
+            "(plain or with .gz; '.idx3-ubyte' for '-idx3-ubyte' will do). The files "
+            "are those of "
+            "MNIST and Fashion-MNIST; the system package dataset-fashion-mnist of "
+            "Debian and "
             "Ubuntu installs the latter under /usr/share/datasets/fashion-mnist"
         )
     train_images, train_labels, test_images, test_labels = map(read_idx, found)

@@ -1,7 +1,9 @@
-"""Spread a data set's samples over clients: at random, or by shards of the sorted samples.
+"""Spread a data set's samples over clients.
 
-Source: Multi-RoundSecAgg (So, Ali, Guler, Jiao, Avestimehr), Section 6 and appendix: IID, sorted
-shards (MNIST), and sorted shards in addition to a set that everybody holds (CIFAR-10).
+At random, or by shards of the sorted samples.
+Source: Multi-RoundSecAgg (So, Ali, Guler, Jiao, Avestimehr), Section 6 and appendix:
+IID, sorted shards (MNIST), and sorted shards in addition to a set that everybody holds
+(CIFAR-10).
 """
 
 from __future__ import annotations
@@ -19,8 +21,12 @@ from mrsa_watch._base.errors import POSITIVE, check_count, check_number, require
 
 
 @needs_values
-def iid(seed: int | Key[Array, ""], dataset: Dataset, num_clients: int | np.integer) -> ClientData:
-    """Deal the shuffled training samples to the clients in turn; sizes differ by at most one.
+def iid(
+    seed: int | Key[Array, ""], dataset: Dataset, num_clients: int | np.integer
+) -> ClientData:
+    """Deal the shuffled training samples to the clients in turn.
+
+    Sizes differ by at most one.
 
     Args:
         seed: Integer or key.
@@ -57,24 +63,26 @@ def shards(
 ) -> ClientData:
     """Sort the samples by label, cut them into equal shards, give each client a few at random.
 
-    The shards are the papers' non-IID setting. Equal shards do not end where a class ends: some
-    hold two labels (in the paper's own MNIST setting 9 of 120 do, against its "only one digit
-    label"). `single_label=True` cuts inside the classes instead: each class gets shards in
-    proportion to its samples, and every shard holds one label.
+    The shards are the papers' non-IID setting. Equal shards do not end where a class
+    ends: some hold two labels (in the paper's own MNIST setting 9 of 120 do, against
+    its "only one digit label"). `single_label=True` cuts inside the classes instead:
+    each class gets shards in proportion to its samples, and every shard holds one
+    label.
 
     Args:
         seed: Integer or key; orders the samples inside a class and deals the shards.
         dataset: What to spread.
         num_clients: Number of clients N.
         shards_per_client: Shards that each client receives.
-        single_label: Let no shard hold two labels (shard sizes then differ a little more).
+        single_label: Let no shard hold two labels (shard sizes then differ a little
+            more).
 
     Returns:
         The clients' samples; each training sample is held exactly once.
 
     Raises:
-        ConfigurationError: If there are fewer samples than shards, or, for `single_label`, fewer
-            shards than classes.
+        ConfigurationError: If there are fewer samples than shards, or, for
+            `single_label`, fewer shards than classes.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -84,21 +92,34 @@ def shards(
         >>> bool(np.all((mj.data.class_counts(clients) > 0).sum(axis=1) == 1))
         True
 
-    Source: Multi-RoundSecAgg, appendix (MNIST: 120 sorted shards of 500, one per client). Differs
-    from the paper only with `single_label`.
+    Source: Multi-RoundSecAgg, appendix (MNIST: 120 sorted shards of 500, one per
+    client). Differs from the paper only with `single_label`.
     """
     generator = partition_generator(seed, dataset, num_clients)
     num_samples = len(dataset.train_labels)
     check_count(shards_per_client, "shards_per_client")
     num_shards = num_clients * shards_per_client
-    rule, sizes = "must leave at least one sample for each shard", f"{num_samples} samples"
-    require(num_shards <= num_samples, "shards_per_client", rule, f"{num_shards} shards", sizes)
+    rule, sizes = (
+        "must leave at least one sample for each shard",
+        f"{num_samples} samples",
+    )
+    require(
+        num_shards <= num_samples,
+        "shards_per_client",
+        rule,
+        f"{num_shards} shards",
+        sizes,
+    )
     by_label = _by_label(dataset, generator.permutation(num_samples))
     if single_label:
-        pieces = _single_label_shards(by_label, dataset.train_labels[by_label], num_shards)
+        pieces = _single_label_shards(
+            by_label, dataset.train_labels[by_label], num_shards
+        )
     else:
         pieces = np.array_split(by_label, num_shards)
-    return client_data(dataset, list(map(np.concatenate, _dealt(generator, pieces, num_clients))))
+    return client_data(
+        dataset, list(map(np.concatenate, _dealt(generator, pieces, num_clients)))
+    )
 
 
 @needs_values
@@ -113,25 +134,27 @@ def shards_with_shared(
     """Give every client one sorted shard, and a small set of samples that all of them hold.
 
     The shared set G softens one label per client. The rest of the samples is sorted by
-    label and cut into equal shards, one per client. With a balanced G each class loses as many
-    samples, so that where classes are of equal size and the shards divide them, as in the
-    paper's CIFAR-10 (4,980 = 12 x 415), every shard holds one label.
+    label and cut into equal shards, one per client. With a balanced G each class loses
+    as many samples, so that where classes are of equal size and the shards divide them,
+    as in the paper's CIFAR-10 (4,980 = 12 x 415), every shard holds one label.
 
     Args:
-        seed: Integer or key; chooses G, orders the samples inside a class and deals the shards.
+        seed: Integer or key; chooses G, orders the samples inside a class and deals the
+            shards.
         dataset: What to spread.
         num_clients: Number of clients N.
         shared_size: Samples in G, 0 for none.
-        balanced: Take G evenly from the classes (where it does not divide, the first classes
-            give one more); otherwise from all samples at random.
+        balanced: Take G evenly from the classes (where it does not divide, the first
+            classes give one more); otherwise from all samples at random.
 
     Returns:
-        The clients' samples, those of G first in each row. The pool holds each sample once; a
-        sample of G is in every client's row, any other in one. `class_counts` counts both.
+        The clients' samples, those of G first in each row. The pool holds each sample
+        once; a sample of G is in every client's row, any other in one. `class_counts`
+        counts both.
 
     Raises:
-        ConfigurationError: If `shared_size` is not an integer that leaves a sample for each
-            client, or a class has fewer samples than a balanced G takes from it.
+        ConfigurationError: If `shared_size` is not an integer that leaves a sample for
+            each client, or a class has fewer samples than a balanced G takes from it.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -143,15 +166,18 @@ def shards_with_shared(
         >>> bool((mj.data.class_counts(clients) >= 2).all())
         True
 
-    Source: Multi-RoundSecAgg, Section 6 (CIFAR-10 non-IID: 200 shared samples, 49,800 in 120
-    shards of 415). The paper says "one label" of each shard but not how G is chosen; a random G
-    gives about 8 shards of two labels.
+    Source: Multi-RoundSecAgg, Section 6 (CIFAR-10 non-IID: 200 shared samples, 49,800
+    in 120 shards of 415). The paper says "one label" of each shard but not how G is
+    chosen; a random G gives about 8 shards of two labels.
     """
     generator = partition_generator(seed, dataset, num_clients)
     num_samples = len(dataset.train_labels)
     check_count(shared_size, "shared_size", "must be 0 or positive", 0)
     fits = int(shared_size) + int(num_clients) <= num_samples
-    rule, sizes = "must leave at least one sample for each client", f"{num_samples} samples"
+    rule, sizes = (
+        "must leave at least one sample for each client",
+        f"{num_samples} samples",
+    )
     require(fits, "shared_size", rule, shared_size, f"{sizes} of {num_clients} clients")
     order = generator.permutation(num_samples)
     is_shared = np.zeros(num_samples, bool)
@@ -188,7 +214,8 @@ def _single_label_shards(
     sizes = f"{num_shards} shards", f"{len(counts)} classes"
     require(num_shards >= len(counts), "single_label", rule, *sizes)
     allotted = np.ones(len(counts), np.int64)
-    for _ in range(num_shards - len(counts)):  # the next shard goes where shards are largest
+    # the next shard goes where shards are largest
+    for _ in range(num_shards - len(counts)):
         allotted[np.argmax(counts / allotted)] += 1
     pieces: list[np.ndarray] = []
     for start, count, parts in zip(starts, counts, allotted, strict=True):
@@ -196,11 +223,19 @@ def _single_label_shards(
     return pieces
 
 
-def partition_generator(seed: Any, dataset: Dataset, num_clients: Any) -> np.random.Generator:
-    """Return what deals; raise unless the data set is valid and has a sample for each client."""
+def partition_generator(
+    seed: Any, dataset: Dataset, num_clients: Any
+) -> np.random.Generator:
+    """Return what deals.
+
+    Raise unless the data set is valid and has a sample for each client.
+    """
     check_dataset(dataset)
     check_count(num_clients, "num_clients")
-    most, rule = len(dataset.train_labels), "must not exceed the number of training samples"
+    most, rule = (
+        len(dataset.train_labels),
+        "must not exceed the number of training samples",
+    )
     require(num_clients <= most, "num_clients", rule, num_clients, most)
     return host_generator(as_key(seed), Stream.PARTITION, 1)
 
@@ -218,9 +253,11 @@ def _by_label(dataset: Dataset, samples: np.ndarray) -> np.ndarray:
     return samples[np.argsort(dataset.train_labels[samples], kind="stable")]
 
 
-# ---- Spread a data set by Dirichlet draws: each class over the clients, or each client's mixture.
+# ---- Spread a data set by Dirichlet draws: each class over the clients, or each
+# client's mixture.
 #
-# Source: Multi-RoundSecAgg (So, Ali, Guler, Jiao, Avestimehr): two versions of the text describe
+# Source: Multi-RoundSecAgg (So, Ali, Guler, Jiao, Avestimehr): two versions of the text
+# describe
 # two splits of CIFAR-100 with one concentration, 0.5, that could hardly differ more.
 
 
@@ -234,10 +271,11 @@ def dirichlet_by_class(
 ) -> ClientData:
     """Spread each class over the clients in proportions drawn from a symmetric Dirichlet.
 
-    For each class c draw d_c ~ Dirichlet(concentration, ..., concentration) over the N clients;
-    client i receives the share d_{c,i} of the class. Clients become ragged, in size and in
-    labels. With few samples or a small concentration some receive nothing: such a client stays,
-    with size 0, and its update is zero (it still counts in the mean of a cohort's updates).
+    For each class c draw d_c ~ Dirichlet(concentration, ..., concentration) over the N
+    clients; client i receives the share d_{c,i} of the class. Clients become ragged, in
+    size and in labels. With few samples or a small concentration some receive nothing:
+    such a client stays, with size 0, and its update is zero (it still counts in the
+    mean of a cohort's updates).
 
     Args:
         seed: Integer or key.
@@ -258,15 +296,17 @@ def dirichlet_by_class(
         >>> int(clients.sizes.sum()) == len(digits.train_labels)
         True
 
-    Source: Multi-RoundSecAgg in its anonymous version (each class over the users, concentration
-    0.5). Differs from the AAAI text, whose per-user form gives 1.7 classes to a user and does
-    not fit its published accuracies.
+    Source: Multi-RoundSecAgg in its anonymous version (each class over the users,
+    concentration 0.5). Differs from the AAAI text, whose per-user form gives 1.7
+    classes to a user and does not fit its published accuracies.
     """
     generator, num_clients = _started(seed, dataset, num_clients, concentration)
     held: list[list[np.ndarray]] = [[] for _ in range(num_clients)]
     for label in range(dataset.num_classes):
         members = _shuffled(generator, dataset, label)
-        shares = _normalised(_log_dirichlet(generator, np.full(num_clients, float(concentration))))
+        shares = _normalised(
+            _log_dirichlet(generator, np.full(num_clients, float(concentration)))
+        )
         cuts = np.rint(np.cumsum(shares)[:-1] * len(members)).astype(np.int64)
         for client, part in enumerate(np.split(members, cuts)):
             held[client].append(part)
@@ -284,22 +324,25 @@ def dirichlet_by_client(
     """Give each client its own mixture of classes, drawn around that of the whole data set.
 
     With pi the classes' shares of the training samples, client i draws
-    pi_i ~ Dirichlet(concentration * pi) and fills up with samples whose class is drawn from pi_i.
-    All clients are of equal size, within one sample. The concentration is the *total* over the
-    classes: with 100 equal classes 0.5 leaves 1.7 effective classes (1 / sum of squared shares)
-    to a client, and 1.9 to 2.0 once late clients have taken what is left. Choose
-    `dirichlet_by_class` (35.8) for the milder split, which fits the paper's accuracies.
+    pi_i ~ Dirichlet(concentration * pi) and fills up with samples whose class is drawn
+    from pi_i. All clients are of equal size, within one sample. The concentration is
+    the *total* over the classes: with 100 equal classes 0.5 leaves 1.7 effective
+    classes (1 / sum of squared shares) to a client, and 1.9 to 2.0 once late clients
+    have taken what is left. Choose `dirichlet_by_class` (35.8) for the milder split,
+    which fits the paper's accuracies.
 
-    Every sample is held exactly once, so late clients find some classes gone. A client whose
-    draw hits a class that has run out draws again: its mixture is renormalised over the classes
-    that are left. (What is left of a Dirichlet vector, renormalised, is Dirichlet again.) Clients
-    are served one after the other in random order, so that no index is favoured.
+    Every sample is held exactly once, so late clients find some classes gone. A client
+    whose draw hits a class that has run out draws again: its mixture is renormalised
+    over the classes that are left. (What is left of a Dirichlet vector, renormalised,
+    is Dirichlet again.) Clients are served one after the other in random order, so that
+    no index is favoured.
 
     Args:
         seed: Integer or key.
         dataset: What to spread.
         num_clients: Number of clients N.
-        concentration: Positive; small is uneven, large approaches the whole set's mixture.
+        concentration: Positive; small is uneven, large approaches the whole set's
+            mixture.
 
     Returns:
         The clients' samples; each training sample is held exactly once.
@@ -314,11 +357,13 @@ def dirichlet_by_client(
         >>> int(clients.sizes.sum()), int(clients.sizes.max() - clients.sizes.min())
         (1442, 1)
 
-    Source: Multi-RoundSecAgg, AAAI version (pi_i ~ Dir(kappa pi), kappa = 0.5). The text does not
-    say what happens when a class runs out.
+    Source: Multi-RoundSecAgg, AAAI version (pi_i ~ Dir(kappa pi), kappa = 0.5). The
+    text does not say what happens when a class runs out.
     """
     generator, num_clients = _started(seed, dataset, num_clients, concentration)
-    members = [_shuffled(generator, dataset, label) for label in range(dataset.num_classes)]
+    members = [
+        _shuffled(generator, dataset, label) for label in range(dataset.num_classes)
+    ]
     left = np.asarray([len(part) for part in members])
     prior = left / left.sum()
     sizes = [len(part) for part in np.array_split(np.empty(left.sum()), num_clients)]
@@ -327,7 +372,9 @@ def dirichlet_by_client(
         logs = np.full(len(prior), -np.inf)
         logs[prior > 0] = _log_dirichlet(generator, concentration * prior[prior > 0])
         counts = _draw_counts(generator, logs, left, size)
-        parts = [part[n - k : n] for part, n, k in zip(members, left, counts, strict=True)]
+        parts = [
+            part[n - k : n] for part, n, k in zip(members, left, counts, strict=True)
+        ]
         held[client] = np.concatenate(parts)
         left = left - counts
     return client_data(dataset, held)
@@ -338,11 +385,15 @@ def _started(
 ) -> tuple[np.random.Generator, int]:
     """Check the arguments; return what draws, and the number of clients."""
     generator = partition_generator(seed, dataset, num_clients)
-    check_number(concentration, "concentration", "must be a positive finite number", POSITIVE)
+    check_number(
+        concentration, "concentration", "must be a positive finite number", POSITIVE
+    )
     return generator, int(num_clients)
 
 
-def _shuffled(generator: np.random.Generator, dataset: Dataset, label: int) -> np.ndarray:
+def _shuffled(
+    generator: np.random.Generator, dataset: Dataset, label: int
+) -> np.ndarray:
     """Return the samples of a class in random order."""
     return generator.permutation(np.flatnonzero(dataset.train_labels == label))
 
@@ -350,17 +401,26 @@ def _shuffled(generator: np.random.Generator, dataset: Dataset, label: int) -> n
 def _draw_counts(
     generator: np.random.Generator, logs: np.ndarray, left: np.ndarray, size: int
 ) -> np.ndarray:
-    """Draw `size` samples by class; a draw from a class that has run out is drawn again."""
+    """Draw `size` samples by class.
+
+    A draw from a class that has run out is drawn again.
+    """
     counts = np.zeros(len(left), np.int64)
     while (missing := size - int(counts.sum())) > 0:
-        # in logarithms: the classes that are left may have shares far below the smallest float
+        # in logarithms: the classes that are left may have shares far below the
+        # smallest float
         shares = _normalised(np.where(counts < left, logs, -np.inf))
         counts = np.minimum(counts + generator.multinomial(missing, shares), left)
     return counts
 
 
-def _log_dirichlet(generator: np.random.Generator, concentrations: np.ndarray) -> np.ndarray:
-    """Draw Dirichlet proportions as logarithms up to a constant: small ones do not become 0."""
+def _log_dirichlet(
+    generator: np.random.Generator, concentrations: np.ndarray
+) -> np.ndarray:
+    """Draw Dirichlet proportions as logarithms up to a constant.
+
+    Small ones do not become 0.
+    """
     # Gamma(a) = Gamma(a + 1) * U**(1/a)
     logs = np.log(generator.gamma(concentrations + 1.0))
     uniform = generator.random(len(concentrations)) + np.finfo(np.float64).tiny

@@ -1,8 +1,9 @@
-"""Which data sets are here; prepare others: the one step that needs network and TensorFlow.
+"""Which data sets are here.
 
-`plan_preparation` says what would be fetched and touches nothing; `prepare` fetches, after a
-check of a second that the archives' hosts answer, because without a network the download itself
-would hang for minutes.
+Prepare others: the one step that needs network and TensorFlow.
+`plan_preparation` says what would be fetched and touches nothing; `prepare` fetches,
+after a check of a second that the archives' hosts answer, because without a network the
+download itself would hang for minutes.
 """
 
 from __future__ import annotations
@@ -22,7 +23,13 @@ from typing import Any, Literal
 from mrsa_jax.data import _sources
 from mrsa_jax.data._cache import cached_paths
 from mrsa_jax.data._dataset import Dataset
-from mrsa_jax.data._sources import PREPARED, import_tfds, load, prepared_folder, tfds_directory
+from mrsa_jax.data._sources import (
+    PREPARED,
+    import_tfds,
+    load,
+    prepared_folder,
+    tfds_directory,
+)
 from mrsa_watch._base.errors import (
     ConfigurationError,
     DataNotFoundError,
@@ -43,7 +50,8 @@ class PreparationPlan:
     Attributes:
         name: As tensorflow-datasets spells it.
         version: Of the set.
-        directory: Data folder of tensorflow-datasets; archives stay in `downloads` there.
+        directory: Data folder of tensorflow-datasets; archives stay in `downloads`
+            there.
         num_bytes: Bytes of all archives, or None where the set does not say.
         hosts: Names of the hosts that the archives come from.
         urls: Addresses of the archives.
@@ -62,8 +70,10 @@ class PreparationPlan:
         """Raise `DataNotFoundError` unless TensorFlow, which only this step needs, is installed."""
         if importlib.util.find_spec("tensorflow") is None:
             raise DataNotFoundError(
-                f"preparing the data set {self.name!r} needs TensorFlow, which is not installed; "
-                f"reading it afterwards does not. Install it with: {how_to_install(_EXTRA)}"
+                f"preparing the data set {self.name!r} needs TensorFlow, which is not "
+                "installed; "
+                "reading it afterwards does not. Install it with: "
+                f"{how_to_install(_EXTRA)}"
             )
 
 
@@ -73,8 +83,8 @@ def plan_preparation(
     """Say what preparing a data set would fetch; needs no network and no TensorFlow.
 
     Args:
-        name: `"mnist"`, `"fashion_mnist"`, `"cifar10"`, `"cifar100"`, or any labelled set of
-            tensorflow-datasets by its name, with or without `tfds:` before it.
+        name: `"mnist"`, `"fashion_mnist"`, `"cifar10"`, `"cifar100"`, or any labelled
+            set of tensorflow-datasets by its name, with or without `tfds:` before it.
         directory: Its data folder; its own default if None.
 
     Returns:
@@ -96,14 +106,17 @@ def plan_preparation(
     require(is_name, "name", rule, name)
     folder = tfds_directory(directory)
     builder = _builder(name, folder)
-    name = builder.info.full_name.rpartition("/")[0]  # with its configuration, if it has several
+    # with its configuration, if it has several
+    name = builder.info.full_name.rpartition("/")[0]
     infos: dict[str, Any] = builder.url_infos or {}
     sizes = [info.size for info in infos.values()]
     return PreparationPlan(
         name=name,
         version=str(builder.version),
         directory=folder,
-        num_bytes=sum(sizes) if sizes and all(size is not None for size in sizes) else None,
+        num_bytes=sum(sizes)
+        if sizes and all(size is not None for size in sizes)
+        else None,
         hosts=tuple(sorted({_host(url)[0] for url in infos})),
         urls=tuple(sorted(infos)),
         is_prepared=prepared_folder(name, directory) is not None,
@@ -120,8 +133,8 @@ def prepare(plan: PreparationPlan) -> Dataset:
         The data set, as `load` gives it from now on.
 
     Raises:
-        DataNotFoundError: If the extra is not installed, the hosts do not answer, or the download
-            or the preparation fails; says which.
+        DataNotFoundError: If the extra is not installed, the hosts do not answer, or
+            the download or the preparation fails; says which.
     """
     if not plan.is_prepared:
         plan.check_extra()
@@ -131,10 +144,13 @@ def prepare(plan: PreparationPlan) -> Dataset:
     return load(name, directory=plan.directory)
 
 
-def check_network(urls: Iterable[str], *, timeout_seconds: float = _TIMEOUT_SECONDS) -> None:
+def check_network(
+    urls: Iterable[str], *, timeout_seconds: float = _TIMEOUT_SECONDS
+) -> None:
     """Raise unless the host of each address, or the proxy before it, takes a connection.
 
-    Takes about `timeout_seconds` at most: hosts are tried side by side, name look-up included.
+    Takes about `timeout_seconds` at most: hosts are tried side by side, name look-up
+    included.
 
     Args:
         urls: Addresses; only the host and the port of each are used.
@@ -158,13 +174,16 @@ def check_network(urls: Iterable[str], *, timeout_seconds: float = _TIMEOUT_SECO
         thread.join(max(end - time.monotonic(), 0.0))
     for (host, port), reason in dict(failures).items():
         raise DataNotFoundError(
-            f"{host} (port {port}) cannot be reached: {reason}. Preparing a data set needs the "
+            f"{host} (port {port}) cannot be reached: {reason}. Preparing a data set "
+            "needs the "
             "network; try again where there is one, or copy a prepared set from there"
         )
 
 
 def _connect(
-    target: tuple[str, int], timeout_seconds: float, failures: dict[tuple[str, int], str]
+    target: tuple[str, int],
+    timeout_seconds: float,
+    failures: dict[tuple[str, int], str],
 ) -> None:
     try:
         socket.create_connection(target, timeout=timeout_seconds).close()
@@ -206,13 +225,15 @@ def _builder(name: str, folder: pathlib.Path) -> Any:
         )
     except ImportError as error:
         raise DataNotFoundError(
-            f"preparing the data set {name!r} needs the package {error.name!r}, which cannot be "
+            f"preparing the data set {name!r} needs the package {error.name!r}, which "
+            "cannot be "
             f"imported: {error}"
         ) from error
     except (ValueError, AssertionError) as error:  # of a configuration or a version
         reason = str(error).strip().partition("\n")[0]
         raise ConfigurationError(
-            f"`name` must name a configuration and version that exist; got {name!r}: {reason}"
+            f"`name` must name a configuration and version that exist; got {name!r}: "
+            f"{reason}"
         ) from error
 
 
@@ -229,7 +250,8 @@ def _download(plan: PreparationPlan) -> None:
         ) from error
 
 
-# ---- Which data sets are on this machine, where, and what the others need. Reads no data.
+# ---- Which data sets are on this machine, where, and what the others need. Reads no
+# data.
 
 State = Literal["installed", "prepared", "cached", "missing", "name a directory"]
 
@@ -252,8 +274,9 @@ class SourceStatus:
 
     Attributes:
         name: As `load` takes it.
-        state: `"installed"` (inside a package), `"prepared"`, `"cached"` (its source is gone),
-            `"missing"`, or `"name a directory"` for files that only the user knows of.
+        state: `"installed"` (inside a package), `"prepared"`, `"cached"` (its source is
+            gone), `"missing"`, or `"name a directory"` for files that only the user
+            knows of.
         content: Samples, shape and classes in words.
         where: Folder or file, or None.
         num_bytes: Bytes there, or None.
@@ -273,7 +296,9 @@ class SourceStatus:
         return self.state in ("installed", "prepared", "cached")
 
 
-def available(directory: str | os.PathLike[str] | None = None) -> tuple[SourceStatus, ...]:
+def available(
+    directory: str | os.PathLike[str] | None = None,
+) -> tuple[SourceStatus, ...]:
     """Report for each known data set whether it is on this machine.
 
     Args:
@@ -289,12 +314,17 @@ def available(directory: str | os.PathLike[str] | None = None) -> tuple[SourceSt
     """
     own = {name: f"load({name!r}, directory=DIR)" for name in ("idx", "cifar")}
     return (
-        *(_here(name, "installed", _sources.packaged(name)) for name in _sources.PACKAGED),
+        *(
+            _here(name, "installed", _sources.packaged(name))
+            for name in _sources.PACKAGED
+        ),
         *(_prepared(name, directory) for name in _sources.PREPARED),
-        *(SourceStatus(name, "name a directory", _CONTENT[name], how=how)
-          for name, how in own.items()),
+        *(
+            SourceStatus(name, "name a directory", _CONTENT[name], how=how)
+            for name, how in own.items()
+        ),
         _olivetti(),
-    )  # fmt: skip
+    )
 
 
 def _prepared(name: str, directory: str | os.PathLike[str] | None) -> SourceStatus:
@@ -322,6 +352,10 @@ def _olivetti() -> SourceStatus:
 
 
 def _here(name: str, state: State, where: pathlib.Path) -> SourceStatus:
-    files = [where] if where.is_file() else [path for path in where.rglob("*") if path.is_file()]
+    files = (
+        [where]
+        if where.is_file()
+        else [path for path in where.rglob("*") if path.is_file()]
+    )
     num_bytes = sum(path.stat().st_size for path in files)
     return SourceStatus(name, state, _CONTENT[name], str(where), num_bytes)

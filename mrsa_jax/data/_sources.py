@@ -1,7 +1,7 @@
 """Data sets by name: those inside this package, files in a folder, and prepared sets.
 
-Nothing here downloads anything. A set that is not on the machine raises `DataNotFoundError`,
-whose message says where was looked and how to get it.
+Nothing here downloads anything. A set that is not on the machine raises
+`DataNotFoundError`, whose message says where was looked and how to get it.
 """
 
 from __future__ import annotations
@@ -22,11 +22,19 @@ from mrsa_jax._core.streams import Stream, as_key, host_generator
 from mrsa_jax.data._cache import Arrays, cached, read_cached
 from mrsa_jax.data._dataset import Dataset
 from mrsa_jax.data._formats import find_cifar, idx_files, read_cifar, read_idx_directory
-from mrsa_watch._base.errors import DataNotFoundError, MrsaError, nearest, needed, require
+from mrsa_watch._base.errors import (
+    DataNotFoundError,
+    MrsaError,
+    nearest,
+    needed,
+    require,
+)
 
-# ---- The AT&T faces (Olivetti), as scikit-learn keeps them once a person has fetched them.
+# ---- The AT&T faces (Olivetti), as scikit-learn keeps them once a person has fetched
+# them.
 #
-# 400 photographs of 40 people, ten of each, 64x64 grey pixels (the original's are 112x92).
+# 400 photographs of 40 people, ten of each, 64x64 grey pixels (the original's are
+# 112x92).
 
 _OLIVETTI_FILE = "olivetti_py3.pkz"
 
@@ -50,8 +58,10 @@ def read_olivetti(directory: str | os.PathLike[str] | None) -> Arrays:
         if found is not None:
             return found
         raise DataNotFoundError(
-            f"data set 'olivetti' is not here: looked for {path}. Fetch it once (4 MB, from the "
-            "network) in Python with sklearn.datasets.fetch_olivetti_faces(), or name the folder "
+            f"data set 'olivetti' is not here: looked for {path}. Fetch it once (4 MB, "
+            "from the "
+            "network) in Python with sklearn.datasets.fetch_olivetti_faces(), or name "
+            "the folder "
             "that has it as `directory`"
         )
     return cached("olivetti", path.parent, [path], lambda: _read_faces(path.parent))
@@ -61,7 +71,9 @@ def _read_faces(home: pathlib.Path) -> Arrays:
     rule = "data set 'olivetti' is read by scikit-learn, which cannot be imported"
     datasets = needed("sklearn.datasets", "scikit-learn", rule, DataNotFoundError)
     try:
-        faces = datasets.fetch_olivetti_faces(data_home=os.fspath(home), download_if_missing=False)
+        faces = datasets.fetch_olivetti_faces(
+            data_home=os.fspath(home), download_if_missing=False
+        )
     except Exception as error:  # a broken file raises whatever unpickling meets
         raise DataNotFoundError(
             f"data set 'olivetti' cannot be read from {home / _OLIVETTI_FILE}: "
@@ -73,7 +85,8 @@ def _read_faces(home: pathlib.Path) -> Arrays:
     }
 
 
-# ---- Reader of sets that tensorflow-datasets has prepared as array_record, through the cache.
+# ---- Reader of sets that tensorflow-datasets has prepared as array_record, through the
+# cache.
 #
 # Reading needs neither TensorFlow nor the network; a set that is cached needs not even
 # tensorflow-datasets. Decoding is slow, so it happens once.
@@ -92,7 +105,8 @@ def prepared_folder(
     """Return the folder of a prepared set's newest version, or None.
 
     Args:
-        name: As tensorflow-datasets spells it, `NAME`, `NAME/CONFIG` or `NAME/CONFIG:VERSION`.
+        name: As tensorflow-datasets spells it, `NAME`, `NAME/CONFIG` or
+            `NAME/CONFIG:VERSION`.
         directory: Its data folder; the default one if None.
     """
     path, _, wanted = name.partition(":")
@@ -102,7 +116,8 @@ def prepared_folder(
     versions = [
         (tuple(int(number) for number in folder.name.split(".")), folder)
         for folder in root.iterdir()
-        if re.fullmatch(r"\d+(\.\d+)*", folder.name) and (folder / "dataset_info.json").is_file()
+        if re.fullmatch(r"\d+(\.\d+)*", folder.name)
+        and (folder / "dataset_info.json").is_file()
     ]
     kept = [pair for pair in versions if not wanted or pair[1].name == wanted]
     return max(kept)[1] if kept else None
@@ -120,7 +135,9 @@ def read_tfds(name: str, directory: str | os.PathLike[str] | None) -> Arrays:
         files = [path for path in folder.iterdir() if path.is_file()]
         return cached(f"tfds-{name}", folder, files, lambda: _decode(name, folder))
     if directory is not None:
-        raise _not_prepared(name, directory, "there is no such folder of a prepared set")
+        raise _not_prepared(
+            name, directory, "there is no such folder of a prepared set"
+        )
     found = read_cached(f"tfds-{name}")
     # where else tensorflow-datasets may look is left to itself
     return _decode(name, None) if found is None else found
@@ -157,7 +174,8 @@ def _not_prepared(
 ) -> DataNotFoundError:
     return DataNotFoundError(
         f"data set {name!r} is not prepared (looked in {tfds_directory(where)}); "
-        f"`mrsa-jax data prepare {name}` does that once, as array_record. It said: {reason}"
+        f"`mrsa-jax data prepare {name}` does that once, as array_record. It said: "
+        f"{reason}"
     )
 
 
@@ -173,15 +191,28 @@ def _collect(source: Any, name: str) -> tuple[np.ndarray, np.ndarray]:
     """Stack the `image` and `label` features of a random-access source."""
     features = set(source[0]) if len(source) else set()
     rule = "must be a set of labelled images (features `image` and `label`)"
-    require({"image", "label"} <= features, "name", rule, f"tfds:{name} with {sorted(features)}")
+    require(
+        {"image", "label"} <= features,
+        "name",
+        rule,
+        f"tfds:{name} with {sorted(features)}",
+    )
     examples = [source[index] for index in range(len(source))]
     images = [np.asarray(example["image"]) for example in examples]
     shapes = {image.shape for image in images}
-    require(len(shapes) == 1, "name", "must be a set of images of one size", sorted(shapes)[:4])
-    return np.stack(images), np.asarray([example["label"] for example in examples], np.int32)
+    require(
+        len(shapes) == 1,
+        "name",
+        "must be a set of images of one size",
+        sorted(shapes)[:4],
+    )
+    return np.stack(images), np.asarray(
+        [example["label"] for example in examples], np.int32
+    )
 
 
-# ---- Data sets by name: those inside this package, files in a folder, and prepared sets.
+# ---- Data sets by name: those inside this package, files in a folder, and prepared
+# sets.
 
 PREPARED = {"mnist": 10, "fashion_mnist": 10, "cifar10": 10, "cifar100": 100}
 """Sets that tensorflow-datasets prepares, and their classes."""
@@ -201,44 +232,52 @@ SOURCES = (*PACKAGED, *PREPARED, "idx", "cifar", "olivetti")
 """Names that `load` knows; `"tfds:<name>"` is any prepared tensorflow-datasets set."""
 
 FASHION_DIRECTORY = pathlib.Path("/usr/share/datasets/fashion-mnist")
-"""Where the system package dataset-fashion-mnist of Debian and Ubuntu puts its files."""
+"""Where the system package dataset-fashion-mnist of Debian and Ubuntu puts its files.
+"""
 
 _TEST_FRACTION = 5  # one sample in five of each class, if a source has no test set
 
 
 def load(
-    name: str, *, directory: str | os.PathLike[str] | None = None, seed: int | Key[Array, ""] = 0
+    name: str,
+    *,
+    directory: str | os.PathLike[str] | None = None,
+    seed: int | Key[Array, ""] = 0,
 ) -> Dataset:
     """Load a data set that is already on this machine.
 
-    A set that is slow to read is read once and kept as .npz in a cache: in the folder that the
-    environment variable `MRSA_JAX_CACHE` names, or else in the user's cache folder. The cache is
-    made again when its source has changed, and suffices if the source is gone.
+    A set that is slow to read is read once and kept as .npz in a cache: in the folder
+    that the environment variable `MRSA_JAX_CACHE` names, or else in the user's cache
+    folder. The cache is made again when its source has changed, and suffices if the
+    source is gone.
 
     Args:
         name: One of these.
-            `"mnist_5k"` (5,000 real MNIST digits; 4,000 to train, 1,000 to test) and `"digits"`
-            (scikit-learn's 1,797 8x8 digits) are inside this package.
+            `"mnist_5k"` (5,000 real MNIST digits; 4,000 to train, 1,000 to test) and
+            `"digits"` (scikit-learn's 1,797 8x8 digits) are inside this package.
             `"mnist"`, `"fashion_mnist"`, `"cifar10"` and `"cifar100"` are read where
-            `mrsa-jax data prepare NAME` has prepared them, Fashion-MNIST also where the system
-            package dataset-fashion-mnist has installed it; `"tfds:<name>"` is any other labelled
-            set that tensorflow-datasets has prepared as array_record (splits `train`, `test`).
-            `"idx"` (MNIST, Fashion-MNIST or any set in their four IDX files, plain or gzipped)
-            and `"cifar"` (the binary version of CIFAR-10 or CIFAR-100) are read from a folder.
-            `"olivetti"` is the AT&T faces, where scikit-learn has fetched them.
-        directory: Folder of the files (required for `"idx"` and `"cifar"`), the data folder of
-            tensorflow-datasets or of scikit-learn (their own default if None). The first two
-            names take none.
-        seed: Orders the training samples. For `"mnist_5k"`, `"digits"` and `"olivetti"`, which
-            have no test set, it also chooses one sample in five of each class.
+            `mrsa-jax data prepare NAME` has prepared them, Fashion-MNIST also where the
+            system package dataset-fashion-mnist has installed it; `"tfds:<name>"` is
+            any other labelled set that tensorflow-datasets has prepared as array_record
+            (splits `train`, `test`). `"idx"` (MNIST, Fashion-MNIST or any set in their
+            four IDX files, plain or gzipped) and `"cifar"` (the binary version of
+            CIFAR-10 or CIFAR-100) are read from a folder. `"olivetti"` is the AT&T
+            faces, where scikit-learn has fetched them.
+        directory: Folder of the files (required for `"idx"` and `"cifar"`), the data
+            folder of tensorflow-datasets or of scikit-learn (their own default if
+            None). The first two names take none.
+        seed: Orders the training samples. For `"mnist_5k"`, `"digits"` and
+            `"olivetti"`, which have no test set, it also chooses one sample in five of
+            each class.
 
     Returns:
         The data set, inputs in [0, 1], height x width x channels.
 
     Raises:
-        ConfigurationError: If the name is unknown, `directory` does not go with it, or a file is
-            broken.
-        DataNotFoundError: If the data, or the package that holds them, is not installed.
+        ConfigurationError: If the name is unknown, `directory` does not go with it, or
+            a file is broken.
+        DataNotFoundError: If the data, or the package that holds them, is not
+            installed.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -297,8 +336,12 @@ def _read_idx(directory: str | os.PathLike[str] | None, key: Key[Array, ""]) -> 
     return _from_splits(f"idx:{folder.name}", _idx_arrays(folder), key)
 
 
-def _read_cifar(directory: str | os.PathLike[str] | None, key: Key[Array, ""]) -> Dataset:
-    kind, folder, paths = find_cifar(_required(directory, "the CIFAR binary files", "cifar"))
+def _read_cifar(
+    directory: str | os.PathLike[str] | None, key: Key[Array, ""]
+) -> Dataset:
+    kind, folder, paths = find_cifar(
+        _required(directory, "the CIFAR binary files", "cifar")
+    )
     arrays = cached(kind.name, folder, paths, lambda: read_cifar(kind, paths))
     return _from_splits(f"cifar:{kind.name}", arrays, key)
 
@@ -310,7 +353,9 @@ def _read_prepared(
     try:
         arrays = read_tfds(name, directory)
     except DataNotFoundError:
-        installed = name == "fashion_mnist" and directory is None and FASHION_DIRECTORY.is_dir()
+        installed = (
+            name == "fashion_mnist" and directory is None and FASHION_DIRECTORY.is_dir()
+        )
         if not installed or prepared_folder(name) is not None:
             raise
         arrays = _idx_arrays(FASHION_DIRECTORY)
@@ -352,7 +397,9 @@ def _normalised(images: np.ndarray) -> np.ndarray:
     return scaled[..., None] if scaled.ndim == 3 else scaled
 
 
-def _stratified(name: str, inputs: np.ndarray, labels: np.ndarray, key: Key[Array, ""]) -> Dataset:
+def _stratified(
+    name: str, inputs: np.ndarray, labels: np.ndarray, key: Key[Array, ""]
+) -> Dataset:
     """Take one sample in five of each class to test, at random, and shuffle both parts."""
     generator = host_generator(key, Stream.PARTITION, 0)
     train: list[np.ndarray] = []

@@ -1,4 +1,7 @@
-"""What a family of lines promises: privacy whatever is ever summed, and what its sums cost."""
+"""What a family of lines promises.
+
+Privacy whatever is ever summed, and what its sums cost.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +22,18 @@ from mrsa_watch._base.errors import check_integer, check_size, require
 from mrsa_watch._base.html import telling, told
 from mrsa_watch._base.values import by_value
 
-# ---- Families of lines: blocks, grids, rectangles of thicker cells, nets of several directions.
+# ---- Families of lines: blocks, grids, rectangles of thicker cells, nets of several
+# directions.
 #
-# A line is a set of clients: a sum holds all of them or none. Lines come class by class, the
+# A line is a set of clients: a sum holds all of them or none. Lines come class by
+# class, the
 # lines of one class being disjoint, as `selection.from_lines` takes them.
 
 
 def blocks(num_clients: int, size: int) -> Bool[np.ndarray, "lines clients"]:
-    """Return blocks of neighbours, as of batch partitioning: weak and strong T are their size.
+    """Return blocks of neighbours, as of batch partitioning.
+
+    Weak and strong T are their size.
 
     Args:
         num_clients: N.
@@ -48,10 +55,13 @@ def blocks(num_clients: int, size: int) -> Bool[np.ndarray, "lines clients"]:
 
 
 def grids(num_clients: int, side: int) -> Bool[np.ndarray, "lines clients"]:
-    """Return the rows and the columns of square grids: weak T is the side (`crossing_partitions`).
+    """Return the rows and the columns of square grids.
+
+    Weak T is the side (`crossing_partitions`).
 
     Args:
-        num_clients: N, a multiple of the side; clients that fill no grid are rows alone.
+        num_clients: N, a multiple of the side; clients that fill no grid are rows
+            alone.
         side: Clients of a row and of a column.
 
     Returns:
@@ -73,14 +83,15 @@ def rectangles(
 ) -> Bool[np.ndarray, "lines clients"]:
     """Return rows and strips of rectangles: what lies between blocks and grids.
 
-    A rectangle has `rows` rows of `size` clients, and as many strips of columns that together hold
-    `size` clients each: a grid of cells of size / rows clients who always move together. One row is
-    a block, `size` rows a grid. With w clients per cell and a = `rows`, weak T is a w = `size`,
-    strong T is w, and every client is hidden among size a / (2a - 1): the proof for grids, with
-    cells for clients.
+    A rectangle has `rows` rows of `size` clients, and as many strips of columns that
+    together hold `size` clients each: a grid of cells of size / rows clients who always
+    move together. One row is a block, `size` rows a grid. With w clients per cell and a
+    = `rows`, weak T is a w = `size`, strong T is w, and every client is hidden among
+    size a / (2a - 1): the proof for grids, with cells for clients.
 
     Args:
-        num_clients: N, a multiple of `size`; clients that fill no rectangle are rows alone.
+        num_clients: N, a multiple of `size`; clients that fill no rectangle are rows
+            alone.
         size: Clients of a row, and of a strip.
         rows: Rows of a rectangle, a divisor of `size`.
 
@@ -88,8 +99,8 @@ def rectangles(
         bool[lines, N]: all rows, then all strips.
 
     Raises:
-        ConfigurationError: If a size is no positive integer or no divisor, or there is no whole
-            rectangle.
+        ConfigurationError: If a size is no positive integer or no divisor, or there is
+            no whole rectangle.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -107,15 +118,18 @@ def rectangles(
     return _lines(client // size, np.where(is_whole, strip, -1))
 
 
-def nets(num_clients: int, side: int, directions: int) -> Bool[np.ndarray, "lines clients"]:
-    """Return the lines of several directions of square grids: more chances, worse hidden.
+def nets(
+    num_clients: int, side: int, directions: int
+) -> Bool[np.ndarray, "lines clients"]:
+    """Return the lines of several directions of square grids.
 
-    On a grid of q x q points, q prime, direction m + 1 has the lines y = m x + c modulo q and
-    direction 0 the lines x = c: two lines of different directions cross in one client (an affine
-    plane). One direction makes blocks, two make grids. With r of them the lines of a grid have rank
-    r (q - 1) + 1 (each direction's add up to the same), and every client is hidden among
-    q^2 / (r (q - 1) + 1); with all q + 1 everybody is exposed. From three directions on weak T may
-    be below q: let `judge` say it.
+    More chances, worse hidden.
+    On a grid of q x q points, q prime, direction m + 1 has the lines y = m x + c modulo
+    q and direction 0 the lines x = c: two lines of different directions cross in one
+    client (an affine plane). One direction makes blocks, two make grids. With r of them
+    the lines of a grid have rank r (q - 1) + 1 (each direction's add up to the same),
+    and every client is hidden among q^2 / (r (q - 1) + 1); with all q + 1 everybody is
+    exposed. From three directions on weak T may be below q: let `judge` say it.
 
     Args:
         num_clients: N, a multiple of the squared side.
@@ -126,8 +140,8 @@ def nets(num_clients: int, side: int, directions: int) -> Bool[np.ndarray, "line
         bool[lines, N]: direction by direction.
 
     Raises:
-        ConfigurationError: If a size is no positive integer or out of range, or the side no prime
-            where it must be one.
+        ConfigurationError: If a size is no positive integer or out of range, or the
+            side no prime where it must be one.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -153,9 +167,14 @@ def _sizes(num_clients: int, size: int, name: str) -> tuple[int, int]:
 
 
 def _lines(*classes: np.ndarray) -> np.ndarray:
-    """Return the lines of classes: of each the line that every client is in, -1 for none."""
+    """Return the lines of classes.
+
+    Of each the line that every client is in, -1 for none.
+    """
     count = [np.arange(own.max() + 1)[:, None] for own in classes]
-    return np.concatenate([own[None] == of for own, of in zip(classes, count, strict=True)])
+    return np.concatenate(
+        [own[None] == of for own, of in zip(classes, count, strict=True)]
+    )
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -163,23 +182,27 @@ def _lines(*classes: np.ndarray) -> np.ndarray:
 class Judgement:
     """What a family of lines promises and costs.
 
-    The figures of privacy are those of the span of all lines, which holds every combination of sums
-    of disjoint lines: no history of any length has smaller ones, whoever is away and whatever the
-    rounds were. A history that has not seen all lines may have larger ones.
+    The figures of privacy are those of the span of all lines, which holds every
+    combination of sums of disjoint lines: no history of any length has smaller ones,
+    whoever is away and whatever the rounds were. A history that has not seen all lines
+    may have larger ones.
 
     Attributes:
         num_clients: N.
         cohort_size: K.
         line_size: Clients of a line.
         num_lines: Lines.
-        rank: Of the lines: the most that any history reaches; N - rank further sums are missing.
+        rank: Of the lines: the most that any history reaches; N - rank further sums are
+            missing.
         weak_lower: Weak T, proven bound from below.
         weak_upper: From above, attained by a combination of lines.
         strong_privacy: Strong T: the least number of clients who always move together.
         hidden_worst: The least figure of `privacy.hidden_among` over clients.
         hidden_median: Its median over clients.
-        cardinality: Mean number of clients in a round's sum, rounds without one counted as 0.
-        cardinality_interval: That number twice where it is exact, else its 95 % interval.
+        cardinality: Mean number of clients in a round's sum, rounds without one counted
+            as 0.
+        cardinality_interval: That number twice where it is exact, else its 95 %
+            interval.
         fairness_gap: F after the simulated rounds, mean over trials.
         num_rounds: Simulated rounds of a trial.
         num_trials: Simulated trials.
@@ -211,13 +234,24 @@ class Judgement:
         """What was found, as names and texts."""
         low, high = self.cardinality_interval
         sure = "exact" if low == high else f"95 %: {low:.4g} to {high:.4g}"
-        weak = str(self.weak_lower) + ("" if self.certified else f" to {self.weak_upper}")
+        weak = str(self.weak_lower) + (
+            "" if self.certified else f" to {self.weak_upper}"
+        )
         return [
             ("weak T", f"{weak} ({'certified' if self.certified else 'bounds'})"),
-            ("hidden among", f"{self.hidden_worst:.4g} (worst), {self.hidden_median:.4g} (median)"),
+            (
+                "hidden among",
+                f"{self.hidden_worst:.4g} (worst), {self.hidden_median:.4g} (median)",
+            ),
             ("strong T", str(self.strong_privacy)),
-            ("mean clients per round", f"{self.cardinality:.4g} of {self.cohort_size} ({sure})"),
-            ("fairness gap F", f"{self.fairness_gap:.3g} after {self.num_rounds} rounds"),
+            (
+                "mean clients per round",
+                f"{self.cardinality:.4g} of {self.cohort_size} ({sure})",
+            ),
+            (
+                "fairness gap F",
+                f"{self.fairness_gap:.3g} after {self.num_rounds} rounds",
+            ),
             ("lines", f"{self.num_lines} of {self.line_size} clients"),
             ("rank", f"{self.rank} at most, of {self.num_clients} clients"),
         ]
@@ -243,30 +277,33 @@ def judge(
 ) -> Judgement:
     """Return what a family of lines keeps for any number of rounds, and what its sums are like.
 
-    Use it to choose a family before clients are asked at all. Weak T alone misleads: look at how
-    well clients are hidden as well, and at how often there is a sum.
+    Use it to choose a family before clients are asked at all. Weak T alone misleads:
+    look at how well clients are hidden as well, and at how often there is a sum.
 
-    Whatever rounds sum disjoint lines, their span lies in that of all lines. So weak T, strong T
-    and `privacy.hidden_among` of the matrix `lines` are bounds from below for every history, and
-    nothing needs to be simulated for them. They are worked out component by component, equal ones
-    once: a combination of least support lies in one, and leverages of one do not depend on the
-    others.
+    Whatever rounds sum disjoint lines, their span lies in that of all lines. So weak T,
+    strong T and `privacy.hidden_among` of the matrix `lines` are bounds from below for
+    every history, and nothing needs to be simulated for them. They are worked out
+    component by component, equal ones once: a combination of least support lies in one,
+    and leverages of one do not depend on the others.
 
     Args:
         lines: bool[L, N], as `selection.from_lines` takes them.
         cohort_size: K.
-        dropout_rate: p, the chance to be away in a round: a number, or one for each client.
+        dropout_rate: p, the chance to be away in a round: a number, or one for each
+            client.
         classes: As for `selection.from_lines`.
         fairness: As for `selection.from_lines`.
-        num_rounds: Rounds that are simulated for F, and where needed for the mean clients per
+        num_rounds: Rounds that are simulated for F, and where needed for the mean
+            clients per
         round.
         num_trials: Trials of them.
         seed: Of these.
 
     Returns:
-        The judgement (`Judgement`). The mean number of clients is exact where components have at
-        most 16 lines; otherwise it comes with the Clopper-Pearson interval of the chance of a sum,
-        as rounds are independent of each other in whether they have one.
+        The judgement (`Judgement`). The mean number of clients is exact where
+        components have at most 16 lines; otherwise it comes with the Clopper-Pearson
+        interval of the chance of a sum, as rounds are independent of each other in
+        whether they have one.
 
     Raises:
         ConfigurationError: As `selection.from_lines`, `availability.independent` and
@@ -281,8 +318,8 @@ def judge(
         >>> round(found.cardinality, 2), round(blocks.cardinality, 2)
         (6.4, 4.86)
 
-    Cost: certificates of weak T are searches, cheap where components are small; the rest is linear
-    in the size of `lines`.
+    Cost: certificates of weak T are searches, cheap where components are small; the
+    rest is linear in the size of `lines`.
 
     Source: this package's (docs/hidden_among.md).
     """
@@ -291,11 +328,16 @@ def judge(
     metrics = rollout_metrics(seed, selector, online, num_rounds, num_trials)
     matrix = np.asarray(lines, np.bool_)
     lower, upper, rank, hidden = _privacy(selector, matrix.shape[1])
-    rates = np.broadcast_to(np.asarray(dropout_rate, np.float64), (selector.num_clients,))
+    rates = np.broadcast_to(
+        np.asarray(dropout_rate, np.float64), (selector.num_clients,)
+    )
     mean, _ = selector.cardinality(rates)
     interval = mean, mean
     if np.isnan(mean):
-        sums, rounds = int((~np.asarray(metrics.skipped)).sum()), num_rounds * num_trials
+        sums, rounds = (
+            int((~np.asarray(metrics.skipped)).sum()),
+            num_rounds * num_trials,
+        )
         k = int(selector.cohort_size)
         low, high = binomial_interval(sums, rounds)
         mean, interval = k * sums / rounds, (k * low, k * high)
@@ -307,7 +349,8 @@ def judge(
         rank=rank,
         weak_lower=lower,
         weak_upper=upper,
-        strong_privacy=privacy.strong_privacy(matrix) or 1,  # never None: everybody is in a line
+        # never None: everybody is in a line
+        strong_privacy=privacy.strong_privacy(matrix) or 1,
         hidden_worst=float(hidden.min()),
         hidden_median=float(np.median(hidden)),
         cardinality=mean,
@@ -324,7 +367,9 @@ def _privacy(selector: Any, num_clients: int) -> tuple[int, int, int, np.ndarray
     known: dict[Any, Any] = {}
     hidden, rank = np.empty(num_clients), 0
     for lines in np.asarray(selector.members).reshape(selector.shape[0], -1, size):
-        clients, places = np.unique(lines[lines[:, 0] < num_clients], return_inverse=True)
+        clients, places = np.unique(
+            lines[lines[:, 0] < num_clients], return_inverse=True
+        )
         own = np.zeros((places.size // size, clients.size), np.bool_)
         np.put_along_axis(own, places.reshape(-1, size), values=True, axis=1)
         key = own.shape, own.tobytes()

@@ -1,5 +1,6 @@
-"""Differential privacy in the ring: integer noise that clients add, and the account of it.
+"""Differential privacy in the ring.
 
+Integer noise that clients add, and the account of it.
 What needs an accountant loads when first used.
 """
 

@@ -1,5 +1,8 @@
 from ._account import Account as Account, account as account
-from ._amplification import Amplification as Amplification, amplification as amplification
+from ._amplification import (
+    Amplification as Amplification,
+    amplification as amplification,
+)
 from ._lattice_noise import (
     LatticeNoise as LatticeNoise,
     discrete_gaussian as discrete_gaussian,

@@ -1,4 +1,7 @@
-"""The accountant: what rounds that are planned will cost each client, before they are run."""
+"""The accountant.
+
+What rounds that are planned will cost each client, before they are run.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +18,25 @@ from mrsa_jax._core.selector import Selector, block_size_of
 from mrsa_jax._core.streams import as_key, fold
 from mrsa_jax.availability import Availability, Independent
 from mrsa_jax.dp._coins import Losses, is_in_reach
-from mrsa_jax.dp._histories import Histories, Progress, checked_histories, tell, worst_mu
+from mrsa_jax.dp._histories import (
+    Histories,
+    Progress,
+    checked_histories,
+    tell,
+    worst_mu,
+)
 from mrsa_jax.dp._mechanism import RingLosses
 from mrsa_jax.dp._mixtures import Between, Drawn, Known, Sampled
 from mrsa_jax.dp._privacy_losses import losses_of, why_not_drawn
 from mrsa_jax.dp._spending import check_strategy
 from mrsa_jax.dp._sums import SumPlan, checked_sums
-from mrsa_watch._base.errors import check_inside, check_known, check_number, check_size, require
+from mrsa_watch._base.errors import (
+    check_inside,
+    check_known,
+    check_number,
+    check_size,
+    require,
+)
 from mrsa_watch._base.html import finding, telling
 
 Adversary = Literal["server", "models"]
@@ -47,18 +62,21 @@ class Account:
     """What planned rounds cost each client (built by `account`).
 
     Attributes:
-        epsilon: float64 `[clients]`, least epsilon with which `at_delta` is kept. If `trials` is
-            not 0, an estimate from them; if it is, a bound without chance.
-        lower: float64 `[clients]`, the epsilon is no less; of trials: all of `lower` and `upper`
-            hold together with chance `confidence`. What is bounded is the named method's figure;
-            of "auto" against models what they really lose.
-        upper: float64 `[clients]`, the epsilon is no more: the guarantee to be quoted. Few trials
-            make it large, never wrong.
+        epsilon: float64 `[clients]`, least epsilon with which `at_delta` is kept. If
+            `trials` is not 0, an estimate from them; if it is, a bound without chance.
+        lower: float64 `[clients]`, the epsilon is no less; of trials: all of `lower`
+            and `upper` hold together with chance `confidence`. What is bounded is the
+            named method's figure; of "auto" against models what they really lose.
+        upper: float64 `[clients]`, the epsilon is no more: the guarantee to be quoted.
+            Few trials make it large, never wrong.
         clients: Whose.
         at_delta: delta.
-        adversary: "server", who sees who takes part; "models", who sees the released sums only.
-        method: How the figures were found, see `account`; of "auto" that of the worst client.
-        trials: Histories that were simulated, or samples of losses; 0 where a law is known.
+        adversary: "server", who sees who takes part; "models", who sees the released
+            sums only.
+        method: How the figures were found, see `account`; of "auto" that of the worst
+            client.
+        trials: Histories that were simulated, or samples of losses; 0 where a law is
+            known.
         confidence: Of the intervals; 1 without trials.
         notes: What the figures rest on, in sentences.
     """
@@ -102,19 +120,29 @@ class Account:
         place = int(np.argmax(self.epsilon))
         lower, upper = self.lower[place], self.upper[place]
         within = f" (within {lower:.4g} to {upper:.4g})" if lower < upper else ""
-        by = f"{self.trials} trials, {self.confidence:.0%}" if self.trials else "known law"
+        by = (
+            f"{self.trials} trials, {self.confidence:.0%}"
+            if self.trials
+            else "known law"
+        )
         return [
-            ("epsilon", f"largest {self.epsilon[place]:.4g}{within}, mean {self.mean:.4g}"),
+            (
+                "epsilon",
+                f"largest {self.epsilon[place]:.4g}{within}, mean {self.mean:.4g}",
+            ),
             ("delta", f"{self.at_delta:g}"),
             ("against", self.adversary),
             ("method", f"{self.method} ({by})"),
-        ]  # fmt: skip
+        ]
 
     _repr_html_ = telling
 
 
 class _Plan(NamedTuple):
-    """What is asked of a method; `sums` where their noise or their losses make them differ."""
+    """What is asked of a method.
+
+    `sums` where their noise or their losses make them differ.
+    """
 
     histories: Histories
     sums: SumPlan | None
@@ -159,61 +187,72 @@ def account(
 ) -> Account:
     """Return the epsilon that planned rounds cost each client, with its interval.
 
-    The guarantee is of a client's contributions, each of length at most the clip, being in the
-    sums or replaced by zeros, against one who knows all else and may choose it. `ledger` says
-    afterwards what was really spent: the account is the mean of its delta over the histories that
-    there can be, if both are asked of the same noise. Where clients add it, that takes `planned`,
-    or `mechanism`: a sum of fewer than planned has less.
+    The guarantee is of a client's contributions, each of length at most the clip, being
+    in the sums or replaced by zeros, against one who knows all else and may choose it.
+    `ledger` says afterwards what was really spent: the account is the mean of its delta
+    over the histories that there can be, if both are asked of the same noise. Where
+    clients add it, that takes `planned`, or `mechanism`: a sum of fewer than planned
+    has less.
 
     Args:
         selector: Whom the server asks. It must not look at data.
         availability: Who is online; independent of data, too.
         rounds: J >= 1.
-        noise_multiplier: Standard deviation of the noise of each sum, in units of the clip.
+        noise_multiplier: Standard deviation of the noise of each sum, in units of the
+            clip.
         delta: In (0, 1).
-        planned: K, where clients add the noise, as for `ledger`: each survivor adds 1/K of the
-            planned variance. None: it is added once to each sum, whoever is in it.
-        steps: Who survives the protocol's steps, e.g. `availability.independent_steps(0.05)`: sums
-            are those of `selection.rollout_rounds`. None: nobody is lost inside a round, and each
+        planned: K, where clients add the noise, as for `ledger`: each survivor adds 1/K
+            of the planned variance. None: it is added once to each sum, whoever is in
+            it.
+        steps: Who survives the protocol's steps, e.g.
+            `availability.independent_steps(0.05)`: sums are those of
+            `selection.rollout_rounds`. None: nobody is lost inside a round, and each
             cohort is a sum, one of a single client too, as in `selection.rollout`.
-        rule: What is learnt of a round with losses: a policy for blocks that lose a member
-            (`selection.learnt_sums`, at threshold 2), or a rule, such as `secagg.graph_rule`.
-        mechanism: What `ring_mechanism` returned, instead of `noise_multiplier` and `planned`: the
-            mean of what `ledger(mechanism=)` proves for each history, rounding included.
-        adversary: "server" sees who takes part, besides the sums: no sampling amplifies privacy
-            against it. "models" sees the released sums, or their means over a fixed number, and
-            nothing of their members, not even how many.
-        method: "pattern_averaged": the mean of delta over participation histories, which is exact
-            for the server and an upper bound for models. Laws of counts are used where they are
-            known, by a formula: coins and uniform choice of available blocks where availability is
-            independent, coins with a minimum separation. Others are simulated. "amplified":
-            `dp_accounting`'s privacy loss distribution of Poisson sampling, against models, where
-            clients join one by one by their own coins. "worst_case": the largest mu of any
-            participation that the schedule allows, one Gaussian. "monte_carlo": `privacy_losses` of
-            the exact pair, where it can be drawn; against models. "auto": for each client the least
-            of the first two that hold. Only the first and the third hold of shared noise and of
-            losses: how large a sum's noise is, and that it is missing, tell how many took part.
+        rule: What is learnt of a round with losses: a policy for blocks that lose a
+            member (`selection.learnt_sums`, at threshold 2), or a rule, such as
+            `secagg.graph_rule`.
+        mechanism: What `ring_mechanism` returned, instead of `noise_multiplier` and
+            `planned`: the mean of what `ledger(mechanism=)` proves for each history,
+            rounding included.
+        adversary: "server" sees who takes part, besides the sums: no sampling amplifies
+            privacy against it. "models" sees the released sums, or their means over a
+            fixed number, and nothing of their members, not even how many.
+        method: "pattern_averaged": the mean of delta over participation histories,
+            which is exact for the server and an upper bound for models. Laws of counts
+            are used where they are known, by a formula: coins and uniform choice of
+            available blocks where availability is independent, coins with a minimum
+            separation. Others are simulated. "amplified": `dp_accounting`'s privacy
+            loss distribution of Poisson sampling, against models, where clients join
+            one by one by their own coins. "worst_case": the largest mu of any
+            participation that the schedule allows, one Gaussian. "monte_carlo":
+            `privacy_losses` of the exact pair, where it can be drawn; against models.
+            "auto": for each client the least of the first two that hold. Only the first
+            and the third hold of shared noise and of losses: how large a sum's noise
+            is, and that it is missing, tell how many took part.
         strategy: C, as for `ledger`; None: each sum has independent noise.
         clients: Indices of those that are asked about; all if None.
-        trials: Histories to simulate, if their law is not known; samples of either side to draw.
+        trials: Histories to simulate, if their law is not known; samples of either side
+            to draw.
         confidence: Chance with which all of the intervals hold, in (0, 1).
         seed: Of the simulation, an integer or typed key.
-        progress: Called as `progress(done, total)` from time to time: of trials, or of clients with
-            different coins.
+        progress: Called as `progress(done, total)` from time to time: of trials, or of
+            clients with different coins.
 
     Returns:
-        The account. Of "amplified", a delta below some 1e-13 (more with many rounds) is out of
-        floats' reach: the upper end is then by Renyi divergences, and the lower end 0. With trials
-        the upper end must allow for histories that none of them has shown, so it stays far above
-        the estimate until there are many times 1/delta trials: a note says how many. Clients with
-        equal laws are taken together, which helps it.
+        The account. Of "amplified", a delta below some 1e-13 (more with many rounds) is
+        out of floats' reach: the upper end is then by Renyi divergences, and the lower
+        end 0. With trials the upper end must allow for histories that none of them has
+        shown, so it stays far above the estimate until there are many times 1/delta
+        trials: a note says how many. Clients with equal laws are taken together, which
+        helps it.
 
     Raises:
-        ConfigurationError: If noise is not positive and finite, delta or the confidence not in
-            (0, 1), a size no positive integer, the scheme looks at data, or "amplified" is asked
-            for where it does not hold: against the server, of blocks, of cohorts of fixed size, of
-            availability that rounds or clients share, with a minimum separation or a strategy, of
-            shared noise or losses; if a strategy is of sums whose noise varies.
+        ConfigurationError: If noise is not positive and finite, delta or the confidence
+            not in (0, 1), a size no positive integer, the scheme looks at data, or
+            "amplified" is asked for where it does not hold: against the server, of
+            blocks, of cohorts of fixed size, of availability that rounds or clients
+            share, with a minimum separation or a strategy, of shared noise or losses;
+            if a strategy is of sums whose noise varies.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -232,13 +271,15 @@ def account(
         >>> alone.method, alone.epsilon[0].round(2).item()
         ('amplified', 2.39)
 
-    Cost: "amplified" takes some seconds for each different coin: little noise makes the grid of
-    losses coarser. A law of counts takes J evaluations of delta for each step of a root, and for
-    each different client; one of sums up to 16384, and transforms of 2^18 numbers; a simulation its
-    rounds' choices, and 2 bytes for each trial and client, of sums 16; with a strategy also a
-    product of the strategy's Gram matrix with each history, and 16 bytes.
+    Cost: "amplified" takes some seconds for each different coin: little noise makes the
+    grid of losses coarser. A law of counts takes J evaluations of delta for each step
+    of a root, and for each different client; one of sums up to 16384, and transforms of
+    2^18 numbers; a simulation its rounds' choices, and 2 bytes for each trial and
+    client, of sums 16; with a strategy also a product of the strategy's Gram matrix
+    with each history, and 16 bytes.
 
-    Source: Dong, Roth, Su, "Gaussian differential privacy" (2022); the mean by joint convexity of
+    Source: Dong, Roth, Su, "Gaussian differential privacy" (2022); the mean by joint
+    convexity of
         the hockey-stick divergence. The interval: see `_mixtures`.
     """
     bound = checked_histories(selector, availability, rounds)
@@ -251,11 +292,26 @@ def account(
     wrong = matrix is not None and sums is not None
     require(not wrong, "strategy", f"must not be set {_VARY}", "a strategy")
     some = _check_clients(clients, bound.selector.num_clients)
-    require(progress is None or callable(progress), "progress", "must be callable", progress)
-    plan = _Plan(bound, sums, scale, wanted, matrix, adversary, check_size(trials, "trials"),
-                 as_key(seed), progress)  # fmt: skip
+    require(
+        progress is None or callable(progress), "progress", "must be callable", progress
+    )
+    plan = _Plan(
+        bound,
+        sums,
+        scale,
+        wanted,
+        matrix,
+        adversary,
+        check_size(trials, "trials"),
+        as_key(seed),
+        progress,
+    )
     reason = _why_not_amplified(plan)
-    require(method != "amplified" or not reason, "method", f"must not be 'amplified': {reason}")
+    require(
+        method != "amplified" or not reason,
+        "method",
+        f"must not be 'amplified': {reason}",
+    )
     if method == "monte_carlo":
         reason = _why_no_losses(plan)
         require(not reason, "method", f"must not be 'monte_carlo': {reason}")
@@ -268,18 +324,30 @@ def account(
     ends = _ends(found, wanted, 1.0 - level)
     notes = (*found.notes, *_note_of_trials(found, wanted, 1.0 - level))
     return Account(
-        *ends, some, wanted, adversary, method, found.trials, level if found.trials else 1.0,
-        notes, found.losses, found.of,
-    )  # fmt: skip
+        *ends,
+        some,
+        wanted,
+        adversary,
+        method,
+        found.trials,
+        level if found.trials else 1.0,
+        notes,
+        found.losses,
+        found.of,
+    )
 
 
-def _ends(found: _Found, delta: float, error: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _ends(
+    found: _Found, delta: float, error: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return epsilon, and what it is no less and no more than, of each client."""
     # all intervals hold together: each fails with its share
     each = error / len(found.losses)
     rows = [(loss.epsilon(delta), *loss.interval(delta, each)) for loss in found.losses]
     epsilon, lower, upper = np.array(rows).T[:, found.of]
-    assert not (lower > upper * (1 + 1e-9)).any(), "an interval whose ends are exchanged"
+    assert not (lower > upper * (1 + 1e-9)).any(), (
+        "an interval whose ends are exchanged"
+    )
     lower = np.minimum(lower, upper)  # except for rounding it is
     return epsilon, lower, upper
 
@@ -289,8 +357,11 @@ def _note_of_trials(found: _Found, delta: float, error: float) -> tuple[str, ...
     if not own:
         return ()
     wanted = max(loss.trials_wanted(delta, error / len(own)) for loss in own)
-    text = (f"With {wanted:,} trials what none of them has shown would take up a tenth of delta "
-            f"in the upper ends; there are {found.trials:,}.")  # fmt: skip
+    text = (
+        f"With {wanted:,} trials what none of them has shown would take up a tenth of "
+        "delta "
+        f"in the upper ends; there are {found.trials:,}."
+    )
     return () if wanted <= found.trials else (text,)
 
 
@@ -305,9 +376,15 @@ def _pattern_averaged(plan: _Plan, some: np.ndarray) -> _Found:
     if plan.sums is not None:
         return _of_sums(plan, plan.sums, some, exact)
     if law.coins is not None and plan.strategy is None:
-        _, first, of = np.unique(law.coins[some], return_index=True, return_inverse=True)
-        known = tuple(law.known(int(client), plan.noise_multiplier) for client in some[first])
-        return _Found(known, of, 0, (exact, "The law of counts is known: nothing is simulated."))
+        _, first, of = np.unique(
+            law.coins[some], return_index=True, return_inverse=True
+        )
+        known = tuple(
+            law.known(int(client), plan.noise_multiplier) for client in some[first]
+        )
+        return _Found(
+            known, of, 0, (exact, "The law of counts is known: nothing is simulated.")
+        )
     units = law.units
     size = block_size_of(law.selector) if units is not law else 1
     alike = units.alike
@@ -323,12 +400,19 @@ def _of_sums(plan: _Plan, sums: SumPlan, some: np.ndarray, exact: str) -> _Found
     """Average over histories of sums that differ in noise, or are lost."""
     notes: tuple[str, ...] = (exact,)
     if isinstance(sums.costs.law, RingLosses):
-        notes += ("Of the mechanism's integers: its Renyi bounds, as `ledger(mechanism=)` has it.",)
-    classes, first, of = np.unique(sums.alike[some], return_index=True, return_inverse=True)
+        notes += (
+            "Of the mechanism's integers: its Renyi bounds, as `ledger(mechanism=)` "
+            "has it.",
+        )
+    classes, first, of = np.unique(
+        sums.alike[some], return_index=True, return_inverse=True
+    )
     known = [sums.known(int(client)) for client in some[first]]
     laws = tuple(one for one in known if one is not None)
     if len(laws) == len(known):
-        return _Found(laws, of, 0, (*notes, "The law of sums is known: nothing is simulated."))
+        return _Found(
+            laws, of, 0, (*notes, "The law of sums is known: nothing is simulated.")
+        )
     drawn = sums.sampled(plan.seed, plan.trials, plan.delta, plan.progress)
     losses = tuple(drawn(np.flatnonzero(sums.alike == one)) for one in classes)
     return _Found(losses, of, plan.trials, notes)
@@ -341,14 +425,21 @@ def _amplified(plan: _Plan, some: np.ndarray) -> _Found:
     losses: list[Loss] = []
     tell(plan.progress, 0, len(coins))
     for coin in coins.tolist():
-        spent = Losses.of(coin, law.rounds, plan.noise_multiplier) if coin > 0 else _NOTHING
+        spent = (
+            Losses.of(coin, law.rounds, plan.noise_multiplier) if coin > 0 else _NOTHING
+        )
         losses.append(spent)
         tell(plan.progress, len(losses), len(coins))
     notes = ["Void against the server, and where a round's size is known."]
     limited = [one for one in losses if isinstance(one, Losses)]
-    if any(one.below is None or not is_in_reach(plan.delta, one.rounds) for one in limited):
-        notes.append("Floats do not reach this delta: the upper end comes from Renyi divergences, "
-                     "and the lower end is 0.")  # fmt: skip
+    if any(
+        one.below is None or not is_in_reach(plan.delta, one.rounds) for one in limited
+    ):
+        notes.append(
+            "Floats do not reach this delta: the upper end comes from Renyi "
+            "divergences, "
+            "and the lower end is 0."
+        )
     return _Found(tuple(losses), of, 0, tuple(notes))
 
 
@@ -383,9 +474,13 @@ def _least(plan: _Plan, some: np.ndarray) -> tuple[Method, _Found]:
     pairs, of = np.unique(
         np.stack([amplified.of, averaged.of], axis=1), axis=0, return_inverse=True
     )
-    losses = tuple(_Least(amplified.losses[i], averaged.losses[j]) for i, j in pairs.tolist())
+    losses = tuple(
+        _Least(amplified.losses[i], averaged.losses[j]) for i, j in pairs.tolist()
+    )
     worst = max(losses, key=lambda loss: loss.epsilon(plan.delta))
-    is_amplified = worst.amplified.epsilon(plan.delta) <= worst.averaged.epsilon(plan.delta)
+    is_amplified = worst.amplified.epsilon(plan.delta) <= worst.averaged.epsilon(
+        plan.delta
+    )
     notes = amplified.notes if is_amplified else (*averaged.notes, *amplified.notes)
     method: Method = "amplified" if is_amplified else "pattern_averaged"
     return method, _Found(losses, of.reshape(-1), 0, notes)
@@ -418,11 +513,16 @@ def _monte_carlo(plan: _Plan, some: np.ndarray) -> _Found:
     for place, client in enumerate(some[first].tolist()):
         sides = tuple(
             losses_of(
-                law, client, plan.noise_multiplier, plan.strategy, plan.trials,
-                fold(plan.seed, place, int(is_with)), with_it=is_with,
+                law,
+                client,
+                plan.noise_multiplier,
+                plan.strategy,
+                plan.trials,
+                fold(plan.seed, place, int(is_with)),
+                with_it=is_with,
             )
             for is_with in (True, False)
-        )  # fmt: skip
+        )
         losses.append(Drawn(sides, most))
         tell(plan.progress, (place + 1) * plan.trials, len(first) * plan.trials)
     return _Found(tuple(losses), of, plan.trials, ("Void against the server.",))
@@ -440,16 +540,25 @@ _METHODS: Mapping[Method, Callable[[_Plan, np.ndarray], _Found]] = {
 _SEEN = "the server sees who takes part, so that sampling hides nothing from it"
 _VARY = "if sums differ in their noise or are lost (`planned`, `steps`, `mechanism`)"
 _VARIES = (
-    "where each client adds its share of the noise, or leaves inside a round (`planned`, `steps`, "
-    "`mechanism`), noise and missing sums tell how many took part, and so who did; omit `method`"
+    "where each client adds its share of the noise, or leaves inside a round "
+    "(`planned`, `steps`, "
+    "`mechanism`), noise and missing sums tell how many took part, and so who did; "
+    "omit `method`"
 )
 
 
 def _why_no_losses(plan: _Plan) -> str:
-    """Return why privacy losses of this adversary cannot be drawn; nothing where they can."""
+    """Return why privacy losses of this adversary cannot be drawn.
+
+    Nothing where they can.
+    """
     if plan.adversary == "server":
         return _SEEN
-    return _VARIES if plan.sums is not None else why_not_drawn(plan.histories, plan.strategy)
+    return (
+        _VARIES
+        if plan.sums is not None
+        else why_not_drawn(plan.histories, plan.strategy)
+    )
 
 
 def _why_not_amplified(plan: _Plan) -> str:
@@ -467,7 +576,11 @@ def _why_not_amplified(plan: _Plan) -> str:
         return "who is online is not independent over clients and rounds"
     if law.separation > 1 or law.coins is None:
         return "with a minimum separation, or bins, rounds depend on each other"
-    return "" if plan.strategy is None else "with a strategy rounds do not compose one by one"
+    return (
+        ""
+        if plan.strategy is None
+        else "with a strategy rounds do not compose one by one"
+    )
 
 
 # ---- checks
@@ -478,5 +591,10 @@ def _check_clients(clients: Any, count: int) -> np.ndarray:
         return np.arange(count)
     some = np.atleast_1d(integer_or_vector(clients, "clients"))
     rule = f"must be one or more indices of clients, from 0 to {count - 1}"
-    require(some.size > 0 and bool(((some >= 0) & (some < count)).all()), "clients", rule, clients)
+    require(
+        some.size > 0 and bool(((some >= 0) & (some < count)).all()),
+        "clients",
+        rule,
+        clients,
+    )
     return some

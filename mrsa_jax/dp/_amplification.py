@@ -1,11 +1,13 @@
-"""What T costs in amplification: epsilon of the same chances to take part, in blocks or one by one.
+"""What T costs in amplification.
 
-Who sees only the models is less sure who took part, and that amplifies privacy, if clients join one
-by one. In a block of T the other members move with the client: if they send the same, a release
-shows N(T, s^2) or N(T - 1, s^2) where the block is in it, and both are apart from the N(0, s^2) of
-the rounds without it, however the coin fell. So against who knows the others, blocks lose nearly
-what they lose against the server. The pair of mixtures that this makes is one that some data have:
-what it loses, the scheme loses at the least, and the mean over histories is what it loses at most.
+Epsilon of the same chances to take part, in blocks or one by one.
+Who sees only the models is less sure who took part, and that amplifies privacy, if
+clients join one by one. In a block of T the other members move with the client: if they
+send the same, a release shows N(T, s^2) or N(T - 1, s^2) where the block is in it, and
+both are apart from the N(0, s^2) of the rounds without it, however the coin fell. So
+against who knows the others, blocks lose nearly what they lose against the server. The
+pair of mixtures that this makes is one that some data have: what it loses, the scheme
+loses at the least, and the mean over histories is what it loses at most.
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ from mrsa_watch._base.html import brief, number, telling
 from mrsa_watch._base.values import by_value
 
 _CELLS = 100  # of a release, in a standard deviation of the noise
-_REACH = 9.0  # standard deviations beyond the means; what is further out is left to both sides
+# standard deviations beyond the means; what is further out is left to both sides
+_REACH = 9.0
 _STEP = 1e-3  # of privacy losses, rounded so that epsilon is never too large
 
 
@@ -37,12 +40,12 @@ class Amplification:
 
     Attributes:
         privacy_targets: T.
-        server: epsilon against the server, who sees who takes part, exactly; at most so much is
-            lost to others.
-        blocks: epsilon against who sees models only, at the least: if the others of the block send
-            the same, and are known; 0 for a delta that floats do not reach.
-        one_by_one: epsilon against who sees models only, if each client joined alone, by a coin of
-            the same chance: amplified by sampling.
+        server: epsilon against the server, who sees who takes part, exactly; at most so
+            much is lost to others.
+        blocks: epsilon against who sees models only, at the least: if the others of the
+            block send the same, and are known; 0 for a delta that floats do not reach.
+        one_by_one: epsilon against who sees models only, if each client joined alone,
+            by a coin of the same chance: amplified by sampling.
         chances: of each client to be in a round.
         cardinality: Mean clients per round, rounds that are skipped included.
         hidden_among: Among how many clients the worst is hidden from the server without
@@ -70,7 +73,13 @@ class Amplification:
         """Return what the columns are, and a row for each T."""
         against = (self.server, self.blocks, self.one_by_one, self.cardinality)
         rows = zip(self.privacy_targets, *against, strict=True)
-        names = ("T", "epsilon, server", "models, blocks", "models, one by one", "mean clients")
+        names = (
+            "T",
+            "epsilon, server",
+            "models, blocks",
+            "models, one by one",
+            "mean clients",
+        )
         return [names, *(tuple(map(number, row)) for row in rows)]
 
 
@@ -87,16 +96,18 @@ def amplification(
 ) -> Amplification:
     """Return what blocks of T cost in amplification, and what they buy.
 
-    Batch partitioning that draws uniformly among the available blocks, so that a client's rounds
-    are independent and laws are known: nothing but `hidden_among` is simulated. Each sum has all of
-    its noise: clients who join one by one have it added for them.
+    Batch partitioning that draws uniformly among the available blocks, so that a
+    client's rounds are independent and laws are known: nothing but `hidden_among` is
+    simulated. Each sum has all of its noise: clients who join one by one have it added
+    for them.
 
     Args:
         num_clients: N, a multiple of each T.
         cohort_size: K, a multiple of each T.
         privacy_targets: Each T.
         rounds: J.
-        noise_multiplier: Standard deviation of the noise of each sum, in units of the clip.
+        noise_multiplier: Standard deviation of the noise of each sum, in units of the
+            clip.
         delta: In (0, 1).
         dropout_rate: Chance of a client to be offline in a round.
 
@@ -104,8 +115,8 @@ def amplification(
         The figures, which `plotting.plot_amplification` shows.
 
     Raises:
-        ConfigurationError: If there is no T, dp_accounting is missing, or as `account` and
-            `selection.batch_partitioning`.
+        ConfigurationError: If there is no T, dp_accounting is missing, or as `account`
+            and `selection.batch_partitioning`.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -121,34 +132,58 @@ def amplification(
     online = availability.independent(away)
     rows = []
     for target in targets.tolist():
-        scheme = selection.batch_partitioning(num_clients, cohort_size, target, "uniform")
+        scheme = selection.batch_partitioning(
+            num_clients, cohort_size, target, "uniform"
+        )
         server = account(scheme, online, rounds, noise_multiplier, delta, clients=[0])
         chances = scheme.chances(np.full(num_clients, away))
         assert chances is not None
         chance = float(chances[0])
         alone = account(
-            selection.bernoulli(num_clients, chance), availability.independent(0.0), rounds,
-            noise_multiplier, delta, clients=[0], adversary="models",
-        )  # fmt: skip
+            selection.bernoulli(num_clients, chance),
+            availability.independent(0.0),
+            rounds,
+            noise_multiplier,
+            delta,
+            clients=[0],
+            adversary="models",
+        )
         lost = alone.lower[0]
         if target > 1:
             pair = block_losses(chance, target, float(noise_multiplier))
             lost = least_epsilon(pair.self_compose(rounds), delta, rounds)
         hidden = privacy.hidden_among(selection.rollout(0, scheme, online, rounds))
         size = selection.expected_cardinality(num_clients, cohort_size, target, away)
-        rows.append((server.epsilon[0], lost, alone.epsilon[0], chance, size,
-                     np.asarray(hidden).min()))  # fmt: skip
+        rows.append(
+            (
+                server.epsilon[0],
+                lost,
+                alone.epsilon[0],
+                chance,
+                size,
+                np.asarray(hidden).min(),
+            )
+        )
     server, blocks, alone, chances, sizes, hidden = np.array(rows, np.float64).T
     return Amplification(
-        targets, server, blocks, alone, chances, sizes, hidden, rounds,
-        float(noise_multiplier), float(delta),
-    )  # fmt: skip
+        targets,
+        server,
+        blocks,
+        alone,
+        chances,
+        sizes,
+        hidden,
+        rounds,
+        float(noise_multiplier),
+        float(delta),
+    )
 
 
 def block_losses(chance: float, target: int, noise_multiplier: float) -> Any:
     """Return a round's privacy losses of a client whose block sends the same, never too large.
 
-    Releases are distinguished by cells only, which nobody who sees them whole does worse than.
+    Releases are distinguished by cells only, which nobody who sees them whole does
+    worse than.
 
     Args:
         chance: Of the block to be in the round.
@@ -172,8 +207,8 @@ def block_losses(chance: float, target: int, noise_multiplier: float) -> Any:
         return np.asarray((1.0 - chance) * parts[0] + chance * parts[1])
 
     def logarithms(own: np.ndarray) -> dict[int, float]:
-        # at least the rounding of the sum: the logarithm of less is hundreds away, and the
-        # distribution, which dp_accounting composes cell by cell, as long
+        # at least the rounding of the sum: the logarithm of less is hundreds away, and
+        # the distribution, which dp_accounting composes cell by cell, as long
         rest = max(1.0 - float(own.sum()), 1e-16)
         return dict(enumerate(np.log(np.append(own, rest)).tolist()))
 

@@ -1,21 +1,24 @@
 """Clients who each join by a separate coin, against those who do not see who took part.
 
-Then a round without client i has the law N(y, s^2), and with it the mixture of N(y, s^2) and
-N(y + x, s^2) by its coin, for any y: the others' coins do not depend on it. Rounds compose, so
-`dp_accounting`'s privacy loss distribution of the sampled Gaussian is that of the whole training.
+Then a round without client i has the law N(y, s^2), and with it the mixture of N(y,
+s^2) and N(y + x, s^2) by its coin, for any y: the others' coins do not depend on it.
+Rounds compose, so `dp_accounting`'s privacy loss distribution of the sampled Gaussian
+is that of the whole training.
 
-**What floats reach.** The library composes by a Fourier transform in float64, and counts 1e-15 as
-lost whatever it is asked: delta errs by `rounding_of` the rounds. It is taken off, and a delta that
-is not well above it has no distribution at all. There the Renyi divergences bound epsilon, which
-are sums of positive terms and hold for every delta: with P the mixture, Q = N(0, z^2),
+**What floats reach.** The library composes by a Fourier transform in float64, and
+counts 1e-15 as lost whatever it is asked: delta errs by `rounding_of` the rounds. It is
+taken off, and a delta that is not well above it has no distribution at all. There the
+Renyi divergences bound epsilon, which are sums of positive terms and hold for every
+delta: with P the mixture, Q = N(0, z^2),
 
     log E_Q (P/Q)^a = log sum_k C(a, k) (1-q)^(a-k) q^k exp(k (k-1) / (2 z^2))     for integers a,
 
-convex in a, so that between two integers the chord is no less. The other direction is no larger.
+convex in a, so that between two integers the chord is no less. The other direction is
+no larger.
 
-Sources: Mironov, Talwar, Zhang, "Renyi differential privacy of the sampled Gaussian mechanism"
-(2019), for the sum and both directions; Canonne, Kamath, Steinke, "The discrete Gaussian for
-differential privacy" (2020), Proposition 12, for epsilon from it.
+Sources: Mironov, Talwar, Zhang, "Renyi differential privacy of the sampled Gaussian
+mechanism" (2019), for the sum and both directions; Canonne, Kamath, Steinke, "The
+discrete Gaussian for differential privacy" (2020), Proposition 12, for epsilon from it.
 """
 
 from __future__ import annotations
@@ -30,18 +33,25 @@ from jaxtyping import Float64
 
 from mrsa_watch._base.errors import needed
 
-_STEP = 1e-4  # of privacy losses, which are rounded up to multiples of it, or down: the finest
+# of privacy losses, which are rounded up to multiples of it, or down: the finest
+_STEP = 1e-4
 _COARSEST = 1.0  # what needs more is left to the Renyi divergences
-_MOST_CELLS, _MOST_OF_ONE = 2**21, 2**18  # of all rounds and of one: some seconds on a core
+# of all rounds and of one: some seconds on a core
+_MOST_CELLS, _MOST_OF_ONE = 2**21, 2**18
 _FAR = 10.0  # standard deviations to which noise is followed
 _SURELY = 10.0  # a delta below this many times its rounding is out of reach
-# Schemes round their coins to multiples of 2^-32: bounds hold of the coin that was asked for, too.
+# Schemes round their coins to multiples of 2^-32: bounds hold of the coin that was
+# asked for, too.
 _HALF_A_WORD = 2.0**-33
 # dp_accounting bounds what all rounds lose by exponential moments of limited orders
 _OF_ONE, _DEVIATIONS = 4.5, 18.0
 
-_INTEGERS = np.unique(np.concatenate([np.arange(1, 65), np.rint(2 ** np.arange(6, 16.1, 0.25))]))
-ORDERS = np.concatenate([np.arange(1.02, 2.0, 0.02), np.arange(2.0, 16.0, 0.1), _INTEGERS[15:]])
+_INTEGERS = np.unique(
+    np.concatenate([np.arange(1, 65), np.rint(2 ** np.arange(6, 16.1, 0.25))])
+)
+ORDERS = np.concatenate(
+    [np.arange(1.02, 2.0, 0.02), np.arange(2.0, 16.0, 0.1), _INTEGERS[15:]]
+)
 """Of the Renyi divergences."""
 
 
@@ -54,7 +64,8 @@ def privacy_loss_distribution() -> Any:
 def rounding_of(rounds: int) -> float:
     """Return what delta of a composed distribution may err by, some tens of times what was seen.
 
-    Against Gaussians, whose delta is known: 1e-15 after one round and 2e-13 after 10,000.
+    Against Gaussians, whose delta is known: 1e-15 after one round and 2e-13 after
+    10,000.
     """
     return 4e-15 + 1e-15 * rounds
 
@@ -123,9 +134,13 @@ def step_of(coin: float, rounds: int, noise_multiplier: float) -> float:
     normal = np.linspace(-_FAR, _FAR, 401)
     density = np.exp(-(normal**2) / 2)
     weights = np.concatenate([(1 - coin) * density, coin * density]) / density.sum()
-    losses = loss(np.concatenate([noise_multiplier * normal, 1 + noise_multiplier * normal]))
+    losses = loss(
+        np.concatenate([noise_multiplier * normal, 1 + noise_multiplier * normal])
+    )
     deviation = math.sqrt(weights @ (losses - weights @ losses) ** 2)
-    every = min(rounds * one, _OF_ONE * one + _DEVIATIONS * deviation * math.sqrt(rounds))
+    every = min(
+        rounds * one, _OF_ONE * one + _DEVIATIONS * deviation * math.sqrt(rounds)
+    )
     return max(_STEP, every / _MOST_CELLS, one / _MOST_OF_ONE)
 
 
@@ -134,7 +149,8 @@ class Losses:
     """Privacy losses of one client's rounds, rounded so that epsilon is never too small.
 
     Attributes:
-        above: `PrivacyLossDistribution`, rounded up; None where its grid would be too coarse.
+        above: `PrivacyLossDistribution`, rounded up; None where its grid would be too
+            coarse.
         below: The same, rounded down.
         moments: Of all rounds, at `ORDERS`: `log_moments` times the rounds.
         rounds: J.
@@ -167,22 +183,30 @@ class Losses:
                 sampling_prob=more if is_above else less,
             ).self_compose(rounds)
 
-        return Losses(composed(is_above=True), composed(is_above=False), moments, rounds)
+        return Losses(
+            composed(is_above=True), composed(is_above=False), moments, rounds
+        )
 
     def delta(self, epsilon: float) -> float:
         """Return delta at epsilon, rounded up."""
         orders = ORDERS - 1
         logarithms = self.moments - orders * epsilon + orders * np.log1p(-1 / ORDERS)
-        found = min(1.0, float(np.exp(np.minimum(logarithms - np.log(ORDERS), 0.0)).min()))
+        found = min(
+            1.0, float(np.exp(np.minimum(logarithms - np.log(ORDERS), 0.0)).min())
+        )
         if self.above is None:
             return found
-        composed = float(self.above.get_delta_for_epsilon(epsilon)) + rounding_of(self.rounds)
+        composed = float(self.above.get_delta_for_epsilon(epsilon)) + rounding_of(
+            self.rounds
+        )
         return min(found, composed)
 
     def epsilon(self, delta: float) -> float:
         """Return the least epsilon with which delta is kept, rounded up."""
         orders = ORDERS - 1
-        spent = (self.moments - math.log(delta) - np.log(ORDERS)) / orders + np.log1p(-1 / ORDERS)
+        spent = (self.moments - math.log(delta) - np.log(ORDERS)) / orders + np.log1p(
+            -1 / ORDERS
+        )
         found = max(0.0, float(spent.min()))
         if self.above is None or not is_in_reach(delta, self.rounds):
             return found

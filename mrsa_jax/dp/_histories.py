@@ -1,4 +1,7 @@
-"""Participation histories of a scheme: laws of counts that are known, simulations of others."""
+"""Participation histories of a scheme.
+
+Laws of counts that are known, simulations of others.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +20,16 @@ from mrsa_jax._core.streams import threshold
 from mrsa_jax.availability import Availability, Independent
 from mrsa_jax.dp._mixtures import Known, Sampled
 from mrsa_jax.dp._spending import Form
-from mrsa_watch._base.errors import POSITIVE, check_blind, check_number, check_size, require
+from mrsa_watch._base.errors import (
+    POSITIVE,
+    check_blind,
+    check_number,
+    check_size,
+    require,
+)
 
-# ---- The largest mu of any participation that keeps a separation: what holds without any law.
+# ---- The largest mu of any participation that keeps a separation: what holds without
+# any law.
 
 _ROWS = 256  # whose best partners are sought side by side
 
@@ -29,12 +39,14 @@ def most_counts(rounds: int, separation: int) -> int:
     return -(-rounds // separation)
 
 
-def largest_square(form: Float64[np.ndarray, "rounds rounds"], separation: int) -> float:
+def largest_square(
+    form: Float64[np.ndarray, "rounds rounds"], separation: int
+) -> float:
     """Return p^T F p at the most over participations with separation b, or a bound above it.
 
-    Exact where F's entries beyond its diagonal are 0 for rounds b or more apart, and for b = 1:
-    then p^T F p is a sum over the rounds of p. Else each round is given the best partners that it
-    can have by itself, so that the sum is no less.
+    Exact where F's entries beyond its diagonal are 0 for rounds b or more apart, and
+    for b = 1: then p^T F p is a sum over the rounds of p. Else each round is given the
+    best partners that it can have by itself, so that the sum is no less.
 
     Args:
         form: F, symmetric, no entry negative: |C^T C| of a strategy.
@@ -60,7 +72,8 @@ def _best(values: np.ndarray, separation: int) -> np.ndarray:
     return np.asarray(best[-1])
 
 
-# ---- Participation histories of a scheme: laws of counts that are known, simulations of others.
+# ---- Participation histories of a scheme: laws of counts that are known, simulations
+# of others.
 
 Progress = Callable[[int, int], None]
 PARTS = 20
@@ -76,8 +89,9 @@ class Histories:
         availability: Who is online, for that many clients.
         rounds: J.
         separation: b, least difference of two rounds of one client.
-        coins: float64 `[clients]`, chance of each to be in a round in which it is rested, where
-            that is independent and alike in all rounds; None where it is not.
+        coins: float64 `[clients]`, chance of each to be in a round in which it is
+            rested, where that is independent and alike in all rounds; None where it is
+            not.
     """
 
     selector: Any
@@ -101,13 +115,15 @@ class Histories:
     @property
     def most(self) -> int:
         """Rounds that one client can be in."""
-        return most_counts(self.rounds, int(getattr(self.selector, "num_bins", self.separation)))
+        return most_counts(
+            self.rounds, int(getattr(self.selector, "num_bins", self.separation))
+        )
 
     def known(self, client: int, noise_multiplier: float) -> Known:
         """Return the law of a client's mu, where coins are known.
 
-        It is in its k-th round by round J where k coins fall in J rounds less the (k - 1)(b - 1) in
-        which it rests in between.
+        It is in its k-th round by round J where k coins fall in J rounds less the (k -
+        1)(b - 1) in which it rests in between.
         """
         from scipy import stats
 
@@ -115,7 +131,9 @@ class Histories:
         counts = np.arange(1, self.most + 1)
         tossed = self.rounds - (counts - 1) * (self.separation - 1)
         if self.separation == 1:
-            masses = stats.binom.pmf(np.arange(self.rounds + 1), self.rounds, self.coins[client])
+            masses = stats.binom.pmf(
+                np.arange(self.rounds + 1), self.rounds, self.coins[client]
+            )
         else:
             reached = stats.binom.sf(counts - 1, tossed, self.coins[client])
             masses = -np.diff(reached, prepend=1.0, append=0.0)
@@ -133,26 +151,37 @@ class Histories:
         size = block_size_of(self.selector)
         if size == 1 or not self._is_symmetric:
             return self
-        online = np.prod((1.0 - self.availability.dropout_rates).reshape(-1, size), axis=1)
+        online = np.prod(
+            (1.0 - self.availability.dropout_rates).reshape(-1, size), axis=1
+        )
         away = Independent(on_device(threshold(1.0 - online)))
-        return dataclasses.replace(self, selector=self.selector.of_blocks(), availability=away)
+        return dataclasses.replace(
+            self, selector=self.selector.of_blocks(), availability=away
+        )
 
     @property
     def alike(self) -> Int[np.ndarray, " clients"]:
         """Numbers of clients, equal for those whose counts have the same law."""
         if not self._is_symmetric:
             return np.arange(self.selector.num_clients)
-        return np.asarray(np.unique(self.availability.dropout_rates, return_inverse=True)[1])
+        return np.asarray(
+            np.unique(self.availability.dropout_rates, return_inverse=True)[1]
+        )
 
     @property
     def _is_symmetric(self) -> bool:
         """Whether blocks differ in nothing but their chance to be available."""
-        return isinstance(self.availability, Independent) and hasattr(self.selector, "of_blocks")
+        return isinstance(self.availability, Independent) and hasattr(
+            self.selector, "of_blocks"
+        )
 
     def sampled(
         self, seed: Any, trials: int, noise_multiplier: float, progress: Progress | None
     ) -> Callable[[np.ndarray], Sampled]:
-        """Simulate how often clients take part; return what gives those of some clients."""
+        """Simulate how often clients take part.
+
+        Return what gives those of some clients.
+        """
         dtype = np.uint16 if self.most < 2**16 else np.int32
         counts = np.empty((trials, self.selector.num_clients), dtype)
         for first, number in parts(trials, -(-trials // PARTS)):
@@ -192,7 +221,9 @@ class Histories:
 
         def of(some: np.ndarray) -> Sampled:
             own = np.ascontiguousarray(mu[:, some])
-            return Sampled(own.ravel(), np.arange(own.size).reshape(own.shape), most, most**2)
+            return Sampled(
+                own.ravel(), np.arange(own.size).reshape(own.shape), most, most**2
+            )
 
         return of
 
@@ -201,7 +232,9 @@ def checked_histories(selector: Any, availability: Any, rounds: Any) -> Historie
     """Return the histories of a scheme that does not look at data, or raise."""
     count = check_size(rounds, "rounds")
     check_selector(selector)
-    check_blind(getattr(selector, "depends_on_data", None), "selector", type(selector).__name__)
+    check_blind(
+        getattr(selector, "depends_on_data", None), "selector", type(selector).__name__
+    )
     rule = "must have `for_clients`, `init` and `sample`"
     require(isinstance(availability, Availability), "availability", rule, availability)
     return Histories.of(selector, availability, count)

@@ -1,9 +1,10 @@
 """Noise on the integers, drawn exactly: Skellam and the discrete Gaussian.
 
-The law that is drawn is that of a table of integer weights. It differs from the exact one by a
-total variation distance below 2**-126 a draw (`_weights` has the proof), so a mechanism of d
-coordinates and R rounds whose exact noise is (epsilon, delta) private is, as drawn from ideal
-words, (epsilon, delta + (1 + exp(epsilon)) d R 2**-126) private.
+The law that is drawn is that of a table of integer weights. It differs from the exact
+one by a total variation distance below 2**-126 a draw (`_weights` has the proof), so a
+mechanism of d coordinates and R rounds whose exact noise is (epsilon, delta) private
+is, as drawn from ideal words, (epsilon, delta + (1 + exp(epsilon)) d R 2**-126)
+private.
 """
 
 from __future__ import annotations
@@ -25,10 +26,13 @@ from mrsa_jax._core.streams import block_words, entry_words
 from mrsa_jax.dp._laws import Kind, masses, reach, tail
 from mrsa_watch._base.errors import KNOWN, POSITIVE, check_number, require
 
-# ---- Alias tables in integers: any law whose masses are multiples of 2**-128 drawn without error.
+# ---- Alias tables in integers: any law whose masses are multiples of 2**-128 drawn
+# without error.
 #
-# Each of 2**m columns holds 2**128 units, of one value up to its cut and of another beyond. A draw
-# takes m random bits for a column and compares up to 128 further bits with the column's cut: no
+# Each of 2**m columns holds 2**128 units, of one value up to its cut and of another
+# beyond. A draw
+# takes m random bits for a column and compares up to 128 further bits with the column's
+# cut: no
 # float appears, and the law drawn is exactly that of the integer weights.
 
 CUT_BITS = 128
@@ -41,11 +45,12 @@ class AliasTable:
     """A symmetric law on the integers, ready to be drawn from.
 
     Attributes:
-        columns: uint32[2**m, 2], the highest word of each column's cut and the value beyond it;
-            before it is the column's own index. Side by side, so that a draw meets one line of
-            the cache.
+        columns: uint32[2**m, 2], the highest word of each column's cut and the value
+            beyond it; before it is the column's own index. Side by side, so that a draw
+            meets one line of the cache.
         finer: uint32[3, 2**m], the lower words of the cut, the highest first.
-        mask: uint32, 2**m - 1 where columns that no draw takes follow; None where none do.
+        mask: uint32, 2**m - 1 where columns that no draw takes follow; None where none
+            do.
     """
 
     columns: Array
@@ -58,12 +63,14 @@ def alias_table(weights: list[int], room: int) -> AliasTable:
 
     Args:
         weights: Non-negative integers, 2**m of them, whose sum is 2**(m + 128).
-        room: Columns of the table, at least 2**m: laws with the same room share programs.
+        room: Columns of the table, at least 2**m: laws with the same room share
+            programs.
 
     Source:
-        A. J. Walker, "An efficient method for generating discrete random variables with general
-        distributions" (1977); M. D. Vose, "A linear algorithm for generating random numbers with a
-        given distribution" (1991). In integers nothing is left over.
+        A. J. Walker, "An efficient method for generating discrete random variables with
+        general distributions" (1977); M. D. Vose, "A linear algorithm for generating
+        random numbers with a given distribution" (1991). In integers nothing is left
+        over.
     """
     size, capacity = len(weights), 1 << CUT_BITS
     left = list(weights)
@@ -78,20 +85,27 @@ def alias_table(weights: list[int], room: int) -> AliasTable:
             high.pop()
             if left[giver] < capacity:
                 low.append(giver)
-    words = np.frombuffer(b"".join(cut.to_bytes(CUT_BITS // 8, "big") for cut in cuts), ">u4")
+    words = np.frombuffer(
+        b"".join(cut.to_bytes(CUT_BITS // 8, "big") for cut in cuts), ">u4"
+    )
     words = words.reshape(size, -1).astype(np.uint32)
     columns = np.stack([words[:, 0], np.asarray(others, np.uint32)], axis=1)
     more = ((0, room - size), (0, 0))
     columns, finer = np.pad(columns, more), np.pad(words[:, 1:], more).T
-    return AliasTable(on_device(columns), on_device(finer), on_device(np.uint32(size - 1)))
+    return AliasTable(
+        on_device(columns), on_device(finer), on_device(np.uint32(size - 1))
+    )
 
 
 @functools.partial(jax.jit, static_argnames="shape")
-def draw(table: AliasTable, key: Key[Array, ""], shape: tuple[int, ...]) -> Int32[Array, "*_"]:
+def draw(
+    table: AliasTable, key: Key[Array, ""], shape: tuple[int, ...]
+) -> Int32[Array, "*_"]:
     """Return independent draws: entry i depends on the key and on i alone.
 
-    A first pass decides by 32 bits of the cut and marks the draws that these leave open, one in
-    2**32; a loop, which seldom runs, decides them one after another by the other 96.
+    A first pass decides by 32 bits of the cut and marks the draws that these leave
+    open, one in 2**32; a loop, which seldom runs, decides them one after another by the
+    other 96.
 
     Args:
         table: The law.
@@ -109,15 +123,21 @@ def draw(table: AliasTable, key: Key[Array, ""], shape: tuple[int, ...]) -> Int3
         draws = draws.at[place].set(_draws(table, words, [each for each, _ in further]))
         return jnp.any(draws == _OPEN), draws
 
-    # Whether any draw is open is asked outside the condition, where all cores take part.
+    # Whether any draw is open is asked outside the condition, where all cores take
+    # part.
     state = jnp.any(first == _OPEN), first
     return jax.lax.while_loop(lambda state: state[0], decide, state)[1].reshape(shape)
 
 
 def _draws(
-    table: AliasTable, words: tuple[Array, Array], further: list[UInt32[Array, "*_"]] | None
+    table: AliasTable,
+    words: tuple[Array, Array],
+    further: list[UInt32[Array, "*_"]] | None,
 ) -> Int32[Array, "*_"]:
-    """Return draws by their words; those that need `further` ones are `_OPEN` without them."""
+    """Return draws by their words.
+
+    Those that need `further` ones are `_OPEN` without them.
+    """
     place, fine = words
     mask = jnp.uint32(table.columns.shape[0] - 1) if table.mask is None else table.mask
     column = (place & mask).astype(jnp.int32)
@@ -146,12 +166,14 @@ class LatticeNoise:
 
     Attributes:
         kind: "skellam" or "discrete_gaussian".
-        words: uint32[2], the bits of the variance as a float64, the higher first: exact whatever
-            width JAX's numbers have.
+        words: uint32[2], the bits of the variance as a float64, the higher first: exact
+            whatever width JAX's numbers have.
         table: What is drawn from; None where the variance is above 2**32.
     """
 
-    cites = "noise in the ring: kairouz2021distributed agarwal2021skellam dong2022gaussian"
+    cites = (
+        "noise in the ring: kairouz2021distributed agarwal2021skellam dong2022gaussian"
+    )
 
     kind: Kind = dataclasses.field(metadata={"static": True})
     words: Array
@@ -173,8 +195,8 @@ class LatticeNoise:
             The noise whose variance is the float64 nearest to that quotient.
 
         Raises:
-            ConfigurationError: If the step is not positive and finite, or so small that the
-                noise's standard deviation would pass 2**16 steps.
+            ConfigurationError: If the step is not positive and finite, or so small that
+                the noise's standard deviation would pass 2**16 steps.
 
         Examples:
             >>> import mrsa_jax as mj
@@ -186,14 +208,16 @@ class LatticeNoise:
         least = math.sqrt(self.variance / MAX_VARIANCE)
         rule = f"must be at least {least:.3g}: the noise is drawn up to 2**16 steps"
         require(exact <= MAX_VARIANCE, "step", rule, step)
-        require(float(exact) > 0.0, "step", "must leave noise of a positive variance", step)
+        require(
+            float(exact) > 0.0, "step", "must leave noise of a positive variance", step
+        )
         return _noise(self.kind, float(exact))
 
     def sample(self, key: Key[Array, ""], shape: tuple[int, ...]) -> Int32[Array, "*_"]:
         """Draw independent integers by integer arithmetic alone.
 
-        Entry i (in order of rows) depends on the key and on i, not on the shape: 64 bits of
-        Threefry decide it, and 96 further ones where these do not.
+        Entry i (in order of rows) depends on the key and on i, not on the shape: 64
+        bits of Threefry decide it, and 96 further ones where these do not.
 
         Args:
             key: One key.
@@ -228,11 +252,15 @@ class LatticeNoise:
         require(points.dtype.kind in "iu", "k", "must hold integers", k)
         unique, places = np.unique(np.abs(points.astype(np.int64)), return_inverse=True)
         found = np.zeros(unique.shape, np.float64)
-        for run in np.split(np.arange(unique.size), np.flatnonzero(np.diff(unique) > 64) + 1):
+        for run in np.split(
+            np.arange(unique.size), np.flatnonzero(np.diff(unique) > 64) + 1
+        ):
             if run.size:
                 first, last = int(unique[run[0]]), int(unique[run[-1]])
                 here = masses(self.kind, self.variance, first, last)
-                found[run] = [float(here[value - first]) for value in unique[run].tolist()]
+                found[run] = [
+                    float(here[value - first]) for value in unique[run].tolist()
+                ]
         return np.asarray(found[places]).reshape(points.shape)
 
     def tail(self, bound: Any) -> float:
@@ -257,8 +285,8 @@ def skellam(variance: float | int | np.number) -> LatticeNoise:
     A sum of n draws is Skellam noise of n times the variance, exactly.
 
     Args:
-        variance: In squared units of what the noise is added to, positive; `LatticeNoise.on`
-            brings it to a lattice of another step than 1.
+        variance: In squared units of what the noise is added to, positive;
+            `LatticeNoise.on` brings it to a lattice of another step than 1.
 
     Raises:
         ConfigurationError: If the variance is not positive and finite.
@@ -271,10 +299,12 @@ def skellam(variance: float | int | np.number) -> LatticeNoise:
         ('skellam', 4.0, (2, 3))
 
     Source:
-        N. Agarwal, P. Kairouz, Z. Liu, "The Skellam mechanism for differentially private federated
-        learning" (2021).
+        N. Agarwal, P. Kairouz, Z. Liu, "The Skellam mechanism for differentially
+        private federated learning" (2021).
     """
-    return _noise("skellam", check_number(variance, "variance", "must be positive", POSITIVE))
+    return _noise(
+        "skellam", check_number(variance, "variance", "must be positive", POSITIVE)
+    )
 
 
 @needs_values
@@ -282,14 +312,15 @@ def discrete_gaussian(variance: float | int | np.number) -> LatticeNoise:
     """Return discrete Gaussian noise: masses in proportion to exp(-k^2 / (2 variance)).
 
     Args:
-        variance: The parameter sigma^2, positive; the variance of the law itself is below it, by
-            less than 1e-6 of it from 1 on.
+        variance: The parameter sigma^2, positive; the variance of the law itself is
+            below it, by less than 1e-6 of it from 1 on.
 
     Raises:
         ConfigurationError: If the variance is not positive and finite.
 
     Source:
-        C. Canonne, G. Kamath, T. Steinke, "The discrete Gaussian for differential privacy" (2020).
+        C. Canonne, G. Kamath, T. Steinke, "The discrete Gaussian for differential
+        privacy" (2020).
     """
     number = check_number(variance, "variance", "must be positive", POSITIVE)
     return _noise("discrete_gaussian", number)
@@ -297,7 +328,9 @@ def discrete_gaussian(variance: float | int | np.number) -> LatticeNoise:
 
 def _noise(kind: Kind, variance: float) -> LatticeNoise:
     words = on_device(np.asarray([variance], ">f8").view(">u4").astype(np.uint32))
-    return LatticeNoise(kind, words, _table(kind, variance) if variance <= MAX_VARIANCE else None)
+    return LatticeNoise(
+        kind, words, _table(kind, variance) if variance <= MAX_VARIANCE else None
+    )
 
 
 @functools.lru_cache(maxsize=32)
@@ -311,10 +344,10 @@ def _table(kind: Kind, variance: float) -> AliasTable:
 def _weights(kind: Kind, variance: float) -> list[int]:
     """Return the weights of the magnitudes 0, 1, ..., their sum 2**(m + 128) for 2**m of them.
 
-    Weight k > 0 is the floor of P(|X| = k) 2**(m + 128), up to a point K < 2**m beyond which
-    P(|X| > K) < 2**-129; what the floors leave goes to 0. So the law of the weights has more mass
-    than the exact one at 0 alone, and the total variation distance is what was moved there, less
-    than 2**m 2**-(m + 128) + 2**-129 < 2**-126.
+    Weight k > 0 is the floor of P(|X| = k) 2**(m + 128), up to a point K < 2**m beyond
+    which P(|X| > K) < 2**-129; what the floors leave goes to 0. So the law of the
+    weights has more mass than the exact one at 0 alone, and the total variation
+    distance is what was moved there, less than 2**m 2**-(m + 128) + 2**-129 < 2**-126.
     """
     import flint
 
@@ -327,7 +360,9 @@ def _weights(kind: Kind, variance: float) -> list[int]:
         assert bool(rest < flint.arb(2) ** flint.arb(-_TAIL_BITS))
         unit = flint.arb(2) ** (shift + 1)
         scaled = (mass * unit for mass in found[1:])
-        floors = [0 if bool(one < 1) else int(one.floor().unique_fmpz()) for one in scaled]
+        floors = [
+            0 if bool(one < 1) else int(one.floor().unique_fmpz()) for one in scaled
+        ]
     weights = [0, *floors] + [0] * (size - last - 1)
     weights[0] = (1 << shift) - sum(weights)
     return weights

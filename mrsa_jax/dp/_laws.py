@@ -1,7 +1,7 @@
 """Masses of symmetric laws on the integers, in intervals that hold the exact numbers.
 
-A variance is the exact number that its float64 is. Everything here runs on the host, in `flint`'s
-interval arithmetic.
+A variance is the exact number that its float64 is. Everything here runs on the host, in
+`flint`'s interval arithmetic.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from mrsa_watch._base.errors import require
 
 Kind = Literal["skellam", "discrete_gaussian"]
 _PRECISION = 320
-_WIDE = 2.0**16  # variance from which tails are integrals: sums would have thousands of terms
+# variance from which tails are integrals: sums would have thousands of terms
+_WIDE = 2.0**16
 
 
 class _Law(NamedTuple):
@@ -28,7 +29,8 @@ class _Law(NamedTuple):
         masses: The exact P(X = k) of first <= k <= last, first at least 0.
         exponent: Natural log of a bound on P(X >= k), k > 0.
         cumulant: log E exp(s X), by complex intervals, for the wide v of `_wide_tail`.
-        saddle: Where the derivative of cumulant(s) - s k is 0; the root of its second one there.
+        saddle: Where the derivative of cumulant(s) - s k is 0; the root of its second
+            one there.
     """
 
     masses: Callable[[float, int, int], list[Any]]
@@ -101,27 +103,36 @@ def _summed_tail(kind: Kind, variance: float, bound: int) -> Any:
 def _wide_tail(kind: Kind, variance: float, bound: int) -> Any:
     """Return P(X > bound) as an integral across the saddle point, whatever the variance.
 
-    P(X >= k) is the integral of exp(cumulant(s) - s k) / (1 - exp(-s)) along a line to the right
-    of 0, over 2 pi i. By the trapezoidal rule with steps of 1/16 of the width: the pole at 0 is a
-    width away or more, so the error is below exp(-2 pi 16) of the whole, and what lies beyond 16
-    widths below exp(-128).
+    P(X >= k) is the integral of exp(cumulant(s) - s k) / (1 - exp(-s)) along a line to
+    the right of 0, over 2 pi i. By the trapezoidal rule with steps of 1/16 of the
+    width: the pole at 0 is a width away or more, so the error is below exp(-2 pi 16) of
+    the whole, and what lies beyond 16 widths below exp(-128).
 
     Source:
-        L. N. Trefethen, J. A. C. Weideman, "The exponentially convergent trapezoidal rule" (2014).
+        L. N. Trefethen, J. A. C. Weideman, "The exponentially convergent trapezoidal
+        rule" (2014).
     """
     import flint
 
     saddle, curvature = _LAWS[kind].saddle(variance, bound + 1.0)
     v, k = flint.arb(variance), flint.arb(bound) + 1
-    start, turn = flint.arb(max(saddle, 1.0 / curvature)), flint.arb(1.0 / (16.0 * curvature))
+    start, turn = (
+        flint.arb(max(saddle, 1.0 / curvature)),
+        flint.arb(1.0 / (16.0 * curvature)),
+    )
     points = [flint.acb(start, turn * n) for n in range(16 * 16)]
-    values = [(_LAWS[kind].cumulant(v, s) - s * k).exp() / (1 - (-s).exp()) for s in points]
+    values = [
+        (_LAWS[kind].cumulant(v, s) - s * k).exp() / (1 - (-s).exp()) for s in points
+    ]
     total = values[0].real + 2 * sum((value.real for value in values[1:]), flint.arb(0))
     return total * turn / (2 * flint.arb.pi())
 
 
 def _skellam_masses(variance: float, first: int, last: int) -> list[Any]:
-    """P(X = k) = exp(-v) I_k(v), downwards by I_(k-1) = I_(k+1) + (2 k / v) I_k: only sums."""
+    """P(X = k) = exp(-v) I_k(v), downwards by I_(k-1) = I_(k+1) + (2 k / v) I_k.
+
+    Only sums.
+    """
     import flint
 
     v = flint.arb(variance)
@@ -136,7 +147,8 @@ def _skellam_masses(variance: float, first: int, last: int) -> list[Any]:
 
 
 def _skellam_exponent(variance: float, k: float) -> float:
-    # the minimum over s of v (cosh s - 1) - s k; k^2 / (root + v) is root - v without cancelling
+    # the minimum over s of v (cosh s - 1) - s k; k^2 / (root + v) is root - v without
+    # cancelling
     root = math.hypot(variance, k)
     return k * (k / (root + variance)) - k * math.asinh(k / variance)
 
@@ -160,8 +172,8 @@ def _gaussian_masses(variance: float, first: int, last: int) -> list[Any]:
 def _theta(variance: float) -> Any:
     """Return the sum over all integers j of exp(-j^2 / (2 v)).
 
-    For v > 1/4 by Poisson's formula, sqrt(2 pi v) times the sum of exp(-2 pi^2 v j^2): about the
-    same few terms decide whatever the variance.
+    For v > 1/4 by Poisson's formula, sqrt(2 pi v) times the sum of exp(-2 pi^2 v j^2):
+    about the same few terms decide whatever the variance.
     """
     import flint
 
@@ -185,17 +197,20 @@ _LAWS: dict[Kind, _Law] = {
     "discrete_gaussian": _Law(
         _gaussian_masses,
         exponent=lambda v, k: -k * (k / (2.0 * v)),
-        # other terms of Poisson's formula are below exp(-v) of this one where it is used
+        # other terms of Poisson's formula are below exp(-v) of this one where it is
+        # used
         cumulant=lambda v, s: v * s * s / 2,
         saddle=lambda v, k: (k / v, math.sqrt(v)),
     ),
 }
 
 
-# ---- Renyi divergences between a sum of integer noise and the same sum shifted by a client's
+# ---- Renyi divergences between a sum of integer noise and the same sum shifted by a
+# client's
 # integers.
 #
-# Bounds, in steps of the lattice: Delta_2 and Delta_1 -> `l2` and `l1`, the norms of the shift;
+# Bounds, in steps of the lattice: Delta_2 and Delta_1 -> `l2` and `l1`, the norms of
+# the shift;
 # mu -> the variance of the sum's noise; tau -> `departure`.
 
 # of one client's discrete Gaussian, in steps: below it the bound on sums is not proved
@@ -204,34 +219,48 @@ _LEAST_SIGMA = 0.5
 
 def check_sigma(kind: str, sigma: float, argument: str, value: Any) -> None:
     """Raise for noise of a client, in steps, too small for a bound on sums."""
-    rule = f"must leave a client's noise {_LEAST_SIGMA} steps or more, for a bound on sums"
+    rule = (
+        f"must leave a client's noise {_LEAST_SIGMA} steps or more, for a bound on sums"
+    )
     require(kind == "skellam" or sigma >= _LEAST_SIGMA, argument, rule, value, sigma)
 
 
 def renyi_bound(
-    kind: Kind, orders: Any, *, l2: float, l1: float, dim: int, variance: float, count: Any
+    kind: Kind,
+    orders: Any,
+    *,
+    l2: float,
+    l1: float,
+    dim: int,
+    variance: float,
+    count: Any,
 ) -> Float64[np.ndarray, "*_"]:
     """Return a bound on the divergence of each order for sums of `count` clients' noise.
 
     Args:
         kind: "skellam" or "discrete_gaussian".
-        orders: alpha > 1, any shape. The papers' Skellam bound is proved for integers: an order in
-            between takes the next, whose divergence is no smaller, or `_skellam_between`.
+        orders: alpha > 1, any shape. The papers' Skellam bound is proved for integers:
+            an order in between takes the next, whose divergence is no smaller, or
+            `_skellam_between`.
         l2: Euclidean norm of the shift, in steps.
         l1: Sum of magnitudes of the shift; at most l2**2, and sqrt(dim) l2.
         dim: Coordinates.
         variance: Of one client's noise, in squared steps.
-        count: Clients whose noise is in the sum, numbers that broadcast against `orders`.
+        count: Clients whose noise is in the sum, numbers that broadcast against
+            `orders`.
 
     Returns:
         float64; inf where nobody's noise is there.
 
     Source:
-        Agarwal, Kairouz, Liu (NeurIPS 2021), Corollary 3.6: alpha l2^2 / (2 mu) + min{((2 alpha -
-        1) l2^2 + 6 l1) / (4 mu^2), 3 l1 / (2 mu)}. Kairouz, Liu, Steinke (ICML 2021), Theorem 1
-        and Proposition 14 for sums of discrete Gaussians, of sigma at least 1/2.
+        Agarwal, Kairouz, Liu (NeurIPS 2021), Corollary 3.6: alpha l2^2 / (2 mu) +
+        min{((2 alpha - 1) l2^2 + 6 l1) / (4 mu^2), 3 l1 / (2 mu)}. Kairouz, Liu,
+        Steinke (ICML 2021), Theorem 1 and Proposition 14 for sums of discrete
+        Gaussians, of sigma at least 1/2.
     """
-    alpha, number = np.broadcast_arrays(np.asarray(orders, float), np.asarray(count, float))
+    alpha, number = np.broadcast_arrays(
+        np.asarray(orders, float), np.asarray(count, float)
+    )
     some = np.maximum(number, 1.0)
     if kind == "skellam":
         mu = some * variance
@@ -250,30 +279,36 @@ def _skellam(alpha: Any, l2: float, l1: float, mu: Any) -> np.ndarray:
 
 
 def _skellam_between(alpha: Any, l2: float, l1: float, dim: int, mu: Any) -> np.ndarray:
-    """Bound the divergence at any order above 1: c (alpha l2^2 + m / (4 (alpha - 1))) / 2.
+    """Bound the divergence at any order above 1.
 
-    m is how many coordinates shift, none of which counts where alpha is an integer; c = -log(1 -
-    1 / mu - 5 / (2 mu^2)). Of one coordinate, by whom p(k) = exp(-mu) I_k(mu) moves s:
+    C (alpha l2^2 + m / (4 (alpha - 1))) / 2.
+    m is how many coordinates shift, none of which counts where alpha is an integer; c =
+    -log(1 - 1 / mu - 5 / (2 mu^2)). Of one coordinate, by whom p(k) = exp(-mu) I_k(mu)
+    moves s:
 
-    1. V = -log p has second differences of at most c. With r_k = I_(k+1) / I_k their exponential
-       is 1 / (r_k^2 + 2 k r_k / mu). Let t = k + 1/2 >= 1/2, rho^2 = mu^2 + t^2, and w = t + (rho^2
-       + D)^(1/2) with D = t + t^2 / rho + 5/2. Then r_k >= mu / w: it is near mu = 0, and cannot
-       cross, as r' = 1 - 2 t r / mu - r^2 while the derivative of mu / w is less than that of it
-       (for v = w - t that is D / v + mu^2 t^2 / (2 v rho^3) < 5/2, which is below 2.17). As w^2 =
-       2 t w + mu^2 + D and w >= rho + t, the exponential is at most w^2 / (w^2 - w - D), where
-       (w + D) / w^2 <= 1 / rho + 5 / (2 w^2) <= 1 / mu + 5 / (2 mu^2).
-    2. V(k) - c k^2 / 2 is concave, and is made so between integers by straight lines. x - s lies
-       between x and x - alpha s, so (alpha - 1) V(x) + V(x - alpha s) - alpha V(x - s) is at most
-       the parabola's, c alpha (alpha - 1) s^2 / 2.
-    3. So the divergence's moment, the sum of p(x - s)^alpha p(x)^(1 - alpha), is at most exp(that)
-       times the sum of exp(-V(x - alpha s)), which is, a being the part of alpha s beyond an
-       integer, exp(c a (1 - a) / 2) times a sum of p(k)^(1 - a) p(k + 1)^a <= 1 (Hoelder).
+    1. V = -log p has second differences of at most c. With r_k = I_(k+1) / I_k their
+       exponential is 1 / (r_k^2 + 2 k r_k / mu). Let t = k + 1/2 >= 1/2, rho^2 = mu^2 +
+       t^2, and w = t + (rho^2 + D)^(1/2) with D = t + t^2 / rho + 5/2. Then r_k >= mu /
+       w: it is near mu = 0, and cannot cross, as r' = 1 - 2 t r / mu - r^2 while the
+       derivative of mu / w is less than that of it (for v = w - t that is D / v + mu^2
+       t^2 / (2 v rho^3) < 5/2, which is below 2.17). As w^2 = 2 t w + mu^2 + D and w >=
+       rho + t, the exponential is at most w^2 / (w^2 - w - D), where (w + D) / w^2 <= 1
+       / rho + 5 / (2 w^2) <= 1 / mu + 5 / (2 mu^2).
+    2. V(k) - c k^2 / 2 is concave, and is made so between integers by straight lines. x
+       - s lies between x and x - alpha s, so (alpha - 1) V(x) + V(x - alpha s) - alpha
+       V(x - s) is at most the parabola's, c alpha (alpha - 1) s^2 / 2.
+    3. So the divergence's moment, the sum of p(x - s)^alpha p(x)^(1 - alpha), is at
+       most exp(that) times the sum of exp(-V(x - alpha s)), which is, a being the part
+       of alpha s beyond an integer, exp(c a (1 - a) / 2) times a sum of p(k)^(1 - a)
+       p(k + 1)^a <= 1 (Hoelder).
     """
     inverse = 1.0 / mu
     share = inverse + 2.5 * inverse**2
     # with less noise than that the papers' is better
     curvature = np.where(share <= 0.5, -np.log1p(-np.minimum(share, 0.5)), np.inf)
-    between = np.where(alpha == np.floor(alpha), 0.0, min(dim, l1) / (4.0 * (alpha - 1.0)))
+    between = np.where(
+        alpha == np.floor(alpha), 0.0, min(dim, l1) / (4.0 * (alpha - 1.0))
+    )
     return np.asarray(curvature / 2.0 * (alpha * l2**2 + between))
 
 

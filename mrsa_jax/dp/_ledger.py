@@ -11,7 +11,13 @@ from jaxtyping import Float64
 from mrsa_jax import privacy
 from mrsa_jax._core.arrays import needs_values
 from mrsa_jax.dp._mechanism import BlockMechanism, Composed, RingMechanism
-from mrsa_jax.dp._spending import Correlated, Independent, Law, check_strategy, of_clients
+from mrsa_jax.dp._spending import (
+    Correlated,
+    Independent,
+    Law,
+    check_strategy,
+    of_clients,
+)
 from mrsa_jax.dp._survivors import Sums
 from mrsa_watch._base.errors import check_integer, require
 from mrsa_watch._base.html import finding, telling
@@ -21,19 +27,22 @@ from mrsa_watch._base.html import finding, telling
 class Ledger:
     """What each client has spent (built by `ledger`).
 
-    A guarantee against whoever knows all other clients' updates and sees the released sums: the
-    server above all. No client's rounds are hidden from it, so nothing is amplified by sampling.
+    A guarantee against whoever knows all other clients' updates and sees the released
+    sums: the server above all. No client's rounds are hidden from it, so nothing is
+    amplified by sampling.
 
     Attributes:
-        mu: float64 `[clients]`: with its contributions or without, a client is distinguished no
-            better than N(mu, 1) from N(0, 1). 0 for those in no sum, infinite where noise is
-            missing or wholly known, nan for colluding clients.
-        planned_mu: The same if every sum had the noise that was planned and nobody colluded.
-        is_exact: Whether contributions of the clip's length reach mu; if not, mu is a bound (the
-            strategy's C^T D^-1 C has negative entries), or of Gaussian noise instead of a ring
-            mechanism's, of which epsilon and delta are guarantees, and mu is none.
-        short: Sums, among those learnt, with less unknown noise than planned; of segments, rounds
-            with one.
+        mu: float64 `[clients]`: with its contributions or without, a client is
+            distinguished no better than N(mu, 1) from N(0, 1). 0 for those in no sum,
+            infinite where noise is missing or wholly known, nan for colluding clients.
+        planned_mu: The same if every sum had the noise that was planned and nobody
+            colluded.
+        is_exact: Whether contributions of the clip's length reach mu; if not, mu is a
+            bound (the strategy's C^T D^-1 C has negative entries), or of Gaussian noise
+            instead of a ring mechanism's, of which epsilon and delta are guarantees,
+            and mu is none.
+        short: Sums, among those learnt, with less unknown noise than planned; of
+            segments, rounds with one.
         notes: What was short, missing or left out, in sentences.
     """
 
@@ -46,14 +55,21 @@ class Ledger:
     notes: tuple[str, ...]
     _sums: Sums = dataclasses.field(repr=False)
     _law: Law = dataclasses.field(repr=False)
-    _composed: tuple[Composed, Composed] | None = dataclasses.field(default=None, repr=False)
+    _composed: tuple[Composed, Composed] | None = dataclasses.field(
+        default=None, repr=False
+    )
 
     @property
     def planned(self) -> privacy.Distinguishability | Composed:
-        """What was planned: its `epsilon(delta)` and `delta(epsilon)` next to the realised."""
+        """What was planned.
+
+        Its `epsilon(delta)` and `delta(epsilon)` next to the realised.
+        """
         return self._spent(self.planned_mu, 0)
 
-    def _spent(self, mu: np.ndarray, place: int) -> privacy.Distinguishability | Composed:
+    def _spent(
+        self, mu: np.ndarray, place: int
+    ) -> privacy.Distinguishability | Composed:
         if self._composed is not None:
             return self._composed[place]
         return privacy.Distinguishability(mu, 1.0, None)
@@ -62,7 +78,8 @@ class Ledger:
         """Return the least epsilon with which delta is kept, of each client.
 
         Args:
-            delta: A number or several, each in (0, 1): their shape comes before the clients.
+            delta: A number or several, each in (0, 1): their shape comes before the
+                clients.
 
         Raises:
             ConfigurationError: If one is not.
@@ -93,8 +110,8 @@ class Ledger:
         """Return mu after each round.
 
         Args:
-            clients: Indices (of a log, names); all clients if None: 8 bytes for each entry, five
-                times over while it is worked out.
+            clients: Indices (of a log, names); all clients if None: 8 bytes for each
+                entry, five times over while it is worked out.
 
         Returns:
             A row for each round, the last of which is `mu` of these clients.
@@ -107,7 +124,9 @@ class Ledger:
         if clients is not None:
             some = self._sums.members(clients, "clients")
         found = self._law.after_each(rows[:, some].astype(np.float64))
-        ends = np.searchsorted(self._sums.rounds, np.arange(self._sums.num_rounds), side="right")
+        ends = np.searchsorted(
+            self._sums.rounds, np.arange(self._sums.num_rounds), side="right"
+        )
         found = np.concatenate([np.zeros((1, len(some))), found])[ends]
         found[:, np.isnan(self.mu[some])] = np.nan
         return found
@@ -116,7 +135,9 @@ class Ledger:
         rows = [("clients", f"{len(self.mu)}"), ("rounds", f"{self._sums.num_rounds}")]
         for name, mu in (("mu", self.mu), ("planned", self.planned_mu)):
             some = mu[~np.isnan(mu)]
-            rows.append((name, f"largest {some.max():.4g}, median {np.median(some):.4g}"))
+            rows.append(
+                (name, f"largest {some.max():.4g}, median {np.median(some):.4g}")
+            )
         return rows
 
     _repr_html_ = telling
@@ -135,47 +156,52 @@ def ledger(
 ) -> Ledger:
     """Return what of its privacy each client has spent in the sums that it was in.
 
-    The guarantee is Gaussian differential privacy for whether a client's contributions (each of
-    length at most the clip) are in the sums or replaced by zeros, against one who knows all else.
-    Who took part in what may be known. **It holds only if who takes part does not depend on what
-    clients' data decide**: not on losses that they report, on their labels, nor on being lost
-    because of what they compute. A history alone cannot show that; whoever calls answers for it.
-    `account` and studies refuse schemes that look at data.
+    The guarantee is Gaussian differential privacy for whether a client's contributions
+    (each of length at most the clip) are in the sums or replaced by zeros, against one
+    who knows all else. Who took part in what may be known. **It holds only if who takes
+    part does not depend on what clients' data decide**: not on losses that they report,
+    on their labels, nor on being lost because of what they compute. A history alone
+    cannot show that; whoever calls answers for it. `account` and studies refuse schemes
+    that look at data.
 
     Args:
         participation: Who is in which learnt sum: a matrix of bools or integer weights
-            `[rounds, clients]`; a `selection.RoundHistory` or a `federated.TrainingResult`, of
-            which every sum counts, parts of rounds too; a `hetero.SegmentHistory`, of whose sums
-            the clip bounds what a client moves in one round all together; a
-            `privacy.ParticipationLog`, or a table that `privacy.read_log` takes. A client of
-            weight w moves a sum by up to w clip. In a
-            sum are those who survived to V3; those lost before add no noise either, those lost
-            after it have added theirs.
-        noise_multiplier: Standard deviation of a sum's noise, in units of its clip; one for each
-            round if they differ. None: what a log records for each sum.
-        clip: Largest length of an update, or one for each round; None: a log's, or 1. Without a
-            strategy mu does not depend on it.
-        strategy: C `[rounds, rounds]`, lower triangular (`toeplitz`, or one of jax_privacy's): the
-            sums have noise C^-1 z, as if C y + z had been released, z_r with the noise multiplier.
-            Each row of the history is a step; in one without a sum z_r is drawn all the same, but
-            by nobody where clients draw it (`planned`).
-        planned: K, where clients add the noise: each survivor adds 1/K of the planned variance, so
-            a sum of n of them has n/K of it. None: it is added once to each sum. A block of a
-            segment is planned with the shares of those laid out in it.
-        colluding: Clients who tell the server their noise, and their updates: indices, of a log
-            names. Their share is no noise; their own entries are nan.
-        mechanism: What `ring_mechanism` returned, instead of noise, clip and `planned`, for sums
-            of clients without weights: its Renyi divergences at each sum's survivors add up. Of
-            segments a `hetero.segment_average` with noise and a norm.
+            `[rounds, clients]`; a `selection.RoundHistory` or a
+            `federated.TrainingResult`, of which every sum counts, parts of rounds too;
+            a `hetero.SegmentHistory`, of whose sums the clip bounds what a client moves
+            in one round all together; a `privacy.ParticipationLog`, or a table that
+            `privacy.read_log` takes. A client of weight w moves a sum by up to w clip.
+            In a sum are those who survived to V3; those lost before add no noise
+            either, those lost after it have added theirs.
+        noise_multiplier: Standard deviation of a sum's noise, in units of its clip; one
+            for each round if they differ. None: what a log records for each sum.
+        clip: Largest length of an update, or one for each round; None: a log's, or 1.
+            Without a strategy mu does not depend on it.
+        strategy: C `[rounds, rounds]`, lower triangular (`toeplitz`, or one of
+            jax_privacy's): the sums have noise C^-1 z, as if C y + z had been released,
+            z_r with the noise multiplier. Each row of the history is a step; in one
+            without a sum z_r is drawn all the same, but by nobody where clients draw it
+            (`planned`).
+        planned: K, where clients add the noise: each survivor adds 1/K of the planned
+            variance, so a sum of n of them has n/K of it. None: it is added once to
+            each sum. A block of a segment is planned with the shares of those laid out
+            in it.
+        colluding: Clients who tell the server their noise, and their updates: indices,
+            of a log names. Their share is no noise; their own entries are nan.
+        mechanism: What `ring_mechanism` returned, instead of noise, clip and `planned`,
+            for sums of clients without weights: its Renyi divergences at each sum's
+            survivors add up. Of segments a `hetero.segment_average` with noise and a
+            norm.
 
     Returns:
         The ledger. It refers to the history, and does not copy a matrix.
 
     Raises:
-        ConfigurationError: If noise or clip is not positive and finite, a matrix holds fractions,
-            a strategy has another size, an entry above its diagonal or a 0 on it, a round of
-            several sums comes with a strategy, a client does not exist, or all collude; if a
-            mechanism comes with weights, or with what it has itself.
+        ConfigurationError: If noise or clip is not positive and finite, a matrix holds
+            fractions, a strategy has another size, an entry above its diagonal or a 0
+            on it, a round of several sums comes with a strategy, a client does not
+            exist, or all collude; if a mechanism comes with weights, or with what it
+            has itself.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -188,31 +214,41 @@ def ledger(
         Ledger(clients: 4; rounds: 2; mu: largest 0.7638, median 0.7638; planned: largest 0.7071,
         median 0.7071; 1 of 2 sums have less noise than planned, at the least 3 of 4 shares.)
 
-    Segments: what counts of a round is, for each client, the fewest survivors of its blocks' sums.
-    A client moves the blocks' sums by at most the clip in all; mu^2 weighs the squares of what it
-    moves by 1 / variance of each sum, so at most the clip's square by that of the sum with the
-    least noise, which is reached (`_composed`).
+    Segments: what counts of a round is, for each client, the fewest survivors of its
+    blocks' sums. A client moves the blocks' sums by at most the clip in all; mu^2
+    weighs the squares of what it moves by 1 / variance of each sum, so at most the
+    clip's square by that of the sum with the least noise, which is reached
+    (`_composed`).
 
-    Edge cases: fewer survivors than planned are reported (`short`, `notes`) and counted as they
-    are; more add more noise. A sum that is only of colluding clients has no noise: with a strategy
-    it may give away older noise, and mu is infinite. Sums of a log with neither noise nor clip give
-    infinite mu as well. With a strategy that has negative entries `trajectory` takes a product of
-    matrices for each round.
+    Edge cases: fewer survivors than planned are reported (`short`, `notes`) and counted
+    as they are; more add more noise. A sum that is only of colluding clients has no
+    noise: with a strategy it may give away older noise, and mu is infinite. Sums of a
+    log with neither noise nor clip give infinite mu as well. With a strategy that has
+    negative entries `trajectory` takes a product of matrices for each round.
 
-    Memory: 8 bytes for each of the entries of some clients' columns, 128 MiB in all at most on a
-    CPU, in addition to some matrices `[rounds, rounds]` with a strategy. Cost: a pass over the
-    matrix; with a strategy one product of its Gram matrix, or band, with it.
+    Memory: 8 bytes for each of the entries of some clients' columns, 128 MiB in all at
+    most on a CPU, in addition to some matrices `[rounds, rounds]` with a strategy.
+    Cost: a pass over the matrix; with a strategy one product of its Gram matrix, or
+    band, with it.
 
-    Source: Dong, Roth, Su, "Gaussian differential privacy" (2022), Corollary 2; with a strategy
-    Choquette-Choo et al. (2023), see `_spending`.
+    Source: Dong, Roth, Su, "Gaussian differential privacy" (2022), Corollary 2; with a
+    strategy Choquette-Choo et al. (2023), see `_spending`.
     """
     sums = Sums.of(participation)
     if mechanism is not None:
-        own = {"noise_multiplier": noise_multiplier, "clip": clip, "strategy": strategy,
-               "planned": planned}  # fmt: skip
+        own = {
+            "noise_multiplier": noise_multiplier,
+            "clip": clip,
+            "strategy": strategy,
+            "planned": planned,
+        }
         for name, value in own.items():
-            require(value is None, name, "must not be set with a mechanism, which has its own",
-                    value)  # fmt: skip
+            require(
+                value is None,
+                name,
+                "must not be set with a mechanism, which has its own",
+                value,
+            )
         return _of_mechanism(sums, mechanism, colluding)
     if strategy is not None:
         sums = sums.each_round()
@@ -231,14 +267,18 @@ def ledger(
         return Correlated.of(matrix, shifts, own, kept)
 
     counts = np.count_nonzero(sums.rows, axis=1)
-    sizes = np.full(len(counts), float(shares or 1)) if sums.sizes is None else sums.sizes
+    sizes = (
+        np.full(len(counts), float(shares or 1)) if sums.sizes is None else sums.sizes
+    )
     laid = 1.0 if shares is None or sums.sizes is None else np.sqrt(sizes / shares)
     plan = law(deviations * laid, np.ones(len(counts), np.bool_))
     mu = _of(plan, sums, members)
     notes = _notes_of_log(deviations)
     if shares is None:
         notes += _notes_of_steps(matrix, counts, "noise was drawn all the same")
-        return Ledger(mu, mu, plan.is_exact, 0, (*notes, *_notes_of_law(plan)), sums, plan)
+        return Ledger(
+            mu, mu, plan.is_exact, 0, (*notes, *_notes_of_law(plan)), sums, plan
+        )
     added = sums.added(members)
     real = law(deviations * np.sqrt(added / shares), counts > 0)
     short, words = _notes_of_shares(sums, added, sizes)
@@ -268,7 +308,9 @@ def _of_mechanism(sums: Sums, mechanism: Any, colluding: Any) -> Ledger:
     plan = Independent.of(clips, multiplier * np.sqrt(sizes / shares))
     real = Independent.of(clips, multiplier * np.sqrt(added / shares))
     short, words = _notes_of_shares(sums, added, sizes)
-    text = "mu is of Gaussian noise of the same variance, epsilon of the mechanism's own."
+    text = (
+        "mu is of Gaussian noise of the same variance, epsilon of the mechanism's own."
+    )
     composed = (
         Composed.of(mechanism, rows, sizes, members),
         Composed.of(mechanism, rows, added, members),
@@ -293,8 +335,14 @@ def _noise_of(sums: Sums, multiplier: Any, clip: Any) -> tuple[np.ndarray, np.nd
         return clips, sums.numbers(multiplier, "noise_multiplier") * clips
     noise = [None] * count if log is None or log.noise is None else log.noise
     pairs = zip(noise, told, strict=True)
-    found = np.array([(own or 0.0) if most or clip is not None else 0.0 for own, most in pairs])
-    require(bool(found.any()), "noise_multiplier", "must be given: no log records noise and a clip")
+    found = np.array(
+        [(own or 0.0) if most or clip is not None else 0.0 for own, most in pairs]
+    )
+    require(
+        bool(found.any()),
+        "noise_multiplier",
+        "must be given: no log records noise and a clip",
+    )
     return clips, found
 
 
@@ -329,6 +377,9 @@ def _notes_of_shares(
         short, count = len(set(rounds[is_short].tolist())), len(set(rounds.tolist()))
         what = "rounds have a block with"
     least = int(np.argmin(added / sizes))
-    text = (f"{short} of {count} {what} less noise than planned, at the least {added[least]} of "
-            f"{sizes[least]:.0f} shares.")  # fmt: skip
+    text = (
+        f"{short} of {count} {what} less noise than planned, at the least "
+        f"{added[least]} of "
+        f"{sizes[least]:.0f} shares."
+    )
     return short, (text,)

@@ -1,8 +1,9 @@
 """Compiled draws of privacy losses with coins: blocks of b rounds, samples as lanes.
 
-Import inside functions only (see `_core.compiled`). The recursion, its words and its numbers
-are those of `_privacy_losses`, which says what they mean; logarithms, exponentials and turns are
-polynomials here, so that the compiler makes vectors of every loop over samples.
+Import inside functions only (see `_core.compiled`). The recursion, its words and its
+numbers are those of `_privacy_losses`, which says what they mean; logarithms,
+exponentials and turns are polynomials here, so that the compiler makes vectors of every
+loop over samples.
 """
 
 from __future__ import annotations
@@ -62,7 +63,8 @@ def _normals(first, second):
     radius = np.sqrt(-_TWO * _log(u))
     turn = np.int32(second)
     quarter = np.int32(np.int32(turn + np.int32(1 << 29)) >> np.int32(30))
-    a = _F(np.int32(turn - np.int32(quarter << np.int32(30)))) * _TURN  # within a quarter pi
+    # within a quarter pi
+    a = _F(np.int32(turn - np.int32(quarter << np.int32(30)))) * _TURN
     t = a * a
     p = _F(-1 / 5040) + t * _F(1 / 362880)
     p = _F(1 / 120) + t * p
@@ -213,8 +215,8 @@ def draw_losses(keys, tables, chances, length, with_it, out):
 
     Args:
         keys: uint32 `[chunks, 2]`.
-        tables: float32 `[blocks, b, 2 band + 3]`: of each round the shifts, the weights and half
-            of their squares, the chance to join and the one to stay.
+        tables: float32 `[blocks, b, 2 band + 3]`: of each round the shifts, the weights
+            and half of their squares, the chance to join and the one to stay.
         chances: uint32 `[b]`, of having joined after a round, in units of 2**-31.
         length: Samples of a chunk.
         with_it: Whether the client takes part.
@@ -243,12 +245,20 @@ def draw_losses(keys, tables, chances, length, with_it, out):
                     _copy(rows[k], rows[b + k])
                 own, place = tables[m], (m, start, length)
                 released = rows[band - 1 :]
-                _draw_block(keys[chunk], place, released, joined, before, chances, with_it)
+                _draw_block(
+                    keys[chunk], place, released, joined, before, chances, with_it
+                )
                 if with_it:
                     _add_shifts(released, joined, before, own, band)
                 for t in range(b):
                     _fill(gain, -own[t, 2 * band])
                     for k in range(band):
                         _add_product(gain, rows[t + k], own[t, band + k])
-                    _pass_round(rested, ending[t], gain, own[t, 2 * band + 1], own[t, 2 * band + 2])
+                    _pass_round(
+                        rested,
+                        ending[t],
+                        gain,
+                        own[t, 2 * band + 1],
+                        own[t, 2 * band + 2],
+                    )
                 _rescale(rested, ending, gain, total)

@@ -1,5 +1,6 @@
-"""A private sum in the ring: quantizer, noise and ring fitted to each other, and what it spends.
+"""A private sum in the ring.
 
+Quantizer, noise and ring fitted to each other, and what it spends.
 Symbols: z -> `noise_multiplier`, C -> `clip`, g -> the quantizer's step, k -> `window`.
 """
 
@@ -15,7 +16,12 @@ from jaxtyping import Float64
 from mrsa_jax import privacy
 from mrsa_jax._core.arrays import needs_values
 from mrsa_jax._core.device import at_once
-from mrsa_jax.dp._lattice_noise import MAX_VARIANCE, LatticeNoise, discrete_gaussian, skellam
+from mrsa_jax.dp._lattice_noise import (
+    MAX_VARIANCE,
+    LatticeNoise,
+    discrete_gaussian,
+    skellam,
+)
 from mrsa_jax.dp._laws import check_sigma, renyi_bound
 from mrsa_jax.quantize import LatticeQuantizer, lattice
 from mrsa_jax.quantize.wrapping import check_wraps, wrap_probability
@@ -32,18 +38,21 @@ from mrsa_watch._base.html import brief
 from mrsa_watch._base.values import by_value
 
 ORDERS: tuple[float, ...] = (
-    *(round(1.0 + 0.0101 * 1.1**power, 6) for power in range(48)),  # what large epsilons take
+    # what large epsilons take
+    *(round(1.0 + 0.0101 * 1.1**power, 6) for power in range(48)),
     *(half / 2.0 for half in range(4, 33)),
     *range(17, 129),
     *(round(2.0 ** (power / 4.0)) for power in range(29, 65)),
 )
 """Renyi orders of `RingMechanism.epsilon`, up to 2**16."""
 _LAWS = {"skellam": skellam, "discrete_gaussian": discrete_gaussian}
-# A finer step would only cost bits: codes stay below 2**24, a client's noise below what is drawn.
+# A finer step would only cost bits: codes stay below 2**24, a client's noise below what
+# is drawn.
 _MOST_STEPS = 2.0**22
 
 
-# ---- What a ring mechanism's sums spend together: Renyi divergences added over a client's sums.
+# ---- What a ring mechanism's sums spend together: Renyi divergences added over a
+# client's sums.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,20 +88,24 @@ class RingMechanism:
     @property
     def wrap_probability(self) -> float:
         """Return a bound on the chance that a coordinate of the sum wraps round."""
-        return wrap_probability(self.quantizer, self.noise, self.num_clients, 2**self.modulus_bits)
+        return wrap_probability(
+            self.quantizer, self.noise, self.num_clients, 2**self.modulus_bits
+        )
 
     def rdp(self, orders: Any, survivors: Any = None) -> Float64[np.ndarray, "*_"]:
         """Return a bound on the Renyi divergence that one sum spends.
 
-        Between the sums with a client's update and with zeros in its place, its noise added in
-        both. Integers decide what a client can add and what is drawn, so nothing is left to
-        floating point but this number's own digits; the sampler's distance from the exact law,
-        below 2**-126 a draw, adds as much to delta. What the ring wraps round costs nothing.
+        Between the sums with a client's update and with zeros in its place, its noise
+        added in both. Integers decide what a client can add and what is drawn, so
+        nothing is left to floating point but this number's own digits; the sampler's
+        distance from the exact law, below 2**-126 a draw, adds as much to delta. What
+        the ring wraps round costs nothing.
 
         Args:
             orders: alpha > 1, a number or several.
-            survivors: How many clients' noise is in the sum and unknown to those from which it is
-                kept, 0 to `num_clients`; several give their axes before the orders'. All if None.
+            survivors: How many clients' noise is in the sum and unknown to those from
+                which it is kept, 0 to `num_clients`; several give their axes before the
+                orders'. All if None.
 
         Returns:
             float64 [*survivors, *orders]; inf without noise.
@@ -105,7 +118,12 @@ class RingMechanism:
         count = np.asarray(self.num_clients if survivors is None else survivors)
         integers = count.dtype.kind in "iu"
         inside = integers and bool(((count >= 0) & (count <= self.num_clients)).all())
-        require(inside, "survivors", f"must be integers in [0, {self.num_clients}]", survivors)
+        require(
+            inside,
+            "survivors",
+            f"must be integers in [0, {self.num_clients}]",
+            survivors,
+        )
         own, bound = self.quantizer, float(self.quantizer.squared_bound)
         return renyi_bound(
             self.noise.kind,
@@ -139,7 +157,9 @@ class RingMechanism:
         if not np.isfinite(spent).any():
             return math.inf
         rule = "epsilon of a ring mechanism needs the package dp_accounting"
-        library = needed("dp_accounting.rdp.rdp_privacy_accountant", "dp-accounting", rule)
+        library = needed(
+            "dp_accounting.rdp.rdp_privacy_accountant", "dp-accounting", rule
+        )
         return float(library.compute_epsilon(ORDERS, spent, number)[0])
 
 
@@ -156,15 +176,16 @@ def ring_mechanism(
     rotate: bool = True,
     key: int | np.integer = 0,
 ) -> RingMechanism:
-    """Fit quantizer and noise to a ring: the finest lattice whose sums stay in its window.
+    """Fit quantizer and noise to a ring.
 
-    Each client adds noise of variance (z C)^2 / n. The step g is the smallest with k standard
-    deviations of a coordinate of the sum inside half the ring,
-    k (S^2 + n (z C)^2 / n + n g^2 / 4)^(1/2) = g 2^(b - 1): S^2 = (n C)^2 / d with a rotation, all
-    updates alike being the worst case. That is how the step is chosen, no promise: what holds is
-    `wrap_probability`, a bound. Without a rotation one coordinate may hold n C, for which there is
-    room in addition to k standard deviations of the noise. The step is not made finer than 2**-22
-    of C, nor than 2**-16 of a client's noise.
+    The finest lattice whose sums stay in its window.
+    Each client adds noise of variance (z C)^2 / n. The step g is the smallest with k
+    standard deviations of a coordinate of the sum inside half the ring, k (S^2 + n (z
+    C)^2 / n + n g^2 / 4)^(1/2) = g 2^(b - 1): S^2 = (n C)^2 / d with a rotation, all
+    updates alike being the worst case. That is how the step is chosen, no promise: what
+    holds is `wrap_probability`, a bound. Without a rotation one coordinate may hold n
+    C, for which there is room in addition to k standard deviations of the noise. The
+    step is not made finer than 2**-22 of C, nor than 2**-16 of a client's noise.
 
     Args:
         kind: "skellam" or "discrete_gaussian".
@@ -181,9 +202,9 @@ def ring_mechanism(
         The mechanism, with `.rdp(orders, survivors)` and `.epsilon(delta, rounds)`.
 
     Raises:
-        ConfigurationError: If an argument is out of range, or the ring too small: for the sums
-            (the message has the bound on a coordinate's chance to wrap round), or for steps of at
-            most C.
+        ConfigurationError: If an argument is out of range, or the ring too small: for
+            the sums (the message has the bound on a coordinate's chance to wrap round),
+            or for steps of at most C.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -196,36 +217,56 @@ def ring_mechanism(
         (4.73, 7.09)
 
     Source:
-        Kairouz, Liu, Steinke, "The distributed discrete Gaussian mechanism for federated learning
-        with secure aggregation" (ICML 2021), Section 4; Agarwal, Kairouz, Liu, "The Skellam
-        mechanism for differentially private federated learning" (NeurIPS 2021).
+        Kairouz, Liu, Steinke, "The distributed discrete Gaussian mechanism for
+        federated learning with secure aggregation" (ICML 2021), Section 4; Agarwal,
+        Kairouz, Liu, "The Skellam mechanism for differentially private federated
+        learning" (NeurIPS 2021).
     """
     name = check_known(kind, "kind", tuple(_LAWS), "a known law")
     rule = "must be positive and finite"
     given = {"noise_multiplier": noise_multiplier, "clip": clip, "window": window}
     times, norm, wide = (
-        check_number(value, argument, rule, POSITIVE) for argument, value in given.items()
+        check_number(value, argument, rule, POSITIVE)
+        for argument, value in given.items()
     )
     count = check_integer(num_clients, "num_clients", 2)
     bits = check_integer(modulus_bits, "modulus_bits", 1, 32)
     share = (times * norm) ** 2 / count
     padded = lattice(norm, norm, dim, rotate=rotate).padded_dim
     step = _step(norm, share, count, padded, 2.0 ** (bits - 1), wide, rotate)
-    require(math.isfinite(step), "modulus_bits", "must leave room for the rounding of all clients: "
-            "a coordinate of the sum may wrap round with a chance of 1", bits)  # fmt: skip
-    step = max(step, norm / _MOST_STEPS, math.sqrt(share / MAX_VARIANCE) * (1.0 + 2.0**-20))
+    require(
+        math.isfinite(step),
+        "modulus_bits",
+        "must leave room for the rounding of all clients: "
+        "a coordinate of the sum may wrap round with a chance of 1",
+        bits,
+    )
+    step = max(
+        step, norm / _MOST_STEPS, math.sqrt(share / MAX_VARIANCE) * (1.0 + 2.0**-20)
+    )
     check_sigma(name, math.sqrt(share) / step, "modulus_bits", bits)
     quantizer = lattice(step, norm, dim, rotate=rotate, key=key)
     noise = _LAWS[name](share)
     check_wraps(quantizer, noise, count, bits)
-    rule = ("must leave steps of at most the clip norm: on a coarser lattice rounding adds more to "
-            "what a client sends than the clip allows")  # fmt: skip
-    require(step <= norm, "modulus_bits", rule, f"{bits} bits, a step of {step:.3g}", norm)
+    rule = (
+        "must leave steps of at most the clip norm: on a coarser lattice rounding adds "
+        "more to "
+        "what a client sends than the clip allows"
+    )
+    require(
+        step <= norm, "modulus_bits", rule, f"{bits} bits, a step of {step:.3g}", norm
+    )
     return RingMechanism(quantizer, noise, count, bits)
 
 
 def _step(
-    clip: float, share: float, count: int, dim: int, half: float, window: float, rotate: bool
+    clip: float,
+    share: float,
+    count: int,
+    dim: int,
+    half: float,
+    window: float,
+    rotate: bool,
 ) -> float:
     """Return the smallest step whose sums fit, infinite if there is none."""
     if rotate:
@@ -234,12 +275,18 @@ def _step(
         return math.sqrt(spread / left) if left > 0 else math.inf
 
     left = half - count
-    return (count * clip + window * math.sqrt(count * share)) / left if left > 0 else math.inf
+    return (
+        (count * clip + window * math.sqrt(count * share)) / left
+        if left > 0
+        else math.inf
+    )
 
 
-# ---- What a round of segments spends: the sums of all its blocks, released side by side.
+# ---- What a round of segments spends: the sums of all its blocks, released side by
+# side.
 #
-# Symbols: S -> `SegmentAverage.sensitivity`, g -> the coarsest step of a layout, v -> variance of
+# Symbols: S -> `SegmentAverage.sensitivity`, g -> the coarsest step of a layout, v ->
+# variance of
 # one client's noise, n -> the fewest survivors of the blocks that a client is in.
 
 
@@ -247,18 +294,19 @@ def _step(
 class BlockMechanism:
     """The mechanism of a round of blocks, in steps of the coarsest lattice.
 
-    A client moves one sum of each segment l, by c_l in the Euclidean norm and in units of updates;
-    sum of c_l^2 <= S^2, as S bounds the whole change. The noise of that sum, of n_l survivors, has
-    variance n_l v. Blocks' noise is independent, so that what the server sees of the client is
-    Gaussian with mu^2 = sum of c_l^2 / (n_l v) <= S^2 / (n v): a convex combination, largest where
-    all of S is in the block with the fewest survivors, and reached there.
+    A client moves one sum of each segment l, by c_l in the Euclidean norm and in units
+    of updates; sum of c_l^2 <= S^2, as S bounds the whole change. The noise of that
+    sum, of n_l survivors, has variance n_l v. Blocks' noise is independent, so that
+    what the server sees of the client is Gaussian with mu^2 = sum of c_l^2 / (n_l v) <=
+    S^2 / (n v): a convex combination, largest where all of S is in the block with the
+    fewest survivors, and reached there.
 
-    Of the integers drawn, Renyi divergences of the blocks add up. Those of n_l > n draws are at
-    most those of n, as more noise hides no less. Each term of `renyi_bound` for n draws, summed
-    over the blocks, is at most that of one vector of all d coordinates on the coarsest lattice:
-    a sum of c_l^2 is at most S^2, of c_l len_l^(1/2) at most S d^(1/2) (Cauchy, Schwarz), tau
-    grows with the step, (a_l + b_l)^2 adds up as norms do (Minkowski), and a client's shift has
-    l1 <= len^(1/2) l2.
+    Of the integers drawn, Renyi divergences of the blocks add up. Those of n_l > n
+    draws are at most those of n, as more noise hides no less. Each term of
+    `renyi_bound` for n draws, summed over the blocks, is at most that of one vector of
+    all d coordinates on the coarsest lattice: a sum of c_l^2 is at most S^2, of c_l
+    len_l^(1/2) at most S d^(1/2) (Cauchy, Schwarz), tau grows with the step, (a_l +
+    b_l)^2 adds up as norms do (Minkowski), and a client's shift has l1 <= len^(1/2) l2.
 
     Attributes:
         noise: One client's, on that lattice.
@@ -277,13 +325,16 @@ class BlockMechanism:
         """Return the mechanism of what `hetero.segment_average` returned, or raise.
 
         Raises:
-            ConfigurationError: If it adds no noise, does not bound updates, or has less of the
-                discrete Gaussian's than the bound on its sums is proved for.
+            ConfigurationError: If it adds no noise, does not bound updates, or has less
+                of the discrete Gaussian's than the bound on its sums is proved for.
         """
         rule = (
-            "must be a `hetero.segment_average` with `noise` and `clip_norm` for sums of segments"
+            "must be a `hetero.segment_average` with `noise` and `clip_norm` for sums "
+            "of segments"
         )
-        parts = (getattr(average, name, None) for name in ("layout", "noise", "clip_norm"))
+        parts = (
+            getattr(average, name, None) for name in ("layout", "noise", "clip_norm")
+        )
         require(all(part is not None for part in parts), "mechanism", rule, average)
         levels, laws = np.asarray(average.noise.levels), average.noise.laws
         coarsest = int(np.argmin(levels))
@@ -309,7 +360,8 @@ class BlockMechanism:
         )
 
 
-# ---- What a ring mechanism's sums spend together: Renyi divergences added over a client's sums.
+# ---- What a ring mechanism's sums spend together: Renyi divergences added over a
+# client's sums.
 
 _VAST = 1e250  # stands for an infinite divergence, of which a client may have none
 _LEAST = 1.01  # no orders below it: 1 / (order - 1) takes their digits
@@ -337,7 +389,10 @@ class Composed:
         added: np.ndarray,
         members: np.ndarray,
     ) -> Composed:
-        """Return it for sums of which `added` clients' noise is unknown; `members` collude."""
+        """Return it for sums of which `added` clients' noise is unknown.
+
+        `members` collude.
+        """
         known = np.minimum(added, mechanism.num_clients)  # more noise hides no less
         sorts = np.unique(known[known > 0])
         each = np.stack(
@@ -348,14 +403,17 @@ class Composed:
         counts, kinds = np.unique(each, axis=0, return_inverse=True)
         kinds = kinds.reshape(-1).copy()
         kinds[members] = -1
-        spent = mechanism.rdp(ORDERS, sorts) if sorts.size else np.zeros((1, len(ORDERS)))
+        spent = (
+            mechanism.rdp(ORDERS, sorts) if sorts.size else np.zeros((1, len(ORDERS)))
+        )
         return Composed(counts, kinds, _usable(spent))
 
     def epsilon(self, delta: Any) -> Float64[np.ndarray, "*_"]:
         """Return the least epsilon of all orders at which delta is kept, of each client.
 
-        Source: Canonne, Kamath, Steinke, "The discrete Gaussian for differential privacy" (2020),
-        Proposition 12; Bun, Steinke (2016) for delta^2 above 1 - exp(-divergence).
+        Source: Canonne, Kamath, Steinke, "The discrete Gaussian for differential
+        privacy" (2020), Proposition 12; Bun, Steinke (2016) for delta^2 above 1 -
+        exp(-divergence).
         """
         asked = self._asked(delta, "delta")
         order = np.asarray(ORDERS, np.float64)
@@ -416,8 +474,10 @@ class RingLosses:
         order = np.asarray(ORDERS, np.float64)
         each = mechanism.rdp(order, np.arange(1, mechanism.num_clients + 1))
         ratios = (each / each[-1])[:, order > _LEAST]
-        below, above = (np.append(0.0, np.where(np.isfinite(own), own, _VAST))
-                        for own in (ratios.min(axis=1), ratios.max(axis=1)))  # fmt: skip
+        below, above = (
+            np.append(0.0, np.where(np.isfinite(own), own, _VAST))
+            for own in (ratios.min(axis=1), ratios.max(axis=1))
+        )
         return RingLosses(_usable(each[-1:])), below, above
 
     def delta(self, mu: Any, epsilon: float) -> Float64[np.ndarray, "*_"]:

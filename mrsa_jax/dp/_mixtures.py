@@ -1,15 +1,17 @@
 """delta at epsilon as a mean over histories, its epsilon, and what trials reveal about it.
 
-Whoever sees who takes part sees, in a history with mu, a shift by mu of a Gaussian; histories have
-the same law with the client's updates and without, so what it tells apart is the mean of
-delta_mu(epsilon) over them, exactly. Whoever sees less tells less apart.
+Whoever sees who takes part sees, in a history with mu, a shift by mu of a Gaussian;
+histories have the same law with the client's updates and without, so what it tells
+apart is the mean of delta_mu(epsilon) over them, exactly. Whoever sees less tells less
+apart.
 
-Of simulated histories the mean is enclosed by betting (Waudby-Smith and Ramdas, "Estimating means
-of bounded random variables by betting", 2024). With X in [0, c] of mean m, the mean over some fixed
-stakes s in [0, 1] of prod_b (1 + s (delta - X_b) / (c - delta)) has expectation at most 1 where
-m >= delta, so it exceeds 1/a with chance at most a (Markov). An epsilon is left out of the interval
-where it does; so the interval holds the true one with the stated chance, for any number of trials
-and without any approximation. For m <= delta the same with (X_b - delta) / delta.
+Of simulated histories the mean is enclosed by betting (Waudby-Smith and Ramdas,
+"Estimating means of bounded random variables by betting", 2024). With X in [0, c] of
+mean m, the mean over some fixed stakes s in [0, 1] of prod_b (1 + s (delta - X_b) / (c
+- delta)) has expectation at most 1 where m >= delta, so it exceeds 1/a with chance at
+most a (Markov). An epsilon is left out of the interval where it does; so the interval
+holds the true one with the stated chance, for any number of trials and without any
+approximation. For m <= delta the same with (X_b - delta) / delta.
 """
 
 from __future__ import annotations
@@ -98,8 +100,9 @@ class Sampled:
 
     @staticmethod
     def of_counts(mu: np.ndarray, counts: np.ndarray, budget: float) -> Sampled:
-        """Return the sample of clients who are in `counts` rounds; the last of mu is the largest.
+        """Return the sample of clients who are in `counts` rounds.
 
+        The last of mu is the largest.
         Of a single client it is a row for each count that occurs.
         """
         most, least = float(mu[-1]), counts.min()
@@ -142,7 +145,9 @@ class Sampled:
             return evidence(self._means(epsilon) / delta - 1.0, self.times) - threshold
 
         upper = crossing(above, found, highest)
-        lower = 0.0 if found == 0.0 or below(0.0) <= 0.0 else crossing(below, found, 0.0)
+        lower = (
+            0.0 if found == 0.0 or below(0.0) <= 0.0 else crossing(below, found, 0.0)
+        )
         return lower, upper
 
     def trials_wanted(self, delta: float, error: float) -> int:
@@ -152,15 +157,18 @@ class Sampled:
     def cap(self, epsilon: float) -> float:
         """Return a number that no trial's mean of delta exceeds.
 
-        For any slope, delta_mu <= slope mu^2 + (the largest difference), and the mean of mu^2 is
-        at most the budget.
+        For any slope, delta_mu <= slope mu^2 + (the largest difference), and the mean
+        of mu^2 is at most the budget.
         """
         grid = self.most * np.sqrt(np.linspace(0.0, 1.0, 257))
-        # delta grows with mu: on each piece it is at most its value at the piece's right end
+        # delta grows with mu: on each piece it is at most its value at the piece's
+        # right end
         values, squares = self.law.delta(grid[1:], epsilon), np.square(grid[:-1])
         slopes = values[-1] / self.most**2 * np.append(0.0, 2.0 ** np.arange(-6.0, 7.0))
         over = (values - slopes[:, None] * squares).max(axis=1)
-        return float(min(values[-1], (slopes * self.budget + np.maximum(over, 0.0)).min()))
+        return float(
+            min(values[-1], (slopes * self.budget + np.maximum(over, 0.0)).min())
+        )
 
     def _highest(self, delta: float) -> float:
         return float(self.law.epsilon(self.most, delta - self.rare))
@@ -196,7 +204,9 @@ class Between(NamedTuple):
 
     def interval(self, delta: float, error: float) -> tuple[float, float]:
         """Return the lower end of the one's interval and the upper of the other's."""
-        return self.below.interval(delta, error)[0], self.above.interval(delta, error)[1]
+        return self.below.interval(delta, error)[0], self.above.interval(delta, error)[
+            1
+        ]
 
     def trials_wanted(self, delta: float, error: float) -> int:
         """Return that of `Sampled`; 0 of laws that are known."""
@@ -234,7 +244,11 @@ def evidence(gains: np.ndarray, times: np.ndarray | None = None) -> float:
 
 def _mean_of(wealth: np.ndarray) -> float:
     most = wealth.max()
-    return float(most + np.log(np.exp(wealth - most).mean())) if np.isfinite(most) else -np.inf
+    return (
+        float(most + np.log(np.exp(wealth - most).mean()))
+        if np.isfinite(most)
+        else -np.inf
+    )
 
 
 def root(mean: Callable[[float], float], highest: float, delta: float) -> float:
@@ -264,7 +278,8 @@ def crossing(excess: Callable[[float], float], inside: float, outside: float) ->
     return outside
 
 
-# ---- delta and epsilon of privacy losses that were drawn, with an interval (see `_mixtures`).
+# ---- delta and epsilon of privacy losses that were drawn, with an interval (see
+# `_mixtures`).
 
 
 @dataclasses.dataclass(frozen=True)
@@ -294,16 +309,24 @@ class Drawn:
         lower, upper = np.max(ends, axis=0).tolist()
         return lower, upper
 
-    def _ends(self, losses: np.ndarray, delta: float, threshold: float) -> tuple[float, float]:
+    def _ends(
+        self, losses: np.ndarray, delta: float, threshold: float
+    ) -> tuple[float, float]:
         def above(epsilon: float) -> float:
-            return evidence((delta - _gains(losses, epsilon)) / (1.0 - delta)) - threshold
+            return (
+                evidence((delta - _gains(losses, epsilon)) / (1.0 - delta)) - threshold
+            )
 
         def below(epsilon: float) -> float:
             return evidence(_gains(losses, epsilon) / delta - 1.0) - threshold
 
         highest = self._highest(delta)
-        found = root(lambda epsilon: float(_gains(losses, epsilon).mean()), highest, delta)
-        lower = 0.0 if found == 0.0 or below(0.0) <= 0.0 else crossing(below, found, 0.0)
+        found = root(
+            lambda epsilon: float(_gains(losses, epsilon).mean()), highest, delta
+        )
+        lower = (
+            0.0 if found == 0.0 or below(0.0) <= 0.0 else crossing(below, found, 0.0)
+        )
         return lower, crossing(above, found, highest)
 
     def trials_wanted(self, delta: float, error: float) -> int:

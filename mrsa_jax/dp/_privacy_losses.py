@@ -1,18 +1,19 @@
 """Privacy losses of one client's rounds, drawn: who does not see who takes part.
 
-With the client the released sums are a mixture of Gaussians, one for each of its participations;
-without it one Gaussian (others known, their coins their own). In units of the noise, the released
-C y + z of a client who is in the rounds p shifts by C p: the loss of a release w is the logarithm
-of the mean over p of exp(<w, C p> - |C p|^2 / 2).
+With the client the released sums are a mixture of Gaussians, one for each of its
+participations; without it one Gaussian (others known, their coins their own). In units
+of the noise, the released C y + z of a client who is in the rounds p shifts by C p: the
+loss of a release w is the logarithm of the mean over p of exp(<w, C p> - |C p|^2 / 2).
 
 - Coins with rests of b - 1 rounds: a recursion over rounds (below).
-- Balls in bins: the mean over the b bins of exp(u_r - |m_r|^2 / 2), u_r = <w, m_r>, m_r = C p_r;
-  these b products are all that is drawn: Gaussians with the covariance of the m_r. Bins of each
-  epoch are independent of those before: the losses of epochs add up.
+- Balls in bins: the mean over the b bins of exp(u_r - |m_r|^2 / 2), u_r = <w, m_r>, m_r
+  = C p_r; these b products are all that is drawn: Gaussians with the covariance of the
+  m_r. Bins of each epoch are independent of those before: the losses of epochs add up.
 
-Sources: for both pairs, and that they are the worst with strategies whose entries are not negative,
-Choquette-Choo, Ganesh, Haque, Steinke, Thakurta, "Near-exact privacy amplification for matrix
-mechanisms" (2024), and the work on b-min-sep sampling of 2026 (arXiv 2602.09338).
+Sources: for both pairs, and that they are the worst with strategies whose entries are
+not negative, Choquette-Choo, Ganesh, Haque, Steinke, Thakurta, "Near-exact privacy
+amplification for matrix mechanisms" (2024), and the work on b-min-sep sampling of 2026
+(arXiv 2602.09338).
 """
 
 from __future__ import annotations
@@ -36,18 +37,27 @@ from mrsa_jax.dp._histories import Histories, check_noise, checked_histories
 from mrsa_jax.dp._spending import check_strategy
 from mrsa_watch._base.errors import check_integer, check_known, check_size, require
 
-# ---- Losses of a client who joins by coins and rests in between, drawn in blocks of b rounds.
+# ---- Losses of a client who joins by coins and rests in between, drawn in blocks of b
+# rounds.
 #
-# With rests of b - 1 rounds and bands of C no wider than b, participations do not overlap, and
-# the mean over them is a sum over who was asked last, round by round: f_(j+1) = (1 - q) f_j + q
-# e^(l_(j+1-b)) f_(j+1-b), where f_j is the part of it in which the client is rested in round j,
+# With rests of b - 1 rounds and bands of C no wider than b, participations do not
+# overlap, and
+# the mean over them is a sum over who was asked last, round by round: f_(j+1) = (1 - q)
+# f_j + q
+# e^(l_(j+1-b)) f_(j+1-b), where f_j is the part of it in which the client is rested in
+# round j,
 # and l_i = <w, C_i> - |C_i|^2 / 2 of a participation in round i.
 #
-# In a block of b rounds, a client joins at most once, so one word states in which: its wait,
-# from the round in which it is rested, is geometric. What a block's rounds add to f comes from
-# the block before, so a block is a few operations on arrays `[b, samples]` and b additions. After
-# it all is divided by the sum, whose logarithms add up to the loss. Participations count only
-# when the last release that shows them is drawn, band - 1 rounds later: so much are the two
+# In a block of b rounds, a client joins at most once, so one word states in which: its
+# wait,
+# from the round in which it is rested, is geometric. What a block's rounds add to f
+# comes from
+# the block before, so a block is a few operations on arrays `[b, samples]` and b
+# additions. After
+# it all is divided by the sum, whose logarithms add up to the loss. Participations
+# count only
+# when the last release that shows them is drawn, band - 1 rounds later: so much are the
+# two
 # shifted.
 #
 # Source: `_privacy_losses`.
@@ -65,13 +75,14 @@ class Rests:
     """What a client does, by blocks of b rounds, in units of the noise.
 
     Attributes:
-        tables: float32 `[blocks, b, 2 band + 3]`: for a release what each of the last band
-            participations adds to it; for the participation that it is the last to show its
-            weights on the last band releases, the oldest first, half of their squares, the chance
-            to join and the one not to.
-        chances: uint32 `[b]`: to have joined after 1, 2, ... rounds of rest, in units of 2^-31.
-        needs_logarithms: Whether float32 might lose what matters if sums were not kept as
-            logarithms.
+        tables: float32 `[blocks, b, 2 band + 3]`: for a release what each of the last
+            band participations adds to it; for the participation that it is the last to
+            show its weights on the last band releases, the oldest first, half of their
+            squares, the chance to join and the one not to.
+        chances: uint32 `[b]`: to have joined after 1, 2, ... rounds of rest, in units
+            of 2^-31.
+        needs_logarithms: Whether float32 might lose what matters if sums were not kept
+            as logarithms.
     """
 
     tables: Float32[np.ndarray, "blocks b columns"]
@@ -79,7 +90,9 @@ class Rests:
     needs_logarithms: bool
 
     @staticmethod
-    def of(rounds: int, rest: int, coin: float, noise: float, strategy: np.ndarray | None) -> Rests:
+    def of(
+        rounds: int, rest: int, coin: float, noise: float, strategy: np.ndarray | None
+    ) -> Rests:
         """Return the tables of a strategy, of one band of ones without any."""
         bands = _bands(rounds, strategy) / noise
         band = bands.shape[1]
@@ -116,12 +129,15 @@ def _bands(rounds: int, strategy: np.ndarray | None) -> np.ndarray:
 def _needs_logarithms(bands: np.ndarray, rounds: int, b: int, staying: float) -> bool:
     """Return whether a part too small for float32 could come to matter.
 
-    A part below e^-87 of the sum is lost. Whoever is in the rest of the sum is rested within b
-    rounds and may then wait, by (1 - q)^b, until the lost one would be, too; in these 2 b rounds
-    the lost one joins at most twice, and no |l| is above the bound here. So of J b parts nothing
-    grows beyond e^-17 of the sum where 2 max|l| - 2 b log(1 - q) + log(J b) is below 70.
+    A part below e^-87 of the sum is lost. Whoever is in the rest of the sum is rested
+    within b rounds and may then wait, by (1 - q)^b, until the lost one would be, too;
+    in these 2 b rounds the lost one joins at most twice, and no |l| is above the bound
+    here. So of J b parts nothing grows beyond e^-17 of the sum where 2 max|l| - 2 b
+    log(1 - q) + log(J b) is below 70.
     """
-    most = np.square(bands).sum(axis=1).max() + _FARTHEST * np.abs(bands).sum(axis=1).max()
+    most = (
+        np.square(bands).sum(axis=1).max() + _FARTHEST * np.abs(bands).sum(axis=1).max()
+    )
     return not 2 * most + 2 * b * staying + np.log(rounds * b) < _RANGE
 
 
@@ -136,7 +152,9 @@ def by_loops(
 
     def part(start: int) -> None:
         own = slice(start, start + _PART)
-        draw_losses(keys[own], rests.tables, rests.chances, SAMPLES, with_it, losses[own])
+        draw_losses(
+            keys[own], rests.tables, rests.chances, SAMPLES, with_it, losses[own]
+        )
 
     for _ in in_order([functools.partial(part, at) for at in range(0, chunks, _PART)]):
         pass
@@ -161,7 +179,9 @@ def by_arrays(
         chunks: uint32, their numbers.
         with_it: Whether the client takes part.
     """
-    each = jax.vmap(lambda chunk: _log_likelihoods(tables, chances, fold(key, chunk), with_it))
+    each = jax.vmap(
+        lambda chunk: _log_likelihoods(tables, chances, fold(key, chunk), with_it)
+    )
     return each(chunks) if with_it else -each(chunks)
 
 
@@ -205,13 +225,17 @@ def _log_likelihoods(tables: Array, chances: Array, key: Array, with_it: bool) -
         jnp.full(SAMPLES, 2 * b, jnp.int32),
         nothing,
     )
-    return lax.scan(pass_block, start, (jnp.arange(len(tables), dtype=jnp.uint32), tables))[0][4]
+    return lax.scan(
+        pass_block, start, (jnp.arange(len(tables), dtype=jnp.uint32), tables)
+    )[0][4]
 
 
 def _normals(key: Array, b: int) -> Array:
     """Return standard normal numbers `[b, samples]`, up to 6.7, two from the words of each pair."""
     first, second = block_words(key, (-(-b // 2), SAMPLES))
-    uniform = ((first >> jnp.uint32(1)).astype(jnp.int32).astype(jnp.float32) + 0.5) * 2.0**-31
+    uniform = (
+        (first >> jnp.uint32(1)).astype(jnp.int32).astype(jnp.float32) + 0.5
+    ) * 2.0**-31
     radius = jnp.sqrt(-2.0 * jnp.log(uniform))
     turn = lax.bitcast_convert_type(second, jnp.int32).astype(jnp.float32)
     angle = turn * jnp.float32(2 * np.pi / 2.0**32)
@@ -220,7 +244,10 @@ def _normals(key: Array, b: int) -> Array:
 
 
 def _waits(key: Array, chances: Array) -> Array:
-    """Return int32 `[samples]`: rested rounds before one joins, b for those who do not in b."""
+    """Return int32 `[samples]`.
+
+    Rested rounds before one joins, b for those who do not in b.
+    """
     tosses = block_words(key, (SAMPLES,), block=1)[0] >> jnp.uint32(1)
     return jnp.sum(tosses[None] >= chances[:, None], axis=0, dtype=jnp.int32)
 
@@ -243,29 +270,31 @@ def privacy_losses(
 ) -> Float32[np.ndarray, " samples"]:
     """Draw privacy losses of a client against an observer of the sums, not of their members.
 
-    For their own coins, perhaps with rests in between (`selection.minimum_separation` of
-    `selection.bernoulli` or `selection.poisson`), and for `selection.balls_in_bins`.
+    For their own coins, perhaps with rests in between (`selection.minimum_separation`
+    of `selection.bernoulli` or `selection.poisson`), and for `selection.balls_in_bins`.
 
     Args:
         selector: Whom the server asks.
-        availability: Who is online: `availability.independent`; for balls in bins, all of them.
+        availability: Who is online: `availability.independent`; for balls in bins, all
+            of them.
         rounds: J >= 1.
         noise_multiplier: Standard deviation of a sum's noise, in units of the clip.
         samples: B >= 1.
         client: Whose.
-        side: "with": releases with the client, losses log(with/without). "without": releases
-            without it, losses log(without/with).
-        strategy: C, as for `ledger`, without negative entries; with coins, its bands must be no
-            wider than the minimum separation.
+        side: "with": releases with the client, losses log(with/without). "without":
+            releases without it, losses log(without/with).
+        strategy: C, as for `ledger`, without negative entries; with coins, its bands
+            must be no wider than the minimum separation.
         seed: Integer or typed key.
 
     Returns:
-        float32[B]; delta at epsilon is the mean of max(0, 1 - exp(epsilon - loss)), of the worse
-        side. In float32: losses are good to about 1e-6 of their size and J * 3e-8, with coins.
+        float32[B]; delta at epsilon is the mean of max(0, 1 - exp(epsilon - loss)), of
+        the worse side. In float32: losses are good to about 1e-6 of their size and J *
+        3e-8, with coins.
 
     Raises:
-        ConfigurationError: For schemes whose clients do not join by their own coins or bins,
-            a strategy that is too wide or has negative entries, or as `account`.
+        ConfigurationError: For schemes whose clients do not join by their own coins or
+            bins, a strategy that is too wide or has negative entries, or as `account`.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -277,9 +306,10 @@ def privacy_losses(
         >>> bool(delta < averaged.delta(1.0)[0])
         True
 
-    Cost: with coins a normal number and an exponential for each round and sample, and a word for
-    each b rounds; with bins one normal number a bin, of each epoch that draws them. On a CPU
-    compiled loops do it, elsewhere XLA: the same draws, and losses that differ by rounding.
+    Cost: with coins a normal number and an exponential for each round and sample, and a
+    word for each b rounds; with bins one normal number a bin, of each epoch that draws
+    them. On a CPU compiled loops do it, elsewhere XLA: the same draws, and losses that
+    differ by rounding.
     """
     law = checked_histories(selector, availability, rounds)
     scale = check_noise(noise_multiplier)
@@ -288,15 +318,23 @@ def privacy_losses(
     who = check_integer(client, "client", 0, law.selector.num_clients - 1)
     matrix = None if strategy is None else check_strategy(strategy, law.rounds)
     reason = why_not_drawn(law, matrix)
-    require(not reason, "selector", f"must have privacy losses that can be drawn: {reason}")
-    return losses_of(law, who, scale, matrix, count, as_key(seed), with_it=side == "with")
+    require(
+        not reason, "selector", f"must have privacy losses that can be drawn: {reason}"
+    )
+    return losses_of(
+        law, who, scale, matrix, count, as_key(seed), with_it=side == "with"
+    )
 
 
 def why_not_drawn(law: Histories, strategy: np.ndarray | None) -> str:
     """Return why a client's pair cannot be drawn; nothing where it can."""
     bins = getattr(law.selector, "num_bins", None)
-    if bins is None and (law.coins is None or not getattr(law.selector, "joins_alone", False)):
-        return "clients must join by their own coins, or bins, and be online independently"
+    if bins is None and (
+        law.coins is None or not getattr(law.selector, "joins_alone", False)
+    ):
+        return (
+            "clients must join by their own coins, or bins, and be online independently"
+        )
     if bins is not None:
         rates = getattr(law.availability, "dropout_rates", np.ones(1))
         if np.any(np.asarray(rates) > 0):
@@ -324,12 +362,21 @@ def losses_of(
 ) -> Float32[np.ndarray, " samples"]:
     """Draw a client's losses (see `privacy_losses`)."""
     chunks = -(-samples // SAMPLES)
-    if getattr(law.selector, "fresh", False) and law.rounds > int(law.selector.num_bins):
+    if getattr(law.selector, "fresh", False) and law.rounds > int(
+        law.selector.num_bins
+    ):
         bins, total = int(law.selector.num_bins), np.zeros(samples)
         for start in range(0, law.rounds, bins):
             epoch = dataclasses.replace(law, rounds=min(bins, law.rounds - start))
-            total += losses_of(epoch, client, noise_multiplier, None, samples, fold(key, start),
-                               with_it=with_it)  # fmt: skip
+            total += losses_of(
+                epoch,
+                client,
+                noise_multiplier,
+                None,
+                samples,
+                fold(key, start),
+                with_it=with_it,
+            )
         return total.astype(np.float32)
     if hasattr(law.selector, "num_bins"):
         own = _bins(law.rounds, int(law.selector.num_bins), noise_multiplier, strategy)
@@ -337,7 +384,9 @@ def losses_of(
         held = len(own[0])
     else:
         assert law.coins is not None
-        rests = Rests.of(law.rounds, law.separation, law.coins[client], noise_multiplier, strategy)
+        rests = Rests.of(
+            law.rounds, law.separation, law.coins[client], noise_multiplier, strategy
+        )
         # `_loss_loops` and `by_arrays` sum the same terms from the same draws
         if not rests.needs_logarithms and chosen_form(("loops", "xla")) == "loops":
             return by_loops(rests, key, chunks, with_it)[:samples]
@@ -346,9 +395,14 @@ def losses_of(
     together = 1 if platform() == "cpu" else at_once("selection", 4 * SAMPLES * held)
 
     def part(start: int) -> np.ndarray:
-        return np.asarray(run(key, start + jnp.arange(together, dtype=jnp.uint32))).ravel()
+        return np.asarray(
+            run(key, start + jnp.arange(together, dtype=jnp.uint32))
+        ).ravel()
 
-    tasks = [functools.partial(in_context(part), start) for start in range(0, chunks, together)]
+    tasks = [
+        functools.partial(in_context(part), start)
+        for start in range(0, chunks, together)
+    ]
     return np.concatenate(list(in_order(tasks)))[:samples]
 
 
@@ -384,7 +438,9 @@ def _bins_chunk(
         first, second = block_words(fold(key, chunk), (count, SAMPLES))
         shown = jnp.matmul(root, _normal(first), precision=lax.Precision.HIGHEST)
         if with_it:
-            shown = shown + products[:, (second[0] % jnp.uint32(count)).astype(jnp.int32)]
+            shown = (
+                shown + products[:, (second[0] % jnp.uint32(count)).astype(jnp.int32)]
+            )
         each = shown - 0.5 * jnp.diagonal(products)[:, None]
         total = jax.nn.logsumexp(each, axis=0) - jnp.log(jnp.float32(count))
         return total if with_it else -total

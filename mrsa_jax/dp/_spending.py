@@ -1,8 +1,8 @@
 """mu of clients from their weights in the sums, and from the noise of each sum.
 
-A law takes columns of weights, one per client. Where noise is independent mu^2 is the sum over the
-client's sums of (weight x clip)^2 / variance: Gaussian mechanisms compose by adding squares (Dong,
-Roth, Su, "Gaussian differential privacy", 2022, Corollary 2).
+A law takes columns of weights, one per client. Where noise is independent mu^2 is the
+sum over the client's sums of (weight x clip)^2 / variance: Gaussian mechanisms compose
+by adding squares (Dong, Roth, Su, "Gaussian differential privacy", 2022, Corollary 2).
 """
 
 from __future__ import annotations
@@ -21,41 +21,56 @@ from mrsa_watch._base.values import by_value
 
 # ---- Noise that is correlated over rounds, by a strategy matrix.
 #
-# A matrix mechanism with strategy C (lower triangular, [J, J]) releases C y + z: y_r the plain
-# sum of round r, z_r independent noise. That says as much as the sums with noise C^-1 z, which is
-# what a server adds that draws z_r in round r and adds some of older rounds' noise again. A
-# client with weights p in the rounds and contributions x_r of length at most clip moves C y by C
-# (p_r x_r), whose squared length, in units of the noise's deviations D^1/2, is sum_ab (C^T D^-1
-# C)_ab p_a p_b <x_a, x_b>: at most p^T |C^T D^-1 C| p with the entries' absolute values, and no
-# less where they are not negative, as all x_r may be the same. C lower triangular, it holds for
+# A matrix mechanism with strategy C (lower triangular, [J, J]) releases C y + z: y_r
+# the plain
+# sum of round r, z_r independent noise. That says as much as the sums with noise C^-1
+# z, which is
+# what a server adds that draws z_r in round r and adds some of older rounds' noise
+# again. A
+# client with weights p in the rounds and contributions x_r of length at most clip moves
+# C y by C
+# (p_r x_r), whose squared length, in units of the noise's deviations D^1/2, is sum_ab
+# (C^T D^-1
+# C)_ab p_a p_b <x_a, x_b>: at most p^T |C^T D^-1 C| p with the entries' absolute
+# values, and no
+# less where they are not negative, as all x_r may be the same. C lower triangular, it
+# holds for
 # contributions that depend on what was released before.
 #
-# Sources: Choquette-Choo, Dvijotham, Pillutla, Ganesh, Steinke, Thakurta, "Correlated noise
+# Sources: Choquette-Choo, Dvijotham, Pillutla, Ganesh, Steinke, Thakurta, "Correlated
+# noise
 # provably beats independent noise for differentially private learning" (2023), and
-# Choquette-Choo, McMahan, Rush, Thakurta, "Multi-epoch matrix factorization mechanisms for
-# private machine learning" (2023), for the absolute values; Denisov, McMahan, Rush, Smith,
+# Choquette-Choo, McMahan, Rush, Thakurta, "Multi-epoch matrix factorization mechanisms
+# for
+# private machine learning" (2023), for the absolute values; Denisov, McMahan, Rush,
+# Smith,
 # Thakurta (2022) for the adaptive releases.
 
 _ROUNDING = 16.0 * float(np.finfo(np.float64).eps)
-_ROWS_AT_ONCE = 128  # fastest of 32 to 512 on two cores, for bands of 10 and for full matrices
+# fastest of 32 to 512 on two cores, for bands of 10 and for full matrices
+_ROWS_AT_ONCE = 128
 
 
 @needs_values
 def toeplitz(coefficients: Any, rounds: Any) -> Float64[np.ndarray, "rounds rounds"]:
-    """Return the strategy with the same coefficients in all rounds: C[r, s] = coefficients[r - s].
+    """Return the strategy with the same coefficients in all rounds.
 
-    With b coefficients it is banded: noise comes back for b - 1 rounds in C y + z, so that clients
-    who take part every b rounds or more rarely have mu^2 added over their rounds.
+    C[r, s] = coefficients[r - s].
+    With b coefficients it is banded: noise comes back for b - 1 rounds in C y + z, so
+    that clients who take part every b rounds or more rarely have mu^2 added over their
+    rounds.
 
     Args:
-        coefficients: C's first column as far as it is not 0; those from `rounds` on are left out.
+        coefficients: C's first column as far as it is not 0; those from `rounds` on are
+            left out.
         rounds: J.
 
     Returns:
         The lower-triangular matrix.
 
     Raises:
-        ConfigurationError: If the coefficients are no list of finite numbers, or the first is 0.
+        ConfigurationError: If the coefficients are no list of finite numbers, or the
+            first is 0.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -67,7 +82,9 @@ def toeplitz(coefficients: Any, rounds: Any) -> Float64[np.ndarray, "rounds roun
     is_list = values.dtype.kind in "fiu" and values.ndim == 1 and values.size > 0
     require(is_list, "coefficients", "must be a list of numbers", coefficients)
     values = values.astype(np.float64)
-    require(bool(np.isfinite(values).all()), "coefficients", "must be finite", coefficients)
+    require(
+        bool(np.isfinite(values).all()), "coefficients", "must be finite", coefficients
+    )
     require(bool(values[0] != 0), "coefficients", "must not start with 0", coefficients)
     found = np.zeros((size, size))
     for below, value in enumerate(values[:size]):
@@ -79,8 +96,9 @@ def check_strategy(strategy: Any, rounds: int) -> Float64[np.ndarray, "rounds ro
     """Return a strategy matrix as float64, or raise.
 
     Raises:
-        ConfigurationError: If it is no matrix `[rounds, rounds]` of finite numbers, has an entry
-            above the diagonal (noise of later rounds), or a 0 on it (a sum that is not released).
+        ConfigurationError: If it is no matrix `[rounds, rounds]` of finite numbers, has
+            an entry above the diagonal (noise of later rounds), or a 0 on it (a sum
+            that is not released).
     """
     array = host_array(strategy, "strategy")
     kind = f"must be a matrix of numbers [{rounds}, {rounds}], by the rounds"
@@ -92,15 +110,20 @@ def check_strategy(strategy: Any, rounds: int) -> Float64[np.ndarray, "rounds ro
     rule = "must be lower triangular: a round's noise cannot wait for later rounds"
     values = lower_triangle(array, "strategy", rule)
     zeros = np.flatnonzero(np.diagonal(values) == 0)
-    require(zeros.size == 0, "strategy", "must have no 0 on its diagonal", *zeros[:1].tolist())
+    require(
+        zeros.size == 0,
+        "strategy",
+        "must have no 0 on its diagonal",
+        *zeros[:1].tolist(),
+    )
     return values
 
 
 def without_rounds(strategy: np.ndarray, is_kept: np.ndarray) -> np.ndarray:
     """Return the strategy of the rounds that are left, where the others had no noise and no sum.
 
-    The sums' noise is B z, B = C^-1; with z_r = 0 in the others it is that of B's kept rows and
-    columns, whose inverse is the strategy.
+    The sums' noise is B z, B = C^-1; with z_r = 0 in the others it is that of B's kept
+    rows and columns, whose inverse is the strategy.
     """
     count = int(is_kept.sum())
     if is_kept[:count].all():
@@ -133,7 +156,11 @@ class Form(NamedTuple):
         rows, columns = np.nonzero(gram)
         lower = np.tril(2.0 * np.abs(gram))
         lower[np.diag_indices_from(lower)] /= 2.0
-        return Form(lower, int((rows - columns).max(initial=0)), bool(gram.min(initial=0.0) >= 0))
+        return Form(
+            lower,
+            int((rows - columns).max(initial=0)),
+            bool(gram.min(initial=0.0) >= 0),
+        )
 
     def squares(self, columns: np.ndarray) -> np.ndarray:
         """Return p^T |C^T C| p of each column p."""
@@ -173,7 +200,8 @@ class Independent:
     """Independent noise in each sum.
 
     Attributes:
-        ratios: float64 `[sums]`, clip over the noise's deviation; infinite without noise.
+        ratios: float64 `[sums]`, clip over the noise's deviation; infinite without
+            noise.
     """
 
     ratios: Float64[np.ndarray, " sums"]
@@ -213,8 +241,8 @@ class Correlated:
 
     Attributes:
         kept: bool `[rounds]`; the others had neither sum nor noise.
-        unit: The strategy of the rounds that are kept times clips, in units of the noise and of
-            the scale; zeros where there is none.
+        unit: The strategy of the rounds that are kept times clips, in units of the
+            noise and of the scale; zeros where there is none.
         scale: A common factor, so that nothing overflows.
         bare: bool, what of the strategy's rows without noise is not 0.
         form: Of `unit`.
@@ -228,7 +256,10 @@ class Correlated:
 
     @staticmethod
     def of(
-        strategy: np.ndarray, clips: np.ndarray, deviations: np.ndarray, kept: np.ndarray
+        strategy: np.ndarray,
+        clips: np.ndarray,
+        deviations: np.ndarray,
+        kept: np.ndarray,
     ) -> Correlated:
         """Return the law of a strategy with these clips and deviations of z."""
         own = without_rounds(strategy, kept)
@@ -260,7 +291,9 @@ class Correlated:
         is_bare[np.flatnonzero(~self.unit.any(axis=1))] = self.bare @ (own != 0)
         squares[np.logical_or.accumulate(is_bare, axis=0)] = np.inf
         places = np.cumsum(self.kept)
-        return np.concatenate([np.zeros((1, own.shape[1])), self.scale * np.sqrt(squares)])[places]
+        return np.concatenate(
+            [np.zeros((1, own.shape[1])), self.scale * np.sqrt(squares)]
+        )[places]
 
     def _squares(self, own: np.ndarray) -> np.ndarray:
         if (self.unit >= 0).all():

@@ -1,9 +1,10 @@
 """Planned sums whose size varies: what one costs a client, and the law of sizes.
 
-Where each client adds one share in K of the noise, a sum of n of them has n/K of its variance and
-adds K / (n z^2) to mu^2. Integers' noise costs about as many times its full sum's divergences, at
-each order: between `Costs.below` and `Costs.above`. Sizes of rounds that are independent and alike
-have a known law, whose costs add up by a Fourier transform; others are simulated.
+Where each client adds one share in K of the noise, a sum of n of them has n/K of its
+variance and adds K / (n z^2) to mu^2. Integers' noise costs about as many times its
+full sum's divergences, at each order: between `Costs.below` and `Costs.above`. Sizes of
+rounds that are independent and alike have a known law, whose costs add up by a Fourier
+transform; others are simulated.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ _RARE = 60.0  # minus the logarithm of the chance that is left beyond that range
 
 
 class Costs(NamedTuple):
-    """What a sum of n clients costs each of them; the square of mu is the sum over its sums.
+    """What a sum of n clients costs each of them.
+
+    The square of mu is the sum over its sums.
 
     Attributes:
         above: float64 `[clients + 1]`, at the most; entry 0 is 0.
@@ -50,13 +53,17 @@ class Costs(NamedTuple):
 
     @staticmethod
     def of(
-        num_clients: int, noise_multiplier: float | None, planned: int | None, mechanism: Any
+        num_clients: int,
+        noise_multiplier: float | None,
+        planned: int | None,
+        mechanism: Any,
     ) -> Costs:
         """Return the costs of noise that is added once, of K clients' shares, or of integers."""
         sizes = np.arange(num_clients + 1, dtype=np.float64)
         if isinstance(mechanism, RingMechanism):
             law, below, above = RingLosses.of(mechanism)
-            most = np.minimum(sizes.astype(np.int64), mechanism.num_clients)  # more hides no less
+            # more hides no less
+            most = np.minimum(sizes.astype(np.int64), mechanism.num_clients)
             return Costs(above[most], below[most], law)
         assert noise_multiplier is not None
         found = np.ones(num_clients + 1)
@@ -108,7 +115,8 @@ class SumPlan:
     def masses(self, client: int) -> Float64[np.ndarray, " sizes"] | None:
         """Return the chances that a client is in a round's sum, by the clients in it.
 
-        None where rounds are not independent and alike, or sizes have no law that is known.
+        None where rounds are not independent and alike, or sizes have no law that is
+        known.
         """
         law, chances = self.histories, _survival(self.steps)
         if law.coins is None or law.separation > 1 or chances is None:
@@ -143,8 +151,10 @@ class SumPlan:
         sizes = np.flatnonzero(masses)
         if sizes.size == 0:
             return Known(np.zeros(1), np.ones(1), self.costs.law)
-        above, below = (self._known(own[sizes], masses[sizes], up) for own, up in
-                        ((self.costs.above, True), (self.costs.below, False)))  # fmt: skip
+        above, below = (
+            self._known(own[sizes], masses[sizes], up)
+            for own, up in ((self.costs.above, True), (self.costs.below, False))
+        )
         return Between(above, below)
 
     def _known(self, costs: np.ndarray, masses: np.ndarray, up: bool) -> Known:
@@ -173,8 +183,9 @@ class SumPlan:
         return units.alike[np.arange(law.selector.num_clients) // size]
 
     def _floor(self, delta: float) -> tuple[int, float]:
-        """Return a size, and the chance that some round's sum is smaller: a hundredth of delta.
+        """Return a size, and the chance that some round's sum is smaller.
 
+        A hundredth of delta.
         Where cohorts have K clients, who are lost independently of all that was before.
         """
         from scipy import stats
@@ -182,9 +193,13 @@ class SumPlan:
         size, chances = cohort_size_of(self.histories.selector), _survival(self.steps)
         if size is None or chances is None or not isinstance(self.rule, str):
             return self.least, 0.0
-        block = block_size_of(self.histories.selector) if self.rule == "drop_block" else 1
+        block = (
+            block_size_of(self.histories.selector) if self.rule == "drop_block" else 1
+        )
         kept = np.arange(size // block + 1)
-        below = self.histories.rounds * stats.binom.cdf(kept, len(kept) - 1, chances[0] ** block)
+        below = self.histories.rounds * stats.binom.cdf(
+            kept, len(kept) - 1, chances[0] ** block
+        )
         few = int(np.count_nonzero(below <= delta / 100))
         if few * block <= self.least:
             return self.least, 0.0
@@ -211,12 +226,25 @@ class SumPlan:
 
         def of(some: np.ndarray) -> Between:
             budget = together / len(some) if isinstance(self.rule, str) else np.inf
-            tables = (_table(squares[0][:, some], True), _table(squares[1][:, some], False))
-            return Between(*(
-                Sampled(np.sqrt(values), places, float(np.sqrt(top + step)),
-                        min(budget, float(top)) + step, law=self.costs.law, rare=left)
-                for (values, places, step), top, left in zip(tables, most, (rare, 0.0), strict=True)
-            ))  # fmt: skip
+            tables = (
+                _table(squares[0][:, some], True),
+                _table(squares[1][:, some], False),
+            )
+            return Between(
+                *(
+                    Sampled(
+                        np.sqrt(values),
+                        places,
+                        float(np.sqrt(top + step)),
+                        min(budget, float(top)) + step,
+                        law=self.costs.law,
+                        rare=left,
+                    )
+                    for (values, places, step), top, left in zip(
+                        tables, most, (rare, 0.0), strict=True
+                    )
+                )
+            )
 
         return of
 
@@ -225,26 +253,38 @@ class SumPlan:
         law = self.histories
         if self.steps is None:
             scheme = law.selector, law.availability, law.rounds
-            rows = np.asarray(selection.rollout_trials(seed, *scheme, number, first=first))
+            rows = np.asarray(
+                selection.rollout_trials(seed, *scheme, number, first=first)
+            )
             return np.where(rows, rows.sum(axis=-1, keepdims=True), 0)
         policy = {"policy": self.rule, "blocks": block_size_of(law.selector)}
         rounds = selection.rollout_rounds(
-            seed, law.selector, law.availability, self.steps, law.rounds, num_trials=number,
-            first=first, **(policy if isinstance(self.rule, str) else {"rule": self.rule}),
-        )  # fmt: skip
+            seed,
+            law.selector,
+            law.availability,
+            self.steps,
+            law.rounds,
+            num_trials=number,
+            first=first,
+            **(policy if isinstance(self.rule, str) else {"rule": self.rule}),
+        )
         rows = np.asarray(rounds.participation)
         if rounds.components is None:
             return np.where(rows, rows.sum(axis=-1, keepdims=True), 0)
         labels = np.asarray(rounds.components).reshape(-1, rows.shape[-1])
         places = labels + rows.shape[-1] * np.arange(len(labels))[:, None]
         counts = np.bincount(places[labels >= 0], minlength=labels.size)
-        return np.where(labels >= 0, counts[np.maximum(places, 0)], 0).reshape(rows.shape)
+        return np.where(labels >= 0, counts[np.maximum(places, 0)], 0).reshape(
+            rows.shape
+        )
 
 
 def checked_sums(
     law: Histories, noise: Any, planned: Any, steps: Any, rule: Any, mechanism: Any
 ) -> tuple[float, SumPlan | None]:
-    """Return the noise multiplier of sums that are alike; what is known of others, or None.
+    """Return the noise multiplier of sums that are alike.
+
+    What is known of others, or None.
 
     Raises:
         ConfigurationError: If an argument of `account` is wrong.
@@ -252,10 +292,19 @@ def checked_sums(
     if isinstance(rule, str):
         check_policy(rule, "rule")
     else:
-        require(isinstance(rule, RoundRule), "rule", "must be a policy or a `RoundRule`", rule)
+        require(
+            isinstance(rule, RoundRule),
+            "rule",
+            "must be a policy or a `RoundRule`",
+            rule,
+        )
     good = steps is None or isinstance(steps, StepDropout)
-    require(good, "steps", "must be a `StepDropout`, e.g. `availability.independent_steps(0.1)`",
-            steps)  # fmt: skip
+    require(
+        good,
+        "steps",
+        "must be a `StepDropout`, e.g. `availability.independent_steps(0.1)`",
+        steps,
+    )
     text = "must not be set without `steps`: nothing is lost inside rounds"
     require(steps is not None or rule == "ignore", "rule", text, rule)
     count = law.selector.num_clients
@@ -283,7 +332,9 @@ def _table(squares: np.ndarray, up: bool) -> tuple[np.ndarray, np.ndarray, float
     if len(values) <= _TABLE:
         return values, places.reshape(squares.shape), 0.0
     step = float(values[-1] - values[0]) / _TABLE
-    places = (np.ceil if up else np.floor)((squares - values[0]) / step).astype(np.int64)
+    places = (np.ceil if up else np.floor)((squares - values[0]) / step).astype(
+        np.int64
+    )
     return values[0] + step * np.arange(places.max() + 1), places, step
 
 
@@ -308,19 +359,24 @@ def _answered(sizes: np.ndarray, answers: float) -> np.ndarray:
 def _of_units(count: int, unit: int, survives: float, answers: float) -> np.ndarray:
     """Return the chances of 1, 2, ... of K clients' units in a sum with a given one, learnt.
 
-    A unit of T clients is in it as a whole or not at all. Too few have answered where of all, those
-    of units that were lost among them, at most one has: a polynomial's coefficients tell.
+    A unit of T clients is in it as a whole or not at all. Too few have answered where
+    of all, those of units that were lost among them, at most one has: a polynomial's
+    coefficients tell.
     """
     from scipy import special
 
     kept = np.arange(1, count + 1, dtype=np.float64)
     lost = count - kept
     whole = survives**unit
-    none, one = (special.binom(unit, k) * answers**k * (1 - answers) ** (unit - k) * whole
-                 for k in (0, 1))  # fmt: skip
+    none, one = (
+        special.binom(unit, k) * answers**k * (1 - answers) ** (unit - k) * whole
+        for k in (0, 1)
+    )
     joint = survives * answers
-    bare, some = (special.binom(unit, k) * joint**k * (1 - joint) ** (unit - k) - own
-                  for k, own in ((0, none), (1, one)))  # fmt: skip
+    bare, some = (
+        special.binom(unit, k) * joint**k * (1 - joint) ** (unit - k) - own
+        for k, own in ((0, none), (1, one))
+    )
     bare, some = max(bare, 0.0), max(some, 0.0)
     few = none**kept * bare**lost + kept * one * none ** (kept - 1) * bare**lost
     few += lost * none**kept * some * bare ** np.maximum(lost - 1, 0)
@@ -343,9 +399,10 @@ def _together(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return values, and chances, of the sum of J independent costs, each one of these or none.
 
-    Each is rounded to a grid, up or down. What may be beyond the grid, and the transform's rounding
-    errors, are added to the largest value that there can be, or taken from it: a mean of what grows
-    with the sum is then no smaller than the true one, or no larger.
+    Each is rounded to a grid, up or down. What may be beyond the grid, and the
+    transform's rounding errors, are added to the largest value that there can be, or
+    taken from it: a mean of what grows with the sum is then no smaller than the true
+    one, or no larger.
     """
     most = rounds * float(costs.max())
     rates = np.geomspace(1e-3, 500.0, 200) / costs.max()
@@ -353,7 +410,9 @@ def _together(
     def beyond(values: np.ndarray) -> np.ndarray:
         """Return a logarithm that, less rate x limit, bounds the chance to be beyond a limit."""
         with np.errstate(over="ignore"):
-            return np.asarray(rounds * np.log1p(np.expm1(rates[:, None] * values) @ masses))
+            return np.asarray(
+                rounds * np.log1p(np.expm1(rates[:, None] * values) @ masses)
+            )
 
     limit = min(most, float(((beyond(costs) + _RARE) / rates).min()))
     limit *= 1.0 + 2.0 * rounds / _CELLS
@@ -365,7 +424,9 @@ def _together(
     found = np.maximum(np.fft.irfft(spectrum**rounds, _CELLS), 0.0)
     left = 0.0  # of what is beyond the grid
     if rounds * places.max() >= _CELLS:
-        left = float(np.exp(np.minimum(beyond(places * step) - rates * limit, 0.0).min()))
+        left = float(
+            np.exp(np.minimum(beyond(places * step) - rates * limit, 0.0).min())
+        )
     digits = 4.0 * np.finfo(np.float64).eps * np.log2(_CELLS) * rounds
     rest = np.abs(spectrum) ** (2 * (rounds - 1))
     slack = left + digits * float(np.sqrt(_CELLS * rest.mean()))

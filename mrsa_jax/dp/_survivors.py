@@ -18,16 +18,17 @@ class Sums(NamedTuple):
     """Learnt sums, one a row.
 
     Attributes:
-        rows: bool, integer or float64 `[sums, clients]`, each client's weight; a row of zeros is
-            a round without a sum.
+        rows: bool, integer or float64 `[sums, clients]`, each client's weight; a row of
+            zeros is a round without a sum.
         rounds: int `[sums]`, of which round each is, ascending.
         num_rounds: J.
         log: The log that it was, or None.
         divisors: float64 `[sums]`: what was learnt is the row divided by it.
-        segments: The history that it was of sums of segments, or None: a row is then of a round's
-            clients the fewest of whose blocks' sums is one of as many.
+        segments: The history that it was of sums of segments, or None: a row is then of
+            a round's clients the fewest of whose blocks' sums is one of as many.
         sizes: int `[sums]`, that many as laid out; None without segments.
-        left: int `[sums]`, that many of those who are left and do not collude; None alike.
+        left: int `[sums]`, that many of those who are left and do not collude; None
+            alike.
     """
 
     rows: np.ndarray
@@ -46,23 +47,38 @@ class Sums(NamedTuple):
         Raises:
             ConfigurationError: If it is none of them, or of many trials.
         """
-        log = privacy.read_log(participation) if is_table(participation) else participation
+        log = (
+            privacy.read_log(participation)
+            if is_table(participation)
+            else participation
+        )
         if isinstance(log, privacy.ParticipationLog):
             rows, divisors = _of_log(log)
             return Sums(rows, np.arange(len(rows)), len(rows), log, divisors)
         if isinstance(participation, hetero.SegmentHistory):
             return _of_segments(participation, np.zeros(0, np.int64))
-        if hasattr(participation, "participation") and hasattr(participation, "components"):
+        if hasattr(participation, "participation") and hasattr(
+            participation, "components"
+        ):
             rows, rounds = selection.learnt_rows(participation)
-            return Sums(rows, rounds, len(participation.participation), None, np.ones(len(rows)))
+            return Sums(
+                rows, rounds, len(participation.participation), None, np.ones(len(rows))
+            )
         found = host_array(as_integers(participation, "participation"), "participation")
         rule = "must be one history [rounds, clients]"
         require(found.ndim == 2, "participation", rule, f"shape {found.shape}")
-        rows = _floats(found, np.ones(len(found), object)) if found.dtype == object else found
+        rows = (
+            _floats(found, np.ones(len(found), object))
+            if found.dtype == object
+            else found
+        )
         return Sums(rows, np.arange(len(rows)), len(rows), None, np.ones(len(rows)))
 
     def without(self, members: np.ndarray) -> Sums:
-        """Return the same where these clients' noise is known: of segments, by other blocks."""
+        """Return the same where these clients' noise is known.
+
+        Of segments, by other blocks.
+        """
         if self.segments is None or not members.size:
             return self
         return _of_segments(self.segments, members)
@@ -93,12 +109,19 @@ class Sums(NamedTuple):
         return Sums(rows, np.arange(count), count, self.log, np.ones(count))
 
     def numbers(self, value: Any, argument: str) -> np.ndarray:
-        """Return a number, or one for each round, for each sum; all positive and finite."""
+        """Return a number, or one for each round, for each sum.
+
+        All positive and finite.
+        """
         rule = "must be positive and finite, a number or one for each round"
         array = host_array(value, argument)
         require(array.dtype.kind in "fiu", argument, rule, value)
-        require(array.shape in ((), (self.num_rounds,)), argument, rule, f"shape {array.shape}, "
-                f"{self.num_rounds} rounds")  # fmt: skip
+        require(
+            array.shape in ((), (self.num_rounds,)),
+            argument,
+            rule,
+            f"shape {array.shape}, {self.num_rounds} rounds",
+        )
         values = np.broadcast_to(array.astype(np.float64), (self.num_rounds,))
         wrong = values[~(np.isfinite(values) & (values > 0))]
         if argument == "noise_multiplier" and 0.0 in wrong:
@@ -106,7 +129,9 @@ class Sums(NamedTuple):
         require(wrong.size == 0, argument, rule, *wrong[:1].tolist())
         return values[self.rounds]
 
-    def members(self, clients: Any, argument: str, *, leaves_one: bool = False) -> np.ndarray:
+    def members(
+        self, clients: Any, argument: str, *, leaves_one: bool = False
+    ) -> np.ndarray:
         """Return the indices of some clients, who are named where the sums are a log's."""
         count = self.rows.shape[1]
         if self.log is None:
@@ -116,34 +141,62 @@ class Sums(NamedTuple):
             require(is_list, argument, "must be a list of clients' names", clients)
             places = {str(name): place for place, name in enumerate(self.log.clients)}
             for name in clients:
-                require(str(name) in places, argument, "must name clients of the log", name)
+                require(
+                    str(name) in places, argument, "must name clients of the log", name
+                )
             listed = [places[str(name)] for name in clients]
         for place in listed:
-            check_count(place, argument, f"must hold indices below {count}, the number of clients",
-                        0, count - 1)  # fmt: skip
-        require(len(set(listed)) == len(listed), argument, "must name a client once", clients)
+            check_count(
+                place,
+                argument,
+                f"must hold indices below {count}, the number of clients",
+                0,
+                count - 1,
+            )
+        require(
+            len(set(listed)) == len(listed),
+            argument,
+            "must name a client once",
+            clients,
+        )
         rule = "must leave a client out"
         require(not leaves_one or len(listed) < count, argument, rule, f"all {count}")
         return np.asarray(listed, np.int64)
 
 
 def _of_segments(history: hetero.SegmentHistory, members: np.ndarray) -> Sums:
-    """Return what counts of sums of segments: by round, each client's sum with the least noise."""
+    """Return what counts of sums of segments.
+
+    By round, each client's sum with the least noise.
+    """
     num_rounds, count = history.plain.shape
     never = np.iinfo(np.int32).max
     is_known = np.isin(np.arange(count), members)
     least = np.full((2, num_rounds, count), never, np.int32)
-    for rows, when, sizes in zip(history.participation, history.rounds, history.sizes, strict=True):
+    for rows, when, sizes in zip(
+        history.participation, history.rounds, history.sizes, strict=True
+    ):
         left = (rows & ~is_known).sum(axis=1, dtype=np.int32)
         for own, found in zip(least, (sizes, left), strict=True):
-            np.minimum.at(own, when, np.where(rows, np.asarray(found, np.int32)[:, None], never))
+            np.minimum.at(
+                own, when, np.where(rows, np.asarray(found, np.int32)[:, None], never)
+            )
     least[:, :, is_known] = never
     rounds, clients = np.nonzero(least[1] < never)
     sorts = np.stack([rounds, *(own[rounds, clients] for own in least)])
     kinds, places = np.unique(sorts, axis=1, return_inverse=True)
     rows = np.zeros((kinds.shape[1], count), np.bool_)
     rows[places.reshape(-1), clients] = True
-    return Sums(rows, kinds[0], num_rounds, None, np.ones(len(rows)), history, kinds[1], kinds[2])
+    return Sums(
+        rows,
+        kinds[0],
+        num_rounds,
+        None,
+        np.ones(len(rows)),
+        history,
+        kinds[1],
+        kinds[2],
+    )
 
 
 def _of_log(log: privacy.ParticipationLog) -> tuple[np.ndarray, np.ndarray]:

@@ -1,5 +1,10 @@
 from ._checkpoint import checkpoints as checkpoints
-from ._convolutional import cnn as cnn, lenet as lenet, smooth_lenet as smooth_lenet, vgg11 as vgg11
+from ._convolutional import (
+    cnn as cnn,
+    lenet as lenet,
+    smooth_lenet as smooth_lenet,
+    vgg11 as vgg11,
+)
 from ._drift import Drift as Drift, measure_drift as measure_drift
 from ._evaluate import evaluate as evaluate, evaluate_clients as evaluate_clients
 from ._local import (
@@ -26,7 +31,11 @@ from ._optimizers import (
 )
 from ._program import memory_estimate as memory_estimate
 from ._run import TrainingResult as TrainingResult
-from ._tracking import json_lines as json_lines, tensorboard as tensorboard, wandb as wandb
+from ._tracking import (
+    json_lines as json_lines,
+    tensorboard as tensorboard,
+    wandb as wandb,
+)
 from ._train import train as train
 from ._training import Training as Training
 from .programs import StatefulTrainer as StatefulTrainer

@@ -1,8 +1,9 @@
-"""Checkpoints of a training: a folder a step, written whole or not at all, each with a digest.
+"""Checkpoints of a training.
 
-A step is written to a temporary folder and renamed. What a killed process left behind is removed
-when the next one opens the folder, which then continues from the newest intact step; those that are
-damaged are named and removed.
+A folder a step, written whole or not at all, each with a digest.
+A step is written to a temporary folder and renamed. What a killed process left behind
+is removed when the next one opens the folder, which then continues from the newest
+intact step; those that are damaged are named and removed.
 """
 
 from __future__ import annotations
@@ -59,27 +60,30 @@ def checkpoints(
 ) -> Checkpoints:
     """Return where `train` saves its state, and from where it continues by itself.
 
-    A training that is given one starts from the newest intact step in the folder; without one,
-    at the beginning. A killed training so ends as an uninterrupted one: bit-equal in statuses and
-    participation, and on the same machine in the model. Each step carries a SHA-256 digest: one
-    with as little as a bit changed is named and removed, and the one before it is used.
+    A training that is given one starts from the newest intact step in the folder;
+    without one, at the beginning. A killed training so ends as an uninterrupted one:
+    bit-equal in statuses and participation, and on the same machine in the model. Each
+    step carries a SHA-256 digest: one with as little as a bit changed is named and
+    removed, and the one before it is used.
 
     Args:
         directory: A folder for one training; made if need be.
-        every: Trained rounds (skipped ones cost nothing) from one save to the next, at least 1;
-            the last round is always saved.
+        every: Trained rounds (skipped ones cost nothing) from one save to the next, at
+            least 1; the last round is always saved.
         keep: How many of the newest steps stay, at least 2: one may be damaged.
-        identity: Names the configuration, where more than what `train` compares by itself makes
-            it up: seed, history, trainer, data, shapes, learning-rate factors.
-        on_damage: Called with a sentence for each damaged step; a `RuntimeWarning` if None.
+        identity: Names the configuration, where more than what `train` compares by
+            itself makes it up: seed, history, trainer, data, shapes, learning-rate
+            factors.
+        on_damage: Called with a sentence for each damaged step; a `RuntimeWarning` if
+            None.
 
     Returns:
         A plain value; nothing is read or written yet.
 
     Raises:
-        ConfigurationError: If a number is too small or the identity no string. `train` raises
-            it if the folder holds checkpoints of another configuration, and `MrsaError` if it
-            holds damaged ones alone.
+        ConfigurationError: If a number is too small or the identity no string. `train`
+            raises it if the folder holds checkpoints of another configuration, and
+            `MrsaError` if it holds damaged ones alone.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -95,7 +99,12 @@ def checkpoints(
     is_path = isinstance(directory, str | os.PathLike)
     require(is_path, "directory", "must be the path of a folder", directory)
     folder = pathlib.Path(directory)
-    require(folder.is_dir() or not folder.exists(), "directory", "must be a folder", str(folder))
+    require(
+        folder.is_dir() or not folder.exists(),
+        "directory",
+        "must be a folder",
+        str(folder),
+    )
     return Checkpoints(folder.absolute(), int(every), int(keep), identity, on_damage)
 
 
@@ -126,16 +135,24 @@ class Store:
         """Save a pytree of arrays, whole or not at all; steps beyond those to keep go."""
         leaves, described = _flat(state)
         about = {"identity": self._identity, "leaves": described}
-        arrays = {f"{i}": np.frombuffer(leaf.tobytes(), np.uint8) for i, leaf in enumerate(leaves)}
+        arrays = {
+            f"{i}": np.frombuffer(leaf.tobytes(), np.uint8)
+            for i, leaf in enumerate(leaves)
+        }
         part = self._folder(step).with_suffix(".part")
         part.mkdir(exist_ok=True)
-        write_sealed(part / _STATE, f"{step}", {_ABOUT: np.asarray(json.dumps(about)), **arrays})
+        write_sealed(
+            part / _STATE, f"{step}", {_ABOUT: np.asarray(json.dumps(about)), **arrays}
+        )
         part.rename(self._folder(step))
         for old in self._steps()[: -self._own.keep]:
             self._remove(old)
 
     def latest(self, template: Any) -> tuple[int, Any] | None:
-        """Return the newest intact step and its state, shaped as `template`; None if none."""
+        """Return the newest intact step and its state, shaped as `template`.
+
+        None if none.
+        """
         damaged: list[int] = []
         for step in reversed(self._steps()):
             arrays = read_sealed(self._folder(step) / _STATE, f"{step}")
@@ -145,17 +162,23 @@ class Store:
             leaves, described = _flat(template)
             self._check(json.loads(str(arrays[_ABOUT])), described)
             restored = [
-                arrays[f"{i}"].view(leaf.dtype).reshape(leaf.shape) for i, leaf in enumerate(leaves)
+                arrays[f"{i}"].view(leaf.dtype).reshape(leaf.shape)
+                for i, leaf in enumerate(leaves)
             ]
             for one in damaged:
-                self._say(f"checkpoint {self._folder(one)} is damaged: step {step} is used instead")
+                self._say(
+                    f"checkpoint {self._folder(one)} is damaged: step {step} is used "
+                    "instead"
+                )
                 self._remove(one)
             return step, _unflat(template, restored)
         if damaged:
             steps = " and ".join(map(str, damaged))
             raise MrsaError(
-                f"`checkpoints` must hold an intact step; got {str(self._own.directory)!r}, in "
-                f"which {steps} are damaged or of another version: without the folder the "
+                "`checkpoints` must hold an intact step; got "
+                f"{str(self._own.directory)!r}, in "
+                f"which {steps} are damaged or of another version: without the folder "
+                "the "
                 "training starts anew"
             )
         return None
@@ -195,7 +218,10 @@ class Store:
 
 
 def fingerprint(*values: Any) -> str:
-    """Return a short digest of pytrees: equal for equal structure and numbers, in any process."""
+    """Return a short digest of pytrees.
+
+    Equal for equal structure and numbers, in any process.
+    """
     digest = hashlib.sha256()
     for value in values:
         digest.update(_printed(jax.tree.structure(value)).encode())
@@ -212,7 +238,10 @@ def _printed(value: Any) -> str:
 
 
 def _flat(tree: Any) -> tuple[list[np.ndarray], list[list[str]]]:
-    """Return the leaves as host arrays, keys as their words; and path, shape and type of each."""
+    """Return the leaves as host arrays, keys as their words.
+
+    And path, shape and type of each.
+    """
     named = [
         (jax.tree_util.keystr(path), np.asarray(_words(leaf)))
         for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]
@@ -224,7 +253,9 @@ def _flat(tree: Any) -> tuple[list[np.ndarray], list[list[str]]]:
 def _unflat(template: Any, leaves: list[Any]) -> Any:
     """Return a tree like `template`; JAX arrays and keys where that has some."""
     own, structure = jax.tree.flatten(template)
-    return jax.tree.unflatten(structure, [_like(*pair) for pair in zip(own, leaves, strict=True)])
+    return jax.tree.unflatten(
+        structure, [_like(*pair) for pair in zip(own, leaves, strict=True)]
+    )
 
 
 def _like(own: Any, leaf: Any) -> Any:
@@ -239,7 +270,9 @@ def _like(own: Any, leaf: Any) -> Any:
 
 
 def _is_key(leaf: Any) -> bool:
-    return isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+    return isinstance(leaf, jax.Array) and jnp.issubdtype(
+        leaf.dtype, jax.dtypes.prng_key
+    )
 
 
 def _words(leaf: Any) -> Any:

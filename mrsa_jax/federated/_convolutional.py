@@ -1,9 +1,10 @@
-"""The papers' convolutional models: McMahan's CNN, LeNet-5, VGG-11; the smooth LeNet of attacks.
+"""The papers' convolutional models: McMahan's CNN, LeNet-5, VGG-11.
 
-Their convolutions go through `conv`, which run at the speed of matrix products in a loop or a
-batch over clients. Kernels and biases are named as in flax's own layers.
-Source: McMahan et al. 2017; LeCun et al. 1998; Simonyan, Zisserman 2015; Wu, He 2018; Zhu, Liu,
-Han 2019.
+The smooth LeNet of attacks.
+Their convolutions go through `conv`, which run at the speed of matrix products in a
+loop or a batch over clients. Kernels and biases are named as in flax's own layers.
+Source: McMahan et al. 2017; LeCun et al. 1998; Simonyan, Zisserman 2015; Wu, He 2018;
+Zhu, Liu, Han 2019.
 """
 
 from __future__ import annotations
@@ -17,7 +18,13 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from mrsa_jax.federated._models import dense_layers
-from mrsa_jax.federated.conv import conv, conv_relu, conv_relu_pool, patch_conv, strided_patch_conv
+from mrsa_jax.federated.conv import (
+    conv,
+    conv_relu,
+    conv_relu_pool,
+    patch_conv,
+    strided_patch_conv,
+)
 from mrsa_watch._base.errors import check_count, nearest, require
 
 _NUM_GROUPS = 32
@@ -37,8 +44,9 @@ _VGG11 = (
 def cnn(num_classes: int = 10) -> nn.Module:
     """Return McMahan's CNN (1,663,370 parameters on 28x28x1 images).
 
-    5x5 convolution to 32 channels ('same'), relu, 2x2 max-pool, 5x5 convolution to 64 ('same'),
-    relu, pool, fully connected 512, relu, classes. The images must have at least 4 x 4 pixels.
+    5x5 convolution to 32 channels ('same'), relu, 2x2 max-pool, 5x5 convolution to 64
+    ('same'), relu, pool, fully connected 512, relu, classes. The images must have at
+    least 4 x 4 pixels.
 
     Args:
         num_classes: Number of classes, at least 2.
@@ -47,8 +55,8 @@ def cnn(num_classes: int = 10) -> nn.Module:
         A flax module from images [batch, height, width, channels] to logits.
 
     Raises:
-        ConfigurationError: If `num_classes` is not an integer of at least 2; when the model is
-            first used, if the samples are no images or too small.
+        ConfigurationError: If `num_classes` is not an integer of at least 2; when the
+            model is first used, if the samples are no images or too small.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -64,10 +72,10 @@ def cnn(num_classes: int = 10) -> nn.Module:
 def lenet(num_classes: int = 10) -> nn.Module:
     """Return LeNet-5 with relu and max-pool (62,006 parameters on 32x32x3, 61,706 on 28x28x1).
 
-    5x5 convolution to 6 channels, pool, 5x5 convolution to 16, pool, fully connected 120, 84,
-    classes. LeNet-5 sees 32 x 32 pixels and MNIST's 28 x 28 set in a frame of zeros: the first
-    convolution pads images below 32 pixels by 2, and larger ones not at all. Images must have at
-    least 12 x 12 pixels, any channels.
+    5x5 convolution to 6 channels, pool, 5x5 convolution to 16, pool, fully connected
+    120, 84, classes. LeNet-5 sees 32 x 32 pixels and MNIST's 28 x 28 set in a frame of
+    zeros: the first convolution pads images below 32 pixels by 2, and larger ones not
+    at all. Images must have at least 12 x 12 pixels, any channels.
 
     Args:
         num_classes: Number of classes, at least 2.
@@ -76,8 +84,8 @@ def lenet(num_classes: int = 10) -> nn.Module:
         A flax module from images [batch, height, width, channels] to logits.
 
     Raises:
-        ConfigurationError: If `num_classes` is not an integer of at least 2; when the model is
-            first used, if the samples are no images or too small.
+        ConfigurationError: If `num_classes` is not an integer of at least 2; when the
+            model is first used, if the samples are no images or too small.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -87,8 +95,9 @@ def lenet(num_classes: int = 10) -> nn.Module:
         ... )
         (61706, 62006)
 
-    Source: LeCun et al. 1998, Section II.B, with relu and max-pool instead of tanh and trained
-    averages; Multi-RoundSecAgg, Section 5 (CIFAR-10; its variant of LeNet is not stated).
+    Source: LeCun et al. 1998, Section II.B, with relu and max-pool instead of tanh and
+    trained averages; Multi-RoundSecAgg, Section 5 (CIFAR-10; its variant of LeNet is
+    not stated).
     """
     check_count(num_classes, "num_classes", minimum=2)
     return _LeNet(int(num_classes))
@@ -97,37 +106,40 @@ def lenet(num_classes: int = 10) -> nn.Module:
 def vgg11(num_classes: int = 10, norm: str | None = None) -> nn.Module:
     """Return VGG-11 for 32x32 images (9,225,610 parameters with 3 channels and 10 classes).
 
-    3x3 convolutions ('same') to 64 M 128 M 256 256 M 512 512 M 512 512 M channels, each with relu,
-    M a 2x2 max-pool, then one dense layer on the remaining 512 features; kernels start He normal,
-    as relu would otherwise halve the signal's power in each of the eight layers.
+    3x3 convolutions ('same') to 64 M 128 M 256 256 M 512 512 M 512 512 M channels, each
+    with relu, M a 2x2 max-pool, then one dense layer on the remaining 512 features;
+    kernels start He normal, as relu would otherwise halve the signal's power in each of
+    the eight layers.
 
-    With `norm="group"` each convolution is group-normalised before its relu (5,504 parameters
-    more; 32 groups), which is meant for learning rates that the plain network does not tolerate.
-    Batch normalisation is not offered: its statistics mix the samples of a minibatch, so that a
-    padded sample would touch the others' gradients, and its running means are state in addition to
-    the parameters, which averaging over clients of different classes mixes and the sum of updates
-    would have to carry.
+    With `norm="group"` each convolution is group-normalised before its relu (5,504
+    parameters more; 32 groups), which is meant for learning rates that the plain
+    network does not tolerate. Batch normalisation is not offered: its statistics mix
+    the samples of a minibatch, so that a padded sample would touch the others'
+    gradients, and its running means are state in addition to the parameters, which
+    averaging over clients of different classes mixes and the sum of updates would have
+    to carry.
 
     Args:
         num_classes: Number of classes, at least 2.
         norm: None or "group".
 
     Returns:
-        A flax module from images [batch, height, width, channels], height and width at least 32,
-        to logits.
+        A flax module from images [batch, height, width, channels], height and width at
+        least 32, to logits.
 
     Raises:
-        ConfigurationError: If `num_classes` is not an integer of at least 2, or `norm` unknown;
-            when the model is first used, if the samples are no images or too small.
+        ConfigurationError: If `num_classes` is not an integer of at least 2, or `norm`
+            unknown; when the model is first used, if the samples are no images or too
+            small.
 
     Examples:
         >>> import mrsa_jax as mj
         >>> mj.federated.num_parameters(mj.federated.vgg11(100), (32, 32, 3))
         9271780
 
-    Source: Simonyan, Zisserman 2015, Table 1 (A), with one dense layer as is usual on 32x32;
-    Multi-RoundSecAgg, Section 5 (CIFAR-100) and CCESA, Fig. 4 (CIFAR-10), neither of which
-    states the variant; Wu, He 2018 (group normalisation).
+    Source: Simonyan, Zisserman 2015, Table 1 (A), with one dense layer as is usual on
+    32x32; Multi-RoundSecAgg, Section 5 (CIFAR-100) and CCESA, Fig. 4 (CIFAR-10),
+    neither of which states the variant; Wu, He 2018 (group normalisation).
     """
     check_count(num_classes, "num_classes", minimum=2)
     known = ("group",)
@@ -140,10 +152,10 @@ def vgg11(num_classes: int = 10, norm: str | None = None) -> nn.Module:
 def smooth_lenet(num_classes: int = 10) -> nn.Module:
     """Return the small LeNet with sigmoids that gradient inversion is measured on.
 
-    Three 5x5 convolutions to 12 channels ('same'; strides 2, 2, 1), a sigmoid after each, one
-    dense layer: 15,826 parameters on 32x32x3. It has second derivatives everywhere, which relu
-    and max-pool have not, computed as matrix products of patches; train other models for
-    accuracy.
+    Three 5x5 convolutions to 12 channels ('same'; strides 2, 2, 1), a sigmoid after
+    each, one dense layer: 15,826 parameters on 32x32x3. It has second derivatives
+    everywhere, which relu and max-pool have not, computed as matrix products of
+    patches; train other models for accuracy.
 
     Args:
         num_classes: Number of classes, at least 2.
@@ -152,16 +164,16 @@ def smooth_lenet(num_classes: int = 10) -> nn.Module:
         A flax module from images [batch, height, width, channels] to logits.
 
     Raises:
-        ConfigurationError: If `num_classes` is not an integer of at least 2; when the model is
-            first used, if the samples are no images.
+        ConfigurationError: If `num_classes` is not an integer of at least 2; when the
+            model is first used, if the samples are no images.
 
     Examples:
         >>> import mrsa_jax as mj
         >>> mj.federated.num_parameters(mj.federated.smooth_lenet(10), (32, 32, 3))
         15826
 
-    Source: Zhu, Liu, Han, "Deep Leakage from Gradients" (2019), Section 4; kernels start as in
-    flax (LeCun normal) where theirs are drawn from [-0.5, 0.5].
+    Source: Zhu, Liu, Han, "Deep Leakage from Gradients" (2019), Section 4; kernels
+    start as in flax (LeCun normal) where theirs are drawn from [-0.5, 0.5].
     """
     check_count(num_classes, "num_classes", minimum=2)
     return _SmoothLeNet(int(num_classes))
@@ -188,7 +200,9 @@ class _ConvSigmoid(_ConvReluPool):
     """With a sigmoid instead of relu and pool: named for it."""
 
 
-def _conv_sigmoid(inputs: Array, kernel: Array, bias: Array, *, padding: int, stride: int) -> Array:
+def _conv_sigmoid(
+    inputs: Array, kernel: Array, bias: Array, *, padding: int, stride: int
+) -> Array:
     """Return a sigmoid of `patch_conv`, or where `stride` is 2 of `strided_patch_conv`."""
     del padding  # as much as keeps the size
     convolved = patch_conv if stride == 1 else strided_patch_conv
@@ -247,16 +261,21 @@ class _VGG(nn.Module):
     @nn.compact
     def __call__(self, inputs: Array) -> Array:
         num_pools = sum(is_pooled for _, is_pooled in self.layers)
-        _check_images(inputs, "VGG-11", 2**num_pools)  # which the pools halve to one pixel
+        # which the pools halve to one pixel
+        _check_images(inputs, "VGG-11", 2**num_pools)
         values = inputs
         he_normal = nn.initializers.he_normal()
         for place, (features, is_pooled) in enumerate(self.layers):
             name = f"Conv_{place}"
             if self.norm is None:
                 form = conv_relu_pool if is_pooled else conv_relu
-                values = _ConvReluPool(features, 3, 1, he_normal, form, name=name)(values)
+                values = _ConvReluPool(features, 3, 1, he_normal, form, name=name)(
+                    values
+                )
             else:
-                values = _ConvReluPool(features, 3, 1, he_normal, conv, name=name)(values)
+                values = _ConvReluPool(features, 3, 1, he_normal, conv, name=name)(
+                    values
+                )
                 values = nn.GroupNorm(num_groups=_NUM_GROUPS)(values)
                 values = nn.relu(_max_pool(values) if is_pooled else values)
         return dense_layers(values, (), self.num_classes)
@@ -277,4 +296,9 @@ def _check_images(inputs: Array, name: str, least: int) -> None:
     rule = f"must fit the samples: {name} takes images [height, width, channels]"
     require(len(shape) == 3, "model", rule, f"samples of shape {shape}")
     rule = f"must fit the images: {name} needs at least {least} x {least} pixels"
-    require(min(shape[:2]) >= least and shape[2] >= 1, "model", rule, f"{shape[0]} x {shape[1]}")
+    require(
+        min(shape[:2]) >= least and shape[2] >= 1,
+        "model",
+        rule,
+        f"{shape[0]} x {shape[1]}",
+    )

@@ -1,9 +1,11 @@
-"""How clients' updates drift over the rounds of a training: their spread and their memory.
+"""How clients' updates drift over the rounds of a training.
 
-Client i's update in round r is taken for m_r + x_ir: a part that all share, and its own, Gaussian
-with standard deviation s. Of its variance a share lasts, with correlation rho^|r - r'| between two
-of its rounds; the rest (minibatches, their order) is fresh in every round. All three are estimated
-from a sketch: some coordinates of each layer, of each client that trained.
+Their spread and their memory.
+Client i's update in round r is taken for m_r + x_ir: a part that all share, and its
+own, Gaussian with standard deviation s. Of its variance a share lasts, with correlation
+rho^|r - r'| between two of its rounds; the rest (minibatches, their order) is fresh in
+every round. All three are estimated from a sketch: some coordinates of each layer, of
+each client that trained.
 """
 
 from __future__ import annotations
@@ -34,30 +36,34 @@ class Drift:
     """Spread and memory of clients' updates, as measured (`measure_drift`).
 
     Attributes:
-        spread: s, the standard deviation of a coordinate across clients around their round's
-            mean, root mean square over rounds and coordinates; nan if no round had two clients.
-        memory: rho, fitted to `correlation`; in [0, 0.999999], nan if no client came twice.
-        lasting: Share of the variance that has this memory, in [0, 1], fitted with it; 1 is a
-            first-order process, R = rho^|r - r'|. nan as `memory`.
+        spread: s, the standard deviation of a coordinate across clients around their
+            round's mean, root mean square over rounds and coordinates; nan if no round
+            had two clients.
+        memory: rho, fitted to `correlation`; in [0, 0.999999], nan if no client came
+            twice.
+        lasting: Share of the variance that has this memory, in [0, 1], fitted with it;
+            1 is a first-order process, R = rho^|r - r'|. nan as `memory`.
         layers: Names of the layers.
         layer_spread: float64 [L], s within each.
         layer_memory: float64 [L], rho within each.
         layer_lasting: float64 [L], the lasting share within each.
         rounds: int32 [J'], the rounds that were measured.
-        round_spread: float64 [J'], s in each round; nan with fewer than two clients. Where it
-            rises or falls, updates are not stationary, and s is a mean of unlike rounds.
+        round_spread: float64 [J'], s in each round; nan with fewer than two clients.
+            Where it rises or falls, updates are not stationary, and s is a mean of
+            unlike rounds.
         lags: int32 [M], rounds between two participations of one client, ascending.
         pairs: int64 [M], how many such pairs there were.
-        correlation: float64 [M], between a client's own parts at that lag; lasting x rho^lag is
-            to be seen against it. Not bounded by 1, as it is an estimate.
+        correlation: float64 [M], between a client's own parts at that lag; lasting x
+            rho^lag is to be seen against it. Not bounded by 1, as it is an estimate.
         layer_correlation: float64 [L, M], within each layer.
-        mates_correlation: kappa, between the updates of two mates in one round, about what all
-            clients of the round share; at most 1. The theorem of hidden among caps the share of
-            an update that any estimate explains at (1 + (T - 1) kappa) / T. nan if no round had
-            mates and others.
+        mates_correlation: kappa, between the updates of two mates in one round, about
+            what all clients of the round share; at most 1. The theorem of hidden among
+            caps the share of an update that any estimate explains at (1 + (T - 1)
+            kappa) / T. nan if no round had mates and others.
         num_coordinates: Coordinates of an update that were looked at.
         clients: int32 [C], those who came twice or more.
-        client_spread: float64 [C], s of each one's updates alone; nan with cohorts of two.
+        client_spread: float64 [C], s of each one's updates alone; nan with cohorts of
+            two.
         client_memory: float64 [C], rho of each one's, of the nearest of a thousand.
         client_lasting: float64 [C], the lasting share of each one's.
     """
@@ -86,13 +92,15 @@ class Drift:
         """Return R of `privacy.information`, for sums learnt in these rounds.
 
         Args:
-            rounds: Integers, the round of each sum; several of one round hold the same updates.
+            rounds: Integers, the round of each sum; several of one round hold the same
+                updates.
 
         Returns:
             lasting x memory^|r - r'|, and exactly 1 within a round.
 
         Raises:
-            ConfigurationError: If rounds are no list of integers, or the memory is not known.
+            ConfigurationError: If rounds are no list of integers, or the memory is not
+                known.
         """
         when = host_array(rounds, "rounds")
         good = when.ndim == 1 and when.dtype.kind in "iu"
@@ -104,45 +112,54 @@ class Drift:
 
 @needs_values
 def measure_drift(
-    updates: Any, members: Any, *, rounds: Any = None, layers: Any = None, blocks: Any = None
+    updates: Any,
+    members: Any,
+    *,
+    rounds: Any = None,
+    layers: Any = None,
+    blocks: Any = None,
 ) -> Drift:
     """Estimate spread and memory of clients' updates, for `privacy.information`.
 
     Use it on given updates; `train(..., measure_drift=True)` does it itself.
 
-    With e_ir = x_ir - (mean over the round's K_r clients), E |e_ir|^2 = s_r^2 (1 - 1/K_r), and
-    for two rounds of one client, whose cohorts share O clients,
-    E e_ir e_ir' = s_r s_r' R_rr' (1 - 1/K_r - 1/K_r' + O / (K_r K_r')): means are taken out
-    without bias. The spread is the root of the first, pooled; the correlation at a lag is the sum
-    of products, each round divided by its own s_r, over the sum of those factors (method of
-    moments). rho and the share a that lasts minimise the squared distance of a rho^lag from it,
-    weighted by the pairs (a = 1 where fewer than three lags came).
+    With e_ir = x_ir - (mean over the round's K_r clients), E |e_ir|^2 = s_r^2 (1 -
+    1/K_r), and for two rounds of one client, whose cohorts share O clients, E e_ir
+    e_ir' = s_r s_r' R_rr' (1 - 1/K_r - 1/K_r' + O / (K_r K_r')): means are taken out
+    without bias. The spread is the root of the first, pooled; the correlation at a lag
+    is the sum of products, each round divided by its own s_r, over the sum of those
+    factors (method of moments). rho and the share a that lasts minimise the squared
+    distance of a rho^lag from it, weighted by the pairs (a = 1 where fewer than three
+    lags came).
 
-    Two mates i, j of one round have E |x_ir - x_jr|^2 / 2 = s_r^2 (1 - kappa), two clients of
-    different blocks s_r^2: whatever all share cancels. So kappa is 1 less the ratio of these mean
-    squares, over rounds that have both kinds of pairs, each divided by its s_r^2.
+    Two mates i, j of one round have E |x_ir - x_jr|^2 / 2 = s_r^2 (1 - kappa), two
+    clients of different blocks s_r^2: whatever all share cancels. So kappa is 1 less
+    the ratio of these mean squares, over rounds that have both kinds of pairs, each
+    divided by its s_r^2.
 
-    **Assumed**, not shown: one s, rho and a for all clients and, within a layer, all coordinates
-    (isotropic); rounds alike (each is divided by its own spread, so that alone may change); for
-    bits, Gaussian. Of clients who never trained twice, and lags that never came, nothing is
-    known.
+    **Assumed**, not shown: one s, rho and a for all clients and, within a layer, all
+    coordinates (isotropic); rounds alike (each is divided by its own spread, so that
+    alone may change); for bits, Gaussian. Of clients who never trained twice, and lags
+    that never came, nothing is known.
 
     Args:
-        updates: `[rounds, slots, coordinates]`, the updates of a round's clients, or some
-            coordinates of them.
+        updates: `[rounds, slots, coordinates]`, the updates of a round's clients, or
+            some coordinates of them.
         members: Integers `[rounds, slots]`, which client each is; negative: nobody.
-        rounds: Integers `[rounds]`, ascending, when each round was; 0, 1, 2, ... if None.
-        layers: Mapping of names to how many of the coordinates each layer has, in order; one
-            layer if None.
-        blocks: Integers `[clients]`, the block of each: clients of one block are mates, those of
-            a negative one have none. If None, clients who were in the same rounds are mates.
+        rounds: Integers `[rounds]`, ascending, when each round was; 0, 1, 2, ... if
+            None.
+        layers: Mapping of names to how many of the coordinates each layer has, in
+            order; one layer if None.
+        blocks: Integers `[clients]`, the block of each: clients of one block are mates,
+            those of a negative one have none. If None, clients who were in the same
+            rounds are mates.
 
     Returns:
         What was measured; over all layers, each coordinate counts alike.
 
     Raises:
-        ConfigurationError: If shapes do not fit, an update is not finite, a client is twice in
-            a round or has no entry of `blocks`, or rounds do not ascend.
+        ConfigurationError: If shapes do not fit, an update is not finite, a client is
+            twice in a round or has no entry of `blocks`, or rounds do not ascend.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -156,7 +173,9 @@ def measure_drift(
     """
     values, who = host_array(updates, "updates"), host_array(members, "members")
     good = values.ndim == 3 and values.dtype.kind in "fiu" and min(values.shape) > 0
-    require(good, "updates", "must be numbers [rounds, slots, coordinates]", values.shape)
+    require(
+        good, "updates", "must be numbers [rounds, slots, coordinates]", values.shape
+    )
     require(bool(np.isfinite(values).all()), "updates", "must be finite", "nan or inf")
     good = who.shape == values.shape[:2] and who.dtype.kind in "iu"
     require(good, "members", f"must be integers {list(values.shape[:2])}", who.shape)
@@ -168,15 +187,26 @@ def measure_drift(
     is_twice = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)
     require(not is_twice.any(), "members", "must name a client once in a round")
     is_mapping = layers is None or isinstance(layers, Mapping)
-    require(is_mapping, "layers", "must be a mapping from names to counts, or None", layers)
+    require(
+        is_mapping, "layers", "must be a mapping from names to counts, or None", layers
+    )
     counts = {"all": values.shape[2]} if layers is None else dict(layers)
     rule = f"must hold positive counts that add up to {values.shape[2]} coordinates"
     are_counts = all(is_integer(own) and own > 0 for own in counts.values())
-    require(are_counts and sum(counts.values()) == values.shape[2], "layers", rule, counts)
+    require(
+        are_counts and sum(counts.values()) == values.shape[2], "layers", rule, counts
+    )
     own = None if blocks is None else host_array(blocks, "blocks")
     rule = "must hold an integer for each client"
-    good = own is None or (own.ndim == 1 and own.dtype.kind in "iu" and who.max() < len(own))
-    require(bool(good), "blocks", rule, None if own is None else f"{own.dtype}{list(own.shape)}")
+    good = own is None or (
+        own.ndim == 1 and own.dtype.kind in "iu" and who.max() < len(own)
+    )
+    require(
+        bool(good),
+        "blocks",
+        rule,
+        None if own is None else f"{own.dtype}{list(own.shape)}",
+    )
     return estimated(values, who, when, counts, counts, own)
 
 
@@ -190,27 +220,38 @@ class Sketch:
 
     Attributes:
         coordinates: int32 [S], ascending.
-        values: f32 [rounds, slots, S]; at most 16 MiB, apart from one coordinate of each layer.
+        values: f32 [rounds, slots, S]; at most 16 MiB, apart from one coordinate of
+            each layer.
     """
 
-    def __init__(self, key: Any, layers: Mapping[str, range], shape: tuple[int, int]) -> None:
+    def __init__(
+        self, key: Any, layers: Mapping[str, range], shape: tuple[int, int]
+    ) -> None:
         """Draw the coordinates: of each layer all, as many as fit, or 64."""
         most = _MOST_BYTES // max(1, 4 * shape[0] * shape[1] * len(layers))
         most = max(1, min(_MOST_COORDINATES, most))
         generator = host_generator(key, Stream.DRIFT)
         drawn = [
-            np.sort(generator.choice(own.stop - own.start, min(most, len(own)), replace=False))
+            np.sort(
+                generator.choice(
+                    own.stop - own.start, min(most, len(own)), replace=False
+                )
+            )
             + own.start
             for own in layers.values()
         ]
         self._sizes = {name: len(own) for name, own in layers.items()}
         self._counts = {name: len(own) for name, own in zip(layers, drawn, strict=True)}
-        self.coordinates: Int32[np.ndarray, " kept"] = np.concatenate(drawn).astype(np.int32)
+        self.coordinates: Int32[np.ndarray, " kept"] = np.concatenate(drawn).astype(
+            np.int32
+        )
         self.values = np.zeros((*shape, len(self.coordinates)), np.float32)
 
     def drift(self, members: np.ndarray, rounds: np.ndarray) -> Drift:
         """Return the drift of the first rounds, by who sent in which."""
-        return estimated(self.values[: len(members)], members, rounds, self._counts, self._sizes)
+        return estimated(
+            self.values[: len(members)], members, rounds, self._counts, self._sizes
+        )
 
 
 def estimated(
@@ -244,8 +285,12 @@ def estimated(
     freedom = np.where(known > 1, known - 1, np.nan)
     variances = squares / freedom
     total = np.nansum(freedom)
-    spreads = np.sqrt(np.nansum(variances * freedom, axis=1) / (total if total else np.nan))
-    found = _correlogram(centred, members, np.asarray(rounds), variances, starts, shares)
+    spreads = np.sqrt(
+        np.nansum(variances * freedom, axis=1) / (total if total else np.nan)
+    )
+    found = _correlogram(
+        centred, members, np.asarray(rounds), variances, starts, shares
+    )
     lags, pairs, correlation, clients, fits = found
     fitted = np.array([_fitted(lags, own, pairs) for own in correlation])
     return Drift(
@@ -263,7 +308,9 @@ def estimated(
         correlation=correlation[0],
         layer_correlation=correlation[1:],
         mates_correlation=correlation_of_mates(
-            centred * np.sqrt(np.repeat(shares / number, number)), members, variances[0],
+            centred * np.sqrt(np.repeat(shares / number, number)),
+            members,
+            variances[0],
             same_rounds(members) if blocks is None else blocks,
         ),
         num_coordinates=values.shape[2],
@@ -271,11 +318,14 @@ def estimated(
         client_spread=spreads[0] * np.sqrt(fits[0]),
         client_memory=fits[1],
         client_lasting=fits[2],
-    )  # fmt: skip
+    )
 
 
 def _with_all(by_layer: np.ndarray, shares: np.ndarray) -> np.ndarray:
-    """Return means over coordinates `[1 + layers, ...]`: over all, then within each layer."""
+    """Return means over coordinates `[1 + layers, ...]`.
+
+    Over all, then within each layer.
+    """
     return np.concatenate([np.tensordot(shares, by_layer, 1)[None], by_layer])
 
 
@@ -289,8 +339,8 @@ def _correlogram(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Return the lags that came, pairs at each, and the correlations `[1 + layers, lags]`.
 
-    And the clients who came twice, with the variance of each one's updates over that of all, its
-    memory and its lasting share, `[3, clients]`.
+    And the clients who came twice, with the variance of each one's updates over that of
+    all, its memory and its lasting share, `[3, clients]`.
     """
     is_sound = variances > 0
     scales = np.sqrt(np.where(is_sound, variances, 1.0))
@@ -313,7 +363,11 @@ def _correlogram(
         at = part // members.shape[1]
         one, other = at[:, :, None], at[:, None, :]
         first = np.arange(most)
-        is_pair = is_real[:, :, None] & is_real[:, None, :] & (first[:, None] < first[None, :])
+        is_pair = (
+            is_real[:, :, None]
+            & is_real[:, None, :]
+            & (first[:, None] < first[None, :])
+        )
         gaps = np.abs(rounds[one] - rounds[other])[is_pair]
         pairs += np.bincount(gaps, minlength=longest)
         share = kept[one, other][is_pair]
@@ -324,23 +378,38 @@ def _correlogram(
             factors[group] += np.bincount(gaps, share * good, longest)
             if group == 0:
                 squares = np.diagonal(sums, axis1=1, axis2=2) / scales[0][at] ** 2
-                whose = np.broadcast_to(np.arange(len(part))[:, None, None], is_pair.shape)[is_pair]
+                whose = np.broadcast_to(
+                    np.arange(len(part))[:, None, None], is_pair.shape
+                )[is_pair]
                 fits[:, start : start + step] = _of_clients(
-                    squares, 1 / sizes[at], is_real & is_sound[0][at],
-                    whose[good] * longest + gaps[good], scaled[good], share[good], longest,
-                )  # fmt: skip
+                    squares,
+                    1 / sizes[at],
+                    is_real & is_sound[0][at],
+                    whose[good] * longest + gaps[good],
+                    scaled[good],
+                    share[good],
+                    longest,
+                )
     lags = np.flatnonzero(pairs).astype(np.int32)
-    correlation = products[:, lags] / np.where(factors[:, lags] > 1e-9, factors[:, lags], np.nan)
+    correlation = products[:, lags] / np.where(
+        factors[:, lags] > 1e-9, factors[:, lags], np.nan
+    )
     return lags, pairs[lags], correlation, clients.astype(np.int32), fits
 
 
 def _of_clients(
-    squares: np.ndarray, inverse: np.ndarray, is_real: np.ndarray, cells: np.ndarray,
-    products: np.ndarray, factors: np.ndarray, longest: int,
-) -> np.ndarray:  # fmt: skip
+    squares: np.ndarray,
+    inverse: np.ndarray,
+    is_real: np.ndarray,
+    cells: np.ndarray,
+    products: np.ndarray,
+    factors: np.ndarray,
+    longest: int,
+) -> np.ndarray:
     """Return the variance over that of all, the memory and the share of some clients, `[3, b]`.
 
-    Of a client of variance v among K of variance s^2, centring leaves (1 - 2/K) v + s^2 / K.
+    Of a client of variance v among K of variance s^2, centring leaves (1 - 2/K) v + s^2
+    / K.
 
     Args:
         squares: `[b, participations]`, mean squares of centred updates over s_r^2.
@@ -361,7 +430,9 @@ def _of_clients(
         for weight in (np.ones(len(cells)), products, factors)
     )
     known = (factor > 1e-9) & (ratios > 0)[:, None]
-    found = np.divide(product, factor * ratios[:, None], out=np.zeros(shape), where=known)
+    found = np.divide(
+        product, factor * ratios[:, None], out=np.zeros(shape), where=known
+    )
     pairs *= known
     tried = np.minimum(1 - np.linspace(0, 1, 1001) ** 3, _MOST_MEMORY)
     powers = tried[:, None] ** np.arange(longest)
@@ -371,8 +442,13 @@ def _of_clients(
     best = (shares**2 * weight - 2 * shares * fit).argmin(axis=1)
     is_known, lasting = pairs.any(axis=1), shares[np.arange(len(best)), best]
     memory = np.where(lasting > 0, tried[best], 0.0)
-    return np.stack([ratios, np.where(is_known, memory, np.nan),
-                     np.where(is_known, lasting, np.nan)])  # fmt: skip
+    return np.stack(
+        [
+            ratios,
+            np.where(is_known, memory, np.nan),
+            np.where(is_known, lasting, np.nan),
+        ]
+    )
 
 
 def _participations(members: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -396,10 +472,17 @@ def _kept(members: np.ndarray) -> np.ndarray:
     here = is_in(members).astype(np.float64)
     inverse = 1 / np.maximum(here.sum(axis=1), 1)
     shared = here @ here.T
-    return 1 - inverse[:, None] - inverse[None, :] + shared * inverse[:, None] * inverse[None, :]
+    return (
+        1
+        - inverse[:, None]
+        - inverse[None, :]
+        + shared * inverse[:, None] * inverse[None, :]
+    )
 
 
-def _fitted(lags: np.ndarray, correlation: np.ndarray, pairs: np.ndarray) -> tuple[float, float]:
+def _fitted(
+    lags: np.ndarray, correlation: np.ndarray, pairs: np.ndarray
+) -> tuple[float, float]:
     """Return the rho and the share of whose powers the correlations are nearest, by the pairs."""
     known = np.isfinite(correlation)
     if not known.any():

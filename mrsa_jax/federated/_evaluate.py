@@ -1,4 +1,7 @@
-"""Tests of the global model: in batches on the server's side, and on each client's own samples."""
+"""Tests of the global model.
+
+In batches on the server's side, and on each client's own samples.
+"""
 
 from __future__ import annotations
 
@@ -47,12 +50,12 @@ def evaluate(
         loss: As `local_sgd` takes it; cross-entropy, in nats, if None.
 
     Returns:
-        Accuracy in [0, 1] (of each token, where a label is several; nan where labels are no
-        integers) and loss.
+        Accuracy in [0, 1] (of each token, where a label is several; nan where labels
+        are no integers) and loss.
 
     Raises:
-        ConfigurationError: If inputs and labels are not equally many, or none; if a label is
-            none of the model's classes.
+        ConfigurationError: If inputs and labels are not equally many, or none; if a
+            label is none of the model's classes.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -88,7 +91,8 @@ def evaluate_clients(
     Args:
         model: Flax module.
         parameters: f32 [d].
-        client_data: Samples to test on, e.g. those that each client has kept from training.
+        client_data: Samples to test on, e.g. those that each client has kept from
+            training.
         loss: As for `evaluate`.
 
     Returns:
@@ -120,8 +124,8 @@ def batched(
 ) -> tuple[Float32[Array, "batches batch ..."], Array, Int32[Array, ""]]:
     """Cut a test set into equal batches, padded at the end, with the number of real samples.
 
-    The labels must lie in [0, `num_classes`), or from 0 on if it is None, unless a loss of one's
-    own takes them (`is_own`).
+    The labels must lie in [0, `num_classes`), or from 0 on if it is None, unless a loss
+    of one's own takes them (`is_own`).
     """
     rule = "must be as many as the labels, at least one"
     require(len(inputs) == len(labels) > 0, "inputs", rule, len(inputs), len(labels))
@@ -130,7 +134,11 @@ def batched(
     if not is_own:
         lowest, highest = int(own.min()), int(own.max())
         is_inside = lowest >= 0 and (num_classes is None or highest < num_classes)
-        rule = "must not be negative" if num_classes is None else f"must lie in [0, {num_classes})"
+        rule = (
+            "must not be negative"
+            if num_classes is None
+            else f"must lie in [0, {num_classes})"
+        )
         require(is_inside, "labels", rule, lowest if lowest < 0 else highest)
     size = len(labels)
     width = min(int(batch_size), size)
@@ -142,7 +150,10 @@ def batched(
 
 
 def as_labels(labels: Any, *, is_own: bool) -> np.ndarray:
-    """Return labels as tests take them: int32, or float32 where a loss of one's own takes such."""
+    """Return labels as tests take them.
+
+    Int32, or float32 where a loss of one's own takes such.
+    """
     own = np.asarray(labels)
     return own.astype(np.float32 if is_own and own.dtype.kind == "f" else np.int32)
 
@@ -172,9 +183,15 @@ def evaluation(
 
 @functools.partial(jax.jit, static_argnums=0, static_argnames="loss")
 def by_client(
-    model: nn.Module, parameters: Float32[Array, " dim"], data: ClientData, loss: Any = None
+    model: nn.Module,
+    parameters: Float32[Array, " dim"],
+    data: ClientData,
+    loss: Any = None,
 ) -> tuple[Float32[Array, " clients"], Float32[Array, " clients"]]:
-    """Return accuracy and mean loss over each client's samples; nan where there are none."""
+    """Return accuracy and mean loss over each client's samples.
+
+    Nan where there are none.
+    """
 
     def one(client: tuple[Array, Array]) -> tuple[Array, Array]:
         indices, size = client
@@ -190,18 +207,28 @@ def by_client(
 
 
 def _scores(
-    model: nn.Module, parameters: Array, images: Array, truth: Array, is_real: Array, loss: Any
+    model: nn.Module,
+    parameters: Array,
+    images: Array,
+    truth: Array,
+    is_real: Array,
+    loss: Any,
 ) -> tuple[Array, Array]:
     """Return how many of the real samples are right, and the sum of their losses."""
     outputs = model.apply(unflatten(model, images.shape[1:], parameters), images)
     if loss is None:
         log_likelihoods = jax.nn.log_softmax(outputs)
-        is_right = (jnp.argmax(log_likelihoods, axis=1).astype(jnp.int32) == truth) & is_real
+        is_right = (
+            jnp.argmax(log_likelihoods, axis=1).astype(jnp.int32) == truth
+        ) & is_real
         of_truth = jnp.take_along_axis(log_likelihoods, truth[:, None], axis=1)[:, 0]
         total = -jnp.sum(jnp.where(is_real, of_truth, jnp.float32(0)))
         return jnp.sum(is_right, dtype=jnp.int32), total
     total = jnp.sum(jnp.where(is_real, loss(outputs, truth), jnp.float32(0)))
-    if not jnp.issubdtype(truth.dtype, jnp.integer) or outputs.shape[:-1] != truth.shape:
+    if (
+        not jnp.issubdtype(truth.dtype, jnp.integer)
+        or outputs.shape[:-1] != truth.shape
+    ):
         return jnp.float32(jnp.nan), total
     is_right = jnp.argmax(outputs, axis=-1).astype(truth.dtype) == truth
     share = is_right.reshape(len(truth), -1).mean(axis=1, dtype=jnp.float32)

@@ -1,8 +1,9 @@
 """Local training: minibatch SGD of one client as a pure function, mapped over a cohort.
 
-Clients are ragged: each takes the number of steps that its own size asks for, its last minibatch
-of an epoch is a mean over the samples that it has, and a padded sample never touches a gradient.
-Source: McMahan et al., FederatedAveraging; Multi-RoundSecAgg, Section 3.1 (E local epochs).
+Clients are ragged: each takes the number of steps that its own size asks for, its last
+minibatch of an epoch is a mean over the samples that it has, and a padded sample never
+touches a gradient. Source: McMahan et al., FederatedAveraging; Multi-RoundSecAgg,
+Section 3.1 (E local epochs).
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ from mrsa_watch._base.errors import check_count, check_number, require, require_
 
 # ---- How the clients' learning rate falls from round to round.
 #
-# A schedule is what optax calls one, a function from an integer to a number; here it gives the
+# A schedule is what optax calls one, a function from an integer to a number; here it
+# gives the
 # factor on the trainer's learning rate in round j, skipped rounds counted.
 
 RateSchedule = Callable[[int], Any]
@@ -59,18 +61,20 @@ class Decay:
 def decay_at(rounds: int | Sequence[int], factor: float) -> Decay:
     """Return a schedule that multiplies the learning rate by `factor` at each of some rounds.
 
-    Choose it over `optax.piecewise_constant_schedule`, which gives the same factors, if runs
-    are stored or compared: it is a plain value without closures.
+    Choose it over `optax.piecewise_constant_schedule`, which gives the same factors, if
+    runs are stored or compared: it is a plain value without closures.
 
     Args:
-        rounds: Rounds (from 0, skipped rounds counted) at which the rate falls, such as (400, 800).
+        rounds: Rounds (from 0, skipped rounds counted) at which the rate falls, such as
+            (400, 800).
         factor: Positive and finite.
 
     Returns:
         A function from the round's index to the factor.
 
     Raises:
-        ConfigurationError: If a round is no integer from 0, or the factor is not positive.
+        ConfigurationError: If a round is no integer from 0, or the factor is not
+            positive.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -78,8 +82,8 @@ def decay_at(rounds: int | Sequence[int], factor: float) -> Decay:
         >>> papers(399), papers(400), round(papers(800), 6)
         (1.0, 0.4, 0.16)
 
-    Source: Multi-RoundSecAgg, Section 5 (CIFAR: 0.4 times the rate "every 400 and 800 rounds",
-    read as at 400 and at 800).
+    Source: Multi-RoundSecAgg, Section 5 (CIFAR: 0.4 times the rate "every 400 and 800
+    rounds", read as at 400 and at 800).
     """
     own: tuple[Any, ...] = (rounds,) if np.ndim(rounds) == 0 else tuple(rounds)  # type: ignore[arg-type]
     for one in own:
@@ -90,10 +94,15 @@ def decay_at(rounds: int | Sequence[int], factor: float) -> Decay:
 
 
 def factors_of(schedule: RateSchedule | None, rounds: np.ndarray) -> np.ndarray | None:
-    """Return the factors f32 of these rounds; raise before any work where one is no factor."""
+    """Return the factors f32 of these rounds.
+
+    Raise before any work where one is no factor.
+    """
     if schedule is None:
         return None
-    require(callable(schedule), "rate_schedule", "must be a function of the round", schedule)
+    require(
+        callable(schedule), "rate_schedule", "must be a function of the round", schedule
+    )
     factors = [schedule(int(index)) for index in rounds]
     checked = [
         check_number(factor, f"rate_schedule({index})", _FACTOR, 0.0)
@@ -102,7 +111,8 @@ def factors_of(schedule: RateSchedule | None, rounds: np.ndarray) -> np.ndarray 
     return np.asarray(checked, np.float32)
 
 
-# ---- Local training: minibatch SGD of one client as a pure function, mapped over a cohort.
+# ---- Local training: minibatch SGD of one client as a pure function, mapped over a
+# cohort.
 
 
 @pytree
@@ -118,8 +128,8 @@ class LocalSGD:
         model: Flax module (static).
         batch_size: Samples a step (static).
         num_epochs: Passes over the client's samples (static).
-        compute_dtype: Of the forward and backward pass, "bfloat16", "tf32" or None for float32
-            (static).
+        compute_dtype: Of the forward and backward pass, "bfloat16", "tf32" or None for
+            float32 (static).
         loss: Of each sample, from outputs and labels; None for cross-entropy (static).
     """
 
@@ -140,14 +150,16 @@ class LocalSGD:
         """Return the same trainer with `factor` times its learning rate.
 
         Args:
-            factor: Scalar, e.g. what a schedule gives for the round; it is traced, so another
-                factor compiles nothing. A Python number must be finite and not negative.
+            factor: Scalar, e.g. what a schedule gives for the round; it is traced, so
+                another factor compiles nothing. A Python number must be finite and not
+                negative.
 
         Returns:
             The trainer.
 
         Raises:
-            ConfigurationError: If the factor is a number that is negative or not finite.
+            ConfigurationError: If the factor is a number that is negative or not
+                finite.
 
         Examples:
             >>> import mrsa_jax as mj
@@ -195,8 +207,8 @@ class LocalSGD:
     ) -> Float32[Array, " dim"]:
         """Train on the samples at the first `size` of `indices`, as `update` would on them.
 
-        Each minibatch is taken from the pool when it is needed, so that no client's samples are
-        copied.
+        Each minibatch is taken from the pool when it is needed, so that no client's
+        samples are copied.
 
         Args:
             key: As for `update`.
@@ -211,7 +223,9 @@ class LocalSGD:
         """
 
         def begun(start: Any) -> Any:
-            return None if self.momentum is None else jax.tree.map(jnp.zeros_like, start)
+            return (
+                None if self.momentum is None else jax.tree.map(jnp.zeros_like, start)
+            )
 
         samples = inputs, labels, indices, size
         moved = trained_locally(self, key, parameters, samples, begun, self._moved)[0]
@@ -220,18 +234,29 @@ class LocalSGD:
         length = jnp.sqrt(jnp.sum(moved * moved))
         return moved * (self.clip_norm / jnp.maximum(length, self.clip_norm))
 
-    def _moved(self, variables: Any, velocity: Any, gradient: Any, start: Any) -> tuple[Any, Any]:
+    def _moved(
+        self, variables: Any, velocity: Any, gradient: Any, start: Any
+    ) -> tuple[Any, Any]:
         """Take one step; what is None costs nothing."""
         if self.weight_decay is not None:
-            gradient = jax.tree.map(lambda g, p: g + self.weight_decay * p, gradient, variables)
+            gradient = jax.tree.map(
+                lambda g, p: g + self.weight_decay * p, gradient, variables
+            )
         if self.proximal is not None:
             gradient = jax.tree.map(
-                lambda g, p, old: g + self.proximal * (p - old), gradient, variables, start
+                lambda g, p, old: g + self.proximal * (p - old),
+                gradient,
+                variables,
+                start,
             )
         if self.momentum is not None:
-            velocity = jax.tree.map(lambda old, g: self.momentum * old + g, velocity, gradient)
+            velocity = jax.tree.map(
+                lambda old, g: self.momentum * old + g, velocity, gradient
+            )
             gradient = velocity
-        moved = jax.tree.map(lambda p, g: p - self.learning_rate * g, variables, gradient)
+        moved = jax.tree.map(
+            lambda p, g: p - self.learning_rate * g, variables, gradient
+        )
         return moved, velocity
 
 
@@ -249,38 +274,45 @@ def local_sgd(
     compute_dtype: str | None = None,
     loss: Loss | None = None,
 ) -> LocalSGD:
-    """Return local minibatch SGD: E epochs over the client's samples, reshuffled in each.
+    """Return local minibatch SGD.
 
-    A client of 33 samples with batches of 10 takes 4 steps an epoch, the last over its remaining
-    3 samples (their mean). Each step moves the parameters w by minus `learning_rate` times
+    E epochs over the client's samples, reshuffled in each.
+    A client of 33 samples with batches of 10 takes 4 steps an epoch, the last over its
+    remaining 3 samples (their mean). Each step moves the parameters w by minus
+    `learning_rate` times
 
         v <- momentum * v + gradient + weight_decay * w + proximal * (w - w_global),
 
-    where w_global is the model that the round began with; v starts at zero in every round.
+    where w_global is the model that the round began with; v starts at zero in every
+    round.
 
     Args:
         model: Flax module from inputs to logits, or to what `loss` takes.
         learning_rate: Positive, finite.
-        batch_size: Samples a step, at least 1; a smaller client takes all its samples at once.
+        batch_size: Samples a step, at least 1; a smaller client takes all its samples
+            at once.
         num_epochs: Local epochs E, at least 1.
         momentum: In [0, 1); None or 0 is plain SGD, which keeps no velocity.
         weight_decay: L2 penalty's weight, at least 0; None or 0 is none.
-        proximal: FedProx's mu, the weight of |w - w_global|^2 / 2 in a client's loss, at least 0;
-            None or 0 is none. It holds clients of unlike data together over many local steps.
-        clip_norm: An update that is longer is scaled down to this length before it is sent.
-        compute_dtype: "bfloat16" runs the forward and backward pass in bfloat16 while weights,
-            steps, loss and updates stay float32: faster on accelerators, not on most CPUs, and
-            gradients keep about 3 digits. "tf32" keeps everything float32 but the factors inside
-            matrix products, whose 10 bits tensor cores of NVIDIA multiply 7 times as fast; on a
-            CPU it is float32. None computes in float32, matrix products on accelerators too
+        proximal: FedProx's mu, the weight of |w - w_global|^2 / 2 in a client's loss,
+            at least 0; None or 0 is none. It holds clients of unlike data together over
+            many local steps.
+        clip_norm: An update that is longer is scaled down to this length before it is
+            sent.
+        compute_dtype: "bfloat16" runs the forward and backward pass in bfloat16 while
+            weights, steps, loss and updates stay float32: faster on accelerators, not
+            on most CPUs, and gradients keep about 3 digits. "tf32" keeps everything
+            float32 but the factors inside matrix products, whose 10 bits tensor cores
+            of NVIDIA multiply 7 times as fast; on a CPU it is float32. None computes in
+            float32, matrix products on accelerators too
             (`jax.default_matmul_precision`, where it is set, says otherwise).
-        loss: `(outputs, labels) -> f32 [batch]`, of each sample; labels may then be of any kind
-            and shape. Cross-entropy of classes if None.
+        loss: `(outputs, labels) -> f32 [batch]`, of each sample; labels may then be of
+            any kind and shape. Cross-entropy of classes if None.
 
     Returns:
-        The trainer; its numbers are traced, so changing them compiles nothing (switching one on
-        or off does). They may be traced where they are given, too: what is outside its range then
-        gives NaN.
+        The trainer; its numbers are traced, so changing them compiles nothing
+        (switching one on or off does). They may be traced where they are given, too:
+        what is outside its range then gives NaN.
 
     Raises:
         ConfigurationError: If an argument is outside its range.
@@ -292,15 +324,25 @@ def local_sgd(
         >>> trainer.num_epochs, len(jax.tree.leaves(trainer))
         (1, 1)
 
-    Source: Multi-RoundSecAgg, Section 5 (batch 50 or 100, E = 1 epoch); CCESA, Fig. 4 (momentum
-    0.5, E = 3); Li et al. 2020, "Federated Optimization in Heterogeneous Networks", eq. (2).
+    Source: Multi-RoundSecAgg, Section 5 (batch 50 or 100, E = 1 epoch); CCESA, Fig. 4
+    (momentum 0.5, E = 3); Li et al. 2020, "Federated Optimization in Heterogeneous
+    Networks", eq. (2).
     """
-    require(isinstance(model, nn.Module), "model", "must be a flax module", type(model).__name__)
-    rate = strength(learning_rate, "learning_rate", "must be positive", lambda own: own > 0)
+    require(
+        isinstance(model, nn.Module),
+        "model",
+        "must be a flax module",
+        type(model).__name__,
+    )
+    rate = strength(
+        learning_rate, "learning_rate", "must be positive", lambda own: own > 0
+    )
     check_count(batch_size, "batch_size")
     check_count(num_epochs, "num_epochs")
     rule = "must lie in [0, 1)"
-    kept = _optional_strength(momentum, "momentum", rule, lambda own: (own >= 0) & (own < 1))
+    kept = _optional_strength(
+        momentum, "momentum", rule, lambda own: (own >= 0) & (own < 1)
+    )
     rule = "must not be negative"
     decay = _optional_strength(weight_decay, "weight_decay", rule, lambda own: own >= 0)
     pull = _optional_strength(proximal, "proximal", rule, lambda own: own >= 0)
@@ -360,8 +402,8 @@ def client_updates(
 ) -> Float32[Array, "chosen dim"]:
     """Return the update that each client would send, all trained from one frozen model.
 
-    What the least-squares attack tries to recover. With the seed of `train` these are the
-    updates of that training's round `round_index`, had its model been `parameters`.
+    What the least-squares attack tries to recover. With the seed of `train` these are
+    the updates of that training's round `round_index`, had its model been `parameters`.
 
     Args:
         seed: Integer or key.
@@ -374,11 +416,12 @@ def client_updates(
         mesh: As for `train`: clients are spread over its devices.
 
     Returns:
-        f32 [len(clients), d]. A few clients are trained at a time, so beyond this result the
-        memory does not grow with their number.
+        f32 [len(clients), d]. A few clients are trained at a time, so beyond this
+        result the memory does not grow with their number.
 
     Raises:
-        ConfigurationError: If the model does not fit the data, or an index is out of range.
+        ConfigurationError: If the model does not fit the data, or an index is out of
+            range.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -392,14 +435,25 @@ def client_updates(
     key = as_key(seed)
     require_methods(trainer, "trainer", "update")
     check_model(model, client_data, loss_of(trainer))
-    chosen = np.arange(client_data.num_clients) if clients is None else np.asarray(clients)
-    in_range = chosen.ndim == 1 and np.all((chosen >= 0) & (chosen < client_data.num_clients))
+    chosen = (
+        np.arange(client_data.num_clients) if clients is None else np.asarray(clients)
+    )
+    in_range = chosen.ndim == 1 and np.all(
+        (chosen >= 0) & (chosen < client_data.num_clients)
+    )
     rule = f"must be client indices in [0, {client_data.num_clients})"
-    require(bool(in_range) and np.issubdtype(chosen.dtype, np.integer), "clients", rule, chosen)
+    require(
+        bool(in_range) and np.issubdtype(chosen.dtype, np.integer),
+        "clients",
+        rule,
+        chosen,
+    )
     members = on_device(chosen, jnp.int32)
     start = on_device(parameters, jnp.float32)
     present = jnp.ones(members.shape, bool)
     index = jnp.int32(round_index)
     over = checked_mesh(mesh)
     data = in_buckets(client_data, trainer)
-    return trained_cohort(trainer, start, data, key, index, members, present, mesh=over)[0]
+    return trained_cohort(
+        trainer, start, data, key, index, members, present, mesh=over
+    )[0]

@@ -1,9 +1,10 @@
 """Many trainings side by side: seeds, learning rates and schemes of one table.
 
-In each step every run trains its own next round, whichever that is. The slots of all their
-cohorts are one flat list, trained by one executable with the model, rate and key of each slot's
-run; so rounds that a run skips cost nothing. Where rounds can be one program (`_program`), it holds
-all runs of one structure; otherwise aggregation and server step go run by run.
+In each step every run trains its own next round, whichever that is. The slots of all
+their cohorts are one flat list, trained by one executable with the model, rate and key
+of each slot's run; so rounds that a run skips cost nothing. Where rounds can be one
+program (`_program`), it holds all runs of one structure; otherwise aggregation and
+server step go run by run.
 """
 
 from __future__ import annotations
@@ -26,7 +27,13 @@ from mrsa_jax.federated._program import Programs, alike, runs_and_width_within
 from mrsa_jax.federated._run import Run, TrainingResult, prepared_test
 from mrsa_jax.federated._steps import loss_of
 from mrsa_jax.federated._tracking import Callback, Metrics
-from mrsa_jax.federated._train import Advance, check_function, check_trainings, drive, one_run
+from mrsa_jax.federated._train import (
+    Advance,
+    check_function,
+    check_trainings,
+    drive,
+    one_run,
+)
 from mrsa_jax.federated._training import Training
 from mrsa_jax.federated.programs import (
     Slots,
@@ -55,34 +62,38 @@ def train_many(
 ) -> list[TrainingResult]:
     """Train B global models side by side: what B calls of `train` would give.
 
-    For the papers' tables: seeds, learning rates and selection schemes in one go. The cohorts of
-    as many runs as fill the device train in one executable, compiled once; runs need not skip the
-    same rounds. A run that diverges stops, the others continue. Statuses and participation are
-    equal to those of `train` bit for bit, floats to rounding, and bit for bit where runs take
-    turns.
+    For the papers' tables: seeds, learning rates and selection schemes in one go. The
+    cohorts of as many runs as fill the device train in one executable, compiled once;
+    runs need not skip the same rounds. A run that diverges stops, the others continue.
+    Statuses and participation are equal to those of `train` bit for bit, floats to
+    rounding, and bit for bit where runs take turns.
 
     Args:
         seeds: B integers or keys, or one for all.
-        trainings: B of them, or one for all seeds. All have one model; their trainers may differ
-            in their numbers (learning rate, momentum), their samples in anything but the shape.
-        memory_bytes: As in `train`; how many runs train side by side follows from it too.
-        side_by_side: Most runs that train at once; what is right for the device if None. On a
-            CPU that is one, whose cohort fills it: the runs then take turns, each as by `train`,
-            as they do where clients keep state.
+        trainings: B of them, or one for all seeds. All have one model; their trainers
+            may differ in their numbers (learning rate, momentum), their samples in
+            anything but the shape.
+        memory_bytes: As in `train`; how many runs train side by side follows from it
+            too.
+        side_by_side: Most runs that train at once; what is right for the device if
+            None. On a CPU that is one, whose cohort fills it: the runs then take turns,
+            each as by `train`, as they do where clients keep state.
         mesh: As in `train`: all runs' clients are spread over its devices.
         checkpoints: As in `train`, of all runs together.
-        progress: Called after each step with (rounds trained, rounds to train) of all runs: with
-            3, 6, 9, 11 and 12 of 12 where three of them train 5, 3 and 4 rounds. Where rounds run
-            as programs several calls follow each other, as for `train`.
-        callback: As in `train`, with `run`, a training's place among the B, in each dictionary:
-            those of one run are in order, those of several take turns.
+        progress: Called after each step with (rounds trained, rounds to train) of all
+            runs: with 3, 6, 9, 11 and 12 of 12 where three of them train 5, 3 and 4
+            rounds. Where rounds run as programs several calls follow each other, as for
+            `train`.
+        callback: As in `train`, with `run`, a training's place among the B, in each
+            dictionary: those of one run are in order, those of several take turns.
 
     Returns:
         B results, in order.
 
     Raises:
-        ConfigurationError: As `train`; also if there are not as many seeds as trainings, or these
-            have several models, or trainers that differ in more than numbers.
+        ConfigurationError: As `train`; also if there are not as many seeds as
+            trainings, or these have several models, or trainers that differ in more
+            than numbers.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -97,23 +108,31 @@ def train_many(
         >>> [mj.Status(result.status[0]).name for result in results]
         ['OK', 'OK']
 
-    Source: Multi-RoundSecAgg, Section 5 (six schemes, seven learning rates, five seeds).
+    Source: Multi-RoundSecAgg, Section 5 (six schemes, seven learning rates, five
+    seeds).
     """
     # not the named tuples, which are values
     is_several = type(seeds) in (list, tuple, range) or np.ndim(seeds) == 1
     own_seeds = list(seeds) if is_several else [seeds]
-    own: list[Any] = list(trainings) if isinstance(trainings, list | tuple) else [trainings]
+    own: list[Any] = (
+        list(trainings) if isinstance(trainings, list | tuple) else [trainings]
+    )
     num_runs = max(len(own_seeds), len(own))
     for name, given in (("seeds", own_seeds), ("trainings", own)):
         rule = f"must be one, or {num_runs} as others are"
         require(len(given) in (1, num_runs), name, rule, len(given))
-    own_seeds, own = own_seeds * (num_runs // len(own_seeds)), own * (num_runs // len(own))
+    own_seeds, own = (
+        own_seeds * (num_runs // len(own_seeds)),
+        own * (num_runs // len(own)),
+    )
     check_trainings(own, "trainings", checkpoints)
     check_function(callback, "callback")
     runs = _runs(own_seeds, own, callback)
     if side_by_side is not None:
         check_count(side_by_side, "side_by_side")
-    advance = _all_runs(runs, memory_bytes, checked_mesh(mesh), checkpoints, side_by_side)
+    advance = _all_runs(
+        runs, memory_bytes, checked_mesh(mesh), checkpoints, side_by_side
+    )
     drive(runs, advance, checkpoints, progress)
     return [run.result() for run in runs]
 
@@ -122,14 +141,22 @@ def _tell_of(callback: Callback, number: int, metrics: Metrics) -> None:
     callback({"step": metrics["step"], "run": number} | metrics)
 
 
-def _runs(seeds: list[Any], trainings: list[Training], callback: Callback | None) -> list[Run]:
+def _runs(
+    seeds: list[Any], trainings: list[Training], callback: Callback | None
+) -> list[Run]:
     first = trainings[0]
     kind: Any = jax.tree.structure(first.trainer)
-    tests: dict[tuple[int, ...], Any] = {}  # a test set that several share is prepared once
+    # a test set that several share is prepared once
+    tests: dict[tuple[int, ...], Any] = {}
     runs = []
     for number, (seed, training) in enumerate(zip(seeds, trainings, strict=True)):
-        require(training.model == first.model, "trainings", "must all train one model",
-                training.model, first.model)  # fmt: skip
+        require(
+            training.model == first.model,
+            "trainings",
+            "must all train one model",
+            training.model,
+            first.model,
+        )
         is_same_kind = bool(jax.tree.structure(training.trainer) == kind)
         rule = "must have trainers that differ in their numbers only (learning rate, momentum)"
         require(is_same_kind, "trainings", rule, training.trainer, first.trainer)
@@ -137,7 +164,9 @@ def _runs(seeds: list[Any], trainings: list[Training], callback: Callback | None
         if held not in tests:
             is_own = loss_of(first.trainer) is not None
             tests[held] = prepared_test(training.test, training.sample_shape, is_own)
-        tell = None if callback is None else functools.partial(_tell_of, callback, number)
+        tell = (
+            None if callback is None else functools.partial(_tell_of, callback, number)
+        )
         runs.append(Run(seed, training, tests[held], tell))
     return runs
 
@@ -156,7 +185,9 @@ def merged(parts: Sequence[ClientData]) -> tuple[ClientData, list[int]]:
     for part in parts:
         if id(part) in firsts:
             continue
-        place = next((i for i, pool in enumerate(pools) if _is_same_pool(pool, part)), len(pools))
+        place = next(
+            (i for i, pool in enumerate(pools) if _is_same_pool(pool, part)), len(pools)
+        )
         if place == len(pools):
             pools.append(part)
             offsets.append(sum(len(pool.labels) for pool in pools[:-1]))
@@ -165,11 +196,20 @@ def merged(parts: Sequence[ClientData]) -> tuple[ClientData, list[int]]:
         rows.append(np.pad(own, ((0, 0), (0, widest - own.shape[1]))))
         sizes.append(np.asarray(part.sizes))
     shapes = {tuple(pool.inputs.shape[1:]) for pool in pools}
-    require(len(shapes) == 1, "client_data", "must all have samples of one shape", sorted(shapes))
+    require(
+        len(shapes) == 1,
+        "client_data",
+        "must all have samples of one shape",
+        sorted(shapes),
+    )
     one = len(pools) == 1
     pool = ClientData(
-        inputs=pools[0].inputs if one else jnp.concatenate([own.inputs for own in pools]),
-        labels=pools[0].labels if one else jnp.concatenate([own.labels for own in pools]),
+        inputs=pools[0].inputs
+        if one
+        else jnp.concatenate([own.inputs for own in pools]),
+        labels=pools[0].labels
+        if one
+        else jnp.concatenate([own.labels for own in pools]),
         indices=on_device(np.concatenate(rows)),
         sizes=on_device(np.concatenate(sizes)),
         num_classes=max(own.num_classes for own in pools),
@@ -180,10 +220,14 @@ def merged(parts: Sequence[ClientData]) -> tuple[ClientData, list[int]]:
 def _is_same_pool(one: ClientData, other: ClientData) -> bool:
     if one.inputs is other.inputs and one.labels is other.labels:
         return True
-    return np.array_equal(one.labels, other.labels) and np.array_equal(one.inputs, other.inputs)
+    return np.array_equal(one.labels, other.labels) and np.array_equal(
+        one.inputs, other.inputs
+    )
 
 
-def _flat_slots(group: list[Run], first_rows: list[int], width: int, count: int) -> Slots:
+def _flat_slots(
+    group: list[Run], first_rows: list[int], width: int, count: int
+) -> Slots:
     """Lay out the next round of each run of a group, one after another in `count` slots."""
     run_of, row, member = (np.zeros(count, np.int32) for _ in range(3))
     slots = Slots(run_of, row, member, np.zeros(count, np.bool_))
@@ -198,7 +242,9 @@ def _flat_slots(group: list[Run], first_rows: list[int], width: int, count: int)
 
 
 @functools.partial(jax.jit, static_argnames="width")
-def _of_run(out: tuple[Any, ...], first: Array, number: Array, *, width: int) -> Trained:
+def _of_run(
+    out: tuple[Any, ...], first: Array, number: Array, *, width: int
+) -> Trained:
     """Return what is a run's own, whose slots begin with the `first`."""
     updates, is_finite, rounding_keys, place = out
     own = first + jnp.arange(width, dtype=jnp.int32)
@@ -207,14 +253,20 @@ def _of_run(out: tuple[Any, ...], first: Array, number: Array, *, width: int) ->
 
 
 def _all_runs(
-    runs: list[Run], memory_bytes: int | None, mesh: Mesh | None, checkpoints: Checkpoints | None,
+    runs: list[Run],
+    memory_bytes: int | None,
+    mesh: Mesh | None,
+    checkpoints: Checkpoints | None,
     side_by_side: int | None,
-) -> Advance:  # fmt: skip
+) -> Advance:
     """Return what trains any of these runs."""
     slots, dim = max(run.width for run in runs), runs[0].parameters.shape[0]
-    most = at_once("trainings", 4 * dim * slots) if side_by_side is None else side_by_side
+    most = (
+        at_once("trainings", 4 * dim * slots) if side_by_side is None else side_by_side
+    )
     together, width = min(most, len(runs)), measured_width(dim)
-    has_state = runs[0].states is not None  # of all clients of a run: too much side by side
+    # of all clients of a run: too much side by side
+    has_state = runs[0].states is not None
     if len(runs) == 1 or has_state or (together == 1 and memory_bytes is None):
         return _one_after_another(runs, memory_bytes, mesh, checkpoints)
     pool, firsts = merged([run.training.client_data for run in runs])
@@ -233,19 +285,25 @@ def _all_runs(
     for group in alike(runs) if mesh is None else []:
         length = programs.length(group[:together], checkpoints)
         if length > 1:
-            stretches.append(({id(run) for run in group}, length, min(together, len(group))))
+            stretches.append(
+                ({id(run) for run in group}, length, min(together, len(group)))
+            )
 
     def advance(live: list[Run], most: int) -> None:
         for own, length, count in stretches:
             group = [run for run in live if id(run) in own]
             live = [run for run in live if id(run) not in own]
             for start in range(0, len(group), count):
-                programs.run(group[start : start + count], min(most, length), length, count)
+                programs.run(
+                    group[start : start + count], min(most, length), length, count
+                )
         for start in range(0, len(live), together):
             group = live[start : start + together]
             rows = [first_of[id(run)] for run in group]
             shared = (*_stacked(group, together), own_pool)
-            out = _trained_flat(shared, _flat_slots(group, rows, slots, num_slots), width, mesh)
+            out = _trained_flat(
+                shared, _flat_slots(group, rows, slots, num_slots), width, mesh
+            )
             for number, run in enumerate(group):
                 first = np.int32(number * slots)
                 run.aggregate(_of_run(out, first, np.int32(number), width=run.width))
@@ -256,7 +314,10 @@ def _all_runs(
 
 
 def _one_after_another(
-    runs: list[Run], memory_bytes: int | None, mesh: Mesh | None, checkpoints: Checkpoints | None
+    runs: list[Run],
+    memory_bytes: int | None,
+    mesh: Mesh | None,
+    checkpoints: Checkpoints | None,
 ) -> Advance:
     """Return what trains any of these runs as `train` does."""
     each = {id(run): one_run(run, memory_bytes, mesh, checkpoints) for run in runs}
@@ -271,14 +332,20 @@ def _one_after_another(
 def _stacked(group: list[Run], count: int) -> tuple[Any, ...]:
     """Stack trainers, models, keys and round numbers, the last repeated up to a fixed count."""
     filled = group + group[-1:] * (count - len(group))
-    trainers = jax.tree.map(lambda *leaves: jnp.stack(leaves), *[r.next_trainer for r in filled])
+    trainers = jax.tree.map(
+        lambda *leaves: jnp.stack(leaves), *[r.next_trainer for r in filled]
+    )
     rounds = on_device([run.round_index for run in filled], jnp.int32)
     parameters = jnp.stack([run.parameters for run in filled])
     return trainers, parameters, jnp.stack([run.key for run in filled]), rounds
 
 
-def _trained_flat(shared: tuple[Any, ...], slots: Slots, width: int, mesh: Mesh | None) -> Any:
+def _trained_flat(
+    shared: tuple[Any, ...], slots: Slots, width: int, mesh: Mesh | None
+) -> Any:
     own, pool = shared[:-1], shared[-1]
     trainers, parameters, keys, rounds = own if mesh is None else replicated(own, mesh)
-    out = flat_updates(trainers, parameters, pool, keys, rounds, slots, width=width, mesh=mesh)
+    out = flat_updates(
+        trainers, parameters, pool, keys, rounds, slots, width=width, mesh=mesh
+    )
     return out if mesh is None else gathered(out, mesh)

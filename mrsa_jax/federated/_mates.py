@@ -1,8 +1,9 @@
-"""How the updates of mates correlate: what of T is left where updates react to the sums.
+"""How the updates of mates correlate.
 
-Given the released models mates are exchangeable, but no longer independent. With the correlation
-kappa of any two, about a centre that is public, no estimate explains more than
-(1 + (T - 1) kappa) / T of an update (`docs/hidden_among.md`).
+What of T is left where updates react to the sums.
+Given the released models mates are exchangeable, but no longer independent. With the
+correlation kappa of any two, about a centre that is public, no estimate explains more
+than (1 + (T - 1) kappa) / T of an update (`docs/hidden_among.md`).
 """
 
 from __future__ import annotations
@@ -31,11 +32,12 @@ def correlation_of_mates(
 ) -> float:
     """Return the correlation of mates, nan if no round has pairs of mates and other pairs.
 
-    Sums of squared distances of pairs follow from sums alone: within a block of T clients,
-    T sum |e_i|^2 - |sum e_i|^2.
+    Sums of squared distances of pairs follow from sums alone: within a block of T
+    clients, T sum |e_i|^2 - |sum e_i|^2.
 
     Args:
-        centred: `[rounds, slots, S]`, scaled so that a squared length is a mean over coordinates.
+        centred: `[rounds, slots, S]`, scaled so that a squared length is a mean over
+            coordinates.
         members: `[rounds, slots]`.
         variances: `[rounds]`, s_r^2.
         blocks: Of each client; negative for one without mates.

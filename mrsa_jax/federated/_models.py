@@ -1,9 +1,10 @@
 """Models as flax modules, their parameters as one flat vector.
 
-Secure aggregation sums vectors, so parameters travel as f32[d]; a module is static (hashable by
-its fields) and used through `apply` only. Any flax module from images to logits will do, or to
-what a loss of one's own takes, as long as its only variables are parameters (no dropout, no batch
-statistics); `flax.nnx.bridge.to_linen` makes one of a class of `flax.nnx`.
+Secure aggregation sums vectors, so parameters travel as f32[d]; a module is static
+(hashable by its fields) and used through `apply` only. Any flax module from images to
+logits will do, or to what a loss of one's own takes, as long as its only variables are
+parameters (no dropout, no batch statistics); `flax.nnx.bridge.to_linen` makes one of a
+class of `flax.nnx`.
 """
 
 from __future__ import annotations
@@ -49,9 +50,9 @@ def dense_layers(values: Array, hidden_sizes: Sequence[int], num_classes: int) -
 def logistic(num_classes: int = 10) -> nn.Module:
     """Return softmax regression: one dense layer (7,850 parameters on 28x28 images).
 
-    With cross-entropy this is multinomial logistic regression, the papers' "logistic regression"
-    and "softmax regression" alike; the loss is convex, so what it reaches does not depend on the
-    initial parameters.
+    With cross-entropy this is multinomial logistic regression, the papers' "logistic
+    regression" and "softmax regression" alike; the loss is convex, so what it reaches
+    does not depend on the initial parameters.
 
     Args:
         num_classes: Number of classes, at least 2.
@@ -73,7 +74,9 @@ def logistic(num_classes: int = 10) -> nn.Module:
     return _Dense(int(num_classes))
 
 
-def mlp(num_classes: int = 10, *, hidden_sizes: Sequence[int] = (200, 200)) -> nn.Module:
+def mlp(
+    num_classes: int = 10, *, hidden_sizes: Sequence[int] = (200, 200)
+) -> nn.Module:
     """Return a fully connected network with relu (784-200-200-10: 199,210 parameters).
 
     Args:
@@ -164,14 +167,23 @@ def unflatten(
     leaves, tree = _structure(model, tuple(input_shape))
     sizes = [math.prod(leaf.shape) for leaf in leaves]
     fits = parameters.shape == (sum(sizes),)
-    require(fits, "parameters", f"must have the model's {sum(sizes)} entries", parameters.shape)
-    return jax.tree.unflatten(tree, _parts(parameters, tuple(leaf.shape for leaf in leaves)))
+    require(
+        fits,
+        "parameters",
+        f"must have the model's {sum(sizes)} entries",
+        parameters.shape,
+    )
+    return jax.tree.unflatten(
+        tree, _parts(parameters, tuple(leaf.shape for leaf in leaves))
+    )
 
 
 @functools.partial(one_program, static_argnums=1)
 def _parts(parameters: Array, shapes: tuple[tuple[int, ...], ...]) -> list[Array]:
     """Cut a vector into arrays of these shapes."""
-    parts = jnp.split(parameters, np.cumsum([math.prod(shape) for shape in shapes])[:-1])
+    parts = jnp.split(
+        parameters, np.cumsum([math.prod(shape) for shape in shapes])[:-1]
+    )
     return [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
 
 
@@ -206,12 +218,17 @@ def _initialise(
 def _traced_outputs(model: nn.Module, input_shape: tuple[int, ...]) -> int:
     leaves, tree = _structure(model, input_shape)
     images = jax.ShapeDtypeStruct((1, *input_shape), jnp.float32)
-    return int(jax.eval_shape(model.apply, jax.tree.unflatten(tree, leaves), images).shape[-1])
+    return int(
+        jax.eval_shape(model.apply, jax.tree.unflatten(tree, leaves), images).shape[-1]
+    )
 
 
 @functools.lru_cache(maxsize=64)
 def _structure(model: nn.Module, input_shape: tuple[int, ...]) -> tuple[list[Any], Any]:
-    """Return shapes of the model's variables and their tree; reject what is not parameters."""
+    """Return shapes of the model's variables and their tree.
+
+    Reject what is not parameters.
+    """
     images = jax.ShapeDtypeStruct((1, *input_shape), jnp.float32)
     variables = jax.eval_shape(model.init, jax.random.key(0), images)
     rule = "must have parameters only (no batch statistics, no other state)"
@@ -226,43 +243,62 @@ def _structure(model: nn.Module, input_shape: tuple[int, ...]) -> tuple[list[Any
 
 # ---- What must hold of a model and the clients' samples before anything is trained.
 #
-# Values are looked at once, here; inside a traced function (values unknown) only shapes are.
+# Values are looked at once, here; inside a traced function (values unknown) only shapes
+# are.
 
 _SOUND: weakref.WeakSet[ClientData] = weakref.WeakSet()
 
 
 def check_model(model: nn.Module, client_data: ClientData, loss: Any = None) -> int:
-    """Return the number of parameters d; raise if model and samples do not fit or make no sense.
+    """Return the number of parameters d.
 
+    Raise if model and samples do not fit or make no sense.
     One pass over the samples, the first time that it sees them.
 
     Raises:
-        ConfigurationError: If the inputs are not float32, not finite or of a shape that the model
-            does not take, if the model has too few outputs or the loss another shape, or if
-            `data.check_client_data` finds a label outside the classes or indices outside the
-            samples.
+        ConfigurationError: If the inputs are not float32, not finite or of a shape that
+            the model does not take, if the model has too few outputs or the loss
+            another shape, or if `data.check_client_data` finds a label outside the
+            classes or indices outside the samples.
     """
-    require(isinstance(model, nn.Module), "model", "must be a flax module", type(model).__name__)
+    require(
+        isinstance(model, nn.Module),
+        "model",
+        "must be a flax module",
+        type(model).__name__,
+    )
     _check_inputs(client_data.inputs)
     input_shape = tuple(client_data.inputs.shape[1:])
     dim = num_parameters(model, input_shape)
     if loss is None:
         classes, outputs = client_data.num_classes, num_outputs(model, input_shape)
-        require(classes > 0, "loss", "must be given to a trainer for labels that are no classes")
+        require(
+            classes > 0,
+            "loss",
+            "must be given to a trainer for labels that are no classes",
+        )
         rule = "must have an output for each class of the data"
-        require(outputs >= classes, "model", rule, f"{outputs} outputs", f"{classes} classes")
+        require(
+            outputs >= classes,
+            "model",
+            rule,
+            f"{outputs} outputs",
+            f"{classes} classes",
+        )
     else:
         check_loss(loss, model, input_shape, client_data.labels)
     _check_values(client_data)
     return dim
 
 
-def check_loss(loss: Any, model: nn.Module, input_shape: tuple[int, ...], labels: Any) -> None:
+def check_loss(
+    loss: Any, model: nn.Module, input_shape: tuple[int, ...], labels: Any
+) -> None:
     """Raise unless a loss gives one float for each sample, whatever samples are in the batch.
 
-    A mean over the batch, or outputs [B, 1] against labels [B], which broadcast to [B, B], would
-    train on pairs of one sample's output and another's label. So the loss of a few samples is
-    compared with that of each alone, and its gradient too.
+    A mean over the batch, or outputs [B, 1] against labels [B], which broadcast to [B,
+    B], would train on pairs of one sample's output and another's label. So the loss of
+    a few samples is compared with that of each alone, and its gradient too.
 
     Args:
         loss: Of outputs and labels.
@@ -286,26 +322,36 @@ def check_loss(loss: Any, model: nn.Module, input_shape: tuple[int, ...], labels
         return
     few = _distinct(np.asarray(labels))
     shape = (len(few), *outputs.shape[1:])
-    # all different and in (0, 1), where losses of numbers, logits and probabilities are defined
+    # all different and in (0, 1), where losses of numbers, logits and probabilities are
+    # defined
     values = np.modf((1 + np.arange(math.prod(shape))) * _GOLDEN)[0].reshape(shape)
-    with jax.ensure_compile_time_eval():  # known, though a caller's function is being traced
+    # known, though a caller's function is being traced
+    with jax.ensure_compile_time_eval():
         together, alone = _losses(values.astype(np.float32), few, loss=loss)
     rule = (
-        "must not depend on the other samples of a batch (outputs [B, 1] against labels [B] "
+        "must not depend on the other samples of a batch (outputs [B, 1] against "
+        "labels [B] "
         "broadcast to [B, B])"
     )
-    for name, in_batch, by_itself in zip(("loss", "gradient"), together, alone, strict=True):
+    for name, in_batch, by_itself in zip(
+        ("loss", "gradient"), together, alone, strict=True
+    ):
         own, other = np.asarray(in_batch), np.asarray(by_itself)
         scale = np.abs(other[np.isfinite(other)]).max(initial=1e-6)
         differs = ~np.isclose(own, other, rtol=0, atol=_SAME * scale, equal_nan=True)
         if differs.any():
             first = tuple(np.argwhere(differs)[0])
-            words = f"a {name} of {own[first]:.4g} for a sample in a batch of {len(few)}"
-            require(False, "loss", rule, f"{words}, and of {other[first]:.4g} for it alone")
+            words = (
+                f"a {name} of {own[first]:.4g} for a sample in a batch of {len(few)}"
+            )
+            require(
+                False, "loss", rule, f"{words}, and of {other[first]:.4g} for it alone"
+            )
 
 
 _GOLDEN = (math.sqrt(5) - 1) / 2
-_SAME = 1e-3  # to which losses of a batch and of its samples agree, relative to the largest
+# to which losses of a batch and of its samples agree, relative to the largest
+_SAME = 1e-3
 _MOST_LABELS = 2**10
 
 
@@ -321,7 +367,8 @@ def _distinct(labels: np.ndarray) -> np.ndarray:
 def _losses(outputs: Array, labels: Array, *, loss: Any) -> tuple[Any, Any]:
     """Return losses and their gradients of a batch, and of each of its samples alone.
 
-    A sample alone is a batch of copies: a loss may need more than one, as after `squeeze`.
+    A sample alone is a batch of copies: a loss may need more than one, as after
+    `squeeze`.
     """
 
     def total(outputs: Array, labels: Array) -> tuple[Array, Array]:
@@ -352,16 +399,20 @@ def _check_inputs(inputs: Array) -> None:
 def _check_values(client_data: ClientData) -> None:
     """Check the numbers, unless they are being traced or were found sound before."""
     leaves = jax.tree.leaves(client_data)
-    if client_data in _SOUND or any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
+    if client_data in _SOUND or any(
+        isinstance(leaf, jax.core.Tracer) for leaf in leaves
+    ):
         return
     check_client_data(client_data)
     for name in ("indices", "sizes", *(["labels"] if client_data.num_classes else [])):
         dtype = getattr(client_data, name).dtype
         require(dtype == np.int32, f"client_data.{name}", "must be int32", str(dtype))
-    with jax.ensure_compile_time_eval():  # known, though a caller's function is being traced
+    # known, though a caller's function is being traced
+    with jax.ensure_compile_time_eval():
         is_finite = bool(_all_finite(client_data.inputs))
     require(is_finite, "client_data.inputs", "must be finite", "nan or inf")
-    if all(isinstance(leaf, jax.Array) for leaf in leaves):  # a NumPy array may change later
+    # a NumPy array may change later
+    if all(isinstance(leaf, jax.Array) for leaf in leaves):
         _SOUND.add(client_data)
 
 

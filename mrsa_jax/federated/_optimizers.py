@@ -1,6 +1,8 @@
-"""Local training beyond plain SGD: any optax optimizer, and SCAFFOLD, whose clients keep state.
+"""Local training beyond plain SGD.
 
-Source: Karimireddy et al. 2020, "SCAFFOLD: Stochastic Controlled Averaging for Federated Learning".
+Any optax optimizer, and SCAFFOLD, whose clients keep state.
+Source: Karimireddy et al. 2020, "SCAFFOLD: Stochastic Controlled Averaging for
+Federated Learning".
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ from mrsa_watch._base.errors import check_count, require, require_methods
 
 @pytree
 class LocalOptax:
-    """Minibatch steps of an optax optimizer over a client's own samples; see `local_optax`.
+    """Minibatch steps of an optax optimizer over a client's own samples.
+
+    See `local_optax`.
 
     Attributes:
         factor: f32 scalar on its steps.
@@ -47,7 +51,9 @@ class LocalOptax:
 
     def scaled(self, factor: ArrayLike) -> LocalOptax:
         """Return the same trainer with `factor` times its steps."""
-        return dataclasses.replace(self, factor=self.factor * on_device(factor, jnp.float32))
+        return dataclasses.replace(
+            self, factor=self.factor * on_device(factor, jnp.float32)
+        )
 
     def update(
         self,
@@ -59,11 +65,16 @@ class LocalOptax:
     ) -> Float32[Array, " dim"]:
         """Train on the first `size` samples, as `LocalSGD.update` does."""
 
-        def moved(variables: Any, memory: Any, gradient: Any, start: Any) -> tuple[Any, Any]:
-            # optimizers rely on standard promotion (Adam: float ** int), whatever the user has set
+        def moved(
+            variables: Any, memory: Any, gradient: Any, start: Any
+        ) -> tuple[Any, Any]:
+            # optimizers rely on standard promotion (Adam: float ** int), whatever the
+            # user has set
             with jax.numpy_dtype_promotion("standard"):
                 steps, memory = self.optimizer.update(gradient, memory, variables)
-                return jax.tree.map(lambda p, s: p + self.factor * s, variables, steps), memory
+                return jax.tree.map(
+                    lambda p, s: p + self.factor * s, variables, steps
+                ), memory
 
         def begun(variables: Any) -> Any:
             return with_own_keys(self.optimizer.init(variables), key)
@@ -82,14 +93,14 @@ def local_optax(
 ) -> LocalOptax:
     """Return local training by any optimizer of optax, which begins anew in every round.
 
-    Choose `local_sgd` for SGD with momentum, weight decay or FedProx: another learning rate of
-    its compiles nothing, while each optimizer given here does.
+    Choose `local_sgd` for SGD with momentum, weight decay or FedProx: another learning
+    rate of its compiles nothing, while each optimizer given here does.
 
     Args:
         model: Flax module from inputs to logits, or to what `loss` takes.
-        optimizer: E.g. `optax.adamw(1e-3)`, `optax.chain(...)`. A `rate_schedule` multiplies its
-            steps. Random keys in its state (`optax.noisy_sgd`) are folded with that of the client
-            and the round, so that no two draw the same.
+        optimizer: E.g. `optax.adamw(1e-3)`, `optax.chain(...)`. A `rate_schedule`
+            multiplies its steps. Random keys in its state (`optax.noisy_sgd`) are
+            folded with that of the client and the round, so that no two draw the same.
         batch_size: As for `local_sgd`.
         num_epochs: Local epochs E, at least 1.
         loss: As for `local_sgd`.
@@ -110,13 +121,20 @@ def local_optax(
         1
     """
     require_methods(optimizer, "optimizer", "init", "update")
-    return LocalOptax(jnp.float32(1), model, optimizer, *_checked(model, batch_size, num_epochs),
-                      checked_loss(loss))  # fmt: skip
+    return LocalOptax(
+        jnp.float32(1),
+        model,
+        optimizer,
+        *_checked(model, batch_size, num_epochs),
+        checked_loss(loss),
+    )
 
 
 @pytree
 class Scaffold:
-    """SCAFFOLD: SGD whose clients correct their drift by control variates; see `scaffold`.
+    """SCAFFOLD: SGD whose clients correct their drift by control variates.
+
+    See `scaffold`.
 
     Attributes:
         learning_rate: f32 scalar.
@@ -154,16 +172,25 @@ class Scaffold:
         labels: Array,
         size: Int32[Array, ""],
     ) -> tuple[Float32[Array, " dim"], Float32[Array, " dim"], Float32[Array, " dim"]]:
-        """Train on the first `size` samples; return the update, c_i's change, and the new c_i."""
+        """Train on the first `size` samples.
+
+        Return the update, c_i's change, and the new c_i.
+        """
         shift = unflatten(self.model, inputs.shape[1:], own - shared)
 
-        def moved(variables: Any, memory: Any, gradient: Any, start: Any) -> tuple[Any, Any]:
+        def moved(
+            variables: Any, memory: Any, gradient: Any, start: Any
+        ) -> tuple[Any, Any]:
             rate = self.learning_rate
-            step = jax.tree.map(lambda p, g, s: p - rate * (g - s), variables, gradient, shift)
+            step = jax.tree.map(
+                lambda p, g, s: p - rate * (g - s), variables, gradient, shift
+            )
             return step, memory
 
         samples = inputs, labels, jnp.arange(inputs.shape[0], dtype=jnp.int32), size
-        update, steps = trained_locally(self, key, parameters, samples, lambda _: None, moved)
+        update, steps = trained_locally(
+            self, key, parameters, samples, lambda _: None, moved
+        )
         taken = steps.astype(jnp.float32) * self.learning_rate
         # who takes no step knows no gradient
         change = jnp.where(taken > 0, -shared - update / taken, jnp.float32(0))
@@ -179,16 +206,19 @@ def scaffold(
     num_epochs: int = 1,
     loss: Loss | None = None,
 ) -> Scaffold:
-    """Return SCAFFOLD: each client's steps are corrected by what other clients' gradients are.
+    """Return SCAFFOLD.
 
-    Client i keeps a control variate c_i, the server c, both zero at first. A step moves the
-    client's model y by minus `learning_rate` times gradient - c_i + c; after K of them
+    Each client's steps are corrected by what other clients' gradients are.
+    Client i keeps a control variate c_i, the server c, both zero at first. A step moves
+    the client's model y by minus `learning_rate` times gradient - c_i + c; after K of
+    them
 
         c_i <- c_i - c + (x - y) / (K * learning_rate),
 
-    and the server moves c by the sum of the changes over N. Clients send both their update and
-    the change of c_i, in one vector twice as long as the model: so long must the aggregator be.
-    Where a round's sum is not learnt, its clients keep the c_i that they had.
+    and the server moves c by the sum of the changes over N. Clients send both their
+    update and the change of c_i, in one vector twice as long as the model: so long must
+    the aggregator be. Where a round's sum is not learnt, its clients keep the c_i that
+    they had.
 
     Args:
         model: Flax module from inputs to logits, or to what `loss` takes.
@@ -211,12 +241,21 @@ def scaffold(
 
     Source: Karimireddy et al. 2020, Algorithm 1 with option II for c_i.
     """
-    rate = strength(learning_rate, "learning_rate", "must be positive", lambda own: own > 0)
-    return Scaffold(rate, model, *_checked(model, batch_size, num_epochs), checked_loss(loss))
+    rate = strength(
+        learning_rate, "learning_rate", "must be positive", lambda own: own > 0
+    )
+    return Scaffold(
+        rate, model, *_checked(model, batch_size, num_epochs), checked_loss(loss)
+    )
 
 
 def _checked(model: Any, batch_size: Any, num_epochs: Any) -> tuple[int, int]:
-    require(isinstance(model, nn.Module), "model", "must be a flax module", type(model).__name__)
+    require(
+        isinstance(model, nn.Module),
+        "model",
+        "must be a flax module",
+        type(model).__name__,
+    )
     check_count(batch_size, "batch_size")
     check_count(num_epochs, "num_epochs")
     return int(batch_size), int(num_epochs)

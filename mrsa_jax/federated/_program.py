@@ -1,10 +1,11 @@
 """When rounds go as one program, how many of them, and what comes back.
 
-Where compiled loops make the pads (on a CPU) every round goes by itself, as it does for an
-aggregator that cannot be traced: real messages, work on the host, a class of one's own that is no
-pytree. All others run the rounds up to the next evaluation, checkpoint or word of progress as one
-program, compiled once: what a shorter stretch does not need of it is passed over. Trainings side
-by side share a program where they are of one structure.
+Where compiled loops make the pads (on a CPU) every round goes by itself, as it does for
+an aggregator that cannot be traced: real messages, work on the host, a class of one's
+own that is no pytree. All others run the rounds up to the next evaluation, checkpoint
+or word of progress as one program, compiled once: what a shorter stretch does not need
+of it is passed over. Trainings side by side share a program where they are of one
+structure.
 """
 
 from __future__ import annotations
@@ -42,14 +43,18 @@ from mrsa_jax.federated.programs import (
 )
 from mrsa_watch._base.errors import check_count, require
 
-# ---- How much memory a training needs, stated before it runs, and how many clients fit a bound.
+# ---- How much memory a training needs, stated before it runs, and how many clients fit
+# a bound.
 #
-# XLA says what local training and evaluation need once they are compiled; that is the compilation
-# which the training then uses. Aggregation is several executables and is counted by its arrays.
+# XLA says what local training and evaluation need once they are compiled; that is the
+# compilation
+# which the training then uses. Aggregation is several executables and is counted by its
+# arrays.
 
-# Arrays as large as one cohort's updates (the updates, draws, codes, padded codes and copies of
-# them) that a round of `ring_average` holds at its peak, measured as the growth of the process; and
-# arrays as large as one model (total, mean, step, old and new parameters, optimizer state).
+# Arrays as large as one cohort's updates (the updates, draws, codes, padded codes and
+# copies of them) that a round of `ring_average` holds at its peak, measured as the
+# growth of the process; and arrays as large as one model (total, mean, step, old and
+# new parameters, optimizer state).
 COHORTS_IN_AGGREGATION = 7
 _MODELS_IN_AGGREGATION = 8
 
@@ -95,8 +100,8 @@ def memory_estimate(
 ) -> MemoryEstimate:
     """State how much memory `train` will need, before it runs.
 
-    Compiles local training (and evaluation); where rounds go by themselves, `train` with the same
-    arguments compiles nothing anew.
+    Compiles local training (and evaluation); where rounds go by themselves, `train`
+    with the same arguments compiles nothing anew.
 
     Args:
         model: Flax module.
@@ -107,14 +112,14 @@ def memory_estimate(
         num_rounds: J, for the reports and the sums that are kept.
         test: Test inputs and labels, or None.
         keep_aggregates: As given to `train`.
-        mesh: As given to `train`: what is stated is then the need of each device, its share of
-            the slots and its own copy of the data.
-        code_dim: Coordinates that a client sends, `aggregator.quantizer.padded_dim` where a
-            lattice turns updates; as many as an update has if None.
+        mesh: As given to `train`: what is stated is then the need of each device, its
+            share of the slots and its own copy of the data.
+        code_dim: Coordinates that a client sends, `aggregator.quantizer.padded_dim`
+            where a lattice turns updates; as many as an update has if None.
 
     Returns:
-        The parts and their `peak_bytes`. Beyond it the process holds JAX, the compiler's own
-        memory, and whatever the caller holds.
+        The parts and their `peak_bytes`. Beyond it the process holds JAX, the
+        compiler's own memory, and whatever the caller holds.
 
     Raises:
         ConfigurationError: If a number is not positive, or model and data do not fit.
@@ -139,10 +144,16 @@ def memory_estimate(
     is_own = loss_of(trainer) is not None
     own_test = prepared_test(test, tuple(client_data.inputs.shape[1:]), is_own)
     setting = _Setting(
-        model, client_data, trainer, int(cohort_size), own_test, dim,
+        model,
+        client_data,
+        trainer,
+        int(cohort_size),
+        own_test,
+        dim,
         _host_bytes(int(num_rounds), client_data.num_clients, dim, keep_aggregates),
-        checked_mesh(mesh), dim if code_dim is None else int(code_dim),
-    )  # fmt: skip
+        checked_mesh(mesh),
+        dim if code_dim is None else int(code_dim),
+    )
     return setting.estimate(width)
 
 
@@ -170,15 +181,23 @@ class _Setting:
         states = first_states(self.trainer, self.dim, self.client_data.num_clients)
         data = in_buckets(self.client_data, self.trainer)
         cohort = lowered_cohort_updates(
-            trainer_at(self.trainer, None, states), parameters, data, self.cohort_size,
-            mesh=self.mesh, width=width,
-        )  # fmt: skip
+            trainer_at(self.trainer, None, states),
+            parameters,
+            data,
+            self.cohort_size,
+            mesh=self.mesh,
+            width=width,
+        )
         testing = 0
         if self.test is not None:
             own = self.model, parameters, *self.test
             testing = _needed(evaluation.lower(*own, loss=loss_of(self.trainer)))
         # of the arrays of a cohort one has the updates, all others what becomes of them
-        codes = 4 * self.slots_each * ((COHORTS_IN_AGGREGATION - 1) * self.code_dim + self.dim)
+        codes = (
+            4
+            * self.slots_each
+            * ((COHORTS_IN_AGGREGATION - 1) * self.code_dim + self.dim)
+        )
         return MemoryEstimate(
             width=width,
             data_bytes=_size((data, self.test, parameters, states)),
@@ -194,17 +213,32 @@ def width_within(memory_bytes: Any, run: Run, mesh: Mesh | None = None) -> int:
     check_count(memory_bytes, "memory_bytes")
     dim = run.parameters.shape[0]
     setting = _Setting(
-        run.training.model, run.training.client_data, run.training.trainer, run.width, run.test,
-        dim, _of_host(run), mesh, _code_dim(run),
-    )  # fmt: skip
+        run.training.model,
+        run.training.client_data,
+        run.training.trainer,
+        run.width,
+        run.test,
+        dim,
+        _of_host(run),
+        mesh,
+        _code_dim(run),
+    )
     return largest_width(int(memory_bytes), setting.slots_each, setting.estimate)
 
 
-def largest_width(memory_bytes: int, most: int, estimate: Callable[[int], MemoryEstimate]) -> int:
+def largest_width(
+    memory_bytes: int, most: int, estimate: Callable[[int], MemoryEstimate]
+) -> int:
     """Return the largest width found within a bound, from few estimates: each compiles."""
     one = estimate(1)
     rule = "must hold the training of one client at a time; needed and given are"
-    require(one.peak_bytes <= memory_bytes, "memory_bytes", rule, one.peak_bytes, memory_bytes)
+    require(
+        one.peak_bytes <= memory_bytes,
+        "memory_bytes",
+        rule,
+        one.peak_bytes,
+        memory_bytes,
+    )
     room = memory_bytes - one.data_bytes - one.host_bytes
     # work space grows at most in proportion to the width
     width = min(most, max(1, room // max(one.training_bytes, 1)))
@@ -216,18 +250,26 @@ def largest_width(memory_bytes: int, most: int, estimate: Callable[[int], Memory
 def runs_and_width_within(
     memory_bytes: Any, runs: list[Run], pool: ClientData, mesh: Mesh | None = None
 ) -> tuple[int, int]:
-    """Return how many runs train side by side, and how many clients of theirs; or raise.
+    """Return how many runs train side by side, and how many clients of theirs.
 
-    Counted from what one client at a time needs: each run adds its model and its cohort's
-    updates, each client its work space.
+    Or raise.
+    Counted from what one client at a time needs: each run adds its model and its
+    cohort's updates, each client its work space.
     """
     check_count(memory_bytes, "memory_bytes")
     slots, dim = max(run.width for run in runs), runs[0].parameters.shape[0]
     reports = sum(_of_host(run) for run in runs)
     setting = _Setting(
-        runs[0].training.model, pool, runs[0].training.trainer, slots, runs[0].test, dim,
-        reports + 4 * dim * len(runs), mesh, max(_code_dim(run) for run in runs),
-    )  # fmt: skip
+        runs[0].training.model,
+        pool,
+        runs[0].training.trainer,
+        slots,
+        runs[0].test,
+        dim,
+        reports + 4 * dim * len(runs),
+        mesh,
+        max(_code_dim(run) for run in runs),
+    )
     one = setting.estimate(1)
     largest_width(int(memory_bytes), 1, lambda _: one)
     updates = 4 * dim * setting.slots_each
@@ -241,7 +283,10 @@ def runs_and_width_within(
 
 
 def _code_dim(run: Run) -> int:
-    """Return how many coordinates a client of a run sends: a turned lattice's are padded."""
+    """Return how many coordinates a client of a run sends.
+
+    A turned lattice's are padded.
+    """
     quantizer = getattr(run.training.aggregator, "quantizer", None)
     return int(getattr(quantizer, "padded_dim", run.training.sent_dim))
 
@@ -250,7 +295,11 @@ def _needed(lowered: Any) -> int:
     """Return the bytes of work space and results of a program."""
     stats = lowered.compile().memory_analysis()
     # 0 where a processor's compiler does not say
-    return 0 if stats is None else int(stats.temp_size_in_bytes + stats.output_size_in_bytes)
+    return (
+        0
+        if stats is None
+        else int(stats.temp_size_in_bytes + stats.output_size_in_bytes)
+    )
 
 
 def _of_host(run: Run) -> int:
@@ -260,13 +309,17 @@ def _of_host(run: Run) -> int:
     return kept + _host_bytes(num_rounds, num_clients, run.parameters.shape[0], keep)
 
 
-def _host_bytes(num_rounds: int, num_clients: int, dim: int, keep_aggregates: bool) -> int:
+def _host_bytes(
+    num_rounds: int, num_clients: int, dim: int, keep_aggregates: bool
+) -> int:
     reports = num_rounds * (6 * num_clients + 16)
     return reports + (4 * num_rounds * dim if keep_aggregates else 0)
 
 
 def _size(tree: Any) -> int:
-    return sum(int(np.prod(leaf.shape)) * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
+    return sum(
+        int(np.prod(leaf.shape)) * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree)
+    )
 
 
 # ---- When rounds go as one program, how many of them, and what comes back.
@@ -280,8 +333,12 @@ def alike(runs: list[Run]) -> list[list[Run]]:
     for run in runs:
         if run.is_over:
             continue
-        leaves, structure = jax.tree.flatten((_fixed(run), run.carried, run.rounds(1, 1)))
-        kinds = [(np.shape(leaf), getattr(leaf, "dtype", type(leaf))) for leaf in leaves]
+        leaves, structure = jax.tree.flatten(
+            (_fixed(run), run.carried, run.rounds(1, 1))
+        )
+        kinds = [
+            (np.shape(leaf), getattr(leaf, "dtype", type(leaf))) for leaf in leaves
+        ]
         key: Any = (structure, tuple(kinds), run.server.update)
         try:
             groups.setdefault(key, []).append(run)
@@ -297,8 +354,8 @@ class Programs:
     Attributes:
         data: All clients' samples.
         width: Clients side by side; as many as are right for the processor if None.
-        first_rows: By `id` of each run, where several share a program: where in the data its
-            clients begin.
+        first_rows: By `id` of each run, where several share a program: where in the
+            data its clients begin.
     """
 
     data: ClientData
@@ -306,7 +363,10 @@ class Programs:
     first_rows: dict[int, int] | None = None
 
     def length(self, runs: list[Run], checkpoints: Checkpoints | None) -> int:
-        """Return how many rounds a program of these runs has; 1 where each goes by itself."""
+        """Return how many rounds a program of these runs has.
+
+        1 where each goes by itself.
+        """
         # where compiled loops make the pads, a program could not hold them
         if runs[0].is_over or chosen_form(("loops", "xla")) == "loops":
             return 1
@@ -315,7 +375,10 @@ class Programs:
             sums = 4 * run.parameters.shape[0] if run.training.keep_aggregates else 0
             kept = 0 if run.sketch is None else 4 * len(run.sketch.coordinates)
             report_bytes += (16 + kept) * run.width + sums
-        gaps = [np.diff(run.stops, prepend=0, append=len(run.to_train)).max() for run in runs]
+        gaps = [
+            np.diff(run.stops, prepend=0, append=len(run.to_train)).max()
+            for run in runs
+        ]
         most = min(_MOST_ROUNDS, int(max(gaps)), at_once("rounds", report_bytes))
         if checkpoints is not None:
             most = min(most, checkpoints.every)
@@ -324,7 +387,8 @@ class Programs:
     def _are_traceable(self, runs: list[Run], length: int) -> bool:
         """Return whether the rounds can be traced as one program.
 
-        Whatever is wrong otherwise shows, with a sentence, where rounds go by themselves.
+        Whatever is wrong otherwise shows, with a sentence, where rounds go by
+        themselves.
         """
         try:
             program, arguments, static = self._call(runs, [1] * len(runs), length)
@@ -339,7 +403,9 @@ class Programs:
         A program of several runs is compiled for `num_runs`; the last fills it up.
         """
         filled = runs + runs[-1:] * (num_runs - len(runs))
-        counts = [min(most, run.until_evaluation) for run in runs] + [0] * (num_runs - len(runs))
+        counts = [min(most, run.until_evaluation) for run in runs] + [0] * (
+            num_runs - len(runs)
+        )
         program, arguments, static = self._call(filled, counts, length)
 
         def at_width(width: int) -> Any:
@@ -349,23 +415,31 @@ class Programs:
         side_by_side = self.width or measured_width(runs[0].parameters.shape[0])
         slots = num_runs * runs[0].width
         what = f"training {slots} clients per round"
-        after, reports = within_memory(at_width, min(side_by_side, slots), "memory_bytes", what)
+        after, reports = within_memory(
+            at_width, min(side_by_side, slots), "memory_bytes", what
+        )
         if self.first_rows is None:
             after, reports = (after,), jax.tree.map(lambda leaf: leaf[:, None], reports)
         for number, (run, carried) in enumerate(zip(runs, after, strict=False)):
             run.carried = carried
             for at in np.flatnonzero(reports.is_run[:, number]):
-                run.log_round(jax.tree.map(lambda leaf, at=(at, number): leaf[at], reports))
+                run.log_round(
+                    jax.tree.map(lambda leaf, at=(at, number): leaf[at], reports)
+                )
 
     def _call(
         self, runs: list[Run], counts: list[int], length: int
     ) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
         """Return the program of these runs, its arguments and its settings."""
-        rounds = tuple(run.rounds(count, length) for run, count in zip(runs, counts, strict=True))
+        rounds = tuple(
+            run.rounds(count, length) for run, count in zip(runs, counts, strict=True)
+        )
         for run, count, own in zip(runs, counts, rounds, strict=True):
             check = getattr(run.training.aggregator, "checked_weights", None)
             if own.weights is not None and check is not None:
-                for weights, alive in zip(own.weights[:count], own.alive[:count], strict=True):
+                for weights, alive in zip(
+                    own.weights[:count], own.alive[:count], strict=True
+                ):
                     check(weights, alive.reshape(-1, alive.shape[-1])[0])
         first = runs[0]
         static = {
@@ -374,15 +448,23 @@ class Programs:
             "width": self.width,
         }
         if self.first_rows is None:
-            return rounds_program, (_fixed(first), first.carried, rounds[0], self.data), static
+            return (
+                rounds_program,
+                (_fixed(first), first.carried, rounds[0], self.data),
+                static,
+            )
         fixed, carried = tuple(map(_fixed, runs)), tuple(run.carried for run in runs)
         rows = np.asarray([self.first_rows[id(run)] for run in runs], np.int32)
         # a bound on memory counts the aggregation of one run
-        cohort_bytes = COHORTS_IN_AGGREGATION * 4 * first.width * first.parameters.shape[0]
+        cohort_bytes = (
+            COHORTS_IN_AGGREGATION * 4 * first.width * first.parameters.shape[0]
+        )
         tile = at_once("segments", cohort_bytes) if self.width is None else 1
         static["tile"] = min(tile, len(runs))
         return runs_program, (fixed, carried, rounds, rows, self.data), static
 
 
 def _fixed(run: Run) -> Fixed:
-    return Fixed(run.key, run.training.trainer, run.training.aggregator, run.coordinates)
+    return Fixed(
+        run.key, run.training.trainer, run.training.aggregator, run.coordinates
+    )

@@ -1,9 +1,10 @@
-"""One training on its way: what it is given, what it carries from round to round, its reports.
+"""One training on its way.
 
-A round is local training, secure aggregation and server step. By itself it is some executables,
-each compiled once and shared by all schemes, seeds and learning rates; or the rounds between two
-evaluations are one program (`_rounds`). `train` drives one run, `train_many` several side by
-side; only local training differs.
+What it is given, what it carries from round to round, its reports.
+A round is local training, secure aggregation and server step. By itself it is some
+executables, each compiled once and shared by all schemes, seeds and learning rates; or
+the rounds between two evaluations are one program (`_rounds`). `train` drives one run,
+`train_many` several side by side; only local training differs.
 """
 
 from __future__ import annotations
@@ -46,36 +47,40 @@ class TrainingResult:
     """What a training left behind.
 
     Attributes:
-        parameters: f32 [d], the last global model; of a diverged training, what its last round
-            left.
+        parameters: f32 [d], the last global model; of a diverged training, what its
+            last round left.
         evaluated_rounds: int [E], rounds after which the model was tested (from 0).
         accuracy: f32 [E]; nan from the round on in which the training diverged.
         loss: f32 [E], mean cross-entropy in nats; nan likewise.
-        status: int32 [J], `Status` of each round; `NOT_RUN` for the rounds in which somebody was
-            asked after the training had diverged.
-        clipped_fraction: f32 [J], share of the updates' entries outside the quantizer's range;
-            nan where nothing was sent.
-        wrapped: int32 [J], coordinates in which noise took the true sum out of the ring's window,
-            so that it was decoded wrongly; 0 without noise.
-        aggregates: f32 [J', d], the sums of the J' rounds with status OK, in order; None unless
-            asked for.
-        diverged_round: First round in which no client's update was finite, or the model or its
-            test loss was not, or None. No round after it is run. Under an aggregator that does not
-            leave out updates which are not finite, the first round with such an update.
-        participation: bool [J, N], who is in the sum that the server learnt of each round; a row
-            of zeros where it learnt none.
-        components: int32 [J, N], for each client the number of the learnt sum that it is in, -1
-            for none: sums over parts of a round where its graph became disconnected, in failed
-            rounds too (`selection.learnt_rows` lists them all).
-        failed_uploads: bool [J, N], whose update was not finite, so that no sum contains it.
-        drift: Spread and memory of the clients' updates, of the rounds before any that diverged;
+        status: int32 [J], `Status` of each round; `NOT_RUN` for the rounds in which
+            somebody was asked after the training had diverged.
+        clipped_fraction: f32 [J], share of the updates' entries outside the quantizer's
+            range; nan where nothing was sent.
+        wrapped: int32 [J], coordinates in which noise took the true sum out of the
+            ring's window, so that it was decoded wrongly; 0 without noise.
+        aggregates: f32 [J', d], the sums of the J' rounds with status OK, in order;
             None unless asked for.
+        diverged_round: First round in which no client's update was finite, or the model
+            or its test loss was not, or None. No round after it is run. Under an
+            aggregator that does not leave out updates which are not finite, the first
+            round with such an update.
+        participation: bool [J, N], who is in the sum that the server learnt of each
+            round; a row of zeros where it learnt none.
+        components: int32 [J, N], for each client the number of the learnt sum that it
+            is in, -1 for none: sums over parts of a round where its graph became
+            disconnected, in failed rounds too (`selection.learnt_rows` lists them all).
+        failed_uploads: bool [J, N], whose update was not finite, so that no sum
+            contains it.
+        drift: Spread and memory of the clients' updates, of the rounds before any that
+            diverged; None unless asked for.
         client_accuracy: f32 [E, N], on each client's `client_test`; None without one.
         client_loss: f32 [E, N], likewise.
-        shared: f32 [h], what the server keeps in addition to the model, of a trainer with state.
+        shared: f32 [h], what the server keeps in addition to the model, of a trainer
+            with state.
         client_states: f32 [N, s], what each client keeps, likewise.
-        weights: uint32 [N], by which updates were multiplied in the sums, or None for 1 each. What
-            sums leak is then of `selection.learnt_rows(result)`, not of `participation`.
+        weights: uint32 [N], by which updates were multiplied in the sums, or None for 1
+            each. What sums leak is then of `selection.learnt_rows(result)`, not of
+            `participation`.
     """
 
     _repr_html_ = telling
@@ -155,8 +160,8 @@ class Log(NamedTuple):
             index: The round.
             cohort_size: How many were asked.
             evaluated: int [E], the rounds after which the model is tested.
-            diverged: The round in which the training diverged, after which nothing is tested; -1
-                for none.
+            diverged: The round in which the training diverged, after which nothing is
+                tested; -1 for none.
         """
         found: Metrics = {
             "step": index,
@@ -192,31 +197,46 @@ class Run:
         self, seed: Any, training: Training, test: Any, callback: Callback | None = None
     ) -> None:
         """Lay out the rounds to train, the evaluations that are due and an empty log."""
-        # First what is fixed; then what moves from round to round and is all that a checkpoint
-        # holds. `_train` runs one of these, `_many` several side by side, and `_program` says how
-        # many rounds go into one program.
-        self.key, self.training, self.test, self.callback = as_key(seed), training, test, callback
+        # First what is fixed; then what moves from round to round and is all that a
+        # checkpoint holds. `_train` runs one of these, `_many` several side by side,
+        # and `_program` says how many rounds go into one program.
+        self.key, self.training, self.test, self.callback = (
+            as_key(seed),
+            training,
+            test,
+            callback,
+        )
         self.to_train, self.factors = training.to_train, training.factors
         self.weights: Any = training.weights
         order: Any = training.slot_order
         cohorts, every = training.history.cohorts, int(training.evaluate_every)
         num_rounds, shape = len(cohorts), training.sample_shape
         self.server: Any = PLAIN_AVERAGE if training.server is None else training.server
-        self.members, self.present = padded_slots(cohorts[self.to_train], training.width, order)
-        due = np.union1d(np.arange(every - 1, num_rounds, every), np.arange(num_rounds)[-1:])
+        self.members, self.present = padded_slots(
+            cohorts[self.to_train], training.width, order
+        )
+        due = np.union1d(
+            np.arange(every - 1, num_rounds, every), np.arange(num_rounds)[-1:]
+        )
         is_tested = test is not None or training.client_test is not None
         self.evaluated = (due if is_tested else due[:0]).astype(np.int64)
-        # trained rounds after which a test follows: before it, the model is that of the round
-        self.stops = np.unique(np.searchsorted(self.to_train, self.evaluated, side="right"))
+        # trained rounds after which a test follows: before it, the model is that of the
+        # round
+        self.stops = np.unique(
+            np.searchsorted(self.to_train, self.evaluated, side="right")
+        )
         # what moves
-        self.done, self.diverged = 0, -1  # trained rounds; the round in which it diverged
+        # trained rounds; the round in which it diverged
+        self.done, self.diverged = 0, -1
         self.told = 0  # rounds that the callback has heard of
         self.parameters: Array = (
             initial_parameters(self.key, training.model, shape)
             if training.initial_parameters is None
             else on_device(training.initial_parameters, jnp.float32)
         )
-        self.states = first_states(training.trainer, training.dim, training.client_data.num_clients)
+        self.states = first_states(
+            training.trainer, training.dim, training.client_data.num_clients
+        )
         self.by_client: np.ndarray | None = None
         if training.client_test is not None:
             shape_found = (2, len(self.evaluated), training.client_test.num_clients)
@@ -228,7 +248,9 @@ class Run:
         self.log = Log.empty(cohorts, len(self.evaluated))
         self.sketch: Sketch | None = None
         if training.measure_drift:
-            self.sketch = Sketch(self.key, layers_of(training.model, shape), self.members.shape)
+            self.sketch = Sketch(
+                self.key, layers_of(training.model, shape), self.members.shape
+            )
         if len(self.to_train):
             self.aggregator_state = training.aggregator.init()
             begun = self.server.init(self.parameters)
@@ -258,7 +280,9 @@ class Run:
     def next_trainer(self) -> LocalTrainer | Stateful:
         """The trainer at the learning rate of the round to train next."""
         factor = None if self.factors is None else jnp.float32(self.factors[self.done])
-        trainer: LocalTrainer | Stateful = trainer_at(self.training.trainer, factor, self.states)
+        trainer: LocalTrainer | Stateful = trainer_at(
+            self.training.trainer, factor, self.states
+        )
         return trainer
 
     @property
@@ -295,7 +319,9 @@ class Run:
             sends=alive[:, 3 if has_steps else 0],
             factor=None if self.factors is None else self.factors[places],
             weights=weights,
-            assignment_key=by_words(lambda own: on_device(np.asarray(own)[indices]), keys),
+            assignment_key=by_words(
+                lambda own: on_device(np.asarray(own)[indices]), keys
+            ),
         )
 
     @property
@@ -310,7 +336,10 @@ class Run:
         self.server_state, self.states = after.server, after.states
 
     def aggregate(self, trained: Trained) -> None:
-        """Aggregate the next round's updates and step; nothing waits for the device here."""
+        """Aggregate the next round's updates and step.
+
+        Nothing waits for the device here.
+        """
         round_ = self.next_round
         members, alive = on_device(round_.members), on_device(round_.alive)
         round_ = round_._replace(members=members, alive=alive)
@@ -327,7 +356,10 @@ class Run:
         """Log the report, in host memory, of the round that was trained."""
         index, members = self.round_index, self.members[self.done]
         log = self.log
-        log.status[index], log.clipped_fraction[index] = report.status, report.clipped_fraction
+        log.status[index], log.clipped_fraction[index] = (
+            report.status,
+            report.clipped_fraction,
+        )
         log.wrapped[index] = report.wrapped
         log.participation[index, members[report.summed]] = True
         log.failed_uploads[index, members[report.failed_uploads]] = True
@@ -351,7 +383,9 @@ class Run:
         """Test the model for all rounds that leave it as it is now."""
         first = int(self.to_train[self.done - 1]) if self.done else 0
         last = int(self.to_train[self.done]) if self.done < len(self.to_train) else None
-        start, stop = np.searchsorted(self.evaluated, [first, 0 if last is None else last])
+        start, stop = np.searchsorted(
+            self.evaluated, [first, 0 if last is None else last]
+        )
         stop = len(self.evaluated) if last is None else stop
         if self.diverged >= 0 or start >= stop:
             return None
@@ -372,7 +406,9 @@ class Run:
         if self.callback is not None:
             for index in range(first, self.told):
                 asked = int(self.training.history.cohorts[index].sum())
-                self.callback(self.log.metrics(index, asked, self.evaluated, self.diverged))
+                self.callback(
+                    self.log.metrics(index, asked, self.evaluated, self.diverged)
+                )
 
     @property
     def _over(self) -> int:
@@ -400,7 +436,9 @@ class Run:
 
     def state(self) -> dict[str, Any]:
         """Return everything that the next round and the result depend on, as a pytree."""
-        sketch: dict[str, Any] = {} if self.sketch is None else {"sketch": self.sketch.values}
+        sketch: dict[str, Any] = (
+            {} if self.sketch is None else {"sketch": self.sketch.values}
+        )
         sketch |= {} if self.states is None else {"states": self.states}
         sketch |= {} if self.by_client is None else {"by_client": self.by_client}
         return sketch | {
@@ -416,7 +454,9 @@ class Run:
         """Continue from what `state` returned."""
         self.parameters = on_device(state["parameters"])
         self.server_state, self.aggregator_state = state["server"], state["aggregator"]
-        self.log = Log(**{name: np.array(column) for name, column in state["log"].items()})
+        self.log = Log(
+            **{name: np.array(column) for name, column in state["log"].items()}
+        )
         self.done, self.diverged = int(state["done"]), int(state["diverged"])
         self.told = self._over
         if self.sketch is not None:
@@ -468,4 +508,6 @@ def prepared_test(
     if test is None:
         return None
     inputs, labels = test
-    return batched(inputs, labels, samples_at_once("tests", sample_shape), is_own=is_own)
+    return batched(
+        inputs, labels, samples_at_once("tests", sample_shape), is_own=is_own
+    )

@@ -1,7 +1,8 @@
 """The minibatch steps of one client's local training, whichever optimizer takes them.
 
-Clients are ragged: each takes the number of steps that its own size asks for, its last minibatch
-of an epoch is a mean over the samples that it has, and a padded sample never touches a gradient.
+Clients are ragged: each takes the number of steps that its own size asks for, its last
+minibatch of an epoch is a mean over the samples that it has, and a padded sample never
+touches a gradient.
 """
 
 from __future__ import annotations
@@ -44,15 +45,17 @@ def trained_locally(
     begun: Callable[[Any], Any],
     moved: Callable[[Any, Any, Any, Any], tuple[Any, Any]],
 ) -> tuple[Float32[Array, " dim"], Int32[Array, ""]]:
-    """Train on a client's samples; return new minus old parameters, and the steps taken.
+    """Train on a client's samples.
 
+    Return new minus old parameters, and the steps taken.
     A loss that is NaN makes the update so.
 
     Args:
         trainer: Has `model`, `batch_size`, `num_epochs`, `compute_dtype` and `loss`.
         key: Shuffles the samples, anew in each epoch.
         parameters: f32 [d], where training starts.
-        samples: The pool's inputs and labels, the client's indices, and how many are its own.
+        samples: The pool's inputs and labels, the client's indices, and how many are
+            its own.
         begun: From the variables at the start, what steps remember.
         moved: (variables, remembered, gradient, variables at the start) -> (variables,
             remembered), one step.
@@ -73,9 +76,14 @@ def trained_locally(
         is_real = first + jnp.arange(batch_size, dtype=jnp.int32) < size
         with _products(trainer.compute_dtype):
             samples = inputs[chosen], labels[chosen], is_real
-            value, gradient = jax.value_and_grad(_mean_loss)(variables, trainer, *samples)
-        if trainer.loss is not None:  # one that is no number has a gradient all the same
-            gradient = jax.tree.map(lambda g: jnp.where(jnp.isnan(value), value, g), gradient)
+            value, gradient = jax.value_and_grad(_mean_loss)(
+                variables, trainer, *samples
+            )
+        # one that is no number has a gradient all the same
+        if trainer.loss is not None:
+            gradient = jax.tree.map(
+                lambda g: jnp.where(jnp.isnan(value), value, g), gradient
+            )
         return moved(variables, memory, gradient, start)
 
     num_steps = trainer.num_epochs * steps_per_epoch
@@ -103,7 +111,9 @@ def _mean_loss(
     """Loss averaged over the real samples; the others have no part in it."""
     dtype, loss = trainer.compute_dtype, trainer.loss
     if dtype not in (None, "tf32"):  # gradients come back through the cast as float32
-        variables, inputs = jax.tree.map(lambda leaf: leaf.astype(dtype), (variables, inputs))
+        variables, inputs = jax.tree.map(
+            lambda leaf: leaf.astype(dtype), (variables, inputs)
+        )
     logits = trainer.model.apply(variables, inputs).astype(jnp.float32)
     if loss is None:
         classes = jnp.arange(logits.shape[-1], dtype=jnp.int32)

@@ -1,8 +1,9 @@
 """What watches a training round by round: JSON Lines, TensorBoard, Weights & Biases.
 
-A callback is any function of one dictionary. It is called on the host, between rounds, with what
-the host receives anyway: the programs of a training are the same with and without. Nothing here
-imports JAX, and each library is imported by the factory that needs it.
+A callback is any function of one dictionary. It is called on the host, between rounds,
+with what the host receives anyway: the programs of a training are the same with and
+without. Nothing here imports JAX, and each library is imported by the factory that
+needs it.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from mrsa_watch._base.errors import needed, require, writing
 Metrics = dict[str, Any]
 Callback = Callable[[Metrics], None]
 
-_IDENTITY = ("scheme", "seed", "run")  # what tells trainings apart that share a callback
+# what tells trainings apart that share a callback
+_IDENTITY = ("scheme", "seed", "run")
 _MOST_NAME = 100
 
 
@@ -52,8 +54,11 @@ class JsonLines:
         self._begun.add(who)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         if self.path.exists():
-            kept = [own for own in _records(self.path)
-                    if own["step"] < step or _identity(own) != who]  # fmt: skip
+            kept = [
+                own
+                for own in _records(self.path)
+                if own["step"] < step or _identity(own) != who
+            ]
             part = self.path.with_name(f"{self.path.name}.part-{os.getpid()}")
             part.write_text("".join(map(_line, kept)), encoding="utf-8")
             part.replace(self.path)
@@ -69,9 +74,10 @@ class TensorBoard:
         """Import the library; nothing is written before the first record."""
         self.folder = _checked_path(folder, "folder")
         self._library = needed(
-            "tensorboardX.event_file_writer", "tensorboard",
+            "tensorboardX.event_file_writer",
+            "tensorboard",
             "`tensorboard` must not be set if tensorboardX is missing",
-        )  # fmt: skip
+        )
         self._writers: dict[Any, Any] = {}
 
     def __call__(self, metrics: Metrics) -> None:
@@ -88,7 +94,9 @@ class TensorBoard:
         with writing(self.folder, "folder"):
             if who not in self._writers:
                 self._writers[who] = self._begin(who, step)
-            event = Event(wall_time=time.time(), step=step, summary=Summary(value=values))
+            event = Event(
+                wall_time=time.time(), step=step, summary=Summary(value=values)
+            )
             self._writers[who].write_event(event)
             self._writers[who].flush()
 
@@ -98,11 +106,12 @@ class TensorBoard:
 
         folder = self.folder / _file_name(who) if who else self.folder
         folder.mkdir(parents=True, exist_ok=True)
-        # the library's names have no more than the second: two that begin in one need two names
+        # the library's names have no more than the second: two that begin in one need
+        # two names
         taken = (f".{os.getpid()}.{count}" for count in itertools.count())
         suffix = next(own for own in taken if not any(folder.glob(f"*{own}")))
-        # `SummaryWriter` writes from a separate thread, and a kill would lose what is in its
-        # queue: this is the writer below it
+        # `SummaryWriter` writes from a separate thread, and a kill would lose what is
+        # in its queue: this is the writer below it
         writer = self._library.EventsWriter(str(folder / "events"), suffix)
         start = SessionLog(status=SessionLog.START)
         writer.write_event(Event(wall_time=time.time(), step=step, session_log=start))
@@ -118,12 +127,18 @@ class TensorBoard:
 class Wandb:
     """Logs each record to a run of Weights & Biases; see `wandb`."""
 
-    def __init__(self, folder: str | os.PathLike[str], mode: str | None, settings: Any) -> None:
+    def __init__(
+        self, folder: str | os.PathLike[str], mode: str | None, settings: Any
+    ) -> None:
         """Import the library; a run begins with its first record."""
         self.folder = _checked_path(folder, "folder")
         known = (None, "offline", "online", "disabled")
-        require(mode in known, "mode", "must be offline, online, disabled or None", mode)
-        self._library = needed("wandb", "wandb", "`wandb` must not be set if wandb is missing")
+        require(
+            mode in known, "mode", "must be offline, online, disabled or None", mode
+        )
+        self._library = needed(
+            "wandb", "wandb", "`wandb` must not be set if wandb is missing"
+        )
         self._mode = os.environ.get("WANDB_MODE", "offline") if mode is None else mode
         self._settings = settings
         self._runs: dict[Any, Any] = {}
@@ -133,7 +148,9 @@ class Wandb:
         who = _identity(metrics)
         if who not in self._runs:
             self._runs[who] = self._begin(who)
-        self._runs[who].log({name: own for name, own in metrics.items() if name not in _IDENTITY})
+        self._runs[who].log(
+            {name: own for name, own in metrics.items() if name not in _IDENTITY}
+        )
 
     def _begin(self, who: Any) -> Any:
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -162,19 +179,20 @@ class Wandb:
 def json_lines(path: str | os.PathLike[str]) -> JsonLines:
     """Write the reports of a training to a file, one JSON object per line.
 
-    What pandas (`read_json(path, lines=True)`), jq and every other program read. Each record is in
-    the file before the next round begins: a kill loses nothing of the rounds that are done.
+    What pandas (`read_json(path, lines=True)`), jq and every other program read. Each
+    record is in the file before the next round begins: a kill loses nothing of the
+    rounds that are done.
 
-    A file that is there must be of such records. A training that continues from a checkpoint, or
-    starts again, takes back what was written of the rounds that it repeats, of the same `scheme`,
-    `seed` and `run`.
+    A file that is there must be of such records. A training that continues from a
+    checkpoint, or starts again, takes back what was written of the rounds that it
+    repeats, of the same `scheme`, `seed` and `run`.
 
     Args:
         path: The file; its folder is made.
 
     Returns:
-        A `callback` for `federated.train`, with a method `close`. A number that is not finite
-        (the loss of a model that overflows) is null.
+        A `callback` for `federated.train`, with a method `close`. A number that is not
+        finite (the loss of a model that overflows) is null.
 
     Raises:
         ConfigurationError: If the file holds something else.
@@ -198,17 +216,18 @@ def json_lines(path: str | os.PathLike[str]) -> JsonLines:
 def tensorboard(folder: str | os.PathLike[str]) -> TensorBoard:
     """Write the reports of a training for TensorBoard, which reads it while it runs.
 
-    For `tensorboard --logdir FOLDER`; needs `tensorboardX` (extra `tensorboard`), and neither
-    TensorFlow nor TensorBoard. Trainings that are distinguished by `scheme`, `seed` or `run` have a
-    folder below `folder` each, whose name tells these. Each record is in its file before the next
-    round begins; rounds that are repeated replace what was there, as for `json_lines`.
+    For `tensorboard --logdir FOLDER`; needs `tensorboardX` (extra `tensorboard`), and
+    neither TensorFlow nor TensorBoard. Trainings that are distinguished by `scheme`,
+    `seed` or `run` have a folder below `folder` each, whose name tells these. Each
+    record is in its file before the next round begins; rounds that are repeated replace
+    what was there, as for `json_lines`.
 
     Args:
         folder: Where the event files go; made if it is not there.
 
     Returns:
-        A `callback` for `federated.train`, with a method `close` that closes its files. Numbers
-        and booleans are scalars; text is not shown.
+        A `callback` for `federated.train`, with a method `close` that closes its files.
+        Numbers and booleans are scalars; text is not shown.
 
     Raises:
         ConfigurationError: If tensorboardX is not installed.
@@ -217,25 +236,28 @@ def tensorboard(folder: str | os.PathLike[str]) -> TensorBoard:
     return TensorBoard(folder)
 
 
-def wandb(folder: str | os.PathLike[str], *, mode: str | None = None, **settings: Any) -> Wandb:
-    """Log the reports of a training to Weights & Biases: offline, unless another mode is asked.
+def wandb(
+    folder: str | os.PathLike[str], *, mode: str | None = None, **settings: Any
+) -> Wandb:
+    """Log the reports of a training to Weights & Biases.
 
-    Needs `wandb` (extra `wandb`). Offline nothing leaves this machine: `wandb sync` with a folder
-    `FOLDER/wandb/offline-run-...` sends one later. Each training, told apart by `scheme`, `seed`
-    and `run`, is a separate run with these in its config; a training that is resumed is another
-    run of the same name. A process of W&B's own writes: a kill may lose what it received last
-    (about the last tenth of a second).
+    Offline, unless another mode is asked.
+    Needs `wandb` (extra `wandb`). Offline nothing leaves this machine: `wandb sync`
+    with a folder `FOLDER/wandb/offline-run-...` sends one later. Each training, told
+    apart by `scheme`, `seed` and `run`, is a separate run with these in its config; a
+    training that is resumed is another run of the same name. A process of W&B's own
+    writes: a kill may lose what it received last (about the last tenth of a second).
 
     Args:
         folder: Where W&B's folder `wandb` goes.
-        mode: "offline", "online" or "disabled"; what the environment variable `WANDB_MODE` says,
-            or else offline, if None.
-        settings: For `wandb.init`: `project` ("mrsa-jax" if it is left out), `name`, `group`,
-            `config` ...
+        mode: "offline", "online" or "disabled"; what the environment variable
+            `WANDB_MODE` says, or else offline, if None.
+        settings: For `wandb.init`: `project` ("mrsa-jax" if it is left out), `name`,
+            `group`, `config` ...
 
     Returns:
-        A `callback` for `federated.train`, with a method `close` that finishes its runs; the end
-        of the process does so too.
+        A `callback` for `federated.train`, with a method `close` that finishes its
+        runs; the end of the process does so too.
 
     Raises:
         ConfigurationError: If wandb is not installed, or for another mode.
@@ -259,7 +281,9 @@ def _identity(metrics: Metrics) -> tuple[tuple[str, Any], ...]:
 
 def _words(who: tuple[tuple[str, Any], ...]) -> str:
     """Return a training's name, as in "Random, seed 0"."""
-    return ", ".join(str(own) if name == "scheme" else f"{name} {own}" for name, own in who)
+    return ", ".join(
+        str(own) if name == "scheme" else f"{name} {own}" for name, own in who
+    )
 
 
 def _file_name(who: tuple[tuple[str, Any], ...]) -> str:
@@ -293,12 +317,15 @@ def _records(path: pathlib.Path) -> list[Metrics]:
     """Return the records of a file; a last line that a kill cut off is none.
 
     Raises:
-        ConfigurationError: If there is anything else in it: it is not to be written over.
+        ConfigurationError: If there is anything else in it: it is not to be written
+            over.
     """
     with writing(path, "path"):
         *lines, last = path.read_bytes().split(b"\n")
     is_cut = last.startswith(b'{"') and not last.endswith(b"}")
-    found = [_record(line) for line in (lines if is_cut or not last else [*lines, last])]
+    found = [
+        _record(line) for line in (lines if is_cut or not last else [*lines, last])
+    ]
     rule = "must be a new file, or hold records with a `step`"
     require(all(own is not None for own in found), "path", rule, str(path))
     return [own for own in found if own is not None]

@@ -1,7 +1,8 @@
 """Federated training over a participation history that is known beforehand.
 
-Selection does not look at the updates, so the history is rolled out first and only rounds that
-were not skipped are trained: local training, secure aggregation, server step.
+Selection does not look at the updates, so the history is rolled out first and only
+rounds that were not skipped are trained: local training, secure aggregation, server
+step.
 """
 
 from __future__ import annotations
@@ -48,45 +49,49 @@ def train(
 ) -> TrainingResult:
     """Train one global model over the rounds of a participation history.
 
-    In each round, the cohort trains from the global model, the aggregator computes the mean update
-    from the quantized sum, and the server steps along it. Skipped rounds (zero rows)
-    leave the model alone and cost nothing; a round whose aggregation fails leaves it alone too.
+    In each round, the cohort trains from the global model, the aggregator computes the
+    mean update from the quantized sum, and the server steps along it. Skipped rounds
+    (zero rows) leave the model alone and cost nothing; a round whose aggregation fails
+    leaves it alone too.
 
-    On accelerators the rounds up to the next evaluation or checkpoint are one program, if the
-    aggregator is a pytree that JAX can trace and there is no `mesh`; on a CPU, whose compiled
-    loops make the pads, and for any other aggregator each round goes by itself. The results are
-    the same.
+    On accelerators the rounds up to the next evaluation or checkpoint are one program,
+    if the aggregator is a pytree that JAX can trace and there is no `mesh`; on a CPU,
+    whose compiled loops make the pads, and for any other aggregator each round goes by
+    itself. The results are the same.
 
     Args:
         seed: Integer or key; initial model, shuffling and rounding come from it.
         training: Model, data, participation, trainer and aggregator (`Training`).
-        memory_bytes: Bound on the memory of the training, beyond what the process holds already;
-            it decides how many clients train side by side (`memory_estimate`). None:
-            as suits the processor.
-        mesh: Mesh of one axis, over whose devices each cohort's clients are spread; data and model
-            are on all of them, and `memory_bytes` is then each device's. On a CPU, one device per
-            core (`jax.config.update("jax_num_cpu_devices", 2)` before JAX starts) can be
-            faster than one device with as many threads (benchmarks/README.md).
-        checkpoints: Where to save the state and to continue from (`federated.checkpoints`).
-        progress: Called after each trained round with (rounds done, rounds to train); where
-            rounds run as one program (accelerators), for all of them once it is back, which
-            takes a few seconds at most unless one round does.
-        callback: Called for each round, in order, with its measures, before `progress`: a
-            dictionary with `step` (the round, from 0), `status`, `cohort_size` (clients that the
-            server asked), `summed_clients`, `wrapped`, `failed_uploads` (updates so far that were
-            not finite and so in no sum); `clipped_fraction` if something was sent;
-            `accuracy` and `loss` if the model was tested; `diverged` if it diverged. The
-            compiled programs are the same with and without. `json_lines`, `tensorboard` and
-            `wandb` make such functions. Rounds after the newest checkpoint come again in a
-            training that continues from it.
+        memory_bytes: Bound on the memory of the training, beyond what the process holds
+            already; it decides how many clients train side by side (`memory_estimate`).
+            None: as suits the processor.
+        mesh: Mesh of one axis, over whose devices each cohort's clients are spread;
+            data and model are on all of them, and `memory_bytes` is then each device's.
+            On a CPU, one device per core (`jax.config.update("jax_num_cpu_devices", 2)`
+            before JAX starts) can be faster than one device with as many threads
+            (benchmarks/README.md).
+        checkpoints: Where to save the state and to continue from
+            (`federated.checkpoints`).
+        progress: Called after each trained round with (rounds done, rounds to train);
+            where rounds run as one program (accelerators), for all of them once it is
+            back, which takes a few seconds at most unless one round does.
+        callback: Called for each round, in order, with its measures, before `progress`:
+            a dictionary with `step` (the round, from 0), `status`, `cohort_size`
+            (clients that the server asked), `summed_clients`, `wrapped`,
+            `failed_uploads` (updates so far that were not finite and so in no sum);
+            `clipped_fraction` if something was sent; `accuracy` and `loss` if the model
+            was tested; `diverged` if it diverged. The compiled programs are the same
+            with and without. `json_lines`, `tensorboard` and `wandb` make such
+            functions. Rounds after the newest checkpoint come again in a training that
+            continues from it.
 
     Returns:
-        The result. `status` holds the reason why a round failed; a diverged training ends and is
-        reported in `diverged_round`. Neither raises.
+        The result. `status` holds the reason why a round failed; a diverged training
+        ends and is reported in `diverged_round`. Neither raises.
 
     Raises:
-        ConfigurationError: If not even one client at a time fits the memory, or the checkpoints
-            are of another configuration.
+        ConfigurationError: If not even one client at a time fits the memory, or the
+            checkpoints are of another configuration.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -108,8 +113,18 @@ def train(
     check_trainings([training], "training", checkpoints)
     check_function(callback, "callback")
     is_own = loss_of(training.trainer) is not None
-    run = Run(seed, training, prepared_test(training.test, training.sample_shape, is_own), callback)
-    drive([run], one_run(run, memory_bytes, checked_mesh(mesh), checkpoints), checkpoints, progress)
+    run = Run(
+        seed,
+        training,
+        prepared_test(training.test, training.sample_shape, is_own),
+        callback,
+    )
+    drive(
+        [run],
+        one_run(run, memory_bytes, checked_mesh(mesh), checkpoints),
+        checkpoints,
+        progress,
+    )
     return run.result()
 
 
@@ -119,15 +134,18 @@ def drive(
     checkpoints: Checkpoints | None,
     progress: Callable[[int, int], None] | None,
 ) -> None:
-    """Train all rounds of all runs: in each step the next round of every run that has one.
+    """Train all rounds of all runs.
+
+    In each step the next round of every run that has one.
 
     Args:
         runs: The trainings.
-        advance: Trains and logs the next rounds of some runs: one each, or several, but no more
-            than the limit, and of a run none beyond its next evaluation.
+        advance: Trains and logs the next rounds of some runs: one each, or several, but
+            no more than the limit, and of a run none beyond its next evaluation.
         checkpoints: Where the state is saved, or None.
-        progress: Called after each step with (rounds trained, rounds to train) of all runs: after
-            step k when every run has trained k rounds, or all of its rounds.
+        progress: Called after each step with (rounds trained, rounds to train) of all
+            runs: after step k when every run has trained k rounds, or all of its
+            rounds.
     """
     check_function(progress, "progress")
     total = sum(len(run.to_train) for run in runs)
@@ -147,12 +165,17 @@ def drive(
     pace = Pace()
     while live := [run for run in runs if not run.is_over]:
         with pace:
-            advance(live, pace.most if store is None else min(pace.most, store.until_due(step)))
+            advance(
+                live,
+                pace.most if store is None else min(pace.most, store.until_due(step)),
+            )
         before, step = step, _steps_through(runs)
         _test(live)
         tell(range(before + 1, step))
         if step > before:
-            if store is not None and store.is_due(step, all(run.is_over for run in runs)):
+            if store is not None and store.is_due(
+                step, all(run.is_over for run in runs)
+            ):
                 store.save(step, [run.state() for run in runs])
             tell(range(step, step + 1))
 
@@ -165,7 +188,10 @@ def _test(runs: list[Run]) -> None:
 
 
 def _steps_through(runs: list[Run]) -> int:
-    """Return how many steps all runs are through with; programs take some runs further ahead."""
+    """Return how many steps all runs are through with.
+
+    Programs take some runs further ahead.
+    """
     going = [run.done for run in runs if not run.is_over]
     return min(going) if going else max(run.done for run in runs)
 
@@ -196,7 +222,9 @@ class Pace:
 def check_trainings(
     trainings: Sequence[Any], argument: str, checkpoints: Checkpoints | None
 ) -> None:
-    """Raise for what are no trainings or checkpoints, or must have none: each step would hold sums.
+    """Raise for what are no trainings or checkpoints, or must have none.
+
+    Each step would hold sums.
 
     Args:
         trainings: Some.
@@ -205,7 +233,9 @@ def check_trainings(
     """
     for one in trainings:
         is_training = isinstance(one, Training)
-        require(is_training, argument, "must be a `federated.Training`", type(one).__name__)
+        require(
+            is_training, argument, "must be a `federated.Training`", type(one).__name__
+        )
     is_own = checkpoints is None or isinstance(checkpoints, Checkpoints)
     rule = "must be as `federated.checkpoints` gives them"
     require(is_own, "checkpoints", rule, checkpoints)
@@ -216,7 +246,9 @@ def check_trainings(
 
 def check_function(value: Any, argument: str) -> None:
     """Raise for what cannot be called."""
-    require(value is None or callable(value), argument, "must be a function, or None", value)
+    require(
+        value is None or callable(value), argument, "must be a function, or None", value
+    )
 
 
 def _store(checkpoints: Checkpoints | None, runs: list[Run]) -> Store | None:
@@ -224,11 +256,17 @@ def _store(checkpoints: Checkpoints | None, runs: list[Run]) -> Store | None:
     if checkpoints is None:
         return None
     each = [run.identity() for run in runs]
-    return Store(checkpoints, {name: fingerprint([one[name] for one in each]) for name in each[0]})
+    return Store(
+        checkpoints,
+        {name: fingerprint([one[name] for one in each]) for name in each[0]},
+    )
 
 
 def one_run(
-    run: Run, memory_bytes: int | None, mesh: Mesh | None, checkpoints: Checkpoints | None
+    run: Run,
+    memory_bytes: int | None,
+    mesh: Mesh | None,
+    checkpoints: Checkpoints | None,
 ) -> Advance:
     """Return what trains one run."""
     data = in_buckets(run.training.client_data, run.training.trainer)
@@ -244,9 +282,16 @@ def one_run(
             return
         who = run.next_round
         trained = trained_cohort(
-            run.next_trainer, run.parameters, data, run.key, jnp.int32(run.round_index),
-            on_device(who.members), on_device(who.sends), mesh=mesh, width=width,
-        )  # fmt: skip
+            run.next_trainer,
+            run.parameters,
+            data,
+            run.key,
+            jnp.int32(run.round_index),
+            on_device(who.members),
+            on_device(who.sends),
+            mesh=mesh,
+            width=width,
+        )
         run.aggregate(Trained(*trained))
         run.settle()
 

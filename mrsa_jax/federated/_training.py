@@ -1,7 +1,8 @@
 """What a training is: model, samples, rounds, secure aggregation, server; checked once.
 
-A history says whom the server asked, or (`selection.RoundHistory`) also who was left after each
-step of the protocol, V0 to V4 of CCESA, and which key each round's graph is drawn from.
+A history says whom the server asked, or (`selection.RoundHistory`) also who was left
+after each step of the protocol, V0 to V4 of CCESA, and which key each round's graph is
+drawn from.
 """
 
 from __future__ import annotations
@@ -33,44 +34,53 @@ from mrsa_watch._base.values import by_value
 
 @finding
 class Training:
-    """What is trained, on what, by whom in which round: all that decides the model but the seed.
+    """What is trained, on what, by whom in which round.
 
-    `train` takes one, `train_many` several. What is wrong with it is said when it is made, before
-    any work; `dataclasses.replace` makes another that differs in some fields.
+    All that decides the model but the seed.
+    `train` takes one, `train_many` several. What is wrong with it is said when it is
+    made, before any work; `dataclasses.replace` makes another that differs in some
+    fields.
 
     Attributes:
         model: Flax module from inputs to logits, or to what the trainer's loss takes.
         client_data: All clients' samples.
-        participation: bool [J, N], whom the server asked, in rounds in which nobody is lost; or
-            a `selection.RoundHistory`, whose rounds run with its survivors over its graphs: with
-            the rule of its rollout in the aggregator, its sums are those that are learnt.
+        participation: bool [J, N], whom the server asked, in rounds in which nobody is
+            lost; or a `selection.RoundHistory`, whose rounds run with its survivors
+            over its graphs: with the rule of its rollout in the aggregator, its sums
+            are those that are learnt.
         trainer: Local training, e.g. `local_sgd`; `scaffold`, whose clients keep state.
         aggregator: Secure aggregation, e.g. `mrsa_jax.secagg.ring_average` with as many
-            participants as the largest cohort, of vectors as long as the model, or as what a
-            trainer with state sends (`sent_dim`).
-        server: `optax` optimizer that takes minus the mean update for a gradient; plain averaging
-            if None.
+            participants as the largest cohort, of vectors as long as the model, or as
+            what a trainer with state sends (`sent_dim`).
+        server: `optax` optimizer that takes minus the mean update for a gradient; plain
+            averaging if None.
         test: Test inputs and labels; without them nothing is evaluated.
-        client_test: Samples of each client to test on as well; `TrainingResult` has them by client.
-        evaluate_every: Evaluate after rounds `evaluate_every - 1`, ... and after the last.
+        client_test: Samples of each client to test on as well; `TrainingResult` has
+            them by client.
+        evaluate_every: Evaluate after rounds `evaluate_every - 1`, ... and after the
+            last.
         initial_parameters: f32 [d] to start from; drawn from the seed if None.
-        survivors: bool [J, 5, N], V0 to V4 of each round, whose V0 is `participation`; needs an
-            aggregator that takes them, e.g. a `ring_average`. Only clients of V3 train.
-        weights: Integers [N], e.g. `client_data.sizes`, for an aggregator of weighted means.
-        slot_order: The clients 0 to N - 1 in the order in which they fill the aggregator's slots,
-            e.g. slowest first for a `hetero.segment_average`, whose groups are slots; by number
-            if None.
-        rate_schedule: Factor on the trainer's learning rate by the index of the round, skipped
-            rounds counted: an optax schedule, or `decay_at((400, 800), 0.4)`.
-        keep_aggregates: Keep each round's sum, f32 [J', d] in host memory; not together with
-            checkpoints, whose every step would have to hold them all.
+        survivors: bool [J, 5, N], V0 to V4 of each round, whose V0 is `participation`;
+            needs an aggregator that takes them, e.g. a `ring_average`. Only clients of
+            V3 train.
+        weights: Integers [N], e.g. `client_data.sizes`, for an aggregator of weighted
+            means.
+        slot_order: The clients 0 to N - 1 in the order in which they fill the
+            aggregator's slots, e.g. slowest first for a `hetero.segment_average`, whose
+            groups are slots; by number if None.
+        rate_schedule: Factor on the trainer's learning rate by the index of the round,
+            skipped rounds counted: an optax schedule, or `decay_at((400, 800), 0.4)`.
+        keep_aggregates: Keep each round's sum, f32 [J', d] in host memory; not together
+            with checkpoints, whose every step would have to hold them all.
         measure_drift: Measure spread and memory of the clients' updates (`Drift`), for
-            `privacy.information`. Up to 64 coordinates of each layer are kept of every client in
-            every round, drawn once from the seed: in host memory and in checkpoints, at most 16
-            MiB, or one coordinate of each layer. The training stays as it is, bit for bit.
+            `privacy.information`. Up to 64 coordinates of each layer are kept of every
+            client in every round, drawn once from the seed: in host memory and in
+            checkpoints, at most 16 MiB, or one coordinate of each layer. The training
+            stays as it is, bit for bit.
 
     Raises:
-        ConfigurationError: If shapes, model and data do not fit, or the history is not boolean.
+        ConfigurationError: If shapes, model and data do not fit, or the history is not
+            boolean.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -108,7 +118,9 @@ class Training:
         """Check everything."""
         data = self.client_data
         is_data = isinstance(data, ClientData)
-        require(is_data, "client_data", "must be a `data.ClientData`", type(data).__name__)
+        require(
+            is_data, "client_data", "must be a `data.ClientData`", type(data).__name__
+        )
         for name in ("keep_aggregates", "measure_drift"):
             value = getattr(self, name)
             require(isinstance(value, bool), name, "must be True or False", value)
@@ -129,11 +141,17 @@ class Training:
             check_loss(loss, self.model, self.sample_shape, labels)
         if self.client_test is not None:
             rule = f"must be a `data.ClientData` with samples of {data.num_clients} clients"
-            found = getattr(self.client_test, "num_clients", type(self.client_test).__name__)
+            found = getattr(
+                self.client_test, "num_clients", type(self.client_test).__name__
+            )
             require(found == data.num_clients, "client_test", rule, found)
             check_model(self.model, self.client_test, loss)
-        object.__setattr__(self, "weights", checked_weights(self.weights, data.num_clients))
-        object.__setattr__(self, "slot_order", checked_order(self.slot_order, data.num_clients))
+        object.__setattr__(
+            self, "weights", checked_weights(self.weights, data.num_clients)
+        )
+        object.__setattr__(
+            self, "slot_order", checked_order(self.slot_order, data.num_clients)
+        )
         largest = int(self.history.cohorts.sum(axis=1).max(initial=1))
         rule = "must have a participant for each member of the largest cohort"
         given = f"{self.width} participants", f"{largest} members"
@@ -142,7 +160,9 @@ class Training:
 
     def _check_trainer(self) -> None:
         has_state = isinstance(self.trainer, StatefulTrainer)
-        require_methods(self.trainer, "trainer", "update_with_state" if has_state else "update")
+        require_methods(
+            self.trainer, "trainer", "update_with_state" if has_state else "update"
+        )
         rule = "must not be set if clients keep state, which moves by a plain mean"
         require(not has_state or self.weights is None, "weights", rule)
         trained = getattr(self.trainer, "model", self.model)
@@ -159,9 +179,14 @@ class Training:
 
     @property
     def sent_dim(self) -> int:
-        """Entries of what a client sends: its update, and what else a trainer with state has."""
+        """Entries of what a client sends.
+
+        Its update, and what else a trainer with state has.
+        """
         own = self.trainer
-        return self.dim + (own.state_sizes(self.dim)[0] if isinstance(own, StatefulTrainer) else 0)
+        return self.dim + (
+            own.state_sizes(self.dim)[0] if isinstance(own, StatefulTrainer) else 0
+        )
 
     @property
     def sample_shape(self) -> tuple[int, ...]:
@@ -171,7 +196,9 @@ class Training:
     @functools.cached_property
     def history(self) -> Rounds:
         """Who was asked and who was left in each round."""
-        return checked_rounds(self.participation, self.survivors, self.client_data.num_clients)
+        return checked_rounds(
+            self.participation, self.survivors, self.client_data.num_clients
+        )
 
     @functools.cached_property
     def to_train(self) -> np.ndarray:
@@ -201,7 +228,10 @@ class Training:
 
 @by_value
 class Rounds(NamedTuple):
-    """The rounds to train: who survived, and the keys of their graphs where there are any."""
+    """The rounds to train.
+
+    Who survived, and the keys of their graphs where there are any.
+    """
 
     survivors: np.ndarray  # bool [J, 5, N]; [J, 1, N] without steps
     keys: Any
@@ -219,32 +249,53 @@ def checked_order(order: Any, num_clients: int) -> np.ndarray | None:
     own = host_array(order, "slot_order")
     rule = f"must hold the clients 0 to {num_clients - 1}, each once"
     proper = own.shape == (num_clients,) and own.dtype.kind in "iu"
-    require(proper and np.array_equal(np.sort(own), np.arange(num_clients)), "slot_order", rule,
-            own.shape)  # fmt: skip
+    require(
+        proper and np.array_equal(np.sort(own), np.arange(num_clients)),
+        "slot_order",
+        rule,
+        own.shape,
+    )
     return own.astype(np.int32)
 
 
 def checked_rounds(participation: Any, survivors: Any, num_clients: int) -> Rounds:
     keys = None
     if isinstance(participation, RoundHistory):
-        require(survivors is None, "survivors", "must not be set: the history has its own")
+        require(
+            survivors is None, "survivors", "must not be set: the history has its own"
+        )
         survivors, keys = participation.survivors, participation.assignment_keys
         participation = host_array(survivors, "survivors")[..., 0, :]
     history = host_array(participation, "participation")
-    require(history.dtype == np.bool_, "participation", "must be boolean", f"dtype {history.dtype}")
+    require(
+        history.dtype == np.bool_,
+        "participation",
+        "must be boolean",
+        f"dtype {history.dtype}",
+    )
     rule = f"must have one row for each round and {num_clients} columns, one for each client"
     fits = history.ndim == 2 and history.shape[1] == num_clients
     require(fits, "participation", rule, history.shape)
     if survivors is None:
         return Rounds(history[:, None], None)
     alive = host_array(survivors, "survivors")
-    require(alive.dtype == np.bool_, "survivors", "must be boolean", f"dtype {alive.dtype}")
+    require(
+        alive.dtype == np.bool_, "survivors", "must be boolean", f"dtype {alive.dtype}"
+    )
     shape = (len(history), 5, num_clients)
-    require(alive.shape == shape, "survivors", f"must have the shape {shape}", alive.shape)
+    require(
+        alive.shape == shape, "survivors", f"must have the shape {shape}", alive.shape
+    )
     is_nested = not (alive[:, 1:] & ~alive[:, :-1]).any()
-    require(is_nested, "survivors", "must be nested, each of V0 to V4 within the one before")
+    require(
+        is_nested, "survivors", "must be nested, each of V0 to V4 within the one before"
+    )
     starts = bool((alive[:, 0] == history).all())
-    require(starts, "survivors", "must start with `participation`, the clients who were asked")
+    require(
+        starts,
+        "survivors",
+        "must start with `participation`, the clients who were asked",
+    )
     return Rounds(alive, keys)
 
 

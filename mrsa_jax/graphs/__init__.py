@@ -1,5 +1,6 @@
-"""Assignment graphs: who shares keys, shares and pads with whom, and what losses leave of them.
+"""Assignment graphs.
 
+Who shares keys, shares and pads with whom, and what losses leave of them.
 Modules load when first used: names of graphs, which settings need, load without JAX.
 """
 

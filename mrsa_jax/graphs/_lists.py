@@ -34,14 +34,15 @@ def component_labels(
         alive: bool[n], the clients who are left.
 
     Returns:
-        int32[n]: the smallest member of the client's component; -1 for those who are lost.
+        int32[n]: the smallest member of the client's component; -1 for those who are
+        lost.
 
     Raises:
         ConfigurationError: If a shape or a type is wrong.
 
     Edge cases: with nobody alive all are -1; a client without living neighbours is a
-    separate component. Cost: O(n^2) per step and about log n steps at most; a dense graph takes
-    three.
+    separate component. Cost: O(n^2) per step and about log n steps at most; a dense
+    graph takes three.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -76,14 +77,18 @@ def is_connected(
         [True, False]
     """
     found = component_labels(adjacency, alive)
-    return jnp.sum(found == jax.lax.iota(jnp.int32, found.shape[0]), dtype=jnp.int32) <= 1
+    return (
+        jnp.sum(found == jax.lax.iota(jnp.int32, found.shape[0]), dtype=jnp.int32) <= 1
+    )
 
 
 def _checked(
     adjacency: ArrayLike | Sequence[Any], alive: ArrayLike | Sequence[Any]
 ) -> tuple[Array, Array]:
     matrix, left = on_device(adjacency), on_device(alive)
-    require(matrix.dtype == jnp.bool_, "adjacency", "must hold bools", str(matrix.dtype))
+    require(
+        matrix.dtype == jnp.bool_, "adjacency", "must hold bools", str(matrix.dtype)
+    )
     square = matrix.ndim == 2 and matrix.shape[0] == matrix.shape[1] > 0
     require(square, "adjacency", "must be a square matrix", f"shape {matrix.shape}")
     require(left.dtype == jnp.bool_, "alive", "must hold bools", str(left.dtype))
@@ -98,10 +103,11 @@ def _labels(
 ) -> Int32[Array, " clients"]:
     """Return `component_labels` of checked arrays.
 
-    A label is always a member of the client's component, and never grows. Each step takes the
-    least label among a client and its neighbours, hands it to the client's old root, and jumps
-    to the label of the label. When a step changes nothing, all of a component agree, and its
-    smallest member, whose label cannot be larger than itself, says which label that is.
+    A label is always a member of the client's component, and never grows. Each step
+    takes the least label among a client and its neighbours, hands it to the client's
+    old root, and jumps to the label of the label. When a step changes nothing, all of a
+    component agree, and its smallest member, whose label cannot be larger than itself,
+    says which label that is.
     """
     index = jax.lax.iota(jnp.int32, adjacency.shape[0])
     edge = adjacency & alive[:, None] & alive[None, :]
@@ -121,14 +127,17 @@ def _labels(
 
 # ---- What every assignment graph offers: an adjacency matrix from a key.
 #
-# CCESA, Section 3: clients are the vertices of G; client i shares keys, secret shares and pads with
-# Adj(i) only. Adj(i) -> row i of `adjacency`, bool[n, n], symmetric, with a false diagonal.
+# CCESA, Section 3: clients are the vertices of G; client i shares keys, secret shares
+# and pads with
+# Adj(i) only. Adj(i) -> row i of `adjacency`, bool[n, n], symmetric, with a false
+# diagonal.
 
 
 @runtime_checkable
 class GraphModel(Protocol):
-    """Which clients share pads in a round: a protocol for pytrees with a pure method `sample`.
+    """Which clients share pads in a round.
 
+    A protocol for pytrees with a pure method `sample`.
     `sample` is written for one round and maps under `jax.vmap`.
     """
 
@@ -166,15 +175,15 @@ def check_adjacency(
 
     Args:
         adjacency: bool[n, n], n at least 1.
-        batch: Also take many graphs, along leading axes, and traced ones, of which only shape and
-            type are checked.
+        batch: Also take many graphs, along leading axes, and traced ones, of which only
+            shape and type are checked.
 
     Returns:
         bool[n, n].
 
     Raises:
-        ConfigurationError: If it is not square, not of bools, not symmetric, or joins a client
-            to itself; the message names the first such entry.
+        ConfigurationError: If it is not square, not of bools, not symmetric, or joins a
+            client to itself; the message names the first such entry.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -191,7 +200,9 @@ def check_adjacency(
         return matrix
     loops = np.argwhere(np.diagonal(matrix, axis1=-2, axis2=-1))
     rule = "must not join a client to itself"
-    require(len(loops) == 0, "adjacency", rule, *[f"client {at[-1]}" for at in loops[:1]])
+    require(
+        len(loops) == 0, "adjacency", rule, *[f"client {at[-1]}" for at in loops[:1]]
+    )
     uneven = np.argwhere(matrix & ~np.swapaxes(matrix, -1, -2))
     found = [f"only {at[-2]} -> {at[-1]}" for at in uneven[:1]]
     require(len(uneven) == 0, "adjacency", "must be symmetric", *found)

@@ -1,4 +1,7 @@
-"""Assignment graphs over clients: complete, random, circulant, regular, and over blocks."""
+"""Assignment graphs over clients.
+
+Complete, random, circulant, regular, and over blocks.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +17,23 @@ from jaxtyping import Array, Bool, Int32, Key
 from mrsa_jax._core.arrays import on_device, pytree
 from mrsa_jax._core.device import is_traced
 from mrsa_jax._core.factories import also_traced, is_whole, plain, unless_traced
-from mrsa_jax._core.streams import chances_typed, client_words, fold, happens, pair_words, threshold
+from mrsa_jax._core.streams import (
+    chances_typed,
+    client_words,
+    fold,
+    happens,
+    pair_words,
+    threshold,
+)
 from mrsa_jax.graphs._lists import GraphModel, check_degree, check_num_clients
 from mrsa_watch._base.errors import check_integer, check_number, require
 
 # ---- The complete graph of SecAgg and the Erdős-Rényi graph of CCESA.
 #
-# Choi, Sohn, Han, Moon, "Communication-Computation Efficient Secure Aggregation": SecAgg is the
-# case of the complete graph, CCESA(n, p) that of G(n, p). p -> `connection_probability`.
+# Choi, Sohn, Han, Moon, "Communication-Computation Efficient Secure Aggregation":
+# SecAgg is the
+# case of the complete graph, CCESA(n, p) that of G(n, p). p ->
+# `connection_probability`.
 
 
 _MOST_SHOWN = 300  # clients
@@ -29,7 +41,11 @@ _MOST_SHOWN = 300  # clients
 
 def _one_graph(self: Any) -> np.ndarray | None:
     """Who shares pads with whom, in one graph of it."""
-    return np.asarray(self.sample(jax.random.key(0))) if self.num_clients <= _MOST_SHOWN else None
+    return (
+        np.asarray(self.sample(jax.random.key(0)))
+        if self.num_clients <= _MOST_SHOWN
+        else None
+    )
 
 
 @pytree
@@ -60,8 +76,8 @@ class ErdosRenyi:
     """Every pair joined independently with one chance; built by `erdos_renyi`.
 
     Attributes:
-        threshold: uint32[], a pair is joined when its word is below it; the largest value
-            stands for chance 1.
+        threshold: uint32[], a pair is joined when its word is below it; the largest
+            value stands for chance 1.
         num_clients: n.
     """
 
@@ -78,12 +94,15 @@ class ErdosRenyi:
     def sample(self, key: Key[Array, ""]) -> Bool[Array, "clients clients"]:
         """Return one graph; whether i and j are joined does not depend on n."""
         words = pair_words(key, self.num_clients)
-        return happens(words, self.threshold) & ~jnp.eye(self.num_clients, dtype=jnp.bool_)
+        return happens(words, self.threshold) & ~jnp.eye(
+            self.num_clients, dtype=jnp.bool_
+        )
 
 
 def complete(num_clients: int | np.integer) -> Complete:
-    """Return the complete graph: SecAgg, in which everybody shares a pad with everybody.
+    """Return the complete graph.
 
+    SecAgg, in which everybody shares a pad with everybody.
     Choose it for small rounds; its pads grow as n^2, those of the others as n k.
 
     Args:
@@ -109,19 +128,24 @@ def complete(num_clients: int | np.integer) -> Complete:
 
 
 @also_traced
-def erdos_renyi(num_clients: int | np.integer, connection_probability: ArrayLike) -> ErdosRenyi:
-    """Return G(n, p): each of the n (n - 1) / 2 pairs is joined independently with chance p.
+def erdos_renyi(
+    num_clients: int | np.integer, connection_probability: ArrayLike
+) -> ErdosRenyi:
+    """Return G(n, p).
 
+    Each of the n (n - 1) / 2 pairs is joined independently with chance p.
     CCESA's assignment graph. `secagg.connection_probability` gives the paper's p*.
 
     Args:
         num_clients: n, at least 1.
-        connection_probability: p in [0, 1], rounded to a multiple of 2^-32; 1 is certain.
+        connection_probability: p in [0, 1], rounded to a multiple of 2^-32; 1 is
+            certain.
 
     Returns:
-        The model, a pytree; p is traced, so that changing it compiles nothing new. A pair's draw
-        depends on the key and the pair alone: the graph on the first m clients of n is the graph
-        that the same key gives for m, and a graph for a smaller p is part of that for a larger.
+        The model, a pytree; p is traced, so that changing it compiles nothing new. A
+        pair's draw depends on the key and the pair alone: the graph on the first m
+        clients of n is the graph that the same key gives for m, and a graph for a
+        smaller p is part of that for a larger.
 
     Raises:
         ConfigurationError: If n is no integer from 1 on, or p no number in [0, 1].
@@ -138,7 +162,13 @@ def erdos_renyi(num_clients: int | np.integer, connection_probability: ArrayLike
     clients = check_num_clients(num_clients)
     rule, kind = "must lie in [0, 1]", "must be a number in [0, 1]"
     chance = unless_traced(
-        check_number, connection_probability, "connection_probability", rule, 0.0, 1.0, kind=kind
+        check_number,
+        connection_probability,
+        "connection_probability",
+        rule,
+        0.0,
+        1.0,
+        kind=kind,
     )
     return ErdosRenyi(on_device(threshold(chance)), clients)
 
@@ -146,7 +176,8 @@ def erdos_renyi(num_clients: int | np.integer, connection_probability: ArrayLike
 # ---- The k-regular circulant of SecAgg+ under a random relabelling of the clients.
 #
 # Bell, Bonawitz, Gascón, Lepoint, Raykova, "Secure single-server aggregation with
-# (poly)logarithmic overhead" (CCS 2020): a Harary graph H(n, k) whose vertices are a random
+# (poly)logarithmic overhead" (CCS 2020): a Harary graph H(n, k) whose vertices are a
+# random
 # permutation of the clients.
 
 
@@ -178,11 +209,12 @@ class Harary:
 def harary(num_clients: int | np.integer, degree: int | np.integer | Array) -> Harary:
     """Return the k-regular circulant on a ring of randomly placed clients: SecAgg+.
 
-    Everybody is joined to the k/2 next clients on either side of the ring and, for odd k, to the
-    one opposite: the graph is k-connected (Harary 1962), so that the loss of fewer than k
-    clients never splits it. The places must be random and unknown to corrupt clients when they
-    are chosen: SecAgg+ bounds the corrupt and the lost neighbours of a client by a hypergeometric
-    law, which holds only if its neighbours are a uniform k-subset of the others.
+    Everybody is joined to the k/2 next clients on either side of the ring and, for odd
+    k, to the one opposite: the graph is k-connected (Harary 1962), so that the loss of
+    fewer than k clients never splits it. The places must be random and unknown to
+    corrupt clients when they are chosen: SecAgg+ bounds the corrupt and the lost
+    neighbours of a client by a hypergeometric law, which holds only if its neighbours
+    are a uniform k-subset of the others.
 
     Args:
         num_clients: n, at least 1.
@@ -215,8 +247,13 @@ def harary(num_clients: int | np.integer, degree: int | np.integer | Array) -> H
 
 def random_places(key: Key[Array, ""], num_clients: int) -> Int32[Array, " clients"]:
     """Return a random permutation: the clients sorted by 64 random bits each."""
-    first, second = client_words(key, num_clients), client_words(key, num_clients, word=1)
-    return jax.lax.sort((first, second, jax.lax.iota(jnp.int32, num_clients)), num_keys=2)[2]
+    first, second = (
+        client_words(key, num_clients),
+        client_words(key, num_clients, word=1),
+    )
+    return jax.lax.sort(
+        (first, second, jax.lax.iota(jnp.int32, num_clients)), num_keys=2
+    )[2]
 
 
 def circulant(
@@ -230,12 +267,17 @@ def circulant(
     return near | ((k % 2 == 1) & (distance * 2 == n))
 
 
-# ---- Random k-regular graphs by a reversible chain of edge switches, many switches at a time.
+# ---- Random k-regular graphs by a reversible chain of edge switches, many switches at
+# a time.
 #
-# A switch takes two edges {a, b} and {c, d} to {a, d} and {c, b}: all degrees stay. The classical
-# chain makes one switch a step; this one pairs up all edges and makes every pair's switch that
-# cannot meet another's, so that a few dozen steps of array operations take the place of many
-# thousand sequential ones. SecAgg+ (Bell et al., CCS 2020) may use any graph of this kind.
+# A switch takes two edges {a, b} and {c, d} to {a, d} and {c, b}: all degrees stay. The
+# classical
+# chain makes one switch a step; this one pairs up all edges and makes every pair's
+# switch that
+# cannot meet another's, so that a few dozen steps of array operations take the place of
+# many
+# thousand sequential ones. SecAgg+ (Bell et al., CCS 2020) may use any graph of this
+# kind.
 
 _STEPS = 100
 
@@ -260,28 +302,36 @@ class RandomRegular:
 
     @jax.jit
     def sample(self, key: Key[Array, ""]) -> Bool[Array, "clients clients"]:
-        """Return one graph: a circulant on random places after `_STEPS` steps of the chain."""
+        """Return one graph.
+
+        A circulant on random places after `_STEPS` steps of the chain.
+        """
         n = self.num_clients
         others = ~jnp.eye(n, dtype=jnp.bool_)
         sparse = min(self.degree, n - 1 - self.degree)
         places = random_places(key, n)
-        joined = _switched(key, places, sparse) if sparse else jnp.zeros((n, n), jnp.bool_)
+        joined = (
+            _switched(key, places, sparse) if sparse else jnp.zeros((n, n), jnp.bool_)
+        )
         return joined if sparse == self.degree else ~joined & others
 
 
-def random_regular(num_clients: int | np.integer, degree: int | np.integer) -> RandomRegular:
+def random_regular(
+    num_clients: int | np.integer, degree: int | np.integer
+) -> RandomRegular:
     """Return a random simple graph in which everybody has k neighbours.
 
-    Unlike `harary`, neighbours of neighbours are hardly ever neighbours, so that the graph stays
-    connected under heavier loss; it costs some hundred times as much to draw.
+    Unlike `harary`, neighbours of neighbours are hardly ever neighbours, so that the
+    graph stays connected under heavier loss; it costs some hundred times as much to
+    draw.
 
-    The draw starts from a circulant on random places and makes 100 steps of a chain whose
-    moves are symmetric and reach every k-regular graph, so its only stationary law is the
-    uniform one over simple k-regular graphs on n labelled clients. The law after 100 steps is
-    exactly the same under every relabelling of the clients, and close to uniform, not proved
-    uniform: for n to 300 and k to n/2, the mean numbers of triangles and of closed walks of
-    length four do not differ from those after 200 steps. A graph of more than (n - 1)/2
-    neighbours is the complement of one of fewer.
+    The draw starts from a circulant on random places and makes 100 steps of a chain
+    whose moves are symmetric and reach every k-regular graph, so its only stationary
+    law is the uniform one over simple k-regular graphs on n labelled clients. The law
+    after 100 steps is exactly the same under every relabelling of the clients, and
+    close to uniform, not proved uniform: for n to 300 and k to n/2, the mean numbers of
+    triangles and of closed walks of length four do not differ from those after 200
+    steps. A graph of more than (n - 1)/2 neighbours is the complement of one of fewer.
 
     Args:
         num_clients: n, at least 1.
@@ -293,8 +343,8 @@ def random_regular(num_clients: int | np.integer, degree: int | np.integer) -> R
     Raises:
         ConfigurationError: If n or k is no integer, out of range, or both are odd.
 
-    Edge cases: k = 0 joins nobody; k = n - 1 is the complete graph. Cost: 100 steps of O(n^2 +
-    n k).
+    Edge cases: k = 0 joins nobody; k = n - 1 is the complete graph. Cost: 100 steps of
+    O(n^2 + n k).
 
     Examples:
         >>> import mrsa_jax as mj
@@ -302,8 +352,9 @@ def random_regular(num_clients: int | np.integer, degree: int | np.integer) -> R
         >>> mj.graphs.random_regular(6, 3).sample(jax.random.key(0)).sum(1).tolist()
         [3, 3, 3, 3, 3, 3]
 
-    Source: Bell et al., Section 3, ask for some random k-regular graph. The chain is this
-    package's own; that single switches reach every graph of given degrees is due to Petersen.
+    Source: Bell et al., Section 3, ask for some random k-regular graph. The chain is
+    this package's own; that single switches reach every graph of given degrees is due
+    to Petersen.
     """
     clients = check_num_clients(num_clients)
     return RandomRegular(clients, check_degree(degree, clients))
@@ -320,12 +371,19 @@ def _switched(
         return _switch_pairs(fold(key, number), ends, num_clients), None
 
     ends, _ = jax.lax.scan(step, start, jnp.arange(1, _STEPS + 1, dtype=jnp.uint32))
-    half = jnp.zeros((num_clients, num_clients), jnp.bool_).at[ends[0], ends[1]].set(True)
+    half = (
+        jnp.zeros((num_clients, num_clients), jnp.bool_).at[ends[0], ends[1]].set(True)
+    )
     return half | half.T
 
 
-def _circulant_edges(places: Int32[Array, " clients"], degree: int) -> Int32[Array, "2 edges"]:
-    """Return the circulant's edges: from each place to the k/2 next, and to the opposite one."""
+def _circulant_edges(
+    places: Int32[Array, " clients"], degree: int
+) -> Int32[Array, "2 edges"]:
+    """Return the circulant's edges.
+
+    From each place to the k/2 next, and to the opposite one.
+    """
     n = places.shape[0]
     at = np.arange(n)
     pairs = [np.stack([at, (at + apart) % n]) for apart in range(1, degree // 2 + 1)]
@@ -337,13 +395,15 @@ def _circulant_edges(places: Int32[Array, " clients"], degree: int) -> Int32[Arr
 def _switch_pairs(
     key: Key[Array, ""], ends: Int32[Array, "2 edges"], num_clients: int
 ) -> Int32[Array, "2 edges"]:
-    """Make one step: pair slots e and c - e (mod E), switch each free pair with chance 1/2.
+    """Make one step.
 
-    A pair is free when none of its two edges and of the two that would replace them is an edge
-    or a replacement of any other pair, and no replacement is a loop. That depends on each pair's
-    unordered {edges, replacements} only, which a switch leaves as it is: a step back is as
-    likely as the step, so the chain is symmetric. Which second ends are exchanged is random too,
-    so both switches of two edges can happen, and c makes any two edges a pair in some step.
+    Pair slots e and c - e (mod E), switch each free pair with chance 1/2.
+    A pair is free when none of its two edges and of the two that would replace them is
+    an edge or a replacement of any other pair, and no replacement is a loop. That
+    depends on each pair's unordered {edges, replacements} only, which a switch leaves
+    as it is: a step back is as likely as the step, so the chain is symmetric. Which
+    second ends are exchanged is random too, so both switches of two edges can happen,
+    and c makes any two edges a pair in some step.
     """
     num_edges = ends.shape[1]
     slot = jax.lax.iota(jnp.int32, num_edges)
@@ -355,7 +415,8 @@ def _switch_pairs(
     crossed = (word >> jnp.uint32(30)) & jnp.uint32(1) == 1
     first, second = ends
     is_lower = slot == lower
-    # exchange the lower slot's second end with the other's second end, or with its first
+    # exchange the lower slot's second end with the other's second end, or with its
+    # first
     theirs = jnp.where(is_lower & crossed, first[mate], second[mate])
     new_first = jnp.where(~is_lower & crossed, second[mate], first)
     new_second = jnp.where(~is_lower & crossed, second, theirs)
@@ -371,7 +432,9 @@ def _free(
     num_clients: int,
 ) -> Bool[Array, " edges"]:
     """Return whose edges and replacements are named once in all, loops apart."""
-    codes = [jnp.minimum(*e) * jnp.int32(num_clients) + jnp.maximum(*e) for e in (old, new)]
+    codes = [
+        jnp.minimum(*e) * jnp.int32(num_clients) + jnp.maximum(*e) for e in (old, new)
+    ]
     named = jnp.zeros(num_clients * num_clients, jnp.int32)
     for code in codes:
         named = named.at[code].add(1)
@@ -417,21 +480,21 @@ class OverBlocks:
 def over_blocks(graph: GraphModel, block_size: int | np.integer) -> OverBlocks:
     """Return a graph over blocks of T clients, i // T that of client i, instead of one of clients.
 
-    Mates are joined to each other and share all neighbours. That is what blocks need which clients
-    keep on a sparse graph (`protocol.run(..., blocks=)`): joining mates in any other sparse graph
-    is not enough for a server that lies.
+    Mates are joined to each other and share all neighbours. That is what blocks need
+    which clients keep on a sparse graph (`protocol.run(..., blocks=)`): joining mates
+    in any other sparse graph is not enough for a server that lies.
 
     Args:
         graph: The graph over blocks, e.g. `harary(num_blocks, degree)`.
         block_size: T, at least 1.
 
     Returns:
-        The model, a pytree of n = T times the graph's vertices; with k neighbours of each block,
-        every client has T (k + 1) - 1.
+        The model, a pytree of n = T times the graph's vertices; with k neighbours of
+        each block, every client has T (k + 1) - 1.
 
     Raises:
-        ConfigurationError: If T is no integer from 1 on, there would be too many clients, or
-            `graph` is no model.
+        ConfigurationError: If T is no integer from 1 on, there would be too many
+            clients, or `graph` is no model.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -441,7 +504,9 @@ def over_blocks(graph: GraphModel, block_size: int | np.integer) -> OverBlocks:
         {8}
     """
     is_graph = isinstance(graph, GraphModel)
-    require(is_graph, "graph", "must be a `GraphModel`, e.g. `graphs.harary(n, k)`", graph)
+    require(
+        is_graph, "graph", "must be a `GraphModel`, e.g. `graphs.harary(n, k)`", graph
+    )
     size = check_integer(block_size, "block_size", 1)
     check_num_clients(int(graph.num_clients) * size)
     return OverBlocks(graph, size)

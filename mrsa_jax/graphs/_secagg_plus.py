@@ -1,9 +1,9 @@
 """How many neighbours and which threshold SecAgg+ needs for given corruption and dropout.
 
-Bell, Bonawitz, Gascón, Lepoint, Raykova, "Secure single-server aggregation with (poly)logarithmic
-overhead" (CCS 2020), Section 3. n -> `num_clients`, k -> `degree`, t -> `threshold`, gamma ->
-`corrupt_fraction`, delta -> `dropout_fraction`, sigma and eta -> `security_bits`,
-`correctness_bits`.
+Bell, Bonawitz, Gascón, Lepoint, Raykova, "Secure single-server aggregation with
+(poly)logarithmic overhead" (CCS 2020), Section 3. n -> `num_clients`, k -> `degree`, t
+-> `threshold`, gamma -> `corrupt_fraction`, delta -> `dropout_fraction`, sigma and eta
+-> `security_bits`, `correctness_bits`.
 """
 
 from __future__ import annotations
@@ -31,12 +31,13 @@ class SecAggPlusParameters:
         threshold: t, for every client.
         num_corrupt: Clients that may be corrupt, floor(gamma n).
         num_dropped: Clients that may be lost, floor(delta n).
-        log2_exposed: log2 of the bound on the chance that corrupt neighbours, with a server that
-            lies if that was asked for, can recover both secrets of some honest client.
+        log2_exposed: log2 of the bound on the chance that corrupt neighbours, with a
+            server that lies if that was asked for, can recover both secrets of some
+            honest client.
         log2_disconnected: log2 of the bound on the chance that honest survivors are not
             connected, so that partial sums may leak.
-        log2_unrecoverable: log2 of the bound on the chance that some client keeps fewer than t
-            neighbours, so that the round may fail.
+        log2_unrecoverable: log2 of the bound on the chance that some client keeps fewer
+            than t neighbours, so that the round may fail.
 
     A bound of 0 has the logarithm -inf.
     """
@@ -64,24 +65,26 @@ def secagg_plus_parameters(
 ) -> SecAggPlusParameters:
     """Return the smallest degree k, and a threshold t, that SecAgg+ can work with.
 
-    Let c = floor(gamma n) clients be corrupt and d = floor(delta n) be lost at any time, chosen
-    without knowledge of the random places of `harary`. Then the k neighbours of a client are a
-    uniform k-subset of the n - 1 others. With H(k, m) the number that k draws without replacement
-    from n - 1 clients find of m marked ones, these hold by union bounds over n clients:
+    Let c = floor(gamma n) clients be corrupt and d = floor(delta n) be lost at any
+    time, chosen without knowledge of the random places of `harary`. Then the k
+    neighbours of a client are a uniform k-subset of the n - 1 others. With H(k, m) the
+    number that k draws without replacement from n - 1 clients find of m marked ones,
+    these hold by union bounds over n clients:
 
-    1. Some honest client has t or more corrupt neighbours, with chance at most n P[H(k, c) >= t].
-       They and an honest server could otherwise recover both of its secrets.
+    1. Some honest client has t or more corrupt neighbours, with chance at most n P[H(k,
+       c) >= t]. They and an honest server could otherwise recover both of its secrets.
     2. Some client, lost or not, keeps fewer than t neighbours, with chance at most
-       n P[H(k, n - d - 1) < t]. (A lost client is one of the d; for it n - d others are left.)
-    3. The honest survivors are not connected, with chance at most n times the product over
-       j < h = floor(k/2) of (c + d - j)/(n - j) <= n (gamma + delta)^h. For then two survivors
-       who follow each other round the ring are not joined, so at least the h places that follow
-       the first hold nobody but corrupt and lost clients. The chance is 0 when c + d < k, since
-       a Harary graph is k-connected.
+       n P[H(k, n - d - 1) < t]. (A lost client is one of the d; for it n - d others are
+       left.)
+    3. The honest survivors are not connected, with chance at most n times the product
+       over j < h = floor(k/2) of (c + d - j)/(n - j) <= n (gamma + delta)^h. For then
+       two survivors who follow each other round the ring are not joined, so at least
+       the h places that follow the first hold nobody but corrupt and lost clients. The
+       chance is 0 when c + d < k, since a Harary graph is k-connected.
 
     The first and the third are held below 2^-security_bits each, the second below
-    2^-correctness_bits. Of the thresholds that do, the largest is taken: it leaves corrupt
-    neighbours the least at the chance of failure that was allowed.
+    2^-correctness_bits. Of the thresholds that do, the largest is taken: it leaves
+    corrupt neighbours the least at the chance of failure that was allowed.
 
     Args:
         num_clients: n, in [2, 10^9].
@@ -89,24 +92,26 @@ def secagg_plus_parameters(
         dropout_fraction: delta in [0, 1), over all steps of the round.
         security_bits: sigma, at least 1.
         correctness_bits: eta, at least 1.
-        lying_server: Ask that a server which tells some neighbours that a client is there and
-            others that it is lost does not get both secrets either (CCESA's Appendix F attack,
-            with corrupt clients; no other lie is ruled out by it). It gets k - x shares from
-            honest neighbours and x of both kinds from corrupt ones, so k + x < 2 t takes the
-            place of x < t in the first statement. Other steps of the malicious protocol of Bell
-            et al. (a graph that clients draw themselves, signed public keys) are not modelled.
+        lying_server: Ask that a server which tells some neighbours that a client is
+            there and others that it is lost does not get both secrets either (CCESA's
+            Appendix F attack, with corrupt clients; no other lie is ruled out by it).
+            It gets k - x shares from honest neighbours and x of both kinds from corrupt
+            ones, so k + x < 2 t takes the place of x < t in the first statement. Other
+            steps of the malicious protocol of Bell et al. (a graph that clients draw
+            themselves, signed public keys) are not modelled.
 
     Returns:
         k, t and the three bounds.
 
     Raises:
-        ConfigurationError: If an argument is out of range, or gamma and delta are so large that
-            the complete graph is not enough: c + d > n - 2, or with a server that lies
-            c + 2 d > n - 2.
+        ConfigurationError: If an argument is out of range, or gamma and delta are so
+            large that the complete graph is not enough: c + d > n - 2, or with a server
+            that lies c + 2 d > n - 2.
 
-    Edge cases: where few clients leave no room, k = n - 1, the complete graph. This package's
-    clients also return their own share, so that clients of V_3 have one share to spare in the
-    second statement. For graphs other than `harary` the third statement does not hold as it is.
+    Edge cases: where few clients leave no room, k = n - 1, the complete graph. This
+    package's clients also return their own share, so that clients of V_3 have one share
+    to spare in the second statement. For graphs other than `harary` the third statement
+    does not hold as it is.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -114,9 +119,9 @@ def secagg_plus_parameters(
         >>> found.threshold <= found.degree < 100, found.log2_exposed <= -40.0
         (True, True)
 
-    Source: Bell et al., Section 3 (semi-honest), Definition of a good graph and its lemmas. Differs
-    from the paper in that tails are summed and not bounded, and the run of the third statement
-    is drawn without replacement.
+    Source: Bell et al., Section 3 (semi-honest), Definition of a good graph and its
+    lemmas. Differs from the paper in that tails are summed and not bounded, and the run
+    of the third statement is drawn without replacement.
     """
     clients = check_integer(num_clients, "num_clients", 2, _MAX_CLIENTS)
     corrupt = _count("corrupt_fraction", corrupt_fraction, clients)
@@ -125,7 +130,8 @@ def secagg_plus_parameters(
     correctness = check_integer(correctness_bits, "correctness_bits", 1)
     rates = _Rates(clients, corrupt, dropped, security, correctness, lying_server)
     rule = (
-        f"must leave room for a threshold, given `dropout_fraction`: with {corrupt} corrupt and "
+        f"must leave room for a threshold, given `dropout_fraction`: with {corrupt} "
+        "corrupt and "
         f"{dropped} lost of {clients} clients not even the complete graph is enough"
     )
     fits = rates.complete_is_enough()
@@ -140,17 +146,24 @@ def secagg_plus_parameters(
 def log_tails(
     population: int, marked: int, drawn: int
 ) -> tuple[Float64[np.ndarray, " counts"], Float64[np.ndarray, " counts"]]:
-    """Return ln P[H >= x] and ln P[H < x] for x = 0 to drawn + 1; -inf where that is impossible.
+    """Return ln P[H >= x] and ln P[H < x] for x = 0 to drawn + 1.
 
+    -inf where that is impossible.
     H is the number of marked ones among `drawn`, without replacement, of `population`:
-    P[H = x] = C(drawn, x) (marked)_x (population - marked)_(drawn - x) / (population)_drawn, with
-    falling factorials. Sums of logarithms keep a relative error of about 1e-12 in any tail.
+    P[H = x] = C(drawn, x) (marked)_x (population - marked)_(drawn - x) /
+    (population)_drawn, with falling factorials. Sums of logarithms keep a relative
+    error of about 1e-12 in any tail.
     """
     counts = np.arange(drawn + 1)
     factorials = _log_falling(drawn, drawn)[drawn] - _log_falling(drawn, drawn)[::-1]
     choose = factorials[drawn] - factorials - factorials[::-1]
     good, bad = _log_falling(marked, drawn), _log_falling(population - marked, drawn)
-    mass = choose + good[counts] + bad[drawn - counts] - _log_falling(population, drawn)[drawn]
+    mass = (
+        choose
+        + good[counts]
+        + bad[drawn - counts]
+        - _log_falling(population, drawn)[drawn]
+    )
     mass = np.append(mass, -np.inf)
     upper = np.logaddexp.accumulate(mass[::-1])[::-1]
     lower = np.append(-np.inf, np.logaddexp.accumulate(mass)[:-1])
@@ -199,14 +212,17 @@ class _Rates:
         """Return whether a threshold fits the complete graph, where nothing is left to chance."""
         last = self.clients - 1
         kept = last - self.dropped
-        return 2 * kept > last + self.corrupt if self.lying_server else kept > self.corrupt
+        return (
+            2 * kept > last + self.corrupt if self.lying_server else kept > self.corrupt
+        )
 
     def smallest(self) -> tuple[int, int]:
         """Return the smallest degree that works and its largest threshold.
 
-        With one neighbour more, the least threshold of the first statement and the largest of
-        the second each grow by one at most. So where they miss each other by g, fewer than g
-        neighbours more cannot do, and are passed over. The complete graph works.
+        With one neighbour more, the least threshold of the first statement and the
+        largest of the second each grow by one at most. So where they miss each other by
+        g, fewer than g neighbours more cannot do, and are passed over. The complete
+        graph works.
         """
         secure, correct = -self.security * math.log(2), -self.correctness * math.log(2)
         degree = min(2, self.clients - 1)
@@ -222,6 +238,12 @@ class _Rates:
 def _count(argument: str, fraction: object, clients: int) -> int:
     """Return the floor of a fraction of the clients, safe against binary rounding."""
     rule, kind = "must lie in [0, 1)", "must be a number in [0, 1)"
-    value = check_number(fraction, argument, rule, 0.0, math.nextafter(1.0, 0.0), kind=kind)
-    exact = fraction if isinstance(fraction, Fraction) else Fraction(value).limit_denominator(10**9)
+    value = check_number(
+        fraction, argument, rule, 0.0, math.nextafter(1.0, 0.0), kind=kind
+    )
+    exact = (
+        fraction
+        if isinstance(fraction, Fraction)
+        else Fraction(value).limit_denominator(10**9)
+    )
     return math.floor(exact * clients)

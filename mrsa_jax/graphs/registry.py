@@ -1,7 +1,9 @@
-"""Assignment graphs by name, a row each: what flags, files, titles and citations know of them.
+"""Assignment graphs by name, a row each.
 
-A graph is written `name`, its number being a separate setting, one over blocks and a user's own
-(`register`) `name:parameters`. Nothing here imports JAX before a graph is built.
+What flags, files, titles and citations know of them.
+A graph is written `name`, its number being a separate setting, one over blocks and a
+user's own (`register`) `name:parameters`. Nothing here imports JAX before a graph is
+built.
 """
 
 from __future__ import annotations
@@ -33,18 +35,20 @@ class Row:
     Attributes:
         build: (num_clients, *parameters) -> the model.
         label: parameters -> what titles call it.
-        setting: The setting that is its parameter, `degree` or `connection_probability`.
-        degree: (num_clients, *parameters) -> the most neighbours of a client; None if only chance
-            bounds them.
-        chance: parameters -> p of the G(n, p) that it is, which CCESA's theorems are about; None
-            of others.
+        setting: The setting that is its parameter, `degree` or
+            `connection_probability`.
+        degree: (num_clients, *parameters) -> the most neighbours of a client; None if
+            only chance bounds them.
+        chance: parameters -> p of the G(n, p) that it is, which CCESA's theorems are
+            about; None of others.
         is_complete: Whether all are joined with all, whoever is lost.
         is_connected: parameters -> whether it is always connected while nobody is lost.
         rule: What the text must be, where it is not plain or its number is a setting.
         read: Parts behind the name -> parameters.
         fields: Names of the parameters.
         papers: Keys of papers, or BibTeX entries.
-        code: () -> digests of a user's code, by module; the package's own has its version.
+        code: () -> digests of a user's code, by module; the package's own has its
+            version.
     """
 
     build: Callable[..., Any]
@@ -78,8 +82,8 @@ class Graph:
         """Read a graph as written in flags and files.
 
         Raises:
-            ConfigurationError: For an unknown name (naming the nearest), or parameters that its
-                factory does not take.
+            ConfigurationError: For an unknown name (naming the nearest), or parameters
+                that its factory does not take.
 
         Examples:
             >>> Graph.parse("complete").label
@@ -104,7 +108,10 @@ class Graph:
         return model
 
     def degree(self, num_clients: int) -> int | None:
-        """Return how many neighbours a client has at most; None if only chance bounds them."""
+        """Return how many neighbours a client has at most.
+
+        None if only chance bounds them.
+        """
         return self.row.degree(num_clients, *self.parameters)
 
 
@@ -118,23 +125,25 @@ def register(
 ) -> None:
     """Add your own assignment graph, which flags, files, sweeps and `cite` then know.
 
-    It is written `name`, or `name:3:0.5` where the factory takes parameters behind n. On the
-    command line, `--plugin FILE.py` runs the file that registers it. Registering a name again
-    replaces it.
+    It is written `name`, or `name:3:0.5` where the factory takes parameters behind n.
+    On the command line, `--plugin FILE.py` runs the file that registers it. Registering
+    a name again replaces it.
 
     Args:
         name: Lower-case letters, digits and underscores; none of the package's own.
-        factory: `(num_clients, *parameters) -> model`, a `GraphModel` that is a pytree. An
-            attribute `degree`, the most neighbours of a client, lowers the threshold that is
-            safe from CCESA's Appendix F attack; without it, that is the complete graph's.
-        label: What titles show, followed by the parameters in parentheses; or what makes all of
-            it from the parameters; `name` when None.
+        factory: `(num_clients, *parameters) -> model`, a `GraphModel` that is a pytree.
+            An attribute `degree`, the most neighbours of a client, lowers the threshold
+            that is safe from CCESA's Appendix F attack; without it, that is the
+            complete graph's.
+        label: What titles show, followed by the parameters in parentheses; or what
+            makes all of it from the parameters; `name` when None.
         papers: BibTeX entries for `cite`, or keys of papers that it knows.
-        depends: As in `selection.register`: what results depend on in addition to what the factory
-            reaches.
+        depends: As in `selection.register`: what results depend on in addition to what
+            the factory reaches.
 
     Raises:
-        ConfigurationError: If the name is taken or ill-formed, or the factory cannot take n.
+        ConfigurationError: If the name is taken or ill-formed, or the factory cannot
+            take n.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -143,15 +152,28 @@ def register(
         >>> mj.study.validate(mj.study.SimulateConfig(protocol=protocol))
     """
     given = ("the number of clients",)
-    own = own_row(name, factory, label, papers, nouns="graphs", given=given,
-                  taken=BUILT_IN, depends=depends)  # fmt: skip
+    own = own_row(
+        name,
+        factory,
+        label,
+        papers,
+        nouns="graphs",
+        given=given,
+        taken=BUILT_IN,
+        depends=depends,
+    )
 
     def build(num_clients: int, *parameters: Any) -> Any:
         from mrsa_jax.graphs._lists import GraphModel
 
         model = made(factory, "a graph", num_clients, *parameters)
         is_graph = isinstance(model, GraphModel)
-        require(is_graph, "factory", "must make a graph, with `num_clients` and `sample`", model)
+        require(
+            is_graph,
+            "factory",
+            "must make a graph, with `num_clients` and `sample`",
+            model,
+        )
         check_pytree(model, "graph")
         rule = f"must make a graph over {num_clients} clients"
         require(model.num_clients == num_clients, "factory", rule, model.num_clients)
@@ -213,7 +235,9 @@ ROWS: dict[str, Row] = {
     ),
     "over_blocks": Row(
         _over_blocks,
-        lambda size, degree: f"Harary graph over blocks of {size}, {degree} others to each",
+        lambda size, degree: (
+            f"Harary graph over blocks of {size}, {degree} others to each"
+        ),
         degree=lambda n, size, degree: size * (degree + 1) - 1,
         is_connected=lambda size, degree: degree >= 2,
         rule="must be written over_blocks:T:K (blocks of T clients, each joined to K others)",

@@ -1,7 +1,8 @@
-"""One round of HeteroSAg as a function: unequal quantizers, secure sums, dropouts, decoding.
+"""One round of HeteroSAg as a function.
 
-HeteroSAg, Sections II-C and III. As many segments as go at once are read, coded, summed and
-decoded together, so that neither all updates nor all codes need be in memory.
+Unequal quantizers, secure sums, dropouts, decoding.
+HeteroSAg, Sections II-C and III. As many segments as go at once are read, coded, summed
+and decoded together, so that neither all updates nor all codes need be in memory.
 """
 
 from __future__ import annotations
@@ -49,17 +50,19 @@ class SegmentResult:
     """Outcome of one round of HeteroSAg.
 
     Attributes:
-        update: float32[d], the mean update of the clients who were summed, or what the robust
-            rule made of the blocks' averages; zeros unless `status` is OK.
+        update: float32[d], the mean update of the clients who were summed, or what the
+            robust rule made of the blocks' averages; zeros unless `status` is OK.
         status: What became of the round.
-        block_status: int32[blocks], a `Status` for each block of the layout; `TOO_FEW_SURVIVORS`
-            for one of which nobody is summed.
-        totals: uint32[stop - start] for each block, its ring sum; zeros unless its status is OK.
+        block_status: int32[blocks], a `Status` for each block of the layout;
+            `TOO_FEW_SURVIVORS` for one of which nobody is summed.
+        totals: uint32[stop - start] for each block, its ring sum; zeros unless its
+            status is OK.
         counts: int32[blocks], clients in each of those sums.
         summed: bool[n], who is in the mean; nobody unless OK.
-        clipped_fraction: Share of the coordinates that were clipped, of the clients who sent.
-        result: What `protocol.run` reports on a "real" round (its privacy, transcript and costs);
-            None for the others.
+        clipped_fraction: Share of the coordinates that were clipped, of the clients who
+            sent.
+        result: What `protocol.run` reports on a "real" round (its privacy, transcript
+            and costs); None for the others.
     """
 
     _repr_html_ = telling
@@ -92,25 +95,27 @@ def aggregate(
 ) -> SegmentResult:
     """Run one round of HeteroSAg.
 
-    Who would be alone in one of its blocks is not summed (`secagg.admitted`), so that every
-    segment is the mean of the same clients and no sum is an input.
+    Who would be alone in one of its blocks is not summed (`secagg.admitted`), so that
+    every segment is the mean of the same clients and no sum is an input.
 
     Args:
-        seed: Integer or key; rounding, attacks and, except for "real", all secrets come from it.
-        updates: float32[n, d], a row for each slot; or a function of (start, stop) that returns
-            float32[n, stop - start], called for one segment after the other (for all that go at
-            once, and then they are worked off). Rows of clients outside V3 are not read.
+        seed: Integer or key; rounding, attacks and, except for "real", all secrets come
+            from it.
+        updates: float32[n, d], a row for each slot; or a function of (start, stop) that
+            returns float32[n, stop - start], called for one segment after the other
+            (for all that go at once, and then they are worked off). Rows of clients
+            outside V3 are not read.
         layout: Who sums which segment with whom (`segment_layout`).
         value_range: (r1, r2), the clip range.
-        survivors: bool[5, n], V0 to V4; or bool[n], who takes part in a round in which nobody is
-            lost; everybody if None.
-        thresholds: t_i, one for all or [n]; None for more than half of each neighbourhood,
-            floor((|Adj(i)| + 1) / 2) + 1 and at least 2.
-        adjacency: bool[n, n], who shares secrets, and pads within blocks; the complete graph over
-            V0 if None.
-        fidelity: "sets": the plain modular sums; "array": sums of padded inputs, with the pads
-            of every pair; "real": messages and cryptography (`protocol.run`, whose secrets are
-            fresh). The updates are bit-equal.
+        survivors: bool[5, n], V0 to V4; or bool[n], who takes part in a round in which
+            nobody is lost; everybody if None.
+        thresholds: t_i, one for all or [n]; None for more than half of each
+            neighbourhood, floor((|Adj(i)| + 1) / 2) + 1 and at least 2.
+        adjacency: bool[n, n], who shares secrets, and pads within blocks; the complete
+            graph over V0 if None.
+        fidelity: "sets": the plain modular sums; "array": sums of padded inputs, with
+            the pads of every pair; "real": messages and cryptography (`protocol.run`,
+            whose secrets are fresh). The updates are bit-equal.
         combine: Robust rule over the averages of a segment's blocks; the mean if None.
         byzantine: Attackers, by slot.
         round_index: Round, part of every nonce and of the rounding's randomness.
@@ -120,7 +125,8 @@ def aggregate(
         The outcome; a round that fails shows it in `status`.
 
     Raises:
-        ConfigurationError: If an argument breaks a rule, or an update of V3 is not finite.
+        ConfigurationError: If an argument breaks a rule, or an update of V3 is not
+            finite.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -132,12 +138,14 @@ def aggregate(
         >>> result.update.tolist(), result.summed.astype(int).tolist()
         ([1.0, -1.0, 1.0, -1.0, 1.0, -1.0], [1, 1, 0, 0, 1, 1])
 
-    Cost: linear in n d apart from the pads of "array": a keystream of each pair of a block over the
-    segment. Memory: updates and codes of the segments that go at once, a segment or 4 MiB of each
-    on a CPU, at most an eighth of an accelerator's memory ("real": codes of all).
+    Cost: linear in n d apart from the pads of "array": a keystream of each pair of a
+    block over the segment. Memory: updates and codes of the segments that go at once, a
+    segment or 4 MiB of each on a CPU, at most an eighth of an accelerator's memory
+    ("real": codes of all).
 
-    Source: HeteroSAg, Sections II-C, III; differs from the paper in dividing by the clients that
-    were summed, in nonces by block and round, and in what it does with a client left alone.
+    Source: HeteroSAg, Sections II-C, III; differs from the paper in dividing by the
+    clients that were summed, in nonces by block and round, and in what it does with a
+    client left alone.
     """
     known = fidelity in ("sets", "array", "real")
     require(known, "fidelity", 'must be "sets", "array" or "real"', fidelity)
@@ -161,7 +169,9 @@ def aggregate(
     if fidelity == "array" and round_.counts.any():
         words = np.asarray(jax.random.key_data(as_key(seed))).astype("<u4")
         pairs = None if graph is None else graphs.edges(graph)
-        seeds = derive_seeds(key_material(words.tobytes()), members, np.uint32(index), pairs)
+        seeds = derive_seeds(
+            key_material(words.tobytes()), members, np.uint32(index), pairs
+        )
     totals, parts = [], []
     for span in job.spans:
         if seeds is None:
@@ -202,9 +212,15 @@ class _Job:
             number = int(bad.any(axis=1).argmax())
             slots = np.flatnonzero(bad[number]).tolist()
             first, stop = span.bounds[number]
-            require(False, "updates", "must be finite", f"slots {slots[:8]}, coordinates "
-                    f"{first} to {stop}")  # fmt: skip
-        self.clipped = self.clipped + np.asarray(counted.outside).sum(axis=0, dtype=np.int32)
+            require(
+                False,
+                "updates",
+                "must be finite",
+                f"slots {slots[:8]}, coordinates {first} to {stop}",
+            )
+        self.clipped = self.clipped + np.asarray(counted.outside).sum(
+            axis=0, dtype=np.int32
+        )
         return result
 
     def tell(self, span: Span) -> None:
@@ -214,7 +230,9 @@ class _Job:
                 self.progress(number + 1, self.layout.num_segments)
 
     def update(self, table: Any, span: Span, round_: SummedRound) -> np.ndarray:
-        return np.asarray(update_span(table, span.rows, self.cast, round_, self.combine))
+        return np.asarray(
+            update_span(table, span.rows, self.cast, round_, self.combine)
+        )
 
     def result(
         self,
@@ -238,7 +256,11 @@ class _Job:
 
 
 def _real(
-    job: _Job, graph: np.ndarray | None, alive: np.ndarray, limits: np.ndarray | None, index: int
+    job: _Job,
+    graph: np.ndarray | None,
+    alive: np.ndarray,
+    limits: np.ndarray | None,
+    index: int,
 ) -> SegmentResult:
     """Run the round with real messages: all codes at once."""
     every = []
@@ -247,14 +269,18 @@ def _real(
         job.tell(span)
     codes = np.concatenate(every, axis=1)
     graph, limits = graph_and_limits(alive[0], graph, limits)
-    result = protocol.run(codes, graph, alive, limits, plan=job.layout.plan, round_index=index)
+    result = protocol.run(
+        codes, graph, alive, limits, plan=job.layout.plan, round_index=index
+    )
     round_ = SummedRound.of(job.layout, alive, result)
     parts = []
     if round_.status == Status.OK:
         for span in job.spans:
             plan, first = plan_of(job.layout, span)
             own = result.totals[first : first + len(plan)]
-            parts.append(job.update(table_of(own, span.rows, first, round_.counts), span, round_))
+            parts.append(
+                job.update(table_of(own, span.rows, first, round_.counts), span, round_)
+            )
     return job.result(round_, tuple(result.totals), parts, result)
 
 
@@ -268,7 +294,9 @@ def _checked(
         alive = np.tile(alive, (5, 1))
     limits = None
     if thresholds is not None:
-        limits = np.broadcast_to(check_thresholds(thresholds, "thresholds", count), (count,))
+        limits = np.broadcast_to(
+            check_thresholds(thresholds, "thresholds", count), (count,)
+        )
     complete = ~np.eye(count, dtype=bool)
     graph = complete if adjacency is None else np.asarray(adjacency)
     rule = f"must be {count} x {count}, the slots of the layout"
@@ -307,5 +335,7 @@ def _read(updates: Any, layout: SegmentLayout, start: int, stop: int) -> Any:
     floating = bool(jnp.issubdtype(values.dtype, jnp.floating))
     require(floating, "updates", "must be floating point", values.dtype)
     shape = (layout.num_participants, stop - start)
-    require(values.shape == shape, "updates", f"must return the shape {shape}", values.shape)
+    require(
+        values.shape == shape, "updates", f"must return the shape {shape}", values.shape
+    )
     return values.astype(np.float32)

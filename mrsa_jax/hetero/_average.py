@@ -1,7 +1,8 @@
 """HeteroSAg as the aggregator of a training: the state-carrying form of `aggregate`.
 
-What rounds numbers is fenced off from what goes before and after, as in `secagg.ring_average`, so
-that a trained model does not depend on the fidelity, nor on what is one program, to the last bit.
+What rounds numbers is fenced off from what goes before and after, as in
+`secagg.ring_average`, so that a trained model does not depend on the fidelity, nor on
+what is one program, to the last bit.
 """
 
 from __future__ import annotations
@@ -19,7 +20,13 @@ from jax import lax
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float32, Integer, Key
 
-from mrsa_jax._core.arrays import are_finite, check_thresholds, needs_values, on_device, pytree
+from mrsa_jax._core.arrays import (
+    are_finite,
+    check_thresholds,
+    needs_values,
+    on_device,
+    pytree,
+)
 from mrsa_jax._core.device import is_traced
 from mrsa_jax._core.status import Status
 from mrsa_jax.availability import StepDropout
@@ -43,7 +50,13 @@ from mrsa_jax.hetero._row_kernels import (
     mapped,
     spans_of,
 )
-from mrsa_jax.quantize import ClipRule, RingNoise, StochasticQuantizer, shortened, stochastic
+from mrsa_jax.quantize import (
+    ClipRule,
+    RingNoise,
+    StochasticQuantizer,
+    shortened,
+    stochastic,
+)
 from mrsa_jax.secagg import Seeds, derive_seeds
 from mrsa_jax.secagg._aggregator_state import (
     AggregateOut,
@@ -66,10 +79,12 @@ class SegmentAverage:
         key_material: uint32[8], from which every seed is derived.
         layout: Who sums which segment with whom (static).
         fidelity: "array" or "sets" (static).
-        by_client: Whether the layout's slots are clients, not places of the cohort (static).
+        by_client: Whether the layout's slots are clients, not places of the cohort
+            (static).
         combine: Robust rule over the blocks' averages, or None.
         byzantine: Who attacks and how, or None.
-        steps: Draws who survives the steps of a round whose caller does not say, or None.
+        steps: Draws who survives the steps of a round whose caller does not say, or
+            None.
         threshold: int32 or int32[n], t_i; None for majorities.
         clip_rule: Moves the clip range, or None.
         noise: A `BlockNoise`, what clients add on the lattices of the blocks; or None.
@@ -100,8 +115,9 @@ class SegmentAverage:
     def sensitivity(self) -> float:
         """Return a bound on how far one client's update moves all sums together, in its units.
 
-        In the Euclidean norm, against zeros in its place: C and the steps of the coarsest client,
-        as the rounding is not drawn again. Infinite without `clip_norm`.
+        In the Euclidean norm, against zeros in its place: C and the steps of the
+        coarsest client, as the rounding is not drawn again. Infinite without
+        `clip_norm`.
         """
         if self.clip_norm is None:
             return math.inf
@@ -124,33 +140,42 @@ class SegmentAverage:
     ) -> tuple[AggregateOut, AggregatorState]:
         """Average one round's updates.
 
-        Each step is one program over as many segments as go at once. Under `jit`, `vmap` or
-        `scan` the bits are the same, and what is wrong with traced values raises nothing. Memory in
-        addition to the updates: the codes of those segments ("array" under a trace: of all).
+        Each step is one program over as many segments as go at once. Under `jit`,
+        `vmap` or `scan` the bits are the same, and what is wrong with traced values
+        raises nothing. Memory in addition to the updates: the codes of those segments
+        ("array" under a trace: of all).
 
         Args:
             key: Randomness of the rounding and of the attackers.
             state: State before the round.
-            updates: One update for each slot; those of clients outside V3 are not read. One that
-                is not finite is not sent: its client is lost before V3.
+            updates: One update for each slot; those of clients outside V3 are not read.
+                One that is not finite is not sent: its client is lost before V3.
             members: Global client ids by slot.
-            survivors: V0 to V4 by slot; or one row, who was asked, whereupon `steps` draws who is
-                left (nobody is lost without it).
+            survivors: V0 to V4 by slot; or one row, who was asked, whereupon `steps`
+                draws who is left (nobody is lost without it).
             weights: Must be None: HeteroSAg's mean has no weights.
             assignment_key: Not read: the share graph is complete.
 
         Returns:
-            The round's outcome and the state after it. Who would be alone in one of its sums is
-            not summed (`secagg.admitted`). Zeros unless `Status.OK`: `TOO_FEW_SURVIVORS` where
-            nobody is left, `UNRELIABLE` where a needed secret cannot be rebuilt.
+            The round's outcome and the state after it. Who would be alone in one of its
+            sums is not summed (`secagg.admitted`). Zeros unless `Status.OK`:
+            `TOO_FEW_SURVIVORS` where nobody is left, `UNRELIABLE` where a needed secret
+            cannot be rebuilt.
 
         Raises:
             ConfigurationError: If weights are given or shapes do not fit.
         """
-        require(weights is None, "weights", "must not be set: the mean of segments has none")
+        require(
+            weights is None, "weights", "must not be set: the mean of segments has none"
+        )
         values, ids = on_device(updates), on_device(members).astype(jnp.int32)
         shape = (self.num_participants, self.layout.dim)
-        require(values.shape == shape, "updates", f"must have the shape {shape}", values.shape)
+        require(
+            values.shape == shape,
+            "updates",
+            f"must have the shape {shape}",
+            values.shape,
+        )
         alive = survivors_by_step(self.steps, key, survivors, self.num_participants)
         alive, failed = _uploaded(alive, values)
         slot_of = None
@@ -162,31 +187,51 @@ class SegmentAverage:
         quantizer = state.present(self.clip_rule, self.quantizer)
         widest = -(-self.layout.dim // self.layout.num_segments)
         draws = draw_keys(key, ids, self.layout.rows.segment, widest)
-        cast = _cast(key, draws, self.byzantine, ids, alive[3], range_bounds(quantizer), widest)
+        cast = _cast(
+            key, draws, self.byzantine, ids, alive[3], range_bounds(quantizer), widest
+        )
         round_ = judge(self.layout, None, alive, self.threshold)
         if self.noise is not None:
             cast = dataclasses.replace(cast, noise=self.noise, summed=round_.summed)
-        update, learned, counted = _by_span(self, state.round_index, ids, cast, round_, values)
+        update, learned, counted = _by_span(
+            self, state.round_index, ids, cast, round_, values
+        )
         clipped, wrapped = counted.outside, jnp.sum(counted.wrapped, dtype=jnp.int32)
         clipped, summed, components, total = _told(round_, clipped, slot_of)
         share = clipped_share(clipped, cast.sent, jnp.float32(self.layout.dim))
         out = AggregateOut(
-            update, round_.status, learned, share, summed, components, total, wrapped,
-            round_.counts, round_.block_status, failed,
-        )  # fmt: skip
+            update,
+            round_.status,
+            learned,
+            share,
+            summed,
+            components,
+            total,
+            wrapped,
+            round_.counts,
+            round_.block_status,
+            failed,
+        )
         return out, state.after(self.clip_rule, update, round_.status == _OK)
 
     def _check_clients(self, ids: Array, alive: Array) -> None:
         if is_traced(ids, alive):
             return
         count, own = self.num_participants, np.asarray(ids)[np.asarray(alive[0])]
-        fits = bool(((own >= 0) & (own < count)).all()) and len(set(own.tolist())) == len(own)
+        fits = bool(((own >= 0) & (own < count)).all()) and len(
+            set(own.tolist())
+        ) == len(own)
         rule = f"must be clients of the layout, 0 to {count - 1}, each once"
         require(fits, "members", rule, own.tolist())
 
 
 def _by_span(
-    average: SegmentAverage, index: Any, ids: Array, cast: Cast, round_: SummedRound, values: Array
+    average: SegmentAverage,
+    index: Any,
+    ids: Array,
+    cast: Cast,
+    round_: SummedRound,
+    values: Array,
 ) -> tuple[Array, Array, Counted]:
     """Return the update, the ring sums, and by segment what was counted."""
     spans, combine = spans_of(average.layout), average.combine
@@ -196,7 +241,9 @@ def _by_span(
         return update_span(totals, rows, cast, round_, combine), totals, counted
 
     def padded(seeds: Seeds, span: Span) -> Any:
-        codes, counted = code_span(values, span.start, span.rows, cast, width=span.width)
+        codes, counted = code_span(
+            values, span.start, span.rows, cast, width=span.width
+        )
         totals = padded_span(seeds, codes, average.layout, span, index, round_)
         return update_span(totals, span.rows, cast, round_, combine), totals, counted
 
@@ -207,7 +254,11 @@ def _by_span(
         parts = mapped(plain, spans)
     else:
         parts = [plain(span.rows, span.start, span.width) for span in spans]
-    return parts[0] if len(spans) == 1 else _joined(parts, max(span.width for span in spans))
+    return (
+        parts[0]
+        if len(spans) == 1
+        else _joined(parts, max(span.width for span in spans))
+    )
 
 
 @functools.partial(jax.jit, static_argnames=("widest",))
@@ -219,7 +270,9 @@ def _joined(parts: list[Any], widest: int) -> tuple[Array, Array, Counted]:
         tables.append(jnp.pad(own, ((0, 0), (0, 0), (0, widest - own.shape[2]))))
     update = jnp.concatenate([part.reshape(-1) for part, _, _ in parts])
     # a loop over spans has an axis before that of the segments
-    by_client = [[own.reshape(-1, own.shape[-1]) for own in one[:2]] for _, _, one in parts]
+    by_client = [
+        [own.reshape(-1, own.shape[-1]) for own in one[:2]] for _, _, one in parts
+    ]
     outside, not_finite = map(jnp.concatenate, zip(*by_client, strict=True))
     wrapped = jnp.concatenate([one.wrapped.reshape(-1) for _, _, one in parts])
     return update, jnp.concatenate(tables), Counted(outside, not_finite, wrapped)
@@ -247,7 +300,13 @@ def _seated(ids: Array, alive: Array, values: Array) -> tuple[Array, ...]:
 
 @functools.partial(jax.jit, static_argnames=("widest",))
 def _cast(
-    key: Array, draws: Array, byzantine: Any, ids: Array, sent: Array, bounds: Array, widest: int
+    key: Array,
+    draws: Array,
+    byzantine: Any,
+    ids: Array,
+    sent: Array,
+    bounds: Array,
+    widest: int,
 ) -> Cast:
     if byzantine is None:
         return Cast(bounds, draws, sent, widest=widest)
@@ -275,7 +334,9 @@ def clipped_share(clipped: Array, sent: Array, dim: Array) -> Array:
     """Return the share of the senders' coordinates that were clipped."""
     clipped, dim = lax.optimization_barrier((clipped, dim))
     fractions = jnp.where(sent, clipped.astype(jnp.float32) / dim, jnp.float32(0))
-    return jnp.sum(fractions) / jnp.maximum(jnp.sum(sent, dtype=jnp.float32), jnp.float32(1))
+    return jnp.sum(fractions) / jnp.maximum(
+        jnp.sum(sent, dtype=jnp.float32), jnp.float32(1)
+    )
 
 
 @needs_values
@@ -296,31 +357,36 @@ def segment_average(
 ) -> SegmentAverage:
     """Build the aggregator that averages updates quantized by HeteroSAg.
 
-    Use it where clients' bandwidths differ; `secagg.ring_average` quantizes all alike. The share
-    graph is complete, pads are shared inside blocks.
+    Use it where clients' bandwidths differ; `secagg.ring_average` quantizes all alike.
+    The share graph is complete, pads are shared inside blocks.
 
     Args:
-        layout: Who sums which segment with whom (`segment_layout`), over the slots of a round.
+        layout: Who sums which segment with whom (`segment_layout`), over the slots of a
+            round.
         value_range: (r1, r2), the clip range.
-        key_material: Seed (integer or bytes) or uint32[8] of key material; reproducible, hence
-            no secret.
-        fidelity: "array" computes the sums from padded inputs, "sets" without pads; the results
-            are bit-equal.
-        combine: Robust rule over the averages of a segment's blocks, weighted by their clients;
-            the mean over all clients if None.
+        key_material: Seed (integer or bytes) or uint32[8] of key material;
+            reproducible, hence no secret.
+        fidelity: "array" computes the sums from padded inputs, "sets" without pads; the
+            results are bit-equal.
+        combine: Robust rule over the averages of a segment's blocks, weighted by their
+            clients; the mean over all clients if None.
         byzantine: Attackers, e.g. `sign_flip(is_byzantine, 1.0)`, by global client id.
         steps: Who survives the protocol's steps, where the caller does not say, e.g.
             `availability.independent_steps(0.01)`.
-        threshold: t, one for all or [n] by slot; None for more than half of those asked.
+        threshold: t, one for all or [n] by slot; None for more than half of those
+            asked.
         clip_rule: How the clip range moves, e.g. `quantize.following_range(4.0)`.
-        by_client: Whether the layout's slots are the clients 0 to n - 1 themselves, so that who
-            is asked does not change who is in which group; else they are the places of a cohort.
-        noise: What each client adds to its codes, in units of updates and drawn on the lattice
-            of each block, e.g. `dp.skellam(1e-4)`; the layout's rings must have room
-            (`segment_layout(..., modulus_bits=20)`). The server sees each block's sum: what hides
-            a client is the noise of its block, not that of the whole mean. Not with `clip_rule`.
-        clip_norm: C: shortens each update to this norm before it is quantized; attackers change
-            theirs afterwards. `SegmentAverage.sensitivity` is what it then is at most.
+        by_client: Whether the layout's slots are the clients 0 to n - 1 themselves, so
+            that who is asked does not change who is in which group; else they are the
+            places of a cohort.
+        noise: What each client adds to its codes, in units of updates and drawn on the
+            lattice of each block, e.g. `dp.skellam(1e-4)`; the layout's rings must have
+            room (`segment_layout(..., modulus_bits=20)`). The server sees each block's
+            sum: what hides a client is the noise of its block, not that of the whole
+            mean. Not with `clip_rule`.
+        clip_norm: C: shortens each update to this norm before it is quantized;
+            attackers change theirs afterwards. `SegmentAverage.sensitivity` is what it
+            then is at most.
 
     Returns:
         A frozen pytree with `init` and `aggregate`, a `secagg.Aggregator`.
@@ -344,21 +410,45 @@ def segment_average(
     Source: HeteroSAg, Sections II-C and III; V-A for `combine`.
     """
     check_parts(layout, combine)
-    require(fidelity in ("array", "sets"), "fidelity", 'must be "array" or "sets"', fidelity)
+    require(
+        fidelity in ("array", "sets"), "fidelity", 'must be "array" or "sets"', fidelity
+    )
     lower, upper = np.asarray(check_range(value_range)).tolist()
     quantizer: StochasticQuantizer = stochastic(2, value_range=(lower, upper))
     limits, norm, drawn = None, None, None
     if threshold is not None:
-        limits = on_device(check_thresholds(threshold, "threshold", layout.num_participants))
+        limits = on_device(
+            check_thresholds(threshold, "threshold", layout.num_participants)
+        )
     if clip_norm is not None:
         rule = "must lie in [2**-60, 2**60]"
-        norm = jnp.float32(check_number(clip_norm, "clip_norm", rule, 2.0**-60, 2.0**60))
-        require(lower <= 0 <= upper, "value_range", "must hold 0 with `clip_norm`", lower, upper)
+        norm = jnp.float32(
+            check_number(clip_norm, "clip_norm", rule, 2.0**-60, 2.0**60)
+        )
+        require(
+            lower <= 0 <= upper,
+            "value_range",
+            "must hold 0 with `clip_norm`",
+            lower,
+            upper,
+        )
     if noise is not None:
-        rule = "must not be set with `noise`: a range that follows updates bounds nobody's"
+        rule = (
+            "must not be set with `noise`: a range that follows updates bounds nobody's"
+        )
         require(clip_rule is None, "clip_rule", rule)
         drawn = block_noise(noise, layout, quantizer)
     return SegmentAverage(
-        quantizer, key_words(key_material), layout, fidelity, bool(by_client), combine, byzantine,
-        steps, limits, clip_rule, drawn, norm,
-    )  # fmt: skip
+        quantizer,
+        key_words(key_material),
+        layout,
+        fidelity,
+        bool(by_client),
+        combine,
+        byzantine,
+        steps,
+        limits,
+        clip_rule,
+        drawn,
+        norm,
+    )

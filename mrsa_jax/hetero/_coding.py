@@ -1,8 +1,9 @@
 """Updates to codes and sums of codes back to updates.
 
-HeteroSAg, Section II-C (Steps 3 and 5): a client quantizes segment l with the K of the block in
-which it sums l; a block's sum decodes to |U| r1 + Delta_K times the ring sum; blocks of a row,
-which differ in K, are added as real numbers. Symbols: [r1, r2] -> `value_range`, U -> counts.
+HeteroSAg, Section II-C (Steps 3 and 5): a client quantizes segment l with the K of the
+block in which it sums l; a block's sum decodes to |U| r1 + Delta_K times the ring sum;
+blocks of a row, which differ in K, are added as real numbers. Symbols: [r1, r2] ->
+`value_range`, U -> counts.
 """
 
 from __future__ import annotations
@@ -40,22 +41,25 @@ def encode(
 ) -> tuple[UInt32[Array, "participants dim"], Float32[Array, " participants"]]:
     """Round each client's update to the levels of the matrix blocks that it sums in.
 
-    Unbiased inside the range: a value r1 + (c + f) Delta_K with 0 <= f < 1 becomes code c + 1
-    with probability f, else c, where Delta_K = (r2 - r1) / (K - 1).
+    Unbiased inside the range: a value r1 + (c + f) Delta_K with 0 <= f < 1 becomes code
+    c + 1 with probability f, else c, where Delta_K = (r2 - r1) / (K - 1).
 
     Args:
-        key: Randomness; a draw depends on it, the client's id, the segment and the place in it.
-        updates: float32[n, d], one row for each slot; values outside the range are clipped.
+        key: Randomness; a draw depends on it, the client's id, the segment and the
+            place in it.
+        updates: float32[n, d], one row for each slot; values outside the range are
+            clipped.
         layout: The groups that sum each segment together (`segment_layout`).
         value_range: (r1, r2), r1 < r2.
         members: int[n], global client ids by slot; the slots' own numbers if None.
-        noise: Noise of each client, as in `segment_average`; the layout needs room for it.
+        noise: Noise of each client, as in `segment_average`; the layout needs room for
+            it.
 
     Returns:
-        uint32[n, d] codes, below the K of each coordinate (`SegmentLayout.levels_of`), with
-        noise residues of its ring, to which clients add their pads; and float32[n], the fraction
-        of each client's values that was clipped. Under `jit` or `vmap` a NaN counts as clipped to
-        r1, as in `quantize.stochastic`.
+        uint32[n, d] codes, below the K of each coordinate (`SegmentLayout.levels_of`),
+        with noise residues of its ring, to which clients add their pads; and
+        float32[n], the fraction of each client's values that was clipped. Under `jit`
+        or `vmap` a NaN counts as clipped to r1, as in `quantize.stochastic`.
 
     Raises:
         ConfigurationError: If shapes do not fit, a value is NaN, or the range is none.
@@ -85,10 +89,16 @@ def encode(
         lower, upper = map(float, value_range)
         own = block_noise(noise, layout, stochastic(2, value_range=(lower, upper)))
     cast = Cast(bounds, draws, everybody, widest=widest, noise=own, summed=everybody)
-    codes, counted = zip(*(
-        code_span(values, span.start, span.rows, cast, width=span.width) for span in spans
-    ), strict=True)  # fmt: skip
-    return jnp.concatenate(codes, axis=1), _share(tuple(own.outside for own in counted), layout.dim)
+    codes, counted = zip(
+        *(
+            code_span(values, span.start, span.rows, cast, width=span.width)
+            for span in spans
+        ),
+        strict=True,
+    )
+    return jnp.concatenate(codes, axis=1), _share(
+        tuple(own.outside for own in counted), layout.dim
+    )
 
 
 @functools.partial(jax.jit, static_argnames=("dim",))
@@ -108,26 +118,27 @@ def decode(
 ) -> Float32[Array, " dim"]:
     """Turn the blocks' ring sums into the mean update, or into what a robust rule makes of them.
 
-    Block b of segment l stands for the sum |U_b| r1 + Delta_K total_b; the blocks of a row are
-    added as real numbers and divided by the number of summed clients. Everything is computed
-    about the middle of the range, so that nothing cancels.
+    Block b of segment l stands for the sum |U_b| r1 + Delta_K total_b; the blocks of a
+    row are added as real numbers and divided by the number of summed clients.
+    Everything is computed about the middle of the range, so that nothing cancels.
 
     Args:
         totals: uint32[stop - start] for each of `layout.blocks`, in their order.
         counts: int[blocks], how many clients each sum is of: 0 to its members.
         layout: The layout of the round.
         value_range: (r1, r2).
-        combine: Robust rule called with the averages float32[B, stop - start] of a row's blocks
-            and their counts float32[B] as weights (0: absent); the weighted mean if None.
-        has_noise: Whether clients added noise: a total then stands for an integer about the
-            middle of the sums of codes.
+        combine: Robust rule called with the averages float32[B, stop - start] of a
+            row's blocks and their counts float32[B] as weights (0: absent); the
+            weighted mean if None.
+        has_noise: Whether clients added noise: a total then stands for an integer about
+            the middle of the sums of codes.
 
     Returns:
         float32[d]; zeros in segments that no client summed.
 
     Raises:
-        ConfigurationError: If shapes do not fit or a count is impossible; of traced values,
-            only shapes and types are known.
+        ConfigurationError: If shapes do not fit or a count is impossible; of traced
+            values, only shapes and types are known.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -135,8 +146,8 @@ def decode(
         >>> mj.hetero.decode([[4], [0]], [4, 4], layout, (-1.0, 1.0)).tolist()
         [1.0, -1.0]
 
-    Source: HeteroSAg, Section II-C (decoding) and eq. (3); differs from the paper in dividing by
-    the clients that were summed, not by N.
+    Source: HeteroSAg, Section II-C (decoding) and eq. (3); differs from the paper in
+    dividing by the clients that were summed, not by N.
     """
     bounds = check_range(value_range)
     arrays = _checked_totals(totals, layout)
@@ -178,9 +189,15 @@ def _checked_totals(totals: Any, layout: SegmentLayout) -> list[Any]:
         integers = bool(jnp.issubdtype(array.dtype, jnp.integer))
         require(integers, "totals", "must hold integers", array.dtype)
         shape = (block.stop - block.start,)
-        require(array.shape == shape, "totals", f"must have the shape {shape}", array.shape)
-        inside = is_traced(array) or bool(((array >= 0) & (array < block.modulus)).all())
-        require(inside, "totals", "must be residues of their block's ring", block.modulus)
+        require(
+            array.shape == shape, "totals", f"must have the shape {shape}", array.shape
+        )
+        inside = is_traced(array) or bool(
+            ((array >= 0) & (array < block.modulus)).all()
+        )
+        require(
+            inside, "totals", "must be residues of their block's ring", block.modulus
+        )
     return [array.astype(np.uint32) for array in arrays]
 
 
@@ -190,17 +207,33 @@ def _checked_counts(counts: Any, layout: SegmentLayout) -> Any:
     sizes = np.asarray([len(block.members) for block in layout.blocks])
     integers = bool(jnp.issubdtype(number.dtype, jnp.integer))
     proper = integers and number.shape == sizes.shape
-    require(proper, "counts", "must hold an integer for each block", number.shape, number.dtype)
+    require(
+        proper,
+        "counts",
+        "must hold an integer for each block",
+        number.shape,
+        number.dtype,
+    )
     rule = "must lie between 0 and the members of each block"
     if not is_traced(number):
-        require(bool(((number >= 0) & (number <= sizes)).all()), "counts", rule, number.tolist())
+        require(
+            bool(((number >= 0) & (number <= sizes)).all()),
+            "counts",
+            rule,
+            number.tolist(),
+        )
     return number.astype(np.int32)
 
 
 def check_parts(layout: Any, combine: Any) -> None:
     """Raise for what is no layout or no rule."""
     is_layout = isinstance(layout, SegmentLayout)
-    require(is_layout, "layout", "must be a `SegmentLayout`, e.g. of `segment_layout`", layout)
+    require(
+        is_layout,
+        "layout",
+        "must be a `SegmentLayout`, e.g. of `segment_layout`",
+        layout,
+    )
     rule = "must be callable on block averages and their weights"
     require(combine is None or callable(combine), "combine", rule, combine)
 
@@ -218,13 +251,17 @@ def range_bounds(quantizer: StochasticQuantizer) -> Float32[Array, " 2"]:
     return jnp.stack([quantizer.lower, quantizer.upper])
 
 
-def check_updates(updates: Any, layout: SegmentLayout) -> Float32[Array, "participants dim"]:
+def check_updates(
+    updates: Any, layout: SegmentLayout
+) -> Float32[Array, "participants dim"]:
     """Return the updates as float32[n, d], or raise."""
     values = updates if isinstance(updates, jax.Array) else np.asarray(updates)
     floating = jnp.issubdtype(values.dtype, jnp.floating)
     require(bool(floating), "updates", "must be floating point", values.dtype)
     shape = (layout.num_participants, layout.dim)
-    require(values.shape == shape, "updates", f"must have the shape {shape}", values.shape)
+    require(
+        values.shape == shape, "updates", f"must have the shape {shape}", values.shape
+    )
     return on_device(values, jnp.float32)
 
 
@@ -235,6 +272,11 @@ def client_ids(members: Any, layout: SegmentLayout) -> Int32[Array, " participan
         return jnp.arange(count, dtype=jnp.int32)
     ids = members if isinstance(members, jax.Array) else np.asarray(members)
     integers = bool(jnp.issubdtype(ids.dtype, jnp.integer))
-    require(integers and ids.shape == (count,), "members", f"must be {count} integers", ids.shape,
-            ids.dtype)  # fmt: skip
+    require(
+        integers and ids.shape == (count,),
+        "members",
+        f"must be {count} integers",
+        ids.shape,
+        ids.dtype,
+    )
     return on_device(ids).astype(jnp.int32)

@@ -1,8 +1,9 @@
 """From whom the server asked in a round to the groups that HeteroSAg sums by.
 
-HeteroSAg takes all clients in every round; with a cohort selected anew each round (for instance
-by Multi-RoundSecAgg) someone has to say who is in which group, and what happens to a group of
-which fewer than two are there. Neither paper does; the rules here are this package's.
+HeteroSAg takes all clients in every round; with a cohort selected anew each round (for
+instance by Multi-RoundSecAgg) someone has to say who is in which group, and what
+happens to a group of which fewer than two are there. Neither paper does; the rules here
+are this package's.
 """
 
 from __future__ import annotations
@@ -26,10 +27,13 @@ from mrsa_jax.quantize.budgets import largest_levels
 from mrsa_watch._base.errors import check_integer, nearest, require
 from mrsa_watch._base.values import by_value
 
-# ---- From transmission rates of clients their groups, and the groups' numbers of levels.
+# ---- From transmission rates of clients their groups, and the groups' numbers of
+# levels.
 #
-# HeteroSAg, Sections II-A and III: clients are grouped by transmission rate, slowest group first,
-# and a group that sends faster may use more levels. Rates are in bits per second, to the server.
+# HeteroSAg, Sections II-A and III: clients are grouped by transmission rate, slowest
+# group first,
+# and a group that sends faster may use more levels. Rates are in bits per second, to
+# the server.
 
 _Numbers = ArrayLike | Sequence[Any]
 
@@ -47,17 +51,19 @@ def rate_groups(
     Args:
         rates: [N], positive, bits per second (any unit does).
         num_groups: G, at least 1; at most N / 2, so that each group has two clients.
-        method: "equal": sizes as equal as possible, the larger ones first. "natural": the cuts
-            that minimize the squared deviations of log rates from their groups' means.
-        boundaries: G - 1 ascending rates that cut instead of `method`: group g holds the rates
-            from the g-th on, below the next.
+        method: "equal": sizes as equal as possible, the larger ones first. "natural":
+            the cuts that minimize the squared deviations of log rates from their
+            groups' means.
+        boundaries: G - 1 ascending rates that cut instead of `method`: group g holds
+            the rates from the g-th on, below the next.
 
     Returns:
-        For each group its clients, ascending, ready for `segment_layout`. Clients of one rate go
-        by their numbers, and "equal" may part them.
+        For each group its clients, ascending, ready for `segment_layout`. Clients of
+        one rate go by their numbers, and "equal" may part them.
 
     Raises:
-        ConfigurationError: If an argument is out of range, or a group would have fewer than two.
+        ConfigurationError: If an argument is out of range, or a group would have fewer
+            than two.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -68,16 +74,22 @@ def rate_groups(
 
     Cost: O(N log N); "natural" O(G N^2) by dynamic programming, exact.
 
-    Source: HeteroSAg, Section II-A, which leaves open how; "natural": Fisher, "On grouping for
-    maximum homogeneity" (1958).
+    Source: HeteroSAg, Section II-A, which leaves open how; "natural": Fisher, "On
+    grouping for maximum homogeneity" (1958).
     """
     speeds = check_rates(rates, "rates")
     groups = check_integer(num_groups, "num_groups", 1)
     room = 2 * groups <= len(speeds)
-    require(room, "num_groups", "must leave two clients for each group", groups, len(speeds))
+    require(
+        room, "num_groups", "must leave two clients for each group", groups, len(speeds)
+    )
     known = ("equal", "natural")
-    require(method in known, "method", f"must be a known method ({nearest(str(method), known)})",
-            method)  # fmt: skip
+    require(
+        method in known,
+        "method",
+        f"must be a known method ({nearest(str(method), known)})",
+        method,
+    )
     order = np.argsort(speeds, kind="stable")
     if boundaries is not None:
         cuts = _given_cuts(speeds[order], boundaries, groups)
@@ -86,7 +98,9 @@ def rate_groups(
         cuts = [part * size + min(part, rest) for part in range(groups + 1)]
     else:
         cuts = _natural_cuts(np.log(speeds[order]), groups)
-    return tuple(tuple(sorted(order[a:b].tolist())) for a, b in itertools.pairwise(cuts))
+    return tuple(
+        tuple(sorted(order[a:b].tolist())) for a, b in itertools.pairwise(cuts)
+    )
 
 
 @needs_values
@@ -99,16 +113,16 @@ def levels_for_rates(
 ) -> tuple[int, ...]:
     """Choose each group's number of levels so that none takes longer than the slowest.
 
-    A coordinate that n' clients sum takes b(K) = ceil(log2(n' (K - 1) + 1)) bits. A group after
-    the slowest gets the largest K with b(K) / rate_g <= b(K_0) / rate_0; for n' = 1 that is
-    2^(floor of b(K_0) r) levels at r times the rate.
+    A coordinate that n' clients sum takes b(K) = ceil(log2(n' (K - 1) + 1)) bits. A
+    group after the slowest gets the largest K with b(K) / rate_g <= b(K_0) / rate_0;
+    for n' = 1 that is 2^(floor of b(K_0) r) levels at r times the rate.
 
     Args:
         rates: [G], of each group (its slowest client's, say), ascending.
         slowest_levels: K_0 of the slowest group, at least 2.
-        num_summed: n', clients of a block. 1 counts plain bits, as the paper's times do. On the
-            wire the pads' ring costs log2 n' more; give the blocks' size, and a faster group's
-            levels make use of what it has left.
+        num_summed: n', clients of a block. 1 counts plain bits, as the paper's times
+            do. On the wire the pads' ring costs log2 n' more; give the blocks' size,
+            and a faster group's levels make use of what it has left.
         max_levels: No group gets more.
 
     Returns:
@@ -124,8 +138,8 @@ def levels_for_rates(
         >>> mj.hetero.levels_for_rates([1e6, 2e6, 3.9e6], num_summed=4)  # 3, 6 and 11 bits of ring
         (2, 16, 512)
 
-    Source: HeteroSAg, Section II-A ("proportional to their available bandwidth"); the rule is
-    ours.
+    Source: HeteroSAg, Section II-A ("proportional to their available bandwidth"); the
+    rule is ours.
     """
     speeds = check_rates(rates, "rates")
     ascending = bool((np.diff(speeds) >= 0).all())
@@ -136,7 +150,9 @@ def levels_for_rates(
     bits = (summed * (least - 1)).bit_length()
     # a ratio that is whole on paper must not lose a bit to rounding
     allowed = [min(int(bits * float(speed / speeds[0]) + 1e-9), 64) for speed in speeds]
-    faster = [max(least, min(most, largest_levels(2**own, summed))) for own in allowed[1:]]
+    faster = [
+        max(least, min(most, largest_levels(2**own, summed))) for own in allowed[1:]
+    ]
     return (least, *faster)
 
 
@@ -148,20 +164,37 @@ def check_rates(rates: _Numbers, argument: str = "rates") -> np.ndarray:
         [1.0, 2.0]
     """
     values = np.asarray(rates)
-    require(values.dtype.kind in "fiu", argument, "must hold numbers", f"dtype {values.dtype}")
+    require(
+        values.dtype.kind in "fiu",
+        argument,
+        "must hold numbers",
+        f"dtype {values.dtype}",
+    )
     proper = values.ndim == 1 and values.size > 0
-    require(proper, argument, "must be a vector with one entry each", f"shape {values.shape}")
+    require(
+        proper,
+        argument,
+        "must be a vector with one entry each",
+        f"shape {values.shape}",
+    )
     values = values.astype(np.float64)
     bad = values[~((values > 0) & np.isfinite(values))]
     require(bad.size == 0, argument, "must be positive and finite", *bad[:1].tolist())
     return values
 
 
-def _given_cuts(ordered: np.ndarray, boundaries: _Numbers, num_groups: int) -> list[int]:
+def _given_cuts(
+    ordered: np.ndarray, boundaries: _Numbers, num_groups: int
+) -> list[int]:
     limits = check_rates(boundaries, "boundaries") if num_groups > 1 else np.zeros(0)
     proper = len(limits) == num_groups - 1 and bool((np.diff(limits) > 0).all())
-    require(proper, "boundaries", "must be num_groups - 1 ascending rates", limits.tolist(),
-            num_groups)  # fmt: skip
+    require(
+        proper,
+        "boundaries",
+        "must be num_groups - 1 ascending rates",
+        limits.tolist(),
+        num_groups,
+    )
     cuts = [0, *np.searchsorted(ordered, limits, side="left").tolist(), len(ordered)]
     sizes = np.diff(cuts).tolist()
     rule = "must leave two clients for each group"
@@ -209,14 +242,14 @@ class CohortGroups:
     """Who sums in which group in one round.
 
     Attributes:
-        members: The clients who take part, ascending; a client's slot is its place here. Empty
-            in a skipped round.
-        groups: Slots of each group, slowest group first, ascending; groups without anybody
-            keep their place and are empty.
+        members: The clients who take part, ascending; a client's slot is its place
+            here. Empty in a skipped round.
+        groups: Slots of each group, slowest group first, ascending; groups without
+            anybody keep their place and are empty.
         sitting_out: Clients who were asked and take no part, ascending.
-        split_blocks: Numbers of the selection's blocks that are not whole: some of the block's
-            clients are summed, and not all of them in one group. Sums of segments separate them,
-            so that they no longer hide each other.
+        split_blocks: Numbers of the selection's blocks that are not whole: some of the
+            block's clients are summed, and not all of them in one group. Sums of
+            segments separate them, so that they no longer hide each other.
     """
 
     members: tuple[int, ...]
@@ -241,26 +274,30 @@ def ranked_groups(
     blocks: ArrayLike | Sequence[int] | int | None = None,
     aligned: bool = False,
 ) -> tuple[CohortGroups, ...]:
-    """Return the groups of each round, cut anew: the cohort by rate, into G equal parts.
+    """Return the groups of each round, cut anew.
 
-    Every round then has the same group sizes (one layout, compiled once) where cohorts are of
-    one size, but a client's partners and levels change from round to round.
+    The cohort by rate, into G equal parts.
+    Every round then has the same group sizes (one layout, compiled once) where cohorts
+    are of one size, but a client's partners and levels change from round to round.
 
     Args:
         cohorts: bool[J, N], whom the server asked in each round.
         rates: float[N], transmission rates; equal ones are taken by client.
-        num_groups: G; the slowest groups take one more where G does not divide the cohort.
-        too_small: What becomes of a group of which fewer than `smallest`, but not none, are in
-            the cohort, as happens in cohorts of fewer than `smallest` G. "merge" (the default:
-            nobody is lost, nobody sends more bits than it would): from the fastest group down, it
-            joins the next slower one that is there; the slowest has none and takes the next
-            faster one in, at its own levels. "sit_out": its members take no part. "skip": nobody
-            does, in the whole round. With "merge" a round of fewer than `smallest` in all is
-            skipped too.
-        smallest: Fewest clients of a group, from 2 (one client's sum would be its update).
-        blocks: T, or int[N] numbers, of the selection's blocks (to report or to keep whole).
-        aligned: Keep `blocks` whole: blocks are ranked by their slowest client and cut into G
-            parts, evenly by their number.
+        num_groups: G; the slowest groups take one more where G does not divide the
+            cohort.
+        too_small: What becomes of a group of which fewer than `smallest`, but not none,
+            are in the cohort, as happens in cohorts of fewer than `smallest` G. "merge"
+            (the default: nobody is lost, nobody sends more bits than it would): from
+            the fastest group down, it joins the next slower one that is there; the
+            slowest has none and takes the next faster one in, at its own levels.
+            "sit_out": its members take no part. "skip": nobody does, in the whole
+            round. With "merge" a round of fewer than `smallest` in all is skipped too.
+        smallest: Fewest clients of a group, from 2 (one client's sum would be its
+            update).
+        blocks: T, or int[N] numbers, of the selection's blocks (to report or to keep
+            whole).
+        aligned: Keep `blocks` whole: blocks are ranked by their slowest client and cut
+            into G parts, evenly by their number.
 
     Returns:
         One `CohortGroups` for each round.
@@ -290,7 +327,9 @@ def ranked_groups(
     labels = _checked_blocks(blocks, aligned, asked.shape[1])
     finish = _finisher(count, too_small, smallest, labels)
     units = labels if aligned else np.arange(len(speed))
-    return tuple(finish(cohort, _ranked(cohort, speed, units, count)) for cohort in asked)
+    return tuple(
+        finish(cohort, _ranked(cohort, speed, units, count)) for cohort in asked
+    )
 
 
 def cohort_layouts(
@@ -312,16 +351,18 @@ def cohort_layouts(
         dim: d.
         hybrid_threshold: T of "hc".
         modulus_rule: As in `segment_layout`.
-        empty_groups: "keep" the matrix of all G groups, so that segments stay the same, and
-            groups whose partner is absent sum by themselves; or "drop" them and use the matrix
-            of the present groups, with fewer segments (one sum of all clients if one group is
-            present, and T at most the number of groups less one).
+        empty_groups: "keep" the matrix of all G groups, so that segments stay the same,
+            and groups whose partner is absent sum by themselves; or "drop" them and use
+            the matrix of the present groups, with fewer segments (one sum of all
+            clients if one group is present, and T at most the number of groups less
+            one).
 
     Returns:
         A layout for each round; None if it is skipped.
 
     Raises:
-        ConfigurationError: As `segment_layout`, or if a round has other groups than levels.
+        ConfigurationError: As `segment_layout`, or if a round has other groups than
+            levels.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -340,8 +381,14 @@ def cohort_layouts(
     require(known, "empty_groups", 'must be "keep" or "drop"', empty_groups)
     for number, own in enumerate(rounds):
         fits = len(own.groups) == len(own_levels)
-        require(fits, "rounds", "must have as many groups as levels", len(own.groups),
-                len(own_levels), f"round {number}")  # fmt: skip
+        require(
+            fits,
+            "rounds",
+            "must have as many groups as levels",
+            len(own.groups),
+            len(own_levels),
+            f"round {number}",
+        )
     is_dropped = empty_groups == "drop"
 
     @functools.cache
@@ -370,7 +417,10 @@ def cohort_layouts(
 
 
 def _ranked(
-    cohort: Bool[np.ndarray, " clients"], speed: np.ndarray, units: np.ndarray, num_groups: int
+    cohort: Bool[np.ndarray, " clients"],
+    speed: np.ndarray,
+    units: np.ndarray,
+    num_groups: int,
 ) -> Int64[np.ndarray, " clients"]:
     """Return the group of each client, -1 outside the cohort; units stay whole."""
     groups = np.full(len(cohort), _APART, np.int64)
@@ -378,14 +428,18 @@ def _ranked(
     slowest = np.full(len(names), np.inf)
     np.minimum.at(slowest, of_member, speed[cohort].astype(np.float64))
     size, rest = divmod(len(names), num_groups)
-    parts = np.repeat(np.arange(num_groups), [size + (g < rest) for g in range(num_groups)])
+    parts = np.repeat(
+        np.arange(num_groups), [size + (g < rest) for g in range(num_groups)]
+    )
     group_of_unit = np.empty(len(names), np.int64)
     group_of_unit[np.argsort(slowest, kind="stable")] = parts
     groups[cohort] = group_of_unit[of_member]
     return groups
 
 
-def _finisher(num_groups: int, too_small: Any, smallest: Any, labels: np.ndarray | None) -> Any:
+def _finisher(
+    num_groups: int, too_small: Any, smallest: Any, labels: np.ndarray | None
+) -> Any:
     """Return what turns a cohort and its clients' groups into `CohortGroups`."""
     hint = f"must be a known rule: {nearest(str(too_small), _RULES)}"
     require(too_small in _RULES, "too_small", hint, too_small)
@@ -397,7 +451,10 @@ def _finisher(num_groups: int, too_small: Any, smallest: Any, labels: np.ndarray
         own = kept[members]
         return CohortGroups(
             tuple(members.tolist()),
-            tuple(tuple(np.flatnonzero(own == group).tolist()) for group in range(num_groups)),
+            tuple(
+                tuple(np.flatnonzero(own == group).tolist())
+                for group in range(num_groups)
+            ),
             tuple(np.flatnonzero(cohort & (kept < 0)).tolist()),
             () if labels is None else _split(kept, labels),
         )
@@ -430,7 +487,9 @@ def _without_small(
 
 def _split(kept: np.ndarray, labels: np.ndarray) -> tuple[int, ...]:
     touched = np.unique(labels[kept >= 0])
-    return tuple(int(block) for block in touched if len(set(kept[labels == block].tolist())) > 1)
+    return tuple(
+        int(block) for block in touched if len(set(kept[labels == block].tolist())) > 1
+    )
 
 
 def _checked_cohorts(cohorts: Any) -> Bool[np.ndarray, "rounds clients"]:
@@ -438,7 +497,9 @@ def _checked_cohorts(cohorts: Any) -> Bool[np.ndarray, "rounds clients"]:
     rule = "must hold zeros and ones, [rounds, clients]"
     proper = array.ndim == 2 and array.size > 0 and array.dtype.kind in "biu"
     require(proper, "cohorts", rule, f"{array.dtype} of shape {array.shape}")
-    require(bool(((array == 0) | (array == 1)).all()), "cohorts", rule, int(array.max()))
+    require(
+        bool(((array == 0) | (array == 1)).all()), "cohorts", rule, int(array.max())
+    )
     return array.astype(np.bool_)
 
 

@@ -1,8 +1,9 @@
 """A round of HeteroSAg laid out: who sums which coordinates with whom, in which ring.
 
-HeteroSAg, Sections III and V-B. A layout is static and becomes the `SegmentPlan` that the ring
-sums and the real protocol run: no second path for pads, losses or shares. Symbols: S_g^d ->
-a column's slots, x^l -> coordinates of segment l, K_g -> `levels`, R = |S| (K_g - 1) + 1.
+HeteroSAg, Sections III and V-B. A layout is static and becomes the `SegmentPlan` that
+the ring sums and the real protocol run: no second path for pads, losses or shares.
+Symbols: S_g^d -> a column's slots, x^l -> coordinates of segment l, K_g -> `levels`, R
+= |S| (K_g - 1) + 1.
 """
 
 from __future__ import annotations
@@ -70,8 +71,10 @@ class SegmentRows(NamedTuple):
         segment: int32[Z], l.
         levels: int32[Z, n], K with which each slot quantizes it.
         modulus_of: uint32[Z, n], R of each slot's block; 0 stands for 2^32.
-        rings: uint32[Z, D], the different R of its blocks, ascending; 1 beyond the last.
-        slots: int32[Z, B, m], members of each block, B and m the most of all rows; padded with n.
+        rings: uint32[Z, D], the different R of its blocks, ascending; 1 beyond the
+            last.
+        slots: int32[Z, B, m], members of each block, B and m the most of all rows;
+            padded with n.
         number: int32[Z, B], of the block among all blocks; their count beyond the last.
         block_levels: int32[Z, B], K of each block; 2 beyond the last.
         moduli: uint32[Z, B], R of each block, 0 for 2^32; 2 beyond the last.
@@ -89,16 +92,19 @@ class SegmentRows(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class SegmentLayout:
-    """Who sums which segment with whom (build it with `segment_layout`); static and hashable.
+    """Who sums which segment with whom (build it with `segment_layout`).
+
+    Static and hashable.
 
     Attributes:
         matrix: B, [segments, columns] as tuples; -1 for a column by itself.
         columns: Slots of each column (a group, or a subgroup), ascending.
         levels: K of each column's quantizer.
         dim: d, length of an update.
-        modulus_rule: "exact": R = |S| (K - 1) + 1; "power_of_two": the next power of two, which
-            takes as many bits on the wire and half the keystream.
-        modulus_bits: b of every block's ring of 2**b elements, instead of the rule; or None.
+        modulus_rule: "exact": R = |S| (K - 1) + 1; "power_of_two": the next power of
+            two, which takes as many bits on the wire and half the keystream.
+        modulus_bits: b of every block's ring of 2**b elements, instead of the rule; or
+            None.
     """
 
     cites = "heterosag"
@@ -120,7 +126,10 @@ class SegmentLayout:
         return [(segment_layout, scheme, *rest) for scheme in ("sc", "mc", "groups")]
 
     def _cells(self) -> np.ndarray:
-        """Segments: a row each; groups of one colour are in one sum, grey ones by themselves."""
+        """Segments: a row each.
+
+        Groups of one colour are in one sum, grey ones by themselves.
+        """
         return np.asarray(self.matrix) + 1
 
     @property
@@ -142,12 +151,17 @@ class SegmentLayout:
 
     @functools.cached_property
     def blocks(self) -> tuple[SegmentBlock, ...]:
-        """Return all sums, by segment and then by smallest column; none without members."""
+        """Return all sums, by segment and then by smallest column.
+
+        None without members.
+        """
         found = []
         for segment, row in enumerate(blocks_of(np.asarray(self.matrix))):
             start, stop = self.bounds[segment]
             for columns in row:
-                members = sorted(slot for column in columns for slot in self.columns[column])
+                members = sorted(
+                    slot for column in columns for slot in self.columns[column]
+                )
                 if members:
                     levels = self.levels[columns[0]]
                     modulus = ring_size(levels, len(members))
@@ -155,9 +169,17 @@ class SegmentLayout:
                         modulus = 1 << (modulus - 1).bit_length()
                     if self.modulus_bits is not None:
                         modulus = 1 << self.modulus_bits
-                    found.append(SegmentBlock(
-                        segment, columns, levels, tuple(members), start, stop, modulus
-                    ))  # fmt: skip
+                    found.append(
+                        SegmentBlock(
+                            segment,
+                            columns,
+                            levels,
+                            tuple(members),
+                            start,
+                            stop,
+                            modulus,
+                        )
+                    )
         return tuple(found)
 
     @functools.cached_property
@@ -215,10 +237,10 @@ class SegmentLayout:
 
         Args:
             survivors: bool[5, n], V0 to V4, nested.
-            thresholds: t_i, one integer or int[n]; more than half of each client's shares if
-                None.
-            adjacency: bool[n, n], who shares secrets (and pads within a block) with whom;
-                everybody in V0 if None.
+            thresholds: t_i, one integer or int[n]; more than half of each client's
+                shares if None.
+            adjacency: bool[n, n], who shares secrets (and pads within a block) with
+                whom; everybody in V0 if None.
 
         Returns:
             Status of the round and of each block, who is summed, and what is learnt.
@@ -256,30 +278,31 @@ def segment_layout(
     """Lay out a round: cut clients into groups and updates into segments.
 
     Args:
-        scheme: "sc", "mc" or "hc"; "groups" for the plain multi-group sums, one for each group
-            over whole updates (privacy level 0 of two groups or more); or a matrix
-            int[segments, columns].
-        groups: The slots of each group, slowest group first; or their sizes, for consecutive
-            slots.
+        scheme: "sc", "mc" or "hc"; "groups" for the plain multi-group sums, one for
+            each group over whole updates (privacy level 0 of two groups or more); or a
+            matrix int[segments, columns].
+        groups: The slots of each group, slowest group first; or their sizes, for
+            consecutive slots.
         levels: K_g of each group, from 2 to 2**23, never descending.
         dim: d, at least the number of segments.
-        subgroups: L_g: into how many subgroups each group is cut, as evenly as possible; one
-            each if None.
+        subgroups: L_g: into how many subgroups each group is cut, as evenly as
+            possible; one each if None.
         hybrid_threshold: T of "hc".
         modulus_rule: "exact" or "power_of_two".
-        modulus_bits: b, at most 32: gives every block a ring of 2**b elements, so that there is
-            room for noise (`segment_average`); instead of the rule.
-        allow_small_groups: Accept groups (or subgroups) of fewer than two clients, whose own sums
-            are no sums.
+        modulus_bits: b, at most 32: gives every block a ring of 2**b elements, so that
+            there is room for noise (`segment_average`); instead of the rule.
+        allow_small_groups: Accept groups (or subgroups) of fewer than two clients,
+            whose own sums are no sums.
 
     Returns:
-        The layout; segments are as many as the matrix has rows, of ragged length where that does
-        not divide d.
+        The layout; segments are as many as the matrix has rows, of ragged length where
+        that does not divide d.
 
     Raises:
-        ConfigurationError: If slots are not 0 to n - 1, each once; levels are out of range,
-            descending or not one for each group; there are more segments than coordinates; a
-            group is too small; a ring would pass 32 bits; or the matrix does not fit.
+        ConfigurationError: If slots are not 0 to n - 1, each once; levels are out of
+            range, descending or not one for each group; there are more segments than
+            coordinates; a group is too small; a ring would pass 32 bits; or the matrix
+            does not fit.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -291,7 +314,9 @@ def segment_layout(
     """
     slots = _checked_groups(groups)
     bounds = "must lie in [2, 2**23]"
-    own_levels = [check_integer(level, "levels", 2, _MAX_LEVELS, rule=bounds) for level in levels]
+    own_levels = [
+        check_integer(level, "levels", 2, _MAX_LEVELS, rule=bounds) for level in levels
+    ]
     check_levels(own_levels, len(slots), "group")
     known = modulus_rule in ("exact", "power_of_two")
     require(known, "modulus_rule", 'must be "exact" or "power_of_two"', modulus_rule)
@@ -301,18 +326,28 @@ def segment_layout(
     require(allow_small_groups or smallest >= FEWEST_IN_A_SUM, "groups", rule, smallest)
     matrix = _matrix(scheme, len(columns), hybrid_threshold)
     width = check_integer(dim, "dim", 1)
-    require(width >= len(matrix), "dim", "must be at least the segments", width, len(matrix))
+    require(
+        width >= len(matrix), "dim", "must be at least the segments", width, len(matrix)
+    )
     rows = tuple(tuple(row) for row in matrix.tolist())
     layout = SegmentLayout(rows, columns, column_levels, width, modulus_rule)
     largest = max(layout.blocks, key=lambda block: block.modulus)
     if modulus_bits is not None:
         bits = check_integer(modulus_bits, "modulus_bits", 1, 32)
         rule = "must leave room for the largest sum of codes"
-        require(largest.modulus <= 2**bits, "modulus_bits", rule, bits, largest.modulus - 1)
+        require(
+            largest.modulus <= 2**bits, "modulus_bits", rule, bits, largest.modulus - 1
+        )
         return dataclasses.replace(layout, modulus_bits=bits)
-    fits = largest.modulus < 2**31 or (modulus_rule == "power_of_two" and largest.modulus <= 2**32)
-    require(fits, "levels", "must leave each block a ring below 2**31 (|S| (K - 1) + 1)",
-            f"{largest.num_levels} levels for {len(largest.members)} clients")  # fmt: skip
+    fits = largest.modulus < 2**31 or (
+        modulus_rule == "power_of_two" and largest.modulus <= 2**32
+    )
+    require(
+        fits,
+        "levels",
+        "must leave each block a ring below 2**31 (|S| (K - 1) + 1)",
+        f"{largest.num_levels} levels for {len(largest.members)} clients",
+    )
     return layout
 
 
@@ -334,13 +369,19 @@ def _checked_groups(groups: Sequence[Any] | np.ndarray) -> list[tuple[int, ...]]
     if all(np.ndim(group) == 0 for group in given):
         sizes = [check_integer(size, "groups", 0) for size in given]
         ends = np.cumsum(sizes).tolist()
-        slots = [tuple(range(end - size, end)) for size, end in zip(sizes, ends, strict=True)]
+        slots = [
+            tuple(range(end - size, end)) for size, end in zip(sizes, ends, strict=True)
+        ]
     else:
-        slots = [tuple(sorted(check_integer(slot, "groups", 0) for slot in group))
-                 for group in given]  # fmt: skip
+        slots = [
+            tuple(sorted(check_integer(slot, "groups", 0) for slot in group))
+            for group in given
+        ]
     everybody = sorted(slot for group in slots for slot in group)
     proper = len(everybody) > 0 and everybody == list(range(len(everybody)))
-    require(proper, "groups", "must hold the slots 0 to n - 1, each once", everybody[:8])
+    require(
+        proper, "groups", "must hold the slots 0 to n - 1, each once", everybody[:8]
+    )
     return slots
 
 
@@ -360,14 +401,23 @@ def _cut(
 def _matrix(scheme: Any, num_columns: int, hybrid_threshold: Any) -> np.ndarray:
     if isinstance(scheme, str) and scheme == "groups":
         rule = 'must be given for "hc" alone'
-        require(hybrid_threshold is None, "hybrid_threshold", rule, scheme, hybrid_threshold)
+        require(
+            hybrid_threshold is None, "hybrid_threshold", rule, scheme, hybrid_threshold
+        )
         return np.full((1, num_columns), -1, np.int32)
     if isinstance(scheme, str):
         names = ", ".join((*SCHEMES, "groups"))
-        require(scheme in SCHEMES, "scheme", f"must be one of {names}, or a matrix", scheme)
+        require(
+            scheme in SCHEMES, "scheme", f"must be one of {names}, or a matrix", scheme
+        )
         return segment_matrix(scheme, num_columns, hybrid_threshold)
     matrix = check_matrix(scheme)
     fits = matrix.shape[1] == num_columns
-    require(fits, "scheme", "must have a column for each group or subgroup", matrix.shape,
-            num_columns)  # fmt: skip
+    require(
+        fits,
+        "scheme",
+        "must have a column for each group or subgroup",
+        matrix.shape,
+        num_columns,
+    )
     return matrix

@@ -1,8 +1,9 @@
 """What secure sums of segments leak over rounds, together with whom the server selects.
 
-In each round the server learns one sum for each block of each segment (HeteroSAg). Coordinates
-are separate unknowns, so every segment has a separate matrix, a row for each learnt block, and
-leaks what follows from that matrix (Multi-RoundSecAgg's measures). Neither paper joins the two.
+In each round the server learns one sum for each block of each segment (HeteroSAg).
+Coordinates are separate unknowns, so every segment has a separate matrix, a row for
+each learnt block, and leaks what follows from that matrix (Multi-RoundSecAgg's
+measures). Neither paper joins the two.
 """
 
 from __future__ import annotations
@@ -30,15 +31,17 @@ class SegmentHistory:
     """Which sums the server has learnt of each segment (build it with `segment_participation`).
 
     Attributes:
-        bounds: (start, stop) of each segment; where layouts cut updates differently in different
-            rounds, the finest pieces that no cut divides.
-        participation: For each segment bool[rows, N], one row for each learnt sum, in the order
-            of rounds.
+        bounds: (start, stop) of each segment; where layouts cut updates differently in
+            different rounds, the finest pieces that no cut divides.
+        participation: For each segment bool[rows, N], one row for each learnt sum, in
+            the order of rounds.
         rounds: For each segment int32[rows], the round of each row.
-        blocks: For each segment int32[rows], the number in its round's plan of each row's block.
-        sizes: For each segment int32[rows], clients laid out in each row's block, lost or not.
-        plain: bool[J, N], the same rounds summed by everybody at once, without segments: V3, and
-            nobody in rounds that failed or have fewer than two left.
+        blocks: For each segment int32[rows], the number in its round's plan of each
+            row's block.
+        sizes: For each segment int32[rows], clients laid out in each row's block, lost
+            or not.
+        plain: bool[J, N], the same rounds summed by everybody at once, without
+            segments: V3, and nobody in rounds that failed or have fewer than two left.
     """
 
     bounds: tuple[tuple[int, int], ...]
@@ -67,9 +70,13 @@ class SegmentHistory:
             return tuple(part[keep] for part, keep in zip(parts, kept, strict=True))
 
         return SegmentHistory(
-            self.bounds, first(self.participation), first(self.rounds), first(self.blocks),
-            first(self.sizes), self.plain[:num_rounds],
-        )  # fmt: skip
+            self.bounds,
+            first(self.participation),
+            first(self.rounds),
+            first(self.blocks),
+            first(self.sizes),
+            self.plain[:num_rounds],
+        )
 
 
 @finding
@@ -77,13 +84,15 @@ class SumLeakage:
     """What one matrix of learnt sums leaks.
 
     Attributes:
-        strong: Strong privacy T (`privacy.strong_privacy`); None where nothing was learnt.
-        weak_lower: Weak privacy is at least this; None as above, and where it was not asked for.
+        strong: Strong privacy T (`privacy.strong_privacy`); None where nothing was
+            learnt.
+        weak_lower: Weak privacy is at least this; None as above, and where it was not
+            asked for.
         weak_upper: Weak privacy is at most this.
         certified: Whether both bounds are equal and proven (`privacy.weak_privacy`).
         rank: Rank of the matrix over the rationals.
-        exposure: int32[N], the round from which on the server can solve for each client's own
-            values; -1 for never.
+        exposure: int32[N], the round from which on the server can solve for each
+            client's own values; -1 for never.
     """
 
     strong: int | None
@@ -101,10 +110,10 @@ class SegmentLeakage:
     Attributes:
         segments: What each segment leaks.
         plain: What one sum a round over the same clients leaks.
-        exposure: int32[segments, N], first round in which each client's segment is exposed; -1
-            for never.
-        exposed_share: float64[J, N], the share of each client's update that is exposed after
-            each round.
+        exposure: int32[segments, N], first round in which each client's segment is
+            exposed; -1 for never.
+        exposed_share: float64[J, N], the share of each client's update that is exposed
+            after each round.
     """
 
     segments: tuple[SumLeakage, ...]
@@ -160,28 +169,31 @@ def segment_participation(
 ) -> SegmentHistory:
     """Return which sums of each segment the server has learnt, over any number of rounds.
 
-    A round that worked gives one row for each block of the segment, over the block's members
-    among the summed clients: V3, less those who would be alone in a block (`secagg.admitted`).
+    A round that worked gives one row for each block of the segment, over the block's
+    members among the summed clients: V3, less those who would be alone in a block
+    (`secagg.admitted`).
 
     Args:
-        layouts: One layout for all rounds, or one for each round, None for a skipped one
-            (`hetero.cohort_layouts`).
-        survivors: V3 of each round, bool[J, n]; or all five rows V0 to V4, bool[J, 5, n]; or a
-            sequence of J such arrays where rounds differ in size, entries of skipped rounds
-            being ignored. Everybody if None.
-        members: The clients of the slots: int[J, n], or a sequence of J vectors; or one vector
-            for all rounds. The slots themselves if None.
-        status: Status of each round, int[J], or of each of its blocks, J vectors: what is not
-            `Status.OK` was not learnt. All OK if None.
+        layouts: One layout for all rounds, or one for each round, None for a skipped
+            one (`hetero.cohort_layouts`).
+        survivors: V3 of each round, bool[J, n]; or all five rows V0 to V4, bool[J, 5,
+            n]; or a sequence of J such arrays where rounds differ in size, entries of
+            skipped rounds being ignored. Everybody if None.
+        members: The clients of the slots: int[J, n], or a sequence of J vectors; or one
+            vector for all rounds. The slots themselves if None.
+        status: Status of each round, int[J], or of each of its blocks, J vectors: what
+            is not `Status.OK` was not learnt. All OK if None.
         num_clients: N; the largest client in `members` plus one if None.
         num_rounds: J, where nothing else says it.
 
     Returns:
-        The matrices, ready for `segment_leakage` and every function of `mrsa_jax.privacy`.
+        The matrices, ready for `segment_leakage` and every function of
+        `mrsa_jax.privacy`.
 
     Raises:
-        ConfigurationError: If numbers of rounds or slots do not fit each other, all rounds are
-            skipped, layouts differ in the length of updates, or a client has two slots.
+        ConfigurationError: If numbers of rounds or slots do not fit each other, all
+            rounds are skipped, layouts differ in the length of updates, or a client has
+            two slots.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -190,8 +202,8 @@ def segment_participation(
         >>> history.participation[0].astype(int).tolist()  # client 4 is left alone, and so lost
         [[1, 1, 1, 1, 0, 0]]
 
-    Source: the sums are HeteroSAg's (Section III); that the server keeps those of all rounds is
-    Multi-RoundSecAgg's threat.
+    Source: the sums are HeteroSAg's (Section III); that the server keeps those of all
+    rounds is Multi-RoundSecAgg's threat.
     """
     played = _rounds(layouts, survivors, members, status, num_rounds)
     known = [own for own in played if own.layout is not None]
@@ -215,31 +227,45 @@ def segment_participation(
         if own.ok.any() and own.sends.sum() >= FEWEST_IN_A_SUM:
             plain[number, own.clients] = own.sends
         segment_of = np.asarray([block.segment for block in own.layout.blocks])
-        segments = np.searchsorted([start for start, _ in own.layout.bounds], starts, "right") - 1
+        segments = (
+            np.searchsorted([start for start, _ in own.layout.bounds], starts, "right")
+            - 1
+        )
         for piece, segment in enumerate(segments):
-            chosen = np.flatnonzero(is_learnt & (segment_of == segment)).astype(np.int32)
+            chosen = np.flatnonzero(is_learnt & (segment_of == segment)).astype(
+                np.int32
+            )
             when = np.full(len(chosen), number, np.int32)
             pieces[piece].append((learnt[chosen], when, chosen, laid[chosen]))
-    joined = [[np.concatenate(parts) for parts in zip(*own, strict=True)] for own in pieces]
-    rows, rounds, blocks, sizes = (tuple(column) for column in zip(*joined, strict=True))
+    joined = [
+        [np.concatenate(parts) for parts in zip(*own, strict=True)] for own in pieces
+    ]
+    rows, rounds, blocks, sizes = (
+        tuple(column) for column in zip(*joined, strict=True)
+    )
     return SegmentHistory(bounds, rows, rounds, blocks, sizes, plain)
 
 
 @needs_values
-def segment_leakage(history: SegmentHistory, *, effort: float | None = 0.0) -> SegmentLeakage:
+def segment_leakage(
+    history: SegmentHistory, *, effort: float | None = 0.0
+) -> SegmentLeakage:
     """Return what the server can solve for in each segment, and how much of each update that is.
 
-    Use it to see whether a selection that protects whole updates still does so when segments are
-    summed by groups: a segment's sums are smaller and more than those of a plain protocol.
-    Coordinates are independent unknowns, so an update is as private as its least private segment.
+    Use it to see whether a selection that protects whole updates still does so when
+    segments are summed by groups: a segment's sums are smaller and more than those of a
+    plain protocol. Coordinates are independent unknowns, so an update is as private as
+    its least private segment.
 
     Args:
         history: From `segment_participation`.
-        effort: How long each search for weak privacy may take (`privacy.weak_privacy`): 0 for
-            bounds that are cheap, 1 or more to narrow them, None to leave weak privacy out.
+        effort: How long each search for weak privacy may take (`privacy.weak_privacy`):
+            0 for bounds that are cheap, 1 or more to narrow them, None to leave weak
+            privacy out.
 
     Returns:
-        Strong and weak privacy, rank and first exposures, by segment and without segments.
+        Strong and weak privacy, rank and first exposures, by segment and without
+        segments.
 
     Raises:
         ConfigurationError: If `effort` is negative or not finite.
@@ -251,9 +277,9 @@ def segment_leakage(history: SegmentHistory, *, effort: float | None = 0.0) -> S
         >>> found.strong, found.plain.strong
         (4, 4)
 
-    Cost: segments with the same matrix are judged once, by no more rows than its rank; exact
-    arithmetic modulo two primes as `privacy.first_exposure`. 1000 rounds of five segments over
-    120 clients take seconds.
+    Cost: segments with the same matrix are judged once, by no more rows than its rank;
+    exact arithmetic modulo two primes as `privacy.first_exposure`. 1000 rounds of five
+    segments over 120 clients take seconds.
 
     Source: the measures are Multi-RoundSecAgg's, equation (5) and Remark 1.
     """
@@ -286,15 +312,22 @@ class _Round:
     ok: np.ndarray
 
 
-def _rounds(layouts: Any, survivors: Any, members: Any, status: Any, num_rounds: Any) -> list[Any]:
+def _rounds(
+    layouts: Any, survivors: Any, members: Any, status: Any, num_rounds: Any
+) -> list[Any]:
     """Check what was given for each round and bring it into one form."""
-    one_for_all = isinstance(members, np.ndarray | Sequence) and np.ndim(members[0]) == 0
-    count = _number_of_rounds({
-        "layouts": None if isinstance(layouts, SegmentLayout) else layouts,
-        "survivors": survivors,
-        "members": None if one_for_all else members,
-        "status": status,
-    }, num_rounds)  # fmt: skip
+    one_for_all = (
+        isinstance(members, np.ndarray | Sequence) and np.ndim(members[0]) == 0
+    )
+    count = _number_of_rounds(
+        {
+            "layouts": None if isinstance(layouts, SegmentLayout) else layouts,
+            "survivors": survivors,
+            "members": None if one_for_all else members,
+            "status": status,
+        },
+        num_rounds,
+    )
     found = []
     for number in range(count):
         layout = layouts if isinstance(layouts, SegmentLayout) else layouts[number]
@@ -303,13 +336,22 @@ def _rounds(layouts: Any, survivors: Any, members: Any, status: Any, num_rounds:
             found.append(_Round(None, nobody, nobody, nobody))
             continue
         given = members if one_for_all or members is None else members[number]
-        found.append(_Round(
-            layout,
-            _clients(given, layout.num_participants, number),
-            _sends(None if survivors is None else survivors[number], layout.num_participants,
-                   number),
-            _worked(None if status is None else status[number], len(layout.blocks), number),
-        ))  # fmt: skip
+        found.append(
+            _Round(
+                layout,
+                _clients(given, layout.num_participants, number),
+                _sends(
+                    None if survivors is None else survivors[number],
+                    layout.num_participants,
+                    number,
+                ),
+                _worked(
+                    None if status is None else status[number],
+                    len(layout.blocks),
+                    number,
+                ),
+            )
+        )
     return found
 
 
@@ -321,12 +363,23 @@ def _number_of_rounds(given: dict[str, Any], num_rounds: Any) -> int:
     (first, expected), *others = counts.items()
     require(expected > 0, first, "must hold a round", expected)
     for name, own in others:
-        require(own == expected, name, f"must be for as many rounds as `{first}`", own, expected)
+        require(
+            own == expected,
+            name,
+            f"must be for as many rounds as `{first}`",
+            own,
+            expected,
+        )
     return expected
 
 
 def _checked(
-    given: Any, argument: str, rule: str, shapes: tuple[Any, ...], kinds: str, *where: str
+    given: Any,
+    argument: str,
+    rule: str,
+    shapes: tuple[Any, ...],
+    kinds: str,
+    *where: str,
 ) -> np.ndarray:
     array = np.asarray(given)
     proper = array.shape in shapes and array.dtype.kind in kinds
@@ -337,7 +390,10 @@ def _checked(
 def _clients(given: Any, size: int, number: int) -> np.ndarray:
     if given is None:
         return np.arange(size)
-    rule, where = "must be one client for each slot", (f"round {number}", f"{size} slots")
+    rule, where = (
+        "must be one client for each slot",
+        (f"round {number}", f"{size} slots"),
+    )
     clients = _checked(given, "members", rule, ((size,),), "iu", *where)
     different = len(np.unique(clients)) == size and int(clients.min()) >= 0
     require(different, "members", "must be different numbers from 0", clients.tolist())
@@ -369,7 +425,9 @@ def _pieces(layouts: list[Any]) -> tuple[tuple[int, int], ...]:
     different = set(layouts)
     dims = sorted({layout.dim for layout in different})
     require(len(dims) == 1, "layouts", "must be of one length of updates", *dims[:2])
-    cuts = sorted({cut for layout in different for bounds in layout.bounds for cut in bounds})
+    cuts = sorted(
+        {cut for layout in different for bounds in layout.bounds for cut in bounds}
+    )
     return tuple(itertools.pairwise(cuts))
 
 
@@ -387,16 +445,21 @@ def _learnt(own: Any, num_clients: int) -> tuple[np.ndarray, np.ndarray]:
 def _judge(matrix: np.ndarray, rounds: np.ndarray, effort: float | None) -> SumLeakage:
     """Judge a matrix by the rows that add to its row space.
 
-    A row that adds nothing changes neither privacy of any kind nor first exposures; what is left
-    has at most N rows and is padded to N, so that all segments run what one has compiled.
+    A row that adds nothing changes neither privacy of any kind nor first exposures;
+    what is left has at most N rows and is padded to N, so that all segments run what
+    one has compiled.
     """
     num_clients = matrix.shape[1]
     kept = np.zeros((num_clients, num_clients), np.bool_)
     when = np.zeros(num_clients, np.int32)
-    distinct = np.sort(np.unique(np.packbits(matrix, axis=1), axis=0, return_index=True)[1])
+    distinct = np.sort(
+        np.unique(np.packbits(matrix, axis=1), axis=0, return_index=True)[1]
+    )
     rank = 0
     if len(distinct):
-        growing = distinct[np.diff(np.asarray(rank_trajectory(matrix[distinct])), prepend=0) > 0]
+        growing = distinct[
+            np.diff(np.asarray(rank_trajectory(matrix[distinct])), prepend=0) > 0
+        ]
         rank = len(growing)
         kept[:rank], when[:rank] = matrix[growing], rounds[growing]
     rows = np.asarray(privacy.first_exposure(kept))

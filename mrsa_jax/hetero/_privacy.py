@@ -1,7 +1,9 @@
-"""How much of an aggregate a round of HeteroSAg keeps from the server: the privacy level delta.
+"""How much of an aggregate a round of HeteroSAg keeps from the server.
 
-HeteroSAg, Section II-B and Theorems 1 and 3, whose claims for MC and HC are wrong for most numbers
-of groups (docs/errata.md). Symbols: G, Z -> `num_groups`, T -> `hybrid_threshold`, S -> `groups`.
+The privacy level delta.
+HeteroSAg, Section II-B and Theorems 1 and 3, whose claims for MC and HC are wrong for
+most numbers of groups (docs/errata.md). Symbols: G, Z -> `num_groups`, T ->
+`hybrid_threshold`, S -> `groups`.
 """
 
 from __future__ import annotations
@@ -28,10 +30,11 @@ class PrivacyReport:
     """A privacy level and a union of groups that attains it (build it with `privacy_report`).
 
     Attributes:
-        level: 1 - (segments learnt of `groups`) / (all segments): delta where `certified`, and
-            otherwise the least level found, an upper bound of delta.
+        level: 1 - (segments learnt of `groups`) / (all segments): delta where
+            `certified`, and otherwise the least level found, an upper bound of delta.
         guaranteed: A lower bound of delta; `level` where `certified`.
-        groups: A worst union of groups S, ascending; empty where there is but one group.
+        groups: A worst union of groups S, ascending; empty where there is but one
+            group.
         learned: The segments of the sum over S that the server learns, ascending.
         num_segments: Rows of the matrix.
     """
@@ -51,9 +54,10 @@ class PrivacyReport:
 def privacy_level(matrix: ArrayLike | Sequence[Any]) -> float:
     """Return the privacy level of a segment-selection matrix, by its definition and exactly.
 
-    delta = 1 - max_S (segments l that the server learns of the sum over S) / (segments), over
-    every proper, non-empty union S of groups; segment l is learnt iff S is a union of blocks of
-    row l. 0: some union gives its whole aggregate away; 1: no union gives anything away.
+    delta = 1 - max_S (segments l that the server learns of the sum over S) /
+    (segments), over every proper, non-empty union S of groups; segment l is learnt iff
+    S is a union of blocks of row l. 0: some union gives its whole aggregate away; 1: no
+    union gives anything away.
 
     Args:
         matrix: int[segments, groups] (see `segment_matrix`).
@@ -64,8 +68,8 @@ def privacy_level(matrix: ArrayLike | Sequence[Any]) -> float:
     Raises:
         ConfigurationError: If the matrix is none.
 
-    Cost: a search (`privacy_report` can bound it). No polynomial algorithm is known for arbitrary
-    matrices; all schemes up to 64 groups take at most a few seconds.
+    Cost: a search (`privacy_report` can bound it). No polynomial algorithm is known for
+    arbitrary matrices; all schemes up to 64 groups take at most a few seconds.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -89,12 +93,13 @@ def privacy_report(
 
     Args:
         matrix: int[segments, groups].
-        budget: Largest number of steps of the search, at least 0; each takes about 0.1 to 1 ms. No
-            limit if None.
+        budget: Largest number of steps of the search, at least 0; each takes about 0.1
+            to 1 ms. No limit if None.
 
     Returns:
-        The report: `level`, the `groups` of the union and the segments that it reveals (`learned`).
-        If the budget ran out, it is not `certified` and has bounds on both sides.
+        The report: `level`, the `groups` of the union and the segments that it reveals
+        (`learned`). If the budget ran out, it is not `certified` and has bounds on both
+        sides.
 
     Raises:
         ConfigurationError: If the matrix is none or the budget negative.
@@ -105,8 +110,8 @@ def privacy_report(
         >>> report.groups, report.learned, report.certified  # segments 1, 3, 5 of groups 0, 2, 4
         ((0, 2, 4), (1, 3, 5), True)
 
-    Source: HeteroSAg, Section II-B; the definition ranges over sets of users, and a union of
-    blocks is one of groups.
+    Source: HeteroSAg, Section II-B; the definition ranges over sets of users, and a
+    union of blocks is one of groups.
     """
     rows = blocks_of(matrix)
     num_groups = sum(len(block) for block in rows[0])
@@ -121,14 +126,20 @@ def privacy_report(
         for segment, blocks in enumerate(rows)
         if all(inside.issuperset(block) or inside.isdisjoint(block) for block in blocks)
     )
-    level, guaranteed = (1 - Fraction(count, len(rows)) for count in (found.learned, found.bound))
+    level, guaranteed = (
+        1 - Fraction(count, len(rows)) for count in (found.learned, found.bound)
+    )
     return PrivacyReport(level, guaranteed, groups, learned, len(rows))
 
 
 def claimed_privacy_level(
-    scheme: str, num_groups: int | np.integer, hybrid_threshold: int | np.integer | None = None
+    scheme: str,
+    num_groups: int | np.integer,
+    hybrid_threshold: int | np.integer | None = None,
 ) -> Fraction:
-    """Return the privacy level that the paper claims; `scheme_privacy_level` has the true one.
+    """Return the privacy level that the paper claims.
+
+    `scheme_privacy_level` has the true one.
 
     Args:
         scheme: "sc", "mc" or "hc".
@@ -159,7 +170,9 @@ def claimed_privacy_level(
 
 
 def scheme_privacy_level(
-    scheme: str, num_groups: int | np.integer, hybrid_threshold: int | np.integer | None = None
+    scheme: str,
+    num_groups: int | np.integer,
+    hybrid_threshold: int | np.integer | None = None,
 ) -> Fraction:
     """Return the true privacy level of a scheme, from its law.
 
@@ -169,29 +182,33 @@ def scheme_privacy_level(
         hybrid_threshold: T of "hc", 1 to G - 1.
 
     Returns:
-        SC: 2/G. MC: 1 - 1/p with p the smallest prime factor of G: row l is the reflection
-        i -> l + 1 - i of the residues mod G; those that keep S are as many as the rotations that
-        keep S, or none, and a proper S is kept by G/p rotations at most. HC: 1 - learned/G with
-        learned = max(T, G/2 - floor(T/2)) for even G and max(T, G/p) for odd G.
+        SC: 2/G. MC: 1 - 1/p with p the smallest prime factor of G: row l is the
+        reflection i -> l + 1 - i of the residues mod G; those that keep S are as many
+        as the rotations that keep S, or none, and a proper S is kept by G/p rotations
+        at most. HC: 1 - learned/G with learned = max(T, G/2 - floor(T/2)) for even G
+        and max(T, G/p) for odd G.
 
     Raises:
         ConfigurationError: If the scheme is unknown or a number out of range.
 
-    The laws of SC and MC are proved. That of HC is an observation, equal to the search for every
-    G up to 64 and every T; above 64 the search itself is run, which takes longer and longer.
+    The laws of SC and MC are proved. That of HC is an observation, equal to the search
+    for every G up to 64 and every T; above 64 the search itself is run, which takes
+    longer and longer.
 
     Examples:
         >>> import mrsa_jax as mj
         >>> [str(mj.hetero.scheme_privacy_level("hc", 8, threshold)) for threshold in (1, 2, 3, 6)]
         ['1/2', '5/8', '5/8', '1/4']
 
-    Source: differs from HeteroSAg, Theorems 1 and 3, (ii) and (iii), and Remark 2: delta of MC
-    does not tend to 1 as G grows unless G is prime (docs/errata.md).
+    Source: differs from HeteroSAg, Theorems 1 and 3, (ii) and (iii), and Remark 2:
+    delta of MC does not tend to 1 as G grows unless G is prime (docs/errata.md).
     """
     size, threshold = check_scheme(scheme, num_groups, hybrid_threshold)
     if scheme == "sc":
         return Fraction(2, size)
-    of_coset = max((size // d for d in range(2, math.isqrt(size) + 1) if size % d == 0), default=1)
+    of_coset = max(
+        (size // d for d in range(2, math.isqrt(size) + 1) if size % d == 0), default=1
+    )
     if scheme == "mc":
         return 1 - Fraction(of_coset, size)
     if size > _CHECKED_GROUPS:
@@ -201,9 +218,11 @@ def scheme_privacy_level(
     return 1 - Fraction(max(threshold, of_coset), size)
 
 
-# ---- Which number of groups near a wanted one hides most: G of SC, MC and HC, Z of the + schemes.
+# ---- Which number of groups near a wanted one hides most: G of SC, MC and HC, Z of the
+# + schemes.
 #
-# The privacy level of MC jumps with the smallest prime factor of the number of groups (12: 1/2, 13:
+# The privacy level of MC jumps with the smallest prime factor of the number of groups
+# (12: 1/2, 13:
 # 12/13), so one group more or less can matter more than any other choice.
 
 
@@ -227,8 +246,8 @@ class GroupAdvice:
     """Numbers of groups near a wanted one (build it with `advise_num_groups`).
 
     Attributes:
-        best: The option of the highest level; the nearest to the wanted number among equals, and
-            then the smaller.
+        best: The option of the highest level; the nearest to the wanted number among
+            equals, and then the smaller.
         options: All that were asked for, ascending.
     """
 
@@ -240,7 +259,10 @@ class GroupAdvice:
         lines = ["groups    level  claimed"]
         for option in self.options:
             mark = "  <- best" if option == self.best else ""
-            lines.append(f"{option.num_groups:6d} {option.level!s:>8} {option.claimed!s:>8}{mark}")
+            lines.append(
+                f"{option.num_groups:6d} {option.level!s:>8} "
+                f"{option.claimed!s:>8}{mark}"
+            )
         return "\n".join(lines)
 
 
@@ -257,16 +279,19 @@ def advise_num_groups(
     Args:
         scheme: "sc", "mc" or "hc".
         near: G (or Z, the subgroups of a + scheme) as wanted, at least 2.
-        least: The fewest that would do; near - 2, but never less than 2 (hc: T + 1), if None.
+        least: The fewest that would do; near - 2, but never less than 2 (hc: T + 1), if
+            None.
         most: The most that would do; near + 2 if None.
         hybrid_threshold: T of "hc", the same for all options.
 
     Returns:
-        The options and the best of them. More groups cost accuracy (`quantization_error_bound`),
-        so the fewest of equal levels is not always what is wanted: the table has them all.
+        The options and the best of them. More groups cost accuracy
+        (`quantization_error_bound`), so the fewest of equal levels is not always what
+        is wanted: the table has them all.
 
     Raises:
-        ConfigurationError: If the scheme is unknown or numbers are out of range or order.
+        ConfigurationError: If the scheme is unknown or numbers are out of range or
+            order.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -285,10 +310,18 @@ def advise_num_groups(
     if scheme == "hc" and hybrid_threshold is not None:
         fewest = check_integer(hybrid_threshold, "hybrid_threshold", 1) + 1
     rule = f"must be at least {fewest}"
-    low = check_integer(max(fewest, wanted - 2) if least is None else least, "least", fewest,
-                        rule=rule)  # fmt: skip
+    low = check_integer(
+        max(fewest, wanted - 2) if least is None else least, "least", fewest, rule=rule
+    )
     high = check_integer(wanted + 2 if most is None else most, "most", 2)
-    require(low <= wanted <= high, "near", "must lie between `least` and `most`", wanted, low, high)
+    require(
+        low <= wanted <= high,
+        "near",
+        "must lie between `least` and `most`",
+        wanted,
+        low,
+        high,
+    )
     options = tuple(
         GroupOption(
             size,
@@ -297,5 +330,8 @@ def advise_num_groups(
         )
         for size in range(low, high + 1)
     )
-    best = min(options, key=lambda own: (-own.level, abs(own.num_groups - wanted), own.num_groups))
+    best = min(
+        options,
+        key=lambda own: (-own.level, abs(own.num_groups - wanted), own.num_groups),
+    )
     return GroupAdvice(best, options)

@@ -1,9 +1,11 @@
-"""Which union of groups learns the most segments: an exact search by two bounds in turns.
+"""Which union of groups learns the most segments.
 
-HeteroSAg, Section II-B: a union S of groups gives segment l away iff no block of row l has groups
-both in S and outside. The fewest rows that a proper S splits is the hedge connectivity (global
-label minimum cut) of the groups with a hedge for each row. It is not submodular (blocks {0, 1} and
-{2, 3}: f({0, 1}) + f({0, 2}) = 1 < 2 = f({0, 1, 2}) + f({0})), so branch and bound decides.
+An exact search by two bounds in turns.
+HeteroSAg, Section II-B: a union S of groups gives segment l away iff no block of row l
+has groups both in S and outside. The fewest rows that a proper S splits is the hedge
+connectivity (global label minimum cut) of the groups with a hedge for each row. It is
+not submodular (blocks {0, 1} and {2, 3}: f({0, 1}) + f({0, 2}) = 1 < 2 = f({0, 1, 2}) +
+f({0})), so branch and bound decides.
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ class Found(NamedTuple):
     Attributes:
         side: A union that gives most rows away, group g as bit g.
         learned: How many rows those are.
-        bound: The most rows that any union gives away; `learned` where the search ran to its end.
+        bound: The most rows that any union gives away; `learned` where the search ran
+            to its end.
     """
 
     side: int
@@ -32,9 +35,10 @@ class Found(NamedTuple):
 def most_learned(rows: Blocks, num_groups: int, budget: int | None = None) -> Found:
     """Return a proper, non-empty union of groups that is a union of blocks in most rows.
 
-    Two searches take turns, each twice as long as the last, and share the best union so far:
-    whichever ends first has proved it. Putting group after group on a side is fast where many
-    rows can be learnt (chains); demanding row after row is fast where few can.
+    Two searches take turns, each twice as long as the last, and share the best union so
+    far: whichever ends first has proved it. Putting group after group on a side is fast
+    where many rows can be learnt (chains); demanding row after row is fast where few
+    can.
 
     Args:
         rows: Blocks of each row.
@@ -70,7 +74,11 @@ def most_learned(rows: Blocks, num_groups: int, budget: int | None = None) -> Fo
                     return Found(best.side, best.count, best.count)
             left = None if left is None else left - steps
         turn *= 2
-    return Found(best.side, best.count, max(best.count, min(search.bound() for search in searches)))
+    return Found(
+        best.side,
+        best.count,
+        max(best.count, min(search.bound() for search in searches)),
+    )
 
 
 @dataclasses.dataclass
@@ -88,8 +96,8 @@ class _Best:
 class _Sides(NamedTuple):
     """Some groups on a side each: `inside` as bits, `free` those on none.
 
-    `alive` are the rows not split yet; `lost[side][g]` those that it would split to put g
-    outside (0) or inside (1).
+    `alive` are the rows not split yet; `lost[side][g]` those that it would split to put
+    g outside (0) or inside (1).
     """
 
     alive: int
@@ -102,7 +110,9 @@ class _Sides(NamedTuple):
         after = [old | new for old, new in zip(other, shared[group], strict=True)]
         lost = (after, own) if is_inside else (own, after)
         free = [another for another in self.free if another != group]
-        return _Sides(self.alive & ~own[group], lost, free, self.inside | is_inside << group)
+        return _Sides(
+            self.alive & ~own[group], lost, free, self.inside | is_inside << group
+        )
 
 
 class _ByGroup:
@@ -147,17 +157,20 @@ class _ByGroup:
                 return sides.put(group, inside > outside, self._shared)
             if least == (-1, -1) or (high, low) < least:
                 chosen, least = group, (high, low)
-        both = [sides.put(chosen, is_inside, self._shared) for is_inside in (False, True)]
+        both = [
+            sides.put(chosen, is_inside, self._shared) for is_inside in (False, True)
+        ]
         self._stack += sorted(both, key=lambda after: after.alive.bit_count())
         return None
 
 
 @dataclasses.dataclass
 class _Demand:
-    """Rows that are demanded: the finest partition coarser than all of them, and what is left.
+    """Rows that are demanded.
 
-    `part[g]` is g's part as bits of groups, `met` how many rows hold, `open_rows` those that
-    could be demanded as well, of which the first `tried` were.
+    The finest partition coarser than all of them, and what is left.
+    `part[g]` is g's part as bits of groups, `met` how many rows hold, `open_rows` those
+    that could be demanded as well, of which the first `tried` were.
     """
 
     part: list[int]
@@ -167,7 +180,10 @@ class _Demand:
 
 
 class _ByRow:
-    """Depth-first over the rows that are demanded together; what follows from them is met."""
+    """Depth-first over the rows that are demanded together.
+
+    What follows from them is met.
+    """
 
     def __init__(self, blocks: list[list[int]], full: int, best: _Best) -> None:
         self._blocks, self._full, self._best = blocks, full, best
@@ -177,7 +193,9 @@ class _ByRow:
 
     def bound(self) -> int:
         """Return the most rows of any union that was not looked at."""
-        return max((own.met + len(own.open_rows) - own.tried for own in self._stack), default=0)
+        return max(
+            (own.met + len(own.open_rows) - own.tried for own in self._stack), default=0
+        )
 
     def step(self) -> bool:
         """Demand one more row of the last node; False when there is none."""

@@ -1,8 +1,10 @@
-"""The arithmetic of robust rules: blocks compared pair by pair, never sorted, nothing overflows.
+"""The arithmetic of robust rules.
 
-Weights are positive for blocks that are present, whose values are all finite. Absent blocks are 0
-and weigh 0. The largest weight is in [1, 2). The definitions are in `robust`. A distance, or its
-square, is a pair (x, e) for x 2**e: between values of float32 it may be outside of float32 itself.
+Blocks compared pair by pair, never sorted, nothing overflows.
+Weights are positive for blocks that are present, whose values are all finite. Absent
+blocks are 0 and weigh 0. The largest weight is in [1, 2). The definitions are in
+`robust`. A distance, or its square, is a pair (x, e) for x 2**e: between values of
+float32 it may be outside of float32 itself.
 """
 
 from __future__ import annotations
@@ -14,14 +16,16 @@ from jaxtyping import Array, Bool, Float32
 _Values = Float32[Array, "blocks dim"]
 _Weights = Float32[Array, " blocks"]
 _Combined = Float32[Array, " dim"]
-# two sums of n weights that are equal on paper differ by less than n half units in the last place
+# two sums of n weights that are equal on paper differ by less than n half units in the
+# last place
 _HALF_UNIT = 2.0**-24
 
 
 def present_blocks(values: _Values, weights: _Weights) -> tuple[Array, Array]:
     """Return values and weights, both 0 where a block is absent.
 
-    It is absent if its weight is not positive and finite, or if one of its values is not finite.
+    It is absent if its weight is not positive and finite, or if one of its values is
+    not finite.
     """
     is_weighed = (weights > jnp.float32(0)) & jnp.isfinite(weights)
     is_present = is_weighed & jnp.isfinite(values).all(axis=1)
@@ -57,16 +61,21 @@ def coordinate_median_of(values: _Values, weights: _Weights) -> _Combined:
     values, spread, rounding = _coordinates(values, weights)
 
     def add(row: Array, up_to: Array) -> Array:
-        return up_to + jnp.where(values[row][None] <= values, spread[row][None], jnp.float32(0))
+        return up_to + jnp.where(
+            values[row][None] <= values, spread[row][None], jnp.float32(0)
+        )
 
-    # weight of the values up to each: nothing needs sorting, and equal values need no order
+    # weight of the values up to each: nothing needs sorting, and equal values need no
+    # order
     up_to = jax.lax.fori_loop(0, values.shape[0], add, jnp.zeros_like(values))
     present = spread > jnp.float32(0)
     total = jnp.max(jnp.where(present, up_to, jnp.float32(0)), axis=0)
     return _middle(values, up_to, total, total * jnp.float32(rounding), present)
 
 
-def _middle(values: Array, up_to: Array, total: Array, slack: Array, present: Array) -> Array:
+def _middle(
+    values: Array, up_to: Array, total: Array, slack: Array, present: Array
+) -> Array:
     """Return the median, given the weight of the values up to each; 0 of nobody."""
     twice = jnp.float32(2) * up_to
     low = _least(values, present & (twice >= (total - slack)[None]))
@@ -81,7 +90,9 @@ def _least(values: Array, among: Array) -> Array:
 
 
 @jax.jit
-def trimmed_mean_of(values: _Values, weights: _Weights, trim: Float32[Array, ""]) -> _Combined:
+def trimmed_mean_of(
+    values: _Values, weights: _Weights, trim: Float32[Array, ""]
+) -> _Combined:
     """Return the mean of each coordinate over the weight from trim W to (1 - trim) W."""
     values, spread, rounding = _coordinates(values, weights)
 
@@ -95,22 +106,30 @@ def trimmed_mean_of(values: _Values, weights: _Weights, trim: Float32[Array, ""]
     below, same = jax.lax.fori_loop(0, values.shape[0], add, (zeros, zeros))
     total = jnp.sum(spread, axis=0)
     first = trim * total
-    # equal values share the stretch [below, below + same] of the weight by their own weights
-    start, stop = jnp.maximum(below, first[None]), jnp.minimum(below + same, (total - first)[None])
+    # equal values share the stretch [below, below + same] of the weight by their own
+    # weights
+    start, stop = (
+        jnp.maximum(below, first[None]),
+        jnp.minimum(below + same, (total - first)[None]),
+    )
     slack = total * jnp.float32(rounding)
     inside = jnp.where(stop - start > slack[None], stop - start, jnp.float32(0))
     held = spread / jnp.where(spread > jnp.float32(0), same, jnp.float32(1))
     kept = inside * held
     mass = jnp.sum(kept, axis=0)
     shares = kept / jnp.where(mass > jnp.float32(0), mass, jnp.float32(1))[None]
-    # so little is left by a trim of nearly half that it is all rounding: the limit is the median
+    # so little is left by a trim of nearly half that it is all rounding: the limit is
+    # the median
     middle = _middle(values, below + same, total, slack, spread > jnp.float32(0))
     return jnp.where(mass > jnp.float32(0), _mean(values, shares), middle)
 
 
 @jax.jit
 def geometric_median_of(
-    values: _Values, weights: _Weights, num_iterations: Array, smoothing: Float32[Array, ""]
+    values: _Values,
+    weights: _Weights,
+    num_iterations: Array,
+    smoothing: Float32[Array, ""],
 ) -> _Combined:
     """Return Weiszfeld's point after so many steps from the coordinate-wise median."""
     total = jnp.sum(weights)
@@ -130,9 +149,14 @@ def geometric_median_of(
         length = jnp.where(is_close, _times_power(smoothing, -least), length)
         power = jnp.where(is_close, least, power)
         order = power.astype(jnp.float32) + jnp.log2(length)
-        near = jnp.argmin(jnp.where(weights > jnp.float32(0), order, jnp.float32(jnp.inf)))
-        # the nearest block has coefficient w_i: nothing overflows, and not all can vanish
-        force = jnp.sum(weights * _times_power(length[near] / length, power[near] - power))
+        near = jnp.argmin(
+            jnp.where(weights > jnp.float32(0), order, jnp.float32(jnp.inf))
+        )
+        # the nearest block has coefficient w_i: nothing overflows, and not all can
+        # vanish
+        force = jnp.sum(
+            weights * _times_power(length[near] / length, power[near] - power)
+        )
         move = jnp.sum(pull[:, None] * apart, axis=0) * (length[near] / force)
         moved = point + _times_power(move, power[near])
         quarter = jnp.float32(0.25) * point + _times_power(move, power[near] - 2)
@@ -141,13 +165,16 @@ def geometric_median_of(
 
     present = jnp.broadcast_to((weights > jnp.float32(0))[:, None], values.shape)
     low, high = _least(values, present), -_least(-values, present)
-    return jax.lax.fori_loop(0, num_iterations, step, coordinate_median_of(values, weights))
+    return jax.lax.fori_loop(
+        0, num_iterations, step, coordinate_median_of(values, weights)
+    )
 
 
 def _apart(values: Array, point: Array) -> tuple[Array, Array]:
     """Return values_i - point as rows x_i 2**e_i, the largest entry of x_i near 1 or 0."""
     largest = jnp.max(jnp.abs(values - point[None]), axis=1, initial=0.0)
-    is_beyond = jnp.isinf(largest)  # a difference outside of float32: that of quarters is not
+    # a difference outside of float32: that of quarters is not
+    is_beyond = jnp.isinf(largest)
     part = jnp.where(is_beyond, jnp.float32(0.25), jnp.float32(1))[:, None]
     power = jnp.clip(_exponent(largest), -126, 126)
     apart = (part * values - part * point[None]) * _power(-power)[:, None]
@@ -204,15 +231,21 @@ def krum_of(
     scores, powers = jax.lax.map(score, number)
     place = _places(scores, powers, present)
     # of the blocks that are present, num_byzantine may be bad
-    selected = jnp.minimum(num_selected, jnp.maximum(count - num_byzantine, jnp.int32(1)))
-    return weighted_mean_of(values, jnp.where(place < selected, weights, jnp.float32(0)))
+    selected = jnp.minimum(
+        num_selected, jnp.maximum(count - num_byzantine, jnp.int32(1))
+    )
+    return weighted_mean_of(
+        values, jnp.where(place < selected, weights, jnp.float32(0))
+    )
 
 
 def _leading(numbers: Array, power: Array) -> tuple[Array, Array]:
     """Return x 2**e with x in [1, 2), or 0 and an exponent below all others."""
     own = _exponent(numbers)
     lowest = jnp.int32(-(2**20))
-    return _times_power(numbers, -own), jnp.where(numbers > jnp.float32(0), power + own, lowest)
+    return _times_power(numbers, -own), jnp.where(
+        numbers > jnp.float32(0), power + own, lowest
+    )
 
 
 def _places(numbers: Array, power: Array, present: Bool[Array, " blocks"]) -> Array:

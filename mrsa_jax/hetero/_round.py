@@ -1,8 +1,10 @@
-"""One round of a layout: who is summed, what can be unmasked, and the segments' ring sums.
+"""One round of a layout.
 
-Shared by `aggregate` and `segment_average`: each step of a round is one program over all segments
-of a span (`_spans`). HeteroSAg, Section II-C; CCESA, Definition 3 and Theorem 1 for what the
-shares that come back give away. Symbols: V0 to V4 -> rows of `survivors`.
+Who is summed, what can be unmasked, and the segments' ring sums.
+Shared by `aggregate` and `segment_average`: each step of a round is one program over
+all segments of a span (`_spans`). HeteroSAg, Section II-C; CCESA, Definition 3 and
+Theorem 1 for what the shares that come back give away. Symbols: V0 to V4 -> rows of
+`survivors`.
 """
 
 from __future__ import annotations
@@ -49,7 +51,8 @@ class SummedRound(NamedTuple):
 
     Attributes:
         survivors: bool[5, n], V3 as far as it is admitted to the sums.
-        status: int32, of the round: OK if all sums over admitted clients can be unmasked.
+        status: int32, of the round: OK if all sums over admitted clients can be
+            unmasked.
         block_status: int32[blocks].
         counts: int32[blocks], clients summed in each block whose status is OK.
     """
@@ -65,11 +68,18 @@ class SummedRound(NamedTuple):
         return self.survivors[3] & (self.status == _OK)
 
     @classmethod
-    def of(cls, layout: SegmentLayout, survivors: np.ndarray, found: Any) -> SummedRound:
-        """Return it by what became of the plan: a `PlanOutcome` or an `AggregateResult`."""
+    def of(
+        cls, layout: SegmentLayout, survivors: np.ndarray, found: Any
+    ) -> SummedRound:
+        """Return it by what became of the plan.
+
+        A `PlanOutcome` or an `AggregateResult`.
+        """
         alive, status = survivors.copy(), np.asarray(found.block_status, np.int32)
         alive[3] = found.summed
-        counts = np.where(status == _OK, (layout.memberships & found.summed).sum(axis=1), 0)
+        counts = np.where(
+            status == _OK, (layout.memberships & found.summed).sum(axis=1), 0
+        )
         return cls(alive, np.int32(found.status), status, counts.astype(np.int32))
 
 
@@ -79,7 +89,8 @@ class Cast:
 
     Attributes:
         bounds: float32[2], r1 and r2.
-        draws: Keys [segments, n, parts] of the rounding (`draw_keys`); None to decode only.
+        draws: Keys [segments, n, parts] of the rounding (`draw_keys`); None to decode
+            only.
         sent: bool[n], V3.
         key: Of the attacks; None without attackers.
         byzantine: A `Byzantine`, or None.
@@ -122,23 +133,28 @@ def _judged(
 ) -> SummedRound:
     """Decide a round over the complete graph on V0: `heeded` and `judged` of `secagg`.
 
-    The messages' own rule is in `protocol/_server`, that of any graph in `secagg/_graph_rule`. Of
-    the shares of a client in V0 as many are in a set as V0 has clients there; and all who are
-    summed in a block are one component.
+    The messages' own rule is in `protocol/_server`, that of any graph in
+    `secagg/_graph_rule`. Of the shares of a client in V0 as many are in a set as V0 has
+    clients there; and all who are summed in a block are one component.
     """
     asked, joined, shared, sent, answered = survivors
 
     def holders(here: Array) -> Array:
-        return jnp.where(asked, jnp.sum(asked & here, dtype=jnp.int32), here.astype(jnp.int32))
+        return jnp.where(
+            asked, jnp.sum(asked & here, dtype=jnp.int32), here.astype(jnp.int32)
+        )
 
     if thresholds is None:
-        neighbours = jnp.where(asked, jnp.sum(asked, dtype=jnp.int32) - jnp.int32(1), jnp.int32(0))
+        neighbours = jnp.where(
+            asked, jnp.sum(asked, dtype=jnp.int32) - jnp.int32(1), jnp.int32(0)
+        )
         thresholds = jnp.maximum((neighbours + 1) // 2 + 1, jnp.int32(2))
     sent = sent & ((holders(shared) >= thresholds) | (holders(joined) < thresholds))
     summed = lax.while_loop(
-        lambda left: jnp.any(_lonely(inside, left)), lambda left: left & ~_lonely(inside, left),
+        lambda left: jnp.any(_lonely(inside, left)),
+        lambda left: left & ~_lonely(inside, left),
         sent,
-    )  # fmt: skip
+    )
     answered = answered & summed & (holders(summed) >= thresholds)
     is_held = holders(answered) < thresholds  # whose pads stay on
     counts = jnp.sum(inside & summed[None], axis=1, dtype=jnp.int32)
@@ -149,8 +165,12 @@ def _judged(
     is_open = ~jnp.any(statuses == jnp.int32(Status.UNRELIABLE))
     status = jnp.where(is_open, _OK, jnp.int32(Status.UNRELIABLE))
     status = jnp.where(jnp.any(summed), status, none)
-    return SummedRound(survivors.at[3].set(summed), status, statuses,
-                       jnp.where(statuses == _OK, counts, jnp.int32(0)))  # fmt: skip
+    return SummedRound(
+        survivors.at[3].set(summed),
+        status,
+        statuses,
+        jnp.where(statuses == _OK, counts, jnp.int32(0)),
+    )
 
 
 def _lonely(inside: Array, left: Array) -> Array:
@@ -167,7 +187,8 @@ class Counted(NamedTuple):
     Attributes:
         outside: int32[segments, n], values that were clipped.
         not_finite: bool[segments, n].
-        wrapped: int32[segments], coordinates of sums that noise takes out of the ring's window.
+        wrapped: int32[segments], coordinates of sums that noise takes out of the ring's
+            window.
     """
 
     outside: Any
@@ -177,7 +198,12 @@ class Counted(NamedTuple):
 
 @functools.partial(jax.jit, static_argnames=("width",))
 def code_span(
-    values: Float32[Array, "n dim"], start: Any, rows: SegmentRows, cast: Cast, *, width: int
+    values: Float32[Array, "n dim"],
+    start: Any,
+    rows: SegmentRows,
+    cast: Cast,
+    *,
+    width: int,
 ) -> tuple[UInt32[Array, "n span"], Counted]:
     """Return what the clients put under their pads, and what is counted on the way.
 
@@ -190,32 +216,42 @@ def code_span(
 def _coded(
     values: Array, start: Any, rows: SegmentRows, cast: Cast, width: int
 ) -> tuple[Array, Counted]:
-    # Each segment is a row: its clients' coordinates, coded by its groups' levels, attacked and
-    # made noisy where asked. `code_span` gives the codes, which pads or messages then carry;
-    # `_fused_sums` adds them up at once. Both are this function, so that their bits agree.
+    # Each segment is a row: its clients' coordinates, coded by its groups' levels,
+    # attacked and made noisy where asked. `code_span` gives the codes, which pads or
+    # messages then carry; `_fused_sums` adds them up at once. Both are this function,
+    # so that their bits agree.
     #
-    # As when compiled apart: what makes the updates, or takes the mean, may round as it likes.
+    # As when compiled apart: what makes the updates, or takes the mean, may round as it
+    # likes.
     values, bounds = lax.optimization_barrier((values, cast.bounds))
     count, clients = rows.segment.shape[0], values.shape[0]
     own = lax.dynamic_slice_in_dim(values, start, count * width, axis=1)
-    own = jnp.where(cast.sent[:, None], own, jnp.float32(0)).reshape(clients, count, width)
+    own = jnp.where(cast.sent[:, None], own, jnp.float32(0)).reshape(
+        clients, count, width
+    )
     own = own.swapaxes(0, 1)
 
     return jax.vmap(lambda values, row: _code_row(values, row, cast, bounds))(own, rows)
 
 
-def _code_row(values: Array, row: SegmentRows, cast: Cast, bounds: Array) -> tuple[Array, Counted]:
-    """Code one segment; attackers change their update before it is rounded, or their residues.
+def _code_row(
+    values: Array, row: SegmentRows, cast: Cast, bounds: Array
+) -> tuple[Array, Counted]:
+    """Code one segment.
 
-    They see the rows of V3 and no others: what colludes goes by the honest clients' mean. Rows
-    that are not there pass as attackers' own, and what becomes of them is not read.
+    Attackers change their update before it is rounded, or their residues.
+    They see the rows of V3 and no others: what colludes goes by the honest clients'
+    mean. Rows that are not there pass as attackers' own, and what becomes of them is
+    not read.
     """
     byzantine, mine, keys = cast.byzantine, cast.mine, cast.draws[row.segment]
     attack: Any = None
     if byzantine is not None:
         attack = fold(cast.key, int(Stream.ATTACK), _ATTACK + row.segment)
         values = byzantine.corrupt_updates(fold(attack, 0), values, mine | ~cast.sent)
-    codes, outside, not_finite = encode_row(keys, values, row.levels, bounds, cast.widest)
+    codes, outside, not_finite = encode_row(
+        keys, values, row.levels, bounds, cast.widest
+    )
     wrapped = jnp.int32(0)
     if cast.noise is not None:
         codes, wrapped = noisy_row(codes, keys, row, cast.noise, cast.summed)
@@ -225,7 +261,9 @@ def _code_row(values: Array, row: SegmentRows, cast: Cast, bounds: Array) -> tup
 
     def strike(codes: Array, ring: Array) -> tuple[Array, None]:
         own = fold(attack, 1, ring & jnp.uint32(2**31 - 1))
-        return byzantine.corrupt_residues(own, codes, ring, mine & (row.modulus_of == ring)), None
+        return byzantine.corrupt_residues(
+            own, codes, ring, mine & (row.modulus_of == ring)
+        ), None
 
     return lax.scan(strike, codes, row.rings)[0], counted
 
@@ -264,7 +302,13 @@ def _is_below(cast: Cast) -> bool:
 
 @functools.partial(jax.jit, static_argnames=("width",))
 def _fused_sums(
-    values: Array, start: Any, rows: SegmentRows, cast: Cast, round_: SummedRound, *, width: int
+    values: Array,
+    start: Any,
+    rows: SegmentRows,
+    cast: Cast,
+    round_: SummedRound,
+    *,
+    width: int,
 ) -> tuple[Array, Counted]:
     """Code and sum in one program, so that no code need ever be in memory."""
     codes, counted = _coded(values, start, rows, cast, width)
@@ -272,12 +316,16 @@ def _fused_sums(
 
 
 @functools.partial(jax.jit, static_argnames=("is_below",))
-def _plain_sums(codes: Array, rows: SegmentRows, is_below: bool, round_: SummedRound) -> Array:
+def _plain_sums(
+    codes: Array, rows: SegmentRows, is_below: bool, round_: SummedRound
+) -> Array:
     apart = codes.reshape(codes.shape[0], rows.segment.shape[0], -1).swapaxes(0, 1)
     return _totals(apart, rows, is_below, round_)
 
 
-def _totals(codes: Array, rows: SegmentRows, is_below: bool, round_: SummedRound) -> Array:
+def _totals(
+    codes: Array, rows: SegmentRows, is_below: bool, round_: SummedRound
+) -> Array:
     counts, here = _counts_of(rows, round_.counts), on_device(round_.survivors[3])
     plain = functools.partial(plain_row, summed=here, is_below=is_below)
     return by_parts(plain, codes, rows.slots, rows.moduli, counts)
@@ -291,10 +339,19 @@ def padded_span(
     index: Any,
     round_: SummedRound,
 ) -> UInt32[Array, "segments blocks w"]:
-    """Return the ring sums of a span's blocks from padded inputs; zeros where one is withheld."""
+    """Return the ring sums of a span's blocks from padded inputs.
+
+    Zeros where one is withheld.
+    """
     plan, first = plan_of(layout, span)
     sums = ring_sum(
-        seeds, codes, plan, index, survivors=round_.survivors, fidelity="array", first_block=first
+        seeds,
+        codes,
+        plan,
+        index,
+        survivors=round_.survivors,
+        fidelity="array",
+        first_block=first,
     )
     return table_of(sums.totals, span.rows, first, round_.counts)
 
@@ -307,8 +364,12 @@ def table_of(totals: Any, rows: SegmentRows, first: int, counts: Any) -> Array:
     place = np.minimum(rows.number - first, len(totals))
     if is_traced(totals, counts):
         table = jnp.stack([*totals, jnp.zeros_like(totals[0])])[place]
-        return jnp.where((_counts_of(rows, counts) > 0)[:, :, None], table, jnp.uint32(0))
-    table = np.stack([*map(np.asarray, totals), np.zeros(np.shape(totals[0]), np.uint32)])[place]
+        return jnp.where(
+            (_counts_of(rows, counts) > 0)[:, :, None], table, jnp.uint32(0)
+        )
+    table = np.stack(
+        [*map(np.asarray, totals), np.zeros(np.shape(totals[0]), np.uint32)]
+    )[place]
     table[np.append(np.asarray(counts), 0)[rows.number] == 0] = 0
     return on_device(table)
 
@@ -325,7 +386,8 @@ def update_span(
 ) -> Float32[Array, " span"]:
     """Return a span of the update: the plain mean, or a rule over the blocks' averages.
 
-    Zeros unless the round's status is OK. A rule that is a function is called for each segment.
+    Zeros unless the round's status is OK. A rule that is a function is called for each
+    segment.
     """
     if combine is None or not is_function(combine):
         return _updates(totals, rows, cast, round_, combine)
@@ -336,7 +398,11 @@ def update_span(
 
 @jax.jit
 def _updates(
-    totals: Array, rows: SegmentRows, cast: Cast, round_: SummedRound, combine: RobustRule | None
+    totals: Array,
+    rows: SegmentRows,
+    cast: Cast,
+    round_: SummedRound,
+    combine: RobustRule | None,
 ) -> Array:
     if combine is None and cast.byzantine is None:
         totals, bounds = lax.optimization_barrier((totals, cast.bounds))
@@ -365,18 +431,27 @@ def _averages(
     averages = average(totals, counts, rows.block_levels, bounds)
     if cast.byzantine is not None:
         touching = cast.mine & round_.survivors[3]
-        strike = functools.partial(_corrupt_averages, cast.key, cast.byzantine, touching)
+        strike = functools.partial(
+            _corrupt_averages, cast.key, cast.byzantine, touching
+        )
         averages = jax.vmap(strike)(averages, rows.segment, rows.slots, counts)
     return lax.optimization_barrier((averages, counts))
 
 
 def _corrupt_averages(
-    key: Array, byzantine: Any, mine: Array, averages: Array, segment: Array, slots: Array,
+    key: Array,
+    byzantine: Any,
+    mine: Array,
+    averages: Array,
+    segment: Array,
+    slots: Array,
     counts: Array,
-) -> Array:  # fmt: skip
+) -> Array:
     attack = fold(key, int(Stream.ATTACK), _ATTACK + segment, 2)
     last = jnp.int32(mine.shape[0] - 1)
-    touched = jnp.any((slots <= last) & mine[jnp.minimum(slots, last)], axis=1) & (counts > 0)
+    touched = jnp.any((slots <= last) & mine[jnp.minimum(slots, last)], axis=1) & (
+        counts > 0
+    )
     numbers = jnp.arange(averages.shape[0], dtype=jnp.int32)
     keys = jax.vmap(lambda block: jax.random.fold_in(attack, block))(numbers)
     return on_device(jax.vmap(byzantine.corrupt_average)(keys, averages, touched))

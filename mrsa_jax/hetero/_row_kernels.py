@@ -1,7 +1,9 @@
-"""One segment as pure functions of arrays: codes, ring sums, and sums back to an update.
+"""One segment as pure functions of arrays.
 
-HeteroSAg, Section II-C (Steps 3 and 5). `_round` maps them over many segments at once: levels,
-rings, members and counts are data, so that one program serves all segments of a width.
+Codes, ring sums, and sums back to an update.
+HeteroSAg, Section II-C (Steps 3 and 5). `_round` maps them over many segments at once:
+levels, rings, members and counts are data, so that one program serves all segments of a
+width.
 """
 
 from __future__ import annotations
@@ -45,10 +47,15 @@ _Bounds = Float32[Array, " 2"]
 
 @functools.partial(jax.jit, static_argnames=("widest",))
 def draw_keys(
-    key: Key[Array, ""], members: Int32[Array, " n"], segments: Int32[Array, " segments"],
+    key: Key[Array, ""],
+    members: Int32[Array, " n"],
+    segments: Int32[Array, " segments"],
     widest: int,
-) -> Key[Array, "segments n parts"]:  # fmt: skip
-    """Return the keys of the rounding: for each segment, client and stretch of coordinates."""
+) -> Key[Array, "segments n parts"]:
+    """Return the keys of the rounding.
+
+    For each segment, client and stretch of coordinates.
+    """
     parts = jnp.arange(-(-widest // _DRAWS_OF_A_KEY), dtype=jnp.int32)
     return fold_over(fold_over(fold_over(key, members), segments), parts).swapaxes(0, 1)
 
@@ -62,7 +69,8 @@ def encode_row(
 ) -> tuple[UInt32[Array, "n w"], Int32[Array, " n"], Bool[Array, " n"]]:
     """Return one segment's codes, how many values of each were clipped, and whose are not finite.
 
-    The draws are of the length of the widest segment, whatever the generator makes of lengths.
+    The draws are of the length of the widest segment, whatever the generator makes of
+    lengths.
     """
     lower, upper = bounds[0], bounds[1]
     top = (levels - jnp.int32(1)).astype(jnp.float32)[:, None]
@@ -75,8 +83,14 @@ def encode_row(
     scaled = jnp.minimum((clipped - lower) / step, top)
     floor = jnp.floor(scaled)
     threshold = ((scaled - floor) * jnp.float32(2**32)).astype(jnp.uint32)
-    words = joined_words(keys, min(widest, _DRAWS_OF_A_KEY), widest)[:, : values.shape[1]]
-    return floor.astype(jnp.uint32) + (words < threshold).astype(jnp.uint32), outside, ~is_finite
+    words = joined_words(keys, min(widest, _DRAWS_OF_A_KEY), widest)[
+        :, : values.shape[1]
+    ]
+    return (
+        floor.astype(jnp.uint32) + (words < threshold).astype(jnp.uint32),
+        outside,
+        ~is_finite,
+    )
 
 
 def plain_row(
@@ -124,15 +138,20 @@ def _sum_of_few(values: UInt32[Array, "blocks members w"]) -> UInt32[Array, "blo
     return jnp.sum(lax.optimization_barrier(some), axis=1, dtype=jnp.uint32)
 
 
-def _centred(totals: _Totals, counts: _Counts, levels: _Counts, bounds: _Bounds) -> Array:
+def _centred(
+    totals: _Totals, counts: _Counts, levels: _Counts, bounds: _Bounds
+) -> Array:
     """Return each block's sum less its count times the middle of the range."""
     top = (levels - jnp.int32(1)).astype(jnp.uint32)
     span = (counts.astype(jnp.uint32) * top)[:, None]
-    # as in `StochasticQuantizer.decode`: an exact integer difference, so nothing cancels
+    # as in `StochasticQuantizer.decode`: an exact integer difference, so nothing
+    # cancels
     offset = (totals - (span >> jnp.uint32(1))).astype(jnp.int32).astype(jnp.float32)
     odd = (span & jnp.uint32(1)).astype(jnp.float32) * jnp.float32(0.5)
     step = (bounds[1] - bounds[0]) / top.astype(jnp.float32)
-    return jnp.where(counts[:, None] > 0, step[:, None] * (offset - odd), jnp.float32(0))
+    return jnp.where(
+        counts[:, None] > 0, step[:, None] * (offset - odd), jnp.float32(0)
+    )
 
 
 def decode_row(
@@ -163,7 +182,9 @@ def is_function(rule: Any) -> bool:
 
 
 def combine_row(
-    rule: RobustRule | None, averages: Float32[Array, "blocks w"], counts: Int32[Array, " blocks"]
+    rule: RobustRule | None,
+    averages: Float32[Array, "blocks w"],
+    counts: Int32[Array, " blocks"],
 ) -> Float32[Array, " w"]:
     """Return what a rule makes of a row's averages (their weighted mean without a rule)."""
     weights = counts.astype(jnp.float32)
@@ -171,13 +192,17 @@ def combine_row(
         averages, weights = present_blocks(averages, weights)
         share = weights / jnp.maximum(jnp.sum(weights), jnp.float32(1))
         return jnp.sum(averages * share[:, None], axis=0)
-    return jnp.where(jnp.any(counts > 0), jnp.asarray(rule(averages, weights)), jnp.float32(0))
+    return jnp.where(
+        jnp.any(counts > 0), jnp.asarray(rule(averages, weights)), jnp.float32(0)
+    )
 
 
 # ---- Noise that clients add to their codes of a layout's sums, block by block.
 #
-# Blocks of different K have lattices of different steps: one law in units of updates is drawn on
-# each. The server sees every block's sum, so that what hides a client is its block's noise.
+# Blocks of different K have lattices of different steps: one law in units of updates is
+# drawn on
+# each. The server sees every block's sum, so that what hides a client is its block's
+# noise.
 
 
 @pytree
@@ -193,29 +218,43 @@ class BlockNoise:
     laws: tuple[Any, ...] = ()
 
 
-def block_noise(noise: Any, layout: SegmentLayout, quantizer: StochasticQuantizer) -> BlockNoise:
+def block_noise(
+    noise: Any, layout: SegmentLayout, quantizer: StochasticQuantizer
+) -> BlockNoise:
     """Return noise on the lattices of a layout's blocks, or raise.
 
     Raises:
-        ConfigurationError: If a block's ring is no power of two, or wraps round too often.
+        ConfigurationError: If a block's ring is no power of two, or wraps round too
+            often.
     """
     require_methods(noise, "noise", "on", "sample")
     ends = float(quantizer.lower), float(quantizer.upper)
     kinds = sorted({block.num_levels for block in layout.blocks})
     own = {kind: stochastic(kind, value_range=ends) for kind in kinds}
-    seen = {(block.num_levels, len(block.members), block.modulus) for block in layout.blocks}
+    seen = {
+        (block.num_levels, len(block.members), block.modulus) for block in layout.blocks
+    }
     for kind, count, modulus in sorted(seen):
         proper = modulus & (modulus - 1) == 0
         rule = "must have rings of 2**b elements for noise: give `segment_layout` `modulus_bits`"
         require(proper, "layout", rule, modulus)
-        require(count <= MOST_CLIENTS, "layout", "must have at most 2**15 clients a block", count)
+        require(
+            count <= MOST_CLIENTS,
+            "layout",
+            "must have at most 2**15 clients a block",
+            count,
+        )
         chance = wrap_probability(own[kind], noise, count, modulus)
         rule = (
-            f"must leave room for noise: a coordinate of a sum of {count} clients of {kind} levels "
-            f"may wrap round with a chance of {chance:.3g} (by Chernoff's bound), not above "
+            f"must leave room for noise: a coordinate of a sum of {count} clients of "
+            f"{kind} levels "
+            f"may wrap round with a chance of {chance:.3g} (by Chernoff's bound), not "
+            "above "
             f"{LIKELIEST_WRAP} (`segment_layout`)"
         )
-        require(chance <= LIKELIEST_WRAP, "modulus_bits", rule, modulus.bit_length() - 1)
+        require(
+            chance <= LIKELIEST_WRAP, "modulus_bits", rule, modulus.bit_length() - 1
+        )
     laws = tuple(noise.on(float(own[kind].step)) for kind in kinds)
     return BlockNoise(on_device(kinds, jnp.int32), laws)
 
@@ -251,13 +290,19 @@ def noisy_row(
         left = has_left(terms[place], present, middle, modulus - jnp.uint32(1))
         return jnp.sum(left, dtype=jnp.int32)
 
-    wrapped = jnp.sum(jax.vmap(wraps)(row.slots, row.block_levels, row.moduli), dtype=jnp.int32)
+    wrapped = jnp.sum(
+        jax.vmap(wraps)(row.slots, row.block_levels, row.moduli), dtype=jnp.int32
+    )
     return terms & (row.modulus_of - jnp.uint32(1))[:, None], wrapped
 
 
-def middle_of(counts: Int32[Array, "*_"], levels: Int32[Array, "*_"]) -> UInt32[Array, "*_"]:
+def middle_of(
+    counts: Int32[Array, "*_"], levels: Int32[Array, "*_"]
+) -> UInt32[Array, "*_"]:
     """Return the middle of sums of codes below K, count (K - 1) / 2 rounded down."""
-    return (counts.astype(jnp.uint32) * (levels - jnp.int32(1)).astype(jnp.uint32)) >> jnp.uint32(1)
+    return (
+        counts.astype(jnp.uint32) * (levels - jnp.int32(1)).astype(jnp.uint32)
+    ) >> jnp.uint32(1)
 
 
 def totals_about(
@@ -276,9 +321,10 @@ def largest_change(
 ) -> float:
     """Return a bound on how far one client's update moves the sums, against zeros in its place.
 
-    With the same dice, a coordinate's codes of x and of 0 differ by less than |x| / Delta_K + 1,
-    float32's roundings by (K - 1) 2**-22 more; so the norm of the change is at most C plus that of
-    the steps. A law mixed by the dice spends no more than its worst throw (quasi-convexity).
+    With the same dice, a coordinate's codes of x and of 0 differ by less than |x| /
+    Delta_K + 1, float32's roundings by (K - 1) 2**-22 more; so the norm of the change
+    is at most C plus that of the steps. A law mixed by the dice spends no more than its
+    worst throw (quasi-convexity).
     """
     width = float(quantizer.upper) - float(quantizer.lower)
     tops = layout.rows.levels.astype(np.float64) - 1.0
@@ -287,7 +333,8 @@ def largest_change(
     return clip_norm + math.sqrt(float((lengths[:, None] * steps**2).sum(axis=0).max()))
 
 
-# ---- Segments of one width side by side: how many go at once, and under a trace one after another.
+# ---- Segments of one width side by side: how many go at once, and under a trace one
+# after another.
 
 
 class Span(NamedTuple):
@@ -313,7 +360,9 @@ class Span(NamedTuple):
     @property
     def bounds(self) -> list[tuple[int, int]]:
         """Return (start, stop) of each segment."""
-        starts = range(self.start, self.start + self.num_segments * self.width, self.width)
+        starts = range(
+            self.start, self.start + self.num_segments * self.width, self.width
+        )
         return [(start, start + self.width) for start in starts]
 
 
@@ -333,24 +382,34 @@ def spans_of(layout: SegmentLayout) -> list[Span]:
 def plan_of(layout: SegmentLayout, span: Span) -> tuple[SegmentPlan, int]:
     """Return a span's blocks over its own coordinates, and the number of the first."""
     first, count = int(span.rows.number.min()), len(layout.blocks)
-    own = layout.blocks[first : int(span.rows.number[span.rows.number < count].max()) + 1]
+    own = layout.blocks[
+        first : int(span.rows.number[span.rows.number < count].max()) + 1
+    ]
     return tuple(
-        Block(block.members, block.start - span.start, block.stop - span.start, block.modulus,
-              block.num_levels)
+        Block(
+            block.members,
+            block.start - span.start,
+            block.stop - span.start,
+            block.modulus,
+            block.num_levels,
+        )
         for block in own
-    ), first  # fmt: skip
+    ), first
 
 
 def _divisor(count: int, most: int) -> int:
-    """Return the largest divisor that is at most so large: parts of one shape to compile for."""
+    """Return the largest divisor that is at most so large.
+
+    Parts of one shape to compile for.
+    """
     return max((n for n in range(1, min(most, count) + 1) if count % n == 0), default=1)
 
 
 def by_parts(function: Callable[..., Array], *arrays: Any) -> Array:
     """Return function of each segment, given arrays whose leading axis counts segments.
 
-    A CPU takes them one after another: its sums over B are added up in an order that depends on
-    the shape, and an update must not depend on how many segments go at once.
+    A CPU takes them one after another: its sums over B are added up in an order that
+    depends on the shape, and an update must not depend on how many segments go at once.
     """
     count = arrays[0].shape[0]
     batch = _divisor(count, at_once("averages", 4 * math.prod(arrays[0].shape[1:])))
@@ -364,12 +423,17 @@ def by_parts(function: Callable[..., Array], *arrays: Any) -> Array:
 def mapped(step: Callable[..., Any], spans: list[Span]) -> list[Any]:
     """Return step(rows, start, width) of all spans, those of one shape as one loop's results.
 
-    A leading axis counts the loop's rounds, so that many spans under a trace are few programs.
+    A leading axis counts the loop's rounds, so that many spans under a trace are few
+    programs.
     """
     parts = []
-    for (width, _), group in itertools.groupby(spans, lambda one: (one.width, one.num_segments)):
+    for (width, _), group in itertools.groupby(
+        spans, lambda one: (one.width, one.num_segments)
+    ):
         own = list(group)
-        rows = SegmentRows(*map(np.stack, zip(*(span.rows for span in own), strict=True)))
+        rows = SegmentRows(
+            *map(np.stack, zip(*(span.rows for span in own), strict=True))
+        )
         starts = np.asarray([span.start for span in own], np.int32)
         loop = jax.tree.map(jnp.asarray, (rows, starts))
         parts.append(lax.map(lambda one, width=width: step(*one, width), loop))

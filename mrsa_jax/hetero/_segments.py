@@ -1,8 +1,10 @@
-"""Segment-selection matrices: which groups sum which segments of their updates together.
+"""Segment-selection matrices.
 
-Elkordy, Avestimehr, "Secure Aggregation with Heterogeneous Quantization in Federated Learning",
-Section III and V-B, Algorithms 1 to 6 (2 and 5 are lost; reconstructed). Symbols: segment l ->
-row, group g -> column, B(l, g) -> the smallest group of the block, '*' -> -1.
+Which groups sum which segments of their updates together.
+Elkordy, Avestimehr, "Secure Aggregation with Heterogeneous Quantization in Federated
+Learning", Section III and V-B, Algorithms 1 to 6 (2 and 5 are lost; reconstructed).
+Symbols: segment l -> row, group g -> column, B(l, g) -> the smallest group of the
+block, '*' -> -1.
 """
 
 from __future__ import annotations
@@ -24,24 +26,26 @@ _MOST_GROUPS = 2**15  # a matrix of 4 GiB
 
 
 def segment_matrix(
-    scheme: str, num_groups: int | np.integer, hybrid_threshold: int | np.integer | None = None
+    scheme: str,
+    num_groups: int | np.integer,
+    hybrid_threshold: int | np.integer | None = None,
 ) -> Int32[np.ndarray, "groups groups"]:
     """Return the segment-selection matrix B of a scheme for G groups and G segments.
 
     Args:
         scheme: "sc" (single chain), "mc" (multiple chains) or "hc" (hybrid chain).
         num_groups: G, at least 2.
-        hybrid_threshold: T of "hc", 1 to G - 1 (the paper: 2 to G - 2; T = 1 is "mc"): the most
-            segments that the server learns of any one group. None elsewhere.
+        hybrid_threshold: T of "hc", 1 to G - 1 (the paper: 2 to G - 2; T = 1 is "mc"):
+            the most segments that the server learns of any one group. None elsewhere.
 
     Returns:
-        int32[G, G]: row l is a segment, column g a group. Groups with the same label in a row sum
-        that segment together, quantized as the smallest of them; the label is that group's
-        number. -1 ('*') marks a group that sums the segment by itself.
+        int32[G, G]: row l is a segment, column g a group. Groups with the same label in
+        a row sum that segment together, quantized as the smallest of them; the label is
+        that group's number. -1 ('*') marks a group that sums the segment by itself.
 
     Raises:
-        ConfigurationError: If the scheme is unknown, G too small, or the threshold out of range,
-            missing or not asked for.
+        ConfigurationError: If the scheme is unknown, G too small, or the threshold out
+            of range, missing or not asked for.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -76,19 +80,30 @@ def segment_matrix(
     return matrix
 
 
-def check_scheme(scheme: str, num_groups: Any, hybrid_threshold: Any) -> tuple[int, int]:
+def check_scheme(
+    scheme: str, num_groups: Any, hybrid_threshold: Any
+) -> tuple[int, int]:
     """Return G and T (1 except for "hc") of a known scheme, or raise."""
     if not isinstance(scheme, str) or scheme not in SCHEMES:
         hint = nearest(str(scheme), SCHEMES)
-        raise ConfigurationError(f"`scheme` must be a known scheme; got {scheme!r}; {hint}")
+        raise ConfigurationError(
+            f"`scheme` must be a known scheme; got {scheme!r}; {hint}"
+        )
     size = check_integer(num_groups, "num_groups", 2)
     given = hybrid_threshold is not None
-    require(given == (scheme == "hc"), "hybrid_threshold", 'must be given for "hc" alone', scheme,
-            hybrid_threshold)  # fmt: skip
+    require(
+        given == (scheme == "hc"),
+        "hybrid_threshold",
+        'must be given for "hc" alone',
+        scheme,
+        hybrid_threshold,
+    )
     if not given:
         return size, 1
     rule = "must lie in [1, num_groups - 1]"
-    return size, check_integer(hybrid_threshold, "hybrid_threshold", 1, size - 1, rule=rule)
+    return size, check_integer(
+        hybrid_threshold, "hybrid_threshold", 1, size - 1, rule=rule
+    )
 
 
 @needs_values
@@ -105,11 +120,13 @@ def segment_matrix_plus(
         hybrid_threshold: T of "hc", 1 to Z - 1.
 
     Returns:
-        int32[Z, Z] with Z = sum of L_g: the base scheme over the subgroups in the order of their
-        pairs (g, d), labelled by their place in that order (`format_matrix` shows the pairs).
+        int32[Z, Z] with Z = sum of L_g: the base scheme over the subgroups in the order
+        of their pairs (g, d), labelled by their place in that order (`format_matrix`
+        shows the pairs).
 
     Raises:
-        ConfigurationError: If a number of subgroups is below 1, or see `segment_matrix`.
+        ConfigurationError: If a number of subgroups is below 1, or see
+            `segment_matrix`.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -119,8 +136,9 @@ def segment_matrix_plus(
             * (1,0) (1,0)
         (0,0)     * (0,0)
 
-    Source: HeteroSAg, Algorithms 4 to 6 and Section V-B. The printed d_T = z_T mod Z_(g_T - 1)
-    contradicts its own Example 5; with d_T = z_T - Z_(g_T - 1) the algorithms are this.
+    Source: HeteroSAg, Algorithms 4 to 6 and Section V-B. The printed d_T = z_T mod
+    Z_(g_T - 1) contradicts its own Example 5; with d_T = z_T - Z_(g_T - 1) the
+    algorithms are this.
     """
     return segment_matrix(scheme, sum(check_subgroups(subgroups)), hybrid_threshold)
 
@@ -140,7 +158,8 @@ def format_matrix(
         One line for each segment, columns aligned.
 
     Raises:
-        ConfigurationError: If the matrix is none (`check_matrix`), or of other subgroups.
+        ConfigurationError: If the matrix is none (`check_matrix`), or of other
+            subgroups.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -154,19 +173,26 @@ def format_matrix(
         counts = check_subgroups(subgroups)
         pairs = [(group, d) for group, count in enumerate(counts) for d in range(count)]
         fits = len(pairs) == values.shape[1]
-        require(fits, "subgroups", "must add up to the columns", len(pairs), values.shape[1])
+        require(
+            fits, "subgroups", "must add up to the columns", len(pairs), values.shape[1]
+        )
         names = [f"({group},{d})" for group, d in pairs]
-    cells = [["*" if label < 0 else names[label] for label in row] for row in values.tolist()]
+    cells = [
+        ["*" if label < 0 else names[label] for label in row] for row in values.tolist()
+    ]
     width = max(len(cell) for row in cells for cell in row)
     return "\n".join(" ".join(cell.rjust(width) for cell in row) for row in cells)
 
 
-def check_matrix(matrix: ArrayLike | Sequence[Any]) -> Int32[np.ndarray, "segments groups"]:
+def check_matrix(
+    matrix: ArrayLike | Sequence[Any],
+) -> Int32[np.ndarray, "segments groups"]:
     """Return a segment-selection matrix as int32, or raise.
 
     Args:
-        matrix: Integers [segments, groups], at least one each. -1 for a group by itself; otherwise
-            the smallest group with this label in the row, held by two groups or more.
+        matrix: Integers [segments, groups], at least one each. -1 for a group by
+            itself; otherwise the smallest group with this label in the row, held by two
+            groups or more.
 
     Raises:
         ConfigurationError: If the matrix breaks a rule.
@@ -176,12 +202,23 @@ def check_matrix(matrix: ArrayLike | Sequence[Any]) -> Int32[np.ndarray, "segmen
         dtype('int32')
     """
     values = host_array(matrix, "matrix")
-    require(values.dtype.kind in "iu", "matrix", "must hold integers", f"dtype {values.dtype}")
+    require(
+        values.dtype.kind in "iu",
+        "matrix",
+        "must hold integers",
+        f"dtype {values.dtype}",
+    )
     proper = values.ndim == 2 and values.size > 0
     require(proper, "matrix", "must have the shape [segments, groups]", values.shape)
     groups = values.shape[1]
     low, high = int(values.min()), int(values.max())
-    require(low >= ALONE and high < groups, "matrix", "must hold -1 or labels of groups", low, high)
+    require(
+        low >= ALONE and high < groups,
+        "matrix",
+        "must hold -1 or labels of groups",
+        low,
+        high,
+    )
     for segment, row in enumerate(values.tolist()):
         for label in sorted(set(row) - {ALONE}):
             members = [group for group, own in enumerate(row) if own == label]
@@ -191,7 +228,9 @@ def check_matrix(matrix: ArrayLike | Sequence[Any]) -> Int32[np.ndarray, "segmen
     return values.astype(np.int32)
 
 
-def blocks_of(matrix: ArrayLike | Sequence[Any]) -> tuple[tuple[tuple[int, ...], ...], ...]:
+def blocks_of(
+    matrix: ArrayLike | Sequence[Any],
+) -> tuple[tuple[tuple[int, ...], ...], ...]:
     """Return the blocks of each row: the groups that sum the segment together.
 
     Args:
@@ -231,5 +270,10 @@ def check_levels(levels: Any, count: int, of: str) -> list[int]:
     """Return K of each column or group as integers, or raise."""
     own = check_integers(levels, "levels", 2)
     require(len(own) == count, "levels", f"must be one for each {of}", len(own), count)
-    require(own == sorted(own), "levels", "must not descend from slower to faster groups", own)
+    require(
+        own == sorted(own),
+        "levels",
+        "must not descend from slower to faster groups",
+        own,
+    )
     return own

@@ -1,8 +1,9 @@
-"""How far HeteroSAg's quantized mean lies from the true one: bounds and the exact expectation.
+"""How far HeteroSAg's quantized mean lies from the true one.
 
-HeteroSAg, Theorem 2 with equation (11). Symbols: K_g -> `levels`, n (of a subgroup: n-bar) ->
-`group_size`, m -> `dim`, [r1, r2] -> `value_range`, epsilon -> the returned error, of the MEAN
-update, squared.
+Bounds and the exact expectation.
+HeteroSAg, Theorem 2 with equation (11). Symbols: K_g -> `levels`, n (of a subgroup:
+n-bar) -> `group_size`, m -> `dim`, [r1, r2] -> `value_range`, epsilon -> the returned
+error, of the MEAN update, squared.
 """
 
 from __future__ import annotations
@@ -35,24 +36,25 @@ def quantization_error_bound(
 ) -> float:
     """Bound the expected squared error of the quantized mean, by counting a matrix.
 
-    epsilon <= (r2 - r1)^2 / (4 N^2) sum_i sum_l d_l / (K_l^i - 1)^2 with K_l^i the levels with
-    which client i quantizes the d_l coordinates of segment l; met where every value lies halfway
-    between two levels. For values inside the range and all clients present; `quantization_error`
-    is exact for given updates.
+    epsilon <= (r2 - r1)^2 / (4 N^2) sum_i sum_l d_l / (K_l^i - 1)^2 with K_l^i the
+    levels with which client i quantizes the d_l coordinates of segment l; met where
+    every value lies halfway between two levels. For values inside the range and all
+    clients present; `quantization_error` is exact for given updates.
 
     Args:
         matrix: int[segments, columns]; [[-1]] for one sum of everybody.
         levels: K of each column, from 2, never descending.
         group_size: Clients of each column, one number or one each.
-        dim: m, at least the number of segments; cut as `segment_layout` does, so that segments
-            may differ by one coordinate.
+        dim: m, at least the number of segments; cut as `segment_layout` does, so that
+            segments may differ by one coordinate.
         value_range: (r1, r2).
 
     Returns:
         The bound on (1/N^2) E ||sum_i Q(x_i) - sum_i x_i||^2.
 
     Raises:
-        ConfigurationError: If the matrix is none or an argument out of range or of wrong length.
+        ConfigurationError: If the matrix is none or an argument out of range or of
+            wrong length.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -73,7 +75,9 @@ def quantization_error_bound(
     own_levels = check_levels(levels, columns, "column")
     sizes = _sizes(group_size, columns)
     width = check_integer(dim, "dim", 1)
-    require(width >= len(rows), "dim", "must be at least the segments", width, len(rows))
+    require(
+        width >= len(rows), "dim", "must be at least the segments", width, len(rows)
+    )
     short, longer = divmod(width, len(rows))
     total = Fraction(0)
     for segment, blocks in enumerate(rows):
@@ -91,9 +95,9 @@ def quantization_error(
 ) -> float:
     """Return the exact expected squared error of the quantized mean of given updates.
 
-    (1/N^2) E ||sum_i Q(x_i) - sum_i x_i||^2 over the quantizers' randomness: the variance
-    (B(l + 1) - x)(x - B(l)) of every value between its two levels, and the square of what
-    clipping takes from the sum, which is a bias.
+    (1/N^2) E ||sum_i Q(x_i) - sum_i x_i||^2 over the quantizers' randomness: the
+    variance (B(l + 1) - x)(x - B(l)) of every value between its two levels, and the
+    square of what clipping takes from the sum, which is a bias.
 
     Args:
         updates: [N, d], finite numbers, a row for each slot of the layout.
@@ -101,10 +105,12 @@ def quantization_error(
         value_range: (r1, r2).
 
     Returns:
-        The error, in float64; at most `quantization_error_bound` where nothing is clipped.
+        The error, in float64; at most `quantization_error_bound` where nothing is
+        clipped.
 
     Raises:
-        ConfigurationError: If shapes do not fit, a value is not finite or the range is reversed.
+        ConfigurationError: If shapes do not fit, a value is not finite or the range is
+            reversed.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -116,9 +122,19 @@ def quantization_error(
     """
     low, high = _checked_range(value_range)
     given = np.asarray(updates)
-    require(given.dtype.kind in "fiu", "updates", "must hold numbers", f"dtype {given.dtype}")
+    require(
+        given.dtype.kind in "fiu",
+        "updates",
+        "must hold numbers",
+        f"dtype {given.dtype}",
+    )
     wanted = (layout.num_participants, layout.dim)
-    require(given.shape == wanted, "updates", f"must have the shape {list(wanted)}", given.shape)
+    require(
+        given.shape == wanted,
+        "updates",
+        f"must have the shape {list(wanted)}",
+        given.shape,
+    )
     require(bool(np.isfinite(given).all()), "updates", "must be finite")
     variance = 0.0
     clipped_away = np.zeros(layout.dim, np.float64)
@@ -155,8 +171,10 @@ def _checked_range(value_range: Any) -> tuple[float, float]:
 
 # ---- Why clients of unequal rings cannot share zero-sum pads: Example 1 and Table II.
 #
-# HeteroSAg, Section II-D. Each client pads modulo its own ring and the server adds modulo the
-# largest: pads that sum to zero there cancel only while no client's padded value wraps round.
+# HeteroSAg, Section II-D. Each client pads modulo its own ring and the server adds
+# modulo the
+# largest: pads that sum to zero there cancel only while no client's padded value wraps
+# round.
 # Symbols: D -> the largest of `moduli`; Z_i -> an entry of a tuple of pads.
 
 _MOST = 10**7
@@ -168,8 +186,8 @@ class UnequalFailures(NamedTuple):
     Attributes:
         wrong: Cases whose sum is not the sum of the inputs.
         cases: All combinations of a tuple of pads and inputs.
-        example: The first wrong case: pads, inputs, the server's sum and the true one; None if
-            there is none.
+        example: The first wrong case: pads, inputs, the server's sum and the true one;
+            None if there is none.
     """
 
     wrong: int
@@ -178,7 +196,9 @@ class UnequalFailures(NamedTuple):
 
 
 @needs_values
-def unequal_moduli_tuples(moduli: Sequence[int | np.integer]) -> tuple[tuple[int, ...], ...]:
+def unequal_moduli_tuples(
+    moduli: Sequence[int | np.integer],
+) -> tuple[tuple[int, ...], ...]:
     """List the pads, one below each client's modulus, that sum to 0 modulo the largest.
 
     Args:
@@ -188,13 +208,15 @@ def unequal_moduli_tuples(moduli: Sequence[int | np.integer]) -> tuple[tuple[int
         All such tuples, lexicographically.
 
     Raises:
-        ConfigurationError: If a modulus is below 2, or there are more than 10^7 combinations.
+        ConfigurationError: If a modulus is below 2, or there are more than 10^7
+            combinations.
 
     Examples:
         >>> len(unequal_moduli_tuples([2, 6, 6])), unequal_moduli_tuples([2, 2])
         (12, ((0, 0), (1, 1)))
 
-    Source: HeteroSAg, Table II (columns (0, 0, 0) and (1, 5, 0) stand last of their halves there).
+    Source: HeteroSAg, Table II (columns (0, 0, 0) and (1, 5, 0) stand last of their
+    halves there).
     """
     rings = [check_integer(modulus, "moduli", 2) for modulus in moduli]
     require(len(rings) > 0, "moduli", "must hold a ring for each client", rings)
@@ -209,20 +231,22 @@ def unequal_moduli_failures(
 ) -> UnequalFailures:
     """Count how often padding in unequal rings distorts the sum.
 
-    Client i sends (x_i + Z_i) mod R_i with x_i below its number of levels; the server adds what
-    arrives modulo the largest ring. All pads of `unequal_moduli_tuples` and all inputs are tried.
+    Client i sends (x_i + Z_i) mod R_i with x_i below its number of levels; the server
+    adds what arrives modulo the largest ring. All pads of `unequal_moduli_tuples` and
+    all inputs are tried.
 
     Args:
         moduli: R_i of each client.
-        levels: How many values the input of each client takes, at least 1 and at most R_i.
+        levels: How many values the input of each client takes, at least 1 and at most
+            R_i.
 
     Returns:
-        The counts and the first failure. Equal rings give none, and that is why HeteroSAg sums
-        each block in one.
+        The counts and the first failure. Equal rings give none, and that is why
+        HeteroSAg sums each block in one.
 
     Raises:
-        ConfigurationError: If the sizes differ, a number is out of range, or there are more than
-            10^7 cases.
+        ConfigurationError: If the sizes differ, a number is out of range, or there are
+            more than 10^7 cases.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -237,7 +261,13 @@ def unequal_moduli_failures(
     rings = [int(modulus) for modulus in moduli]
     sizes = [check_integer(size, "levels", 1) for size in levels]
     same = len(sizes) == len(rings) and all(map(int.__le__, sizes, rings))
-    require(same, "levels", "must be one for each of `moduli`, no larger than it", sizes, rings)
+    require(
+        same,
+        "levels",
+        "must be one for each of `moduli`, no larger than it",
+        sizes,
+        rings,
+    )
     _check_size([len(pads), *sizes], "levels")
     wrong, cases, example = 0, 0, None
     for own in pads:

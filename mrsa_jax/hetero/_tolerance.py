@@ -1,7 +1,8 @@
 """How many Byzantine clients a rule over the blocks of each row tolerates, exactly.
 
-HeteroSAg, Section V-A: one attacker spoils the block that its group is in, in every row, and a
-median needs less than half of each row spoilt. Symbols: n_B -> the counts here, G -> columns.
+HeteroSAg, Section V-A: one attacker spoils the block that its group is in, in every
+row, and a median needs less than half of each row spoilt. Symbols: n_B -> the counts
+here, G -> columns.
 """
 
 from __future__ import annotations
@@ -62,25 +63,29 @@ def tolerated_byzantine(
 ) -> ByzantineTolerance:
     """Return how many attackers a coordinate-wise rule tolerates in every segment.
 
-    A group with an attacker spoils one block of each row. A row is lost where its bad blocks weigh
-    half or more (of the median; of the trimmed mean, more than `trim`). Attackers in different
-    groups spoil different blocks of some row at worst, so that `anywhere` is the fewest blocks
-    that can lose a row, less one: for the unweighted median ceil(B / 2) - 1 with B the blocks of
-    the shortest row, the most n_B below B / 2. `together` is found by branch and bound.
+    A group with an attacker spoils one block of each row. A row is lost where its bad
+    blocks weigh half or more (of the median; of the trimmed mean, more than `trim`).
+    Attackers in different groups spoil different blocks of some row at worst, so that
+    `anywhere` is the fewest blocks that can lose a row, less one: for the unweighted
+    median ceil(B / 2) - 1 with B the blocks of the shortest row, the most n_B below B /
+    2. `together` is found by branch and bound.
 
-    Like the rules of `robust`, blocks count by their clients unless `weighted` is False.
+    Like the rules of `robust`, blocks count by their clients unless `weighted` is
+    False.
 
     Args:
-        matrix: int[segments, groups]; groups are the columns, subgroups for the + schemes.
-        trim: Share that a `trimmed_mean` leaves out at each end, in [0, 1/2); None for the median.
-        weighted: Count blocks by the clients in them; otherwise each once, as in the paper. Must
-            be that of the rule (`robust.coordinate_median(weighted=)`).
-        weights: Clients summed in each group [G]; a group of 0 is not there. `group_sizes` if
-            None.
-        group_sizes: Clients in each group [G], all of which may be attackers in `together`; one
-            each if None, so that `together` counts groups.
-        max_nodes: Steps of the search (half a millisecond each at G = 31), after which `together`
-            is a lower bound.
+        matrix: int[segments, groups]; groups are the columns, subgroups for the +
+            schemes.
+        trim: Share that a `trimmed_mean` leaves out at each end, in [0, 1/2); None for
+            the median.
+        weighted: Count blocks by the clients in them; otherwise each once, as in the
+            paper. Must be that of the rule (`robust.coordinate_median(weighted=)`).
+        weights: Clients summed in each group [G]; a group of 0 is not there.
+            `group_sizes` if None.
+        group_sizes: Clients in each group [G], all of which may be attackers in
+            `together`; one each if None, so that `together` counts groups.
+        max_nodes: Steps of the search (half a millisecond each at G = 31), after which
+            `together` is a lower bound.
 
     Returns:
         Both counts, and what they are made of.
@@ -101,8 +106,9 @@ def tolerated_byzantine(
         >>> [mj.hetero.tolerated_byzantine(chain, weighted=own).anywhere for own in (True, False)]
         [0, 1]
 
-    Source: HeteroSAg, Section V-A. Differs from the paper, whose n_B <= 0.25 G - 1 is exact only
-    where 4 divides G: G = 5 tolerates one attacker (its own Experiment 2), not 0.25.
+    Source: HeteroSAg, Section V-A. Differs from the paper, whose n_B <= 0.25 G - 1 is
+    exact only where 4 divides G: G = 5 tolerates one attacker (its own Experiment 2),
+    not 0.25.
     """
     rows = blocks_of(np.asarray(matrix))
     columns = np.asarray(matrix).shape[1]
@@ -110,17 +116,22 @@ def tolerated_byzantine(
     own = sizes if weights is None else _counts(weights, columns, "weights", 0)
     nodes = check_integer(max_nodes, "max_nodes", 1)
     share = None if trim is None else _share(trim)
-    table = np.zeros((len(rows), columns), np.int64)  # weight of the block of each group
+    # weight of the block of each group
+    table = np.zeros((len(rows), columns), np.int64)
     block_of = np.zeros((len(rows), columns), np.int64)
     for segment, blocks in enumerate(rows):
         for number, block in enumerate(blocks):
             block_of[segment, list(block)] = number
             heavy = sum(int(own[group]) for group in block)
             table[segment, list(block)] = heavy if weighted else min(heavy, 1)
-    heavy_blocks = [_block_weights(table[row], block_of[row]) for row in range(len(rows))]
+    heavy_blocks = [
+        _block_weights(table[row], block_of[row]) for row in range(len(rows))
+    ]
     totals = [sum(found) for found in heavy_blocks]
-    limits = [max((total - 1) // 2, 0) if share is None else int(share * total)
-              for total in totals]  # fmt: skip
+    limits = [
+        max((total - 1) // 2, 0) if share is None else int(share * total)
+        for total in totals
+    ]
     search = _Search(table, block_of, np.asarray(limits), sizes, nodes)
     together, groups, bound = search.run([g for g in range(columns) if own[g] > 0])
     return ByzantineTolerance(
@@ -134,20 +145,31 @@ def tolerated_byzantine(
     )
 
 
-def _counts(values: _Numbers | None, columns: int, argument: str, least: int) -> np.ndarray:
+def _counts(
+    values: _Numbers | None, columns: int, argument: str, least: int
+) -> np.ndarray:
     if values is None:
         return np.ones(columns, np.int64)
-    found = [check_integer(value, argument, least) for value in np.asarray(values).reshape(-1)]
-    require(len(found) == columns, argument, "must have one entry for each group", len(found),
-            columns)  # fmt: skip
+    found = [
+        check_integer(value, argument, least)
+        for value in np.asarray(values).reshape(-1)
+    ]
+    require(
+        len(found) == columns,
+        argument,
+        "must have one entry for each group",
+        len(found),
+        columns,
+    )
     require(sum(found) > 0, argument, "must not all be 0", found)
     return np.asarray(found, np.int64)
 
 
 def _share(trim: Any) -> Fraction:
     below_half = math.nextafter(0.5, 0.0)
-    check_number(trim, "trim", "must lie in [0, 0.5)", 0.0, below_half,
-                 kind="must be a number")  # fmt: skip
+    check_number(
+        trim, "trim", "must lie in [0, 0.5)", 0.0, below_half, kind="must be a number"
+    )
     # a third given as a float means a third
     return Fraction(trim).limit_denominator(10**6)
 
@@ -167,14 +189,20 @@ class _Search:
     """Largest set of groups, by size, whose blocks weigh at most the limit in every row."""
 
     def __init__(
-        self, table: np.ndarray, block_of: np.ndarray, limits: np.ndarray, sizes: np.ndarray,
+        self,
+        table: np.ndarray,
+        block_of: np.ndarray,
+        limits: np.ndarray,
+        sizes: np.ndarray,
         max_nodes: int,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.table, self.block_of, self.sizes = table, block_of, sizes
         self.limits, self.nodes_left = limits, max_nodes
         self.rows = np.arange(len(limits))
         # held[row, block, group]: whether the group is in the block
-        self.held = block_of[:, None, :] == np.arange(int(block_of.max()) + 1)[None, :, None]
+        self.held = (
+            block_of[:, None, :] == np.arange(int(block_of.max()) + 1)[None, :, None]
+        )
         self.block_weight = (self.held * table[:, None, :]).max(axis=2)
         self.best, self.cap = 0, 0
         self.groups: tuple[int, ...] = ()
@@ -190,9 +218,13 @@ class _Search:
         return self.best, self.groups, min(self.cap, max(self.best, self.open_bound))
 
     def _extend(
-        self, chosen: list[int], size: int, candidates: list[int], hit: np.ndarray,
+        self,
+        chosen: list[int],
+        size: int,
+        candidates: list[int],
+        hit: np.ndarray,
         slack: np.ndarray,
-    ) -> None:  # fmt: skip
+    ) -> None:
         if size > self.best:
             self.best, self.groups = size, tuple(chosen)
         needs = np.where(hit[self.rows[:, None], self.block_of], 0, self.table)
@@ -207,8 +239,13 @@ class _Search:
             self.nodes_left -= 1
             after = hit.copy()
             after[self.rows, self.block_of[:, group]] = True
-            self._extend([*chosen, group], size + int(self.sizes[group]), candidates[place + 1:],
-                         after, slack - needs[:, group])  # fmt: skip
+            self._extend(
+                [*chosen, group],
+                size + int(self.sizes[group]),
+                candidates[place + 1 :],
+                after,
+                slack - needs[:, group],
+            )
 
     def _bound(self, candidates: list[int], hit: np.ndarray, slack: np.ndarray) -> int:
         """Return the most that candidates can add: in each row, spoilt blocks are free.
@@ -220,7 +257,10 @@ class _Search:
         gain = np.where(hit, 0, gain)
         weight = np.maximum(self.block_weight, 1)
         order = np.argsort(-(gain / weight), axis=1, kind="stable")
-        gain, weight = np.take_along_axis(gain, order, 1), np.take_along_axis(weight, order, 1)
+        gain, weight = (
+            np.take_along_axis(gain, order, 1),
+            np.take_along_axis(weight, order, 1),
+        )
         room = slack[:, None] - (np.cumsum(weight, axis=1) - weight)
         taken = np.clip(room / weight, 0.0, 1.0) * gain
         return int((free + np.floor(taken.sum(axis=1) + 1e-9)).min())
@@ -228,8 +268,8 @@ class _Search:
     def _bound_by_pairs(self, candidates: list[int]) -> int:
         """Return a bound on the number of groups from all rows at once.
 
-        k groups hit k blocks a row, less one at most for each two of them in one block; so over
-        all rows k times the rows less the pairs may not exceed the limits' sum.
+        k groups hit k blocks a row, less one at most for each two of them in one block;
+        so over all rows k times the rows less the pairs may not exceed the limits' sum.
         """
         same = (self.block_of[:, :, None] == self.block_of[:, None, :]).sum(axis=0)
         np.fill_diagonal(same, 0)

@@ -1,8 +1,10 @@
-"""Byzantine clients of a round of HeteroSAg: what they do to updates, residues and block averages.
+"""Byzantine clients of a round of HeteroSAg.
 
-HeteroSAg, Sections V-A and VI-C. An attacker is a pytree that says who attacks and how, at one of
-three places: the update before it is quantized, the residues that are sent, or (the paper's model
-of its experiment) the averages of the blocks that an attacker sits in.
+What they do to updates, residues and block averages.
+HeteroSAg, Sections V-A and VI-C. An attacker is a pytree that says who attacks and how,
+at one of three places: the update before it is quantized, the residues that are sent,
+or (the paper's model of its experiment) the averages of the blocks that an attacker
+sits in.
 """
 
 from __future__ import annotations
@@ -32,9 +34,11 @@ _Average = Float32[Array, " dim"]
 _Touched = Bool[Array, ""]
 
 UpdateAttack = Callable[[_Key, _Updates, _Mine], _Updates]
-"""(key, updates, mine) -> what attackers make of updates; the others' rows must not change.
+"""(key, updates, mine) -> what attackers make of updates.
 
-Rows of clients that are not there are zeros, marked `mine`; what is made of them is not read.
+The others' rows must not change.
+Rows of clients that are not there are zeros, marked `mine`; what is made of them is not
+read.
 """
 ResidueAttack = Callable[[_Key, _Codes, _Modulus, _Mine], _Codes]
 """(key, codes, modulus, mine) -> what is sent; the others' rows must not change."""
@@ -46,7 +50,8 @@ AverageAttack = Callable[[_Key, _Average, _Touched], _Average]
 class Byzantine:
     """Who attacks, and how (built by `wrong_pads`, `sign_flip`, `collusion`, ...).
 
-    Attacks on several places combine: `dataclasses.replace(sign_flip(who), on_residues=...)`.
+    Attacks on several places combine:
+    `dataclasses.replace(sign_flip(who), on_residues=...)`.
 
     Attributes:
         is_byzantine: bool[N], by global client id.
@@ -66,16 +71,36 @@ class Byzantine:
         return self.is_byzantine[members]
 
     def corrupt_updates(self, key: _Key, updates: _Updates, mine: _Mine) -> _Updates:
-        """Return the updates that are quantized: attackers' rows replaced, the others kept."""
-        return updates if self.on_updates is None else self.on_updates(key, updates, mine)
+        """Return the updates that are quantized.
 
-    def corrupt_residues(self, key: _Key, codes: _Codes, modulus: _Modulus, mine: _Mine) -> _Codes:
+        Attackers' rows replaced, the others kept.
+        """
+        return (
+            updates if self.on_updates is None else self.on_updates(key, updates, mine)
+        )
+
+    def corrupt_residues(
+        self, key: _Key, codes: _Codes, modulus: _Modulus, mine: _Mine
+    ) -> _Codes:
         """Return what is sent, pads apart, in a ring of `modulus` elements (0 for 2**32)."""
-        return codes if self.on_residues is None else self.on_residues(key, codes, modulus, mine)
+        return (
+            codes
+            if self.on_residues is None
+            else self.on_residues(key, codes, modulus, mine)
+        )
 
-    def corrupt_average(self, key: _Key, average: _Average, is_touched: _Touched) -> _Average:
-        """Return a block's average as the server has it; `is_touched`: an attacker is in it."""
-        return average if self.on_averages is None else self.on_averages(key, average, is_touched)
+    def corrupt_average(
+        self, key: _Key, average: _Average, is_touched: _Touched
+    ) -> _Average:
+        """Return a block's average as the server has it.
+
+        `is_touched`: an attacker is in it.
+        """
+        return (
+            average
+            if self.on_averages is None
+            else self.on_averages(key, average, is_touched)
+        )
 
 
 @pytree
@@ -97,7 +122,9 @@ class Scaling:
 
 @pytree
 class Collusion:
-    """Give all attackers one update: mean_factor mean + sigma_factor std of the honest ones.
+    """Give all attackers one update.
+
+    Mean_factor mean + sigma_factor std of the honest ones.
 
     Attributes:
         mean_factor: float32.
@@ -119,17 +146,26 @@ class Collusion:
         deviation = jnp.sqrt(jnp.sum(apart * apart, axis=0) / divisor)
         agreed = self.mean_factor * mean + self.sigma_factor * deviation
         # with nobody to imitate, attackers keep their own
-        return jnp.where((mine & (count > jnp.float32(0)))[:, None], agreed[None], updates)
+        return jnp.where(
+            (mine & (count > jnp.float32(0)))[:, None], agreed[None], updates
+        )
 
 
 @pytree
 class UniformResidues:
-    """Send uniform residues: what a client's input is under pads that nobody can remove."""
+    """Send uniform residues.
+
+    What a client's input is under pads that nobody can remove.
+    """
 
     @one_program
-    def __call__(self, key: _Key, codes: _Codes, modulus: _Modulus, mine: _Mine) -> _Codes:
+    def __call__(
+        self, key: _Key, codes: _Codes, modulus: _Modulus, mine: _Mine
+    ) -> _Codes:
         """Return the residues that the ring sum continues with."""
-        return jnp.where(mine[:, None], _uniform_residues(key, codes.shape, modulus), codes)
+        return jnp.where(
+            mine[:, None], _uniform_residues(key, codes.shape, modulus), codes
+        )
 
 
 @pytree
@@ -150,10 +186,11 @@ class GaussianAverage:
 
 @needs_values
 def wrong_pads(is_byzantine: _Clients) -> Byzantine:
-    """Return clients that pad with arbitrary words: each of their blocks sums to uniform residues.
+    """Return clients that pad with arbitrary words.
 
-    Their wrong pads never cancel, so that to the server they add uniform residues of the ring in
-    every block that they are in, whatever their updates are.
+    Each of their blocks sums to uniform residues.
+    Their wrong pads never cancel, so that to the server they add uniform residues of
+    the ring in every block that they are in, whatever their updates are.
 
     Args:
         is_byzantine: bool[N], by client.
@@ -204,7 +241,9 @@ def sign_flip(is_byzantine: _Clients, factor: float | int = 1.0) -> Byzantine:
     """
     number = check_finite(factor, "factor")
     require(number > 0.0, "factor", "must be positive", factor)
-    return Byzantine(_checked_clients(is_byzantine), on_updates=Scaling(jnp.float32(-number)))
+    return Byzantine(
+        _checked_clients(is_byzantine), on_updates=Scaling(jnp.float32(-number))
+    )
 
 
 @needs_values
@@ -239,10 +278,11 @@ def collusion(
 ) -> Byzantine:
     """Return clients that know all honest updates of the round and agree on a false one.
 
-    "little_is_enough": mean - z std of the honest updates, coordinate by coordinate: near enough
-    to pass for honest, and always on the same side. "inner_product": -epsilon mean: the inner
-    product of the average with the honest mean turns negative. Everybody else in the round counts
-    as honest, also who is lost later. If nobody else is, attackers send their true updates.
+    "little_is_enough": mean - z std of the honest updates, coordinate by coordinate:
+    near enough to pass for honest, and always on the same side. "inner_product":
+    -epsilon mean: the inner product of the average with the honest mean turns negative.
+    Everybody else in the round counts as honest, also who is lost later. If nobody else
+    is, attackers send their true updates.
 
     Args:
         is_byzantine: bool[N], by client.
@@ -261,11 +301,16 @@ def collusion(
         >>> attack.corrupt_updates(jax.random.key(0), updates, who).tolist()
         [[1.0], [3.0], [0.0]]
 
-    Source: Baruch, Baruch, Goldberg, "A little is enough" (2019); Xie, Koyejo, Gupta, "Fall of
-    empires" (2020). HeteroSAg tries neither.
+    Source: Baruch, Baruch, Goldberg, "A little is enough" (2019); Xie, Koyejo, Gupta,
+    "Fall of empires" (2020). HeteroSAg tries neither.
     """
     known = ("little_is_enough", "inner_product")
-    require(kind in known, "kind", f"must be a known attack ({nearest(str(kind), known)})", kind)
+    require(
+        kind in known,
+        "kind",
+        f"must be a known attack ({nearest(str(kind), known)})",
+        kind,
+    )
     number = check_finite(strength, "strength")
     require(number > 0.0, "strength", "must be positive", strength)
     factors = (1.0, -number) if kind == "little_is_enough" else (-number, 0.0)
@@ -275,10 +320,11 @@ def collusion(
 
 @needs_values
 def gaussian_blocks(is_byzantine: _Clients, std: float | int = 0.1) -> Byzantine:
-    """Return the paper's model of wrong pads: touched averages are replaced by N(0, std^2).
+    """Return the paper's model of wrong pads.
 
-    `wrong_pads` is what really happens; there a touched average is spread over the whole clip
-    range, here it is as small as `std`.
+    Touched averages are replaced by N(0, std^2).
+    `wrong_pads` is what really happens; there a touched average is spread over the
+    whole clip range, here it is as small as `std`.
 
     Args:
         is_byzantine: bool[N], by client.
@@ -296,8 +342,8 @@ def gaussian_blocks(is_byzantine: _Clients, std: float | int = 0.1) -> Byzantine
         >>> attack.corrupt_average(jax.random.key(0), average, jnp.bool_(False)).tolist()
         [1.0, 1.0, 1.0, 1.0]
 
-    Source: HeteroSAg, Section VI-C, Experiment 2: "a centered Gaussian distribution with isotropic
-    covariance matrix and standard deviation 0.1".
+    Source: HeteroSAg, Section VI-C, Experiment 2: "a centered Gaussian distribution
+    with isotropic covariance matrix and standard deviation 0.1".
     """
     number = check_finite(std, "std")
     require(number >= 0.0, "std", "must be at least 0", std)
@@ -315,11 +361,14 @@ def _checked_clients(is_byzantine: _Clients) -> Array:
 
 @functools.partial(jax.jit, static_argnames=("shape",))
 def _uniform_residues(key: Array, shape: tuple[int, ...], modulus: Array) -> Array:
-    """Return residues floor(U R / 2**64) of 64-bit words U; the bias is below R / 2**64.
+    """Return residues floor(U R / 2**64) of 64-bit words U.
 
+    The bias is below R / 2**64.
     A key for each slot, so that its residues do not depend on the size of the round.
     """
-    keys = jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.arange(shape[0], dtype=jnp.uint32))
+    keys = jax.vmap(jax.random.fold_in, (None, 0))(
+        key, jnp.arange(shape[0], dtype=jnp.uint32)
+    )
     words = jax.vmap(lambda own: random_words(own, (2, *shape[1:])))(keys)
     high, low = words[:, 0], words[:, 1]
     spread = jnp.broadcast_to(modulus, shape)

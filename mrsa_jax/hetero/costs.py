@@ -1,8 +1,8 @@
 """How many bits each client of a layout sends, and how long the round's slowest group takes.
 
-HeteroSAg, Section VI: the padded input is what grows with the model, so it is what is timed; keys
-and shares are in `secagg.round_costs`. Symbols: R -> a block's modulus, ceil(log2 R) bits for
-each coordinate on the wire against ceil(log2 K) plain bits.
+HeteroSAg, Section VI: the padded input is what grows with the model, so it is what is
+timed; keys and shares are in `secagg.round_costs`. Symbols: R -> a block's modulus,
+ceil(log2 R) bits for each coordinate on the wire against ceil(log2 K) plain bits.
 """
 
 from __future__ import annotations
@@ -28,20 +28,23 @@ from mrsa_watch._base.html import finding, telling
 
 @finding
 class SegmentCosts:
-    """What a round of a layout costs (build it with `segment_costs`); no headers, ids or tags.
+    """What a round of a layout costs (build it with `segment_costs`).
 
+    No headers, ids or tags.
     Fields of clients are int64[N] unless said otherwise, those of the server integers.
 
     Attributes:
-        key_agreements: Of each client: N - 1 for the channels of its shares, and one with each
-            client that it shares a block with for pads.
+        key_agreements: Of each client: N - 1 for the channels of its shares, and one
+            with each client that it shares a block with for pads.
         shares: Shares that it makes, of two secrets for N clients, its own included.
         keystream_words: 32-bit words of PRG that it expands, self pads included.
         payload_bits: Bits of its masked input, ceil(log2 R) for each coordinate.
-        plain_bits: float64[N], log2 K for each coordinate: the same without secure sums.
-        server_key_agreements: Between clients lost after sharing keys and those in the sum.
-        server_secrets: Secrets recovered from shares: b_i of those in the sum, s_i of those lost
-            who had common blocks with them.
+        plain_bits: float64[N], log2 K for each coordinate: the same without secure
+            sums.
+        server_key_agreements: Between clients lost after sharing keys and those in the
+            sum.
+        server_secrets: Secrets recovered from shares: b_i of those in the sum, s_i of
+            those lost who had common blocks with them.
         server_keystream_words: Words that the server expands to remove all pads.
     """
 
@@ -66,15 +69,16 @@ def segment_costs(
 ) -> SegmentCosts:
     """Count what a round costs its users and its server, on the complete graph of shares.
 
-    A user of subgroups of n-bar clients makes O(N) agreements, O(N) shares of O(N) products each,
-    and expands O(n-bar m) words, against O(N m) in one sum of everybody; it sends O(N + m), in
-    smaller rings. The server expands m words for each client of the sum and, for each client lost
-    after sharing keys, up to 2 n-bar m words, against N m. For bytes and field products, or
-    sparse graphs, `secagg.round_costs` with `plan=layout.plan`.
+    A user of subgroups of n-bar clients makes O(N) agreements, O(N) shares of O(N)
+    products each, and expands O(n-bar m) words, against O(N m) in one sum of everybody;
+    it sends O(N + m), in smaller rings. The server expands m words for each client of
+    the sum and, for each client lost after sharing keys, up to 2 n-bar m words, against
+    N m. For bytes and field products, or sparse graphs, `secagg.round_costs` with
+    `plan=layout.plan`.
 
     Args:
-        layout: Who sums what with whom; `segment_layout("groups", [N], [K], dim)` for one sum of
-            everybody.
+        layout: Who sums what with whom; `segment_layout("groups", [N], [K], dim)` for
+            one sum of everybody.
         present: bool[N], whose masked input arrives; all if None. All shared keys.
 
     Returns:
@@ -97,8 +101,9 @@ def segment_costs(
         >>> [int(costs.segment_costs(layout).payload_bits[0]) for layout in (one, chains)]
         [500, 380]
 
-    Source: HeteroSAg, Section VI-A, whose user makes 2 N agreements: N - 1 for channels and N - 1
-    for pads. Pads with clients of no common block are never needed and not counted here.
+    Source: HeteroSAg, Section VI-A, whose user makes 2 N agreements: N - 1 for channels
+    and N - 1 for pads. Pads with clients of no common block are never needed and not
+    counted here.
     """
     number = layout.num_participants
     sends = np.ones(number, bool) if present is None else np.asarray(present)
@@ -113,12 +118,14 @@ def segment_costs(
         members = np.asarray(block.members)
         width = block.stop - block.start
         of_pad = width * words_per_residue(block.modulus)
-        mates[... if len(members) == number else np.ix_(members, members)] = True  # all: faster
+        # all: faster
+        mates[... if len(members) == number else np.ix_(members, members)] = True
         words[members] += of_pad * len(members)
         bits[members] += width * (block.modulus - 1).bit_length()
         plain[members] += width * math.log2(block.num_levels)
         inside = int(summed[members].sum())
-        # the self pads of those inside, and their pads with each of the block who is not
+        # the self pads of those inside, and their pads with each of the block who is
+        # not
         server_words += of_pad * inside * (1 + len(members) - inside)
     np.fill_diagonal(mates, False)
     crossing = mates & ~summed[:, None] & summed[None, :]
@@ -134,7 +141,8 @@ def segment_costs(
     )
 
 
-# ---- How many bits each client of a layout sends, and how long the round's slowest group takes.
+# ---- How many bits each client of a layout sends, and how long the round's slowest
+# group takes.
 
 
 @finding
@@ -142,12 +150,15 @@ class CommunicationTimes:
     """What the clients of a round send, and how long it takes them.
 
     Attributes:
-        bits: int64[n], residues of each slot's padded input, ceil(log2 R) for each coordinate.
-        plain_bits: int64[n], the same without secure sums, ceil(log2 K) for each coordinate.
+        bits: int64[n], residues of each slot's padded input, ceil(log2 R) for each
+            coordinate.
+        plain_bits: int64[n], the same without secure sums, ceil(log2 K) for each
+            coordinate.
         message_bytes: int64[n], of the message, rounded up to bytes, with its header.
         rates: float64[n], bits per second.
         columns: Slots of each group (or subgroup).
-        expansion: float64[n], bandwidth expansion factor: `bits` over log2 K for each coordinate.
+        expansion: float64[n], bandwidth expansion factor: `bits` over log2 K for each
+            coordinate.
     """
 
     _repr_html_ = telling
@@ -173,7 +184,9 @@ class CommunicationTimes:
     def group_seconds(self) -> np.ndarray:
         """float64[columns], of each group's slowest client; 0 for a group of nobody."""
         own = self.seconds
-        return np.asarray([own[list(slots)].max(initial=0.0) for slots in self.columns], np.float64)
+        return np.asarray(
+            [own[list(slots)].max(initial=0.0) for slots in self.columns], np.float64
+        )
 
     @property
     def slowest_group(self) -> int:
@@ -206,7 +219,8 @@ def communication_times(
 ) -> CommunicationTimes:
     """Return what each client sends in a round, and the time of clients, groups and the round.
 
-    Compare with K levels for all by the times of `segment_layout("groups", [n], [K], dim)`.
+    Compare with K levels for all by the times of
+    `segment_layout("groups", [n], [K], dim)`.
 
     Args:
         layout: Who sums what with whom.
@@ -216,7 +230,8 @@ def communication_times(
         Bits and seconds by slot, and by group.
 
     Raises:
-        ConfigurationError: If a rate is not positive, or there is not one for each slot.
+        ConfigurationError: If a rate is not positive, or there is not one for each
+            slot.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -230,13 +245,19 @@ def communication_times(
         >>> [times.plain_round_seconds for times in same], [times.round_seconds for times in same]
         ([1.0, 4.0], [5.0, 8.0])
 
-    Source: HeteroSAg, Section VI-A (expansion) and VI-B, Experiment 1, whose 4 x is of plain bits;
-    on the wire it is 8 / 5, and 2 against blocks of eight clients.
+    Source: HeteroSAg, Section VI-A (expansion) and VI-B, Experiment 1, whose 4 x is of
+    plain bits; on the wire it is 8 / 5, and 2 against blocks of eight clients.
     """
     rates = check_rates(rates_bits_per_second, "rates_bits_per_second")
     number = layout.num_participants
     fits = len(rates) == number
-    require(fits, "rates_bits_per_second", "must have one rate for each slot", len(rates), number)
+    require(
+        fits,
+        "rates_bits_per_second",
+        "must have one rate for each slot",
+        len(rates),
+        number,
+    )
     plain = np.zeros(number, np.int64)
     stretches: list[list[tuple[int, int]]] = [[] for _ in range(number)]
     for block in layout.blocks:

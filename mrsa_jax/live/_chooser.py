@@ -1,7 +1,7 @@
 """A selector round by round, for servers that are not simulated.
 
-Its state is that of the rounds that are over, so that it can be found again from a log: a
-selector that is given no more than those that it chose chooses them again.
+Its state is that of the rounds that are over, so that it can be found again from a log:
+a selector that is given no more than those that it chose chooses them again.
 """
 
 from __future__ import annotations
@@ -56,8 +56,9 @@ class Chooser:
         return client // block_size_of(self._selector)
 
     def choose(self, available: Collection[int]) -> tuple[int, ...]:
-        """Return whom to ask of those who are there, in order; nobody where the round is skipped.
+        """Return whom to ask of those who are there, in order.
 
+        Nobody where the round is skipped.
         The state stays as it is until `end`.
         """
         cohort, _ = self._select(available)
@@ -66,7 +67,8 @@ class Chooser:
     def end(self, asked: Collection[int], summed: Collection[int]) -> None:
         """Take in how a round went: whom the server asked, and who was in the sum.
 
-        As in `selection.rollout_rounds`, counts are of sums: who was asked in vain is not served.
+        As in `selection.rollout_rounds`, counts are of sums: who was asked in vain is
+        not served.
 
         Raises:
             ConfigurationError: If the selector could not have asked them.
@@ -75,7 +77,9 @@ class Chooser:
         again = set(np.flatnonzero(np.asarray(cohort)).tolist())
         rule = "must be the one that chose the log's rounds, from the same seed"
         require(again == set(asked), "selector", rule, self._selector)
-        counts = on_device(np.asarray(self._state.counts) + np.asarray(self._of(summed), np.int32))
+        counts = on_device(
+            np.asarray(self._state.counts) + np.asarray(self._of(summed), np.int32)
+        )
         self._state, self.round = with_counts(state, counts), self.round + 1
 
     def play(self) -> tuple[int, ...]:
@@ -89,7 +93,9 @@ class Chooser:
         row[list(clients)] = True
         return on_device(row)
 
-    def _select(self, available: Collection[int]) -> tuple[Bool[Array, " clients"], Any]:
+    def _select(
+        self, available: Collection[int]
+    ) -> tuple[Bool[Array, " clients"], Any]:
         key = round_key(self._key, self.round, Stream.SELECTION)
         return _step(self._selector, key, self._state, self._of(available))
 
@@ -98,11 +104,21 @@ def check_clients(clients: Sequence[Any], argument: str, chooser: Chooser) -> li
     """Return clients by index, checked to be as many as the selector's and all different."""
     found = list(clients)
     rule = "must be as many as the selector's clients"
-    require(len(found) == chooser.num_clients, argument, rule, len(found), chooser.num_clients)
-    require(len(set(found)) == len(found), argument, "must hold each client once", clients)
+    require(
+        len(found) == chooser.num_clients,
+        argument,
+        rule,
+        len(found),
+        chooser.num_clients,
+    )
+    require(
+        len(set(found)) == len(found), argument, "must hold each client once", clients
+    )
     return found
 
 
 @jax.jit
-def _step(selector: Selector, key: Array, state: Any, available: Array) -> tuple[Array, Any]:
+def _step(
+    selector: Selector, key: Array, state: Any, available: Array
+) -> tuple[Array, Any]:
     return selector.select(key, state, available)

@@ -15,18 +15,20 @@ from mrsa_watch._base.errors import check_integer, require_methods
 class ClientSampler:
     """A client sampler with the methods of `fedjax.client_samplers.ClientSampler`.
 
-    Instead of `UniformGetClientSampler`; what `sample` returns goes to a federated algorithm's
-    `apply`. A client's index is its place among the data set's client ids in their order as bytes.
+    Instead of `UniformGetClientSampler`; what `sample` returns goes to a federated
+    algorithm's `apply`. A client's index is its place among the data set's client ids
+    in their order as bytes.
 
     Args:
-        federated_data: FedJAX's `FederatedData` (`client_ids` and `get_clients`) of N clients.
+        federated_data: FedJAX's `FederatedData` (`client_ids` and `get_clients`) of N
+            clients.
         selector: Any of `mrsa_jax.selection`, for N clients.
         seed: Integer in [0, 2**32), or a typed key.
         start_round_num: Round to begin with.
 
     Raises:
-        ConfigurationError: If the data or the selector is none, or they are of different numbers
-            of clients.
+        ConfigurationError: If the data or the selector is none, or they are of
+            different numbers of clients.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -39,7 +41,8 @@ class ClientSampler:
         >>> [name for name, data, key in sampler.sample()] in ([b"a", b"b"], [b"c", b"d"])
         True
 
-    Source: Ro et al., "FedJAX: Federated learning simulation with JAX" (2021); tried with FedJAX
+    Source: Ro et al., "FedJAX: Federated learning simulation with JAX" (2021); tried
+    with FedJAX
         0.0.17, whose own algorithms call `jax.tree_map`, which JAX no longer has.
     """
 

@@ -53,30 +53,31 @@ def select(
 ) -> Any:
     """Return a strategy that asks the clients chosen by a selector, and records like `record`.
 
-    Of the nodes that are there the selector chooses a cohort, which the given strategy then asks
-    in its own manner. A node gets the next free index when it is first seen, and keeps it: its
-    block depends on it, so it is kept in `<log>.clients`. Nodes beyond the selector's N are named
-    by a warning and left out. The selector's state is that of the log: a server that starts
-    again continues where the log ends. Blocks stay whole inside rounds with `SecAggPlus`.
+    Of the nodes that are there the selector chooses a cohort, which the given strategy
+    then asks in its own manner. A node gets the next free index when it is first seen,
+    and keeps it: its block depends on it, so it is kept in `<log>.clients`. Nodes
+    beyond the selector's N are named by a warning and left out. The selector's state is
+    that of the log: a server that starts again continues where the log ends. Blocks
+    stay whole inside rounds with `SecAggPlus`.
 
     Args:
         strategy: As in `record`; it must ask all nodes that it finds (a fraction of 1).
         recorder: Of a log whose rounds this selector chose, or of a new one.
         selector: Any of `mrsa_jax.selection`, such as `batch_partitioning(12, 6, 3)`.
         seed: Of the selector's draws: integer in [0, 2**32), or a typed key.
-        gate: As in `record`. Where it wants clients left out, their blocks are, and the selector
-            chooses once more among the others.
+        gate: As in `record`. Where it wants clients left out, their blocks are, and the
+            selector chooses once more among the others.
         name: As in `record`.
-        wait_for: Nodes that must be there before a round begins; K by default, or 1 for a selector
-            without a K. A round in which the selector finds nobody to ask is skipped, and written
-            down as aborted.
+        wait_for: Nodes that must be there before a round begins; K by default, or 1 for
+            a selector without a K. A round in which the selector finds nobody to ask is
+            skipped, and written down as aborted.
 
     Returns:
         A strategy of the same interface.
 
     Raises:
-        ConfigurationError: As `record`; if the selector is none, or could not have chosen what the
-            log holds.
+        ConfigurationError: As `record`; if the selector is none, or could not have
+            chosen what the log holds.
 
     Examples:
         >>> import pathlib, tempfile

@@ -14,12 +14,13 @@ from mrsa_watch._base.errors import require
 
 
 class UserSampler:
-    """A `user_sampler` for pfl's `FederatedDataset`: each call returns the next user of a cohort.
+    """A `user_sampler` for pfl's `FederatedDataset`.
 
-    Instead of `pfl.data.sampling.get_user_sampler("random", user_ids)`. pfl asks for one user at
-    a time, so its `train_cohort_size` must be the selector's K, and K a multiple of the number of
-    its processes, which else throw users away. Leave `user_id_to_weight` of the dataset out: it
-    orders users across cohorts.
+    Each call returns the next user of a cohort.
+    Instead of `pfl.data.sampling.get_user_sampler("random", user_ids)`. pfl asks for
+    one user at a time, so its `train_cohort_size` must be the selector's K, and K a
+    multiple of the number of its processes, which else throw users away. Leave
+    `user_id_to_weight` of the dataset out: it orders users across cohorts.
 
     Args:
         user_ids: N users, by the index of each: blocks are of neighbours.
@@ -30,8 +31,8 @@ class UserSampler:
         cohort_size: K.
 
     Raises:
-        ConfigurationError: If the selector is none, is of another number of clients or has no K,
-            or a user is there twice; in a call, if a round finds no cohort.
+        ConfigurationError: If the selector is none, is of another number of clients or
+            has no K, or a user is there twice; in a call, if a round finds no cohort.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -40,17 +41,23 @@ class UserSampler:
         >>> all(("a" in cohort) == ("b" in cohort) for cohort in (first, second))
         True
 
-    Source: Granqvist et al., "pfl-research: simulation framework for accelerating research in
+    Source: Granqvist et al., "pfl-research: simulation framework for accelerating
+    research in
         Private Federated Learning" (2024); tried with pfl 0.6.0.
     """
 
     def __init__(
-        self, user_ids: Sequence[Any], selector: Selector, seed: int | Key[Array, ""] = 0
+        self,
+        user_ids: Sequence[Any],
+        selector: Selector,
+        seed: int | Key[Array, ""] = 0,
     ) -> None:
         self._chooser = Chooser(selector, seed)
         self._users = check_clients(user_ids, "user_ids", self._chooser)
         size = cohort_size_of(selector)
-        require(size is not None, "selector", "must ask K clients in every round", selector)
+        require(
+            size is not None, "selector", "must ask K clients in every round", selector
+        )
         self.cohort_size = size
         self._queue: deque[int] = deque()
 
@@ -59,5 +66,10 @@ class UserSampler:
         if not self._queue:
             self._queue.extend(self._chooser.play())
             found = bool(self._queue)
-            require(found, "selector", "must find a cohort in every round", self._chooser.round)
+            require(
+                found,
+                "selector",
+                "must find a cohort in every round",
+                self._chooser.round,
+            )
         return self._users[self._queue.popleft()]

@@ -1,4 +1,7 @@
-"""Exact arithmetic: the ring of a sum, the ChaCha20 keystream, linear algebra modulo a prime."""
+"""Exact arithmetic.
+
+The ring of a sum, the ChaCha20 keystream, linear algebra modulo a prime.
+"""
 
 from mrsa_watch._base.late import late_names
 

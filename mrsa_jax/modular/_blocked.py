@@ -1,8 +1,9 @@
 """Elimination of many matrices at once, in blocks of rows: what XLA runs.
 
-A block of rows is brought to reduced form by itself, then taken off all rows below it by one
-product of matrices: exact in float32, because every sum stays below 2**24. The batch is an axis of
-every operation; it is cut into chunks only where memory asks for it.
+A block of rows is brought to reduced form by itself, then taken off all rows below it
+by one product of matrices: exact in float32, because every sum stays below 2**24. The
+batch is an axis of every operation; it is cut into chunks only where memory asks for
+it.
 """
 
 from __future__ import annotations
@@ -49,14 +50,17 @@ def independent_rows(
 
     Args:
         matrices: Bools or integers of any kind.
-        of: The field of a 31-bit prime, or None: modulo `SMALL_PRIME`, at a tenth of the cost.
+        of: The field of a 31-bit prime, or None: modulo `SMALL_PRIME`, at a tenth of
+            the cost.
         steps: Rows after the first `steps` are compared with these only (static).
         count: Matrices from here on are padding and may be skipped; None: none are.
     """
     rows, columns = matrices.shape[1:]
     # limbs modulo a 31-bit prime have five sums an entry besides
     item_bytes = 4 * rows * columns * (1 if of is None or multiplies_wide() else 7)
-    return in_chunks(functools.partial(_of_chunk, of=of, steps=steps), matrices, item_bytes, count)
+    return in_chunks(
+        functools.partial(_of_chunk, of=of, steps=steps), matrices, item_bytes, count
+    )
 
 
 def in_chunks(
@@ -82,7 +86,9 @@ def in_chunks(
         part = run(lax.dynamic_slice_in_dim(padded, place * chunk, chunk))
         return lax.dynamic_update_slice_in_dim(found, part, place * chunk, 0)
 
-    used = jnp.int32(chunks) if count is None else (count + jnp.int32(chunk - 1)) // chunk
+    used = (
+        jnp.int32(chunks) if count is None else (count + jnp.int32(chunk - 1)) // chunk
+    )
     found = jnp.zeros_like(padded, one.dtype, (chunks * chunk, *one.shape[1:]))
     return lax.fori_loop(jnp.int32(0), used, body, found)[:batch]
 
@@ -108,7 +114,9 @@ def _of_chunk(matrices: Array, *, of: Field | None, steps: int) -> Array:
         flags.append(found)
         work = work[:, spent:]
     raised = jnp.concatenate(flags, axis=1)[:, :steps]
-    return jnp.concatenate([raised, jnp.any(work != work.dtype.type(0), axis=2)], axis=1)
+    return jnp.concatenate(
+        [raised, jnp.any(work != work.dtype.type(0), axis=2)], axis=1
+    )
 
 
 class _Rules(NamedTuple):
@@ -131,7 +139,10 @@ class _Rules(NamedTuple):
 def _take_off_block(
     place: Array, carry: tuple[Array, Array], *, rules: _Rules, size: int
 ) -> tuple[Array, Array]:
-    """Reduce a block of rows and clear its pivots' columns from all rows; those above are spent."""
+    """Reduce a block of rows and clear its pivots' columns from all rows.
+
+    Those above are spent.
+    """
     work, found = carry
     begin = place * size
     rows = lax.dynamic_slice_in_dim(work, begin, size, axis=1)
@@ -139,11 +150,14 @@ def _take_off_block(
     body = functools.partial(_clear_column, rules=rules)
     rows, columns = lax.fori_loop(0, size, body, (rows, columns))
     pivots = jnp.take_along_axis(rows, columns[:, :, None], axis=2)[..., 0]
-    # factors are divided, not rows: in one fused loop over columns that is done once a row
+    # factors are divided, not rows: in one fused loop over columns that is done once a
+    # row
     factors = jnp.take_along_axis(work, columns[:, None, :], axis=2, mode="clip")
     factors = rules.divide(factors, pivots)
     work = rules.less_product(work, factors, rows)
-    return work, lax.dynamic_update_slice_in_dim(found, pivots != pivots.dtype.type(0), begin, 1)
+    return work, lax.dynamic_update_slice_in_dim(
+        found, pivots != pivots.dtype.type(0), begin, 1
+    )
 
 
 def _clear_column(
@@ -176,8 +190,12 @@ def _cross_small(rows: Array, row: Array, factors: Array, pivot: Array) -> Array
 
 
 def _divide_small(factors: Array, pivots: Array) -> Array:
-    place = jnp.where(pivots < jnp.float32(0), pivots + jnp.float32(SMALL_PRIME), pivots)
-    return _centre(factors * jnp.asarray(_inverses())[place.astype(jnp.int32)][:, None, :])
+    place = jnp.where(
+        pivots < jnp.float32(0), pivots + jnp.float32(SMALL_PRIME), pivots
+    )
+    return _centre(
+        factors * jnp.asarray(_inverses())[place.astype(jnp.int32)][:, None, :]
+    )
 
 
 def _less_product_small(rest: Array, factors: Array, rows: Array) -> Array:
@@ -185,15 +203,18 @@ def _less_product_small(rest: Array, factors: Array, rows: Array) -> Array:
 
 
 def _matrix_product(left: Array, right: Array) -> Array:
-    """Return left @ right in float32, never in TF32: integers whose sums are below 2**24."""
+    """Return left @ right in float32, never in TF32.
+
+    Integers whose sums are below 2**24.
+    """
     return jnp.matmul(left, right, precision=lax.Precision.HIGHEST)
 
 
 def _centre(values: Array) -> Array:
     """Reduce integers below 2**24 to residues of absolute value at most p / 2 + 3.
 
-    The quotient's rounding errs by less than 2**-10, so it is exact for multiples of p and
-    otherwise off by one only next to a tie.
+    The quotient's rounding errs by less than 2**-10, so it is exact for multiples of p
+    and otherwise off by one only next to a tie.
     """
     quotient = jnp.round(values * jnp.float32(1 / SMALL_PRIME))
     return values - quotient * jnp.float32(SMALL_PRIME)
@@ -202,7 +223,9 @@ def _centre(values: Array) -> Array:
 @functools.cache
 def _inverses() -> np.ndarray:
     values = [pow(a, SMALL_PRIME - 2, SMALL_PRIME) for a in range(SMALL_PRIME)]
-    return np.asarray([v - SMALL_PRIME * (v > SMALL_PRIME // 2) for v in values], np.float32)
+    return np.asarray(
+        [v - SMALL_PRIME * (v > SMALL_PRIME // 2) for v in values], np.float32
+    )
 
 
 # ---- modulo a 31-bit prime, in uint32
@@ -211,8 +234,8 @@ def _inverses() -> np.ndarray:
 def _wide_rules(of: Field) -> _Rules:
     """Sum up to eight products of two words before one reduction, which divides by 2**32.
 
-    In `cross` that factor scales a row, which changes no rank; `divide` leaves it on the factors
-    of `less_product`.
+    In `cross` that factor scales a row, which changes no rank; `divide` leaves it on
+    the factors of `less_product`.
     """
     word = reduce_wide(jnp.uint32(1), jnp.uint32(0), of)
     square = multiply(word, word, of)
@@ -227,17 +250,23 @@ def _wide_rules(of: Field) -> _Rules:
         return _sum_of_products([(factors, units[:, None, :])], of)
 
     def less_product(rest: Array, factors: Array, rows: Array) -> Array:
-        pairs = [(factors[:, :, k, None], rows[:, None, k]) for k in range(rows.shape[1])]
+        pairs = [
+            (factors[:, :, k, None], rows[:, None, k]) for k in range(rows.shape[1])
+        ]
         return subtract(rest, _sum_of_products(pairs, of), of)
 
-    return _Rules(lambda matrices: residues(matrices, of.prime), cross, divide, less_product)
+    return _Rules(
+        lambda matrices: residues(matrices, of.prime), cross, divide, less_product
+    )
 
 
-def _sum_of_products(pairs: list[tuple[Array, Array]], of: Field) -> UInt32[Array, "*_"]:
+def _sum_of_products(
+    pairs: list[tuple[Array, Array]], of: Field
+) -> UInt32[Array, "*_"]:
     """Return sum(left * right) / 2**32 mod p for residues, at most eight pairs (Montgomery).
 
-    The primes are below 2**32 / 3.5, so eight products and a word times p stay below 2**64, and
-    what is left after the division below 3.3 p.
+    The primes are below 2**32 / 3.5, so eight products and a word times p stay below
+    2**64, and what is left after the division below 3.3 p.
     """
     two = jnp.uint32(2)
     negative = of.prime  # its own inverse modulo 8; each step doubles the bits
@@ -256,9 +285,13 @@ def _sum_of_products(pairs: list[tuple[Array, Array]], of: Field) -> UInt32[Arra
 
 def _rules_by_limbs(of: Field) -> _Rules:
     def cross(rows: Array, row: Array, factors: Array, pivot: Array) -> Array:
-        kept = scale(rows, pivot[:, None, None], companion(pivot, of)[:, None, None], of)
+        kept = scale(
+            rows, pivot[:, None, None], companion(pivot, of)[:, None, None], of
+        )
         ratio = companion(factors, of)[:, :, None]
-        return subtract(kept, scale(row[:, None, :], factors[:, :, None], ratio, of), of)
+        return subtract(
+            kept, scale(row[:, None, :], factors[:, :, None], ratio, of), of
+        )
 
     def divide(factors: Array, pivots: Array) -> Array:
         units = inverse(pivots, of)
@@ -280,10 +313,11 @@ def _less_product(
 ) -> UInt32[Array, "b m c"]:
     """Return rest - factors @ rows mod p, by products of limbs of 10 bits with signs.
 
-    A factor is f0 + f1 2**10 + f2 2**20 with |f0|, |f1| <= 2**9 and |f2| <= 586, a row likewise,
-    so that each of the five sums below is an integer under 2**24. They are put together in words
-    that wrap around, with the quotient by p estimated in float32: first the upper three sums (the
-    quotient is below 2**12), then with the lower two (below 2**20): it errs by less than 1/4.
+    A factor is f0 + f1 2**10 + f2 2**20 with |f0|, |f1| <= 2**9 and |f2| <= 586, a row
+    likewise, so that each of the five sums below is an integer under 2**24. They are
+    put together in words that wrap around, with the quotient by p estimated in float32:
+    first the upper three sums (the quotient is below 2**12), then with the lower two
+    (below 2**20): it errs by less than 1/4.
     """
     left, right = _limbs(factors, of), _limbs(rows, of)
     sums = [

@@ -26,8 +26,8 @@ def chacha20_columns(
 ) -> UInt32[Array, "16 blocks"]:
     """Compute many ChaCha20 blocks at once, one in each column.
 
-    The fast form below every other function here: no transposition, any mixture of keys,
-    counters and nonces. Word w of the block in column c is `out[w, c]`.
+    The fast form below every other function here: no transposition, any mixture of
+    keys, counters and nonces. Word w of the block in column c is `out[w, c]`.
 
     Args:
         key: 256-bit keys as little-endian words.
@@ -48,9 +48,9 @@ def chacha20_columns(
     Source:
         RFC 8439, section 2.3.
     """
-    # the same cipher three times: XLA below, the GPU kernel in `_core.chacha20`, loops in
-    # `_core.chacha20_loops`
-    # beyond 2^31 - 1 words a kernel's 32-bit places would not do
+    # the same cipher three times: XLA below, the GPU kernel in `_core.chacha20`, loops
+    # in `_core.chacha20_loops` beyond 2^31 - 1 words a kernel's 32-bit places would not
+    # do
     if counter.shape[0] < 2**27 and chosen_form(("xla", "pallas"), key) == "pallas":
         from mrsa_jax._core.chacha20 import columns_by_kernel
 
@@ -76,7 +76,8 @@ def keystream(
         Words whose little-endian bytes are the keystream.
 
     Raises:
-        ConfigurationError: If `num_words` is negative or more than one counter range holds.
+        ConfigurationError: If `num_words` is negative or more than one counter range
+            holds.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -99,7 +100,9 @@ def keystream(
 @functools.partial(jax.jit, static_argnames=("num_words",))
 def _keystream(key: Array, nonce: Array, start: Array, num_words: int) -> Array:
     blocks = -(-num_words // 16)
-    keys, nonces = (jnp.broadcast_to(own[:, None], (len(own), blocks)) for own in (key, nonce))
+    keys, nonces = (
+        jnp.broadcast_to(own[:, None], (len(own), blocks)) for own in (key, nonce)
+    )
     counters = start + jnp.arange(blocks, dtype=jnp.uint32)
     return chacha20_columns(keys, counters, nonces).T.reshape(-1)[:num_words]
 

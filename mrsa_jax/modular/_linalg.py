@@ -1,9 +1,9 @@
 """Ranks of integer matrices, by elimination modulo a prime.
 
-Floats may filter, never decide: ranks come from exact arithmetic mod p. A rank mod p never
-exceeds the rank over the rationals, and equals it unless p divides every minor of that size.
-Where that leaves an answer open, primes are drawn at random for the call: whatever the matrix was
-made for, they err with a chance below 2**-30.
+Floats may filter, never decide: ranks come from exact arithmetic mod p. A rank mod p
+never exceeds the rank over the rationals, and equals it unless p divides every minor of
+that size. Where that leaves an answer open, primes are drawn at random for the call:
+whatever the matrix was made for, they err with a chance below 2**-30.
 """
 
 from __future__ import annotations
@@ -20,14 +20,29 @@ from jaxtyping import Array, Bool, Int32, Shaped
 
 from mrsa_jax._core.arrays import LITTLE, as_integers, on_device, one_program
 from mrsa_jax._core.cores import num_cores
-from mrsa_jax._core.device import chosen_form, forced_form, is_traced, over_cores, within_memory
-from mrsa_jax._core.prime import PRIMES, codes, field, host_residues, minor_bits, residues
+from mrsa_jax._core.device import (
+    chosen_form,
+    forced_form,
+    is_traced,
+    over_cores,
+    within_memory,
+)
+from mrsa_jax._core.prime import (
+    PRIMES,
+    codes,
+    field,
+    host_residues,
+    minor_bits,
+    residues,
+)
 from mrsa_jax.modular import _blocked
 from mrsa_watch._base.primes import draw_primes, enough_primes
 
-# ---- Ranks of a batch on the device: a small prime first, drawn primes for what that leaves open.
+# ---- Ranks of a batch on the device: a small prime first, drawn primes for what that
+# leaves open.
 #
-# All of it stays on the device but one number each time: how many ranks are still open, which
+# All of it stays on the device but one number each time: how many ranks are still open,
+# which
 # decides how many matrices the next program gets.
 
 
@@ -35,12 +50,16 @@ def is_for_kernel(columns: int) -> bool:
     """Return whether a kernel eliminates matrices of this many columns."""
     from mrsa_jax.modular._rank_kernel import MOST_COLUMNS
 
-    # on a GPU `_rank_kernel` holds a matrix in registers; wider ones go through `_blocked` by XLA
+    # on a GPU `_rank_kernel` holds a matrix in registers; wider ones go through
+    # `_blocked` by XLA
     return chosen_form(("xla", "pallas")) == "pallas" and columns <= MOST_COLUMNS
 
 
 def independent_rows(
-    matrices: Array | np.ndarray, prime: int | None, steps: int, count: int | None = None
+    matrices: Array | np.ndarray,
+    prime: int | None,
+    steps: int,
+    count: int | None = None,
 ) -> Bool[Array, "batch rows"]:
     """Return which rows are no combinations, modulo a prime, of those before them.
 
@@ -62,12 +81,14 @@ def independent_rows(
 
 
 def held(matrices: np.ndarray | Array, *, padded: bool = False) -> np.ndarray | Array:
-    """Return matrices on the device; integers beyond its words stay on the host as they are.
+    """Return matrices on the device.
+
+    Integers beyond its words stay on the host as they are.
 
     Args:
         matrices: Bools or integers `[batch, rows, columns]`.
-        padded: Whether to repeat some up to a power of two of them where they come from the host,
-            so that few sizes are ever compiled.
+        padded: Whether to repeat some up to a power of two of them where they come from
+            the host, so that few sizes are ever compiled.
     """
     if isinstance(matrices, jax.Array):
         return matrices
@@ -82,7 +103,8 @@ def held(matrices: np.ndarray | Array, *, padded: bool = False) -> np.ndarray | 
 
 
 def _words(matrices: np.ndarray | Array, prime: int) -> Array:
-    if isinstance(matrices, jax.Array) and matrices.dtype.itemsize < 8:  # as a kernel takes them
+    # as a kernel takes them
+    if isinstance(matrices, jax.Array) and matrices.dtype.itemsize < 8:
         return matrices
     return residues(matrices, prime)
 
@@ -98,7 +120,9 @@ def ranks_by_primes(
         draw: Returns primes of 31 bits; asked only when something is open.
     """
     size, rows, columns = matrices.shape
-    most = jnp.where(jnp.arange(size) < count, jnp.int32(min(rows, columns)), jnp.int32(0))
+    most = jnp.where(
+        jnp.arange(size) < count, jnp.int32(min(rows, columns)), jnp.int32(0)
+    )
     ranks = ranks_modulo(matrices, None, count)
 
     def still_open() -> tuple[Array, np.ndarray | Array, int]:
@@ -127,34 +151,46 @@ def ranks_modulo(
 def upper_bounds(matrices: np.ndarray | Array) -> Int32[Array, " batch"]:
     """Return of each matrix the smaller one of its numbers of distinct non-zero rows, columns.
 
-    Where sums of different lines happen to be equal, too many lines may be counted, never
-    too few: an upper bound of the rank all the same.
+    Where sums of different lines happen to be equal, too many lines may be counted,
+    never too few: an upper bound of the rank all the same.
     """
     words = matrices if isinstance(matrices, jax.Array) else on_device(codes(matrices))
     return _upper_bounds(words)
 
 
 @jax.jit
-def _upper_bounds(matrices: Shaped[Array, "batch rows columns"]) -> Int32[Array, " batch"]:
+def _upper_bounds(
+    matrices: Shaped[Array, "batch rows columns"],
+) -> Int32[Array, " batch"]:
     def run(part: Array) -> Array:
-        return jnp.minimum(_lines_that_differ(part), _lines_that_differ(part.swapaxes(1, 2)))
+        return jnp.minimum(
+            _lines_that_differ(part), _lines_that_differ(part.swapaxes(1, 2))
+        )
 
     rows, columns = matrices.shape[1:]
     return _blocked.in_chunks(run, matrices, 4 * (rows + columns) ** 2, None)
 
 
 def _lines_that_differ(matrices: Array) -> Array:
-    """Count each line that differs from the first one of the same sum; equal ones never do.
+    """Count each line that differs from the first one of the same sum.
 
-    The first of some equal lines is either the first of its sum or differs from that: it counts.
+    Equal ones never do.
+    The first of some equal lines is either the first of its sum or differs from that:
+    it counts.
     """
     count, width = matrices.shape[1:]
     zero = jnp.zeros((), matrices.dtype)
-    factors = np.asarray([pow(0x9E3779B1, k + 1, 2**32) for k in range(width)], np.uint32)
-    sums = jnp.sum(matrices.astype(jnp.uint32) * factors[None, None, :], axis=2, dtype=jnp.uint32)
+    factors = np.asarray(
+        [pow(0x9E3779B1, k + 1, 2**32) for k in range(width)], np.uint32
+    )
+    sums = jnp.sum(
+        matrices.astype(jnp.uint32) * factors[None, None, :], axis=2, dtype=jnp.uint32
+    )
     places = jnp.arange(count, dtype=jnp.int32)
     is_alike = sums[:, :, None] == sums[:, None, :]
-    first = jnp.min(jnp.where(is_alike, places[None, None, :], jnp.int32(count)), axis=2)
+    first = jnp.min(
+        jnp.where(is_alike, places[None, None, :], jnp.int32(count)), axis=2
+    )
     others = jnp.take_along_axis(matrices, first[:, :, None], axis=1)
     is_new = (first == places[None, :]) | jnp.any(others != matrices, axis=2)
     is_new &= jnp.any(matrices != zero, axis=2)
@@ -172,7 +208,9 @@ def _num_open(ranks: Array, most: Array) -> Array:
 @functools.partial(jax.jit, static_argnames=("size",))
 def _open_places(ranks: Array, most: Array, size: int) -> Array:
     """Return where ranks are open; past the end where there are fewer than `size`."""
-    return jnp.nonzero(ranks < most, size=size, fill_value=ranks.shape[0])[0].astype(jnp.int32)
+    return jnp.nonzero(ranks < most, size=size, fill_value=ranks.shape[0])[0].astype(
+        jnp.int32
+    )
 
 
 def _taken(matrices: np.ndarray | Array, places: Array) -> np.ndarray | Array:
@@ -201,7 +239,8 @@ def _raised(ranks: Array, places: Array, found: Array) -> Array:
     return ranks.at[places].max(found, mode="drop")
 
 
-# ---- Compiled eliminations over all cores: what the CPU uses instead of XLA's small operations.
+# ---- Compiled eliminations over all cores: what the CPU uses instead of XLA's small
+# operations.
 
 _FEWEST_A_CORE = 8
 
@@ -218,7 +257,8 @@ def compiled_prefix_ranks(matrices: np.ndarray, prime: int) -> np.ndarray:
     return _in_parts(part, matrices)
 
 
-# What NumPy still takes of little, in entries: by then it was as long as compiling the loops takes.
+# What NumPy still takes of little, in entries: by then it was as long as compiling the
+# loops takes.
 _left_to_numpy = [2**19]
 _LEAST_A_ROW = 100  # entries, however few there are
 
@@ -263,7 +303,9 @@ def _distinct_lines(matrices: np.ndarray) -> list[int]:
     return [len(set(rows) - {bytes(width)}) for rows in whole]
 
 
-def _in_parts(part: Callable[[np.ndarray], np.ndarray], matrices: np.ndarray) -> np.ndarray:
+def _in_parts(
+    part: Callable[[np.ndarray], np.ndarray], matrices: np.ndarray
+) -> np.ndarray:
     """Run a function of matrices on as many parts of a batch as there are cores."""
     cores = min(num_cores(), len(matrices) // _FEWEST_A_CORE)
     if cores < 2:
@@ -277,12 +319,12 @@ def _in_parts(part: Callable[[np.ndarray], np.ndarray], matrices: np.ndarray) ->
 def rank(matrix: Any) -> Int32[Array, "*batch"]:
     """Return the rank over the rationals of integer matrices.
 
-    Use it wherever a rank decides what a server can solve for: floating-point ranks err near
-    full rank. The rank modulo any prime is a proven lower bound, so a rank that meets an upper
-    bound (rows, columns, distinct ones) is proven, and a small prime suffices for it. What is left
-    open goes to 31-bit primes drawn for the call: then the largest of the ranks is proven from
-    below and too small with error chance below 2**-30 a matrix, whatever it was made for
-    (`mrsa_jax._core.prime.error_bits`).
+    Use it wherever a rank decides what a server can solve for: floating-point ranks err
+    near full rank. The rank modulo any prime is a proven lower bound, so a rank that
+    meets an upper bound (rows, columns, distinct ones) is proven, and a small prime
+    suffices for it. What is left open goes to 31-bit primes drawn for the call: then
+    the largest of the ranks is proven from below and too small with error chance below
+    2**-30 a matrix, whatever it was made for (`mrsa_jax._core.prime.error_bits`).
 
     Args:
         matrix: Bools or integers of any sign and size, `[..., rows, columns]`.
@@ -291,14 +333,14 @@ def rank(matrix: Any) -> Int32[Array, "*batch"]:
         int32, one for each matrix.
 
     Raises:
-        ConfigurationError: If an entry is a fraction or NaN, or the matrix has fewer than two
-            axes or an empty one.
+        ConfigurationError: If an entry is a fraction or NaN, or the matrix has fewer
+            than two axes or an empty one.
 
-    Edge cases: under `jit` nothing is known of the values, and two primes that never change
-    decide: a matrix made of their products deceives them. The batch is one program: loops over the
-    cores on a CPU that has numba, one launch of a kernel on an NVIDIA GPU (up to 128 rows or
-    columns), elimination in blocks by XLA on all else. Accelerators hand back one number after
-    each prime, how many ranks are still open.
+    Edge cases: under `jit` nothing is known of the values, and two primes that never
+    change decide: a matrix made of their products deceives them. The batch is one
+    program: loops over the cores on a CPU that has numba, one launch of a kernel on an
+    NVIDIA GPU (up to 128 rows or columns), elimination in blocks by XLA on all else.
+    Accelerators hand back one number after each prime, how many ranks are still open.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -310,8 +352,8 @@ def rank(matrix: Any) -> Int32[Array, "*batch"]:
     """
     array = as_integers(matrix, "matrix")
     # One rule in three forms: compiled loops on a CPU, blocks of rows by XLA
-    # (`_blocked`), a kernel on a GPU (`_rank_kernel`). All decide modulo primes that are drawn for
-    # this call.
+    # (`_blocked`), a kernel on a GPU (`_rank_kernel`). All decide modulo primes that
+    # are drawn for this call.
     form = chosen_form(("loops", "xla", "pallas"), array)
     if form == "loops":
         array = np.asarray(array)
@@ -328,9 +370,13 @@ def rank(matrix: Any) -> Int32[Array, "*batch"]:
         return on_device(_ranks_by_loops(np.asarray(stacked)).reshape(array.shape[:-2]))
 
     def run(chunk: int) -> Array:
-        parts = [stacked[begin : begin + chunk] for begin in range(0, len(stacked), chunk)]
+        parts = [
+            stacked[begin : begin + chunk] for begin in range(0, len(stacked), chunk)
+        ]
         ranks = [
-            ranks_by_primes(held(part, padded=True), len(part), lambda: _drawn_for(stacked))
+            ranks_by_primes(
+                held(part, padded=True), len(part), lambda: _drawn_for(stacked)
+            )
             for part in parts
         ]
         return jax.block_until_ready(jnp.concatenate(ranks))
@@ -348,7 +394,9 @@ def _ranks_by_loops(host: np.ndarray) -> np.ndarray:
     for prime in others:
         left = np.flatnonzero(ranks < bounds)
         if left.size:
-            ranks[left] = np.maximum(ranks[left], compiled_prefix_ranks(host[left], prime)[:, -1])
+            ranks[left] = np.maximum(
+                ranks[left], compiled_prefix_ranks(host[left], prime)[:, -1]
+            )
     return ranks
 
 
@@ -359,8 +407,9 @@ def rank_trajectory(matrix: Any) -> Int32[Array, "... rows"]:
         matrix: Bools or integers, `[..., rows, columns]`, e.g. a participation history.
 
     Returns:
-        int32 `[..., rows]`; the last entry is `rank(matrix)`. The largest of the ranks modulo drawn
-        primes: never too large, too small with error chance below 2**-30 a matrix.
+        int32 `[..., rows]`; the last entry is `rank(matrix)`. The largest of the ranks
+        modulo drawn primes: never too large, too small with error chance below 2**-30 a
+        matrix.
 
     Raises:
         ConfigurationError: As `rank`.
@@ -391,13 +440,19 @@ def _largest(ranks: list[Array], shape: tuple[int, ...]) -> Array:
 
 def _drawn_for(array: np.ndarray | Array) -> tuple[int, ...]:
     """Return primes that decide about these matrices."""
-    return PRIMES if is_traced(array) else draw_primes(enough_primes(minor_bits(array), cases=2))
+    return (
+        PRIMES
+        if is_traced(array)
+        else draw_primes(enough_primes(minor_bits(array), cases=2))
+    )
 
 
 def _stack(array: np.ndarray | Array) -> np.ndarray | Array:
     return array.reshape((-1, *array.shape[-2:]))
 
 
-def _prefix_ranks(stacked: np.ndarray | Array, prime: int, count: int | None = None) -> Array:
+def _prefix_ranks(
+    stacked: np.ndarray | Array, prime: int, count: int | None = None
+) -> Array:
     flags = independent_rows(stacked, prime, stacked.shape[1], count)
     return jnp.cumsum(flags, axis=1, dtype=jnp.int32)

@@ -1,10 +1,12 @@
-"""Elimination of matrices of up to 128 columns on NVIDIA GPUs (Pallas, Triton): one launch.
+"""Elimination of matrices of up to 128 columns on NVIDIA GPUs (Pallas, Triton).
 
-A program takes a matrix row by row and holds in registers a basis of the kernel of the rows so
-far, first the identity: a new row raises the rank exactly if it is not orthogonal to all of the
-basis, which then loses a vector. Registers have no addresses: a vector is taken out by a sum over
-the tile that leaves out all else. Nothing is ever divided: vectors are multiplied by the pivot
-instead, a unit modulo a prime. Import inside functions only, where the form is "pallas".
+One launch.
+A program takes a matrix row by row and holds in registers a basis of the kernel of the
+rows so far, first the identity: a new row raises the rank exactly if it is not
+orthogonal to all of the basis, which then loses a vector. Registers have no addresses:
+a vector is taken out by a sum over the tile that leaves out all else. Nothing is ever
+divided: vectors are multiplied by the pivot instead, a unit modulo a prime. Import
+inside functions only, where the form is "pallas".
 """
 
 from __future__ import annotations
@@ -20,7 +22,14 @@ from jax.experimental.pallas import triton
 from jaxtyping import Array, Bool, Int32, Shaped
 
 from mrsa_jax._core.kernels import launch
-from mrsa_jax._core.prime import Field, companion, residues, scale, subtract, sum_residues
+from mrsa_jax._core.prime import (
+    Field,
+    companion,
+    residues,
+    scale,
+    subtract,
+    sum_residues,
+)
 
 MOST_COLUMNS = 128
 # The largest prime p with 2 (p - 1)**2 < 2**32: a * b + c * d takes one remainder.
@@ -36,7 +45,10 @@ def independent_rows(
     steps: int,
     count: Int32[Array, ""] | None = None,
 ) -> Bool[Array, "batch rows"]:
-    """Return what `_blocked.independent_rows` does; without a field modulo `WORD_PRIME`."""
+    """Return what `_blocked.independent_rows` does.
+
+    Without a field modulo `WORD_PRIME`.
+    """
     batch, rows, columns = matrices.shape
     side = max(_LEAST_TILE, pl.next_power_of_2(columns))
     scalars = [jnp.int32(batch) if count is None else count]
@@ -78,12 +90,18 @@ def _kernel(matrix_ref: Any, count_ref: Any, *refs: Any, side: int, steps: int) 
         raises = place < jnp.int32(side)
         triton.store(found_ref.at[index], raises)
         is_it = place_of == place
-        vector = jnp.sum(jnp.where(is_it[:, None], basis, jnp.uint32(0)), 0, dtype=jnp.uint32)
+        vector = jnp.sum(
+            jnp.where(is_it[:, None], basis, jnp.uint32(0)), 0, dtype=jnp.uint32
+        )
         pivot = jnp.sum(jnp.where(is_it, values, jnp.uint32(0)), dtype=jnp.uint32)
-        return _cross(basis, vector, values, jnp.where(raises, pivot, jnp.uint32(1)), of)
+        return _cross(
+            basis, vector, values, jnp.where(raises, pivot, jnp.uint32(1)), of
+        )
 
     def compare(index: Array, basis: Array) -> Array:
-        triton.store(found_ref.at[index], jnp.max(products(index, basis)) != jnp.uint32(0))
+        triton.store(
+            found_ref.at[index], jnp.max(products(index, basis)) != jnp.uint32(0)
+        )
         return basis
 
     # padding at the batch's end is skipped
@@ -114,7 +132,9 @@ def _products(basis: Array, row: Array, of: Field | None) -> Array:
     return sum_residues(each, of, axis=1)
 
 
-def _cross(basis: Array, vector: Array, values: Array, pivot: Array, of: Field | None) -> Array:
+def _cross(
+    basis: Array, vector: Array, values: Array, pivot: Array, of: Field | None
+) -> Array:
     """Return pivot * basis - values * vector."""
     if of is None:
         prime = jnp.uint32(WORD_PRIME)

@@ -1,7 +1,7 @@
 """Arithmetic modulo R on uint32 arrays, exact without 64-bit types.
 
-The ring of a secure sum (HeteroSAg and CCESA write R): R = 2**b with b <= 32 by wrapping and
-clearing high bits, any other R below 2**31 by one conditional subtraction.
+The ring of a secure sum (HeteroSAg and CCESA write R): R = 2**b with b <= 32 by
+wrapping and clearing high bits, any other R below 2**31 by one conditional subtraction.
 """
 
 from __future__ import annotations
@@ -46,7 +46,9 @@ def check_modulus(modulus: Any, argument: str = "modulus") -> int:
 
 @pytree
 class Ring:
-    """R as numbers that can be traced (build it with `ring_of`): one program for many rings.
+    """R as numbers that can be traced (build it with `ring_of`).
+
+    One program for many rings.
 
     Attributes:
         is_power: Whether R = 2**b (static).
@@ -87,8 +89,14 @@ def ring_of(modulus: int | np.integer) -> Ring:
     shift = 32 - size.bit_length()  # at least 1, as R < 2**31
     divisor = size << shift
     reciprocal = (2**64 - 1) // divisor - 2**32
-    return Ring(False, np.uint32(2**32 - 1), np.uint32(size), np.uint32(shift),
-                np.uint32(divisor), np.uint32(reciprocal))  # fmt: skip
+    return Ring(
+        False,
+        np.uint32(2**32 - 1),
+        np.uint32(size),
+        np.uint32(shift),
+        np.uint32(divisor),
+        np.uint32(reciprocal),
+    )
 
 
 def _ring(modulus: Any) -> Ring:
@@ -96,7 +104,9 @@ def _ring(modulus: Any) -> Ring:
 
 
 def add(
-    left: UInt32[Array, "*left"], right: UInt32[Array, "*right"], modulus: int | np.integer | Ring
+    left: UInt32[Array, "*left"],
+    right: UInt32[Array, "*right"],
+    modulus: int | np.integer | Ring,
 ) -> UInt32[Array, "*out"]:
     """Add residues modulo R.
 
@@ -118,7 +128,9 @@ def add(
 
 
 def subtract(
-    left: UInt32[Array, "*left"], right: UInt32[Array, "*right"], modulus: int | np.integer | Ring
+    left: UInt32[Array, "*left"],
+    right: UInt32[Array, "*right"],
+    modulus: int | np.integer | Ring,
 ) -> UInt32[Array, "*out"]:
     """Subtract residues modulo R.
 
@@ -172,8 +184,8 @@ def _reduced(values: Array, modulus: int, axis: int) -> Array:
 def _summed(values: Array, ring: Ring, axis: int) -> Array:
     if ring.is_power:
         return jnp.sum(values, axis=axis, dtype=jnp.uint32) & ring.low_bits
-    # A reduction may not refer to a traced R, but up to 2^16 halves of 16 bits need none. More
-    # residues are folded in half until they are as few.
+    # A reduction may not refer to a traced R, but up to 2^16 halves of 16 bits need
+    # none. More residues are folded in half until they are as few.
     while values.shape[axis] > 2**16:
         half = values.shape[axis] // 2
         first, second, rest = jnp.split(values, (half, 2 * half), axis)
@@ -185,12 +197,15 @@ def _summed(values: Array, ring: Ring, axis: int) -> Array:
 
 
 def reduce_words(
-    high: UInt32[Array, "*shape"], low: UInt32[Array, "*shape"], modulus: int | np.integer | Ring
+    high: UInt32[Array, "*shape"],
+    low: UInt32[Array, "*shape"],
+    modulus: int | np.integer | Ring,
 ) -> UInt32[Array, "*shape"]:
     """Reduce the 64-bit numbers high * 2**32 + low modulo R.
 
-    Exact long division of three 32-bit digits by the normalised divisor with a precomputed
-    reciprocal (Möller and Granlund, "Improved division by invariant integers", algorithm 4).
+    Exact long division of three 32-bit digits by the normalised divisor with a
+    precomputed reciprocal (Möller and Granlund, "Improved division by invariant
+    integers", algorithm 4).
 
     Args:
         high: Upper words.
@@ -212,7 +227,11 @@ def reduce_words(
 @one_program
 def _add(left: Array, right: Array, ring: Ring) -> Array:
     total = left + right
-    return total & ring.low_bits if ring.is_power else jnp.minimum(total, total - ring.modulus)
+    return (
+        total & ring.low_bits
+        if ring.is_power
+        else jnp.minimum(total, total - ring.modulus)
+    )
 
 
 @one_program
@@ -227,8 +246,12 @@ def _subtract(left: Array, right: Array, ring: Ring) -> Array:
 def _rest(high: Array, low: Array, ring: Ring) -> Array:
     if ring.is_power:
         return low & ring.low_bits
-    up, d, reciprocal = (jnp.asarray(x) for x in (ring.shift, ring.divisor, ring.reciprocal))
+    up, d, reciprocal = (
+        jnp.asarray(x) for x in (ring.shift, ring.divisor, ring.reciprocal)
+    )
     down = jnp.uint32(32) - up
-    _, remainder = divide_step(high >> down, (high << up) | (low >> down), d, reciprocal)
+    _, remainder = divide_step(
+        high >> down, (high << up) | (low >> down), d, reciprocal
+    )
     _, remainder = divide_step(remainder, low << up, d, reciprocal)
     return remainder >> up

@@ -1,8 +1,8 @@
 """Shamir's secret sharing of many secrets at once, as uint32 array operations.
 
-Secrets are cut into limbs below a prime; each limb is the constant term of a polynomial of degree
-t - 1, and a holder's share is its value at the holder's point (Shamir, "How to share a secret",
-1979). The default prime 2^31 - 1 reduces by shifts.
+Secrets are cut into limbs below a prime; each limb is the constant term of a polynomial
+of degree t - 1, and a holder's share is its value at the holder's point (Shamir, "How
+to share a secret", 1979). The default prime 2^31 - 1 reduces by shifts.
 """
 
 from __future__ import annotations
@@ -88,25 +88,26 @@ def share_secrets(
 ) -> UInt32[Array, "secrets limbs holders"]:
     """Return the shares of each secret at its holders' points.
 
-    Share (i, l, j) = secrets[i, l] + sum_k coefficients[i, k, l] points[i, j]^(k + 1) mod p, by
-    Horner's rule over all secrets, limbs and holders at once. Any t = degree + 1 of a secret's
-    shares rebuild it and fewer say nothing, if the coefficients are uniform; zeros at the end of
-    a row of coefficients give that secret a lower threshold.
+    Share (i, l, j) = secrets[i, l] + sum_k coefficients[i, k, l] points[i, j]^(k + 1)
+    mod p, by Horner's rule over all secrets, limbs and holders at once. Any t = degree
+    + 1 of a secret's shares rebuild it and fewer say nothing, if the coefficients are
+    uniform; zeros at the end of a row of coefficients give that secret a lower
+    threshold.
 
     Args:
         secrets: Limbs below `prime`.
         coefficients: Below `prime`, lowest power first; may be none (t = 1).
-        points: Distinct within a row, from 1 to `MOST_POINTS`, below `prime`. The share at 0 would
-            be the secret itself.
+        points: Distinct within a row, from 1 to `MOST_POINTS`, below `prime`. The share
+            at 0 would be the secret itself.
         prime: p, a prime below 2^31.
 
     Returns:
         Shares below `prime`.
 
     Raises:
-        ConfigurationError: If `prime` is no prime below 2^31. If a point is out of range or is
-            there twice in a row, or another value is not below `prime`; traced values are not
-            checked.
+        ConfigurationError: If `prime` is no prime below 2^31. If a point is out of
+            range or is there twice in a row, or another value is not below `prime`;
+            traced values are not checked.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -130,7 +131,12 @@ def share_secrets(
 
 def _check_prime(prime: Any) -> int:
     p = check_integer(prime, "prime", 2, 2**31 - 1)
-    require(is_prime(p), "prime", "must be a prime, because only a field has all inverses", p)
+    require(
+        is_prime(p),
+        "prime",
+        "must be a prime, because only a field has all inverses",
+        p,
+    )
     return p
 
 
@@ -147,7 +153,8 @@ def _check_points(points: Any, used: Any, prime: int) -> None:
     outside = given[counted & ((given < 1) | (given > most))]
     rule = f"must lie in [1, {most}], because the share at 0 is the secret itself"
     require(outside.size == 0, "points", rule, *outside[:1].tolist())
-    # Points that are not used become 0, which no point is, and are the first of each row.
+    # Points that are not used become 0, which no point is, and are the first of each
+    # row.
     ordered = np.sort(np.where(counted, given, 0), axis=1)
     is_repeated = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] > 0)
     repeated = ordered[:, 1:][is_repeated]
@@ -200,12 +207,12 @@ def recover_secrets(
         prime: p of the shares.
 
     Returns:
-        Limbs below `prime`. With fewer than t shares used they say nothing about the secret; with
-        none they are 0.
+        Limbs below `prime`. With fewer than t shares used they say nothing about the
+        secret; with none they are 0.
 
     Raises:
-        ConfigurationError: If `prime` is no prime below 2^31. If a point that is used is out of
-            range or is there twice; traced values are not checked.
+        ConfigurationError: If `prime` is no prime below 2^31. If a point that is used
+            is out of range or is there twice; traced values are not checked.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -216,14 +223,21 @@ def recover_secrets(
         >>> shamir.recover_secrets(shares, points.astype("uint32"), everybody, prime=1613).tolist()
         [[1234]]
 
-    Cost: holders^2 + 60 holders multiplications for each secret; pass only holders that count.
+    Cost: holders^2 + 60 holders multiplications for each secret; pass only holders that
+    count.
 
     Source: Shamir (1979).
     """
     p = _check_prime(prime)
     chosen = on_device(used)
     require(chosen.dtype == jnp.bool_, "used", "must be bool", chosen.dtype)
-    require(chosen.shape == points.shape, "used", "must match `points`", chosen.shape, points.shape)
+    require(
+        chosen.shape == points.shape,
+        "used",
+        "must match `points`",
+        chosen.shape,
+        points.shape,
+    )
     _check_points(points, chosen, p)
     return _recover(shares, points, chosen, p)
 
@@ -233,11 +247,15 @@ def _recover(shares: Array, points: Array, used: Array, prime: int) -> Array:
     def one(job: tuple[Array, ...]) -> Array:
         values, at, chosen = job
         weights = _lagrange(at, chosen, prime)
-        terms = _multiply(values, jnp.broadcast_to(weights[None, :], values.shape), prime)
+        terms = _multiply(
+            values, jnp.broadcast_to(weights[None, :], values.shape), prime
+        )
         terms = jnp.where(chosen[None, :], terms, jnp.uint32(0))
         return lax.reduce(terms, jnp.uint32(0), lambda a, b: add(a, b, prime), (1,))
 
-    return lax.map(one, (shares, points, used), batch_size=at_once("shares", 4 * points.shape[1]))
+    return lax.map(
+        one, (shares, points, used), batch_size=at_once("shares", 4 * points.shape[1])
+    )
 
 
 def _lagrange(points: Array, used: Array, prime: int) -> Array:
@@ -254,17 +272,25 @@ def _lagrange(points: Array, used: Array, prime: int) -> Array:
         return above, _multiply(below, jnp.where(counts, difference, one), prime)
 
     start = (one % jnp.uint32(prime), jnp.ones_like(points))
-    above, below = lax.fori_loop(0, points.shape[0], step, varying_like(start, points, used))
+    above, below = lax.fori_loop(
+        0, points.shape[0], step, varying_like(start, points, used)
+    )
     # the product of all x_k holds x_j once too often
     below = _multiply(below, jnp.where(used, points, one), prime)
-    return _multiply(jnp.broadcast_to(above, below.shape), _inverse(below, prime), prime)
+    return _multiply(
+        jnp.broadcast_to(above, below.shape), _inverse(below, prime), prime
+    )
 
 
 def _inverse(values: Array, prime: int) -> Array:
     """Return values^(p - 2)."""
-    bits = np.asarray([(prime - 2) >> k & 1 for k in range((prime - 2).bit_length())], np.bool_)
+    bits = np.asarray(
+        [(prime - 2) >> k & 1 for k in range((prime - 2).bit_length())], np.bool_
+    )
 
-    def step(carry: tuple[Array, Array], bit: Array) -> tuple[tuple[Array, Array], None]:
+    def step(
+        carry: tuple[Array, Array], bit: Array
+    ) -> tuple[tuple[Array, Array], None]:
         result, square = carry
         result = jnp.where(bit, _multiply(result, square, prime), result)
         return (result, _multiply(square, square, prime)), None
@@ -278,7 +304,8 @@ def _times_point(values: Array, points: Array, prime: int) -> Array:
     points = jnp.broadcast_to(points, values.shape)
     if prime != SHAMIR_PRIME:
         return _multiply(values, points, prime)
-    # values = high 2^16 + low; 2^31 = 1, so that multiplying by 2^16 turns 31 bits round
+    # values = high 2^16 + low; 2^31 = 1, so that multiplying by 2^16 turns 31 bits
+    # round
     high = (values >> jnp.uint32(16)) * points
     low = (values & jnp.uint32(0xFFFF)) * points
     turned = ((high & jnp.uint32(0x7FFF)) << jnp.uint32(16)) + (high >> jnp.uint32(15))

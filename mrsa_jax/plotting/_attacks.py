@@ -1,4 +1,7 @@
-"""What attacks on sums recover: errors of single clients by scheme, and what is distinguished."""
+"""What attacks on sums recover.
+
+Errors of single clients by scheme, and what is distinguished.
+"""
 
 from __future__ import annotations
 
@@ -38,9 +41,15 @@ def members_chart(summary: Rows) -> Chart:
     lines = []
     for method in dict.fromkeys(row["method"] for row in summary):
         own, name = [row for row in summary if row["method"] == method], spoken(method)
-        words = [f"{name}, {row['seen']}: AUC {size(row['auc']):.3g}, right about "
-                 f"{100 * size(row['accuracy']):.3g} %" for row in own]  # fmt: skip
-        x, y = [float(seen.index(str(row["seen"]))) for row in own], [size(r["auc"]) for r in own]
+        words = [
+            f"{name}, {row['seen']}: AUC {size(row['auc']):.3g}, right about "
+            f"{100 * size(row['accuracy']):.3g} %"
+            for row in own
+        ]
+        x, y = (
+            [float(seen.index(str(row["seen"]))) for row in own],
+            [size(r["auc"]) for r in own],
+        )
         lines.append(Line(name, x, y, kind="marks", words=words))
     ticks = [(float(k), name) for k, name in enumerate(seen)]
     return Chart.named("members", lines, ticks=ticks)
@@ -56,23 +65,37 @@ def rates_chart(scores: Rows, others: str = "") -> Chart:
     lines = []
     least = min(float(row["fpr"]) for row in scores)
     along = np.logspace(np.log10(least), np.log10(0.999), 60)
-    parts = [(str(r["scheme"]), str(r["whose"]), str(r.get("others", ""))) for r in scores]
+    parts = [
+        (str(r["scheme"]), str(r["whose"]), str(r.get("others", ""))) for r in scores
+    ]
     kinds = {kind for *_, kind in parts}
     for label, whose, kind in dict.fromkeys(parts):
-        rows = [row for row, own in zip(scores, parts, strict=True) if own == (label, whose, kind)]
+        rows = [
+            row
+            for row, own in zip(scores, parts, strict=True)
+            if own == (label, whose, kind)
+        ]
         rows = sorted(rows, key=lambda row: float(row["fpr"]))
         x, y, low, high = (
-            np.array([np.nan if row[name] is None else row[name] for row in rows], float)
+            np.array(
+                [np.nan if row[name] is None else row[name] for row in rows], float
+            )
             for name in ("fpr", "tpr", "lower", "upper")
         )
         width = "main" if whose == "worst" else "thin"
         formula = 100 * _gaussian.true_positive_rate(size(rows[0]["mu"]), along)
         seen = f"{whose} client" + f", {kind} updates" * (len(kinds) > 1)
-        lines.append(Line(label, along, formula, f"{seen}, formula",
-                          weight=f"{width} dashed"))  # fmt: skip
-        lines.append(Line(label, x, 100 * y, seen, 100 * low, 100 * high,
-                          weight=f"{width} solid"))  # fmt: skip
-    lines.append(Line(CHANCE, along, 100 * along, "as many as false alarms", weight="thin"))
+        lines.append(
+            Line(label, along, formula, f"{seen}, formula", weight=f"{width} dashed")
+        )
+        lines.append(
+            Line(
+                label, x, 100 * y, seen, 100 * low, 100 * high, weight=f"{width} solid"
+            )
+        )
+    lines.append(
+        Line(CHANCE, along, 100 * along, "as many as false alarms", weight="thin")
+    )
     told = "Gaussian" if others == "gaussian" else others
     given = f", if the others' updates are {told}," * bool(told)
     words = {"given": given, "told": f" ({told} updates)" * bool(told)}
@@ -80,11 +103,13 @@ def rates_chart(scores: Rows, others: str = "") -> Chart:
 
 
 def plot_roc(data: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
-    """Plot true against false positive rates: those of the formula (dashed), and measured ones.
+    """Plot true against false positive rates.
+
+    Those of the formula (dashed), and measured ones.
 
     Args:
-        data: Rows of `scores.csv` of `mrsa-jax attack distinguish`: columns scheme, whose, mu,
-            fpr, tpr, and the interval's lower and upper.
+        data: Rows of `scores.csv` of `mrsa-jax attack distinguish`: columns scheme,
+            whose, mu, fpr, tpr, and the interval's lower and upper.
         ax: Where to draw; a new figure if None.
 
     Examples:
@@ -109,24 +134,44 @@ def spoken(name: Any) -> str:
     return str(name).replace("_", " ")
 
 
-def histogram_chart(data: pd.DataFrame, column: str = "error", least: float = _LEAST) -> Chart:
-    """Return how many clients are known with which error: steps over bins of a logarithmic axis."""
-    top = float(np.ceil(np.log10(np.clip(np.nan_to_num(data[column].max()), 10.0, 1e6))))
+def histogram_chart(
+    data: pd.DataFrame, column: str = "error", least: float = _LEAST
+) -> Chart:
+    """Return how many clients are known with which error.
+
+    Steps over bins of a logarithmic axis.
+    """
+    top = float(
+        np.ceil(np.log10(np.clip(np.nan_to_num(data[column].max()), 10.0, 1e6)))
+    )
     bins = np.logspace(np.log10(least), top, 4 * int(top - np.log10(least)) + 1)
     lines = []
     for label, rows in data.groupby("scheme", sort=False):
         values = rows[column].dropna()
         counts, _ = np.histogram(np.clip(values, 1.01 * least, 0.99 * bins[-1]), bins)
         share = np.append(100 * counts / max(len(values), 1), 0.0)
-        name, beyond = f"mean {values.mean():.2g}", [(values < least), (values > bins[-1])]
-        for side, end, outside in zip(("below", "above"), bins[[0, -1]], beyond, strict=True):
-            name += f", {100 * outside.mean():.3g} % {side} {end:.3g}" * bool(outside.any())
-        lines.append(Line(str(label), bins, share, name, np.zeros(len(bins)), share, "step"))
+        name, beyond = (
+            f"mean {values.mean():.2g}",
+            [(values < least), (values > bins[-1])],
+        )
+        for side, end, outside in zip(
+            ("below", "above"), bins[[0, -1]], beyond, strict=True
+        ):
+            name += f", {100 * outside.mean():.3g} % {side} {end:.3g}" * bool(
+                outside.any()
+            )
+        lines.append(
+            Line(str(label), bins, share, name, np.zeros(len(bins)), share, "step")
+        )
     return Chart.named("histogram", lines)
 
 
 def plot_error_histogram(
-    data: pd.DataFrame, *, column: str = "error", least: float = _LEAST, ax: Axes | None = None
+    data: pd.DataFrame,
+    *,
+    column: str = "error",
+    least: float = _LEAST,
+    ax: Axes | None = None,
 ) -> Axes:
     """Plot how many of the clients are recovered with which error, a histogram a scheme.
 
@@ -147,7 +192,8 @@ def plot_error_histogram(
     return draw(histogram_chart(data, column, least), ax=ax)
 
 
-# ---- Images that an attack made, in a grid next to their originals, with a score under each.
+# ---- Images that an attack made, in a grid next to their originals, with a score under
+# each.
 
 _SIDE = 1.05  # inches of an image
 _SCORE = 0.2  # of the line under it
@@ -166,22 +212,23 @@ def plot_image_grid(
     """Draw rows of images under one another, the originals first, a score under each image.
 
     Args:
-        rows: A label (of one line or several) and real images [n, height, width, channels] for
-            each row, with one channel (drawn in grey) or three; n and sizes may differ by row.
-        scores: For each row what to write under its images, numbers (three digits are shown) or
-            words, or None to write nothing; None for no scores at all.
-        value_range: What is drawn black and white, the same for all; images are clipped to it.
-            None stretches each image by its own smallest and largest pixel.
+        rows: A label (of one line or several) and real images [n, height, width,
+            channels] for each row, with one channel (drawn in grey) or three; n and
+            sizes may differ by row.
+        scores: For each row what to write under its images, numbers (three digits are
+            shown) or words, or None to write nothing; None for no scores at all.
+        value_range: What is drawn black and white, the same for all; images are clipped
+            to it. None stretches each image by its own smallest and largest pixel.
         title: Above the grid.
-        figure: Where to draw, which is made as large as the grid, in the width of `style` if
-            the scores have room there; a new one if None.
+        figure: Where to draw, which is made as large as the grid, in the width of
+            `style` if the scores have room there; a new one if None.
 
     Returns:
         The figure; a row's axes follow one another in `figure.axes`, left to right.
 
     Raises:
-        ConfigurationError: If a row has no images, other than one or three channels or a pixel
-            that is not finite, or if scores are not one for each image.
+        ConfigurationError: If a row has no images, other than one or three channels or
+            a pixel that is not finite, or if scores are not one for each image.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -199,7 +246,9 @@ def plot_image_grid(
         from matplotlib.figure import Figure
 
         figure = Figure(layout="constrained") if figure is None else figure
-        longest = max(len(line) for label in labels for line in label.splitlines() or [""])
+        longest = max(
+            len(line) for label in labels for line in label.splitlines() or [""]
+        )
         side = _side(columns, _LABEL * longest + 0.15, texts)
         height = sum(side + _SCORE * (text is not None) for text in texts)
         width = side * columns + _LABEL * longest + 0.15
@@ -226,7 +275,9 @@ def _side(columns: int, beside: float, texts: list[list[str] | None]) -> float:
     return max(min(_SIDE, (width - beside) / columns), 0.3, _LETTER * longest)
 
 
-def _draw(ax: Axes, image: np.ndarray, value_range: tuple[float, float] | None, text: str) -> None:
+def _draw(
+    ax: Axes, image: np.ndarray, value_range: tuple[float, float] | None, text: str
+) -> None:
     low, high = (image.min(), image.max()) if value_range is None else value_range
     shown = np.clip((image - low) / (high - low if high > low else 1.0), 0.0, 1.0)
     grey = shown[..., 0] if shown.shape[-1] == 1 else shown
@@ -245,7 +296,9 @@ def _checked_rows(rows: Sequence[tuple[str, Any]]) -> list[np.ndarray]:
         rule = "must be images [n, height, width, 1 or 3], n at least 1"
         is_grid = row.ndim == 4 and row.shape[-1] in (1, 3) and row.size > 0
         require(is_grid, "rows", rule, row.shape)
-        require(bool(np.isfinite(row).all()), "rows", "must be finite", "nan or infinity")
+        require(
+            bool(np.isfinite(row).all()), "rows", "must be finite", "nan or infinity"
+        )
     return images
 
 
@@ -254,12 +307,19 @@ def _checked_scores(
 ) -> list[list[str] | None]:
     """Return what is written under each image of each row."""
     own = [None] * len(images) if scores is None else list(scores)
-    require(len(own) == len(images), "scores", "must be one a row", len(own), len(images))
+    require(
+        len(own) == len(images), "scores", "must be one a row", len(own), len(images)
+    )
     texts: list[list[str] | None] = []
     for row, line in zip(images, own, strict=True):
         fits = line is None or len(line) == len(row)
         require(fits, "scores", "must be one for each image", line, len(row))
-        texts.append(None if line is None else [
-            value if isinstance(value, str) else f"{float(value):.3g}" for value in line
-        ])  # fmt: skip
+        texts.append(
+            None
+            if line is None
+            else [
+                value if isinstance(value, str) else f"{float(value):.3g}"
+                for value in line
+            ]
+        )
     return texts

@@ -1,5 +1,6 @@
-"""Figures of an audit: who is exposed by when, and the bounds of privacy over the rounds of a log.
+"""Figures of an audit.
 
+Who is exposed by when, and the bounds of privacy over the rounds of a log.
 All take columns with a value for each round, as `mrsa-jax audit --out` writes them.
 """
 
@@ -27,23 +28,35 @@ if TYPE_CHECKING:
 def amplification_chart(costs: Amplification) -> Chart:
     """Return epsilon over T, with what each T buys below it."""
     at = np.arange(len(costs.privacy_targets), dtype=float)
-    bought = zip(costs.privacy_targets, costs.hidden_among, costs.cardinality, strict=True)
-    blocks = Line("blocks of T against models, at least", at, costs.blocks, "",
-                  costs.blocks, costs.server)  # fmt: skip
+    bought = zip(
+        costs.privacy_targets, costs.hidden_among, costs.cardinality, strict=True
+    )
+    blocks = Line(
+        "blocks of T against models, at least",
+        at,
+        costs.blocks,
+        "",
+        costs.blocks,
+        costs.server,
+    )
     server = Line("against the server (exact)", at, costs.server)
     apart = Line("one by one against models (Poisson)", at, costs.one_by_one)
     ticks = [
-        (float(k), f"{t} ({hidden:.3g}, {mean:.3g})") for k, (t, hidden, mean) in enumerate(bought)
+        (float(k), f"{t} ({hidden:.3g}, {mean:.3g})")
+        for k, (t, hidden, mean) in enumerate(bought)
     ]
-    return Chart.named("amplification", [server, blocks, apart], told=vars(costs), ticks=ticks)
+    return Chart.named(
+        "amplification", [server, blocks, apart], told=vars(costs), ticks=ticks
+    )
 
 
 def plot_amplification(costs: Amplification, *, ax: Axes | None = None) -> Axes:
-    """Plot epsilon over T: against the server, against models in blocks, and one by one.
+    """Plot epsilon over T.
 
-    The band is where the epsilon of blocks against models lies. Next to each T stands what
-    it buys: among how many clients the worst is hidden from the server without any noise, and the
-    mean clients per round.
+    Against the server, against models in blocks, and one by one.
+    The band is where the epsilon of blocks against models lies. Next to each T stands
+    what it buys: among how many clients the worst is hidden from the server without any
+    noise, and the mean clients per round.
 
     Args:
         costs: What `dp.amplification` returns.
@@ -61,23 +74,32 @@ def plot_amplification(costs: Amplification, *, ax: Axes | None = None) -> Axes:
     return draw(amplification_chart(costs), ax=ax)
 
 
-# ---- Figures of an audit: who is exposed by when, and the bounds of privacy over the rounds of a
+# ---- Figures of an audit: who is exposed by when, and the bounds of privacy over the
+# rounds of a
 # log.
 
 EXPOSED = "Exposed clients"
 WEAK, STRONG, HIDDEN = "Weak T", "Strong T", "Worst client hidden among"
 UPDATES = "Worst update of one round hidden among"
 _UPDATES_WORDS = (
-    " Worst update: the same of the update of one round so far, if clients are alike and their "
+    " Worst update: the same of the update of one round so far, if clients are alike "
+    "and their "
     "updates drift."
 )
 
 
 def exposure_chart(data: Mapping[Any, Any], num_clients: int | None = None) -> Chart:
-    """Return who is exposed by when; all clients of the log are a level, where they are known."""
+    """Return who is exposed by when.
+
+    All clients of the log are a level, where they are known.
+    """
     rounds, label = _rounds(data)
-    line = Line(EXPOSED, rounds, np.asarray(data["exposed_clients"], float), kind="step")
-    rules = () if num_clients is None else ((float(num_clients), "all clients of the log"),)
+    line = Line(
+        EXPOSED, rounds, np.asarray(data["exposed_clients"], float), kind="step"
+    )
+    rules = (
+        () if num_clients is None else ((float(num_clients), "all clients of the log"),)
+    )
     levels = (0.0, *(level for level, _ in rules))
     return Chart.named("exposure", [line], x_label=label, y_range=levels, rules=rules)
 
@@ -110,7 +132,8 @@ def plot_audit_exposure(
     """Plot how many clients' updates could be solved for after each round of a log.
 
     Args:
-        data: Columns round and exposed_clients. Rounds without numbers are counted from 1.
+        data: Columns round and exposed_clients. Rounds without numbers are counted from
+            1.
         num_clients: All of them, drawn as a line.
         ax: Where to draw; a new figure if None.
 
@@ -161,7 +184,8 @@ def _above_zero(values: Any) -> np.ndarray:
     return np.where(known > 0, known, np.nan)
 
 
-# ---- Figure of who is exposed by any route when a fraction of the clients colludes with the
+# ---- Figure of who is exposed by any route when a fraction of the clients colludes
+# with the
 # server.
 
 _WHO = {
@@ -190,7 +214,9 @@ def routes_chart(results: Mapping[str, CollusionRisk], who: str) -> Chart:
             if route is not None and (has_graph or name == "sums"):
                 low, rate, high = (values[order] for values in _values(route, who))
                 line = Line(label, shares, rate, words * has_graph, weight=weight)
-                lines.append(line._replace(low=low, high=high) if name == "sums" else line)
+                lines.append(
+                    line._replace(low=low, high=high) if name == "sums" else line
+                )
     return Chart.named("routes", lines, told={"who": _WHO[who]}, names_lines=has_graph)
 
 
@@ -202,22 +228,23 @@ def plot_exposure_routes(
 ) -> Axes:
     """Plot the chance of exposure against the fraction of clients who collude, by route.
 
-    A colour for each scheme: a line for exposure by combinations of the sums, a dashed one by
-    corrupt neighbours in SecAgg+'s graphs where there are any, and a broad pale one by either.
+    A colour for each scheme: a line for exposure by combinations of the sums, a dashed
+    one by corrupt neighbours in SecAgg+'s graphs where there are any, and a broad pale
+    one by either.
 
     Args:
         results: Label -> what `privacy.collusion_risk` returns for one history.
-        who: `"each"` for the mean over honest clients, with a band from the client that is exposed
-            least often to the one most often; `"any"` for the chance that somebody is, with its
-            exact 95 % interval.
+        who: `"each"` for the mean over honest clients, with a band from the client that
+            is exposed least often to the one most often; `"any"` for the chance that
+            somebody is, with its exact 95 % interval.
         ax: Where to draw; a new figure if None.
 
     Returns:
         The axes.
 
     Raises:
-        ConfigurationError: If there are no results, those of several histories, or `who` is
-            unknown.
+        ConfigurationError: If there are no results, those of several histories, or
+            `who` is unknown.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -231,8 +258,15 @@ def plot_exposure_routes(
         >>> plt.close(ax.figure)
     """
     check_known(who, "who", _WHO, "a known choice of clients")
-    single = bool(results) and all(own.either.exposing.ndim == 1 for own in results.values())
-    require(single, "results", "must map labels to chances of one history each", list(results))
+    single = bool(results) and all(
+        own.either.exposing.ndim == 1 for own in results.values()
+    )
+    require(
+        single,
+        "results",
+        "must map labels to chances of one history each",
+        list(results),
+    )
     return draw(routes_chart(results, who), ax=ax)
 
 
@@ -241,5 +275,8 @@ def _values(route: Any, who: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     if who == "any":
         chance = route.any_client
         return chance.lower, chance.rate, chance.upper
-    each, mean = route.each_client.rate, route.exposed.sum(axis=-1) / route.honest.sum(axis=-1)
+    each, mean = (
+        route.each_client.rate,
+        route.exposed.sum(axis=-1) / route.honest.sum(axis=-1),
+    )
     return each.min(axis=-1), mean, each.max(axis=-1)

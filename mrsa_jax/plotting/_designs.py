@@ -37,10 +37,10 @@ def designs_chart(judgements: Mapping[str, Any]) -> Chart:
 def plot_designs(judgements: Mapping[str, Any], *, ax: Axes | None = None) -> Axes:
     """Plot what families of lines keep for any number of rounds, and their mean clients.
 
-    Families stand side by side, the fullest sums first: how many clients weak T counts, among how
-    many the worst client is hidden (a line leads up to what T overstates), how many always move
-    together (strong T), and the mean number of clients in a sum, with its interval where it was
-    simulated.
+    Families stand side by side, the fullest sums first: how many clients weak T counts,
+    among how many the worst client is hidden (a line leads up to what T overstates),
+    how many always move together (strong T), and the mean number of clients in a sum,
+    with its interval where it was simulated.
 
     Args:
         judgements: What `design.judge` returns, by name.
@@ -63,7 +63,8 @@ def plot_designs(judgements: Mapping[str, Any], *, ax: Axes | None = None) -> Ax
     return draw(designs_chart(judgements), ax=ax)
 
 
-# ---- Figure of how much privacy survives dropouts inside rounds, by policy for split blocks.
+# ---- Figure of how much privacy survives dropouts inside rounds, by policy for split
+# blocks.
 
 PolicyQuantity = Literal["weak", "strong", "rounds_kept", "cardinality"]
 
@@ -81,7 +82,10 @@ _LABELS = {
 
 
 _LEAST_KEPT = 0.1
-"""Fraction of rounds with a sum below which privacy is not drawn: few sums reveal little."""
+"""Fraction of rounds with a sum below which privacy is not drawn.
+
+Few sums reveal little.
+"""
 
 
 def plot_policies(
@@ -89,10 +93,11 @@ def plot_policies(
 ) -> Axes:
     """Plot privacy, or what it costs, over step dropout rates, a curve for each policy.
 
-    Lines are means over trials, bands their 5 % to 95 % quantiles; where nothing was learnt in a
-    trial, it is left out. Privacy is drawn only where at least a tenth of the rounds have a sum,
-    since a policy that loses nearly all sums reveals little whatever it does. For weak privacy
-    the line is the proven lower bound, and a thin line the upper bound where it differs.
+    Lines are means over trials, bands their 5 % to 95 % quantiles; where nothing was
+    learnt in a trial, it is left out. Privacy is drawn only where at least a tenth of
+    the rounds have a sum, since a policy that loses nearly all sums reveals little
+    whatever it does. For weak privacy the line is the proven lower bound, and a thin
+    line the upper bound where it differs.
 
     Args:
         results: What `privacy.policy_privacy` returns.
@@ -117,7 +122,9 @@ def plot_policies(
     """
     check_known(quantity, "quantity", _LABELS, "a known quantity")
     field = "weak_lower" if quantity == "weak" else quantity
-    values = np.asarray(getattr(results, field)) * (100 if quantity == "rounds_kept" else 1)
+    values = np.asarray(getattr(results, field)) * (
+        100 if quantity == "rounds_kept" else 1
+    )
     rates = 100 * np.asarray(results.step_dropout_rates)
     is_privacy, lines = quantity in ("weak", "strong"), list[Line]()
     kept = np.asarray(results.rounds_kept, float).mean(axis=-1)
@@ -131,9 +138,14 @@ def plot_policies(
             upper = np.where(alive, _spread(results.weak_upper[i])[1], np.nan)
             lines.append(Line(label, rates, upper, "at most", weight="thin"))
     name, title = _LABELS[quantity]
-    drawn = f" Drawn where at least {100 * _LEAST_KEPT:g} % of rounds have a sum." * is_privacy
+    drawn = (
+        f" Drawn where at least {100 * _LEAST_KEPT:g} % of rounds have a sum."
+        * is_privacy
+    )
     words, whole = {"title": title, "drawn": drawn}, "y" * is_privacy
-    chart = Chart.named("policies", lines, told=words, title=title, y_label=name, whole=whole)
+    chart = Chart.named(
+        "policies", lines, told=words, title=title, y_label=name, whole=whole
+    )
     return draw(chart, ax=ax)
 
 
@@ -143,7 +155,9 @@ def _spread(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     rows = [row[np.isfinite(row)] for row in shown]
     empty = (np.nan, np.nan, np.nan)
     spread = [
-        (np.quantile(row, 0.05), row.mean(), np.quantile(row, 0.95)) if row.size else empty
+        (np.quantile(row, 0.05), row.mean(), np.quantile(row, 0.95))
+        if row.size
+        else empty
         for row in rows
     ]
     low, mean, high = (np.array(column) for column in zip(*spread, strict=True))
@@ -153,20 +167,29 @@ def _spread(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 # ---- Which client is in which sum, and from when the sums expose it.
 
 _MOST = 10**7
-"""Cells of a history that are drawn: beyond, most would be thinner than any screen's pixels."""
+"""Cells of a history that are drawn.
+
+Beyond, most would be thinner than any screen's pixels.
+"""
 
 
 def plot_participation(
-    history: Any, *, block_size: int | None = None, title: str | None = None, ax: Axes | None = None
+    history: Any,
+    *,
+    block_size: int | None = None,
+    title: str | None = None,
+    ax: Axes | None = None,
 ) -> Axes:
     """Draw which client is in which sum, and from which round the sums expose it.
 
-    One row per round, from the top, and one column per client. A client's cells change colour in
-    the round in which the sums first expose it, as `privacy.first_exposure` decides in integers.
+    One row per round, from the top, and one column per client. A client's cells change
+    colour in the round in which the sums first expose it, as `privacy.first_exposure`
+    decides in integers.
 
     Args:
         history: [rounds, clients] of bools or integer weights; not 0 is in the sum.
-        block_size: T of a scheme whose blocks are consecutive clients, to draw lines between them.
+        block_size: T of a scheme whose blocks are consecutive clients, to draw lines
+            between them.
         title: Above the picture.
         ax: Where to draw; a separate figure if None.
 
@@ -174,8 +197,8 @@ def plot_participation(
         The axes.
 
     Raises:
-        ConfigurationError: If the history is no such matrix, has more than 10^7 cells, or the
-            block size is no positive integer.
+        ConfigurationError: If the history is no such matrix, has more than 10^7 cells,
+            or the block size is no positive integer.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -204,11 +227,17 @@ def participation_chart(
     first = np.asarray(first_exposure(rows) if first is None else first)
     since = (first >= 0) & (np.arange(len(rows))[:, None] >= first)
     named = bool(since.any())
-    kinds = (("", EMPTY), ("in the sum" * named, SHADES[2]),
-             ("in the sum, exposed" * named, WARNING))  # fmt: skip
+    kinds = (
+        ("", EMPTY),
+        ("in the sum" * named, SHADES[2]),
+        ("in the sum, exposed" * named, WARNING),
+    )
     told = {"exposed": (first >= 0).sum(), "clients": rows.shape[1]}
-    cells = Cells(np.where(rows != 0, 1 + since, 0).astype(np.uint8), kinds,
-                  _edges(block_size, rows.shape[1]))  # fmt: skip
+    cells = Cells(
+        np.where(rows != 0, 1 + since, 0).astype(np.uint8),
+        kinds,
+        _edges(block_size, rows.shape[1]),
+    )
     return Chart.named("participation", told=told, cells=cells)
 
 
@@ -223,31 +252,38 @@ def _matrix(history: Any) -> np.ndarray:
 
 
 def _edges(block_size: int | None, clients: int) -> range:
-    """Return where lines between blocks stand: nowhere where they would be half of the picture."""
+    """Return where lines between blocks stand.
+
+    Nowhere where they would be half of the picture.
+    """
     if block_size is None:
         return range(0)
     size = check_size(block_size, "block_size")
     return range(size, clients, size) if clients <= 64 * size else range(0)
 
 
-def plot_rounds(history: Any, *, block_size: int | None = None, ax: Axes | None = None) -> Axes:
-    """Draw what happened to each client in each round: asked in vain, lost, or in the sum.
+def plot_rounds(
+    history: Any, *, block_size: int | None = None, ax: Axes | None = None
+) -> Axes:
+    """Draw what happened to each client in each round.
 
-    One row per round, from the top, and one column per client. A client that was asked is in the
-    sum, or was lost before its input arrived, or its input arrived in vain because the round gave
-    no sum that contains it.
+    Asked in vain, lost, or in the sum.
+    One row per round, from the top, and one column per client. A client that was asked
+    is in the sum, or was lost before its input arrived, or its input arrived in vain
+    because the round gave no sum that contains it.
 
     Args:
         history: One trial of `selection.rollout_rounds`.
-        block_size: T of a scheme whose blocks are consecutive clients, to draw lines between them.
+        block_size: T of a scheme whose blocks are consecutive clients, to draw lines
+            between them.
         ax: Where to draw; a separate figure if None.
 
     Returns:
         The axes.
 
     Raises:
-        ConfigurationError: If the history is of several trials, has more than 10^7 cells, or the
-            block size is no positive integer.
+        ConfigurationError: If the history is of several trials, has more than 10^7
+            cells, or the block size is no positive integer.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -264,8 +300,12 @@ def plot_rounds(history: Any, *, block_size: int | None = None, ax: Axes | None 
 def rounds_chart(history: Any, block_size: int | None = None) -> Chart:
     """Return the picture of what happened in each round, as `plot_rounds` draws it."""
     rows, cells = _matrix(history.participation), history._cells()
-    kinds = (("", EMPTY), ("asked, lost before its input arrived", WARNING),
-             ("input arrived, not in a sum", SHADES[0]), ("in the sum", SHADES[2]))  # fmt: skip
+    kinds = (
+        ("", EMPTY),
+        ("asked, lost before its input arrived", WARNING),
+        ("input arrived, not in a sum", SHADES[0]),
+        ("in the sum", SHADES[2]),
+    )
     told = {"made": (rows != 0).any(axis=1).sum(), "rounds": len(rows)}
     drawn = Cells(cells, kinds, _edges(block_size, rows.shape[1]))
     return Chart.named("rounds", told=told, cells=drawn)

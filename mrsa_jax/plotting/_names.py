@@ -24,7 +24,9 @@ _WIDEST = 0.3  # of the figure's width, that names may take
 
 
 def plain(label: str) -> str:
-    r"""Return a label that is shown as it is: no formula, no hidden name, one line, not endless.
+    r"""Return a label that is shown as it is.
+
+    No formula, no hidden name, one line, not endless.
 
     Examples:
         >>> plain("$x$"), plain("a" * 50)
@@ -53,8 +55,9 @@ def _abbreviated(name: str) -> str:
 def name_curves(ax: Axes, *, gap: float = 2.0) -> None:
     """Write each labelled curve's name at its right end, or put a legend next to the axes.
 
-    At their ends names are moved apart, with a piece of their line that leads to them. A legend is
-    drawn where a curve ends earlier, something other than a curve is named, or there is no room.
+    At their ends names are moved apart, with a piece of their line that leads to them.
+    A legend is drawn where a curve ends earlier, something other than a curve is named,
+    or there is no room.
 
     Args:
         ax: What has been drawn, its limits set.
@@ -64,19 +67,34 @@ def name_curves(ax: Axes, *, gap: float = 2.0) -> None:
     handles: list[Any] = list(found)
     if not handles:
         return
-    names = names if _fits(ax, handles, names) else [_abbreviated(name) for name in names]
+    names = (
+        names if _fits(ax, handles, names) else [_abbreviated(name) for name in names]
+    )
     if _fits(ax, handles, names):
         ends = _Ends(ax, handles, [name.count("\n") + 1 for name in names], gap)
         for k, (line, name) in enumerate(zip(handles, names, strict=True)):
-            leader = {"arrowstyle": "-", "color": line.get_color(), "lw": line.get_linewidth(),
-                      "ls": getattr(line, "_unscaled_dash_pattern", line.get_linestyle()),
-                      "shrinkA": 1.5, "shrinkB": 0,
-                      "relpos": (0, 0.5)}  # fmt: skip
+            leader = {
+                "arrowstyle": "-",
+                "color": line.get_color(),
+                "lw": line.get_linewidth(),
+                "ls": getattr(line, "_unscaled_dash_pattern", line.get_linestyle()),
+                "shrinkA": 1.5,
+                "shrinkB": 0,
+                "relpos": (0, 0.5),
+            }
             ax.annotate(
-                name, (0, 0), xycoords=functools.partial(ends.start, k), xytext=(0, 0),
-                textcoords=functools.partial(ends.place, k), va="center", ha="left",
-                fontsize=_font_size(), arrowprops=leader, annotation_clip=False, gid="name",
-            )  # fmt: skip
+                name,
+                (0, 0),
+                xycoords=functools.partial(ends.start, k),
+                xytext=(0, 0),
+                textcoords=functools.partial(ends.place, k),
+                va="center",
+                ha="left",
+                fontsize=_font_size(),
+                arrowprops=leader,
+                annotation_clip=False,
+                gid="name",
+            )
     else:
         legend(ax)
 
@@ -95,8 +113,15 @@ def legend(ax: Axes, *, above: bool = False) -> None:
     size = _font_size()
     room = 72 * figure.get_figwidth() - 5 * size  # next to what stands left of the axes
     columns = _columns(names, room)
-    ax.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), borderaxespad=0.2, ncols=columns,
-              columnspacing=1.0, handles=handles, labels=names)  # fmt: skip
+    ax.legend(
+        loc="lower left",
+        bbox_to_anchor=(0.0, 1.0),
+        borderaxespad=0.2,
+        ncols=columns,
+        columnspacing=1.0,
+        handles=handles,
+        labels=names,
+    )
     rows = -(-sum(name.count("\n") + 1 for name in names) // columns)
     if figure.get_gid() == OWN:  # room for the rows
         figure.set_figheight(figure.get_figheight() + rows * _font_size() * 1.5 / 72)
@@ -115,36 +140,52 @@ def legend_of_widths(ax: Axes, meanings: Sequence[tuple[str, dict[str, Any]]]) -
     room = 72 * ax.bbox.width / figure.dpi
     columns = _columns(names, room)
     is_taken = ax.get_legend() is not None and figure.get_figwidth() < _NARROW
-    place: Any = ("upper right", (1.0, -0.25)) if is_taken else ("lower right", (1.0, 1.0))
-    key = Legend(ax, [Line2D([], [], color="0.35", **look) for _, look in meanings], names,
-                 loc=place[0], bbox_to_anchor=place[1], ncols=columns, borderaxespad=0.2,
-                 columnspacing=1.0)  # fmt: skip
+    place: Any = (
+        ("upper right", (1.0, -0.25)) if is_taken else ("lower right", (1.0, 1.0))
+    )
+    key = Legend(
+        ax,
+        [Line2D([], [], color="0.35", **look) for _, look in meanings],
+        names,
+        loc=place[0],
+        bbox_to_anchor=place[1],
+        ncols=columns,
+        borderaxespad=0.2,
+        columnspacing=1.0,
+    )
     ax.add_artist(key).set_clip_on(False)
     if figure.get_gid() == OWN:  # room for the rows
-        rows = -(-len(names) // columns) + is_taken  # and that below the axis' own words
+        # and that below the axis' own words
+        rows = -(-len(names) // columns) + is_taken
         figure.set_figheight(figure.get_figheight() + rows * _font_size() * 1.5 / 72)
 
 
 def _columns(names: Sequence[str], room: float) -> int:
     """Return how many columns of a key fit into a width in points."""
     longest = max((len(line) for name in names for line in name.split("\n")), default=0)
-    return max(1, min(4, len(names), int(room / (_font_size() * (longest * _LETTER + 4.5)))))
+    return max(
+        1, min(4, len(names), int(room / (_font_size() * (longest * _LETTER + 4.5))))
+    )
 
 
-def spread(wanted: Sequence[float], heights: Sequence[float], low: float, high: float) -> Any:
+def spread(
+    wanted: Sequence[float], heights: Sequence[float], low: float, high: float
+) -> Any:
     """Return the middles of boxes nearest to where they are wanted, none over another.
 
     Args:
         wanted: A middle for each; of equal ones the first stands highest.
         heights: Of the boxes.
         low: Where the lowest may begin.
-        high: Where the highest may end; exceeded at both ends alike if there is no room.
+        high: Where the highest may end; exceeded at both ends alike if there is no
+            room.
 
     Examples:
         >>> spread([5.0, 0.0, 5.0], [2.0, 2.0, 2.0], 0.0, 10.0).tolist()
         [6.0, 1.0, 4.0]
     """
-    from scipy.optimize import isotonic_regression  # takes long: not before a figure is drawn
+    # takes long: not before a figure is drawn
+    from scipy.optimize import isotonic_regression
 
     sizes = np.asarray(heights, float)
     order = sorted(range(len(wanted)), key=lambda k: (wanted[k], -k))
@@ -206,7 +247,9 @@ def _fits(ax: Axes, handles: Sequence[Any], names: Sequence[str]) -> bool:
 
     figure = ax.get_figure(root=True)
     assert figure is not None
-    if not all(isinstance(one, Line2D) and one.get_linestyle() != "None" for one in handles):
+    if not all(
+        isinstance(one, Line2D) and one.get_linestyle() != "None" for one in handles
+    ):
         return False
     box = ax.bbox
     if not all(abs(_end(one)[0] - box.x1) <= 0.02 * box.width for one in handles):
@@ -221,7 +264,10 @@ def _fits(ax: Axes, handles: Sequence[Any], names: Sequence[str]) -> bool:
 
 
 def _font_size(ax: Axes | None = None) -> float:
-    """Return the size of names in points: as it was when they were written, or as it is now."""
+    """Return the size of names in points.
+
+    As it was when they were written, or as it is now.
+    """
     import matplotlib as mpl
 
     for text in [] if ax is None else ax.texts:

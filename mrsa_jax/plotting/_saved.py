@@ -44,14 +44,15 @@ def save_figure(
 ) -> tuple[pathlib.Path, ...]:
     """Write a figure as PNG, SVG and PDF, ready for a paper.
 
-    SVG holds text as text elements and PDF embeds fonts of type 42, so that both can be searched
-    and edited. Parts with very many points are written as pixels in an otherwise sharp file. The
-    caption (`ax.get_label()`) is in the files' metadata, and the same figure gives the same bytes.
+    SVG holds text as text elements and PDF embeds fonts of type 42, so that both can be
+    searched and edited. Parts with very many points are written as pixels in an
+    otherwise sharp file. The caption (`ax.get_label()`) is in the files' metadata, and
+    the same figure gives the same bytes.
 
     Args:
-        figure: A figure, its axes, a `plotting.chart.Chart`, or a function that draws on `ax`, such
-            as `functools.partial(plot_study, results, "loss")`; the last two are drawn in the width
-            of `style`.
+        figure: A figure, its axes, a `plotting.chart.Chart`, or a function that draws
+            on `ax`, such as `functools.partial(plot_study, results, "loss")`; the last
+            two are drawn in the width of `style`.
         path: Where to write, without the formats' endings, in an existing folder.
         formats: Some of `"png"`, `"svg"` and `"pdf"`.
         apart: Whether SVG and PDF go into a folder `figures` next to the PNG.
@@ -90,7 +91,8 @@ def save_figure(
                 raise
             written.append(place)
             if isinstance(figure, Chart) or callable(figure):
-                drawn.set_layout_engine("none")  # laid out once: it costs as much as drawing
+                # laid out once: it costs as much as drawing
+                drawn.set_layout_engine("none")
     return tuple(written)
 
 
@@ -149,8 +151,9 @@ def _rasterize(figure: Figure) -> None:
 class Ahead:
     """Draws figures in a thread, while what is not known yet of their study is computed.
 
-    A study's figures of its histories are known long before its trainings end, which leave a core
-    idle. One that is asked for in the end is taken only if it is that of the same chart.
+    A study's figures of its histories are known long before its trainings end, which
+    leave a core idle. One that is asked for in the end is taken only if it is that of
+    the same chart.
     """
 
     def __init__(self) -> None:
@@ -159,7 +162,10 @@ class Ahead:
         self._pool: ThreadPoolExecutor | None = None
 
     def begin(self, results: xr.Dataset) -> None:
-        """Draw what there is to draw of results that are not whole; later calls do nothing."""
+        """Draw what there is to draw of results that are not whole.
+
+        Later calls do nothing.
+        """
         if self._pool is None:
             self.draw(results)
 
@@ -202,8 +208,8 @@ def save_study_figures(
 ) -> dict[str, pathlib.Path]:
     """Write each figure that the results have data for as PNG, its data as CSV next to it.
 
-    For print it is also in the folder's `figures/`, as SVG and PDF; `with style("single"):` around
-    the call gives the width of one column.
+    For print it is also in the folder's `figures/`, as SVG and PDF;
+    `with style("single"):` around the call gives the width of one column.
 
     Args:
         results: Data set of a study.
@@ -220,7 +226,9 @@ def save_study_figures(
         with named_if_not_drawn(name):
             picture = None if ahead is None else ahead.png(chart)
             if picture is None:
-                written[name], *_ = save_figure(chart, folder / name, formats=formats, apart=True)
+                written[name], *_ = save_figure(
+                    chart, folder / name, formats=formats, apart=True
+                )
             else:
                 written[name] = folder / f"{name}.png"
                 written[name].write_bytes(picture)
@@ -237,7 +245,10 @@ _WEAK = {"weak_lower": "weak T at least", "weak_upper": "weak T at most",
 
 
 def _figure_data(results: xr.Dataset, name: str) -> Any:
-    """Return what a figure shows as a table: a column for each scheme, quantiles where banded."""
+    """Return what a figure shows as a table.
+
+    A column for each scheme, quantiles where banded.
+    """
     import pandas as pd
 
     if name in ("accuracy_epsilon", "epsilon"):  # a row for each scheme and test
@@ -250,9 +261,13 @@ def _figure_data(results: xr.Dataset, name: str) -> Any:
     elif "trial" not in results[name].dims:
         return results[name].transpose(..., "scheme").to_pandas()
     else:
-        axis = next(str(dim) for dim in results[name].dims if dim not in ("trial", "scheme"))
+        axis = next(
+            str(dim) for dim in results[name].dims if dim not in ("trial", "scheme")
+        )
         for label in results["scheme"].values:
             own = results[name].sel(scheme=label).transpose("trial", axis)
             columns[f"{label} mean"] = own.mean("trial").values
-            columns |= {f"{label} q{q:g}": quantile(own.values, q) for q in (0.05, 0.95)}
+            columns |= {
+                f"{label} q{q:g}": quantile(own.values, q) for q in (0.05, 0.95)
+            }
     return pd.DataFrame(columns, index=pd.Index(results[axis].values, name=axis))

@@ -1,7 +1,7 @@
 """Figures of a multi-round study, from its data set: learning, privacy, cost, drift.
 
-Where the data set has a `trial` axis a line is the mean and its band spans the 5 % to 95 %
-quantiles.
+Where the data set has a `trial` axis a line is the mean and its band spans the 5 % to
+95 % quantiles.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ OPENING = "weak_and_hidden"
 LEARNING = ("accuracy", "loss")
 """What was learnt, where something was trained."""
 
-_FEWEST_PAIRS = 10  # of updates, behind a correlation that is drawn where others have as many
+# of updates, behind a correlation that is drawn where others have as many
+_FEWEST_PAIRS = 10
 _BAND = " Lines: means of {trials} trials; bands: from 5 % to 95 % of them."
 
 
@@ -55,7 +56,9 @@ def _rounds(results: xr.Dataset, axis: str) -> np.ndarray:
     return np.asarray(results[axis].values, float) + (1 if axis == "round" else 0)
 
 
-def _over(results: xr.Dataset, name: str, axis: str = "round", **look: Any) -> Iterable[Line]:
+def _over(
+    results: xr.Dataset, name: str, axis: str = "round", **look: Any
+) -> Iterable[Line]:
     """Return a line for each scheme: a mean and its band where there are trials."""
     values = results[name] * (100.0 if name == "accuracy" else 1.0)
     for label in _labels(results):
@@ -87,7 +90,9 @@ def _simple(
 
     def make(results: xr.Dataset) -> Chart:
         trials = results.sizes.get("trial", 1)
-        words = own.words + (_BAND.format(trials=trials) if "trial" in results[name].dims else "")
+        words = own.words + (
+            _BAND.format(trials=trials) if "trial" in results[name].dims else ""
+        )
         lines = tuple(_over(results, name, axis, kind=kind))
         return Chart(own.title, words, lines, y_label=own.label, **more)
 
@@ -95,22 +100,37 @@ def _simple(
 
 
 def _overstatement(results: xr.Dataset) -> Chart:
-    """Return weak T and what the worst is hidden among: random selection against blocks."""
+    """Return weak T and what the worst is hidden among.
+
+    Random selection against blocks.
+    """
     lines = []
     rounds = _rounds(results, "round")
     for label in compared(results):
         one = results.sel(scheme=label)
-        lower, upper = (one[name].values.astype(float) for name in ("weak_lower", "weak_upper"))
+        lower, upper = (
+            one[name].values.astype(float) for name in ("weak_lower", "weak_upper")
+        )
         weak: dict[str, Any] = {"kind": "step", "weight": "main dashed"}
         if (lower < upper).any():
             thin = weak | {"weight": "thin dashed"}
-            lines.append(Line(label, rounds, lower, "weak T at least", lower, upper, **thin))
+            lines.append(
+                Line(label, rounds, lower, "weak T at least", lower, upper, **thin)
+            )
             lines.append(Line(label, rounds, upper, "weak T at most", **thin))
         else:
             lines.append(Line(label, rounds, upper, "weak T", **weak))
         hidden = one["hidden_among_worst"].values
-        lines.append(Line(label, rounds, hidden, "worst hidden among", kind="step",
-                          weight="thick solid"))  # fmt: skip
+        lines.append(
+            Line(
+                label,
+                rounds,
+                hidden,
+                "worst hidden among",
+                kind="step",
+                weight="thick solid",
+            )
+        )
     return Chart.named(OPENING, lines)
 
 
@@ -125,10 +145,14 @@ def compared(results: xr.Dataset) -> list[str]:
 
 
 def _hidden(results: xr.Dataset) -> Chart:
-    lines = [line._replace(name="worst") for line in _over(results, "hidden_among_worst")]
+    lines = [
+        line._replace(name="worst") for line in _over(results, "hidden_among_worst")
+    ]
     if "hidden_among_median" in results:
-        lines += [line._replace(name="median client", low=None, high=None, weight="thin")
-                  for line in _over(results, "hidden_among_median")]  # fmt: skip
+        lines += [
+            line._replace(name="median client", low=None, high=None, weight="thin")
+            for line in _over(results, "hidden_among_median")
+        ]
     return Chart.named("hidden_among_worst", lines)
 
 
@@ -145,7 +169,10 @@ def _cardinality(results: xr.Dataset) -> Chart:
 def _between(
     name: str, axis: str, thick: tuple[str, str], thin: tuple[str, str]
 ) -> Callable[[xr.Dataset], Chart]:
-    """Return what makes a chart of two lines a scheme and their band: variable, name of each."""
+    """Return what makes a chart of two lines a scheme and their band.
+
+    Variable, name of each.
+    """
 
     def make(results: xr.Dataset) -> Chart:
         lines = []
@@ -180,7 +207,9 @@ def _drift(results: xr.Dataset) -> Chart:
         own = results.sel(scheme=label)
         rho, share = (float(own[f"update_{name}"]) for name in ("memory", "lasting"))
         is_known = own["correlation_pairs"].values >= _FEWEST_PAIRS
-        measured = np.where(is_known | ~is_known.any(), own["correlation"].values, np.nan)
+        measured = np.where(
+            is_known | ~is_known.any(), own["correlation"].values, np.nan
+        )
         lines.append(Line(label, lags, measured, "measured", weight="thin solid"))
         lines.append(Line(label, lags, share * rho**lags, "fitted"))
     return Chart.named("correlation", lines)
@@ -189,7 +218,10 @@ def _drift(results: xr.Dataset) -> Chart:
 def _reconstruction(results: xr.Dataset) -> Chart:
     """Return each scheme's errors in rising order: how many clients are known how well."""
     errors = results["reconstruction_error"]
-    lines = [errors_line(label, errors.sel(scheme=label).values) for label in _labels(results)]
+    lines = [
+        errors_line(label, errors.sel(scheme=label).values)
+        for label in _labels(results)
+    ]
     return Chart.named("reconstruction_error", lines)
 
 
@@ -199,20 +231,39 @@ _CHARTS: dict[str, tuple[str, Callable[[xr.Dataset], Chart]]] = {
     "accuracy_epsilon": ("epsilon_worst", _accuracy_epsilon),
     OPENING: ("weak_lower", _overstatement),
     "hidden_among_worst": ("hidden_among_worst", _hidden),
-    "strong_privacy": ("strong_privacy", _simple("strong_privacy", kind="step", whole="xy")),
-    "exposed_clients": ("exposed_clients", _simple(
-        "exposed_clients", kind="step", whole="xy", empty="no client is exposed")),
+    "strong_privacy": (
+        "strong_privacy",
+        _simple("strong_privacy", kind="step", whole="xy"),
+    ),
+    "exposed_clients": (
+        "exposed_clients",
+        _simple(
+            "exposed_clients", kind="step", whole="xy", empty="no client is exposed"
+        ),
+    ),
     "aggregation_cardinality": ("aggregation_cardinality", _cardinality),
     "fairness_gap": ("fairness_gap", _simple("fairness_gap")),
-    "epsilon": ("epsilon_worst", _between(
-        "epsilon", "evaluation", ("epsilon_worst", "worst client"),
-        ("epsilon_mean", "mean client"))),
+    "epsilon": (
+        "epsilon_worst",
+        _between(
+            "epsilon",
+            "evaluation",
+            ("epsilon_worst", "worst client"),
+            ("epsilon_mean", "mean client"),
+        ),
+    ),
     "reconstruction_error": ("reconstruction_error", _reconstruction),
-    "bits_worst": ("bits_worst", _between(
-        "bits_worst", "rounds_done", ("bits_worst", "worst client"),
-        ("bits_median", "median client"))),
+    "bits_worst": (
+        "bits_worst",
+        _between(
+            "bits_worst",
+            "rounds_done",
+            ("bits_worst", "worst client"),
+            ("bits_median", "median client"),
+        ),
+    ),
     "correlation": ("correlation", _drift),
-}  # fmt: skip
+}
 
 FIGURES: Sequence[str] = tuple(_CHARTS)
 """Names of a study's charts, in reading order."""
@@ -224,29 +275,35 @@ def plot_study(results: xr.Dataset, figure: str, *, ax: Axes | None = None) -> A
     Lines over trials are means, in bands from 5 % to 95 % of them. The figures:
 
     - `strong_privacy`: strong T over rounds, from the first sum on.
-    - `exposed_clients`: how many clients' updates the server can solve for, over rounds.
-    - `hidden_among_worst`: size of a single sum that would hide the worst client equally well, over
-      rounds; thin lines show the median client.
+    - `exposed_clients`: how many clients' updates the server can solve for, over
+      rounds.
+    - `hidden_among_worst`: size of a single sum that would hide the worst client
+      equally well, over rounds; thin lines show the median client.
     - `weak_and_hidden`: weak T next to it, of a random scheme and of one of blocks.
     - `fairness_gap`: F over rounds.
     - `aggregation_cardinality`: C over rounds, its expectation as a thin line.
     - `accuracy`, `loss`: of the global model, at each test.
-    - `epsilon`: over rounds, a band from the worst client (thick) to the clients' mean (thin).
-    - `accuracy_epsilon`: accuracy against the epsilon spent until then, the worst client's (thick)
-      and the clients' mean (thin).
+    - `epsilon`: over rounds, a band from the worst client (thick) to the clients' mean
+      (thin).
+    - `accuracy_epsilon`: accuracy against the epsilon spent until then, the worst
+      client's (thick) and the clients' mean (thin).
     - `reconstruction_error`: clients' errors in rising order (eq. (35)).
-    - `correlation`: how a client's updates correlate over rounds, with the fit of a memory.
-    - `bits_worst`: bits per coordinate that sums reveal of a client's updates, over rounds, from
-      the worst client (thick) to the median one of those who took part (thin).
+    - `correlation`: how a client's updates correlate over rounds, with the fit of a
+      memory.
+    - `bits_worst`: bits per coordinate that sums reveal of a client's updates, over
+      rounds, from the worst client (thick) to the median one of those who took part
+      (thin).
 
     Args:
-        results: Data set of a study that has what the figure shows: one that trains, with noise
-            for epsilons, and that measures how updates drift for the last two.
+        results: Data set of a study that has what the figure shows: one that trains,
+            with noise for epsilons, and that measures how updates drift for the last
+            two.
         figure: Which of them.
         ax: Where to draw; a new figure if None.
 
     Raises:
-        ConfigurationError: If there is no such figure, or the study has not what it shows.
+        ConfigurationError: If there is no such figure, or the study has not what it
+            shows.
 
     Examples:
         >>> import mrsa_jax as mj

@@ -1,4 +1,7 @@
-"""One look for every figure: Okabe and Ito's palette, which colour-blind readers can tell apart."""
+"""One look for every figure.
+
+Okabe and Ito's palette, which colour-blind readers can tell apart.
+"""
 
 from __future__ import annotations
 
@@ -23,30 +26,35 @@ if TYPE_CHECKING:
 
 Column = Literal["single", "double"]
 
-_SIZES: dict[str, tuple[float, float]] = {"single": (3.5, 2.3), "double": (7.16, 3.0)}  # inches
-_COLUMN: contextvars.ContextVar[str] = contextvars.ContextVar("column", default="double")
+# inches
+_SIZES: dict[str, tuple[float, float]] = {"single": (3.5, 2.3), "double": (7.16, 3.0)}
+_COLUMN: contextvars.ContextVar[str] = contextvars.ContextVar(
+    "column", default="double"
+)
 
 # Neighbouring hues that stay apart for colour-blind readers and in grey: light to dark.
 SHADES = ("#9BD0EF", "#56B4E9", "#0072B2", "#004C7A", "#00253D")
 MARKERS = ("o", "s", "^", "D", "v", "P")
 WARNING = "#D55E00"
 EMPTY = "#F2F2F2"  # where nothing is
-_NO_LOOK = {"backend", "backend_fallback", "interactive"}  # to read the first may start a window
+# to read the first may start a window
+_NO_LOOK = {"backend", "backend_fallback", "interactive"}
 
 
 @contextlib.contextmanager
 def style(column: Column | None = None) -> Iterator[None]:
     """Apply the package's look inside a `with` block, and leave the user's settings alone.
 
-    Settings from a file `matplotlibrc` have no effect inside. Those that the program itself has
-    set keep their effect, unless the look sets them too.
+    Settings from a file `matplotlibrc` have no effect inside. Those that the program
+    itself has set keep their effect, unless the look sets them too.
 
-    Figures are as wide as a column of a paper (IEEE, ACM: 3.5 in) or as both (7.16 in), their text
-    8 to 9 points there. Files that are saved inside hold text as text: SVG as its elements, PDF as
-    fonts of type 42. A block inside another keeps its width.
+    Figures are as wide as a column of a paper (IEEE, ACM: 3.5 in) or as both (7.16 in),
+    their text 8 to 9 points there. Files that are saved inside hold text as text: SVG
+    as its elements, PDF as fonts of type 42. A block inside another keeps its width.
 
     Args:
-        column: `"single"` or `"double"`; None for that of the block around, else `"double"`.
+        column: `"single"` or `"double"`; None for that of the block around, else
+            `"double"`.
 
     Raises:
         ConfigurationError: If the column is unknown.
@@ -61,7 +69,10 @@ def style(column: Column | None = None) -> Iterator[None]:
     if column is not None:
         check_known(column, "column", _SIZES, "a known width")
     mpl = _matplotlib()
-    token, shows = _COLUMN.set(_COLUMN.get() if column is None else column), mpl.is_interactive()
+    token, shows = (
+        _COLUMN.set(_COLUMN.get() if column is None else column),
+        mpl.is_interactive(),
+    )
     try:
         size = {"figure.figsize": _SIZES[_COLUMN.get()]}
         with mpl.rc_context(_usual_instead_of_file() | _settings() | size):
@@ -128,13 +139,19 @@ def whole_numbers(axis: Any) -> None:
     axis.set_major_locator(whole)
 
 
-# ---- Colour and dashes of a scheme, the same in figures and on pages; nothing heavy is imported.
+# ---- Colour and dashes of a scheme, the same in figures and on pages; nothing heavy is
+# imported.
 #
-# The six schemes of the Multi-RoundSecAgg paper's Table 1 have Okabe and Ito's colours. What has
-# parameters (other T, Bernoulli, ...) shares six more, and a user's own schemes six others, all
-# chosen far apart for normal, protan and deutan eyes (CIELAB, Machado's matrices), with a
-# contrast of 3 to 1 or more on white. A hash of the label picks one and shifts it too little to
-# be seen as another, so that two labels have two colours; labels that differ in one number follow
+# The six schemes of the Multi-RoundSecAgg paper's Table 1 have Okabe and Ito's colours.
+# What has
+# parameters (other T, Bernoulli, ...) shares six more, and a user's own schemes six
+# others, all
+# chosen far apart for normal, protan and deutan eyes (CIELAB, Machado's matrices), with
+# a
+# contrast of 3 to 1 or more on white. A hash of the label picks one and shifts it too
+# little to
+# be seen as another, so that two labels have two colours; labels that differ in one
+# number follow
 # one another.
 
 NAMED = {
@@ -163,7 +180,16 @@ _DASHES: tuple[tuple[float, ...], ...] = (
     (2.0, 1.0),
 )
 
-_OTHERS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#6B6ECF", "#8C6D31")
+_OTHERS = (
+    "#0072B2",
+    "#D55E00",
+    "#009E73",
+    "#CC79A7",
+    "#56B4E9",
+    "#E69F00",
+    "#6B6ECF",
+    "#8C6D31",
+)
 _DASHES_OF_OTHERS = ((), (7, 4), (8, 3, 2, 3), (2, 4), (11, 3), (8, 3, 2, 3, 2, 3))
 
 
@@ -192,8 +218,8 @@ def scheme_colour(label: str) -> str:
         label: Any text; `Multi-RoundSecAgg (T=4)` and the like are known.
 
     Returns:
-        `#rrggbb`. Two labels of a user's own can, rarely, have one colour; their dashes differ
-        then, most likely.
+        `#rrggbb`. Two labels of a user's own can, rarely, have one colour; their dashes
+        differ then, most likely.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -235,7 +261,8 @@ def scheme_dashes(label: str) -> tuple[float, ...]:
     """
     if label in NAMED:
         return _DASHES[list(NAMED).index(label)]
-    # not the digits that choose the colour: two schemes of one colour seldom share a line
+    # not the digits that choose the colour: two schemes of one colour seldom share a
+    # line
     return _DASHES[_index(label) // len(_colours(label)) % len(_DASHES)]
 
 
@@ -247,7 +274,9 @@ def _index(label: str) -> int:
     """Return a number from the words of a label, raised by the number in it."""
     digits = "".join(re.findall("[0-9]", label))
     words = re.sub("[0-9.]", "", label)
-    start = int.from_bytes(hashlib.blake2b(_bytes(words), digest_size=4).digest(), "big")
+    start = int.from_bytes(
+        hashlib.blake2b(_bytes(words), digest_size=4).digest(), "big"
+    )
     return start + int(digits[-9:] or 0)
 
 

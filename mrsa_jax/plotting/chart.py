@@ -13,8 +13,22 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from mrsa_jax.plotting._names import OWN, legend, legend_of_widths, name_curves, plain, short
-from mrsa_jax.plotting._style import CHANCE, MARKERS, WARNING, drawing, look, whole_numbers
+from mrsa_jax.plotting._names import (
+    OWN,
+    legend,
+    legend_of_widths,
+    name_curves,
+    plain,
+    short,
+)
+from mrsa_jax.plotting._style import (
+    CHANCE,
+    MARKERS,
+    WARNING,
+    drawing,
+    look,
+    whole_numbers,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -43,11 +57,13 @@ class Line(NamedTuple):
         low: Lower edge of a band around it, or None.
         high: Upper edge.
         kind: "line", "step" (a value holds until the next) or "marks" (no line).
-        weight: "main", "thin", "thick" or "broad" (and pale, for what lies below others), and maybe
-            "solid" or "dashed" whatever the series is.
+        weight: "main", "thin", "thick" or "broad" (and pale, for what lies below
+            others), and maybe "solid" or "dashed" whatever the series is.
         words: Words about each mark, instead of its values.
-        rows: The row of a table that each mark, or the whole line, stands for; none when empty.
-        shade: Accuracy of each mark's model in percent, which fills it in a picture, or None.
+        rows: The row of a table that each mark, or the whole line, stands for; none
+            when empty.
+        shade: Accuracy of each mark's model in percent, which fills it in a picture, or
+            None.
     """
 
     series: str
@@ -100,9 +116,12 @@ class Chart:
         rules: Levels to compare with: value, words.
         empty: What is said where all values are zero.
         ticks: What stands along the axis below instead of numbers: place, words.
-        are_schemes: Whether its series are schemes, whose colours are the same everywhere.
-        names_lines: Whether the key of a picture names each line, not each series alone.
-        marks_points: Whether a picture marks the points of short lines, as a report always does.
+        are_schemes: Whether its series are schemes, whose colours are the same
+            everywhere.
+        names_lines: Whether the key of a picture names each line, not each series
+            alone.
+        marks_points: Whether a picture marks the points of short lines, as a report
+            always does.
         cells: What is drawn instead of lines, or None.
     """
 
@@ -157,7 +176,8 @@ def _told(value: Any, told: Mapping[str, Any]) -> Any:
     return value.format(**told) if isinstance(value, str) else value
 
 
-# ---- Curves that coincide, drawn so that each is seen: dashes in turn, never values moved.
+# ---- Curves that coincide, drawn so that each is seen: dashes in turn, never values
+# moved.
 
 _NEAR = 0.006  # of the axis: about half a line's width
 _DASH = 4.0  # widths of the line
@@ -189,9 +209,15 @@ def interleave(ax: Axes, lines: Sequence[Line2D]) -> None:
     for (k, turn, count), spans in pieces.items():
         line, path = lines[k], _path(x, values[k], spans, step)
         dashes = (-turn * _DASH % (count * _DASH), (_DASH, (count - 1) * _DASH))
-        ax.plot(*path.T, color=line.get_color(), lw=line.get_linewidth(), ls=dashes,
-                dash_capstyle="butt", label="_coinciding",
-                zorder=line.get_zorder() + 0.1)  # fmt: skip
+        ax.plot(
+            *path.T,
+            color=line.get_color(),
+            lw=line.get_linewidth(),
+            ls=dashes,
+            dash_capstyle="butt",
+            label="_coinciding",
+            zorder=line.get_zorder() + 0.1,
+        )
 
 
 def staggered(ax: Axes, lines: Sequence[Line2D]) -> None:
@@ -201,7 +227,9 @@ def staggered(ax: Axes, lines: Sequence[Line2D]) -> None:
         ax: The axes, their limits set.
         lines: Curves with marks.
     """
-    points = [line.get_transform().transform(np.asarray(line.get_xydata())) for line in lines]
+    points = [
+        line.get_transform().transform(np.asarray(line.get_xydata())) for line in lines
+    ]
     figure = ax.get_figure(root=True)
     assert figure is not None
     near = 0.5 * lines[0].get_markersize() * figure.dpi / 72 if lines else 0.0
@@ -239,9 +267,11 @@ def _groups(heights: np.ndarray) -> list[tuple[tuple[int, ...], ...]]:
 def _runs(
     groups: Sequence[tuple[tuple[int, ...], ...]], step: bool
 ) -> list[tuple[int, int, tuple[tuple[int, ...], ...]]]:
-    """Return the stretches on which the same curves coincide: first and last place, groups.
+    """Return the stretches on which the same curves coincide.
 
-    A step runs on to the next place whatever happens there; a slope coincides if both ends do.
+    First and last place, groups.
+    A step runs on to the next place whatever happens there; a slope coincides if both
+    ends do.
     """
     found, first = [], 0
     for place in range(1, len(groups) + 1):
@@ -253,7 +283,9 @@ def _runs(
     return found
 
 
-def _path(x: np.ndarray, y: np.ndarray, spans: Sequence[tuple[int, int]], step: bool) -> np.ndarray:
+def _path(
+    x: np.ndarray, y: np.ndarray, spans: Sequence[tuple[int, int]], step: bool
+) -> np.ndarray:
     """Return the points of a curve on some stretches, with a gap after each."""
     parts = []
     for first, last in spans:
@@ -264,7 +296,8 @@ def _path(x: np.ndarray, y: np.ndarray, spans: Sequence[tuple[int, int]], step: 
     return np.concatenate(parts)
 
 
-# ---- A chart on Matplotlib axes: the data, names and levels of a report's, and a key next to them.
+# ---- A chart on Matplotlib axes: the data, names and levels of a report's, and a key
+# next to them.
 
 _WIDTHS = {"main": 1.5, "thin": 0.8, "thick": 3.2, "broad": 6.0}
 _STYLES: dict[str, Any] = {"solid": "-", "dashed": (0, (4, 2))}
@@ -281,20 +314,38 @@ def draw(chart: Chart, *, ax: Axes | None = None) -> Axes:
         _scales(ax, chart)
         alike: dict[Any, list[Line2D]] = {}  # curves of one kind, of a series each
         for line, own in zip(chart.lines, drawn, strict=True):
-            kind = (line.kind, line.weight, line.name, np.asarray(line.x, float).tobytes())
+            kind = (
+                line.kind,
+                line.weight,
+                line.name,
+                np.asarray(line.x, float).tobytes(),
+            )
             alike.setdefault(kind, []).append(own)
         for kind, curves in alike.items():
             interleave(ax, curves if kind[0] != "marks" else [])
-        marked = [own for own in drawn if own.get_marker() in MARKERS and not own.get_markevery()]
+        marked = [
+            own
+            for own in drawn
+            if own.get_marker() in MARKERS and not own.get_markevery()
+        ]
         staggered(ax, marked)
         _shades(ax, chart, drawn)
         for level, words in chart.rules:
             _rule(ax, level, words)
         if chart.empty:
-            values = np.concatenate([np.ravel(np.asarray(o.y, float)) for o in chart.lines])
+            values = np.concatenate(
+                [np.ravel(np.asarray(o.y, float)) for o in chart.lines]
+            )
             known = values[np.isfinite(values)]
             if known.size and not known.any():
-                ax.text(0.5, 0.5, chart.empty, transform=ax.transAxes, ha="center", va="center")
+                ax.text(
+                    0.5,
+                    0.5,
+                    chart.empty,
+                    transform=ax.transAxes,
+                    ha="center",
+                    va="center",
+                )
         ax.set(xlabel=chart.x_label, ylabel=chart.y_label)
         if chart.names_lines or any(line.kind == "marks" for line in chart.lines):
             legend(ax, above=any(line.shade is not None for line in chart.lines))
@@ -307,14 +358,19 @@ def draw(chart: Chart, *, ax: Axes | None = None) -> Axes:
 
 
 def _widths(chart: Chart) -> list[tuple[str, dict[str, Any]]]:
-    """Return what the widths and dashes of lines mean, and how a key draws them: one entry each."""
+    """Return what the widths and dashes of lines mean, and how a key draws them.
+
+    One entry each.
+    """
     found: dict[str, dict[str, Any]] = {}
     for line in chart.lines:
         weight, *more = line.weight.split()
         style = ":" if line.series == CHANCE else _STYLES[more[0] if more else "solid"]
         look = {"lw": _WIDTHS[weight], "ls": style}
         if line.name and line.kind != "marks":
-            found.setdefault(line.name, look | {"alpha": 0.22 if weight == "broad" else None})
+            found.setdefault(
+                line.name, look | {"alpha": 0.22 if weight == "broad" else None}
+            )
     return list(found.items())
 
 
@@ -326,10 +382,14 @@ def _draw_cells(ax: Axes, chart: Chart, cells: Cells) -> Axes:
     looks = ListedColormap([colour for _, colour in cells.kinds])
     rows, columns = cells.values.shape
     ax.imshow(
-        cells.values, looks, aspect="auto", interpolation="none", vmin=0,
+        cells.values,
+        looks,
+        aspect="auto",
+        interpolation="none",
+        vmin=0,
         vmax=len(cells.kinds) - 1,
         extent=(-0.5, columns - 0.5, rows + 0.5, 0.5),  # rounds are counted from 1
-    )  # fmt: skip
+    )
     for edge in cells.edges:
         ax.axvline(edge - 0.5, color="white", linewidth=0.8)
     ax.grid(False)
@@ -338,9 +398,15 @@ def _draw_cells(ax: Axes, chart: Chart, cells: Cells) -> Axes:
         patches = [Patch(color=colour, label=name) for name, colour in cells.keys]
         figure = ax.get_figure(root=True)
         assert figure is not None
-        below = ScaledTranslation(0, -0.42, figure.dpi_scale_trans)  # the axis' own words
-        ax.legend(handles=patches, loc="upper left", bbox_to_anchor=(0, 0), frameon=False,
-                  bbox_transform=ax.transAxes + below)  # fmt: skip
+        # the axis' own words
+        below = ScaledTranslation(0, -0.42, figure.dpi_scale_trans)
+        ax.legend(
+            handles=patches,
+            loc="upper left",
+            bbox_to_anchor=(0, 0),
+            frameon=False,
+            bbox_transform=ax.transAxes + below,
+        )
         if figure.get_gid() == OWN:  # room for the rows
             figure.set_figheight(figure.get_figheight() + 0.17 * len(patches))
     ax.set_label(chart.caption)  # outside the picture; saved files tell it
@@ -348,7 +414,10 @@ def _draw_cells(ax: Axes, chart: Chart, cells: Cells) -> Axes:
 
 
 def _drawn(ax: Axes, chart: Chart, line: Line, named: set[str]) -> Line2D:
-    """Draw one line and the band around it; name it if no other has its name in the key."""
+    """Draw one line and the band around it.
+
+    Name it if no other has its name in the key.
+    """
     place = chart.series.index(line.series)
     colour, dashes = look(line.series, place, is_scheme=chart.are_schemes)
     weight, *more = line.weight.split()
@@ -356,21 +425,38 @@ def _drawn(ax: Axes, chart: Chart, line: Line, named: set[str]) -> Line2D:
     if line.low is not None and (line.kind == "marks" or known.sum() < 2):
         ax.vlines(line.x, line.low, line.high, color=colour, alpha=0.4, lw=1.4)
     elif line.low is not None:
-        ax.fill_between(line.x, line.low, line.high, step="post" if is_step else None,
-                        color=colour, alpha=0.14, lw=0)  # fmt: skip
+        ax.fill_between(
+            line.x,
+            line.low,
+            line.high,
+            step="post" if is_step else None,
+            color=colour,
+            alpha=0.14,
+            lw=0,
+        )
     is_key = chart.names_lines or not (line.series in named or weight == "thin")
     is_key &= chart.are_schemes or len(chart.lines) > 1
     named |= {line.series} if is_key else set()
     name = f", {line.name}" * bool(line.name)
     key = short(line.series) + name if chart.names_lines else plain(line.series)
     (drawn,) = ax.plot(
-        line.x, line.y, color=colour, lw=_WIDTHS[weight], alpha=0.22 if weight == "broad" else None,
-        ls="" if line.kind == "marks" else _STYLES[more[0]] if more else (0, dashes or None),
+        line.x,
+        line.y,
+        color=colour,
+        lw=_WIDTHS[weight],
+        alpha=0.22 if weight == "broad" else None,
+        ls=""
+        if line.kind == "marks"
+        else _STYLES[more[0]]
+        if more
+        else (0, dashes or None),
         drawstyle="steps-post" if is_step else "default",
         label=key if is_key else f"_{line.series}{name}",
-    )  # fmt: skip
+    )
     alone = known & ~np.append(known[1:], False) & ~np.append(False, known[:-1])
-    is_short = chart.marks_points and weight not in ("thin", "broad") and known.sum() <= FEW
+    is_short = (
+        chart.marks_points and weight not in ("thin", "broad") and known.sum() <= FEW
+    )
     if line.kind == "marks" or is_short:
         drawn.set(marker=MARKERS[place % len(MARKERS)], markersize=4.5, clip_on=False)
     elif alone.any():  # what no line would show
@@ -380,38 +466,72 @@ def _drawn(ax: Axes, chart: Chart, line: Line, named: set[str]) -> Line2D:
 
 def _shades(ax: Axes, chart: Chart, drawn: list[Line2D]) -> None:
     """Fill marks by how well the models behind them have learnt, with a scale next to the axes."""
-    pairs = [pair for pair in zip(chart.lines, drawn, strict=True) if pair[0].shade is not None]
+    pairs = [
+        pair
+        for pair in zip(chart.lines, drawn, strict=True)
+        if pair[0].shade is not None
+    ]
     known = [value for line, _ in pairs for value in line.shade if np.isfinite(value)]
     for line, own in pairs if known else ():
-        own.set(markersize=own.get_markersize() + 3, markerfacecolor="none", markeredgewidth=1.5)
-        marks = ax.scatter(line.x, line.y, own.get_markersize() ** 2, line.shade, lw=0,
-                           marker=own.get_marker(), zorder=own.get_zorder() - 0.1, cmap="cividis",
-                           vmin=min(known) - 1e-9, vmax=max(known) + 1e-9)  # fmt: skip
+        own.set(
+            markersize=own.get_markersize() + 3,
+            markerfacecolor="none",
+            markeredgewidth=1.5,
+        )
+        marks = ax.scatter(
+            line.x,
+            line.y,
+            own.get_markersize() ** 2,
+            line.shade,
+            lw=0,
+            marker=own.get_marker(),
+            zorder=own.get_zorder() - 0.1,
+            cmap="cividis",
+            vmin=min(known) - 1e-9,
+            vmax=max(known) + 1e-9,
+        )
         if line is pairs[-1][0]:
             ax.figure.colorbar(marks, ax=ax, label="test accuracy (%)", pad=0.02)
 
 
 def _scales(ax: Axes, chart: Chart) -> None:
     """End the axes where curves end, with room for what runs at the lowest and highest."""
-    ax.set(**{f"{axis}scale": "log" for axis, is_log in
-              (("x", chart.is_log_x), ("y", chart.is_log_y)) if is_log})  # fmt: skip
-    ys = np.concatenate([np.zeros(0), *(np.ravel(np.asarray(o.y, float)) for o in chart.lines)])
+    ax.set(
+        **{
+            f"{axis}scale": "log"
+            for axis, is_log in (("x", chart.is_log_x), ("y", chart.is_log_y))
+            if is_log
+        }
+    )
+    ys = np.concatenate(
+        [np.zeros(0), *(np.ravel(np.asarray(o.y, float)) for o in chart.lines)]
+    )
     is_flat = not chart.is_log_y and not ys[np.isfinite(ys)].any()
-    ax.dataLim.update_from_data_y(np.array([*chart.y_range, *([1.0] if is_flat else [])]), False)
+    ax.dataLim.update_from_data_y(
+        np.array([*chart.y_range, *([1.0] if is_flat else [])]), False
+    )
     if chart.x_from is not None:
         ax.dataLim.update_from_data_x(np.array([chart.x_from]), False)
     is_of_marks = any(line.kind == "marks" for line in chart.lines) and not chart.ticks
     ax.margins(x=0.04 * is_of_marks, y=0.03)
     ax.autoscale_view()
-    places = np.unique(np.concatenate([np.zeros(0), *(np.ravel(o.x) for o in chart.lines)]))
+    places = np.unique(
+        np.concatenate([np.zeros(0), *(np.ravel(o.x) for o in chart.lines)])
+    )
     if chart.ticks:
-        ax.set_xticks([at for at, _ in chart.ticks], [short(words) for _, words in chart.ticks])
+        ax.set_xticks(
+            [at for at, _ in chart.ticks], [short(words) for _, words in chart.ticks]
+        )
         if len(chart.ticks) > 3:  # slanted names stand clear of one another
             ax.tick_params(axis="x", labelrotation=30)
             for name in ax.get_xticklabels():
                 name.set(ha="right", rotation_mode="anchor")
         ax.set_xlim(-0.5, len(chart.ticks) - 0.5)
-    elif len(places) == max((len(line.x) for line in chart.lines), default=0) <= _MOST_TICKS:
+    elif (
+        len(places)
+        == max((len(line.x) for line in chart.lines), default=0)
+        <= _MOST_TICKS
+    ):
         ax.set_xticks(places, [f"{place:.4g}" for place in places])
         ax.xaxis.minorticks_off()
     elif chart.is_log_x:
@@ -444,7 +564,13 @@ def _rule(ax: Axes, level: float, words: str) -> None:
     if low <= level <= high:
         ax.axhline(level, color=WARNING, lw=1, ls=":")
         ax.annotate(
-            words, (1, level), xycoords=("axes fraction", "data"), xytext=(-2, 2), color=WARNING,
-            textcoords="offset points", ha="right", fontsize=8,
+            words,
+            (1, level),
+            xycoords=("axes fraction", "data"),
+            xytext=(-2, 2),
+            color=WARNING,
+            textcoords="offset points",
+            ha="right",
+            fontsize=8,
             path_effects=[patheffects.withStroke(linewidth=2, foreground="white")],
-        )  # fmt: skip
+        )

@@ -1,5 +1,6 @@
-"""Points of a sweep, or schemes of a study: a quantity over an axis, and strong T against C.
+"""Points of a sweep, or schemes of a study.
 
+A quantity over an axis, and strong T against C.
 Each takes a data frame with a row a point, as `results.mrsa.table()` gives it.
 """
 
@@ -23,7 +24,9 @@ if TYPE_CHECKING:
 
 
 class Quantity(NamedTuple):
-    """What a column of points is called, and how it is read; "" where its own name says it.
+    """What a column of points is called, and how it is read.
+
+    "" where its own name says it.
 
     Attributes:
         heading: Over a table.
@@ -33,7 +36,8 @@ class Quantity(NamedTuple):
         symbol: What stands for it in a key.
         statistic: What of several trials a table holds: "mean", "least" or "earliest".
         is_count: Whether it counts, so that its ticks are whole numbers.
-        is_place: Whether it is a place from 0 in data sets, which is shown counted from 1.
+        is_place: Whether it is a place from 0 in data sets, which is shown counted from
+            1.
     """
 
     heading: str = ""
@@ -77,7 +81,10 @@ def _plain(name: str) -> str:
 
 
 def as_shown(name: str, values: Any) -> Any:
-    """Return values of a quantity as they are shown: accuracies in percent, rounds from 1."""
+    """Return values of a quantity as they are shown.
+
+    Accuracies in percent, rounds from 1.
+    """
     if name.endswith("accuracy"):
         return 100.0 * values
     return values + 1 if quantity(name).is_place else values
@@ -91,12 +98,16 @@ def by_hue(table: pd.DataFrame, hue: str | None) -> list[tuple[str, pd.DataFrame
     if table[hue].dtype.kind in "iuf":
         symbol = quantity(hue).symbol
         said = f"{symbol} = " if symbol else hue.replace("_", " ") + " "
-    return [(said + label_of(value), own) for value, own in table.groupby(hue, sort=False)]
+    return [
+        (said + label_of(value), own) for value, own in table.groupby(hue, sort=False)
+    ]
 
 
 def label_of(value: Any) -> str:
     """Return how a value of an axis is called in the key."""
-    return number(float(value)) if isinstance(value, float | np.floating) else str(value)
+    return (
+        number(float(value)) if isinstance(value, float | np.floating) else str(value)
+    )
 
 
 def points_chart(
@@ -105,8 +116,13 @@ def points_chart(
     """Return a quantity over an axis, a series for each value of another."""
     shown = table[table[variable].notna()]
     is_number = table[x].dtype.kind in "iuf"
-    names = {} if is_number else {value: k for k, value in enumerate(dict.fromkeys(table[x]))}
-    is_count = x in ("round", "rounds") and shown[variable].dtype.kind in "iu"  # known until then
+    names = (
+        {}
+        if is_number
+        else {value: k for k, value in enumerate(dict.fromkeys(table[x]))}
+    )
+    # known until then
+    is_count = x in ("round", "rounds") and shown[variable].dtype.kind in "iu"
     lines = []
     for label, rows in by_hue(shown, hue):
         places = (rows[x] if is_number else rows[x].map(names)).to_numpy()
@@ -116,20 +132,34 @@ def points_chart(
         look: dict[str, Any] = {"kind": "step"} if is_count else {}
         if not is_number:
             own = [label_of(list(names)[int(place)]) for place in at]
-            look = {"kind": "marks", "words": _words(label, own, mean.to_numpy(), edges)}
+            look = {
+                "kind": "marks",
+                "words": _words(label, own, mean.to_numpy(), edges),
+            }
         lines.append(Line(label, at, mean.to_numpy(), **edges, **look))
-    is_free = variable in ("accuracy", "loss") or shown[variable].min() < 0 or "y" in log
+    is_free = (
+        variable in ("accuracy", "loss") or shown[variable].min() < 0 or "y" in log
+    )
     return Chart(
-        axis_label(variable).capitalize(), "", lines, axis_label(x), axis_label(variable),
-        y_range=() if is_free else (0.0,), is_log_x="x" in log, is_log_y="y" in log,
+        axis_label(variable).capitalize(),
+        "",
+        lines,
+        axis_label(x),
+        axis_label(variable),
+        y_range=() if is_free else (0.0,),
+        is_log_x="x" in log,
+        is_log_y="y" in log,
         whole="y" * quantity(variable).is_count + "x" * (table[x].dtype.kind in "iu"),
         ticks=[(float(k), label_of(value)) for value, k in names.items()],
         empty="no client is exposed" if variable == "exposed_clients" else "",
-        are_schemes=hue in ("scheme", "schemes"), marks_points=True,
-    )  # fmt: skip
+        are_schemes=hue in ("scheme", "schemes"),
+        marks_points=True,
+    )
 
 
-def _words(label: str, places: list[str], mean: Any, edges: dict[str, Any]) -> list[str]:
+def _words(
+    label: str, places: list[str], mean: Any, edges: dict[str, Any]
+) -> list[str]:
     """Return the words about marks that stand over names."""
     spans = zip(edges.get("low", mean), edges.get("high", mean), strict=True)
     return [
@@ -140,7 +170,10 @@ def _words(label: str, places: list[str], mean: Any, edges: dict[str, Any]) -> l
 
 
 def _range(values: Any) -> dict[str, Any]:
-    """Return the band from least to largest of groups of values; none where each has one."""
+    """Return the band from least to largest of groups of values.
+
+    None where each has one.
+    """
     low, high = values.min().to_numpy(), values.max().to_numpy()
     return {"low": low, "high": high} if (low < high).any() else {}
 
@@ -163,22 +196,23 @@ def plot_points(
 ) -> Axes:
     """Plot a quantity over an axis, a curve for each value of another.
 
-    Where several points share both (other axes, seeds) the curve is their mean and the band spans
-    their extremes. Values of `x` that are no numbers stand side by side, and no line joins them.
-    Curves of many points have no marks; whole numbers over rounds are drawn as steps.
+    Where several points share both (other axes, seeds) the curve is their mean and the
+    band spans their extremes. Values of `x` that are no numbers stand side by side, and
+    no line joins them. Curves of many points have no marks; whole numbers over rounds
+    are drawn as steps.
 
     Args:
         table: A row a point.
         variable: Column that is shown; accuracy is shown in percent.
         x: Column along the axis.
-        hue: Column that tells curves apart; one curve when None. Values of a column `curve` are
-            names that stand for themselves.
+        hue: Column that tells curves apart; one curve when None. Values of a column
+            `curve` are names that stand for themselves.
         log: Axes with a logarithmic scale.
         ax: Where to draw; a new figure if None.
 
     Raises:
-        ConfigurationError: If a name is no column, there is nothing to show, or `log` names other
-            axes, or one of values that are no numbers.
+        ConfigurationError: If a name is no column, there is nothing to show, or `log`
+            names other axes, or one of values that are no numbers.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -193,17 +227,28 @@ def plot_points(
     shown = table[table[variable].notna()]
     require(len(shown) > 0, "variable", "must have values", variable)
     is_number = shown[x].dtype.kind in "iuf"
-    require(is_number or "x" not in log, "log", "must not name an axis without numbers", log)
+    require(
+        is_number or "x" not in log, "log", "must not name an axis without numbers", log
+    )
     chart = points_chart(shown, variable, x, hue, log=log)
-    require(len(chart.lines) <= _MOST_CURVES, "hue", f"must have at most {_MOST_CURVES} values",
-            len(chart.lines))  # fmt: skip
+    require(
+        len(chart.lines) <= _MOST_CURVES,
+        "hue",
+        f"must have at most {_MOST_CURVES} values",
+        len(chart.lines),
+    )
     return draw(chart, ax=ax)
 
 
 def accuracy_epsilon_chart(table: pd.DataFrame, hue: str | None) -> Chart:
-    """Return accuracy against epsilon: of the worst client, of their mean, and without noise."""
+    """Return accuracy against epsilon.
+
+    Of the worst client, of their mean, and without noise.
+    """
     shown = table[table["accuracy"].notna() & table["epsilon_worst"].notna()]
-    ends = shown.loc[np.isfinite(shown["epsilon_worst"]), ["epsilon_worst", "epsilon_mean"]]
+    ends = shown.loc[
+        np.isfinite(shown["epsilon_worst"]), ["epsilon_worst", "epsilon_mean"]
+    ]
     lines = []
     for label, rows in by_hue(shown, hue):
         is_noisy = np.isfinite(rows["epsilon_worst"])
@@ -212,15 +257,29 @@ def accuracy_epsilon_chart(table: pd.DataFrame, hue: str | None) -> Chart:
         alike = noisy.groupby(noisy[by].to_numpy())
         order = np.argsort(alike["epsilon_worst"].mean().to_numpy())
         accuracy = 100 * alike["accuracy"].mean().to_numpy()[order]
-        edges = {end: 100 * own[order] for end, own in _range(alike["accuracy"]).items()}
-        spent = {who: alike[f"epsilon_{who}"].mean().to_numpy()[order] for who in ("worst", "mean")}
+        edges = {
+            end: 100 * own[order] for end, own in _range(alike["accuracy"]).items()
+        }
+        spent = {
+            who: alike[f"epsilon_{who}"].mean().to_numpy()[order]
+            for who in ("worst", "mean")
+        }
         lines.append(Line(label, spent["worst"], accuracy, "worst client", **edges))
         lines.append(Line(label, spent["mean"], accuracy, "mean client", weight="thin"))
         if len(without):
             level = [100 * float(without["accuracy"].mean())] * 2
-            lines.append(Line(label, [ends.min().min(), ends.max().max()], level, "no noise",
-                              weight="thin dashed"))  # fmt: skip
-    return Chart.named("accuracy_epsilon", lines, are_schemes=hue in ("scheme", "schemes"))
+            lines.append(
+                Line(
+                    label,
+                    [ends.min().min(), ends.max().max()],
+                    level,
+                    "no noise",
+                    weight="thin dashed",
+                )
+            )
+    return Chart.named(
+        "accuracy_epsilon", lines, are_schemes=hue in ("scheme", "schemes")
+    )
 
 
 def plot_accuracy_epsilon(
@@ -228,18 +287,21 @@ def plot_accuracy_epsilon(
 ) -> Axes:
     """Plot accuracy against epsilon, a mark a point and a curve a scheme, or its T.
 
-    The thick curve is at the worst client's epsilon, the thin one at the clients' mean. Points of
-    one curve and noise are averaged over what else differs (seeds), a band reaching to the
-    extremes. What is trained without noise has no epsilon: it is a dashed level.
+    The thick curve is at the worst client's epsilon, the thin one at the clients' mean.
+    Points of one curve and noise are averaged over what else differs (seeds), a band
+    reaching to the extremes. What is trained without noise has no epsilon: it is a
+    dashed level.
 
     Args:
-        table: Columns accuracy (in [0, 1]), epsilon_worst, epsilon_mean, and `hue`; a column
-            noise_multiplier tells which points are of one noise, else epsilon does.
+        table: Columns accuracy (in [0, 1]), epsilon_worst, epsilon_mean, and `hue`; a
+            column noise_multiplier tells which points are of one noise, else epsilon
+            does.
         hue: Column that tells curves apart; one curve when None.
         ax: Where to draw; a new figure if None.
 
     Raises:
-        ConfigurationError: If a column is missing, or no point has noise and an accuracy.
+        ConfigurationError: If a column is missing, or no point has noise and an
+            accuracy.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -250,23 +312,38 @@ def plot_accuracy_epsilon(
         >>> at_worst.get_xdata().tolist(), at_worst.get_ydata().tolist()
         ([2.0, 8.0], [50.0, 75.0])
     """
-    needed = ["accuracy", "epsilon_worst", "epsilon_mean", *([] if hue is None else [hue])]
+    needed = [
+        "accuracy",
+        "epsilon_worst",
+        "epsilon_mean",
+        *([] if hue is None else [hue]),
+    ]
     missing = [name for name in needed if name not in table]
     require(not missing, "table", f"must have the columns {', '.join(needed)}", missing)
     noisy = np.isfinite(table["epsilon_worst"]) & table["accuracy"].notna()
-    require(bool(noisy.any()), "table", "must have a point with noise and an accuracy", len(table))
+    require(
+        bool(noisy.any()),
+        "table",
+        "must have a point with noise and an accuracy",
+        len(table),
+    )
     return draw(accuracy_epsilon_chart(table, hue), ax=ax)
 
 
 def pair_chart(
     table: pd.DataFrame, x: str, y: str, hue: str | None, words: Sequence[str] = ()
 ) -> Chart:
-    """Return one quantity against another, one mark per point; `words` are shown with each."""
+    """Return one quantity against another, one mark per point.
+
+    `words` are shown with each.
+    """
     known = np.isfinite(table[[x, y]].to_numpy(np.float64)).all(axis=1)
     own = table.assign(_row=np.arange(len(table)))[known]
     lines = []
     for label, rows in by_hue(own, hue):
-        across, up = (as_shown(name, rows[name].to_numpy(np.float64)) for name in (x, y))
+        across, up = (
+            as_shown(name, rows[name].to_numpy(np.float64)) for name in (x, y)
+        )
         places = rows["_row"].tolist()
         said = [words[place] for place in places] if words else ()
         lines.append(Line(label, across, up, kind="marks", words=said, rows=places))
@@ -274,18 +351,24 @@ def pair_chart(
     names = [label.partition(" (")[0] for label in (axis, along)]
     is_free = [name.endswith("accuracy") for name in (x, y)]
     return Chart(
-        f"{names[0][:1].upper()}{names[0][1:]} against {names[1]}", "", lines, along, axis,
-        x_from=None if is_free[0] else 0.0, y_range=() if is_free[1] else (0.0,),
-        whole="x" * quantity(x).is_count, are_schemes=hue in ("scheme", "schemes"),
-    )  # fmt: skip
+        f"{names[0][:1].upper()}{names[0][1:]} against {names[1]}",
+        "",
+        lines,
+        along,
+        axis,
+        x_from=None if is_free[0] else 0.0,
+        y_range=() if is_free[1] else (0.0,),
+        whole="x" * quantity(x).is_count,
+        are_schemes=hue in ("scheme", "schemes"),
+    )
 
 
 def plot_privacy_cost(table: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
     """Plot C against strong T, one mark per point, shaded by accuracy where models were trained.
 
     Args:
-        table: Columns strong_privacy, aggregation_cardinality, and scheme and accuracy if any;
-            points that gave no sum are left out.
+        table: Columns strong_privacy, aggregation_cardinality, and scheme and accuracy
+            if any; points that gave no sum are left out.
         ax: Where to draw; a new figure if None.
 
     Raises:

@@ -45,37 +45,44 @@ def audit(
     """Return what a participation history leaks, with the names of its log.
 
     Args:
-        log_or_P: A log (`read_log`), a table that `read_log` takes, or a participation matrix of
-            bools or integer weights, `[rounds, clients]`, whose rows and columns are then named
-            by their places from 0, as arrays are; words and tables count its rounds from 1.
-            Sums of several parts of the vector (`ParticipationLog.parts`) are audited part by
-            part: the findings are then the worst of them.
-        effort: How much may be tried, by all parts together: 1.0 allows searches and proofs of 90
-            seconds of one core for weak privacy (`weak_privacy`), a sixth of that for plain sums,
-            and as much for who exposes whom.
-        coalition: Names of clients who tell the server their updates: the audit is of the others.
-        progress: Called with the name of a stage, the parts of it that are done, and their number.
-        noise_multiplier: Z, where noise of standard deviation Z times the clip was added to each
-            learnt sum: then mu and epsilon of the worst clients are reported, for one who takes
-            part against one who sends nothing. None: what the log records for each sum, if it does.
-        clip: C, the largest norm of a client's update; with `noise_multiplier`, and never without.
+        log_or_P: A log (`read_log`), a table that `read_log` takes, or a participation
+            matrix of bools or integer weights, `[rounds, clients]`, whose rows and
+            columns are then named by their places from 0, as arrays are; words and
+            tables count its rounds from 1. Sums of several parts of the vector
+            (`ParticipationLog.parts`) are audited part by part: the findings are then
+            the worst of them.
+        effort: How much may be tried, by all parts together: 1.0 allows searches and
+            proofs of 90 seconds of one core for weak privacy (`weak_privacy`), a sixth
+            of that for plain sums, and as much for who exposes whom.
+        coalition: Names of clients who tell the server their updates: the audit is of
+            the others.
+        progress: Called with the name of a stage, the parts of it that are done, and
+            their number.
+        noise_multiplier: Z, where noise of standard deviation Z times the clip was
+            added to each learnt sum: then mu and epsilon of the worst clients are
+            reported, for one who takes part against one who sends nothing. None: what
+            the log records for each sum, if it does.
+        clip: C, the largest norm of a client's update; with `noise_multiplier`, and
+            never without.
         delta: Delta at which epsilon is reported.
-        spread: Standard deviation of the others' updates in a direction: mu and epsilon are then
-            told for Gaussian others too, which is no guarantee.
-        memory: rho, if clients' updates drift: among how many the worst update of each client is
-            hidden is then reported next to what holds if updates never changed (`hidden_among`).
-            Rows count as rounds that follow each other, which is never too kind.
-        share: Of an update's variance that has this memory; the rest is fresh in each round. Below
-            1, among how many what lasts of a client's updates is hidden is reported as well.
+        spread: Standard deviation of the others' updates in a direction: mu and epsilon
+            are then told for Gaussian others too, which is no guarantee.
+        memory: rho, if clients' updates drift: among how many the worst update of each
+            client is hidden is then reported next to what holds if updates never
+            changed (`hidden_among`). Rows count as rounds that follow each other, which
+            is never too kind.
+        share: Of an update's variance that has this memory; the rest is fresh in each
+            round. Below 1, among how many what lasts of a client's updates is hidden is
+            reported as well.
 
     Returns:
         The findings.
 
     Raises:
-        ConfigurationError: If an entry is a fraction, negative or NaN, or P has not two axes or an
-            empty one; if `noise_multiplier`, `clip`, `spread` or `delta` is not positive and
-            finite, delta is not below 1, or one of them lacks what it needs; if `memory` or `share`
-            is out of range.
+        ConfigurationError: If an entry is a fraction, negative or NaN, or P has not two
+            axes or an empty one; if `noise_multiplier`, `clip`, `spread` or `delta` is
+            not positive and finite, delta is not below 1, or one of them lacks what it
+            needs; if `memory` or `share` is out of range.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -89,14 +96,22 @@ def audit(
         >>> mj.privacy.audit([[1, 1, 1, 0], [0, 0, 1, 1]], effort=0.1, coalition=[3]).exposed
         ((2, 1),)
 
-    Source: Multi-RoundSecAgg, Remark 1 and equation (5); hidden among and recipes are this
+    Source: Multi-RoundSecAgg, Remark 1 and equation (5); hidden among and recipes are
+    this
         package's.
     """
     *_, last = audit_steps(
-        log_or_P, effort=effort, coalition=coalition, progress=progress,
-        noise_multiplier=noise_multiplier, clip=clip,
-        delta=delta, spread=spread, memory=memory, share=share,
-    )  # fmt: skip
+        log_or_P,
+        effort=effort,
+        coalition=coalition,
+        progress=progress,
+        noise_multiplier=noise_multiplier,
+        clip=clip,
+        delta=delta,
+        spread=spread,
+        memory=memory,
+        share=share,
+    )
     return last
 
 
@@ -115,9 +130,10 @@ def audit_steps(
 ) -> Iterator[Audit]:
     """Yield what `audit` has found, each time it has found more, in order of what it costs.
 
-    Choose it over `audit` to show findings as they come, or to keep what is known when the rest
-    is given up. The first one has the exposed clients, strong T and the lightest sum; each is valid
-    as it is (`Audit.pending` names what it lacks), and the last is what `audit` returns.
+    Choose it over `audit` to show findings as they come, or to keep what is known when
+    the rest is given up. The first one has the exposed clients, strong T and the
+    lightest sum; each is valid as it is (`Audit.pending` names what it lacks), and the
+    last is what `audit` returns.
 
     Args:
         log_or_P: As for `audit`.
@@ -153,17 +169,23 @@ def audit_steps(
     log, names = log_without(whole, coalition)
     noise = noise or Noise.of_log(log, delta)
     report = progress or (lambda stage, done, total: None)
-    parts = [part for part in Part.all_of(whole) if not set(part.log.clients) <= set(names)]
+    parts = [
+        part for part in Part.all_of(whole) if not set(part.log.clients) <= set(names)
+    ]
     if not parts:
         yield from _steps(log, names, effort, report, noise, drifting)
         return
     rule = "must not be set for a log of several parts of the vector"
     require(len(parts) < 2 or spread is None, "spread", rule, spread)
     # a guarantee, whose bounds add up over all sums, of whatever part
-    noisy = noise.figures(log) if noise is not None and log.participation.any() else None
+    noisy = (
+        noise.figures(log) if noise is not None and log.participation.any() else None
+    )
 
     def steps(part: Part) -> Iterator[Audit]:
-        own, known = log_without(part.log, [name for name in part.log.clients if name in names])
+        own, known = log_without(
+            part.log, [name for name in part.log.clients if name in names]
+        )
         return _steps(own, known, effort / len(parts), report, None, drifting)
 
     yield from steps_of_parts(log, parts, steps, {"noisy": noisy, "coalition": names})
@@ -218,7 +240,10 @@ def _first(
     noise: Noise | None,
     drifting: Drifting | None,
 ) -> Audit:
-    """Return what is known at once; how well clients are hidden too, unless that takes its time."""
+    """Return what is known at once.
+
+    How well clients are hidden too, unless that takes its time.
+    """
     P = log.participation
     is_at_once = bool(weak.rank) and is_feasible(P, drifting, at_once=True)
     is_later = bool(weak.rank) and not is_at_once and is_feasible(P, drifting)
@@ -242,7 +267,9 @@ def _first(
     )
 
 
-def _hidden(log: ParticipationLog, weak: WeakPrivacy, drifting: Drifting | None) -> dict[str, Any]:
+def _hidden(
+    log: ParticipationLog, weak: WeakPrivacy, drifting: Drifting | None
+) -> dict[str, Any]:
     """Return among how many clients are hidden if updates never changed, and if they drift."""
     found: dict[str, Any] = {"hidden": Hidden.of(log, weak.exposed)}
     if drifting is not None:
@@ -255,17 +282,27 @@ def _hidden(log: ParticipationLog, weak: WeakPrivacy, drifting: Drifting | None)
 def _unnamed(P: Any) -> ParticipationLog:
     array = host_array(as_history(P), "P")
     require(array.ndim == 2, "P", "must have two axes", array.shape)
-    require(not (array < 0).any(), "P", "must not be negative", array[array < 0][:1].tolist())
+    require(
+        not (array < 0).any(),
+        "P",
+        "must not be negative",
+        array[array < 0][:1].tolist(),
+    )
     places = tuple(range(array.shape[0])), tuple(range(array.shape[1]))
     return ParticipationLog(array, *places, are_places=True)
 
 
-# ---- Audits of the parts of a vector as one: of each figure the worst, and in which part it is.
+# ---- Audits of the parts of a vector as one: of each figure the worst, and in which
+# part it is.
 #
-# P_l has the sums of part l, and those of whole updates. Sums of different parts are of different
-# unknowns, so that what all of them say together is the direct sum of the row spaces of the P_l:
-# its lightest vectors, smallest classes, leverages and unit vectors are those of single parts.
-# Stacked in one matrix they would be something else: (1, 1, 1, 1) of one part and (1, 1, 1, 0) of
+# P_l has the sums of part l, and those of whole updates. Sums of different parts are of
+# different
+# unknowns, so that what all of them say together is the direct sum of the row spaces of
+# the P_l:
+# its lightest vectors, smallest classes, leverages and unit vectors are those of single
+# parts.
+# Stacked in one matrix they would be something else: (1, 1, 1, 1) of one part and (1,
+# 1, 1, 0) of
 # another expose nobody.
 
 
@@ -299,7 +336,10 @@ def steps_of_parts(
 
 
 def merged(
-    log: ParticipationLog, parts: Sequence[Part], audits: Sequence[Audit], whole: Mapping[str, Any]
+    log: ParticipationLog,
+    parts: Sequence[Part],
+    audits: Sequence[Audit],
+    whole: Mapping[str, Any],
 ) -> Audit:
     """Return the audit of a log, given those of its parts."""
     spare = math.ceil(math.log2(len(parts)))  # all of them are right together
@@ -309,11 +349,14 @@ def merged(
     group, named = _group(log, parts, audits)
     known = {client for client, _ in exposed}
     joining = sorted(
-        (one._replace(text=f"In part {printable(part.name)}: {one.text}")
-         for part, own in zip(parts, audits, strict=True) for one in own.joining
-         if one.client not in known),
+        (
+            one._replace(text=f"In part {printable(part.name)}: {one.text}")
+            for part, own in zip(parts, audits, strict=True)
+            for one in own.joining
+            if one.client not in known
+        ),
         key=lambda one: one.fewest,
-    )  # fmt: skip
+    )
     return Audit(
         num_rounds=len(log.rounds),
         num_clients=len(log.clients),
@@ -321,7 +364,9 @@ def merged(
         is_weighted=any(own.is_weighted for own in audits),
         exposed=exposed,
         weak=weak,
-        strong=min((own.strong for own in audits if own.strong is not None), default=None),
+        strong=min(
+            (own.strong for own in audits if own.strong is not None), default=None
+        ),
         hidden=_hidden_of_parts(log, parts, audits, "hidden", weak),
         updates=_hidden_of_parts(log, parts, audits, "updates", weak),
         lasting=_hidden_of_parts(log, parts, audits, "lasting", weak),
@@ -348,9 +393,15 @@ def _surely(own: Audit, spare: int) -> Audit:
     return dataclasses.replace(own, weak=dataclasses.replace(own.weak, error_bits=bits))
 
 
-def _weak(log: ParticipationLog, parts: Sequence[Part], audits: Sequence[Audit]) -> WeakPrivacy:
+def _weak(
+    log: ParticipationLog, parts: Sequence[Part], audits: Sequence[Audit]
+) -> WeakPrivacy:
     """Return the least of weak privacies, with the witness of the part that it is of."""
-    known = [(part, own.weak) for part, own in zip(parts, audits, strict=True) if own.weak.rank]
+    known = [
+        (part, own.weak)
+        for part, own in zip(parts, audits, strict=True)
+        if own.weak.rank
+    ]
     if not known:
         return dataclasses.replace(audits[0].weak, witness=(0,) * len(log.rounds))
     part, best = min(known, key=lambda one: one[1].upper or 0)
@@ -385,21 +436,32 @@ def _weak(log: ParticipationLog, parts: Sequence[Part], audits: Sequence[Audit])
     )
 
 
-def _exposed(log: ParticipationLog, audits: Iterable[Audit]) -> tuple[tuple[Any, Any], ...]:
+def _exposed(
+    log: ParticipationLog, audits: Iterable[Audit]
+) -> tuple[tuple[Any, Any], ...]:
     """Return each exposed client once, with the first round of any part that exposes it."""
     place = {name: j for j, name in enumerate(log.rounds)}
     column = {name: i for i, name in enumerate(log.clients)}
-    told = sorted((place[first], column[client]) for own in audits for client, first in own.exposed)
+    told = sorted(
+        (place[first], column[client])
+        for own in audits
+        for client, first in own.exposed
+    )
     since: dict[int, int] = {}
     for row, client in told:
         since.setdefault(client, row)
-    return tuple((log.clients[client], log.rounds[row]) for client, row in since.items())
+    return tuple(
+        (log.clients[client], log.rounds[row]) for client, row in since.items()
+    )
 
 
 def _hidden_of_parts(
-    log: ParticipationLog, parts: Sequence[Part], audits: Sequence[Audit], name: str,
+    log: ParticipationLog,
+    parts: Sequence[Part],
+    audits: Sequence[Audit],
+    name: str,
     weak: WeakPrivacy,
-) -> Hidden | None:  # fmt: skip
+) -> Hidden | None:
     """Return among how many each client is hidden in the part that hides it worst, if known."""
     own, exposed = [getattr(audit, name) for audit in audits], list(weak.exposed)
     is_known = all(
@@ -426,9 +488,15 @@ def _hidden_of_parts(
 def _group(
     log: ParticipationLog, parts: Sequence[Part], audits: Sequence[Audit]
 ) -> tuple[UnweightedGroup | None, tuple[Any, ...]]:
-    """Return the smallest group whose plain sum follows in a part; None until all are searched."""
-    known = [(part, own, own.group) for part, own in zip(parts, audits, strict=True)
-             if own.weak.rank]  # fmt: skip
+    """Return the smallest group whose plain sum follows in a part.
+
+    None until all are searched.
+    """
+    known = [
+        (part, own, own.group)
+        for part, own in zip(parts, audits, strict=True)
+        if own.weak.rank
+    ]
     groups = [group for _, _, group in known if group is not None]
     if not groups or len(groups) < len(known):
         return None, ()
@@ -438,11 +506,19 @@ def _group(
     if not sizes:
         certified = all(group.certified for group in groups)
         return dataclasses.replace(groups[0], lower=lower, certified=certified), ()
-    part, own, best = next((part, own, group) for part, own, group in known
-                           if group is not None and group.upper == min(sizes))  # fmt: skip
+    part, own, best = next(
+        (part, own, group)
+        for part, own, group in known
+        if group is not None and group.upper == min(sizes)
+    )
     own_rows = dict(zip(part.rows, best.witness, strict=True))
     witness = tuple(own_rows.get(row, 0) for row in range(len(log.rounds)))
     support = tuple(part.clients[i] for i in best.support)
-    found = dataclasses.replace(best, lower=lower, certified=lower == best.upper,
-                                support=support, witness=witness)  # fmt: skip
+    found = dataclasses.replace(
+        best,
+        lower=lower,
+        certified=lower == best.upper,
+        support=support,
+        witness=witness,
+    )
     return found, own.group_clients

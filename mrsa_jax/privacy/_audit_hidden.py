@@ -31,7 +31,9 @@ Noted = tuple[tuple[Hashable, float], ...]
 @dataclasses.dataclass(frozen=True)
 @by_value
 class Drifting:
-    """How clients' updates are assumed to drift over the rounds of a log; checked when made.
+    """How clients' updates are assumed to drift over the rounds of a log.
+
+    Checked when made.
 
     Attributes:
         memory: rho, the correlation from round to round of what lasts of an update.
@@ -55,7 +57,8 @@ class Drifting:
     def has_lasting_part(self) -> bool:
         """Whether an update is a part that lasts and a part that does not, both of some size.
 
-        With share 1 the update of a round is what lasts of it, with share 0 nothing lasts.
+        With share 1 the update of a round is what lasts of it, with share 0 nothing
+        lasts.
         """
         return 0.0 < self.share < 1.0
 
@@ -66,13 +69,15 @@ class Drifting:
 
     def lasting_words(self) -> str:
         """Return under which condition a figure of what lasts holds."""
-        return f"if share {self.share:.3g} of updates never changes and clients are alike"
+        return (
+            f"if share {self.share:.3g} of updates never changes and clients are alike"
+        )
 
     def settings(self, log: ParticipationLog) -> dict[str, Any]:
         """Return how `hidden_among` is reported for it.
 
-        The rows of a log count as rounds that follow each other, which is never too kind: more time
-        between them would hide more.
+        The rows of a log count as rounds that follow each other, which is never too
+        kind: more time between them would hide more.
         """
         time = _times(log)
         if time[-1] == len(time) - 1:
@@ -83,9 +88,10 @@ class Drifting:
     def lasting(self, log: ParticipationLog) -> np.ndarray:
         """Return among how many what lasts of each client's updates is hidden, if it never changes.
 
-        Client i sends sqrt(a) l_i + sqrt(1 - a) e_ir, with e fresh in each round. For l the sums of
-        all e are noise, of covariance (1 - a)/a (P P^T) between sums of one round, and 0 between
-        others. A score with which a server tests an attribute of a client is of this form.
+        Client i sends sqrt(a) l_i + sqrt(1 - a) e_ir, with e fresh in each round. For l
+        the sums of all e are noise, of covariance (1 - a)/a (P P^T) between sums of one
+        round, and 0 between others. A score with which a server tests an attribute of a
+        client is of this form.
         """
         P = log.participation
         ratio = (1.0 - self.share) / self.share
@@ -96,21 +102,24 @@ class Drifting:
                 noise = ratio * (rows**2).sum(axis=1)
             else:
                 noise = ratio * np.where(np.equal.outer(time, time), rows @ rows.T, 0.0)
-        if not np.isfinite(noise).all():  # weights beyond the square root of the largest float
+        # weights beyond the square root of the largest float
+        if not np.isfinite(noise).all():
             return np.where((P != 0).any(axis=0), np.nan, np.inf)
         return np.asarray(hidden_among(P, noise=noise), np.float64)
 
     def worst_over_rounds(self, log: ParticipationLog) -> np.ndarray:
         """Return among how many the worst update so far was hidden, after each round."""
-        found = hidden_among_trajectory(log.participation, quantiles=(0.0,), **self.settings(log))
+        found = hidden_among_trajectory(
+            log.participation, quantiles=(0.0,), **self.settings(log)
+        )
         return np.asarray(found, np.float64)[:, 0]
 
 
 def _times(log: ParticipationLog) -> np.ndarray:
     """Return the place of each row's round among the rounds of a log.
 
-    Sums of one round, named `round/sum`, are of one update, and so are those of whole updates and
-    of a part, `round` and `round[part]`.
+    Sums of one round, named `round/sum`, are of one update, and so are those of whole
+    updates and of a part, `round` and `round[part]`.
     """
     times: dict[str, int] = {}
     parts = log.parts or (None,) * len(log.rounds)
@@ -121,11 +130,14 @@ def _times(log: ParticipationLog) -> np.ndarray:
     return np.array(places)
 
 
-def is_feasible(P: np.ndarray, drifting: Drifting | None = None, *, at_once: bool = False) -> bool:
-    """Return whether hidden among takes no more than a minute; with `at_once` no time to speak of.
+def is_feasible(
+    P: np.ndarray, drifting: Drifting | None = None, *, at_once: bool = False
+) -> bool:
+    """Return whether hidden among takes no more than a minute.
 
-    Its cost is that of the rounds' products with each other and with their factor; where updates
-    drift, of the factor with each client's own rounds, twice.
+    With `at_once` no time to speak of.
+    Its cost is that of the rounds' products with each other and with their factor;
+    where updates drift, of the factor with each client's own rounds, twice.
     """
     rounds = int((P != 0).any(axis=1).sum())
     cost = rounds**2 * max(P.shape)
@@ -136,9 +148,15 @@ def is_feasible(P: np.ndarray, drifting: Drifting | None = None, *, at_once: boo
 
 
 def hidden_of(P: np.ndarray, exposed: Sequence[int]) -> np.ndarray:
-    """Return the size of a single sum that hides each client equally well; 1 if proven exposed."""
-    nobody = np.full(P.shape[1], -1, np.int32)  # those who are exposed are known already
-    found = np.maximum(np.asarray(among(as_history(P), None, first=nobody), np.float64), _ABOVE)
+    """Return the size of a single sum that hides each client equally well.
+
+    1 if proven exposed.
+    """
+    # those who are exposed are known already
+    nobody = np.full(P.shape[1], -1, np.int32)
+    found = np.maximum(
+        np.asarray(among(as_history(P), None, first=nobody), np.float64), _ABOVE
+    )
     found[list(exposed)] = 1.0
     return found
 
@@ -149,19 +167,21 @@ class Hidden:
     """How well clients are hidden in the sums, without noise.
 
     Attributes:
-        values: float64 `[clients]`; 1 for the exposed, inf for those in no sum, nan where it is not
-            known to nine digits (six if updates drift: then it is of a client's worst update).
-        worst: The worst hidden clients and among how many each is hidden, the exposed left out;
-            nobody where not all are known.
-        least: The smallest of all who took part, 1 where a client is exposed; None where it is not
-            known.
+        values: float64 `[clients]`; 1 for the exposed, inf for those in no sum, nan
+            where it is not known to nine digits (six if updates drift: then it is of a
+            client's worst update).
+        worst: The worst hidden clients and among how many each is hidden, the exposed
+            left out; nobody where not all are known.
+        least: The smallest of all who took part, 1 where a client is exposed; None
+            where it is not known.
         least_client: Whose it is.
         median: Of those who took part; None where not all are known.
         drifting: How updates drift; None if they never changed.
-        at_least: Among how many every client is hidden in any case, where `least` is not known: the
-            strong privacy T, as clients with equal columns cannot be distinguished.
-        is_lasting: Whether it is of what lasts of a client's updates, not of the update of one
-            round.
+        at_least: Among how many every client is hidden in any case, where `least` is
+            not known: the strong privacy T, as clients with equal columns cannot be
+            distinguished.
+        is_lasting: Whether it is of what lasts of a client's updates, not of the update
+            of one round.
     """
 
     values: np.ndarray = dataclasses.field(compare=False, repr=False)
@@ -194,12 +214,16 @@ class Hidden:
         if drifting is None:
             values = hidden_of(log.participation, exposed)
         else:
-            values = np.asarray(hidden_among(log.participation, **drifting.settings(log)))
+            values = np.asarray(
+                hidden_among(log.participation, **drifting.settings(log))
+            )
             exposed = np.flatnonzero(values == 1.0).tolist()
         found = Hidden.saying(values, log.clients, exposed, drifting)
         if found.least is not None:
             return found
-        return dataclasses.replace(found, at_least=strong_privacy(log.participation) or 1)
+        return dataclasses.replace(
+            found, at_least=strong_privacy(log.participation) or 1
+        )
 
     @staticmethod
     def saying(
@@ -214,7 +238,11 @@ class Hidden:
                 return Hidden(values, (), 1.0, clients[exposed[0]], None, drifting)
             return Hidden(values, (), None, None, None, drifting)
         order = np.argsort(values, kind="stable")
-        noted = [i for i in order[len(exposed) : len(exposed) + _MOST_NOTED] if values[i] < np.inf]
+        noted = [
+            i
+            for i in order[len(exposed) : len(exposed) + _MOST_NOTED]
+            if values[i] < np.inf
+        ]
         return Hidden(
             values,
             tuple((clients[i], float(values[i])) for i in noted),
@@ -229,7 +257,9 @@ class Hidden:
         """Under which condition on updates it holds."""
         if self.drifting is None:
             return "if updates never changed"
-        return self.drifting.lasting_words() if self.is_lasting else self.drifting.words()
+        return (
+            self.drifting.lasting_words() if self.is_lasting else self.drifting.words()
+        )
 
     @property
     def unknown(self) -> str:
@@ -241,7 +271,9 @@ class Hidden:
         """Among how many the worst hidden client is, and who it is."""
         if self.least is None:
             return self.unknown.removeprefix("is ")
-        return f"among {hidden_words(self.least)} (client {printable(self.least_client)})"
+        return (
+            f"among {hidden_words(self.least)} (client {printable(self.least_client)})"
+        )
 
     @property
     def rows(self) -> tuple[str, str]:
@@ -255,7 +287,10 @@ class Hidden:
         """Return it in words."""
         if self.median is None and self.drifting is None:
             return f"Among how many clients each other is hidden {self.unknown}."
-        told = [f"client {printable(name)} among {hidden_words(size)}" for name, size in self.worst]
+        told = [
+            f"client {printable(name)} among {hidden_words(size)}"
+            for name, size in self.worst
+        ]
         told = ["the exposed among 1"] * (self.least == 1.0) + told
         text, median = "Hidden as well as in a single sum", "the median client"
         if self.drifting is not None:
@@ -271,7 +306,11 @@ class Hidden:
     @property
     def subject(self) -> str:
         """What of a client is hidden, where updates drift."""
-        return "what lasts of the updates" if self.is_lasting else "the update of one round"
+        return (
+            "what lasts of the updates"
+            if self.is_lasting
+            else "the update of one round"
+        )
 
     def gate(self, target: float | int) -> tuple[bool, str]:
         """Return whether the worst client is hidden among at least this many clients, and why."""
@@ -280,25 +319,32 @@ class Hidden:
             under = f", {self.condition}"
             whose, anyone = f"{self.subject} of client", f"{self.subject} of any client"
         if self.least is None and self.at_least >= max(target, 2):
-            return True, (f"every client is hidden among at least {self.at_least}, the fewest "
-                          f"clients that are in exactly the same sums{under}")  # fmt: skip
+            return True, (
+                f"every client is hidden among at least {self.at_least}, the fewest "
+                f"clients that are in exactly the same sums{under}"
+            )
         if self.least is None:
             return False, f"among how many {anyone} is hidden {self.unknown}{under}"
         value = f"{whose} {printable(self.least_client)} is hidden among {hidden_words(self.least)}"
-        passed = self.least >= target * (1 - 1e-9)  # what floats may take off blocks' exact figures
+        # what floats may take off blocks' exact figures
+        passed = self.least >= target * (1 - 1e-9)
         return passed, f"{value}, {'at least' if passed else 'below'} {target:g}{under}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain values for JSON."""
         found = {
-            "worst": [{"client": plain(client), "hidden_among": size}
-                      for client, size in self.worst],
+            "worst": [
+                {"client": plain(client), "hidden_among": size}
+                for client, size in self.worst
+            ],
             "least": self.least,
             "least_client": plain(self.least_client),
             "median": self.median,
             "condition": self.condition,
-        }  # fmt: skip
-        return found | ({} if self.drifting is None else dataclasses.asdict(self.drifting))
+        }
+        return found | (
+            {} if self.drifting is None else dataclasses.asdict(self.drifting)
+        )
 
 
 def plain(name: Any) -> Any:
@@ -315,9 +361,10 @@ class Noise:
         multiplier: Z: its standard deviation is Z times the clip.
         clip: C, the largest norm of a client's update.
         delta: Delta at which epsilon is reported.
-        spread: Standard deviation of the others' updates in a direction, if that is to be reported.
-        ratios: Z of each sum, 0 for one without noise, where the log records them: `multiplier`
-            is then the least and `clip` the largest.
+        spread: Standard deviation of the others' updates in a direction, if that is to
+            be reported.
+        ratios: Z of each sum, 0 for one without noise, where the log records them:
+            `multiplier` is then the least and `clip` the largest.
     """
 
     multiplier: float
@@ -333,7 +380,12 @@ class Noise:
             rule = "must be used together with noise_multiplier and clip"
             require(spread is None, "spread", rule, spread)
             return None
-        require(clip is not None, "clip", "must be used together with noise_multiplier", clip)
+        require(
+            clip is not None,
+            "clip",
+            "must be used together with noise_multiplier",
+            clip,
+        )
         rule = "must be used together with clip"
         require(multiplier is not None, "noise_multiplier", rule, multiplier)
         rule = "must be positive and finite"
@@ -354,23 +406,37 @@ class Noise:
         if not told:
             return None
         ratios = tuple(own / most if own and most else 0.0 for own, most in pairs)
-        return Noise(min(ratios), max(most for _, most in told), _check_delta(delta), None, ratios)
+        return Noise(
+            min(ratios),
+            max(most for _, most in told),
+            _check_delta(delta),
+            None,
+            ratios,
+        )
 
     def figures(self, log: ParticipationLog) -> Noisy:
         """Return how well the worst clients of a log are distinguished.
 
-        The shift is the clip: a client who takes part against one who sends nothing. Rows that
-        were scaled to integers had their noise scaled alike. Where the log records the noise,
-        each sum counts in units of its clip.
+        The shift is the clip: a client who takes part against one who sends nothing.
+        Rows that were scaled to integers had their noise scaled alike. Where the log
+        records the noise, each sum counts in units of its clip.
         """
-        scales = np.array([float(scale) for scale in log.scales or (1,) * len(log.rounds)])
+        scales = np.array(
+            [float(scale) for scale in log.scales or (1,) * len(log.rounds)]
+        )
         P = log.participation
-        sizes: Any = self.multiplier * self.clip if self.ratios is None else np.array(self.ratios)
+        sizes: Any = (
+            self.multiplier * self.clip
+            if self.ratios is None
+            else np.array(self.ratios)
+        )
         noise, shift = (sizes * scales) ** 2, self.clip if self.ratios is None else 1.0
         known = distinguishability(P, shift=shift, spread=None, noise=noise)
         gaussian = None
         if self.spread is not None and is_feasible(P):
-            gaussian = distinguishability(P, shift=shift, spread=self.spread, noise=noise)
+            gaussian = distinguishability(
+                P, shift=shift, spread=self.spread, noise=noise
+            )
         return Noisy(
             self,
             self._worst(log, known),
@@ -382,8 +448,10 @@ class Noise:
         """Return the words for the noise."""
         if self.ratios is None:
             size = f"{self.multiplier * self.clip:g}"
-            return (f"noise of standard deviation {size} in each sum (noise multiplier "
-                    f"{self.multiplier:g}, clip {self.clip:g})")  # fmt: skip
+            return (
+                f"noise of standard deviation {size} in each sum (noise multiplier "
+                f"{self.multiplier:g}, clip {self.clip:g})"
+            )
         least, most = min(ratio for ratio in self.ratios if ratio), max(self.ratios)
         size = f"{least:g}" if least == most else f"{least:g} to {most:g}"
         bare = self.ratios.count(0.0)
@@ -391,16 +459,24 @@ class Noise:
         return f"the noise that the log records (noise multiplier {size}{more if bare else ''})"
 
     def _worst(self, log: ParticipationLog, found: Distinguishability) -> Told:
-        noted = [i for i in np.argsort(-found.mu, kind="stable")[:_MOST_NOTED] if found.mu[i] > 0]
+        noted = [
+            i
+            for i in np.argsort(-found.mu, kind="stable")[:_MOST_NOTED]
+            if found.mu[i] > 0
+        ]
         epsilon = found.epsilon(self.delta)
-        return tuple((log.clients[i], float(found.mu[i]), float(epsilon[i])) for i in noted)
+        return tuple(
+            (log.clients[i], float(found.mu[i]), float(epsilon[i])) for i in noted
+        )
 
     def _mean(self, found: Distinguishability) -> float:
         return float(np.mean(found.epsilon(self.delta)))
 
 
 def _check_delta(delta: Any) -> float:
-    return check_number(delta, "delta", "must lie in (0, 1)", POSITIVE, math.nextafter(1.0, 0.0))
+    return check_number(
+        delta, "delta", "must lie in (0, 1)", POSITIVE, math.nextafter(1.0, 0.0)
+    )
 
 
 Told = tuple[tuple[Hashable, float, float], ...]
@@ -409,14 +485,17 @@ Told = tuple[tuple[Hashable, float, float], ...]
 @dataclasses.dataclass(frozen=True)
 @by_value
 class Noisy:
-    """How well a client can be distinguished beneath noise: (client, mu, epsilon), the worst first.
+    """How well a client can be distinguished beneath noise.
+
+    (client, mu, epsilon), the worst first.
 
     Attributes:
         noise: The noise as given.
         known: If the others' updates are known: a guarantee.
-        mean_epsilon: That of all clients of the log then; 0 counts for who is in no sum.
-        gaussian: If they are Gaussian with the spread: none; None where it was not asked for, or
-            takes too long.
+        mean_epsilon: That of all clients of the log then; 0 counts for who is in no
+            sum.
+        gaussian: If they are Gaussian with the spread: none; None where it was not
+            asked for, or takes too long.
     """
 
     noise: Noise
@@ -429,8 +508,10 @@ class Noisy:
         own = self.noise
         text = (
             f"With {own.words()} all of this is up to that noise. "
-            "Whether a client sent anything, to one who sees only the noisy sums, not the noise or "
-            "a sum without it, and knows all others' updates (a guarantee of differential privacy, "
+            "Whether a client sent anything, to one who sees only the noisy sums, not "
+            "the noise or "
+            "a sum without it, and knows all others' updates (a guarantee of "
+            "differential privacy, "
             f"delta {own.delta:g}): {_told(self.known[:_MOST_TOLD])}; "
             f"the mean of all clients: epsilon {self.mean_epsilon:.3g}."
         )
@@ -446,7 +527,9 @@ class Noisy:
         found = [("distinguished, others known", self.known, "guarantee, float64")]
         if self.gaussian is not None:
             spread = f"Gaussian others, spread {self.noise.spread:g}"
-            found.append(("distinguished, others Gaussian", self.gaussian, f"if {spread}"))
+            found.append(
+                ("distinguished, others Gaussian", self.gaussian, f"if {spread}")
+            )
         return [(question, _told(told[:1]), sure) for question, told, sure in found]
 
     def to_dict(self) -> dict[str, Any]:
@@ -456,14 +539,20 @@ class Noisy:
             if told is None:
                 return None
             return [
-                {"client": plain(name),
-                 "mu": mu if math.isfinite(mu) else None,
-                 "epsilon": epsilon if math.isfinite(epsilon) else None}
+                {
+                    "client": plain(name),
+                    "mu": mu if math.isfinite(mu) else None,
+                    "epsilon": epsilon if math.isfinite(epsilon) else None,
+                }
                 for name, mu, epsilon in told
-            ]  # fmt: skip
+            ]
 
-        own = {"noise_multiplier": self.noise.multiplier, "clip": self.noise.clip,
-               "delta": self.noise.delta, "spread": self.noise.spread}  # fmt: skip
+        own = {
+            "noise_multiplier": self.noise.multiplier,
+            "clip": self.noise.clip,
+            "delta": self.noise.delta,
+            "spread": self.noise.spread,
+        }
         mean = self.mean_epsilon if math.isfinite(self.mean_epsilon) else None
         return own | {
             "others_known": each(self.known),

@@ -1,9 +1,10 @@
-"""What an audit found, round by round: who was exposed, and between which bounds weak T lay.
+"""What an audit found, round by round.
 
-Everything follows from first exposures, classes of equal columns, the lightest sum so far, the
-audit's own interval (a lower bound of weak T after the last round is one after every round), and
-the bounds in bulk where the history is small enough for them, whose primes are drawn for the call
-and err with a chance below 2**-30.
+Who was exposed, and between which bounds weak T lay.
+Everything follows from first exposures, classes of equal columns, the lightest sum so
+far, the audit's own interval (a lower bound of weak T after the last round is one after
+every round), and the bounds in bulk where the history is small enough for them, whose
+primes are drawn for the call and err with a chance below 2**-30.
 """
 
 from __future__ import annotations
@@ -24,9 +25,11 @@ from mrsa_watch._base.html import finding
 from mrsa_watch._base.primes import ERROR_BITS, error_bits
 from mrsa_watch.logs import ParticipationLog
 
-_MOST_PRODUCTS = 10**9  # rounds x groups x groups of the bounds in bulk: half a minute of a core
+# rounds x groups x groups of the bounds in bulk: half a minute of a core
+_MOST_PRODUCTS = 10**9
 _MOST_GROUPS = 1000
-_MOST_ENTRIES = 2**26  # of a history whose strong privacy is followed, at four bytes each
+# of a history whose strong privacy is followed, at four bytes each
+_MOST_ENTRIES = 2**26
 
 
 @finding
@@ -38,11 +41,11 @@ class OverRounds:
         strong: int32, strong T; -1 while no client took part. None for a log too large.
         lower: int32, weak T is at least this; -1 while no client took part.
         upper: int32, weak T is at most this; -1 while no client took part.
-        hidden: float64, among how many the worst hidden client was, 1 from the first exposure on;
-            nan while no client took part, and where it is not known to nine digits. None for a log
-            too large.
-        updates: float64, the same of the worst update so far if updates drift, nan where it is not
-            known to six digits; None without a drift, or as above.
+        hidden: float64, among how many the worst hidden client was, 1 from the first
+            exposure on; nan while no client took part, and where it is not known to
+            nine digits. None for a log too large.
+        updates: float64, the same of the worst update so far if updates drift, nan
+            where it is not known to six digits; None without a drift, or as above.
     """
 
     exposed: np.ndarray
@@ -74,10 +77,15 @@ class Part(NamedTuple):
         place = {name: j for j, name in enumerate(log.rounds)}
         column = {name: i for i, name in enumerate(log.clients)}
         return [
-            Part(name, own, [place[row] for row in own.rounds],
-                 [column[client] for client in own.clients])
-            for name, own in log.by_part().items() if name is not None
-        ]  # fmt: skip
+            Part(
+                name,
+                own,
+                [place[row] for row in own.rounds],
+                [column[client] for client in own.clients],
+            )
+            for name, own in log.by_part().items()
+            if name is not None
+        ]
 
 
 def over_parts(
@@ -85,10 +93,13 @@ def over_parts(
     log: ParticipationLog,
     parts: Sequence[tuple[Part, OverRounds]],
 ) -> OverRounds:
-    """Return what is known after each round of a log of several parts: the worst of them.
+    """Return what is known after each round of a log of several parts.
+
+    The worst of them.
 
     Args:
-        first_rounds: For each client that a part exposes the name of the round from which on it is.
+        first_rounds: For each client that a part exposes the name of the round from
+            which on it is.
         log: The history of all parts.
         parts: Each with what is known of it after each of its rounds.
     """
@@ -103,14 +114,25 @@ def over_parts(
             values = getattr(own, name)
             if values is None:
                 return None
-            started = values if values.dtype == np.float64 else np.where(values < 0, np.inf, values)
-            is_there = own.lower >= 0  # nan is of what floats do not know, once somebody took part
+            started = (
+                values
+                if values.dtype == np.float64
+                else np.where(values < 0, np.inf, values)
+            )
+            # nan is of what floats do not know, once somebody took part
+            is_there = own.lower >= 0
             known = np.append(np.where(is_there, started, np.inf), np.inf)
-            found = np.minimum(found, known[np.searchsorted(part.rows, rounds, "right") - 1])
+            found = np.minimum(
+                found, known[np.searchsorted(part.rows, rounds, "right") - 1]
+            )
         return np.where(found == np.inf, nothing, found).astype(kind)
 
-    strong, lower, upper = (worst(name, -1.0, np.int32) for name in ("strong", "lower", "upper"))
-    hidden, updates = (worst(name, np.nan, np.float64) for name in ("hidden", "updates"))
+    strong, lower, upper = (
+        worst(name, -1.0, np.int32) for name in ("strong", "lower", "upper")
+    )
+    hidden, updates = (
+        worst(name, np.nan, np.float64) for name in ("hidden", "updates")
+    )
     if hidden is not None:
         hidden = np.where(exposed > 0, 1.0, hidden)
     assert lower is not None
@@ -140,7 +162,9 @@ def over_rounds(
     place = {name: j for j, name in enumerate(log.rounds)}
     firsts = np.array([place[first] for first in first_rounds], np.int64)
     exposed = np.cumsum(np.bincount(firsts, minlength=rounds)).astype(np.int32)
-    strong = np.asarray(strong_privacy_trajectory(P)) if P.size <= _MOST_ENTRIES else None
+    strong = (
+        np.asarray(strong_privacy_trajectory(P)) if P.size <= _MOST_ENTRIES else None
+    )
     # Nobody exposed is T of at least two, and T never rises.
     lower = np.where(exposed > 0, 1, np.maximum(2, weak.lower or 1))
     upper = np.minimum.accumulate(_sizes(P))
@@ -156,7 +180,9 @@ def over_rounds(
         bulk = weak_privacy_trajectory(P, method="bounds", progress=progress)
         lower = np.maximum(lower, bulk.lower)
         upper = np.where(seen, np.minimum(upper, bulk.upper), upper)
-    lower, upper = (np.where(seen, bound, -1).astype(np.int32) for bound in (lower, upper))
+    lower, upper = (
+        np.where(seen, bound, -1).astype(np.int32) for bound in (lower, upper)
+    )
     hidden = None
     if is_feasible(P):
         worst = np.asarray(hidden_among_trajectory(P, quantiles=(0.0,)))[:, 0]

@@ -1,5 +1,6 @@
-"""Certificates: what an audit claims with short proofs in integers, for an independent checker.
+"""Certificates.
 
+What an audit claims with short proofs in integers, for an independent checker.
 `mrsa_check.py` (the standard library only) checks them against the log.
 """
 
@@ -23,27 +24,30 @@ from mrsa_watch._base.untrusted import packing_of
 from mrsa_watch.logs import ParticipationLog
 
 
-def certificate(log: ParticipationLog, found: Audit, file: str | pathlib.Path) -> dict[str, Any]:
+def certificate(
+    log: ParticipationLog, found: Audit, file: str | pathlib.Path
+) -> dict[str, Any]:
     r"""Return what an audit claims with short proofs in integers, as plain values for JSON.
 
-    Choose it where somebody who trusts neither you nor this package must believe an audit: write it
-    to a file, and let them run `mrsa_check.py`, which needs Python alone. What has no short proof
-    (a lower bound of weak T beyond what the checker can search, figures in floats) is listed under
-    `"no short proof"`.
+    Choose it where somebody who trusts neither you nor this package must believe an
+    audit: write it to a file, and let them run `mrsa_check.py`, which needs Python
+    alone. What has no short proof (a lower bound of weak T beyond what the checker can
+    search, figures in floats) is listed under `"no short proof"`.
 
     Args:
         log: The log that was audited, whole: the audit's coalition is left out here.
         found: The audit of it.
-        file: Where the log was read: the certificate is bound to its SHA-256. A text is read once
-            more as the checker will read it; of other formats the checker has but the digest.
+        file: Where the log was read: the certificate is bound to its SHA-256. A text is
+            read once more as the checker will read it; of other formats the checker has
+            but the digest.
 
     Returns:
-        Log, matrix, vectors of the kernel, claims with proofs, and claims without; of a log with
-        sums of parts of the vector, matrix and all that follows of each part.
+        Log, matrix, vectors of the kernel, claims with proofs, and claims without; of a
+        log with sums of parts of the vector, matrix and all that follows of each part.
 
     Raises:
-        ConfigurationError: If the audit is of another log, the log of another file, or larger than
-            the checker holds (a million clients in sums).
+        ConfigurationError: If the audit is of another log, the log of another file, or
+            larger than the checker holds (a million clients in sums).
         DataNotFoundError: If the file cannot be read.
 
     Examples:
@@ -56,15 +60,17 @@ def certificate(log: ParticipationLog, found: Audit, file: str | pathlib.Path) -
         >>> [claim["claim"] for claim in made["claims"]]
         ['strong T', 'rank', 'exposed', 'exposed', 'weak T at most', 'weak T at least']
 
-    Cost: rank**2 times the classes of clients, and exact solutions of as many unknowns as the rank:
-    seconds for 120 clients in 120 rounds, and for 2,000 in 500.
+    Cost: rank**2 times the classes of clients, and exact solutions of as many unknowns
+    as the rank: seconds for 120 clients in 120 rounds, and for 2,000 in 500.
 
     Source: this package.
     """
     try:
         data = pathlib.Path(file).read_bytes()
     except OSError as error:
-        raise DataNotFoundError(f"{file}: expected a log; found none that can be read") from error
+        raise DataNotFoundError(
+            f"{file}: expected a log; found none that can be read"
+        ) from error
     audits: dict[str | None, Audit] = {**dict(found.parts)} or {None: found}
     logs = log.by_part()
     require(set(audits) <= set(logs), "found", "must be the audit of this log")
@@ -74,19 +80,24 @@ def certificate(log: ParticipationLog, found: Audit, file: str | pathlib.Path) -
     entries, most = int(np.count_nonzero(log.participation)), mrsa_check.MOST_ENTRIES
     rule = f"must have at most {most} clients in sums, over all sums, as the checker can hold"
     require(entries <= most, "log", rule, entries)
-    alike = len(log.clients) - len(set(map(mrsa_check.alike_client, map(str, log.clients))))
+    alike = len(log.clients) - len(
+        set(map(mrsa_check.alike_client, map(str, log.clients)))
+    )
     rule = "must have names of clients that the checker takes apart: rename them for a certificate"
     require(alike == 0, "log", rule, f"{alike} like others")
     proofs = {name: _proofs(logs[name], own) for name, own in audits.items()}
     wanted: dict[Any, Fraction] = {}
     for part, own in zip(logs, proofs.values(), strict=True):
-        of = dict(zip(map(str, logs[part].rounds), logs[part].parts or (), strict=False))
+        of = dict(
+            zip(map(str, logs[part].rounds), logs[part].parts or (), strict=False)
+        )
         for (j, i), weight in own.entries().items():
             wanted[(j, i) if of.get(j) is None else (j, i, of[j])] = weight
     reading = _reading(data, log, wanted)
     if reading is None:
         rule = (
-            "must be a plain text that the checker reads, for a certificate: save it as CSV in "
+            "must be a plain text that the checker reads, for a certificate: save it "
+            "as CSV in "
             "UTF-8, unpacked, a row for each client in each sum, each under one name"
         )
         require(not _is_restated(data, log), "file", rule, str(file))
@@ -94,7 +105,10 @@ def certificate(log: ParticipationLog, found: Audit, file: str | pathlib.Path) -
         "format": mrsa_check.FORMAT,
         "version": mrsa_check.VERSION,
         "made by": f"mrsa_jax {__version__}",
-        "log": {"name": pathlib.Path(file).name, "sha256": hashlib.sha256(data).hexdigest()},
+        "log": {
+            "name": pathlib.Path(file).name,
+            "sha256": hashlib.sha256(data).hexdigest(),
+        },
         "reading": reading,
     }
     if not found.parts:
@@ -140,7 +154,9 @@ def _is_restated(data: bytes, log: ParticipationLog) -> bool:
     """Return whether a text holds the log in a form that the user decided on, or that is packed."""
     packing = packing_of(data)
     is_encoded = data.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in data[:4]
-    is_commented = data.lstrip()[:1] == b"#" or data[:5].lower().strip(b'"').startswith(b"sep=")
+    is_commented = data.lstrip()[:1] == b"#" or data[:5].lower().strip(b'"').startswith(
+        b"sep="
+    )
     is_text = not data.startswith((b"PAR1", b"PK", b"\x93NUMPY"))
     is_new = packing not in (None, "gzip") or is_encoded or is_commented
     return is_text and (is_new or bool(log.decisions))
@@ -149,7 +165,10 @@ def _is_restated(data: bytes, log: ParticipationLog) -> bool:
 def _readings(log: ParticipationLog) -> Iterator[dict[str, Any]]:
     """Yield ways to read a text as a log."""
     yield {"layout": "lines"}
-    used, where = list(log.columns_used), [[name, list(texts)] for name, texts in log.where]
+    used, where = (
+        list(log.columns_used),
+        [[name, list(texts)] for name, texts in log.where],
+    )
     for delimiter in (",", ";", "\t", "|", " ", None):
         for header in (0, 1):
             own = {"delimiter": delimiter, "header": header}

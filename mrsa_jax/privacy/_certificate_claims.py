@@ -1,7 +1,8 @@
 """The claims of an audit, each with a proof in integers that `mrsa_check.py` follows.
 
-M is the participation matrix with one column for each class of clients with equal columns that are
-not zero, in the order of their first members: the order in which the checker finds them.
+M is the participation matrix with one column for each class of clients with equal
+columns that are not zero, in the order of their first members: the order in which the
+checker finds them.
 """
 
 from __future__ import annotations
@@ -19,7 +20,12 @@ from mrsa_jax.privacy._audit_found import Audit
 from mrsa_jax.privacy._certificate_vectors import Kernel
 from mrsa_jax.privacy._coalitions import log_without
 from mrsa_jax.privacy._recipe import digits
-from mrsa_jax.privacy.solver import combination_on, independent_rows, residues_of, solve_each
+from mrsa_jax.privacy.solver import (
+    combination_on,
+    independent_rows,
+    residues_of,
+    solve_each,
+)
 from mrsa_watch import mrsa_check
 from mrsa_watch._base.errors import require
 from mrsa_watch._base.primes import draw_primes
@@ -45,7 +51,8 @@ class Proofs:
         told = {str(name) for name in found.coalition}
         self.coalition = [i for i, name in enumerate(log.clients) if str(name) in told]
         scales = log.scales or (Fraction(1),) * len(log.rounds)
-        # what a row of the checker's matrix, of the smallest integers, is multiplied by here
+        # what a row of the checker's matrix, of the smallest integers, is multiplied by
+        # here
         self.times = list(map(_times, log.participation, scales))
         self.members = _classes(others.participation)
         self.sizes = [len(own) for own in self.members]
@@ -54,7 +61,11 @@ class Proofs:
         self.unproven: list[str] = []
         self.vectors: list[list[int]] = []
         self.at_least = 0  # weak T, with proof
-        self.kept, self.basis, self.prime = np.arange(0), np.arange(0), draw_primes(1)[0]
+        self.kept, self.basis, self.prime = (
+            np.arange(0),
+            np.arange(0),
+            draw_primes(1)[0],
+        )
         self.kernel: Kernel | None = None
         weak = found.weak
         self._check_witness()
@@ -70,7 +81,12 @@ class Proofs:
         weak = self.found.weak
         support = sorted(i for k in self._sum(weak.witness) for i in self.members[k])
         is_of = tuple(support) == weak.support
-        require(is_of, "found", "must be the audit of this log", "another support of its witness")
+        require(
+            is_of,
+            "found",
+            "must be the audit of this log",
+            "another support of its witness",
+        )
 
     def _sum(self, witness: Sequence[int]) -> dict[int, int]:
         """Return z M where it is not zero."""
@@ -80,7 +96,9 @@ class Proofs:
                 total[int(k)] += z * int(row[k])
         return {k: value for k, value in total.items() if value}
 
-    def _shows(self, witness: Sequence[int], own: int, others: Collection[int] = ()) -> bool:
+    def _shows(
+        self, witness: Sequence[int], own: int, others: Collection[int] = ()
+    ) -> bool:
         """Return whether a combination involves a class, and besides it at most some others."""
         total = self._sum(witness)
         return own in total and total.keys() <= {own, *others}
@@ -96,17 +114,24 @@ class Proofs:
         """Return who is in each sum, with which weight."""
         scales = self.log.scales or (Fraction(1),) * len(self.log.rounds)
         return [
-            [[int(i), _weight(Fraction(int(row[i])) / scale)] for i in np.flatnonzero(row)]
+            [
+                [int(i), _weight(Fraction(int(row[i])) / scale)]
+                for i in np.flatnonzero(row)
+            ]
             for row, scale in zip(self.log.participation, scales, strict=True)
         ]
 
     def entries(self) -> dict[Any, Fraction]:
         """Return the same as the checker reads it from a log."""
-        rounds, clients = list(map(str, self.log.rounds)), list(map(str, self.log.clients))
+        rounds, clients = (
+            list(map(str, self.log.rounds)),
+            list(map(str, self.log.clients)),
+        )
         return {
             (rounds[j], clients[i]): Fraction(weight)
-            for j, terms in enumerate(self.sums()) for i, weight in terms
-        }  # fmt: skip
+            for j, terms in enumerate(self.sums())
+            for i, weight in terms
+        }
 
     def combination(self, witness: Sequence[int]) -> list[list[Any]]:
         """Return z as the checker takes it: for rows of the smallest integers."""
@@ -120,15 +145,23 @@ class Proofs:
         """Take as many vectors as the searches need, and a basis where the rank asks for one."""
         assert self.kernel is not None
         self.limit = self._searched()
-        needed = 1 + _SPARE if self.limit < 2 else _most_classes(self.sizes, self.limit) + _SPARE
-        hidden = set(range(len(self.sizes))) - {self.class_of[i] for i in self.found.weak.exposed}
+        needed = (
+            1 + _SPARE
+            if self.limit < 2
+            else _most_classes(self.sizes, self.limit) + _SPARE
+        )
+        hidden = set(range(len(self.sizes))) - {
+            self.class_of[i] for i in self.found.weak.exposed
+        }
         self.drawn = self.kernel.generic(needed, hidden)
         basis = self.kernel.vectors if len(self.kept) < self._plain_rank() else []
         self.vectors = [*self.drawn, *basis[len(self.drawn) :]]
 
     def _plain_rank(self) -> int:
         """Return what the rank cannot exceed, without a proof."""
-        return min(len({tuple(row) for row in self.M.tolist() if any(row)}), len(self.sizes))
+        return min(
+            len({tuple(row) for row in self.M.tolist() if any(row)}), len(self.sizes)
+        )
 
     def _searched(self) -> int:
         """Return the most clients in sets that the checker can look through, to be of use."""
@@ -146,18 +179,25 @@ class Proofs:
             yield from self._rank()
         yield from self._exposed()
         if found.weak.rank:
-            yield {"claim": "weak T at most", "value": found.weak.upper,
-                   "combination": self.combination(found.weak.witness)}  # fmt: skip
+            yield {
+                "claim": "weak T at most",
+                "value": found.weak.upper,
+                "combination": self.combination(found.weak.witness),
+            }
             yield from self._hidden()
             yield from self._weak()
         yield from self._plain_sum()
         yield from self._joining()
-        told = "no client's value follows if all values are whole numbers of a known range"
+        told = (
+            "no client's value follows if all values are whole numbers of a known range"
+        )
         self.unproven.append(told)
         if found.noisy is not None:
             self.unproven.append("mu and epsilon of clients beneath noise: floats")
         if found.pending:
-            self.unproven.append(f"nothing of what was not finished: {', '.join(found.pending)}")
+            self.unproven.append(
+                f"nothing of what was not finished: {', '.join(found.pending)}"
+            )
 
     def _rank(self) -> Iterator[Claim]:
         rank = len(self.kept)
@@ -165,28 +205,44 @@ class Proofs:
         if rank != self.found.weak.rank or (rank < self._plain_rank() and not is_whole):
             self.unproven.append(f"the rank of the sums is {self.found.weak.rank}")
             return
-        yield {"claim": "rank", "value": rank, "rows": self.kept.tolist(),
-               "columns": self.basis.tolist(), "modulus": self.prime}  # fmt: skip
+        yield {
+            "claim": "rank",
+            "value": rank,
+            "rows": self.kept.tolist(),
+            "columns": self.basis.tolist(),
+            "modulus": self.prime,
+        }
 
     def _exposed(self) -> Iterator[Claim]:
         weak, clients = self.found.weak, range(len(self.log.clients))
         shown = list(weak.exposed)
-        size = len(shown) * len(self.kept) * max(20, len(self.kept) // 2)  # digits, about
+        # digits, about
+        size = len(shown) * len(self.kept) * max(20, len(self.kept) // 2)
         if self.kernel is None or size > _MOST_DIGITS:
             shown = []
         places = [np.flatnonzero(self.basis == self.class_of[i]) for i in shown]
         solved = None
         if shown and all(len(place) for place in places):
-            solved = solve_each(self.M[self.kept], self.basis, [int(place[0]) for place in places])
+            solved = solve_each(
+                self.M[self.kept], self.basis, [int(place[0]) for place in places]
+            )
         for i, own in zip(shown, solved or (), strict=solved is not None):
             witness = self._whole(own)
             if not self._shows(witness, self.class_of[i]):
                 self.unproven.append(f"client {self.log.clients[i]} is exposed")
                 continue
-            yield {"claim": "exposed", "clients": [i], "others": [],
-                   "combination": self.combination(witness)}  # fmt: skip
+            yield {
+                "claim": "exposed",
+                "clients": [i],
+                "others": [],
+                "combination": self.combination(witness),
+            }
         if weak.exposed:
-            told = "which clients are exposed" if solved is None else "no client is exposed earlier"
+            told = (
+                "which clients are exposed"
+                if solved is None
+                else "no client is exposed earlier"
+            )
             self.unproven.append(f"{told}, by the round that the audit names")
         free = sorted(set(clients) - {*weak.exposed, *self.coalition})
         known = [i for i in free if self._is_free(i)]
@@ -198,7 +254,9 @@ class Proofs:
 
     def _is_free(self, i: int) -> bool:
         k = self.class_of.get(i)
-        return k is None or self.sizes[k] > 1 or any(vector[k] for vector in self.vectors)
+        return (
+            k is None or self.sizes[k] > 1 or any(vector[k] for vector in self.vectors)
+        )
 
     def _hidden(self) -> Iterator[Claim]:
         """Claim among how many each class is hidden, in multiples of a millionth, rounded down."""
@@ -210,20 +268,32 @@ class Proofs:
             u = self.kernel.towards(k) if self.kernel is not None and is_shown else None
             value = Fraction(len(own))
             if u is not None:
-                rest = sum(Fraction(x * x, m) for x, m in zip(u, self.sizes, strict=True))
+                rest = sum(
+                    Fraction(x * x, m) for x, m in zip(u, self.sizes, strict=True)
+                )
                 rest -= Fraction(u[k] ** 2, len(own))
-                value += Fraction(math.floor(u[k] ** 2 / rest * 10**6), 10**6) if rest else 0
+                value += (
+                    Fraction(math.floor(u[k] ** 2 / rest * 10**6), 10**6) if rest else 0
+                )
             self.shares.append((1 / value, len(own)))
             said = 1.0 if figures is None else float(figures.values[own[0]])
             unsure += len(own) * (said > float(value) * (1 + 1e-5))
             if own[0] not in exposed and value > 1:
                 vector = None if u is None or value == len(own) else plain(u)
-                yield {"claim": "hidden among at least", "clients": own, "value": str(value),
-                       "vector": vector}  # fmt: skip
+                yield {
+                    "claim": "hidden among at least",
+                    "clients": own,
+                    "value": str(value),
+                    "vector": vector,
+                }
         if unsure:
-            told = f"{unsure} clients are hidden among as many as the audit says: floats"
+            told = (
+                f"{unsure} clients are hidden among as many as the audit says: floats"
+            )
             self.unproven.append(told)
-        self.unproven.append("no client is hidden among more than the audit says: floats")
+        self.unproven.append(
+            "no client is hidden among more than the audit says: floats"
+        )
 
     def _weak(self) -> Iterator[Claim]:
         lower, strong = self.found.weak.lower or 1, min(self.sizes)
@@ -234,9 +304,14 @@ class Proofs:
             self.at_least = self.limit + 1
             steps = _steps(self.sizes, self.limit)
             (prime,) = _search_primes(_HALF_PRIME << 3 * (steps > 10**7))
-            yield {"claim": "weak T at least", "value": self.at_least, "by": "kernel",
-                   "modulus": prime, "vectors": len(self.drawn),
-                   "steps": steps}  # fmt: skip
+            yield {
+                "claim": "weak T at least",
+                "value": self.at_least,
+                "by": "kernel",
+                "modulus": prime,
+                "vectors": len(self.drawn),
+                "steps": steps,
+            }
         by_shares = min(lower, _fewest(self.shares))
         if by_shares > self.at_least:
             self.at_least = by_shares
@@ -252,28 +327,44 @@ class Proofs:
         support = sorted(i for k in total for i in self.members[k])
         is_of = tuple(support) == group.support and len(set(total.values())) == 1
         require(is_of, "found", "must be the audit of this log", "another plain sum")
-        yield {"claim": "plain sum", "value": len(group.support),
-               "combination": self.combination(group.witness)}  # fmt: skip
+        yield {
+            "claim": "plain sum",
+            "value": len(group.support),
+            "combination": self.combination(group.witness),
+        }
         if group.lower is not None and group.lower > self.at_least:
-            self.unproven.append(f"a plain sum that follows is over at least {group.lower} clients")
+            self.unproven.append(
+                f"a plain sum that follows is over at least {group.lower} clients"
+            )
 
     def _joining(self) -> Iterator[Claim]:
         places = {str(name): i for i, name in enumerate(self.log.clients)}
         for own in self.found.joining:
-            i, others = places[str(own.client)], [places[str(name)] for name in own.others]
+            i, others = (
+                places[str(own.client)],
+                [places[str(name)] for name in own.others],
+            )
             support = {self.class_of[j] for j in [i, *others]}
             solved = None
             if self.kernel is not None:
                 rows, weights = self.M[self.kept], np.asarray(self.sizes, np.int64)
-                solved = combination_on(rows, sorted(support), weights, self.class_of[i])
+                solved = combination_on(
+                    rows, sorted(support), weights, self.class_of[i]
+                )
             witness = [] if solved is None else self._whole(solved[0])
             if solved is None or not self._shows(witness, self.class_of[i], support):
                 self.unproven.append(own.text)
                 continue
-            yield {"claim": "exposed", "clients": [i], "others": others,
-                   "combination": self.combination(witness)}  # fmt: skip
+            yield {
+                "claim": "exposed",
+                "clients": [i],
+                "others": others,
+                "combination": self.combination(witness),
+            }
             if own.fewest > 1 and own.fewest + 1 > self.at_least:
-                told = f"fewer than {own.fewest} others do not expose client {own.client}"
+                told = (
+                    f"fewer than {own.fewest} others do not expose client {own.client}"
+                )
                 self.unproven.append(told)
 
 
@@ -304,7 +395,9 @@ def _steps(sizes: Sequence[int], limit: int) -> int:
     for size, many in collections.Counter(sizes).items():
         more: dict[tuple[int, int], int] = collections.defaultdict(int)
         for (clients, members), ways in counts.items():
-            for own in range(min(many, (limit - clients) // size, most - 1 - members) + 1):
+            for own in range(
+                min(many, (limit - clients) // size, most - 1 - members) + 1
+            ):
                 more[clients + own * size, members + own] += ways * math.comb(many, own)
         counts = more
     return 3 * (sum(counts.values()) + len(sizes))
@@ -313,7 +406,8 @@ def _steps(sizes: Sequence[int], limit: int) -> int:
 def _search_primes(half: int) -> tuple[int, ...]:
     """Return a prime between a number and twice that, drawn for the call.
 
-    The larger, the fewer sets are on a line by chance, which the checker looks through at length.
+    The larger, the fewer sets are on a line by chance, which the checker looks through
+    at length.
     """
     while True:
         value = half + secrets.randbelow(half) | 1

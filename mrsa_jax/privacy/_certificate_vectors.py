@@ -1,6 +1,7 @@
 """Integer vectors u with M u = 0: the proofs of what does not follow from sums.
 
-Small ones where the lattice of all of them can be reduced; solutions of linear systems elsewhere.
+Small ones where the lattice of all of them can be reduced; solutions of linear systems
+elsewhere.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ _MOST_REDUCED = 250  # classes of clients: the reduction takes seconds
 _LEAST_REDUCED = 8  # of so few vectors large entries do no harm
 _MOST_SOLVED = 400  # classes of clients whose whole basis is solved for
 _LARGEST = 1000  # coefficient of a generic vector
-_STEPS = 2**24  # of the coefficients of a vector that is as near as can be to a unit vector
+# of the coefficients of a vector that is as near as can be to a unit vector
+_STEPS = 2**24
 _ATTEMPTS = 20
 
 
@@ -30,11 +32,16 @@ class Kernel:
         sizes: Clients of each class.
 
     Attributes:
-        vectors: A basis; empty where only generic vectors can be had, or there are none.
+        vectors: A basis; empty where only generic vectors can be had, or there are
+            none.
     """
 
     def __init__(
-        self, matrix: np.ndarray, kept: np.ndarray, basis: np.ndarray, sizes: Sequence[int]
+        self,
+        matrix: np.ndarray,
+        kept: np.ndarray,
+        basis: np.ndarray,
+        sizes: Sequence[int],
     ) -> None:
         self._matrix, self._kept, self._basis = matrix, kept, basis
         self._free = np.setdiff1d(np.arange(matrix.shape[1]), basis)
@@ -46,15 +53,17 @@ class Kernel:
         if not self.vectors and corank and classes <= _MOST_SOLVED:
             self.vectors = self._solved(np.eye(corank, dtype=np.int64))
         if self.vectors:
-            self._rows = np.array([_unit_sized(u) for u in self.vectors]) / np.sqrt(self._sizes)
+            self._rows = np.array([_unit_sized(u) for u in self.vectors]) / np.sqrt(
+                self._sizes
+            )
             orthonormal, upper = np.linalg.qr(self._rows.T)
             self._factors = np.linalg.lstsq(upper, orthonormal.T, rcond=None)[0]
 
     def generic(self, count: int, wanted: Collection[int]) -> list[list[int]]:
         """Return combinations with random coefficients, no wanted place zero in all of them.
 
-        Fewer, the whole basis, where there are no more; where a wanted place cannot be had, with
-        it zero.
+        Fewer, the whole basis, where there are no more; where a wanted place cannot be
+        had, with it zero.
         """
         corank = len(self._free)
         if not corank:
@@ -65,11 +74,22 @@ class Kernel:
         drawn: list[list[int]] = []
         for _ in range(_ATTEMPTS):
             factors = rng.integers(1, _LARGEST, (min(count, corank), corank))
-            drawn = self._solved(factors.T) if not self.vectors else [
-                _primitive([sum(int(a) * u[k] for a, u in zip(own, self.vectors, strict=True))
-                            for k in range(self._matrix.shape[1])])
-                for own in factors * rng.choice([-1, 1], factors.shape)
-            ]  # fmt: skip
+            drawn = (
+                self._solved(factors.T)
+                if not self.vectors
+                else [
+                    _primitive(
+                        [
+                            sum(
+                                int(a) * u[k]
+                                for a, u in zip(own, self.vectors, strict=True)
+                            )
+                            for k in range(self._matrix.shape[1])
+                        ]
+                    )
+                    for own in factors * rng.choice([-1, 1], factors.shape)
+                ]
+            )
             if all(any(u[k] for u in drawn) for k in wanted):
                 break
         return drawn
@@ -77,8 +97,8 @@ class Kernel:
     def towards(self, k: int) -> list[int] | None:
         """Return a combination of the basis that is about the projection of a unit vector.
 
-        In the metric in which the members of a class share what the class has. None without a
-        basis.
+        In the metric in which the members of a class share what the class has. None
+        without a basis.
         """
         if not self.vectors:
             return None
@@ -90,8 +110,10 @@ class Kernel:
         exact = [int(a) for a in np.rint(factors / largest * _STEPS)]
         top = int(scales.max())
         whole = [a << (top - int(own)) for a, own in zip(exact, scales, strict=True)]
-        u = [sum(a * v[i] for a, v in zip(whole, self.vectors, strict=True))
-             for i in range(self._matrix.shape[1])]  # fmt: skip
+        u = [
+            sum(a * v[i] for a, v in zip(whole, self.vectors, strict=True))
+            for i in range(self._matrix.shape[1])
+        ]
         return _primitive(u) if any(u) else self.vectors[0]
 
     def _solved(self, factors: np.ndarray) -> list[list[int]]:
@@ -102,7 +124,10 @@ class Kernel:
         square = flint.fmpz_mat(rows[:, self._basis].tolist())
         right = -(rows[:, self._free] @ factors.astype(object))
         numerators, divisor = cast(
-            Any, square.solve(flint.fmpz_mat([[int(v) for v in row] for row in right.tolist()]))
+            Any,
+            square.solve(
+                flint.fmpz_mat([[int(v) for v in row] for row in right.tolist()])
+            ),
         ).numer_denom()
         found = []
         for column, own in zip(numerators.transpose().tolist(), factors.T, strict=True):
@@ -119,9 +144,11 @@ class Kernel:
 
 
 def _reduced(matrix: np.ndarray, corank: int) -> list[list[int]]:
-    """Return a reduced basis of the lattice of all integer u with M u = 0; none if it fails.
+    """Return a reduced basis of the lattice of all integer u with M u = 0.
 
-    Of the lattice of all (u, c M u), with c so large that no short vector has M u other than zero.
+    None if it fails.
+    Of the lattice of all (u, c M u), with c so large that no short vector has M u other
+    than zero.
     """
     import flint
 
@@ -132,7 +159,9 @@ def _reduced(matrix: np.ndarray, corank: int) -> list[list[int]]:
             whole[k, k] = 1
             for j in np.flatnonzero(matrix[:, k]):
                 whole[k, columns + int(j)] = int(matrix[j, k]) << bits
-        found = [[int(value) for value in row] for row in cast(Any, whole.lll()).tolist()]
+        found = [
+            [int(value) for value in row] for row in cast(Any, whole.lll()).tolist()
+        ]
         short = [row[:columns] for row in found if not any(row[columns:])]
         if len(short) == corank:
             return short

@@ -1,10 +1,11 @@
 """Each client's own weak privacy, and the smallest coalition that exposes it.
 
-T_i is the fewest clients in a combination of the learnt sums that involves client i: the smallest
-support of the vectors v of P's rational row space with v_i != 0. Let A be clients who tell the
-server their updates. Client i is exposed to A exactly if some such v has its support in A and i
-(`_coalitions`), so the smallest coalition that exposes i has T_i - 1 members: the others of a
-lightest v. The least T_i is weak privacy T (Multi-RoundSecAgg, Remark 1).
+T_i is the fewest clients in a combination of the learnt sums that involves client i:
+the smallest support of the vectors v of P's rational row space with v_i != 0. Let A be
+clients who tell the server their updates. Client i is exposed to A exactly if some such
+v has its support in A and i (`_coalitions`), so the smallest coalition that exposes i
+has T_i - 1 members: the others of a lightest v. The least T_i is weak privacy T
+(Multi-RoundSecAgg, Remark 1).
 """
 
 from __future__ import annotations
@@ -17,7 +18,13 @@ import numpy as np
 
 from mrsa_jax._core.arrays import host_array, needs_values
 from mrsa_jax.privacy._coalitions import without
-from mrsa_jax.privacy._weak import SECONDS_PER_EFFORT, Budget, WeakPrivacy, check_effort, weak_steps
+from mrsa_jax.privacy._weak import (
+    SECONDS_PER_EFFORT,
+    Budget,
+    WeakPrivacy,
+    check_effort,
+    weak_steps,
+)
 from mrsa_jax.privacy.solver import (
     CHEAP_SECONDS,
     Groups,
@@ -46,16 +53,17 @@ class ClientPrivacy:
     """The weak privacy T_i of each client: intervals, and what proves them.
 
     Attributes:
-        lower: int64 `[clients]`: no combination that involves the client involves fewer; -1 for who
-            took no part in any sum, or is in the coalition.
+        lower: int64 `[clients]`: no combination that involves the client involves
+            fewer; -1 for who took no part in any sum, or is in the coalition.
         upper: int64 `[clients]`: clients in a combination that was found; -1 likewise.
-        certified: bool `[clients]`: whether both are equal, with the lower bound proven and the
-            combination checked in exact integers.
-        supports: For each client the sorted clients of that combination, itself among them; empty
-            where there is none.
-        witnesses: For each client an integer a round, or none: the combination's coefficients.
-        error_bits: None where lower bounds are proven; otherwise k: one of them is wrong with
-            error chance below 2**-k, and none is certified that rests on it.
+        certified: bool `[clients]`: whether both are equal, with the lower bound proven
+            and the combination checked in exact integers.
+        supports: For each client the sorted clients of that combination, itself among
+            them; empty where there is none.
+        witnesses: For each client an integer a round, or none: the combination's
+            coefficients.
+        error_bits: None where lower bounds are proven; otherwise k: one of them is
+            wrong with error chance below 2**-k, and none is certified that rests on it.
     """
 
     __repr__ = brief
@@ -71,9 +79,15 @@ class ClientPrivacy:
     def _rows(self) -> list[tuple[str, str]]:
         """Return what is known of all, and the first sentences (`__str__`)."""
         summed = self.upper > 0
-        ends = f"{self.lower[summed].min()} to {self.upper[summed].max()}" if summed.any() else "-"
+        ends = (
+            f"{self.lower[summed].min()} to {self.upper[summed].max()}"
+            if summed.any()
+            else "-"
+        )
         said = str(self).splitlines()
-        more = f"; and of {len(said) - _MOST_SAID} more" if len(said) > _MOST_SAID else ""
+        more = (
+            f"; and of {len(said) - _MOST_SAID} more" if len(said) > _MOST_SAID else ""
+        )
         return [
             ("clients", f"{self.upper.size}, {int(summed.sum())} with a figure"),
             ("T of one client", f"{ends} ({int(self.certified.sum())} certified)"),
@@ -96,7 +110,9 @@ class ClientPrivacy:
             (1,)
         """
         own = check_integer(client, "client", 0, len(self.supports) - 1)
-        require(bool(self.supports[own]), "client", "must have taken part in a sum", own)
+        require(
+            bool(self.supports[own]), "client", "must have taken part in a sum", own
+        )
         return tuple(other for other in self.supports[own] if other != own)
 
     def sentence(self, client: Any, names: Sequence[Hashable] | None = None) -> str:
@@ -104,7 +120,8 @@ class ClientPrivacy:
 
         Args:
             client: Index of the client.
-            names: Of all clients, such as `ParticipationLog.clients`; their indices unless given.
+            names: Of all clients, such as `ParticipationLog.clients`; their indices
+                unless given.
 
         Raises:
             ConfigurationError: If there is no such client, or another number of names.
@@ -126,11 +143,21 @@ class ClientPrivacy:
         others = self.coalition(own)
         if not others:
             return f"{called[own]} is exposed: no client need join the server"
-        many = _NUMBERS[len(others)] if len(others) < len(_NUMBERS) else f"these {len(others)}"
+        many = (
+            _NUMBERS[len(others)]
+            if len(others) < len(_NUMBERS)
+            else f"these {len(others)}"
+        )
         listed = ", ".join(str(called[other]) for other in others[:_MOST_NAMES])
         listed += ", ..." if len(others) > _MOST_NAMES else ""
         least = int(self.lower[own]) - 1
-        more = "" if least == len(others) else f" (fewer than {least} cannot)" if least > 1 else ""
+        more = (
+            ""
+            if least == len(others)
+            else f" (fewer than {least} cannot)"
+            if least > 1
+            else ""
+        )
         verb = "joins" if len(others) == 1 else "join"
         return f"{called[own]} is exposed if {many} {verb} the server: {listed}{more}"
 
@@ -153,25 +180,26 @@ def client_privacy(
 ) -> ClientPrivacy:
     """Return for each client the fewest clients that a combination of the sums hides it among.
 
-    Use it where `weak_privacy`, their least, says too little: whom its witness does not involve
-    may be hidden better. One fewer is how many others have to join the server to expose the
-    client, and the witness says who.
+    Use it where `weak_privacy`, their least, says too little: whom its witness does not
+    involve may be hidden better. One fewer is how many others have to join the server
+    to expose the client, and the witness says who.
 
     Args:
-        P: Participation matrix, bools or integer weights, `[rounds, clients]`; a row for each
-            sum that the server learnt.
-        effort: How much may be tried: 1.0 allows searches of 90 seconds of one core, all
-            together, as predicted before each starts. 0 does only what is cheap.
-        coalition: Indices of clients who reveal their updates to the server, known and not all:
-            they count as if they had taken no part.
+        P: Participation matrix, bools or integer weights, `[rounds, clients]`; a row
+            for each sum that the server learnt.
+        effort: How much may be tried: 1.0 allows searches of 90 seconds of one core,
+            all together, as predicted before each starts. 0 does only what is cheap.
+        coalition: Indices of clients who reveal their updates to the server, known and
+            not all: they count as if they had taken no part.
         progress: Called with a search's name, the parts done and their number.
 
     Returns:
         An interval for each client with its witness (`ClientPrivacy`).
 
     Raises:
-        ConfigurationError: If an entry is a fraction or NaN, P has not two axes or an empty one,
-            `effort` is no finite number of at least 0, or a coalition is none.
+        ConfigurationError: If an entry is a fraction or NaN, P has not two axes or an
+            empty one, `effort` is no finite number of at least 0, or a coalition is
+            none.
 
     Edge cases: exposed clients have 1; who took no part, or is in the coalition, -1.
 
@@ -184,11 +212,12 @@ def client_privacy(
         >>> mj.privacy.client_privacy(P, coalition=[1]).upper.tolist()  # a member takes at most one
         [1, -1, 2, 2, 1]
 
-    Cost: NP-hard in general. Lower bounds are the least of all (`weak_privacy`), the client's class
-    of equal columns, and a walk through all circuits up to a weight: some 10^8 sets of groups
-    in 10 s.
+    Cost: NP-hard in general. Lower bounds are the least of all (`weak_privacy`), the
+    client's class of equal columns, and a walk through all circuits up to a weight:
+    some 10^8 sets of groups in 10 s.
 
-    Source: Multi-RoundSecAgg, Remark 1, for the least of them; each client's is this package's.
+    Source: Multi-RoundSecAgg, Remark 1, for the least of them; each client's is this
+    package's.
     """
     array = host_array(without(P, coalition), "P")
     require(array.ndim == 2, "P", "must have two axes", array.shape)
@@ -198,7 +227,10 @@ def client_privacy(
 
 
 def clients_of(
-    array: np.ndarray, weak: WeakPrivacy, effort: float, progress: Progress | None = None
+    array: np.ndarray,
+    weak: WeakPrivacy,
+    effort: float,
+    progress: Progress | None = None,
 ) -> ClientPrivacy:
     """Return each client's T, given what is known of the least of all."""
     groups = collapse(array)
@@ -210,7 +242,11 @@ def clients_of(
     coefficients = [weak.witness[j] for j in ranks.kept]
     if sum(map(bool, coefficients)) == sum(map(bool, weak.witness)):
         on = np.asarray(support_of(coefficients, found.rows), np.bool_)
-        found.take(Vector(int(groups.sizes[on].sum()), on, tuple(coefficients), weak.upper_method))
+        found.take(
+            Vector(
+                int(groups.sizes[on].sum()), on, tuple(coefficients), weak.upper_method
+            )
+        )
     found.raise_lower(np.full(groups.num_groups, weak.lower), "least of all")
     _take_single(found, groups, ranks, budget)
     _narrow(found, budget, progress)
@@ -239,7 +275,11 @@ def _narrow(found: Through, budget: Budget, progress: Progress | None) -> None:
             limit, predicted = best
             budget.spend(predicted)
             if progress is not None:
-                progress(f"circuits: weight up to {limit}, about {predicted:.0f} core-s", 0, 1)
+                progress(
+                    f"circuits: weight up to {limit}, about {predicted:.0f} core-s",
+                    0,
+                    1,
+                )
             if not found.search(limit, predicted):
                 return
         elif not has_programs:
@@ -255,7 +295,11 @@ def _narrow(found: Through, budget: Budget, progress: Progress | None) -> None:
 
 
 def _assembled(
-    array: np.ndarray, groups: Groups, ranks: Ranks | None, found: Through | None, bits: int | None
+    array: np.ndarray,
+    groups: Groups,
+    ranks: Ranks | None,
+    found: Through | None,
+    bits: int | None,
 ) -> ClientPrivacy:
     clients = array.shape[1]
     lower, upper = np.full((2, clients), -1, np.int64)
@@ -263,8 +307,12 @@ def _assembled(
     supports: list[tuple[int, ...]] = [()] * clients
     witnesses: list[tuple[int, ...]] = [()] * clients
     if found is None or ranks is None:
-        return ClientPrivacy(lower, upper, certified, tuple(supports), tuple(witnesses), None)
-    sure = [own for own in (bits, ranks.error_bits, found.error_bits) if own is not None]
+        return ClientPrivacy(
+            lower, upper, certified, tuple(supports), tuple(witnesses), None
+        )
+    sure = [
+        own for own in (bits, ranks.error_bits, found.error_bits) if own is not None
+    ]
     known: dict[int, tuple[tuple[int, ...], tuple[int, ...]]] = {}
     for k, vector in enumerate(found.vectors):
         if id(vector) not in known:

@@ -1,10 +1,12 @@
-"""How likely a random coalition is to expose somebody: by the sums, and by corrupt neighbours.
+"""How likely a random coalition is to expose somebody.
 
-Two routes lead a server with corrupt clients to an honest client's update. By the sums: what is
-left of them, once the corrupt clients' updates are subtracted, is that update (`_coalitions`). By
-neighbours, where SecAgg+ (Bell et al., CCS 2020) makes the sums: each client gives shares of its
-secrets to its neighbours in a round's graph, and as many corrupt ones as the threshold recover
-them, so that its masks come off in that round whatever the sums are.
+By the sums, and by corrupt neighbours.
+Two routes lead a server with corrupt clients to an honest client's update. By the sums:
+what is left of them, once the corrupt clients' updates are subtracted, is that update
+(`_coalitions`). By neighbours, where SecAgg+ (Bell et al., CCS 2020) makes the sums:
+each client gives shares of its secrets to its neighbours in a round's graph, and as
+many corrupt ones as the threshold recover them, so that its masks come off in that
+round whatever the sums are.
 """
 
 from __future__ import annotations
@@ -35,7 +37,8 @@ _AT_ONCE = 256  # coalitions of a part, of which each core has one
 _MOST_BYTES = 1 << 28  # of histories that go to a program at once
 _LEAST_PRIME = 2**30  # of those that are drawn
 
-# of bool [coalitions, clients], the members, and a seed for each: the clients that they expose
+# of bool [coalitions, clients], the members, and a seed for each: the clients that they
+# expose
 _Judge = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
@@ -62,7 +65,8 @@ class Route:
     Attributes:
         exposing: int64 `[..., fractions]`, coalitions that expose somebody outside.
         exposed: int64 `[..., fractions, clients]`, coalitions that expose the client.
-        honest: int64 `[..., fractions, clients]`, coalitions that it is not a member of.
+        honest: int64 `[..., fractions, clients]`, coalitions that it is not a member
+            of.
         num_coalitions: That were drawn for each fraction.
     """
 
@@ -117,36 +121,40 @@ def collusion_risk(
 ) -> CollusionRisk:
     """Return the chance that clients who collude at random with the server expose another.
 
-    Use it together with `client_privacy`, which names the smallest coalition that exposes a client,
-    to say how likely a coalition that nobody chose does. The history is as it is; coalitions are
-    uniform among those of their size, and the same ones grow from fraction to fraction. A client's
-    chance never falls as they do; that of anybody outside may, as who was exposed joins.
+    Use it together with `client_privacy`, which names the smallest coalition that
+    exposes a client, to say how likely a coalition that nobody chose does. The history
+    is as it is; coalitions are uniform among those of their size, and the same ones
+    grow from fraction to fraction. A client's chance never falls as they do; that of
+    anybody outside may, as who was exposed joins.
 
     Args:
         seed: Integer in [0, 2**32), or a key.
-        P: Participation matrix, bools or integer weights, `[..., rounds, clients]`; leading axes
-            are separate histories, each with separate coalitions.
-        fractions: Of the clients that collude, in [0, 1), a number or a list; a coalition has
-            as many members as is nearest, and leaves a client out.
+        P: Participation matrix, bools or integer weights, `[..., rounds, clients]`;
+            leading axes are separate histories, each with separate coalitions.
+        fractions: Of the clients that collude, in [0, 1), a number or a list; a
+            coalition has as many members as is nearest, and leaves a client out.
         num_coalitions: For each history and fraction.
-        degree: Neighbours of a client in a round's graph, among the clients of its sum, joined
-            on a ring of random places (`graphs.harary`), anew in each round; None for sums alone.
-        threshold: Shares that recover a client's secrets, at least 1; given with `degree`.
+        degree: Neighbours of a client in a round's graph, among the clients of its sum,
+            joined on a ring of random places (`graphs.harary`), anew in each round;
+            None for sums alone.
+        threshold: Shares that recover a client's secrets, at least 1; given with
+            `degree`.
         progress: Called with what is done, coalitions done and their number.
 
     Returns:
-        Counts and chances with exact intervals (`CollusionRisk`). Who is exposed by sums is decided
-        modulo primes drawn for the call, wrong for any coalition of it with error chance below
-        2**-30.
+        Counts and chances with exact intervals (`CollusionRisk`). Who is exposed by
+        sums is decided modulo primes drawn for the call, wrong for any coalition of it
+        with error chance below 2**-30.
 
     Raises:
-        ConfigurationError: If an argument is out of range, only one of `degree` and `threshold` is
-            given, P is no history, or a coalition would be everybody.
+        ConfigurationError: If an argument is out of range, only one of `degree` and
+            `threshold` is given, P is no history, or a coalition would be everybody.
 
-    Edge cases: a coalition of nobody exposes whom the sums expose alone (`first_exposure`). Who
-    is in no sum is never exposed. In rounds of at most `degree` + 1 clients all are neighbours.
-    Rounds are taken to have no dropouts after shares were sent: neighbours that are lost would
-    be corrupt all the same, and the graph is drawn among the clients of the sum.
+    Edge cases: a coalition of nobody exposes whom the sums expose alone
+    (`first_exposure`). Who is in no sum is never exposed. In rounds of at most `degree`
+    + 1 clients all are neighbours. Rounds are taken to have no dropouts after shares
+    were sent: neighbours that are lost would be corrupt all the same, and the graph is
+    drawn among the clients of the sum.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -154,9 +162,10 @@ def collusion_risk(
         >>> found.sums.any_client.rate.tolist()  # of two others one pair is left, or none
         [0.0, 1.0]
 
-    Cost: for a members, rank r and corank c of N clients, a system of a r/N rows and c (1 - a/N)
-    columns and the products of r rows: tens of microseconds for each coalition and prime at
-    N = 120. Memory is that of the compressed history and of the counts.
+    Cost: for a members, rank r and corank c of N clients, a system of a r/N rows and c
+    (1 - a/N) columns and the products of r rows: tens of microseconds for each
+    coalition and prime at N = 120. Memory is that of the compressed history and of the
+    counts.
 
     Source: Bell et al., Section 3, for the neighbours; the sums are this package's.
     """
@@ -166,7 +175,12 @@ def collusion_risk(
     shares = _check_fractions(fractions)
     members = tuple(round(share * clients) for share in shares)
     for share, size in zip(shares, members, strict=True):
-        require(size < clients, "fractions", f"must leave one of {clients} clients out", share)
+        require(
+            size < clients,
+            "fractions",
+            f"must leave one of {clients} clients out",
+            share,
+        )
     count = check_size(num_coalitions, "num_coalitions")
     graph = _check_graph(degree, threshold)
     stacked = history.reshape((-1, *history.shape[-2:]))
@@ -176,19 +190,31 @@ def collusion_risk(
     for trial, own in enumerate(stacked):
         judges = sums_judge(own, total * len(members)), _neighbours_judge(own, graph)
         parts = [
-            functools.partial(_part, judges, host_generator(key, trial, start), members,
-                              (min(_AT_ONCE, count - start), clients))
+            functools.partial(
+                _part,
+                judges,
+                host_generator(key, trial, start),
+                members,
+                (min(_AT_ONCE, count - start), clients),
+            )
             for start in range(0, count, _AT_ONCE)
-        ]  # fmt: skip
+        ]
         for done, (some, others) in enumerate(in_order(parts), 1):
             found[:, trial] += some
             honest[trial] += others
             if progress is not None:
-                progress("coalitions", trial * count + min(done * _AT_ONCE, count), total)
+                progress(
+                    "coalitions", trial * count + min(done * _AT_ONCE, count), total
+                )
     shape = (*history.shape[:-2], len(members))
     honest = honest.reshape((*shape, clients))
     sums, near, either = (
-        Route(own[..., -1].reshape(shape), own[..., :-1].reshape(honest.shape), honest, count)
+        Route(
+            own[..., -1].reshape(shape),
+            own[..., :-1].reshape(honest.shape),
+            honest,
+            count,
+        )
         for own in found
     )
     return CollusionRisk(shares, members, sums, None if graph is None else near, either)
@@ -199,12 +225,16 @@ def _check_fractions(fractions: Any) -> tuple[float, ...]:
     rule = "must be a number in [0, 1), or a list of them"
     require(values.ndim <= 1 and values.size > 0, "fractions", rule, fractions)
     most = float(np.nextafter(1.0, 0.0))
-    return tuple(check_number(v, "fractions", rule, 0.0, most) for v in values.ravel().tolist())
+    return tuple(
+        check_number(v, "fractions", rule, 0.0, most) for v in values.ravel().tolist()
+    )
 
 
 def _check_graph(degree: Any, threshold: Any) -> tuple[int, int] | None:
     rule = "must be given together with `degree`"
-    require((degree is None) == (threshold is None), "threshold", rule, threshold, degree)
+    require(
+        (degree is None) == (threshold is None), "threshold", rule, threshold, degree
+    )
     if degree is None:
         return None
     return check_size(degree, "degree"), check_size(threshold, "threshold")
@@ -216,9 +246,11 @@ def _part(
     sizes: tuple[int, ...],
     shape: tuple[int, int],
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Draw coalitions; count by route, and by size, the clients exposed and the honest ones.
+    """Draw coalitions.
 
-    A coalition of each size is the first clients of one random order, and its graphs are the same.
+    Count by route, and by size, the clients exposed and the honest ones.
+    A coalition of each size is the first clients of one random order, and its graphs
+    are the same.
     """
     places = draw.random(shape).argsort(axis=1).argsort(axis=1)
     seeds = draw.integers(0, 2**64, shape[0], np.uint64)
@@ -227,7 +259,9 @@ def _part(
         members = places < size
         sums, near = (judge(members, seeds) for judge in judges)
         routes: Any = np.stack([sums, near, sums | near])
-        found.append(np.append(routes, routes.any(axis=2, keepdims=True), axis=2).sum(axis=1))
+        found.append(
+            np.append(routes, routes.any(axis=2, keepdims=True), axis=2).sum(axis=1)
+        )
         honest.append((~members).sum(axis=0))
     return np.stack(found, axis=1), np.stack(honest)
 
@@ -241,7 +275,8 @@ def sums_judge(history: np.ndarray, coalitions: int) -> _Judge:
     rows = history[np.diff(np.asarray(rank_trajectory(history)), prepend=0) > 0]
     if not len(rows):
         return _nobody
-    # `_collusion_loops` and the ranks below ask the same: does a sum less its colluders leave one?
+    # `_collusion_loops` and the ranks below ask the same: does a sum less its colluders
+    # leave one?
     if chosen_form(("loops", "xla", "pallas")) == "loops":
         return _compiled_judge(rows, coalitions)
 
@@ -258,10 +293,12 @@ def sums_judge(history: np.ndarray, coalitions: int) -> _Judge:
 def _compiled_judge(rows: np.ndarray, coalitions: int) -> _Judge:
     from mrsa_jax.privacy import _collusion_loops
 
-    cases = 2 * coalitions * rows.shape[1]  # who is exposed, and a coalition's part of the rank
+    # who is exposed, and a coalition's part of the rank
+    cases = 2 * coalitions * rows.shape[1]
     primes = draw_primes(enough_primes(minor_bits(rows) + 31, cases))
     forms = [reduced_echelon(residues_of(rows, prime), prime) for prime in primes]
-    # modulo a prime the rank is at most the true one, and columns depend on those before them
+    # modulo a prime the rank is at most the true one, and columns depend on those
+    # before them
     kinds = [(-len(pivots), tuple(pivots.tolist())) for _, pivots in forms]
     best = min(kinds)
     good, basis = [k for k, own in enumerate(kinds) if own == best], best[1]
@@ -269,7 +306,13 @@ def _compiled_judge(rows: np.ndarray, coalitions: int) -> _Judge:
     spaces = np.stack([forms[k][0][:, free] for k in good]).astype(np.uint32)
     random = np.random.default_rng(secrets.randbits(128))
     values = random.integers(1, _LEAST_PRIME, (len(good), len(free)), np.uint32)
-    fixed = spaces, np.asarray(basis, np.int64), free, np.asarray(primes, np.uint64)[good], values
+    fixed = (
+        spaces,
+        np.asarray(basis, np.int64),
+        free,
+        np.asarray(primes, np.uint64)[good],
+        values,
+    )
 
     def judge(members: np.ndarray, _: np.ndarray) -> np.ndarray:
         exposed = np.zeros_like(members)
@@ -280,7 +323,10 @@ def _compiled_judge(rows: np.ndarray, coalitions: int) -> _Judge:
 
 
 def _neighbours_judge(history: np.ndarray, graph: tuple[int, int] | None) -> _Judge:
-    """Return a function that says whom corrupt neighbours expose; nobody without a graph."""
+    """Return a function that says whom corrupt neighbours expose.
+
+    Nobody without a graph.
+    """
     if graph is None:
         return _nobody
     from mrsa_jax.privacy import _collusion_loops
@@ -291,7 +337,9 @@ def _neighbours_judge(history: np.ndarray, graph: tuple[int, int] | None) -> _Ju
 
     def judge(members: np.ndarray, seeds: np.ndarray) -> np.ndarray:
         exposed = np.zeros_like(members)
-        _collusion_loops.exposed_by_neighbours(starts, present, *graph, seeds, members, exposed)
+        _collusion_loops.exposed_by_neighbours(
+            starts, present, *graph, seeds, members, exposed
+        )
         return exposed
 
     return judge
@@ -299,7 +347,9 @@ def _neighbours_judge(history: np.ndarray, graph: tuple[int, int] | None) -> _Ju
 
 def _chance(count: np.ndarray, trials: np.ndarray) -> Chance:
     """Return rates and exact intervals of counts, each pair of numbers solved for once."""
-    pairs, place = np.unique(np.stack([count.ravel(), trials.ravel()]), axis=1, return_inverse=True)
+    pairs, place = np.unique(
+        np.stack([count.ravel(), trials.ravel()]), axis=1, return_inverse=True
+    )
     known = np.full((3, pairs.shape[1]), np.nan)
     for k, (seen, of) in enumerate(pairs.T.tolist()):
         if of:

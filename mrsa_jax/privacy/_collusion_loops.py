@@ -1,12 +1,13 @@
-"""Compiled loops over coalitions: who is exposed by sums, and who by corrupt neighbours.
+"""Compiled loops over coalitions.
 
-The sums. Let B be a basis of columns of P, so that the row space V has the basis (I | X), with a
-row of X for each column of B and a column for each free one, F. A vector u of the kernel is any
-choice y on F, and -X y on B. Client i is exposed to a coalition A (e_i lies in V up to entries on
-A) exactly if every u that is zero on A is zero at i. One random such u decides this for all clients
-at once, except with a chance of 1/p each: y is zero on A's free columns and solves X y = 0 on A's
-rows of X only, a system of about a r/N rows and c (1 - a/N) columns for a members, rank r and
-corank c.
+Who is exposed by sums, and who by corrupt neighbours.
+The sums. Let B be a basis of columns of P, so that the row space V has the basis (I |
+X), with a row of X for each column of B and a column for each free one, F. A vector u
+of the kernel is any choice y on F, and -X y on B. Client i is exposed to a coalition A
+(e_i lies in V up to entries on A) exactly if every u that is zero on A is zero at i.
+One random such u decides this for all clients at once, except with a chance of 1/p
+each: y is zero on A's free columns and solves X y = 0 on A's rows of X only, a system
+of about a r/N rows and c (1 - a/N) columns for a members, rank r and corank c.
 
 Import inside functions only (see `_core.compiled`).
 """
@@ -18,13 +19,17 @@ import numpy as np
 from mrsa_jax._core.compiled import compiled, echelon, lowered, negative_inverse
 
 _ODD, _FIRST, _SECOND = (
-    np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
-)  # fmt: skip
+    np.uint64(0x9E3779B97F4A7C15),
+    np.uint64(0xBF58476D1CE4E5B9),
+    np.uint64(0x94D049BB133111EB),
+)
 
 
 @compiled
 def _solution(rows, values, prime):
-    """Change some entries of `values` so that all rows are orthogonal to it; return their rank.
+    """Change some entries of `values` so that all rows are orthogonal to it.
+
+    Return their rank.
 
     Args:
         rows: uint32 `[rows, columns]`, residues.
@@ -37,7 +42,9 @@ def _solution(rows, values, prime):
         values[pivots[k]] = np.uint32(0)
     # a row is zero at the pivots of those before it
     for k in range(rank - 1, -1, -1):
-        rest = lowered((prime - _product(form[k], values, prime)) * units[k], prime, negative)
+        rest = lowered(
+            (prime - _product(form[k], values, prime)) * units[k], prime, negative
+        )
         values[pivots[k]] = lowered(np.uint64(rest), prime, negative)
     return rank
 
@@ -57,8 +64,8 @@ def _product(left, right, prime):
 def exposed_by_sums(spaces, basis, free, primes, random, members, exposed):
     """Write who is exposed by the sums to each of some coalitions.
 
-    Primes modulo which A's part of the system has not the largest rank do not count; all others
-    must agree. Then nobody who is exposed is missed unless all primes err.
+    Primes modulo which A's part of the system has not the largest rank do not count;
+    all others must agree. Then nobody who is exposed is missed unless all primes err.
 
     Args:
         spaces: uint32 `[primes, rank, corank]`: X modulo each prime.
@@ -70,7 +77,10 @@ def exposed_by_sums(spaces, basis, free, primes, random, members, exposed):
         exposed: bool `[coalitions, clients]`, all false.
     """
     rank, corank = spaces.shape[1:]
-    rows, kept = np.empty((rank, corank), np.uint32), np.empty((rank, corank), np.uint32)
+    rows, kept = (
+        np.empty((rank, corank), np.uint32),
+        np.empty((rank, corank), np.uint32),
+    )
     every, places = np.empty(corank, np.uint32), np.empty(corank, np.int64)
     shown = np.empty(rank + corank, np.bool_)
     for a in range(members.shape[0]):
@@ -104,7 +114,9 @@ def exposed_by_sums(spaces, basis, free, primes, random, members, exposed):
             outside = 0
             for b in range(rank):
                 if not own[basis[b]]:
-                    if shown[b] and _product(kept[outside], values, prime) != np.uint64(0):
+                    if shown[b] and _product(kept[outside], values, prime) != np.uint64(
+                        0
+                    ):
                         shown[b] = False
                     outside += 1
             for j in range(count):
@@ -129,8 +141,9 @@ def _next_word(state):
 def exposed_by_neighbours(starts, clients, degree, threshold, seeds, members, exposed):
     """Write whom in some round so many corrupt neighbours as the threshold know the secrets of.
 
-    Each round joins its clients by a Harary graph: on a ring of randomly placed clients those at
-    most degree // 2 apart, for an odd degree and an even number also those opposite.
+    Each round joins its clients by a Harary graph: on a ring of randomly placed clients
+    those at most degree // 2 apart, for an odd degree and an even number also those
+    opposite.
 
     Args:
         starts: int64 `[rounds + 1]`: where the clients of each round begin.
@@ -153,7 +166,9 @@ def exposed_by_neighbours(starts, clients, degree, threshold, seeds, members, ex
                 corrupt += own[ring[i]]
             for i in range(size - 1, 0, -1):
                 state, word = _next_word(state)
-                other = np.int64((word >> np.uint64(32)) * np.uint64(i + 1) >> np.uint64(32))
+                other = np.int64(
+                    (word >> np.uint64(32)) * np.uint64(i + 1) >> np.uint64(32)
+                )
                 kept = ring[i]
                 ring[i] = ring[other]
                 ring[other] = kept

@@ -1,19 +1,21 @@
 """Distinguishability: how well the server can tell a shift of one client's updates.
 
-Client i adds the same shift to its update in each of its rounds, or does not. The server, who
-knows everything but the others' updates, looks at all sums. If these updates are Gaussian with
-spread s, the same in every round, the best test is that of N(0, 1) against N(mu_i, 1).
+Client i adds the same shift to its update in each of its rounds, or does not. The
+server, who knows everything but the others' updates, looks at all sums. If these
+updates are Gaussian with spread s, the same in every round, the best test is that of
+N(0, 1) against N(mu_i, 1).
 
-Derivation. With p_i the i-th column of P, the sums less what is known of client i are Gaussian with
-covariance M_i = s^2 (P P^T - p_i p_i^T) + Omega and mean 0 or shift p_i. The likelihood ratio is
-monotone in the linear statistic p_i^T M_i^-1 y, whose two laws differ by mu_i standard deviations,
-mu_i^2 = shift^2 p_i^T M_i^-1 p_i (Neyman and Pearson: no test does better). With the leverage
-h_i = s^2 p_i^T (s^2 P P^T + Omega)^+ p_i, Sherman and Morrison's formula turns it into
+Derivation. With p_i the i-th column of P, the sums less what is known of client i are
+Gaussian with covariance M_i = s^2 (P P^T - p_i p_i^T) + Omega and mean 0 or shift p_i.
+The likelihood ratio is monotone in the linear statistic p_i^T M_i^-1 y, whose two laws
+differ by mu_i standard deviations, mu_i^2 = shift^2 p_i^T M_i^-1 p_i (Neyman and
+Pearson: no test does better). With the leverage h_i = s^2 p_i^T (s^2 P P^T + Omega)^+
+p_i, Sherman and Morrison's formula turns it into
 
     mu_i = (shift / s) sqrt(h_i / (1 - h_i)) = (shift / s) / sqrt(hidden_among_i - 1).
 
-Source: Dong, Roth, Su, "Gaussian differential privacy" (2022), for what mu stands for; the closed
-form for sums over rounds is this package's.
+Source: Dong, Roth, Su, "Gaussian differential privacy" (2022), for what mu stands for;
+the closed form for sums over rounds is this package's.
 """
 
 from __future__ import annotations
@@ -42,12 +44,13 @@ class Distinguishability:
     The figures below have the shape of what is asked, then that of `mu`.
 
     Attributes:
-        mu: float64 `[..., clients]`: the best test is that of N(0, 1) against N(mu, 1). Infinite
-            where the sums without noise give the client away; 0 for those in no sum, who have no
-            figure; nan for members of the coalition, and where it is not known to four digits.
+        mu: float64 `[..., clients]`: the best test is that of N(0, 1) against N(mu, 1).
+            Infinite where the sums without noise give the client away; 0 for those in
+            no sum, who have no figure; nan for members of the coalition, and where it
+            is not known to four digits.
         shift: Length of the shift.
-        spread: Standard deviation of the others' updates; None where they are known, and only
-            then the figures are guarantees, of differential privacy.
+        spread: Standard deviation of the others' updates; None where they are known,
+            and only then the figures are guarantees, of differential privacy.
     """
 
     cites = "distinguish"
@@ -97,15 +100,16 @@ class Distinguishability:
     def cap(self, privacy_target: int, alone: Any = np.inf) -> float:
         """Return what no client's mu exceeds in blocks of T, after any number of rounds.
 
-        T - 1 others that always move with client i add at least (T - 1) s^2 p_i p_i^T to the
-        covariance of the sums (in Loewner's order), so
-        1/mu^2 >= 1/alone^2 + (T - 1) (s/shift)^2. It holds as long as their updates do not
-        change from round to round.
+        T - 1 others that always move with client i add at least (T - 1) s^2 p_i p_i^T
+        to the covariance of the sums (in Loewner's order), so 1/mu^2 >= 1/alone^2 + (T
+        - 1) (s/shift)^2. It holds as long as their updates do not change from round to
+        round.
 
         Args:
             privacy_target: T, clients who only take part together.
-            alone: mu of the client where the others are known (`spread=None`), by the noise alone;
-                infinite without noise, and then the cap is (shift/s) / sqrt(T - 1).
+            alone: mu of the client where the others are known (`spread=None`), by the
+                noise alone; infinite without noise, and then the cap is (shift/s) /
+                sqrt(T - 1).
 
         Returns:
             The cap; infinite for T = 1 without noise.
@@ -121,7 +125,11 @@ class Distinguishability:
 
     def _asked(self, values: Any, name: str, below: float | None) -> np.ndarray:
         array = host_array(values, name)
-        rule = "must hold numbers from 0, finite" if below is None else "must lie in (0, 1)"
+        rule = (
+            "must hold numbers from 0, finite"
+            if below is None
+            else "must lie in (0, 1)"
+        )
         require(array.dtype.kind in "fiu", name, rule, values)
         array = array.astype(np.float64)
         fits = np.isfinite(array) & (array >= 0)
@@ -134,10 +142,14 @@ class Distinguishability:
         known = self.mu[~np.isnan(self.mu)]
         summed = known[known > 0]
         shape = " x ".join(map(str, self.mu.shape))
-        others = "known" if self.spread is None else f"Gaussian with spread {self.spread:g}"
+        others = (
+            "known" if self.spread is None else f"Gaussian with spread {self.spread:g}"
+        )
         rows = [("clients", shape), ("shift", f"{self.shift:g}, the others {others}")]
         if summed.size:
-            rows.append(("mu", f"largest {summed.max():.4g}, median {np.median(summed):.4g}"))
+            rows.append(
+                ("mu", f"largest {summed.max():.4g}, median {np.median(summed):.4g}")
+            )
         for count, words in (
             (int(np.isinf(known).sum()), "exposed (mu is infinite)"),
             (known.size - summed.size, "in no sum: no figure (mu is 0)"),
@@ -152,40 +164,49 @@ class Distinguishability:
 
 @needs_values
 def distinguishability(
-    P: Any, shift: Any = 1.0, spread: Any = 1.0, noise: Any = 0.0, *, coalition: Any = ()
+    P: Any,
+    shift: Any = 1.0,
+    spread: Any = 1.0,
+    noise: Any = 0.0,
+    *,
+    coalition: Any = (),
 ) -> Distinguishability:
     """Return how well the server can tell whether a client's updates were shifted.
 
-    Use it to turn `hidden_among` into error rates: distinguishability if the others' updates are
-    Gaussian with spread s. It is no guarantee: others may send anything else. With `spread=None`,
-    the server knows the others' updates, and noise alone hides the client. Then the result is a
-    guarantee of Gaussian differential privacy, composed over the client's rounds, and the other
-    members of its sums do not help.
+    Use it to turn `hidden_among` into error rates: distinguishability if the others'
+    updates are Gaussian with spread s. It is no guarantee: others may send anything
+    else. With `spread=None`, the server knows the others' updates, and noise alone
+    hides the client. Then the result is a guarantee of Gaussian differential privacy,
+    composed over the client's rounds, and the other members of its sums do not help.
 
-    The shift is the same in all rounds of the client, and the others' updates do not change
-    over rounds. If they do, the server may average them away (`attacks.distinguish` takes their
-    correlation over rounds).
+    The shift is the same in all rounds of the client, and the others' updates do not
+    change over rounds. If they do, the server may average them away
+    (`attacks.distinguish` takes their correlation over rounds).
 
     Args:
-        P: Participation matrix, bools or integer weights, `[..., rounds, clients]`; a row for
-            each sum that the server learnt. Leading axes are separate histories.
-        shift: Length of the shift, positive; in d dimensions with covariance Sigma of the others
-            and no noise sqrt(shift^T Sigma^-1 shift), with `spread=1`.
-        spread: Standard deviation of the others' updates along the shift, positive, or None:
-            they are known.
-        noise: Variance of each sum's noise along the shift: a number, `[rounds]`, or the
-            covariance `[rounds, rounds]`. For a matrix mechanism that releases C y + z, z of
-            variance sigma^2, it is sigma^2 (C^T C)^-1: this is the sums' noise.
+        P: Participation matrix, bools or integer weights, `[..., rounds, clients]`; a
+            row for each sum that the server learnt. Leading axes are separate
+            histories.
+        shift: Length of the shift, positive; in d dimensions with covariance Sigma of
+            the others and no noise sqrt(shift^T Sigma^-1 shift), with `spread=1`.
+        spread: Standard deviation of the others' updates along the shift, positive, or
+            None: they are known.
+        noise: Variance of each sum's noise along the shift: a number, `[rounds]`, or
+            the covariance `[rounds, rounds]`. For a matrix mechanism that releases C y
+            + z, z of variance sigma^2, it is sigma^2 (C^T C)^-1: this is the sums'
+            noise.
         coalition: Clients that reveal their updates to the server.
 
     Returns:
-        `mu` of each client, with the rates and epsilon that follow. Without noise, `mu` is infinite
-        exactly for exposed clients (`first_exposure`); with noise, if a part of the client's
-        column is not reached by the noise and the others. It is 0 for clients in no sum.
+        `mu` of each client, with the rates and epsilon that follow. Without noise, `mu`
+        is infinite exactly for exposed clients (`first_exposure`); with noise, if a
+        part of the client's column is not reached by the noise and the others. It is 0
+        for clients in no sum.
 
     Raises:
-        ConfigurationError: If `shift` or `spread` is not positive and finite, the noise is of
-            another size, negative or not positive semidefinite, or as `hidden_among`.
+        ConfigurationError: If `shift` or `spread` is not positive and finite, the noise
+            is of another size, negative or not positive semidefinite, or as
+            `hidden_among`.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -201,11 +222,13 @@ def distinguishability(
         >>> blocks.mu.round(12).tolist(), blocks.cap(2)  # T = 2, for any number of rounds
         ([1.0, 1.0, 1.0, 1.0], 1.0)
 
-    Edge cases: what floats do not know to nine digits is computed as `hidden_among` does, or nan;
-    where a covariance leaves less than 1e-11 of a client's variance unexplained, or is singular and
-    reaches all but 1e-8 of its column, that is decided by floats and counts as exposed.
+    Edge cases: what floats do not know to nine digits is computed as `hidden_among`
+    does, or nan; where a covariance leaves less than 1e-11 of a client's variance
+    unexplained, or is singular and reaches all but 1e-8 of its column, that is decided
+    by floats and counts as exposed.
 
-    Source: the module's derivation; epsilon and delta of mu: Dong, Roth, Su (2022), Corollary 1.
+    Source: the module's derivation; epsilon and delta of mu: Dong, Roth, Su (2022),
+    Corollary 1.
     """
     length = check_number(shift, "shift", "must be positive and finite", POSITIVE)
     history = as_history(P)
@@ -236,14 +259,18 @@ def _signal(history: Any, noise: Any) -> np.ndarray:
     step = at_once("columns", 8 * rounds * max(1, math.prod(trials)))
     for start in range(0, clients, step):
         some = slice(start, start + step)
-        found[..., some] = of(np.asarray(as_floats(array[..., some], is_scaled=False)), root)
+        found[..., some] = of(
+            np.asarray(as_floats(array[..., some], is_scaled=False)), root
+        )
     return found
 
 
 def _whitened(columns: np.ndarray, root: np.ndarray) -> np.ndarray:
-    """Return |F^+ p| of columns p; infinite where one has a part that the noise does not reach.
+    """Return |F^+ p| of columns p.
 
-    F = S V diag(l): S the deviations, V orthonormal, l^2 the eigenvalues of the correlations.
+    Infinite where one has a part that the noise does not reach.
+    F = S V diag(l): S the deviations, V orthonormal, l^2 the eigenvalues of the
+    correlations.
     """
     scale = np.linalg.norm(root, axis=1)
     bare = _length(columns, np.where(scale > 0, np.inf, 0.0))
@@ -258,7 +285,10 @@ def _whitened(columns: np.ndarray, root: np.ndarray) -> np.ndarray:
 
 
 def _length(columns: np.ndarray, deviations: np.ndarray) -> np.ndarray:
-    """Return each column's length in standard deviations; infinite with one of 0 for an entry."""
+    """Return each column's length in standard deviations.
+
+    Infinite with one of 0 for an entry.
+    """
     with np.errstate(divide="ignore", invalid="ignore"):
         ratios = np.where(columns == 0, 0.0, columns / deviations[:, None])
     return np.asarray(np.linalg.norm(ratios, axis=-2))

@@ -1,7 +1,7 @@
 """Cholesky factors in balls: numbers with a proven bound of what they are wrong by.
 
-Arb, in python-flint. A pivot that is a positive ball is positive, so what is found needs no other
-proof that it exists.
+Arb, in python-flint. A pivot that is a positive ball is positive, so what is found
+needs no other proof that it exists.
 """
 
 from __future__ import annotations
@@ -10,10 +10,12 @@ from typing import Any
 
 
 def inverse_of_factor(gram: list[list[Any]]) -> list[list[Any]] | None:
-    """Return the inverse of the lower Cholesky factor; None where a pivot may not be positive.
+    """Return the inverse of the lower Cholesky factor.
 
-    By halves, so that products of whole matrices do the work. Of [[A, B^T], [B, D]] it is
-    [[a, 0], [-c B a^T a, c]], where a is that of A and c that of D - (B a^T)(B a^T)^T.
+    None where a pivot may not be positive.
+    By halves, so that products of whole matrices do the work. Of [[A, B^T], [B, D]] it
+    is [[a, 0], [-c B a^T a, c]], where a is that of A and c that of D - (B a^T)(B
+    a^T)^T.
     """
     import flint
 
@@ -26,7 +28,9 @@ def inverse_of_factor(gram: list[list[Any]]) -> list[list[Any]] | None:
         return None
     left = flint.arb_mat(first)
     below = flint.arb_mat([row[:half] for row in gram[half:]]) * left.transpose()
-    rest = flint.arb_mat([row[half:] for row in gram[half:]]) - below * below.transpose()
+    rest = (
+        flint.arb_mat([row[half:] for row in gram[half:]]) - below * below.transpose()
+    )
     second = inverse_of_factor(rest.tolist())
     if second is None:
         return None

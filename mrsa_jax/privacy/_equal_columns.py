@@ -1,10 +1,12 @@
-"""Clients with equal columns, merged exactly: what they say about how well clients are hidden.
+"""Clients with equal columns, merged exactly.
 
-A class of s clients with equal columns c enters the Gram matrix P P^T as s c c^T, as one client
-with the column sqrt(s) c would. The class's leverage, that of this one column, is at most 1, and
-each member has 1/s of it: no client is hidden among fewer than s. It is exactly 1 where the sum of
-the class follows from the sums, which exact elimination of the merged history decides. Floats see
-that history too where they do not know enough of the whole one.
+What they say about how well clients are hidden.
+A class of s clients with equal columns c enters the Gram matrix P P^T as s c c^T, as
+one client with the column sqrt(s) c would. The class's leverage, that of this one
+column, is at most 1, and each member has 1/s of it: no client is hidden among fewer
+than s. It is exactly 1 where the sum of the class follows from the sums, which exact
+elimination of the merged history decides. Floats see that history too where they do not
+know enough of the whole one.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ class Merged(NamedTuple):
 
     Attributes:
         histories: `[batch, rounds, clients]`, the shape of those that were merged.
-        sizes: float64 `[batch, clients]`, clients in the class of each; 1 for those in no sum.
+        sizes: float64 `[batch, clients]`, clients in the class of each; 1 for those in
+            no sum.
         owner: int32 `[batch, clients]`, the client who takes part for each.
     """
 
@@ -54,9 +57,15 @@ def merge_equal_columns(histories: np.ndarray) -> Merged:
     np.put_along_axis(own_sizes, order, sizes, axis=-1)
     is_merged = owner != place
     nothing = histories.dtype.type(0) if histories.dtype != object else 0
-    merged = np.where(is_merged[:, None, :], nothing, histories) if is_merged.any() else histories
+    merged = (
+        np.where(is_merged[:, None, :], nothing, histories)
+        if is_merged.any()
+        else histories
+    )
     is_in = (histories != 0).any(axis=1)
-    return Merged(merged, np.where(is_in, own_sizes, 1.0), np.where(is_in, owner, place))
+    return Merged(
+        merged, np.where(is_in, own_sizes, 1.0), np.where(is_in, owner, place)
+    )
 
 
 def class_sizes(
@@ -66,7 +75,8 @@ def class_sizes(
 
     Args:
         histories: Integers `[batch, rounds, clients]`.
-        last_only: Whether to return only what holds after the last round, `[batch, 1, clients]`.
+        last_only: Whether to return only what holds after the last round,
+            `[batch, 1, clients]`.
 
     Examples:
         >>> class_sizes(np.array([[[1, 1, 0], [1, 0, 0]]]), last_only=False).tolist()
@@ -87,8 +97,8 @@ def least_hidden(sizes: np.ndarray) -> np.ndarray:
 def wide_classes(history: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
     """Return one client of each class of equal columns, and the class of every client.
 
-    For histories of very many clients: little memory next to them. None where classes are more than
-    half as many as clients, and merging them is not worth its while.
+    For histories of very many clients: little memory next to them. None where classes
+    are more than half as many as clients, and merging them is not worth its while.
     """
     if history.dtype == object:
         return None

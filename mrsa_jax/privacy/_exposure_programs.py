@@ -1,9 +1,9 @@
 """First exposures as an array program: histories, primes and entries side by side.
 
-The rows are brought to reduced row-echelon form mod p, each up to a factor, one round after
-another and each in its place: e_i lies in the span of the first rounds exactly if a multiple of it
-is one of their rows in the form. Such a row stays from then on, so that the round which changed it
-last is the one in which it became one.
+The rows are brought to reduced row-echelon form mod p, each up to a factor, one round
+after another and each in its place: e_i lies in the span of the first rounds exactly if
+a multiple of it is one of their rows in the form. Such a row stays from then on, so
+that the round which changed it last is the one in which it became one.
 """
 
 from __future__ import annotations
@@ -21,14 +21,15 @@ from mrsa_jax._core.arrays import quick_for_little, varying_like
 from mrsa_jax._core.device import map_tiles
 from mrsa_jax._core.prime import Field, companion, scale, subtract, sum_residues
 
-# uint32 [primes, rounds, clients], each round's row in the form; int32 [primes, rounds], the round
-# that changed it last
+# uint32 [primes, rounds, clients], each round's row in the form; int32 [primes,
+# rounds], the round that changed it last
 _Form = tuple[Array, Array]
 
 
 @quick_for_little(lambda rows, *_: rows.size, static_argnames=("tile",))
 def first_rounds(
-    rows: UInt32[Array, "batch primes rounds clients"] | UInt8[Array, "batch 1 rounds clients"],
+    rows: UInt32[Array, "batch primes rounds clients"]
+    | UInt8[Array, "batch 1 rounds clients"],
     of: Field,
     tile: int,
 ) -> Int32[Array, "batch clients"]:
@@ -37,9 +38,12 @@ def first_rounds(
     Args:
         rows: Residues modulo each prime; one for all of them where they are 0 or 1.
         of: The fields, stacked.
-        tile: Histories that go at once. One at a time leaves out the rounds that add nothing.
+        tile: Histories that go at once. One at a time leaves out the rounds that add
+            nothing.
     """
-    return map_tiles(functools.partial(_one_history, of=of, skips=tile == 1), rows, tile)
+    return map_tiles(
+        functools.partial(_one_history, of=of, skips=tile == 1), rows, tile
+    )
 
 
 def joined(
@@ -49,7 +53,8 @@ def joined(
     """Return the first round in which all primes of the largest rank so far expose a client.
 
     Args:
-        first: The round of each prime's own verdict, the number of rounds where there is none.
+        first: The round of each prime's own verdict, the number of rounds where there
+            is none.
         ranks: Of the first j + 1 rows modulo each prime.
 
     Returns:
@@ -58,7 +63,9 @@ def joined(
     library: Any = np if isinstance(first, np.ndarray) else jnp
     rounds = ranks.shape[-1]
     behind = ranks < library.max(ranks, axis=-2, keepdims=True)
-    index = library.arange(rounds, dtype=np.int32).reshape((1,) * first.ndim + (rounds,))
+    index = library.arange(rounds, dtype=np.int32).reshape(
+        (1,) * first.ndim + (rounds,)
+    )
     agreed = library.all((first[..., None] <= index) | behind[..., None, :], axis=-3)
     found = library.min(library.where(agreed, index[0], np.int32(rounds)), axis=-1)
     return library.where(found < np.int32(rounds), found, np.int32(-1))
@@ -81,14 +88,17 @@ def _one_history(rows: Array, *, of: Field, skips: bool) -> Int32[Array, " clien
 
 def _next_round(index: Array, form: _Form, *, of: Field) -> _Form:
     """Take a round into the form, if anything is left of its row."""
-    # outside the branches: JAX cannot map one that spreads over a mesh what is the same there
+    # outside the branches: JAX cannot map one that spreads over a mesh what is the same
+    # there
     places = varying_like(jnp.broadcast_to(index, of.prime.shape), form)
     is_due = varying_like(jnp.ones(of.prime.shape, jnp.bool_), form)
 
     def taken() -> _Form:
         steps = jax.vmap(_step)(form[0], places, is_due, of)
         # a separate branch, so that its factors are not computed again for each entry
-        return lax.cond(jnp.any(steps.is_touched), lambda: _taken(form, steps, of), lambda: form)
+        return lax.cond(
+            jnp.any(steps.is_touched), lambda: _taken(form, steps, of), lambda: form
+        )
 
     return lax.cond(jnp.any(form[0][:, index] != jnp.uint32(0)), taken, lambda: form)
 
@@ -99,9 +109,13 @@ def _next_new(count: Array, form: _Form, *, of: Field) -> _Form:
     The rows before it that are not zero are the form's, as many as its rank.
     """
     is_left = jnp.any(form[0] != jnp.uint32(0), axis=2)
-    is_next = is_left & (jnp.cumsum(is_left, axis=1, dtype=jnp.int32) == count + jnp.int32(1))
+    is_next = is_left & (
+        jnp.cumsum(is_left, axis=1, dtype=jnp.int32) == count + jnp.int32(1)
+    )
     places = jnp.argmax(is_next, axis=1).astype(jnp.int32)
-    return _taken(form, jax.vmap(_step)(form[0], places, jnp.any(is_next, axis=1), of), of)
+    return _taken(
+        form, jax.vmap(_step)(form[0], places, jnp.any(is_next, axis=1), of), of
+    )
 
 
 class _Step(NamedTuple):
@@ -109,8 +123,10 @@ class _Step(NamedTuple):
 
     Attributes:
         row: uint32 [clients], what remains of it.
-        head: uint32 [1, 2], its pivot and the companion; all other rows are multiplied by it.
-        factors: uint32 [rounds, 2], of the row that is then taken from each, and the companions.
+        head: uint32 [1, 2], its pivot and the companion; all other rows are multiplied
+            by it.
+        factors: uint32 [rounds, 2], of the row that is then taken from each, and the
+            companions.
         is_touched: bool [rounds], which rows change by more than a factor.
         place: int32, the round.
     """
@@ -131,7 +147,9 @@ def _step(rows: Array, place: Array, is_due: Array, of: Field) -> _Step:
     head = jnp.where(is_new, row[pivot], jnp.uint32(1))[None]
     factors = jnp.where(is_new & ~own, column, jnp.uint32(0))
     is_touched = is_new & (own | (column != jnp.uint32(0)))
-    return _Step(row, _with_companion(head, of), _with_companion(factors, of), is_touched, place)
+    return _Step(
+        row, _with_companion(head, of), _with_companion(factors, of), is_touched, place
+    )
 
 
 def _with_companion(factors: Array, of: Field) -> Array:
@@ -156,21 +174,27 @@ def _taken(form: _Form, steps: _Step, of: Field) -> _Form:
 
 # ---- The same on an NVIDIA GPU: one kernel, a program for each history and prime.
 #
-# The form is that of the array program, with a row for each client instead of one for each round:
-# the row whose pivot is the client's column, zero until there is one. It stays in registers while
-# the program goes through the rounds, so that a round is read once and nothing is written until the
+# The form is that of the array program, with a row for each client instead of one for
+# each round:
+# the row whose pivot is the client's column, zero until there is one. It stays in
+# registers while
+# the program goes through the rounds, so that a round is read once and nothing is
+# written until the
 # end.
 
 _FEWEST_CLIENTS = 16
-_ENTRIES_A_WARP = 1024  # 32 registers a thread for the form; as many again for a round's steps
+# 32 registers a thread for the form; as many again for a round's steps
+_ENTRIES_A_WARP = 1024
 
-# uint32 [width, width]; int32 [width], the round that changed a row last; int32, the rank
+# uint32 [width, width]; int32 [width], the round that changed a row last; int32, the
+# rank
 _Held = tuple[Array, Array, Array]
 
 
 @jax.jit
 def first_rounds_by_kernel(
-    rows: UInt32[Array, "batch primes rounds clients"] | UInt8[Array, "batch 1 rounds clients"],
+    rows: UInt32[Array, "batch primes rounds clients"]
+    | UInt8[Array, "batch 1 rounds clients"],
     of: Field,
 ) -> Int32[Array, "batch clients"]:
     """Return the first exposures of histories, as `first_rounds`.
@@ -189,7 +213,10 @@ def first_rounds_by_kernel(
         "first_exposure",
         functools.partial(_one_kernel, rounds=rounds, is_shared=kinds == 1),
         (batch, primes),
-        [jax.ShapeDtypeStruct((batch, primes, size), jnp.int32) for size in (width, rounds)],
+        [
+            jax.ShapeDtypeStruct((batch, primes, size), jnp.int32)
+            for size in (width, rounds)
+        ],
         rows,
         of.prime,
         of.reciprocal,
@@ -222,14 +249,22 @@ def _one_kernel(
         pivot = jnp.min(jnp.where(rest != jnp.uint32(0), client, jnp.int32(width)))
         own = client == pivot  # none where nothing is left
         is_new = pivot < jnp.int32(width)
-        form = lax.cond(is_new, lambda: _with_row(form, rest, own, index, of), lambda: form)
+        form = lax.cond(
+            is_new, lambda: _with_row(form, rest, own, index, of), lambda: form
+        )
         ranks[history, which, index] = form[2]
         return form
 
-    start = (jnp.zeros((width, width), jnp.uint32), jnp.zeros(width, jnp.int32), jnp.int32(0))
+    start = (
+        jnp.zeros((width, width), jnp.uint32),
+        jnp.zeros(width, jnp.int32),
+        jnp.int32(0),
+    )
     form, changed, _ = lax.fori_loop(0, rounds, one_round, start)
     count = jnp.sum((form != jnp.uint32(0)).astype(jnp.int32), axis=1)
-    first[history, which, :] = jnp.where(count == jnp.int32(1), changed, jnp.int32(rounds))
+    first[history, which, :] = jnp.where(
+        count == jnp.int32(1), changed, jnp.int32(rounds)
+    )
 
 
 def _rest(form: Array, row: Array, of: Field, *, is_binary: bool) -> Array:

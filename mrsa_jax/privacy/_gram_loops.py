@@ -1,7 +1,8 @@
-"""Compiled passes over the Gram matrices of histories' rows: whether regular, and leverages.
+"""Compiled passes over the Gram matrices of histories' rows.
 
-Compiling takes longer than most of what is computed: what few histories need is a separate loop.
-Import inside functions only (see `_core.compiled`).
+Whether regular, and leverages.
+Compiling takes longer than most of what is computed: what few histories need is a
+separate loop. Import inside functions only (see `_core.compiled`).
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ import numpy as np
 
 from mrsa_jax._core.compiled import compiled, power
 
-_SMALL = np.uint64(2**27 - 39)  # a prime: the products of 1,024 pairs of residues add up in uint64
+# a prime: the products of 1,024 pairs of residues add up in uint64
+_SMALL = np.uint64(2**27 - 39)
 _MOST_SUMMED = 1024
 
 
@@ -23,11 +25,15 @@ def gram_of(history, ranks):
         ranks: int32 `[rounds]`: rows that raise them count.
 
     Returns:
-        int32: the places among these rows of each client's, client by client; int32 `[clients]`:
-        where each client's end; float64 `[rank, rank]`: the upper half of integers.
+        int32: the places among these rows of each client's, client by client; int32
+        `[clients]`: where each client's end; float64 `[rank, rank]`: the upper half of
+        integers.
     """
     rank = ranks[-1]
-    lists, ends = np.empty(rank * history.shape[1], np.int32), np.empty(history.shape[1], np.int32)
+    lists, ends = (
+        np.empty(rank * history.shape[1], np.int32),
+        np.empty(history.shape[1], np.int32),
+    )
     gram = np.zeros((rank, rank))
     end = 0
     for i in range(ends.size):
@@ -90,8 +96,9 @@ def _add_four(row, f, a, g, b, h, c, e, d):
 
 @compiled
 def _inverse_factor(gram):
-    """Replace G = U^T U, of which the upper half is there, by U^-1; return whether it is one.
+    """Replace G = U^T U, of which the upper half is there, by U^-1.
 
+    Return whether it is one.
     The lower half must be zeros.
     """
     rank = gram.shape[0]
@@ -108,7 +115,9 @@ def _inverse_factor(gram):
                 own[i] *= over
         a, b, c, d = gram[start], gram[end - 3], gram[end - 2], gram[end - 1]
         for i in range(end, rank):
-            _add_four(gram[i, i:], -a[i], a[i:], -b[i], b[i:], -c[i], c[i:], -d[i], d[i:])
+            _add_four(
+                gram[i, i:], -a[i], a[i:], -b[i], b[i:], -c[i], c[i:], -d[i], d[i:]
+            )
     line, every = np.empty(rank), np.arange(rank).astype(np.int32)
     for k in range(rank - 1, -1, -1):
         over = 1.0 / gram[k, k]
@@ -128,8 +137,17 @@ def _combine(places, factors, upper, found):
     for t in range(0, whole, 4):
         k = places[t]
         b, c, d = upper[places[t + 1]], upper[places[t + 2]], upper[places[t + 3]]
-        _add_four(found[k:], factors[t], upper[k, k:], factors[t + 1], b[k:],
-                  factors[t + 2], c[k:], factors[t + 3], d[k:])  # fmt: skip
+        _add_four(
+            found[k:],
+            factors[t],
+            upper[k, k:],
+            factors[t + 1],
+            b[k:],
+            factors[t + 2],
+            c[k:],
+            factors[t + 3],
+            d[k:],
+        )
     for t in range(whole, places.size):
         k = places[t]
         _add(found[k:], factors[t], upper[k, k:])
@@ -155,7 +173,12 @@ def _second_factor(units, gram):
         for k in range(rank):
             own = gram[k, k:]
             for i in range(start, min(start + _TILE, whole), 4):
-                a, b, c, d = units[i, k:], units[i + 1, k:], units[i + 2, k:], units[i + 3, k:]
+                a, b, c, d = (
+                    units[i, k:],
+                    units[i + 1, k:],
+                    units[i + 2, k:],
+                    units[i + 3, k:],
+                )
                 _add_four(own, a[0], a, b[0], b, c[0], c, d[0], d)
     for i in range(whole, clients):
         for k in range(rank):
@@ -175,11 +198,12 @@ def _first_factor(gram, scale, lengths):
     Args:
         gram: As `gram_of` has filled it.
         scale: float64 `[rank]`, filled with one over the lengths of the rows.
-        lengths: float64 `[rank]`, filled with the squared lengths of the factor's columns, of rows
-            of length 1.
+        lengths: float64 `[rank]`, filled with the squared lengths of the factor's
+            columns, of rows of length 1.
 
     Returns:
-        The sum of the squares of that factor's rows' absolute sums, infinite where there is none.
+        The sum of the squares of that factor's rows' absolute sums, infinite where
+        there is none.
     """
     rank = gram.shape[0]
     for k in range(rank):
@@ -205,7 +229,10 @@ def _first_factor(gram, scale, lengths):
 
 @compiled
 def _units(lists, ends, i, ones, scale, gram, unit):
-    """Fill with client i's column of the rows that the factor makes; return its squared length."""
+    """Fill with client i's column of the rows that the factor makes.
+
+    Return its squared length.
+    """
     start = ends[i - 1] if i > 0 else 0
     _combine(lists[start : ends[i]], ones, gram, unit)
     total = 0.0
@@ -220,14 +247,16 @@ def leverage_trials(history, ranks, is_due, most, found, rows, growth, sums):
 
     Args:
         history: As for `collapse`.
-        ranks: int32 `[trials, rounds]`: the rows that raise them, which are independent.
+        ranks: int32 `[trials, rounds]`: the rows that raise them, which are
+            independent.
         is_due: bool `[trials]`, which trials.
-        most: float64 `[trials]`: up to this sum of the squares of the rows' absolute sums of the
-            factor, of rows of length 1, it will do.
+        most: float64 `[trials]`: up to this sum of the squares of the rows' absolute
+            sums of the factor, of rows of length 1, it will do.
         found: float64 `[trials, clients]`, filled.
-        rows: float64 `[trials, clients]`, filled with the squared lengths of columns of these rows.
-        growth: float64 `[trials]`, filled with the sum of the squares of what the rows' lengths
-            grow by; NaN where there is no factor, or more are needed.
+        rows: float64 `[trials, clients]`, filled with the squared lengths of columns of
+            these rows.
+        growth: float64 `[trials]`, filled with the sum of the squares of what the rows'
+            lengths grow by; NaN where there is no factor, or more are needed.
         sums: float64 `[trials]`, filled with that of the squares of the absolute sums.
     """
     clients = history.shape[2]
@@ -236,7 +265,12 @@ def leverage_trials(history, ranks, is_due, most, found, rows, growth, sums):
             continue
         rank = ranks[b, -1]
         lists, ends, gram = gram_of(history[b], ranks[b])
-        scale, lengths, ones, unit = np.empty(rank), np.empty(rank), np.empty(rank), np.empty(rank)
+        scale, lengths, ones, unit = (
+            np.empty(rank),
+            np.empty(rank),
+            np.empty(rank),
+            np.empty(rank),
+        )
         sums[b], growth[b] = _first_factor(gram, scale, lengths), np.nan
         if sums[b] > most[b]:
             continue
@@ -255,7 +289,8 @@ def leverage_trials(history, ranks, is_due, most, found, rows, growth, sums):
 def leverage_trials_again(history, ranks, is_due, found, rows, growth):
     """Find the leverages of trials by a second factor, of what the first one makes.
 
-    The arguments are those of `leverage_trials`, which is called with these trials before.
+    The arguments are those of `leverage_trials`, which is called with these trials
+    before.
     """
     clients = history.shape[2]
     for b in range(history.shape[0]):
@@ -263,7 +298,12 @@ def leverage_trials_again(history, ranks, is_due, found, rows, growth):
             continue
         rank = ranks[b, -1]
         lists, ends, gram = gram_of(history[b], ranks[b])
-        scale, lengths, ones, line = np.empty(rank), np.empty(rank), np.ones(rank), np.empty(rank)
+        scale, lengths, ones, line = (
+            np.empty(rank),
+            np.empty(rank),
+            np.ones(rank),
+            np.empty(rank),
+        )
         _first_factor(gram, scale, lengths)
         units, every = np.empty((clients, rank)), np.arange(rank).astype(np.int32)
         for i in range(clients):

@@ -28,10 +28,13 @@ from mrsa_jax.privacy._updates import (
 from mrsa_jax.privacy.solver import column_codes
 from mrsa_watch._base.errors import check_number, require
 
-# ---- Among how many clients each is hidden, where floats do not know it: integers and enclosures.
+# ---- Among how many clients each is hidden, where floats do not know it: integers and
+# enclosures.
 #
-# The Gram matrix of the rows is exact, and what follows from it is computed with balls of as many
-# bits as nine digits need: a midpoint and a proven bound of what it is wrong by (Arb, in
+# The Gram matrix of the rows is exact, and what follows from it is computed with balls
+# of as many
+# bits as nine digits need: a midpoint and a proven bound of what it is wrong by (Arb,
+# in
 # python-flint). `work` bounds what it costs: a history too large is left open.
 
 MOST_WORK = 5 * 10**8  # as `work` counts: some seconds on a core
@@ -57,8 +60,9 @@ def excess(
         last_only: Whether only after the last round.
 
     Returns:
-        float64 `[rounds, clients]`, or `[1, clients]`: right to nine digits and more, inf for those
-        in no sum; 0 for the exposed, and who is not told from them. None if balls do not tell.
+        float64 `[rounds, clients]`, or `[1, clients]`: right to nine digits and more,
+        inf for those in no sum; 0 for the exposed, and who is not told from them. None
+        if balls do not tell.
     """
     is_noisy = np.zeros(len(history), np.bool_) if variances is None else variances > 0
     quiet = np.asarray(history * ~is_noisy[:, None])
@@ -83,9 +87,16 @@ def excess(
 
 
 def _enclosed(
-    rows: list[list[int]], columns: list[list[int]], noise: list[float], bits: int, last_only: bool
+    rows: list[list[int]],
+    columns: list[list[int]],
+    noise: list[float],
+    bits: int,
+    last_only: bool,
 ) -> np.ndarray | None:
-    """Return T - 1 `[rank, columns]`, or only the last row; None where balls are too wide."""
+    """Return T - 1 `[rank, columns]`, or only the last row.
+
+    None where balls are too wide.
+    """
     import flint
 
     with flint.ctx.workprec(bits):
@@ -96,18 +107,29 @@ def _enclosed(
         inverse = inverse_of_factor(gram)
         if inverse is None:
             return None
-        units = (flint.arb_mat(inverse) * flint.arb_mat(flint.fmpz_mat(columns))).tolist()
+        units = (
+            flint.arb_mat(inverse) * flint.arb_mat(flint.fmpz_mat(columns))
+        ).tolist()
         found = []
         for entries, column in zip(
             zip(*units, strict=True), zip(*columns, strict=True), strict=True
         ):
             shares = _sums_of_squares(entries, column)
-            found.append([_excess_of(h) for h in (shares[-1:] if last_only else shares)])
-        return None if any(None in each for each in found) else np.array(found, np.float64).T
+            found.append(
+                [_excess_of(h) for h in (shares[-1:] if last_only else shares)]
+            )
+        return (
+            None
+            if any(None in each for each in found)
+            else np.array(found, np.float64).T
+        )
 
 
 def _sums_of_squares(entries: Sequence[Any], column: Sequence[int]) -> list[Any]:
-    """Return the shares after each row: exactly 0 before the first one that the column is in."""
+    """Return the shares after each row.
+
+    Exactly 0 before the first one that the column is in.
+    """
     before = next((k for k, value in enumerate(column) if value), len(column))
     later = itertools.accumulate(entry * entry for entry in entries[before:])
     return [entries[0] * 0] * before + list(later)
@@ -125,7 +147,8 @@ def _excess_of(share: Any) -> float | None:
     return 0.0 if abs(value) < _NOTHING else None
 
 
-# ---- Among how many clients each one is hidden: what T, a count of clients, does not tell.
+# ---- Among how many clients each one is hidden: what T, a count of clients, does not
+# tell.
 
 # floats see no smaller noise next to the sums
 _LEAST_NOISE = 1e-9
@@ -141,66 +164,77 @@ def hidden_among(
     memory: Any = 1.0,
     share: Any = 1.0,
     each_round: bool = False,
-) -> Float[np.ndarray | Array, "... clients"] | Float64[np.ndarray, "... rounds clients"]:
+) -> (
+    Float[np.ndarray | Array, "... clients"] | Float64[np.ndarray, "... rounds clients"]
+):
     """Return for each client the size of the one sum that would hide it as well as all sums do.
 
-    Use it together with weak privacy T, which counts the clients in a combination but not how well
-    they are hidden in it: a combination of twelve clients may be all but one client's update. It is
-    cheap for any size, and shows which clients a history leaks.
+    Use it together with weak privacy T, which counts the clients in a combination but
+    not how well they are hidden in it: a combination of twelve clients may be all but
+    one client's update. It is cheap for any size, and shows which clients a history
+    leaks.
 
-    It is 1/h_i of the leverage h_i = p_i^T (P P^T + Omega/s^2)^+ p_i, where p_i is the i-th column
-    of P: the share of the variance of client i's update that the best linear estimate from the
-    sums explains. One sum of K clients has h = 1/K. Without noise h_i is the largest v_i^2/|v|^2
-    over the vectors v of P's row space. So over the clients that took part
+    It is 1/h_i of the leverage h_i = p_i^T (P P^T + Omega/s^2)^+ p_i, where p_i is the
+    i-th column of P: the share of the variance of client i's update that the best
+    linear estimate from the sums explains. One sum of K clients has h = 1/K. Without
+    noise h_i is the largest v_i^2/|v|^2 over the vectors v of P's row space. So over
+    the clients that took part
 
         strong T <= the smallest <= weak T:
 
-    in a class of m clients with equal columns v is constant, |v|^2 >= m v_i^2 and h_i <= 1/m; and
-    of the w entries of a v of smallest support one has v_i^2 >= |v|^2/w. (Of one client alone that
-    is not true: the first of v = (1, 100) is hidden among 10,001, in a combination of two.) The
-    leverages add up to the rank, whatever the scheme. No member of a class of m clients with equal
-    columns is hidden among fewer than m, and each among exactly m where the sum of the class
-    follows from the sums: integers decide that.
+    in a class of m clients with equal columns v is constant, |v|^2 >= m v_i^2 and h_i
+    <= 1/m; and of the w entries of a v of smallest support one has v_i^2 >= |v|^2/w.
+    (Of one client alone that is not true: the first of v = (1, 100) is hidden among
+    10,001, in a combination of two.) The leverages add up to the rank, whatever the
+    scheme. No member of a class of m clients with equal columns is hidden among fewer
+    than m, and each among exactly m where the sum of the class follows from the sums:
+    integers decide that.
 
-    **Where updates drift** (`memory`, `share`) the figure is of the update of one round: with R the
-    correlation of a client's updates over the rounds, D_i = diag(p_i) and c = D_i R e_r, all sums
-    explain the share h[i, r] = c^T ((P P^T) o R + Omega/s^2)^-1 c of the variance of client i's
-    update of round r. What is returned is the worst over the client's own rounds, or each. Updates
-    that never change are the worst of all drifts that clients share: h never falls as memory or
-    share rises. R = 1 gives the number of clients in the round.
+    **Where updates drift** (`memory`, `share`) the figure is of the update of one
+    round: with R the correlation of a client's updates over the rounds, D_i = diag(p_i)
+    and c = D_i R e_r, all sums explain the share h[i, r] = c^T ((P P^T) o R +
+    Omega/s^2)^-1 c of the variance of client i's update of round r. What is returned is
+    the worst over the client's own rounds, or each. Updates that never change are the
+    worst of all drifts that clients share: h never falls as memory or share rises. R =
+    1 gives the number of clients in the round.
 
     Args:
-        P: Participation matrix, bools or integer weights, `[..., rounds, clients]`; a row for
-            each sum that the server learnt, skipped rounds being zero rows. Leading axes are
-            separate histories.
-        noise: Variance of the noise in the sums: of each, `[rounds]`, or of all alike; or their
-            covariance Omega `[rounds, rounds]`.
-        spread: s, the standard deviation of clients' updates, in the unit of the noise. It plays
-            no part without noise.
+        P: Participation matrix, bools or integer weights, `[..., rounds, clients]`; a
+            row for each sum that the server learnt, skipped rounds being zero rows.
+            Leading axes are separate histories.
+        noise: Variance of the noise in the sums: of each, `[rounds]`, or of all alike;
+            or their covariance Omega `[rounds, rounds]`.
+        spread: s, the standard deviation of clients' updates, in the unit of the noise.
+            It plays no part without noise.
         coalition: Clients who tell the server their updates (indices).
-        memory: rho of R = rho^|r - r'| over rows r: 1 (updates never change), or in [0, 0.999999];
-            or R itself `[rounds, rounds]`, as for `information`, with 1 between sums of one round.
-            Zero rows count as time that passes.
-        share: The share of an update's variance that has this memory; the rest is fresh each round.
-        each_round: Whether to return the figure of each update, not the worst of each client.
+        memory: rho of R = rho^|r - r'| over rows r: 1 (updates never change), or in [0,
+            0.999999]; or R itself `[rounds, rounds]`, as for `information`, with 1
+            between sums of one round. Zero rows count as time that passes.
+        share: The share of an update's variance that has this memory; the rest is fresh
+            each round.
+        each_round: Whether to return the figure of each update, not the worst of each
+            client.
 
     Returns:
-        float64 `[..., clients]`: exactly 1.0 for the clients that are exposed by sums without
-        noise (`first_exposure`), above 1 for all others, inf for those in no sum, NaN for members
-        of the coalition, and where it is not known to nine digits (six with noise). Inside `jit`,
-        `vmap` or `shard_map` an array of JAX's, computed in float64 and rounded to float32 unless
-        64-bit types are on; ranks and exposures are then those of two primes that never change.
-        With `each_round` `[..., rounds, clients]`, NaN where a client is in no sum of the round.
-        Where updates drift, to six digits, NaN where floats know fewer. `memory` and `share` may
-        be traced numbers, as in `jax.vmap(lambda rho: hidden_among(P, memory=rho))(rhos)`; where
-        both are exactly 1, or one is out of range, what comes out is NaN.
+        float64 `[..., clients]`: exactly 1.0 for the clients that are exposed by sums
+        without noise (`first_exposure`), above 1 for all others, inf for those in no
+        sum, NaN for members of the coalition, and where it is not known to nine digits
+        (six with noise). Inside `jit`, `vmap` or `shard_map` an array of JAX's,
+        computed in float64 and rounded to float32 unless 64-bit types are on; ranks and
+        exposures are then those of two primes that never change. With `each_round`
+        `[..., rounds, clients]`, NaN where a client is in no sum of the round. Where
+        updates drift, to six digits, NaN where floats know fewer. `memory` and `share`
+        may be traced numbers, as in
+        `jax.vmap(lambda rho: hidden_among(P, memory=rho))(rhos)`; where both are
+        exactly 1, or one is out of range, what comes out is NaN.
 
     Raises:
-        ConfigurationError: If an entry is a fraction or NaN, P has fewer than two axes or an
-            empty one, `noise` is negative, of another size or no covariance, `spread` is not
-            positive, or the coalition has everybody; if `memory` or `share` is out of range, or R
-            is singular other than by sums of one round (an eigenvalue below 1e-7) without noise; if
-            it is 1 between two rows, and P is traced; if noise is above 1e153 spreads.
+        ConfigurationError: If an entry is a fraction or NaN, P has fewer than two axes
+            or an empty one, `noise` is negative, of another size or no covariance,
+            `spread` is not positive, or the coalition has everybody; if `memory` or
+            `share` is out of range, or R is singular other than by sums of one round
+            (an eigenvalue below 1e-7) without noise; if it is 1 between two rows, and P
+            is traced; if noise is above 1e153 spreads.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -211,26 +245,30 @@ def hidden_among(
         >>> mj.privacy.hidden_among([[1, 1], [1, 0]], memory=0.5).round(6).tolist()  # 0 alone later
         [1.0, 1.75]
 
-    Edge cases: a client's weights matter to its value only relative to others'; a row's scale does
-    not without noise. Rows that depend on earlier ones are distinguished by exact ranks, never by a
-    tolerance, save for noise that is given as a covariance: there floats decide, nobody is
-    exactly at 1 by noisy sums, and a row closer than about 1e-11 to the span of those before
-    counts as in it. Of near-dependent rows (weights that differ in their last digits) floats may
-    know nothing: a bound of what they err by tells, and what is not known to nine digits is
-    computed with proven bounds from the integers, up to some 600 independent rows. It is NaN for
-    larger histories, and inside a transformation, where nothing is merged.
+    Edge cases: a client's weights matter to its value only relative to others'; a row's
+    scale does not without noise. Rows that depend on earlier ones are distinguished by
+    exact ranks, never by a tolerance, save for noise that is given as a covariance:
+    there floats decide, nobody is exactly at 1 by noisy sums, and a row closer than
+    about 1e-11 to the span of those before counts as in it. Of near-dependent rows
+    (weights that differ in their last digits) floats may know nothing: a bound of what
+    they err by tells, and what is not known to nine digits is computed with proven
+    bounds from the integers, up to some 600 independent rows. It is NaN for larger
+    histories, and inside a transformation, where nothing is merged.
 
-    Cost: three products of the min(J, N) independent rows with themselves and their factor, and
-    the exact ranks; histories of very many clients go by pieces of their columns.
+    Cost: three products of the min(J, N) independent rows with themselves and their
+    factor, and the exact ranks; histories of very many clients go by pieces of their
+    columns.
 
-    Source: this package's (Multi-RoundSecAgg has no graded measure). Its use for a linear
-    estimator is classical; see also audit expert (Chin, Ozsoyoglu 1982).
+    Source: this package's (Multi-RoundSecAgg has no graded measure). Its use for a
+    linear estimator is classical; see also audit expert (Chin, Ozsoyoglu 1982).
     """
     array = without(P if _never_changes(memory, share) else in_time(P), coalition)
     kernel = _drift(memory, share, array.shape[-2])
     found: Any
     if kernel is not None:
-        found = _of_updates(array, kernel, noise, spread, "rounds" if each_round else "last")
+        found = _of_updates(
+            array, kernel, noise, spread, "rounds" if each_round else "last"
+        )
     else:
         found = among(array, noise_root(noise, spread, array))
         if each_round:
@@ -255,13 +293,17 @@ def _drift(memory: Any, share: Any, rounds: int) -> np.ndarray | Array | None:
     return None if (kernel == 1).all() else kernel
 
 
-def _of_updates(array: Any, kernel: Any, noise: Any, spread: Any, how: str) -> np.ndarray | Array:
+def _of_updates(
+    array: Any, kernel: Any, noise: Any, spread: Any, how: str
+) -> np.ndarray | Array:
     """Return `hidden_updates` of histories with any leading axes."""
     *lead, rounds, clients = array.shape
     given = kernel, check_spread(spread), check_noise(noise, rounds), how
     if is_traced(array, kernel):
         alone = is_traced(kernel) or ((kernel == 1) == np.eye(rounds)).all()
-        require(alone, "memory", "must not be 1 between rows inside a JAX transformation")
+        require(
+            alone, "memory", "must not be 1 between rows inside a JAX transformation"
+        )
         inside = traced_updates(on_device(array).reshape(-1, rounds, clients), *given)
         return inside.reshape(*lead, *inside.shape[1:])
     histories = np.asarray(array).reshape(-1, rounds, clients)
@@ -284,23 +326,23 @@ def hidden_among_trajectory(
     It never rises: a further sum only adds to what is known.
 
     Args:
-        P: Participation matrix, bools or integer weights, `[..., rounds, clients]`; leading
-            axes are separate histories.
+        P: Participation matrix, bools or integer weights, `[..., rounds, clients]`;
+            leading axes are separate histories.
         noise: As for `hidden_among`.
         spread: As for `hidden_among`.
         coalition: As for `hidden_among`.
         memory: As for `hidden_among`: the worst update so far of each client.
         share: As for `hidden_among`.
-        quantiles: Instead of all clients, quantiles in [0, 1] over those who took part so far:
-            (0.0, 0.5) are the worst and the median client. (0.0,) of a million clients and a
-            thousand rounds takes a minute or two and little memory beyond the history; others
-            hold all figures of one history. NaN where a value is not known, except the worst
-            where a client is exposed.
+        quantiles: Instead of all clients, quantiles in [0, 1] over those who took part
+            so far: (0.0, 0.5) are the worst and the median client. (0.0,) of a million
+            clients and a thousand rounds takes a minute or two and little memory beyond
+            the history; others hold all figures of one history. NaN where a value is
+            not known, except the worst where a client is exposed.
 
     Returns:
-        float64 `[..., rounds, clients]`: entry j after rows 0..j; the last is `hidden_among(P)`.
-        With quantiles `[..., rounds, quantiles]`; NaN while no client took part. Inside `jit` as
-        `hidden_among`.
+        float64 `[..., rounds, clients]`: entry j after rows 0..j; the last is
+        `hidden_among(P)`. With quantiles `[..., rounds, quantiles]`; NaN while no
+        client took part. Inside `jit` as `hidden_among`.
 
     Raises:
         ConfigurationError: As `hidden_among`, or if a quantile is outside [0, 1].
@@ -313,23 +355,32 @@ def hidden_among_trajectory(
         >>> found.round(6).tolist()
         [[2.0, 2.0], [1.0, 2.0]]
 
-    Cost: that of `hidden_among`; trials run in chunks, so memory beyond the result is bounded.
+    Cost: that of `hidden_among`; trials run in chunks, so memory beyond the result is
+    bounded.
     """
     rule = "must be numbers from 0 to 1"
     if quantiles is not None:
         is_list = isinstance(quantiles, Sequence) and len(quantiles) > 0
         require(is_list, "quantiles", rule, quantiles)
-        quantiles = tuple(check_number(each, "quantiles", rule, 0.0, 1.0) for each in quantiles)
+        quantiles = tuple(
+            check_number(each, "quantiles", rule, 0.0, 1.0) for each in quantiles
+        )
     array = without(P if _never_changes(memory, share) else in_time(P), coalition)
     kernel = _drift(memory, share, array.shape[-2])
     found: Any
     if kernel is not None:
         found = _of_updates(array, kernel, noise, spread, "sums")
         library: Any = jnp if is_traced(found) else np
-        found = found if quantiles is None else quantiles_of(1 / found, quantiles, library)
+        found = (
+            found if quantiles is None else quantiles_of(1 / found, quantiles, library)
+        )
     else:
-        found = among(array, noise_root(noise, spread, array), quantiles=quantiles,
-                      last_only=False)  # fmt: skip
+        found = among(
+            array,
+            noise_root(noise, spread, array),
+            quantiles=quantiles,
+            last_only=False,
+        )
     return found if quantiles is not None else without_members(found, coalition)
 
 
@@ -352,8 +403,9 @@ def among(
     of_rest: bool = False,
     first: np.ndarray | None = None,
 ) -> np.ndarray | Array:
-    """Return T, among how many clients each is hidden, to nine digits; NaN where it is not known.
+    """Return T, among how many clients each is hidden, to nine digits.
 
+    NaN where it is not known.
     Floats tell where they know it, and balls where histories are small enough for them.
 
     Args:
@@ -364,14 +416,24 @@ def among(
         of_rest: Whether to return T - 1, to four digits; without quantiles.
         first: From which round each is taken for exposed.
     """
-    shares = leverages(array, root, quantiles=quantiles, last_only=last_only, of_rest=of_rest,
-                       first=first)  # fmt: skip
+    shares = leverages(
+        array,
+        root,
+        quantiles=quantiles,
+        last_only=last_only,
+        of_rest=of_rest,
+        first=first,
+    )
     if quantiles is not None:
         found = shares
     else:
         with np.errstate(divide="ignore"):
             found = 1 / shares - (1.0 if of_rest else 0.0)
-    if is_traced(array) or not np.isnan(found).any() or (root is not None and root.ndim == 2):
+    if (
+        is_traced(array)
+        or not np.isnan(found).any()
+        or (root is not None and root.ndim == 2)
+    ):
         return found
     rounds = array.shape[-2]
     stacked = np.asarray(array).reshape(-1, *array.shape[-2:])
@@ -380,7 +442,9 @@ def among(
     left = MOST_WORK
     for history, own in zip(stacked, flat, strict=True):
         is_unknown = np.isnan(own)
-        is_unknown &= np.logical_or.accumulate((history != 0).any(axis=1))[-len(own) :, None]
+        is_unknown &= np.logical_or.accumulate((history != 0).any(axis=1))[
+            -len(own) :, None
+        ]
         if not is_unknown.any():
             continue
         columns = len(np.unique(column_codes(history)))
@@ -388,7 +452,9 @@ def among(
         if left < 0:
             continue
         if quantiles is not None:
-            whole = np.atleast_2d(among(history, root, last_only=last_only, first=first))
+            whole = np.atleast_2d(
+                among(history, root, last_only=last_only, first=first)
+            )
             own[:] = np.where(is_unknown, quantiles_of(1 / whole, quantiles, np), own)
             continue
         known = excess(history, None if root is None else root**2, last_only=last_only)
@@ -404,7 +470,10 @@ def among(
 
 
 def noise_root(noise: Any, spread: Any, P: np.ndarray | Array) -> np.ndarray | None:
-    """Return what `leverages` takes for noise: its standard deviations, or its root, in spreads."""
+    """Return what `leverages` takes for noise.
+
+    Its standard deviations, or its root, in spreads.
+    """
     deviation = check_spread(spread)
     checked = check_noise(noise, P.shape[-2])
     if checked is None:
@@ -414,12 +483,19 @@ def noise_root(noise: Any, spread: Any, P: np.ndarray | Array) -> np.ndarray | N
         return np.asarray(checked / deviation)
     root = np.sqrt(checked) / deviation
     if not is_traced(P):
-        rows = np.abs(as_floats(np.asarray(P), is_scaled=False)).reshape(-1, P.shape[-1])
+        rows = np.abs(as_floats(np.asarray(P), is_scaled=False)).reshape(
+            -1, P.shape[-1]
+        )
         largest = rows.max(axis=1)  # its square may be no number
-        lengths = largest * np.linalg.norm(rows / np.maximum(largest, 1)[:, None], axis=1)
+        lengths = largest * np.linalg.norm(
+            rows / np.maximum(largest, 1)[:, None], axis=1
+        )
         lengths = lengths.reshape(-1, P.shape[-2]).max(axis=0)
         least = float((root / np.maximum(lengths, 1e-300))[root > 0].min())
-        rule = (f"must be 0, or have a standard deviation of at least {_LEAST_NOISE:g} times the "
-                "spread and the root of the sum of a row's squares")  # fmt: skip
+        rule = (
+            f"must be 0, or have a standard deviation of at least {_LEAST_NOISE:g} "
+            "times the "
+            "spread and the root of the sum of a row's squares"
+        )
         require(least >= _LEAST_NOISE, "noise", rule, least)
     return root

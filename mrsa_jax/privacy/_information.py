@@ -1,13 +1,14 @@
 """Bits about a client's whole history of updates, where updates change from round to round.
 
-As updates drift, every further round tells something new, so total bits grow with the number of
-participations whatever T is (each single update stays capped: `hidden_among` with a memory); So et
-al. do not show this (HIDDEN, our own result). The measure is mutual information, for
-Gaussian updates: the least that sums can leak, and the most, for given covariances.
+As updates drift, every further round tells something new, so total bits grow with the
+number of participations whatever T is (each single update stays capped: `hidden_among`
+with a memory); So et al. do not show this (HIDDEN, our own result). The measure is
+mutual information, for Gaussian updates: the least that sums can leak, and the most,
+for given covariances.
 
-Symbols: P learnt sums, p_i its column of client i, G = P P^T, D_i = diag(p_i), R the kernel
-(correlation of one client's updates over the rounds), Omega the noise's covariance, s the spread,
-o the entrywise product.
+Symbols: P learnt sums, p_i its column of client i, G = P P^T, D_i = diag(p_i), R the
+kernel (correlation of one client's updates over the rounds), Omega the noise's
+covariance, s the spread, o the entrywise product.
 """
 
 from __future__ import annotations
@@ -46,51 +47,64 @@ _MANY_BITS = 8.0  # from here on differences from 1 lose digits: these are compu
 
 
 def information(
-    P: Any, memory: Any = 1.0, spread: Any = 1.0, noise: Any = 0.0, *, coalition: Any = ()
+    P: Any,
+    memory: Any = 1.0,
+    spread: Any = 1.0,
+    noise: Any = 0.0,
+    *,
+    coalition: Any = (),
 ) -> Any:
     """Return the bits per coordinate that sums reveal of each client's whole history.
 
-    Use it together with `hidden_among`, which is about one update. If updates drift, total bits
-    grow with every round in which a client takes part, but blocks of T keep each update among T.
+    Use it together with `hidden_among`, which is about one update. If updates drift,
+    total bits grow with every round in which a client takes part, but blocks of T keep
+    each update among T.
 
-    Client i's updates are x_i in R^J with covariance s^2 R, independent of the others'. The sums
-    y = sum_i D_i x_i + noise have covariance M = s^2 G o R + Omega, as D_i R D_i =
-    (p_i p_i^T) o R, and M_i = s^2 (G - p_i p_i^T) o R + Omega once x_i is known. So
+    Client i's updates are x_i in R^J with covariance s^2 R, independent of the others'.
+    The sums y = sum_i D_i x_i + noise have covariance M = s^2 G o R + Omega, as D_i R
+    D_i = (p_i p_i^T) o R, and M_i = s^2 (G - p_i p_i^T) o R + Omega once x_i is known.
+    So
 
         I_i = I(y; x_i) = 1/2 log2(det M / det M_i) bits per coordinate.
 
-    Closed forms: R of ones 1/2 log2(T/(T - 1)) with T `hidden_among`; R = 1 without noise the sum
-    over i's rounds of 1/2 log2(k/(k - 1)), k clients in the round. Bits never fall by a further
-    round. Updates that are not Gaussian, of the same covariance: no guarantee.
+    Closed forms: R of ones 1/2 log2(T/(T - 1)) with T `hidden_among`; R = 1 without
+    noise the sum over i's rounds of 1/2 log2(k/(k - 1)), k clients in the round. Bits
+    never fall by a further round. Updates that are not Gaussian, of the same
+    covariance: no guarantee.
 
-    **Infinite** without noise, decided by exact integers: M_i is singular iff some v != 0 has
-    v^T D_j R D_j v = 0 for all j != i. Where R is positive definite that is D_j v = 0, so v lives
-    on rounds in which i is alone: one such round, and only that, exposes it permanently. Rounds
-    between which R is exactly 1 hold the same updates; there, i is exposed by them together
-    (`first_exposure`), and with R of ones by the whole history.
+    **Infinite** without noise, decided by exact integers: M_i is singular iff some v !=
+    0 has v^T D_j R D_j v = 0 for all j != i. Where R is positive definite that is D_j v
+    = 0, so v lives on rounds in which i is alone: one such round, and only that,
+    exposes it permanently. Rounds between which R is exactly 1 hold the same updates;
+    there, i is exposed by them together (`first_exposure`), and with R of ones by the
+    whole history.
 
     Args:
-        P: Participation matrix, bools or integer weights, `[..., rounds, clients]`; a row for
-            each sum that the server learnt, zero rows counting as time that passes. Leading
-            axes are separate histories.
+        P: Participation matrix, bools or integer weights, `[..., rounds, clients]`; a
+            row for each sum that the server learnt, zero rows counting as time that
+            passes. Leading axes are separate histories.
         memory: rho of R = rho^|r - r'| over rows r, a first-order process: 1, or in
-            [0, 0.999999]; or R itself, `[rounds, rounds]`, symmetric and positive semidefinite
-            with a diagonal of ones. For several sums per round give R, with 1 between these.
+            [0, 0.999999]; or R itself, `[rounds, rounds]`, symmetric and positive
+            semidefinite with a diagonal of ones. For several sums per round give R,
+            with 1 between these.
         spread: s, the standard deviation of an update about what is known of it.
-        noise: Variance of the sums' noise, one for all or `[rounds]`, or their covariance
-            `[rounds, rounds]`.
-        coalition: Clients that reveal their updates to the server; their columns are excluded.
+        noise: Variance of the sums' noise, one for all or `[rounds]`, or their
+            covariance `[rounds, rounds]`.
+        coalition: Clients that reveal their updates to the server; their columns are
+            excluded.
 
     Returns:
-        float64 `[..., clients]`; 0 for a client in no sum, nan for members of the coalition. Where
-        memory, spread or noise are traced, a traced array of JAX's float type, which can be
-        differentiated. There P must be known and noise positive: a program does not decide which
-        bits are infinite, and a traced noise of 0 gives numbers without a meaning.
+        float64 `[..., clients]`; 0 for a client in no sum, nan for members of the
+        coalition. Where memory, spread or noise are traced, a traced array of JAX's
+        float type, which can be differentiated. There P must be known and noise
+        positive: a program does not decide which bits are infinite, and a traced noise
+        of 0 gives numbers without a meaning.
 
     Raises:
-        ConfigurationError: If an argument is out of range or of the wrong size, or R is singular
-            (apart from its ones) or nearly so, by an eigenvalue below 1e-7, for sums without noise;
-            if noise is so small, or of so low a rank, that a sum is known from the others.
+        ConfigurationError: If an argument is out of range or of the wrong size, or R is
+            singular (apart from its ones) or nearly so, by an eigenvalue below 1e-7,
+            for sums without noise; if noise is so small, or of so low a rank, that a
+            sum is known from the others.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -101,16 +115,17 @@ def information(
         >>> mj.privacy.information([[1, 1, 0], [1, 0, 0]], memory=0.9).round(4).tolist()
         [inf, 1.3234, 0.0]
 
-    Edge cases: rows that others of the same time add up to are left out, by exact ranks. A
-    covariance of noise of lower rank may leave infinite bits that floats show as some twenty.
+    Edge cases: rows that others of the same time add up to are left out, by exact
+    ranks. A covariance of noise of lower rank may leave infinite bits that floats show
+    as some twenty.
 
-    Accuracy: about 1e-16 times the condition of M with its rows scaled to ones on the diagonal,
-    which is at most 2 J / (1 - rho), or sums' variance over their noise's.
+    Accuracy: about 1e-16 times the condition of M with its rows scaled to ones on the
+    diagonal, which is at most 2 J / (1 - rho), or sums' variance over their noise's.
 
-    Cost: one inverse of M for all clients. With A the rounds of client i and V = (M^-1)_AA, det M_i
-    / det M = det(1 - s^2 (p_i p_i^T o R)_AA V) (Sylvester): J^3 + N n^3 operations, n the most
-    participations of a client, in NumPy. A client of more than 8 bits takes another J^3.
-    Memory: J x J, n x N and some tens of MB.
+    Cost: one inverse of M for all clients. With A the rounds of client i and V =
+    (M^-1)_AA, det M_i / det M = det(1 - s^2 (p_i p_i^T o R)_AA V) (Sylvester): J^3 + N
+    n^3 operations, n the most participations of a client, in NumPy. A client of more
+    than 8 bits takes another J^3. Memory: J x J, n x N and some tens of MB.
 
     Source:
         R = 1 without noise: Elkordy et al. 2023 (PETS). The rest is this package's.
@@ -131,16 +146,24 @@ def _of_values(
     own_noise, own_spread = check_noise(noise, rounds), check_spread(spread)
     kernel = kernel_of(memory, rounds)
     if (kernel == 1).all():
-        excess = np.asarray(among(rows, noise_root(noise, spread, rows), of_rest=True), np.float64)
+        excess = np.asarray(
+            among(rows, noise_root(noise, spread, rows), of_rest=True), np.float64
+        )
         with np.errstate(divide="ignore"):
-            return 0.5 * np.log1p(1.0 / without_members(excess, coalition)) / math.log(2.0)
+            return (
+                0.5 * np.log1p(1.0 / without_members(excess, coalition)) / math.log(2.0)
+            )
     stacked = rows.reshape(-1, rounds, clients)
-    found = _bits(stacked, kernel, own_spread, own_noise).reshape(*rows.shape[:-2], clients)
+    found = _bits(stacked, kernel, own_spread, own_noise).reshape(
+        *rows.shape[:-2], clients
+    )
     found[..., members] = np.nan
     return found
 
 
-def _traced(P: np.ndarray, memory: Any, spread: Any, noise: Any, coalition: Any) -> Array:
+def _traced(
+    P: np.ndarray, memory: Any, spread: Any, noise: Any, coalition: Any
+) -> Array:
     """Return the bits in a program, by `_by_own_rounds`' determinant of each client in turn."""
     with jax.ensure_compile_time_eval():
         rows = np.asarray(without(P, coalition))
@@ -180,7 +203,9 @@ def _is_covariance(noise: Array) -> Array:
     known = jnp.where(jnp.isfinite(ratios), ratios, 0.0)
     is_symmetric = jnp.abs(known - known.T).max() <= TRACED_NEAR
     least = jnp.linalg.eigvalsh((known + known.T) / 2)[0]
-    is_positive = (jnp.diagonal(noise) >= 0).all() & (least >= -TRACED_NEAR * len(noise))
+    is_positive = (jnp.diagonal(noise) >= 0).all() & (
+        least >= -TRACED_NEAR * len(noise)
+    )
     return is_symmetric & is_positive & jnp.isfinite(noise).all()
 
 
@@ -200,13 +225,18 @@ def _bits(
 
 
 def _of_chunk(
-    histories: np.ndarray, covariance: np.ndarray, kernel: np.ndarray, is_kept: np.ndarray
+    histories: np.ndarray,
+    covariance: np.ndarray,
+    kernel: np.ndarray,
+    is_kept: np.ndarray,
 ) -> np.ndarray:
     """Return the bits of some histories, those of many bits the longer way."""
     exponents = exponents_of(histories)
     grams = grams_of(histories, exponents)
     whole = covariances(grams, exponents, covariance, is_kept, kernel)
-    found = _by_own_rounds(whole, kernel, *participations(histories, exponents, is_kept))
+    found = _by_own_rounds(
+        whole, kernel, *participations(histories, exponents, is_kept)
+    )
     trials, many = np.nonzero(~(found < _MANY_BITS))
     step = at_once("leverage", 8 * 6 * kernel.size)
     for start in range(0, len(many), step):
@@ -224,7 +254,9 @@ def _left(
     """Return G - p_i p_i^T of a client of each history to the last digit, and its scales."""
     each = np.arange(len(clients))
     squares = np.diagonal(grams, axis1=1, axis2=2)
-    if (np.log2(squares, where=squares > 0, out=0 * squares) + 2 * exponents < 53).all():
+    if (
+        np.log2(squares, where=squares > 0, out=0 * squares) + 2 * exponents < 53
+    ).all():
         columns = as_floats(histories[each, :, clients], exponents)  # all of G is exact
         return grams - columns[:, :, None] * columns[:, None, :], exponents
     others = histories.copy()
@@ -260,5 +292,7 @@ def _by_own_rounds(
         pairs = at[:, :, None], at[:, None, :]
         change = kernel[pairs] * own[:, :, None] * own[:, None, :]
         signs, logs = np.linalg.slogdet(np.eye(most) - change @ inverse[trial][pairs])
-        found[trial, start : start + step] = np.where(signs > 0, logs / -math.log(4.0), np.nan)
+        found[trial, start : start + step] = np.where(
+            signs > 0, logs / -math.log(4.0), np.nan
+        )
     return found

@@ -1,13 +1,14 @@
 """Leverage: the share of each client's update that the learnt sums explain.
 
 With p_i the i-th column of P and G = P P^T, client i's leverage is
-h_i = p_i^T (G + Omega/s^2)^+ p_i: the best linear estimate of its update from the sums, whose noise
-has covariance Omega, leaves 1 - h_i of its variance s^2 unexplained. Without noise h_i is the
-squared length of unit vector e_i's projection on the row space V of P, the largest v_i^2 / |v|^2
-over the v in V, and 1 exactly for the exposed (weak privacy T = 1 of Multi-RoundSecAgg, Remark 1).
-The sum over the clients is the rank.
+h_i = p_i^T (G + Omega/s^2)^+ p_i: the best linear estimate of its update from the sums,
+whose noise has covariance Omega, leaves 1 - h_i of its variance s^2 unexplained.
+Without noise h_i is the squared length of unit vector e_i's projection on the row space
+V of P, the largest v_i^2 / |v|^2 over the v in V, and 1 exactly for the exposed (weak
+privacy T = 1 of Multi-RoundSecAgg, Remark 1). The sum over the clients is the rank.
 
-Noise is seen as further columns: with F F^T = Omega the Gram matrix of [P, F/s] is G + Omega/s^2.
+Noise is seen as further columns: with F F^T = Omega the Gram matrix of [P, F/s] is G +
+Omega/s^2.
 """
 
 from __future__ import annotations
@@ -43,55 +44,69 @@ from mrsa_watch._base.errors import require
 
 _BYTES_AN_ENTRY = 8
 _COPIES = 12  # of a history in float64 while it is worked on
-# From so many entries on, and with so many more clients than rounds, a history goes by columns.
+# From so many entries on, and with so many more clients than rounds, a history goes by
+# columns.
 _WIDE, _WIDER = 2**23, 2
 _HIGH = lax.Precision.HIGHEST
 KNOWN = 1e-9  # relative: nine digits
 _NOISY_KNOWN = 1e-6  # where rounding grows with the sums over their noise
-_REST_KNOWN = 1e-4  # of 1 less a leverage, of which mu is a root and bits are a logarithm
+# of 1 less a leverage, of which mu is a root and bits are a logarithm
+_REST_KNOWN = 1e-4
 _ROUNDINGS = 16 * 2.0**-53
 _LEAST = 1e-290  # of a leverage: less has no nine digits
 
 
 def leverages(
-    array: np.ndarray | Array, root: np.ndarray | None, *, quantiles: tuple[float, ...] | None,
-    last_only: bool, of_rest: bool = False, first: np.ndarray | None = None,
-) -> np.ndarray | Array:  # fmt: skip
+    array: np.ndarray | Array,
+    root: np.ndarray | None,
+    *,
+    quantiles: tuple[float, ...] | None,
+    last_only: bool,
+    of_rest: bool = False,
+    first: np.ndarray | None = None,
+) -> np.ndarray | Array:
     """Return the leverages in histories.
 
     Args:
         array: Histories `[..., rounds, clients]`.
-        root: Of the noise over the spread's square: None, standard deviations `[rounds]`, or F
-            `[rounds, rounds]`.
+        root: Of the noise over the spread's square: None, standard deviations
+            `[rounds]`, or F `[rounds, rounds]`.
         of_rest: Whether 1 less the leverage must be known too, to four digits.
-        quantiles: Instead of all clients', these quantiles of `hidden_among_trajectory`.
+        quantiles: Instead of all clients', these quantiles of
+            `hidden_among_trajectory`.
         last_only: Whether only what holds after the last round.
-        first: int32 `[clients]`, from which round each is taken for exposed, -1 for never: for
-            a caller who knows it, of a history that does not go by columns. None: found here, as
-            where several clients have equal columns.
+        first: int32 `[clients]`, from which round each is taken for exposed, -1 for
+            never: for a caller who knows it, of a history that does not go by columns.
+            None: found here, as where several clients have equal columns.
 
     Returns:
-        float64 `[..., rounds, clients]`, without rounds where `last_only`; with quantiles these of
-        1 / leverage instead of the clients. Traced values are rounded as JAX is set. At most one
-        over the size of a client's class of equal columns, and exactly that where the sum of the
-        class follows from sums without noise. NaN where floats do not know it to nine digits, with
-        noise to six.
+        float64 `[..., rounds, clients]`, without rounds where `last_only`; with
+        quantiles these of 1 / leverage instead of the clients. Traced values are
+        rounded as JAX is set. At most one over the size of a client's class of equal
+        columns, and exactly that where the sum of the class follows from sums without
+        noise. NaN where floats do not know it to nine digits, with noise to six.
     """
     rounds, clients = array.shape[-2:]
     kept = () if last_only else (rounds,)
     kept = (*kept, clients if quantiles is None else len(quantiles))
-    # a sort takes XLA's programs for a CPU ten times as long as NumPy; and what floats lose of
-    # larger integers is seen here
+    # a sort takes XLA's programs for a CPU ten times as long as NumPy; and what floats
+    # lose of larger integers is seen here
     has_large = array.dtype == object
     is_here = not is_traced(array) and (platform() == "cpu" or has_large)
     on_host = quantiles is not None and is_here
     run = functools.partial(
-        _chunk, root=root, quantiles=None if on_host else quantiles, last_only=last_only,
-        of_rest=of_rest, first=first,
-    )  # fmt: skip
+        _chunk,
+        root=root,
+        quantiles=None if on_host else quantiles,
+        last_only=last_only,
+        of_rest=of_rest,
+        first=first,
+    )
     if is_traced(array):
         traced = on_device(array).reshape(-1, rounds, clients)
-        inside = run(traced, merged=None, precision=jax.dtypes.canonicalize_dtype(np.float64))
+        inside = run(
+            traced, merged=None, precision=jax.dtypes.canonicalize_dtype(np.float64)
+        )
         return inside.reshape(*array.shape[:-2], *kept)
     stacked = np.asarray(array).reshape(-1, rounds, clients)
     found = np.empty((len(stacked), *kept), np.float64)
@@ -108,9 +123,13 @@ def leverages(
     for start in range(0, len(stacked), step):
         part = stacked[start : start + step]
         # a shorter last chunk is filled up, so that one program serves all
-        whole = np.concatenate([part, np.zeros((step - len(part), rounds, clients), part.dtype)])
+        whole = np.concatenate(
+            [part, np.zeros((step - len(part), rounds, clients), part.dtype)]
+        )
         merged = merge_equal_columns(whole)
-        run_merged = functools.partial(run, merged=merged, precision=np.dtype(np.float64))
+        run_merged = functools.partial(
+            run, merged=merged, precision=np.dtype(np.float64)
+        )
         shares = np.asarray(run_merged(whole))[: len(part)]
         if np.isnan(shares).any() and (merged.sizes > 1).any():
             # as one column each, classes are better conditioned
@@ -118,7 +137,9 @@ def leverages(
             shares = np.where(np.isnan(shares), again, shares)
         if not last_only and (quantiles is None or on_host):
             # what is one column after some rounds may be several at the end
-            shares = np.minimum(shares, least_hidden(class_sizes(part, last_only=False)))
+            shares = np.minimum(
+                shares, least_hidden(class_sizes(part, last_only=False))
+            )
         if has_large:
             is_in = np.logical_or.accumulate(part != 0, axis=1)
             is_lost = (is_in[:, -1] if last_only else is_in) & (shares < _LEAST)
@@ -135,10 +156,16 @@ def goes_by_columns(rounds: int, clients: int) -> bool:
 
 
 def last_of_wide(wide: Wide) -> np.ndarray:
-    """Return the leverages after the last round, to the bit as they are followed; NaN as there."""
+    """Return the leverages after the last round, to the bit as they are followed.
+
+    NaN as there.
+    """
     parts = wide.shares(last_only=False)
     return np.concatenate(
-        [_known(shares[-1], errors[-1], False, False, np) for _, shares, errors in parts]
+        [
+            _known(shares[-1], errors[-1], False, False, np)
+            for _, shares, errors in parts
+        ]
     )
 
 
@@ -166,9 +193,18 @@ def follow_classes(
     sizes = np.where(is_in, np.bincount(label), 1.0)[None]
     merged = Merged(narrow[None], sizes, np.arange(len(members), dtype=np.int32)[None])
     (shares,) = np.asarray(
-        _chunk(narrow[None], merged=merged, root=root, quantiles=None, last_only=last_only,
-               of_rest=of_rest, first=None, precision=np.dtype(np.float64), by_class=True)
-    )  # fmt: skip
+        _chunk(
+            narrow[None],
+            merged=merged,
+            root=root,
+            quantiles=None,
+            last_only=last_only,
+            of_rest=of_rest,
+            first=None,
+            precision=np.dtype(np.float64),
+            by_class=True,
+        )
+    )
     shares = np.atleast_2d(shares)
     if quantiles is None:
         out[:] = shares[:, label]
@@ -189,18 +225,23 @@ def _follow_wide(
 ) -> None:
     """Write the leverages of a history of very many clients, or quantiles of their inverse."""
     wide = Wide(history, root)
-    found = ((part, _known(shares, errors, root is not None, of_rest, np))
-             for part, shares, errors in wide.shares(last_only))  # fmt: skip
+    found = (
+        (part, _known(shares, errors, root is not None, of_rest, np))
+        for part, shares, errors in wide.shares(last_only)
+    )
     if quantiles is None:
         for part, shares in found:
             out[:, part] = shares
     elif set(quantiles) == {0.0}:
         worst = np.zeros((len(out), 1))
         for _, shares in found:
-            # of what is not known one is enough, and one who is exposed is known to be the worst
+            # of what is not known one is enough, and one who is exposed is known to be
+            # the worst
             unknown = np.where(np.isnan(shares).any(axis=1), np.nan, 0.0)
             tops = np.fmax.reduce(shares, axis=1, initial=0.0), unknown, worst[:, 0]
-            worst = np.where(np.fmax.reduce(tops) == 1, 1.0, np.maximum.reduce(tops))[:, None]
+            worst = np.where(np.fmax.reduce(tops) == 1, 1.0, np.maximum.reduce(tops))[
+                :, None
+            ]
         out[:] = quantiles_of(worst, quantiles, np)
     else:
         every = np.empty((len(out), history.shape[1]))
@@ -210,9 +251,12 @@ def _follow_wide(
             row[:] = quantiles_of(shares, quantiles, np)
 
 
-def _without_noise(array: Any, root: np.ndarray | None) -> tuple[Any, np.ndarray | None]:
-    """Return histories without their noisy rows, which exact arithmetic has no say in; and those.
+def _without_noise(
+    array: Any, root: np.ndarray | None
+) -> tuple[Any, np.ndarray | None]:
+    """Return histories without their noisy rows, which exact arithmetic has no say in.
 
+    And those.
     Who is in their span is explained completely, whatever the others are.
     """
     if root is None:
@@ -240,14 +284,16 @@ def _chunk(
 
     Args:
         histories: `[batch, rounds, clients]`.
-        merged: The same with the classes of equal columns merged; None where they are traced.
+        merged: The same with the classes of equal columns merged; None where they are
+            traced.
         root: As for `leverages`, as the others.
         quantiles: Of the inverse of what is found.
         last_only: Whether only what holds after the last round.
         of_rest: Whether 1 less the leverage must be known too.
         first: From which round each is taken for exposed, where no columns are equal.
         precision: Of what is returned.
-        by_class: Whether floats see one column for each class, times the root of its size.
+        by_class: Whether floats see one column for each class, times the root of its
+            size.
     """
     rounds, clients = histories.shape[1:]
     merged_ones = histories if merged is None else merged.histories
@@ -274,16 +320,31 @@ def _chunk(
             classes = on_device(most), on_device(shares), on_device(merged.owner)
             rows = rows * np.sqrt(merged.sizes)[:, None, :] if by_class else rows
         by_blocks = root is not None and root.ndim == 1 and rounds > 2 * clients
-        if by_blocks and isinstance(rows, np.ndarray):  # all at once is dearer, and knows more
+        # all at once is dearer, and knows more
+        if by_blocks and isinstance(rows, np.ndarray):
             share = float(_noise_share(rows, root, np))
             by_blocks = _ROUNDINGS * rounds < 1e-2 * _NOISY_KNOWN * share
-        found = _shares(rows, is_new, is_sure, exposed_from, classes, noise, by_blocks, tile,
-                        quantiles, last_only, of_rest)  # fmt: skip
+        found = _shares(
+            rows,
+            is_new,
+            is_sure,
+            exposed_from,
+            classes,
+            noise,
+            by_blocks,
+            tile,
+            quantiles,
+            last_only,
+            of_rest,
+        )
         return rounded(found, precision, quantiles is not None)
 
 
 def _rises(ranks: Array, also: np.ndarray | None = None) -> Any:
-    """Return in which rounds ranks rise, and those rounds as well; on the host where it can."""
+    """Return in which rounds ranks rise, and those rounds as well.
+
+    On the host where it can.
+    """
     library: Any = jnp if is_traced(ranks) else np
     rises = library.diff(ranks, axis=-1, prepend=np.int32(0)) > 0
     return rises if also is None else rises | also[None]
@@ -295,20 +356,33 @@ def rounded(found: Array, precision: np.dtype[Any], is_hidden: bool) -> Array:
         return found
     near = found.astype(precision)
     beside = np.nextafter(precision.type(1), precision.type(2 if is_hidden else 0))
-    return jnp.where(found == 1, jnp.ones_like(near),
-                     jnp.where(near == 1, beside, near))  # fmt: skip
+    return jnp.where(
+        found == 1, jnp.ones_like(near), jnp.where(near == 1, beside, near)
+    )
 
 
 def as_floats(histories: np.ndarray | Array, *, is_scaled: bool) -> np.ndarray | Array:
-    """Return float64 rows; those beyond floats are scaled, which changes nothing without noise."""
+    """Return float64 rows.
+
+    Those beyond floats are scaled, which changes nothing without noise.
+    """
     if isinstance(histories, jax.Array) or histories.dtype != object:
         return histories.astype(np.float64)
     rows = []
     for row in histories.reshape(-1, histories.shape[-1]):
         excess = max(0, max(int(value).bit_length() for value in row) - 1000)
-        require(is_scaled or not excess, "P", "must hold integers below 2**1000 where sums have "
-                "noise", f"one of {1000 + excess} bits")  # fmt: skip
-        rows.append([float(abs(int(value)) >> excess) * (-1 if value < 0 else 1) for value in row])
+        require(
+            is_scaled or not excess,
+            "P",
+            "must hold integers below 2**1000 where sums have noise",
+            f"one of {1000 + excess} bits",
+        )
+        rows.append(
+            [
+                float(abs(int(value)) >> excess) * (-1 if value < 0 else 1)
+                for value in row
+            ]
+        )
     return np.asarray(rows, np.float64).reshape(histories.shape)
 
 
@@ -350,7 +424,9 @@ def _shares(
     return map_tiles(one, (rows, is_new, is_sure, first, classes), tile)
 
 
-def _known(shares: Any, errors: Any, has_noise: bool, of_rest: bool, library: Any) -> Any:
+def _known(
+    shares: Any, errors: Any, has_noise: bool, of_rest: bool, library: Any
+) -> Any:
     """Return leverages, NaN where they are not known, given what they err by relative to them."""
     most = _NOISY_KNOWN if has_noise else KNOWN
     most = library.minimum(most, _REST_KNOWN * (1 / shares - 1)) if of_rest else most
@@ -358,7 +434,10 @@ def _known(shares: Any, errors: Any, has_noise: bool, of_rest: bool, library: An
 
 
 def decided(found: Array, is_exposed: Array, most: Array) -> Array:
-    """Set leverages to the most that they can be where that is decided; others stay below."""
+    """Set leverages to the most that they can be where that is decided.
+
+    Others stay below.
+    """
     below = jnp.minimum(found, jnp.nextafter(most, jnp.float64(0)))
     return jnp.where(is_exposed, most, below)
 
@@ -366,8 +445,8 @@ def decided(found: Array, is_exposed: Array, most: Array) -> Array:
 def quantiles_of(shares: Any, quantiles: tuple[float, ...], library: Any) -> Any:
     """Return quantiles of 1 / leverage over those with any, `[..., rounds, quantiles]`.
 
-    Between two of them in proportion; NaN where there are none, or one is not known: except the
-    worst where a client is exposed. `library` is NumPy or JAX's.
+    Between two of them in proportion; NaN where there are none, or one is not known:
+    except the worst where a client is exposed. `library` is NumPy or JAX's.
     """
     is_unknown = library.isnan(shares)
     falling = -library.sort(-library.where(is_unknown, 0.0, shares), axis=-1)
@@ -379,8 +458,10 @@ def quantiles_of(shares: Any, quantiles: tuple[float, ...], library: Any) -> Any
     for quantile in quantiles:
         place = quantile * end.astype(shares.dtype)
         low = library.floor(place).astype(np.int32)
-        ends = [library.take_along_axis(falling, at, axis=-1)
-                for at in (low, library.minimum(low + 1, end))]  # fmt: skip
+        ends = [
+            library.take_along_axis(falling, at, axis=-1)
+            for at in (low, library.minimum(low + 1, end))
+        ]
         below, above = (1 / library.where(share > 0, share, 1.0) for share in ends)
         value = below + (place - low.astype(shares.dtype)) * (above - below)
         is_told = ~is_unknown | ((value == 1) if quantile == 0 else False)
@@ -389,13 +470,23 @@ def quantiles_of(shares: Any, quantiles: tuple[float, ...], library: Any) -> Any
 
 
 def _one_history(
-    rows: Array, is_new: Array, is_sure: Array, root: Array | None, by_blocks: bool, last_only: bool
+    rows: Array,
+    is_new: Array,
+    is_sure: Array,
+    root: Array | None,
+    by_blocks: bool,
+    last_only: bool,
 ) -> tuple[Array, Array]:
-    """Return `[rounds, clients]`, or only the last of them as `[1, clients]`; and their errors."""
+    """Return `[rounds, clients]`, or only the last of them as `[1, clients]`.
+
+    And their errors.
+    """
     rounds, clients = rows.shape
     rows = jnp.where(is_new[:, None], rows, jnp.float64(0))
     if root is None:
-        units = orthonormal(rows[jnp.argsort(~is_new, stable=True)[: min(rounds, clients)]])
+        units = orthonormal(
+            rows[jnp.argsort(~is_new, stable=True)[: min(rounds, clients)]]
+        )
     elif by_blocks:
         every, errors = _in_blocks(rows, root)
         return (every[-1:], errors[-1:]) if last_only else (every, errors)
@@ -408,7 +499,11 @@ def _one_history(
     squares = own.values * own.values
     if last_only:
         # as `every` sums them
-        found = jnp.sum(squares, axis=0) if root is None else jnp.cumsum(squares, axis=0)[-1]
+        found = (
+            jnp.sum(squares, axis=0)
+            if root is None
+            else jnp.cumsum(squares, axis=0)[-1]
+        )
         found = found[None]
         return found, relative_errors(own, found, last)
     every = jnp.cumsum(squares, axis=0)
@@ -425,11 +520,11 @@ def _one_history(
 def _in_blocks(rows: Array, deviations: Array) -> tuple[Array, Array]:
     """Follow many more rounds than clients, as many at a time as there are clients.
 
-    What is still unexplained of the updates after a block has covariance E E^T, and its sums are
-    those of updates that are not related: P E. It is known to rounding relative to 1, however
-    little is
-    left, and later sums see what is left by the inverse of their noise: so errors relative to a
-    leverage are rounding, once a round, over it and over the least share of noise in a sum.
+    What is still unexplained of the updates after a block has covariance E E^T, and its
+    sums are those of updates that are not related: P E. It is known to rounding
+    relative to 1, however little is left, and later sums see what is left by the
+    inverse of their noise: so errors relative to a leverage are rounding, once a round,
+    over it and over the least share of noise in a sum.
     """
     rounds, clients = rows.shape
     blocks = -(-rounds // clients)
@@ -439,10 +534,14 @@ def _in_blocks(rows: Array, deviations: Array) -> tuple[Array, Array]:
     def one_block(carry: tuple[Array, Array], step: tuple[Array, Array]) -> Any:
         (unknown, found), (part, noise) = carry, step
         sums = jnp.matmul(part, unknown, precision=_HIGH)
-        units = orthonormal(jnp.concatenate([sums, jnp.diag(noise)], axis=1)).values[:, :clients]
+        units = orthonormal(jnp.concatenate([sums, jnp.diag(noise)], axis=1)).values[
+            :, :clients
+        ]
         gained = jnp.matmul(units, unknown.T, precision=_HIGH)
         every = found[None] + jnp.cumsum(gained * gained, axis=0)
-        left = jnp.eye(clients, dtype=jnp.float64) - jnp.matmul(units.T, units, precision=_HIGH)
+        left = jnp.eye(clients, dtype=jnp.float64) - jnp.matmul(
+            units.T, units, precision=_HIGH
+        )
         values, vectors = jnp.linalg.eigh(left)
         root = vectors * jnp.sqrt(jnp.maximum(values, jnp.float64(0)))[None]
         return (jnp.matmul(unknown, root, precision=_HIGH), every[-1]), every
@@ -457,7 +556,12 @@ def _in_blocks(rows: Array, deviations: Array) -> tuple[Array, Array]:
 
 
 def _noise_share(rows: Any, deviations: Any, library: Any) -> Any:
-    """Return the least part of noise in the squared length of a row; 1 where all are zero."""
+    """Return the least part of noise in the squared length of a row.
+
+    1 where all are zero.
+    """
     noise = deviations * deviations
     total = library.sum(rows * rows, axis=-1) + noise
-    return library.min(library.where(total > 0, noise / library.where(total > 0, total, 1.0), 1.0))
+    return library.min(
+        library.where(total > 0, noise / library.where(total > 0, total, 1.0), 1.0)
+    )

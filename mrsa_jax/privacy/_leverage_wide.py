@@ -1,7 +1,9 @@
-"""Leverage of very many clients: piece by piece of the columns, from one Gram matrix of the rounds.
+"""Leverage of very many clients.
 
-The rows that are made orthonormal are never held: the factors that make them so are, one for each
-pass, and most histories need one. Two products a piece, of J x J with J x (columns).
+Piece by piece of the columns, from one Gram matrix of the rounds.
+The rows that are made orthonormal are never held: the factors that make them so are,
+one for each pass, and most histories need one. Two products a piece, of J x J with J x
+(columns).
 """
 
 from __future__ import annotations
@@ -29,31 +31,50 @@ from mrsa_jax.privacy._exposure import (
 )
 from mrsa_watch._base.errors import require
 
-# ---- Orthonormal rows by matrix products: what leverage is read from, for all rounds at once.
+# ---- Orthonormal rows by matrix products: what leverage is read from, for all rounds
+# at once.
 #
-# With Q the rows of a matrix made orthonormal one after another (Gram and Schmidt), the sum of
-# the squares of the first j rows' entries in column i is p_i^T G^-1 p_i of those rows, G their
-# Gram matrix: one factorisation serves every round and every client. It is done by Cholesky
-# factors of Gram matrices, three times over, because one alone squares the condition of the rows:
-# the first is shifted so that no rounding makes it indefinite, the others start from rows that
-# are nearly orthonormal (shifted CholeskyQR3: Fukaya, Kannan, Nakatsukasa, Yamamoto, Yanagisawa
-# 2020). Products of matrices and few launches, where a loop over the rounds would take one each.
+# With Q the rows of a matrix made orthonormal one after another (Gram and Schmidt), the
+# sum of
+# the squares of the first j rows' entries in column i is p_i^T G^-1 p_i of those rows,
+# G their
+# Gram matrix: one factorisation serves every round and every client. It is done by
+# Cholesky
+# factors of Gram matrices, three times over, because one alone squares the condition of
+# the rows:
+# the first is shifted so that no rounding makes it indefinite, the others start from
+# rows that
+# are nearly orthonormal (shifted CholeskyQR3: Fukaya, Kannan, Nakatsukasa, Yamamoto,
+# Yanagisawa
+# 2020). Products of matrices and few launches, where a loop over the rounds would take
+# one each.
 #
-# **What floats err by.** Let R be the rows of length 1 and F the product of the factors, whatever
-# numbers they hold: the rows of F R span exactly what those of R span, so leverages are h_i =
-# q_i^T (Q Q^T)^-1 q_i of Q = F R without error. What is computed is Q + E. A product of floats
-# errs, entry by entry, by at most g = u n times the product of absolute values (u = 2^-53, n
+# **What floats err by.** Let R be the rows of length 1 and F the product of the
+# factors, whatever
+# numbers they hold: the rows of F R span exactly what those of R span, so leverages are
+# h_i =
+# q_i^T (Q Q^T)^-1 q_i of Q = F R without error. What is computed is Q + E. A product of
+# floats
+# errs, entry by entry, by at most g = u n times the product of absolute values (u =
+# 2^-53, n
 # terms in any order), the passes one after another; so with M = |F_3| |F_2| |F_1|
 #
 #     |E| <= (3 g + 5 u) M |R|,        |E_ki| <= (3 g + 5 u) |M_k| |R_:k,i|   (Cauchy),
 #
-# 5 u for what R itself was rounded by (2 of them for the roots of merged columns' sizes). The last
-# pass starts from rows that are orthonormal up to less than a tenth (checked), and leaves Q + E
-# orthonormal up to what its Gram matrix and its factor were rounded by, d. So relative to h_i the
-# figure errs by at most 2 e + e^2 + d', e = |E_i|/|q_i|, d' = d + 2 |E| + |E|^2: the rows of M
-# tell, that is how much a combination of the rows grows when it is made one long. The shortest rest
-# of a row after those before it (a pivot) does not: rests of 1/2 can leave rows of M as long as 2^n
-# (Kahan). For more than 64 terms 8 sqrt(n) u stands for n u: with rounding errors of mean zero it
+# 5 u for what R itself was rounded by (2 of them for the roots of merged columns'
+# sizes). The last
+# pass starts from rows that are orthonormal up to less than a tenth (checked), and
+# leaves Q + E
+# orthonormal up to what its Gram matrix and its factor were rounded by, d. So relative
+# to h_i the
+# figure errs by at most 2 e + e^2 + d', e = |E_i|/|q_i|, d' = d + 2 |E| + |E|^2: the
+# rows of M
+# tell, that is how much a combination of the rows grows when it is made one long. The
+# shortest rest
+# of a row after those before it (a pivot) does not: rests of 1/2 can leave rows of M as
+# long as 2^n
+# (Kahan). For more than 64 terms 8 sqrt(n) u stands for n u: with rounding errors of
+# mean zero it
 # holds except with chance 2 e^-32 (Higham, Mary 2019, theorem 2.4).
 
 PASSES = 3
@@ -71,7 +92,8 @@ class Units(NamedTuple):
     Attributes:
         values: Q, `[rows, columns]`.
         rows: R, the rows that they were made of, of length 1.
-        growth: The squared length of each row of M; not a number where nothing is known of Q.
+        growth: The squared length of each row of M; not a number where nothing is known
+            of Q.
         defect: The squared length of what Q is seen to differ from F R by, of each row.
     """
 
@@ -101,7 +123,9 @@ def is_near_one(gram: Float64[Array, "rows rows"]) -> Bool[Array, ""]:
     return jnp.linalg.norm(off) < jnp.float64(0.1)
 
 
-def growth_of(factors: Sequence[Float64[Array, "rows rows"]]) -> Float64[Array, " rows"]:
+def growth_of(
+    factors: Sequence[Float64[Array, "rows rows"]],
+) -> Float64[Array, " rows"]:
     """Return the squared length of each row of M, from above."""
     first, *others = factors
     lengths = jnp.sqrt(jnp.sum(first * first, axis=1))
@@ -133,7 +157,8 @@ def errors_of(
 ) -> Any:
     """Return `relative_errors` from sums over `count` rows of R's squares, growth and defect."""
     unit = UNIT * (3 * terms(count) + 5)
-    over = library.where(squares > 0, squares, _NO_LENGTH)  # one who is in no sum has none
+    # one who is in no sum has none
+    over = library.where(squares > 0, squares, _NO_LENGTH)
     own = unit * library.sqrt(growth * rows / over) + library.sqrt(more / over)
     others = unit * library.sqrt(growth * count) + library.sqrt(more)
     return own * (2 + own) + others * (2 + others) + last
@@ -142,7 +167,8 @@ def errors_of(
 def rest_of_one(rows: int, squares: float) -> float:
     """Return what rows may not be orthonormal by after one pass from an exact Gram matrix.
 
-    That is what the factor is rounded by: `squares` are of its rows' absolute sums, added up.
+    That is what the factor is rounded by: `squares` are of its rows' absolute sums,
+    added up.
     """
     return UNIT * (2 * terms(rows) + 4) * squares
 
@@ -160,10 +186,11 @@ def terms(count: int) -> float:
 def orthonormal_by_rows(
     rows: Float64[Array, "rows columns"], is_new: Bool[Array, " rows"]
 ) -> Units:
-    """Return what `orthonormal` does where rows may depend on others: those become zeros.
+    """Return what `orthonormal` does where rows may depend on others.
 
-    One row after another, each twice; F is followed together with them, and what Q differs from F R
-    by is seen afterwards.
+    Those become zeros.
+    One row after another, each twice; F is followed together with them, and what Q
+    differs from F R by is seen afterwards.
 
     Args:
         rows: They.
@@ -184,7 +211,9 @@ def orthonormal_by_rows(
         combination = (-(once + twice) @ inverse).at[index].set(one) / over
         # one that is left out although it is known to be new, or perhaps is
         is_lost = ~is_kept & (is_known | (length > jnp.float64(_NOTHING_AT_ALL)))
-        unit, combination = (jnp.where(is_kept, each, zero) for each in (rest / over, combination))
+        unit, combination = (
+            jnp.where(is_kept, each, zero) for each in (rest / over, combination)
+        )
         return (units.at[index].set(unit), inverse.at[index].set(combination)), is_lost
 
     rows = unit_rows(rows)
@@ -198,7 +227,8 @@ def orthonormal_by_rows(
 
 def unit_rows(rows: Float64[Array, "rows columns"]) -> Float64[Array, "rows columns"]:
     """Return rows of length 1; zero where a row is."""
-    for size in (jnp.max, jnp.linalg.norm):  # the square of a large entry may be no number
+    # the square of a large entry may be no number
+    for size in (jnp.max, jnp.linalg.norm):
         length = size(jnp.abs(rows), axis=-1, keepdims=True)
         rows = rows / jnp.where(length > 0, length, jnp.float64(1))
     return rows
@@ -226,8 +256,8 @@ def factor(
 def _lower_inverse(lower: Float64[Array, "rows rows"]) -> Float64[Array, "rows rows"]:
     """Invert a lower triangular matrix by doubling the blocks on its diagonal.
 
-    Products of ever larger blocks, log2 of the rows in number: a triangular solve takes a CPU
-    fifteen times as long, and an accelerator as many steps as rows.
+    Products of ever larger blocks, log2 of the rows in number: a triangular solve takes
+    a CPU fifteen times as long, and an accelerator as many steps as rows.
     """
     rows = lower.shape[-1]
     size = 1 << (rows - 1).bit_length()
@@ -241,14 +271,19 @@ def _lower_inverse(lower: Float64[Array, "rows rows"]) -> Float64[Array, "rows r
         below = lower.reshape(pairs, 2, width, pairs, 2, width)[at, 1, :, at, 0, :]
         first, second = blocks[0::2], blocks[1::2]
         high = lax.Precision.HIGHEST
-        corner = -jnp.matmul(jnp.matmul(second, below, precision=high), first, precision=high)
+        corner = -jnp.matmul(
+            jnp.matmul(second, below, precision=high), first, precision=high
+        )
         upper = jnp.concatenate([first, jnp.zeros_like(first)], axis=2)
-        blocks = jnp.concatenate([upper, jnp.concatenate([corner, second], axis=2)], axis=1)
+        blocks = jnp.concatenate(
+            [upper, jnp.concatenate([corner, second], axis=2)], axis=1
+        )
         width *= 2
     return blocks[0, :rows, :rows]
 
 
-# ---- Leverage of very many clients: piece by piece of the columns, from one Gram matrix of the
+# ---- Leverage of very many clients: piece by piece of the columns, from one Gram
+# matrix of the
 # rounds.
 
 _HIGH = lax.Precision.HIGHEST
@@ -287,10 +322,14 @@ class Wide:
             self.first = np.asarray(first_exposure(quiet))
         is_new = is_noisy | (np.diff(self.ranks, prepend=0) > 0)
         lengths = np.sqrt(np.diagonal(plain) + (noise * noise).sum(axis=1))
-        self._scale = np.where(is_new & (lengths > 0), 1 / np.where(lengths > 0, lengths, 1), 0.0)
+        self._scale = np.where(
+            is_new & (lengths > 0), 1 / np.where(lengths > 0, lengths, 1), 0.0
+        )
         self._noise = noise * self._scale[:, None]
         with jax.enable_x64(True):
-            unit = plain * self._scale[:, None] * self._scale + self._noise @ self._noise.T
+            unit = (
+                plain * self._scale[:, None] * self._scale + self._noise @ self._noise.T
+            )
             self._find_factors(on_device(unit))
 
     def _part(self, part: slice) -> Array:
@@ -302,7 +341,9 @@ class Wide:
         once, self._growth = _one_pass(unit)
         lengths = np.abs(np.asarray(once)).sum(axis=1)
         self._last = rest_of_one(rounds, lengths @ lengths)
-        self._last += 0.0 if fits(self._history) else UNIT * terms(clients) * (lengths @ lengths)
+        self._last += (
+            0.0 if fits(self._history) else UNIT * terms(clients) * (lengths @ lengths)
+        )
         self._factors: tuple[Array, ...] = (once,)
         if not self._last < WELL:
             self._last = rest_of_three(rounds, clients)
@@ -310,7 +351,9 @@ class Wide:
 
     def _three(self, unit: Array) -> tuple[tuple[Array, ...], Array]:
         total = unit
-        factors: tuple[Array, ...] = (_factor(unit, np.float64(rounding_of(len(unit)))),)
+        factors: tuple[Array, ...] = (
+            _factor(unit, np.float64(rounding_of(len(unit)))),
+        )
         while len(factors) < PASSES:
             total = _add_gram(np.float64(0), _product(factors, self._noise))
             for part in self._parts:
@@ -323,8 +366,9 @@ class Wide:
         return factors, _growth_where_near_one(total, factors)
 
     def shares(self, last_only: bool) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
-        """Yield the leverages of some clients after each round, `[rounds, part]`; or the last.
+        """Yield the leverages of some clients after each round, `[rounds, part]`.
 
+        Or the last.
         And what they err by, relative to them.
         """
         rounds = np.arange(len(self._history))[:, None]
@@ -354,7 +398,9 @@ def _one_pass(unit: Array) -> tuple[Array, Array]:
 
 
 @jax.jit
-def _growth_where_near_one(gram: Array, factors: tuple[Array, ...]) -> Float64[Array, " rows"]:
+def _growth_where_near_one(
+    gram: Array, factors: tuple[Array, ...]
+) -> Float64[Array, " rows"]:
     return jnp.where(is_near_one(gram), growth_of(factors), jnp.float64(math.nan))
 
 
@@ -364,11 +410,14 @@ def _add_gram(total: Array, part: Array) -> Array:
 
 
 @jax.jit
-def _product(factors: tuple[Array, ...], rows: Array) -> Float64[Array, "rounds columns"]:
+def _product(
+    factors: tuple[Array, ...], rows: Array
+) -> Float64[Array, "rounds columns"]:
     for each in factors:
         ends = range(ROWS, len(each) + ROWS, ROWS)
         pieces = [
-            jnp.matmul(each[end - ROWS : end, :end], rows[:end], precision=_HIGH) for end in ends
+            jnp.matmul(each[end - ROWS : end, :end], rows[:end], precision=_HIGH)
+            for end in ends
         ]
         rows = jnp.concatenate(pieces)
     return rows
@@ -376,9 +425,13 @@ def _product(factors: tuple[Array, ...], rows: Array) -> Float64[Array, "rounds 
 
 @jax.jit(static_argnames=("last_only",))
 def _followed(
-    factors: tuple[Array, ...], growth: Array, scale: Array, rows: Array, last: Any,
+    factors: tuple[Array, ...],
+    growth: Array,
+    scale: Array,
+    rows: Array,
+    last: Any,
     last_only: bool,
-) -> tuple[Float64[Array, "rounds columns"], Float64[Array, "rounds columns"]]:  # fmt: skip
+) -> tuple[Float64[Array, "rounds columns"], Float64[Array, "rounds columns"]]:
     rows = scale[:, None] * rows
     units = Units(_product(factors, rows), rows, growth, jnp.zeros_like(growth))
     squares = units.values * units.values

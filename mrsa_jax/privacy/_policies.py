@@ -1,7 +1,8 @@
 """How much privacy survives dropouts inside rounds, by what a split block does.
 
-Multi-RoundSecAgg promises T for sums of whole blocks; here members leave between the protocol's
-steps with chance q, and each policy of `selection.learnt_sums` is rolled out and measured.
+Multi-RoundSecAgg promises T for sums of whole blocks; here members leave between the
+protocol's steps with chance q, and each policy of `selection.learnt_sums` is rolled out
+and measured.
 """
 
 from __future__ import annotations
@@ -32,11 +33,15 @@ class PolicyPrivacy:
     Attributes:
         policies: Names, the first axis of the arrays.
         step_dropout_rates: float64[R], q, the second axis.
-        strong: int32[policies, R, B], strong T after the last round; -1 where nothing was learnt.
-        weak_lower: int32[policies, R, B], proven bound of weak T from below; -1 as above.
+        strong: int32[policies, R, B], strong T after the last round; -1 where nothing
+            was learnt.
+        weak_lower: int32[policies, R, B], proven bound of weak T from below; -1 as
+            above.
         weak_upper: int32[policies, R, B], bound from above.
-        rounds_kept: float64[policies, R, B], share of the rounds with a cohort that gave a sum.
-        cardinality: float64[policies, R, B], mean number of clients in a sum over all rounds.
+        rounds_kept: float64[policies, R, B], share of the rounds with a cohort that
+            gave a sum.
+        cardinality: float64[policies, R, B], mean number of clients in a sum over all
+            rounds.
     """
 
     _repr_html_ = telling
@@ -65,8 +70,8 @@ def policy_privacy(
 ) -> PolicyPrivacy:
     """Measure how much of T survives each policy for split blocks, over step dropout rates.
 
-    All policies and rates see the same trials: the same clients are online, and whoever leaves at
-    a rate also leaves at a higher one if asked in the same round.
+    All policies and rates see the same trials: the same clients are online, and whoever
+    leaves at a rate also leaves at a higher one if asked in the same round.
 
     Args:
         seed: Integer or typed key.
@@ -127,7 +132,9 @@ def policy_privacy(
         for curve in (strong_privacy_trajectory(P), weak.lower, weak.upper)
     )
     kept = [_kept(history) for history in histories]
-    costs = (np.concatenate(values).reshape(shape) for values in zip(*kept, strict=True))
+    costs = (
+        np.concatenate(values).reshape(shape) for values in zip(*kept, strict=True)
+    )
     return PolicyPrivacy(tuple(policies), rates, *privacy, *costs)
 
 

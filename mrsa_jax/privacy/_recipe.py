@@ -1,4 +1,7 @@
-"""A witness of weak privacy in words: which rounds to add and subtract, and whose sum is left."""
+"""A witness of weak privacy in words.
+
+Which rounds to add and subtract, and whose sum is left.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +29,8 @@ class Recipe:
     Attributes:
         rounds: (name of a round, coefficient of its sum), coefficients not 0.
         clients: (name of a client, coefficient of its update in the combination).
-        are_places: Whether rounds have no names: they are places from 0 here, and counted from 1 in
-            words and lines.
+        are_places: Whether rounds have no names: they are places from 0 here, and
+            counted from 1 in words and lines.
     """
 
     rounds: tuple[tuple[Hashable, int], ...]
@@ -38,15 +41,19 @@ class Recipe:
     def printed_rounds(self) -> tuple[tuple[Hashable, int], ...]:
         """The rounds as they are printed, with their coefficients."""
         return tuple(
-            (printed_round(name, are_places=self.are_places), c) for name, c in self.rounds
+            (printed_round(name, are_places=self.are_places), c)
+            for name, c in self.rounds
         )
 
     @staticmethod
-    def of(log: ParticipationLog, witness: Sequence[int], support: Sequence[int]) -> Recipe:
-        """Return the recipe of a witness z: coefficients of the sums as the server learnt them.
+    def of(
+        log: ParticipationLog, witness: Sequence[int], support: Sequence[int]
+    ) -> Recipe:
+        """Return the recipe of a witness z.
 
-        Common factors are taken out, and signs chosen so that more clients are added than
-        subtracted.
+        Coefficients of the sums as the server learnt them.
+        Common factors are taken out, and signs chosen so that more clients are added
+        than subtracted.
 
         Args:
             log: The history.
@@ -63,8 +70,12 @@ class Recipe:
         common = math.gcd(*sums, *left)
         if sum(value < 0 for value in left) > sum(value > 0 for value in left):
             common = -common
-        rounds = tuple((log.rounds[j], c // common) for j, c in zip(rows, sums, strict=True))
-        clients = tuple((log.clients[i], v // common) for i, v in zip(support, left, strict=True))
+        rounds = tuple(
+            (log.rounds[j], c // common) for j, c in zip(rows, sums, strict=True)
+        )
+        clients = tuple(
+            (log.clients[i], v // common) for i, v in zip(support, left, strict=True)
+        )
         return Recipe(rounds, clients, log.are_places)
 
     def text(self) -> str:
@@ -85,7 +96,9 @@ class Recipe:
         """
         lines = ["kind,name,coefficient"]
         for kind, terms in (("round", self.printed_rounds), ("client", self.clients)):
-            lines += [f"{kind},{_quoted(name)},{digits(value)}" for name, value in terms]
+            lines += [
+                f"{kind},{_quoted(name)},{digits(value)}" for name, value in terms
+            ]
         return lines
 
 
@@ -95,12 +108,17 @@ def join_names(kind: str, names: Sequence[Any]) -> str:
 
 
 def listed(names: Sequence[Any]) -> str:
-    """Return "3", "3 and 9" or "1, 2, ..., 60 (60 of them)"; "none" where there are none."""
+    """Return "3", "3 and 9" or "1, 2, ..., 60 (60 of them)".
+
+    "none" where there are none.
+    """
     if len(names) > _MOST_NAMES:
         shown = ", ".join(map(printable, names[: _MOST_NAMES - 4]))
         return f"{shown}, ..., {printable(names[-1])} ({len(names)} of them)"
     words = [printable(name) for name in names]
-    return " and ".join([", ".join(words[:-1])] * (len(words) > 1) + words[-1:]) or "none"
+    return (
+        " and ".join([", ".join(words[:-1])] * (len(words) > 1) + words[-1:]) or "none"
+    )
 
 
 def _combination(terms: Sequence[tuple[Hashable, int]]) -> str:
@@ -134,7 +152,10 @@ def _result(terms: Sequence[tuple[Hashable, int]]) -> str:
 
 
 def _is_long(coefficients: Sequence[int]) -> bool:
-    return len(coefficients) > _MOST_TERMS or max(map(abs, coefficients)) >= 10**_MOST_DIGITS
+    return (
+        len(coefficients) > _MOST_TERMS
+        or max(map(abs, coefficients)) >= 10**_MOST_DIGITS
+    )
 
 
 def digits(value: int) -> str:

@@ -1,8 +1,8 @@
 """Strong multi-round privacy: the T clients that only ever move together.
 
-Multi-RoundSecAgg, equation (5), in the closed form of the smallest class of identical non-zero
-columns of the participation matrix P (a generic combination of the rounds separates all
-distinct columns). Exact: classes are refined, nothing is hashed.
+Multi-RoundSecAgg, equation (5), in the closed form of the smallest class of identical
+non-zero columns of the participation matrix P (a generic combination of the rounds
+separates all distinct columns). Exact: classes are refined, nothing is hashed.
 """
 
 from __future__ import annotations
@@ -31,23 +31,25 @@ def strong_privacy(P: Any, *, coalition: Any = ()) -> int | None: ...
 def strong_privacy(P: Any, *, coalition: Any = ()) -> int | Int32[Array, ""] | None:
     """Return the strong multi-round privacy T of a participation history.
 
-    Any combination of the learnt sums that involves a client involves at least T clients with
-    one and the same coefficient. Never larger than weak privacy, and cheap for any N.
+    Any combination of the learnt sums that involves a client involves at least T
+    clients with one and the same coefficient. Never larger than weak privacy, and cheap
+    for any N.
 
     Args:
         P: Participation matrix, bools or integer weights, `[rounds, clients]`.
-        coalition: Indices of clients who reveal their updates to the server, known and not all:
-            they count as if they had taken no part.
+        coalition: Indices of clients who reveal their updates to the server, known and
+            not all: they count as if they had taken no part.
 
     Returns:
-        T, or None when no client took part. Inside `jit`, `vmap` or `shard_map` an int32, -1 when
-        no client took part.
+        T, or None when no client took part. Inside `jit`, `vmap` or `shard_map` an
+        int32, -1 when no client took part.
 
     Raises:
-        ConfigurationError: If an entry is a fraction or NaN, or P has not two axes or an empty
-            one; if a coalition is none.
+        ConfigurationError: If an entry is a fraction or NaN, or P has not two axes or
+            an empty one; if a coalition is none.
 
-    Edge cases: clients who never took part are left out; one client alone in a round gives 1.
+    Edge cases: clients who never took part are left out; one client alone in a round
+    gives 1.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -62,33 +64,37 @@ def strong_privacy(P: Any, *, coalition: Any = ()) -> int | Int32[Array, ""] | N
         [1, -1]
 
     Source:
-        Multi-RoundSecAgg, equation (5) with disjoint level sets S_i (the AAAI version; without
-        them the definition is vacuous).
+        Multi-RoundSecAgg, equation (5) with disjoint level sets S_i (the AAAI version;
+        without them the definition is vacuous).
     """
     history = without(P, coalition)
     require(history.ndim == 2, "P", "must have two axes", history.shape)
     if is_traced(history):
         return strong_privacy_trajectory(history)[-1]
     array = host_array(history, "P")
-    classes = collections.Counter(column_codes(array)[(array != 0).any(axis=0)].tolist())
+    classes = collections.Counter(
+        column_codes(array)[(array != 0).any(axis=0)].tolist()
+    )
     return min(classes.values(), default=None)
 
 
-def strong_privacy_trajectory(P: Any, *, coalition: Any = ()) -> Int32[Array, "... rounds"]:
+def strong_privacy_trajectory(
+    P: Any, *, coalition: Any = ()
+) -> Int32[Array, "... rounds"]:
     """Return the strong privacy T after each round.
 
     Args:
-        P: Participation matrix, bools or integer weights, `[..., rounds, clients]`; leading
-            axes are separate histories.
+        P: Participation matrix, bools or integer weights, `[..., rounds, clients]`;
+            leading axes are separate histories.
         coalition: As for `strong_privacy`.
 
     Returns:
-        int32 `[..., rounds]`: entry j after rows 0..j, -1 while no client took part. From
-        then on it never rises: classes of equal columns only split.
+        int32 `[..., rounds]`: entry j after rows 0..j, -1 while no client took part.
+        From then on it never rises: classes of equal columns only split.
 
     Raises:
-        ConfigurationError: If an entry is a fraction or NaN, or P has fewer than two axes or an
-            empty one; if a coalition is none.
+        ConfigurationError: If an entry is a fraction or NaN, or P has fewer than two
+            axes or an empty one; if a coalition is none.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -115,14 +121,18 @@ def strong_privacy_trajectory(P: Any, *, coalition: Any = ()) -> Int32[Array, ".
 def _of_values(weights: np.ndarray) -> np.ndarray:
     """Return `_trajectory` of known histories `[batch, rounds, clients]`.
 
-    Side by side in lexicographic order, equal columns are runs that each round splits. A tenth
-    of the time that XLA's sorts take on a CPU, and nothing to compile.
+    Side by side in lexicographic order, equal columns are runs that each round splits.
+    A tenth of the time that XLA's sorts take on a CPU, and nothing to compile.
     """
     batch, rounds, clients = weights.shape
     columns = weights.swapaxes(0, 1).reshape(rounds, -1)
-    columns = columns[:, np.lexsort((*columns[::-1], np.repeat(np.arange(batch), clients)))]
+    columns = columns[
+        :, np.lexsort((*columns[::-1], np.repeat(np.arange(batch), clients)))
+    ]
     begins = np.ones(columns.shape, np.bool_)
-    np.logical_or.accumulate(columns[:, 1:] != columns[:, :-1], axis=0, out=begins[:, 1:])
+    np.logical_or.accumulate(
+        columns[:, 1:] != columns[:, :-1], axis=0, out=begins[:, 1:]
+    )
     begins[:, ::clients] = True
     ever = np.logical_or.accumulate(columns != 0, axis=0)
     starts = np.flatnonzero(begins)
@@ -134,7 +144,9 @@ def _of_values(weights: np.ndarray) -> np.ndarray:
 
 
 @jax.jit
-def _trajectory(weights: Int32[Array, "*batch rounds clients"]) -> Int32[Array, "*batch rounds"]:
+def _trajectory(
+    weights: Int32[Array, "*batch rounds clients"],
+) -> Int32[Array, "*batch rounds"]:
     def one_history(weights: Array) -> Array:
         clients = weights.shape[1]
         start = (jnp.zeros(clients, jnp.int32), jnp.zeros(clients, jnp.bool_))
@@ -144,11 +156,14 @@ def _trajectory(weights: Int32[Array, "*batch rounds clients"]) -> Int32[Array, 
     return found.reshape(weights.shape[:-1])
 
 
-def _refine(carry: tuple[Array, Array], weights: Array) -> tuple[tuple[Array, Array], Array]:
-    """Split every class of equal columns by the new row; return the smallest class in use.
+def _refine(
+    carry: tuple[Array, Array], weights: Array
+) -> tuple[tuple[Array, Array], Array]:
+    """Split every class of equal columns by the new row.
 
-    Sorting the pairs (class, weight) puts equal columns next to each other; a class is named by
-    its place in that order.
+    Return the smallest class in use.
+    Sorting the pairs (class, weight) puts equal columns next to each other; a class is
+    named by its place in that order.
     """
     classes, ever = carry
     clients = classes.shape[0]

@@ -1,12 +1,14 @@
-"""What histories come to at their end, decided once for all figures: classes, rank, leverages.
+"""What histories come to at their end, decided once for all figures.
 
-Clients with equal columns are one column of a smaller matrix Q: the smallest class is strong T, Q
-has the rank of P, and only who is alone in its class can be exposed. One elimination of Q modulo a
-drawn prime gives the rank and every first exposure. At full rank the leverage of a client is one
-over the size of its class; otherwise it follows from the Gram matrix of the rows that raise the
-rank. Exposure and rank are decided in integers: what one prime does not prove is decided by as
-many as `first_exposure` takes, with its chance of error. Where the columns are many, floats say
-first that no client comes near exposure; they never say that one is exposed.
+Classes, rank, leverages.
+Clients with equal columns are one column of a smaller matrix Q: the smallest class is
+strong T, Q has the rank of P, and only who is alone in its class can be exposed. One
+elimination of Q modulo a drawn prime gives the rank and every first exposure. At full
+rank the leverage of a client is one over the size of its class; otherwise it follows
+from the Gram matrix of the rows that raise the rank. Exposure and rank are decided in
+integers: what one prime does not prove is decided by as many as `first_exposure` takes,
+with its chance of error. Where the columns are many, floats say first that no client
+comes near exposure; they never say that one is exposed.
 """
 
 from __future__ import annotations
@@ -32,12 +34,15 @@ from mrsa_watch._base.primes import draw_primes, enough_primes
 
 # of rounds times clients: from here on products of matrices and bounded memory win
 _MOST_ENTRIES = 2**22
-# What floats see as far from exposure: their bound of what they err by is a thousandth of it.
+# What floats see as far from exposure: their bound of what they err by is a thousandth
+# of it.
 _FAR = 1e-6
 _SIX_DIGITS = 1e-6
 _ONCE = 0.9 * KNOWN  # largest error of one pass, without that of the rows that it makes
-_WIDE = 1.1  # so many times as many columns as rows: first looked at by their Gram matrix,
-_MOST_FOLLOWED = 2**16  # from so many entries on; elimination takes as long where there are fewer
+# so many times as many columns as rows: first looked at by their Gram matrix,
+_WIDE = 1.1
+# from so many entries on; elimination takes as long where there are fewer
+_MOST_FOLLOWED = 2**16
 
 
 class Summaries(NamedTuple):
@@ -47,7 +52,8 @@ class Summaries(NamedTuple):
         strong_privacy: int32 `[trials, rounds]`, -1 before the first sum.
         rank: int32 `[trials, rounds]`.
         first_exposure: int32 `[trials, clients]`, -1 for never.
-        hidden_among: float64 `[trials, quantiles]` over those in sums, after the last round.
+        hidden_among: float64 `[trials, quantiles]` over those in sums, after the last
+            round.
         counts: int32 `[trials, clients]`, rounds of each client.
     """
 
@@ -66,14 +72,15 @@ def summaries(history: np.ndarray, quantiles: tuple[float, ...]) -> Summaries | 
         quantiles: Of `hidden_among`.
 
     Returns:
-        None where this is no way: on accelerators, of weights, of large histories of no more
-        than twice as many clients as rounds.
+        None where this is no way: on accelerators, of weights, of large histories of no
+        more than twice as many clients as rounds.
     """
     trials, rounds, clients = history.shape
     has_loops = chosen_form(("loops", "xla")) == "loops"
     if not has_loops or history.dtype != np.bool_:
         return None
-    history = np.require(history, requirements=["C", "W"])  # one type, to be compiled once
+    # one type, to be compiled once
+    history = np.require(history, requirements=["C", "W"])
     if rounds * clients > _MOST_ENTRIES:
         is_known = keeps_little(rounds, clients)
         return _summaries_of_wide(history, quantiles) if is_known else None
@@ -129,8 +136,8 @@ def hidden_by_round(
 ) -> np.ndarray:
     """Return quantiles of `hidden_among` after each round of one history, and compile nothing.
 
-    Rows that raise the rank are made orthonormal: leverages are sums of squares. To six digits, NaN
-    where floats do not know that many. Integers say who is exposed.
+    Rows that raise the rank are made orthonormal: leverages are sums of squares. To six
+    digits, NaN where floats do not know that many. Integers say who is exposed.
 
     Args:
         history: bool `[rounds, clients]`.
@@ -139,13 +146,19 @@ def hidden_by_round(
     """
     ranks, first = found.rank[0], found.first_exposure[0]
     rows = history[np.diff(ranks, prepend=0) > 0].astype(np.float64)
-    # `einsum` and loops, not BLAS, whose threads wait for one another on a busy machine; the error
-    # is what their products differ from 0 and 1 by, and how far rounding turns them out of the span
+    # `einsum` and loops, not BLAS, whose threads wait for one another on a busy
+    # machine; the error is what their products differ from 0 and 1 by, and how far
+    # rounding turns them out of the span
     inverse = np.triu(np.einsum("ic,jc->ij", rows, rows))
     is_known = _loops_of_rows()._inverse_factor(inverse)
     units = np.einsum("ji,jc->ic", inverse, rows)
     error = np.linalg.norm(np.einsum("ic,jc->ij", units, units) - np.eye(len(units)))
-    error += np.finfo(float).eps * units.size * np.linalg.norm(inverse) * np.linalg.norm(rows)
+    error += (
+        np.finfo(float).eps
+        * units.size
+        * np.linalg.norm(inverse)
+        * np.linalg.norm(rows)
+    )
     grown = np.zeros((len(units) + 1, history.shape[1]))
     np.cumsum(units**2, axis=0, out=grown[1:])
     below = np.minimum(grown[ranks], np.nextafter(1.0, 0.0))
@@ -157,9 +170,14 @@ def hidden_by_round(
 
 
 def _follow(
-    history: np.ndarray, primes: tuple[int, ...], strong: np.ndarray, ranks: np.ndarray,
-    first: np.ndarray, counts: np.ndarray, shares: np.ndarray,
-) -> None:  # fmt: skip
+    history: np.ndarray,
+    primes: tuple[int, ...],
+    strong: np.ndarray,
+    ranks: np.ndarray,
+    first: np.ndarray,
+    counts: np.ndarray,
+    shares: np.ndarray,
+) -> None:
     """Fill what is known of some trials; leverages that floats do not know are NaN."""
     from mrsa_jax.privacy import _summary_loops as loops
 
@@ -170,7 +188,8 @@ def _follow(
     ranks[:], first[:] = np.cumsum(history.any(axis=2), axis=1), -1
     is_done = np.zeros(len(history), np.bool_)
     if history[0].size > _MOST_FOLLOWED:
-        # many columns: full rank is proven modulo a prime, floats may say that nobody is exposed
+        # many columns: full rank is proven modulo a prime, floats may say that nobody
+        # is exposed
         is_done = distinct[:, -1] >= _WIDE * np.maximum(ranks[:, -1], 1)
         _loops_of_rows().regular_trials(history, ranks, is_done)
         _measure(history, ranks, is_done, shares)
@@ -201,7 +220,9 @@ def _measure(
         of_rows.leverage_trials_again(history, ranks, again, found, rows, growth)
     for b in np.flatnonzero(is_due):
         count, once = int(ranks[b, -1]), sums[b] <= most[b]
-        last = rest_of_one(count, sums[b]) if once else rest_of_three(count, rows.shape[1])
+        last = (
+            rest_of_one(count, sums[b]) if once else rest_of_three(count, rows.shape[1])
+        )
         errors = errors_of(found[b], rows[b], growth[b], 0.0, count, last, np)
         shares[b] = np.where(errors <= KNOWN, found[b], np.nan)
 

@@ -1,7 +1,7 @@
 """Compiled passes over participation histories: classes of equal columns, and ranks.
 
-Import inside functions only (see `_core.compiled`). Residues are in Montgomery's form: the integer
-v stands as v 2^32 modulo the prime, so that a product needs no division.
+Import inside functions only (see `_core.compiled`). Residues are in Montgomery's form:
+the integer v stands as v 2^32 modulo the prime, so that a product needs no division.
 """
 
 from __future__ import annotations
@@ -44,9 +44,10 @@ def collapse(history, names, smallest, distinct, counts):
 
     Args:
         history: bool `[trials, rounds, clients]`.
-        names: int32 `[trials, clients]`, filled with each client's class, from 1 on; 0: in no sum.
-        smallest: int32 `[trials, rounds]`, filled with the size of the smallest class after each
-            round; -1 before there is one.
+        names: int32 `[trials, clients]`, filled with each client's class, from 1 on; 0:
+            in no sum.
+        smallest: int32 `[trials, rounds]`, filled with the size of the smallest class
+            after each round; -1 before there is one.
         distinct: int32 `[trials, rounds]`, filled with the number of classes.
         counts: int32 `[trials, clients]`, filled with the rounds of each client.
     """
@@ -81,7 +82,10 @@ def _reduced(value, prime):
 
 @compiled
 def _values(row, kernel, free, pivots, rank, one, prime, negative, values):
-    """Fill values with the products of a row with the vectors of the kernel; return one not 0."""
+    """Fill values with the products of a row with the vectors of the kernel.
+
+    Return one not 0.
+    """
     count = values.size
     for c in range(count):
         values[c] = row[free[c]]
@@ -129,24 +133,27 @@ def _taken(kernel, at, rank, factors, last, prime, negative, is_zero):
 def follow(rows, is_single, distinct, one, prime, negative, ranks, first):
     """Follow the rank of rows, and which unit vectors are combinations of the rows so far.
 
-    Of the null space's basis each vector is 1 in one free column and 0 in the others, so only
-    what it holds in the pivot columns is kept, a row for each of these: zero once the column's
-    unit vector is a combination.
+    Of the null space's basis each vector is 1 in one free column and 0 in the others,
+    so only what it holds in the pivot columns is kept, a row for each of these: zero
+    once the column's unit vector is a combination.
 
     Args:
         rows: uint32 `[rounds, columns]`, in the form of residues.
         is_single: bool `[columns]`, whose unit vectors are asked for.
-        distinct: int32 `[rounds]`, how many different columns the first rows have, but zeros.
+        distinct: int32 `[rounds]`, how many different columns the first rows have, but
+            zeros.
         one: Residue of 1.
         prime: Of 31 bits.
         negative: -1 / prime modulo 2^32.
         ranks: int32 `[rounds]`, filled.
-        first: int32 `[columns]`, filled with the rounds of the unit vectors, -1 for never.
+        first: int32 `[columns]`, filled with the rounds of the unit vectors, -1 for
+            never.
 
     Returns:
-        Whether all of it is proven. A rank is where it meets the number of rows or of distinct
-        columns; then no unit vector is overlooked, and if it meets that of the columns none is
-        wrongly found, as the row space is all that is constant on equal columns.
+        Whether all of it is proven. A rank is where it meets the number of rows or of
+        distinct columns; then no unit vector is overlooked, and if it meets that of the
+        columns none is wrongly found, as the row space is all that is constant on equal
+        columns.
     """
     columns = rows.shape[1]
     most = min(rows.shape[0], columns)
@@ -201,7 +208,9 @@ def _rows_of(history, scale, names, rows, is_single):
 
 
 @compiled
-def follow_trials(history, scale, names, distinct, one, prime, negative, ranks, first, is_proven):
+def follow_trials(
+    history, scale, names, distinct, one, prime, negative, ranks, first, is_proven
+):
     """Follow the collapsed histories of trials that are not proven yet.
 
     Args:
@@ -213,7 +222,8 @@ def follow_trials(history, scale, names, distinct, one, prime, negative, ranks, 
         prime: As there.
         negative: As there.
         ranks: int32 `[trials, rounds]`, filled.
-        first: int32 `[trials, clients]`, filled likewise with the rounds that expose clients.
+        first: int32 `[trials, clients]`, filled likewise with the rounds that expose
+            clients.
         is_proven: bool `[trials]`, filled.
     """
     rounds, clients = history.shape[1:]
@@ -224,7 +234,9 @@ def follow_trials(history, scale, names, distinct, one, prime, negative, ranks, 
         rows = np.empty((rounds, count), np.uint32)
         is_single, own = np.empty(count, np.bool_), np.empty(count, np.int32)
         _rows_of(history[b], scale, names[b], rows, is_single)
-        is_proven[b] = follow(rows, is_single, distinct[b], one, prime, negative, ranks[b], own)
+        is_proven[b] = follow(
+            rows, is_single, distinct[b], one, prime, negative, ranks[b], own
+        )
         for i in range(clients):
             name = names[b, i] - 1
             first[b, i] = own[name] if name >= 0 and is_single[name] else -1

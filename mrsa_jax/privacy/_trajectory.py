@@ -1,7 +1,7 @@
 """Weak privacy after every round: in bulk by bounds, or proved.
 
-The public face of two engines: `_bounds` (array code for thousands of histories) and the curve
-(certificates for one history after the other).
+The public face of two engines: `_bounds` (array code for thousands of histories) and
+the curve (certificates for one history after the other).
 """
 
 from __future__ import annotations
@@ -45,15 +45,19 @@ from mrsa_watch._base.errors import check_integer, nearest, require
 from mrsa_watch._base.primes import draw_primes
 from mrsa_watch._base.values import by_value
 
-# ---- Weak privacy after every round of one history, proved backwards from the ends of plateaus.
+# ---- Weak privacy after every round of one history, proved backwards from the ends of
+# plateaus.
 #
-# The row space only grows, so a light vector found after a round is there ever after, and a lower
-# bound proved after a round holds for all rounds before it. T changes only when the rank
+# The row space only grows, so a light vector found after a round is there ever after,
+# and a lower
+# bound proved after a round holds for all rounds before it. T changes only when the
+# rank
 # grows: everything here is in levels, the number of independent rows so far.
 
 _SETS_A_LEVEL = 24
 _METHOD = np.dtype("U12")
-_SEARCHES = 4  # one takes at most a quarter of what is left, so that earlier levels get theirs
+# one takes at most a quarter of what is left, so that earlier levels get theirs
+_SEARCHES = 4
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,7 +69,8 @@ class Witness:
         round: From this round on it can be formed.
         weight: Clients in it.
         support: Their sorted indices.
-        coefficients: Python integers, one for each round up to `round`, checked in such.
+        coefficients: Python integers, one for each round up to `round`, checked in
+            such.
         method: Where it was found.
     """
 
@@ -83,14 +88,16 @@ class WeakPrivacyTrajectory:
     A pytree; what comes out of a program holds JAX's arrays and names no methods.
 
     Attributes:
-        lower: int32 `[..., rounds]`: T is at least this after rows 0..j; -1 while nobody took
-            part.
+        lower: int32 `[..., rounds]`: T is at least this after rows 0..j; -1 while
+            nobody took part.
         upper: int32 `[..., rounds]`: T is at most this.
-        certified: bool `[..., rounds]`: whether both are equal, the rank is proven, and an exact
-            combination shows the upper bound; never set by `method="bounds"`. A round before
-            anybody took part counts as certified: there is nothing to solve for.
+        certified: bool `[..., rounds]`: whether both are equal, the rank is proven, and
+            an exact combination shows the upper bound; never set by `method="bounds"`.
+            A round before anybody took part counts as certified: there is nothing to
+            solve for.
         rank: int32 `[..., rounds]`.
-        lower_method: What proves each lower bound, `[..., rounds]` of strings; None inside `jit`.
+        lower_method: What proves each lower bound, `[..., rounds]` of strings; None
+            inside `jit`.
         witnesses: For each history, in order, the exact combinations that lowered the
             upper bound; empty with `method="bounds"`.
     """
@@ -159,9 +166,18 @@ class _Levels:
     """
 
     def __init__(
-        self, rows: np.ndarray, weights: np.ndarray, budget: Budget, progress: Progress | None
+        self,
+        rows: np.ndarray,
+        weights: np.ndarray,
+        budget: Budget,
+        progress: Progress | None,
     ) -> None:
-        self._rows, self._weights, self._budget, self._progress = rows, weights, budget, progress
+        self._rows, self._weights, self._budget, self._progress = (
+            rows,
+            weights,
+            budget,
+            progress,
+        )
         self._vectors: list[Vector] = []
         self._has_guessed = False
         self._paid: set[int] = set()  # levels whose dual vectors are counted
@@ -216,7 +232,10 @@ class _Levels:
                 self.method[earlier] = method
 
     def _improve(self, level: int) -> bool:
-        """Narrow the interval of a level; return False when the effort does not allow it."""
+        """Narrow the interval of a level.
+
+        Return False when the effort does not allow it.
+        """
         space = self._space(level)
         if level not in self._paid:
             if not self._budget.allows(space.duals_seconds):
@@ -250,7 +269,9 @@ class _Levels:
             if not self._budget.allows(cost):
                 continue
             self._budget.spend(cost)
-            for vector in candidates(space, int(self.upper[count]), _SETS_A_LEVEL, count, 1):
+            for vector in candidates(
+                space, int(self.upper[count]), _SETS_A_LEVEL, count, 1
+            ):
                 self._add(vector)
             if self._progress is not None:
                 self._progress("looking for light combinations", count, level)
@@ -277,7 +298,8 @@ class _Levels:
 METHODS = ("certified", "bounds")
 _ARRAYS = ("lower", "upper", "certified", "rank", "lower_method")
 DEFAULT_MEMORY_BYTES = 1 << 29
-# Residues, codes, their copies on the device and temporaries, for each entry of a history.
+# Residues, codes, their copies on the device and temporaries, for each entry of a
+# history.
 _BYTES_AN_ENTRY = 64
 _ROUND_UP = 8
 _NUM_PRIMES = 2  # of the bounds
@@ -295,31 +317,34 @@ def weak_privacy_trajectory(
     """Return bounds on weak privacy T after every round of one or many histories.
 
     Choose "bounds" for thousands of histories: array code, microseconds to milliseconds
-    each. The upper bound is the lightest row, the weighted Singleton bound and sets of up to
-    three groups; block designs with up to four blocks a round come out tight. Two primes drawn
-    for the call decide: rank and lower bound are wrong with error chance below 2**-30 for a 0/1
-    history of up to 1000 x 1000. Choose "certified" for proof: it searches backwards from the
-    ends of plateaus, and narrows what bounds leave open.
+    each. The upper bound is the lightest row, the weighted Singleton bound and sets of
+    up to three groups; block designs with up to four blocks a round come out tight. Two
+    primes drawn for the call decide: rank and lower bound are wrong with error chance
+    below 2**-30 for a 0/1 history of up to 1000 x 1000. Choose "certified" for proof:
+    it searches backwards from the ends of plateaus, and narrows what bounds leave open.
 
     Args:
-        P: Participation matrix, bools or integer weights, `[..., rounds, clients]`; a row for
-            each sum that the server learnt, skipped rounds being zero rows.
+        P: Participation matrix, bools or integer weights, `[..., rounds, clients]`; a
+            row for each sum that the server learnt, skipped rounds being zero rows.
         method: "certified" or "bounds".
-        effort: For "certified": how much may be tried for each history, as in `weak_privacy`.
+        effort: For "certified": how much may be tried for each history, as in
+            `weak_privacy`.
         coalition: As in `weak_privacy`.
-        memory_bytes: For "bounds": about how much may be used besides P and the result; histories
-            run in chunks that fit, one at a time at least.
+        memory_bytes: For "bounds": about how much may be used besides P and the result;
+            histories run in chunks that fit, one at a time at least.
         progress: Called with what is done, parts done and their number.
 
     Returns:
-        NumPy arrays (`WeakPrivacyTrajectory`). Neither bound ever rises from one round to
-        the next. With "bounds" also inside `jit`, `vmap` and `shard_map`, as JAX's arrays: two
-        primes that never change then decide, and clients with equal columns are not taken
-        together beforehand, so that bounds for many clients may be looser.
+        NumPy arrays (`WeakPrivacyTrajectory`). Neither bound ever rises from one round
+        to the next. With "bounds" also inside `jit`, `vmap` and `shard_map`, as JAX's
+        arrays: two primes that never change then decide, and clients with equal columns
+        are not taken together beforehand, so that bounds for many clients may be
+        looser.
 
     Raises:
-        ConfigurationError: If an entry is a fraction or NaN, P has fewer than two axes or an
-            empty one, or `method`, `effort`, `coalition` or `memory_bytes` is not as above.
+        ConfigurationError: If an entry is a fraction or NaN, P has fewer than two axes
+            or an empty one, or `method`, `effort`, `coalition` or `memory_bytes` is not
+            as above.
 
     Edge cases: while no client took part the rank is 0 and both bounds are -1.
 
@@ -332,11 +357,13 @@ def weak_privacy_trajectory(
         >>> mj.privacy.weak_privacy_trajectory(history, method="bounds").lower.tolist()
         [-1, 2, 2, 1]
 
-    Cost: "bounds" four products modulo p for each round and entry of a groups x groups basis.
+    Cost: "bounds" four products modulo p for each round and entry of a groups x groups
+    basis.
 
     Source:
-        Multi-RoundSecAgg, Remark 1 and Figure 4a. Differs from the paper: both of its definitions
-        index rounds 0..t-1; entry j here is after rows 0..j, as for all other metrics.
+        Multi-RoundSecAgg, Remark 1 and Figure 4a. Differs from the paper: both of its
+        definitions index rounds 0..t-1; entry j here is after rows 0..j, as for all
+        other metrics.
     """
     history = without(P, coalition)
     known = isinstance(method, str) and method in METHODS
@@ -366,13 +393,20 @@ def _traced(histories: Array) -> WeakPrivacyTrajectory:
     projection = random_projection(PRIMES, clients, seed=0)
     tile = at_once("eliminations", _BYTES_AN_ENTRY * clients * (rounds + clients))
     found = bounds(
-        rows, stacked.astype(jnp.int32), weights, projection, fields(PRIMES),
-        binary=stacked.dtype == jnp.bool_, tile=tile,
-    )  # fmt: skip
+        rows,
+        stacked.astype(jnp.int32),
+        weights,
+        projection,
+        fields(PRIMES),
+        binary=stacked.dtype == jnp.bool_,
+        tile=tile,
+    )
     lower, upper, rank = (values.reshape(histories.shape[:-1]) for values in found)
     none = jnp.int32(-1)
     lower, upper = (jnp.where(rank > jnp.int32(0), own, none) for own in (lower, upper))
-    return WeakPrivacyTrajectory(lower, upper, jnp.zeros_like(rank, jnp.bool_), rank, None, ())
+    return WeakPrivacyTrajectory(
+        lower, upper, jnp.zeros_like(rank, jnp.bool_), rank, None, ()
+    )
 
 
 def _proved(
@@ -383,18 +417,28 @@ def _proved(
         curves.append(certify(history, seconds, progress))
         if progress is not None and len(histories) > 1:
             progress("histories", trial + 1, len(histories))
-    arrays: Any = {name: np.stack([getattr(own, name) for own in curves]) for name in _ARRAYS}
-    return WeakPrivacyTrajectory(**arrays, witnesses=tuple(own.witnesses[0] for own in curves))
+    arrays: Any = {
+        name: np.stack([getattr(own, name) for own in curves]) for name in _ARRAYS
+    }
+    return WeakPrivacyTrajectory(
+        **arrays, witnesses=tuple(own.witnesses[0] for own in curves)
+    )
 
 
-def _bulk(histories: np.ndarray, memory: int, progress: Progress | None) -> WeakPrivacyTrajectory:
+def _bulk(
+    histories: np.ndarray, memory: int, progress: Progress | None
+) -> WeakPrivacyTrajectory:
     trials, rounds, _ = histories.shape
-    lower, upper, rank = (np.full((trials, rounds), fill, np.int32) for fill in (-1, -1, 0))
+    lower, upper, rank = (
+        np.full((trials, rounds), fill, np.int32) for fill in (-1, -1, 0)
+    )
     groups = [collapse(history) for history in histories]
     by_width: dict[int, list[int]] = {}
     for trial, group in enumerate(groups):
         if group.num_groups:
-            by_width.setdefault(-(-group.num_groups // _ROUND_UP) * _ROUND_UP, []).append(trial)
+            by_width.setdefault(
+                -(-group.num_groups // _ROUND_UP) * _ROUND_UP, []
+            ).append(trial)
     jobs = [
         (width, chunk)
         for width, members in by_width.items()
@@ -402,7 +446,9 @@ def _bulk(histories: np.ndarray, memory: int, progress: Progress | None) -> Weak
     ]
     done = 0
     primes = draw_primes(_NUM_PRIMES)
-    tasks = [functools.partial(_bounds_of, groups, rounds, primes, *job) for job in jobs]
+    tasks = [
+        functools.partial(_bounds_of, groups, rounds, primes, *job) for job in jobs
+    ]
     for (_, chunk), found in zip(jobs, in_order(tasks), strict=True):
         seen = found[2] > 0
         lower[chunk] = np.where(seen, found[0], -1)
@@ -412,10 +458,14 @@ def _bulk(histories: np.ndarray, memory: int, progress: Progress | None) -> Weak
         if progress is not None:
             progress("histories", done, trials)
     method = np.where(rank > 0, "bounds", "")
-    return WeakPrivacyTrajectory(lower, upper, np.zeros_like(rank, np.bool_), rank, method, ())
+    return WeakPrivacyTrajectory(
+        lower, upper, np.zeros_like(rank, np.bool_), rank, method, ()
+    )
 
 
-def _chunks(members: list[int], rounds: int, width: int, memory: int) -> list[list[int]]:
+def _chunks(
+    members: list[int], rounds: int, width: int, memory: int
+) -> list[list[int]]:
     """Cut trials into parts that keep all cores busy within a share of the memory."""
     each = _BYTES_AN_ENTRY * width * (rounds + width)
     size = max(1, min(-(-len(members) // num_cores()), memory // num_cores() // each))
@@ -424,7 +474,11 @@ def _chunks(members: list[int], rounds: int, width: int, memory: int) -> list[li
 
 
 def _bounds_of(
-    groups: list[Groups], rounds: int, primes: Sequence[int], width: int, chunk: list[int]
+    groups: list[Groups],
+    rounds: int,
+    primes: Sequence[int],
+    width: int,
+    chunk: list[int],
 ) -> list[np.ndarray]:
     size = 1 << (len(chunk) - 1).bit_length()  # few sizes are ever compiled
     rows = np.zeros((size, len(primes), rounds, width), np.uint32)

@@ -1,9 +1,9 @@
 """The fewest clients whose plain sum, or sum with signs, the server can solve for.
 
-Weak privacy (Multi-RoundSecAgg, Remark 1) allows any coefficients; near full rank its witnesses
-need ones of 100 bits. What a server reads with little noise are sums with coefficients 1, or 1
-and -1: differences of clients' updates. This module finds the smallest of those and proves that
-there is none smaller.
+Weak privacy (Multi-RoundSecAgg, Remark 1) allows any coefficients; near full rank its
+witnesses need ones of 100 bits. What a server reads with little noise are sums with
+coefficients 1, or 1 and -1: differences of clients' updates. This module finds the
+smallest of those and proves that there is none smaller.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ _PREFIX_SECONDS = 2.5e-8  # to form a sum without its last number
 _TABLE_COSTS = ((2**20, 1.5e-8), (2**22, 2.5e-8), (2**24, 5.0e-8))
 _MEMORY_SECONDS = 1.0e-7
 _MOST_ENTRIES, _MOST_BITS = 2**22, 12  # 64 MiB for each core
-_MOST_NUMBERS = 2**12  # above, their sorted lists (the square of it) would take a gigabyte
+# above, their sorted lists (the square of it) would take a gigabyte
+_MOST_NUMBERS = 2**12
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,7 +48,8 @@ class UnweightedGroup:
         certified: Whether lower == upper, or both are None: proven, not only searched.
         support: The group's clients, sorted.
         signs: Their coefficients, 1 or -1.
-        witness: J integers: witness . P is one constant times `signs` on `support`, 0 elsewhere.
+        witness: J integers: witness . P is one constant times `signs` on `support`, 0
+            elsewhere.
     """
 
     lower: int | None
@@ -64,34 +66,36 @@ def unweighted_group(
 ) -> UnweightedGroup:
     """Find the fewest clients whose sum, with coefficients 1 or 1 and -1, the server learns.
 
-    Use it together with weak privacy T, which is never larger: T says what is possible with any
-    coefficients, this what can be read off. Where T's witness needs huge coefficients, every
-    change of the updates between the rounds is multiplied by them, and the group found here
-    is the practical threat.
+    Use it together with weak privacy T, which is never larger: T says what is possible
+    with any coefficients, this what can be read off. Where T's witness needs huge
+    coefficients, every change of the updates between the rounds is multiplied by them,
+    and the group found here is the practical threat.
 
-    With V the row space of P: the smallest non-empty S with 1_S in V ("plain"), or with a vector
-    in V that is 1 or -1 on S and 0 elsewhere ("plus_minus"). Clients with equal columns are
-    in S together or not at all.
+    With V the row space of P: the smallest non-empty S with 1_S in V ("plain"), or with
+    a vector in V that is 1 or -1 on S and 0 elsewhere ("plus_minus"). Clients with
+    equal columns are in S together or not at all.
 
-    Sets are searched through by size, completely (meet in the middle on one number for each
-    class of clients: a random kernel vector of P modulo a 61-bit prime; a set in V sums to zero).
-    None found is a proof, since the rank is computed exactly; what is found is confirmed in exact
-    integers.
+    Sets are searched through by size, completely (meet in the middle on one number for
+    each class of clients: a random kernel vector of P modulo a 61-bit prime; a set in V
+    sums to zero). None found is a proof, since the rank is computed exactly; what is
+    found is confirmed in exact integers.
 
     Args:
-        P: Participation matrix, bools or integer weights, `[rounds, clients]`; a row for each
-            sum that the server learnt, skipped rounds being zero rows.
+        P: Participation matrix, bools or integer weights, `[rounds, clients]`; a row
+            for each sum that the server learnt, skipped rounds being zero rows.
         coefficients: "plain" (1 only) or "plus_minus" (1 and -1).
         max_size: Largest size to search for, at least 1; None: as far as `effort` goes.
-        effort: How long to search at most, as a multiple of about a minute of one core (all
-            cores share it); positive. It is predicted, not measured, so results do not depend
-            on the machine.
+        effort: How long to search at most, as a multiple of about a minute of one core
+            (all cores share it); positive. It is predicted, not measured, so results do
+            not depend on the machine.
 
     Returns:
-        The group and the proof's state. For 0/1 matrices there is always a group: a round's own.
+        The group and the proof's state. For 0/1 matrices there is always a group: a
+        round's own.
 
     Raises:
-        ConfigurationError: If P is no integer matrix of two axes, or an argument is out of range.
+        ConfigurationError: If P is no integer matrix of two axes, or an argument is out
+            of range.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -104,15 +108,16 @@ def unweighted_group(
         >>> found.support, found.signs, found.witness
         ((2, 3), (1, -1), (1, -1))
 
-    Edge cases: no client took part, or weights allow no such sum (`[[1, 2]]`): lower and upper are
-    None, certified if that was proven.
+    Edge cases: no client took part, or weights allow no such sum (`[[1, 2]]`): lower
+    and upper are None, certified if that was proven.
 
-    Cost: about the square root of the number of sets of a size, at some 50 ns each; at N = 120
-    clients in different classes sets of 9 (8 with signs) take some 20 (25) seconds of one core.
+    Cost: about the square root of the number of sets of a size, at some 50 ns each; at
+    N = 120 clients in different classes sets of 9 (8 with signs) take some 20 (25)
+    seconds of one core.
 
     Source:
-        Multi-RoundSecAgg, Remark 1, restricted to coefficients 0, 1 and -1; the restriction is
-        this package's.
+        Multi-RoundSecAgg, Remark 1, restricted to coefficients 0, 1 and -1; the
+        restriction is this package's.
     """
     array = as_history(P)
     require(array.ndim == 2, "P", "must have two axes", array.shape)
@@ -139,7 +144,9 @@ class _Vector:
 class _Search:
     """One history's search: what is known so far, and what may still be spent."""
 
-    def __init__(self, groups: Groups, signs: int, largest: int | None, seconds: float) -> None:
+    def __init__(
+        self, groups: Groups, signs: int, largest: int | None, seconds: float
+    ) -> None:
         self.groups, self.signs, self.seconds = groups, signs, seconds
         self.weights = [int(size) for size in groups.sizes]
         self.system = _System(groups.matrix, seconds)
@@ -161,22 +168,29 @@ class _Search:
     @property
     def limit(self) -> int:
         """The largest weight of a set that would still be news."""
-        return self.largest if self.best is None else min(self.largest, self.best.size - 1)
+        return (
+            self.largest if self.best is None else min(self.largest, self.best.size - 1)
+        )
 
     def _can_exclude(self, size: int) -> bool:
         """Take the best of all sets of `size` groups; False when that costs too much."""
         while sum(self.weights[:size]) <= self.limit:
-            self.seconds -= _plan(len(self.weights), size, self.signs)[0] if size > 1 else 0.0
+            self.seconds -= (
+                _plan(len(self.weights), size, self.signs)[0] if size > 1 else 0.0
+            )
             if self.seconds < 0 or (size > 1 and len(self.weights) > _MOST_NUMBERS):
                 return False
             entries = self.system.find(self.weights, self.signs, size, self.limit)
             if entries is None:
                 return True
             witness = self.system.solve(entries)
-            if witness is None:  # a sum that vanishes by accident: other numbers will not
+            # a sum that vanishes by accident: other numbers will not
+            if witness is None:
                 self.system.redraw()
                 continue
-            weight = sum(w for w, value in zip(self.weights, entries, strict=True) if value)
+            weight = sum(
+                w for w, value in zip(self.weights, entries, strict=True) if value
+            )
             self.best = _Vector(weight, tuple(entries), witness)
         return True
 
@@ -197,14 +211,16 @@ class _Search:
         support = tuple(client for client, _ in clients)
         signs = tuple(value for _, value in clients)
         certified = lower == best.size and self.system.is_proven
-        return UnweightedGroup(lower, best.size, certified, support, signs, best.witness)
+        return UnweightedGroup(
+            lower, best.size, certified, support, signs, best.witness
+        )
 
 
 class _System:
     """P's row space: its rank, a kernel vector modulo a prime, exact combinations.
 
-    The prime is drawn at random, and again whenever a sum vanishes by accident: a set may be a
-    combination modulo one prime for every kernel vector.
+    The prime is drawn at random, and again whenever a sum vanishes by accident: a set
+    may be a combination modulo one prime for every kernel vector.
     """
 
     def __init__(self, matrix: np.ndarray, seconds: float) -> None:
@@ -232,17 +248,22 @@ class _System:
             values[pivot] = 0
         for pivot, row in zip(self.pivots, rows, strict=True):
             values[pivot] = -sum(map(int.__mul__, row, values)) % self.prime
-            # a row of the reduced form has no other pivot column: the order does not matter
+            # a row of the reduced form has no other pivot column: the order does not
+            # matter
         self.values = values
 
-    def find(self, weights: list[int], signs: int, size: int, limit: int) -> list[int] | None:
+    def find(
+        self, weights: list[int], signs: int, size: int, limit: int
+    ) -> list[int] | None:
         """Return entries 0, 1, -1 of a set of `size` groups that may lie in V, or None."""
         if size == 1:
             hit = next((k for k, value in enumerate(self.values) if value == 0), None)
             if hit is None or weights[hit] > limit:
                 return None
             return [int(k == hit) for k in range(len(weights))]
-        chosen = _meet_in_the_middle(self.values, weights, signs, size, limit, self.prime)
+        chosen = _meet_in_the_middle(
+            self.values, weights, signs, size, limit, self.prime
+        )
         if chosen is None:
             return None
         entries = [0] * len(weights)
@@ -254,7 +275,9 @@ class _System:
         """Return coprime integers z with z P a positive multiple of `entries`, or None."""
         import flint
 
-        square = flint.fmpz_mat([[self.rows[j][k] for j in self.kept] for k in self.pivots])
+        square = flint.fmpz_mat(
+            [[self.rows[j][k] for j in self.kept] for k in self.pivots]
+        )
         target = flint.fmpz_mat(self.rank, 1, [entries[k] for k in self.pivots])
         solution: Any = square.solve(target)
         numerators, scale = solution.numer_denom()
@@ -271,7 +294,9 @@ def _makes(witness: Sequence[int], matrix: np.ndarray, entries: Sequence[int]) -
     sums = [0] * len(entries)
     for z, row in zip(witness, matrix, strict=True):
         if z:
-            sums = [total + z * int(value) for total, value in zip(sums, row, strict=True)]
+            sums = [
+                total + z * int(value) for total, value in zip(sums, row, strict=True)
+            ]
     factor = max(map(abs, sums))
     return factor > 0 and sums == [factor * value for value in entries]
 
@@ -321,20 +346,26 @@ def _count(numbers: int, size: int, signs: int) -> int:
 def _plan(numbers: int, size: int, signs: int) -> tuple[float, int]:
     """Return about how many seconds of one core the sets of a size take, and in how many parts.
 
-    The parts are given as their log2. More parts mean smaller tables, but every sum without its
-    last number is formed once a part.
+    The parts are given as their log2. More parts mean smaller tables, but every sum
+    without its last number is formed once a part.
     """
     front, back = size // 2, size - size // 2
     entries = _count(numbers, front, signs)
     sums = entries + _count(numbers, back, signs)
-    prefixes = sum(_count(numbers, max(0, half - 1), signs) for half in (front, back)) * signs
+    prefixes = (
+        sum(_count(numbers, max(0, half - 1), signs) for half in (front, back)) * signs
+    )
 
     def seconds(bits: int) -> float:
         bytes_ = 16 * entries >> bits
-        each = next((cost for most, cost in _TABLE_COSTS if bytes_ <= most), _MEMORY_SECONDS)
+        each = next(
+            (cost for most, cost in _TABLE_COSTS if bytes_ <= most), _MEMORY_SECONDS
+        )
         return 2**bits * prefixes * _PREFIX_SECONDS + sums * each
 
-    possible = (bits for bits in range(_MOST_BITS + 1) if entries >> bits <= _MOST_ENTRIES)
+    possible = (
+        bits for bits in range(_MOST_BITS + 1) if entries >> bits <= _MOST_ENTRIES
+    )
     return min(((seconds(bits), bits) for bits in possible), default=(math.inf, 0))
 
 
@@ -349,19 +380,29 @@ def _meet_in_the_middle(
     heavy = np.asarray(weights, np.int64)
     forward = np.stack([positive, negative][:signs], axis=1)
     backward = np.stack([negative, positive][:signs], axis=1)[::-1]
-    sides = _subset_sums.prepare(forward, heavy), _subset_sums.prepare(backward, heavy[::-1].copy())
+    sides = (
+        _subset_sums.prepare(forward, heavy),
+        _subset_sums.prepare(backward, heavy[::-1].copy()),
+    )
     bits = _plan(len(values), size, signs)[1]
     # With signs a sum and its negative are one: half of the range.
     span = prime if signs == 1 else (prime + 1) // 2
     width = -(-span >> bits)
-    length = 1 << max(6, (2 * _count(len(values), size // 2, signs) >> bits).bit_length())
+    length = 1 << max(
+        6, (2 * _count(len(values), size // 2, signs) >> bits).bit_length()
+    )
 
     loads = length if len(set(weights)) > 1 else 1
-    spare: list[_subset_sums.Scratch] = []  # memory is used again, not asked for by every part
+    # memory is used again, not asked for by every part
+    spare: list[_subset_sums.Scratch] = []
 
     def one(low: int) -> list[int] | None:
         part = _subset_sums.Part(
-            signs, np.uint64(prime), np.uint64(low), np.uint64(min(width, span - low)), limit
+            signs,
+            np.uint64(prime),
+            np.uint64(low),
+            np.uint64(min(width, span - low)),
+            limit,
         )
         scratch = spare.pop() if spare else _subset_sums.scratch(size, length, loads)
         found = np.zeros(size, np.int64)

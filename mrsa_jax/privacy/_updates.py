@@ -1,14 +1,16 @@
 """Among how many clients the update of each round is hidden, where updates drift.
 
-The best linear estimate of client i's update x of round r from the sums y explains the share
+The best linear estimate of client i's update x of round r from the sums y explains the
+share
 
     h[i, r] = c^T M^-1 c,    c = D_i R e_r,    M = G o R + Omega / s^2
 
-of its variance. P are the learnt sums, p_i its column of client i, D_i the diagonal matrix of it,
-G = P P^T, R the kernel (correlation of one client's updates over the rounds), Omega the noise's
-covariance, s the spread, o the entrywise product; M is the covariance of the sums over s^2. With L
-the Cholesky factor of M the share is |L^-1 c|^2, and the first q entries of L^-1 c are those of the
-first q sums alone: what each further sum tells comes for nothing.
+of its variance. P are the learnt sums, p_i its column of client i, D_i the diagonal
+matrix of it, G = P P^T, R the kernel (correlation of one client's updates over the
+rounds), Omega the noise's covariance, s the spread, o the entrywise product; M is the
+covariance of the sums over s^2. With L the Cholesky factor of M the share is |L^-1
+c|^2, and the first q entries of L^-1 c are those of the first q sums alone: what each
+further sum tells comes for nothing.
 """
 
 from __future__ import annotations
@@ -39,14 +41,21 @@ from mrsa_watch._base.errors import check_number, require
 
 MOST_MEMORY = 1 - 1e-6
 _LEAST_EIGENVALUE = 1e-7
-TRACED_NEAR = 2e-6  # what floats of 32 bits may take off the rules of a kernel that is traced
+# what floats of 32 bits may take off the rules of a kernel that is traced
+TRACED_NEAR = 2e-6
 
 
-# ---- Covariances of learnt sums where updates drift: which rows count, and who is in which.
+# ---- Covariances of learnt sums where updates drift: which rows count, and who is in
+# which.
 
 
-def kernel_of(memory: Any, rounds: int, share: Any = 1.0) -> Float64[np.ndarray, "rounds rounds"]:
-    """Return R as a matrix, or raise; all but a share of the variance is fresh in each round."""
+def kernel_of(
+    memory: Any, rounds: int, share: Any = 1.0
+) -> Float64[np.ndarray, "rounds rounds"]:
+    """Return R as a matrix, or raise.
+
+    All but a share of the variance is fresh in each round.
+    """
     kernel = _lasting(memory, rounds)
     lasting = check_number(share, "share", "must be a number from 0 to 1", 0.0, 1.0)
     is_one_round = np.eye(rounds) if np.ndim(memory) == 0 else kernel == 1
@@ -57,7 +66,9 @@ def _lasting(memory: Any, rounds: int) -> Float64[np.ndarray, "rounds rounds"]:
     """Return the kernel of what lasts, or raise."""
     given = host_array(memory, "memory")
     if given.ndim == 0:
-        rule = f"must be 1, or lie in [0, {MOST_MEMORY}], or be a kernel [rounds, rounds]"
+        rule = (
+            f"must be 1, or lie in [0, {MOST_MEMORY}], or be a kernel [rounds, rounds]"
+        )
         rho = check_number(memory, "memory", rule, 0.0, 1.0)
         require(rho == 1.0 or rho <= MOST_MEMORY, "memory", rule, memory)
         return memory_kernel(np.arange(rounds), rho)
@@ -68,8 +79,9 @@ def _lasting(memory: Any, rounds: int) -> Float64[np.ndarray, "rounds rounds"]:
 
 
 def traced_kernel(memory: Any, rounds: int, share: Any, dtype: Any) -> Array:
-    """Return R of a memory or a share that is traced; all NaN where one of them is out of range.
+    """Return R of a memory or a share that is traced.
 
+    All NaN where one of them is out of range.
     Values that are known are checked as `kernel_of` checks them.
     """
     if not is_traced(share):
@@ -90,14 +102,20 @@ def traced_kernel(memory: Any, rounds: int, share: Any, dtype: Any) -> Array:
         gaps = jnp.abs(given - given.T).max(), jnp.abs(jnp.diagonal(given) - 1).max()
         least = jnp.linalg.eigvalsh(jnp.where(jnp.isfinite(kernel), kernel, 0))[0]
         legal = (
-            (gaps[0] <= TRACED_NEAR) & (gaps[1] <= TRACED_NEAR) & (least >= -TRACED_NEAR * rounds)
+            (gaps[0] <= TRACED_NEAR)
+            & (gaps[1] <= TRACED_NEAR)
+            & (least >= -TRACED_NEAR * rounds)
         )
         is_one_round = (kernel == 1) | on_device(lags == 0)
     legal &= is_chance(lasting)
-    return nan_unless(legal, jnp.where(is_one_round, jnp.ones_like(kernel), lasting * kernel))
+    return nan_unless(
+        legal, jnp.where(is_one_round, jnp.ones_like(kernel), lasting * kernel)
+    )
 
 
-def noise_of(noise: np.ndarray | None, rounds: int, spread: float) -> tuple[np.ndarray, np.ndarray]:
+def noise_of(
+    noise: np.ndarray | None, rounds: int, spread: float
+) -> tuple[np.ndarray, np.ndarray]:
     """Return which sums have noise, and its covariance over s^2, of `check_noise`'s noise."""
     if noise is None:
         return np.zeros(rounds, np.bool_), np.zeros((rounds, rounds))
@@ -113,11 +131,14 @@ def decided(
     """Return which rows count, and who is exposed by rows of one time without noise.
 
     Returns:
-        bool `[batch, rounds]`; and `[batch, rounds, clients]`, from which row of its time on.
+        bool `[batch, rounds]`; and `[batch, rounds, clients]`, from which row of its
+        time on.
     """
     count, rounds, clients = histories.shape
     exact = histories * ~is_noisy[:, None]
-    _, first, time = np.unique(kernel == 1, axis=0, return_index=True, return_inverse=True)
+    _, first, time = np.unique(
+        kernel == 1, axis=0, return_index=True, return_inverse=True
+    )
     if not is_noisy.all():
         least = float(np.linalg.eigvalsh(kernel[np.ix_(first, first)])[0])
         rule = "must be positive definite where it is not 1, for sums without noise: eigenvalue"
@@ -144,7 +165,10 @@ def decided(
 
 
 def exponents_of(histories: np.ndarray) -> np.ndarray:
-    """Return which power of two each row is divided by: nothing is rounded, nothing overflows."""
+    """Return which power of two each row is divided by.
+
+    Nothing is rounded, nothing overflows.
+    """
     if histories.dtype == object:
         bits = np.frompyfunc(lambda value: int(value).bit_length(), 1, 1)(histories)
         return bits.max(axis=-1).astype(np.int64)
@@ -175,13 +199,17 @@ def grams_of(histories: np.ndarray, exponents: np.ndarray) -> np.ndarray:
 def participations(
     histories: np.ndarray, exponents: np.ndarray, is_kept: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return for each client in which rows it is, and with which weight; 0 where it is in fewer."""
+    """Return for each client in which rows it is, and with which weight.
+
+    0 where it is in fewer.
+    """
     count, rounds, clients = histories.shape
     is_in = (histories != 0) & is_kept[..., None]
     trial, client, row = np.nonzero(is_in.swapaxes(1, 2))
     owner = trial * clients + client
     sizes = np.bincount(owner, minlength=count * clients)
-    most = min(rounds, -(-max(1, int(sizes.max())) // 8) * 8)  # few sizes, as each is compiled
+    # few sizes, as each is compiled
+    most = min(rounds, -(-max(1, int(sizes.max())) // 8) * 8)
     at = np.arange(len(owner)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     places = np.zeros((count * clients, most), np.int32)
     weights = np.zeros((count * clients, most))
@@ -191,10 +219,16 @@ def participations(
 
 
 def covariances(
-    grams: np.ndarray, exponents: np.ndarray, covariance: np.ndarray, is_kept: np.ndarray,
+    grams: np.ndarray,
+    exponents: np.ndarray,
+    covariance: np.ndarray,
+    is_kept: np.ndarray,
     kernel: np.ndarray,
-) -> np.ndarray:  # fmt: skip
-    """Return the covariances of the sums over s^2; of rows that do not count, the identity."""
+) -> np.ndarray:
+    """Return the covariances of the sums over s^2.
+
+    Of rows that do not count, the identity.
+    """
     scales = np.ldexp(1.0, -exponents)
     noise = covariance * scales[:, :, None] * scales[:, None, :]
     both = is_kept[:, :, None] & is_kept[:, None, :]
@@ -224,16 +258,16 @@ def hidden_updates(
         kernel: R `[rounds, rounds]`; 1 between sums of one round.
         spread: s.
         noise: Variances `[rounds]`, or a root of their covariance; None is none.
-        how: "last" for each client's worst update after all sums, `[batch, clients]`; "sums" for
-            that after each of them, `[batch, rounds, clients]`, of updates so far; "rounds" for
-            each update after all sums, of the same shape, nan where a client is in no sum of the
-            round.
+        how: "last" for each client's worst update after all sums, `[batch, clients]`;
+            "sums" for that after each of them, `[batch, rounds, clients]`, of updates
+            so far; "rounds" for each update after all sums, of the same shape, nan
+            where a client is in no sum of the round.
         most_work: Cost of the factors that may be computed with enclosures, in all.
 
     Returns:
-        float64; exactly 1 for those known exactly, inf for clients in no sum, nan where floats know
-        fewer than six digits. At least the number of clients with the same column: one memory of
-        all clients lets no estimate distinguish them.
+        float64; exactly 1 for those known exactly, inf for clients in no sum, nan where
+        floats know fewer than six digits. At least the number of clients with the same
+        column: one memory of all clients lets no estimate distinguish them.
     """
     count, rounds, clients = histories.shape
     is_noisy, covariance = noise_of(noise, rounds, spread)
@@ -242,7 +276,9 @@ def hidden_updates(
     left = most_work
     for own, history, kept in zip(found, histories, is_kept, strict=True):
         # clients of one column are hidden alike, so each column is looked at once
-        _, one, owner = np.unique(column_codes(history), return_index=True, return_inverse=True)
+        _, one, owner = np.unique(
+            column_codes(history), return_index=True, return_inverse=True
+        )
         columns, own_found = history[:, one], np.zeros((*own.shape[:-1], len(one)))
         whole = _Whole.of(history, kernel, covariance, kept, left)
         left -= whole.work
@@ -254,7 +290,8 @@ def hidden_updates(
     elif how == "sums":
         is_known = np.logical_or.accumulate(exposed, axis=1)
     else:
-        same = kernel == 1  # sums of one round are of one update: what one tells, all tell
+        # sums of one round are of one update: what one tells, all tell
+        same = kernel == 1
         found, is_known = _over_round(found, same), _over_round(exposed, same)
     with np.errstate(divide="ignore"):
         least = np.maximum(_least_of(histories, how), _ABOVE)
@@ -267,16 +304,24 @@ def _over_round(values: np.ndarray, same: np.ndarray) -> np.ndarray:
     groups, time = np.unique(same, axis=0, return_inverse=True)
     if len(groups) == len(same):
         return values
-    largest = np.stack([values[:, time == k].max(axis=1) for k in range(len(groups))], axis=1)
+    largest = np.stack(
+        [values[:, time == k].max(axis=1) for k in range(len(groups))], axis=1
+    )
     return np.asarray(largest[:, time])
 
 
 def _take(
-    found: np.ndarray, how: str, clients: np.ndarray, places: np.ndarray, is_own: np.ndarray,
-    shares: np.ndarray, least: float,
-) -> None:  # fmt: skip
-    """Write the values of some clients; nan where a share is too small for floats to know it.
+    found: np.ndarray,
+    how: str,
+    clients: np.ndarray,
+    places: np.ndarray,
+    is_own: np.ndarray,
+    shares: np.ndarray,
+    least: float,
+) -> None:
+    """Write the values of some clients.
 
+    Nan where a share is too small for floats to know it.
     In the rows `places[clients, own rounds]` they are where `is_own`; shares are
     `[clients, own rounds]`, or after each sum `[clients, sums, own rounds]`.
     """
@@ -330,7 +375,9 @@ class _Whole(NamedTuple):
         """Return it, by enclosures where floats know fewer than six digits."""
         rows, kept = history[None], is_kept[None]
         exponents = exponents_of(rows)
-        (whole,) = covariances(grams_of(rows, exponents), exponents, covariance, kept, kernel)
+        (whole,) = covariances(
+            grams_of(rows, exponents), exponents, covariance, kept, kernel
+        )
         scales = 1 / np.sqrt(np.diagonal(whole))
         found = _inverse_root(whole * scales[:, None] * scales)
         work = 2 * int(is_kept.sum()) ** 3
@@ -338,7 +385,9 @@ class _Whole(NamedTuple):
             return _Whole(exponents, scales, *found, work=0)
         divisors = np.ldexp(scales, -exponents[0])
         again = _enclosed_root(history, kernel, covariance, is_kept, divisors)
-        return _Whole(exponents, scales, *(found if again is None else again), work=work)
+        return _Whole(
+            exponents, scales, *(found if again is None else again), work=work
+        )
 
 
 def _enclosed_root(
@@ -348,11 +397,13 @@ def _enclosed_root(
     is_kept: np.ndarray,
     divisors: np.ndarray,
 ) -> tuple[np.ndarray, float, float] | None:
-    """Return what `_inverse_root` does of sums times divisors; None where balls are too wide.
+    """Return what `_inverse_root` does of sums times divisors.
 
-    L^-1 is right to the last digit, and so is c to three roundings: with X = L^-1 the product X c
-    errs by at most e = (t + 4) u |X|_F |c|, and |c| <= |L| |X c| <= sqrt(t) |X c|. So shares are
-    wrong by 2 e + e^2 relative to them, and as much more as their sum is rounded by.
+    None where balls are too wide.
+    L^-1 is right to the last digit, and so is c to three roundings: with X = L^-1 the
+    product X c errs by at most e = (t + 4) u |X|_F |c|, and |c| <= |L| |X c| <= sqrt(t)
+    |X c|. So shares are wrong by 2 e + e^2 relative to them, and as much more as their
+    sum is rounded by.
     """
     import flint
 
@@ -378,12 +429,21 @@ def _enclosed_root(
     whole_inverse = np.eye(len(kernel))
     whole_inverse[np.ix_(kept, kept)] = values
     rounds = len(kernel)
-    error = (rounds + 4) * _ROUNDING * math.sqrt(rounds) * float(np.linalg.norm(whole_inverse))
+    error = (
+        (rounds + 4)
+        * _ROUNDING
+        * math.sqrt(rounds)
+        * float(np.linalg.norm(whole_inverse))
+    )
     return whole_inverse, 2 * error + error**2 + rounds * _ROUNDING, 0.0
 
 
 def _shares(
-    whole: _Whole, columns: np.ndarray, kernel: np.ndarray, is_kept: np.ndarray, how: str
+    whole: _Whole,
+    columns: np.ndarray,
+    kernel: np.ndarray,
+    is_kept: np.ndarray,
+    how: str,
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, float]]:
     """Yield what `_take` takes of columns of a history, those of many rounds first."""
     rounds = len(kernel)
@@ -397,7 +457,9 @@ def _shares(
         step = at_once("leverage", 8 * 4 * most * (rounds + most))
         clients = order[start : start + step]
         start += step
-        ((places,), (weights,)) = participations(columns[None, :, clients], whole.exponents, kept)
+        ((places,), (weights,)) = participations(
+            columns[None, :, clients], whole.exponents, kept
+        )
         own = kernel[places[:, :, None], places[:, None, :]]
         own *= (weights * scales[places])[:, :, None]
         seen = lines[places].swapaxes(1, 2) @ own  # L^-1 c of each own round
@@ -411,9 +473,10 @@ def _shares(
 def _inverse_root(ratios: np.ndarray) -> tuple[np.ndarray, float, float]:
     """Return L^-1, what shares are wrong by relative to them, and the smallest one to be reported.
 
-    For a Cholesky factor and triangular solves (1 - e) M <= M + dM <= (1 + e) M, where e is
-    (3 t (t + 1) + 8 t) u over the least eigenvalue q of the sums' correlations, t sums, u = 2^-53;
-    rounding of c adds at most 4 u sqrt(t / q). Products by the inverse err alike, which tests show.
+    For a Cholesky factor and triangular solves (1 - e) M <= M + dM <= (1 + e) M, where
+    e is (3 t (t + 1) + 8 t) u over the least eigenvalue q of the sums' correlations, t
+    sums, u = 2^-53; rounding of c adds at most 4 u sqrt(t / q). Products by the inverse
+    err alike, which tests show.
     """
     from scipy.linalg import solve_triangular
 
@@ -436,7 +499,11 @@ def _errors(rounds: int, smallest: Any, library: Any) -> tuple[Any, Any]:
 
 
 def traced_updates(
-    histories: Array, kernel: np.ndarray | Array, spread: float, noise: np.ndarray | None, how: str
+    histories: Array,
+    kernel: np.ndarray | Array,
+    spread: float,
+    noise: np.ndarray | None,
+    how: str,
 ) -> Array:
     """Return `hidden_updates` of histories or of a kernel that are traced, R = 1 in no two rows.
 
@@ -452,29 +519,42 @@ def traced_updates(
 
 
 def _traced_shares(
-    P: Float64[Array, "rounds clients"], R: Array, omega: Array, is_noisy: np.ndarray, how: str
+    P: Float64[Array, "rounds clients"],
+    R: Array,
+    omega: Array,
+    is_noisy: np.ndarray,
+    how: str,
 ) -> Array:
     is_in, rounds = P != 0, len(P)
     is_kept = is_in.any(axis=1) | is_noisy
-    whole = jnp.where(is_kept[:, None] & is_kept[None], P @ P.T * R + omega, jnp.eye(rounds))
+    whole = jnp.where(
+        is_kept[:, None] & is_kept[None], P @ P.T * R + omega, jnp.eye(rounds)
+    )
     scales = lax.rsqrt(jnp.diagonal(whole))
     ratios = whole * scales[:, None] * scales[None]
     smallest = jnp.linalg.eigvalsh(ratios)[0] - rounds * _ROUNDING
     error, least = _errors(rounds, smallest, jnp)
-    error = jnp.where(((R == 1) & ~np.eye(rounds, dtype=np.bool_)).any(), jnp.inf, error)
+    error = jnp.where(
+        ((R == 1) & ~np.eye(rounds, dtype=np.bool_)).any(), jnp.inf, error
+    )
     root = jnp.linalg.cholesky(ratios)
-    inverse = lax.linalg.triangular_solve(root, jnp.eye(rounds), left_side=True, lower=True)
+    inverse = lax.linalg.triangular_solve(
+        root, jnp.eye(rounds), left_side=True, lower=True
+    )
     weights = P * scales[:, None]
 
-    def one_round(worst: Array, step: tuple[Array, Array, Array]) -> tuple[Array, Array]:
+    def one_round(
+        worst: Array, step: tuple[Array, Array, Array]
+    ) -> tuple[Array, Array]:
         kernel, own, row = step
         seen = (inverse @ (weights * kernel[:, None])) ** 2
         shares = jnp.where(own, seen.sum(axis=0), 0.0)
         if how == "sums":
             is_past = own[None] & (jnp.arange(rounds) >= row)[:, None]
             shares = jnp.where(is_past, jnp.cumsum(seen, axis=0), 0.0)
-        shares = jnp.where((shares > 0) & ((shares < least) | ~(error <= _MOST_ERROR)),
-                           jnp.nan, shares)  # fmt: skip
+        shares = jnp.where(
+            (shares > 0) & ((shares < least) | ~(error <= _MOST_ERROR)), jnp.nan, shares
+        )
         return jnp.maximum(worst, shares), shares
 
     nothing = jnp.zeros(P.shape if how == "sums" else P.shape[1:])
@@ -484,6 +564,8 @@ def _traced_shares(
         exposed = exposed.any(axis=0)
     elif how == "sums":
         exposed = lax.associative_scan(jnp.logical_or, exposed)
-    hidden = jnp.where(exposed, 1.0, jnp.maximum(1 / (each if how == "rounds" else worst), _ABOVE))
+    hidden = jnp.where(
+        exposed, 1.0, jnp.maximum(1 / (each if how == "rounds" else worst), _ABOVE)
+    )
     hidden = nan_unless(jnp.isfinite(R).all(), hidden)
     return jnp.where(is_in, hidden, jnp.nan) if how == "rounds" else hidden

@@ -1,9 +1,10 @@
 """Weak multi-round privacy of a participation history, exact or as a certified interval.
 
-Weak privacy T (Multi-RoundSecAgg, Remark 1) is the fewest clients in any non-zero combination of
-the learnt sums: the smallest support of the non-zero vectors of P's rational row space. Finding
-it is NP-hard in general; lower bounds come from complete searches modulo primes that cannot
-miss a vector, upper bounds from combinations of rounds checked in exact integers.
+Weak privacy T (Multi-RoundSecAgg, Remark 1) is the fewest clients in any non-zero
+combination of the learnt sums: the smallest support of the non-zero vectors of P's
+rational row space. Finding it is NP-hard in general; lower bounds come from complete
+searches modulo primes that cannot miss a vector, upper bounds from combinations of
+rounds checked in exact integers.
 """
 
 from __future__ import annotations
@@ -37,9 +38,11 @@ from mrsa_jax.privacy.solver import (
 from mrsa_watch._base.errors import check_number, require
 from mrsa_watch._base.html import brief, card, shown
 
-# All searches of a history together may take this long on one core for each unit of effort.
+# All searches of a history together may take this long on one core for each unit of
+# effort.
 SECONDS_PER_EFFORT = 90.0
-# Time that proofs of exposure may take before the result is reported with a chance of error.
+# Time that proofs of exposure may take before the result is reported with a chance of
+# error.
 _SOON_SECONDS = 4.0
 _INFORMATION_SETS = 120
 _MOST_PROGRAMS = 60
@@ -52,25 +55,28 @@ class WeakPrivacy:
     """Weak privacy T of a history: an interval, and what proves it.
 
     Attributes:
-        lower: No non-zero combination of the sums involves fewer clients; None when nobody took
-            part.
+        lower: No non-zero combination of the sums involves fewer clients; None when
+            nobody took part.
         upper: `witness` involves this many; None when no client took part.
-        certified: Whether lower equals upper, and what proves it does not rest on an unproven
-            rank. Otherwise T is only known to lie in [lower, upper].
+        certified: Whether lower equals upper, and what proves it does not rest on an
+            unproven rank. Otherwise T is only known to lie in [lower, upper].
         rank: Rank of P over the rationals.
-        exposed: Sorted indices of the clients whose own update is a combination of the sums.
+        exposed: Sorted indices of the clients whose own update is a combination of the
+            sums.
         support: Sorted indices of the clients in the witness's combination.
-        witness: One Python integer a round: witness . P is non-zero exactly on `support`, checked
-            in Python integers.
+        witness: One Python integer a round: witness . P is non-zero exactly on
+            `support`, checked in Python integers.
         num_groups: Classes of clients with identical, non-zero columns.
-        strong: Strong privacy, the smallest of those classes; None when no client took part.
-        lower_method: What proves `lower`: "classes", "leverage", "girth", "lifting", "column
-            basis" or "full rank".
+        strong: Strong privacy, the smallest of those classes; None when no client took
+            part.
+        lower_method: What proves `lower`: "classes", "leverage", "girth", "lifting",
+            "column basis" or "full rank".
         upper_method: What found the witness.
         exposed_since: For each exposed client the round from which on it is.
-        error_bits: None where rank, exposed clients and `lower` are proven. Otherwise k: primes
-            drawn for the call decided, and something is wrong with error chance below 2**-k,
-            whatever P was made for. So it is where a proof would have cost more than the effort.
+        error_bits: None where rank, exposed clients and `lower` are proven. Otherwise
+            k: primes drawn for the call decided, and something is wrong with error
+            chance below 2**-k, whatever P was made for. So it is where a proof would
+            have cost more than the effort.
     """
 
     cites = "multi-round privacy: so2023securing"
@@ -105,7 +111,9 @@ class WeakPrivacy:
         return surety(self.error_bits)
 
     def _repr_html_(self) -> str:
-        """Return the certificate for a notebook: the interval, who is exposed, and what proves it.
+        """Return the certificate for a notebook.
+
+        The interval, who is exposed, and what proves it.
 
         Examples:
             >>> "certified" in weak_privacy([[1, 1, 0]])._repr_html_()
@@ -113,13 +121,20 @@ class WeakPrivacy:
         """
         if self.lower is None:
             return card("Weak privacy", [("T", "undefined: no client took part")])
-        interval = str(self.lower) if self.lower == self.upper else f"{self.lower} to {self.upper}"
+        interval = (
+            str(self.lower)
+            if self.lower == self.upper
+            else f"{self.lower} to {self.upper}"
+        )
         rounds = [j for j, coefficient in enumerate(self.witness) if coefficient]
         rows = [
             ("T", f"{interval} ({self.verdict})"),
             ("strong T", shown(self.strong)),
             ("exposed clients", f"{len(self.exposed)} ({shown(self.exposed, 80)})"),
-            ("rank of the sums", f"{self.rank} for {self.num_groups} groups of clients"),
+            (
+                "rank of the sums",
+                f"{self.rank} for {self.num_groups} groups of clients",
+            ),
             ("attained by", f"{len(rounds)} rounds ({shown(rounds, 80)})"),
             ("on clients", shown(self.support, 80)),
             ("from below, above", f"{self.lower_method}, {self.upper_method}"),
@@ -132,29 +147,31 @@ def weak_privacy(
 ) -> WeakPrivacy:
     """Return the fewest clients whose updates any combination of the learnt sums involves.
 
-    Use it to say what a server that keeps all sums can solve for. T = 1 means that some client's
-    update is known; T = 2 that the weighted sum of two is, and so on. `strong_privacy`
-    is its cheaper sibling: never larger, always exact.
+    Use it to say what a server that keeps all sums can solve for. T = 1 means that some
+    client's update is known; T = 2 that the weighted sum of two is, and so on.
+    `strong_privacy` is its cheaper sibling: never larger, always exact.
 
     Args:
-        P: Participation matrix, bools or integer weights, `[rounds, clients]`; a row for each
-            sum that the server learnt, skipped rounds being zero rows.
-        effort: How much may be tried: 1.0 allows searches and proofs of 90 seconds of one core,
-            all together, as predicted before each starts. More effort narrows the interval, never
-            widens it. 0 does only what is cheap.
-        coalition: Indices of clients who reveal their updates to the server, known and not all:
-            they count as if they had taken no part.
-        progress: Called with a search's name and predicted cost, the parts done and their number.
+        P: Participation matrix, bools or integer weights, `[rounds, clients]`; a row
+            for each sum that the server learnt, skipped rounds being zero rows.
+        effort: How much may be tried: 1.0 allows searches and proofs of 90 seconds of
+            one core, all together, as predicted before each starts. More effort narrows
+            the interval, never widens it. 0 does only what is cheap.
+        coalition: Indices of clients who reveal their updates to the server, known and
+            not all: they count as if they had taken no part.
+        progress: Called with a search's name and predicted cost, the parts done and
+            their number.
 
     Returns:
         Bounds with their certificate (`WeakPrivacy`).
 
     Raises:
-        ConfigurationError: If an entry is a fraction or NaN, P has not two axes or an empty one,
-            `effort` is no finite number of at least 0, or a coalition is none.
+        ConfigurationError: If an entry is a fraction or NaN, P has not two axes or an
+            empty one, `effort` is no finite number of at least 0, or a coalition is
+            none.
 
-    Edge cases: all-zero P gives None for both bounds, rank 0, and nothing exposed. Clients who
-    never took part are in no combination.
+    Edge cases: all-zero P gives None for both bounds, rank 0, and nothing exposed.
+    Clients who never took part are in no combination.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -166,12 +183,12 @@ def weak_privacy(
         >>> mj.privacy.weak_privacy([[1, 1, 1, 1], [1, 1, 0, 0]], coalition=[0]).exposed
         (1,)
 
-    Cost: NP-hard in general. Exact within seconds wherever T or the number of groups less the
-    rank is small, and for block designs.
+    Cost: NP-hard in general. Exact within seconds wherever T or the number of groups
+    less the rank is small, and for block designs.
 
     Source:
-        Multi-RoundSecAgg, Remark 1; the authors' published notebooks take the smallest row
-        weight of a floating-point echelon form, which is only an upper bound.
+        Multi-RoundSecAgg, Remark 1; the authors' published notebooks take the smallest
+        row weight of a floating-point echelon form, which is only an upper bound.
     """
     *_, last = weak_steps(P, effort=effort, coalition=coalition, progress=progress)
     return last
@@ -182,21 +199,26 @@ def weak_steps(
 ) -> Iterator[WeakPrivacy]:
     """Yield what `weak_privacy` knows, each time it knows more; the last is its answer.
 
-    The first comes after what costs least and matters most: who is exposed, and the lightest sum.
+    The first comes after what costs least and matters most: who is exposed, and the
+    lightest sum.
     """
     array = host_array(without(P, coalition), "P")
     require(array.ndim == 2, "P", "must have two axes", array.shape)
     budget = Budget(SECONDS_PER_EFFORT * check_effort(effort))
     groups = collapse(array)
     if not groups.num_groups:
-        yield WeakPrivacy(None, None, True, 0, (), (), (0,) * len(array), 0, None, "", "")
+        yield WeakPrivacy(
+            None, None, True, 0, (), (), (0,) * len(array), 0, None, "", ""
+        )
         return
     most = max(budget.left, CHEAP_SECONDS)
     soon = Budget(min(budget.left, _SOON_SECONDS))
     known = _Known.of(groups, min(most, _SOON_SECONDS), progress)
     bound_seconds = leverage_seconds(known.space.rank, groups.num_groups)
     if soon.left < budget.left and (known.is_open or not soon.allows(bound_seconds)):
-        yield known.answer(next(_narrow(known.space, known.sieve, known.alone, soon, None)))
+        yield known.answer(
+            next(_narrow(known.space, known.sieve, known.alone, soon, None))
+        )
         known = _Known.of(groups, most, progress) if known.is_open else known
     for step in _narrow(known.space, known.sieve, known.alone, budget, progress):
         yield known.answer(step)
@@ -234,8 +256,11 @@ class _Known(NamedTuple):
             for k, row in zip(alone.groups, alone.last_rows, strict=True)
             if groups.sizes[k] == 1
         )
-        sure = [bits for bits in (ranks.error_bits, alone.error_bits) if bits is not None]
-        # T = 1 needs no more than its witness, and classes of equal columns no rank at all.
+        sure = [
+            bits for bits in (ranks.error_bits, alone.error_bits) if bits is not None
+        ]
+        # T = 1 needs no more than its witness, and classes of equal columns no rank at
+        # all.
         is_proven = ranks.error_bits is None or step.lower <= int(groups.sizes[0])
         return WeakPrivacy(
             lower=step.lower,
@@ -297,10 +322,16 @@ def _narrow(
     best = min([space.lightest_row(), *alone.vectors], key=lambda vector: vector.weight)
     if alone.groups and not alone.vectors and budget.allows(sieve.single_seconds):
         found = sieve.lightest_single()
-        best = best if found is None else min(best, found, key=lambda vector: vector.weight)
+        best = (
+            best
+            if found is None
+            else min(best, found, key=lambda vector: vector.weight)
+        )
     # Whoever does not stand alone is hidden in two groups at least.
     sizes = sieve.sizes
-    lower = min([int(sizes[:2].sum()), *(int(sizes[k]) for k in sieve.suspects), best.weight])
+    lower = min(
+        [int(sizes[:2].sum()), *(int(sizes[k]) for k in sieve.suspects), best.weight]
+    )
     method = "column basis" if lower > sizes[0] else "classes"
     lower = max(lower, int(sizes[0]))
     seconds = leverage_seconds(space.rank, len(sizes))
@@ -358,7 +389,10 @@ def _by_searches(
 def _by_pairs(
     space: Space, sieve: Sieve, step: _Step, budget: Budget, progress: Progress | None
 ) -> Iterator[_Step]:
-    """Decide single groups and pairs of them; heavier vectors only by differences of rounds."""
+    """Decide single groups and pairs of them.
+
+    Heavier vectors only by differences of rounds.
+    """
     lower, method, best = step
     vectors = [best]
     if budget.allows(_few_seconds(space)):
@@ -397,7 +431,11 @@ def guesses(
 
 def guess_seconds(space: Space, sets: int, programs: int) -> float:
     """Predict how long `candidates` take on one core."""
-    return _few_seconds(space) + sets * _set_seconds(space) + programs * program_seconds(space.rows)
+    return (
+        _few_seconds(space)
+        + sets * _set_seconds(space)
+        + programs * program_seconds(space.rows)
+    )
 
 
 def _few_seconds(space: Space) -> float:
@@ -420,8 +458,8 @@ def candidates(
 ) -> Iterator[Vector]:
     """Yield exact vectors from all sources of guesses, each lighter than a weight and the last.
 
-    `attempts` counts information sets, `programs` the last rows that an L1 program starts from;
-    `few` is whether sums of few rounds are tried.
+    `attempts` counts information sets, `programs` the last rows that an L1 program
+    starts from; `few` is whether sums of few rounds are tried.
     """
     for coefficients in few_rounds(space.rows, space.weights) if few else ():
         combined = space.combination(coefficients, "few rounds")
@@ -432,11 +470,16 @@ def candidates(
     newest = range(space.rank - 1, max(-1, space.rank - 1 - programs), -1)
     programmed = (sparse_remainder(matrix, sizes, row) for row in newest)
     sets = information_sets(matrix, sizes, below, attempts, seed)
-    parts = (("information sets", sets, attempts), ("linear program", programmed, programs))
+    parts = (
+        ("information sets", sets, attempts),
+        ("linear program", programmed, programs),
+    )
     for method, supports, total in parts:
         for done, support in enumerate(supports):
             if progress is not None:
-                progress(f"looking for light combinations: {method}", min(done, total), total)
+                progress(
+                    f"looking for light combinations: {method}", min(done, total), total
+                )
             if support is not None and 0 < sizes[support].sum() < below:
                 vector = space.vector(np.flatnonzero(support), method)
                 if vector is not None and vector.weight < below:

@@ -1,7 +1,9 @@
-"""A client of the four-step protocol: it knows its own secrets and what the server sends it.
+"""A client of the four-step protocol.
 
-One method a step turns the server's message into the client's next one. CCESA, Algorithm 1, with
-one's own share of b_i sent too (docs/errata.md); n, t_i, Adj(i), c_i, s_i, b_i as there.
+It knows its own secrets and what the server sends it.
+One method a step turns the server's message into the client's next one. CCESA,
+Algorithm 1, with one's own share of b_i sent too (docs/errata.md); n, t_i, Adj(i), c_i,
+s_i, b_i as there.
 """
 
 from __future__ import annotations
@@ -60,9 +62,9 @@ _LAST_CLIENT = 2**31 - 3
 class Client:
     """One client's state in one round.
 
-    A message that comes twice gets the same answer again; a second, different one is refused.
-    A ciphertext or public key that fails ends the client's part in the round: leaving out the
-    neighbour alone would leave pads that nobody can cancel.
+    A message that comes twice gets the same answer again; a second, different one is
+    refused. A ciphertext or public key that fails ends the client's part in the round:
+    leaving out the neighbour alone would leave pads that nobody can cancel.
 
     Attributes:
         client: Its id i, from 0.
@@ -102,17 +104,18 @@ class Client:
             neighbours: Ids of the clients that it shares keys with.
             threshold: t_i, at least 1: shares that give its secrets away.
             values: uint32[d], its input; residues in each block that it is a member of.
-            plan: Blocks of the round; pads are shared with those neighbours who are in the block.
+            plan: Blocks of the round; pads are shared with those neighbours who are in
+                the block.
             round_index: Round, part of every key and nonce.
             entropy: None for the operating system's randomness, or a seed (tests only).
-            context: What decides its update besides its data: the digest of the model that it was
-                sent (`model_digest`). It goes into the seeds of the pair pads, which cancel only
-                between clients with the same one, and into all that it signs. With blocks it
-                must not be empty.
-            signing_key: Its own, with which it signs its keys and takes part in the consistency
-                check; None for a round without.
-            terms: What all clients agreed on, among it the others' signing keys and the blocks
-                that it keeps; with a signing key only.
+            context: What decides its update besides its data: the digest of the model
+                that it was sent (`model_digest`). It goes into the seeds of the pair
+                pads, which cancel only between clients with the same one, and into all
+                that it signs. With blocks it must not be empty.
+            signing_key: Its own, with which it signs its keys and takes part in the
+                consistency check; None for a round without.
+            terms: What all clients agreed on, among it the others' signing keys and the
+                blocks that it keeps; with a signing key only.
             pledge: What it keeps from round to round; None for a single round.
 
         Raises:
@@ -125,24 +128,35 @@ class Client:
         require(all(map(is_integer, others)), "neighbours", rule, others)
         self.neighbours = tuple(sorted(map(int, others)))
         rule = "must be other clients, each once"
-        proper = len(set(self.neighbours)) == len(self.neighbours) and client not in self.neighbours
+        proper = (
+            len(set(self.neighbours)) == len(self.neighbours)
+            and client not in self.neighbours
+        )
         require(proper, "neighbours", rule, self.neighbours)
         self.threshold = check_integer(threshold, "threshold", 1)
         self.round_index = check_integer(round_index, "round_index", 0, 2**32 - 1)
         self._plan, self._values, self._context = plan, values, context
         self._signing_key, self._terms, self._pledge = signing_key, terms, pledge
         rule = (
-            "must be used together with `signing_key`, and agree with `neighbours` and `threshold`"
+            "must be used together with `signing_key`, and agree with `neighbours` and "
+            "`threshold`"
         )
         is_terms = terms is None or isinstance(terms, Terms)
         require(is_terms, "terms", "must be a `protocol.Terms`", terms)
         require((terms is None) == (signing_key is None), "terms", rule)
         is_kept = pledge is None or (isinstance(pledge, Pledge) and terms is not None)
-        require(is_kept, "pledge", "must be a `Pledge` and used together with `terms`", pledge)
+        require(
+            is_kept,
+            "pledge",
+            "must be a `Pledge` and used together with `terms`",
+            pledge,
+        )
         check_context(context, terms)
         if terms is not None:
             is_listed = self.client < len(terms.roster)
-            require(is_listed, "client", "must be on the roster of `terms`", self.client)
+            require(
+                is_listed, "client", "must be on the roster of `terms`", self.client
+            )
             near = tuple(np.flatnonzero(terms.adjacency[client]).tolist())
             own = near == self.neighbours and terms.thresholds[client] == threshold
             require(own, "terms", rule)
@@ -166,9 +180,10 @@ class Client:
 
         Raises:
             MalformedMessageError: If the bytes are no `KeyList`.
-            UnexpectedMessageError: If it is of another step or round, differs from an earlier
-                one, names a client who is no neighbour, or one key comes twice.
-            AuthenticationError: If keys are not signed by their owner, for this round and terms.
+            UnexpectedMessageError: If it is of another step or round, differs from an
+                earlier one, names a client who is no neighbour, or one key comes twice.
+            AuthenticationError: If keys are not signed by their owner, for this round
+                and terms.
             KeyAgreementError: If a key is of small order.
         """
         return self._answer(1, message, self._share)
@@ -178,13 +193,14 @@ class Client:
 
         Raises:
             MalformedMessageError: If the bytes are no `ShareList`.
-            UnexpectedMessageError: If it is of another step or round, differs from an earlier
-                one, or names a client whose keys never came.
-            AuthenticationError: If a share was altered or meant for somebody else, or its sender
-                saw other public keys.
+            UnexpectedMessageError: If it is of another step or round, differs from an
+                earlier one, or names a client whose keys never came.
+            AuthenticationError: If a share was altered or meant for somebody else, or
+                its sender saw other public keys.
             KeyAgreementError: If a key is of small order.
-            TooFewSurvivorsError: If of it and its neighbours fewer than t_i are in V2, though it
-                shared its secrets with as many: few pads, or its self pad alone, would be left.
+            TooFewSurvivorsError: If of it and its neighbours fewer than t_i are in V2,
+                though it shared its secrets with as many: few pads, or its self pad
+                alone, would be left.
             PartedBlockError: If keys or shares of a mate are missing.
         """
         return self._answer(2, message, self._mask)
@@ -192,12 +208,14 @@ class Client:
     def sign_survivors(self, message: bytes) -> bytes:
         """Consistency check: read `SurvivorList`, sign it, return `SignedSurvivors`.
 
-        It signs one list in a round. Its neighbours hand out no shares before t_j of those who
-        hold shares of theirs have signed the list that they signed themselves.
+        It signs one list in a round. Its neighbours hand out no shares before t_j of
+        those who hold shares of theirs have signed the list that they signed
+        themselves.
 
         Raises:
-            MalformedMessageError, UnexpectedMessageError, TooFewSurvivorsError: As `unmask`
-                without the check; or if it names somebody who is not on the roster.
+            MalformedMessageError, UnexpectedMessageError, TooFewSurvivorsError: As
+                `unmask` without the check; or if it names somebody who is not on the
+                roster.
             PartedBlockError: If the list is no union of whole blocks.
 
         Source: Bonawitz et al., CCS 2017, Figure 4, Round 3.
@@ -207,23 +225,26 @@ class Client:
     def unmask(self, message: bytes) -> bytes:
         """Step 3: read `SurvivorList`, return the shares it asks for, `UnmaskShares`.
 
-        After the consistency check: read `SignatureList`, return the shares that the list which
-        it signed asks for.
+        After the consistency check: read `SignatureList`, return the shares that the
+        list which it signed asks for.
 
         Raises:
-            AuthenticationError: If a signature is not one of the list that this client signed.
+            AuthenticationError: If a signature is not one of the list that this client
+                signed.
             MalformedMessageError: If the bytes are no `SurvivorList` (`SignatureList`).
-            UnexpectedMessageError: If it is of another step or round, or names a client without
-                shares here, or leaves out this one.
-            BothSecretsRequestedError: If shares of one kind were handed out and this message asks
-                for the other kind.
-            TooFewSurvivorsError: If fewer than two clients are in the sum, or in the sum of one of
-                its blocks as far as it can see; or if of it and its neighbours fewer than t_i are,
-                or signed.
+            UnexpectedMessageError: If it is of another step or round, or names a client
+                without shares here, or leaves out this one.
+            BothSecretsRequestedError: If shares of one kind were handed out and this
+                message asks for the other kind.
+            TooFewSurvivorsError: If fewer than two clients are in the sum, or in the
+                sum of one of its blocks as far as it can see; or if of it and its
+                neighbours fewer than t_i are, or signed.
         """
         if self._terms is not None:
             terms = self._terms
-            return self._answer(4, message, lambda signed: self._reveal_signed(signed, terms))
+            return self._answer(
+                4, message, lambda signed: self._reveal_signed(signed, terms)
+            )
         if 3 in self._answers and message != self._answers[3][0]:
             self._refuse_other_request(message)
         return self._answer(3, message, self._reveal)
@@ -245,12 +266,16 @@ class Client:
         """Return whether a neighbour's public keys came."""
         return other in self._others
 
-    def _answer(self, step: int, message: bytes, build: Callable[[bytes], bytes]) -> bytes:
+    def _answer(
+        self, step: int, message: bytes, build: Callable[[bytes], bytes]
+    ) -> bytes:
         """Answer each step once, in order; the same message again gets the same bytes."""
         self._expect(not self._has_stopped, "has left the round")
         if step in self._answers:
             before, answer = self._answers[step]
-            self._expect(message == before, f"got a second, different message for step {step}")
+            self._expect(
+                message == before, f"got a second, different message for step {step}"
+            )
             return answer
         at = len(self._answers)
         self._expect(at == step, f"is at step {at}, not {step}")
@@ -263,7 +288,10 @@ class Client:
         return answer
 
     def _expect(
-        self, condition: bool, problem: str, error: type[ProtocolError] = UnexpectedMessageError
+        self,
+        condition: bool,
+        problem: str,
+        error: type[ProtocolError] = UnexpectedMessageError,
     ) -> None:
         """Refuse a message unless a condition holds."""
         if not condition:
@@ -275,7 +303,9 @@ class Client:
 
     def _check_known(self, ids: Iterable[int], known: Iterable[int], what: str) -> None:
         strangers = sorted(set(ids) - set(known))
-        self._expect(not strangers, f"was sent {what} of {strangers[:3]}, unknown to it")
+        self._expect(
+            not strangers, f"was sent {what} of {strangers[:3]}, unknown to it"
+        )
 
     def _advertise(self, _: bytes) -> bytes:
         self._channel = KeyPair(self._entropy.draw(KEY_BYTES))
@@ -291,18 +321,30 @@ class Client:
         return SignedKeys(self.round_index, self.client, *keys, signature).to_bytes()
 
     def _share(self, message: bytes) -> bytes:
-        key_list = (KeyList if self._terms is None else SignedKeyList).from_bytes(message)
+        key_list = (KeyList if self._terms is None else SignedKeyList).from_bytes(
+            message
+        )
         self._check_round(key_list.round_index)
-        self._check_known([other for other, _ in key_list.keys], self.neighbours, "keys")
+        self._check_known(
+            [other for other, _ in key_list.keys], self.neighbours, "keys"
+        )
         both = 2 * KEY_BYTES
         for other, entry in key_list.keys:
             if self._terms is not None:
-                # under its own context: a neighbour with another model signed something else
+                # under its own context: a neighbour with another model signed something
+                # else
                 signed = self.round_index, other, entry[:both], self._context
                 statement = self._terms.keys_statement(*signed)
                 self._terms.check(other, entry[both:], statement)
-        others = {other: (own[:KEY_BYTES], own[KEY_BYTES:both]) for other, own in key_list.keys}
-        keys = [self._channel.public_key, self._pads.public_key, *itertools.chain(*others.values())]
+        others = {
+            other: (own[:KEY_BYTES], own[KEY_BYTES:both])
+            for other, own in key_list.keys
+        }
+        keys = [
+            self._channel.public_key,
+            self._pads.public_key,
+            *itertools.chain(*others.values()),
+        ]
         self._expect(len(set(keys)) == len(keys), "was sent one public key twice")
         self._others = others
         self._self_seed = self._entropy.draw(KEY_BYTES)
@@ -313,42 +355,62 @@ class Client:
             [holder + 1 for holder in holders],
             self._entropy,
         ).astype("<u4")
-        parcels = {j: (shares[0, k].tobytes(), shares[1, k].tobytes()) for k, j in
-                   enumerate(holders)}  # fmt: skip
+        parcels = {
+            j: (shares[0, k].tobytes(), shares[1, k].tobytes())
+            for k, j in enumerate(holders)
+        }
         self._held[self.client] = parcels.pop(self.client)
-        sealed = tuple((j, self._seal(j, b"".join(parcel))) for j, parcel in parcels.items())
+        sealed = tuple(
+            (j, self._seal(j, b"".join(parcel))) for j, parcel in parcels.items()
+        )
         return ShareKeys(self.round_index, self.client, sealed).to_bytes()
 
     def _seal(self, recipient: int, parcel: bytes) -> bytes:
         # One agreement gives the keys of both directions.
         self._channels[recipient] = self._channel.agree(self._others[recipient][0])
-        key = channel_key(self._channels[recipient], self.client, recipient, self.round_index)
+        key = channel_key(
+            self._channels[recipient], self.client, recipient, self.round_index
+        )
         return seal(key, parcel, self._associated(self.client, recipient))
 
     def _associated(self, sender: int, recipient: int) -> bytes:
         """Return what a ciphertext is bound to besides its key.
 
-        With both pad keys in it, a public key that was altered on its way is noticed before any
-        padded input leaves (differs from the paper, where it would spoil the sum unseen).
+        With both pad keys in it, a public key that was altered on its way is noticed
+        before any padded input leaves (differs from the paper, where it would spoil the
+        sum unseen).
         """
-        pad_keys = {j: self._others[j][1] for j in (sender, recipient) if j != self.client}
+        pad_keys = {
+            j: self._others[j][1] for j in (sender, recipient) if j != self.client
+        }
         pad_keys[self.client] = self._pads.public_key
-        start = header(ShareKeys.KIND, self.round_index) + struct.pack("<II", sender, recipient)
+        start = header(ShareKeys.KIND, self.round_index) + struct.pack(
+            "<II", sender, recipient
+        )
         return start + pad_keys[sender] + pad_keys[recipient]
 
     def _mask(self, message: bytes) -> bytes:
         share_list = ShareList.from_bytes(message)
         self._check_round(share_list.round_index)
-        self._check_known([sender for sender, _ in share_list.ciphertexts], self._others, "shares")
-        if 1 + len(self._others) >= self.threshold:  # else nobody can ever take off its self pad
+        self._check_known(
+            [sender for sender, _ in share_list.ciphertexts], self._others, "shares"
+        )
+        # else nobody can ever take off its self pad
+        if 1 + len(self._others) >= self.threshold:
             self._check_floor(1 + len(share_list.ciphertexts))
         for sender, ciphertext in share_list.ciphertexts:
-            key = channel_key(self._channels[sender], sender, self.client, self.round_index)
+            key = channel_key(
+                self._channels[sender], sender, self.client, self.round_index
+            )
             parcel = open_sealed(key, ciphertext, self._associated(sender, self.client))
             self._held[sender] = (parcel[:SHARE_BYTES], parcel[SHARE_BYTES:])
         if self._terms is not None:
             absent = sorted(self._terms.mates(self.client) - self._held.keys())
-            self._expect(not absent, f"was sent no shares of its mates {absent}", PartedBlockError)
+            self._expect(
+                not absent,
+                f"was sent no shares of its mates {absent}",
+                PartedBlockError,
+            )
         self._channels.clear()
         layout, parts = [], [np.zeros(0, np.uint32)]
         for number, block in enumerate(self._plan):
@@ -356,7 +418,9 @@ class Client:
                 layout.append((block.stop - block.start, block.modulus))
                 parts.append(self._padded(number))
         residues = np.concatenate(parts)
-        return MaskedInput(self.round_index, self.client, tuple(layout), residues).to_bytes()
+        return MaskedInput(
+            self.round_index, self.client, tuple(layout), residues
+        ).to_bytes()
 
     def _padded(self, number: int) -> np.ndarray:
         block = self._plan[number]
@@ -366,12 +430,16 @@ class Client:
         padded.add(self._self_seed, SELF_PAD, 1)
         for other in self._held:
             if other != self.client and other in block.members:
-                padded.add(self.pair_seed(other), PAIR_PAD, 1 if self.client < other else -1)
+                padded.add(
+                    self.pair_seed(other), PAIR_PAD, 1 if self.client < other else -1
+                )
         return padded.residues()
 
     def _sign(self, message: bytes) -> bytes:
         if self._signing_key is None or self._terms is None:
-            raise UnexpectedMessageError(f"client {self.client} has no key to sign survivors with")
+            raise UnexpectedMessageError(
+                f"client {self.client} has no key to sign survivors with"
+            )
         request = self._request(message)
         self._check_request(request)
         self._terms.check_list(request.survivors)
@@ -385,7 +453,9 @@ class Client:
         signed = SignatureList.from_bytes(message)
         self._check_round(signed.round_index)
         near = set(self._survivors).intersection(self.neighbours)
-        self._check_known([signer for signer, _ in signed.signatures], near, "signatures")
+        self._check_known(
+            [signer for signer, _ in signed.signatures], near, "signatures"
+        )
         own = self.round_index, self._survivors, self._context
         statement = terms.survivors_statement(*own)
         for signer, signature in signed.signatures:
@@ -407,28 +477,36 @@ class Client:
 
     def _check_request(self, request: SurvivorList) -> None:
         problem = f"is asked to unmask a sum over {request.num_survivors} client"
-        self._expect(request.num_survivors >= FEWEST_IN_A_SUM, problem, TooFewSurvivorsError)
+        self._expect(
+            request.num_survivors >= FEWEST_IN_A_SUM, problem, TooFewSurvivorsError
+        )
         self._check_company(request)
         self._check_floor(len(self._held.keys() & set(request.survivors)))
 
     def _check_floor(self, count: int) -> None:
         """Refuse a list that leaves fewer than t_i of those who hold shares of its secrets.
 
-        An honest server's list is that short only where nobody could unmask the sum with it.
+        An honest server's list is that short only where nobody could unmask the sum
+        with it.
         """
-        problem = (f"learns that {count} of it and its neighbours are left, fewer than its "
-                   f"threshold of {self.threshold}")  # fmt: skip
+        problem = (
+            f"learns that {count} of it and its neighbours are left, fewer than its "
+            f"threshold of {self.threshold}"
+        )
         self._expect(count >= self.threshold, problem, TooFewSurvivorsError)
 
     def _check_company(self, request: SurvivorList) -> None:
         """Refuse if in one of its blocks no other client can be summed, as far as it can see.
 
-        It sees which of its neighbours are; of other members of the block it knows only how many
-        clients are summed in the whole round. A list that it signs names everybody.
+        It sees which of its neighbours are; of other members of the block it knows only
+        how many clients are summed in the whole round. A list that it signs names
+        everybody.
         """
         listed = set(request.survivors)
         told = request.num_survivors
-        has_unseen = self._signing_key is None and (told > len(listed) or told == SATURATED)
+        has_unseen = self._signing_key is None and (
+            told > len(listed) or told == SATURATED
+        )
         seen = {self.client, *self.neighbours}
         for number, block in enumerate(self._plan):
             if self.client not in block.members:
@@ -447,7 +525,9 @@ class Client:
             strangers = set(range(len(self._terms.roster))).difference(self.neighbours)
             known = self._held.keys() | strangers
             self._check_known(request.survivors, known, "a request for shares")
-        self._expect(self.client in request.survivors, "is asked about a sum without it")
+        self._expect(
+            self.client in request.survivors, "is asked about a sum without it"
+        )
         return request
 
     def _refuse_other_request(self, message: bytes) -> None:

@@ -1,7 +1,8 @@
 """A residue vector to which pads are added and from which they are taken, chunk by chunk.
 
-The papers' PRG: the ChaCha20 keystream (RFC 8439) of a 256-bit seed from counter 0, under the
-nonce (label, block of the plan, round). One word a residue modulo 2^b, else two, low word first.
+The papers' PRG: the ChaCha20 keystream (RFC 8439) of a 256-bit seed from counter 0,
+under the nonce (label, block of the plan, round). One word a residue modulo 2^b, else
+two, low word first.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ class PadSum:
         [3, 36]
     """
 
-    def __init__(self, residues: np.ndarray, modulus: int, block: int, round_index: int) -> None:
+    def __init__(
+        self, residues: np.ndarray, modulus: int, block: int, round_index: int
+    ) -> None:
         """Start from residues.
 
         Args:
@@ -43,8 +46,8 @@ class PadSum:
         """
         self._modulus = modulus
         self._wraps = is_power_of_two(modulus)
-        # uint32 wraps modulo 2^32, a multiple of 2^b; other rings collect below 2^64: each pad
-        # adds less than 2^31, so that 2^32 of them fit.
+        # uint32 wraps modulo 2^32, a multiple of 2^b; other rings collect below 2^64:
+        # each pad adds less than 2^31, so that 2^32 of them fit.
         self._sum: Any = residues.astype(np.uint32 if self._wraps else np.uint64)
         self._nonce = (block, round_index)
         self._buffer = bytearray(_CHUNK)

@@ -17,19 +17,21 @@ from mrsa_watch._register import write_private
 
 # of the lasting terms, and of the last round
 _DIGEST_BYTES, _SIZE = 32, 36
-# All pledges of a process, and by the file's own lock all processes, keep one after the other.
+# All pledges of a process, and by the file's own lock all processes, keep one after the
+# other.
 _ALONE = threading.Lock()
 
 
 class Pledge:
     """What a client keeps from round to round, in a file that survives a restart.
 
-    Its lasting terms (session, roster, blocks) may not change, and a round is taken part in once:
-    mates whose block is drawn again, or who answer one round twice, can be parted.
+    Its lasting terms (session, roster, blocks) may not change, and a round is taken
+    part in once: mates whose block is drawn again, or who answer one round twice, can
+    be parted.
 
-    A file serves all processes of a client: each round is checked against what the file holds at
-    that moment, under a lock (the file `path` with `.lock` added, which stays). The locks are
-    those of the system, so the disk must support them.
+    A file serves all processes of a client: each round is checked against what the file
+    holds at that moment, under a lock (the file `path` with `.lock` added, which
+    stays). The locks are those of the system, so the disk must support them.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -47,14 +49,17 @@ class Pledge:
         """Open a pledge.
 
         Args:
-            path: The file, made with the first round; None to remember while the process lasts.
+            path: The file, made with the first round; None to remember while the
+                process lasts.
 
         Raises:
-            ConfigurationError: If there is a file that is no pledge, an empty one included.
+            ConfigurationError: If there is a file that is no pledge, an empty one
+                included.
         """
         is_path = path is None or isinstance(path, str | os.PathLike)
         require(is_path, "path", "must be a path or None", path)
-        # absolute, with links followed: one file has one lock, wherever the process goes
+        # absolute, with links followed: one file has one lock, wherever the process
+        # goes
         self._path = None if path is None else pathlib.Path(path).resolve()
         self._kept = b""
         self._kept = self._read()
@@ -63,16 +68,17 @@ class Pledge:
         """Take part in a round: write it down before anything leaves the client.
 
         Raises:
-            ConfigurationError: If an argument is of another type, the round is no integer in
-                [0, 2**32), or the file is gone or damaged.
-            UnexpectedMessageError: If session, roster or blocks are others, or the round is not
-                above all before.
+            ConfigurationError: If an argument is of another type, the round is no
+                integer in [0, 2**32), or the file is gone or damaged.
+            UnexpectedMessageError: If session, roster or blocks are others, or the
+                round is not above all before.
             StoreError: If the file cannot be written; the round is not taken part in.
         """
         require(isinstance(terms, Terms), "terms", "must be a `protocol.Terms`", terms)
         number = check_integer(round_index, "round_index", 0, LAST_ROUND)
         with _ALONE, self._locked():
-            # The file may be older than what is remembered, as after a backup was put back.
+            # The file may be older than what is remembered, as after a backup was put
+            # back.
             for kept in (self._kept, self._read()):
                 _check(kept, terms, number)
             kept = terms.lasting + struct.pack("<I", number)
@@ -119,7 +125,11 @@ def _check(kept: bytes, terms: Terms, number: int) -> None:
     if not kept:
         return
     if kept[:_DIGEST_BYTES] != terms.lasting:
-        raise UnexpectedMessageError("session, roster or blocks are not those agreed on")
+        raise UnexpectedMessageError(
+            "session, roster or blocks are not those agreed on"
+        )
     (last,) = struct.unpack("<I", kept[_DIGEST_BYTES:])
     if number <= last:
-        raise UnexpectedMessageError(f"round {number} is not above round {last}, the last one")
+        raise UnexpectedMessageError(
+            f"round {number} is not above round {last}, the last one"
+        )

@@ -1,8 +1,9 @@
-"""Cryptography of the protocol: X25519, Ed25519, HKDF-SHA256, AES-256-GCM and randomness.
+"""Cryptography of the protocol.
 
-Thin functions over `cryptography`, which is imported only when they run. Every derived key names
-its purpose, parties and round, so that no key serves two ends (CCESA, Algorithm 1: f, the
-authenticated encryption; RFC 7748, RFC 5869).
+X25519, Ed25519, HKDF-SHA256, AES-256-GCM and randomness.
+Thin functions over `cryptography`, which is imported only when they run. Every derived
+key names its purpose, parties and round, so that no key serves two ends (CCESA,
+Algorithm 1: f, the authenticated encryption; RFC 7748, RFC 5869).
 """
 
 from __future__ import annotations
@@ -35,13 +36,17 @@ class Entropy:
     """
 
     def __init__(
-        self, seed: int | np.integer | bytes | None, round_index: int = 0, client: int = 0
+        self,
+        seed: int | np.integer | bytes | None,
+        round_index: int = 0,
+        client: int = 0,
     ) -> None:
         """Open the stream of one client in one round.
 
         Args:
-            seed: None for the operating system's randomness; bytes or a non-negative integer
-                for a stream that whoever knows the seed can repeat (tests and simulation only).
+            seed: None for the operating system's randomness; bytes or a non-negative
+                integer for a stream that whoever knows the seed can repeat (tests and
+                simulation only).
             round_index: Round; with the client part of what the stream is.
             client: Client.
 
@@ -56,7 +61,11 @@ class Entropy:
 
     def draw(self, count: int) -> bytes:
         """Return the next `count` bytes."""
-        return os.urandom(count) if self._stream is None else self._stream.update(bytes(count))
+        return (
+            os.urandom(count)
+            if self._stream is None
+            else self._stream.update(bytes(count))
+        )
 
 
 def _seed_bytes(seed: Any) -> bytes:
@@ -68,8 +77,12 @@ def _seed_bytes(seed: Any) -> bytes:
     return b"int" + number.to_bytes((number.bit_length() + 7) // 8, "little")
 
 
-def setting_entropy(seed: int | np.integer | bytes | None, setting: bytes) -> bytes | None:
-    """Return a seed of the clients' streams that is another in each setting; None stays None.
+def setting_entropy(
+    seed: int | np.integer | bytes | None, setting: bytes
+) -> bytes | None:
+    """Return a seed of the clients' streams that is another in each setting.
+
+    None stays None.
 
     Examples:
         >>> setting_entropy(7, b"t = 2") == setting_entropy(7, b"t = 3")
@@ -138,7 +151,8 @@ class KeyPair:
             32 bytes; derive keys from them, never use them as one.
 
         Raises:
-            KeyAgreementError: If the public key is of small order: the secret would be zero.
+            KeyAgreementError: If the public key is of small order: the secret would be
+                zero.
         """
         from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
 
@@ -213,8 +227,8 @@ def pad_seed(
         one: A client's id.
         other: The other's.
         round_index: Round.
-        context: What else both must agree on for their pads to cancel, such as a hash of the
-            model that they were sent.
+        context: What else both must agree on for their pads to cancel, such as a hash
+            of the model that they were sent.
 
     Examples:
         >>> pad_seed(bytes(32), 3, 5, 0) == pad_seed(bytes(32), 5, 3, 0)
@@ -226,19 +240,24 @@ def pad_seed(
     return hkdf(shared_secret, b"pair pad" + who + context)
 
 
-def channel_key(shared_secret: bytes, sender: int, recipient: int, round_index: int) -> bytes:
+def channel_key(
+    shared_secret: bytes, sender: int, recipient: int, round_index: int
+) -> bytes:
     """Derive the AES-256 key of the one message from `sender` to `recipient` in a round.
 
     Examples:
         >>> channel_key(bytes(32), 3, 5, 0) == channel_key(bytes(32), 5, 3, 0)
         False
     """
-    return hkdf(shared_secret, b"shares" + struct.pack("<III", sender, recipient, round_index))
+    return hkdf(
+        shared_secret, b"shares" + struct.pack("<III", sender, recipient, round_index)
+    )
 
 
-# GCM needs a nonce that never repeats under one key. Each key seals exactly one message: it is
-# derived from key pairs drawn for this round alone and from (sender, recipient, round), and a
-# client seals its shares once (a repeated request gets the same bytes again).
+# GCM needs a nonce that never repeats under one key. Each key seals exactly one
+# message: it is derived from key pairs drawn for this round alone and from (sender,
+# recipient, round), and a client seals its shares once (a repeated request gets the
+# same bytes again).
 _NONCE = bytes(12)
 
 
@@ -258,7 +277,8 @@ def open_sealed(key: bytes, ciphertext: bytes, associated: bytes) -> bytes:
     """Decrypt what `seal` made.
 
     Raises:
-        AuthenticationError: If the tag does not fit key, ciphertext and associated data.
+        AuthenticationError: If the tag does not fit key, ciphertext and associated
+            data.
     """
     from cryptography.exceptions import InvalidTag
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -266,7 +286,9 @@ def open_sealed(key: bytes, ciphertext: bytes, associated: bytes) -> bytes:
     try:
         return AESGCM(key).decrypt(_NONCE, ciphertext, associated)
     except InvalidTag as error:
-        raise AuthenticationError("a ciphertext fails its authentication tag") from error
+        raise AuthenticationError(
+            "a ciphertext fails its authentication tag"
+        ) from error
 
 
 def chacha20_stream(key: bytes, counter_and_nonce: bytes) -> Any:

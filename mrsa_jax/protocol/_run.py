@@ -1,7 +1,8 @@
-"""One round of the protocol from end to end: all clients, the server and what is lost between.
+"""One round of the protocol from end to end.
 
-CCESA, Algorithm 1; SecAgg over the complete graph. Simulates the parties in one process: each
-holds its own secrets only, and nothing but bytes passes between them.
+All clients, the server and what is lost between.
+CCESA, Algorithm 1; SecAgg over the complete graph. Simulates the parties in one
+process: each holds its own secrets only, and nothing but bytes passes between them.
 """
 
 from __future__ import annotations
@@ -18,7 +19,12 @@ from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.round_rules import block_numbers
 from mrsa_jax._core.status import CHECK, STEPS, STEPS_WITH_CHECK
 from mrsa_jax.protocol._client import Client
-from mrsa_jax.protocol._primitives import KEY_BYTES, Entropy, SigningKey, setting_entropy
+from mrsa_jax.protocol._primitives import (
+    KEY_BYTES,
+    Entropy,
+    SigningKey,
+    setting_entropy,
+)
 from mrsa_jax.protocol._server import Server
 from mrsa_jax.protocol._terms import Terms, checked_contexts, digest_of
 from mrsa_jax.protocol.errors import ProtocolError
@@ -35,22 +41,27 @@ from mrsa_watch._base.errors import require
 
 # ---- The network between clients and server: honest, or disturbed by a script.
 #
-# The protocol assumes authenticated channels to the server. A network without them can drop,
+# The protocol assumes authenticated channels to the server. A network without them can
+# drop,
 # delay and repeat messages, and alter what neither a tag nor a check covers.
 
 SERVER = -1
 """The server's place where a client's id would stand."""
 
 Tamper = Callable[[int, int, int, bytes], bytes | Sequence[bytes]]
-"""(step, sender, recipient, message) -> what arrives instead: one message, several or none."""
+"""(step, sender, recipient, message) -> what arrives instead.
+
+One message, several or none.
+"""
 
 
 class Refusal(NamedTuple):
     """A message that was not accepted.
 
     Attributes:
-        step: Step, 0 to 3 (4 with the consistency check), of the client's message concerned: the
-            one that was refused, or the one that it did not send because it refused the server's.
+        step: Step, 0 to 3 (4 with the consistency check), of the client's message
+            concerned: the one that was refused, or the one that it did not send because
+            it refused the server's.
         client: The client at one end.
         by_server: Whether the server refused; else the client did.
         error: Why.
@@ -66,14 +77,19 @@ class Refusal(NamedTuple):
 class Network(Protocol):
     """What carries messages in `protocol.run`."""
 
-    def carry(self, step: int, sender: int, recipient: int, message: bytes) -> Sequence[bytes]:
+    def carry(
+        self, step: int, sender: int, recipient: int, message: bytes
+    ) -> Sequence[bytes]:
         """Return what arrives in time.
 
-        `step` is that of the client's message; for the server's, of the one that it asks for.
+        `step` is that of the client's message; for the server's, of the one that it
+        asks for.
         """
         ...
 
-    def carry_late(self, step: int, sender: int, recipient: int, message: bytes) -> Sequence[bytes]:
+    def carry_late(
+        self, step: int, sender: int, recipient: int, message: bytes
+    ) -> Sequence[bytes]:
         """Return what arrives after the step was closed (from clients only)."""
         ...
 
@@ -98,13 +114,17 @@ class ScriptedNetwork:
     tamper: Tamper | None
     refusals: list[Refusal] = dataclasses.field(default_factory=list)
 
-    def carry(self, step: int, sender: int, recipient: int, message: bytes) -> Sequence[bytes]:
+    def carry(
+        self, step: int, sender: int, recipient: int, message: bytes
+    ) -> Sequence[bytes]:
         """Return what arrives in time."""
         if (step, sender) in self.delayed:
             return []
         return self._altered(step, sender, recipient, message)
 
-    def carry_late(self, step: int, sender: int, recipient: int, message: bytes) -> Sequence[bytes]:
+    def carry_late(
+        self, step: int, sender: int, recipient: int, message: bytes
+    ) -> Sequence[bytes]:
         """Return what arrives after the step was closed."""
         if (step, sender) not in self.delayed:
             return []
@@ -114,8 +134,14 @@ class ScriptedNetwork:
         """Keep a refusal."""
         self.refusals.append(refusal)
 
-    def _altered(self, step: int, sender: int, recipient: int, message: bytes) -> list[bytes]:
-        found = message if self.tamper is None else self.tamper(step, sender, recipient, message)
+    def _altered(
+        self, step: int, sender: int, recipient: int, message: bytes
+    ) -> list[bytes]:
+        found = (
+            message
+            if self.tamper is None
+            else self.tamper(step, sender, recipient, message)
+        )
         messages = [found] if isinstance(found, bytes) else list(found)
         return messages * 2 if (step, sender) in self.duplicated else messages
 
@@ -128,11 +154,12 @@ def disturbed(
     """Return a network with scripted disturbances, for tests and research.
 
     Args:
-        delayed: (step, client): that client's message of step 0 to 3 arrives after the step was
-            closed; the server ignores it, and the client counts as dropped.
+        delayed: (step, client): that client's message of step 0 to 3 arrives after the
+            step was closed; the server ignores it, and the client counts as dropped.
         duplicated: (step, client): it arrives twice; the second is ignored.
-        tamper: A function (step, sender, recipient, message) that returns what arrives instead:
-            bytes, or a list of any number of messages. The server's place is `SERVER`.
+        tamper: A function (step, sender, recipient, message) that returns what arrives
+            instead: bytes, or a list of any number of messages. The server's place is
+            `SERVER`.
 
     Returns:
         The network; its `refusals` tell afterwards who would not accept what.
@@ -149,11 +176,14 @@ def disturbed(
     for name, entries in (("delayed", late), ("duplicated", twice)):
         for step, client in entries:
             good = 0 <= step <= 3 and client >= 0
-            require(good, name, "must hold (step, client) with steps 0 to 3", (step, client))
+            require(
+                good, name, "must hold (step, client) with steps 0 to 3", (step, client)
+            )
     return ScriptedNetwork(late, twice, tamper)
 
 
-# ---- One round of the protocol from end to end: all clients, the server and what is lost between.
+# ---- One round of the protocol from end to end: all clients, the server and what is
+# lost between.
 
 Progress = Callable[[str, int, int], None]
 _SIGNERS = 2**32 - 1  # streams of signing keys, counted down from here: no client's id
@@ -178,72 +208,80 @@ def run(
 ) -> AggregateResult:
     """Run one round with real messages and real cryptography.
 
-    Use it to see and measure the protocol itself; `secagg.aggregate` computes the same round,
-    bit for bit, as array operations.
+    Use it to see and measure the protocol itself; `secagg.aggregate` computes the same
+    round, bit for bit, as array operations.
 
     Args:
-        inputs: Integers in [0, R), [n, d]; with a plan, of each block's ring in its members'
-            coordinates of it. What a client holds elsewhere is never read.
-        adjacency: bool[n, n], symmetric with an empty diagonal: the clients that share keys.
-        survivors: bool[5, n], V0 to V4, nested: a client in V_s but not in V_(s+1) computes its
-            message of step s, which never arrives.
-        thresholds: t_i, at least 1, one integer or [n]; above |Adj(i)| + 1 the secrets of i can
-            never be recovered.
-        modulus_bits: b of the ring of R = 2**b, 1 to 32; exactly one of this, `modulus` and `plan`.
+        inputs: Integers in [0, R), [n, d]; with a plan, of each block's ring in its
+            members' coordinates of it. What a client holds elsewhere is never read.
+        adjacency: bool[n, n], symmetric with an empty diagonal: the clients that share
+            keys.
+        survivors: bool[5, n], V0 to V4, nested: a client in V_s but not in V_(s+1)
+            computes its message of step s, which never arrives.
+        thresholds: t_i, at least 1, one integer or [n]; above |Adj(i)| + 1 the secrets
+            of i can never be recovered.
+        modulus_bits: b of the ring of R = 2**b, 1 to 32; exactly one of this, `modulus`
+            and `plan`.
         modulus: R: 2**b, or any integer in [2, 2**31).
-        entropy: None for the operating system's randomness; bytes or a non-negative integer for
-            a round that can be repeated (tests and simulation only). All keys come from it and
-            from the graph, thresholds, blocks, contexts and round; rounds that differ in inputs
-            and losses alone need another.
+        entropy: None for the operating system's randomness; bytes or a non-negative
+            integer for a round that can be repeated (tests and simulation only). All
+            keys come from it and from the graph, thresholds, blocks, contexts and
+            round; rounds that differ in inputs and losses alone need another.
         round_index: Round, part of every derived key and nonce.
         network: What carries the messages; see `disturbed`.
         progress: Called with (step's name, clients done, clients in all).
-        plan: Blocks of the round, each client in at least one: keys and shares once along the
-            whole graph, pads between neighbours in the same block. None for one block of
-            all clients.
-        contexts: n byte strings, what decides each client's update besides its data: the digest of
-            the model that it was sent (`model_digest`). They go into the seeds of the pair pads,
-            which cancel only between clients with equal ones, so a server that sends different
-            models gets a sum without meaning. With the consistency check clients sign them too,
-            and refuse the keys of neighbours with another one. None for none; `blocks` needs
-            them.
-        consistency: Add the signed consistency check of Bonawitz et al. between the padded inputs
-            and unmasking: the server names all of V3 to each client, each signs it, and none
-            unmasks before t_i of it and its neighbours have signed the list that it signed. Each
-            client knows the others' signing keys in advance (a PKI), and step 0 is signed too.
-            A client outside V4 is lost before it signs. `network` sees the signatures as step 3,
-            unmasking as step 4.
-        blocks: int[n], the number of each client's block, or T for blocks i // T, which clients
-            keep against any server, with the consistency check: see `protocol.Terms`. An
-            honest server excludes the blocks that lost a member before V3. Mates must have the
-            same neighbours and the same threshold, above half of their neighbourhood. Blocks
-            protect a client only if all its mates had the same model, so `contexts` must be set.
+        plan: Blocks of the round, each client in at least one: keys and shares once
+            along the whole graph, pads between neighbours in the same block. None for
+            one block of all clients.
+        contexts: n byte strings, what decides each client's update besides its data:
+            the digest of the model that it was sent (`model_digest`). They go into the
+            seeds of the pair pads, which cancel only between clients with equal ones,
+            so a server that sends different models gets a sum without meaning. With the
+            consistency check clients sign them too, and refuse the keys of neighbours
+            with another one. None for none; `blocks` needs them.
+        consistency: Add the signed consistency check of Bonawitz et al. between the
+            padded inputs and unmasking: the server names all of V3 to each client, each
+            signs it, and none unmasks before t_i of it and its neighbours have signed
+            the list that it signed. Each client knows the others' signing keys in
+            advance (a PKI), and step 0 is signed too. A client outside V4 is lost
+            before it signs. `network` sees the signatures as step 3, unmasking as step
+            4.
+        blocks: int[n], the number of each client's block, or T for blocks i // T, which
+            clients keep against any server, with the consistency check: see
+            `protocol.Terms`. An honest server excludes the blocks that lost a member
+            before V3. Mates must have the same neighbours and the same threshold, above
+            half of their neighbourhood. Blocks protect a client only if all its mates
+            had the same model, so `contexts` must be set.
 
     Returns:
-        The round's outcome. `total` is the sum over V3, zeros unless `status` is OK; with a plan
-        `totals`, one for each block over those of its members who are `summed`. A block whose
-        pads cannot be removed has zeros and leaves the round `UNRELIABLE`; the totals of the
-        other blocks stand, since the server knows them.
-        `learned`, `is_reliable`, `is_private` and `transcript` follow from the secrets that the
-        server really recovered; `seeds` are all clients', which the server never sees.
-        A client whose message is refused, or who refuses the server's, counts as dropped from
-        that step on (`network.refused` hears why); shares that are found to be forged leave the
-        round `UNRELIABLE`. With |V3| < 2 the status is `TOO_FEW_SURVIVORS`: the client refuses
-        to unmask, so that V4 is empty and nothing is learned. A client of V3 who would be alone
-        in one of its blocks counts as lost in all of them (`secagg.admitted`): it learns that it
-        is alone, refuses to answer, and what it sent stays hidden by its self pads.
+        The round's outcome. `total` is the sum over V3, zeros unless `status` is OK;
+        with a plan `totals`, one for each block over those of its members who are
+        `summed`. A block whose pads cannot be removed has zeros and leaves the round
+        `UNRELIABLE`; the totals of the other blocks stand, since the server knows them.
+        `learned`, `is_reliable`, `is_private` and `transcript` follow from the secrets
+        that the server really recovered; `seeds` are all clients', which the server
+        never sees. A client whose message is refused, or who refuses the server's,
+        counts as dropped from that step on (`network.refused` hears why); shares that
+        are found to be forged leave the round `UNRELIABLE`. With |V3| < 2 the status is
+        `TOO_FEW_SURVIVORS`: the client refuses to unmask, so that V4 is empty and
+        nothing is learned. A client of V3 who would be alone in one of its blocks
+        counts as lost in all of them (`secagg.admitted`): it learns that it is alone,
+        refuses to answer, and what it sent stays hidden by its self pads.
 
-        A client sends no input where of it and its neighbours t_i were in V1 and fewer are in V2,
-        and no shares where fewer than t_i are summed: it refuses such lists, an honest server's
-        as a lying one's. What then still works is a different list for each client, which gives
-        sums over few or single clients (`secagg.unmasking_risk`). The consistency check ends
-        that: over the complete graph with 2 t > n all who unmask have signed one list. On a
-        sparse graph a client can check its own neighbourhood only: i and j who unmask have signed
-        one list if fewer than t_i + t_j clients are in Adj(i), Adj(j) or these two. Without
-        the check advertised keys are not signed: a server that makes up keys reads all shares.
+        A client sends no input where of it and its neighbours t_i were in V1 and fewer
+        are in V2, and no shares where fewer than t_i are summed: it refuses such lists,
+        an honest server's as a lying one's. What then still works is a different list
+        for each client, which gives sums over few or single clients
+        (`secagg.unmasking_risk`). The consistency check ends that: over the complete
+        graph with 2 t > n all who unmask have signed one list. On a sparse graph a
+        client can check its own neighbourhood only: i and j who unmask have signed one
+        list if fewer than t_i + t_j clients are in Adj(i), Adj(j) or these two. Without
+        the check advertised keys are not signed: a server that makes up keys reads all
+        shares.
 
     Raises:
-        ConfigurationError: If an argument breaks a rule, or `blocks` are set without `contexts`.
+        ConfigurationError: If an argument breaks a rule, or `blocks` are set without
+            `contexts`.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -257,17 +295,25 @@ def run(
         >>> result.status.name, result.total.tolist()
         ('OK', [11, 22])
 
-    Cost: for each edge four X25519 agreements (36 microseconds each) and two keystreams of d
-    words (of 2 d if R is no power of two); one of each for each edge between V3 and V2 less V3.
-    The consistency check adds one signature per client and one check per edge, each way.
+    Cost: for each edge four X25519 agreements (36 microseconds each) and two keystreams
+    of d words (of 2 d if R is no power of two); one of each for each edge between V3
+    and V2 less V3. The consistency check adds one signature per client and one check
+    per edge, each way.
 
-    Source: CCESA, Algorithm 1; differs from the paper in sending one's own share of b_i, in
-    the signs of its eq. (2) (docs/errata.md), and in binding ciphertexts to the public pad keys.
-    The consistency check: Bonawitz et al., "Practical secure aggregation for privacy-preserving
-    machine learning" (CCS 2017), Figure 4.
+    Source: CCESA, Algorithm 1; differs from the paper in sending one's own share of
+    b_i, in the signs of its eq. (2) (docs/errata.md), and in binding ciphertexts to the
+    public pad keys. The consistency check: Bonawitz et al., "Practical secure
+    aggregation for privacy-preserving machine learning" (CCS 2017), Figure 4.
     """
     setting = check_setting(
-        inputs, adjacency, survivors, thresholds, modulus_bits, modulus, plan, round_index
+        inputs,
+        adjacency,
+        survivors,
+        thresholds,
+        modulus_bits,
+        modulus,
+        plan,
+        round_index,
     )
     graph, script, limits, values, sums, index = setting
     carrier = disturbed() if network is None else network
@@ -281,14 +327,26 @@ def run(
     terms = None
     if consistency or labels is not None:
         sources = [Entropy(seed, client=_SIGNERS - i) for i in range(len(graph))]
-        keys = {i: SigningKey(source.draw(KEY_BYTES)) for i, source in enumerate(sources)}
+        keys = {
+            i: SigningKey(source.draw(KEY_BYTES)) for i, source in enumerate(sources)
+        }
         terms = Terms([key.public_key for key in keys.values()], graph, limits, labels)
     server = Server(graph, limits, script[0], sums, index, bound, terms)
     clients = {
-        i: Client(i, np.flatnonzero(graph[i]).tolist(), int(limits[i]), values[i], sums,
-                  index, seed, bound[i], keys.get(i), terms)
+        i: Client(
+            i,
+            np.flatnonzero(graph[i]).tolist(),
+            int(limits[i]),
+            values[i],
+            sums,
+            index,
+            seed,
+            bound[i],
+            keys.get(i),
+            terms,
+        )
         for i in np.flatnonzero(script[0]).tolist()
-    }  # fmt: skip
+    }
     steps = STEPS if terms is None else STEPS_WITH_CHECK
     return _Round(setting, server, clients, carrier, progress, steps).play()
 
@@ -307,8 +365,11 @@ class _Round:
     def play(self) -> AggregateResult:
         server = self.server
         close: list[Callable[[], Any]] = [
-            server.advertise_keys, server.share_keys, server.masked_input, server.unmask
-        ]  # fmt: skip
+            server.advertise_keys,
+            server.share_keys,
+            server.masked_input,
+            server.unmask,
+        ]
         if len(self.steps) > len(close):
             close.insert(3, server.sign_survivors)
         inbox = {i: [b""] for i in self.clients}
@@ -321,7 +382,9 @@ class _Round:
             outbox: dict[int, bytes] = answers if close[step] != server.unmask else {}
             for i, message in late:
                 self._receive(step, i, message)
-            heard = server.signed if name == CHECK else server.survivors[min(step + 1, 4)]
+            heard = (
+                server.signed if name == CHECK else server.survivors[min(step + 1, 4)]
+            )
             count = int(heard.sum())
             bytes_down = sum(len(message) for message in outbox.values())
             costs = client_seconds, server_seconds, bytes_up, bytes_down
@@ -338,7 +401,8 @@ class _Round:
         """Let clients answer one step and the server hear them.
 
         Returns:
-            Seconds of the clients and of the server, bytes that reached it, and what comes late.
+            Seconds of the clients and of the server, bytes that reached it, and what
+            comes late.
         """
         client_seconds = server_seconds = 0.0
         bytes_up, late = 0, []
@@ -362,8 +426,13 @@ class _Round:
     def _answers(self, step: int, i: int, received: list[bytes]) -> list[bytes]:
         """Return a client's messages: one, unless it was sent copies or refuses."""
         client = self.clients[i]
-        acts = (lambda _: client.advertise_keys(), client.share_keys, client.masked_input,
-                client.sign_survivors, client.unmask)  # fmt: skip
+        acts = (
+            lambda _: client.advertise_keys(),
+            client.share_keys,
+            client.masked_input,
+            client.sign_survivors,
+            client.unmask,
+        )
         act = dict(zip(STEPS_WITH_CHECK, acts, strict=True))[self.steps[step]]
         answers: list[bytes] = []
         for message in received:
@@ -384,7 +453,9 @@ class _Round:
     def _result(self, reports: tuple[StepReport, ...]) -> AggregateResult:
         server = self.server
         assert server.status is not None  # the last step sets it
-        transcript = Transcript(server.survivors, server.padded_inputs, server.is_recovered)
+        transcript = Transcript(
+            server.survivors, server.padded_inputs, server.is_recovered
+        )
         risk = unmasking_risk(self.setting.graph, self.setting.thresholds).any()
         return AggregateResult(
             totals=server.totals,
@@ -402,12 +473,19 @@ class _Round:
         )
 
     def _seeds(self) -> Seeds:
-        """Return every client's seeds: zeros for those who drew none, edges never agreed."""
+        """Return every client's seeds.
+
+        Zeros for those who drew none, edges never agreed.
+        """
         n = len(self.setting.graph)
         self_seed = np.zeros((n, 8), np.uint32)
         edges = np.argwhere(np.triu(self.setting.graph)).astype(np.int32)
         pair_seed = np.zeros((len(edges), 8), np.uint32)
-        drawn = {i: client for i, client in self.clients.items() if client.self_seed is not None}
+        drawn = {
+            i: client
+            for i, client in self.clients.items()
+            if client.self_seed is not None
+        }
         for i, client in drawn.items():
             assert client.self_seed is not None
             self_seed[i] = np.frombuffer(client.self_seed, "<u4")

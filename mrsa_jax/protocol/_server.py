@@ -1,7 +1,8 @@
 """The server of the four-step protocol: it knows what clients send it and nothing else.
 
-`receive` takes messages while a step is open; one method a step closes it and returns what each
-client is sent next. CCESA, Algorithm 1; V1..V4 are those whose messages came in time.
+`receive` takes messages while a step is open; one method a step closes it and returns
+what each client is sent next. CCESA, Algorithm 1; V1..V4 are those whose messages came
+in time.
 """
 
 from __future__ import annotations
@@ -39,21 +40,21 @@ class Server:
     """The server's state in one round.
 
     Attributes:
-        step: The step that is open, 0 to 3; 4 after the last. With the consistency check it is
-            step 3 and unmasking step 4.
+        step: The step that is open, 0 to 3; 4 after the last. With the consistency
+            check it is step 3 and unmasking step 4.
         survivors: bool[5, n], V0 to V4 as far as they are known.
         signed: bool[n], who signed the list of survivors in the consistency check.
-        summed: bool[n], whose inputs the round sums, once Step 2 is closed: V3 less those who
-            would be alone in one of their blocks, and of the blocks that clients keep, those
-            that lost somebody. These count as lost: of them s_i^SK is
-            recovered, never b_i, and their self pads still hide what they sent.
+        summed: bool[n], whose inputs the round sums, once Step 2 is closed: V3 less
+            those who would be alone in one of their blocks, and of the blocks that
+            clients keep, those that lost somebody. These count as lost: of them s_i^SK
+            is recovered, never b_i, and their self pads still hide what they sent.
         padded_inputs: uint32[n, d], what the clients of V3 sent; zeros elsewhere.
-        is_recovered: bool[n], whose secret (b_i of those summed, else s_i^SK) the shares gave
-            back.
+        is_recovered: bool[n], whose secret (b_i of those summed, else s_i^SK) the
+            shares gave back.
         rejected: Errors of shares that were found to be forged.
         status: What became of the round, once it is over.
-        totals: For each block uint32[stop - start], the sum modulo R; zeros unless the block's
-            status is OK.
+        totals: For each block uint32[stop - start], the sum modulo R; zeros unless the
+            block's status is OK.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -85,15 +86,17 @@ class Server:
             cohort: bool[n], V0: who may take part.
             plan: Blocks of the round, each client in at least one.
             round_index: Round.
-            contexts: What each client puts into the seeds of its pair pads and signs, which the
-                server knows where it is a hash of the model that it sent; nothing if None.
-            terms: What the clients agreed on, for a round with the consistency check: keys are
-                signed, signatures of the list of survivors are collected before unmasking, and
-                each client is sent its neighbours'. None for a round without.
+            contexts: What each client puts into the seeds of its pair pads and signs,
+                which the server knows where it is a hash of the model that it sent;
+                nothing if None.
+            terms: What the clients agreed on, for a round with the consistency check:
+                keys are signed, signatures of the list of survivors are collected
+                before unmasking, and each client is sent its neighbours'. None for a
+                round without.
 
         Raises:
-            ConfigurationError: If the plan is none of n clients, or not all of them are in it. If
-                `contexts` are missing where the terms have blocks.
+            ConfigurationError: If the plan is none of n clients, or not all of them are
+                in it. If `contexts` are missing where the terms have blocks.
         """
         n = len(adjacency)
         self._plan = segment_plan(plan, n)
@@ -102,7 +105,9 @@ class Server:
             for i in block.members:
                 self._layouts[i].append(number)
         self._adjacency = adjacency
-        self._neighbours = [frozenset(np.flatnonzero(row).tolist()) for row in adjacency]
+        self._neighbours = [
+            frozenset(np.flatnonzero(row).tolist()) for row in adjacency
+        ]
         self._thresholds = [int(t) for t in thresholds]
         self.round_index = round_index
         keeps_blocks = terms is not None and terms.blocks is not None
@@ -154,14 +159,14 @@ class Server:
             message: Its bytes.
 
         Returns:
-            Whether it counts: False for a copy of one that is here already and for one that
-            comes after its step was closed, both of which are ignored.
+            Whether it counts: False for a copy of one that is here already and for one
+            that comes after its step was closed, both of which are ignored.
 
         Raises:
             MalformedMessageError: If the bytes are no message of a client.
-            UnexpectedMessageError: If it is of a later step, another round or another client,
-                differs from the client's first, repeats a public key, or does not hold exactly
-                the entries that it should.
+            UnexpectedMessageError: If it is of a later step, another round or another
+                client, differs from the client's first, repeats a public key, or does
+                not hold exactly the entries that it should.
             KeyAgreementError: If a public key is of small order.
             AuthenticationError: If a signature is not one of the list that it sent.
         """
@@ -174,7 +179,9 @@ class Server:
         _expect(self._is_in(step, client), client, f"is not in V{step}")
         _expect(step < 3 or bool(self.summed[client]), client, "counts as lost")
         if client in self._inbox:
-            _expect(self._inbox[client] == message, client, "sent two different messages")
+            _expect(
+                self._inbox[client] == message, client, "sent two different messages"
+            )
             return False
         self._takes[step](client, message)
         self._inbox[client] = message
@@ -186,7 +193,9 @@ class Server:
         both = {i: b"".join(keys) for i, keys in self._keys.items()}
         kind = SignedKeyList if self._is_checked else KeyList
         return {
-            i: kind(self.round_index, tuple((j, both[j]) for j in self._near(i, 1))).to_bytes()
+            i: kind(
+                self.round_index, tuple((j, both[j]) for j in self._near(i, 1))
+            ).to_bytes()
             for i in self._members(1)
         }
 
@@ -194,16 +203,18 @@ class Server:
         """Close step 1 and return `ShareList` for each client of V2."""
         self._close(1)
         return {
-            i: ShareList(self.round_index, tuple(sorted(self._mail.get(i, ())))).to_bytes()
+            i: ShareList(
+                self.round_index, tuple(sorted(self._mail.get(i, ())))
+            ).to_bytes()
             for i in self._members(2)
         }
 
     def masked_input(self) -> dict[int, bytes]:
         """Close step 2, decide who is summed, and return `SurvivorList` for each client of V3.
 
-        It names only clients who are summed, the recipient and its neighbours of them or, for the
-        consistency check, all; and reports their number. A client who counts as
-        lost learns that it is alone, which it refuses to answer.
+        It names only clients who are summed, the recipient and its neighbours of them
+        or, for the consistency check, all; and reports their number. A client who
+        counts as lost learns that it is alone, which it refuses to answer.
         """
         self._close(2)
         v3 = self._members(3)
@@ -216,7 +227,7 @@ class Server:
             if self.summed[i]
             else SurvivorList(self.round_index, 1, (i,)).to_bytes()
             for i in v3
-        }  # fmt: skip
+        }
 
     def sign_survivors(self) -> dict[int, bytes]:
         """Close the consistency check and return `SignatureList` for each client who signed."""
@@ -224,18 +235,25 @@ class Server:
         return {
             i: SignatureList(
                 self.round_index,
-                tuple((j, self._signatures[j]) for j in self._summed_near(i) if self.signed[j]),
+                tuple(
+                    (j, self._signatures[j])
+                    for j in self._summed_near(i)
+                    if self.signed[j]
+                ),
             ).to_bytes()
             for i in np.flatnonzero(self.signed).tolist()
         }
 
     def unmask(self) -> Status:
-        """Close the last step, recover secrets and remove pads; set the statuses and `totals`.
+        """Close the last step, recover secrets and remove pads.
+
+        Set the statuses and `totals`.
 
         Returns:
-            `TOO_FEW_SURVIVORS` if nobody is summed, `UNRELIABLE` if a pad of a block's sum cannot
-            be removed or a share is found to be forged, otherwise `OK`. The totals of blocks that
-            can be unmasked stand in an unreliable round too: the server has them anyway.
+            `TOO_FEW_SURVIVORS` if nobody is summed, `UNRELIABLE` if a pad of a block's
+            sum cannot be removed or a share is found to be forged, otherwise `OK`. The
+            totals of blocks that can be unmasked stand in an unreliable round too: the
+            server has them anyway.
         """
         self._close(len(self._kinds) - 1)
         if self.summed.any():
@@ -255,10 +273,11 @@ class Server:
 
     @property
     def learned(self) -> np.ndarray:
-        """Return bool[L, n]: the sets whose sums can be unmasked, by block and smallest member.
+        """Return bool[L, n].
 
-        In each block the components of the graph on those summed whose pads can all be removed,
-        with the secrets that are really here; no rows if nobody is summed.
+        The sets whose sums can be unmasked, by block and smallest member.
+        In each block the components of the graph on those summed whose pads can all be
+        removed, with the secrets that are really here; no rows if nobody is summed.
         """
         return self._outcome.learned
 
@@ -270,16 +289,16 @@ class Server:
     def learned_sums(self) -> list[np.ndarray]:
         """Return the sums over the rows of `learned`, uint32[stop - start] each.
 
-        An honest server computes them only for blocks all of whose pads come off, where they
-        add up to the total; a curious one for any.
+        An honest server computes them only for blocks all of whose pads come off, where
+        they add up to the total; a curious one for any.
         """
         return [self._sum(row) for row in range(len(self.learned))]
 
     def is_removable(self) -> bool:
         """Return whether every pad of the round's sums can be removed with the secrets here.
 
-        Not where somebody sent and nobody is summed, as clients then refuse; nothing is in the
-        way of empty sums.
+        Not where somebody sent and nobody is summed, as clients then refuse; nothing is
+        in the way of empty sums.
         """
         return self._outcome.is_reliable
 
@@ -301,7 +320,8 @@ class Server:
     def _unmasked(self, number: int, component: list[int]) -> np.ndarray:
         """Return the sum over a component in a block; its members' pairs cancel.
 
-        Pads with those of V2 who are not summed are in the members' inputs and nowhere else.
+        Pads with those of V2 who are not summed are in the members' inputs and nowhere
+        else.
         """
         block = self._plan[number]
         lost = np.flatnonzero(self.survivors[2] & ~self.summed)
@@ -326,7 +346,9 @@ class Server:
 
     def _add_up(self, number: int) -> None:
         """Set a block's total."""
-        total = PadSum(self.totals[number], self._plan[number].modulus, number, self.round_index)
+        total = PadSum(
+            self.totals[number], self._plan[number].modulus, number, self.round_index
+        )
         for row in np.flatnonzero(self.learned_block == number).tolist():
             total.add_residues(self._sum(row))
         self.totals[number][:] = total.residues()
@@ -360,14 +382,25 @@ class Server:
         self._inbox = {}
         self.step = step + 1
 
-    def _check_sender(self, client: int, message: AdvertiseKeys | ShareKeys | MaskedInput |
-                      SignedSurvivors | UnmaskShares) -> None:  # fmt: skip
+    def _check_sender(
+        self,
+        client: int,
+        message: AdvertiseKeys
+        | ShareKeys
+        | MaskedInput
+        | SignedSurvivors
+        | UnmaskShares,
+    ) -> None:
         _expect(message.client == client, client, f"writes as client {message.client}")
         number, own = message.round_index, self.round_index
         _expect(number == own, client, f"is in round {number}, not {own}")
 
-    def _check_ids(self, client: int, ids: Iterable[int], expected: Iterable[int]) -> None:
-        _expect(set(ids) == set(expected), client, "does not send the entries it should")
+    def _check_ids(
+        self, client: int, ids: Iterable[int], expected: Iterable[int]
+    ) -> None:
+        _expect(
+            set(ids) == set(expected), client, "does not send the entries it should"
+        )
 
     def _take_keys(self, client: int, data: bytes) -> None:
         message = (SignedKeys if self._is_checked else AdvertiseKeys).from_bytes(data)
@@ -388,7 +421,9 @@ class Server:
     def _take_shares(self, client: int, data: bytes) -> None:
         message = ShareKeys.from_bytes(data)
         self._check_sender(client, message)
-        self._check_ids(client, [j for j, _ in message.ciphertexts], self._near(client, 1))
+        self._check_ids(
+            client, [j for j, _ in message.ciphertexts], self._near(client, 1)
+        )
         for recipient, ciphertext in message.ciphertexts:
             self._mail.setdefault(recipient, []).append((client, ciphertext))
 
@@ -418,14 +453,18 @@ class Server:
         self._check_sender(client, message)
         survivors = set(self._summed_near(client))
         lost = set(self._near(client, 2)) - survivors
-        self._check_ids(client, [j for j, _ in message.self_shares], survivors | {client})
+        self._check_ids(
+            client, [j for j, _ in message.self_shares], survivors | {client}
+        )
         self._check_ids(client, [j for j, _ in message.key_shares], lost)
         for owner, share in message.self_shares:
             self._self_shares.setdefault(owner, []).append((client, share))
         for owner, share in message.key_shares:
             self._key_shares.setdefault(owner, []).append((client, share))
 
-    def _recover(self, owner: int, shares: list[tuple[int, bytes]], *, is_key: bool) -> None:
+    def _recover(
+        self, owner: int, shares: list[tuple[int, bytes]], *, is_key: bool
+    ) -> None:
         """Recover one secret if enough shares came back and none is found to be forged."""
         threshold = self._thresholds[owner]
         if len(shares) < threshold:
@@ -433,11 +472,15 @@ class Server:
         shares = sorted(shares)
         points = [holder + 1 for holder, _ in shares]
         try:
-            secret = recover(points, limbs_of([share for _, share in shares]), threshold)
+            secret = recover(
+                points, limbs_of([share for _, share in shares]), threshold
+            )
             if is_key:
                 pair = KeyPair(secret)
                 if pair.public_key != self._keys[owner][1]:
-                    raise ForgedShareError(f"shares of {owner} give a key that it never advertised")
+                    raise ForgedShareError(
+                        f"shares of {owner} give a key that it never advertised"
+                    )
                 self._pad_keys[owner] = pair
             else:
                 self._self_seeds[owner] = secret

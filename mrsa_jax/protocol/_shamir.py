@@ -1,8 +1,9 @@
 """Shamir's secret sharing of 256-bit secrets over GF(2^31 - 1), limb by limb.
 
-A secret is nine limbs of 30 bits, little-endian; each limb is the value at 0 of a separate random
-polynomial of degree t - 1, and the holder at point x gets all nine values there. Products of two
-field elements fit into uint64. A. Shamir, "How to share a secret" (1979); CCESA, Algorithm 1.
+A secret is nine limbs of 30 bits, little-endian; each limb is the value at 0 of a
+separate random polynomial of degree t - 1, and the holder at point x gets all nine
+values there. Products of two field elements fit into uint64. A. Shamir, "How to share a
+secret" (1979); CCESA, Algorithm 1.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ def share(
 
     Args:
         secret: 32 bytes.
-        threshold: t, at least 1; above the number of points, no one can ever recover it.
+        threshold: t, at least 1; above the number of points, no one can ever recover
+            it.
         points: Distinct x in [1, 2^31 - 1) of the holders.
         entropy: Source of the polynomials: None for the operating system, or a seed.
 
@@ -78,7 +80,9 @@ def share_all(
     return values.reshape(len(where), *limbs.shape).swapaxes(0, 1)
 
 
-def recover(points: Sequence[int], shares: np.ndarray, threshold: int | np.integer) -> bytes:
+def recover(
+    points: Sequence[int], shares: np.ndarray, threshold: int | np.integer
+) -> bytes:
     """Recover a secret from at least `threshold` shares, and check the others against them.
 
     Args:
@@ -90,10 +94,11 @@ def recover(points: Sequence[int], shares: np.ndarray, threshold: int | np.integ
         The 32 bytes.
 
     Raises:
-        ConfigurationError: If there are fewer than t shares, or an argument breaks a rule.
-        ForgedShareError: If the shares lie on no polynomial of degree t - 1, or what they give
-            is no 256-bit number: at least one is wrong. With exactly t shares a wrong one goes
-            unnoticed unless the result is out of range.
+        ConfigurationError: If there are fewer than t shares, or an argument breaks a
+            rule.
+        ForgedShareError: If the shares lie on no polynomial of degree t - 1, or what
+            they give is no 256-bit number: at least one is wrong. With exactly t shares
+            a wrong one goes unnoticed unless the result is out of range.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -106,18 +111,32 @@ def recover(points: Sequence[int], shares: np.ndarray, threshold: int | np.integ
     require(len(where) >= t, "points", "must be at least `threshold`", len(where), t)
     values = host_array(shares, "shares")
     shape = (len(where), LIMBS)
-    require(values.shape == shape, "shares", f"must have the shape {shape}", values.shape)
+    require(
+        values.shape == shape, "shares", f"must have the shape {shape}", values.shape
+    )
     require(values.dtype == np.uint32, "shares", "must be uint32", values.dtype)
-    require(bool((values < PRIME).all()), "shares", "must lie below 2**31 - 1", int(values.max()))
+    require(
+        bool((values < PRIME).all()),
+        "shares",
+        "must lie below 2**31 - 1",
+        int(values.max()),
+    )
     targets = (0, *where[t:])
-    found = combine(_weights(where[:t], targets, PRIME), values[:t].astype(np.uint64), PRIME)
+    found = combine(
+        _weights(where[:t], targets, PRIME), values[:t].astype(np.uint64), PRIME
+    )
     if (found[1:] != values[t:]).any():
-        raise ForgedShareError(f"{len(where)} shares lie on no polynomial of degree {t - 1}")
+        raise ForgedShareError(
+            f"{len(where)} shares lie on no polynomial of degree {t - 1}"
+        )
     return _from_limbs(found[0])
 
 
 def evaluate(coefficients: np.ndarray, points: Sequence[int], prime: int) -> np.ndarray:
-    """Return polynomials [degree + 1, columns] at points: uint64[points, columns] (Horner)."""
+    """Return polynomials [degree + 1, columns] at points.
+
+    Uint64[points, columns] (Horner).
+    """
     x = np.asarray(points, np.uint64)[:, None]
     value = np.zeros((len(points), coefficients.shape[1]), np.uint64)
     for row in coefficients[::-1]:
@@ -136,7 +155,9 @@ def combine(weights: np.ndarray, values: np.ndarray, prime: int) -> np.ndarray:
 
 
 @functools.lru_cache(maxsize=64)
-def _weights(points: tuple[int, ...], targets: tuple[int, ...], prime: int) -> np.ndarray:
+def _weights(
+    points: tuple[int, ...], targets: tuple[int, ...], prime: int
+) -> np.ndarray:
     """Return the Lagrange weights that carry values at `points` to `targets`."""
     p = np.uint64(prime)
     x = np.asarray(points, np.uint64)
@@ -145,7 +166,13 @@ def _weights(points: tuple[int, ...], targets: tuple[int, ...], prime: int) -> n
     np.fill_diagonal(between, np.uint64(1))
     distance = (y[:, None] + p - x[None, :]) % p  # y - x_k, never 0
     scale = _power(_product(between, p) * np.uint64(1), prime - 2, p)
-    return _product(distance, p)[:, None] * _power(distance, prime - 2, p) % p * scale[None, :] % p
+    return (
+        _product(distance, p)[:, None]
+        * _power(distance, prime - 2, p)
+        % p
+        * scale[None, :]
+        % p
+    )
 
 
 def _product(factors: np.ndarray, p: np.uint64) -> np.ndarray:
@@ -172,7 +199,12 @@ def _checked_points(points: Any) -> tuple[int, ...]:
     require(all(map(is_integer, points)), "points", "must hold integers", points)
     where = tuple(map(int, points))
     fits = all(0 < point < PRIME for point in where)
-    require(fits, "points", "must lie in [1, 2**31 - 1), the field's non-zero elements", where)
+    require(
+        fits,
+        "points",
+        "must lie in [1, 2**31 - 1), the field's non-zero elements",
+        where,
+    )
     require(len(set(where)) == len(where), "points", "must be distinct", where)
     return where
 
@@ -180,7 +212,9 @@ def _checked_points(points: Any) -> tuple[int, ...]:
 def _to_limbs(secret: bytes) -> np.ndarray:
     number = int.from_bytes(secret, "little")
     mask = 2**_LIMB_BITS - 1
-    return np.asarray([number >> _LIMB_BITS * k & mask for k in range(LIMBS)], np.uint64)
+    return np.asarray(
+        [number >> _LIMB_BITS * k & mask for k in range(LIMBS)], np.uint64
+    )
 
 
 def _from_limbs(limbs: np.ndarray) -> bytes:
@@ -195,6 +229,8 @@ def _uniform(source: Entropy, count: int) -> np.ndarray:
     """Return uniform field elements: 31 random bits each, the one value p drawn again."""
     kept = np.zeros(0, np.uint64)
     while len(kept) < count:
-        words = np.frombuffer(source.draw(4 * (count - len(kept))), "<u4") & np.uint32(PRIME)
+        words = np.frombuffer(source.draw(4 * (count - len(kept))), "<u4") & np.uint32(
+            PRIME
+        )
         kept = np.concatenate([kept, words[words != PRIME].astype(np.uint64)])
     return kept

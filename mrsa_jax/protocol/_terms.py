@@ -1,8 +1,10 @@
-"""What the clients of a round agree on in advance: keys, graph, thresholds, and enforced blocks.
+"""What the clients of a round agree on in advance.
 
-Every signature of a round names these terms and what decides the update of its signer, such as the
-model. So it serves in no other session, round, graph or partition, and not under another model.
-N[i] is client i's closed neighbourhood, t_i its threshold, T the size of its block.
+Keys, graph, thresholds, and enforced blocks.
+Every signature of a round names these terms and what decides the update of its signer,
+such as the model. So it serves in no other session, round, graph or partition, and not
+under another model. N[i] is client i's closed neighbourhood, t_i its threshold, T the
+size of its block.
 """
 
 from __future__ import annotations
@@ -35,27 +37,29 @@ LAST_ROUND = 2**32 - 1
 class Terms:
     """The public terms of a round with signatures, of which each client holds its own copy.
 
-    With `blocks`, an honest client sends its input only if the keys and shares of all its mates
-    came, and hands out shares only for a list that is a union of whole blocks. Then, however the
-    server lies, honest mates are in exactly the same sums, if for each block fewer than
-    2 t_i - |N[i]| of the clients in N[i] collude with it. The clients also sign what decides their
-    updates, the `context` of `protocol.Client`, so that all mates in a sum had one model.
+    With `blocks`, an honest client sends its input only if the keys and shares of all
+    its mates came, and hands out shares only for a list that is a union of whole
+    blocks. Then, however the server lies, honest mates are in exactly the same sums, if
+    for each block fewer than 2 t_i - |N[i]| of the clients in N[i] collude with it. The
+    clients also sign what decides their updates, the `context` of `protocol.Client`, so
+    that all mates in a sum had one model.
 
     The arrays are copied when the terms are built, and nobody can write to the copies.
 
     Attributes:
         roster: Each client's public signing key (a PKI); 32 bytes each.
-        adjacency: bool[n, n], the graph of the round; clients without neighbours are not in it.
+        adjacency: bool[n, n], the graph of the round; clients without neighbours are
+            not in it.
         thresholds: int[n], t_i, or one for all.
-        blocks: int[n], the number of each client's block, in [0, n), or T for blocks i // T; None
-            to keep no blocks.
+        blocks: int[n], the number of each client's block, in [0, n), or T for blocks i
+            // T; None to keep no blocks.
         session: Name of the training; rounds are counted in it.
         colluders: Clients of a neighbourhood that may collude with the server, 0 to n.
 
     Raises:
-        ConfigurationError: If a field is of another type, shape or range; with blocks, if mates
-            have different neighbours or thresholds (`graphs.over_blocks` has neither), or a
-            threshold is below floor((|N[i]| + colluders) / 2) + 1.
+        ConfigurationError: If a field is of another type, shape or range; with blocks,
+            if mates have different neighbours or thresholds (`graphs.over_blocks` has
+            neither), or a threshold is below floor((|N[i]| + colluders) / 2) + 1.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -84,7 +88,9 @@ class Terms:
         given = host_array(self.thresholds, "thresholds")
         limits = np.broadcast_to(check_thresholds(given, "thresholds", n), (n,))
         labels = None if self.blocks is None else block_numbers(self.blocks, n)
-        require(isinstance(self.session, bytes), "session", "must be bytes", self.session)
+        require(
+            isinstance(self.session, bytes), "session", "must be bytes", self.session
+        )
         colluders = check_integer(self.colluders, "colluders", 0, n)
         if labels is not None:
             check_blocks(labels, graph, limits, colluders)
@@ -101,11 +107,16 @@ class Terms:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Build copies as the terms themselves were built: checked, and frozen."""
-        return type(self), tuple(getattr(self, own.name) for own in dataclasses.fields(self))
+        return type(self), tuple(
+            getattr(self, own.name) for own in dataclasses.fields(self)
+        )
 
     @functools.cached_property
     def lasting(self) -> bytes:
-        """32 bytes that stand for what no later round may change: session, roster and blocks."""
+        """32 bytes that stand for what no later round may change.
+
+        Session, roster and blocks.
+        """
         blocks = b"" if self.blocks is None else self.blocks.astype("<i8").tobytes()
         text = repr((self.colluders, len(self.roster), self.blocks is None)).encode()
         return digest_of(self.session, *self.roster, blocks, text)
@@ -114,10 +125,15 @@ class Terms:
     def digest(self) -> bytes:
         """32 bytes that stand for all terms."""
         thresholds = self.thresholds.astype("<i8").tobytes()
-        return digest_of(self.lasting, np.packbits(self.adjacency).tobytes(), thresholds)
+        return digest_of(
+            self.lasting, np.packbits(self.adjacency).tobytes(), thresholds
+        )
 
     def mates(self, client: int) -> set[int]:
-        """Return the clients of a client's block, itself among them; without blocks, itself."""
+        """Return the clients of a client's block, itself among them.
+
+        Without blocks, itself.
+        """
         own = check_integer(client, "client", 0, len(self.roster) - 1)
         if self.blocks is None:
             return {own}
@@ -134,20 +150,27 @@ class Terms:
         if self.blocks is not None:
             listed = np.zeros(len(self.blocks), bool)
             listed[members] = True
-            parted = np.flatnonzero(listed & ~whole_blocks(listed, self.blocks)).tolist()
+            parted = np.flatnonzero(
+                listed & ~whole_blocks(listed, self.blocks)
+            ).tolist()
             if parted:
-                raise PartedBlockError(f"a list parts the blocks of clients {parted[:3]}")
+                raise PartedBlockError(
+                    f"a list parts the blocks of clients {parted[:3]}"
+                )
 
     def keys_statement(
         self, round_index: int, client: int, keys: bytes, context: bytes = b""
     ) -> bytes:
-        """Return what a client signs at step 0: these terms, round, context, itself and its keys.
+        """Return what a client signs at step 0.
+
+        These terms, round, context, itself and its keys.
 
         Args:
             round_index: Round.
             client: Who signs.
             keys: Its two public keys.
-            context: What decides its update, such as `protocol.model_digest`; nothing if empty.
+            context: What decides its update, such as `protocol.model_digest`; nothing
+                if empty.
         """
         is_pair = isinstance(keys, bytes) and len(keys) == 2 * KEY_BYTES
         require(is_pair, "keys", f"must be two public keys of {KEY_BYTES} bytes", keys)
@@ -157,7 +180,9 @@ class Terms:
     def survivors_statement(
         self, round_index: int, survivors: Iterable[int], context: bytes = b""
     ) -> bytes:
-        """Return what clients sign before unmasking: these terms, round, context and V3.
+        """Return what clients sign before unmasking.
+
+        These terms, round, context and V3.
 
         Args:
             round_index: Round.
@@ -213,19 +238,26 @@ def _frozen(array: np.ndarray) -> np.ndarray:
 
 
 def digest_of(*parts: bytes) -> bytes:
-    return hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).digest()
+    return hashlib.sha256(
+        b"".join(hashlib.sha256(part).digest() for part in parts)
+    ).digest()
 
 
-# ---- What decides a client's update besides its data: the context that clients sign and pads hold.
+# ---- What decides a client's update besides its data: the context that clients sign
+# and pads hold.
 
 _ONE_MODEL = (
-    "(`protocol.model_digest`), because a server that sends mates different models reads single "
+    "(`protocol.model_digest`), because a server that sends mates different models "
+    "reads single "
     "updates from sums over whole blocks"
 )
 
 
 def check_context(context: Any, terms: Terms | None) -> None:
-    """Check what a client signs and puts into its pads; with blocks it must not be empty."""
+    """Check what a client signs and puts into its pads.
+
+    With blocks it must not be empty.
+    """
     require(isinstance(context, bytes), "context", "must be bytes", context)
     if terms is not None and terms.blocks is not None:
         rule = f"must be the digest of the model that the client was sent {_ONE_MODEL}"
@@ -233,14 +265,19 @@ def check_context(context: Any, terms: Terms | None) -> None:
 
 
 def checked_contexts(contexts: Any, count: int, *, keeps_blocks: bool) -> list[bytes]:
-    """Return the context of each client: empty for all if there are none, and no blocks."""
+    """Return the context of each client.
+
+    Empty for all if there are none, and no blocks.
+    """
     digests = f"the digest of the model that each client was sent {_ONE_MODEL}"
     if contexts is None:
         require(not keeps_blocks, "contexts", f"must be set with `blocks`: {digests}")
         return [b""] * count
     is_list = isinstance(contexts, Iterable) and not isinstance(contexts, str | bytes)
     given = list(contexts) if is_list else [contexts]
-    is_right = is_list and len(given) == count and all(isinstance(one, bytes) for one in given)
+    is_right = (
+        is_list and len(given) == count and all(isinstance(one, bytes) for one in given)
+    )
     rule = "must be bytes, one for each client"
     require(is_right, "contexts", rule, contexts, f"{count} clients")
     rule = f"must not be empty with `blocks`: {digests}"
@@ -251,20 +288,23 @@ def checked_contexts(contexts: Any, count: int, *, keeps_blocks: bool) -> list[b
 def model_digest(model: Any, /, **settings: Any) -> bytes:
     """Return 32 bytes that stand for a model and for all else that decides a client's update.
 
-    Each client computes it from what the server sent to it, and passes it as its `context`. The
-    round's number need not be among the settings, because clients sign it anyway.
+    Each client computes it from what the server sent to it, and passes it as its
+    `context`. The round's number need not be among the settings, because clients sign
+    it anyway.
 
     Args:
         model: Arrays, or a pytree of them such as the parameters of flax.
-        **settings: What else the server chooses, by name: learning rate, epochs, batch size.
-            Numbers, texts, bytes, bools, None, and lists of them.
+        **settings: What else the server chooses, by name: learning rate, epochs, batch
+            size. Numbers, texts, bytes, bools, None, and lists of them.
 
     Returns:
-        SHA-256 of structure, types, shapes and values: equal for equal ones, on any machine.
+        SHA-256 of structure, types, shapes and values: equal for equal ones, on any
+        machine.
 
     Raises:
-        ConfigurationError: If the model has no array, or holds anything else, such as a function
-            or an object among the fixed fields of a class; if a setting is of another type.
+        ConfigurationError: If the model has no array, or holds anything else, such as a
+            function or an object among the fixed fields of a class; if a setting is of
+            another type.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -295,8 +335,8 @@ def model_digest(model: Any, /, **settings: Any) -> bytes:
 def _structure_text(structure: jax.tree_util.PyTreeDef) -> list[Any]:
     """Return the types and the fixed fields of a pytree's nodes, as lists of plain values.
 
-    The text of JAX for a structure does not do: it shows a fixed field by its `repr`, which two
-    objects may share and which leaves out the middle of a long array.
+    The text of JAX for a structure does not do: it shows a fixed field by its `repr`,
+    which two objects may share and which leaves out the middle of a long array.
     """
     node = structure.node_data()
     if node is None:  # a leaf
@@ -329,5 +369,7 @@ def _plain(value: Any, argument: str) -> Any:
         return [_plain(one, argument) for one in value]
     plain = value.item() if isinstance(value, np.generic) else value
     rule = "must be a number, a text, bytes, a bool, None, or a list of them"
-    require(type(plain) in (bool, int, float, str, bytes, type(None)), argument, rule, value)
+    require(
+        type(plain) in (bool, int, float, str, bytes, type(None)), argument, rule, value
+    )
     return plain

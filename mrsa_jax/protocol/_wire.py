@@ -1,5 +1,6 @@
-"""What all messages share: the header, lists of entries, and a reader that refuses by name.
+"""What all messages share.
 
+The header, lists of entries, and a reader that refuses by name.
 Little-endian. A header is 8 bytes: kind, version, spare (uint16), round (uint32).
 """
 
@@ -46,7 +47,8 @@ def kind_of(data: bytes) -> int:
     """Return the kind of a message of our version.
 
     Raises:
-        MalformedMessageError: If it is too short, or of another version or unknown kind.
+        MalformedMessageError: If it is too short, or of another version or unknown
+            kind.
     """
     check(len(data) >= HEADER_BYTES, "a message", f"is cut off after {len(data)} bytes")
     kind, version, _, _ = _HEADER.unpack_from(data)
@@ -64,7 +66,9 @@ class Reader:
         round_index: The header's round.
     """
 
-    def __init__(self, name: str, kind: int, data: bytes, *, may_spare: bool = False) -> None:
+    def __init__(
+        self, name: str, kind: int, data: bytes, *, may_spare: bool = False
+    ) -> None:
         """Read the header of a message that must be of one kind."""
         found = kind_of(data)
         check(found == kind, name, f"is of kind {kind}, not {found}")
@@ -76,7 +80,9 @@ class Reader:
         """Return the next bytes."""
         start, self._at = self._at, self._at + count
         left = len(self._data) - start
-        check(count <= left, self.name, f"is cut off: {count} bytes expected, {left} left")
+        check(
+            count <= left, self.name, f"is cut off: {count} bytes expected, {left} left"
+        )
         return self._data[start : self._at]
 
     def words(self, count: int) -> tuple[int, ...]:
@@ -85,7 +91,9 @@ class Reader:
 
     def entries(self, count: int, size: int) -> tuple[tuple[int, bytes], ...]:
         """Return the next (id, bytes of one size)."""
-        return tuple(struct.iter_unpack(f"<I{size}s", self.take(count * (ID_BYTES + size))))
+        return tuple(
+            struct.iter_unpack(f"<I{size}s", self.take(count * (ID_BYTES + size)))
+        )
 
     def end(self) -> None:
         """Refuse bytes that are left over."""
@@ -95,7 +103,11 @@ class Reader:
 
 def check_words(name: str, round_index: int, *clients: int) -> None:
     """Check that a round and a client are uint32s."""
-    check(0 <= round_index < _LIMIT, name, f"has round {round_index}, not in [0, {_LIMIT})")
+    check(
+        0 <= round_index < _LIMIT,
+        name,
+        f"has round {round_index}, not in [0, {_LIMIT})",
+    )
     for client in clients:
         check(0 <= client < _LIMIT, name, f"has client {client}, not in [0, {_LIMIT})")
 
@@ -111,7 +123,11 @@ def check_ascending(name: str, ids: Sequence[int]) -> None:
 def check_entries(name: str, entries: Sequence[tuple[int, bytes]], size: int) -> None:
     """Check that entries ascend by id and have one size."""
     check_ascending(name, [entry[0] for entry in entries])
-    check(all(len(entry[1]) == size for entry in entries), name, f"needs {size} bytes an entry")
+    check(
+        all(len(entry[1]) == size for entry in entries),
+        name,
+        f"needs {size} bytes an entry",
+    )
 
 
 def pack_entries(entries: Sequence[tuple[int, bytes]]) -> bytes:
@@ -125,7 +141,8 @@ def limbs_of(shares: Sequence[bytes]) -> np.ndarray:
     return words.reshape(len(shares), LIMBS)
 
 
-# ---- Residues on the wire: ceil(log2 R) bits each, lowest bit first, rounded up to a whole byte.
+# ---- Residues on the wire: ceil(log2 R) bits each, lowest bit first, rounded up to a
+# whole byte.
 
 Layout = Sequence[tuple[int, int]]
 """(length, modulus) of each stretch of residues."""
@@ -148,11 +165,15 @@ def pack_residues(residues: np.ndarray, layout: Layout) -> bytes:
         octets = residues.astype("<u4").view(np.uint8).reshape(-1, 4)
         return octets[:, : residue_bits(layout[0][1]) // 8].tobytes()
     for width, modulus in layout:
-        part = residues[start : start + width].astype("<u4").view(np.uint8).reshape(-1, 4)
+        part = (
+            residues[start : start + width].astype("<u4").view(np.uint8).reshape(-1, 4)
+        )
         all_bits = np.unpackbits(part, axis=1, bitorder="little")
         bits.append(all_bits[:, : residue_bits(modulus)].reshape(-1))
         start += width
-    return np.packbits(np.concatenate(bits), bitorder="little").tobytes() if bits else b""
+    return (
+        np.packbits(np.concatenate(bits), bitorder="little").tobytes() if bits else b""
+    )
 
 
 def unpack_residues(body: bytes, layout: Layout) -> np.ndarray:
@@ -162,7 +183,11 @@ def unpack_residues(body: bytes, layout: Layout) -> np.ndarray:
         words = np.zeros((layout[0][0], 4), np.uint8)
         words[:, : residue_bits(layout[0][1]) // 8] = octets.reshape(layout[0][0], -1)
         return words.view("<u4").reshape(-1).astype(np.uint32)
-    bits, start, parts = np.unpackbits(octets, bitorder="little"), 0, [np.zeros(0, np.uint32)]
+    bits, start, parts = (
+        np.unpackbits(octets, bitorder="little"),
+        0,
+        [np.zeros(0, np.uint32)],
+    )
     for width, modulus in layout:
         stop = start + width * residue_bits(modulus)
         wide = np.zeros((width, 32), np.uint8)

@@ -1,7 +1,7 @@
 """What can go wrong with a message, each an exception named by what failed.
 
-The state machines raise these; `protocol.run` counts the client concerned as dropped. A round
-that cannot be unmasked is a `Status`, never an exception.
+The state machines raise these; `protocol.run` counts the client concerned as dropped. A
+round that cannot be unmasked is a `Status`, never an exception.
 """
 
 from __future__ import annotations
@@ -14,11 +14,17 @@ class ProtocolError(MrsaError):
 
 
 class MalformedMessageError(ProtocolError, ValueError):
-    """Bytes are no message: truncated, overlong, wrong kind or version, or not canonical."""
+    """Bytes are no message.
+
+    Truncated, overlong, wrong kind or version, or not canonical.
+    """
 
 
 class UnexpectedMessageError(ProtocolError):
-    """A well-formed message does not belong here: wrong step, round or client, or a second one."""
+    """A well-formed message does not belong here.
+
+    Wrong step, round or client, or a second one.
+    """
 
 
 class AuthenticationError(ProtocolError):
@@ -38,7 +44,10 @@ class TooFewSurvivorsError(ProtocolError):
 
 
 class PartedBlockError(ProtocolError):
-    """The server's list is no union of whole blocks: its sums would part clients of one block."""
+    """The server's list is no union of whole blocks.
+
+    Its sums would part clients of one block.
+    """
 
 
 class ForgedShareError(ProtocolError):

@@ -1,8 +1,8 @@
 """The protocol's seven messages and four of signed rounds, and their form on the wire.
 
-Little-endian. Each begins with a header of 8 bytes: kind, version, spare (uint16), round
-(uint32). Lists are ascending by id, so that every message has one encoding only; anything else
-is refused by name (CCESA, Algorithm 1).
+Little-endian. Each begins with a header of 8 bytes: kind, version, spare (uint16),
+round (uint32). Lists are ascending by id, so that every message has one encoding only;
+anything else is refused by name (CCESA, Algorithm 1).
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ _Kind = TypeVar("_Kind", bound="Message")
 class Message:
     """A message by the table of its fields.
 
-    On the wire come the header, the client (if there is one), the length of each list, what has
-    a fixed length, and the lists.
+    On the wire come the header, the client (if there is one), the length of each list,
+    what has a fixed length, and the lists.
 
     Attributes:
         round_index: Round.
@@ -68,23 +68,35 @@ class Message:
     def __post_init__(self) -> None:
         name = type(self).__name__
         check_words(name, self.round_index, *(getattr(self, own) for own in self.WORDS))
-        check(all(len(getattr(self, own)) == size for own, size in self.FIXED), name, self.NEEDS)
+        check(
+            all(len(getattr(self, own)) == size for own, size in self.FIXED),
+            name,
+            self.NEEDS,
+        )
         for own, size in self.LISTS:
             check_entries(name, getattr(self, own), size)
 
     @classmethod
     def size(cls, *counts: int) -> int:
         """Return the bytes on the wire, given how many entries each list has."""
-        fixed = HEADER_BYTES + ID_BYTES * len(cls.WORDS) + sum(size for _, size in cls.FIXED)
+        fixed = (
+            HEADER_BYTES
+            + ID_BYTES * len(cls.WORDS)
+            + sum(size for _, size in cls.FIXED)
+        )
         lists = zip(counts, cls.LISTS, strict=True)
-        return fixed + sum(COUNT_BYTES + count * (ID_BYTES + size) for count, (_, size) in lists)
+        return fixed + sum(
+            COUNT_BYTES + count * (ID_BYTES + size) for count, (_, size) in lists
+        )
 
     def to_bytes(self) -> bytes:
         """Return the message as bytes."""
         lists: list[Entries] = [getattr(self, own) for own, _ in self.LISTS]
         words = [*(getattr(self, own) for own in self.WORDS), *map(len, lists)]
         fixed = b"".join(getattr(self, own) for own, _ in self.FIXED)
-        start = header(self.KIND, self.round_index) + struct.pack(f"<{len(words)}I", *words)
+        start = header(self.KIND, self.round_index) + struct.pack(
+            f"<{len(words)}I", *words
+        )
         return start + fixed + b"".join(map(pack_entries, lists))
 
     @classmethod
@@ -195,7 +207,8 @@ class MaskedInput:
     Attributes:
         round_index: Round.
         client: Who sends.
-        layout: (length, modulus) of each block that the client is in; not sent, both sides know.
+        layout: (length, modulus) of each block that the client is in; not sent, both
+            sides know.
         residues: uint32[sum of lengths], block after block.
     """
 
@@ -219,7 +232,9 @@ class MaskedInput:
 
     @staticmethod
     def size(layout: Layout) -> int:
-        """Return the bytes on the wire: all residues bit by bit, rounded up to a whole byte.
+        """Return the bytes on the wire.
+
+        All residues bit by bit, rounded up to a whole byte.
 
         Examples:
             >>> import mrsa_jax as mj
@@ -248,21 +263,24 @@ class MaskedInput:
         check(length == expected, reader.name, f"has length {length}, not {expected}")
         body = reader.take(cls.size(layout) - HEADER_BYTES - ID_BYTES - COUNT_BYTES)
         reader.end()
-        return cls(reader.round_index, client, tuple(layout), unpack_residues(body, layout))
+        return cls(
+            reader.round_index, client, tuple(layout), unpack_residues(body, layout)
+        )
 
 
 @dataclasses.dataclass(frozen=True)
 class SurvivorList(Message):
     """Step 2, down: who of the recipient and its neighbours is in V3.
 
-    For those listed the server asks for the share of b_i, for the recipient's other neighbours
-    in V2 for that of s_i^SK; so one message can never ask for both.
+    For those listed the server asks for the share of b_i, for the recipient's other
+    neighbours in V2 for that of s_i^SK; so one message can never ask for both.
 
     Attributes:
         round_index: Round.
-        num_survivors: |V3| of the whole round, as the server says; in the header's spare field,
-            where 65535 stands for all larger numbers too.
-        survivors: Ids, ascending; with the consistency check all of V3, not only neighbours.
+        num_survivors: |V3| of the whole round, as the server says; in the header's
+            spare field, where 65535 stands for all larger numbers too.
+        survivors: Ids, ascending; with the consistency check all of V3, not only
+            neighbours.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -308,8 +326,10 @@ class UnmaskShares(Message):
     Attributes:
         round_index: Round.
         client: Who sends, the holder.
-        self_shares: (owner in V3, share of b_owner as 36 bytes), ascending; its own among them.
-        key_shares: (owner in V2 but not V3, share of s_owner^SK as 36 bytes), ascending.
+        self_shares: (owner in V3, share of b_owner as 36 bytes), ascending; its own
+            among them.
+        key_shares: (owner in V2 but not V3, share of s_owner^SK as 36 bytes),
+            ascending.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -327,7 +347,11 @@ class UnmaskShares(Message):
     def __post_init__(self) -> None:
         super().__post_init__()
         limbs = limbs_of([share for _, share in (*self.self_shares, *self.key_shares)])
-        check(bool((limbs < SHAMIR_PRIME).all()), "UnmaskShares", "holds a limb outside the field")
+        check(
+            bool((limbs < SHAMIR_PRIME).all()),
+            "UnmaskShares",
+            "holds a limb outside the field",
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -393,7 +417,9 @@ class SignedKeys(AdvertiseKeys):
 
 @dataclasses.dataclass(frozen=True)
 class SignedKeyList(KeyList):
-    """Step 0, down, of a round with the consistency check: signed keys of the neighbours in V1.
+    """Step 0, down, of a round with the consistency check.
+
+    Signed keys of the neighbours in V1.
 
     Attributes:
         round_index: Round.

@@ -1,7 +1,8 @@
 """A quantizer on a lattice through 0, for sums that carry their own noise.
 
-What one client adds has an exact bound in the Euclidean norm, which is what differential privacy
-needs: clip, rotate at random, scale, round at random until the integers keep the bound.
+What one client adds has an exact bound in the Euclidean norm, which is what
+differential privacy needs: clip, rotate at random, scale, round at random until the
+integers keep the bound.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from mrsa_watch._base.errors import check_integer, check_number, require
 
 # ---- Euclidean norms of updates, and updates shortened to one.
 #
-# Added up in pairs: the error is log2 d roundings, and the bits do not depend on what else is in
+# Added up in pairs: the error is log2 d roundings, and the bits do not depend on what
+# else is in
 # the program.
 
 SLACK = 2.0**-19
@@ -35,7 +37,8 @@ def norm(values: Float32[Array, " dim"]) -> Float32[Array, ""]:
     """Return the Euclidean norm of numbers whose squares float32 holds."""
     length = 1 << (values.shape[0] - 1).bit_length()
     squares = jnp.pad(values * values, (0, length - values.shape[0]))
-    squares = lax.optimization_barrier(squares)  # else the product may round with the sum
+    # else the product may round with the sum
+    squares = lax.optimization_barrier(squares)
     while length > 1:
         length //= 2
         squares = squares[:length] + squares[length:]
@@ -52,14 +55,19 @@ def scaled_down(
     finite = jnp.where(jnp.isfinite(values), values, jnp.float32(0))
     size = jnp.maximum(jnp.max(jnp.abs(finite)), clip_norm * jnp.float32(2.0**-20))
     # XLA may divide by multiplying with 1 / s, which must not be too small for float32
-    near = jnp.where(size > jnp.float32(2.0**63), jnp.float32(2.0**-64), jnp.float32(1.0))
+    near = jnp.where(
+        size > jnp.float32(2.0**63), jnp.float32(2.0**-64), jnp.float32(1.0)
+    )
     return size, (finite * near) / (size * near)
 
 
 def factor_within(
     size: Float32[Array, ""], length: Float32[Array, ""], clip_norm: Float32[Array, ""]
 ) -> Float32[Array, ""]:
-    """Return what x / s of norm `length` is to be multiplied by: s, or less if x is too long."""
+    """Return what x / s of norm `length` is to be multiplied by.
+
+    S, or less if x is too long.
+    """
     limit = clip_norm * jnp.float32(1.0 - SLACK)
     is_long = size * length > limit
     return jnp.where(is_long, limit / jnp.maximum(length, jnp.float32(2.0**-60)), size)
@@ -91,10 +99,13 @@ def shortened(
     return jnp.where(factor < size, small * factor, finite)
 
 
-# ---- The random rotation that spreads a vector evenly over its coordinates: signs, then Hadamard.
+# ---- The random rotation that spreads a vector evenly over its coordinates: signs,
+# then Hadamard.
 #
-# H D x / sqrt(d) for d a power of two: D flips signs at random, H is the Walsh-Hadamard matrix.
-# Only additions and subtractions of whole vectors, so that the bits do not depend on what else is
+# H D x / sqrt(d) for d a power of two: D flips signs at random, H is the Walsh-Hadamard
+# matrix.
+# Only additions and subtractions of whole vectors, so that the bits do not depend on
+# what else is
 # in the program.
 
 
@@ -116,9 +127,14 @@ def sign_words(seed: int, length: int) -> UInt32[Array, " words"]:
 def rotate(
     values: Float32[Array, " dim"], words: UInt32[Array, " words"]
 ) -> Float32[Array, " padded"]:
-    """Return H D x of values padded with zeros: the rotation, times the root of its length."""
+    """Return H D x of values padded with zeros.
+
+    The rotation, times the root of its length.
+    """
     length = padded_length(values.shape[0])
-    return hadamard(jnp.pad(values, (0, length - values.shape[0])) * _signs(words, length))
+    return hadamard(
+        jnp.pad(values, (0, length - values.shape[0])) * _signs(words, length)
+    )
 
 
 def rotate_back(
@@ -131,15 +147,17 @@ def rotate_back(
 def _signs(words: Array, length: int) -> Float32[Array, " padded"]:
     shifts = jnp.arange(32, dtype=jnp.uint32)
     bits = (words[:, None] >> shifts[None]) & jnp.uint32(1)
-    return jnp.float32(1) - jnp.float32(2) * bits.reshape(-1)[:length].astype(jnp.float32)
+    return jnp.float32(1) - jnp.float32(2) * bits.reshape(-1)[:length].astype(
+        jnp.float32
+    )
 
 
 @one_program
 def hadamard(values: Float32[Array, " padded"]) -> Float32[Array, " padded"]:
     """Return H x by the fast transform, d log2 d additions, two of its steps in one pass.
 
-    Measured on two cores (12 vectors of 2**20) as fast as products by Kronecker factors, whose
-    sums would depend on the shape.
+    Measured on two cores (12 vectors of 2**20) as fast as products by Kronecker
+    factors, whose sums would depend on the shape.
 
     Args:
         values: float32 of a power of two.
@@ -179,9 +197,10 @@ class LatticeQuantizer:
     Attributes:
         step: float32 scalar, the distance of neighbouring points along a coordinate.
         clip_norm: float32 scalar, C: longer updates are shortened to it.
-        bound: uint32[2], high and low word of the largest squared norm of a client's integers.
-        num_levels: int32 scalar, how many different codes there can be: of magnitudes up to
-            C / step + 1 whose square is within the bound.
+        bound: uint32[2], high and low word of the largest squared norm of a client's
+            integers.
+        num_levels: int32 scalar, how many different codes there can be: of magnitudes
+            up to C / step + 1 whose square is within the bound.
         signs: uint32[words], the rotation's signs as bits; none without a rotation.
         dim: Length of an update (static).
         is_rotated: Whether updates are rotated (static).
@@ -212,12 +231,16 @@ class LatticeQuantizer:
     def sensitivity(self) -> float:
         """Return the largest Euclidean norm of what one client adds, in units of updates."""
         root = math.sqrt(self.squared_bound)
-        return math.nextafter(math.nextafter(root, math.inf) * float(self.step), math.inf)
+        return math.nextafter(
+            math.nextafter(root, math.inf) * float(self.step), math.inf
+        )
 
     @property
     def sensitivity_l1(self) -> float:
         """Return a bound on its sum of magnitudes: min(sqrt(d) L2, L2**2 / step)."""
-        length = min(self.squared_bound, math.isqrt(self.squared_bound * self.padded_dim) + 1)
+        length = min(
+            self.squared_bound, math.isqrt(self.squared_bound * self.padded_dim) + 1
+        )
         return math.nextafter(length * float(self.step), math.inf)
 
     @one_program
@@ -228,12 +251,12 @@ class LatticeQuantizer:
 
         Args:
             key: JAX key of this client's rounding.
-            values: float32[dim]; what is not finite counts as 0. Of several updates (leading
-                axes) each has its own key.
+            values: float32[dim]; what is not finite counts as 0. Of several updates
+                (leading axes) each has its own key.
 
         Returns:
-            Integers as two's complement words, of a squared norm of at most `squared_bound`
-            whatever the values are; zeros for zeros.
+            Integers as two's complement words, of a squared norm of at most
+            `squared_bound` whatever the values are; zeros for zeros.
         """
         rule = f"must have a last axis of {self.dim}"
         require(values.shape[-1:] == (self.dim,), "values", rule, values.shape)
@@ -242,7 +265,9 @@ class LatticeQuantizer:
             return round_within(key, self.scaled(values), most, self.bound)
         rows = values.reshape(-1, self.dim)
         keys = fold_over(key, jnp.arange(rows.shape[0], dtype=jnp.int32))
-        return jax.vmap(self.encode)(keys, rows).reshape(*values.shape[:-1], self.padded_dim)
+        return jax.vmap(self.encode)(keys, rows).reshape(
+            *values.shape[:-1], self.padded_dim
+        )
 
     @one_program
     def scaled(self, values: Float32[Array, " dim"]) -> Float32[Array, " padded"]:
@@ -264,7 +289,8 @@ class LatticeQuantizer:
 
         Args:
             codes: Two's complement words; leading axes are apart.
-            count: How many codes were added; the lattice goes through 0, so that it is not read.
+            count: How many codes were added; the lattice goes through 0, so that it is
+                not read.
 
         Returns:
             float32[dim].
@@ -284,14 +310,18 @@ class LatticeQuantizer:
         return jnp.zeros_like(jnp.asarray(count), jnp.uint32)
 
     @one_program
-    def clipped_fraction(self, values: Float32[Array, "... dim"]) -> Float32[Array, "*batch"]:
+    def clipped_fraction(
+        self, values: Float32[Array, "... dim"]
+    ) -> Float32[Array, "*batch"]:
         """Return 1 where an update is longer than C, else its share of numbers not finite."""
         flat = values.reshape(-1, self.dim)
 
         def one(own: Array) -> Array:
             size, small = scaled_down(own, self.clip_norm)
             share = jnp.mean(~jnp.isfinite(own), dtype=jnp.float32)
-            return jnp.where(size * norm(small) > self.clip_norm, jnp.float32(1.0), share)
+            return jnp.where(
+                size * norm(small) > self.clip_norm, jnp.float32(1.0), share
+            )
 
         return jax.vmap(one)(flat).reshape(values.shape[:-1])
 
@@ -308,25 +338,27 @@ def lattice(
 ) -> LatticeQuantizer:
     """Build the quantizer whose codes of one update have an exact bound in norm.
 
-    An update is shortened to the clip norm C, rotated (signs at random, then Hadamard's matrix,
-    padded with zeros to a power of two: every coordinate gets about the same share), divided by
-    the step g and rounded up or down at random, again until the integers' squared norm is at most
-    Delta^2 / g^2. A rounding passes with a chance of at least 1 - `rejection`, in practice nearly
-    always; after 64 in vain (below `rejection`**64) all is rounded towards zero. Drawing again
-    makes the mean of the codes differ from the update by very little, none of it in the bound.
+    An update is shortened to the clip norm C, rotated (signs at random, then Hadamard's
+    matrix, padded with zeros to a power of two: every coordinate gets about the same
+    share), divided by the step g and rounded up or down at random, again until the
+    integers' squared norm is at most Delta^2 / g^2. A rounding passes with a chance of
+    at least 1 - `rejection`, in practice nearly always; after 64 in vain (below
+    `rejection`**64) all is rounded towards zero. Drawing again makes the mean of the
+    codes differ from the update by very little, none of it in the bound.
 
     Args:
         step: g, the lattice's step, in units of updates.
         clip_norm: C, at most 2**23 steps.
         dim: d, length of an update; at most 2**24 once padded.
-        rotate: Whether to rotate. Without it a single coordinate may hold all of C, which a ring
-            must have room for.
-        key: Seed of the rotation's signs: public, the same for all clients and the server.
+        rotate: Whether to rotate. Without it a single coordinate may hold all of C,
+            which a ring must have room for.
+        key: Seed of the rotation's signs: public, the same for all clients and the
+            server.
         rejection: beta in [0, 1): 0 never draws again and bounds by (C + g sqrt(d))^2.
 
     Returns:
-        A frozen pytree with `encode`, `decode`, `.padded_dim`, `.sensitivity` (Delta) and
-        `.sensitivity_l1`.
+        A frozen pytree with `encode`, `decode`, `.padded_dim`, `.sensitivity` (Delta)
+        and `.sensitivity_l1`.
 
     Raises:
         ConfigurationError: If an argument is out of range.
@@ -343,15 +375,22 @@ def lattice(
         (Array(True, dtype=bool), 21)
 
     Source:
-        Kairouz, Liu, Steinke, "The distributed discrete Gaussian mechanism for federated learning
-        with secure aggregation" (ICML 2021): conditional randomized rounding and Delta_2 =
-        min{C^2 + g^2 d/4 + sqrt(2 log(1/beta)) g (C + g sqrt(d)/2), (C + g sqrt(d))^2}^(1/2).
+        Kairouz, Liu, Steinke, "The distributed discrete Gaussian mechanism for
+        federated learning with secure aggregation" (ICML 2021): conditional randomized
+        rounding and Delta_2 = min{C^2 + g^2 d/4 + sqrt(2 log(1/beta)) g (C + g
+        sqrt(d)/2), (C + g sqrt(d))^2}^(1/2).
     """
     size = check_integer(dim, "dim", 1)
-    require(isinstance(rotate, bool | np.bool_), "rotate", "must be True or False", rotate)
+    require(
+        isinstance(rotate, bool | np.bool_), "rotate", "must be True or False", rotate
+    )
     padded = padded_length(size) if rotate else size
-    require(padded <= MAX_DIM, "dim", "must be at most 2**24, padded to a power of two for the "
-            "rotation", dim)  # fmt: skip
+    require(
+        padded <= MAX_DIM,
+        "dim",
+        "must be at most 2**24, padded to a power of two for the rotation",
+        dim,
+    )
     rule = "must lie in [2**-60, 2**60]"
     own, clip = (
         np.float32(check_number(value, name, rule, _TINY, _HUGE))
@@ -360,21 +399,28 @@ def lattice(
     steps = Fraction(float(clip)) / Fraction(float(own))
     rule = "must be at most 2**23 steps: float32 has no finer fractions"
     require(steps <= _MAX_STEPS, "clip_norm", rule, clip_norm, step)
-    beta = check_number(rejection, "rejection", "must lie in [0, 1)", 0.0, math.nextafter(1.0, 0.0))
+    beta = check_number(
+        rejection, "rejection", "must lie in [0, 1)", 0.0, math.nextafter(1.0, 0.0)
+    )
     bound = largest_squared_norm(float(steps), padded, beta)
     words = sign_words(check_integer(key, "key", 0, 2**32 - 1), padded if rotate else 0)
     return LatticeQuantizer(
-        jnp.float32(own), jnp.float32(clip), jnp.asarray(divmod(bound, 2**32), jnp.uint32),
-        jnp.int32(2 * min(math.isqrt(bound), math.floor(steps) + 1) + 1), words, size, bool(rotate),
-    )  # fmt: skip
+        jnp.float32(own),
+        jnp.float32(clip),
+        jnp.asarray(divmod(bound, 2**32), jnp.uint32),
+        jnp.int32(2 * min(math.isqrt(bound), math.floor(steps) + 1) + 1),
+        words,
+        size,
+        bool(rotate),
+    )
 
 
 def largest_squared_norm(length: float, dim: int, rejection: float) -> int:
     """Return the bound on the squared norm of integers that a vector of a length is rounded to.
 
-    The sum of squares exceeds its mean, at most length^2 + d/4, by sqrt(2 log(1/beta)) (length +
-    sqrt(d)/2) with a chance of at most beta: Hoeffding's inequality, as the square of coordinate i
-    takes one of two values 2 floor(x_i) + 1 apart.
+    The sum of squares exceeds its mean, at most length^2 + d/4, by sqrt(2 log(1/beta))
+    (length + sqrt(d)/2) with a chance of at most beta: Hoeffding's inequality, as the
+    square of coordinate i takes one of two values 2 floor(x_i) + 1 apart.
 
     Args:
         length: In steps.

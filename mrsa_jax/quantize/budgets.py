@@ -1,7 +1,8 @@
 """How large a ring must be so that a sum of codes does not wrap round.
 
-HeteroSAg: R = |S| (K - 1) + 1 for a block of |S| clients with K levels, |S| before dropout. Where
-each client multiplies its codes by an integer weight w_i, |S| becomes the sum of the weights.
+HeteroSAg: R = |S| (K - 1) + 1 for a block of |S| clients with K levels, |S| before
+dropout. Where each client multiplies its codes by an integer weight w_i, |S| becomes
+the sum of the weights.
 """
 
 from __future__ import annotations
@@ -62,8 +63,10 @@ class RingBudget:
         """Say in one line what is summed, what it needs and what is left."""
         return (
             f"{self.count} clients, weights of at most {self.total_weight} together, "
-            f"{self.num_levels} levels: sums to {self.largest_sum} need {self.required_bits} bits; "
-            f"a ring of {self.modulus} leaves room for {self.headroom} more units of weight, or "
+            f"{self.num_levels} levels: sums to {self.largest_sum} need "
+            f"{self.required_bits} bits; "
+            f"a ring of {self.modulus} leaves room for {self.headroom} more units of "
+            "weight, or "
             f"for {self.largest_levels} levels"
         )
 
@@ -73,8 +76,9 @@ def largest_total_weight(count: int | np.integer, max_weight: _Weights) -> int:
 
     Args:
         count: Clients in the sum before dropout, at least 1.
-        max_weight: The most that one client's integer weight can be, at least 1; or the weights
-            of all clients (at least `count`), of which the `count` largest are added.
+        max_weight: The most that one client's integer weight can be, at least 1; or the
+            weights of all clients (at least `count`), of which the `count` largest are
+            added.
 
     Returns:
         A Python integer, at least 1.
@@ -93,7 +97,9 @@ def largest_total_weight(count: int | np.integer, max_weight: _Weights) -> int:
         return number * check_integer(max_weight, "max_weight", 1)
     weights = check_weights(max_weight, "max_weight")
     enough = len(weights) >= number
-    require(enough, "max_weight", "must hold `count` weights or more", len(weights), number)
+    require(
+        enough, "max_weight", "must hold `count` weights or more", len(weights), number
+    )
     total = sum(sorted(map(int, weights))[-number:])
     require(total >= 1, "max_weight", "must hold a weight above 0", total)
     return total
@@ -112,7 +118,8 @@ def check_weights(
         largest: The most a weight may be, below 2**32.
 
     Raises:
-        ConfigurationError: If the weights are no integers, out of range, or not one axis.
+        ConfigurationError: If the weights are no integers, out of range, or not one
+            axis.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -120,11 +127,19 @@ def check_weights(
         [3, 0, 5]
     """
     array = host_array(weights, "weights")
-    require(array.dtype.kind in "iu", argument, "must be integers", f"dtype {array.dtype}")
-    require(array.ndim == 1 and array.size > 0, argument, "must be one weight a client",
-            array.shape)  # fmt: skip
+    require(
+        array.dtype.kind in "iu", argument, "must be integers", f"dtype {array.dtype}"
+    )
+    require(
+        array.ndim == 1 and array.size > 0,
+        argument,
+        "must be one weight a client",
+        array.shape,
+    )
     low, high = int(array.min()), int(array.max())
-    require(low >= 0 and high <= largest, argument, f"must lie in [0, {largest}]", low, high)
+    require(
+        low >= 0 and high <= largest, argument, f"must lie in [0, {largest}]", low, high
+    )
     return array.astype(np.uint32)
 
 
@@ -135,7 +150,9 @@ def budget(
     *,
     modulus_bits: int | np.integer | None = None,
 ) -> RingBudget:
-    """Say what a ring must hold: levels, cohort and weights to bits, headroom and most levels.
+    """Say what a ring must hold.
+
+    Levels, cohort and weights to bits, headroom and most levels.
 
     Args:
         num_levels: K, at least 2.
@@ -160,7 +177,9 @@ def budget(
     levels = check_integer(num_levels, "num_levels", 2)
     total = largest_total_weight(count, max_weight)
     needed = (total * (levels - 1)).bit_length()
-    bits = check_integer(needed if modulus_bits is None else modulus_bits, "modulus_bits", 1, 32)
+    bits = check_integer(
+        needed if modulus_bits is None else modulus_bits, "modulus_bits", 1, 32
+    )
     _check_sum(levels, total, 2**bits)
     return RingBudget(levels, int(count), total, 2**bits)
 
@@ -225,12 +244,17 @@ def largest_levels(
     """
     ring = check_integer(modulus, "modulus", 2)
     total = largest_total_weight(count, max_weight)
-    require(ring > total, "modulus", "must exceed the largest sum of weights", ring, total)
+    require(
+        ring > total, "modulus", "must exceed the largest sum of weights", ring, total
+    )
     return (ring - 1) // total + 1
 
 
 def check_fits(
-    num_levels: int | np.integer, count: int | np.integer, modulus: int, max_weight: _Weights = 1
+    num_levels: int | np.integer,
+    count: int | np.integer,
+    modulus: int,
+    max_weight: _Weights = 1,
 ) -> None:
     """Raise unless every weighted sum of `count` codes below `num_levels` is less than `modulus`.
 
@@ -251,10 +275,14 @@ def check_fits(
     """
     levels = check_integer(num_levels, "num_levels", 2)
     total = largest_total_weight(count, max_weight)
-    _check_sum(levels, total, int(modulus), "count" if total == count else "total weight")
+    _check_sum(
+        levels, total, int(modulus), "count" if total == count else "total weight"
+    )
 
 
-def _check_sum(levels: int, total: int, modulus: int, factor: str = "total weight") -> None:
+def _check_sum(
+    levels: int, total: int, modulus: int, factor: str = "total weight"
+) -> None:
     largest = total * (levels - 1)
     rule = f"must exceed {factor} * (num_levels - 1)"
     require(modulus > largest, "modulus", rule, modulus, largest)

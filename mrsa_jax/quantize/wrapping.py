@@ -1,7 +1,9 @@
-"""Sums that carry noise in a ring: where residues are cut open, and how likely a sum leaves.
+"""Sums that carry noise in a ring.
 
-A residue modulo R stands for the integer in a window of R elements about the middle of the sums of
-codes. Noise has no largest value, so a sum can leave the window and come back at its other end.
+Where residues are cut open, and how likely a sum leaves.
+A residue modulo R stands for the integer in a window of R elements about the middle of
+the sums of codes. Noise has no largest value, so a sum can leave the window and come
+back at its other end.
 """
 
 from __future__ import annotations
@@ -23,8 +25,9 @@ from mrsa_watch._base.errors import check_integer, require, require_methods
 
 @runtime_checkable
 class RingNoise(Protocol):
-    """Noise of one client on a lattice of integers: a frozen pytree, the same law for each.
+    """Noise of one client on a lattice of integers.
 
+    A frozen pytree, the same law for each.
     `mrsa_jax.dp` has the laws; what sums and decodes knows them by these methods alone.
     """
 
@@ -34,10 +37,15 @@ class RingNoise(Protocol):
         ...
 
     def on(self, step: float) -> RingNoise:
-        """Return the same noise on a lattice of this step: its variance over step squared."""
+        """Return the same noise on a lattice of this step.
+
+        Its variance over step squared.
+        """
         ...
 
-    def sample(self, key: Key[Array, ""], shape: tuple[int, ...]) -> Int32[Array, "*shape"]:
+    def sample(
+        self, key: Key[Array, ""], shape: tuple[int, ...]
+    ) -> Int32[Array, "*shape"]:
         """Draw independent integers; nothing but the key decides them."""
         ...
 
@@ -127,11 +135,12 @@ def wrap_probability(
 ) -> float:
     """Return a bound on the chance that a coordinate of a noisy sum leaves the ring's window.
 
-    Chernoff's bound on noise and signal together. Of Skellam noise of the sum's variance V in
-    squared steps log E exp(t X) = V (cosh t - 1), and of a discrete Gaussian it is at most that.
-    Codes count with their largest sum; those of a rotated lattice, where that is less, as a sum of
-    random signs (sub-Gaussian, of variance at most (n C)^2 / d whatever the updates) and one step
-    a client for its rounding. This holds for updates that do not depend on the rotation's signs.
+    Chernoff's bound on noise and signal together. Of Skellam noise of the sum's
+    variance V in squared steps log E exp(t X) = V (cosh t - 1), and of a discrete
+    Gaussian it is at most that. Codes count with their largest sum; those of a rotated
+    lattice, where that is less, as a sum of random signs (sub-Gaussian, of variance at
+    most (n C)^2 / d whatever the updates) and one step a client for its rounding. This
+    holds for updates that do not depend on the rotation's signs.
 
     Args:
         quantizer: Of the codes.
@@ -152,10 +161,14 @@ def wrap_probability(
         0.0
 
     Source:
-        Kairouz, Liu, Steinke (ICML 2021), Section 4 for the rotation; Hoeffding (1963) for sums of
-        random signs; Canonne, Kamath, Steinke (2020) for the discrete Gaussian's moments.
+        Kairouz, Liu, Steinke (ICML 2021), Section 4 for the rotation; Hoeffding (1963)
+        for sums of random signs; Canonne, Kamath, Steinke (2020) for the discrete
+        Gaussian's moments.
     """
-    number, ring = check_integer(count, "count", 1), check_integer(modulus, "modulus", 2, 2**32)
+    number, ring = (
+        check_integer(count, "count", 1),
+        check_integer(modulus, "modulus", 2, 2**32),
+    )
     step = float(quantizer.step)  # type: ignore[attr-defined]
     variance = 0.0 if noise is None else number * noise.variance / step**2
     levels = int(quantizer.num_levels)
@@ -173,7 +186,8 @@ def _bound(reach: float, variance: float, spread: float, shift: float) -> float:
         return 1.0
     if variance + spread == 0:
         return 0.0
-    # the exponent is least where V sinh t + s t = room, below room / (V + s); any t is a bound
+    # the exponent is least where V sinh t + s t = room, below room / (V + s); any t is
+    # a bound
     low, high = 0.0, min(room / (variance + spread), 700.0)
     for _ in range(60):
         rate = (low + high) / 2.0
@@ -182,7 +196,9 @@ def _bound(reach: float, variance: float, spread: float, shift: float) -> float:
         else:
             high = rate
     grown = variance * 2.0 * math.sinh(high / 2.0) ** 2  # V (cosh t - 1)
-    return min(1.0, 2.0 * math.exp(min(grown + spread * high**2 / 2.0 - high * room, 0.0)))
+    return min(
+        1.0, 2.0 * math.exp(min(grown + spread * high**2 / 2.0 - high * room, 0.0))
+    )
 
 
 @needs_values
@@ -194,10 +210,16 @@ def check_wraps(quantizer: Quantizer, noise: Any, count: int, bits: int) -> None
     """
     require_methods(noise, "noise", "on", "sample")
     require_methods(quantizer, "quantizer", "middle")
-    require(count <= MOST_CLIENTS, "num_participants", "must be at most 2**15 with `noise`", count)
+    require(
+        count <= MOST_CLIENTS,
+        "num_participants",
+        "must be at most 2**15 with `noise`",
+        count,
+    )
     chance = wrap_probability(quantizer, noise, count, 2**bits)
     rule = (
-        "must leave room for codes and noise: a coordinate of the sum may wrap round with a "
+        "must leave room for codes and noise: a coordinate of the sum may wrap round "
+        "with a "
         f"chance of {chance:.3g} (by Chernoff's bound), not above {LIKELIEST_WRAP}"
     )
     require(chance <= LIKELIEST_WRAP, "modulus_bits", rule, bits)

@@ -1,8 +1,8 @@
 """From client updates to their average through one secure sum.
 
 Encode, decide what is learnt, sum in the ring, decode: separate executables, so that a
-trained model is bit-identical whether the ring sum computes the pads or not. HeteroSAg's decoding
-with a single block (divided by the survivors).
+trained model is bit-identical whether the ring sum computes the pads or not.
+HeteroSAg's decoding with a single block (divided by the survivors).
 """
 
 from __future__ import annotations
@@ -43,7 +43,13 @@ from mrsa_jax.secagg._aggregator_state import (
 from mrsa_jax.secagg._graph_rule import GraphRule, SlotRound
 from mrsa_jax.secagg._pad_tables import status_of
 from mrsa_jax.secagg._ring_sum import Fidelity, plain_sums, ring_sum
-from mrsa_jax.secagg._types import RingResult, Seeds, SegmentPlan, complete_plan, derive_seeds
+from mrsa_jax.secagg._types import (
+    RingResult,
+    Seeds,
+    SegmentPlan,
+    complete_plan,
+    derive_seeds,
+)
 from mrsa_watch._base.errors import check_integer, require, require_methods
 
 
@@ -56,13 +62,16 @@ class RingAverage:
         key_material: uint32[8], from which every seed is derived.
         plan: One block of all participants (static).
         fidelity: "array" or "sets" (static).
-        rule: A `GraphRule`; None for the complete graph, all of whose rounds can be unmasked.
-        steps: Draws who survives the steps of a round whose caller does not say; None for nobody
-            is lost.
-        clip_rule: Moves the clip range from round to round; None for the quantizer's own.
-        total_weight: The most that the weights of a sum may add up to; None without weights
-            (static).
-        noise: Integers that each client adds to its codes, on the quantizer's lattice; or None.
+        rule: A `GraphRule`; None for the complete graph, all of whose rounds can be
+            unmasked.
+        steps: Draws who survives the steps of a round whose caller does not say; None
+            for nobody is lost.
+        clip_rule: Moves the clip range from round to round; None for the quantizer's
+            own.
+        total_weight: The most that the weights of a sum may add up to; None without
+            weights (static).
+        noise: Integers that each client adds to its codes, on the quantizer's lattice;
+            or None.
     """
 
     cites = "secure aggregation: bonawitz2017practical shamir1979share rfc8439"
@@ -74,7 +83,9 @@ class RingAverage:
     rule: Any = None
     steps: Any = None
     clip_rule: Any = None
-    total_weight: int | None = dataclasses.field(default=None, metadata={"static": True})
+    total_weight: int | None = dataclasses.field(
+        default=None, metadata={"static": True}
+    )
     noise: Any = None
 
     @property
@@ -111,39 +122,54 @@ class RingAverage:
     ) -> tuple[AggregateOut, AggregatorState]:
         """Average one round's updates.
 
-        Encoding, sum and decoding are compiled apart, which is what makes the result independent
-        of `fidelity` to the last bit. Under `jit`, `vmap` or `scan` (rounds of a training in one
-        program) it gives the same; there nothing raises for what is known to the program only.
+        Encoding, sum and decoding are compiled apart, which is what makes the result
+        independent of `fidelity` to the last bit. Under `jit`, `vmap` or `scan` (rounds
+        of a training in one program) it gives the same; there nothing raises for what
+        is known to the program only.
 
         Args:
-            key: Randomness of the rounding; a client's draw depends on its id, not its slot.
+            key: Randomness of the rounding; a client's draw depends on its id, not its
+                slot.
             state: State before the round.
-            updates: One update for each slot; those of clients outside V3 are not read. One that
-                is not finite is not sent: its client is lost before V3.
+            updates: One update for each slot; those of clients outside V3 are not read.
+                One that is not finite is not sent: its client is lost before V3.
             members: Global client ids by slot; with a graph, ascending.
-            survivors: V0 to V4 by slot; or one row, who was asked, whereupon `steps` draws who is
-                left (nobody is lost without it).
-            weights: Integers w_i by slot, if the aggregator is a weighted one (1 each if None).
-                Each client multiplies its codes by its weight before it pads them, and sends the
-                weight as one more padded coordinate. Traced ones (or a traced cohort) are not
-                held to the budget: beyond it the sum wraps round.
+            survivors: V0 to V4 by slot; or one row, who was asked, whereupon `steps`
+                draws who is left (nobody is lost without it).
+            weights: Integers w_i by slot, if the aggregator is a weighted one (1 each
+                if None). Each client multiplies its codes by its weight before it pads
+                them, and sends the weight as one more padded coordinate. Traced ones
+                (or a traced cohort) are not held to the budget: beyond it the sum wraps
+                round.
             assignment_key: From which the graph is drawn; derived from `key` if None.
 
         Returns:
-            The round's outcome (zeros unless `Status.OK`; `Status.TOO_FEW_SURVIVORS` for fewer
-            than two inputs) and the state after it. Where all weights are 0 nothing can be
-            averaged: the update is 0 and the status OK, as the sum was learnt.
+            The round's outcome (zeros unless `Status.OK`; `Status.TOO_FEW_SURVIVORS`
+            for fewer than two inputs) and the state after it. Where all weights are 0
+            nothing can be averaged: the update is 0 and the status OK, as the sum was
+            learnt.
 
         Raises:
-            ConfigurationError: If weights are given to an aggregator without, or are no integers,
-                negative, or more than its budget together.
+            ConfigurationError: If weights are given to an aggregator without, or are no
+                integers, negative, or more than its budget together.
         """
         members, values = on_device(members).astype(jnp.int32), on_device(updates)
-        alive = survivors_by_step(self.steps, key, on_device(survivors), self.num_participants)
+        alive = survivors_by_step(
+            self.steps, key, on_device(survivors), self.num_participants
+        )
         shape = (self.num_participants, self.dim)
-        require(values.shape == shape, "updates", f"must have the shape {shape}", values.shape)
+        require(
+            values.shape == shape,
+            "updates",
+            f"must have the shape {shape}",
+            values.shape,
+        )
         quantizer = state.present(self.clip_rule, self.quantizer)
-        graph_key = fold(key, int(Stream.ASSIGNMENT)) if assignment_key is None else assignment_key
+        graph_key = (
+            fold(key, int(Stream.ASSIGNMENT))
+            if assignment_key is None
+            else assignment_key
+        )
         codes, shares, is_finite = encoded(quantizer, key, values, members)
         round_, failed = _decide(self.rule, graph_key, alive, members, is_finite)
         clipped, summed, present = _present(alive, failed, shares, round_)
@@ -155,29 +181,42 @@ class RingAverage:
             codes, wrapped = with_noise(
                 quantizer, self.noise, key, codes, members, summed, bits=self.bits
             )
-        result = _ring_sum(self, codes, members, state.round_index, round_.adjacency, present)
+        result = _ring_sum(
+            self, codes, members, state.round_index, round_.adjacency, present
+        )
         found = _totals(result, round_.status, summed, wrapped, dim)
         total, weight, status, wrapped, is_learnt = found
         bits = self.bits if is_about_middle else None
         update = _decode(quantizer, total, weight, status, bits=bits)
         after = state.after(self.clip_rule, update, is_learnt)
         out = AggregateOut(
-            update, status, total, clipped, summed, round_.components, weight, wrapped,
+            update,
+            status,
+            total,
+            clipped,
+            summed,
+            round_.components,
+            weight,
+            wrapped,
             failed_uploads=failed,
-        )  # fmt: skip
+        )
         return out, after
 
     def checked_weights(
         self, weights: ArrayLike | Sequence[Any] | None, asked: Any
     ) -> UInt32[Array, " participants"]:
-        """Return uint32[n], 0 for those who were not asked; traced weights are not held to budget.
+        """Return uint32[n], 0 for those who were not asked.
+
+        Traced weights are not held to budget.
 
         Raises:
             ConfigurationError: As `aggregate`.
         """
         rule = "must not be set: the aggregator was built without `max_weight`"
         require(self.total_weight is not None, "weights", rule)
-        given: Any = np.ones(self.num_participants, np.uint32) if weights is None else weights
+        given: Any = (
+            np.ones(self.num_participants, np.uint32) if weights is None else weights
+        )
         if isinstance(given, jax.core.Tracer):
             integers = bool(jnp.issubdtype(given.dtype, jnp.integer))
             require(integers, "weights", "must be integers", f"dtype {given.dtype}")
@@ -185,13 +224,20 @@ class RingAverage:
         else:
             own = check_weights(given, "weights")
         fits = own.shape == (self.num_participants,)
-        require(fits, "weights", f"must be {self.num_participants}, one a slot", own.shape)
+        require(
+            fits, "weights", f"must be {self.num_participants}, one a slot", own.shape
+        )
         if is_traced(own, asked):
             return jnp.where(asked, own, jnp.uint32(0))
         own = np.where(np.asarray(asked), own, np.uint32(0))
         total, most = int(own.sum(dtype=np.uint64)), self.total_weight or 0
-        require(total <= most, "weights", "must not add up to more than the ring's budget allows",
-                total, most)  # fmt: skip
+        require(
+            total <= most,
+            "weights",
+            "must not add up to more than the ring's budget allows",
+            total,
+            most,
+        )
         return on_device(own)
 
 
@@ -212,41 +258,45 @@ def ring_average(
 ) -> RingAverage:
     """Build the aggregator that averages updates through one secure sum.
 
-    By itself everybody shares pads with everybody and each sum can be unmasked. A `rule` makes it
-    SecAgg, SecAgg+ or CCESA with thresholds: a round whose sum cannot be unmasked shows this in its
-    status, and what was learnt nevertheless is in `components`.
+    By itself everybody shares pads with everybody and each sum can be unmasked. A
+    `rule` makes it SecAgg, SecAgg+ or CCESA with thresholds: a round whose sum cannot
+    be unmasked shows this in its status, and what was learnt nevertheless is in
+    `components`.
 
     Args:
         quantizer: E.g. `quantize.stochastic(2**16, clip=1.0)`.
         num_participants: n, slots of a round (the cohort size), at least 2.
         dim: d, length of an update.
         modulus_bits: b of the ring of 2**b elements, 1 to 32.
-        fidelity: "array" computes the sum from padded inputs, "sets" without pads; the results
-            are bit-equal.
-        key_material: Seed (integer or bytes) or uint32[8] of key material; reproducible, hence
-            no secret.
-        rule: What is learnt over which graph, e.g. `graph_rule(graphs.erdos_renyi(n, p), N)`.
+        fidelity: "array" computes the sum from padded inputs, "sets" without pads; the
+            results are bit-equal.
+        key_material: Seed (integer or bytes) or uint32[8] of key material;
+            reproducible, hence no secret.
+        rule: What is learnt over which graph, e.g.
+            `graph_rule(graphs.erdos_renyi(n, p), N)`.
         steps: Who survives the protocol's steps, where the caller does not say, e.g.
             `availability.independent_steps(0.01)`; a rate, or one for each slot.
-        max_weight: For a weighted mean: the largest integer weight, or all clients' weights. Each
-            client multiplies its codes by its weight and sends the weight as one more coordinate
-            of the same secure sum; the server learns both sums and no single weight. What one
-            client's update leaks over many rounds (`privacy`), its weight leaks too.
+        max_weight: For a weighted mean: the largest integer weight, or all clients'
+            weights. Each client multiplies its codes by its weight and sends the weight
+            as one more coordinate of the same secure sum; the server learns both sums
+            and no single weight. What one client's update leaks over many rounds
+            (`privacy`), its weight leaks too.
         clip_rule: How the clip range moves, e.g. `quantize.following_range(4.0)`.
-        noise: What each client adds to its own codes, in units of updates and drawn on the
-            quantizer's lattice, e.g. `dp.skellam(1e-4)`; clients lost after sending have added
-            theirs. A total then stands for an integer in a window about the middle of the sums
-            of codes, and a sum outside it wraps round: `quantize.wrapping.wrap_probability`
-            bounds the chance, `AggregateOut.wrapped` counts. Not with `max_weight`, which would
-            multiply what a client can add, nor with `clip_rule`, by which others' data would.
+        noise: What each client adds to its own codes, in units of updates and drawn on
+            the quantizer's lattice, e.g. `dp.skellam(1e-4)`; clients lost after sending
+            have added theirs. A total then stands for an integer in a window about the
+            middle of the sums of codes, and a sum outside it wraps round:
+            `quantize.wrapping.wrap_probability` bounds the chance,
+            `AggregateOut.wrapped` counts. Not with `max_weight`, which would multiply
+            what a client can add, nor with `clip_rule`, by which others' data would.
 
     Returns:
         A frozen pytree with `init` and `aggregate`.
 
     Raises:
-        ConfigurationError: If the (weighted) codes of n clients can exceed the ring, with noise
-            if a coordinate wraps round with a chance that may pass 0.05, or if an argument is out
-            of range.
+        ConfigurationError: If the (weighted) codes of n clients can exceed the ring,
+            with noise if a coordinate wraps round with a chance that may pass 0.05, or
+            if an argument is out of range.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -268,19 +318,34 @@ def ring_average(
         ([1.0, 0.75, -1.0, 0.0], 4)
 
     Source:
-        HeteroSAg, Section III (quantize, sum in Z_R, decode), with one group; CCESA for `rule`.
+        HeteroSAg, Section III (quantize, sum in Z_R, decode), with one group; CCESA for
+        `rule`.
     """
     count = check_integer(num_participants, "num_participants", 2)
     require(count < 2**31, "num_participants", "must be below 2**31", count)
     bits = check_integer(modulus_bits, "modulus_bits", 1, 32)
-    require(fidelity in ("array", "sets"), "fidelity", 'must be "array" or "sets"', fidelity)
+    require(
+        fidelity in ("array", "sets"), "fidelity", 'must be "array" or "sets"', fidelity
+    )
     require_methods(quantizer, "quantizer", "encode", "decode")
     if rule is not None:
         own = rule.num_participants
-        require(own == count, "rule", "must be over `num_participants` slots", own, count)
+        require(
+            own == count, "rule", "must be over `num_participants` slots", own, count
+        )
     if isinstance(quantizer, LatticeQuantizer):
-        require(quantizer.dim == dim, "dim", "must be that of the lattice", dim, quantizer.dim)
-        require(clip_rule is None, "clip_rule", "must not be set: a lattice has a norm, no range")
+        require(
+            quantizer.dim == dim,
+            "dim",
+            "must be that of the lattice",
+            dim,
+            quantizer.dim,
+        )
+        require(
+            clip_rule is None,
+            "clip_rule",
+            "must not be set: a lattice has a norm, no range",
+        )
     length = int(getattr(quantizer, "padded_dim", check_integer(dim, "dim", 1)))
     levels, total = int(quantizer.num_levels), None
     if noise is not None:
@@ -295,7 +360,9 @@ def ring_average(
         plan = complete_plan(count, length + 1, 2**bits)
     drawn = None if noise is None else on_lattice(noise, quantizer)
     words = key_words(key_material)
-    return RingAverage(quantizer, words, plan, fidelity, rule, steps, clip_rule, total, drawn)
+    return RingAverage(
+        quantizer, words, plan, fidelity, rule, steps, clip_rule, total, drawn
+    )
 
 
 def _check_noise(max_weight: Any, clip_rule: Any) -> None:
@@ -323,7 +390,9 @@ def _decide(
     status = status_of(jnp.sum(sent, dtype=jnp.int32))
     is_open = sent & (status == jnp.int32(Status.OK))
     components = jnp.where(is_open, jnp.argmax(sent).astype(jnp.int32), jnp.int32(-1))
-    adjacency = alive[0][:, None] & alive[0][None, :] & ~jnp.eye(sent.shape[0], dtype=jnp.bool_)
+    adjacency = (
+        alive[0][:, None] & alive[0][None, :] & ~jnp.eye(sent.shape[0], dtype=jnp.bool_)
+    )
     return SlotRound(adjacency, alive, components, status), failed
 
 
@@ -337,15 +406,24 @@ def _present(
     """
     sent, summed = alive[3] & ~failed, round_.summed
     count = jnp.sum(sent, dtype=jnp.float32)
-    clipped = jnp.sum(jnp.where(sent, shares, jnp.float32(0))) / jnp.maximum(count, jnp.float32(1))
+    clipped = jnp.sum(jnp.where(sent, shares, jnp.float32(0))) / jnp.maximum(
+        count, jnp.float32(1)
+    )
     return clipped, summed, round_.survivors & summed.any()
 
 
 def _ring_sum(
-    average: RingAverage, codes: Array, members: Array, round_index: Array, adjacency: Array,
+    average: RingAverage,
+    codes: Array,
+    members: Array,
+    round_index: Array,
+    adjacency: Array,
     alive: Array,
-) -> RingResult:  # fmt: skip
-    """Sum over V3 with pads along the round's graph; nobody's inputs if the round failed."""
+) -> RingResult:
+    """Sum over V3 with pads along the round's graph.
+
+    Nobody's inputs if the round failed.
+    """
     if average.fidelity == "sets":
         return plain_sums(codes, alive[3], average.plan)
     seeds = _graph_seeds(average, members, round_index, adjacency)
@@ -358,9 +436,11 @@ def _graph_seeds(
     if average.rule is None:
         return derive_seeds(average.key_material, members, round_index)
     if is_traced(adjacency):
-        # the number of edges is no shape here: every pair, and of those that are none the first
-        # slot twice, which is no pair and makes no pad
-        pairs = np.stack(np.triu_indices(adjacency.shape[0], 1), axis=1).astype(np.int32)
+        # the number of edges is no shape here: every pair, and of those that are none
+        # the first slot twice, which is no pair and makes no pad
+        pairs = np.stack(np.triu_indices(adjacency.shape[0], 1), axis=1).astype(
+            np.int32
+        )
         near = adjacency[pairs[:, 0], pairs[:, 1]]
         edges: Any = jnp.where(near[:, None], pairs, pairs[:, :1])
     else:
@@ -370,7 +450,10 @@ def _graph_seeds(
 
 @jax.jit
 def _weigh(codes: Array, weights: Array) -> Array:
-    """Multiply each client's codes by its weight and append it; the budget rules out wrapping."""
+    """Multiply each client's codes by its weight and append it.
+
+    The budget rules out wrapping.
+    """
     return jnp.concatenate([codes * weights[:, None], weights[:, None]], axis=1)
 
 
@@ -378,9 +461,11 @@ def _weigh(codes: Array, weights: Array) -> Array:
 def _totals(
     result: RingResult, of_round: Array, summed: Array, wrapped: Array, dim: int
 ) -> tuple[Array, Array, Array, Array, Array]:
-    """Split a ring total into codes and weight; the weight is the count where none was summed.
+    """Split a ring total into codes and weight.
 
-    Then the status, how many coordinates wrapped round, and whether the update is learnt.
+    The weight is the count where none was summed.
+    Then the status, how many coordinates wrapped round, and whether the update is
+    learnt.
     """
     status = jnp.where(of_round == _OK, result.status[0], of_round)
     count, is_ok = jnp.sum(summed, dtype=jnp.uint32), status == _OK
@@ -392,7 +477,12 @@ def _totals(
 
 @functools.partial(jax.jit, static_argnames=("bits",))
 def _decode(
-    quantizer: Quantizer, total: Array, weight: Array, status: Array, *, bits: int | None
+    quantizer: Quantizer,
+    total: Array,
+    weight: Array,
+    status: Array,
+    *,
+    bits: int | None,
 ) -> Array:
     quantizer, total, weight = lax.optimization_barrier((quantizer, total, weight))
     divisor = jnp.maximum(weight, jnp.uint32(1)).astype(jnp.float32)

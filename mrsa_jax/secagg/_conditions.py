@@ -1,9 +1,10 @@
 """Which sums a round's shares reveal: Theorems 1 and 2 of CCESA as predicates on sets.
 
-Choi, Sohn, Han, Moon, "Communication-Computation Efficient Secure Aggregation", Section 4.2.
-Symbols: Adj(i) -> row i of `adjacency`; V_0 to V_4 -> rows of `survivors`; t_i -> `thresholds`;
-G_3 -> the graph that V_3 induces, C_l its components, C_l+ those and their neighbours in V_2.
-The functions `_informative`, `_reliable`, `_private`, `_learnt_components` are pure and traced.
+Choi, Sohn, Han, Moon, "Communication-Computation Efficient Secure Aggregation", Section
+4.2. Symbols: Adj(i) -> row i of `adjacency`; V_0 to V_4 -> rows of `survivors`; t_i ->
+`thresholds`; G_3 -> the graph that V_3 induces, C_l its components, C_l+ those and
+their neighbours in V_2. The functions `_informative`, `_reliable`, `_private`,
+`_learnt_components` are pure and traced.
 """
 
 from __future__ import annotations
@@ -37,27 +38,28 @@ def is_reliable(
 ) -> bool | Bool[np.ndarray | Array, "*rounds"]:
     """Return whether the sum over V_3 can be unmasked (Theorem 1).
 
-    It can if and only if every client of V_3+ = V_3 u {i in V_2: Adj(i) n V_3 not empty} is
-    informative: |(Adj(i) u {i}) n V_4| >= t_i shares came back, of those in V_3 of b_i, which the
-    server needs, of their neighbours who were lost in between of s_i.
+    It can if and only if every client of V_3+ = V_3 u {i in V_2: Adj(i) n V_3 not
+    empty} is informative: |(Adj(i) u {i}) n V_4| >= t_i shares came back, of those in
+    V_3 of b_i, which the server needs, of their neighbours who were lost in between of
+    s_i.
 
     Args:
         adjacency: bool[n, n], symmetric, with a false diagonal.
         survivors: bool[5, n], rows V_0 to V_4, each within the one before.
-        thresholds: t_i, integers of at least 1, one for all or [n]; above |Adj(i)| + 1 the
-            secrets of i can never be recovered.
+        thresholds: t_i, integers of at least 1, one for all or [n]; above |Adj(i)| + 1
+            the secrets of i can never be recovered.
 
     Each may have leading axes for rounds; they broadcast against each other.
 
     Returns:
-        A bool for one round, an array over the leading axes for several. Of traced arguments an
-        array of JAX; their values are not checked.
+        A bool for one round, an array over the leading axes for several. Of traced
+        arguments an array of JAX; their values are not checked.
 
     Raises:
         ConfigurationError: See `check_round`.
 
-    Edge cases: True for an empty V_3. For |V_3| = 1 the theorem speaks of shares alone: clients
-    refuse to unmask such a sum.
+    Edge cases: True for an empty V_3. For |V_3| = 1 the theorem speaks of shares alone:
+    clients refuse to unmask such a sum.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -71,7 +73,8 @@ def is_reliable(
         ... )
         (True, False)
 
-    Source: CCESA, Definition 3 and Theorem 1; as written there, a client's own share counts.
+    Source: CCESA, Definition 3 and Theorem 1; as written there, a client's own share
+    counts.
     """
     return _verdict(_reliable, adjacency, survivors, thresholds)
 
@@ -92,14 +95,15 @@ def is_private(
     Each may have leading axes for rounds; they broadcast against each other.
 
     Returns:
-        A bool for one round, an array over the leading axes for several. Of traced arguments an
-        array of JAX; their values are not checked.
+        A bool for one round, an array over the leading axes for several. Of traced
+        arguments an array of JAX; their values are not checked.
 
     Raises:
         ConfigurationError: See `check_round`.
 
-    Edge cases: True for |V_3| of 0 and 1, which have no proper part. The adversary is honest but
-    curious and alone: see `unmasking_risk` for one attack by a server that is not.
+    Edge cases: True for |V_3| of 0 and 1, which have no proper part. The adversary is
+    honest but curious and alone: see `unmasking_risk` for one attack by a server that
+    is not.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -110,8 +114,9 @@ def is_private(
         >>> mj.secagg.is_private(nobody_joined, np.ones((5, 2), bool), 2)
         True
 
-    Source: CCESA, Theorem 2. Differs from the paper's proof, whose converse asks for C_l where
-    C_l+ is meant: a neighbour in V_2 - V_3 who is not informative protects the component.
+    Source: CCESA, Theorem 2. Differs from the paper's proof, whose converse asks for
+    C_l where C_l+ is meant: a neighbour in V_2 - V_3 who is not informative protects
+    the component.
     """
     return _verdict(_private, adjacency, survivors, thresholds)
 
@@ -121,8 +126,8 @@ def learnt_components(
 ) -> Int32[np.ndarray | Array, " clients"]:
     """Return which component's sum each client of V_3 is in, if that sum can be unmasked.
 
-    What can be computed from a round are exactly the sums over the components C_l of G_3 all of
-    whose C_l+ is informative, and the sums of those.
+    What can be computed from a round are exactly the sums over the components C_l of
+    G_3 all of whose C_l+ is informative, and the sums of those.
 
     Args:
         adjacency: bool[n, n].
@@ -130,14 +135,14 @@ def learnt_components(
         thresholds: Integer or int[n].
 
     Returns:
-        int32[n]: the smallest member of the client's component; -1 for clients outside V_3, and
-        for those whose component's pads stay on.
+        int32[n]: the smallest member of the client's component; -1 for clients outside
+        V_3, and for those whose component's pads stay on.
 
     Raises:
         ConfigurationError: See `check_round`.
 
-    Edge cases: all -1 for |V_3| < 2, because clients then refuse to unmask. A component of one
-    client among others counts: its input is exposed.
+    Edge cases: all -1 for |V_3| < 2, because clients then refuse to unmask. A component
+    of one client among others counts: its input is exposed.
 
     Examples:
         >>> learnt_components(np.zeros((3, 3), bool), np.ones((5, 3), bool), [1, 2, 1]).tolist()
@@ -159,9 +164,9 @@ def learned_sets(
         thresholds: Integer or int[n].
 
     Returns:
-        bool[L, n], disjoint sets in the order of their smallest members: V_3 alone for a round
-        that is reliable and private; the components of `learnt_components` otherwise; no rows
-        where nothing can be unmasked.
+        bool[L, n], disjoint sets in the order of their smallest members: V_3 alone for
+        a round that is reliable and private; the components of `learnt_components`
+        otherwise; no rows where nothing can be unmasked.
 
     Raises:
         ConfigurationError: See `check_round`.
@@ -175,24 +180,30 @@ def learned_sets(
         array([[1, 0, 0],
                [0, 0, 1]])
     """
-    label = np.asarray(learnt_components(*check_round(adjacency, survivors, thresholds)))
+    label = np.asarray(
+        learnt_components(*check_round(adjacency, survivors, thresholds))
+    )
     return label[None, :] == np.unique(label[label >= 0])[:, None]
 
 
 @needs_values
-def unmasking_risk(adjacency: _Matrix, thresholds: _Matrix) -> Bool[np.ndarray, " clients"]:
-    """Return the clients that the attack in CCESA's Appendix F can unmask: 2 t_i <= |Adj(i)| + 1.
+def unmasking_risk(
+    adjacency: _Matrix, thresholds: _Matrix
+) -> Bool[np.ndarray, " clients"]:
+    """Return the clients that the attack in CCESA's Appendix F can unmask.
 
-    The server reports i as present to t_i holders and asks for b_i, reports i as lost to t_i others
-    and asks for its secret key, and has both. This is outside Theorems 1 and 2, whose server is
-    honest but curious.
+    2 t_i <= |Adj(i)| + 1.
+    The server reports i as present to t_i holders and asks for b_i, reports i as lost
+    to t_i others and asks for its secret key, and has both. This is outside Theorems 1
+    and 2, whose server is honest but curious.
 
-    False means that no client reveals both of its secrets. It is no statement about other attacks
-    by a lying server. Clients of `protocol` refuse lists below their threshold, which stops lists
-    of too few clients. A server that invents a different list for each client still unmasks sums
-    over few of them, or one (in tests: one of 10 at t = 6, six of 10 at t = 7, over the complete
-    graph), unless the round has the consistency check. Without it, a server that invents clients
-    or their keys reads their shares.
+    False means that no client reveals both of its secrets. It is no statement about
+    other attacks by a lying server. Clients of `protocol` refuse lists below their
+    threshold, which stops lists of too few clients. A server that invents a different
+    list for each client still unmasks sums over few of them, or one (in tests: one of
+    10 at t = 6, six of 10 at t = 7, over the complete graph), unless the round has the
+    consistency check. Without it, a server that invents clients or their keys reads
+    their shares.
 
     Args:
         adjacency: bool[n, n], symmetric, with a false diagonal.
@@ -236,8 +247,9 @@ def check_round(
         bool[n, n], bool[5, n] and int32[n].
 
     Raises:
-        ConfigurationError: If a shape or a type is wrong, the graph is asymmetric or joins a
-            client to itself, survivors are not nested, or a threshold is no integer or below 1.
+        ConfigurationError: If a shape or a type is wrong, the graph is asymmetric or
+            joins a client to itself, survivors are not nested, or a threshold is no
+            integer or below 1.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -247,7 +259,9 @@ def check_round(
     matrix = np.asarray(check_adjacency(adjacency))
     clients = len(matrix)
     alive = _check_survivors(survivors, clients)
-    require(alive.ndim == 2, "survivors", f"must have shape (5, {clients})", alive.shape)
+    require(
+        alive.ndim == 2, "survivors", f"must have shape (5, {clients})", alive.shape
+    )
     limits = check_thresholds(thresholds, "thresholds", clients)
     return matrix, alive, np.broadcast_to(limits, (clients,)).copy()
 
@@ -263,17 +277,28 @@ def _check_survivors(survivors: _Matrix, clients: int) -> Any:
         return alive
     back = np.argwhere(alive[..., 1:, :] & ~alive[..., :-1, :])
     rule = "must be nested, each set within the one before"
-    found = [f"client {at[-1]} in V_{at[-2] + 1} and not in V_{at[-2]}" for at in back[:1]]
+    found = [
+        f"client {at[-1]} in V_{at[-2] + 1} and not in V_{at[-2]}" for at in back[:1]
+    ]
     require(not found, "survivors", rule, *found)
     return alive
 
 
-def check_rounds(adjacency: _Matrix, survivors: _Matrix, thresholds: _Matrix) -> tuple[Any, ...]:
-    """Return the checked arrays of one round or, along leading axes, of many; maybe traced."""
+def check_rounds(
+    adjacency: _Matrix, survivors: _Matrix, thresholds: _Matrix
+) -> tuple[Any, ...]:
+    """Return the checked arrays of one round or, along leading axes, of many.
+
+    Maybe traced.
+    """
     graphs = check_adjacency(adjacency, batch=True)
     clients = graphs.shape[-1]
     alive = _check_survivors(survivors, clients)
-    return graphs, alive, check_thresholds(thresholds, "thresholds", clients, batch=True)
+    return (
+        graphs,
+        alive,
+        check_thresholds(thresholds, "thresholds", clients, batch=True),
+    )
 
 
 def _check_rounds(*given: _Matrix) -> tuple[tuple[Any, ...], tuple[int, ...]]:
@@ -282,12 +307,21 @@ def _check_rounds(*given: _Matrix) -> tuple[tuple[Any, ...], tuple[int, ...]]:
     xp = jnp if is_traced(graphs, alive, limits) else np
     limits = xp.broadcast_to(limits, limits.shape or graphs.shape[-1:])
     try:
-        rounds = np.broadcast_shapes(graphs.shape[:-2], alive.shape[:-2], limits.shape[:-1])
+        rounds = np.broadcast_shapes(
+            graphs.shape[:-2], alive.shape[:-2], limits.shape[:-1]
+        )
     except ValueError:
         shapes = [str(a) for a in (graphs.shape, alive.shape, limits.shape)]
-        require(False, "survivors", "must have leading axes that broadcast with the rest", *shapes)
-    owns = [array.shape[array.ndim - own :]
-            for array, own in ((graphs, 2), (alive, 2), (limits, 1))]  # fmt: skip
+        require(
+            False,
+            "survivors",
+            "must have leading axes that broadcast with the rest",
+            *shapes,
+        )
+    owns = [
+        array.shape[array.ndim - own :]
+        for array, own in ((graphs, 2), (alive, 2), (limits, 1))
+    ]
     return tuple(
         xp.broadcast_to(array, (*rounds, *own)).reshape(-1, *own)
         for array, own in zip((graphs, alive, limits), owns, strict=True)
@@ -320,32 +354,44 @@ def _of_one_round(core: Callable[..., Array], *given: _Matrix) -> Any:
 
 
 @functools.cache
-def _program(core: Callable[..., Array], is_mapped: bool = False) -> Callable[..., Array]:
+def _program(
+    core: Callable[..., Array], is_mapped: bool = False
+) -> Callable[..., Array]:
     return jax.jit(jax.vmap(core) if is_mapped else core)
 
 
-def _informative(adjacency: _Graph, survivors: _Alive, thresholds: _Limits) -> Bool[Array, " n"]:
-    """Return of whom enough shares came back (Definition 3): |(Adj(i) u {i}) n V_4| >= t_i.
+def _informative(
+    adjacency: _Graph, survivors: _Alive, thresholds: _Limits
+) -> Bool[Array, " n"]:
+    """Return of whom enough shares came back (Definition 3).
 
-    For a client of V_3 the shares are those of b_i, for one of V_2 - V_3 those of its secret
-    key. Clients outside V_2 have shared no secret; the count is taken all the same.
+    |(Adj(i) u {i}) n V_4| >= t_i.
+    For a client of V_3 the shares are those of b_i, for one of V_2 - V_3 those of its
+    secret key. Clients outside V_2 have shared no secret; the count is taken all the
+    same.
     """
     answered = survivors[4]
     from_others = jnp.sum(adjacency & answered[None, :], axis=1, dtype=jnp.int32)
     return from_others + answered.astype(jnp.int32) >= thresholds
 
 
-def _reliable(adjacency: _Graph, survivors: _Alive, thresholds: _Limits) -> Bool[Array, ""]:
+def _reliable(
+    adjacency: _Graph, survivors: _Alive, thresholds: _Limits
+) -> Bool[Array, ""]:
     """Return `is_reliable` of checked arrays."""
     summed = survivors[3]
     beside = survivors[2] & jnp.any(adjacency & summed[None, :], axis=1)
     return jnp.all(_informative(adjacency, survivors, thresholds) | ~(summed | beside))
 
 
-def _private(adjacency: _Graph, survivors: _Alive, thresholds: _Limits) -> Bool[Array, ""]:
+def _private(
+    adjacency: _Graph, survivors: _Alive, thresholds: _Limits
+) -> Bool[Array, ""]:
     """Return `is_private` of checked arrays."""
     label = component_labels(adjacency, survivors[3])
-    connected = jnp.sum(label == jax.lax.iota(jnp.int32, label.shape[0]), dtype=jnp.int32) <= 1
+    connected = (
+        jnp.sum(label == jax.lax.iota(jnp.int32, label.shape[0]), dtype=jnp.int32) <= 1
+    )
     return connected | ~jnp.any(_unmasked(adjacency, survivors, thresholds, label))
 
 

@@ -1,7 +1,8 @@
 """The four-step protocol as array operations: shares, pads, losses, unmasking.
 
-CCESA, Algorithm 1 (SecAgg over the complete graph), for all clients at once: what `protocol` does
-with messages is here secrets, shares and keystreams in uint32 arrays, with the same bits.
+CCESA, Algorithm 1 (SecAgg over the complete graph), for all clients at once: what
+`protocol` does with messages is here secrets, shares and keystreams in uint32 arrays,
+with the same bits.
 """
 
 from __future__ import annotations
@@ -31,7 +32,13 @@ from mrsa_jax.modular.shamir import (
     share_secrets,
     words_of_limbs,
 )
-from mrsa_jax.secagg._aggregator_state import admitted, check_blocks, check_plan, heeded, signing
+from mrsa_jax.secagg._aggregator_state import (
+    admitted,
+    check_blocks,
+    check_plan,
+    heeded,
+    signing,
+)
 from mrsa_jax.secagg._conditions import unmasking_risk
 from mrsa_jax.secagg._outcome import AggregateResult, StepReport, Transcript, judged
 from mrsa_jax.secagg._ring_sum import checked_round, padded_and_sum
@@ -47,10 +54,12 @@ from mrsa_jax.secagg._types import (
 )
 from mrsa_watch._base.errors import require
 
-# First nonce word of a derivation, after those of `_types`: secret keys and sharing polynomials.
+# First nonce word of a derivation, after those of `_types`: secret keys and sharing
+# polynomials.
 _SECRET_KEY, _SELF_SHARES, _KEY_SHARES = 3, 4, 5
 _V2, _V3, _V4 = 2, 3, 4
-# Under `jit` the points are not checked: padded slots repeat one, and nothing reads their shares.
+# Under `jit` the points are not checked: padded slots repeat one, and nothing reads
+# their shares.
 _shares_of = jax.jit(share_secrets)
 
 
@@ -73,54 +82,58 @@ def aggregate(
 ) -> AggregateResult:
     """Run one round of secure aggregation as array operations.
 
-    The fast twin of `protocol.run`: every client draws secrets, shares them, pads its input; the
-    server collects the shares that come back, recovers secrets, and removes pads. Choose it for
-    sweeps and sizes; it knows no messages, and secret keys stand in for key agreement (a pair's
-    seed is derived from the round's key material, and counts as recovered with the key).
+    The fast twin of `protocol.run`: every client draws secrets, shares them, pads its
+    input; the server collects the shares that come back, recovers secrets, and removes
+    pads. Choose it for sweeps and sizes; it knows no messages, and secret keys stand in
+    for key agreement (a pair's seed is derived from the round's key material, and
+    counts as recovered with the key).
 
     Args:
-        seed: Integer, bytes or key from which every secret is derived, with the graph, thresholds
-            and blocks; reproducible, so no secret. Rounds that differ in inputs and losses alone
-            need their own seeds or numbers.
-        inputs: Integers in [0, R), [n, d]; with a plan, of each block's ring in its members'
-            coordinates of it. What a client holds elsewhere is never read.
-        adjacency: bool[n, n], symmetric with an empty diagonal: who shares secrets and pads.
+        seed: Integer, bytes or key from which every secret is derived, with the graph,
+            thresholds and blocks; reproducible, so no secret. Rounds that differ in
+            inputs and losses alone need their own seeds or numbers.
+        inputs: Integers in [0, R), [n, d]; with a plan, of each block's ring in its
+            members' coordinates of it. What a client holds elsewhere is never read.
+        adjacency: bool[n, n], symmetric with an empty diagonal: who shares secrets and
+            pads.
         survivors: bool[5, n], V0 to V4, nested: whose message of each step arrives.
-        thresholds: t_i, at least 1, one integer or [n]; above |Adj(i)| + 1 the secrets of i can
-            never be recovered.
-        modulus_bits: b of the ring of R = 2**b, 1 to 32; exactly one of this, `modulus` and `plan`.
+        thresholds: t_i, at least 1, one integer or [n]; above |Adj(i)| + 1 the secrets
+            of i can never be recovered.
+        modulus_bits: b of the ring of R = 2**b, 1 to 32; exactly one of this, `modulus`
+            and `plan`.
         modulus: R: 2**b, or any integer in [2, 2**31).
-        seeds: Seeds of the pads, e.g. those of a run of `protocol`; derived from `seed` if None.
+        seeds: Seeds of the pads, e.g. those of a run of `protocol`; derived from `seed`
+            if None.
         round_index: Round, part of every nonce.
         keep_padded: Keep what each client sent in the transcript, uint32[n, d].
-        plan: Blocks of the round, each client in at least one; pads are shared by neighbours in
-            the same block. None for one block of everybody.
-        consistency: Count the consistency check of `protocol.run` too: its bytes, and that who
-            finds fewer than t_i signatures does not unmask.
-        blocks: int[n] or T, the blocks that clients keep, with the consistency check: as
-            `protocol.run` where all clients were sent one model.
+        plan: Blocks of the round, each client in at least one; pads are shared by
+            neighbours in the same block. None for one block of everybody.
+        consistency: Count the consistency check of `protocol.run` too: its bytes, and
+            that who finds fewer than t_i signatures does not unmask.
+        blocks: int[n] or T, the blocks that clients keep, with the consistency check:
+            as `protocol.run` where all clients were sent one model.
 
     Returns:
-        The round's outcome, with `total` the sum over V3 (zeros unless `status` is OK); with a
-        plan `totals`, one sum for each block over those of its members who are `summed`. A block
-        whose pads cannot be removed has zeros and leaves the round UNRELIABLE; the totals of the
-        other blocks stand, since the server knows them. With the
-        seeds of a run of `protocol` and the same arguments, the same bits, down to each client's
-        padded input. In `steps`, times are of all clients together (the server's part of making
-        pads is counted with the clients', since each keystream is made once) and bytes those that
-        `protocol` would send.
+        The round's outcome, with `total` the sum over V3 (zeros unless `status` is OK);
+        with a plan `totals`, one sum for each block over those of its members who are
+        `summed`. A block whose pads cannot be removed has zeros and leaves the round
+        UNRELIABLE; the totals of the other blocks stand, since the server knows them.
+        With the seeds of a run of `protocol` and the same arguments, the same bits,
+        down to each client's padded input. In `steps`, times are of all clients
+        together (the server's part of making pads is counted with the clients', since
+        each keystream is made once) and bytes those that `protocol` would send.
 
     Raises:
-        ConfigurationError: If an argument breaks a rule; more than 65,535 clients have no points
-            in the field of shares.
+        ConfigurationError: If an argument breaks a rule; more than 65,535 clients have
+            no points in the field of shares.
 
     Edge cases: with |V3| < 2 clients refuse to unmask: V4 is empty, the status is
-    TOO_FEW_SURVIVORS and nothing is learned. A client of V3 who would be alone in one of its
-    blocks counts as lost in all of them (`admitted`), and is in V4 no more; what it sent stays in
-    the transcript. A client sends no input where of it and its neighbours t_i were in V1 and
-    fewer are in V2, and no shares where fewer than t_i of them are summed: clients refuse such
-    lists. `transcript.survivors` are V0 to V4 without those; no round that Theorem 1 calls
-    reliable is changed.
+    TOO_FEW_SURVIVORS and nothing is learned. A client of V3 who would be alone in one
+    of its blocks counts as lost in all of them (`admitted`), and is in V4 no more; what
+    it sent stays in the transcript. A client sends no input where of it and its
+    neighbours t_i were in V1 and fewer are in V2, and no shares where fewer than t_i of
+    them are summed: clients refuse such lists. `transcript.survivors` are V0 to V4
+    without those; no round that Theorem 1 calls reliable is changed.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -134,15 +147,22 @@ def aggregate(
         >>> result.status.name, result.total.tolist()
         ('OK', [11, 22])
 
-    Cost: a keystream of d words for each client and edge (two of them for R no power of two), and
-    18 t field multiplications for each client and neighbour. Memory: n d words and n (|Adj| + 1)
-    shares of 9 words.
+    Cost: a keystream of d words for each client and edge (two of them for R no power of
+    two), and 18 t field multiplications for each client and neighbour. Memory: n d
+    words and n (|Adj| + 1) shares of 9 words.
 
-    Source: CCESA, Algorithm 1 and eq. (4); differs from the paper in sending one's own share of
-    b_i (docs/errata.md) and in the signs of its eq. (2).
+    Source: CCESA, Algorithm 1 and eq. (4); differs from the paper in sending one's own
+    share of b_i (docs/errata.md) and in the signs of its eq. (2).
     """
     setting = check_setting(
-        inputs, adjacency, survivors, thresholds, modulus_bits, modulus, plan, round_index
+        inputs,
+        adjacency,
+        survivors,
+        thresholds,
+        modulus_bits,
+        modulus,
+        plan,
+        round_index,
     )
     graph, alive, limits, _, segments, index = setting
     n, number = len(graph), np.uint32(index)
@@ -156,7 +176,8 @@ def aggregate(
     if consistency or labels is not None:
         alive, signs = signing(graph, alive, limits)
     setting = setting._replace(survivors=alive)
-    sums = alive.copy()  # the round as the sums see it: who would be alone in a block is lost
+    # the round as the sums see it: who would be alone in a block is lost
+    sums = alive.copy()
     sums[_V3] = admitted(segments, alive[_V3], labels)
     clock = [time.perf_counter()]
     material = _material(seed, setting.digest)
@@ -196,7 +217,8 @@ def _padded_and_totals(
     alive = sent if keep_padded else sums
     round_ = checked_round(seeds, setting.inputs, plan, number, survivors=alive)
     padded, result = padded_and_sum(round_, plan, padded=keep_padded)
-    if keep_padded and not np.array_equal(sent, sums):  # rare: what was sent and what is summed
+    # rare: what was sent and what is summed
+    if keep_padded and not np.array_equal(sent, sums):
         result = padded_and_sum(round_._replace(sends=sums[_V3]), plan, padded=False)[1]
     return np.asarray(padded), tuple(np.array(total) for total in result.totals)
 
@@ -226,10 +248,16 @@ class _Holders(NamedTuple):
 def _material(seed: Any, setting: bytes) -> Array:
     """Return the round's key material: that of its seed, graph, thresholds and blocks."""
     if isinstance(seed, jax.Array):
-        require(jnp.issubdtype(seed.dtype, jax.dtypes.prng_key) and seed.ndim == 0, "seed",
-                "must be an integer, bytes or one typed JAX key", seed.dtype)  # fmt: skip
+        require(
+            jnp.issubdtype(seed.dtype, jax.dtypes.prng_key) and seed.ndim == 0,
+            "seed",
+            "must be an integer, bytes or one typed JAX key",
+            seed.dtype,
+        )
         seed = np.asarray(jax.random.key_data(seed)).astype("<u4").tobytes()
-    return key_material(np.asarray(key_material(seed)).astype("<u4").tobytes() + setting)
+    return key_material(
+        np.asarray(key_material(seed)).astype("<u4").tobytes() + setting
+    )
 
 
 def _check_fits(seeds: Seeds, n: int, edges: np.ndarray) -> None:
@@ -238,9 +266,16 @@ def _check_fits(seeds: Seeds, n: int, edges: np.ndarray) -> None:
     expected = ((n, 8), (len(edges), 8))
     require(shapes == expected, "seeds", f"must have shapes {expected}", shapes)
     same = np.array_equal(seeds.edges, edges)
-    require(same, "seeds", "must belong to the edges of `adjacency`, in lexicographic order")
+    require(
+        same, "seeds", "must belong to the edges of `adjacency`, in lexicographic order"
+    )
     ids = np.array_equal(seeds.client_ids, np.arange(n))
-    require(ids, "seeds", "must number the clients from 0", np.asarray(seeds.client_ids).tolist())
+    require(
+        ids,
+        "seeds",
+        "must number the clients from 0",
+        np.asarray(seeds.client_ids).tolist(),
+    )
 
 
 @functools.partial(jax.jit, static_argnames=("n",))
@@ -254,11 +289,18 @@ def _secret_keys(material: Array, n: int, round_index: ArrayLike) -> Array:
 
 
 def _share(
-    material: Array, self_seed: Array, keys: Array, holders: _Holders, round_index: np.uint32
+    material: Array,
+    self_seed: Array,
+    keys: Array,
+    holders: _Holders,
+    round_index: np.uint32,
 ) -> tuple[Array, Array]:
     """Return the shares of b_i and of s_i^SK, each uint32[n, 9, h]."""
-    # With t_i above the number of holders all shares together fall short, whatever the degree.
-    degree = np.minimum(holders.thresholds, holders.valid.shape[1] + 1).astype(np.int32) - 1
+    # With t_i above the number of holders all shares together fall short, whatever the
+    # degree.
+    degree = (
+        np.minimum(holders.thresholds, holders.valid.shape[1] + 1).astype(np.int32) - 1
+    )
     rows = padded_length(int(degree.max()))
     shares = [
         _shares_of(
@@ -282,37 +324,54 @@ def _coefficients(
     n = jnp.shape(degree)[0]
     blocks = -(-rows * LIMBS // 16)
     total = n * blocks
-    clients = jnp.repeat(jnp.arange(n, dtype=jnp.uint32), blocks, total_repeat_length=total)
+    clients = jnp.repeat(
+        jnp.arange(n, dtype=jnp.uint32), blocks, total_repeat_length=total
+    )
     counters = jnp.tile(jnp.arange(blocks, dtype=jnp.uint32), n)
-    what, when = (jnp.broadcast_to(on_device(word), (total,)) for word in (label, index))
+    what, when = (
+        jnp.broadcast_to(on_device(word), (total,)) for word in (label, index)
+    )
     nonces = jnp.stack([what, clients, when])
-    words = chacha20_columns(jnp.broadcast_to(material[:, None], (8, total)), counters, nonces)
+    words = chacha20_columns(
+        jnp.broadcast_to(material[:, None], (8, total)), counters, nonces
+    )
     flat = words.T.reshape(n, blocks * 16)[:, : rows * LIMBS].reshape(n, rows, LIMBS)
     field = flat & jnp.uint32(SHAMIR_PRIME)
     field = jnp.where(field == jnp.uint32(SHAMIR_PRIME), jnp.uint32(0), field)
-    used = jnp.arange(rows, dtype=jnp.int32)[None, :] < on_device(degree, jnp.int32)[:, None]
+    used = (
+        jnp.arange(rows, dtype=jnp.int32)[None, :]
+        < on_device(degree, jnp.int32)[:, None]
+    )
     return jnp.where(used[:, :, None], field, jnp.uint32(0))
 
 
 def _recovered(
-    shares: tuple[Array, Array], secrets: tuple[Array, Array], holders: _Holders, alive: np.ndarray
+    shares: tuple[Array, Array],
+    secrets: tuple[Array, Array],
+    holders: _Holders,
+    alive: np.ndarray,
 ) -> Bool[np.ndarray, " clients"]:
-    """Return whose secret the returned shares give back: b_i of V3, the secret key of the others.
+    """Return whose secret the returned shares give back.
 
-    Only as many shares as the threshold are used. A secret counts as recovered if interpolation
-    really gives back the one that made the pads.
+    B_i of V3, the secret key of the others.
+    Only as many shares as the threshold are used. A secret counts as recovered if
+    interpolation really gives back the one that made the pads.
     """
     back, thresholds = holders.valid & alive[_V4][holders.clients], holders.thresholds
     enough = alive[_V2] & (back.sum(axis=1) >= thresholds)  # others have shared nothing
     used = back & (np.cumsum(back, axis=1) <= thresholds[:, None]) & enough[:, None]
-    # bring the used shares to the front: interpolation is quadratic in the holders it looks at
+    # bring the used shares to the front: interpolation is quadratic in the holders it
+    # looks at
     width = min(used.shape[1], padded_length(int(used.sum(axis=1).max())))
     front = np.argsort(~used, axis=1, kind="stable")[:, :width]
     sends = alive[_V3]
     found = _interpolated(
-        shares, on_device(front), on_device(holders.points), on_device(used),
+        shares,
+        on_device(front),
+        on_device(holders.points),
+        on_device(used),
         on_device(sends),
-    )  # fmt: skip
+    )
     own = np.where(sends[:, None], np.asarray(secrets[0]), np.asarray(secrets[1]))
     return enough & (np.asarray(found) == own).all(axis=1)
 
@@ -321,7 +380,9 @@ def _recovered(
 def _interpolated(
     shares: tuple[Array, Array], front: Array, points: Array, used: Array, sends: Array
 ) -> Array:
-    of_self, of_key = (jnp.take_along_axis(part, front[:, None, :], axis=2) for part in shares)
+    of_self, of_key = (
+        jnp.take_along_axis(part, front[:, None, :], axis=2) for part in shares
+    )
     asked = jnp.where(sends[:, None, None], of_self, of_key)
     at, chosen = (jnp.take_along_axis(part, front, axis=1) for part in (points, used))
     return words_of_limbs(recover_secrets(asked, at, chosen))
@@ -334,13 +395,21 @@ def _reports(
     blocks: np.ndarray | None,
 ) -> tuple[StepReport, ...]:
     graph, alive, limits = setting[:3]
-    costs = round_costs(graph, alive, limits, plan=setting.plan, signers=signs, blocks=blocks)
-    up, down, counts = costs.server_bytes_up, costs.server_bytes_down, costs.sends.sum(axis=-1)
+    costs = round_costs(
+        graph, alive, limits, plan=setting.plan, signers=signs, blocks=blocks
+    )
+    up, down, counts = (
+        costs.server_bytes_up,
+        costs.server_bytes_down,
+        costs.sends.sum(axis=-1),
+    )
     names, nan = STEPS if signs is None else STEPS_WITH_CHECK, float("nan")
     times = [(own, nan) for own in seconds[:3]] + [(nan, seconds[3])]
     if signs is not None:
         times.insert(3, (nan, nan))  # nothing is signed here
     return tuple(
         StepReport(name, int(count), *both, int(sent), int(answered))
-        for name, count, both, sent, answered in zip(names, counts, times, up, down, strict=True)
+        for name, count, both, sent, answered in zip(
+            names, counts, times, up, down, strict=True
+        )
     )

@@ -1,8 +1,10 @@
-"""Which sums of a round are learnt over an assignment graph: Theorem 1 of CCESA as a rule.
+"""Which sums of a round are learnt over an assignment graph.
 
-The same value rolls histories out (`selection.rollout_rounds`) and decides inside an aggregator
-(`ring_average`): both draw the round's graph from the round's key of the stream `ASSIGNMENT`.
-Symbols: G -> `graph`; t_i -> `threshold`; V0 to V4 -> rows of `survivors`.
+Theorem 1 of CCESA as a rule.
+The same value rolls histories out (`selection.rollout_rounds`) and decides inside an
+aggregator (`ring_average`): both draw the round's graph from the round's key of the
+stream `ASSIGNMENT`. Symbols: G -> `graph`; t_i -> `threshold`; V0 to V4 -> rows of
+`survivors`.
 """
 
 from __future__ import annotations
@@ -39,9 +41,11 @@ class SlotRound(NamedTuple):
 
     Attributes:
         adjacency: bool[n, n], the assignment graph among those who were asked.
-        survivors: bool[5, n], V0 to V4, with V3 as the policy leaves it: who is dropped with a
-            block is a client whose input did not arrive, and still answers with shares of others.
-        components: int32[n], smallest slot of the learnt sum that a client is in, -1 for none.
+        survivors: bool[5, n], V0 to V4, with V3 as the policy leaves it: who is dropped
+            with a block is a client whose input did not arrive, and still answers with
+            shares of others.
+        components: int32[n], smallest slot of the learnt sum that a client is in, -1
+            for none.
         status: int32, a `Status`.
     """
 
@@ -62,7 +66,8 @@ class GraphRule:
 
     Attributes:
         graph: A `graphs.GraphModel` over the n slots of a round.
-        threshold: int32 or int32[n] by slot; None for more than half of each neighbourhood.
+        threshold: int32 or int32[n] by slot; None for more than half of each
+            neighbourhood.
         labels: int32[N], the number of each client's block.
         policy: What happens to blocks that lost a member (static).
         keeps_blocks: Whether clients refuse lists that part a block (static).
@@ -79,7 +84,9 @@ class GraphRule:
         """Return n, the slots of a round."""
         return int(self.graph.num_clients)
 
-    def thresholds(self, adjacency: Bool[Array, "slots slots"]) -> Int32[Array, " slots"]:
+    def thresholds(
+        self, adjacency: Bool[Array, "slots slots"]
+    ) -> Int32[Array, " slots"]:
         """Return t_i of each slot, given the graph among those who were asked."""
         count = adjacency.shape[0]
         if self.threshold is not None:
@@ -99,30 +106,46 @@ class GraphRule:
         Args:
             key: The round's key of the stream `ASSIGNMENT`; the graph comes from it.
             survivors: V0 to V4 by slot.
-            members: Global client ids by slot, ascending in the first slots; an empty slot may
-                hold any.
+            members: Global client ids by slot, ascending in the first slots; an empty
+                slot may hold any.
         """
         asked = survivors[0]
         adjacency = self.graph.sample(key) & asked[:, None] & asked[None, :]
         limits, own = self.thresholds(adjacency), self.labels[members]
         if self.keeps_blocks:
-            alive, sent = kept_blocks(self.policy, adjacency, survivors, limits, own, self.labels)
+            alive, sent = kept_blocks(
+                self.policy, adjacency, survivors, limits, own, self.labels
+            )
             survivors, kept = survivors.at[3].set(sent), alive[3]
         else:
             kept = kept_by(self.policy, survivors, own, self.labels.shape[0])
             alive = survivors.at[3].set(kept)
         components = _learnt_components(adjacency, alive, limits)
-        # V3+ is informative exactly where each client of V3 is in a component that is learnt
+        # V3+ is informative exactly where each client of V3 is in a component that is
+        # learnt
         is_reliable = jnp.all((components >= 0) | ~kept)
-        return SlotRound(adjacency, alive, components, round_status(survivors, kept, is_reliable))
+        return SlotRound(
+            adjacency, alive, components, round_status(survivors, kept, is_reliable)
+        )
 
-    def learn(self, key: Key[Array, ""], survivors: Bool[Array, "5 clients"]) -> LearntRound:
-        """Return what is learnt, by client: the cohort, ascending, fills the first slots."""
+    def learn(
+        self, key: Key[Array, ""], survivors: Bool[Array, "5 clients"]
+    ) -> LearntRound:
+        """Return what is learnt, by client.
+
+        The cohort, ascending, fills the first slots.
+        """
         slots, clients = self.num_participants, survivors.shape[1]
-        members = jnp.nonzero(survivors[0], size=slots, fill_value=0)[0].astype(jnp.int32)
-        filled = jnp.arange(slots, dtype=jnp.int32) < jnp.sum(survivors[0], dtype=jnp.int32)
+        members = jnp.nonzero(survivors[0], size=slots, fill_value=0)[0].astype(
+            jnp.int32
+        )
+        filled = jnp.arange(slots, dtype=jnp.int32) < jnp.sum(
+            survivors[0], dtype=jnp.int32
+        )
         found = self.decide(key, survivors[:, members] & filled[None, :], members)
-        lowest = jnp.where(found.components >= 0, members[found.components], jnp.int32(-1))
+        lowest = jnp.where(
+            found.components >= 0, members[found.components], jnp.int32(-1)
+        )
         return LearntRound(
             summed=jnp.zeros(clients, jnp.bool_).at[members].max(found.summed),
             components=jnp.full(clients, -1, jnp.int32).at[members].max(lowest),
@@ -142,33 +165,38 @@ def graph_rule(
 ) -> GraphRule:
     """Build the rule by which the server learns what Theorem 1 lets it learn.
 
-    In each round a new graph is drawn over the n slots, which the cohort fills in the order of
-    client ids; a smaller cohort has the graph that the first slots induce. The sum over V3, as
-    the policy leaves it, is learnt if it can be unmasked; sums over parts of it too, if the graph
-    becomes disconnected (Theorem 2), even in a round that fails.
+    In each round a new graph is drawn over the n slots, which the cohort fills in the
+    order of client ids; a smaller cohort has the graph that the first slots induce. The
+    sum over V3, as the policy leaves it, is learnt if it can be unmasked; sums over
+    parts of it too, if the graph becomes disconnected (Theorem 2), even in a round that
+    fails.
 
     Args:
         graph: E.g. `graphs.erdos_renyi(n, p)`; n is the largest cohort.
         num_clients: N, clients of the population, at least n.
-        threshold: t, one for all or [n] by slot (`share_threshold` is Remark 4's); None for
-            more than half of each client's neighbourhood, floor((|Adj(i)| + 1) / 2) + 1, at
-            which the unmasking attack is impossible.
-        policy: What happens to a block that loses a member before V3 (`selection.learnt_sums`).
-        blocks: T, for blocks i // T of client i; or [N], the number of each client's block.
+        threshold: t, one for all or [n] by slot (`share_threshold` is Remark 4's); None
+            for more than half of each client's neighbourhood, floor((|Adj(i)| + 1) / 2)
+            + 1, at which the unmasking attack is impossible.
+        policy: What happens to a block that loses a member before V3
+            (`selection.learnt_sums`).
+        blocks: T, for blocks i // T of client i; or [N], the number of each client's
+            block.
         keeps_blocks: Clients keep blocks whatever the server does, as in
-            `protocol.run(..., blocks=)`: `policy` is then what the server asks for. A list that
-            parts a block is refused by all: the round is UNRELIABLE. Thresholds must be more than
-            half of each neighbourhood, and mates have one (`graphs.over_blocks`); else clients
-            send nothing.
+            `protocol.run(..., blocks=)`: `policy` is then what the server asks for. A
+            list that parts a block is refused by all: the round is UNRELIABLE.
+            Thresholds must be more than half of each neighbourhood, and mates have one
+            (`graphs.over_blocks`); else clients send nothing.
 
     Returns:
-        A frozen pytree; graph and thresholds are leaves, so other values compile nothing new.
+        A frozen pytree; graph and thresholds are leaves, so other values compile
+        nothing new.
 
     Raises:
-        ConfigurationError: If a threshold is below 1 or not an integer, a size does not fit, or
-            the policy is unknown.
+        ConfigurationError: If a threshold is below 1 or not an integer, a size does not
+            fit, or the policy is unknown.
 
-    Edge cases: fewer than two inputs give `TOO_FEW_SURVIVORS`, a policy that leaves fewer than
+    Edge cases: fewer than two inputs give `TOO_FEW_SURVIVORS`, a policy that leaves
+    fewer than
         two `ABORTED`; a threshold above |Adj(i)| + 1 is never reached.
 
     Examples:
@@ -185,10 +213,14 @@ def graph_rule(
     Source: CCESA, Definition 3, Theorems 1 and 2; Remark 4 for t.
     """
     is_graph = isinstance(graph, GraphModel)
-    require(is_graph, "graph", "must be a `GraphModel`, e.g. `graphs.complete(n)`", graph)
+    require(
+        is_graph, "graph", "must be a `GraphModel`, e.g. `graphs.complete(n)`", graph
+    )
     slots = int(graph.num_clients)
     clients = check_integer(num_clients, "num_clients", 1)
-    require(slots <= clients, "num_clients", "must be at least the graph's", clients, slots)
+    require(
+        slots <= clients, "num_clients", "must be at least the graph's", clients, slots
+    )
     bounds = None
     if threshold is not None:
         bounds = on_device(check_thresholds(threshold, "threshold", slots))

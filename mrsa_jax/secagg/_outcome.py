@@ -1,7 +1,8 @@
 """What becomes of a round over many blocks: Theorems 1 and 2 of CCESA block by block.
 
-Shares travel along the whole graph, pads only between neighbours in the same block. Symbols as in
-`_conditions`, with V_3 less those who would be alone in a block, and the graph within a block.
+Shares travel along the whole graph, pads only between neighbours in the same block.
+Symbols as in `_conditions`, with V_3 less those who would be alone in a block, and the
+graph within a block.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from mrsa_jax.secagg._types import Block, Seeds, SegmentPlan, only_total, segmen
 from mrsa_watch._base.html import Markup, card, finding, shown, table
 from mrsa_watch._base.values import by_value
 
-# ---- What one run of the four-step protocol gives, whether with real messages or with arrays.
+# ---- What one run of the four-step protocol gives, whether with real messages or with
+# arrays.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,10 +32,12 @@ class StepReport:
     """What one step of the protocol cost.
 
     Attributes:
-        name: "advertise keys", "share keys", "masked input" or "unmask"; before the last "check
-            survivors" in a round with the consistency check.
-        num_clients: Clients whose message of this step arrived (V1 to V4, or who signed).
-        client_seconds: Time that all clients together computed; nan where it was not measured.
+        name: "advertise keys", "share keys", "masked input" or "unmask"; before the
+            last "check survivors" in a round with the consistency check.
+        num_clients: Clients whose message of this step arrived (V1 to V4, or who
+            signed).
+        client_seconds: Time that all clients together computed; nan where it was not
+            measured.
         server_seconds: Time that the server computed; nan where it was not measured.
         bytes_up: Bytes that reached the server.
         bytes_down: Bytes that the server sent.
@@ -53,10 +57,10 @@ class Transcript:
 
     Attributes:
         survivors: bool[5, n], V0 to V4; in V4 nobody but clients who are summed.
-        padded_inputs: uint32[n, d], what each client of V3 sent, those who count as lost
-            afterwards among them; zeros elsewhere.
-        is_informative: bool[n], clients whose secret the shares that came back give away
-            (CCESA, Definition 3): b_i of a client who is summed, else s_i^SK.
+        padded_inputs: uint32[n, d], what each client of V3 sent, those who count as
+            lost afterwards among them; zeros elsewhere.
+        is_informative: bool[n], clients whose secret the shares that came back give
+            away (CCESA, Definition 3): b_i of a client who is summed, else s_i^SK.
     """
 
     survivors: np.ndarray
@@ -64,14 +68,20 @@ class Transcript:
     is_informative: np.ndarray
 
     def _repr_html_(self) -> str:
-        """Return the transcript for a notebook: how many were left, and what the server holds."""
+        """Return the transcript for a notebook.
+
+        How many were left, and what the server holds.
+        """
         counts = np.asarray(self.survivors).sum(axis=1).tolist()
         rows = [
             ("clients of V0 to V4", shown(counts)),
             ("padded inputs", shown(self.padded_inputs)),
-            ("secrets given away", f"{int(np.asarray(self.is_informative).sum())} of "
-             f"{len(self.is_informative)} clients"),
-        ]  # fmt: skip
+            (
+                "secrets given away",
+                f"{int(np.asarray(self.is_informative).sum())} of "
+                f"{len(self.is_informative)} clients",
+            ),
+        ]
         return card("Transcript", rows)
 
 
@@ -80,24 +90,27 @@ class AggregateResult:
     """Outcome of one round of secure aggregation.
 
     Attributes:
-        totals: For each block of the plan uint32[stop - start], the sum over the clients who are
-            summed, in the block's ring; zeros unless the block's status is OK.
-        status: What became of the round: OK if the total of every block in which somebody is
-            summed is known, TOO_FEW_SURVIVORS if nobody is summed, else UNRELIABLE.
+        totals: For each block of the plan uint32[stop - start], the sum over the
+            clients who are summed, in the block's ring; zeros unless the block's status
+            is OK.
+        status: What became of the round: OK if the total of every block in which
+            somebody is summed is known, TOO_FEW_SURVIVORS if nobody is summed, else
+            UNRELIABLE.
         block_status: int32[blocks], a `Status` for each block: OK, UNRELIABLE, or
             TOO_FEW_SURVIVORS where nobody is summed.
-        summed: bool[n], the clients whose inputs the round sums: V3 less those who would be alone
-            in one of their blocks (`admitted`), who count as lost.
-        learned: bool[L, n], rows of P that the round adds: the sets of clients whose sums the
-            server can compute, block by block. In a private and reliable round all who are
-            summed in the block; else the components of the block's graph on them whose pads can
-            all be removed.
+        summed: bool[n], the clients whose inputs the round sums: V3 less those who
+            would be alone in one of their blocks (`admitted`), who count as lost.
+        learned: bool[L, n], rows of P that the round adds: the sets of clients whose
+            sums the server can compute, block by block. In a private and reliable round
+            all who are summed in the block; else the components of the block's graph on
+            them whose pads can all be removed.
         learned_block: int32[L], the block of each row of `learned`.
         is_reliable: Whether all of these sums can be unmasked (CCESA, Theorem 1).
         is_private: Whether no sum over a part of those summed in a block can be (CCESA,
             Theorem 2).
-        unmasking_risk: Whether for some client 2 t_i <= |Adj(i)| + 1, so that CCESA's Appendix F
-            attack could collect both of its secrets; of no other attack (`unmasking_risk`).
+        unmasking_risk: Whether for some client 2 t_i <= |Adj(i)| + 1, so that CCESA's
+            Appendix F attack could collect both of its secrets; of no other attack
+            (`unmasking_risk`).
         transcript: What the server saw.
         seeds: The seeds of all pads.
         steps: What each step cost.
@@ -121,24 +134,43 @@ class AggregateResult:
     def _repr_html_(self) -> str:
         """Return the round for a notebook: what became of it, and what each step cost."""
         summed = np.asarray(self.summed)
-        totals = [shown(np.asarray(total)[:6].tolist()) + ", ..." * (len(total) > 6)
-                  for total in self.totals[:4]]  # fmt: skip
-        more = f" and {len(self.totals) - 4} more blocks" if len(self.totals) > 4 else ""
+        totals = [
+            shown(np.asarray(total)[:6].tolist()) + ", ..." * (len(total) > 6)
+            for total in self.totals[:4]
+        ]
+        more = (
+            f" and {len(self.totals) - 4} more blocks" if len(self.totals) > 4 else ""
+        )
         rows = [
             ("status", self.status.name),
             ("clients summed", f"{int(summed.sum())} of {len(summed)}"),
             ("sums learnt", str(len(self.learned))),
-            ("reliable, private", f"{shown(bool(self.is_reliable))}, "
-             f"{shown(bool(self.is_private))}"),
+            (
+                "reliable, private",
+                f"{shown(bool(self.is_reliable))}, {shown(bool(self.is_private))}",
+            ),
             ("unmasking risk", shown(bool(self.unmasking_risk))),
             ("total", "; ".join(totals) + more),
-        ]  # fmt: skip
+        ]
         steps = [
-            (step.name, step.num_clients, shown(step.bytes_up), shown(step.bytes_down),
-             _seconds(step.client_seconds), _seconds(step.server_seconds))
+            (
+                step.name,
+                step.num_clients,
+                shown(step.bytes_up),
+                shown(step.bytes_down),
+                _seconds(step.client_seconds),
+                _seconds(step.server_seconds),
+            )
             for step in self.steps
-        ]  # fmt: skip
-        heads = ("step", "clients", "bytes up", "bytes down", "clients' s", "server's s")
+        ]
+        heads = (
+            "step",
+            "clients",
+            "bytes up",
+            "bytes down",
+            "clients' s",
+            "server's s",
+        )
         return card("Secure aggregation", rows, note=Markup(table(steps, heads)))
 
     total = property(only_total)
@@ -148,7 +180,8 @@ def _seconds(value: float) -> str:
     return f"{value:.3g}" if value == value else "-"
 
 
-# ---- What becomes of a round over many blocks: Theorems 1 and 2 of CCESA block by block.
+# ---- What becomes of a round over many blocks: Theorems 1 and 2 of CCESA block by
+# block.
 
 _V2, _V3, _V4 = 2, 3, 4
 
@@ -158,14 +191,16 @@ class PlanOutcome(NamedTuple):
     """What becomes of a round.
 
     Attributes:
-        status: OK if every block in which somebody is summed is, TOO_FEW_SURVIVORS if nobody is
-            summed, else UNRELIABLE.
-        block_status: int32[blocks], OK, UNRELIABLE, or TOO_FEW_SURVIVORS where nobody is summed.
+        status: OK if every block in which somebody is summed is, TOO_FEW_SURVIVORS if
+            nobody is summed, else UNRELIABLE.
+        block_status: int32[blocks], OK, UNRELIABLE, or TOO_FEW_SURVIVORS where nobody
+            is summed.
         summed: bool[n], V3 less those who count as lost (`admitted`).
-        learned: bool[L, n], the sets whose sums can be unmasked, by block and smallest member.
+        learned: bool[L, n], the sets whose sums can be unmasked, by block and smallest
+            member.
         learned_block: int32[L], the block of each.
-        is_reliable: Whether every block's sum can be unmasked; not where somebody sent and nobody
-            is summed, because clients refuse then.
+        is_reliable: Whether every block's sum can be unmasked; not where somebody sent
+            and nobody is summed, because clients refuse then.
         is_private: Whether no sum over a part of those summed in a block can be.
     """
 
@@ -187,7 +222,9 @@ class PlanOutcome(NamedTuple):
     ) -> PlanOutcome:
         """Return `plan_outcome` of what is checked."""
         alive = heeded(plan, adjacency, survivors, thresholds)
-        return judged(adjacency, alive, holders(adjacency, alive[_V4]) >= thresholds, plan)
+        return judged(
+            adjacency, alive, holders(adjacency, alive[_V4]) >= thresholds, plan
+        )
 
 
 def plan_outcome(
@@ -199,14 +236,15 @@ def plan_outcome(
     """Tell what becomes of a round over many blocks, from sets alone.
 
     Choose it for rates of failure and for simulations without pads; `aggregate` and
-    `protocol.run` come to the same outcome. For a plan of one block it is that of `is_reliable`,
-    `is_private` and `learned_sets`, given V0 to V4 less those who refuse lists below their
-    threshold (`aggregate`).
+    `protocol.run` come to the same outcome. For a plan of one block it is that of
+    `is_reliable`, `is_private` and `learned_sets`, given V0 to V4 less those who refuse
+    lists below their threshold (`aggregate`).
 
-    A client's inputs of all blocks arrive or are lost together, and one self seed b_i opens all
-    of them. So whoever would be alone in a block counts as lost in all (`admitted`), and does not
-    answer in the last step. Secrets are informative or not for the whole round; a block's pads
-    join those of its members who are neighbours in the graph.
+    A client's inputs of all blocks arrive or are lost together, and one self seed b_i
+    opens all of them. So whoever would be alone in a block counts as lost in all
+    (`admitted`), and does not answer in the last step. Secrets are informative or not
+    for the whole round; a block's pads join those of its members who are neighbours in
+    the graph.
 
     Args:
         adjacency: bool[n, n], symmetric, with a false diagonal.
@@ -238,8 +276,9 @@ def plan_outcome(
 
     Cost: n^2 for the shares, and the square of its members for each block.
 
-    Source: CCESA, Definition 3 and Theorems 1 and 2, with the graph of pads restricted to each
-    block; HeteroSAg, Section VI-B, says nothing about clients who are left alone.
+    Source: CCESA, Definition 3 and Theorems 1 and 2, with the graph of pads restricted
+    to each block; HeteroSAg, Section VI-B, says nothing about clients who are left
+    alone.
     """
     graph, alive, limits = check_round(adjacency, survivors, thresholds)
     return PlanOutcome.of(graph, alive, limits, segment_plan(plan, len(graph)))
@@ -254,12 +293,13 @@ def judged(
 ) -> PlanOutcome:
     """Return the outcome of a round in which the server knows some clients' secrets.
 
-    `known` lists for which clients b_i (of those summed) or s_i^SK (of the others in V2) came back,
-    `kept` which blocks clients keep (int[n]; None for none). Blocks of the plan can be judged one
-    by one although their pads come from the same seeds: the block's number is in the nonce of each
-    pad, so that to whoever has no seed the keystreams of different blocks are independent, and who
-    has one has its pads in all of them. No equation between the padded inputs of one block and
-    those of another is left over.
+    `known` lists for which clients b_i (of those summed) or s_i^SK (of the others in
+    V2) came back, `kept` which blocks clients keep (int[n]; None for none). Blocks of
+    the plan can be judged one by one although their pads come from the same seeds: the
+    block's number is in the nonce of each pad, so that to whoever has no seed the
+    keystreams of different blocks are independent, and who has one has its pads in all
+    of them. No equation between the padded inputs of one block and those of another is
+    left over.
     """
     summed = admitted(plan, survivors[_V3], kept)
     lost = survivors[_V2] & ~summed
@@ -294,7 +334,11 @@ def judged(
 
 
 def _parts(
-    block: Block, graph: np.ndarray, summed: np.ndarray, lost: np.ndarray, known: np.ndarray
+    block: Block,
+    graph: np.ndarray,
+    summed: np.ndarray,
+    lost: np.ndarray,
+    known: np.ndarray,
 ) -> list[tuple[np.ndarray, bool]]:
     """Return the components of a block's graph on those summed, and whether all pads come off."""
     slots = np.asarray(block.members)

@@ -1,8 +1,9 @@
 """Compiled loops that pad and sum one block of a plan on the CPU.
 
-Import inside functions only (see `_core.compiled`). Coordinates go tile by tile, so that a
-keystream is made in registers and added to rows that stay in cache; inputs are transposed once,
-to the order in which a keystream's words come, which spares transposing every keystream.
+Import inside functions only (see `_core.compiled`). Coordinates go tile by tile, so
+that a keystream is made in registers and added to rows that stay in cache; inputs are
+transposed once, to the order in which a keystream's words come, which spares
+transposing every keystream.
 """
 
 from __future__ import annotations
@@ -44,8 +45,9 @@ def _pad(seed, nonce, counter, words, pad, modulus):
         residue_tile(words, modulus, pad)
 
 
-# A full tile is transposed by loops whose ends the compiler knows: 0.1 microseconds, where a place
-# asked for one by one costs 1.2 in all, a third of a round of few clients.
+# A full tile is transposed by loops whose ends the compiler knows: 0.1 microseconds,
+# where a place asked for one by one costs 1.2 in all, a third of a round of few
+# clients.
 
 
 @compiled
@@ -73,7 +75,9 @@ def _load(row, values, first, width, rows):
         for b in range(LANES):
             for w in range(rows):
                 place = b * rows + w
-                row[w * LANES + b] = values[first + place] if place < width else np.uint32(0)
+                row[w * LANES + b] = (
+                    values[first + place] if place < width else np.uint32(0)
+                )
 
 
 @compiled
@@ -92,16 +96,29 @@ def _store(values, first, width, rows, row, low_bits):
 
 @compiled
 def pad_tiles(
-    inputs, start, stop, members, here, edges, pair_seed, self_seed, nonces,
-    modulus, low_bits, first, last, padded, total,
-):  # fmt: skip
+    inputs,
+    start,
+    stop,
+    members,
+    here,
+    edges,
+    pair_seed,
+    self_seed,
+    nonces,
+    modulus,
+    low_bits,
+    first,
+    last,
+    padded,
+    total,
+):
     """Pad the inputs of some tiles of a block and sum them as the server does.
 
-    Args: `inputs` uint32[n, d]; the block's coordinates and `members` int32[m]; `here` bool[m],
-    whose input arrives (V3); `edges` int32[E, 2], places of who adds and who subtracts a pair's
-    pad, both in V2 and one of them in V3, and their seeds; `modulus` R, or 0 for 2^b and then
-    `low_bits`; tiles from `first` up to `last`. Writes `padded` uint32[n, d] (none if it has no
-    rows) and `total` uint32[stop - start].
+    Args: `inputs` uint32[n, d]; the block's coordinates and `members` int32[m]; `here`
+    bool[m], whose input arrives (V3); `edges` int32[E, 2], places of who adds and who
+    subtracts a pair's pad, both in V2 and one of them in V3, and their seeds; `modulus`
+    R, or 0 for 2^b and then `low_bits`; tiles from `first` up to `last`. Writes
+    `padded` uint32[n, d] (none if it has no rows) and `total` uint32[stop - start].
     """
     rows = 16 if modulus == np.uint32(0) else 8
     size = rows * LANES

@@ -1,8 +1,9 @@
-"""What array forms of a padded round work from: a block's streams, and who adds which of them.
+"""What array forms of a padded round work from.
 
-A stream is the keystream of one seed. Of each client's streams those come first that another
-sender cancels, then those that the server removes: its self pad, and its pairs' pads with clients
-of V2 whose inputs did not arrive.
+A block's streams, and who adds which of them.
+A stream is the keystream of one seed. Of each client's streams those come first that
+another sender cancels, then those that the server removes: its self pad, and its pairs'
+pads with clients of V2 whose inputs did not arrive.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ class Round(NamedTuple):
 class Edges(NamedTuple):
     """Pairs of a block that may share pads."""
 
-    places: Any  # int32[E, 2], places among the block's members; -1 where there is no pair
+    # int32[E, 2], places among the block's members; -1 where there is no pair
+    places: Any
     seeds: Any  # uint32[E, 8]
 
 
@@ -53,8 +55,8 @@ class Place(NamedTuple):
 class Table(NamedTuple):
     """One block's streams and uses of them.
 
-    Row 2i of the uses is what client i adds that another sender cancels, row 2i + 1 what it adds
-    that the server removes: `uses[heads[row]:heads[row + 1]]`.
+    Row 2i of the uses is what client i adds that another sender cancels, row 2i + 1
+    what it adds that the server removes: `uses[heads[row]:heads[row + 1]]`.
     """
 
     sends: Array  # bool[m]
@@ -91,13 +93,17 @@ def table_of(round_: Round, edges: Edges, place: Place) -> Table:
         is_larger = (ids[:, me] > ids[:, 1 - me]).astype(jnp.int32)
         uses.append(jnp.int32(2) * jnp.arange(pairs, dtype=jnp.int32) + is_larger)
     own = jnp.arange(size, dtype=jnp.int32)
-    rows.append(jnp.where(sends, jnp.int32(2) * own + jnp.int32(1), jnp.int32(2 * size)))
+    rows.append(
+        jnp.where(sends, jnp.int32(2) * own + jnp.int32(1), jnp.int32(2 * size))
+    )
     uses.append(jnp.int32(2) * (own + jnp.int32(pairs)))
     keys, values = lax.sort((jnp.concatenate(rows), jnp.concatenate(uses)), num_keys=1)
     # unrolled: one program of gathers instead of a loop
     every = jnp.arange(2 * size + 1, dtype=jnp.int32)
     heads = jnp.searchsorted(keys, every, method="scan_unrolled")
-    labels = jnp.where(jnp.arange(pairs + size) < pairs, jnp.uint32(PAIR_PAD), jnp.uint32(SELF_PAD))
+    labels = jnp.where(
+        jnp.arange(pairs + size) < pairs, jnp.uint32(PAIR_PAD), jnp.uint32(SELF_PAD)
+    )
     seeds = jnp.concatenate([pair_seeds, jnp.asarray(round_.seeds.self_seed)[members]])
     return Table(sends, seeds, labels, heads.astype(jnp.int32), values)
 
@@ -111,16 +117,23 @@ def residues_of(is_power: bool) -> int:
 
 
 def nothing(shape: tuple[int, ...], is_power: bool) -> tuple[Array, ...]:
-    """Return an empty sum of pads: words that wrap for 2^b, else three words of 96 bits."""
+    """Return an empty sum of pads.
+
+    Words that wrap for 2^b, else three words of 96 bits.
+    """
     return (jnp.zeros(shape, jnp.uint32),) * (1 if is_power else 3)
 
 
 def tallied(
-    tally: tuple[Array, ...], words: Sequence[Array], flip: Array, only: Array | None = None
+    tally: tuple[Array, ...],
+    words: Sequence[Array],
+    flip: Array,
+    only: Array | None = None,
 ) -> tuple[Array, ...]:
     """Add pads to a sum, or subtract them where `flip` is all ones and not zero.
 
-    For R that is no power of two -x is added as 2^64 - 1 - x; `settled` takes off the rest.
+    For R that is no power of two -x is added as 2^64 - 1 - x; `settled` takes off the
+    rest.
 
     Args:
         tally: As from `nothing`.

@@ -1,10 +1,10 @@
 """Padded inputs and the sum the server gets from them.
 
-Every client of V2 shares a pad PRG(s_ij) with each neighbour: of the clients whose inputs arrive
-(V3), i adds it where i < j and subtracts it where i > j (global ids), and adds its self pad
-PRG(b_i). The server sums what arrives and takes off the self pads, and the pairs' pads with
-clients of V2 whose inputs did not arrive. Pads are ChaCha20 keystream (RFC 8439) with round and
-block in the nonce, so none is used twice.
+Every client of V2 shares a pad PRG(s_ij) with each neighbour: of the clients whose
+inputs arrive (V3), i adds it where i < j and subtracts it where i > j (global ids), and
+adds its self pad PRG(b_i). The server sums what arrives and takes off the self pads,
+and the pairs' pads with clients of V2 whose inputs did not arrive. Pads are ChaCha20
+keystream (RFC 8439) with round and block in the nonce, so none is used twice.
 """
 
 from __future__ import annotations
@@ -22,7 +22,13 @@ from jaxtyping import Array, UInt32
 
 from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.cores import num_cores
-from mrsa_jax._core.device import at_once, chosen_form, is_traced, map_tiles, start_over_cores
+from mrsa_jax._core.device import (
+    at_once,
+    chosen_form,
+    is_traced,
+    map_tiles,
+    start_over_cores,
+)
 from mrsa_jax._core.prime import is_power_of_two, words_per_residue
 from mrsa_jax._core.status import FEWEST_IN_A_SUM, Status
 from mrsa_jax.modular import Ring, ring_of, ring_sum_over
@@ -58,14 +64,14 @@ def pad_inputs(
         inputs: uint32[n, d], residues of each block's ring.
         plan: Blocks of the round (static).
         round_index: Round, part of the nonce.
-        present: bool[n], who answers, where nobody is lost once pads are shared; everybody if
-            None.
+        present: bool[n], who answers, where nobody is lost once pads are shared;
+            everybody if None.
         survivors: bool[5, n], V0 to V4, instead of `present`: pads are shared with all
             neighbours in V2, and V3 sends.
 
     Returns:
-        uint32[n, d]: residues that look uniform to anyone without the seeds; zeros for the
-        absent and for coordinates outside a client's blocks.
+        uint32[n, d]: residues that look uniform to anyone without the seeds; zeros for
+        the absent and for coordinates outside a client's blocks.
 
     Raises:
         ConfigurationError: If shapes disagree.
@@ -81,7 +87,8 @@ def pad_inputs(
         >>> bool((padded[0] == 0).all())
         False
 
-    Source: CCESA, eq. (3); with the complete graph Bonawitz et al. (2017), eq. (1) there.
+    Source: CCESA, eq. (3); with the complete graph Bonawitz et al. (2017), eq. (1)
+    there.
     """
     round_ = checked_round(seeds, inputs, plan, round_index, present, survivors)
     return padded_and_sum(round_, plan)[0]
@@ -105,20 +112,23 @@ def ring_sum(
         inputs: uint32[n, d], residues of each block's ring.
         plan: Blocks of the round (static).
         round_index: Round, part of the nonce.
-        present: bool[n], who answers, where nobody is lost once pads are shared; everybody if
-            None.
-        survivors: bool[5, n], V0 to V4, instead of `present`: pads are shared within V2, the sum
-            is over V3, and the pads that V3 shares with the rest of V2 are removed again.
-        fidelity: "array": each block is summed from its padded inputs, chunk by chunk, every
-            pair's keystream made once and used with both signs, and what the server removes is
-            taken off again. "sets": the plain modular sum, without pads. The totals are bit-equal.
-        first_block: Number of the plan's first block, part of its nonces: where a long plan runs
-            in parts, each part continues where the last one ended, so that the pads are those of
-            the whole and none comes twice.
+        present: bool[n], who answers, where nobody is lost once pads are shared;
+            everybody if None.
+        survivors: bool[5, n], V0 to V4, instead of `present`: pads are shared within
+            V2, the sum is over V3, and the pads that V3 shares with the rest of V2 are
+            removed again.
+        fidelity: "array": each block is summed from its padded inputs, chunk by chunk,
+            every pair's keystream made once and used with both signs, and what the
+            server removes is taken off again. "sets": the plain modular sum, without
+            pads. The totals are bit-equal.
+        first_block: Number of the plan's first block, part of its nonces: where a long
+            plan runs in parts, each part continues where the last one ended, so that
+            the pads are those of the whole and none comes twice.
 
     Returns:
-        The totals and a status for each block: a sum over fewer than two present members is
-        withheld (`Status.TOO_FEW_SURVIVORS`, zeros), as it would be an input.
+        The totals and a status for each block: a sum over fewer than two present
+        members is withheld (`Status.TOO_FEW_SURVIVORS`, zeros), as it would be an
+        input.
 
     Raises:
         ConfigurationError: If shapes disagree or the fidelity is unknown.
@@ -135,14 +145,16 @@ def ring_sum(
         >>> mj.secagg.ring_sum(seeds, inputs, plan, 0, present=here).total.tolist()
         [101, 202]
 
-    Cost: a keystream of d words for each client and edge ("array"; twice that if R is no power of
-    two); on NVIDIA GPUs, where one kernel does it and keeps none of it, at both ends of each edge.
-    On the CPU compiled loops do it where numba is installed, elsewhere and under `jit` XLA; the
-    bits are the same.
+    Cost: a keystream of d words for each client and edge ("array"; twice that if R is
+    no power of two); on NVIDIA GPUs, where one kernel does it and keeps none of it, at
+    both ends of each edge. On the CPU compiled loops do it where numba is installed,
+    elsewhere and under `jit` XLA; the bits are the same.
 
     Source: CCESA, eq. (4).
     """
-    require(fidelity in ("array", "sets"), "fidelity", 'must be "array" or "sets"', fidelity)
+    require(
+        fidelity in ("array", "sets"), "fidelity", 'must be "array" or "sets"', fidelity
+    )
     round_ = checked_round(seeds, inputs, plan, round_index, present, survivors)
     if fidelity == "sets":
         return plain_sums(round_.inputs, round_.sends, plan)
@@ -154,14 +166,17 @@ def padded_and_sum(
     round_: Round, plan: SegmentPlan, *, padded: bool = True
 ) -> tuple[Array, RingResult]:
     """Return the padded inputs (no rows unless `padded`) and the sums, from one set of pads."""
-    # The same bits in every form. `_pad_loops` makes each keystream in cache and adds it to both of
-    # its ends at once; `_pad_arrays` does so in chunks of memory, or by a kernel. What is traced
-    # cannot look at who is there, so it works with all edges and masks.
+    # The same bits in every form. `_pad_loops` makes each keystream in cache and adds
+    # it to both of its ends at once; `_pad_arrays` does so in chunks of memory, or by a
+    # kernel. What is traced cannot look at who is there, so it works with all edges and
+    # masks.
     if chosen_form(("loops", "xla", "pallas"), round_) == "loops":
         return _compiled(round_, plan, padded)
     if not is_traced(round_):
         return _arrays(round_, plan, padded)
-    everything = tuple(Edges(edge_places(block, round_), round_.seeds.pair_seed) for block in plan)
+    everything = tuple(
+        Edges(edge_places(block, round_), round_.seeds.pair_seed) for block in plan
+    )
     return pads_by_arrays(round_, everything, plan, padded)
 
 
@@ -174,33 +189,62 @@ def checked_round(
     survivors: ArrayLike | None = None,
 ) -> Round:
     """Return a round after checking that its parts fit."""
-    values = inputs if isinstance(inputs, np.ndarray | jax.Array) else np.asarray(inputs)
+    values = (
+        inputs if isinstance(inputs, np.ndarray | jax.Array) else np.asarray(inputs)
+    )
     require(values.dtype == np.uint32, "inputs", "must be uint32", values.dtype)
-    require(values.ndim == 2, "inputs", "must have the shape [participants, dim]", values.shape)
+    require(
+        values.ndim == 2,
+        "inputs",
+        "must have the shape [participants, dim]",
+        values.shape,
+    )
     participants, dim = values.shape
     members = seeds.client_ids.shape
-    require(members == (participants,), "seeds", "must match `inputs`", members, values.shape)
+    require(
+        members == (participants,),
+        "seeds",
+        "must match `inputs`",
+        members,
+        values.shape,
+    )
     rows, edges = seeds.pair_seed.shape[0], seeds.edges.shape[0]
     require(rows == edges, "seeds", "must have a pair seed for each edge", rows, edges)
     last = max(block.members[-1] for block in plan)
     stop = max(block.stop for block in plan)
     fits = last < participants and stop <= dim
-    require(fits, "plan", "must fit the shape of `inputs`", (last + 1, stop), values.shape)
+    require(
+        fits, "plan", "must fit the shape of `inputs`", (last + 1, stop), values.shape
+    )
     one = present is None or survivors is None
     require(one, "present", "must not be set if `survivors` is given")
     if survivors is not None:
         steps = survivors if isinstance(survivors, jax.Array) else np.asarray(survivors)
         require(steps.dtype == np.bool_, "survivors", "must be bool", steps.dtype)
         shape = (5, participants)
-        require(steps.shape == shape, "survivors", f"must have the shape {shape}", steps.shape)
+        require(
+            steps.shape == shape,
+            "survivors",
+            f"must have the shape {shape}",
+            steps.shape,
+        )
         shares, sends = steps[2], steps[3]
     else:
         here = np.ones(participants, np.bool_) if present is None else present
         here = here if isinstance(here, jax.Array) else np.asarray(here)
         require(here.dtype == np.bool_, "present", "must be bool", here.dtype)
-        require(here.shape == (participants,), "present", "must match `inputs`", here.shape)
+        require(
+            here.shape == (participants,), "present", "must match `inputs`", here.shape
+        )
         shares = sends = here
-    return Round(seeds, values, shares, sends, nonce_word(round_index, "round_index"), np.uint32(0))
+    return Round(
+        seeds,
+        values,
+        shares,
+        sends,
+        nonce_word(round_index, "round_index"),
+        np.uint32(0),
+    )
 
 
 @functools.partial(jax.jit, static_argnames=("plan",))
@@ -217,7 +261,9 @@ def plain_sums(inputs: Array, sends: Array, plan: SegmentPlan) -> RingResult:
             row[: len(block.members)] = block.members
         # a shorter block at the end of the inputs reads what lies before it, too
         starts = [min(block.start, inputs.shape[1] - width) for block in blocks]
-        rings = jax.tree.map(lambda *own: np.stack(own), *(ring_of(b.modulus) for b in blocks))
+        rings = jax.tree.map(
+            lambda *own: np.stack(own), *(ring_of(b.modulus) for b in blocks)
+        )
         one = functools.partial(_plain_sum, on_device(inputs), on_device(sends), width)
         items = (members, np.asarray(starts, np.int32), rings)
         sums, status = map_tiles(one, items, at_once("segments", 4 * size * width))
@@ -231,7 +277,10 @@ def plain_sums(inputs: Array, sends: Array, plan: SegmentPlan) -> RingResult:
 def _plain_sum(
     inputs: Array, sends: Array, width: int, item: tuple[Array, Array, Ring]
 ) -> tuple[Array, Array]:
-    """Sum the inputs of some members who send, from a coordinate on; of none if they are few."""
+    """Sum the inputs of some members who send, from a coordinate on.
+
+    Of none if they are few.
+    """
     members, start, ring = item
     here = sends[members] & (members >= jnp.int32(0))
 
@@ -283,13 +332,18 @@ class _Pairs:
         places = _few_pairs(size) if size <= _FEW else _all_pairs(size)
         codes = members[places[:, 0]] * count + members[places[:, 1]]
         if self.is_complete:  # sorted and all of them: the row follows from the pair
-            return edge_rows(members[places[:, 0]], members[places[:, 1]], count), places
+            return edge_rows(
+                members[places[:, 0]], members[places[:, 1]], count
+            ), places
         rows = np.searchsorted(self.codes, codes)
         found = self.codes[np.minimum(rows, len(self.codes) - 1)] == codes
         return rows[found], places[found]
 
     def used(self, block: Block) -> Edges:
-        """Return the pairs within V2 of which one sends: who adds first, then who subtracts."""
+        """Return the pairs within V2 of which one sends.
+
+        Who adds first, then who subtracts.
+        """
         rows, places = self.inside(block)
         ends = np.asarray(block.members)[places]
         used = self.shares[ends].all(axis=1) & self.sends[ends].any(axis=1)
@@ -301,7 +355,9 @@ class _Pairs:
 # ---- compiled loops
 
 
-def _compiled(round_: Round, plan: SegmentPlan, padded: bool) -> tuple[Array, RingResult]:
+def _compiled(
+    round_: Round, plan: SegmentPlan, padded: bool
+) -> tuple[Array, RingResult]:
     inputs = np.ascontiguousarray(round_.inputs)
     sends, self_seed = np.asarray(round_.sends), np.asarray(round_.seeds.self_seed)
     out = np.zeros(inputs.shape if padded else (0, inputs.shape[1]), np.uint32)
@@ -314,9 +370,13 @@ def _compiled(round_: Round, plan: SegmentPlan, padded: bool) -> tuple[Array, Ri
         enough = here.sum() >= FEWEST_IN_A_SUM
         if padded or enough:
             edges = pairs.used(block)
-            nonces = np.asarray([[PAIR_PAD, number, index], [SELF_PAD, number, index]], np.uint32)
+            nonces = np.asarray(
+                [[PAIR_PAD, number, index], [SELF_PAD, number, index]], np.uint32
+            )
             own = np.ascontiguousarray(self_seed[members])
-            running += _start_tiles((inputs, block, members, here, edges, own, nonces), out, total)
+            running += _start_tiles(
+                (inputs, block, members, here, edges, own, nonces), out, total
+            )
         totals.append(total)
         statuses.append(Status.OK if enough else Status.TOO_FEW_SURVIVORS)
     for job in running:
@@ -330,7 +390,10 @@ def _compiled(round_: Round, plan: SegmentPlan, padded: bool) -> tuple[Array, Ri
 
 
 def _start_tiles(job: tuple[Any, ...], out: np.ndarray, total: np.ndarray) -> list[Any]:
-    """Share a block's tiles of coordinates over the cores; return what is to be waited for."""
+    """Share a block's tiles of coordinates over the cores.
+
+    Return what is to be waited for.
+    """
     from mrsa_jax._core.chacha20_loops import TILE
     from mrsa_jax.secagg._pad_loops import pad_tiles
 
@@ -341,10 +404,26 @@ def _start_tiles(job: tuple[Any, ...], out: np.ndarray, total: np.ndarray) -> li
     tiles = -(-len(total) * words_per_residue(block.modulus) // TILE)
 
     def part(first: int, last: int) -> None:
-        pad_tiles(inputs, block.start, block.stop, members, here, edges.places, edges.seeds, own,
-                  nonces, modulus, low_bits, first, last, out, total)  # fmt: skip
+        pad_tiles(
+            inputs,
+            block.start,
+            block.stop,
+            members,
+            here,
+            edges.places,
+            edges.seeds,
+            own,
+            nonces,
+            modulus,
+            low_bits,
+            first,
+            last,
+            out,
+            total,
+        )
 
-    # more parts than cores: a core that is kept waiting holds up one part, not half of the work
+    # more parts than cores: a core that is kept waiting holds up one part, not half of
+    # the work
     bounds = np.linspace(0, tiles, min(4 * num_cores(), tiles) + 1).astype(int)
     return start_over_cores(part, bounds[:-1].tolist(), bounds[1:].tolist())
 
@@ -360,7 +439,8 @@ def _arrays(round_: Round, plan: SegmentPlan, padded: bool) -> tuple[Array, Ring
         pad = ((0, padded_length(len(rows)) - len(rows)), (0, 0))
         places = np.pad(places, pad, constant_values=-1)
         chosen.append(Edges(places, np.pad(pairs.seeds[rows], pad)))
-    # the seeds' own edge list may have any length: it must not become a shape to compile for
+    # the seeds' own edge list may have any length: it must not become a shape to
+    # compile for
     edges, pair_seed = jnp.zeros((0, 2), jnp.int32), jnp.zeros((0, 8), jnp.uint32)
     bare = dataclasses.replace(round_.seeds, edges=edges, pair_seed=pair_seed)
     return pads_by_arrays(round_._replace(seeds=bare), tuple(chosen), plan, padded)

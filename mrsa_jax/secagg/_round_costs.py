@@ -1,8 +1,8 @@
 """Bytes and operations of one round of secure aggregation, for each step and role.
 
-SecAgg, SecAgg+ and CCESA are one protocol over different graphs, so one count over an adjacency
-serves them all; FedAvg sends residues alone. CCESA, Appendix D: |Adj(i)|, t, m -> `dim`,
-R -> `modulus`, a_K -> `key_bits`, a_S -> `share_bits`.
+SecAgg, SecAgg+ and CCESA are one protocol over different graphs, so one count over an
+adjacency serves them all; FedAvg sends residues alone. CCESA, Appendix D: |Adj(i)|, t,
+m -> `dim`, R -> `modulus`, a_K -> `key_bits`, a_S -> `share_bits`.
 """
 
 from __future__ import annotations
@@ -41,18 +41,19 @@ _SECRETS = 2  # b_i and s_i
 class Operations:
     """How often one role does what, at each step.
 
-    Clients' fields have shape [..., 4, n], the server's [..., 4]; 5 with the consistency check.
-    Float32 scalars where they are the seconds that one operation takes (`costs.operation_seconds`).
+    Clients' fields have shape [..., 4, n], the server's [..., 4]; 5 with the
+    consistency check. Float32 scalars where they are the seconds that one operation
+    takes (`costs.operation_seconds`).
 
     Attributes:
         key_pairs: X25519 key pairs drawn.
         key_agreements: X25519 agreements, with the derivation of a key from each.
-        share_products: Multiplications in the prime field to evaluate sharing polynomials: for
-            each limb of each secret t products a share.
+        share_products: Multiplications in the prime field to evaluate sharing
+            polynomials: for each limb of each secret t products a share.
         encryptions: AES-GCM messages of two shares sealed or opened.
         prg_words: 32-bit words of ChaCha20 keystream expanded.
-        interpolation_products: Multiplications in the prime field to recover secrets from t
-            shares: t^2 for the Lagrange coefficients, t for each limb.
+        interpolation_products: Multiplications in the prime field to recover secrets
+            from t shares: t^2 for the Lagrange coefficients, t for each limb.
         signatures: Ed25519 signatures made or checked.
     """
 
@@ -72,14 +73,16 @@ _KINDS = tuple(field.name for field in dataclasses.fields(Operations))
 class RoundCosts:
     """What one round costs, or many: leading axes are rounds.
 
-    Integers where counted, float64 where expected. A client counts at a step when its message
-    of that step arrives (V1 to V4), and receives the server's answer then. With the consistency
-    check the steps are five (`STEPS_WITH_CHECK`).
+    Integers where counted, float64 where expected. A client counts at a step when its
+    message of that step arrives (V1 to V4), and receives the server's answer then. With
+    the consistency check the steps are five (`STEPS_WITH_CHECK`).
 
     Attributes:
-        sends: bool[..., 4, n], whose message of each step arrives; chances when expected.
+        sends: bool[..., 4, n], whose message of each step arrives; chances when
+            expected.
         bytes_up: [..., 4, n], bytes from each client to the server.
-        bytes_down: [..., 4, n], bytes of the server's answer to each client; 0 at the last step.
+        bytes_down: [..., 4, n], bytes of the server's answer to each client; 0 at the
+            last step.
         client: Operations of each client.
         server: Operations of the server.
     """
@@ -124,26 +127,30 @@ def round_costs(
 
     Args:
         adjacency: bool[..., n, n], symmetric with an empty diagonal.
-        survivors: bool[..., 5, n], V0 to V4, each within the one before: whose messages arrive.
-            Of a round that fails these are `transcript.survivors`, without those who refused.
+        survivors: bool[..., 5, n], V0 to V4, each within the one before: whose messages
+            arrive. Of a round that fails these are `transcript.survivors`, without
+            those who refused.
         thresholds: t_i, one integer or [..., n], at least 1.
         dim: Residues of each input, at least 1.
         modulus: R of the ring.
-        plan: Blocks of the round, instead of `dim` and `modulus` for one block of everybody.
-        signers: bool[..., n], who signs in the consistency check of `protocol.run`: V4, and in a
-            round that fails those who find too few signatures too. None for a round without.
+        plan: Blocks of the round, instead of `dim` and `modulus` for one block of
+            everybody.
+        signers: bool[..., n], who signs in the consistency check of `protocol.run`: V4,
+            and in a round that fails those who find too few signatures too. None for a
+            round without.
         blocks: int[n], the blocks that clients keep; None for none.
 
     Returns:
-        Exact integers; bytes are those of `protocol.run(...).steps`. The server's operations are
-        those that remove every pad: a round that fails is charged what it would have cost.
+        Exact integers; bytes are those of `protocol.run(...).steps`. The server's
+        operations are those that remove every pad: a round that fails is charged what
+        it would have cost.
 
     Raises:
-        ConfigurationError: If the graph is not symmetric, survivors are not nested, or an
-            argument has a wrong shape or range.
+        ConfigurationError: If the graph is not symmetric, survivors are not nested, or
+            an argument has a wrong shape or range.
 
-    Edge cases: nobody in V1 costs nothing. Clients of V3 who count as lost (`admitted`) learn that
-    they are alone and refuse: Step 3 costs nothing with |V3| < 2.
+    Edge cases: nobody in V1 costs nothing. Clients of V3 who count as lost (`admitted`)
+    learn that they are alone and refuse: Step 3 costs nothing with |V3| < 2.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -153,8 +160,8 @@ def round_costs(
         >>> costs.bytes_up[:, 0].tolist(), costs.bytes_down[:, 0].tolist()
         ([76, 200, 36, 140], [148, 196, 24, 0])
 
-    Source: CCESA, Algorithm 1 and Appendix D; differs from the paper in counting ids, headers,
-    tags and one's own share (docs/errata.md).
+    Source: CCESA, Algorithm 1 and Appendix D; differs from the paper in counting ids,
+    headers, tags and one's own share (docs/errata.md).
     """
     edges, alive, limits = check_rounds(adjacency, survivors, thresholds)
     t = limits.astype(np.int64)
@@ -163,7 +170,8 @@ def round_costs(
     summed = admitted(sums, alive[..., 3, :], blocks)
     own2, own3 = alive[..., 2, :].astype(np.float64), summed.astype(np.float64)
     lost = own2 - own3  # V2 less those summed: their pads with those must be removed
-    # neighbours in V_s, in the sum, and in V2 in a block with the client; exact in float64
+    # neighbours in V_s, in the sum, and in V2 in a block with the client; exact in
+    # float64
     joined = edges.astype(np.float64)
     shared = joined if np.ndim(words) == 0 else joined * (words > 0.0)
     near = [_near(joined, alive[..., s, :].astype(np.float64)) for s in (1, 2)]
@@ -173,29 +181,48 @@ def round_costs(
     used = np.minimum(t, edges.shape[-1])  # more shares than clients are never gathered
     products = (own3 + (crossing > 0)) * (used * used + LIMBS * used)
     answers = alive[..., 4, :] & summed
-    counts = _Counts(*(np.asarray(part).astype(np.int64) for part in (
-        near[0], near[1], near3, near_in_block, near[1] + own3,
-        own_words + _near(joined, own2, words), removed.sum(axis=-1), crossing.sum(axis=-1),
-        products.sum(axis=-1),
-    )))  # fmt: skip
+    counts = _Counts(
+        *(
+            np.asarray(part).astype(np.int64)
+            for part in (
+                near[0],
+                near[1],
+                near3,
+                near_in_block,
+                near[1] + own3,
+                own_words + _near(joined, own2, words),
+                removed.sum(axis=-1),
+                crossing.sum(axis=-1),
+                products.sum(axis=-1),
+            )
+        )
+    )
     sends = np.stack([*(alive[..., s, :] for s in (1, 2, 3)), answers], axis=-2)
-    costs = _assemble(sends, counts, np.broadcast_to(t, counts.near1.shape), residue_bytes)
+    costs = _assemble(
+        sends, counts, np.broadcast_to(t, counts.near1.shape), residue_bytes
+    )
     if signers is None:
         return costs
     signs = np.asarray(signers)
     fits = signs.dtype == np.bool_ and signs.shape == summed.shape
-    require(fits, "signers", f"must be bool{list(summed.shape)}", signs.dtype, signs.shape)
+    require(
+        fits, "signers", f"must be bool{list(summed.shape)}", signs.dtype, signs.shape
+    )
     checked = _near(joined, signs.astype(np.float64)).astype(np.int64)
     return _with_check(costs, summed, counts, signs, checked)
 
 
 def _with_check(
-    costs: RoundCosts, summed: np.ndarray, counts: _Counts, signs: np.ndarray, near: np.ndarray
+    costs: RoundCosts,
+    summed: np.ndarray,
+    counts: _Counts,
+    signs: np.ndarray,
+    near: np.ndarray,
 ) -> RoundCosts:
     """Return a round's costs with signed keys, and the consistency check before the last step.
 
-    The server names all who are summed to each of them; a client makes a signature and checks
-    those of its neighbours, the server checks all: of keys, then of the list.
+    The server names all who are summed to each of them; a client makes a signature and
+    checks those of its neighbours, the server checks all: of keys, then of the list.
     """
 
     def inserted(values: Any, row: Any, axis: int = -2) -> np.ndarray:
@@ -205,7 +232,9 @@ def _with_check(
     has_keys, shares = costs.sends[..., 0, :], costs.sends[..., 1, :]
     up[..., 0, :] += SIGNATURE * has_keys
     down[..., 0, :] += SIGNATURE * has_keys * counts.near1
-    down[..., 2, :] += IDENTITY * summed * (summed.sum(axis=-1, keepdims=True) - counts.near3 - 1)
+    down[..., 2, :] += (
+        IDENTITY * summed * (summed.sum(axis=-1, keepdims=True) - counts.near3 - 1)
+    )
     signatures = inserted(costs.client.signatures, signs)
     signatures[..., 0, :], signatures[..., 1, :] = has_keys, shares * counts.near1
     signatures[..., 4, :] = costs.sends[..., 3, :] * near
@@ -246,13 +275,18 @@ def _blocks(plan: Any, num_clients: int, dim: Any, modulus: Any) -> SegmentPlan:
 def _pads_of(plan: SegmentPlan, num_clients: int) -> tuple[np.ndarray, np.ndarray, Any]:
     """Return the bytes of each client's packed input and the keystream words of its pads.
 
-    int64[n], float64[n] for its self pads and float64[n, n] for those with each other client, 0
-    without a common block; one number for a single block, which holds everybody.
+    int64[n], float64[n] for its self pads and float64[n, n] for those with each other
+    client, 0 without a common block; one number for a single block, which holds
+    everybody.
     """
     members = memberships(plan, num_clients).astype(np.float64)
     widths = [(block.stop - block.start, block.modulus) for block in plan]
-    bits = np.asarray([width * (ring - 1).bit_length() for width, ring in widths], np.float64)
-    words = np.asarray([width * words_per_residue(ring) for width, ring in widths], np.float64)
+    bits = np.asarray(
+        [width * (ring - 1).bit_length() for width, ring in widths], np.float64
+    )
+    words = np.asarray(
+        [width * words_per_residue(ring) for width, ring in widths], np.float64
+    )
     own_bits = (bits @ members).astype(np.int64)
     shared = words[0] if len(plan) == 1 else (members * words[:, None]).T @ members
     return -(-own_bits // 8), words @ members, shared
@@ -269,8 +303,9 @@ def expected_costs(
 ) -> RoundCosts:
     """Return the expected bytes and operations of a round, from a mean degree.
 
-    Everything but the server's interpolations is linear in the neighbours that are still there,
-    so the mean degree is all that matters: n - 1 for SecAgg, k for SecAgg+, (n - 1) p for CCESA.
+    Everything but the server's interpolations is linear in the neighbours that are
+    still there, so the mean degree is all that matters: n - 1 for SecAgg, k for
+    SecAgg+, (n - 1) p for CCESA.
 
     Args:
         num_clients: n, at least 2.
@@ -281,9 +316,10 @@ def expected_costs(
         step_dropout_rate: q, the chance to leave at each step.
 
     Returns:
-        float64 expectations, the same for every client. The server is charged an interpolation
-        for every client of V2 outside V3, whether or not it has a neighbour in V3, and rounds
-        with |V3| < 2 as if they continued: both matter only to tiny rounds.
+        float64 expectations, the same for every client. The server is charged an
+        interpolation for every client of V2 outside V3, whether or not it has a
+        neighbour in V3, and rounds with |V3| < 2 as if they continued: both matter only
+        to tiny rounds.
 
     Raises:
         ConfigurationError: If an argument is out of range.
@@ -299,7 +335,9 @@ def expected_costs(
     n = check_integer(num_clients, "num_clients", 2)
     k, q = float(degree), float(step_dropout_rate)
     require(0.0 <= k <= n - 1, "degree", "must lie in [0, n - 1]", degree)
-    require(0.0 <= q <= 1.0, "step_dropout_rate", "must lie in [0, 1]", step_dropout_rate)
+    require(
+        0.0 <= q <= 1.0, "step_dropout_rate", "must lie in [0, 1]", step_dropout_rate
+    )
     t = check_integer(threshold, "threshold", 1)
     residue_bytes, _, words = _pads_of(_blocks(None, n, dim, modulus), n)
     stay = (1.0 - q) ** np.arange(5)
@@ -308,10 +346,16 @@ def expected_costs(
     present, lost = n * stay[3], n * (stay[2] - stay[3])
     crossing = lost * k * stay[3]
     counts = _Counts(
-        near1, near2, near3, near2, near2 + 1.0, (near2 + 1.0) * words,
-        np.asarray((present + crossing) * words), np.asarray(crossing),
+        near1,
+        near2,
+        near3,
+        near2,
+        near2 + 1.0,
+        (near2 + 1.0) * words,
+        np.asarray((present + crossing) * words),
+        np.asarray(crossing),
         np.asarray((present + lost) * (t * t + LIMBS * t)),
-    )  # fmt: skip
+    )
     return _assemble(sends, counts, np.full(n, float(t)), residue_bytes)
 
 
@@ -326,7 +370,8 @@ def fedavg_costs(
         modulus: R of the ring.
 
     Returns:
-        Costs whose only entries are ceil(dim ceil(log2 R) / 8) bytes up at the third step.
+        Costs whose only entries are ceil(dim ceil(log2 R) / 8) bytes up at the third
+        step.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -339,12 +384,17 @@ def fedavg_costs(
     nothing = np.zeros((4, n), np.int64)
     up = nothing.copy()
     up[2] = _pads_of(_blocks(None, n, dim, modulus), n)[0]
-    idle, server = (Operations(*[own] * len(_KINDS)) for own in (nothing, nothing[:, 0]))
+    idle, server = (
+        Operations(*[own] * len(_KINDS)) for own in (nothing, nothing[:, 0])
+    )
     return RoundCosts(up > 0, up, nothing, idle, server)
 
 
 class _Counts(NamedTuple):
-    """What is left of a round at each step; the server's three are [...], the others [..., n]."""
+    """What is left of a round at each step.
+
+    The server's three are [...], the others [..., n].
+    """
 
     near1: np.ndarray  # neighbours in V1
     near2: np.ndarray  # in V2
@@ -395,7 +445,9 @@ def _assemble(
         np.broadcast_to(sends, bytes_up.shape),
         bytes_up,
         sends * np.stack(down, axis=-2),
-        Operations(*(sends * _by_step(client.get(name, {}), zero, -2) for name in _KINDS)),
+        Operations(
+            *(sends * _by_step(client.get(name, {}), zero, -2) for name in _KINDS)
+        ),
         Operations(*(_by_step(server.get(name, {}), none, -1) for name in _KINDS)),
     )
 

@@ -1,7 +1,8 @@
-"""What a round of secure sums consists of: a static plan, the seeds of its pads, its result.
+"""What a round of secure sums consists of.
 
-SecAgg, SecAgg+ and CCESA are plans of one block; HeteroSAg (segments l, groups g, rings R) is a
-plan of many. The same plan drives the array simulation and the real protocol.
+A static plan, the seeds of its pads, its result.
+SecAgg, SecAgg+ and CCESA are plans of one block; HeteroSAg (segments l, groups g, rings
+R) is a plan of many. The same plan drives the array simulation and the real protocol.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ class Block:
         start: First coordinate.
         stop: One past the last coordinate.
         modulus: R of the sum's ring.
-        levels: Levels of the codes that are summed, or None for residues of no known range.
+        levels: Levels of the codes that are summed, or None for residues of no known
+            range.
     """
 
     members: tuple[int, ...]
@@ -51,12 +53,12 @@ class Seeds:
     """The 256-bit seeds of one round's pads.
 
     Attributes:
-        client_ids: int32[n], global ids: of a pair, the smaller id adds the pad and the larger
-            one subtracts it.
+        client_ids: int32[n], global ids: of a pair, the smaller id adds the pad and the
+            larger one subtracts it.
         self_seed: uint32[n, 8], b_i of each participant, fresh in every round.
         pair_seed: uint32[E, 8], s_ij of each pair of slots that shares one.
-        edges: int32[E, 2], those pairs i < j in lexicographic order; all n (n - 1) / 2 of them
-            in the complete graph.
+        edges: int32[E, 2], those pairs i < j in lexicographic order; all n (n - 1) / 2
+            of them in the complete graph.
     """
 
     client_ids: Array
@@ -67,7 +69,12 @@ class Seeds:
 
 def only_total(result: Any) -> Any:
     """Return the only block's sum; raises for a plan of many."""
-    require(len(result.totals) == 1, "total", "needs a plan of one block", len(result.totals))
+    require(
+        len(result.totals) == 1,
+        "total",
+        "needs a plan of one block",
+        len(result.totals),
+    )
     return result.totals[0]
 
 
@@ -76,8 +83,8 @@ class RingResult:
     """What the server learns from a round, block by block.
 
     Attributes:
-        totals: One uint32[stop - start] for each block: the sum of its present members' inputs
-            mod R; zeros where the sum was withheld.
+        totals: One uint32[stop - start] for each block: the sum of its present members'
+            inputs mod R; zeros where the sum was withheld.
         status: int32[blocks], a `Status` for each block.
     """
 
@@ -115,7 +122,9 @@ def complete_plan(
     """
     members = tuple(range(check_integer(num_participants, "num_participants", 1)))
     bound = None if levels is None else int(levels)
-    block = Block(members, 0, check_integer(dim, "dim", 1), check_modulus(modulus), bound)
+    block = Block(
+        members, 0, check_integer(dim, "dim", 1), check_modulus(modulus), bound
+    )
     return segment_plan([block], num_participants, dim)
 
 
@@ -125,16 +134,19 @@ def segment_plan(
     """Check blocks against a round's sizes and against each other.
 
     Args:
-        blocks: `Block`s, at least one; two that share a participant may not share a coordinate.
+        blocks: `Block`s, at least one; two that share a participant may not share a
+            coordinate.
         num_participants: n.
-        dim: d; if None, where the last block ends, and then each participant must be in a block.
+        dim: d; if None, where the last block ends, and then each participant must be in
+            a block.
 
     Returns:
         The blocks as a static, hashable plan.
 
     Raises:
-        ConfigurationError: If members are not ascending slots, a range is empty or outside
-            [0, d), a ring is impossible or too small for its codes, or blocks overlap.
+        ConfigurationError: If members are not ascending slots, a range is empty or
+            outside [0, d), a ring is impossible or too small for its codes, or blocks
+            overlap.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -150,11 +162,21 @@ def segment_plan(
         for other in plan[:number]:
             if block.start < other.stop and other.start < block.stop:
                 apart = set(block.members).isdisjoint(other.members)
-                require(apart, "blocks", "must not cover a participant's coordinate twice", other,
-                        block)  # fmt: skip
+                require(
+                    apart,
+                    "blocks",
+                    "must not cover a participant's coordinate twice",
+                    other,
+                    block,
+                )
     missing = set(range(participants)).difference(*(block.members for block in plan))
     first = f"client {min(missing, default=0)} in none"
-    require(dim is not None or not missing, "plan", "must put each client into a block", first)
+    require(
+        dim is not None or not missing,
+        "plan",
+        "must put each client into a block",
+        first,
+    )
     return plan
 
 
@@ -167,12 +189,28 @@ def _width(blocks: Any) -> int:
 
 
 def _checked(block: Block, num_participants: int, dim: int) -> Block:
-    require(all(map(is_integer, block.members)), "members", "must hold integers", block.members)
+    require(
+        all(map(is_integer, block.members)),
+        "members",
+        "must hold integers",
+        block.members,
+    )
     members = tuple(map(int, block.members))
     ascending = all(low < high for low, high in itertools.pairwise(members))
-    require(len(members) > 0 and ascending, "members", "must be ascending and not empty", members)
+    require(
+        len(members) > 0 and ascending,
+        "members",
+        "must be ascending and not empty",
+        members,
+    )
     inside = members[0] >= 0 and members[-1] < num_participants
-    require(inside, "members", "must lie in [0, num_participants)", members, num_participants)
+    require(
+        inside,
+        "members",
+        "must lie in [0, num_participants)",
+        members,
+        num_participants,
+    )
     start = check_integer(block.start, "start", 0)
     stop = check_integer(block.stop, "stop", 1)
     rule = "must satisfy 0 <= start < stop <= dim"
@@ -183,12 +221,17 @@ def _checked(block: Block, num_participants: int, dim: int) -> Block:
     return Block(members, start, stop, modulus, block.levels)
 
 
-def edge_rows(first: np.ndarray, second: np.ndarray, num_participants: int) -> np.ndarray:
+def edge_rows(
+    first: np.ndarray, second: np.ndarray, num_participants: int
+) -> np.ndarray:
     low, high = np.minimum(first, second), np.maximum(first, second)
-    return (low * num_participants - low * (low + 1) // 2 + high - low - 1).astype(np.int32)
+    return (low * num_participants - low * (low + 1) // 2 + high - low - 1).astype(
+        np.int32
+    )
 
 
-# ---- Few array shapes where sizes vary from round to round, so that little is compiled.
+# ---- Few array shapes where sizes vary from round to round, so that little is
+# compiled.
 
 _LEAST, _STEPS = 8, 8
 
@@ -230,19 +273,28 @@ class RoundSetting(NamedTuple):
     def digest(self) -> bytes:
         """32 bytes that tell apart who shares with whom, at which thresholds, in which blocks.
 
-        Mixed into what a round's secrets come from, so that one seed gives other secrets where
-        they would be shared or used in another way.
+        Mixed into what a round's secrets come from, so that one seed gives other
+        secrets where they would be shared or used in another way.
         """
-        blocks = [(block.members, block.start, block.stop, block.modulus) for block in self.plan]
+        blocks = [
+            (block.members, block.start, block.stop, block.modulus)
+            for block in self.plan
+        ]
         edges = np.packbits(np.triu(self.graph)).tobytes()
         text = repr((len(self.graph), self.thresholds.tolist(), blocks)).encode()
         return hashlib.sha256(hashlib.sha256(text).digest() + edges).digest()
 
 
 def check_setting(
-    inputs: Any, adjacency: Any, survivors: Any, thresholds: Any,
-    modulus_bits: Any, modulus: Any, plan: Any, round_index: Any,
-) -> RoundSetting:  # fmt: skip
+    inputs: Any,
+    adjacency: Any,
+    survivors: Any,
+    thresholds: Any,
+    modulus_bits: Any,
+    modulus: Any,
+    plan: Any,
+    round_index: Any,
+) -> RoundSetting:
     """Return what a round is given, or raise."""
     graph, alive, limits = check_round(adjacency, survivors, thresholds)
     values, blocks = _check_inputs(inputs, len(graph), modulus_bits, modulus, plan)
@@ -257,7 +309,9 @@ def _check_inputs(
     values = host_array(inputs, "inputs")
     exact = np.issubdtype(values.dtype, np.integer)
     require(exact, "inputs", "must hold integers", str(values.dtype))
-    require(values.ndim == 2, "inputs", "must have the shape [clients, dim]", values.shape)
+    require(
+        values.ndim == 2, "inputs", "must have the shape [clients, dim]", values.shape
+    )
     require(values.size > 0, "inputs", "must not be empty", values.shape)
     rule = "must have a row for each client"
     require(len(values) == num_clients, "inputs", rule, len(values), num_clients)
@@ -267,11 +321,15 @@ def _check_inputs(
         values = values.astype(np.uint32, copy=False)
         return values, complete_plan(num_clients, values.shape[1], ring)
     rule = "must be given without `modulus_bits` and `modulus`: each block has its own ring"
-    require(modulus_bits is None and modulus is None, "plan", rule, modulus_bits, modulus)
+    require(
+        modulus_bits is None and modulus is None, "plan", rule, modulus_bits, modulus
+    )
     checked = segment_plan(plan, num_clients)
     width = max(block.stop for block in checked)
     fits = values.shape[1] >= width
-    require(fits, "inputs", "must have a column for each coordinate", values.shape[1], width)
+    require(
+        fits, "inputs", "must have a column for each coordinate", values.shape[1], width
+    )
     for number, block in enumerate(checked):
         part = values[list(block.members), block.start : block.stop]
         _check_range(part, block.modulus, f" of block {number}")
@@ -296,8 +354,13 @@ def nonce_word(value: Any, name: str) -> Any:
 def _check_ring(modulus_bits: Any, modulus: Any) -> int:
     """Return R from exactly one of b, for 2**b, and R itself."""
     rule = "must be given, or else `modulus`, and not both"
-    require((modulus_bits is None) != (modulus is None), "modulus_bits", rule, modulus_bits,
-            modulus)  # fmt: skip
+    require(
+        (modulus_bits is None) != (modulus is None),
+        "modulus_bits",
+        rule,
+        modulus_bits,
+        modulus,
+    )
     if modulus is not None:
         return check_modulus(modulus)
     return 2 ** check_integer(modulus_bits, "modulus_bits", 1, 32)
@@ -309,10 +372,13 @@ def _check_range(values: np.ndarray, modulus: int, where: str) -> None:
     require(bool(inside), "inputs", rule, int(values.min()), int(values.max()))
 
 
-# ---- Seeds of pads out of 256 bits of key material, for a cohort of a large population.
+# ---- Seeds of pads out of 256 bits of key material, for a cohort of a large
+# population.
 #
-# Stands in for the papers' key agreement and secret self seeds (s_ij, b_i): a pair's seed depends
-# on the two global clients alone and lasts, a self seed is fresh in every round because the
+# Stands in for the papers' key agreement and secret self seeds (s_ij, b_i): a pair's
+# seed depends
+# on the two global clients alone and lasts, a self seed is fresh in every round because
+# the
 # server learns it. Each is one ChaCha20 block under a separate nonce.
 
 _TAG = b"mrsa_jax secagg key material v1\x00"
@@ -347,7 +413,9 @@ def key_material(seed: int | np.integer | bytes) -> UInt32[Array, " 8"]:
         integer = isinstance(seed, int | np.integer) and not isinstance(seed, bool)
         rule = "must be a non-negative integer or bytes"
         require(bool(integer and seed >= 0), "seed", rule, seed)
-        payload = b"int\x00" + int(seed).to_bytes((int(seed).bit_length() + 7) // 8, "little")
+        payload = b"int\x00" + int(seed).to_bytes(
+            (int(seed).bit_length() + 7) // 8, "little"
+        )
     digest = hashlib.sha256(_TAG + payload).digest()
     return on_device(np.frombuffer(digest, dtype="<u4").astype(np.uint32))
 
@@ -362,13 +430,15 @@ def derive_seeds(
 
     Args:
         key_material: uint32[8], see `key_material`.
-        members: int32[n], global client ids by slot (distinct wherever somebody is present; a
-            place nobody fills may hold anything).
-        round_index: Round in [0, 2**32), a number that never comes twice under one key material.
+        members: int32[n], global client ids by slot (distinct wherever somebody is
+            present; a place nobody fills may hold anything).
+        round_index: Round in [0, 2**32), a number that never comes twice under one key
+            material.
         edges: int[E, 2], pairs of slots i < j that share a seed; all pairs if None.
 
     Returns:
-        Seeds: the pair seeds depend on the two clients only, self seeds on client and round.
+        Seeds: the pair seeds depend on the two clients only, self seeds on client and
+        round.
 
     Raises:
         ConfigurationError: If the round is no integer in [0, 2**32).
@@ -390,7 +460,9 @@ def derive_seeds(
         edges = np.stack(np.triu_indices(members.shape[0], 1), axis=1)
     material = on_device(key_material, jnp.uint32)
     index = on_device(nonce_word(round_index, "round_index"))
-    traced = any(isinstance(x, jax.core.Tracer) for x in (material, members, index, edges))
+    traced = any(
+        isinstance(x, jax.core.Tracer) for x in (material, members, index, edges)
+    )
     if traced or isinstance(edges, jax.Array):
         return _derive(material, members, index, on_device(edges).astype(jnp.int32))
     pairs = np.asarray(edges, np.int32).reshape(-1, 2)

@@ -1,4 +1,8 @@
-from ._bernoulli import balls_in_bins as balls_in_bins, bernoulli as bernoulli, poisson as poisson
+from ._bernoulli import (
+    balls_in_bins as balls_in_bins,
+    bernoulli as bernoulli,
+    poisson as poisson,
+)
 from ._blocks import (
     batch_partitioning as batch_partitioning,
     partition as partition,
@@ -33,5 +37,8 @@ from ._rounds import (
     learnt_sums as learnt_sums,
     rollout_rounds as rollout_rounds,
 )
-from ._within import blocks_within as blocks_within, minimum_separation as minimum_separation
+from ._within import (
+    blocks_within as blocks_within,
+    minimum_separation as minimum_separation,
+)
 from .registry import Scheme as Scheme, register as register

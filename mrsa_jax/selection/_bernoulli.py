@@ -29,8 +29,8 @@ class BernoulliSelection:
     """Every available client joins independently; build it with `bernoulli`.
 
     Attributes:
-        threshold: uint32, one for all clients or [N] (`poisson`); a client joins when its word is
-            below; the largest value: always.
+        threshold: uint32, one for all clients or [N] (`poisson`); a client joins when
+            its word is below; the largest value: always.
         num_clients: N, static.
     """
 
@@ -62,12 +62,16 @@ class BernoulliSelection:
 
         Takes trials as trailing axes (of `counts` too).
         """
-        cohort = available & _chance.happens(client_words(key, self.num_clients), self.threshold)
+        cohort = available & _chance.happens(
+            client_words(key, self.num_clients), self.threshold
+        )
         return cohort, SelectorState(state.counts + cohort.astype(jnp.int32))
 
     def chances(self, dropout_rates: np.ndarray) -> Float64[np.ndarray, " clients"]:
         """Return each client's chance to be in a round, the same and independent in all rounds."""
-        return (1.0 - dropout_rates) * _chance.threshold_chance(np.asarray(self.threshold))
+        return (1.0 - dropout_rates) * _chance.threshold_chance(
+            np.asarray(self.threshold)
+        )
 
     def cardinality(self, dropout_rates: np.ndarray) -> tuple[float, float]:
         """Return mean and deviation of a Poisson-binomial number that counts as 0 where it is 1.
@@ -89,20 +93,23 @@ class BernoulliSelection:
 
 @also_traced
 def bernoulli(num_clients: int, probability: ArrayLike) -> BernoulliSelection:
-    """Return Bernoulli selection: each available client joins with one chance, independently.
+    """Return Bernoulli selection.
 
-    The only scheme here whose sums vary in size; the model of Theorem 3, in which a square
-    participation matrix is almost surely invertible.
+    Each available client joins with one chance, independently.
+    The only scheme here whose sums vary in size; the model of Theorem 3, in which a
+    square participation matrix is almost surely invertible.
 
     Args:
         num_clients: N >= 1.
-        probability: Chance to join when available, in [0, 1]; rounded to a multiple of 2^-32.
+        probability: Chance to join when available, in [0, 1]; rounded to a multiple of
+            2^-32.
 
     Returns:
         A selector.
 
     Raises:
-        ConfigurationError: If N is not a positive integer or the chance outside [0, 1] or NaN.
+        ConfigurationError: If N is not a positive integer or the chance outside [0, 1]
+            or NaN.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -115,35 +122,42 @@ def bernoulli(num_clients: int, probability: ArrayLike) -> BernoulliSelection:
     """
     n = check_size(num_clients, "num_clients")
     chance = _chance.check_chances(probability, "probability", as_data=True)
-    require(chance.ndim == 0, "probability", "must be one number", f"shape {chance.shape}")
+    require(
+        chance.ndim == 0, "probability", "must be one number", f"shape {chance.shape}"
+    )
     return BernoulliSelection(on_device(_chance.threshold(chance)), n)
 
 
-# ---- Poisson sampling: every available client joins by its own coin, perhaps each with its own
+# ---- Poisson sampling: every available client joins by its own coin, perhaps each with
+# its own
 # chance.
 #
-# The sampling that differentially private training assumes; with one chance for all it is
+# The sampling that differentially private training assumes; with one chance for all it
+# is
 # Bernoulli selection (survey statistics keep "Poisson" for unequal chances).
 
 
 @also_traced
-def poisson(num_clients: int, probability: ArrayLike | Sequence[float | int]) -> BernoulliSelection:
-    """Return Poisson sampling: each available client joins independently, with its own chance.
+def poisson(
+    num_clients: int, probability: ArrayLike | Sequence[float | int]
+) -> BernoulliSelection:
+    """Return Poisson sampling.
 
-    The same scheme as `bernoulli`, which it equals draw for draw when one chance serves all;
-    in addition chances may differ, e.g. be proportional to sample counts.
+    Each available client joins independently, with its own chance.
+    The same scheme as `bernoulli`, which it equals draw for draw when one chance serves
+    all; in addition chances may differ, e.g. be proportional to sample counts.
 
     Args:
         num_clients: N >= 1.
-        probability: Chance to join when available, in [0, 1]: a number, or [N] of them; rounded
-            to multiples of 2^-32.
+        probability: Chance to join when available, in [0, 1]: a number, or [N] of them;
+            rounded to multiples of 2^-32.
 
     Returns:
         A selector; sums vary in size, and nobody may join.
 
     Raises:
-        ConfigurationError: If N is not a positive integer, a chance is outside [0, 1] or NaN, or
-            the chances are not N.
+        ConfigurationError: If N is not a positive integer, a chance is outside [0, 1]
+            or NaN, or the chances are not N.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -153,7 +167,8 @@ def poisson(num_clients: int, probability: ArrayLike | Sequence[float | int]) ->
         >>> bool((ours == theirs).all())
         True
 
-    Source: none of the papers for unequal chances; for equal ones Multi-RoundSecAgg (AAAI
+    Source: none of the papers for unequal chances; for equal ones Multi-RoundSecAgg
+    (AAAI
         version), Appendix H.1 ("I.I.D. random selection").
     """
     n = check_size(num_clients, "num_clients")
@@ -164,7 +179,8 @@ def poisson(num_clients: int, probability: ArrayLike | Sequence[float | int]) ->
     return BernoulliSelection(on_device(_chance.threshold(chances)), n)
 
 
-# ---- Balls in bins: each client draws one of b places, once or in each epoch of b rounds.
+# ---- Balls in bins: each client draws one of b places, once or in each epoch of b
+# rounds.
 
 
 @by_value
@@ -173,7 +189,8 @@ class BinsState(NamedTuple):
 
     Attributes:
         counts: int32[N], rounds in whose sum each client was.
-        bins: int32[N], the bin of each client, drawn in the first round, or that of an epoch.
+        bins: int32[N], the bin of each client, drawn in the first round, or that of an
+            epoch.
         played: int32, rounds so far.
     """
 
@@ -230,29 +247,34 @@ class BinSelection:
         is_first = (turn if self.fresh else state.played) == 0
         bins = jnp.where(is_first[None], drawn.astype(jnp.int32), state.bins)
         cohort = available & (bins == turn[None]) & (self.num_bins > 0)
-        return cohort, BinsState(state.counts + cohort.astype(jnp.int32), bins, state.played + 1)
+        return cohort, BinsState(
+            state.counts + cohort.astype(jnp.int32), bins, state.played + 1
+        )
 
 
 @also_traced
-def balls_in_bins(num_clients: int, num_bins: int | Array, *, fresh: bool = False) -> BinSelection:
+def balls_in_bins(
+    num_clients: int, num_bins: int | Array, *, fresh: bool = False
+) -> BinSelection:
     """Return the scheme in which each client draws one of b bins, uniformly, by itself.
 
-    In round j, from 0, those of bin j mod b are asked: an epoch of b rounds asks everybody once.
-    Sums vary in size. Differential privacy is amplified by the unknown bin against who sees models
-    only: more by bins that are drawn in each epoch, as then one epoch says nothing of another. Bins
-    drawn once keep a minimum separation of b.
+    In round j, from 0, those of bin j mod b are asked: an epoch of b rounds asks
+    everybody once. Sums vary in size. Differential privacy is amplified by the unknown
+    bin against who sees models only: more by bins that are drawn in each epoch, as then
+    one epoch says nothing of another. Bins drawn once keep a minimum separation of b.
 
     Args:
         num_clients: N >= 1.
-        num_bins: b, from 1 to 2^16; the chances of bins differ by less than 2^-16 of their size.
+        num_bins: b, from 1 to 2^16; the chances of bins differ by less than 2^-16 of
+            their size.
         fresh: Whether each epoch draws them; else the order stays that of the first.
 
     Returns:
         A selector; b is data.
 
     Raises:
-        ConfigurationError: If a size is no positive integer, there are too many bins, or `fresh` is
-            no bool.
+        ConfigurationError: If a size is no positive integer, there are too many bins,
+            or `fresh` is no bool.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -269,9 +291,10 @@ def balls_in_bins(num_clients: int, num_bins: int | Array, *, fresh: bool = Fals
         >>> drawn[3:].sum(axis=0).tolist(), bool((drawn[:3] == drawn[3:]).all())
         ([1, 1, 1, 1, 1, 1, 1, 1, 1], False)
 
-    Source: none of the papers; Chua, Ghazi, Harrison, Kamath, Kumar, Leeman, Manurangsi, Sinha,
-        Zhang, "Balls-and-bins sampling for DP-SGD" (2024); bins of each epoch: Feldman, Shenfeld,
-        "Privacy amplification by random allocation" (2025).
+    Source: none of the papers; Chua, Ghazi, Harrison, Kamath, Kumar, Leeman,
+    Manurangsi, Sinha,
+        Zhang, "Balls-and-bins sampling for DP-SGD" (2024); bins of each epoch: Feldman,
+        Shenfeld, "Privacy amplification by random allocation" (2025).
     """
     n = check_size(num_clients, "num_clients")
     require(isinstance(fresh, bool), "fresh", "must be True or False", fresh)

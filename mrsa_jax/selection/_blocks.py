@@ -1,10 +1,11 @@
 """Selection by blocks: random, weighted random, user partition and batch partitioning.
 
-All four are one rule. Blocks of T neighbours are available when all their clients are; K/T of
-the available blocks are chosen, the first few of them by least use, the rest uniformly.
+All four are one rule. Blocks of T neighbours are available when all their clients are;
+K/T of the available blocks are chosen, the first few of them by least use, the rest
+uniformly.
 
-Source: Multi-RoundSecAgg (AAAI version), Section 4 and Appendix D, Algorithms 1 and 2. Symbols:
-N `num_clients`, K `cohort_size`, T `privacy_target`, f `counts`, G_i `block`.
+Source: Multi-RoundSecAgg (AAAI version), Section 4 and Appendix D, Algorithms 1 and 2.
+Symbols: N `num_clients`, K `cohort_size`, T `privacy_target`, f `counts`, G_i `block`.
 """
 
 from __future__ import annotations
@@ -30,15 +31,18 @@ from mrsa_watch._base.errors import check_known, check_size, require
 
 @pytree
 class BlockSelection:
-    """Choose whole available blocks, some of them by least use; build it with a factory.
+    """Choose whole available blocks, some of them by least use.
 
-    A round with fewer than `blocks_per_cohort` available blocks is skipped: nobody is asked.
+    Build it with a factory.
+    A round with fewer than `blocks_per_cohort` available blocks is skipped: nobody is
+    asked.
 
     Attributes:
         block_size: int32 scalar, T; the block of client i is i // T.
         blocks_per_cohort: int32 scalar, K / T.
-        least_used_blocks: int32 scalar, how many of them are chosen by least use (ties uniform)
-            before the others are chosen uniformly among the remaining available blocks.
+        least_used_blocks: int32 scalar, how many of them are chosen by least use (ties
+            uniform) before the others are chosen uniformly among the remaining
+            available blocks.
         num_clients: N, static.
     """
 
@@ -61,7 +65,9 @@ class BlockSelection:
         size, wanted = int(self.block_size), int(self.blocks_per_cohort)
         return all_or_none(self.num_clients, size * wanted, size, dropout_rates)
 
-    def chances(self, dropout_rates: np.ndarray) -> Float64[np.ndarray, " clients"] | None:
+    def chances(
+        self, dropout_rates: np.ndarray
+    ) -> Float64[np.ndarray, " clients"] | None:
         """Return each client's chance to be in a round, the same and independent in all rounds.
 
         None where rounds depend on each other: some blocks are chosen by least use.
@@ -69,10 +75,15 @@ class BlockSelection:
         size, wanted = int(self.block_size), int(self.blocks_per_cohort)
         if int(self.least_used_blocks) > 0:
             return None
-        return np.repeat(chances_of_some(block_chances(dropout_rates, size), wanted), size)
+        return np.repeat(
+            chances_of_some(block_chances(dropout_rates, size), wanted), size
+        )
 
     def of_blocks(self) -> BlockSelection:
-        """Return the same scheme over its blocks, each as one client: equal in law for them."""
+        """Return the same scheme over its blocks, each as one client.
+
+        Equal in law for them.
+        """
         count = self.num_clients // int(self.block_size)
         return dataclasses.replace(self, block_size=jnp.int32(1), num_clients=count)
 
@@ -102,8 +113,8 @@ class BlockSelection:
     ) -> tuple[Bool[Array, " clients *trials"], SelectorState]:
         """Return a cohort of K available clients in whole blocks, or nobody, and the new state.
 
-        Cost: a few passes over N; the family of possible cohorts is never enumerated. Takes
-        trials as trailing axes (of `counts` too).
+        Cost: a few passes over N; the family of possible cohorts is never enumerated.
+        Takes trials as trailing axes (of `counts` too).
         """
         cohort, counts = over_trials(_choose, self, key, available, state.counts)
         return cohort, SelectorState(counts)
@@ -118,7 +129,9 @@ def _choose(
     works = _ranking.count(eligible) >= blocks
 
     def least_used() -> Array:
-        return _ranking.k_smallest(words(0), eligible, jnp.where(works, by_use, 0), steps, counts)
+        return _ranking.k_smallest(
+            words(0), eligible, jnp.where(works, by_use, 0), steps, counts
+        )
 
     def others(chosen: Array) -> Array:
         wanted = jnp.where(works, blocks - by_use, 0)
@@ -135,7 +148,8 @@ def sizes_as_data(
 ) -> tuple[int, Any, Any]:
     """Return N, K and T as `check_sizes` does; K and T may be traced.
 
-    Where these make no sense together they come back as N + 1 and 1: every round is skipped.
+    Where these make no sense together they come back as N + 1 and 1: every round is
+    skipped.
     """
     if not is_traced(cohort_size, privacy_target):
         return check_sizes(num_clients, plain(cohort_size), plain(privacy_target))
@@ -146,8 +160,12 @@ def sizes_as_data(
     return n, jnp.where(legal, k, n + 1), jnp.where(legal, t, 1)
 
 
-def _build(num_clients: int, block_size: Any, blocks: Any, least_used: Any) -> BlockSelection:
-    size, wanted, by_use = (on_device(each, np.int32) for each in (block_size, blocks, least_used))
+def _build(
+    num_clients: int, block_size: Any, blocks: Any, least_used: Any
+) -> BlockSelection:
+    size, wanted, by_use = (
+        on_device(each, np.int32) for each in (block_size, blocks, least_used)
+    )
     return BlockSelection(size, wanted, by_use, int(num_clients))
 
 
@@ -155,8 +173,9 @@ def _build(num_clients: int, block_size: Any, blocks: Any, least_used: Any) -> B
 def uniform(num_clients: int, cohort_size: int | Array) -> BlockSelection:
     """Return random selection: K of the available clients, uniformly.
 
-    The baseline of the papers ("Random"); with N = 120, K = 12 the server can solve for every
-    client after about N rounds. A round with fewer than K available clients is skipped.
+    The baseline of the papers ("Random"); with N = 120, K = 12 the server can solve for
+    every client after about N rounds. A round with fewer than K available clients is
+    skipped.
 
     Args:
         num_clients: N >= 1.
@@ -185,9 +204,9 @@ def uniform(num_clients: int, cohort_size: int | Array) -> BlockSelection:
 def weighted(num_clients: int, cohort_size: int | Array) -> BlockSelection:
     """Return weighted random selection: the K least often chosen available clients.
 
-    Fairer than `uniform` and as leaky. Available clients are sorted by (frequency, random) and
-    the first K taken, also when fewer than K share the least frequency (docs/errata.md). A round
-    with fewer than K available clients is skipped.
+    Fairer than `uniform` and as leaky. Available clients are sorted by (frequency,
+    random) and the first K taken, also when fewer than K share the least frequency
+    (docs/errata.md). A round with fewer than K available clients is skipped.
 
     Args:
         num_clients: N >= 1.
@@ -214,11 +233,12 @@ def weighted(num_clients: int, cohort_size: int | Array) -> BlockSelection:
 
 @also_traced
 def partition(num_clients: int, cohort_size: int | Array) -> BlockSelection:
-    """Return user partition: one of N/K fixed groups, the least often chosen available one.
+    """Return user partition.
 
-    The most private scheme (T = K), whose sums are rare: a group is available only when all of
-    its K clients are. Equal to `batch_partitioning` with T = K (docs/errata.md). Ties are uniform;
-    a round without an available group is skipped.
+    One of N/K fixed groups, the least often chosen available one.
+    The most private scheme (T = K), whose sums are rare: a group is available only when
+    all of its K clients are. Equal to `batch_partitioning` with T = K (docs/errata.md).
+    Ties are uniform; a round without an available group is skipped.
 
     Args:
         num_clients: N >= 1.
@@ -254,31 +274,33 @@ def batch_partitioning(
     privacy_target: int | Array,
     fairness: Fairness = "least_used",
 ) -> BlockSelection:
-    """Return Multi-RoundSecAgg: K/T of the N/T blocks of T clients, who only move together.
+    """Return Multi-RoundSecAgg.
 
-    Every sum is a union of whole blocks, so after any number of rounds the server learns nothing
-    finer than the sum of T clients. A round with fewer than K/T fully available blocks is
-    skipped. The family of C(N/T, K/T) cohorts is never enumerated.
+    K/T of the N/T blocks of T clients, who only move together.
+    Every sum is a union of whole blocks, so after any number of rounds the server
+    learns nothing finer than the sum of T clients. A round with fewer than K/T fully
+    available blocks is skipped. The family of C(N/T, K/T) cohorts is never enumerated.
 
     Args:
         num_clients: N, a multiple of T.
         cohort_size: K, from T to N, a multiple of T.
-        privacy_target: T >= 1. The block of client i is i // T. T = K is `partition`; T = 1 is
-            neither `uniform` nor `weighted` unless `fairness` makes it so.
+        privacy_target: T >= 1. The block of client i is i // T. T = K is `partition`; T
+            = 1 is neither `uniform` nor `weighted` unless `fairness` makes it so.
         fairness: Which of the available cohorts.
-            "least_used" (the paper's lambda = 1): one that holds the least used block among
-            those fully available, ties uniform, the other K/T - 1 blocks uniform among the rest;
-            "uniform" (lambda = 0, meant for equal dropout rates): any, uniformly;
-            "greedy" (ours, not in the paper): the K/T least used available blocks, ties uniform;
-            drives F to 0 where "least_used" does not (docs/errata.md).
+            "least_used" (the paper's lambda = 1): one that holds the least used block
+            among those fully available, ties uniform, the other K/T - 1 blocks uniform
+            among the rest; "uniform" (lambda = 0, meant for equal dropout rates): any,
+            uniformly; "greedy" (ours, not in the paper): the K/T least used available
+            blocks, ties uniform; drives F to 0 where "least_used" does not
+            (docs/errata.md).
 
     Returns:
-        A selector; T, K and the fairness mode are data, so sweeping them compiles nothing new.
-        T and K may be traced, and are not checked then.
+        A selector; T, K and the fairness mode are data, so sweeping them compiles
+        nothing new. T and K may be traced, and are not checked then.
 
     Raises:
-        ConfigurationError: If a size is not a positive integer, K > N, T does not divide K or N,
-            or `fairness` is unknown.
+        ConfigurationError: If a size is not a positive integer, K > N, T does not
+            divide K or N, or `fairness` is unknown.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -288,12 +310,15 @@ def batch_partitioning(
         >>> bool((blocks.all(-1) == blocks.any(-1)).all())  # never split
         True
 
-    Source: Multi-RoundSecAgg (AAAI version), Appendix D, Algorithms 1 and 2. Differs from the
+    Source: Multi-RoundSecAgg (AAAI version), Appendix D, Algorithms 1 and 2. Differs
+    from the
         paper in the meaning of l_min: the least used among clients whose whole block is
         available, not among all available ones, for whom no cohort may exist; and in
-        drawing the tied block first instead of listing rows, which gives the same distribution
-        (docs/errata.md).
+        drawing the tied block first instead of listing rows, which gives the same
+        distribution (docs/errata.md).
     """
     n, k, t = sizes_as_data(num_clients, cohort_size, privacy_target)
     by_use = {"least_used": 1, "uniform": 0, "greedy": k // t}
-    return _build(n, t, k // t, by_use[check_known(fairness, "fairness", by_use, "a known mode")])
+    return _build(
+        n, t, k // t, by_use[check_known(fairness, "fairness", by_use, "a known mode")]
+    )

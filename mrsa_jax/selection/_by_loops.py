@@ -1,7 +1,8 @@
-"""Rollouts of blocks and of coins as compiled loops, on the CPU's cores; but not of traces.
+"""Rollouts of blocks and of coins as compiled loops, on the CPU's cores.
 
-Bit for bit those of the array programs: the state of a trial stays in cache, a round draws only
-the words that decide it, and nothing is compiled for new sizes.
+But not of traces.
+Bit for bit those of the array programs: the state of a trial stays in cache, a round
+draws only the words that decide it, and nothing is compiled for new sizes.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ from mrsa_jax.selection._blocks import BlockSelection
 
 def runs_loops(key: Any, selector: Any, availability: Any) -> bool:
     """Return whether rollouts of a scheme, under availability for its clients, are run here."""
-    # `_loops` plays what these choose with JAX and `_ranking` on a GPU, from the same words; a
-    # class made from them may choose otherwise
+    # `_loops` plays what these choose with JAX and `_ranking` on a GPU, from the same
+    # words; a class made from them may choose otherwise
     is_known = type(selector) in _SHAPES and "_limits" in vars(type(availability))
     if not is_known or not is_threefry(key):
         return False
@@ -34,7 +35,8 @@ def runs_loops(key: Any, selector: Any, availability: Any) -> bool:
     shapes = _SHAPES[type(selector)](clients)
     is_one = all(leaf.shape in shapes for leaf in jax.tree.leaves(selector))
     is_one &= all(leaf.ndim == 1 for leaf in jax.tree.leaves(availability))
-    # the loops take a table: a client's limits over a cycle, of all together up to 1 GiB
+    # the loops take a table: a client's limits over a cycle, of all together up to 1
+    # GiB
     return form == "loops" and is_one and availability._period * clients <= 2**28
 
 
@@ -89,7 +91,12 @@ def _play(
     order[: every.size], limits[:, : every.size] = every, rows[:, every]
     numbers: tuple[Any, ...]
     if is_of_blocks:
-        numbers = size, int(scheme.blocks_per_cohort), int(scheme.least_used_blocks), rounds
+        numbers = (
+            size,
+            int(scheme.blocks_per_cohort),
+            int(scheme.least_used_blocks),
+            rounds,
+        )
     else:
         chances = np.zeros_like(order)
         chances[:clients] = np.asarray(scheme.threshold)
@@ -99,7 +106,16 @@ def _play(
     counts = np.empty((trials, clients), np.int32)
 
     def part(some: slice) -> None:
-        play(own, first + some.start, order, limits, chained, *numbers, counts[some], history[some])
+        play(
+            own,
+            first + some.start,
+            order,
+            limits,
+            chained,
+            *numbers,
+            counts[some],
+            history[some],
+        )
 
     over_ranges("played", part, trials)
     return counts

@@ -22,8 +22,12 @@ def check_sizes(
     return n, k, t
 
 
-def check_grids(num_clients: Any, cohort_size: Any, privacy_target: Any) -> tuple[int, int, int]:
+def check_grids(
+    num_clients: Any, cohort_size: Any, privacy_target: Any
+) -> tuple[int, int, int]:
     """Return N, K and T as `check_sizes` does, or raise unless there is a T x T grid of clients."""
     n, k, t = check_sizes(num_clients, cohort_size, privacy_target)
-    require(n >= t * t, "num_clients", "must be at least `privacy_target` squared", n, t)
+    require(
+        n >= t * t, "num_clients", "must be at least `privacy_target` squared", n, t
+    )
     return n, k, t

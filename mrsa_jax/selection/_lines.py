@@ -1,9 +1,11 @@
-"""Selection by lines: sets of clients who move together, of which disjoint ones make a round's sum.
+"""Selection by lines.
 
-A family of lines is what a server may ever sum. Two lines that cross are in one component; lines
-that never cross are of one class (the rows of a grid, its columns). A round takes lines of one
-class in each component. Blocks are lines none of which cross; crossing partitions are the rows and
-the columns of grids. Symbols: N `num_clients`, K `cohort_size`, T `privacy_target`.
+Sets of clients who move together, of which disjoint ones make a round's sum.
+A family of lines is what a server may ever sum. Two lines that cross are in one
+component; lines that never cross are of one class (the rows of a grid, its columns). A
+round takes lines of one class in each component. Blocks are lines none of which cross;
+crossing partitions are the rows and the columns of grids. Symbols: N `num_clients`, K
+`cohort_size`, T `privacy_target`.
 """
 
 from __future__ import annotations
@@ -38,20 +40,24 @@ _MOST_LINES = 16  # of a component whose subsets are enumerated: grids up to 8 x
 
 @pytree
 class LineSelection:
-    """Choose disjoint available lines, some of them by least use; build it with a factory.
+    """Choose disjoint available lines, some of them by least use.
 
-    Lines are numbered (component, class, line); families with fewer lines somewhere have absent
-    ones in between. A round in which no choice of classes offers enough available lines is skipped.
+    Build it with a factory.
+    Lines are numbered (component, class, line); families with fewer lines somewhere
+    have absent ones in between. A round in which no choice of classes offers enough
+    available lines is skipped.
 
     Attributes:
         members: int32[lines, clients of each], N for those of an absent line.
-        lines_of: int32[N, most], the lines that hold each client; their number where there are
-            fewer.
+        lines_of: int32[N, most], the lines that hold each client; their number where
+            there are fewer.
         lines_per_cohort: int32 scalar, K over the clients of a line.
-        least_used_lines: int32 scalar, how many of them are chosen by least use (ties uniform): by
-            the sum of its clients' counts, which must stay below 2^31.
-        block_size: int32 scalar, largest d for which no line parts the clients whose i // d agree.
-        privacy_target: int32 scalar, weak T that the family is known to keep; 1 where it is not.
+        least_used_lines: int32 scalar, how many of them are chosen by least use (ties
+            uniform): by the sum of its clients' counts, which must stay below 2^31.
+        block_size: int32 scalar, largest d for which no line parts the clients whose i
+            // d agree.
+        privacy_target: int32 scalar, weak T that the family is known to keep; 1 where
+            it is not.
         num_clients: N, static.
         shape: Components, classes of each, lines of each; static.
     """
@@ -82,15 +88,16 @@ class LineSelection:
     def cardinality(self, dropout_rates: np.ndarray) -> tuple[float, float]:
         """Return mean and standard deviation of the size of a round's sum, exactly.
 
-        It is K where the components' largest numbers of available lines of one class add up to
-        enough, else 0. Both are nan where a component has more than 16 lines, whose subsets would
-        be too many.
+        It is K where the components' largest numbers of available lines of one class
+        add up to enough, else 0. Both are nan where a component has more than 16 lines,
+        whose subsets would be too many.
         """
         size, wanted = self.members.shape[-1], int(self.lines_per_cohort)
         components = np.asarray(self.members).reshape(*self.shape, size)
         online = 1.0 - np.asarray(dropout_rates, np.float64)
         known: dict[Any, np.ndarray] = {}
-        law = np.zeros(wanted + 1)  # of the lines on offer, `wanted` standing for all from there on
+        # of the lines on offer, `wanted` standing for all from there on
+        law = np.zeros(wanted + 1)
         law[0] = 1.0
         for lines in components:
             is_line = lines[..., 0] < self.num_clients
@@ -104,7 +111,9 @@ class LineSelection:
             sums = np.convolve(law, known[key])
             law = np.append(sums[:wanted], sums[wanted:].sum())
         chance = min(max(float(law[-1]), 0.0), 1.0)
-        return size * wanted * chance, float(size * wanted * np.sqrt(chance * (1 - chance)))
+        return size * wanted * chance, float(
+            size * wanted * np.sqrt(chance * (1 - chance))
+        )
 
     def init(self) -> SelectorState:
         """Return the state before the first round: nobody has taken part."""
@@ -117,10 +126,11 @@ class LineSelection:
         state: SelectorState,
         available: Bool[Array, " clients *trials"],
     ) -> tuple[Bool[Array, " clients *trials"], SelectorState]:
-        """Return a cohort of K available clients in whole disjoint lines, or nobody; the new state.
+        """Return a cohort of K available clients in whole disjoint lines, or nobody.
 
-        Cost: a few passes over the lines and their members. Takes trials as trailing axes (of
-        `counts` too).
+        The new state.
+        Cost: a few passes over the lines and their members. Takes trials as trailing
+        axes (of `counts` too).
         """
         lines, by_use, wanted = self.shape, self.least_used_lines, self.lines_per_cohort
         steps, trials = device_steps(), available.shape[1:]
@@ -132,33 +142,41 @@ class LineSelection:
         offered = jnp.sum(table, axis=2, dtype=jnp.int32)  # [components, classes, ...]
         best = jnp.max(offered, axis=1)
         spare = jnp.sum(best, axis=0, dtype=jnp.int32) - wanted  # negative: no cohort
-        # A line is in some cohort exactly if its component can do with the line's class.
+        # A line is in some cohort exactly if its component can do with the line's
+        # class.
         is_cheap = best[:, None] - offered <= spare[None, None]
         held = (table & is_cheap[:, :, None]).reshape(free.shape)
         one = (spare >= 0).astype(jnp.int32)
         least = jnp.where(by_use > 0, use, 0)
         first = k_smallest(client_words(key, total), held, one, steps, least)
         is_first = first.reshape(table.shape).any(axis=2)
-        words = word_key(client_words(key, lines[0] * lines[1], 1)).reshape(offered.shape)
+        words = word_key(client_words(key, lines[0] * lines[1], 1)).reshape(
+            offered.shape
+        )
         draw = jnp.where(offered == best[:, None], words, jnp.iinfo(jnp.int32).max)
         place = jax.lax.broadcasted_iota(jnp.int32, draw.shape, 1)
         largest = place == jnp.argmin(draw, axis=1).astype(jnp.int32)[:, None]
         taken = jnp.where(is_first.any(axis=1)[:, None], is_first, largest)
         rest = (table & taken[:, :, None]).reshape(free.shape) & ~first
         others = k_smallest(
-            client_words(key, total, 2), rest, one * (wanted - 1), steps,
+            client_words(key, total, 2),
+            rest,
+            one * (wanted - 1),
+            steps,
             jnp.where(by_use > 1, use, 0),
-        )  # fmt: skip
+        )
         chosen = (first | others).at[self.lines_of].get(mode="fill", fill_value=False)
         cohort = chosen.any(axis=1)
         return cohort, SelectorState(state.counts + cohort.astype(jnp.int32))
 
 
-def _largest_class(lines: np.ndarray, classes: np.ndarray, online: np.ndarray) -> np.ndarray:
+def _largest_class(
+    lines: np.ndarray, classes: np.ndarray, online: np.ndarray
+) -> np.ndarray:
     """Return the law of the largest number of available lines of one class of a component.
 
-    The chance that all lines of a set are available is the product over their clients; Moebius
-    inversion over the sets that hold it gives that of exactly these.
+    The chance that all lines of a set are available is the product over their clients;
+    Moebius inversion over the sets that hold it gives that of exactly these.
     """
     sets = np.arange(1 << len(lines))
     chance = np.ones(len(sets))
@@ -204,7 +222,9 @@ def _build(
     by_client = np.argsort(table[flat].ravel(), kind="stable")
     clients = table[flat].ravel()[by_client]
     begins = np.concatenate([[0], np.cumsum(most)[:-1]])
-    lines_of[clients, np.arange(len(clients)) - begins[clients]] = np.repeat(flat, size)[by_client]
+    lines_of[clients, np.arange(len(clients)) - begins[clients]] = np.repeat(
+        flat, size
+    )[by_client]
     reach = np.bincount(own * shape[1] + rank, minlength=shape[0] * shape[1])
     largest = size * int(reach.reshape(shape[:2]).max(axis=1).sum())
     rule = "must be at most what disjoint lines hold, one class in each component"
@@ -212,9 +232,15 @@ def _build(
     parted = np.flatnonzero((lines_of[1:] != lines_of[:-1]).any(axis=1)) + 1
     block = int(np.gcd.reduce(np.append(parted, num_clients)))
     return LineSelection(
-        on_device(table), on_device(lines_of), jnp.int32(per_cohort), jnp.int32(least_used),
-        jnp.int32(block), jnp.int32(privacy_target), num_clients, shape,
-    )  # fmt: skip
+        on_device(table),
+        on_device(lines_of),
+        jnp.int32(per_cohort),
+        jnp.int32(least_used),
+        jnp.int32(block),
+        jnp.int32(privacy_target),
+        num_clients,
+        shape,
+    )
 
 
 def _components(members: np.ndarray, num_clients: int) -> np.ndarray:
@@ -224,51 +250,61 @@ def _components(members: np.ndarray, num_clients: int) -> np.ndarray:
 
     count, size = members.shape
     pointers = np.arange(0, members.size + 1, size)
-    held = csr_matrix((np.ones(members.size, np.int8), members.ravel(), pointers),
-                      shape=(count, num_clients))  # fmt: skip
+    held = csr_matrix(
+        (np.ones(members.size, np.int8), members.ravel(), pointers),
+        shape=(count, num_clients),
+    )
     crossing = held.astype(np.int32) @ held.T.astype(np.int32)
     return connected_components(crossing, directed=False)[1].astype(np.int64)
 
 
 def crossing_partitions(
-    num_clients: int, cohort_size: int, privacy_target: int, fairness: Fairness = "least_used"
+    num_clients: int,
+    cohort_size: int,
+    privacy_target: int,
+    fairness: Fairness = "least_used",
 ) -> LineSelection:
-    """Return selection by crossing partitions: whole rows or whole columns of T x T grids.
+    """Return selection by crossing partitions.
 
-    Clients stand on grids; a round sums lines of T clients, in each grid rows or columns but not
-    both, K clients in all. Weak T is T in any number of rounds, as with `batch_partitioning`, and a
-    grid has two chances to be available, so sums are less rare; the price is how well a client is
-    hidden in the long run: as among T^2 / (2T - 1) clients, not T, and strong T is 1. Clients that
-    fill no grid are blocks.
+    Whole rows or whole columns of T x T grids.
+    Clients stand on grids; a round sums lines of T clients, in each grid rows or
+    columns but not both, K clients in all. Weak T is T in any number of rounds, as with
+    `batch_partitioning`, and a grid has two chances to be available, so sums are less
+    rare; the price is how well a client is hidden in the long run: as among T^2 / (2T -
+    1) clients, not T, and strong T is 1. Clients that fill no grid are blocks.
 
-    **Weak T stays at least T.** Nothing splits blocks. In each grid every sum is one of rows or one
-    of columns, so any combination v of sums has there the form v_ij = r_i + c_j, whatever the sum
-    held of the other grids: rows of one grid and columns of another may meet in one sum. Let v be
-    non-zero in some grid. If one of its rows is all zero, c_j is the same for all j, so v depends
-    on the row alone and its support is a number of whole rows: at least T clients. If no row is all
-    zero, each of the T rows holds a client of the support.
+    **Weak T stays at least T.** Nothing splits blocks. In each grid every sum is one of
+    rows or one of columns, so any combination v of sums has there the form v_ij = r_i +
+    c_j, whatever the sum held of the other grids: rows of one grid and columns of
+    another may meet in one sum. Let v be non-zero in some grid. If one of its rows is
+    all zero, c_j is the same for all j, so v depends on the row alone and its support
+    is a number of whole rows: at least T clients. If no row is all zero, each of the T
+    rows holds a client of the support.
 
-    **Both directions of one grid in one sum would end it.** A row and a column cross in one client,
-    who counts once in a sum over the union: row + column - union is that client alone, T = 1. A
-    server that took only *disjoint* lines could not do it, as any row crosses any column.
+    **Both directions of one grid in one sum would end it.** A row and a column cross in
+    one client, who counts once in a sum over the union: row + column - union is that
+    client alone, T = 1. A server that took only *disjoint* lines could not do it, as
+    any row crosses any column.
 
-    **How well hidden.** The span of a grid's lines has dimension 2T - 1 (the rows and the columns
-    add up to the same), and all its T^2 clients are alike: the leverage of each is at most
-    (2T - 1) / T^2, and this once all lines are known.
+    **How well hidden.** The span of a grid's lines has dimension 2T - 1 (the rows and
+    the columns add up to the same), and all its T^2 clients are alike: the leverage of
+    each is at most (2T - 1) / T^2, and this once all lines are known.
 
     Args:
-        num_clients: N, a multiple of T, at least T^2. Client i is in row i // T; T rows are a grid.
+        num_clients: N, a multiple of T, at least T^2. Client i is in row i // T; T rows
+            are a grid.
         cohort_size: K, from T to N, a multiple of T.
         privacy_target: T >= 1; 1 is random selection.
         fairness: Which of the possible cohorts.
-            "least_used": the first line is the least used (its clients' rounds, added up) that any
-            possible cohort holds, ties uniform, the others uniform; "uniform": the first is any
-            that a possible cohort holds, uniformly; "greedy": all by least use. In the grids of the
-            other lines the direction with more available lines is taken, ties uniform.
+            "least_used": the first line is the least used (its clients' rounds, added
+            up) that any possible cohort holds, ties uniform, the others uniform;
+            "uniform": the first is any that a possible cohort holds, uniformly;
+            "greedy": all by least use. In the grids of the other lines the direction
+            with more available lines is taken, ties uniform.
 
     Returns:
-        A selector; K and the fairness mode are data. A round is skipped only if no choice of
-        directions offers K/T available lines.
+        A selector; K and the fairness mode are data. A round is skipped only if no
+        choice of directions offers K/T available lines.
 
     Raises:
         ConfigurationError: As `batch_partitioning`, or if there is no whole grid.
@@ -282,7 +318,8 @@ def crossing_partitions(
         >>> sorted(set(history.sum(axis=1).tolist()))
         [0, 8]
 
-    Source: none of the papers of this package, and no claim of novelty: Deer, Ali and Avestimehr
+    Source: none of the papers of this package, and no claim of novelty: Deer, Ali and
+    Avestimehr
         (Asilomar 2022), whose text was not to be had, may contain it.
     """
     n, k, t = check_grids(num_clients, cohort_size, privacy_target)
@@ -301,34 +338,36 @@ def from_lines(
     classes: Sequence[int] | None = None,
     fairness: Fairness = "least_used",
 ) -> LineSelection:
-    """Return selection by any family of lines: sets of clients of which disjoint ones are summed.
+    """Return selection by any family of lines.
 
-    A round takes disjoint lines, all of whose clients are available, until K clients are reached. A
-    sum over disjoint lines is the sum of their rows, so whatever is ever learnt lies in the span of
-    `lines`: its weak T, strong T and leverages bound those of every history
-    (`mrsa_jax.design.judge`). Overlapping lines in one sum would leave the span, as a client counts
-    once.
+    Sets of clients of which disjoint ones are summed.
+    A round takes disjoint lines, all of whose clients are available, until K clients
+    are reached. A sum over disjoint lines is the sum of their rows, so whatever is ever
+    learnt lies in the span of `lines`: its weak T, strong T and leverages bound those
+    of every history (`mrsa_jax.design.judge`). Overlapping lines in one sum would leave
+    the span, as a client counts once.
 
-    Which lines may meet in a round: those of one class in each component. Components are what
-    crossing lines connect; lines of one class are disjoint. So blocks are lines without crossings,
-    and `crossing_partitions` is this with rows and columns as classes.
+    Which lines may meet in a round: those of one class in each component. Components
+    are what crossing lines connect; lines of one class are disjoint. So blocks are
+    lines without crossings, and `crossing_partitions` is this with rows and columns as
+    classes.
 
     Args:
-        lines: bool[L, N] or 0 and 1, a row a line; all lines hold the same number of clients, and
-            every client is in one.
+        lines: bool[L, N] or 0 and 1, a row a line; all lines hold the same number of
+            clients, and every client is in one.
         cohort_size: K, a multiple of the clients of a line.
-        classes: Class of each line; None gives each line the first class in which it crosses
-            nothing, in the order of `lines`: list a net class by class.
+        classes: Class of each line; None gives each line the first class in which it
+            crosses nothing, in the order of `lines`: list a net class by class.
         fairness: As for `crossing_partitions`.
 
     Returns:
-        A selector; K and the fairness mode are data. A round is skipped only if no choice of a
-        class in each component offers enough available lines.
+        A selector; K and the fairness mode are data. A round is skipped only if no
+        choice of a class in each component offers enough available lines.
 
     Raises:
-        ConfigurationError: If lines differ in size, a client is in none, lines of one class cross,
-            K is no multiple of a line or more than disjoint lines can hold, or `fairness` is
-            unknown.
+        ConfigurationError: If lines differ in size, a client is in none, lines of one
+            class cross, K is no multiple of a line or more than disjoint lines can
+            hold, or `fairness` is unknown.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -340,16 +379,30 @@ def from_lines(
         >>> mj.privacy.weak_privacy(triangle).lower  # a poor family: (a + b + c) / 2 is known
         1
 
-    Cost of building: a pass over `lines`; the selector holds a table of components x classes x
-    lines, filled up to the largest class.
+    Cost of building: a pass over `lines`; the selector holds a table of components x
+    classes x lines, filled up to the largest class.
     """
     matrix = binary_matrix(lines, "lines")
     least, size = int(matrix.sum(axis=1).min()), int(matrix.sum(axis=1).max())
-    require(1 <= least == size, "lines", "must hold lines of one size, at least 1", least, size)
+    require(
+        1 <= least == size,
+        "lines",
+        "must hold lines of one size, at least 1",
+        least,
+        size,
+    )
     alone = np.flatnonzero(~matrix.any(axis=0))
-    require(not alone.size, "lines", "must hold every client; missing", *alone[:3].tolist())
+    require(
+        not alone.size, "lines", "must hold every client; missing", *alone[:3].tolist()
+    )
     k = check_size(cohort_size, "cohort_size")
-    require(k % size == 0, "cohort_size", "must be a multiple of the clients of a line", k, size)
+    require(
+        k % size == 0,
+        "cohort_size",
+        "must be a multiple of the clients of a line",
+        k,
+        size,
+    )
     members = np.nonzero(matrix)[1].reshape(-1, size)
     kinds = _first_classes(members, matrix.shape[1])
     if classes is not None:
@@ -358,7 +411,12 @@ def from_lines(
         require(fits, "classes", "must be one for each line", len(kinds), len(members))
         places = kinds[:, None] * matrix.shape[1] + members
         crossing = np.unique(places).size < places.size
-        require(not crossing, "classes", "must hold lines of which none cross", list(classes))
+        require(
+            not crossing,
+            "classes",
+            "must hold lines of which none cross",
+            list(classes),
+        )
     return _build(members, kinds, matrix.shape[1], k, fairness)
 
 

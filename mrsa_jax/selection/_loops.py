@@ -1,8 +1,10 @@
-"""Compiled rollouts of blocks and of coins: one trial after the other, whose state stays in cache.
+"""Compiled rollouts of blocks and of coins.
 
-Who is chosen is bit for bit what `_blocks` chooses from the same keys: the words are those of
-`streams.client_words`, compared as `_ranking` compares them. Blocks are handled as one unit each,
-in vectors of a multiple of `LANES`; clients and blocks beyond the last are never available.
+One trial after the other, whose state stays in cache.
+Who is chosen is bit for bit what `_blocks` chooses from the same keys: the words are
+those of `streams.client_words`, compared as `_ranking` compares them. Blocks are
+handled as one unit each, in vectors of a multiple of `LANES`; clients and blocks beyond
+the last are never available.
 
 Import inside functions only (see `_core.compiled`).
 """
@@ -36,9 +38,11 @@ def _fold(k0, k1, step, by, x, y):
 
 @compiled
 def _round_keys(k0, k1, j, chained, keys):
-    """Return the words of the keys of round j of a trial: of who is online, of who is chosen.
+    """Return the words of the keys of round j of a trial.
 
-    Those of a whole tile of rounds are kept in keys, uint32[6, tile]; round -chained comes first.
+    Of who is online, of who is chosen.
+    Those of a whole tile of rounds are kept in keys, uint32[6, tile]; round -chained
+    comes first.
     """
     k = (j + chained) % _TILE
     if k == 0:
@@ -111,10 +115,15 @@ def _walk(keys, bound, steps):
 def _bound(keys, wanted, candidates):
     """Return what `wanted` of the candidates' keys are at most, if some number is.
 
-    As `_ranking` does, moves the ends between which it is, but only until a few steps from key to
-    key are left.
+    As `_ranking` does, moves the ends between which it is, but only until a few steps
+    from key to key are left.
     """
-    low, high, below, upto = np.int64(-1), np.int64(_LAST), np.int64(0), np.int64(candidates)
+    low, high, below, upto = (
+        np.int64(-1),
+        np.int64(_LAST),
+        np.int64(0),
+        np.int64(candidates),
+    )
     probe, missing = low, np.int64(wanted)
     while abs(missing) > _NEAR and high - low > 1:
         share = (wanted - below + 0.5) / (upto - below + 1.0)
@@ -223,7 +232,8 @@ def play_coins(key, first, order, limits, chained, chances, rounds, totals, hist
         order: uint32, the clients; up to a multiple of `LANES`.
         limits: uint32, of each, as there.
         chained: As there.
-        chances: uint32, of each: a client joins when its word is below; `ALWAYS` for always.
+        chances: uint32, of each: a client joins when its word is below; `ALWAYS` for
+            always.
         rounds: J.
         totals: As there.
         history: As there.
@@ -252,17 +262,20 @@ def play_coins(key, first, order, limits, chained, chances, rounds, totals, hist
 
 
 @compiled
-def play_blocks(key, first, order, limits, chained, size, wanted, by_use, rounds, totals, history):
+def play_blocks(
+    key, first, order, limits, chained, size, wanted, by_use, rounds, totals, history
+):
     """Play all rounds of trials.
 
     Args:
         key: uint32[2], of the seed.
         first: Number of the first trial.
-        order: uint32, the clients in the order in which words are drawn: the first ones of all
-            blocks, then the second ones; up to a multiple of `LANES`.
-        limits: uint32[rows, clients in that order], a row for each round, the first one again
-            after the last: a client is away when its word is below. Of chains three rows: for who
-            of those online leaves, who of the others returns, and who is away before all rounds.
+        order: uint32, the clients in the order in which words are drawn: the first ones
+            of all blocks, then the second ones; up to a multiple of `LANES`.
+        limits: uint32[rows, clients in that order], a row for each round, the first one
+            again after the last: a client is away when its word is below. Of chains
+            three rows: for who of those online leaves, who of the others returns, and
+            who is away before all rounds.
         chained: 1 if who is online depends on the round before, else 0.
         size: Clients of a block.
         wanted: Blocks of a cohort.
@@ -271,13 +284,15 @@ def play_blocks(key, first, order, limits, chained, size, wanted, by_use, rounds
         totals: int32[B, N], filled with the rounds of each client.
         history: bool[B, J, N] of zeros, filled with who took part; or [B, 0, N].
     """
-    # One trial after the other: its counts stay in cache, and keys are made for 64 rounds at once.
-    # A round scores the blocks whose clients are all there by how often they were used, takes the
-    # least used, ties by the smallest random key, and the rest of the cohort by keys alone.
+    # One trial after the other: its counts stay in cache, and keys are made for 64
+    # rounds at once. A round scores the blocks whose clients are all there by how often
+    # they were used, takes the least used, ties by the smallest random key, and the
+    # rest of the cohort by keys alone.
     blocks = totals.shape[1] // size
     width = (blocks + LANES - 1) // LANES * LANES
     words, online = np.empty(order.size, np.uint32), np.empty(order.size, np.int32)
-    every = order[:width]  # the first clients of the blocks; behind them what counts for nothing
+    # the first clients of the blocks; behind them what counts for nothing
+    every = order[:width]
     others, firsts = np.empty(width, np.uint32), np.empty(width + 1, np.uint32)
     units, scores = np.empty(width + 1, np.uint32), np.empty(width, np.int32)
     ranks, counts = np.empty(width, np.int32), np.empty(width, np.int32)
@@ -293,9 +308,13 @@ def play_blocks(key, first, order, limits, chained, size, wanted, by_use, rounds
             able = _score(online, size, blocks, counts, scores)
             if j < 0 or able < wanted:
                 continue
-            _take_least_used(s0, s1, by_use, every, units, firsts, others, ranks, scores)
+            _take_least_used(
+                s0, s1, by_use, every, units, firsts, others, ranks, scores
+            )
             if wanted > by_use:
-                _take_any(s0, s1, wanted - by_use, able - by_use, every, others, ranks, scores)
+                _take_any(
+                    s0, s1, wanted - by_use, able - by_use, every, others, ranks, scores
+                )
             _count(scores, counts)
             if history.shape[1]:
                 _keep(scores, size, history[trial, j])

@@ -1,7 +1,9 @@
-"""Roll many configurations out at once: numbers stacked, trials side by side, one program.
+"""Roll many configurations out at once.
 
-Rates, T, K and seeds are data, so configurations that differ in nothing else run in one compiled
-program, several of them in a call where each has few trials; trials are dealt out to a mesh.
+Numbers stacked, trials side by side, one program.
+Rates, T, K and seeds are data, so configurations that differ in nothing else run in one
+compiled program, several of them in a call where each has few trials; trials are dealt
+out to a mesh.
 """
 
 from __future__ import annotations
@@ -71,12 +73,18 @@ def rollout_counts(
     start = check_integer(first, "first", 0, 2**31 - trials)
     if runs_loops(key, selector, bound):
         return counts_by_loops(key, selector, bound, rounds, trials, start)
-    return _in_chunks(_counts_chunk, key, (selector, bound), rounds, trials, 1, first=start)
+    return _in_chunks(
+        _counts_chunk, key, (selector, bound), rounds, trials, 1, first=start
+    )
 
 
 @quick_for_little(_entries, static_argnames=("num_rounds",))
 def _counts_chunk(
-    key: Key[Array, ""], trials: Array, selector: Any, availability: Any, num_rounds: int
+    key: Key[Array, ""],
+    trials: Array,
+    selector: Any,
+    availability: Any,
+    num_rounds: int,
 ) -> Int32[Array, "trials clients"]:
     keys = jax.vmap(lambda trial: trial_key(key, trial))(trials)
 
@@ -88,7 +96,8 @@ def _counts_chunk(
     return states[0].counts.T
 
 
-# ---- Roll many configurations out at once: numbers stacked, trials side by side, one program.
+# ---- Roll many configurations out at once: numbers stacked, trials side by side, one
+# program.
 
 
 @needs_values
@@ -111,18 +120,19 @@ def rollout_many(
         availabilities: Of each.
         num_rounds: J >= 1.
         num_trials: B >= 1, of each.
-        mesh: Devices of one axis that each configuration's trials are dealt out to; the result is
-            the same to the bit. With devices of several processes all must make this call.
-        width: Make the program for this many configurations if there are fewer, so that lists of
-            different lengths share one; what is computed in vain is dropped.
+        mesh: Devices of one axis that each configuration's trials are dealt out to; the
+            result is the same to the bit. With devices of several processes all must
+            make this call.
+        width: Make the program for this many configurations if there are fewer, so that
+            lists of different lengths share one; what is computed in vain is dropped.
         first: As for `rollout_trials`.
 
     Returns:
         bool[cells, B, J, N]; entry c equals `rollout_trials` of configuration c.
 
     Raises:
-        ConfigurationError: As `rollout_trials`, and if the lists differ in length, are empty, or
-            hold schemes of different programs (`program_of`).
+        ConfigurationError: As `rollout_trials`, and if the lists differ in length, are
+            empty, or hold schemes of different programs (`program_of`).
 
     Examples:
         >>> import mrsa_jax as mj
@@ -148,10 +158,12 @@ def rollout_many(
     keys = [as_key(seed) for seed in seeds]
     over = checked_mesh(mesh)
     if over is None and all(map(runs_loops, keys, *zip(*schemes, strict=True))):
-        return np.stack([
-            history_by_loops(key, *scheme, rounds, trials, start)
-            for key, scheme in zip(keys, schemes, strict=True)
-        ])  # fmt: skip
+        return np.stack(
+            [
+                history_by_loops(key, *scheme, rounds, trials, start)
+                for key, scheme in zip(keys, schemes, strict=True)
+            ]
+        )
     num_clients = selectors[0].num_clients
     together = at_once("selection", 4 * num_clients * trials)
     if over is not None or together == 1:
@@ -163,7 +175,9 @@ def rollout_many(
         return np.stack(parts)
     what = f"configurations of {trials:,} trials of {rounds:,} rounds with {num_clients:,} clients"
     return within_memory(
-        lambda size: _stacked(keys, schemes, rounds, range(start, start + trials), size),
+        lambda size: _stacked(
+            keys, schemes, rounds, range(start, start + trials), size
+        ),
         min(together, max(width, count)),
         "num_trials",
         what,
@@ -171,15 +185,23 @@ def rollout_many(
 
 
 def _stacked(
-    keys: list[Array], schemes: list[tuple[Any, Any]], rounds: int, trials: range, size: int
+    keys: list[Array],
+    schemes: list[tuple[Any, Any]],
+    rounds: int,
+    trials: range,
+    size: int,
 ) -> np.ndarray:
     """Run several configurations in each call, all calls of one size, the last filled up."""
     indices = jnp.arange(trials.start, trials.stop, dtype=jnp.uint32)
 
     def one(start: int) -> np.ndarray:
         own = [min(start + i, len(keys) - 1) for i in range(size)]
-        stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *(schemes[i] for i in own))
-        return np.asarray(_roll_cells(jnp.stack([keys[i] for i in own]), indices, *stacked, rounds))
+        stacked = jax.tree.map(
+            lambda *leaves: jnp.stack(leaves), *(schemes[i] for i in own)
+        )
+        return np.asarray(
+            _roll_cells(jnp.stack([keys[i] for i in own]), indices, *stacked, rounds)
+        )
 
     starts = range(0, len(keys), size)
     parts = _rollout._side_by_side(one, starts, _rollout._workers((keys, schemes)))
@@ -187,10 +209,15 @@ def _stacked(
 
 
 @quick_for_little(
-    lambda keys, *of: keys.size * _rollout._entries(keys, *of), static_argnames=("num_rounds",)
+    lambda keys, *of: keys.size * _rollout._entries(keys, *of),
+    static_argnames=("num_rounds",),
 )
 def _roll_cells(
-    keys: Key[Array, " cells"], trials: Array, selectors: Any, availabilities: Any, num_rounds: int
+    keys: Key[Array, " cells"],
+    trials: Array,
+    selectors: Any,
+    availabilities: Any,
+    num_rounds: int,
 ) -> Bool[Array, "cells trials rounds clients"]:
     def one(key: Array, selector: Any, availability: Any) -> Array:
         return _rollout._roll_chunk(key, trials, selector, availability, num_rounds)

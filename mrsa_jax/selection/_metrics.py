@@ -1,9 +1,10 @@
-"""Fairness gap and aggregation cardinality: of participation histories, and in closed form.
+"""Fairness gap and aggregation cardinality.
 
-Source: Multi-RoundSecAgg (AAAI version), Section 3.2, F of eq. (6) and C of eq. (7), and their
-instantaneous forms of Section 6; both after the same number of rounds, skipped ones counted
-(docs/errata.md). Closed forms: Section 4 (R_BP) and Theorem 1; NumPy and Python integers, exact or
-float64, but where rates are traced.
+Of participation histories, and in closed form.
+Source: Multi-RoundSecAgg (AAAI version), Section 3.2, F of eq. (6) and C of eq. (7),
+and their instantaneous forms of Section 6; both after the same number of rounds,
+skipped ones counted (docs/errata.md). Closed forms: Section 4 (R_BP) and Theorem 1;
+NumPy and Python integers, exact or float64, but where rates are traced.
 """
 
 from __future__ import annotations
@@ -57,7 +58,9 @@ class Running(NamedTuple):
         size = jnp.sum(participation, axis=0, dtype=jnp.uint32)
         low = self.low + size
         high = self.high + (low < size).astype(jnp.uint32)
-        return Running(self.counts + participation.astype(jnp.int32), low, high, self.rounds + 1)
+        return Running(
+            self.counts + participation.astype(jnp.int32), low, high, self.rounds + 1
+        )
 
     def fairness_gap(self) -> Float32[Array, "*lead"]:
         """Return F of the rounds so far (at least one)."""
@@ -70,7 +73,9 @@ class Running(NamedTuple):
         return total / self.rounds.astype(jnp.float32)
 
 
-def as_history(participation: ArrayLike | Sequence[Any]) -> Bool[Array, "*lead rounds clients"]:
+def as_history(
+    participation: ArrayLike | Sequence[Any],
+) -> Bool[Array, "*lead rounds clients"]:
     """Return a participation history as a boolean array, or raise if it is not one."""
     rule = "must be a boolean (or 0/1 integer) array [..., rounds, clients]"
     require_array(participation, "participation")
@@ -79,18 +84,25 @@ def as_history(participation: ArrayLike | Sequence[Any]) -> Bool[Array, "*lead r
         array = host_array(array, "participation")
     dtype_ok = array.dtype == jnp.bool_ or jnp.issubdtype(array.dtype, jnp.integer)
     require(dtype_ok, "participation", rule, f"dtype {array.dtype}")
-    require(array.ndim >= 2 and min(array.shape) > 0, "participation", rule, f"shape {array.shape}")
+    require(
+        array.ndim >= 2 and min(array.shape) > 0,
+        "participation",
+        rule,
+        f"shape {array.shape}",
+    )
     if array.dtype != jnp.bool_ and not isinstance(array, jax.core.Tracer):
         extremes = {int(np.min(array)), int(np.max(array))}
         require(extremes <= {0, 1}, "participation", rule, *sorted(extremes))
     return on_device(array).astype(jnp.bool_)
 
 
-def fairness_gap(participation: ArrayLike | Sequence[Any]) -> Float32[Array, "*lead rounds"]:
+def fairness_gap(
+    participation: ArrayLike | Sequence[Any],
+) -> Float32[Array, "*lead rounds"]:
     """Return F after each round: how unequally often clients took part.
 
-    Entry j is (max_i f_i - min_i f_i) / (j + 1), f_i the rounds among the first j + 1 in which
-    client i took part; skipped rounds (zero rows) count. 0 is perfectly fair.
+    Entry j is (max_i f_i - min_i f_i) / (j + 1), f_i the rounds among the first j + 1
+    in which client i took part; skipped rounds (zero rows) count. 0 is perfectly fair.
 
     Args:
         participation: bool[..., J, N] (0/1 integers are taken too).
@@ -99,14 +111,16 @@ def fairness_gap(participation: ArrayLike | Sequence[Any]) -> Float32[Array, "*l
         float32[..., J] in [0, 1].
 
     Raises:
-        ConfigurationError: If it is not binary, or has fewer than two axes, or an empty one.
+        ConfigurationError: If it is not binary, or has fewer than two axes, or an empty
+            one.
 
     Examples:
         >>> import mrsa_jax as mj
         >>> mj.selection.fairness_gap([[1, 1, 0, 0], [0, 0, 1, 1]]).tolist()
         [1.0, 0.0]
 
-    Source: Multi-RoundSecAgg, Section 3.2, average fairness gap; one sample path of it, without
+    Source: Multi-RoundSecAgg, Section 3.2, average fairness gap; one sample path of it,
+    without
         the expectation.
     """
     return _paths(participation)[0]
@@ -115,10 +129,11 @@ def fairness_gap(participation: ArrayLike | Sequence[Any]) -> Float32[Array, "*l
 def aggregation_cardinality(
     participation: ArrayLike | Sequence[Any],
 ) -> Float32[Array, "*lead rounds"]:
-    """Return C after each round: the mean number of clients in a sum, skipped rounds counted as 0.
+    """Return C after each round.
 
-    Entry j is the mean row sum over the first j + 1 rounds. More clients per sum mean faster
-    training; `expected_cardinality` is its limit.
+    The mean number of clients in a sum, skipped rounds counted as 0.
+    Entry j is the mean row sum over the first j + 1 rounds. More clients per sum mean
+    faster training; `expected_cardinality` is its limit.
 
     Args:
         participation: bool[..., J, N] (0/1 integers are taken too).
@@ -127,14 +142,16 @@ def aggregation_cardinality(
         float32[..., J].
 
     Raises:
-        ConfigurationError: If it is not binary, or has fewer than two axes, or an empty one.
+        ConfigurationError: If it is not binary, or has fewer than two axes, or an empty
+            one.
 
     Examples:
         >>> import mrsa_jax as mj
         >>> mj.selection.aggregation_cardinality([[1, 1, 0, 0], [0, 0, 0, 0]]).tolist()
         [2.0, 1.0]
 
-    Source: Multi-RoundSecAgg, Section 3.2, average aggregation cardinality; one sample path.
+    Source: Multi-RoundSecAgg, Section 3.2, average aggregation cardinality; one sample
+    path.
     """
     return _paths(participation)[1]
 
@@ -162,11 +179,14 @@ def _trajectories(
         running = running.add(row)
         return running, (running.fairness_gap(), running.cardinality())
 
-    _, (gaps, sizes) = lax.scan(step, varying_like(Running.start(rows.shape[1:]), rows), rows)
+    _, (gaps, sizes) = lax.scan(
+        step, varying_like(Running.start(rows.shape[1:]), rows), rows
+    )
     return jnp.moveaxis(gaps, 0, -1), jnp.moveaxis(sizes, 0, -1)
 
 
-# ---- Closed forms: family sizes, small families in full, and the expected size of a round's sum.
+# ---- Closed forms: family sizes, small families in full, and the expected size of a
+# round's sum.
 
 
 def family_size(num_clients: int, cohort_size: int, privacy_target: int) -> int:
@@ -175,13 +195,15 @@ def family_size(num_clients: int, cohort_size: int, privacy_target: int) -> int:
     Args:
         num_clients: N, a multiple of T.
         cohort_size: K, a multiple of T.
-        privacy_target: T; 1 counts the cohorts of random selection, K those of user partition.
+        privacy_target: T; 1 counts the cohorts of random selection, K those of user
+            partition.
 
     Returns:
         R_BP as a Python integer.
 
     Raises:
-        ConfigurationError: If a size is not a positive integer, K > N, or T divides not both.
+        ConfigurationError: If a size is not a positive integer, K > N, or T divides not
+            both.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -223,8 +245,12 @@ def enumerate_family(
     n, k, t = check_sizes(num_clients, cohort_size, privacy_target)
     cap = check_size(max_rows, "max_rows")
     size = family_size(n, k, t)
-    require(size <= cap, "max_rows", "must be at least the size of the family", cap, size)
-    chosen = np.array(list(itertools.combinations(range(n // t), k // t)), dtype=np.int64)
+    require(
+        size <= cap, "max_rows", "must be at least the size of the family", cap, size
+    )
+    chosen = np.array(
+        list(itertools.combinations(range(n // t), k // t)), dtype=np.int64
+    )
     blocks = np.zeros((size, n // t), dtype=np.bool_)
     blocks[np.arange(size)[:, None], chosen] = True
     return np.repeat(blocks, t, axis=1)
@@ -241,24 +267,26 @@ def expected_cardinality(
     """Return C, the expected number of clients in a round's sum.
 
     A round sums K clients if at least K/T blocks are fully available, else none:
-    C = K · P(B >= K/T), where B counts the available blocks; block b is available with chance
-    prod over its clients of (1 - p_i). Holds for every fairness mode; T = 1 gives random and
-    weighted random selection, T = K user partition.
+    C = K · P(B >= K/T), where B counts the available blocks; block b is available with
+    chance prod over its clients of (1 - p_i). Holds for every fairness mode; T = 1
+    gives random and weighted random selection, T = K user partition.
 
     Args:
         num_clients: N, a multiple of T.
         cohort_size: K, a multiple of T.
         privacy_target: T.
         dropout_rate: p in [0, 1], or one for each client, [N].
-        blocks: The block of each client, integers [N], each block T times; i // T by default.
+        blocks: The block of each client, integers [N], each block T times; i // T by
+            default.
 
     Returns:
-        C in [0, K], float64, relative error about N · 1e-16 (only positive terms are added). Of
-        traced rates, a traced number of their type, which can be differentiated.
+        C in [0, K], float64, relative error about N · 1e-16 (only positive terms are
+        added). Of traced rates, a traced number of their type, which can be
+        differentiated.
 
     Raises:
-        ConfigurationError: If a size is wrong (as `family_size`), or a rate is NaN or outside
-            [0, 1], or the rates are not N, or a block does not have T clients.
+        ConfigurationError: If a size is wrong (as `family_size`), or a rate is NaN or
+            outside [0, 1], or the rates are not N, or a block does not have T clients.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -269,7 +297,8 @@ def expected_cardinality(
 
     Cost: O(N/T · K/T).
 
-    Source: Multi-RoundSecAgg, Theorem 1 (equal rates); the Poisson-binomial form for mixed rates
+    Source: Multi-RoundSecAgg, Theorem 1 (equal rates); the Poisson-binomial form for
+    mixed rates
         is this package's: with mixed rates C depends on who shares a block.
     """
     n, k, t = check_sizes(num_clients, cohort_size, privacy_target)
@@ -277,7 +306,9 @@ def expected_cardinality(
     numbers: Any = jnp if is_traced(rates) else np
     if rates.ndim == 1:
         rule = "must hold one rate for each client"
-        require(rates.size == n, "dropout_rate", rule, f"{rates.size} rates, {n} clients")
+        require(
+            rates.size == n, "dropout_rate", rule, f"{rates.size} rates, {n} clients"
+        )
     if is_traced(rates):
         rates = nan_unless(is_chance(rates).all(), rates)
     online = 1.0 - numbers.broadcast_to(rates, (n,))
@@ -300,17 +331,24 @@ def all_or_none(
     return mean, float(k * np.sqrt(share * (1 - share)))
 
 
-def block_chances(dropout_rates: np.ndarray, size: int) -> Float64[np.ndarray, " blocks"]:
+def block_chances(
+    dropout_rates: np.ndarray, size: int
+) -> Float64[np.ndarray, " blocks"]:
     """Return the chance that all clients of each block are available."""
-    return np.prod(1.0 - np.asarray(dropout_rates, np.float64).reshape(-1, size), axis=1)
+    return np.prod(
+        1.0 - np.asarray(dropout_rates, np.float64).reshape(-1, size), axis=1
+    )
 
 
-def chances_of_some(available: np.ndarray, wanted: int) -> Float64[np.ndarray, " blocks"]:
+def chances_of_some(
+    available: np.ndarray, wanted: int
+) -> Float64[np.ndarray, " blocks"]:
     """Return each block's chance to be among `wanted` drawn uniformly from the available ones.
 
-    None is drawn where fewer are available. With A the number of the other available blocks it is
-    a_b E[1{A + 1 >= k} k / (A + 1)]. The expectation over all blocks but one is the product of the
-    law of those before it with that of those behind: only positive terms are added.
+    None is drawn where fewer are available. With A the number of the other available
+    blocks it is a_b E[1{A + 1 >= k} k / (A + 1)]. The expectation over all blocks but
+    one is the product of the law of those before it with that of those behind: only
+    positive terms are added.
 
     Args:
         available: float64[M], chance of each block to be available, independently.
@@ -326,7 +364,8 @@ def chances_of_some(available: np.ndarray, wanted: int) -> Float64[np.ndarray, "
 
         others = stats.binom.pmf(np.arange(count), count - 1, available[0])
         return np.full(count, available[0] * float(others @ share))
-    before = np.zeros((count, count))  # [b, a]: chance that a of the blocks before b are available
+    # [b, a]: chance that a of the blocks before b are available
+    before = np.zeros((count, count))
     before[0, 0] = 1.0
     for place, chance in enumerate(available[:-1].tolist()):
         before[place + 1] = before[place] * (1.0 - chance)
@@ -343,11 +382,15 @@ def _by_block(blocks: Any, n: int, t: int) -> np.ndarray:
     """Return the clients sorted by block, or raise unless every block has T of them."""
     labels = integer_or_vector(blocks, "blocks")
     rule = "must hold one integer for each client"
-    require(labels.ndim == 1 and labels.size == n, "blocks", rule, f"shape {labels.shape}")
+    require(
+        labels.ndim == 1 and labels.size == n, "blocks", rule, f"shape {labels.shape}"
+    )
     names, sizes = np.unique(labels, return_counts=True)
     wrong = sizes != t
     rule = "must name each block as often as `privacy_target`"
-    got = [f"block {names[wrong][0]}: {sizes[wrong][0]} times", t] if wrong.any() else []
+    got = (
+        [f"block {names[wrong][0]}: {sizes[wrong][0]} times", t] if wrong.any() else []
+    )
     require(not wrong.any(), "blocks", rule, *got)
     return np.argsort(labels, kind="stable")
 
@@ -355,8 +398,8 @@ def _by_block(blocks: Any, n: int, t: int) -> np.ndarray:
 def _at_least(chances: np.ndarray, m: int) -> float:
     """Return P(at least m of independent events happen), from above and below by recurrence.
 
-    `law[i]` is the chance of exactly i < m events so far and `reached` that of m or more: sums
-    and products of non-negative numbers, so nothing cancels.
+    `law[i]` is the chance of exactly i < m events so far and `reached` that of m or
+    more: sums and products of non-negative numbers, so nothing cancels.
     """
     law = np.zeros(m)
     law[0] = 1.0
@@ -371,7 +414,9 @@ def _at_least(chances: np.ndarray, m: int) -> float:
 def _at_least_traced(chances: Array, m: int) -> Array:
     """Return what `_at_least` does, in a program."""
 
-    def step(state: tuple[Array, Array], chance: Array) -> tuple[tuple[Array, Array], None]:
+    def step(
+        state: tuple[Array, Array], chance: Array
+    ) -> tuple[tuple[Array, Array], None]:
         law, reached = state
         fewer = jnp.concatenate([jnp.zeros(1, law.dtype), law[:-1]])
         return (law * (1 - chance) + fewer * chance, reached + law[-1] * chance), None

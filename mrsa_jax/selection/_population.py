@@ -1,8 +1,10 @@
-"""Populations that change: clients join and leave, blocks are kept, refilled or formed anew.
+"""Populations that change.
 
-A departure from the papers, whose N clients stay. What becomes of the guarantee T depends on what
-is done when a member of a block leaves: T holds if no client is ever in two blocks and no block
-that lacks a member is asked. Symbols: T `privacy_target`, G_i `block`.
+Clients join and leave, blocks are kept, refilled or formed anew.
+A departure from the papers, whose N clients stay. What becomes of the guarantee T
+depends on what is done when a member of a block leaves: T holds if no client is ever in
+two blocks and no block that lacks a member is asked. Symbols: T `privacy_target`, G_i
+`block`.
 """
 
 from __future__ import annotations
@@ -26,7 +28,15 @@ from mrsa_jax._core.arrays import (
     varying_like,
 )
 from mrsa_jax._core.selector import SelectorState
-from mrsa_jax._core.streams import Seed, Stream, as_key, client_words, fold, round_key, trial_key
+from mrsa_jax._core.streams import (
+    Seed,
+    Stream,
+    as_key,
+    client_words,
+    fold,
+    round_key,
+    trial_key,
+)
 from mrsa_jax.availability import Availability
 from mrsa_jax.selection._blocks import batch_partitioning
 from mrsa_jax.selection._checks import Fairness
@@ -38,21 +48,31 @@ BlockPolicy = Literal["keep", "refill", "reform"]
 
 @needs_values
 def changing_population(
-    seed: Seed, num_clients: int, num_rounds: int, *, arrival_rate: float, departure_rate: float
+    seed: Seed,
+    num_clients: int,
+    num_rounds: int,
+    *,
+    arrival_rate: float,
+    departure_rate: float,
 ) -> Bool[np.ndarray, "rounds clients"]:
-    """Return who is a member in each round: newcomers at a steady pace, stays of random length.
+    """Return who is a member in each round.
+
+    Newcomers at a steady pace, stays of random length.
 
     Args:
         seed: Integer or key.
         num_clients: N >= 1 members in the first round.
         num_rounds: J >= 1.
-        arrival_rate: Clients who join in a round, >= 0: newcomer i (from 1) joins in the round
-            ceil(i / rate), from 0, so that M = N + floor(rate (J - 1)) clients are ever seen.
-        departure_rate: Chance in [0, 1] that a member does not stay for another round; everybody
-            stays for one at least. With rate = N · chance the size of the population holds.
+        arrival_rate: Clients who join in a round, >= 0: newcomer i (from 1) joins in
+            the round ceil(i / rate), from 0, so that M = N + floor(rate (J - 1))
+            clients are ever seen.
+        departure_rate: Chance in [0, 1] that a member does not stay for another round;
+            everybody stays for one at least. With rate = N · chance the size of the
+            population holds.
 
     Returns:
-        bool[J, M], clients in order of joining; a client who has left does not come back.
+        bool[J, M], clients in order of joining; a client who has left does not come
+        back.
 
     Raises:
         ConfigurationError: If a number is outside its range.
@@ -64,7 +84,10 @@ def changing_population(
         ... ).tolist()
         [[1, 1, 0, 0], [1, 1, 1, 0], [1, 1, 1, 1]]
     """
-    n, rounds = check_size(num_clients, "num_clients"), check_size(num_rounds, "num_rounds")
+    n, rounds = (
+        check_size(num_clients, "num_clients"),
+        check_size(num_rounds, "num_rounds"),
+    )
     arrivals = number_or_vector(arrival_rate, "arrival_rate")
     good = arrivals.ndim == 0 and float(arrivals) >= 0.0
     require(good, "arrival_rate", "must be one number, at least 0", arrivals.tolist())
@@ -75,7 +98,9 @@ def changing_population(
     newcomers = np.arange(1, int(rate * (rounds - 1) + 1e-9) + 1)
     joins = np.zeros(n + newcomers.size, np.int64)
     joins[n:] = np.ceil(newcomers / max(rate, 1e-300) - 1e-9).astype(np.int64)
-    words = np.asarray(client_words(fold(as_key(seed), int(Stream.PARTITION)), joins.size))
+    words = np.asarray(
+        client_words(fold(as_key(seed), int(Stream.PARTITION)), joins.size)
+    )
     # Geometric stays by inversion: the least s >= 1 with (1 - chance)^s <= u.
     uniform = (words.astype(np.float64) + 0.5) / 2.0**32
     stays = np.full(joins.size, float(rounds))
@@ -89,36 +114,43 @@ def changing_population(
 
 @needs_values
 def form_blocks(
-    members: ArrayLike | Sequence[Any], privacy_target: int, policy: BlockPolicy = "keep"
+    members: ArrayLike | Sequence[Any],
+    privacy_target: int,
+    policy: BlockPolicy = "keep",
 ) -> Int32[np.ndarray, "rounds clients"]:
     """Return the block of each client in each round, while clients join and leave.
 
-    Clients wait, in order of joining (of those who join together, by index), until T of them form
-    a block. When a member of a block leaves:
+    Clients wait, in order of joining (of those who join together, by index), until T of
+    them form a block. When a member of a block leaves:
 
-        "keep": the block is not asked while a member is away; if one never returns, the others
+        "keep": the block is not asked while a member is away; if one never returns, the
+        others
             are lost to training. Nobody is ever in two blocks: T is kept for everybody.
-        "refill": the first client who waits takes the place. Sums before and after differ in
+        "refill": the first client who waits takes the place. Sums before and after
+        differ in
             two clients, so each of them has a separate column: strong privacy 1.
-        "reform": all present members are put into new blocks in order of joining, whenever the
-            population changes. Differences of old and new blocks isolate single clients.
+        "reform": all present members are put into new blocks in order of joining,
+        whenever the
+            population changes. Differences of old and new blocks isolate single
+            clients.
 
-    To continue with the rest of the block is no better: the difference is the leaver alone.
+    To continue with the rest of the block is no better: the difference is the leaver
+    alone.
 
     Args:
-        members: bool[J, M], e.g. `changing_population`. A client may come back: to its block
-            under "keep", else as a newcomer.
+        members: bool[J, M], e.g. `changing_population`. A client may come back: to its
+            block under "keep", else as a newcomer.
         privacy_target: T >= 1.
         policy: One of the three.
 
     Returns:
-        int32[J, M]: the block's number, below M / T; -1 for clients that are absent, wait, or
-        whose block lacks a member and is not refilled. Incomplete blocks keep their label under
-        "refill" until a newcomer arrives; they are never asked.
+        int32[J, M]: the block's number, below M / T; -1 for clients that are absent,
+        wait, or whose block lacks a member and is not refilled. Incomplete blocks keep
+        their label under "refill" until a newcomer arrives; they are never asked.
 
     Raises:
-        ConfigurationError: If `members` is not a binary matrix, T no positive integer, or the
-            policy unknown.
+        ConfigurationError: If `members` is not a binary matrix, T no positive integer,
+            or the policy unknown.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -146,18 +178,19 @@ def rollout_population(
 ) -> Bool[Array, "rounds clients"]:
     """Return who took part in each round while clients join and leave.
 
-    Batch partitioning on the blocks of `form_blocks`: K/T of the blocks whose T members are all
-    present and available, the first by least use (the mean of its members' counts) as `fairness`
-    says; a round with fewer such blocks is skipped. Columns are all clients ever seen, so the
-    history can be given to `mrsa_jax.privacy` as it is: "keep" has strong privacy T or more,
-    "refill" and "reform" fall to 1 in general.
+    Batch partitioning on the blocks of `form_blocks`: K/T of the blocks whose T members
+    are all present and available, the first by least use (the mean of its members'
+    counts) as `fairness` says; a round with fewer such blocks is skipped. Columns are
+    all clients ever seen, so the history can be given to `mrsa_jax.privacy` as it is:
+    "keep" has strong privacy T or more, "refill" and "reform" fall to 1 in general.
 
     Args:
         seed: Integer or typed key.
         members: bool[J, M].
         cohort_size: K, a multiple of T.
         privacy_target: T >= 1.
-        availability: Who of the M clients is online; absent clients are not asked anyway.
+        availability: Who of the M clients is online; absent clients are not asked
+            anyway.
         policy: What is done when a member leaves: "keep", "refill" or "reform".
         fairness: As `batch_partitioning`.
 
@@ -165,8 +198,8 @@ def rollout_population(
         bool[J, M].
 
     Raises:
-        ConfigurationError: As `form_blocks` and `batch_partitioning`; if the availability is for
-            another number of clients.
+        ConfigurationError: As `form_blocks` and `batch_partitioning`; if the
+            availability is for another number of clients.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -180,16 +213,27 @@ def rollout_population(
 
     Cost: O(M) a round; memory of a few int32[J, M].
 
-    Source: none of the papers; Multi-RoundSecAgg, Appendix D, Algorithm 2 is the choice of
+    Source: none of the papers; Multi-RoundSecAgg, Appendix D, Algorithm 2 is the choice
+    of
         blocks.
     """
     present = binary_matrix(members, "members")
-    k, t = check_size(cohort_size, "cohort_size"), check_size(privacy_target, "privacy_target")
+    k, t = (
+        check_size(cohort_size, "cohort_size"),
+        check_size(privacy_target, "privacy_target"),
+    )
     require(k % t == 0, "cohort_size", "must be a multiple of `privacy_target`", k, t)
     labels = form_blocks(present, t, policy)
-    chooser = batch_partitioning(max(present.shape[1] // t, k // t), k // t, 1, fairness)
+    chooser = batch_partitioning(
+        max(present.shape[1] // t, k // t), k // t, 1, fairness
+    )
     is_model = isinstance(availability, Availability)
-    require(is_model, "availability", "must have `for_clients`, `init` and `sample`", availability)
+    require(
+        is_model,
+        "availability",
+        "must have `for_clients`, `init` and `sample`",
+        availability,
+    )
     online = availability.for_clients(present.shape[1])
     key = trial_key(as_key(seed), 0)
     return _roll_blocks(key, on_device(labels), chooser, online, jnp.int32(t))
@@ -211,7 +255,9 @@ def _roll_blocks(
         place = jnp.where(own < 0, jnp.int32(num_blocks), own)
         return jax.ops.segment_sum(numbers, place, num_blocks + 1)[:num_blocks]
 
-    def step(carry: tuple[Array, Any], inputs: tuple[Array, Array]) -> tuple[Any, Array]:
+    def step(
+        carry: tuple[Array, Any], inputs: tuple[Array, Array]
+    ) -> tuple[Any, Array]:
         (counts, state), (j, own) = carry, inputs
         available, state = online.sample(round_key(key, j, Stream.AVAILABILITY), state)
         whole = add_up(available.astype(jnp.int32), own) == size
@@ -227,7 +273,7 @@ def _roll_blocks(
     return lax.scan(step, start, (rounds, labels))[1]
 
 
-# --- policies: bool[J, M], T -> int32[J, M] ---------------------------------------------------
+# ---- policies: bool[J, M], T -> int32[J, M]
 
 
 _Changes = Iterator[tuple[int, np.ndarray]]  # (round, labels from it on)
@@ -254,7 +300,8 @@ def _spread(present: np.ndarray, changes: _Changes) -> np.ndarray:
 def _lasting(present: np.ndarray, t: int, *, refills: bool) -> _Changes:
     """Blocks in order of joining, asked only while all their members are present.
 
-    Where they are refilled, whoever waits longest takes the place of a leaver permanently.
+    Where they are refilled, whoever waits longest takes the place of a leaver
+    permanently.
     """
     block = np.full(present.shape[1], -1, np.int32)
     waiting: list[int] = []
@@ -272,8 +319,15 @@ def _lasting(present: np.ndarray, t: int, *, refills: bool) -> _Changes:
         while len(waiting) >= t:
             block[waiting[:t]] = num_blocks
             waiting, num_blocks = waiting[t:], num_blocks + 1
-        members = np.bincount(block[(block >= 0) & present[j]], minlength=max(num_blocks, 1))
-        yield j, np.where((block >= 0) & (refills | (members[block] == t)), block, np.int32(-1))
+        members = np.bincount(
+            block[(block >= 0) & present[j]], minlength=max(num_blocks, 1)
+        )
+        yield (
+            j,
+            np.where(
+                (block >= 0) & (refills | (members[block] == t)), block, np.int32(-1)
+            ),
+        )
 
 
 def _reformed(present: np.ndarray, t: int) -> _Changes:

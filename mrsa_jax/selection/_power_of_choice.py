@@ -1,9 +1,10 @@
-"""Power-of-choice: the K clients of highest loss among d candidates, on simulated losses.
+"""Power-of-choice.
 
+The K clients of highest loss among d candidates, on simulated losses.
 Cho, Wang, Joshi, "Client Selection in Federated Learning: Convergence Analysis and
-Power-of-Choice Selection Strategies" (2020). Symbols: K `cohort_size`, d `num_candidates`,
-F_k(w) `losses`. Losses live in the selector's state, so that histories can be rolled out without
-training.
+Power-of-Choice Selection Strategies" (2020). Symbols: K `cohort_size`, d
+`num_candidates`, F_k(w) `losses`. Losses live in the selector's state, so that
+histories can be rolled out without training.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ from mrsa_jax.selection._ranking import Steps, Words, over_trials
 from mrsa_watch._base.errors import check_size, require
 from mrsa_watch._base.values import by_value
 
-_UNIT = 2.0**-23  # logarithms of losses are multiples of this: integers, equal on every machine
+# logarithms of losses are multiples of this: integers, equal on every machine
+_UNIT = 2.0**-23
 
 
 @by_value
@@ -43,7 +45,8 @@ class PowerOfChoiceState(NamedTuple):
 
     Attributes:
         counts: int32[N], rounds in whose sum each client was.
-        log_losses: int32[N], natural logarithm of each client's loss, in units of 2^-23.
+        log_losses: int32[N], natural logarithm of each client's loss, in units of
+            2^-23.
     """
 
     counts: Int32[Array, " clients *trials"]
@@ -57,12 +60,15 @@ class PowerOfChoiceState(NamedTuple):
 
 @pytree
 class PowerOfChoice:
-    """The K clients of highest loss among d candidates; build it with `power_of_choice`.
+    """The K clients of highest loss among d candidates.
+
+    Build it with `power_of_choice`.
 
     Attributes:
         cohort_size: int32 scalar, K.
         num_candidates: int32 scalar, d.
-        highest: int32[N], logarithm of the initial loss (also its ceiling), in units of 2^-23.
+        highest: int32[N], logarithm of the initial loss (also its ceiling), in units of
+            2^-23.
         lowest: int32[N], logarithm of the loss that training cannot go below.
         fall: int32 scalar, what the logarithm loses in a round with the client.
         rise: int32 scalar, what it gains in one without.
@@ -122,13 +128,17 @@ def _choose(
     works = online >= scheme.cohort_size
     wanted = jnp.where(works, jnp.minimum(scheme.num_candidates, online), 0)
     candidates = _ranking.k_smallest(words(0), available, wanted, steps)
-    gain = jnp.max(scheme.highest) - log_losses  # at least 0, smallest for the highest loss
+    # at least 0, smallest for the highest loss
+    gain = jnp.max(scheme.highest) - log_losses
     asked = jnp.where(works, scheme.cohort_size, 0)
     cohort = _ranking.k_smallest(words(1), candidates, asked, steps, gain)
     # A skipped round trains nothing: losses stay.
     moves = works.astype(jnp.int32)[None]
     ends = tuple(range(1, available.ndim))
-    highest, lowest = jnp.expand_dims(scheme.highest, ends), jnp.expand_dims(scheme.lowest, ends)
+    highest, lowest = (
+        jnp.expand_dims(scheme.highest, ends),
+        jnp.expand_dims(scheme.lowest, ends),
+    )
     lower = jnp.maximum(log_losses - scheme.fall, lowest)
     higher = jnp.minimum(log_losses + scheme.rise * moves, highest)
     return cohort, counts + cohort.astype(jnp.int32), jnp.where(cohort, lower, higher)
@@ -145,34 +155,41 @@ def power_of_choice(
     decay: float = 0.9,
     recovery: float = 1.01,
 ) -> PowerOfChoice:
-    """Return power-of-choice selection on simulated losses: the K worst off of d candidates.
+    """Return power-of-choice selection on simulated losses.
 
-    Of the available clients d are drawn uniformly (all, where fewer are online), and the K with
-    the highest loss are asked, ties uniformly; a round with fewer than K available is skipped.
-    d = K is `uniform`. Larger d chases losses: fairer where losses are equal, biased to clients
-    whose loss stays high, and like every scheme without blocks, T = 1 before long.
+    The K worst off of d candidates.
+    Of the available clients d are drawn uniformly (all, where fewer are online), and
+    the K with the highest loss are asked, ties uniformly; a round with fewer than K
+    available is skipped. d = K is `uniform`. Larger d chases losses: fairer where
+    losses are equal, biased to clients whose loss stays high, and like every scheme
+    without blocks, T = 1 before long.
 
-    The losses are a model, not measured: a round with client k multiplies F_k by `decay`, a round
-    without by `recovery` (the others' updates undo some of it), within [final, initial]; a skipped
-    round leaves them. Progress that all clients share does not change the ranking and is left
-    out. Logarithms are integers in units of 2^-23, the same on every machine: losses that differ by
-    less than 1e-7 of themselves may count as equal.
+    The losses are a model, not measured: a round with client k multiplies F_k by
+    `decay`, a round without by `recovery` (the others' updates undo some of it), within
+    [final, initial]; a skipped round leaves them. Progress that all clients share does
+    not change the ranking and is left out. Logarithms are integers in units of 2^-23,
+    the same on every machine: losses that differ by less than 1e-7 of themselves may
+    count as equal.
 
     Args:
         num_clients: N >= 1.
         cohort_size: K, from 1 to N.
         num_candidates: d, from K to N.
         initial_loss: F_k before training, positive: a number for everybody, or [N].
-        final_loss: What F_k cannot fall below, positive, at most the initial: a number, or [N].
-        decay: Factor of a client's loss in a round with it: 1, or from 1e-9 to 1 - 6e-8.
+        final_loss: What F_k cannot fall below, positive, at most the initial: a number,
+            or [N].
+        decay: Factor of a client's loss in a round with it: 1, or from 1e-9 to 1 -
+            6e-8.
         recovery: Factor in a round without it: 1, or from 1 + 6e-8 to 1e9.
 
     Returns:
-        A selector; all numbers but N are data; K and d may be traced, and are not checked then.
+        A selector; all numbers but N are data; K and d may be traced, and are not
+        checked then.
 
     Raises:
-        ConfigurationError: If a size is no positive integer, K <= d <= N does not hold, or a loss
-            or a factor is outside its range or not finite, or so near 1 that it would count as 1.
+        ConfigurationError: If a size is no positive integer, K <= d <= N does not hold,
+            or a loss or a factor is outside its range or not finite, or so near 1 that
+            it would count as 1.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -183,20 +200,31 @@ def power_of_choice(
         >>> history.argmax(axis=1).tolist()  # first the loss of 4, then the 3
         [0, 2]
 
-    Source: Cho, Wang, Joshi (2020), Section 4, pi_pow-d. Differs in that candidates are drawn
+    Source: Cho, Wang, Joshi (2020), Section 4, pi_pow-d. Differs in that candidates are
+    drawn
         uniformly (equal data sets) among the available, and losses are simulated.
     """
     n, k, _ = sizes_as_data(num_clients, cohort_size)
     d = unless_traced(check_size, num_candidates, "num_candidates")
     if is_traced(k, d):
-        k = jnp.where(is_whole(d, 1, n) & (k >= 1) & (k <= d), k, n + 1)  # else nobody is asked
+        # else nobody is asked
+        k = jnp.where(is_whole(d, 1, n) & (k >= 1) & (k <= d), k, n + 1)
     else:
         require(k <= d, "num_candidates", "must be at least `cohort_size`", d, k)
         require(d <= n, "num_candidates", "must be at most `num_clients`", d, n)
-    high, low = _losses(initial_loss, "initial_loss", n), _losses(final_loss, "final_loss", n)
+    high, low = (
+        _losses(initial_loss, "initial_loss", n),
+        _losses(final_loss, "final_loss", n),
+    )
     over = low > high
     rule = "must be at most `initial_loss`"
-    require(not over.any(), "final_loss", rule, *low[over][:1].tolist(), *high[over][:1].tolist())
+    require(
+        not over.any(),
+        "final_loss",
+        rule,
+        *low[over][:1].tolist(),
+        *high[over][:1].tolist(),
+    )
     down, up = one_number(decay, "decay"), one_number(recovery, "recovery")
     require(0.0 < down <= 1.0, "decay", "must lie in (0, 1]", down)
     require(1.0 <= up <= 1e9, "recovery", "must lie in [1, 1e9]", up)
@@ -205,8 +233,12 @@ def power_of_choice(
     for name, factor, step in (("decay", down, fall), ("recovery", up, rise)):
         rule = "must be 1 or differ from it by 6e-8 or more, not to be rounded to it"
         require(factor == 1.0 or int(step) != 0, name, rule, factor)
-    highest, lowest, falls, rises = map(on_device, (_units(high), _units(low), fall, rise))
-    return PowerOfChoice(jnp.int32(k), jnp.int32(d), highest, lowest, falls, rises, num_clients=n)
+    highest, lowest, falls, rises = map(
+        on_device, (_units(high), _units(low), fall, rise)
+    )
+    return PowerOfChoice(
+        jnp.int32(k), jnp.int32(d), highest, lowest, falls, rises, num_clients=n
+    )
 
 
 def _losses(value: object, argument: str, num_clients: int) -> np.ndarray:

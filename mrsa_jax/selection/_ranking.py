@@ -1,9 +1,10 @@
 """Exactly k of N clients by rank, without sorting, and blocks of neighbours, without gathers.
 
-Ranks are found by narrowing a threshold: each step counts the keys at or below it, so the cost
-is a few passes over N, and k is data. Blocks are runs of `size` neighbours: their minimum, or
-their spread over their members, takes log2(size) shifted passes, and `size` is data. Clients are
-the first axis; any axes that follow are trials, innermost so that passes vectorise over them.
+Ranks are found by narrowing a threshold: each step counts the keys at or below it, so
+the cost is a few passes over N, and k is data. Blocks are runs of `size` neighbours:
+their minimum, or their spread over their members, takes log2(size) shifted passes, and
+`size` is data. Clients are the first axis; any axes that follow are trials, innermost
+so that passes vectorise over them.
 
 How steps are made differs by device, their results do not (`Steps`).
 """
@@ -22,9 +23,10 @@ from mrsa_jax._core.arrays import varying_like
 from mrsa_jax._core.device import chosen_form, platform
 from mrsa_jax._core.streams import client_words, key_words, words_of_clients
 
-# "search": as many passes as the values need, which is fewest on a CPU. "sort": the keys of each
-# trial are sorted, in as few calls whatever the values. "bits": inside a kernel that holds all
-# clients of its trials in registers, one step for each bit of a key, and blocks by a product.
+# "search": as many passes as the values need, which is fewest on a CPU. "sort": the
+# keys of each trial are sorted, in as few calls whatever the values. "bits": inside a
+# kernel that holds all clients of its trials in registers, one step for each bit of a
+# key, and blocks by a product.
 Steps = Literal["search", "sort", "bits"]
 
 _TOP = 2**31 - 1  # the key of a client who is no candidate
@@ -54,7 +56,9 @@ def count(flags: Bool[Array, " clients *trials"]) -> Int32[Array, "*trials"]:
     return jnp.sum(flags, axis=0, dtype=jnp.int32)
 
 
-def word_key(words: UInt32[Array, " clients *trials"]) -> Int32[Array, " clients *trials"]:
+def word_key(
+    words: UInt32[Array, " clients *trials"],
+) -> Int32[Array, " clients *trials"]:
     """Return 31 bits of each word as a key in [0, 2^31 - 2] (the two largest values joined)."""
     return jnp.minimum((words >> jnp.uint32(1)).astype(jnp.int32), jnp.int32(_TOP - 1))
 
@@ -78,8 +82,8 @@ def k_smallest(
         candidates: Who may be chosen.
         k: How many, from 0 to the number of candidates.
         steps: How.
-        numbers: From 0 to 2^31 - 2, e.g. how often a client took part; the same for all if None:
-            then any k candidates, uniformly.
+        numbers: From 0 to 2^31 - 2, e.g. how often a client took part; the same for all
+            if None: then any k candidates, uniformly.
 
     Returns:
         bool[N, ...] with exactly k ones.
@@ -117,7 +121,11 @@ def _by_bits(keys: tuple[Array, ...], candidates: Array, k: Array) -> Array:
     for key in keys:
         kth = _kth(key, tied, missing, _KEY_BITS)
         below = tied & (key < kth[None])
-        chosen, tied, missing = chosen | below, tied & (key == kth[None]), missing - count(below)
+        chosen, tied, missing = (
+            chosen | below,
+            tied & (key == kth[None]),
+            missing - count(below),
+        )
     index = lax.broadcasted_iota(jnp.int32, candidates.shape, 0)
     last = _kth(index, tied, missing, (len(index) - 1).bit_length())
     return chosen | (tied & (index <= last[None]) & (missing > 0)[None])
@@ -143,9 +151,12 @@ def _finish(split: _Split) -> Array:
     def by_index(split: _Split) -> Array:
         index = lax.broadcasted_iota(jnp.int32, split.tied.shape, 0)
         last = _refine(index, split, _halve)
-        return last.chosen | last.tied  # indices differ: only the k-th client is still tied
+        # indices differ: only the k-th client is still tied
+        return last.chosen | last.tied
 
-    return lax.cond(jnp.any(split.missing > 0), by_index, lambda split: split.chosen, split)
+    return lax.cond(
+        jnp.any(split.missing > 0), by_index, lambda split: split.chosen, split
+    )
 
 
 def _refine(key: Array, split: _Split, aim: _Aim) -> _Split:
@@ -163,9 +174,12 @@ def _refine(key: Array, split: _Split, aim: _Aim) -> _Split:
     )
 
 
-def _first_bracket(masked: Array, num_candidates: Array, k: Array, aim: _Aim) -> _Bracket:
-    """Return the bracket from below the smallest key to the largest; empty where k is 0.
+def _first_bracket(
+    masked: Array, num_candidates: Array, k: Array, aim: _Aim
+) -> _Bracket:
+    """Return the bracket from below the smallest key to the largest.
 
+    Empty where k is 0.
     Most searches are for the one smallest key, which the first probe then hits.
     """
     none = k == 0
@@ -187,11 +201,16 @@ def _narrow(masked: Array, bracket: _Bracket, k: Array, aim: _Aim) -> _Bracket:
         counted = count(masked <= b.probe[None])
         up, down = open_(b) & (counted < k), open_(b) & (counted >= k)
         low, num_low = jnp.where(up, b.probe, b.low), jnp.where(up, counted, b.num_low)
-        high, num_high = jnp.where(down, b.probe, b.high), jnp.where(down, counted, b.num_high)
+        high, num_high = (
+            jnp.where(down, b.probe, b.high),
+            jnp.where(down, counted, b.num_high),
+        )
         offset = _within(aim(high - low, k - num_low, num_high - num_low), high - low)
         return _Bracket(low, high, num_low, num_high, low + offset)
 
-    return lax.while_loop(lambda b: jnp.any(open_(b)), step, varying_like(bracket, masked, k))
+    return lax.while_loop(
+        lambda b: jnp.any(open_(b)), step, varying_like(bracket, masked, k)
+    )
 
 
 def _within(offset: Array, width: Array) -> Array:
@@ -215,8 +234,8 @@ def block_start_all(
 ) -> Bool[Array, " clients *trials"]:
     """Return at the first client of each block of `size` neighbours whether all its flags hold.
 
-    Blocks are clients 0 to size - 1 and so on; a last block of fewer does not count. False at all
-    other clients.
+    Blocks are clients 0 to size - 1 and so on; a last block of fewer does not count.
+    False at all other clients.
     """
     index = lax.broadcasted_iota(jnp.int32, flags.shape, 0)
     starts = lax.rem(index, jnp.broadcast_to(size, index.shape)) == 0
@@ -228,7 +247,10 @@ def block_start_all(
 def block_any(
     starts: Bool[Array, " clients *trials"], size: Int32[Array, ""], steps: Steps
 ) -> Bool[Array, " clients *trials"]:
-    """Return for each client the flag of its block's first client; others must have none."""
+    """Return for each client the flag of its block's first client.
+
+    Others must have none.
+    """
     if steps == "bits":
         return _block_counts(starts, size) > 0
     return _windows(starts, size, steps, ahead=False)
@@ -247,7 +269,9 @@ def _windows(flags: Array, size: Array, steps: Steps, *, ahead: bool) -> Array:
         if ahead:
             joined = a & lax.dynamic_slice_in_dim(jnp.concatenate([a, none]), by, n)
         else:
-            joined = a | lax.dynamic_slice_in_dim(jnp.concatenate([none, a]), jnp.int32(n) - by, n)
+            joined = a | lax.dynamic_slice_in_dim(
+                jnp.concatenate([none, a]), jnp.int32(n) - by, n
+            )
         return joined, width + by
 
     carry = varying_like((flags, jnp.int32(1)), flags, size)
@@ -265,20 +289,26 @@ def _block_counts(flags: Array, size: Array) -> Array:
     size = jnp.broadcast_to(size, (n, n))
     together = (lax.div(row, size) == lax.div(column, size)).astype(jnp.bfloat16)
     members = flags.astype(jnp.bfloat16)
-    return jnp.dot(together, members, preferred_element_type=jnp.float32).astype(jnp.int32)
+    return jnp.dot(together, members, preferred_element_type=jnp.float32).astype(
+        jnp.int32
+    )
 
 
-# ---- One round's choice for many trials: as passes over arrays, or by a kernel in registers.
+# ---- One round's choice for many trials: as passes over arrays, or by a kernel in
+# registers.
 #
-# A round of selection is a few dozen passes over the clients of each trial, between which nothing
-# needs to leave the chip: on an NVIDIA GPU one program holds all clients of a few trials and makes
+# A round of selection is a few dozen passes over the clients of each trial, between
+# which nothing
+# needs to leave the chip: on an NVIDIA GPU one program holds all clients of a few
+# trials and makes
 # the whole choice, random words included.
 
 Words = Callable[[int], Array]  # which of a client's words -> uint32[N, ...]
 
 _MOST_CLIENTS = 128  # whose blocks are counted by one product of tiles
 _FEWEST_ROWS = 16  # of a product
-_TILE = 2048  # clients x trials of a program: four registers an array for each of 512 threads
+# clients x trials of a program: four registers an array for each of 512 threads
+_TILE = 2048
 _WARPS = 16
 
 
@@ -291,8 +321,9 @@ def over_trials(
     """Return a round's choice: `choose(scheme, steps, words, *columns)`.
 
     Args:
-        choose: Takes the scheme, how to make its passes (`_ranking.Steps`), a function that draws
-            a word of each client, and the columns; returns arrays like the columns.
+        choose: Takes the scheme, how to make its passes (`_ranking.Steps`), a function
+            that draws a word of each client, and the columns; returns arrays like the
+            columns.
         scheme: A pytree of scalars and vectors [N].
         key: Keys, whose axes are the trials'.
         columns: [N, *trials]: who is available, and the scheme's state.
@@ -300,19 +331,28 @@ def over_trials(
     Returns:
         What `choose` returns: the cohort, and the scheme's new state.
     """
-    # a GPU works on tiles of trials, whose columns stay in its registers; else XLA maps over them
+    # a GPU works on tiles of trials, whose columns stay in its registers; else XLA maps
+    # over them
     num_clients = columns[0].shape[0]
     if num_clients <= _MOST_CLIENTS and chosen_form(("xla", "pallas")) == "pallas":
         flat = [column.reshape(num_clients, -1) for column in columns]
         halves = [half.reshape(-1) for half in key_words(key)]
-        return tuple(a.reshape(columns[0].shape) for a in _in_tiles(choose, scheme, halves, flat))
+        return tuple(
+            a.reshape(columns[0].shape) for a in _in_tiles(choose, scheme, halves, flat)
+        )
     return choose(
-        scheme, device_steps(), lambda word: client_words(key, num_clients, word), *columns
+        scheme,
+        device_steps(),
+        lambda word: client_words(key, num_clients, word),
+        *columns,
     )
 
 
 def _in_tiles(
-    choose: Callable[..., tuple[Array, ...]], scheme: Any, halves: list[Array], columns: list[Array]
+    choose: Callable[..., tuple[Array, ...]],
+    scheme: Any,
+    halves: list[Array],
+    columns: list[Array],
 ) -> tuple[Array, ...]:
     """Choose by one kernel, each program for all clients of a tile of trials."""
     from jax.experimental import pallas as pl
@@ -332,7 +372,8 @@ def _in_tiles(
         is_trial = first + jax.lax.iota(jnp.int32, tile) < num_trials
         inside = (row < num_clients)[:, None] & is_trial[None, :]
         place = (pl.ds(0, rows), pl.ds(first, tile))
-        client = jnp.minimum(row, num_clients - 1)  # rows beyond the clients are never available
+        # rows beyond the clients are never available
+        client = jnp.minimum(row, num_clients - 1)
         own = [
             ref[0] if leaf.ndim == 0 else ref[client]
             for ref, leaf in zip(refs[: len(leaves)], leaves, strict=True)

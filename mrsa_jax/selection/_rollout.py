@@ -1,7 +1,7 @@
 """Roll participation histories out: a scan over rounds, vmapped over trials.
 
-Schemes never look at the updates, so the whole history is known before any training. Cohorts
-are taken as participation: nobody drops out inside a round here.
+Schemes never look at the updates, so the whole history is known before any training.
+Cohorts are taken as participation: nobody drops out inside a round here.
 """
 
 from __future__ import annotations
@@ -28,7 +28,14 @@ from mrsa_jax._core.arrays import (
     varying_like,
 )
 from mrsa_jax._core.cores import num_cores
-from mrsa_jax._core.device import at_once, cores_for, in_context, is_traced, platform, within_memory
+from mrsa_jax._core.device import (
+    at_once,
+    cores_for,
+    in_context,
+    is_traced,
+    platform,
+    within_memory,
+)
 from mrsa_jax._core.selector import Selector, check_selector
 from mrsa_jax._core.streams import Seed, Stream, as_key, fold, round_key, trial_key
 from mrsa_jax.availability import Availability
@@ -78,12 +85,12 @@ def rollout(
         num_rounds: J >= 1.
 
     Returns:
-        bool[J, N]; a skipped round is a row of zeros. Rates, T, K, and the seed are data: new
-        values compile nothing new.
+        bool[J, N]; a skipped round is a row of zeros. Rates, T, K, and the seed are
+        data: new values compile nothing new.
 
     Raises:
-        ConfigurationError: If J is not a positive integer, the availability model is for another
-            number of clients, or the seed is neither an integer nor a key.
+        ConfigurationError: If J is not a positive integer, the availability model is
+            for another number of clients, or the seed is neither an integer nor a key.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -116,9 +123,9 @@ def rollout_trials(
 ) -> Bool[Array, "trials rounds clients"]:
     """Return who took part in each round of many independent trials.
 
-    Trials run in chunks that stay in cache, or fill an accelerator: one chunk and its result take
-    at most about a quarter of its memory, in addition to the result of all. A trial's history does
-    not depend on how many others run with it.
+    Trials run in chunks that stay in cache, or fill an accelerator: one chunk and its
+    result take at most about a quarter of its memory, in addition to the result of all.
+    A trial's history does not depend on how many others run with it.
 
     Args:
         seed: Integer or typed key.
@@ -126,17 +133,18 @@ def rollout_trials(
         availability: Who is online.
         num_rounds: J >= 1.
         num_trials: B >= 1.
-        mesh: Devices of one axis that the trials are dealt out to; the result is the same to the
-            bit.
-        first: Number of the first trial, so that more can be added to the existing ones.
+        mesh: Devices of one axis that the trials are dealt out to; the result is the
+            same to the bit.
+        first: Number of the first trial, so that more can be added to the existing
+            ones.
 
     Returns:
         bool[B, J, N]; row 0 equals `rollout` of the same seed.
 
     Raises:
-        ConfigurationError: As `rollout`, if B is not a positive integer, if `first` is no number
-            from 0 to 2^31 - B, if the mesh has more than one axis, and if the device's memory does
-            not hold the result.
+        ConfigurationError: As `rollout`, if B is not a positive integer, if `first` is
+            no number from 0 to 2^31 - B, if the mesh has more than one axis, and if the
+            device's memory does not hold the result.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -152,9 +160,15 @@ def rollout_trials(
     if mesh is None and runs_loops(key, selector, bound):
         return on_device(history_by_loops(key, selector, bound, rounds, trials, start))
     return _in_chunks(
-        _roll_chunk, key, (selector, bound), rounds, trials, selector.num_clients,
-        checked_mesh(mesh), start,
-    )  # fmt: skip
+        _roll_chunk,
+        key,
+        (selector, bound),
+        rounds,
+        trials,
+        selector.num_clients,
+        checked_mesh(mesh),
+        start,
+    )
 
 
 def rollout_metrics(
@@ -168,8 +182,8 @@ def rollout_metrics(
 ) -> RolloutMetrics:
     """Return F and C over rounds of many trials without keeping who took part.
 
-    For studies whose histories would not fit: memory is O(N + J) a trial. Trials are those of
-    `rollout_trials` with the same seed.
+    For studies whose histories would not fit: memory is O(N + J) a trial. Trials are
+    those of `rollout_trials` with the same seed.
 
     Args:
         seed: Integer or typed key.
@@ -197,14 +211,23 @@ def rollout_metrics(
     """
     rounds, bound = _check(selector, availability, num_rounds)
     trials, over = check_size(num_trials, "num_trials"), checked_mesh(mesh)
-    return _in_chunks(_metrics_chunk, as_key(seed), (selector, bound), rounds, trials, 9, over)
+    return _in_chunks(
+        _metrics_chunk, as_key(seed), (selector, bound), rounds, trials, 9, over
+    )
 
 
-def _check(selector: Any, availability: Any, num_rounds: Any) -> tuple[int, Availability]:
+def _check(
+    selector: Any, availability: Any, num_rounds: Any
+) -> tuple[int, Availability]:
     rounds = check_size(num_rounds, "num_rounds")
     check_selector(selector)
     is_model = isinstance(availability, Availability)
-    require(is_model, "availability", "must have `for_clients`, `init` and `sample`", availability)
+    require(
+        is_model,
+        "availability",
+        "must have `for_clients`, `init` and `sample`",
+        availability,
+    )
     return rounds, availability.for_clients(selector.num_clients)
 
 
@@ -220,9 +243,11 @@ def _in_chunks(
 ) -> Any:
     """Run B trials in equal chunks (one compile) on all cores, and join the results.
 
-    If an accelerator's memory does not hold a chunk, all is done again in chunks of half of it.
+    If an accelerator's memory does not hold a chunk, all is done again in chunks of
+    half of it.
 
-    `row_bytes` is what a trial's round adds to the result. With a mesh each device runs a chunk.
+    `row_bytes` is what a trial's round adds to the result. With a mesh each device runs
+    a chunk.
     """
     num_clients = schemes[0].num_clients
     if num_trials * num_rounds * num_clients > LITTLE:
@@ -233,7 +258,10 @@ def _in_chunks(
         run = functools.partial(_over_mesh, run, mesh)
     elif workers > 1:
         shares = cores_for("selection", num_trials)
-    limit = min(at_once("selection", 4 * num_clients), at_once("results", row_bytes * num_rounds))
+    limit = min(
+        at_once("selection", 4 * num_clients),
+        at_once("results", row_bytes * num_rounds),
+    )
     chunk = min(limit, -(-num_trials // shares))
 
     def in_chunks_of(chunk: int) -> Any:
@@ -242,9 +270,14 @@ def _in_chunks(
 
     if is_traced(key, schemes):
         return in_chunks_of(chunk)
-    what = f"{num_trials:,} trials of {num_rounds:,} rounds with {num_clients:,} clients"
+    what = (
+        f"{num_trials:,} trials of {num_rounds:,} rounds with {num_clients:,} clients"
+    )
     return within_memory(
-        lambda chunk: jax.block_until_ready(in_chunks_of(chunk)), chunk, "num_trials", what
+        lambda chunk: jax.block_until_ready(in_chunks_of(chunk)),
+        chunk,
+        "num_trials",
+        what,
     )
 
 
@@ -266,7 +299,11 @@ def _joined(
         return run(key, trials, *schemes, num_rounds)
 
     parts = _side_by_side(one, starts, workers)
-    return parts[0] if len(parts) == 1 and size == num_trials else _concatenated(parts, num_trials)
+    return (
+        parts[0]
+        if len(parts) == 1 and size == num_trials
+        else _concatenated(parts, num_trials)
+    )
 
 
 @functools.partial(one_program, static_argnums=1)
@@ -292,7 +329,9 @@ def _over_mesh(
     return spread(share, mesh, 2, 1)(key, (selector, availability), trials)
 
 
-def _side_by_side(one: Callable[[int], Any], starts: Iterable[int], workers: int) -> list[Any]:
+def _side_by_side(
+    one: Callable[[int], Any], starts: Iterable[int], workers: int
+) -> list[Any]:
     """Call `one` for each start, `workers` of them at once under the caller's settings."""
     if workers == 1:
         return list(map(one, starts))
@@ -309,7 +348,9 @@ def _workers(inputs: Any) -> int:
     return 1 if is_traced(inputs) or platform() != "cpu" else num_cores()
 
 
-def _start(key: Array, selector: Selector, availability: Availability) -> tuple[Any, Any]:
+def _start(
+    key: Array, selector: Selector, availability: Availability
+) -> tuple[Any, Any]:
     """Return the states before the first round, trials (the key's axes) innermost."""
     chosen = jax.tree.map(
         lambda leaf: jnp.broadcast_to(
@@ -328,7 +369,9 @@ def _start(key: Array, selector: Selector, availability: Availability) -> tuple[
 
 def initial_availability(key: Array, availability: Availability) -> Any:
     """Return the availability model's state before the first round of a trial."""
-    return availability.init(fold(key, jnp.uint32(_BEFORE_ROUNDS), int(Stream.AVAILABILITY)))
+    return availability.init(
+        fold(key, jnp.uint32(_BEFORE_ROUNDS), int(Stream.AVAILABILITY))
+    )
 
 
 def _over_trials(function: Any, ndim: int) -> Any:
@@ -338,7 +381,9 @@ def _over_trials(function: Any, ndim: int) -> Any:
     return function
 
 
-def _play(key: Array, selector: Any, availability: Any, states: Any, j: Array) -> tuple[Any, Array]:
+def _play(
+    key: Array, selector: Any, availability: Any, states: Any, j: Array
+) -> tuple[Any, Array]:
     """Play round j; with an array of keys, of all their trials, which are innermost."""
     chosen_state, online_state = states
 
@@ -353,9 +398,14 @@ def _play(key: Array, selector: Any, availability: Any, states: Any, j: Array) -
 
 
 def _method(scheme: Any, name: str, ndim: int) -> Any:
-    """Return a method over trailing trial axes: the scheme's own if it takes them, else mapped."""
+    """Return a method over trailing trial axes.
+
+    The scheme's own if it takes them, else mapped.
+    """
     method = getattr(scheme, name)
-    return method if getattr(scheme, "takes_trials", False) else _over_trials(method, ndim)
+    return (
+        method if getattr(scheme, "takes_trials", False) else _over_trials(method, ndim)
+    )
 
 
 def _history(key: Array, selector: Any, availability: Any, num_rounds: int) -> Array:
@@ -382,7 +432,11 @@ def _entries(key: Array, trials: Array, selector: Any, online: Any, *rest: Any) 
 
 @quick_for_little(_entries, static_argnames=("num_rounds",))
 def _roll_chunk(
-    key: Key[Array, ""], trials: Array, selector: Any, availability: Any, num_rounds: int
+    key: Key[Array, ""],
+    trials: Array,
+    selector: Any,
+    availability: Any,
+    num_rounds: int,
 ) -> Bool[Array, "trials rounds clients"]:
     keys = jax.vmap(lambda trial: trial_key(key, trial))(trials)
     return jnp.moveaxis(_history(keys, selector, availability, num_rounds), -1, 0)
@@ -390,7 +444,11 @@ def _roll_chunk(
 
 @quick_for_little(_entries, static_argnames=("num_rounds",))
 def _metrics_chunk(
-    key: Key[Array, ""], trials: Array, selector: Any, availability: Any, num_rounds: int
+    key: Key[Array, ""],
+    trials: Array,
+    selector: Any,
+    availability: Any,
+    num_rounds: int,
 ) -> RolloutMetrics:
     keys = jax.vmap(lambda trial: trial_key(key, trial))(trials)
 

@@ -1,8 +1,8 @@
 """Inside a round: which sum the server learns when a block loses a member.
 
-Multi-RoundSecAgg keeps blocks of T clients whole in every sum, but takes cohort and sum for the
-same. If members drop out of the protocol (CCESA's V1 to V4), a policy decides what is learnt;
-P (`participation`) has a row for each learnt sum.
+Multi-RoundSecAgg keeps blocks of T clients whole in every sum, but takes cohort and sum
+for the same. If members drop out of the protocol (CCESA's V1 to V4), a policy decides
+what is learnt; P (`participation`) has a row for each learnt sum.
 """
 
 from __future__ import annotations
@@ -52,15 +52,16 @@ class RoundHistory(NamedTuple):
 
     Attributes:
         survivors: bool[..., J, 5, N], V0 (the cohort) to V4.
-        participation: bool[..., J, N], who is in the round's sum, if the server learnt it; a row
-            of zeros where it did not.
-        status: int32[..., J], a `Status` for each round; OK exactly where there is a row.
-        assignment_keys: key[..., J], from which each round's assignment graph is drawn: the
-            trial's round key of the stream `ASSIGNMENT`. `federated.train` hands it to the
-            aggregator, which so draws the same graph.
-        components: int32[..., J, N], for each client the number of the learnt sum that it is in,
-            -1 for none; None under rules that know no partial sums. Privacy is a matter of all
-            these sums (`learnt_rows`), failed rounds' included.
+        participation: bool[..., J, N], who is in the round's sum, if the server learnt
+            it; a row of zeros where it did not.
+        status: int32[..., J], a `Status` for each round; OK exactly where there is a
+            row.
+        assignment_keys: key[..., J], from which each round's assignment graph is drawn:
+            the trial's round key of the stream `ASSIGNMENT`. `federated.train` hands it
+            to the aggregator, which so draws the same graph.
+        components: int32[..., J, N], for each client the number of the learnt sum that
+            it is in, -1 for none; None under rules that know no partial sums. Privacy
+            is a matter of all these sums (`learnt_rows`), failed rounds' included.
     """
 
     survivors: Bool[Array, "*trials rounds 5 clients"]
@@ -93,34 +94,37 @@ def learnt_sums(
 ) -> Bool[Array, "*rounds clients"]:
     """Return who is in the sum that the server learns from each round.
 
-    The sum is over V3, the clients whose masked inputs arrived, if at least `threshold` of them
-    are left to unmask it (V4). A block of which some member was asked but is not in V3 would be
-    split. By policy:
+    The sum is over V3, the clients whose masked inputs arrived, if at least `threshold`
+    of them are left to unmask it (V4). A block of which some member was asked but is
+    not in V3 would be split. By policy:
 
-    - `"ignore"`: the sum over V3 is learnt as it is, and blocks no longer move together;
+    - `"ignore"`: the sum over V3 is learnt as it is, and blocks no longer move
+      together;
     - `"abort"`: the round ends before unmasking, and nothing is learnt;
-    - `"drop_block"`: the members who are left are treated as dropped too: only the pads they share
-      with others are removed, their self pads stay and hide their inputs. The sum is over whole
-      blocks.
+    - `"drop_block"`: the members who are left are treated as dropped too: only the pads
+      they share with others are removed, their self pads stay and hide their inputs.
+      The sum is over whole blocks.
 
     Args:
         survivors: bool[..., 5, N], V0 to V4 (`availability.StepDropout`), nested.
-        blocks: T, for blocks i // T of client i; or [N], the number of each client's block in
-            [0, N).
+        blocks: T, for blocks i // T of client i; or [N], the number of each client's
+            block in [0, N).
         policy: What to do.
-        threshold: t >= 1, shares needed to unmask: fewer clients in V4 and nothing is learnt.
+        threshold: t >= 1, shares needed to unmask: fewer clients in V4 and nothing is
+            learnt.
 
     Returns:
-        bool[..., N]: a row of P for each round; zeros where nothing is learnt. A sum over fewer
-        than two clients is withheld.
+        bool[..., N]: a row of P for each round; zeros where nothing is learnt. A sum
+        over fewer than two clients is withheld.
 
     Raises:
-        ConfigurationError: If shapes do not match, a block is out of range, survivors are no
-            bools, or the policy is unknown.
+        ConfigurationError: If shapes do not match, a block is out of range, survivors
+            are no bools, or the policy is unknown.
 
-    Edge cases: a client who is lost after V3 is in the sum and splits nothing. Blocks of which
-        only some members were asked (T does not divide the cohort) count as whole when none of
-        those asked is lost.
+    Edge cases: a client who is lost after V3 is in the sum and splits nothing. Blocks
+    of which
+        only some members were asked (T does not divide the cohort) count as whole when
+        none of those asked is lost.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -134,7 +138,8 @@ def learnt_sums(
 
     Cost: a few passes over N.
 
-    Source: Multi-RoundSecAgg, Section 4, where P holds cohorts; the policies are this package's.
+    Source: Multi-RoundSecAgg, Section 4, where P holds cohorts; the policies are this
+    package's.
     """
     array = on_device(survivors)
     require(array.dtype == jnp.bool_, "survivors", "must be bools", array.dtype)
@@ -160,13 +165,15 @@ def learnt_rows(
     """Return a row of P for each sum that the server learnt, and the round that it is of.
 
     Args:
-        history: Rounds of one trial: a `RoundHistory`, or what else has its `participation` and
-            `components`, as a training's result does. Where that has `weights`, P has them.
+        history: Rounds of one trial: a `RoundHistory`, or what else has its
+            `participation` and `components`, as a training's result does. Where that
+            has `weights`, P has them.
 
     Returns:
-        bool[L, N], or integers where sums had weights, and int32[L], in the order of rounds: the
-        round's sum where it is all that is learnt, the sums over parts of V3 where the graph became
-        disconnected, those from failed rounds included. The rows of a round add up to its sum.
+        bool[L, N], or integers where sums had weights, and int32[L], in the order of
+        rounds: the round's sum where it is all that is learnt, the sums over parts of
+        V3 where the graph became disconnected, those from failed rounds included. The
+        rows of a round add up to its sum.
 
     Raises:
         ConfigurationError: If the history is of many trials.
@@ -192,7 +199,9 @@ def learnt_rows(
         rounds = np.flatnonzero(whole.any(axis=1))
         return with_weights(whole[rounds], weights), rounds.astype(np.int32)
     labels = np.asarray(history.components)
-    sums = [(j, label) for j, row in enumerate(labels) for label in np.unique(row[row >= 0])]
+    sums = [
+        (j, label) for j, row in enumerate(labels) for label in np.unique(row[row >= 0])
+    ]
     rows = np.zeros((len(sums), whole.shape[1]), np.bool_)
     for place, (j, label) in enumerate(sums):
         rows[place] = labels[j] == label
@@ -215,29 +224,34 @@ def rollout_rounds(
 ) -> RoundHistory:
     """Roll rounds out in which clients also drop out between the protocol's steps.
 
-    `rollout` with dropouts inside rounds. A selector's counts are of sums that were learnt: who was
-    asked in vain is not served.
+    `rollout` with dropouts inside rounds. A selector's counts are of sums that were
+    learnt: who was asked in vain is not served.
 
     Args:
         seed: Integer or typed key.
         selector: Whom the server asks.
         availability: Who is online when it asks.
-        steps: Who survives the protocol's steps, e.g. `availability.independent_steps(0.01)`.
+        steps: Who survives the protocol's steps, e.g.
+            `availability.independent_steps(0.01)`.
         num_rounds: J >= 1.
         policy: What happens to a block that loses a member (`learnt_sums`).
         blocks: T, or the number of each client's block.
         threshold: t, shares needed to unmask.
-        rule: What is learnt from a round, instead of the three above, e.g. `secagg.graph_rule`.
-        num_trials: B, for that many independent trials as leading axis; None for one without.
+        rule: What is learnt from a round, instead of the three above, e.g.
+            `secagg.graph_rule`.
+        num_trials: B, for that many independent trials as leading axis; None for one
+            without.
         first: As for `rollout_trials`.
 
     Returns:
-        What happened in each round. Rates, T and thresholds are data: new values compile nothing
-        new. Memory beyond the result is bounded, as for `rollout_trials`.
+        What happened in each round. Rates, T and thresholds are data: new values
+        compile nothing new. Memory beyond the result is bounded, as for
+        `rollout_trials`.
 
     Raises:
-        ConfigurationError: As `rollout` and `learnt_sums`; if not exactly one of `rule` or
-            `policy` with `blocks` is given, or a cohort is larger than the rule's rounds.
+        ConfigurationError: As `rollout` and `learnt_sums`; if not exactly one of `rule`
+            or `policy` with `blocks` is given, or a cohort is larger than the rule's
+            rounds.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -254,18 +268,26 @@ def rollout_rounds(
     """
     rounds = check_size(num_rounds, "num_rounds")
     trials = 1 if num_trials is None else check_size(num_trials, "num_trials")
-    for name, value, kind in (("selector", selector, Selector),
-                              ("availability", availability, Availability),
-                              ("steps", steps, StepDropout)):  # fmt: skip
+    for name, value, kind in (
+        ("selector", selector, Selector),
+        ("availability", availability, Availability),
+        ("steps", steps, StepDropout),
+    ):
         require(isinstance(value, kind), name, f"must be a `{kind.__name__}`", value)
     if rule is None:
         given = policy is not None and blocks is not None
-        require(given, "policy", "must be given with `blocks`, or `rule`", policy, blocks)
+        require(
+            given, "policy", "must be given with `blocks`, or `rule`", policy, blocks
+        )
         labels = block_labels(blocks, selector.num_clients)
-        rule = ThresholdRule(labels, on_device(threshold, jnp.int32), check_policy(policy))
+        rule = ThresholdRule(
+            labels, on_device(threshold, jnp.int32), check_policy(policy)
+        )
     else:
         free = policy is None and blocks is None
-        require(free, "rule", "must not be given with `policy` or `blocks`", policy, blocks)
+        require(
+            free, "rule", "must not be given with `policy` or `blocks`", policy, blocks
+        )
         require(isinstance(rule, RoundRule), "rule", "must be a `RoundRule`", rule)
     n = selector.num_clients
     schemes = (selector, availability.for_clients(n), steps, rule)
@@ -273,7 +295,8 @@ def rollout_rounds(
     start = check_integer(first, "first", 0, 2**31 - trials)
     key = as_key(seed)
     is_known = platform() == "cpu" and not is_traced(key, schemes)
-    # where compiling is most of the work, other numbers of rounds are the first of one program's
+    # where compiling is most of the work, other numbers of rounds are the first of one
+    # program's
     more = bucket(rounds)
     played = more if is_known and trials * more * n <= LITTLE else rounds
     history = _in_chunks(_roll, key, schemes, played, trials, row_bytes, first=start)
@@ -305,8 +328,13 @@ def _check_places(rule: RoundRule, survivors: Array) -> None:
         else:
             largest = int(_largest_cohort(survivors))
         most = f"{places} places"
-        require(largest <= places, "rule", "must have a place for each member of a cohort",
-                most, f"{largest} members")  # fmt: skip
+        require(
+            largest <= places,
+            "rule",
+            "must have a place for each member of a cohort",
+            most,
+            f"{largest} members",
+        )
 
 
 @quick_for_little(_entries, static_argnames=("num_rounds",))
@@ -325,7 +353,9 @@ def _roll(
         graph_key = round_key(own, j, Stream.ASSIGNMENT)
         learnt = rule.learn(graph_key, survivors)
         after = with_counts(after, states[0].counts + learnt.summed.astype(jnp.int32))
-        row = RoundHistory(survivors, learnt.summed, learnt.status, graph_key, learnt.components)
+        row = RoundHistory(
+            survivors, learnt.summed, learnt.status, graph_key, learnt.components
+        )
         return (after, online), row
 
     def one(trial: Array) -> RoundHistory:

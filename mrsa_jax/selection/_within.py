@@ -1,8 +1,9 @@
 """Blocks of clients who train the same parts of the vector (LoRA ranks, submodels).
 
-A sum over the coordinates of a part is of those who train it. Blocks keep T in every part if all
-members of a block train the same parts; a block of mates who do not gives the sum of fewer of them
-on the coordinates that only some train. Symbols: T `privacy_target`, a[i, l] `parts`.
+A sum over the coordinates of a part is of those who train it. Blocks keep T in every
+part if all members of a block train the same parts; a block of mates who do not gives
+the sum of fewer of them on the coordinates that only some train. Symbols: T
+`privacy_target`, a[i, l] `parts`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int32, Key
 
-from mrsa_jax._core.arrays import binary_matrix, needs_values, one_program, pytree, zeros
+from mrsa_jax._core.arrays import (
+    binary_matrix,
+    needs_values,
+    one_program,
+    pytree,
+    zeros,
+)
 from mrsa_jax._core.device import is_traced
 from mrsa_jax._core.factories import also_traced, is_whole, unless_traced
 from mrsa_jax._core.selector import Selector, SelectorState, check_selector
@@ -25,10 +32,13 @@ from mrsa_jax.selection._checks import Fairness
 from mrsa_watch._base.errors import check_known, check_size, require
 from mrsa_watch._base.values import by_value
 
-# ---- Minimum separation: whoever took part rests for some rounds, under any other scheme.
+# ---- Minimum separation: whoever took part rests for some rounds, under any other
+# scheme.
 #
-# What deployed systems and differentially private training with correlated noise ask of a schedule
-# ("b-min-separated participation"). A wrapper: the scheme inside sees rested clients only.
+# What deployed systems and differentially private training with correlated noise ask of
+# a schedule
+# ("b-min-separated participation"). A wrapper: the scheme inside sees rested clients
+# only.
 
 
 @by_value
@@ -55,7 +65,8 @@ class SeparatedSelection:
 
     Attributes:
         selector: The scheme inside.
-        separation: int32 scalar, b: least difference of two rounds of one client; 0 asks nobody.
+        separation: int32 scalar, b: least difference of two rounds of one client; 0
+            asks nobody.
     """
 
     selector: Any
@@ -128,19 +139,21 @@ class SeparatedSelection:
 
 
 @also_traced
-def minimum_separation(selector: Selector, separation: int | Array) -> SeparatedSelection:
+def minimum_separation(
+    selector: Selector, separation: int | Array
+) -> SeparatedSelection:
     """Return a scheme in which a client takes part at most once in any b consecutive rounds.
 
     Wraps any scheme: `minimum_separation(uniform(N, K), b)` picks K uniformly among the
     available clients who did not take part in the last b - 1 rounds; around
-    `batch_partitioning` blocks rest as a whole and T is kept. The scheme inside skips a round in
-    which it finds too few rested clients; with cohorts of K that happens permanently where
-    b K > N, whatever the availability.
+    `batch_partitioning` blocks rest as a whole and T is kept. The scheme inside skips a
+    round in which it finds too few rested clients; with cohorts of K that happens
+    permanently where b K > N, whatever the availability.
 
     Args:
         selector: The scheme inside.
-        separation: b >= 1, least difference of two rounds in which a client takes part; 1 leaves
-            the scheme as it is.
+        separation: b >= 1, least difference of two rounds in which a client takes part;
+            1 leaves the scheme as it is.
 
     Returns:
         A selector; b is data.
@@ -155,7 +168,8 @@ def minimum_separation(selector: Selector, separation: int | Array) -> Separated
         >>> history.reshape(2, 3, 6).sum(axis=1).tolist()  # everybody once in three rounds
         [[1, 1, 1, 1, 1, 1], [1, 1, 1, 1, 1, 1]]
 
-    Source: none of the papers; Choquette-Choo et al., "(Amplified) Banded Matrix Factorization"
+    Source: none of the papers; Choquette-Choo et al., "(Amplified) Banded Matrix
+    Factorization"
         (2023), Definition of b-min-separation.
     """
     check_selector(selector)
@@ -170,7 +184,9 @@ LeftOver = Literal["fewer_parts", "wait"]
 
 @pytree
 class PlacedSelection:
-    """A scheme over some of the clients, in another order; build it with `blocks_within`.
+    """A scheme over some of the clients, in another order.
+
+    Build it with `blocks_within`.
 
     Attributes:
         inner: The scheme over places.
@@ -241,27 +257,30 @@ def blocks_within(
 ) -> PartBlocks:
     """Return blocks of T clients that train the same parts of the vector, and their selector.
 
-    Use it instead of `batch_partitioning` if clients train different coordinates. Then every sum
-    of every part is over whole blocks, so T holds in each part for any number of rounds. Clients
-    that train the same parts are a class. If T does not divide a class, some clients are left
-    over: they join the class with which they share most parts, and train only its parts.
+    Use it instead of `batch_partitioning` if clients train different coordinates. Then
+    every sum of every part is over whole blocks, so T holds in each part for any number
+    of rounds. Clients that train the same parts are a class. If T does not divide a
+    class, some clients are left over: they join the class with which they share most
+    parts, and train only its parts.
 
     Args:
         parts: bool[N, parts], a[i, l]: whether client i can train part l.
         cohort_size: K, a multiple of T; at most the clients in blocks.
         privacy_target: T >= 1.
         fairness: Rule that picks blocks, as for `batch_partitioning`.
-        left_over: `"fewer_parts"`, or `"wait"`: they are in no block. Clients that no smaller class
-            takes are in no block either: fewer than T of each class, or of the smallest one.
-        seed: Draws the blocks within each class. If the server must not choose them, use a public
-            coin. None: by index.
+        left_over: `"fewer_parts"`, or `"wait"`: they are in no block. Clients that no
+            smaller class takes are in no block either: fewer than T of each class, or
+            of the smallest one.
+        seed: Draws the blocks within each class. If the server must not choose them,
+            use a public coin. None: by index.
 
     Returns:
-        The selector, and for each client its parts and block. A client that waits trains nothing.
+        The selector, and for each client its parts and block. A client that waits
+        trains nothing.
 
     Raises:
-        ConfigurationError: If `parts` is no matrix of zeros and ones, a size is not positive, or
-            fewer than K clients are in blocks.
+        ConfigurationError: If `parts` is no matrix of zeros and ones, a size is not
+            positive, or fewer than K clients are in blocks.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -277,7 +296,9 @@ def blocks_within(
     check_known(left_over, "left_over", ("fewer_parts", "wait"), "known")
     clients = np.arange(len(trains))
     if seed is not None:
-        words = np.asarray(client_words(fold(as_key(seed), int(Stream.PARTITION)), len(trains)))
+        words = np.asarray(
+            client_words(fold(as_key(seed), int(Stream.PARTITION)), len(trains))
+        )
         clients = np.argsort(words, kind="stable")
     pools: dict[frozenset[int], list[int]] = {}
     for i in clients.tolist():
@@ -289,12 +310,16 @@ def blocks_within(
         own = max(pools, key=lambda part: (len(part), sorted(part)))
         members = sorted(pools.pop(own), key=lambda i: len(np.flatnonzero(trains[i])))
         rest = len(members) % t
-        # those who could train no more than this stay; of the others the last to come move on
+        # those who could train no more than this stay; of the others the last to come
+        # move on
         kept, left = members[: len(members) - rest], members[len(members) - rest :]
         now[np.ix_(kept, sorted(own))] = True
         order += kept
-        shared = max((own & part for part in pools), key=lambda part: (len(part), sorted(part)),
-                     default=frozenset())  # fmt: skip
+        shared = max(
+            (own & part for part in pools),
+            key=lambda part: (len(part), sorted(part)),
+            default=frozenset(),
+        )
         if left and shared and left_over == "fewer_parts":
             pools.setdefault(shared, []).extend(left)
     k = check_size(cohort_size, "cohort_size")

@@ -1,7 +1,8 @@
-"""Selection schemes by name, a row each: what flags, files, tables and citations know of them.
+"""Selection schemes by name, a row each.
 
-A scheme is written `name:parameters`. A user's own (`register`) is a row like the package's.
-Nothing here imports JAX: settings are read and checked without it.
+What flags, files, tables and citations know of them.
+A scheme is written `name:parameters`. A user's own (`register`) is a row like the
+package's. Nothing here imports JAX: settings are read and checked without it.
 """
 
 from __future__ import annotations
@@ -35,16 +36,20 @@ class Row:
 
     Attributes:
         build: (num_clients, cohort_size, *parameters) -> the selector.
-        label: parameters -> what tables and figures show; of none, what all of the name share.
+        label: parameters -> what tables and figures show; of none, what all of the name
+            share.
         rule: What the text must be, where it has parameters.
         read: Parts behind the name -> parameters; there are none.
         fields: Names of the parameters, by which axes of a sweep fill them.
-        check: (num_clients, cohort_size, scheme) -> None; raises where it cannot be built.
-        varies: (num_clients, cohort_size, *parameters) -> whether cohorts differ in size.
-        depends_on_data: (num_clients, cohort_size, *parameters) -> whether clients' data decide who
-            is asked; None where nobody says.
+        check: (num_clients, cohort_size, scheme) -> None; raises where it cannot be
+            built.
+        varies: (num_clients, cohort_size, *parameters) -> whether cohorts differ in
+            size.
+        depends_on_data: (num_clients, cohort_size, *parameters) -> whether clients'
+            data decide who is asked; None where nobody says.
         papers: Keys of papers, or BibTeX entries.
-        code: () -> digests of a user's code, by module; the package's own has its version.
+        code: () -> digests of a user's code, by module; the package's own has its
+            version.
     """
 
     build: Callable[..., Any]
@@ -74,7 +79,9 @@ class Scheme:
     @property
     def written(self) -> str:
         """The scheme as flags and files write it."""
-        parts = (getattr(own, "written", None) or written(own) for own in self.parameters)
+        parts = (
+            getattr(own, "written", None) or written(own) for own in self.parameters
+        )
         return ":".join([self.name, *parts])
 
     @property
@@ -86,9 +93,12 @@ class Scheme:
         """Return the selector over a population.
 
         Raises:
-            ConfigurationError: If the sizes do not fit, or a user's factory gives no selector.
+            ConfigurationError: If the sizes do not fit, or a user's factory gives no
+                selector.
         """
-        selector: Selector = ROWS[self.name].build(num_clients, cohort_size, *self.parameters)
+        selector: Selector = ROWS[self.name].build(
+            num_clients, cohort_size, *self.parameters
+        )
         return selector
 
     def check(self, num_clients: int, cohort_size: int) -> None:
@@ -103,22 +113,28 @@ class Scheme:
         return ROWS[self.name].varies(num_clients, cohort_size, *self.parameters)
 
     def depends_on_data(self, num_clients: int, cohort_size: int) -> bool | None:
-        """Return whether clients' data decide who is asked; None if a user's own does not say."""
-        return ROWS[self.name].depends_on_data(num_clients, cohort_size, *self.parameters)
+        """Return whether clients' data decide who is asked.
+
+        None if a user's own does not say.
+        """
+        return ROWS[self.name].depends_on_data(
+            num_clients, cohort_size, *self.parameters
+        )
 
     @staticmethod
     def parse(text: str) -> Scheme:
         """Read a scheme as written in flags and files.
 
         The form is a name and its parameters: `uniform`, `weighted`, `partition`,
-        `batch_partitioning:T[:FAIRNESS]`, `crossing_partitions:T[:FAIRNESS]`, `bernoulli:CHANCE`,
-        `poisson:CHANCE:CHANCE...` (dealt out to the clients in turn), `balls_in_bins:BINS`,
-        `power_of_choice:CANDIDATES`, `minimum_separation:ROUNDS:SCHEME`, or the name of a
-        scheme that `register` has added.
+        `batch_partitioning:T[:FAIRNESS]`, `crossing_partitions:T[:FAIRNESS]`,
+        `bernoulli:CHANCE`, `poisson:CHANCE:CHANCE...` (dealt out to the clients in
+        turn), `balls_in_bins:BINS`, `power_of_choice:CANDIDATES`,
+        `minimum_separation:ROUNDS:SCHEME`, or the name of a scheme that `register` has
+        added.
 
         Raises:
-            ConfigurationError: For an unknown name (naming the nearest), or a missing or bad
-                number.
+            ConfigurationError: For an unknown name (naming the nearest), or a missing
+                or bad number.
 
         Examples:
             >>> import mrsa_jax as mj
@@ -131,7 +147,9 @@ class Scheme:
 
     @staticmethod
     def label_of(text: Any) -> Any:
-        """Return the label of a scheme as written in flags and files; what is none as it is.
+        """Return the label of a scheme as written in flags and files.
+
+        What is none as it is.
 
         Examples:
             >>> import mrsa_jax as mj
@@ -143,7 +161,9 @@ class Scheme:
         """
         try:
             return Scheme.parse(text).label
-        except ConfigurationError:  # a name alone is a sweep's, whose parameters are other axes
+        except (
+            ConfigurationError
+        ):  # a name alone is a sweep's, whose parameters are other axes
             return ROWS[text].label() if text in ROWS else text
 
     @staticmethod
@@ -157,11 +177,12 @@ class Scheme:
 
         Args:
             text: As it is written, perhaps without its last parameters.
-            values: Parameters by name. None, and those that the scheme does not have, change
-                nothing.
+            values: Parameters by name. None, and those that the scheme does not have,
+                change nothing.
 
         Raises:
-            ConfigurationError: If a parameter is given twice, or the scheme makes no sense.
+            ConfigurationError: If a parameter is given twice, or the scheme makes no
+                sense.
 
         Examples:
             >>> import mrsa_jax as mj
@@ -177,16 +198,22 @@ class Scheme:
             value = values.get(field)
             if value is None:
                 continue
-            require(place >= len(rest), field, "must be given once, in `scheme` or by itself",
-                    text, value)  # fmt: skip
-            if place == len(rest):  # else one before it is missing, as `Scheme.parse` says
+            require(
+                place >= len(rest),
+                field,
+                "must be given once, in `scheme` or by itself",
+                text,
+                value,
+            )
+            # else one before it is missing, as `Scheme.parse` says
+            if place == len(rest):
                 rest.append(str(value))
         text = ":".join([name, *rest])
         Scheme.parse(text)
         return text
 
 
-# --- reading --------------------------------------------------------------------------------------
+# ---- reading
 
 
 def _whole(text: str, least: int = 1) -> int:
@@ -196,13 +223,18 @@ def _whole(text: str, least: int = 1) -> int:
 
 
 def _blocks(rest: list[str]) -> tuple[Any, ...]:
-    target, (fairness, *more) = _whole(rest[0], 0) if rest else -1, [*rest[1:], "least_used"]
+    target, (fairness, *more) = (
+        _whole(rest[0], 0) if rest else -1,
+        [*rest[1:], "least_used"],
+    )
     if target < 0 or len(more) > 1:
         raise ValueError
     known = typing.get_args(Fairness)
     if fairness not in known:
         hint = nearest(fairness, known)
-        raise ConfigurationError(f"`fairness` must be a known rule; got {fairness!r}; {hint}")
+        raise ConfigurationError(
+            f"`fairness` must be a known rule; got {fairness!r}; {hint}"
+        )
     return (target,) if fairness == "least_used" else (target, fairness)
 
 
@@ -235,7 +267,7 @@ def _separated(rest: list[str]) -> tuple[Any, ...]:
     return _whole(rounds), Scheme.parse(":".join([name, *more]))
 
 
-# --- checking -------------------------------------------------------------------------------------
+# ---- checking
 
 
 def _whole_blocks(num_clients: int, cohort_size: int, scheme: Scheme) -> None:
@@ -244,10 +276,13 @@ def _whole_blocks(num_clients: int, cohort_size: int, scheme: Scheme) -> None:
     of = of if scheme.parameters else "cohort_size"
     require(target >= 1, of, "must be at least 1", target)
     for argument, size in (("cohort_size", cohort_size), ("num_clients", num_clients)):
-        if size % target:  # a scheme that nobody chose may ask for it: one of the defaults
+        # a scheme that nobody chose may ask for it: one of the defaults
+        if size % target:
             raise ConfigurationError(
-                f"`{argument}` must be a multiple of `{of}`; got {size} and {target}, which the "
-                f"scheme {scheme.written!r} asks for: take another size, or name other schemes"
+                f"`{argument}` must be a multiple of `{of}`; got {size} and {target}, "
+                "which the "
+                f"scheme {scheme.written!r} asks for: take another size, or name other "
+                "schemes"
             )
 
 
@@ -264,7 +299,7 @@ def _enough_candidates(num_clients: int, cohort_size: int, scheme: Scheme) -> No
     require(fits, "scheme", rule, scheme.written, f"{cohort_size} to {num_clients}")
 
 
-# --- building; what makes selectors imports JAX ---------------------------------------------------
+# ---- building; what makes selectors imports JAX
 
 
 def _poisson(num_clients: int, cohort_size: int, *chances: float) -> Any:
@@ -281,7 +316,7 @@ def _separation(num_clients: int, cohort_size: int, rounds: int, inner: Scheme) 
     return minimum_separation(inner.build(num_clients, cohort_size), rounds)
 
 
-# --- labels ---------------------------------------------------------------------------------------
+# ---- labels
 
 
 def _blocks_label(words: str) -> Callable[..., str]:
@@ -339,7 +374,9 @@ ROWS: dict[str, Row] = {
         varies=lambda n, k, *chances: True,
     ),
     "balls_in_bins": Row(
-        lambda n, k, bins: built_by(__package__, "_bernoulli", "balls_in_bins")(n, bins),
+        lambda n, k, bins: built_by(__package__, "_bernoulli", "balls_in_bins")(
+            n, bins
+        ),
         label_of_words("Balls in bins"),
         "must give a number of bins from 1 to 2^16, as in 'balls_in_bins:10'",
         _bins,
@@ -378,27 +415,31 @@ def register(
 ) -> None:
     """Add your own selection scheme, which flags, files, sweeps and `cite` then know.
 
-    It is written as the package's schemes are: `name`, or `name:3:0.5` where the factory takes
-    parameters behind N and K. A sweep's axes `privacy_target` and `fairness` fill parameters of
-    these names. On the command line, `--plugin FILE.py` runs the file that registers it.
-    Registering a name again replaces it, so that a notebook's cell can run twice.
+    It is written as the package's schemes are: `name`, or `name:3:0.5` where the
+    factory takes parameters behind N and K. A sweep's axes `privacy_target` and
+    `fairness` fill parameters of these names. On the command line, `--plugin FILE.py`
+    runs the file that registers it. Registering a name again replaces it, so that a
+    notebook's cell can run twice.
 
     Args:
         name: Lower-case letters, digits and underscores; none of the package's own.
-        factory: `(num_clients, cohort_size, *parameters) -> selector`, a `Selector` that is a
-            pytree. Parameters are an int or a float where they are written as one, else text;
-            a `ConfigurationError` that it raises is shown as the settings' own. If its class does
-            not say `depends_on_data = False`, a training with noise is refused.
-        label: What tables and figures show, followed by the parameters in parentheses; or what
-            makes all of it from the parameters; `name` when None.
+        factory: `(num_clients, cohort_size, *parameters) -> selector`, a `Selector`
+            that is a pytree. Parameters are an int or a float where they are written as
+            one, else text; a `ConfigurationError` that it raises is shown as the
+            settings' own. If its class does not say `depends_on_data = False`, a
+            training with noise is refused.
+        label: What tables and figures show, followed by the parameters in parentheses;
+            or what makes all of it from the parameters; `name` when None.
         papers: BibTeX entries for `cite`, or keys of papers that it knows.
-        depends: What the results depend on in addition to the code and the values that the factory
-            reaches: any value, or a list of values, in which a `pathlib.Path` stands for the
-            content of a file or folder. Required where a digest cannot account for something, such
-            as a file that is read; `()` if it decides on no result.
+        depends: What the results depend on in addition to the code and the values that
+            the factory reaches: any value, or a list of values, in which a
+            `pathlib.Path` stands for the content of a file or folder. Required where a
+            digest cannot account for something, such as a file that is read; `()` if it
+            decides on no result.
 
     Raises:
-        ConfigurationError: If the name is taken or ill-formed, or the factory cannot take N and K.
+        ConfigurationError: If the name is taken or ill-formed, or the factory cannot
+            take N and K.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -410,8 +451,16 @@ def register(
         [['Pairs', 2]]
     """
     given = ("the number of clients", "the cohort size")
-    own = own_row(name, factory, label, papers, nouns="schemes", given=given,
-                  taken=BUILT_IN, depends=depends)  # fmt: skip
+    own = own_row(
+        name,
+        factory,
+        label,
+        papers,
+        nouns="schemes",
+        given=given,
+        taken=BUILT_IN,
+        depends=depends,
+    )
 
     def build(num_clients: int, cohort_size: int, *parameters: Any) -> Any:
         from mrsa_jax._core.selector import check_selector
@@ -419,13 +468,17 @@ def register(
         found = made(factory, "a selector", num_clients, cohort_size, *parameters)
         selector = check_selector(found)
         rule = f"must make a selector over {num_clients} clients"
-        require(selector.num_clients == num_clients, "factory", rule, selector.num_clients)
+        require(
+            selector.num_clients == num_clients, "factory", rule, selector.num_clients
+        )
         return selector
 
     ROWS[name] = Row(
         build,
         check=lambda n, k, scheme: build(n, k, *scheme.parameters),
-        varies=lambda n, k, *parameters: not hasattr(build(n, k, *parameters), "cohort_size"),
+        varies=lambda n, k, *parameters: (
+            not hasattr(build(n, k, *parameters), "cohort_size")
+        ),
         depends_on_data=lambda n, k, *parameters: getattr(
             build(n, k, *parameters), "depends_on_data", None
         ),

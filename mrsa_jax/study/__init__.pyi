@@ -20,7 +20,11 @@ from ._config import (
     config_hash as config_hash,
     parse_scheme as parse_scheme,
 )
-from ._kinds import KINDS as KINDS, register_attack as register_attack, validate as validate
+from ._kinds import (
+    KINDS as KINDS,
+    register_attack as register_attack,
+    validate as validate,
+)
 from ._load import load_config as load_config, to_dict as to_dict, to_toml as to_toml
 from ._parts import register as register
 from ._progress import Progress as Progress

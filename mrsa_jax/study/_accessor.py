@@ -1,7 +1,7 @@
 """`results.mrsa`: what a study's data set can do by itself, in a notebook above all.
 
-The accessor is registered with xarray when a study is run or opened, and schemes are found by their
-label and by what a configuration calls them.
+The accessor is registered with xarray when a study is run or opened, and schemes are
+found by their label and by what a configuration calls them.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 def find_schemes(results: xr.Dataset) -> xr.Dataset:
     """Return a data set whose axis of schemes, if it has one, finds both kinds of names.
 
-    Before xarray 2026.9 an array of this axis meets one with a plain axis only if that went
-    through here too.
+    Before xarray 2026.9 an array of this axis meets one with a plain axis only if that
+    went through here too.
 
     Examples:
         >>> import xarray as xr
@@ -56,7 +56,9 @@ def _index() -> Any:
     class SchemeIndex(PandasIndex):
         """An index of labels that also knows `batch_partitioning:4` and the like."""
 
-        def sel(self, labels: dict[Any, Any], method: Any = None, tolerance: Any = None) -> Any:
+        def sel(
+            self, labels: dict[Any, Any], method: Any = None, tolerance: Any = None
+        ) -> Any:
             """Return where labels are, or the schemes that are written so."""
             ((name, wanted),) = labels.items()
             if isinstance(wanted, str):
@@ -159,12 +161,21 @@ class StudyAccessor:
             ConfigurationError: If nothing was trained.
         """
         results = self._checked()
-        require("accuracy" in results, "results", "must be of a study that trains",
-                str(results.attrs.get("command", "no training")))  # fmt: skip
+        require(
+            "accuracy" in results,
+            "results",
+            "must be of a study that trains",
+            str(results.attrs.get("command", "no training")),
+        )
         return self._curves("accuracy", ax, axes)
 
     def plot(
-        self, variable: str, *, x: str | None = None, hue: str | None = None, ax: Axes | None = None
+        self,
+        variable: str,
+        *,
+        x: str | None = None,
+        hue: str | None = None,
+        ax: Axes | None = None,
     ) -> Axes:
         """Plot any quantity over any axis, a curve for each value of another.
 
@@ -191,11 +202,13 @@ class StudyAccessor:
         colour: str | None = None,
         facet: str | None = None,
     ) -> Explorer:
-        """Return pictures linked to a table to sort: strong T, C and accuracy, or any column.
+        """Return pictures linked to a table to sort.
 
-        A notebook shows them with choices of each column where `anywidget` is installed;
-        `save(path)` writes them as a page. They need no network. Of a sweep that keeps
-        `trajectories`, the points that you click show their curves over the rounds.
+        Strong T, C and accuracy, or any column.
+        A notebook shows them with choices of each column where `anywidget` is
+        installed; `save(path)` writes them as a page. They need no network. Of a sweep
+        that keeps `trajectories`, the points that you click show their curves over the
+        rounds.
 
         Args:
             x: Column of `table()` that runs along.
@@ -221,14 +234,23 @@ class StudyAccessor:
         from mrsa_jax.study._report_sweep import sweep_page
 
         results = self._checked()
-        manifest: dict[str, Any] = {"command": "study", "seed": "unknown", **attributes(results)}
+        manifest: dict[str, Any] = {
+            "command": "study",
+            "seed": "unknown",
+            **attributes(results),
+        }
         target = pathlib.Path(path)
         target = target / "report.html" if target.is_dir() else target
         if self.is_sweep:
             text = sweep_page(manifest, results)
         else:
             text = _report.study_page(manifest, results, spec=results)
-        require(target.parent.is_dir(), "out", "must be a file that can be written", str(target))
+        require(
+            target.parent.is_dir(),
+            "out",
+            "must be a file that can be written",
+            str(target),
+        )
         write_whole(target, text)
         return target
 

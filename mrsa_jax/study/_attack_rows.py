@@ -1,5 +1,6 @@
-"""What an attack is to every command: a row with its settings, rules, units, memory and papers.
+"""What an attack is to every command.
 
+A row with its settings, rules, units, memory and papers.
 Nothing here imports JAX before an attack runs.
 """
 
@@ -44,7 +45,8 @@ class SumsOfRounds(AttackSettings):
     """Who took part in the rounds whose sums are attacked."""
 
     schemes: tuple[str, ...] = ("uniform", "batch_partitioning:4")
-    """Selection schemes, as in mrsa-jax simulate, such as uniform or batch_partitioning:T."""
+    """Selection schemes, as in mrsa-jax simulate, such as uniform or batch_partitioning:T.
+    """
     num_clients: Several = 24
     """Number of clients N."""
     cohort_size: Several = 8
@@ -54,15 +56,25 @@ class SumsOfRounds(AttackSettings):
     rounds: Whole = 60
     """Rounds whose sums the server keeps."""
     availability: str = "independent"
-    """Which clients are online, as in mrsa-jax simulate: independent, markov:ROUNDS, cyclic, ..."""
+    """Which clients are online, as in mrsa-jax simulate.
+
+    Independent, markov:ROUNDS, cyclic, ...
+    """
 
     def histories(self, rounds: int) -> Iterator[tuple[str, np.ndarray]]:
-        """Roll out each scheme: its label, and who is in each sum, bool[rounds, clients]."""
+        """Roll out each scheme.
+
+        Its label, and who is in each sum, bool[rounds, clients].
+        """
         from mrsa_jax import selection
         from mrsa_jax.study import _build, _trial
 
-        population = PopulationConfig(self.num_clients, self.cohort_size, self.dropout_rates,
-                                      availability=self.availability)  # fmt: skip
+        population = PopulationConfig(
+            self.num_clients,
+            self.cohort_size,
+            self.dropout_rates,
+            availability=self.availability,
+        )
         online, _ = _build.build_online(self.seed, population)
         for scheme in map(parse_scheme, self.schemes):
             selector = _build.build_selector(scheme, population)
@@ -76,19 +88,23 @@ class AttackRow:
 
     Attributes:
         name: On the command line, behind `attack`.
-        settings: Frozen dataclass of its settings, whose docstring says what the attack is for.
+        settings: Frozen dataclass of its settings, whose docstring says what the attack
+            is for.
         does: What it finds, in a few words.
-        run: (settings, findings, progress) -> None; adds to what was found, thing by thing.
+        run: (settings, findings, progress) -> None; adds to what was found, thing by
+            thing.
         units: The numbers of its summary, with their units.
         about: What its papers are cited for.
         papers: Keys of papers, or BibTeX entries.
         check: Raises for the first setting that breaks one of its rules.
-        needs: MiB that it takes at its smallest: programs, the compiler's work, libraries. Between
-            a process that finds all programs in the cache on disk and one that compiles them, on
-            two cores of x86-64 with JAX 0.10.
+        needs: MiB that it takes at its smallest: programs, the compiler's work,
+            libraries. Between a process that finds all programs in the cache on disk
+            and one that compiles them, on two cores of x86-64 with JAX 0.10.
         arrays: settings -> bytes of its largest arrays, by their shapes.
-        images: Name of the report's sentence about its picture `images`, in `words.toml`.
-        code: () -> digests of a user's code, by module; the package's own has its version.
+        images: Name of the report's sentence about its picture `images`, in
+            `words.toml`.
+        code: () -> digests of a user's code, by module; the package's own has its
+            version.
     """
 
     name: str
@@ -106,7 +122,10 @@ class AttackRow:
 
     def checked(self, config: Any) -> None:
         """Raise `ConfigurationError` for the first setting that breaks a rule."""
-        values = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
+        values = {
+            field.name: getattr(config, field.name)
+            for field in dataclasses.fields(config)
+        }
         for name in filter(values.__contains__, _CHOICES):
             own = values[name]
             require(len(own) >= 1, name, "must name at least one", own)
@@ -119,14 +138,16 @@ class AttackRow:
         for name in _FILES:
             if (path := values.get(name)) is not None:
                 is_array = path.is_file() and path.suffix in (".npy", ".npz")
-                require(is_array, name, "must be an existing .npy or .npz file", str(path))
+                require(
+                    is_array, name, "must be an existing .npy or .npz file", str(path)
+                )
         self.check(config)
 
     def memory_bytes(self, config: Any) -> int:
         """Return about how much memory it needs beyond what an idle process with JAX holds.
 
-        Within a factor of 3 above what a process takes, and 1.5 below it. Nothing is compiled or
-        trained for it.
+        Within a factor of 3 above what a process takes, and 1.5 below it. Nothing is
+        compiled or trained for it.
 
         Raises:
             ConfigurationError: If its data set is not there.
@@ -146,7 +167,9 @@ def row(
     """Return the row of an attack of `study.attack`, whose module is imported when it is called."""
     module = f"attack._{name.replace('-', '_')}"
     run, arrays = (built_by(str(__package__), module, of) for of in ("run", "arrays"))
-    return AttackRow(name, settings, does, run, units, about, papers, arrays=arrays, **more)
+    return AttackRow(
+        name, settings, does, run, units, about, papers, arrays=arrays, **more
+    )
 
 
 def plain(names: str) -> dict[str, str]:

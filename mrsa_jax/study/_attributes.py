@@ -1,7 +1,8 @@
 """Attributes of data sets, in a form that files of every format can hold.
 
-Formats such as netCDF hold numbers and text only. So settings and lists are stored as JSON text,
-which Python reads as settings and lists. A file gives back plain text, which `attributes` reads.
+Formats such as netCDF hold numbers and text only. So settings and lists are stored as
+JSON text, which Python reads as settings and lists. A file gives back plain text, which
+`attributes` reads.
 """
 
 from __future__ import annotations
@@ -43,7 +44,9 @@ class JsonText(str):
         return key in self.value
 
     def __eq__(self, other: object) -> bool:
-        return str(self) == other if isinstance(other, str) else bool(self.value == other)
+        return (
+            str(self) == other if isinstance(other, str) else bool(self.value == other)
+        )
 
     def __ne__(self, other: object) -> bool:
         return not self == other
@@ -70,7 +73,9 @@ class JsonText(str):
 def with_attributes(results: xr.Dataset, told: Mapping[str, Any]) -> xr.Dataset:
     """Return a data set with further attributes; those that are None are left out."""
     every = {**results.attrs, **told}
-    kept = {name: _writable(value) for name, value in every.items() if value is not None}
+    kept = {
+        name: _writable(value) for name, value in every.items() if value is not None
+    }
     return results.drop_attrs(deep=False).assign_attrs(kept)
 
 

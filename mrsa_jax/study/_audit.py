@@ -42,9 +42,12 @@ def save_audit(folder: StudyFolder, findings: AuditFindings) -> None:
     _write_rows(folder.path / "rounds.csv", tuple(columns), rounds)
     if found.recipe is not None:
         _write_lines(folder.path / "recipe.csv", found.recipe.lines())
-    # a scheduler that has interrupted it waits some seconds: a report draws figures anew
+    # a scheduler that has interrupted it waits some seconds: a report draws figures
+    # anew
     if found.recipe is not None and findings.is_complete:
-        charts = audit_charts(columns, found.num_clients, is_exposed=bool(found.exposed))
+        charts = audit_charts(
+            columns, found.num_clients, is_exposed=bool(found.exposed)
+        )
         save_charts(charts, folder.path)
     group = found.group
     if group is not None and group.support:
@@ -90,7 +93,12 @@ def _write_clients(path: pathlib.Path, log: ParticipationLog, found: Audit) -> N
             known.append(own.values)
     sizes = [[math.inf] * len(counts) if own is None else own.tolist() for own in known]
     rows = (
-        (client, count, first.get(client, ""), *(s if math.isfinite(s) else "" for s in own))
+        (
+            client,
+            count,
+            first.get(client, ""),
+            *(s if math.isfinite(s) else "" for s in own),
+        )
         for client, count, *own in zip(log.clients, counts, *sizes, strict=True)
     )
     _write_rows(path, head, rows)
@@ -106,12 +114,19 @@ def _rounds(log: ParticipationLog, found: Audit) -> dict[str, Sequence[Any]]:
         "weak_lower": after.lower.tolist(),
         "weak_upper": after.upper.tolist(),
     }
-    more = {"strong_privacy": after.strong, "hidden_among_worst": after.hidden,
-            "update_hidden_worst": after.updates}  # fmt: skip
-    return columns | {name: own.tolist() for name, own in more.items() if own is not None}
+    more = {
+        "strong_privacy": after.strong,
+        "hidden_among_worst": after.hidden,
+        "update_hidden_worst": after.updates,
+    }
+    return columns | {
+        name: own.tolist() for name, own in more.items() if own is not None
+    }
 
 
-def _write_rows(path: pathlib.Path, head: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+def _write_rows(
+    path: pathlib.Path, head: Sequence[str], rows: Iterable[Sequence[Any]]
+) -> None:
     with path.open("w", encoding="utf-8", newline="") as stream:
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerow(head)
@@ -122,7 +137,8 @@ def _write_lines(path: pathlib.Path, lines: Iterable[str]) -> None:
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-# Measured: what searches and their programs take, and bytes for each entry of the matrix.
+# Measured: what searches and their programs take, and bytes for each entry of the
+# matrix.
 _PROGRAMS, _ENTRY_BYTES = 2**28, 80
 _NO_RECIPE = ["kind,name,coefficient"]
 
@@ -139,7 +155,10 @@ def run(config: AuditConfig, progress: Progress) -> AuditFindings:
     note(progress, _memory(log))
     shares = shares_of(config, log)
     found = _audit(config, log, progress)
-    asked: Any = (config.fail_below, config.definition), (config.fail_below_hidden, "hidden")
+    asked: Any = (
+        (config.fail_below, config.definition),
+        (config.fail_below_hidden, "hidden"),
+    )
     gates = tuple(found.gate(least, what) for least, what in asked if least is not None)
     return AuditFindings(config.file, log, found, gates, shares)
 
@@ -158,7 +177,9 @@ def run_and_save(
                 progress.stage("tables and figures", 1)
             save_audit(folder, found)
     if config.recipe_file is not None:
-        lines = found.audit.recipe.lines() if found.audit.recipe is not None else _NO_RECIPE
+        lines = (
+            found.audit.recipe.lines() if found.audit.recipe is not None else _NO_RECIPE
+        )
         write_whole(config.recipe_file, "\n".join(lines) + "\n", "recipe_file")
     if config.certificate is not None:
         if found.is_complete:
@@ -171,7 +192,10 @@ def run_and_save(
 
 
 def _digest(file: pathlib.Path) -> str:
-    """Return what a log is known by; "" where it cannot be read: its reader says what fails."""
+    """Return what a log is known by.
+
+    "" where it cannot be read: its reader says what fails.
+    """
     with contextlib.suppress(OSError), file.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
     return ""
@@ -182,13 +206,21 @@ def _memory(log: privacy.ParticipationLog) -> str:
     rounds, clients = log.participation.shape
     reduce = "its rounds or clients"
     size = f"{rounds} rounds of {clients} clients"
-    return memory_words(_PROGRAMS + _ENTRY_BYTES * rounds * clients, "file", size, reduce)
+    return memory_words(
+        _PROGRAMS + _ENTRY_BYTES * rounds * clients, "file", size, reduce
+    )
 
 
-def _audit(config: AuditConfig, log: privacy.ParticipationLog, progress: Progress) -> privacy.Audit:
+def _audit(
+    config: AuditConfig, log: privacy.ParticipationLog, progress: Progress
+) -> privacy.Audit:
     """Return what was found; an interrupt ends the searches with the results so far."""
     found: privacy.Audit | None = None
-    names = [name.strip() for name in config.coalition.split(",")] if config.coalition else []
+    names = (
+        [name.strip() for name in config.coalition.split(",")]
+        if config.coalition
+        else []
+    )
     # if clients share the noise, a sum has that of its survivors
     noise, clip = config.noise_multiplier, config.clip
     if config.counts_shares:
@@ -198,12 +230,21 @@ def _audit(config: AuditConfig, log: privacy.ParticipationLog, progress: Progres
         memory, share = _store.measured_drift(config.drift)
     try:
         for step in privacy.audit_steps(
-            log, effort=config.effort, coalition=names, progress=stages(progress),
-            noise_multiplier=noise, clip=clip, delta=config.delta, spread=config.spread,
-            memory=memory, share=share,
-        ):  # fmt: skip
+            log,
+            effort=config.effort,
+            coalition=names,
+            progress=stages(progress),
+            noise_multiplier=noise,
+            clip=clip,
+            delta=config.delta,
+            spread=config.spread,
+            memory=memory,
+            share=share,
+        ):
             if found is None:
-                note(progress, "; ".join(": ".join(row[:2]) for row in first_rows(step)))
+                note(
+                    progress, "; ".join(": ".join(row[:2]) for row in first_rows(step))
+                )
             found = step
     except KeyboardInterrupt:
         if found is None:

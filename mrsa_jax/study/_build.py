@@ -1,4 +1,7 @@
-"""The registry: the one place that turns settings into schemes, models, bounds and noise."""
+"""The registry.
+
+The one place that turns settings into schemes, models, bounds and noise.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +46,9 @@ if TYPE_CHECKING:
 _FINEST = 2**22  # steps of a lattice in the clip norm, where the ring has room for more
 
 
-def build_mechanism(config: AggregationConfig, cohort_size: int, dim: int) -> dp.RingMechanism:
+def build_mechanism(
+    config: AggregationConfig, cohort_size: int, dim: int
+) -> dp.RingMechanism:
     """Return lattice and noise of a study whose clients add noise.
 
     Raises:
@@ -60,29 +65,43 @@ def build_mechanism(config: AggregationConfig, cohort_size: int, dim: int) -> dp
 
 
 def code_dim(config: AggregationConfig, is_segmented: bool, dim: int) -> int:
-    """Return how many coordinates a client sends: a lattice turns updates, and pads them."""
+    """Return how many coordinates a client sends.
+
+    A lattice turns updates, and pads them.
+    """
     if config.clip_norm is None or is_segmented:
         return dim
     return quantize.lattice(1.0, 1.0, dim).padded_dim
 
 
 def build_noise(config: AggregationConfig, cohort_size: int, step: float) -> Any:
-    """Return what a client adds to the lattices of blocks, in units of updates; None for none.
+    """Return what a client adds to the lattices of blocks, in units of updates.
+
+    None for none.
 
     Raises:
-        ConfigurationError: If the coarsest lattice, of this step, is too coarse for its law.
+        ConfigurationError: If the coarsest lattice, of this step, is too coarse for its
+            law.
     """
     if not config.is_noisy:
         return None
-    deviation = config.noise_multiplier * float(config.clip_norm or 0.0) / math.sqrt(cohort_size)
+    deviation = (
+        config.noise_multiplier
+        * float(config.clip_norm or 0.0)
+        / math.sqrt(cohort_size)
+    )
     if config.noise == "skellam":
         return dp.skellam(deviation**2)
     rule = "must leave a client's discrete Gaussian half a step or more, for a bound on sums"
-    require(deviation >= step / 2, "group_levels", rule, f"{deviation / step:.3g} of a step")
+    require(
+        deviation >= step / 2, "group_levels", rule, f"{deviation / step:.3g} of a step"
+    )
     return dp.discrete_gaussian(deviation**2)
 
 
-def build_bounded(config: AggregationConfig, cohort_size: int, dim: int) -> tuple[Any, Any]:
+def build_bounded(
+    config: AggregationConfig, cohort_size: int, dim: int
+) -> tuple[Any, Any]:
     """Return the quantizer of updates of bounded norm, and each client's noise, None for none.
 
     Raises:
@@ -91,7 +110,9 @@ def build_bounded(config: AggregationConfig, cohort_size: int, dim: int) -> tupl
     if config.is_noisy:
         mechanism = build_mechanism(config, cohort_size, dim)
         return mechanism.quantizer, mechanism.noise
-    return _lattice(float(config.clip_norm or 0.0), config.modulus_bits, cohort_size, dim), None
+    return _lattice(
+        float(config.clip_norm or 0.0), config.modulus_bits, cohort_size, dim
+    ), None
 
 
 def _lattice(clip_norm: float, bits: int, cohort_size: int, dim: int) -> Any:
@@ -100,11 +121,14 @@ def _lattice(clip_norm: float, bits: int, cohort_size: int, dim: int) -> Any:
     padded = 1 << (dim - 1).bit_length()
     steps = min(_FINEST, most - math.ceil(math.sqrt(padded) / 2) - 2)
     rule = "must leave room for a cohort's sum on a lattice that updates are rounded to"
-    require(steps >= 1, "modulus_bits", rule, bits, f"{cohort_size} clients, {dim} entries")
+    require(
+        steps >= 1, "modulus_bits", rule, bits, f"{cohort_size} clients, {dim} entries"
+    )
     return quantize.lattice(clip_norm / steps, clip_norm, dim)
 
 
-# Measured on two cores, ms a round of one and of both: 18 and 30 at 2**21, 123 and 109 at 2**24.
+# Measured on two cores, ms a round of one and of both: 18 and 30 at 2**21, 123 and 109
+# at 2**24.
 _WORTH_SHARING = 2**23
 
 
@@ -120,22 +144,26 @@ def guaranteed_privacy(
     *,
     loses: bool = False,
 ) -> int:
-    """Return the weak T that a selector keeps however many rounds follow; 1 where it keeps none.
+    """Return the weak T that a selector keeps however many rounds follow.
 
-    A `privacy_target` that the selector states is kept while sums are its cohorts: no client is
-    lost from one inside a round, and none is cut up. Blocks of T move together for any number of
-    rounds where the selection never parts them and no sum does: clients enforce them; or nobody is
-    lost inside a round, or the policy drops or aborts for whole blocks, the graph cannot become
-    disconnected, and each group of each segment holds whole blocks. A fixed cohort of all clients
-    is a block, unless the policy drops the selection's blocks from it.
+    1 where it keeps none.
+    A `privacy_target` that the selector states is kept while sums are its cohorts: no
+    client is lost from one inside a round, and none is cut up. Blocks of T move
+    together for any number of rounds where the selection never parts them and no sum
+    does: clients enforce them; or nobody is lost inside a round, or the policy drops or
+    aborts for whole blocks, the graph cannot become disconnected, and each group of
+    each segment holds whole blocks. A fixed cohort of all clients is a block, unless
+    the policy drops the selection's blocks from it.
 
-    `loses`: whether clients were lost inside rounds although no step loses any, as where uploads
-    have failed.
+    `loses`: whether clients were lost inside rounds although no step loses any, as
+    where uploads have failed.
     """
     protocol = protocol or ProtocolConfig()
     k, block = sizes_of(selector)
     loses = loses or protocol.step_dropout_rate > 0
-    is_one = k == selector.num_clients and not (loses and protocol.split_policy == "drop_block")
+    is_one = k == selector.num_clients and not (
+        loses and protocol.split_policy == "drop_block"
+    )
     target = selector.num_clients if is_one else block
     stated = int(getattr(selector, "privacy_target", 1))
     if loses and protocol.split_policy != "abort":
@@ -162,8 +190,9 @@ def build_selector(scheme: Scheme, population: PopulationConfig) -> selection.Se
     return _kept_selector(scheme, *sizes, _state()) if is_own else scheme.build(*sizes)
 
 
-# Points of a sweep share few schemes and populations, and each is built at planning, for the
-# rollout and for what is known before: what follows from settings alone is built once.
+# Points of a sweep share few schemes and populations, and each is built at planning,
+# for the rollout and for what is known before: what follows from settings alone is
+# built once.
 
 
 _KEPT = ("independent", "markov", "cyclic", "diurnal")  # which read no file
@@ -173,11 +202,17 @@ _MOST_KEPT = 10_000  # clients
 def _state() -> tuple[Any, ...]:
     """Return what arrays and keys that are built depend on in addition to settings."""
     config: Any = jax.config
-    return config.jax_default_prng_impl, config.jax_default_device, config.jax_enable_x64
+    return (
+        config.jax_default_prng_impl,
+        config.jax_default_device,
+        config.jax_enable_x64,
+    )
 
 
 @functools.lru_cache(maxsize=64)
-def _kept_selector(scheme: Scheme, clients: int, cohort: int, state: Any) -> selection.Selector:
+def _kept_selector(
+    scheme: Scheme, clients: int, cohort: int, state: Any
+) -> selection.Selector:
     return scheme.build(clients, cohort)
 
 
@@ -221,11 +256,14 @@ def build_online(
     own = dataclasses.replace(population, dropout_rates=tuple(population.dropout_rates))
     if clients is not None or name not in _KEPT or population.num_clients > _MOST_KEPT:
         return _new_online(seed, own, clients)
-    is_drawn = len(own.dropout_rates) > 1 or name == "diurnal"  # else all clients are alike
+    # else all clients are alike
+    is_drawn = len(own.dropout_rates) > 1 or name == "diurnal"
     return _kept_online(seed if is_drawn else 0, own, _state())
 
 
-def online_of_any_seed(seed: int, population: PopulationConfig) -> availability.Availability:
+def online_of_any_seed(
+    seed: int, population: PopulationConfig
+) -> availability.Availability:
     """Return who is online, perhaps of another seed: with the same fields and shapes."""
     is_kept = population.availability.partition(":")[0] in _KEPT
     return build_online(0 if is_kept else seed, population)[0]
@@ -252,7 +290,8 @@ def expected_cardinality(
 ) -> tuple[float, float]:
     """Return the expected size of a round's sum and its standard deviation over rounds.
 
-    Both are nan where the selector does not know them, or rounds are not of independent `rates`.
+    Both are nan where the selector does not know them, or rounds are not of independent
+    `rates`.
     """
     known = getattr(selector, "cardinality", None)
     if known is None or rates is None:
@@ -285,7 +324,10 @@ def build_trainer(config: TrainingConfig, model: Any) -> Any:
 
 
 def build_rate_schedule(config: TrainingConfig) -> Any:
-    """Return the factor on the learning rate by round index; None where it never changes."""
+    """Return the factor on the learning rate by round index.
+
+    None where it never changes.
+    """
     if not config.decay_rounds:
         return None
     return federated.decay_at(config.decay_rounds, config.decay_factor)
@@ -293,18 +335,21 @@ def build_rate_schedule(config: TrainingConfig) -> Any:
 
 def build_server(config: TrainingConfig) -> optax.GradientTransformation | None:
     """Return the server's optimizer; None for plain averaging."""
-    from mrsa_jax.study._servers import SERVERS  # imports optax, which only trainings need
+    # imports optax, which only trainings need
+    from mrsa_jax.study._servers import SERVERS
 
     return SERVERS[config.server](config.server_learning_rate)
 
 
-def build_mesh(config: ResourceConfig, work: float = math.inf) -> jax.sharding.Mesh | None:
+def build_mesh(
+    config: ResourceConfig, work: float = math.inf
+) -> jax.sharding.Mesh | None:
     """Return the devices that share a round's clients; None where one has them all.
 
     Left to choose, it takes all that JAX sees, a device a core of a CPU among them
-    (`mrsa_jax.cli` asks JAX for these), unless the memory is bounded, of which every device
-    needs a share for its own copy of the data, or a round is so little work that handing it out
-    takes longer.
+    (`mrsa_jax.cli` asks JAX for these), unless the memory is bounded, of which every
+    device needs a share for its own copy of the data, or a round is so little work that
+    handing it out takes longer.
 
     Args:
         config: What of the machine may be used.
@@ -335,13 +380,17 @@ def clip_rule(config: AggregationConfig) -> quantize.ClipRule | None:
     )
 
 
-def build_rule(protocol: ProtocolConfig, selector: selection.Selector) -> secagg.GraphRule | None:
-    """Return what the server learns from a round; None where it is simply the cohort's sum.
+def build_rule(
+    protocol: ProtocolConfig, selector: selection.Selector
+) -> secagg.GraphRule | None:
+    """Return what the server learns from a round.
+
+    None where it is simply the cohort's sum.
 
     Raises:
-        ConfigurationError: If there is no such graph, the threshold would let CCESA's Appendix
-            F attack unmask single clients and that is not allowed, or clients are to enforce
-            blocks that the scheme or the graph has not.
+        ConfigurationError: If there is no such graph, the threshold would let CCESA's
+            Appendix F attack unmask single clients and that is not allowed, or clients
+            are to enforce blocks that the scheme or the graph has not.
     """
     if protocol.is_plain:
         return None
@@ -349,19 +398,27 @@ def build_rule(protocol: ProtocolConfig, selector: selection.Selector) -> secagg
     n = selector.num_clients if size is None else size
     free = Graph.parse(protocol.graph).row.is_complete and protocol.threshold is None
     rule = (
-        "must be complete, with no threshold given, where cohorts differ in size (a selector that "
+        "must be complete, with no threshold given, where cohorts differ in size (a "
+        "selector that "
         "asks K clients or nobody shows this by an attribute `cohort_size`)"
     )
     require(free or size is not None, "graph", rule, protocol.graph)
     graph, threshold = graph_of(protocol, n), protocol.threshold
-    own = dict(zip(graph.row.fields, graph.parameters, strict=False)).get("block_size", block)
+    own = dict(zip(graph.row.fields, graph.parameters, strict=False)).get(
+        "block_size", block
+    )
     rule = "must be over blocks of the scheme's T, or of whole blocks of it"
     require(own % block == 0, "graph", rule, protocol.graph, block)
     if protocol.whole_blocks:
         rule = "must not be set with a scheme without blocks of 2 clients or more"
         require(block > 1, "whole_blocks", rule, True)
         rule = "must be complete or over_blocks:T:K with --whole-blocks"
-        require(graph.row.is_complete or bool(graph.row.fields), "graph", rule, protocol.graph)
+        require(
+            graph.row.is_complete or bool(graph.row.fields),
+            "graph",
+            rule,
+            protocol.graph,
+        )
         rule = "must not be set with --whole-blocks, whose clients accept no such threshold"
         require(not protocol.allow_unmasking_risk, "allow_unmasking_risk", rule, True)
     if threshold is not None:
@@ -391,9 +448,9 @@ def build_aggregator(
 ) -> secagg.RingAverage:
     """Return the aggregator: quantize, add noise, pad, sum in the ring, decode.
 
-    All secrets come from `secret_seed`, which is each run's own. `samples`, each client's number,
-    bound the weights where the average is a weighted one; of a whole cohort's noise each client
-    adds one in `cohort_size`.
+    All secrets come from `secret_seed`, which is each run's own. `samples`, each
+    client's number, bound the weights where the average is a weighted one; of a whole
+    cohort's noise each client adds one in `cohort_size`.
     """
     own: dict[str, Any]
     if config.clip_norm is not None:
@@ -418,5 +475,8 @@ def build_aggregator(
 
 
 def for_attack(config: AggregationConfig) -> AggregationConfig:
-    """Return the aggregation of models that are frozen: no pads to make, no range to follow."""
+    """Return the aggregation of models that are frozen.
+
+    No pads to make, no range to follow.
+    """
     return dataclasses.replace(config, fidelity="sets", clip_rule="fixed")

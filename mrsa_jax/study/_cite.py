@@ -1,8 +1,9 @@
-"""Which papers a scheme, a configuration or a study stands on; nothing here imports JAX.
+"""Which papers a scheme, a configuration or a study stands on.
 
-The papers are in `papers.bib`; each setting and class says which it comes from. Settings are
-read by name, so a configuration, the settings in a file's provenance and a data set's attributes
-are all the same here.
+Nothing here imports JAX.
+The papers are in `papers.bib`; each setting and class says which it comes from.
+Settings are read by name, so a configuration, the settings in a file's provenance and a
+data set's attributes are all the same here.
 """
 
 from __future__ import annotations
@@ -67,9 +68,19 @@ class Paper:
         if len(authors) > 3:
             who = f"{authors[0]} et al."
         else:
-            who = " and ".join([", ".join(authors[:-1]), authors[-1]] if authors[1:] else authors)
-        places = [fields.get(name) for name in ("journal", "booktitle", "institution", "publisher",
-                                                 "howpublished")]  # fmt: skip
+            who = " and ".join(
+                [", ".join(authors[:-1]), authors[-1]] if authors[1:] else authors
+            )
+        places = [
+            fields.get(name)
+            for name in (
+                "journal",
+                "booktitle",
+                "institution",
+                "publisher",
+                "howpublished",
+            )
+        ]
         where = next((place for place in places if place), None)
         if where is None and "eprint" in fields:
             where = f"arXiv:{fields['eprint']}"
@@ -117,7 +128,8 @@ def _spoken(value: str) -> str:
 
 _ENTRIES = (pathlib.Path(__file__).parent / "papers.bib").read_text(encoding="utf-8")
 PAPERS: dict[str, Paper] = {
-    paper.key: paper for paper in map(read_bibtex, re.findall(r"^@.*?^}$", _ENTRIES, re.M | re.S))
+    paper.key: paper
+    for paper in map(read_bibtex, re.findall(r"^@.*?^}$", _ENTRIES, re.M | re.S))
 }
 """Every source, by its key."""
 
@@ -125,13 +137,19 @@ PAPERS: dict[str, Paper] = {
 def software() -> Paper:
     """Return the entry of this package, at its installed version."""
     title = r"{mrsa\_jax}: A {JAX}-Accelerated Simulator of Multi-Round Secure Aggregation in"
-    return Paper("software", "mrsa_jax", (
-        ("author", r"{The mrsa\_jax authors}"), ("title", f"{title} Federated Learning"),
-        ("version", __version__),
-    ))  # fmt: skip
+    return Paper(
+        "software",
+        "mrsa_jax",
+        (
+            ("author", r"{The mrsa\_jax authors}"),
+            ("title", f"{title} Federated Learning"),
+            ("version", __version__),
+        ),
+    )
 
 
-_Found = tuple[str, str, str]  # a paper's key, what it stands for, the value that names it
+# a paper's key, what it stands for, the value that names it
+_Found = tuple[str, str, str]
 
 _MULTIROUND = "so2023securing"
 _SECAGG = ("bonawitz2017practical", "shamir1979share")
@@ -145,16 +163,27 @@ _ROWS: dict[str, tuple[str, Mapping[str, Any]]] = {
     "graph": (_PROTOCOL, graphs.ROWS),
     "availability": ("who is online", availability.ROWS),
 }
-_OWN = {"model": "model", "dataset": "data", "trainer": "training", "quantizer": "quantizer"}
+_OWN = {
+    "model": "model",
+    "dataset": "data",
+    "trainer": "training",
+    "quantizer": "quantizer",
+}
 """What parts of a user's own stand for, by the setting that names one."""
-"""What the rows of a registry stand for, by the setting that names one; each has its papers."""
+"""What the rows of a registry stand for, by the setting that names one.
+
+Each has its papers.
+"""
 
 _NAMES: dict[str, tuple[str, tuple[str, ...]]] = {
     "multiround": ("multi-round privacy", (_MULTIROUND,)),
     "secagg": (_PROTOCOL, _SECAGG),
     "secagg_plus": (_PROTOCOL, ("bell2020secure", *_SECAGG)),
     "ccesa": (_PROTOCOL, ("choi2020communication", *_SECAGG)),
-    "heterosag": ("segments and unequal quantizers", ("elkordy2022heterosag", *_SECAGG)),
+    "heterosag": (
+        "segments and unequal quantizers",
+        ("elkordy2022heterosag", *_SECAGG),
+    ),
     "skellam": ("noise in the ring", ("agarwal2021skellam",)),
     "discrete_gaussian": ("noise in the ring", ("kairouz2021distributed",)),
 }
@@ -169,10 +198,10 @@ def cite(spec: Any) -> str:
     """Return BibTeX entries of the papers, data and software that a spec stands on.
 
     Args:
-        spec: A scheme's text (`"batch_partitioning:4"`), a protocol, an attack or a data set by
-            name (`"ccesa"`, `"least-squares"`, `"mnist_5k"`); a configuration of any command; a
-            scheme that is a value (a selector, a graph, a quantizer, an attack); a study's data
-            set; or a list of such.
+        spec: A scheme's text (`"batch_partitioning:4"`), a protocol, an attack or a
+            data set by name (`"ccesa"`, `"least-squares"`, `"mnist_5k"`); a
+            configuration of any command; a scheme that is a value (a selector, a graph,
+            a quantizer, an attack); a study's data set; or a list of such.
 
     Returns:
         One entry for each, this package and JAX last, a blank line between two.
@@ -223,14 +252,18 @@ def _paper(key: str) -> Paper:
 
 def _because(reasons: Mapping[str, Iterable[str]]) -> str:
     parts = [(reason, ", ".join(values)) for reason, values in reasons.items()]
-    return "; ".join(f"{reason} ({values})" if values else reason for reason, values in parts)
+    return "; ".join(
+        f"{reason} ({values})" if values else reason for reason, values in parts
+    )
 
 
 def _of(spec: Any) -> Iterator[_Found]:
     """Yield papers' keys, each with what it stands for and the value that names it."""
     if isinstance(spec, str):
         yield from _of_text(spec)
-    elif isinstance(getattr(spec, "attrs", None), Mapping):  # a data set is a mapping, too
+    elif isinstance(
+        getattr(spec, "attrs", None), Mapping
+    ):  # a data set is a mapping, too
         yield from _of_results(spec)
     elif isinstance(spec, Mapping):
         yield from _of_settings(spec)
@@ -239,7 +272,11 @@ def _of(spec: Any) -> Iterator[_Found]:
             yield from _of(one)
     elif dataclasses.is_dataclass(spec) and not isinstance(spec, type):
         is_config = type(spec).__name__.endswith(("Config", "Command"))
-        settings = {"command": command_of(type(spec)), "config": to_dict(spec)} if is_config else {}
+        settings = (
+            {"command": command_of(type(spec)), "config": to_dict(spec)}
+            if is_config
+            else {}
+        )
         yield from _of_settings(settings) if is_config else papers_of_value(spec)
     else:
         raise ConfigurationError(
@@ -259,7 +296,8 @@ def _of_text(text: str) -> Iterator[_Found]:
         return
     for argument, (_, rows) in _ROWS.items():
         if rest and name in rows:
-            read_member(text, rows, argument, argument)  # says what is wrong with its numbers
+            # says what is wrong with its numbers
+            read_member(text, rows, argument, argument)
     yield from _row((what, row.papers), text)
 
 
@@ -277,25 +315,42 @@ def _settings() -> dict[str, dict[str, tuple[str, tuple[str, ...]]]]:
 
 
 @functools.cache
-def _settings_of(configs: tuple[type, ...]) -> dict[str, dict[str, tuple[str, tuple[str, ...]]]]:
+def _settings_of(
+    configs: tuple[type, ...],
+) -> dict[str, dict[str, tuple[str, tuple[str, ...]]]]:
     papers = {name: _NAMES[name] for name in _PAPERS}
     found, left = {"paper": papers, "target": papers}, list(configs)
     while left:
-        for name, hint in typing.get_type_hints(left.pop(), include_extras=True).items():
+        for name, hint in typing.get_type_hints(
+            left.pop(), include_extras=True
+        ).items():
             for own in getattr(hint, "__metadata__", ()):
                 if isinstance(own, Cites):
-                    found[name] = {value: _told(text) for value, text in own.values.items()}
-            left += [hint] if isinstance(hint, type) and dataclasses.is_dataclass(hint) else []
+                    found[name] = {
+                        value: _told(text) for value, text in own.values.items()
+                    }
+            left += (
+                [hint]
+                if isinstance(hint, type) and dataclasses.is_dataclass(hint)
+                else []
+            )
     return found
 
 
 def _told(text: str) -> tuple[str, tuple[str, ...]]:
-    """Return what a text says that something stands for, and keys; or what a name stands for."""
+    """Return what a text says that something stands for, and keys.
+
+    Or what a name stands for.
+    """
     what, colon, keys = text.partition(":")
     if colon:
         return what, tuple(keys.split())
     rows = {called.replace("-", "_"): both for called, both in _registered().items()}
-    return (rows[what][0], rows[what][1].papers) if what in rows else _NAMES.get(what, ("", ()))
+    return (
+        (rows[what][0], rows[what][1].papers)
+        if what in rows
+        else _NAMES.get(what, ("", ()))
+    )
 
 
 def _row(row: tuple[str, Iterable[str]], value: str) -> Iterator[_Found]:
@@ -331,7 +386,9 @@ def _of_sweep(swept: Any, config: Mapping[str, Any]) -> Iterator[_Found]:
             for name, value in zip(names, row, strict=True):
                 yield from _of_field(name, value)
     base = config.get("base", config)
-    yield from _of_fields({name: value for name, value in base.items() if name not in changing})
+    yield from _of_fields(
+        {name: value for name, value in base.items() if name not in changing}
+    )
 
 
 def _of_fields(config: Mapping[str, Any]) -> Iterator[_Found]:
@@ -384,7 +441,10 @@ def _of_results(results: Any) -> Iterator[_Found]:
 
 
 def _of_class(cls: type) -> tuple[str, tuple[str, ...]]:
-    """Return what a class stands for, and its papers: as it says, or as the row it is named by."""
+    """Return what a class stands for, and its papers.
+
+    As it says, or as the row it is named by.
+    """
     own = re.sub("(?<=[a-z])(?=[A-Z])", "_", cls.__name__).lower()
     return _told(getattr(cls, "cites", own))
 

@@ -1,7 +1,7 @@
 """Settings of studies, frozen dataclasses that load from TOML and show as flags, and their rules.
 
-Nothing here imports JAX, so that `mrsa-jax --help` answers at once. Names of models and data are
-literals; a test holds them equal to the registry in `_build`.
+Nothing here imports JAX, so that `mrsa-jax --help` answers at once. Names of models and
+data are literals; a test holds them equal to the registry in `_build`.
 """
 
 from __future__ import annotations
@@ -72,24 +72,32 @@ class PopulationConfig(Shown):
     cohort_size: int = 12
     """Clients selected per round, K."""
     dropout_rates: Annotated[tuple[float, ...], IS_CHANCE] = (0.1, 0.2, 0.3, 0.4, 0.5)
-    """Probabilities that a client is offline in a round, spread evenly over the clients."""
+    """Probabilities that a client is offline in a round, spread evenly over the clients.
+    """
     assignment: AssignmentName = "shuffled"
-    """How the rates are spread: shuffled by the seed, cyclic, sorted (equal ones together), or
-    by_label: from the first rate for clients of label 0 to the last rate for clients of the last
-    label."""
+    """How the rates are spread.
+
+    Shuffled by the seed, cyclic, sorted (equal ones together), or
+    by_label: from the first rate for clients of label 0 to the last rate for clients of
+    the last label.
+    """
     availability: str = "independent"
-    """Which clients are online: independent, each round by itself; markov:ROUNDS, absences of this
-    many rounds on average; cyclic: each client goes through the rates, one per round, from a
-    different start; diurnal:AMPLITUDE:PERIOD: a wave around the one rate, with the clients spread
-    over the period; replay:FILE[:random|:absent]: a .npy file of booleans [rounds, clients], from
-    its first row or a random one, and again or not at all after its last; or your own
-    (--plugin)."""
+    """Which clients are online: independent, each round by itself.
+
+    Markov:ROUNDS, absences of this
+    many rounds on average; cyclic: each client goes through the rates, one per round,
+    from a different start; diurnal:AMPLITUDE:PERIOD: a wave around the one rate, with
+    the clients spread over the period; replay:FILE[:random|:absent]: a .npy file of
+    booleans [rounds, clients], from its first row or a random one, and again or not at
+    all after its last; or your own (--plugin).
+    """
 
     def assignment_words(self, seed: int) -> str:
-        """Return which of many assignments the clients have; "" where all clients are alike.
+        """Return which of many assignments the clients have.
 
-        A figure of a population with unequal clients is of one assignment: blocks of clients that
-        are offline together work more often than mixed ones.
+        "" where all clients are alike.
+        A figure of a population with unequal clients is of one assignment: blocks of
+        clients that are offline together work more often than mixed ones.
 
         Examples:
             >>> import mrsa_jax as mj
@@ -127,19 +135,23 @@ class DemoConfig(Shown):
     """Folder for the store, the figures and the report."""
     track: Annotated[tuple[TrackerName, ...], shown()] = ()
     """Write the measures of each round into the folder tracking of --out: json_lines
-    (metrics.jsonl), tensorboard (needs tensorboardX), wandb (needs wandb; offline, unless
-    WANDB_MODE selects otherwise). Default: not written."""
+    (metrics.jsonl), tensorboard (needs tensorboardX), wandb (needs wandb; offline,
+    unless WANDB_MODE selects otherwise). Default: not written.
+    """
     rounds: Size = 150
     """Rounds of each scheme, J."""
     schemes: tuple[str, ...] = SIX_SCHEMES
     """Schemes: uniform, weighted, partition, batch_partitioning:T[:fairness],
     crossing_partitions:T[:fairness], bernoulli:CHANCE, poisson:CHANCE:CHANCE...,
-    balls_in_bins:BINS, power_of_choice:CANDIDATES, minimum_separation:ROUNDS:SCHEME, or your own
-    (--plugin)."""
+    balls_in_bins:BINS, power_of_choice:CANDIDATES, minimum_separation:ROUNDS:SCHEME, or
+    your own (--plugin).
+    """
     population: PopulationConfig = PopulationConfig()
     data: DataConfig = dataclasses.field(default_factory=DataConfig)
     training: TrainingConfig = _SOFTMAX
-    aggregation: AggregationConfig = dataclasses.field(default_factory=AggregationConfig)
+    aggregation: AggregationConfig = dataclasses.field(
+        default_factory=AggregationConfig
+    )
     protocol: ProtocolConfig = dataclasses.field(default_factory=ProtocolConfig)
     hetero: SegmentConfig = dataclasses.field(default_factory=SegmentConfig)
     resources: ResourceConfig = dataclasses.field(default_factory=ResourceConfig)
@@ -164,15 +176,20 @@ class SimulateConfig(Shown):
     schemes: tuple[str, ...] = SIX_SCHEMES
     """Schemes: uniform, weighted, partition, batch_partitioning:T[:fairness],
     crossing_partitions:T[:fairness], bernoulli:CHANCE, poisson:CHANCE:CHANCE...,
-    balls_in_bins:BINS, power_of_choice:CANDIDATES, minimum_separation:ROUNDS:SCHEME, or your own
-    (--plugin)."""
+    balls_in_bins:BINS, power_of_choice:CANDIDATES, minimum_separation:ROUNDS:SCHEME, or
+    your own (--plugin).
+    """
     memory: Memory = None
     """Also report how many clients the worst update of any round is hidden among, if updates drift.
-    RHO is the correlation of the lasting part of a client's update with that of the round before,
-    such as 0.99. Default: not reported."""
+    RHO is the correlation of the lasting part of a client's update with that of the
+    round before, such as 0.99. Default: not reported.
+    """
     share: Lasting = 1.0
-    """Fraction of an update's variance that lasts, with --memory; the rest is fresh in each
-    round."""
+    """Fraction of an update's variance that lasts, with --memory.
+
+    The rest is fresh in each
+    round.
+    """
     population: PopulationConfig = PopulationConfig()
     protocol: ProtocolConfig = dataclasses.field(default_factory=ProtocolConfig)
     json: bool = False
@@ -188,29 +205,40 @@ class TrainConfig(Shown):
     seed: Seed = 0
     """Seed of everything random."""
     out: pathlib.Path = pathlib.Path("results/train")
-    """Folder of the run: its settings, checkpoints while it trains, and at the end results, figures
-    and report."""
+    """Folder of the run.
+
+    Its settings, checkpoints while it trains, and at the end results, figures
+    and report.
+    """
     resume: bool = False
     """Continue the interrupted run in --out from its newest checkpoint, with the same settings.
-    Without a run it starts one, and of a complete run it shows the results."""
+    Without a run it starts one, and of a complete run it shows the results.
+    """
     checkpoint_every: Whole = 10
-    """Rounds between two checkpoints: an interruption loses at most this many rounds."""
+    """Rounds between two checkpoints: an interruption loses at most this many rounds.
+    """
     track: Annotated[tuple[TrackerName, ...], shown()] = ()
-    """Write the measures of each round while the training runs: json_lines (metrics.jsonl),
-    tensorboard (needs tensorboardX), wandb (needs wandb; offline, unless WANDB_MODE selects
-    otherwise). They are in run.tracking of --out, and in tracking once the run is complete.
-    Default: not written."""
+    """Write the measures of each round while the training runs.
+
+    Json_lines (metrics.jsonl),
+    tensorboard (needs tensorboardX), wandb (needs wandb; offline, unless WANDB_MODE
+    selects otherwise). They are in run.tracking of --out, and in tracking once the run
+    is complete. Default: not written.
+    """
     rounds: Size = 150
     """Number of rounds, J."""
     scheme: str = "batch_partitioning:4"
     """Scheme: uniform, weighted, partition, batch_partitioning:T[:fairness],
     crossing_partitions:T[:fairness], bernoulli:CHANCE, poisson:CHANCE:CHANCE...,
-    balls_in_bins:BINS, power_of_choice:CANDIDATES, minimum_separation:ROUNDS:SCHEME, or your own
-    (--plugin)."""
+    balls_in_bins:BINS, power_of_choice:CANDIDATES, minimum_separation:ROUNDS:SCHEME, or
+    your own (--plugin).
+    """
     population: PopulationConfig = PopulationConfig()
     data: DataConfig = dataclasses.field(default_factory=DataConfig)
     training: TrainingConfig = dataclasses.field(default_factory=TrainingConfig)
-    aggregation: AggregationConfig = dataclasses.field(default_factory=AggregationConfig)
+    aggregation: AggregationConfig = dataclasses.field(
+        default_factory=AggregationConfig
+    )
     protocol: ProtocolConfig = dataclasses.field(default_factory=ProtocolConfig)
     hetero: SegmentConfig = dataclasses.field(default_factory=SegmentConfig)
     resources: ResourceConfig = dataclasses.field(default_factory=ResourceConfig)
@@ -251,7 +279,11 @@ def studied(content: dict[str, Any]) -> dict[str, Any]:
 
 def without_wishes(config: Any) -> Any:
     """Return a configuration without what one call asked of its output, as it is kept in files."""
-    names = {field.name for field in dataclasses.fields(config)} & {"json", "overwrite", "resume"}
+    names = {field.name for field in dataclasses.fields(config)} & {
+        "json",
+        "overwrite",
+        "resume",
+    }
     return dataclasses.replace(config, **dict.fromkeys(names, False))
 
 
@@ -265,8 +297,12 @@ def command_of(settings: type) -> str:
     return settings.__name__.removesuffix("Config").removesuffix("Command").lower()
 
 
-def different_settings(theirs: dict[str, Any], ours: dict[str, Any]) -> list[tuple[str, str, str]]:
-    """Return where two configurations of plain values differ: dotted name, their value, ours.
+def different_settings(
+    theirs: dict[str, Any], ours: dict[str, Any]
+) -> list[tuple[str, str, str]]:
+    """Return where two configurations of plain values differ.
+
+    Dotted name, their value, ours.
 
     Examples:
         >>> a, b = to_dict(DemoConfig()), to_dict(DemoConfig(seed=1, json=True))
@@ -308,10 +344,11 @@ def config_hash(config: Settings) -> str:
 
 
 def secret_seed(config: Any, *parts: str) -> bytes:
-    """Return what the secrets of a run come from: its command, all that it studies, and `parts`.
+    """Return what the secrets of a run come from.
 
-    So two commands, schemes, thresholds or points of a sweep with one seed share no key, and the
-    same settings repeat theirs.
+    Its command, all that it studies, and `parts`.
+    So two commands, schemes, thresholds or points of a sweep with one seed share no
+    key, and the same settings repeat theirs.
 
     Examples:
         >>> one, two = (secret_seed(DemoConfig(rounds=rounds), "Random") for rounds in (8, 9))
@@ -327,7 +364,12 @@ def check_study(config: Config) -> None:
     schemes = schemes_of(config)
     require(len(schemes) > 0, "schemes", "must name at least one scheme", schemes)
     labels = [scheme.label for scheme in schemes]
-    require(len(set(labels)) == len(labels), "schemes", "must not contain duplicates", labels)
+    require(
+        len(set(labels)) == len(labels),
+        "schemes",
+        "must not contain duplicates",
+        labels,
+    )
     _validate_population(config.population)
     for scheme in schemes:
         scheme.check(config.population.num_clients, config.population.cohort_size)
@@ -342,13 +384,20 @@ def check_study(config: Config) -> None:
         _validate_aggregation(config, schemes)
     if isinstance(config, TrainConfig):
         both = config.resume and config.overwrite
-        require(not both, "resume", "must not be set with `overwrite`, which starts anew", True)
+        require(
+            not both,
+            "resume",
+            "must not be set with `overwrite`, which starts anew",
+            True,
+        )
 
 
 def check_sizes(population: Any) -> None:
     """Check how many clients there are and are asked, and that they have rates."""
     n, k, fewest = population.num_clients, population.cohort_size, FEWEST_IN_A_SUM
-    require(fewest <= k <= n, "cohort_size", f"must lie in [{fewest}, num_clients]", k, n)
+    require(
+        fewest <= k <= n, "cohort_size", f"must lie in [{fewest}, num_clients]", k, n
+    )
     rates = population.dropout_rates
     require(len(rates) >= 1, "dropout_rates", "must hold at least one rate", rates)
 
@@ -361,7 +410,9 @@ def _validate_population(population: PopulationConfig) -> None:
     require(alike, "availability", rule, population.availability)
 
 
-def _validate_aggregation(config: DemoConfig | TrainConfig, schemes: tuple[Scheme, ...]) -> None:
+def _validate_aggregation(
+    config: DemoConfig | TrainConfig, schemes: tuple[Scheme, ...]
+) -> None:
     aggregation = config.aggregation
     fits = aggregation.clip_rule != "last_max" or aggregation.clip_multiplier >= 1
     rule = "must be at least 1 for last_max"
@@ -377,17 +428,23 @@ def _validate_aggregation(config: DemoConfig | TrainConfig, schemes: tuple[Schem
         for scheme in schemes:
             check_blind(scheme.depends_on_data(*sizes), "scheme", scheme.written)
         rule = "must be another with noise: participation would reveal clients' labels"
-        require(population.assignment != "by_label", "assignment", rule, population.assignment)
+        require(
+            population.assignment != "by_label",
+            "assignment",
+            rule,
+            population.assignment,
+        )
     _validate_segments(config, any_number)
     if not config.hetero.is_plain or aggregation.clip_norm is not None:
-        return  # each block has a separate ring, and a lattice's step follows from its ring
+        # each block has a separate ring, and a lattice's step follows from its ring
+        return
     most = population.num_clients if any_number else population.cohort_size
     largest, bits = aggregation.num_levels - 1, aggregation.modulus_bits
     rule = "must leave room for the largest sum, clients x (num_levels - 1)"
     require(most * largest < 2**bits, "modulus_bits", rule, bits, f"{most} x {largest}")
 
 
-# --- segments -----------------------------------------------------------------------------------
+# ---- segments
 
 
 def _validate_segments(config: DemoConfig | TrainConfig, varies: bool) -> None:
@@ -395,14 +452,23 @@ def _validate_segments(config: DemoConfig | TrainConfig, varies: bool) -> None:
     own, population = config.hetero, config.population
     if own.is_plain:
         needs = "must not be set without --segments sc, mc, hc or groups"
-        return check_unset(own, needs, "subgroups", "hybrid_threshold", "combine", "attack",
-                           "num_byzantine")  # fmt: skip
+        return check_unset(
+            own,
+            needs,
+            "subgroups",
+            "hybrid_threshold",
+            "combine",
+            "attack",
+            "num_byzantine",
+        )
     _validate_groups(own, population.cohort_size)
     _validate_rules(own, population.num_clients)
     rule = "must be none where cohorts differ in size (bernoulli)"
     require(not varies, "segments", rule, own.segments)
     weighted, protocol = config.aggregation.weighted, config.protocol
-    rule = "must be none with noise: whose attackers add it, or tell it, no account knows"
+    rule = (
+        "must be none with noise: whose attackers add it, or tell it, no account knows"
+    )
     is_noisy = config.aggregation.is_noisy
     require(not is_noisy or own.attack == "none", "attack", rule, own.attack)
     rule = "must not be set with segments: their mean has no weights"
@@ -412,7 +478,9 @@ def _validate_segments(config: DemoConfig | TrainConfig, varies: bool) -> None:
     require(is_complete, "graph", "must be complete with segments", graph)
     rule, own_blocks = "must not be set with segments", protocol.whole_blocks
     require(not own_blocks, "whole_blocks", rule, own_blocks)
-    return require(policy == "ignore", "split_policy", "must be ignore with segments", policy)
+    return require(
+        policy == "ignore", "split_policy", "must be ignore with segments", policy
+    )
 
 
 def _validate_groups(config: SegmentConfig, cohort_size: int) -> None:
@@ -421,25 +489,39 @@ def _validate_groups(config: SegmentConfig, cohort_size: int) -> None:
     least = 2 if chained else 1
     require(len(levels) >= least, "group_levels", f"must hold {least} or more", levels)
     ascending = list(levels) == sorted(levels)
-    require(ascending, "group_levels", "must not descend from slower to faster groups", levels)
+    require(
+        ascending,
+        "group_levels",
+        "must not descend from slower to faster groups",
+        levels,
+    )
     fits = not cuts or (len(cuts) == len(levels) and min(cuts) >= 1)
     rule = "must be one number, at least 1, for each of `group_levels`"
     require(fits, "subgroups", rule, cuts, levels)
     threshold, columns = config.hybrid_threshold, config.num_columns
     rule = "must be given for hc, and for no other scheme"
     given = threshold is not None
-    require(given == (config.segments == "hc"), "hybrid_threshold", rule, config.segments)
+    require(
+        given == (config.segments == "hc"), "hybrid_threshold", rule, config.segments
+    )
     good = threshold is None or 1 <= threshold < columns
     require(good, "hybrid_threshold", f"must lie in [1, {columns - 1}]", threshold)
     smallest = config.smallest_column(cohort_size)
     require(
         smallest >= FEWEST_IN_A_SUM or config.allow_small_groups,
         "group_levels",
-        "must leave two clients of a cohort or more in each group or subgroup, or a sum is one "
-        "client's update (a larger --cohort-size, fewer groups, or --allow-small-groups)",
+        "must leave two clients of a cohort or more in each group or subgroup, or a "
+        "sum is one "
+        "client's update (a larger --cohort-size, fewer groups, or "
+        "--allow-small-groups)",
         f"{smallest} of {cohort_size} in the smallest of {columns}",
     )
-    require(smallest >= 1, "group_levels", "must not be more than the cohort's clients", columns)
+    require(
+        smallest >= 1,
+        "group_levels",
+        "must not be more than the cohort's clients",
+        columns,
+    )
     rates = config.client_rates
     require(len(rates) >= 1, "client_rates", "must hold at least one rate", rates)
 
@@ -447,6 +529,8 @@ def _validate_groups(config: SegmentConfig, cohort_size: int) -> None:
 def _validate_rules(config: SegmentConfig, num_clients: int) -> None:
     attackers, attacked = config.num_byzantine, config.attack != "none"
     rule = "must be at least 1 with an attack, and 0 without"
-    require((attackers >= 1) == attacked, "num_byzantine", rule, attackers, config.attack)
+    require(
+        (attackers >= 1) == attacked, "num_byzantine", rule, attackers, config.attack
+    )
     rule = f"must be fewer than the {num_clients} clients"
     require(attackers < num_clients, "num_byzantine", rule, attackers)

@@ -1,8 +1,9 @@
-"""A quick look at strong T against C against accuracy: small linked pictures over a sortable table.
+"""A quick look at strong T against C against accuracy.
 
-One piece of HTML without servers or anything to fetch. It shows in a notebook, in a report and from
-a file, offline; where scripts are not run, table and pictures still stand. Controls, in notebooks,
-ask the kernel for another such piece.
+Small linked pictures over a sortable table.
+One piece of HTML without servers or anything to fetch. It shows in a notebook, in a
+report and from a file, offline; where scripts are not run, table and pictures still
+stand. Controls, in notebooks, ask the kernel for another such piece.
 """
 
 from __future__ import annotations
@@ -83,7 +84,9 @@ class Shown(NamedTuple):
 
 @dataclasses.dataclass(eq=False, repr=False)
 class Explorer:
-    """A picture with settings; a notebook shows it with controls where `anywidget` is installed.
+    """A picture with settings.
+
+    A notebook shows it with controls where `anywidget` is installed.
 
     Attributes:
         title: What it is of.
@@ -111,7 +114,9 @@ class Explorer:
     def widget(self) -> Any:
         """The same with its controls, a widget of `anywidget`."""
         kind, found = _panel(), self.make(self.values)
-        controls = [one._asdict() | {"options": list(one.options)} for one in self.controls]
+        controls = [
+            one._asdict() | {"options": list(one.options)} for one in self.controls
+        ]
         panel = kind(controls=controls, **found._asdict())
 
         def changed(change: Any) -> None:
@@ -155,7 +160,8 @@ class Explorer:
         target.write_text(
             '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
             '<meta name="viewport" content="width=device-width, initial-scale=1">'
-            '<meta name="color-scheme" content="light dark"><title>mrsa_jax</title></head>'
+            '<meta name="color-scheme" content="light '
+            'dark"><title>mrsa_jax</title></head>'
             f"<body>{self.html}</body></html>\n",
             encoding="utf-8",
         )
@@ -168,8 +174,14 @@ def _panel() -> Any:
     anywidget = needed("anywidget", "explore", "`widget` needs anywidget")
     from traitlets import Dict, Int, List, Unicode
 
-    own: dict[str, Any] = {"controls": List(), "values": Dict(), "asked": Dict(), "html": Unicode(),
-           "code": Unicode(), "shown": Int()}  # fmt: skip
+    own: dict[str, Any] = {
+        "controls": List(),
+        "values": Dict(),
+        "asked": Dict(),
+        "html": Unicode(),
+        "code": Unicode(),
+        "shown": Int(),
+    }
     synced = {name: trait.tag(sync=True) for name, trait in own.items()}
     files = {"_esm": asset("explore.js"), "_css": asset("explore.css")}
     return type("Panel", (anywidget.AnyWidget,), files | synced)
@@ -178,7 +190,9 @@ def _panel() -> Any:
 _PAIRS, _NONE = "T, C and accuracy", "-"
 
 
-def explorer(results: xr.Dataset, table: pd.DataFrame, asked: Mapping[str, str | None]) -> Explorer:
+def explorer(
+    results: xr.Dataset, table: pd.DataFrame, asked: Mapping[str, str | None]
+) -> Explorer:
     """Return an explorer of schemes or points: any column on x, y, colour and facets.
 
     Args:
@@ -188,21 +202,40 @@ def explorer(results: xr.Dataset, table: pd.DataFrame, asked: Mapping[str, str |
     """
     names = _points.point_columns(results)
     check_columns(table, **asked)
-    measured = [str(n) for n in table if table[n].dtype.kind in "iuf" and n not in names]
+    measured = [
+        str(n) for n in table if table[n].dtype.kind in "iuf" and n not in names
+    ]
     few = [n for n in names if 1 < table[n].nunique() <= _MOST_FACETS]
-    kinds = {"x": (*names, *measured), "y": (_PAIRS, *measured), "colour": (_NONE, *few),
-             "facet": (_NONE, *few)}  # fmt: skip
-    first = {"x": names[0], "y": _PAIRS, "colour": "scheme" if "scheme" in few else _NONE,
-             "facet": _NONE}  # fmt: skip
+    kinds = {
+        "x": (*names, *measured),
+        "y": (_PAIRS, *measured),
+        "colour": (_NONE, *few),
+        "facet": (_NONE, *few),
+    }
+    first = {
+        "x": names[0],
+        "y": _PAIRS,
+        "colour": "scheme" if "scheme" in few else _NONE,
+        "facet": _NONE,
+    }
     values = {name: asked[name] or one for name, one in first.items()}
-    controls = [Control(name, name, options=tuple(dict.fromkeys((*own, values[name]))))
-                for name, own in kinds.items()]  # fmt: skip
-    return Explorer(f"{len(table)} rows to explore", values, controls,
-                    lambda own: Shown(_points_html(results, table, names, own), own))  # fmt: skip
+    controls = [
+        Control(name, name, options=tuple(dict.fromkeys((*own, values[name]))))
+        for name, own in kinds.items()
+    ]
+    return Explorer(
+        f"{len(table)} rows to explore",
+        values,
+        controls,
+        lambda own: Shown(_points_html(results, table, names, own), own),
+    )
 
 
 def _points_html(
-    results: xr.Dataset, table: pd.DataFrame, names: Sequence[str], asked: Mapping[str, Any]
+    results: xr.Dataset,
+    table: pd.DataFrame,
+    names: Sequence[str],
+    asked: Mapping[str, Any],
 ) -> str:
     shown = table.head(_MOST_ROWS)
     if asked["y"] == _PAIRS:
@@ -218,17 +251,29 @@ def _points_html(
     legend = _page.keys(series, is_switch=False) if plots else ""
     paths = "".join(drawn(chart, places) for chart in _paths(results, shown, hue))
     words = "Click points or rows to see their curves over the rounds"
-    words += f": the first {_MOST_PATHS} rows have some." if len(shown) > _MOST_PATHS else "."
+    words += (
+        f": the first {_MOST_PATHS} rows have some."
+        if len(shown) > _MOST_PATHS
+        else "."
+    )
     picked = f'<div class="pictures picked"><p>{words}</p>{paths}</div>' * bool(paths)
-    content = f'<div class="pictures">{plots}</div>{legend}{picked}' + _rows(table, names)
+    content = f'<div class="pictures">{plots}</div>{legend}{picked}' + _rows(
+        table, names
+    )
     return styled(content, series, f"\n{asset('chart.js')}" * bool(plots))
 
 
 def _asked_charts(
-    results: xr.Dataset, table: pd.DataFrame, names: Sequence[str], asked: Mapping[str, Any],
+    results: xr.Dataset,
+    table: pd.DataFrame,
+    names: Sequence[str],
+    asked: Mapping[str, Any],
     hue: str | None,
-) -> list[Chart]:  # fmt: skip
-    """Return a chart per facet: curves over an axis, marks that know their rows over all else."""
+) -> list[Chart]:
+    """Return a chart per facet.
+
+    Curves over an axis, marks that know their rows over all else.
+    """
     x, y, facet = asked["x"], asked["y"], asked["facet"]
     charts = []
     for label, own in by_hue(table, None if facet == _NONE else facet):
@@ -239,14 +284,18 @@ def _asked_charts(
             chart = _points.sweep_chart(results, rows, y, x, hue)
         else:
             chart = pair_chart(rows, x, y, hue, _points.words_of(rows, names, x, y))
-        charts.append(chart if facet == _NONE else dataclasses.replace(chart, title=label))
+        charts.append(
+            chart if facet == _NONE else dataclasses.replace(chart, title=label)
+        )
     return charts
 
 
 def _paths(results: xr.Dataset, table: pd.DataFrame, hue: str | None) -> list[Chart]:
-    """Return a chart of each trajectory that a sweep keeps: a curve for each row, shown if picked.
+    """Return a chart of each trajectory that a sweep keeps.
 
-    Strong T and what the worst is hidden among are the least of the trials, others their mean.
+    A curve for each row, shown if picked.
+    Strong T and what the worst is hidden among are the least of the trials, others
+    their mean.
     """
     names = [str(name) for name in results.data_vars if str(name).endswith("_by_round")]
     if not names or "label" in table:
@@ -254,7 +303,9 @@ def _paths(results: xr.Dataset, table: pd.DataFrame, hue: str | None) -> list[Ch
     import pandas as pd
 
     axes = _points.axes_of(results)
-    places = tuple(results.get_index(axis).get_indexer(pd.Index(table[axis])) for axis in axes)
+    places = tuple(
+        results.get_index(axis).get_indexer(pd.Index(table[axis])) for axis in axes
+    )
     table = table.head(_MOST_PATHS)
     series = {i: label for label, own in by_hue(table, hue) for i in own.index}
     charts = []
@@ -266,7 +317,13 @@ def _paths(results: xr.Dataset, table: pd.DataFrame, hue: str | None) -> list[Ch
         found = own.where(own >= 0).min(trials) if is_least else own.mean(trials)
         values = as_shown(column, np.asarray(found))
         lines = [
-            Line(label, 1 + results["round"].to_numpy(), values[places][i], kind="step", rows=(i,))
+            Line(
+                label,
+                1 + results["round"].to_numpy(),
+                values[places][i],
+                kind="step",
+                rows=(i,),
+            )
             for i, label in series.items()
         ]
         charts.append(Chart(heading(column), "", lines, y_label=axis_label(column)))
@@ -317,9 +374,15 @@ def _with_script(content: str, style: str, script: str) -> str:
 
 
 def _table(
-    table: pd.DataFrame, names: Sequence[str], spans: Mapping[tuple[int, str], tuple[float, float]]
+    table: pd.DataFrame,
+    names: Sequence[str],
+    spans: Mapping[tuple[int, str], tuple[float, float]],
 ) -> str:
-    known = [n for n, own in QUANTITIES.items() if own.heading and n in table and n not in names]
+    known = [
+        n
+        for n, own in QUANTITIES.items()
+        if own.heading and n in table and n not in names
+    ]
     columns = [*names, *known]
     columns += [str(n) for n in table if n not in columns]
     is_text = {n: table[n].dtype.kind not in "iuf" for n in columns}
@@ -336,13 +399,19 @@ def _table(
         )
         lines.append(f'<tr data-i="{i}" tabindex="0">{cells}</tr>')
     return (
-        f'<div class="scroll"><table aria-label="Points; a heading sorts"><thead><tr>{head}</tr>'
+        '<div class="scroll"><table aria-label="Points; a heading '
+        f'sorts"><thead><tr>{head}</tr>'
         f"</thead><tbody>{''.join(lines)}</tbody></table></div>"
     )
 
 
 def _cell(
-    value: Any, name: str, is_text: bool, span: tuple[float, float] | None, *, is_first: bool
+    value: Any,
+    name: str,
+    is_text: bool,
+    span: tuple[float, float] | None,
+    *,
+    is_first: bool,
 ) -> str:
     tag = 'th scope="row"' if is_first else "td"
     end = tag.split()[0]

@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mrsa_jax.privacy import Audit, Gate, ParticipationLog
-from mrsa_watch._base.html import counted, finding, hidden_words, number, shown, telling, told
+from mrsa_watch._base.html import (
+    counted,
+    finding,
+    hidden_words,
+    number,
+    shown,
+    telling,
+    told,
+)
 from mrsa_watch._base.untrusted import printable
 from mrsa_watch._base.values import by_value
 
@@ -45,7 +53,9 @@ def as_json(value: Any) -> Any:
 
 
 def shares_of(config: AuditConfig, log: ParticipationLog) -> dict[str, Any] | None:
-    """Return the ledger's account of a log as plain values; None where it is not asked for.
+    """Return the ledger's account of a log as plain values.
+
+    None where it is not asked for.
 
     Raises:
         ConfigurationError: If a client who colludes is not of the log, or all are.
@@ -54,9 +64,17 @@ def shares_of(config: AuditConfig, log: ParticipationLog) -> dict[str, Any] | No
         return None
     from mrsa_jax import dp
 
-    names = [name.strip() for name in config.colluding.split(",")] if config.colluding else []
+    names = (
+        [name.strip() for name in config.colluding.split(",")]
+        if config.colluding
+        else []
+    )
     told = dp.ledger(
-        log, config.noise_multiplier, config.clip, planned=config.planned, colluding=names
+        log,
+        config.noise_multiplier,
+        config.clip,
+        planned=config.planned,
+        colluding=names,
     )
     epsilon, planned = told.epsilon(config.delta), told.planned.epsilon(config.delta)
     order = np.argsort(-np.nan_to_num(told.mu, nan=-1.0), kind="stable")[:_MOST_NOTED]
@@ -71,18 +89,22 @@ def shares_of(config: AuditConfig, log: ParticipationLog) -> dict[str, Any] | No
         for i in order.tolist()
         if told.mu[i] > 0
     ]
-    return as_json({
-        "planned": config.planned,
-        "colluding": [printable(name) for name in names],
-        "noise_multiplier": config.noise_multiplier,
-        "clip": config.clip,
-        "delta": config.delta,
-        "short": told.short,
-        "notes": list(told.notes),
-        "mean_epsilon": np.nanmean(epsilon),
-        "planned_mean_epsilon": np.nanmean(np.where(np.isnan(epsilon), np.nan, planned)),
-        "worst": worst,
-    })  # fmt: skip
+    return as_json(
+        {
+            "planned": config.planned,
+            "colluding": [printable(name) for name in names],
+            "noise_multiplier": config.noise_multiplier,
+            "clip": config.clip,
+            "delta": config.delta,
+            "short": told.short,
+            "notes": list(told.notes),
+            "mean_epsilon": np.nanmean(epsilon),
+            "planned_mean_epsilon": np.nanmean(
+                np.where(np.isnan(epsilon), np.nan, planned)
+            ),
+            "worst": worst,
+        }
+    )
 
 
 def shares_row(found: dict[str, Any]) -> tuple[str, str, str]:
@@ -100,9 +122,13 @@ def shares_sentence(found: dict[str, Any]) -> str:
         who += f", and clients {', '.join(found['colluding'][:_MOST_TOLD])}"
         more = len(found["colluding"]) - _MOST_TOLD
         who += f" and {more} more tell theirs" if more > 0 else " telling theirs"
-    worst = "; ".join(_told(one) for one in found["worst"][:_MOST_TOLD]) or "no client took part"
+    worst = (
+        "; ".join(_told(one) for one in found["worst"][:_MOST_TOLD])
+        or "no client took part"
+    )
     text = (
-        f"{who}, all others' updates known (a guarantee, delta {found['delta']:g}): {worst}; the "
+        f"{who}, all others' updates known (a guarantee, delta {found['delta']:g}): "
+        f"{worst}; the "
         f"mean: epsilon {_words(found['mean_epsilon'])}, "
         f"{_words(found['planned_mean_epsilon'])} as planned."
     )
@@ -111,7 +137,8 @@ def shares_sentence(found: dict[str, Any]) -> str:
 
 def _told(one: dict[str, Any]) -> str:
     return (
-        f"client {one['client']} mu {_words(one['mu'])}, epsilon {_words(one['epsilon'])} "
+        f"client {one['client']} mu {_words(one['mu'])}, epsilon "
+        f"{_words(one['epsilon'])} "
         f"({_words(one['planned_epsilon'])} as planned)"
     )
 
@@ -147,12 +174,14 @@ class AttackFindings:
     """What an attack has found so far.
 
     Attributes:
-        folder: Where files may be written that are too large to hold; None: all is held.
+        folder: Where files may be written that are too large to hold; None: all is
+            held.
         title: Of the tables.
         summary: A row for each thing that was attacked.
         scores: A row for each client, image or sample behind the summary.
         sentences: What they show, in words.
-        figures: By file name, without its ending; a figure, a chart, or what draws it on axes.
+        figures: By file name, without its ending; a figure, a chart, or what draws it
+            on axes.
         arrays: What was recovered, by file name.
         is_complete: False after an interruption.
     """
@@ -200,8 +229,10 @@ class AuditFindings:
         file: Of the log.
         log: The history in it.
         audit: What it leaks, with proof.
-        gates: What was demanded, if anything: of T, and among how many clients are hidden.
-        shares: What noise that clients add leaves each, planned and realised; None without.
+        gates: What was demanded, if anything: of T, and among how many clients are
+            hidden.
+        shares: What noise that clients add leaves each, planned and realised; None
+            without.
     """
 
     _repr_html_ = telling
@@ -249,10 +280,15 @@ class AuditFindings:
 
     @property
     def verdicts(self) -> dict[str, Any]:
-        """What the gates say as plain values: that of T, that of hidden among; None without."""
+        """What the gates say as plain values: that of T, that of hidden among.
+
+        None without.
+        """
         found = {"gate": None, "gate_hidden": None}
-        own = {"gate_hidden" if gate.definition == "hidden" else "gate": gate._asdict()
-               for gate in self.gates}  # fmt: skip
+        own = {
+            "gate_hidden" if gate.definition == "hidden" else "gate": gate._asdict()
+            for gate in self.gates
+        }
         return found | own
 
 
@@ -263,8 +299,12 @@ def first_rows(found: Audit) -> list[tuple[str, str, str]]:
         return [("clients in any sum", "0", "exact")]
     first = ""
     if found.exposed:
-        first = f", first after round {printable(found.printed_round(found.exposed[0][1]))}"
-    hidden = [row for row in _hidden_rows(found) if found.hidden and "median" not in row[0]]
+        first = (
+            f", first after round {printable(found.printed_round(found.exposed[0][1]))}"
+        )
+    hidden = [
+        row for row in _hidden_rows(found) if found.hidden and "median" not in row[0]
+    ]
     return [
         ("exposed clients", f"{len(found.exposed)}{first}", weak.surety),
         *hidden,
@@ -283,20 +323,30 @@ def _rows(found: Audit) -> list[tuple[str, str, str]]:
         noisy = found.noisy.rows()
     group = found.group
     if group is not None and group.upper is not None:
-        sizes = str(group.upper) if group.certified else f"{group.lower} to {group.upper}"
+        sizes = (
+            str(group.upper) if group.certified else f"{group.lower} to {group.upper}"
+        )
         sure = "certified" if group.certified else "not decided"
         plain = [("smallest plain sum", counted(sizes, "client"), sure)]
     both = weak.lower == weak.upper
     return [
         exposed,
         *_hidden_rows(found),
-        ("weak T", str(weak.lower) if both else f"{weak.lower} to {weak.upper}",
-         f"{weak.verdict}; from below: {weak.lower_method}, from above: {weak.upper_method}"),
+        (
+            "weak T",
+            str(weak.lower) if both else f"{weak.lower} to {weak.upper}",
+            f"{weak.verdict}; from below: {weak.lower_method}, from above: "
+            f"{weak.upper_method}",
+        ),
         *plain,
         ("strong T", str(found.strong), "exact"),
-        ("rank of the sums", f"{weak.rank} for {weak.num_groups} groups of clients", weak.surety),
+        (
+            "rank of the sums",
+            f"{weak.rank} for {weak.num_groups} groups of clients",
+            weak.surety,
+        ),
         *noisy,
-    ]  # fmt: skip
+    ]
 
 
 def _hidden_rows(found: Audit) -> list[tuple[str, str, str]]:

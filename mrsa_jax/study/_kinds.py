@@ -1,5 +1,6 @@
-"""Every command that runs from settings, a row each: for Python, sweeps, pages and `mrsa-jax`.
+"""Every command that runs from settings, a row each.
 
+For Python, sweeps, pages and `mrsa-jax`.
 Nothing here imports JAX.
 """
 
@@ -33,13 +34,15 @@ class Kind:
 
     Attributes:
         name: Of the command.
-        config: Frozen dataclass of its settings, whose docstring says what the command is for.
+        config: Frozen dataclass of its settings, whose docstring says what the command
+            is for.
         check: Raises for the first setting that breaks a rule.
         module: With its `run`, imported when it runs.
         points: Module with the functions of a `Runner`, where it can be swept.
-        settings: Frozen dataclass of one point's settings, fields as in the command's files.
-        changed: Fields of the configuration that a point's settings have in other words; raises
-            if there can be none.
+        settings: Frozen dataclass of one point's settings, fields as in the command's
+            files.
+        changed: Fields of the configuration that a point's settings have in other
+            words; raises if there can be none.
         attack: Its row, where it is an attack.
     """
 
@@ -79,13 +82,18 @@ class Kind:
         names = (field.name for field in dataclasses.fields(self.config))
         own = {name: getattr(settings, name) for name in names}
         config = self.config(**own | self.changed(settings))
-        for check, check_table in zip((check_types, check_parts), check_tables, strict=True):
+        for check, check_table in zip(
+            (check_types, check_parts), check_tables, strict=True
+        ):
             check(config, check_table)
         self.check(config)
         return config
 
     def label(self, field: str, value: Any) -> Any:
-        """Return how a field's value is shown on its axis: labels of schemes; None: as it is."""
+        """Return how a field's value is shown on its axis: labels of schemes.
+
+        None: as it is.
+        """
         if field == "scheme":
             return _config.scheme_label(value)
         if field != "schemes":
@@ -100,7 +108,11 @@ class Kind:
         if not hasattr(self.config, "schemes") or not hasattr(self.settings, "scheme"):
             return {}
         if "scheme" in content:
-            require("schemes" not in content, "schemes", "must not be set together with `scheme`")
+            require(
+                "schemes" not in content,
+                "schemes",
+                "must not be set together with `scheme`",
+            )
             return {}
         return {"scheme": content.pop("schemes", list(self.config.schemes))}
 
@@ -139,31 +151,64 @@ def _scheme(settings: _SimulatePoint | _TrainPoint) -> dict[str, Any]:
 
 
 def _trials(settings: _SecaggPoint) -> dict[str, Any]:
-    require(settings.trials is not None, "trials", "must be given: a sweep counts failures")
+    require(
+        settings.trials is not None, "trials", "must be given: a sweep counts failures"
+    )
     return {}
 
 
 def _attack(row: AttackRow) -> Kind:
-    return Kind(f"attack {row.name}", row.settings, row.checked, "attack._run", "attack._run",
-                row.settings, attack=row)  # fmt: skip
+    return Kind(
+        f"attack {row.name}",
+        row.settings,
+        row.checked,
+        "attack._run",
+        "attack._run",
+        row.settings,
+        attack=row,
+    )
 
 
 KINDS: dict[str, Kind] = {
     kind.name: kind
     for kind in (
         Kind("demo", DemoConfig, _config.check_study, "_study"),
-        Kind("simulate", SimulateConfig, _config.check_study, "_study", "_simulate_points",
-             _SimulatePoint, lambda own: {"schemes": (_scheme(own)["scheme"],)}),
-        Kind("train", TrainConfig, _config.check_study, "_study", "_train_points",
-             _TrainPoint, _scheme),
-        Kind("secagg", SecaggConfig, _commands.check_secagg, "secagg._round", "secagg._points",
-             _SecaggPoint, _trials),
+        Kind(
+            "simulate",
+            SimulateConfig,
+            _config.check_study,
+            "_study",
+            "_simulate_points",
+            _SimulatePoint,
+            lambda own: {"schemes": (_scheme(own)["scheme"],)},
+        ),
+        Kind(
+            "train",
+            TrainConfig,
+            _config.check_study,
+            "_study",
+            "_train_points",
+            _TrainPoint,
+            _scheme,
+        ),
+        Kind(
+            "secagg",
+            SecaggConfig,
+            _commands.check_secagg,
+            "secagg._round",
+            "secagg._points",
+            _SecaggPoint,
+            _trials,
+        ),
         Kind("audit", AuditConfig, _commands.check_audit, "_audit"),
         Kind("advise", AdviseConfig, _commands.check_advise, "advice._run"),
         *map(_attack, (*attacks_on_sums.ROWS, *attacks_on_models.ROWS)),
     )
-}  # fmt: skip
-"""All commands that run from settings, by name: each one's settings, rules, and what runs it."""
+}
+"""All commands that run from settings, by name.
+
+Each one's settings, rules, and what runs it.
+"""
 BUILT_IN = tuple(name.removeprefix("attack ") for name in KINDS)
 
 
@@ -177,7 +222,9 @@ def kind_of(config: Any) -> Kind:
         if isinstance(config, kind.config):
             return kind
     names = ", ".join(kind.config.__name__ for kind in KINDS.values())
-    raise ConfigurationError(f"`config` must be one of {names}; got {shortened(config)}")
+    raise ConfigurationError(
+        f"`config` must be one of {names}; got {shortened(config)}"
+    )
 
 
 def kind_named(command: str) -> Kind | None:
@@ -211,35 +258,58 @@ def register_attack(
 ) -> None:
     """Add your own attack, which `mrsa-jax attack`, sweeps, pages and `cite` then know.
 
-    Its settings are its flags, and axes of a sweep. On the command line, `--plugin FILE.py` runs
-    the file that registers it. Registering a name again replaces it.
+    Its settings are its flags, and axes of a sweep. On the command line,
+    `--plugin FILE.py` runs the file that registers it. Registering a name again
+    replaces it.
 
     Args:
         name: Lower-case letters, digits and underscores; none of the package's own.
-        settings: Frozen dataclass `NAMEConfig` on top of `SumsOfRounds`, whose docstring says what
-            the attack is for, and a text below each field what the flag means.
-        run: `(settings, found, progress) -> None`. It adds rows to `found.summary`, one for each
-            thing that was attacked, and to `found.scores` what is behind them, sentences to
-            `found.sentences`, and what it recovered to `found.arrays`. Rows with the columns
-            `scheme` and `error` are drawn.
+        settings: Frozen dataclass `NAMEConfig` on top of `SumsOfRounds`, whose
+            docstring says what the attack is for, and a text below each field what the
+            flag means.
+        run: `(settings, found, progress) -> None`. It adds rows to `found.summary`, one
+            for each thing that was attacked, and to `found.scores` what is behind them,
+            sentences to `found.sentences`, and what it recovered to `found.arrays`.
+            Rows with the columns `scheme` and `error` are drawn.
         units: The numbers of the summary, which a sweep keeps, with their units.
-        check: Raises `ConfigurationError` for settings that make no sense; called before any work,
-            after rules of sizes, rates and schemes.
+        check: Raises `ConfigurationError` for settings that make no sense; called
+            before any work, after rules of sizes, rates and schemes.
         memory_bytes: Of the largest arrays, by the settings.
         papers: BibTeX entries for `cite`, or keys of papers that it knows.
-        depends: As in `selection.register`: what results depend on in addition to what the factory
-            reaches.
+        depends: As in `selection.register`: what results depend on in addition to what
+            the factory reaches.
 
     Raises:
-        ConfigurationError: If the name is taken or ill-formed, or the settings are of no class.
+        ConfigurationError: If the name is taken or ill-formed, or the settings are of
+            no class.
     """
-    own = own_row(name, run, None, papers, nouns="attacks", taken=BUILT_IN,
-                  given=("settings", "findings", "progress"), depends=depends)  # fmt: skip
+    own = own_row(
+        name,
+        run,
+        None,
+        papers,
+        nouns="attacks",
+        taken=BUILT_IN,
+        given=("settings", "findings", "progress"),
+        depends=depends,
+    )
     is_class = isinstance(settings, type) and issubclass(settings, AttackSettings)
-    require(is_class, "settings", "must be a dataclass on top of `SumsOfRounds`", settings)
+    require(
+        is_class, "settings", "must be a dataclass on top of `SumsOfRounds`", settings
+    )
     does = (settings.__doc__ or name).partition("\n")[0].rstrip(".")
-    row = AttackRow(name, settings, does, run, dict(units), "attack", own["papers"], check,
-                    arrays=memory_bytes, code=own["code"])  # fmt: skip
+    row = AttackRow(
+        name,
+        settings,
+        does,
+        run,
+        dict(units),
+        "attack",
+        own["papers"],
+        check,
+        arrays=memory_bytes,
+        code=own["code"],
+    )
     KINDS[f"attack {name}"] = _attack(row)
 
 
@@ -269,7 +339,8 @@ def checked(config: Any) -> Any:
     paths = {
         name: pathlib.Path(getattr(config, name))
         for name, hint in typing.get_type_hints(kind.config).items()
-        if pathlib.Path in (hint, *typing.get_args(hint)) and getattr(config, name) is not None
+        if pathlib.Path in (hint, *typing.get_args(hint))
+        and getattr(config, name) is not None
     }
     config = dataclasses.replace(config, **paths)
     kind.check(config)

@@ -61,21 +61,24 @@ def own_and_tables(config: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         if dataclasses.is_dataclass(value):
             tables[field.name] = value
         elif value is not None:
-            own[field.name] = _plain(str(value) if isinstance(value, pathlib.Path) else value)
+            own[field.name] = _plain(
+                str(value) if isinstance(value, pathlib.Path) else value
+            )
     return own, tables
 
 
 def each_once(function: Callable[[Any], FoundT]) -> Callable[[Any], FoundT]:
     """Return a function of tables of settings that looks at each object once.
 
-    Points of a sweep share the tables that their axes do not change. Equal tables are not taken
-    for each other: 1, 1.0 and True are equal, and not all of them are counts.
+    Points of a sweep share the tables that their axes do not change. Equal tables are
+    not taken for each other: 1, 1.0 and True are equal, and not all of them are counts.
     """
     known: dict[int, tuple[Any, FoundT]] = {}
 
     def asked(table: Any) -> FoundT:
         if id(table) not in known:
-            known[id(table)] = table, function(table)  # kept, so that no other gets its place
+            # kept, so that no other gets its place
+            known[id(table)] = table, function(table)
         return known[id(table)][1]
 
     return asked
@@ -98,8 +101,8 @@ def to_toml(config: Any) -> str:
 
 
 def _line(name: str, value: Any) -> str:
-    # strings, numbers, booleans and lists of them are written alike in JSON and in TOML, except
-    # a character that JSON leaves as it is
+    # strings, numbers, booleans and lists of them are written alike in JSON and in
+    # TOML, except a character that JSON leaves as it is
     text = json.dumps(value).replace("\x7f", "\\u007f")
     return f"{name} = {text}"
 
@@ -112,8 +115,9 @@ def load_config(cls: type[ConfigT], path: str | pathlib.Path) -> ConfigT:
         path: The file.
 
     Raises:
-        ConfigurationError: If the file is missing or no TOML, has an unknown field (named with
-            its path and the nearest known one), or gives a value of the wrong type.
+        ConfigurationError: If the file is missing or no TOML, has an unknown field
+            (named with its path and the nearest known one), or gives a value of the
+            wrong type.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -134,10 +138,14 @@ def read_toml(path: pathlib.Path, argument: str) -> str:
     try:
         return read_bytes(path, _MOST_BYTES).decode("utf-8-sig")
     except (OSError, ValueError) as error:
-        raise ConfigurationError(f"`{argument}` must be valid TOML; {path}: {error}") from error
+        raise ConfigurationError(
+            f"`{argument}` must be valid TOML; {path}: {error}"
+        ) from error
 
 
-def parse_toml(text: str, argument: str, path: pathlib.Path | None = None) -> dict[str, Any]:
+def parse_toml(
+    text: str, argument: str, path: pathlib.Path | None = None
+) -> dict[str, Any]:
     """Return the content of TOML, whose values are such as a message can quote for every setting.
 
     Args:
@@ -146,10 +154,12 @@ def parse_toml(text: str, argument: str, path: pathlib.Path | None = None) -> di
         path: Its file, if it is from one.
 
     Raises:
-        ConfigurationError: If it is no TOML, is nested too deeply, or holds an integer beyond 64
-            bits or text with a NUL.
+        ConfigurationError: If it is no TOML, is nested too deeply, or holds an integer
+            beyond 64 bits or text with a NUL.
     """
-    rule = f"`{argument}` must be valid TOML; " + (f"{path}: " if path is not None else "")
+    rule = f"`{argument}` must be valid TOML; " + (
+        f"{path}: " if path is not None else ""
+    )
     try:
         content = tomllib.loads(text.removeprefix("\ufeff"))
     except (ValueError, RecursionError) as error:
@@ -162,20 +172,38 @@ def parse_toml(text: str, argument: str, path: pathlib.Path | None = None) -> di
             raise ConfigurationError(f"{rule}nested too deeply")
         if isinstance(value, dict):
             for key in value:
-                require(len(key) <= _MOST_KEY, dotted or argument, "must have shorter names", key)
+                require(
+                    len(key) <= _MOST_KEY,
+                    dotted or argument,
+                    "must have shorter names",
+                    key,
+                )
             below += [(key, dotted or key, depth + 1) for key in value]
-            below += [(v, f"{dotted}.{k}" if dotted else k, depth + 1) for k, v in value.items()]
+            below += [
+                (v, f"{dotted}.{k}" if dotted else k, depth + 1)
+                for k, v in value.items()
+            ]
         elif isinstance(value, list):
-            below += [(item, f"{dotted}[{i}]", depth + 1) for i, item in enumerate(value)]
+            below += [
+                (item, f"{dotted}[{i}]", depth + 1) for i, item in enumerate(value)
+            ]
         elif isinstance(value, str):
             require("\0" not in value, dotted, "must hold no NUL", value)
         elif isinstance(value, int):
-            require(-(2**63) <= value < 2**63, dotted, "must be an integer of 64 bits", value)
+            require(
+                -(2**63) <= value < 2**63,
+                dotted,
+                "must be an integer of 64 bits",
+                value,
+            )
     return content
 
 
 def from_dict(cls: type[ConfigT], content: dict[str, Any], where: str) -> ConfigT:
-    """Return a configuration of plain values; `where` is the path of its table, with a dot."""
+    """Return a configuration of plain values.
+
+    `where` is the path of its table, with a dot.
+    """
     return cls(**_fields(cls, content, where))
 
 
@@ -186,8 +214,11 @@ def _fields(cls: type[Any], content: dict[str, Any], where: str) -> dict[str, An
     for given, value in content.items():
         name, dotted = fields.get(given, given), f"{where}{given}"
         if name not in hints:
-            raise ConfigurationError(f"`{dotted}` is not a field; {nearest(name, hints)}")
-        usual = getattr(cls, name, None)  # a table whose defaults here are not those of its type
+            raise ConfigurationError(
+                f"`{dotted}` is not a field; {nearest(name, hints)}"
+            )
+        # a table whose defaults here are not those of its type
+        usual = getattr(cls, name, None)
         if isinstance(value, dict) and dataclasses.is_dataclass(usual):
             assert not isinstance(usual, type)
             own = _fields(type(usual), value, f"{dotted}.")
@@ -223,7 +254,9 @@ def check_types(config: Any, check_table: Callable[[Any], None] | None = None) -
     check_ranges(config)
 
 
-def _check_type(hint: Any, value: Any, name: str, check_table: Callable[[Any], None]) -> None:
+def _check_type(
+    hint: Any, value: Any, name: str, check_table: Callable[[Any], None]
+) -> None:
     inner = without_none(hint)
     if inner is not hint and value is None:
         return
@@ -241,7 +274,9 @@ def _check_type(hint: Any, value: Any, name: str, check_table: Callable[[Any], N
     elif hint is pathlib.Path:
         require(isinstance(value, str | os.PathLike), name, "must be a path", value)
         is_plain = not os.fspath(value).startswith("~")
-        require(is_plain, name, "must not begin with ~ (pathlib.Path.expanduser)", value)
+        require(
+            is_plain, name, "must not begin with ~ (pathlib.Path.expanduser)", value
+        )
     else:
         is_bool = isinstance(value, bool) and hint is not bool
         fits = isinstance(value, float | int if hint is float else hint) and not is_bool
@@ -249,16 +284,19 @@ def _check_type(hint: Any, value: Any, name: str, check_table: Callable[[Any], N
 
 
 def plain_values(value: Any, path: str = "") -> Any:
-    """Return settings from Python as a TOML file would hold them, exactly; objects stay.
+    """Return settings from Python as a TOML file would hold them, exactly.
 
-    Arrays, series, tuples and ranges become lists, their numbers Python's, and paths text.
+    Objects stay.
+    Arrays, series, tuples and ranges become lists, their numbers Python's, and paths
+    text.
 
     Args:
         value: Settings, or a part of them.
         path: Where they stand, for messages.
 
     Raises:
-        ConfigurationError: For masked entries, and ranges of more values than a sweep may have.
+        ConfigurationError: For masked entries, and ranges of more values than a sweep
+            may have.
 
     Examples:
         >>> import numpy as np
@@ -266,10 +304,18 @@ def plain_values(value: Any, path: str = "") -> Any:
         {'rounds': 9, 'rates': [0.1, 0.5], 't': [1, 2]}
     """
     if isinstance(value, Mapping):
-        return {name: plain_values(own, _below(path, name)) for name, own in value.items()}
+        return {
+            name: plain_values(own, _below(path, name)) for name, own in value.items()
+        }
     if isinstance(value, range):
-        count = (value.stop - value.start) // value.step  # one of very many has no length
-        require(count <= _MOST_VALUES, path, f"must have at most {_MOST_VALUES} values", value)
+        # one of very many has no length
+        count = (value.stop - value.start) // value.step
+        require(
+            count <= _MOST_VALUES,
+            path,
+            f"must have at most {_MOST_VALUES} values",
+            value,
+        )
         return list(value)
     if type(value) in (list, tuple):
         return [plain_values(own, f"{path}[{i}]") for i, own in enumerate(value)]
@@ -291,7 +337,9 @@ def with_plain_values(config: ConfigT) -> ConfigT:
         elif not _is_plain(value):
             plain = plain_values(value, field.name)
             changes[field.name] = tuple(plain) if isinstance(plain, list) else plain
-    return dataclasses.replace(typing.cast(Any, config), **changes) if changes else config
+    return (
+        dataclasses.replace(typing.cast(Any, config), **changes) if changes else config
+    )
 
 
 def _is_plain(value: Any) -> bool:
@@ -310,7 +358,10 @@ def _plain_array(value: Any, path: str) -> Any:
 
     try:
         array = np.ma.asanyarray(value)
-    except (TypeError, ValueError):  # JAX's keys and traced values have no numbers to show
+    except (
+        TypeError,
+        ValueError,
+    ):  # JAX's keys and traced values have no numbers to show
         return value
     require(not np.ma.is_masked(array), path, "must have no masked entries", value)
     return np.asarray(array).tolist()
@@ -328,7 +379,10 @@ def read_value(hint: Any, value: Any, dotted: str) -> Any:
     if origin is tuple:
         require(isinstance(value, list), dotted, "must be a list", value)
         inner_hint = typing.get_args(hint)[0]
-        return tuple(read_value(inner_hint, item, f"{dotted}[{i}]") for i, item in enumerate(value))
+        return tuple(
+            read_value(inner_hint, item, f"{dotted}[{i}]")
+            for i, item in enumerate(value)
+        )
     if hint is pathlib.Path:
         require(isinstance(value, str), dotted, "must be a path in quotes", value)
         return user_path(value, dotted)

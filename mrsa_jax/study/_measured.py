@@ -1,10 +1,11 @@
-"""What a training leaves apart from its model: what noise spends, and how updates drift.
+"""What a training leaves apart from its model.
 
-The account of noise is of the sums that the server really learnt: a client's rounds are those in
-whose sum it was, and a sum of fewer survivors than planned has less noise. What a client is hidden
-among holds for updates that never change. A training's updates do, and its page says how much:
-among how many the update of any one round is hidden then, and how many bits the sums reveal of a
-whole history.
+What noise spends, and how updates drift.
+The account of noise is of the sums that the server really learnt: a client's rounds are
+those in whose sum it was, and a sum of fewer survivors than planned has less noise.
+What a client is hidden among holds for updates that never change. A training's updates
+do, and its page says how much: among how many the update of any one round is hidden
+then, and how many bits the sums reveal of a whole history.
 """
 
 from __future__ import annotations
@@ -45,7 +46,10 @@ _TIMES = 10  # after so many of the rounds, evenly spread, bits are counted
 def variables(
     config: DemoConfig | TrainConfig, columns: Sequence[dict[str, Any]]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return variables and coordinates of a data set: what is known of each scheme's training."""
+    """Return variables and coordinates of a data set.
+
+    What is known of each scheme's training.
+    """
     found: dict[str, Any] = {}
     axes: dict[str, Any] = {}
     if "noise" in columns[0]:
@@ -61,8 +65,13 @@ def variables(
     return found, axes
 
 
-def of_point(setting: Setting, result: TrainingResult, played: Played) -> dict[str, Any]:
-    """Return what a sweep keeps of a training: drift where it has not diverged, and noise."""
+def of_point(
+    setting: Setting, result: TrainingResult, played: Played
+) -> dict[str, Any]:
+    """Return what a sweep keeps of a training.
+
+    Drift where it has not diverged, and noise.
+    """
     found: dict[str, Any] = {}
     if result.drift is not None and result.diverged_round is None:
         own = measured(result.drift, played, times=1)
@@ -73,8 +82,13 @@ def of_point(setting: Setting, result: TrainingResult, played: Played) -> dict[s
 # ---- What noise inside the ring leaves each client: mu and epsilon, planned and real.
 
 
-def _noise_of_point(setting: Setting, result: TrainingResult, played: Played) -> dict[str, Any]:
-    """Return what a sweep keeps of a training whose updates are bounded; without noise, inf."""
+def _noise_of_point(
+    setting: Setting, result: TrainingResult, played: Played
+) -> dict[str, Any]:
+    """Return what a sweep keeps of a training whose updates are bounded.
+
+    Without noise, inf.
+    """
     own = setting.config.aggregation
     if own.clip_norm is None:
         return {}
@@ -94,7 +108,9 @@ def _noise_of_point(setting: Setting, result: TrainingResult, played: Played) ->
     } | {f"{name}_by_evaluation": found[name] for name in BY_TEST}
 
 
-def accounted(setting: Setting, result: TrainingResult, played: Played) -> dict[str, Any]:
+def accounted(
+    setting: Setting, result: TrainingResult, played: Played
+) -> dict[str, Any]:
     """Return what is reported about a training with noise, by variable.
 
     Args:
@@ -122,7 +138,9 @@ def accounted(setting: Setting, result: TrainingResult, played: Played) -> dict[
 
 
 def spent(setting: Setting, played: Played) -> dict[int, dict[str, float]]:
-    """Return the mean and the largest of the clients' epsilons by tested round; none without noise.
+    """Return the mean and the largest of the clients' epsilons by tested round.
+
+    None without noise.
 
     Args:
         setting: What the trainings of the study share.
@@ -164,11 +182,14 @@ def _ledger(
     return dp.ledger(sums, multiplier, planned=size), made, sums, step, chance
 
 
-def _over_tests(told: dp.Ledger, tests: np.ndarray, delta: float) -> tuple[np.ndarray, np.ndarray]:
+def _over_tests(
+    told: dp.Ledger, tests: np.ndarray, delta: float
+) -> tuple[np.ndarray, np.ndarray]:
     """Return the mean and the largest of the clients' epsilons after each tested round."""
     count = len(told.mu)
     mean, worst = np.zeros(len(tests)), np.zeros(len(tests))
-    # five arrays of all rounds, while they are worked out, and what becomes of the tested ones
+    # five arrays of all rounds, while they are worked out, and what becomes of the
+    # tested ones
     step = at_once("columns", 6 * 8 * (1 + int(np.max(tests, initial=0))))
     for start in range(0, count, step):
         mu = told.trajectory(np.arange(start, min(start + step, count)))[tests]
@@ -207,7 +228,9 @@ def _lags(num_rounds: int) -> np.ndarray:
 
 
 def _ends(num_rounds: int, times: int = _TIMES) -> np.ndarray:
-    return np.ceil(np.linspace(0, num_rounds, min(times, num_rounds) + 1)[1:]).astype(np.int64)
+    return np.ceil(np.linspace(0, num_rounds, min(times, num_rounds) + 1)[1:]).astype(
+        np.int64
+    )
 
 
 def _learnt(drift: Drift, played: Played, times: int) -> dict[str, Any]:
@@ -237,7 +260,9 @@ def _learnt(drift: Drift, played: Played, times: int) -> dict[str, Any]:
         "update_mates_cap": capped,
         "bits": bits[-1],
         "bits_worst": np.array([row.max() if row.size else np.nan for row in seen]),
-        "bits_median": np.array([np.median(row) if row.size else np.nan for row in seen]),
+        "bits_median": np.array(
+            [np.median(row) if row.size else np.nan for row in seen]
+        ),
     }
 
 
@@ -248,14 +273,20 @@ def _capped(kappa: float, mates: int) -> float:
 
 
 def _by_mates(drift: Drift, history: np.ndarray) -> float:
-    """Return among how many mates alone hide the worst client; nan if a client's drift is unknown.
+    """Return among how many mates alone hide the worst client.
 
+    Nan if a client's drift is unknown.
     A client who is in sums and came once counts as one whose drift is not known.
     """
     variance, memory, share = np.full((3, history.shape[1]), np.nan)
     is_known = drift.client_spread > 0
     known = drift.clients[is_known]
     variance[known] = drift.client_spread[is_known] ** 2
-    memory[known], share[known] = drift.client_memory[is_known], drift.client_lasting[is_known]
-    found = privacy.hidden_among_mates(history, memory=memory, share=share, variance=variance)
+    memory[known], share[known] = (
+        drift.client_memory[is_known],
+        drift.client_lasting[is_known],
+    )
+    found = privacy.hidden_among_mates(
+        history, memory=memory, share=share, variance=variance
+    )
     return float(found.min())

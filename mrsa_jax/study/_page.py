@@ -1,8 +1,8 @@
 """The page that every report is: one HTML file that needs no other file.
 
-It carries its style and its figures inside and lets the browser fetch nothing, so it opens
-offline; it fits a phone, prints, follows the reader's light or dark scheme, and names its tables
-and figures for those who listen to it.
+It carries its style and its figures inside and lets the browser fetch nothing, so it
+opens offline; it fits a phone, prints, follows the reader's light or dark scheme, and
+names its tables and figures for those who listen to it.
 """
 
 from __future__ import annotations
@@ -23,15 +23,18 @@ from mrsa_jax.study._cite import papers_behind
 from mrsa_jax.study._svg import drawn
 from mrsa_watch._base.html import Markup, counted, settings_rows, shown, tidy
 
-# ---- Charts as SVG: colours of the series, the legend that switches them, hover values, drawing.
+# ---- Charts as SVG: colours of the series, the legend that switches them, hover
+# values, drawing.
 #
-# The legend's boxes hide lines by style alone, without a script; the script adds the values under
+# The legend's boxes hide lines by style alone, without a script; the script adds the
+# values under
 # the pointer, or under the cursor that the arrow keys move.
 
 PAPER = {"light": "#ffffff", "dark": "#16181c"}
 """What a page is drawn on."""
 
-_LEAST = {"light": 2.0, "dark": 4.5}  # contrast of a line; the palette itself has 2.2 on white
+# contrast of a line; the palette itself has 2.2 on white
+_LEAST = {"light": 2.0, "dark": 4.5}
 _WIDTH = 2.2  # of a line, as the style has it
 
 
@@ -42,7 +45,9 @@ def asset(name: str) -> str:
     Args:
         name: A file of `study/assets`. Scripts only ever add text as text.
     """
-    return (resources.files("mrsa_jax.study") / "assets" / name).read_text(encoding="utf-8")
+    return (resources.files("mrsa_jax.study") / "assets" / name).read_text(
+        encoding="utf-8"
+    )
 
 
 @functools.cache
@@ -56,7 +61,8 @@ class Series(NamedTuple):
 
     Attributes:
         label: Its name.
-        verdict: The badge: its kind ("good", "fair", "bad", "told") and its word; None without.
+        verdict: The badge: its kind ("good", "fair", "bad", "told") and its word; None
+            without.
         words: One line about it.
         is_scheme: Whether its colour is that of a scheme, else the next of a few.
     """
@@ -83,7 +89,9 @@ def places(series: Iterable[Series]) -> dict[str, int]:
 
 
 def colours(series: Sequence[Series]) -> str:
-    """Return the style of all series: colours by day and by night, dashes, and what is hidden.
+    """Return the style of all series.
+
+    Colours by day and by night, dashes, and what is hidden.
 
     Args:
         series: In the order of the legend.
@@ -94,7 +102,8 @@ def colours(series: Sequence[Series]) -> str:
         hidden = f"body:has(#k{place}:not(:checked))"
         rules.append(
             f"{hidden} .plot .s{place} {{ display: none; }} "
-            f"{hidden} .keys .s{place} {{ opacity: .7; text-decoration: line-through; }}"
+            f"{hidden} .keys .s{place} "
+            f"{{ opacity: .7; text-decoration: line-through; }}"
         )
     dark = f"@media screen and (prefers-color-scheme: dark) {{ {' '.join(night)} }}"
     return "\n".join([day_colours(series), dark, *rules])
@@ -119,7 +128,9 @@ def legend(series: Sequence[Series], heading: str) -> str:
     """Return one line for each series: its switch, sample, name, verdict and words."""
     items = []
     for place, one in enumerate(series):
-        switch = f'<input type="checkbox" id="k{place}" checked=""/>' * (len(series) > 1)
+        switch = f'<input type="checkbox" id="k{place}" checked=""/>' * (
+            len(series) > 1
+        )
         told = badge(*one.verdict) if one.verdict else "<span></span>"
         items.append(
             f"<li><label>{switch}{_sample(place)}<span>{tidy(one.label)}</span></label>{told}"
@@ -152,7 +163,9 @@ def _sample(place: int) -> str:
 def luminance(colour: str) -> float:
     """Return the relative luminance of a colour such as "#0072B2", by WCAG 2."""
     parts = [int(colour[k : k + 2], 16) / 255 for k in (1, 3, 5)]
-    linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+    linear = [
+        p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts
+    ]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
@@ -163,7 +176,9 @@ def contrast(one: str, other: str) -> float:
 
 
 def seen_on(colour: str, theme: str, least: float | None = None) -> str:
-    """Return a colour that a line can have on a page: the same, or as much lighter or darker.
+    """Return a colour that a line can have on a page.
+
+    The same, or as much lighter or darker.
 
     Args:
         colour: As "#0072B2".
@@ -191,7 +206,8 @@ def seen_on(colour: str, theme: str, least: float | None = None) -> str:
 
 _MOST_ROWS = 400
 _TALL = 25  # rows of a table that scrolls inside the page
-_READ, _MOST = 0.62, 0.9  # of a picture's pixels: its smallest text has 11, and 16, screen pixels
+# of a picture's pixels: its smallest text has 11, and 16, screen pixels
+_READ, _MOST = 0.62, 0.9
 
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
 
@@ -233,7 +249,8 @@ def page(
     kept = [section for section in sections if section.content]
     links = "".join(f'<li><a href="#{s.anchor}">{tidy(s.title)}</a></li>' for s in kept)
     body = "".join(
-        f'<section aria-labelledby="{s.anchor}"><h2 id="{s.anchor}">{tidy(s.title)}</h2>'
+        f'<section aria-labelledby="{s.anchor}"><h2 '
+        f'id="{s.anchor}">{tidy(s.title)}</h2>'
         f"{s.content}</section>\n"
         for s in kept
     )
@@ -291,13 +308,16 @@ def data_table(
     for row in rows[:most]:
         first = f'<th scope="row"{_css(css[0])}>{tidy(row[0])}</th>'
         cells = zip(row[1:], css[1:], strict=True)
-        lines.append(first + "".join(f"<td{_css(k)}>{tidy(cell)}</td>" for cell, k in cells))
+        lines.append(
+            first + "".join(f"<td{_css(k)}>{tidy(cell)}</td>" for cell, k in cells)
+        )
     body = "".join(f"<tr>{line}</tr>" for line in lines)
     left = len(rows) - most
     rest = f'<p class="note">{left} more rows{" in " + where if where else ""}.</p>'
     kind = "wide tall" if len(lines) > _TALL else "wide"
     return (
-        f'<div class="{kind}" tabindex="0" role="region" aria-label="{tidy(caption)}"><table>'
+        f'<div class="{kind}" tabindex="0" role="region" '
+        f'aria-label="{tidy(caption)}"><table>'
         f"<caption>{tidy(caption)}</caption><thead><tr>{head}</tr></thead>"
         f"<tbody>{body}</tbody></table></div>" + rest * (left > 0)
     )
@@ -307,16 +327,25 @@ def _css(kind: str) -> str:
     return f' class="{kind}"' if kind else ""
 
 
-_NUMBER = re.compile(r"[-+]?[\d.,]+(e[-+]?\d+)?( ?[%±/].*)?|-|–|nan|none|inf", re.IGNORECASE)
+_NUMBER = re.compile(
+    r"[-+]?[\d.,]+(e[-+]?\d+)?( ?[%±/].*)?|-|–|nan|none|inf", re.IGNORECASE
+)
 
 
-def figures_section(pictures: Mapping[str, bytes], captions: Mapping[str, str]) -> Section:
-    """Return figures side by side, by name as PNG; what one shows is its name, or its caption."""
+def figures_section(
+    pictures: Mapping[str, bytes], captions: Mapping[str, str]
+) -> Section:
+    """Return figures side by side, by name as PNG.
+
+    What one shows is its name, or its caption.
+    """
     shown_ones = "".join(
         figure(captions.get(name, name.replace("_", " ").capitalize()), png)
         for name, png in pictures.items()
     )
-    return Section("Pictures", f'<div class="figures">{shown_ones}</div>' if pictures else "")
+    return Section(
+        "Pictures", f'<div class="figures">{shown_ones}</div>' if pictures else ""
+    )
 
 
 def charts_section(
@@ -332,12 +361,16 @@ def charts_section(
 def verdicts(told: Iterable[tuple[str, str, str]]) -> str:
     """Return verdicts, a line each: the badge's kind and word, and what it is about."""
     return "".join(
-        f'<p class="verdict">{badge(kind, word)} {tidy(words)}</p>' for kind, word, words in told
+        f'<p class="verdict">{badge(kind, word)} {tidy(words)}</p>'
+        for kind, word, words in told
     )
 
 
 def opening(charts: Sequence[Chart], series: Sequence[Series]) -> str:
-    """Return what a page opens with: one large chart, and next to it a second one, if any."""
+    """Return what a page opens with.
+
+    One large chart, and next to it a second one, if any.
+    """
     order = places(series)
     figures = [drawn(chart, order, is_large=True) for chart in charts]
     kind = "opening two" if len(figures) > 1 else "opening"
@@ -350,8 +383,10 @@ def figure(caption: str, png: bytes) -> str:
     picture = base64.b64encode(png).decode()
     sizes = f"--least: {_READ * width:.0f}px; --most: {_MOST * width:.0f}px"
     return (
-        f'<figure><div class="picture" tabindex="0"><img alt="{tidy(caption)}" width="{width}" '
-        f'height="{height}" style="{sizes}" src="data:image/png;base64,{picture}"></div>'
+        f'<figure><div class="picture" tabindex="0"><img alt="{tidy(caption)}" '
+        f'width="{width}" '
+        f'height="{height}" style="{sizes}" '
+        f'src="data:image/png;base64,{picture}"></div>'
         f"<figcaption>{tidy(caption)}</figcaption></figure>"
     )
 
@@ -391,7 +426,9 @@ def settings_section(
         )
     changes = "All settings have their defaults."
     if count:
-        changes = f"{counted(count, 'setting')} changed from the default, in bold and marked."
+        changes = (
+            f"{counted(count, 'setting')} changed from the default, in bold and marked."
+        )
     words = "" if defaults is None else f'<p class="note">{changes}</p>'
     return Section("Settings", f'{words}<div class="settings">{"".join(parts)}</div>')
 
@@ -401,8 +438,13 @@ _PROVENANCE = ("command", "swept", "seed", "config_hash", "created", "commit", "
 
 
 def provenance_section(manifest: Mapping[str, Any]) -> Section:
-    """Return what is needed to repeat the study: seed, hash, commit, versions, machine, time."""
-    own = {name: manifest[name] for name in _PROVENANCE if manifest.get(name) is not None}
+    """Return what is needed to repeat the study.
+
+    Seed, hash, commit, versions, machine, time.
+    """
+    own = {
+        name: manifest[name] for name in _PROVENANCE if manifest.get(name) is not None
+    }
     if "device" in own:  # "cpu cpu" says it twice
         own["device"] = " ".join(dict.fromkeys(str(own["device"]).split()))
     rows = [(name.replace("_", " "), value) for name, value in own.items()]
@@ -411,7 +453,8 @@ def provenance_section(manifest: Mapping[str, Any]) -> Section:
     known = {*_PROVENANCE, "versions", "config", "axes"}
     rest = {name: value for name, value in manifest.items() if name not in known}
     lines = "".join(
-        f'<tr><th scope="row">{tidy(name)}</th><td>{tidy(value)}</td></tr>' for name, value in rows
+        f'<tr><th scope="row">{tidy(name)}</th><td>{tidy(value)}</td></tr>'
+        for name, value in rows
     )
     more = ""
     if rest:
@@ -428,7 +471,9 @@ def papers_section(spec: Any) -> Section:
     for paper, why in found:
         text = tidy(paper.reference)
         if paper.link:
-            text += f' <a href="{tidy(paper.link)}">{tidy(paper.link.split("//")[1])}</a>'
+            text += (
+                f' <a href="{tidy(paper.link)}">{tidy(paper.link.split("//")[1])}</a>'
+            )
         items.append(f'<li>{text} <span class="note">For: {tidy(why)}.</span></li>')
     bibtex = "\n\n".join(paper.bibtex for paper, _ in found)
     return Section(

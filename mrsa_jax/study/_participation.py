@@ -1,8 +1,10 @@
-"""The participation log of a training: who is in each sum that was learnt, with its weights.
+"""The participation log of a training.
 
-It is the log that systems in use record (`docs/participation_log.md`), so that `mrsa-jax audit`,
-`watch` and `advise --log` read a training as they read those. Rounds count from 1, as everywhere in
-what a training prints, and clients are called by their numbers, from 0.
+Who is in each sum that was learnt, with its weights.
+It is the log that systems in use record (`docs/participation_log.md`), so that
+`mrsa-jax audit`, `watch` and `advise --log` read a training as they read those. Rounds
+count from 1, as everywhere in what a training prints, and clients are called by their
+numbers, from 0.
 """
 
 from __future__ import annotations
@@ -22,9 +24,13 @@ from mrsa_watch.logs import FORMAT, VERSION
 def log_of(setting: Setting, played: Played) -> str:
     """Return the lines of the log of a training's rounds, as they were trained."""
     header = {
-        "format": FORMAT, "version": VERSION, "system": f"mrsa_jax {__version__}",
-        "aggregation": "secagg", "pseudonyms": None, "run": 0,
-    }  # fmt: skip
+        "format": FORMAT,
+        "version": VERSION,
+        "system": f"mrsa_jax {__version__}",
+        "aggregation": "secagg",
+        "pseudonyms": None,
+        "run": 0,
+    }
     asked = played.survivors[:, 0]
     learnt = list(_learnt(setting, played))
     seen = {line["round"] for line in learnt}
@@ -45,8 +51,12 @@ def _learnt(setting: Setting, played: Played) -> Iterator[dict[str, Any]]:
         yield from _sums(setting, *played.learnt, {})
         return
     own = played.sums
-    for rows, rounds, (start, stop) in zip(own.participation, own.rounds, own.bounds, strict=True):
-        yield from _sums(setting, rows, rounds, {"part": f"entries {start} to {stop - 1}"})
+    for rows, rounds, (start, stop) in zip(
+        own.participation, own.rounds, own.bounds, strict=True
+    ):
+        yield from _sums(
+            setting, rows, rounds, {"part": f"entries {start} to {stop - 1}"}
+        )
 
 
 def _sums(
@@ -58,7 +68,12 @@ def _sums(
             continue
         number = number + 1 if when == before else 0
         before = when
-        line = {"round": when + 1, "sum": number, "status": "learnt", "clients": _names(row)}
+        line = {
+            "round": when + 1,
+            "sum": number,
+            "status": "learnt",
+            "clients": _names(row),
+        }
         if P.dtype != np.bool_:
             line["weights"] = row[row != 0].tolist()
         yield line | _noise(setting, int(np.count_nonzero(row))) | more

@@ -1,6 +1,7 @@
 """Models, data sets, trainers and quantizers by the names that settings use, a user's own too.
 
-Written `name` or `name:parameters`, as schemes are. Nothing here imports JAX before one is built.
+Written `name` or `name:parameters`, as schemes are. Nothing here imports JAX before one
+is built.
 """
 
 from __future__ import annotations
@@ -21,8 +22,10 @@ class Row:
         build: What the kind is given, then parameters -> the part.
         rule: What the text must be, where it has parameters.
         read: Parts behind the name -> parameters; there are none.
-        papers: Keys of papers, or BibTeX entries; the package's own stand at the settings.
-        code: () -> digests of a user's code, by module; the package's own has its version.
+        papers: Keys of papers, or BibTeX entries; the package's own stand at the
+            settings.
+        code: () -> digests of a user's code, by module; the package's own has its
+            version.
     """
 
     build: Callable[..., Any]
@@ -73,10 +76,16 @@ def _sgd(model: Any, training: Any) -> Any:
 def _scaffold(model: Any, training: Any) -> Any:
     from mrsa_jax import federated
 
-    for name, plain in (("momentum", 0), ("weight_decay", 0), ("proximal", 0),
-                        ("precision", "float32")):  # fmt: skip
+    for name, plain in (
+        ("momentum", 0),
+        ("weight_decay", 0),
+        ("proximal", 0),
+        ("precision", "float32"),
+    ):
         value = getattr(training, name)
-        require(value == plain, name, "must not be set with the trainer scaffold", value)
+        require(
+            value == plain, name, "must not be set with the trainer scaffold", value
+        )
     return federated.scaffold(
         model,
         training.learning_rate,
@@ -92,18 +101,32 @@ def _stochastic(dim: int, aggregation: Any) -> Any:
     return quantize.stochastic(aggregation.num_levels, value_range=(-clip, clip))
 
 
-_MODELS = {name: _model(name) for name in
-           ("lenet", "smooth_lenet", "mlp", "logistic", "cnn", "vgg11")}  # fmt: skip
+_MODELS = {
+    name: _model(name)
+    for name in ("lenet", "smooth_lenet", "mlp", "logistic", "cnn", "vgg11")
+}
 KINDS: dict[str, Kind] = {
-    "model": Kind(("the number of classes",), ("init", "apply"),
-                  _MODELS | {"vgg11_group": _model("vgg11", norm="group")}),
+    "model": Kind(
+        ("the number of classes",),
+        ("init", "apply"),
+        _MODELS | {"vgg11_group": _model("vgg11", norm="group")},
+    ),
     "dataset": Kind(("the seed",), ("train_inputs", "test_labels", "num_classes"), {}),
-    "trainer": Kind(("the model", "the settings of training"), ("update or update_with_state",),
-                    {"sgd": Row(_sgd), "scaffold": Row(_scaffold)}),
-    "quantizer": Kind(("entries of what clients send", "the settings of the aggregation"),
-                      ("encode", "decode"), {"stochastic": Row(_stochastic)}),
-}  # fmt: skip
-"""What may be registered, by the setting that names one; data sets of the package are in `data`."""
+    "trainer": Kind(
+        ("the model", "the settings of training"),
+        ("update or update_with_state",),
+        {"sgd": Row(_sgd), "scaffold": Row(_scaffold)},
+    ),
+    "quantizer": Kind(
+        ("entries of what clients send", "the settings of the aggregation"),
+        ("encode", "decode"),
+        {"stochastic": Row(_stochastic)},
+    ),
+}
+"""What may be registered, by the setting that names one.
+
+Data sets of the package are in `data`.
+"""
 _BUILT_IN = {kind: tuple(own.rows) for kind, own in KINDS.items()}
 
 
@@ -111,8 +134,8 @@ def read(kind: str, text: Any) -> tuple[Row, tuple[Any, ...]]:
     """Return the row of a part as settings write it, and its parameters.
 
     Raises:
-        ConfigurationError: For an unknown name (naming the nearest), or parameters that its
-            factory does not take.
+        ConfigurationError: For an unknown name (naming the nearest), or parameters that
+            its factory does not take.
     """
     name, parameters = read_member(text, KINDS[kind].rows, kind, kind)
     return KINDS[kind].rows[name], parameters
@@ -156,26 +179,27 @@ def register(
 ) -> None:
     """Add a model, data set, trainer or quantizer that flags, files, sweeps and `cite` then know.
 
-    It is written `name`, or `name:3:0.5` where the factory takes parameters behind what its kind is
-    given. On the command line, `--plugin FILE.py` runs the file that registers it. Registering a
-    name again replaces it.
+    It is written `name`, or `name:3:0.5` where the factory takes parameters behind what
+    its kind is given. On the command line, `--plugin FILE.py` runs the file that
+    registers it. Registering a name again replaces it.
 
     Args:
-        kind: The setting that names one: `"model"` (the factory takes the number of classes and
-            returns a flax module), `"dataset"` (the seed; a `data.Dataset`), `"trainer"` (the model
-            and a `TrainingConfig`; as `federated.Training` takes it) or `"quantizer"` (the number
-            of entries that a client sends and an `AggregationConfig`; as `secagg.ring_average`
-            takes it).
+        kind: The setting that names one: `"model"` (the factory takes the number of
+            classes and returns a flax module), `"dataset"` (the seed; a
+            `data.Dataset`), `"trainer"` (the model and a `TrainingConfig`; as
+            `federated.Training` takes it) or `"quantizer"` (the number of entries that
+            a client sends and an `AggregationConfig`; as `secagg.ring_average` takes
+            it).
         name: Lower-case letters, digits and underscores; none of the package's own.
-        factory: `(*given, *parameters) -> part`. Parameters are an int or a float where they are
-            written as one, else text.
+        factory: `(*given, *parameters) -> part`. Parameters are an int or a float where
+            they are written as one, else text.
         papers: BibTeX entries for `cite`, or keys of papers that it knows.
-        depends: As in `selection.register`: what results depend on in addition to what the factory
-            reaches.
+        depends: As in `selection.register`: what results depend on in addition to what
+            the factory reaches.
 
     Raises:
-        ConfigurationError: If there is no such kind, the name is taken or ill-formed, or the
-            factory cannot take what the kind is given.
+        ConfigurationError: If there is no such kind, the name is taken or ill-formed,
+            or the factory cannot take what the kind is given.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -189,8 +213,16 @@ def register(
         from mrsa_jax.data import SOURCES
 
         taken = (*SOURCES, "tfds")
-    own = own_row(name, factory, None, papers, nouns=f"{kind}s", given=own_kind.given,
-                  taken=taken, depends=depends)  # fmt: skip
+    own = own_row(
+        name,
+        factory,
+        None,
+        papers,
+        nouns=f"{kind}s",
+        given=own_kind.given,
+        taken=taken,
+        depends=depends,
+    )
 
     def built(*values: Any) -> Any:
         part = made(factory, f"a {kind}", *values)
@@ -201,4 +233,6 @@ def register(
         require(not lacks, "factory", rule, part)
         return part
 
-    own_kind.rows[name] = Row(built, own["rule"], own["read"], own["papers"], own["code"])
+    own_kind.rows[name] = Row(
+        built, own["rule"], own["read"], own["papers"], own["code"]
+    )

@@ -53,13 +53,23 @@ def attack_series(summary: Rows, scores: Rows) -> list[Series]:
         if "scheme" in row:
             by_scheme.setdefault(str(row["scheme"]), []).append(row)
     if is_told_apart(scores):
-        chance = Series(CHANCE, None, "finds as often as it gives false alarms", is_scheme=False)
-        return [*(_found(label, rows, scores) for label, rows in by_scheme.items()), chance]
+        chance = Series(
+            CHANCE, None, "finds as often as it gives false alarms", is_scheme=False
+        )
+        return [
+            *(_found(label, rows, scores) for label, rows in by_scheme.items()),
+            chance,
+        ]
     if _is_of_members(summary):
-        return [_method(name, summary) for name in dict.fromkeys(row["method"] for row in summary)]
+        return [
+            _method(name, summary)
+            for name in dict.fromkeys(row["method"] for row in summary)
+        ]
     if len(by_scheme) < len(summary):
         return []
-    return [Series(label, _exposed(row), _words(row)) for label, (row,) in by_scheme.items()]
+    return [
+        Series(label, _exposed(row), _words(row)) for label, (row,) in by_scheme.items()
+    ]
 
 
 def attack_verdicts(summary: Rows, scores: Rows) -> list[tuple[str, str, str]]:
@@ -76,18 +86,29 @@ def attack_verdicts(summary: Rows, scores: Rows) -> list[tuple[str, str, str]]:
             word = f"{number(row['identified'])} of {number(row['classes'])} recognized"
             told.append(("bad" if is_much else "good", word, f"seen: {row['seen']}"))
         elif {"seen", "psnr_db"} <= set(row):
-            word = f"{number(size(row['psnr_db']), 3)} dB"  # infinite where nothing differs
-            told.append(("told", word, f"likeness of what was recovered, seen: {row['seen']}"))
+            # infinite where nothing differs
+            word = f"{number(size(row['psnr_db']), 3)} dB"
+            told.append(
+                ("told", word, f"likeness of what was recovered, seen: {row['seen']}")
+            )
     for row in scores:
         if {"pads", "recovered"} <= set(row):
             is_bad = bool(row["recovered"])
             word = "recovered" if is_bad else "not recovered"
-            told.append(("bad" if is_bad else "good", word, f"the target's update; {row['pads']}"))
+            told.append(
+                (
+                    "bad" if is_bad else "good",
+                    word,
+                    f"the target's update; {row['pads']}",
+                )
+            )
     return told
 
 
 def attack_charts(summary: Rows, scores: Rows) -> dict[str, Chart]:
-    """Return the charts of an attack by name; none where there are neither errors nor rates.
+    """Return the charts of an attack by name.
+
+    None where there are neither errors nor rates.
 
     Args:
         summary: A row for each thing that was attacked.
@@ -108,7 +129,11 @@ def attack_charts(summary: Rows, scores: Rows) -> dict[str, Chart]:
         if "scheme" in row and "error" in row:
             value = np.nan if row["error"] is None else row["error"]
             errors.setdefault(str(row["scheme"]), []).append(value)
-    lines = [errors_line(label, own) for label, own in errors.items() if np.isfinite(own).any()]
+    lines = [
+        errors_line(label, own)
+        for label, own in errors.items()
+        if np.isfinite(own).any()
+    ]
     return {ERRORS: Chart.named(ERRORS, lines)} if lines else {}
 
 
@@ -131,23 +156,36 @@ def _method(name: Any, summary: Rows) -> Series:
 def _found(label: str, rows: Rows, scores: Rows) -> Series:
     """Return how often what was done to a scheme's clients is found, at some false alarms."""
     own = [row for row in scores if row["scheme"] == label]
-    rate = min((float(row["fpr"]) for row in own), key=lambda one: abs(one - _TOLD_AT), default=0.0)
+    rate = min(
+        (float(row["fpr"]) for row in own),
+        key=lambda one: abs(one - _TOLD_AT),
+        default=0.0,
+    )
     found = [row for row in own if float(row["fpr"]) == rate]
     parts = []
     for whose in dict.fromkeys(str(row["whose"]) for row in found):
         shares = [100 * float(row["tpr"]) for row in found if row["whose"] == whose]
         low, high = (f"{end:.3g}" for end in (min(shares), max(shares)))
-        parts.append(f"{whose} client found in {low if low == high else f'{low} to {high}'} %")
+        parts.append(
+            f"{whose} client found in {low if low == high else f'{low} to {high}'} %"
+        )
     words = f"{', '.join(parts)}, at {100 * rate:.3g} % false alarms"
     if all("ledger_mu" in row and "lower" in row for row in rows):
-        measured = [row for row in rows if row["lower"] is not None]  # else -inf: nothing refuted
+        # else -inf: nothing refuted
+        measured = [row for row in rows if row["lower"] is not None]
         above = any(float(row["lower"]) > size(row["ledger_mu"]) for row in measured)
         strange = any("NOISE" in str(row.get("verdict", "")) for row in rows)
-        told = ("bad", "noise not as planned") if strange else ("good", "within the ledger")
+        told = (
+            ("bad", "noise not as planned")
+            if strange
+            else ("good", "within the ledger")
+        )
         told = ("bad", "above the ledger") if above else told
         return Series(label, told, words)
     most = max((float(row["tpr"]) for row in found), default=0.0)
-    return Series(label, ("bad" if most >= _OFTEN else "fair", f"found {100 * most:.3g} %"), words)
+    return Series(
+        label, ("bad" if most >= _OFTEN else "fair", f"found {100 * most:.3g} %"), words
+    )
 
 
 def _exposed(row: Mapping[str, Any]) -> tuple[str, str] | None:
@@ -163,7 +201,10 @@ _FIRST = ("recovered", "exposed", "mean_error", "median_error", "strong_T", "ran
 
 def _words(row: Mapping[str, Any]) -> str:
     """Return one line about a scheme: what was recovered comes first."""
-    names = [*(name for name in _FIRST if name in row), *(n for n in row if n not in _FIRST)]
+    names = [
+        *(name for name in _FIRST if name in row),
+        *(n for n in row if n not in _FIRST),
+    ]
     numbers = [
         f"{spoken(name)} {number(row[name], 3)}"
         for name in names
@@ -175,16 +216,17 @@ def _words(row: Mapping[str, Any]) -> str:
 def redraw(folder: pathlib.Path, column: Any) -> tuple[pathlib.Path, ...]:
     """Draw a folder's figures again as PNG, SVG and PDF, and return the PNGs.
 
-    A study's are those that its command drew. A sweep, whose command draws none, gets one of each
-    quantity on its page, and its points as `points.csv`.
+    A study's are those that its command drew. A sweep, whose command draws none, gets
+    one of each quantity on its page, and its points as `points.csv`.
 
     Args:
         folder: Complete folder of a command.
         column: "single" or "double".
 
     Raises:
-        ConfigurationError: If the width is unknown, or nothing in the folder is drawn from
-            numbers: a reproduction's figures are as wide as their panels, images as their pixels.
+        ConfigurationError: If the width is unknown, or nothing in the folder is drawn
+            from numbers: a reproduction's figures are as wide as their panels, images
+            as their pixels.
         StoreError: If they cannot be written.
     """
     with plotting.style(column), writing(folder):
@@ -193,14 +235,17 @@ def redraw(folder: pathlib.Path, column: Any) -> tuple[pathlib.Path, ...]:
         charts = _charts(folder)
         if not charts:
             raise ConfigurationError(
-                "`column` must not be set if figures are not drawn from numbers of the folder, "
+                "`column` must not be set if figures are not drawn from numbers of the "
+                "folder, "
                 "as those of reproduce (several panels wide) and of images; got "
                 f"{column!r} for {str(folder)!r}"
             )
         return save_charts(charts, folder)
 
 
-def save_charts(charts: Mapping[str, Any], folder: pathlib.Path) -> tuple[pathlib.Path, ...]:
+def save_charts(
+    charts: Mapping[str, Any], folder: pathlib.Path
+) -> tuple[pathlib.Path, ...]:
     """Write charts, or other figures, into a folder by name, and return the PNGs."""
     written = []
     for name, chart in charts.items():
@@ -238,7 +283,9 @@ def _charts(folder: pathlib.Path) -> dict[str, Chart]:
     if (folder / "recipe.csv").is_file():  # of an audit in which somebody took part
         found = read_part(folder / "audit.json", "findings")["findings"]
         rounds = audit_rounds(folder / "rounds.csv")
-        return audit_charts(rounds, found.get("num_clients"), is_exposed=bool(found["exposed"]))
+        return audit_charts(
+            rounds, found.get("num_clients"), is_exposed=bool(found["exposed"])
+        )
     return {}
 
 
@@ -272,7 +319,9 @@ def audit_rounds(path: pathlib.Path) -> dict[str, list[Any]]:
     with path.open(encoding="utf-8", newline="") as stream:
         rows = list(csv.DictReader(stream))
     return {
-        name: [row.get(name) if name == "round" else _float(row.get(name)) for row in rows]
+        name: [
+            row.get(name) if name == "round" else _float(row.get(name)) for row in rows
+        ]
         for name in (rows[0] if rows else {})
     }
 
@@ -285,7 +334,9 @@ def _float(text: str | None) -> float:
 
 
 def labelled(options: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the schemes of an advice with their labels: with sizes where others are alike.
+    """Return the schemes of an advice with their labels.
+
+    With sizes where others are alike.
 
     Args:
         options: The schemes, as its `advice.json` has them.
@@ -293,10 +344,17 @@ def labelled(options: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     labels = [str(one["label"]) for one in options]
     found = []
     for label, own in zip(labels, options, strict=True):
-        alike = [one for other, one in zip(labels, options, strict=True) if other == label]
-        sizes = [f"{symbol} = {own.get(name)}" for name, symbol in _SIZES.items()
-                 if len({str(one.get(name)) for one in alike}) > 1]  # fmt: skip
-        found.append({**own, "label": f"{label} ({', '.join(sizes)})" if sizes else label})
+        alike = [
+            one for other, one in zip(labels, options, strict=True) if other == label
+        ]
+        sizes = [
+            f"{symbol} = {own.get(name)}"
+            for name, symbol in _SIZES.items()
+            if len({str(one.get(name)) for one in alike}) > 1
+        ]
+        found.append(
+            {**own, "label": f"{label} ({', '.join(sizes)})" if sizes else label}
+        )
     return found
 
 
@@ -308,7 +366,11 @@ def options_chart(options: Sequence[Mapping[str, Any]]) -> Chart:
     """
     lines = []
     for option in options:
-        label, hidden, size = str(option["label"]), option["hidden_worst"], option["cardinality"]
+        label, hidden, size = (
+            str(option["label"]),
+            option["hidden_worst"],
+            option["cardinality"],
+        )
         if hidden is not None and size is not None:
             among = hidden_words(hidden) if hidden == hidden else "-"
             words = f"{label}: hidden among {among}, {number(size)} clients per round"
@@ -317,6 +379,9 @@ def options_chart(options: Sequence[Mapping[str, Any]]) -> Chart:
 
 
 def advice_charts(options: Sequence[Mapping[str, Any]]) -> dict[str, Chart]:
-    """Return an advice's chart, of its schemes; nothing where no scheme's sums are known."""
+    """Return an advice's chart, of its schemes.
+
+    Nothing where no scheme's sums are known.
+    """
     chart = options_chart(labelled(options))
     return {"options": chart} if chart.lines else {}

@@ -34,7 +34,9 @@ _PAIRS = (
 )
 
 
-def cost_charts(table: pd.DataFrame, names: Sequence[str], hue: str | None) -> dict[str, Chart]:
+def cost_charts(
+    table: pd.DataFrame, names: Sequence[str], hue: str | None
+) -> dict[str, Chart]:
     """Return charts of points, by name: those of the pairs that the table has.
 
     Args:
@@ -49,12 +51,17 @@ def cost_charts(table: pd.DataFrame, names: Sequence[str], hue: str | None) -> d
 
 
 def _pairs(table: pd.DataFrame, names: Sequence[str]) -> list[tuple[str, str]]:
-    """Return which quantities are drawn against which; the first two available, without those."""
+    """Return which quantities are drawn against which.
+
+    The first two available, without those.
+    """
 
     def has(*both: str) -> bool:
         if not set(both) <= set(table):
             return False
-        return bool(np.isfinite(table[list(both)].to_numpy(np.float64)).all(axis=1).any())
+        return bool(
+            np.isfinite(table[list(both)].to_numpy(np.float64)).all(axis=1).any()
+        )
 
     pairs = [(x, y) for x, y in _PAIRS if has(x, y)]
     if pairs or not len(table):
@@ -80,7 +87,10 @@ def words_of(table: pd.DataFrame, names: Sequence[str], x: str, y: str) -> list[
 def sweep_chart(
     results: xr.Dataset, table: pd.DataFrame, name: str, x: str, hue: str | None
 ) -> Chart:
-    """Return the chart of one quantity of a sweep; its caption says what it is pooled over."""
+    """Return the chart of one quantity of a sweep.
+
+    Its caption says what it is pooled over.
+    """
     if x in columns_of(results, "seed"):  # no curve runs over them
         table = table.assign(**{x: table[x].astype(str)})
     values = table[x].to_numpy(float) if table[x].dtype.kind in "iuf" else np.zeros(1)
@@ -150,16 +160,20 @@ def columns_of(results: xr.Dataset, *settings: str) -> tuple[str, ...]:
         results: Of a sweep or a study.
         settings: Names of them without their groups, such as `"seed"` or `"scheme"`.
     """
-    own = {name: results[name].attrs.get("field", name) for name in point_columns(results)}
-    return tuple(name for name, field in own.items() if field.rsplit(".", 1)[-1] in settings)
+    own = {
+        name: results[name].attrs.get("field", name) for name in point_columns(results)
+    }
+    return tuple(
+        name for name, field in own.items() if field.rsplit(".", 1)[-1] in settings
+    )
 
 
 def points(results: xr.Dataset) -> pd.DataFrame:
     """Return a study as a table, a row a scheme or a point that is done.
 
-    Over trials each quantity is a mean, but strong T and what the worst client, or update, is
-    hidden among are the smallest, and the first round that exposes somebody the earliest; nan where
-    there is none. Trajectories give their last entry.
+    Over trials each quantity is a mean, but strong T and what the worst client, or
+    update, is hidden among are the smallest, and the first round that exposes somebody
+    the earliest; nan where there is none. Trajectories give their last entry.
     """
     import pandas as pd
 
@@ -167,13 +181,17 @@ def points(results: xr.Dataset) -> pd.DataFrame:
         rows = [dataclasses.asdict(row) for row in _summary.summarise(results)]
         frame = pd.DataFrame(rows).drop(columns="failures")
         optional = [name for name in frame if frame[name].isna().all()]
-        return frame.drop(columns=[name for name in optional if name != "strong_privacy"])
+        return frame.drop(
+            columns=[name for name in optional if name != "strong_privacy"]
+        )
     axes = axes_of(results)
     own = (*axes, *_rows(results))
     grid = np.indices([results.sizes[dim] for dim in own]).reshape(len(own), -1)
     columns: dict[str, Any] = {}
     for name in point_columns(results):
-        values = results[name].transpose(*[dim for dim in own if dim in results[name].dims], ...)
+        values = results[name].transpose(
+            *[dim for dim in own if dim in results[name].dims], ...
+        )
         places = tuple(grid[own.index(str(dim))] for dim in values.dims if dim in own)
         columns[name] = np.asarray(values)[places] if places else np.asarray(values)
         if columns[name].ndim > 1:  # the only row of each point
@@ -209,16 +227,26 @@ _OUTCOME = "no_sum_rate"  # of rounds; other rates are of its causes
 
 
 def _rank(name: str) -> tuple[bool, bool, bool, str]:
-    """Return where a quantity comes among others: the outcome, what tells most, bounds last."""
+    """Return where a quantity comes among others.
+
+    The outcome, what tells most, bounds last.
+    """
     is_bound = name.endswith(("_lower", "_upper", "_count"))
     return name != _OUTCOME, not name.endswith(_TELLING), is_bound, name
 
 
-def _reduced(name: str, variable: xr.DataArray, axes: tuple[str, ...]) -> np.ndarray | None:
+def _reduced(
+    name: str, variable: xr.DataArray, axes: tuple[str, ...]
+) -> np.ndarray | None:
     """Return a number for each point; None for what is no quantity of the points."""
     is_number = np.issubdtype(variable.dtype, np.number) or variable.dtype == bool
     is_trajectory = name.endswith(("_by_round", "_by_evaluation"))
-    if name == "done" or is_trajectory or not is_number or not set(axes) <= set(variable.dims):
+    if (
+        name == "done"
+        or is_trajectory
+        or not is_number
+        or not set(axes) <= set(variable.dims)
+    ):
         return None
     for dim in ("round", "evaluation"):
         if dim in variable.dims:
@@ -233,39 +261,63 @@ def _reduced(name: str, variable: xr.DataArray, axes: tuple[str, ...]) -> np.nda
 def sweep_sentences(results: xr.Dataset) -> tuple[str, ...]:
     """Say how far a sweep is, whom its points expose, and the largest T that keeps enough.
 
-    Only what somebody chooses is advised: there is a sentence for each value of what is given.
+    Only what somebody chooses is advised: there is a sentence for each value of what is
+    given.
     """
     table, names = points(results), point_columns(results)
     done = _done(results, axes_of(results))
     count, total = int(done.sum()), done.size
-    said = [f"{count} of {total} points are done." if count < total
-            else f"All {total} points are done."]  # fmt: skip
-    said += [f"{loss[:1].upper()}{loss[1:]}." for loss in attributes(results).get("damaged", ())]
+    said = [
+        f"{count} of {total} points are done."
+        if count < total
+        else f"All {total} points are done."
+    ]
+    said += [
+        f"{loss[:1].upper()}{loss[1:]}."
+        for loss in attributes(results).get("damaged", ())
+    ]
     if "exposed_clients" not in table or not len(table):
         return tuple(said)
     safe = table[table["exposed_clients"] == 0]
-    said.append(f"In {len(safe)} of them the server can solve for no client's own update.")
+    said.append(
+        f"In {len(safe)} of them the server can solve for no client's own update."
+    )
     if "guaranteed_privacy" not in table:
         return tuple(said)
     early = safe[safe["guaranteed_privacy"] <= 1]
     if len(early):
         left = early["largest_rank"] - early["rank"]
-        span = f"{left.min():.4g}" + (f" to {left.max():.4g}" if left.max() > left.min() else "")
-        said.append(f"In {len(early)} of these no client is exposed yet, but nothing makes weak T "
-                    f"last: rounds left, N - rank: {span}.")  # fmt: skip
+        span = f"{left.min():.4g}" + (
+            f" to {left.max():.4g}" if left.max() > left.min() else ""
+        )
+        said.append(
+            f"In {len(early)} of these no client is exposed yet, but nothing makes "
+            "weak T "
+            f"last: rounds left, N - rank: {span}."
+        )
     return (*said, *_advice(results, table, names))
 
 
 _MOST_ADVICE = 12  # sentences, one for each value of what is given; the table has all
-_NAMES = {field.name for own in (PopulationConfig, DataConfig) for field in dataclasses.fields(own)}
+_NAMES = {
+    field.name
+    for own in (PopulationConfig, DataConfig)
+    for field in dataclasses.fields(own)
+}
 _GIVEN = (_NAMES | {"rounds", "trials", "step_dropout_rate"}) - {"cohort_size"}
-"""Settings that nobody chooses for the sake of privacy: clients, their losses, their data."""
+"""Settings that nobody chooses for the sake of privacy.
+
+Clients, their losses, their data.
+"""
 
 
-def _advice(results: xr.Dataset, table: pd.DataFrame, names: Sequence[str]) -> list[str]:
+def _advice(
+    results: xr.Dataset, table: pd.DataFrame, names: Sequence[str]
+) -> list[str]:
     """Say, for each value of what is given, the largest T that lasts and keeps 90 % of K.
 
-    What differs in its seed alone is one setting: means over the seeds, and the smallest T.
+    What differs in its seed alone is one setting: means over the seeds, and the
+    smallest T.
     """
     seeds, given = columns_of(results, "seed"), columns_of(results, *_GIVEN)
     chosen = [name for name in names if name not in (*seeds, *given)]
@@ -277,16 +329,25 @@ def _advice(results: xr.Dataset, table: pd.DataFrame, names: Sequence[str]) -> l
         return []
     pooled = pooled.assign(cohort=pooled[cohort[0]] if cohort else base)
     is_safe = (pooled["exposed_clients"] == 0) & pooled["strong_privacy"].notna()
-    is_safe &= (pooled["guaranteed_privacy"] > 1) & (pooled["aggregation_cardinality"] > 0)
+    is_safe &= (pooled["guaranteed_privacy"] > 1) & (
+        pooled["aggregation_cardinality"] > 0
+    )
     if not is_safe.any():
         return []
     said = []
-    for values, own in pooled.groupby(list(given) or (lambda _: 0), dropna=False, sort=False):
+    for values, own in pooled.groupby(
+        list(given) or (lambda _: 0), dropna=False, sort=False
+    ):
         named = zip(given, values if given else (), strict=True)
         where = ", ".join(f"{name} {_word(value)}" for name, value in named)
-        said.append(_sentence(own[is_safe[own.index]], chosen, f"At {where}, " if where else ""))
+        said.append(
+            _sentence(own[is_safe[own.index]], chosen, f"At {where}, " if where else "")
+        )
     more = len(said) - _MOST_ADVICE
-    return [*said[:_MOST_ADVICE], *([f"The table has {more} more such values."] * (more > 0))]
+    return [
+        *said[:_MOST_ADVICE],
+        *([f"The table has {more} more such values."] * (more > 0)),
+    ]
 
 
 def _sentence(own: pd.DataFrame, chosen: list[str], where: str) -> str:
@@ -303,7 +364,10 @@ def _sentence(own: pd.DataFrame, chosen: list[str], where: str) -> str:
     else:
         best = own.sort_values("kept", ascending=False).iloc[0]
         text = f"{where}no T that lasts keeps 90 % of K; the most is kept by "
-    setting = ", ".join(f"{name} {_word(best[name])}" for name in chosen) or "the only setting"
+    setting = (
+        ", ".join(f"{name} {_word(best[name])}" for name in chosen)
+        or "the only setting"
+    )
     text = f"{text}{setting} ({_use(best)})."
     return text[0].upper() + text[1:]
 
@@ -311,8 +375,13 @@ def _sentence(own: pd.DataFrame, chosen: list[str], where: str) -> str:
 def _pooled(table: pd.DataFrame, settings: list[str]) -> pd.DataFrame:
     """Return a row for each setting: means over its seeds, and the smallest T."""
     own = table.assign(points=1)
-    how: dict[Any, Any] = {"points": "sum", "strong_privacy": "min", "guaranteed_privacy": "min",
-           "exposed_clients": "max", "aggregation_cardinality": _mean}  # fmt: skip
+    how: dict[Any, Any] = {
+        "points": "sum",
+        "strong_privacy": "min",
+        "guaranteed_privacy": "min",
+        "exposed_clients": "max",
+        "aggregation_cardinality": _mean,
+    }
     if "accuracy" in own and own["accuracy"].notna().any():
         how["accuracy"] = _mean
     groups = own.groupby(settings or (lambda _: 0), sort=False, dropna=False)
@@ -320,7 +389,8 @@ def _pooled(table: pd.DataFrame, settings: list[str]) -> pd.DataFrame:
 
 
 def _mean(values: pd.Series[Any]) -> float:
-    return float(values.mean(skipna=False))  # a seed without a value is none of a mean's
+    # a seed without a value is none of a mean's
+    return float(values.mean(skipna=False))
 
 
 def _use(best: pd.Series[Any]) -> str:

@@ -1,4 +1,7 @@
-"""How far a study is, and how fast: what the command line draws and what a record keeps."""
+"""How far a study is, and how fast.
+
+What the command line draws and what a record keeps.
+"""
 
 from __future__ import annotations
 
@@ -121,7 +124,9 @@ class Meter:
         return ", ".join(told if rate is None else [*told, f"{rate:.3g} updates/s"])
 
     def record(self, status: np.ndarray, stated_bytes: int) -> dict[str, Any]:
-        """Return what is worth keeping, units in the names; None where nothing was measured.
+        """Return what is worth keeping, units in the names.
+
+        None where nothing was measured.
 
         Args:
             status: int[J], status of each round.
@@ -138,14 +143,19 @@ class Meter:
             "rounds_failed": len(status) - skipped - own[Status.OK],
             "resumed_after_rounds": self.resumed_after,
             "training_seconds": time.perf_counter() - self._start,
-            "first_round_seconds": self._times[0] - self._start if self._times else None,
+            "first_round_seconds": self._times[0] - self._start
+            if self._times
+            else None,
             "seconds_per_round": float(np.median(spacing)) if len(spacing) else None,
             "updates_per_second": self.updates_per_second,
             "stated_peak_bytes": int(stated_bytes),
             "peak_process_bytes": peak_process_bytes(),
             "peak_device_bytes": peak_device_bytes(),
         }
-        return {k: float(f"{v:.4g}") if isinstance(v, float) else v for k, v in found.items()}
+        return {
+            k: float(f"{v:.4g}") if isinstance(v, float) else v
+            for k, v in found.items()
+        }
 
 
 def note(progress: Progress, text: str) -> None:
@@ -163,7 +173,10 @@ def warn(progress: Progress, text: str) -> None:
 
 
 def stages(progress: Progress) -> Callable[[str, int, int], None]:
-    """Return what passes reports of a stage, parts done and their number on; ends each stage."""
+    """Return what passes reports of a stage, parts done and their number on.
+
+    Ends each stage.
+    """
     last, size = "", 0
 
     def report(stage: str, done: int, total: int) -> None:
@@ -189,17 +202,24 @@ def peak_process_bytes() -> int | None:
 
 
 def peak_device_bytes() -> int | None:
-    """Return the most memory that any accelerator has held; None where none keeps count."""
+    """Return the most memory that any accelerator has held.
+
+    None where none keeps count.
+    """
     import jax  # takes a second: not to say that a file is being read
 
-    most = [(one.memory_stats() or {}).get("peak_bytes_in_use") for one in jax.local_devices()]
+    most = [
+        (one.memory_stats() or {}).get("peak_bytes_in_use")
+        for one in jax.local_devices()
+    ]
     return max((int(own) for own in most if own is not None), default=None)
 
 
 def performance_words(record: dict[str, Any]) -> str:
     """Say in one line how a training went."""
     text = (
-        f"{record['rounds_trained']} rounds trained, {record['rounds_skipped']} skipped, "
+        f"{record['rounds_trained']} rounds trained, {record['rounds_skipped']} "
+        "skipped, "
         f"{record['rounds_failed']} failed"
     )
     if record["resumed_after_rounds"]:
@@ -208,8 +228,13 @@ def performance_words(record: dict[str, Any]) -> str:
         text += f"; {record['seconds_per_round']:.3g} s per round"
     if record["updates_per_second"] is not None:
         text += f", {record['updates_per_second']:.3g} clients' updates per second"
-    text += f"; memory: {bytes_in_words(record['stated_peak_bytes'])} stated for training"
-    for name, where in (("peak_process_bytes", "whole process"), ("peak_device_bytes", "device")):
+    text += (
+        f"; memory: {bytes_in_words(record['stated_peak_bytes'])} stated for training"
+    )
+    for name, where in (
+        ("peak_process_bytes", "whole process"),
+        ("peak_device_bytes", "device"),
+    ):
         if record[name] is not None:
             text += f", {bytes_in_words(record[name])} at most ({where})"
     return text

@@ -1,11 +1,13 @@
-"""Records of points in a folder's log: frames that check themselves, found again by their keys.
+"""Records of points in a folder's log.
 
-A frame is `MRSA`, the length of what follows, its SHA-256, and that: a JSON header, then arrays,
-each deflated by itself. Each process writes its own file, one write a frame, and reads those of
-all. So a kill costs the frame it was writing, and a damaged frame is as if it had never been there.
+Frames that check themselves, found again by their keys.
+A frame is `MRSA`, the length of what follows, its SHA-256, and that: a JSON header,
+then arrays, each deflated by itself. Each process writes its own file, one write a
+frame, and reads those of all. So a kill costs the frame it was writing, and a damaged
+frame is as if it had never been there.
 
-A right digest shows only that a frame is as it was written. Its content is checked too: the header
-lists the arrays, and no more is unpacked than they need.
+A right digest shows only that a frame is as it was written. Its content is checked too:
+the header lists the arrays, and no more is unpacked than they need.
 """
 
 from __future__ import annotations
@@ -54,7 +56,10 @@ def _frame(payload: bytes) -> bytes:
 
 
 def _payload(file: Any, place: int, end: int) -> bytes | None:
-    """Return what the frame at a place holds; None where none begins there, or not a whole one."""
+    """Return what the frame at a place holds.
+
+    None where none begins there, or not a whole one.
+    """
     file.seek(place)
     head = file.read(_HEAD.size)
     if len(head) < _HEAD.size:
@@ -67,9 +72,11 @@ def _payload(file: Any, place: int, end: int) -> bytes | None:
 
 
 def scanned(file: Any, place: int = 0) -> Iterator[tuple[int, bytes]]:
-    """Give place and payload of all whole frames; bytes that belong to none are passed over.
+    """Give place and payload of all whole frames.
 
-    The file is read, not mapped: one that its writer cuts meanwhile would end this process.
+    Bytes that belong to none are passed over.
+    The file is read, not mapped: one that its writer cuts meanwhile would end this
+    process.
     """
     end = file.seek(0, os.SEEK_END)
     while place < end:
@@ -96,8 +103,9 @@ def arrays_of(payload: bytes, names: Any = None) -> dict[str, np.ndarray]:
     found = {}
     for name, dtype, shape, length in header["arrays"]:
         if names is None or name in names:
-            content = zlib.decompressobj().decompress(payload[place : place + length],
-                                                      1 + _size(dtype, shape))  # fmt: skip
+            content = zlib.decompressobj().decompress(
+                payload[place : place + length], 1 + _size(dtype, shape)
+            )
             found[name] = np.frombuffer(content, dtype).reshape(shape)
         place += length
     return found
@@ -217,7 +225,9 @@ class Layout:
 
     variables: Mapping[str, Any]
     inner: Mapping[str, int]
-    _known: dict[Any, bool] = dataclasses.field(default_factory=dict, init=False, repr=False)
+    _known: dict[Any, bool] = dataclasses.field(
+        default_factory=dict, init=False, repr=False
+    )
 
     def fits(self, record: Record) -> bool:
         """Return whether all arrays of a record that are shown fit in their places."""
@@ -227,7 +237,9 @@ class Layout:
             self._known[key] = all(self._has_place(*own, record.count) for own in shown)
         return self._known[key]
 
-    def _has_place(self, name: str, dtype: str, shape: tuple[int, ...], count: int) -> bool:
+    def _has_place(
+        self, name: str, dtype: str, shape: tuple[int, ...], count: int
+    ) -> bool:
         variable = self.variables[name]
         whole, own = np.dtype(variable.dtype), np.dtype(dtype)
         is_alike = own.kind == whole.kind or {own.kind, whole.kind} <= {"b", "i", "u"}
@@ -279,10 +291,16 @@ class Index:
     def losses(self) -> list[str]:
         """Say which bytes of which files hold no record."""
         folder = self.folder.parent
-        damaged = [f"{size} bytes of {name} in {folder} are damaged"
-                   for name, size in self.damaged.items() if size]  # fmt: skip
-        torn = [f"the last {size} bytes of {name} in {folder} are no whole record"
-                for name, size in self.torn.items() if size]  # fmt: skip
+        damaged = [
+            f"{size} bytes of {name} in {folder} are damaged"
+            for name, size in self.damaged.items()
+            if size
+        ]
+        torn = [
+            f"the last {size} bytes of {name} in {folder} are no whole record"
+            for name, size in self.torn.items()
+            if size
+        ]
         return damaged + torn
 
     def sizes(self) -> list[tuple[str, int]]:
@@ -292,7 +310,8 @@ class Index:
             with os.scandir(self.folder) as entries:
                 for entry in entries:
                     if entry.name.endswith(".rec") and entry.is_file():
-                        with contextlib.suppress(FileNotFoundError):  # it is gone meanwhile
+                        # it is gone meanwhile
+                        with contextlib.suppress(FileNotFoundError):
                             found.append((entry.name, entry.stat().st_size))
         except (FileNotFoundError, NotADirectoryError):
             return []
@@ -311,7 +330,8 @@ class Index:
 
     def add_own(self, path: pathlib.Path, place: int, frame: bytes) -> None:
         """Add a record that this process has just written at the end of its file."""
-        if self._read.get(path.name, 0) == place:  # else another thread wrote before, too
+        # else another thread wrote before, too
+        if self._read.get(path.name, 0) == place:
             self._add(path, place, frame[_HEAD.size :])
             self._read[path.name] = place + len(frame)
 
@@ -319,7 +339,14 @@ class Index:
         """Return whether it is a record, which another version may write otherwise."""
         try:
             record = self._record(path, place, payload)
-        except (KeyError, TypeError, ValueError, OverflowError, RecursionError, struct.error):
+        except (
+            KeyError,
+            TypeError,
+            ValueError,
+            OverflowError,
+            RecursionError,
+            struct.error,
+        ):
             return False
         self.records.setdefault(record.key, []).append(record)
         return True
@@ -327,7 +354,9 @@ class Index:
     def _record(self, path: pathlib.Path, place: int, payload: bytes) -> Record:
         """Return the record of a payload; raise if it is none."""
         header, begin = _header(payload)
-        key, settings, made_by = (header[name] for name in ("key", "settings", "made_by"))
+        key, settings, made_by = (
+            header[name] for name in ("key", "settings", "made_by")
+        )
         first, count, seconds = (header[name] for name in ("first", "count", "seconds"))
         kept = frozenset(header["kept"])
         _check(all(isinstance(text, str) for text in (key, settings, made_by, *kept)))
@@ -338,9 +367,18 @@ class Index:
         shapes = _shapes(header["arrays"], payload[begin:])
         same = self._known.setdefault
         return Record(
-            key, settings, first, count, same(kept, kept), same(made_by, made_by), float(seconds),
-            path, place, _HEAD.size + len(payload), same(shapes, shapes),
-        )  # fmt: skip
+            key,
+            settings,
+            first,
+            count,
+            same(kept, kept),
+            same(made_by, made_by),
+            float(seconds),
+            path,
+            place,
+            _HEAD.size + len(payload),
+            same(shapes, shapes),
+        )
 
     def drop_unfit(self, layout: Layout) -> None:
         """Forget the records whose arrays a grid has no place for."""
@@ -372,8 +410,8 @@ class Index:
             key: Of the point.
             trials: How many it is to have.
             kept: What each record must have in addition to what every point has.
-            whole: Whether a record says something of all its trials together, so that it serves
-                only as it is.
+            whole: Whether a record says something of all its trials together, so that
+                it serves only as it is.
             layout: Of the grid that they are to be shown in.
 
         Returns:
@@ -386,7 +424,9 @@ class Index:
         if whole:
             able = [r for r in able if r.first == 0 and r.end <= trials]
         while end < trials:
-            best = max((r for r in able if r.first <= end), key=lambda r: r.end, default=None)
+            best = max(
+                (r for r in able if r.first <= end), key=lambda r: r.end, default=None
+            )
             if best is None or best.end <= end:
                 break
             found.append(best)
@@ -420,7 +460,9 @@ class Log:
         with self._mutex:
             if self._file is None:
                 self.path.parent.mkdir(exist_ok=True)
-                flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0)
+                flags = (
+                    os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0)
+                )
                 self._file = os.open(self.path, flags, 0o666)
             start, left = os.fstat(self._file).st_size, memoryview(frame)
             try:

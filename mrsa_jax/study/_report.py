@@ -1,4 +1,7 @@
-"""The report of a study, with its noise and drift: one HTML page that needs no other file."""
+"""The report of a study, with its noise and drift.
+
+One HTML page that needs no other file.
+"""
 
 from __future__ import annotations
 
@@ -35,8 +38,14 @@ def noise_section(results: xr.Dataset, rows: Sequence[Row]) -> Section:
     lines = []
     for row in rows:
         own = results.sel(scheme=row.scheme)
-        numbers = (row.epsilon_proven, row.epsilon_mean, row.epsilon_worst, row.planned_epsilon,
-                   float(own["mu"].max()), float(own["noise_step"]))  # fmt: skip
+        numbers = (
+            row.epsilon_proven,
+            row.epsilon_mean,
+            row.epsilon_worst,
+            row.planned_epsilon,
+            float(own["mu"].max()),
+            float(own["noise_step"]),
+        )
         strong = "-" if row.strong_privacy is None else str(row.strong_privacy)
         told = (row.scheme, strong, f"{row.percent_right:.1f} %", *map(number, numbers))
         lines.append((*told, str(row.wrapped_coordinates)))
@@ -66,7 +75,10 @@ _BESIDE = {
 
 
 def drift_section(results: xr.Dataset, rows: Sequence[Row]) -> Section:
-    """Return T, hidden among and bits side by side, and the drift by layer; "" if not measured."""
+    """Return T, hidden among and bits side by side, and the drift by layer.
+
+    "" if not measured.
+    """
     title = "How updates drift"
     if "layer_memory" not in results:
         return Section(title, "")
@@ -74,15 +86,22 @@ def drift_section(results: xr.Dataset, rows: Sequence[Row]) -> Section:
     for label in results["scheme"].values:
         own = results.sel(scheme=label)
         whole = [("all", *(float(own[f"update_{name}"]) for name in _MEASURED))]
-        layers = zip(own["layer"].values, *(own[f"layer_{name}"].values for name in _MEASURED),
-                     strict=True)  # fmt: skip
+        layers = zip(
+            own["layer"].values,
+            *(own[f"layer_{name}"].values for name in _MEASURED),
+            strict=True,
+        )
         for name, *found in (*whole, *layers):
-            lines.append((str(label), str(name), *(number(float(one)) for one in found)))
+            lines.append(
+                (str(label), str(name), *(number(float(one)) for one in found))
+            )
     side_by_side = _page.data_table(
-        ("Scheme", *_BESIDE), [(row.scheme, *_beside(row)) for row in rows],
-        "What a server learns: if updates never changed (T, hidden among), and as they drift: of "
+        ("Scheme", *_BESIDE),
+        [(row.scheme, *_beside(row)) for row in rows],
+        "What a server learns: if updates never changed (T, hidden among), and as they "
+        "drift: of "
         "the update of any one round (update hidden), and of a whole history (bits)",
-    )  # fmt: skip
+    )
     headings = ("Scheme", "Layer", "Spread s", "Lasting share", "Memory rho")
     by_layer = _page.data_table(headings, lines, "Clients' updates, by layer")
     assumed = tidy(_page.text_of("drift_assumed"))
@@ -92,7 +111,11 @@ def drift_section(results: xr.Dataset, rows: Sequence[Row]) -> Section:
 def _beside(row: Row) -> list[str]:
     values = [getattr(row, name, None) for name in _BESIDE.values()]
     return [
-        "-" if value is None else number(value) if isinstance(value, float) else str(value)
+        "-"
+        if value is None
+        else number(value)
+        if isinstance(value, float)
+        else str(value)
         for value in values
     ]
 
@@ -123,7 +146,10 @@ COLUMNS = tuple(_FORMS)
 
 
 def cells(row: Row) -> tuple[str, ...]:
-    """Return a row of the table as text, in the order of `COLUMNS`; "-" for what there is not."""
+    """Return a row of the table as text, in the order of `COLUMNS`.
+
+    "-" for what there is not.
+    """
     return tuple(_cell(form, row) for form in _FORMS.values())
 
 
@@ -140,8 +166,18 @@ def table_of(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
     So without an attack there is no column for its error.
     """
     lines = [cells(row) for row in rows]
-    optional = {"Weak T", "Hidden among", "Accuracy", "Epsilon", "Mean if Gaussian", "Level",
-                "Worst if Gaussian", "Update hidden", "Frozen error", "Seconds"}  # fmt: skip
+    optional = {
+        "Weak T",
+        "Hidden among",
+        "Accuracy",
+        "Epsilon",
+        "Mean if Gaussian",
+        "Level",
+        "Worst if Gaussian",
+        "Update hidden",
+        "Frozen error",
+        "Seconds",
+    }
     used = [
         i
         for i, heading in enumerate(COLUMNS)
@@ -172,11 +208,15 @@ def study_page(
     table = _page.data_table(*table_of(rows), "Each scheme after the last round")
     note = f'<p class="note">{tidy(reading(rows, results))}</p>'
     glance = _page.opening([charts[name] for name in first], series)
-    others = {name: chart for name, chart in charts.items() if name not in (*first, *second)}
+    others = {
+        name: chart for name, chart in charts.items() if name not in (*first, *second)
+    }
     more = {name: png for name, png in (pictures or {}).items() if name not in charts}
     sections = [
         Section(_heading(first), glance + _page.legend(series, "Schemes")),
-        Section(_heading(second), _page.opening([charts[name] for name in second], series)),
+        Section(
+            _heading(second), _page.opening([charts[name] for name in second], series)
+        ),
         Section("Findings", _page.paragraphs(_summary.said_of(rows, results))),
         Section("Table", table + note),
         noise_section(results, rows),
@@ -184,11 +224,14 @@ def study_page(
         _page.charts_section(_costs(results), series, "Privacy and its cost"),
         _page.charts_section(others, series),
         _page.figures_section(more, {}),
-        Section("How the trainings went", _page.paragraphs(
-            f"{label}: {performance_words(record)}."
-            for label, record in manifest.get("performance", {}).items()
-        )),
-    ]  # fmt: skip
+        Section(
+            "How the trainings went",
+            _page.paragraphs(
+                f"{label}: {performance_words(record)}."
+                for label, record in manifest.get("performance", {}).items()
+            ),
+        ),
+    ]
     size = results.sizes
     trials = f", {size['trial']} trials" if "trial" in size else ""
     lead = f"{size['client']} clients, {size['round']} rounds{trials}, seed {manifest['seed']}"
@@ -198,9 +241,12 @@ def study_page(
 _HIDING = (OPENING, "hidden_among_worst", "strong_privacy")
 
 
-def _openings(charts: Mapping[str, Chart], *, is_training: bool) -> tuple[list[str], list[str]]:
-    """Return which charts come first and second: how well clients are hidden, then what was learnt.
+def _openings(
+    charts: Mapping[str, Chart], *, is_training: bool
+) -> tuple[list[str], list[str]]:
+    """Return which charts come first and second.
 
+    How well clients are hidden, then what was learnt.
     A training of one scheme is asked for its accuracy, and has that first.
     """
     learning = [name for name in LEARNING if "accuracy" in charts and name in charts]
@@ -212,11 +258,16 @@ def _openings(charts: Mapping[str, Chart], *, is_training: bool) -> tuple[list[s
 def _heading(names: list[str]) -> str:
     if not names:
         return "Schemes"
-    return "Accuracy and loss" if names[0] == "accuracy" else "How well clients are hidden"
+    return (
+        "Accuracy and loss" if names[0] == "accuracy" else "How well clients are hidden"
+    )
 
 
 def _costs(results: xr.Dataset) -> dict[str, Chart]:
-    """Return the charts of strong T against C against accuracy; none for a single scheme."""
+    """Return the charts of strong T against C against accuracy.
+
+    None for a single scheme.
+    """
     table = _points.points(results)
     return cost_charts(table, ("scheme",), "scheme") if len(table) > 1 else {}
 
@@ -226,8 +277,11 @@ def scheme_series(row: Row) -> Series:
     parts = []
     if row.exposed_clients > 0:
         verdict = ("bad", "exposed")
-        parts.append(f"{number(row.exposed_clients)} of {row.num_clients} clients, the first after "
-                     f"round {row.first_exposed_after}")  # fmt: skip
+        parts.append(
+            f"{number(row.exposed_clients)} of {row.num_clients} clients, the first "
+            "after "
+            f"round {row.first_exposed_after}"
+        )
     elif row.strong_privacy is None:
         verdict = ("fair", "no sums")
     elif row.lasts:
@@ -236,7 +290,9 @@ def scheme_series(row: Row) -> Series:
         parts.append(f"{fewest}, for any number of rounds")
     else:
         verdict = ("fair", "not yet exposed")
-        parts.append(f"rank {number(row.rank)} of {row.num_clients}, and nothing stops it")
+        parts.append(
+            f"rank {number(row.rank)} of {row.num_clients}, and nothing stops it"
+        )
     if row.percent_right is not None:
         parts.insert(0, f"{row.percent_right:.1f} % accuracy")
     if row.hidden_among_worst is not None:
@@ -244,7 +300,9 @@ def scheme_series(row: Row) -> Series:
     size = counted(number(row.aggregation_cardinality, 3), "client")
     parts.append(f"{size} per round on average")
     if row.epsilon_proven is not None:
-        parts.append(f"epsilon {number(row.epsilon_proven, 3)} for every client, proven")
+        parts.append(
+            f"epsilon {number(row.epsilon_proven, 3)} for every client, proven"
+        )
     return Series(row.scheme, verdict, "; ".join(parts))
 
 
@@ -271,12 +329,15 @@ def whole_page(
     """
     command = str(manifest.get("command", "study"))
     common = [
-        settings or _page.settings_section(manifest.get("config", {}), defaults_of(command)),
+        settings
+        or _page.settings_section(manifest.get("config", {}), defaults_of(command)),
         _page.provenance_section(manifest),
         _page.papers_section(manifest if spec is None else spec),
     ]
     words = title or TITLES.get(command, "multi-round secure aggregation")
-    return _page.page(f"mrsa_jax {spoken(command)}: {words}", lead, [*sections, *common], **look)
+    return _page.page(
+        f"mrsa_jax {spoken(command)}: {words}", lead, [*sections, *common], **look
+    )
 
 
 def spoken(command: str) -> str:
@@ -309,7 +370,11 @@ def defaults_of(command: str) -> dict[str, Any] | None:
     kind = kind_named(command)
     if kind is None:
         return None
-    return {name: v for name, v in plain_settings(kind.config()).items() if v is not tyro.MISSING}
+    return {
+        name: v
+        for name, v in plain_settings(kind.config()).items()
+        if v is not tyro.MISSING
+    }
 
 
 def reading(rows: Sequence[Row], results: xr.Dataset) -> str:
@@ -320,8 +385,13 @@ def reading(rows: Sequence[Row], results: xr.Dataset) -> str:
     noisy = any(row.epsilon_worst is not None for row in rows)
     drifting = any(row.update_hidden_worst is not None for row in rows)
     weak = _page.text_of("reading_weak") * proven
-    plain = _page.text_of("reading").format(weak=weak) + _page.text_of("reading_noise") * noisy
-    assignment = _assignment_of(attributes(results).get("config", {}), results.attrs.get("seed"))
+    plain = (
+        _page.text_of("reading").format(weak=weak)
+        + _page.text_of("reading_noise") * noisy
+    )
+    assignment = _assignment_of(
+        attributes(results).get("config", {}), results.attrs.get("seed")
+    )
     if assignment:
         plain += _page.text_of("reading_assigned").format(assignment=assignment)
     plain += _page.text_of("reading_update") * drifting
@@ -333,7 +403,10 @@ def reading(rows: Sequence[Row], results: xr.Dataset) -> str:
 
 
 def _assignment_of(config: Mapping[str, Any], seed: Any) -> str:
-    """Return which assignment the clients of a study have, in words; "" where none was drawn."""
+    """Return which assignment the clients of a study have, in words.
+
+    "" where none was drawn.
+    """
     own = config.get("population")
     if not own:  # a study of histories or of selectors that are values
         return ""

@@ -1,4 +1,7 @@
-"""The page of an audit: findings, what the gate says, figures, who is exposed, the certificate."""
+"""The page of an audit.
+
+Findings, what the gate says, figures, who is exposed, the certificate.
+"""
 
 from __future__ import annotations
 
@@ -43,10 +46,16 @@ def audit_page(
     findings = content["findings"]
     summary = _page.data_table(
         ("Question", "Answer", "How sure"),
-        [(row["question"], row["answer"], row["how_sure"]) for row in content["summary"]],
+        [
+            (row["question"], row["answer"], row["how_sure"])
+            for row in content["summary"]
+        ],
         "What the sums reveal",
     )
-    answers = {_RENAMED.get(row["question"], row["question"]): row for row in content["summary"]}
+    answers = {
+        _RENAMED.get(row["question"], row["question"]): row
+        for row in content["summary"]
+    }
     rounds = folder / "rounds.csv"
     columns = audit_rounds(rounds) if rounds.is_file() else {}
     known = {"exposed_clients", "weak_lower", "weak_upper"} <= set(columns)
@@ -66,46 +75,67 @@ def audit_page(
         Section(
             "Worst hidden updates of one round",
             _hidden(
-                findings.get("hidden_among_updates"), "each client's worst update of one round"
+                findings.get("hidden_among_updates"),
+                "each client's worst update of one round",
             ),
         ),
         Section(
             "Worst hidden by what lasts",
-            _hidden(findings.get("hidden_among_lasting"), "what lasts of each client's updates"),
+            _hidden(
+                findings.get("hidden_among_lasting"),
+                "what lasts of each client's updates",
+            ),
         ),
         Section("Distinguished beneath the noise", _noisy(findings.get("noise"))),
         Section("Noise that clients add", _shares(content.get("shares"))),
         Section("Certificate", _certificates(folder, manifest.get("log", {}))),
     ]
-    return _report.whole_page(manifest, [str(content["title"])], sections, series=series)
+    return _report.whole_page(
+        manifest, [str(content["title"])], sections, series=series
+    )
 
 
 def _verdict(content: Mapping[str, Any]) -> str:
     """Return in a line each whether anybody is exposed, and what the gates say."""
-    exposed, total = content["findings"]["exposed"], content["findings"].get("num_clients")
+    exposed, total = (
+        content["findings"]["exposed"],
+        content["findings"].get("num_clients"),
+    )
     of = f" of {number(total)}" if total else ""
-    told = [("bad", "exposed", f"{len(exposed)}{of} clients") if exposed
-            else ("good", "no client exposed", f"so far, {REALS}")]  # fmt: skip
+    told = [
+        ("bad", "exposed", f"{len(exposed)}{of} clients")
+        if exposed
+        else ("good", "no client exposed", f"so far, {REALS}")
+    ]
     for gate in _gates(content):
-        kind, word = ("good", "gate passed") if gate["passed"] else ("bad", "gate failed")
+        kind, word = (
+            ("good", "gate passed") if gate["passed"] else ("bad", "gate failed")
+        )
         told.append((kind, word, str(gate["reason"])))
     return _page.verdicts(told)
 
 
 def _gates(content: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    return [content[name] for name in ("gate_hidden", "gate") if content.get(name) is not None]
+    return [
+        content[name]
+        for name in ("gate_hidden", "gate")
+        if content.get(name) is not None
+    ]
 
 
 def _series(
-    charts: Mapping[str, Chart], answers: Mapping[str, Mapping[str, Any]],
+    charts: Mapping[str, Chart],
+    answers: Mapping[str, Mapping[str, Any]],
     findings: Mapping[str, Any],
-) -> list[Series]:  # fmt: skip
+) -> list[Series]:
     """Return a line for each curve: what was found of it, and how sure that is."""
     labels = dict.fromkeys(label for chart in charts.values() for label in chart.series)
     found = []
     for label in labels:
         row = answers.get(_QUESTIONS.get(label, ""), {})
-        words = "; ".join(str(row[part]) for part in ("answer", "how_sure") if part in row)
+        words = "; ".join(
+            str(row[part]) for part in ("answer", "how_sure") if part in row
+        )
         verdict = None
         if label == EXPOSED:
             bad = bool(findings["exposed"])
@@ -118,7 +148,9 @@ def _findings(content: Mapping[str, Any]) -> str:
     words = _page.paragraphs(shown(text, 2000) for text in content["sentences"])
     for gate in _gates(content):
         verdict = "passed" if gate["passed"] else "failed"
-        words = f"<p><strong>Gate {verdict}:</strong> {tidy(gate['reason'])}.</p>" + words
+        words = (
+            f"<p><strong>Gate {verdict}:</strong> {tidy(gate['reason'])}.</p>" + words
+        )
     return words + f'<p class="note">{_page.text_of("audit_model")}</p>'
 
 
@@ -128,18 +160,26 @@ def _exposed(exposed: list[dict[str, Any]]) -> str:
     rows = [(str(one["client"]), str(one["first_round"])) for one in exposed]
     headings = ("Client", "From round")
     caption = "Clients whose update follows from the sums, and from which round"
-    return _page.data_table(headings, rows, caption, most=_MOST_ROWS, where="clients.csv")
+    return _page.data_table(
+        headings, rows, caption, most=_MOST_ROWS, where="clients.csv"
+    )
 
 
 def _hidden(hidden: Mapping[str, Any] | None, what: str = "each") -> str:
     """Return the table of the worst hidden clients; "" where the audit does not say."""
     if not hidden or not hidden["worst"]:
         return ""
-    rows = [(str(one["client"]), hidden_words(one["hidden_among"])) for one in hidden["worst"]]
-    condition = hidden.get("condition", "if clients are alike")  # earlier versions wrote none
+    rows = [
+        (str(one["client"]), hidden_words(one["hidden_among"]))
+        for one in hidden["worst"]
+    ]
+    # earlier versions wrote none
+    condition = hidden.get("condition", "if clients are alike")
     caption = f"Size of a single sum that would hide {what} as well as all sums do, {condition}; "
     caption += f"the median client: {hidden_words(hidden['median'])}"
-    return _page.data_table(("Client", "Hidden among"), rows, caption, where="clients.csv")
+    return _page.data_table(
+        ("Client", "Hidden among"), rows, caption, where="clients.csv"
+    )
 
 
 def _noisy(noise: Mapping[str, Any] | None) -> str:
@@ -147,13 +187,21 @@ def _noisy(noise: Mapping[str, Any] | None) -> str:
     if not noise:
         return ""
     tables, mean = [], noise.get("mean_epsilon")
-    told = f"; the mean of all clients: epsilon {number(mean)}" if mean is not None else ""
+    told = (
+        f"; the mean of all clients: epsilon {number(mean)}" if mean is not None else ""
+    )
     for name, caption in (
         ("others_known", f"If all others' updates are known: a guarantee{told}"),
-        ("others_gaussian", f"If they are Gaussian with spread {noise['spread']}: no guarantee"),
+        (
+            "others_gaussian",
+            f"If they are Gaussian with spread {noise['spread']}: no guarantee",
+        ),
     ):
         rows = [
-            (str(one["client"]), *("inf" if one[of] is None else number(one[of]) for of in _TOLD))
+            (
+                str(one["client"]),
+                *("inf" if one[of] is None else number(one[of]) for of in _TOLD),
+            )
             for one in noise.get(name) or []
         ]
         if rows:
@@ -167,11 +215,17 @@ _REALISED = ("mu", "epsilon", "planned_mu", "planned_epsilon")
 
 
 def _shares(shares: Mapping[str, Any] | None) -> str:
-    """Return the table of planned and realised noise; "" where noise is not clients' own."""
+    """Return the table of planned and realised noise.
+
+    "" where noise is not clients' own.
+    """
     if not shares or not shares["worst"]:
         return ""
     rows = [
-        (str(one["client"]), *("inf" if one[of] is None else f"{one[of]:.4g}" for of in _REALISED))
+        (
+            str(one["client"]),
+            *("inf" if one[of] is None else f"{one[of]:.4g}" for of in _REALISED),
+        )
         for one in shares["worst"]
     ]
     headings = ("Client", "mu", "epsilon", "mu as planned", "epsilon as planned")
@@ -199,7 +253,8 @@ def _combination(path: pathlib.Path) -> str:
     try:
         with path.open(encoding="utf-8", newline="") as stream:
             rows = [
-                (row["kind"], row["name"], row["coefficient"]) for row in csv.DictReader(stream)
+                (row["kind"], row["name"], row["coefficient"])
+                for row in csv.DictReader(stream)
             ]
     except (OSError, KeyError, ValueError) as error:
         raise ConfigurationError(
@@ -208,7 +263,18 @@ def _combination(path: pathlib.Path) -> str:
         ) from error
     parts = []
     for kind, caption in (("round", "What is added up"), ("client", "What is left")):
-        terms = [(label, shown(value, _MOST_DIGITS)) for one, label, value in rows if one == kind]
-        parts.append(_page.data_table((kind.capitalize(), "Coefficient"), terms, caption,
-                                most=_MOST_ROWS, where=path.name))  # fmt: skip
+        terms = [
+            (label, shown(value, _MOST_DIGITS))
+            for one, label, value in rows
+            if one == kind
+        ]
+        parts.append(
+            _page.data_table(
+                (kind.capitalize(), "Coefficient"),
+                terms,
+                caption,
+                most=_MOST_ROWS,
+                where=path.name,
+            )
+        )
     return "".join(parts)

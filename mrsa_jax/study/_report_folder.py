@@ -1,5 +1,6 @@
-"""A report of any folder that a command wrote: study, sweep, attack, audit, advice, reproduction.
+"""A report of any folder that a command wrote.
 
+Study, sweep, attack, audit, advice, reproduction.
 The files of a folder show what it holds. Whatever is missing or cannot be read is said
 before anything is written.
 """
@@ -37,12 +38,17 @@ def attack_page(
     """
     words = _page.paragraphs(content["sentences"])
     if content.get("is_complete") is False:
-        words = "<p><strong>Interrupted: this is what was finished by then.</strong></p>" + words
+        words = (
+            "<p><strong>Interrupted: this is what was finished by then.</strong></p>"
+            + words
+        )
     series = _plots.attack_series(content["summary"], content["scores"])
     known = {one.label for one in series}
     charts = {
         name: chart
-        for name, chart in _plots.attack_charts(content["summary"], content["scores"]).items()
+        for name, chart in _plots.attack_charts(
+            content["summary"], content["scores"]
+        ).items()
         if known.issuperset(chart.series)
     }
     lines = _page.legend(series, "What was attacked") if series else ""
@@ -50,8 +56,11 @@ def attack_page(
     glance = told + _page.opening(list(charts.values()), series) + lines
     summary = rows_table(content["summary"], "What was attacked", where="summary.csv")
     scores = rows_table(content["scores"], "Each score", where="scores.csv")
-    files = [path for path in sorted(folder.glob("*.png")) if not (
-             path.stem in charts or (charts and path.stem.startswith(_plots.FOUND)))]  # fmt: skip
+    files = [
+        path
+        for path in sorted(folder.glob("*.png"))
+        if not (path.stem in charts or (charts and path.stem.startswith(_plots.FOUND)))
+    ]
     kind = kind_named(str(manifest.get("command", "")))
     images = kind.attack.images if kind is not None and kind.attack is not None else ""
     captions = {"images": _page.text_of(images)} if images else {}
@@ -97,15 +106,28 @@ def advice_page(
         manifest: Its provenance.
     """
     chosen = content["chosen"] or {}
-    options = [{**one, "is_chosen": all(one.get(name) == chosen.get(name, "") for name in _SIZES)}
-               for one in _plots.labelled(content["options"])]  # fmt: skip
+    options = [
+        {
+            **one,
+            "is_chosen": all(one.get(name) == chosen.get(name, "") for name in _SIZES),
+        }
+        for one in _plots.labelled(content["options"])
+    ]
     series = [_series(option) for option in options]
-    told = _page.verdicts([("good", "take", f"{one.label}: {one.words}")
-                     for one in series if one.verdict == _TAKE]
-                    or [("bad", "none", "no scheme keeps what is demanded")])  # fmt: skip
+    told = _page.verdicts(
+        [
+            ("good", "take", f"{one.label}: {one.words}")
+            for one in series
+            if one.verdict == _TAKE
+        ]
+        or [("bad", "none", "no scheme keeps what is demanded")]
+    )
     glance = _page.opening([_plots.options_chart(options)], series) if options else ""
     sections = [
-        Section("At a glance", told + glance + (_page.legend(series, "Schemes") if series else "")),
+        Section(
+            "At a glance",
+            told + glance + (_page.legend(series, "Schemes") if series else ""),
+        ),
         Section("Advice", _page.paragraphs(content["sentences"])),
         Section("Schemes", _table(options) if options else ""),
         Section("If clients are lost inside rounds", _policies(content)),
@@ -115,7 +137,8 @@ def advice_page(
     return _report.whole_page(manifest, lead, sections, title=title, series=series)
 
 
-_SIZES = ("scheme", "num_clients", "cohort_size")  # what tells one scheme from the others
+# what tells one scheme from the others
+_SIZES = ("scheme", "num_clients", "cohort_size")
 _TAKE = ("good", "take")
 
 
@@ -150,14 +173,32 @@ def _table(options: list[dict[str, Any]]) -> str:
         played = option.get("played") or {}
         mark: Any = _page.badge(*_TAKE) if option["is_chosen"] else ""
         mark = mark or (_page.badge("told", "best") if option.get("is_best") else "")
-        rows.append((
-            option["label"], mark, number(option.get("weak_lower")), _hidden(option),
-            number(option.get("cardinality"), 3), _percent(option.get("skipped")),
-            number(played.get("fairness_gap"), 3), number(played.get("weak_lower")),
-            _hidden(played), number(played.get("exposed_clients")),
-        ))  # fmt: skip
-    headings = ("Scheme", "", "T", "Hidden", "Mean clients", "No sum", "F, played", "T, played",
-                "Hidden, played", "Exposed, played")  # fmt: skip
+        rows.append(
+            (
+                option["label"],
+                mark,
+                number(option.get("weak_lower")),
+                _hidden(option),
+                number(option.get("cardinality"), 3),
+                _percent(option.get("skipped")),
+                number(played.get("fairness_gap"), 3),
+                number(played.get("weak_lower")),
+                _hidden(played),
+                number(played.get("exposed_clients")),
+            )
+        )
+    headings = (
+        "Scheme",
+        "",
+        "T",
+        "Hidden",
+        "Mean clients",
+        "No sum",
+        "F, played",
+        "T, played",
+        "Hidden, played",
+        "Exposed, played",
+    )
     table = _page.data_table(
         headings, rows, "What each scheme keeps and costs", where="options.csv"
     )
@@ -165,17 +206,29 @@ def _table(options: list[dict[str, Any]]) -> str:
 
 
 def _policies(content: Mapping[str, Any]) -> str:
-    """Return what becomes of the chosen scheme's blocks under each policy; "" if not asked."""
+    """Return what becomes of the chosen scheme's blocks under each policy.
+
+    "" if not asked.
+    """
     names = _plots.POLICY_WORDS
     rows = [
-        (names.get(str(one["policy"]), str(one["policy"])), number(one.get("weak_lower")),
-         _hidden(one), number(one.get("cardinality"), 3), _percent(one.get("skipped")))
+        (
+            names.get(str(one["policy"]), str(one["policy"])),
+            number(one.get("weak_lower")),
+            _hidden(one),
+            number(one.get("cardinality"), 3),
+            _percent(one.get("skipped")),
+        )
         for one in content.get("policies") or []
-    ]  # fmt: skip
+    ]
     if not rows:
         return ""
-    caption = f"If {_percent(content.get('policy_loss'))} of clients are lost inside rounds"
-    return _page.data_table(("Then", "T", "Hidden", "Mean clients", "No sum"), rows, caption)
+    caption = (
+        f"If {_percent(content.get('policy_loss'))} of clients are lost inside rounds"
+    )
+    return _page.data_table(
+        ("Then", "T", "Hidden", "Mean clients", "No sum"), rows, caption
+    )
 
 
 _SCHEMAS = (1, 2)  # the second is that of sweeps
@@ -190,7 +243,8 @@ class SavedReport:
         path: The page.
         command: The command that wrote the folder.
         papers: BibTeX keys of the papers behind it.
-        figures: PNGs of the figures that were drawn again; each is SVG and PDF in `figures/` too.
+        figures: PNGs of the figures that were drawn again; each is SVG and PDF in
+            `figures/` too.
     """
 
     path: pathlib.Path
@@ -210,20 +264,21 @@ def report(
     With `column` the folder's figures are drawn again too, from its stored results.
 
     Args:
-        folder: Folder of `demo`, `simulate`, `train`, `sweep`, `attack`, `audit`, `advise` or
-            `reproduce`.
+        folder: Folder of `demo`, `simulate`, `train`, `sweep`, `attack`, `audit`,
+            `advise` or `reproduce`.
         out: File to write; `report.html` in the folder when None.
-        column: Width of figures (PNG, and SVG and PDF in `figures/`): "single", 3.5 in, or
-            "double", 7.16 in; None leaves them as they are. A sweep gets figures only so.
+        column: Width of figures (PNG, and SVG and PDF in `figures/`): "single", 3.5 in,
+            or "double", 7.16 in; None leaves them as they are. A sweep gets figures
+            only so.
 
     Returns:
         Where the page is, the papers in it, and what was drawn.
 
     Raises:
-        ConfigurationError: If the folder is none of these, is half-written or of another schema,
-            or the page cannot be written; of a reproduction, if `mrsa-jax-papers` is not
-            installed; or with `column`, if no figure is drawn from numbers in the folder, as those
-            of reproduce and of images.
+        ConfigurationError: If the folder is none of these, is half-written or of
+            another schema, or the page cannot be written; of a reproduction, if
+            `mrsa-jax-papers` is not installed; or with `column`, if no figure is drawn
+            from numbers in the folder, as those of reproduce and of images.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -265,7 +320,8 @@ def _page_of(folder: pathlib.Path) -> tuple[dict[str, Any], str]:
         raise ConfigurationError(_no_study(folder))
     if manifest.get("schema") not in _SCHEMAS:
         raise ConfigurationError(
-            f"`folder` must hold results of schema 1 or 2; got {manifest.get('schema')!r} in "
+            "`folder` must hold results of schema 1 or 2; got "
+            f"{manifest.get('schema')!r} in "
             f"{str(folder)!r}, written by mrsa_jax {_version(manifest)}"
         )
     for name, (page, *parts) in _PAGES.items():
@@ -273,8 +329,10 @@ def _page_of(folder: pathlib.Path) -> tuple[dict[str, Any], str]:
             return manifest, page(folder, read_part(folder / name, *parts), manifest)
     if not (folder / "results.zarr").is_dir():
         raise ConfigurationError(
-            f"`folder` must hold the results of a study; got {str(folder)!r}, whose study.json "
-            f"({manifest.get('command')}) has no results.zarr, scores.json, audit.json or "
+            f"`folder` must hold the results of a study; got {str(folder)!r}, whose "
+            "study.json "
+            f"({manifest.get('command')}) has no results.zarr, scores.json, audit.json "
+            "or "
             "advice.json next to it"
         )
     try:
@@ -283,7 +341,8 @@ def _page_of(folder: pathlib.Path) -> tuple[dict[str, Any], str]:
         if isinstance(error, ConfigurationError):
             raise
         raise ConfigurationError(
-            f"`folder` must hold a whole study; the results in {str(folder)!r} cannot be read "
+            f"`folder` must hold a whole study; the results in {str(folder)!r} cannot "
+            "be read "
             f"({type(error).__name__}: {error})"
         ) from error
 

@@ -47,8 +47,11 @@ def sweep_charts(
         x: Column that runs along.
         hue: Column that tells curves apart, or None.
     """
-    has = [str(name) for name in table if table[name].dtype.kind in "iuf"
-           and table[name].notna().any()]  # fmt: skip
+    has = [
+        str(name)
+        for name in table
+        if table[name].dtype.kind in "iuf" and table[name].notna().any()
+    ]
     known = [name for name in _CURVES if name in has]
     given = {*_points.point_columns(results), *_CURVES, *_STATISTICS}
     others = [name for name in has if name not in given and not name.endswith(_EDGES)]
@@ -74,17 +77,20 @@ def over_seeds(
         seeds: Those of them that are seeds.
 
     Returns:
-        A table with the mean of every quantity (the least of strong T and of what the worst client
-        is hidden among), and how many seeds; and by row and column between which values it lies,
-        where these differ.
+        A table with the mean of every quantity (the least of strong T and of what the
+        worst client is hidden among), and how many seeds; and by row and column between
+        which values it lies, where these differ.
     """
     settings = [name for name in names if name not in seeds]
     if not seeds or not settings or not len(table):
         return table, {}
     groups = table.groupby(settings, sort=False, dropna=False)
-    measured = [str(n) for n in table if n not in names and table[n].dtype.kind in "iuf"]
+    measured = [
+        str(n) for n in table if n not in names and table[n].dtype.kind in "iuf"
+    ]
     how: dict[Any, Any] = {
-        name: "mean" if quantity(name).statistic == "mean" else "min" for name in measured
+        name: "mean" if quantity(name).statistic == "mean" else "min"
+        for name in measured
     }
     found = groups.agg(how).reset_index()
     found.insert(len(settings), "seeds", groups.size().to_numpy())
@@ -101,18 +107,31 @@ def _verdict(rows: pd.DataFrame) -> tuple[str, str] | None:
         return None
     exposed = int((rows["exposed_clients"] > 0).sum())
     if exposed:
-        return "bad", "exposed" if exposed == len(rows) else f"exposed in {exposed} of {len(rows)}"
-    lasts = "guaranteed_privacy" in rows and bool((rows["guaranteed_privacy"] > 1).all())
+        return "bad", "exposed" if exposed == len(
+            rows
+        ) else f"exposed in {exposed} of {len(rows)}"
+    lasts = "guaranteed_privacy" in rows and bool(
+        (rows["guaranteed_privacy"] > 1).all()
+    )
     return ("good", "T lasts") if lasts else ("fair", "not yet exposed")
 
 
 def _words(rows: pd.DataFrame, names: Sequence[str]) -> str:
-    known = ("accuracy", "strong_privacy", "hidden_among_worst", "aggregation_cardinality",
-             "epsilon_worst")  # fmt: skip
+    known = (
+        "accuracy",
+        "strong_privacy",
+        "hidden_among_worst",
+        "aggregation_cardinality",
+        "epsilon_worst",
+    )
     columns = [name for name in known if name in rows and rows[name].notna().any()]
     if not columns:
-        measured = [str(n) for n in rows if n not in names and rows[n].dtype.kind in "iuf"]
-        columns = [name for name in measured if not name.endswith(_EDGES) and name != "seconds"]
+        measured = [
+            str(n) for n in rows if n not in names and rows[n].dtype.kind in "iuf"
+        ]
+        columns = [
+            name for name in measured if not name.endswith(_EDGES) and name != "seconds"
+        ]
         varied = [name for name in columns if rows[name].nunique() > 1]
         columns = (varied or columns)[:3]
     parts = []
@@ -123,17 +142,21 @@ def _words(rows: pd.DataFrame, names: Sequence[str]) -> str:
     return "; ".join([*parts, counted(len(rows), "point")])
 
 
-_UNUSED = ("out", "resources", "checkpoint_every")  # settings of a point that a sweep has not
+# settings of a point that a sweep has not
+_UNUSED = ("out", "resources", "checkpoint_every")
 _MOST_HUES = 12  # values that colours and marks tell apart, of what is no scheme
 
 
 def default_axes(
-    results: xr.Dataset, table: pd.DataFrame, x: str | None = None, hue: str | None = None
+    results: xr.Dataset,
+    table: pd.DataFrame,
+    x: str | None = None,
+    hue: str | None = None,
 ) -> tuple[str, str | None]:
     """Return along which of a sweep's axes curves run, and which tells them apart.
 
-    Whatever is attacked, and schemes, are distinguished wherever they differ; of the others the
-    first numbers run along. Seeds are pooled, unless nothing else differs.
+    Whatever is attacked, and schemes, are distinguished wherever they differ; of the
+    others the first numbers run along. Seeds are pooled, unless nothing else differs.
 
     Args:
         results: A sweep.
@@ -146,9 +169,18 @@ def default_axes(
     counts = {name: table[name].nunique() for name in names}
     varied = [name for name in names if counts[name] > 1]
     free = [name for name in varied if name not in (*seeds, x, hue)]
-    kinds = [name for name in ("label", *_points.columns_of(results, "scheme")) if name in free]
+    kinds = [
+        name
+        for name in ("label", *_points.columns_of(results, "scheme"))
+        if name in free
+    ]
     if x is None:
-        others = [name for name in free if name not in kinds] or kinds or varied or list(names)
+        others = (
+            [name for name in free if name not in kinds]
+            or kinds
+            or varied
+            or list(names)
+        )
         numbers = [name for name in others if table[name].dtype.kind in "iuf"]
         x = (numbers or others)[0]
     if hue is None:
@@ -167,16 +199,21 @@ def plot_any(
 ) -> Axes:
     """Plot a quantity of a sweep over one of its axes; what is not given is chosen.
 
-    What else the points of a mark differ in, and is averaged, is listed by `ax.get_label()`.
+    What else the points of a mark differ in, and is averaged, is listed by
+    `ax.get_label()`.
     """
     check_columns(table, variable=variable, x=x, hue=hue)
-    require(bool(table[variable].notna().any()), "variable", "must have values", variable)
+    require(
+        bool(table[variable].notna().any()), "variable", "must have values", variable
+    )
     axes = default_axes(results, table, x, hue)
     return draw(_points.sweep_chart(results, table, variable, *axes), ax=ax)
 
 
 def sweep_page(manifest: Mapping[str, Any], results: xr.Dataset) -> str:
-    """Return the page of a sweep: words, its points to sort and look at, figures, settings.
+    """Return the page of a sweep.
+
+    Words, its points to sort and look at, figures, settings.
 
     Args:
         manifest: Its provenance.
@@ -186,11 +223,19 @@ def sweep_page(manifest: Mapping[str, Any], results: xr.Dataset) -> str:
     config = manifest.get("config", {})
     axes = config.get("axes", ())
     rows = [
-        (axis["name"], ", ".join(axis["fields"]), shown([_value(v) for v in axis["values"]], 600))
+        (
+            axis["name"],
+            ", ".join(axis["fields"]),
+            shown([_value(v) for v in axis["values"]], 600),
+        )
         for axis in axes
         if "values" in axis
     ]
-    lines = _page.data_table(("Axis", "Settings", "Values"), rows, "What changes") if rows else ""
+    lines = (
+        _page.data_table(("Axis", "Settings", "Values"), rows, "What changes")
+        if rows
+        else ""
+    )
     swept = str(manifest.get("swept", ""))
     own = swept.split()[-1].replace("-", "") if swept else ""
     defaults = _report.defaults_of(own)
@@ -205,13 +250,22 @@ def sweep_page(manifest: Mapping[str, Any], results: xr.Dataset) -> str:
     parts, series = _found(results, table) if len(table) else ([], [])
     findings = Section("Findings", _page.paragraphs(_points.sweep_sentences(results)))
     sections = [*parts[:1], findings, *parts[1:]]
-    sizes = " x ".join(_counted(results.sizes[name], name) for name in _points.axes_of(results))
+    sizes = " x ".join(
+        _counted(results.sizes[name], name) for name in _points.axes_of(results)
+    )
     lead = [f"{swept or 'study'}: {sizes}, seed {manifest.get('seed')}"]
-    return _report.whole_page(manifest, lead, sections, settings=settings, series=series)
+    return _report.whole_page(
+        manifest, lead, sections, settings=settings, series=series
+    )
 
 
-def _found(results: xr.Dataset, table: pd.DataFrame) -> tuple[list[Section], list[Series]]:
-    """Return what was measured: a large chart and a line a curve, the points, and charts."""
+def _found(
+    results: xr.Dataset, table: pd.DataFrame
+) -> tuple[list[Section], list[Series]]:
+    """Return what was measured.
+
+    A large chart and a line a curve, the points, and charts.
+    """
     names = _points.point_columns(results)
     x, hue = default_axes(results, table)
     are_schemes = hue in _points.columns_of(results, "scheme")
@@ -222,15 +276,21 @@ def _found(results: xr.Dataset, table: pd.DataFrame) -> tuple[list[Section], lis
     places = _page.places(series)
     seeds = _points.columns_of(results, "seed")
     settings = [name for name in names if name not in seeds] or list(names)
-    pooled, spans = over_seeds(table, names, [name for name in seeds if name not in (x, hue)])
+    pooled, spans = over_seeds(
+        table, names, [name for name in seeds if name not in (x, hue)]
+    )
     has_cost = {"strong_privacy", "accuracy"} & set(pooled)
     costs = cost_charts(pooled, settings, hue) if has_cost else {}
     charts = sweep_charts(results, table, x, hue)
     learnt = [name for name in charts if name.startswith("accuracy")]
     source = charts if learnt or not costs else costs
     first = {name: source.pop(name) for name in (learnt or list(source))[:1]}
-    points = linked(pooled, settings, "".join(drawn(c, places) for c in costs.values()), spans)
-    opened = _page.opening(list(first.values()), series) + _page.legend(series, "Curves")
+    points = linked(
+        pooled, settings, "".join(drawn(c, places) for c in costs.values()), spans
+    )
+    opened = _page.opening(list(first.values()), series) + _page.legend(
+        series, "Curves"
+    )
     sections = [
         Section("At a glance", opened),
         Section("Points", _page.keys(series) * bool(costs) + points),
@@ -245,10 +305,17 @@ def _counted(size: int, name: str) -> str:
     return f"{size} {name.replace('_', ' ')}{plural}"
 
 
-def _without(settings: Mapping[str, Any], fields: set[str], where: str = "") -> dict[str, Any]:
-    """Return nested settings without some, named with dots: what changes has no one value."""
+def _without(
+    settings: Mapping[str, Any], fields: set[str], where: str = ""
+) -> dict[str, Any]:
+    """Return nested settings without some, named with dots.
+
+    What changes has no one value.
+    """
     return {
-        name: _without(value, fields, f"{where}{name}.") if isinstance(value, Mapping) else value
+        name: _without(value, fields, f"{where}{name}.")
+        if isinstance(value, Mapping)
+        else value
         for name, value in settings.items()
         if f"{where}{name}" not in fields
     }

@@ -21,11 +21,13 @@ if TYPE_CHECKING:
 
 
 def check(config: Any) -> None:
-    """Reject everything that can be rejected before work: settings, data set, output folder.
+    """Reject everything that can be rejected before work.
+
+    Settings, data set, output folder.
 
     Raises:
-        ConfigurationError: For a setting that breaks a rule, an unknown data set, or sizes for
-            which memory does not suffice.
+        ConfigurationError: For a setting that breaks a rule, an unknown data set, or
+            sizes for which memory does not suffice.
         DataNotFoundError: If the data set is not on this machine.
         OutputExistsError: If the output folder holds something else.
     """
@@ -50,16 +52,17 @@ def run(config: Any, progress: Progress | None = None) -> Any:
     """Run a command and return what it found, without writing anything.
 
     Args:
-        config: `DemoConfig`, `SimulateConfig`, `TrainConfig`, `SecaggConfig`, `AuditConfig`,
-            `AdviseConfig` or an attack's, such as `LeastSquaresConfig`.
+        config: `DemoConfig`, `SimulateConfig`, `TrainConfig`, `SecaggConfig`,
+            `AuditConfig`, `AdviseConfig` or an attack's, such as `LeastSquaresConfig`.
         progress: Receives how far it is.
 
     Returns:
-        `Findings` of `secagg`, `AuditFindings`, `Advice` or `AttackFindings`: each with a title,
-        sentences, and its content as `--json` prints it. For a study a data set with axes
-        `scheme`, `round` (counted from 0), `client`, and `trial` (simulate) or `evaluation`
-        (rounds after which the model was tested). Entry j of a trajectory is the state after round
-        j. How trainings went is in the attribute `performance`.
+        `Findings` of `secagg`, `AuditFindings`, `Advice` or `AttackFindings`: each with
+        a title, sentences, and its content as `--json` prints it. For a study a data
+        set with axes `scheme`, `round` (counted from 0), `client`, and `trial`
+        (simulate) or `evaluation` (rounds after which the model was tested). Entry j of
+        a trajectory is the state after round j. How trainings went is in the attribute
+        `performance`.
 
     Raises:
         ConfigurationError: As `check`, except that the output folder is not checked.
@@ -79,15 +82,18 @@ def run(config: Any, progress: Progress | None = None) -> Any:
 
 @usual_floats
 def run_and_save(
-    config: Any, progress: Progress | None = None, show: Callable[[Any], None] | None = None
+    config: Any,
+    progress: Progress | None = None,
+    show: Callable[[Any], None] | None = None,
 ) -> Any:
     """Run a command and write all that it found to `config.out`.
 
     What was found is given to `show` before any of it is written, which may fail.
 
-    The results appear in the folder complete or not at all. A `train` that is interrupted leaves
-    its settings and checkpoints there, from which `resume` continues; one that is complete is read
-    and given back by `resume`. Arguments and errors as for `run`.
+    The results appear in the folder complete or not at all. A `train` that is
+    interrupted leaves its settings and checkpoints there, from which `resume`
+    continues; one that is complete is read and given back by `resume`. Arguments and
+    errors as for `run`.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -104,4 +110,6 @@ def run_and_save(
     own = kind_of(config).load()
     rule = "must be of a command that writes a folder"
     require(hasattr(own, "run_and_save"), "config", rule, type(config).__name__)
-    return own.run_and_save(config, checked_progress(progress), show or (lambda found: None))
+    return own.run_and_save(
+        config, checked_progress(progress), show or (lambda found: None)
+    )

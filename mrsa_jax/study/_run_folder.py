@@ -1,9 +1,11 @@
-"""The folder of a training that can be continued: settings and checkpoints until it is complete.
+"""The folder of a training that can be continued.
 
+Settings and checkpoints until it is complete.
 A run that is under way has `run.json`, `run.toml` and `checkpoints/` in its folder, and
-`run.tracking/` where it reports on its rounds, next to an older study that it is to replace. When
-it is complete a whole study takes the folder's place, in one rename, and what belonged to the run
-goes with the old folder. What made it is kept too: versions, code and files.
+`run.tracking/` where it reports on its rounds, next to an older study that it is to
+replace. When it is complete a whole study takes the folder's place, in one rename, and
+what belonged to the run goes with the old folder. What made it is kept too: versions,
+code and files.
 """
 
 from __future__ import annotations
@@ -51,9 +53,9 @@ _FAMILIES: dict[str, Mapping[str, Any]] = {
 _ALIKE: tuple[tuple[str, ...], ...] = ()
 """Versions of the package that compute the same results, to the bit, a group each.
 
-A version that stands nowhere computes like itself alone: at a release it is added to the group of
-the one before only where no result of `simulate`, `train`, `secagg`, an attack or an item of
-`reproduce` has changed.
+A version that stands nowhere computes like itself alone: at a release it is added to
+the group of the one before only where no result of `simulate`, `train`, `secagg`, an
+attack or an item of `reproduce` has changed.
 """
 
 
@@ -70,8 +72,9 @@ class Sources:
     """What results depend on besides settings, where each file and piece of code is read once.
 
     Args:
-        is_check: Whether it is to be seen that nothing has changed while results were computed:
-            values that the code keeps for itself as it runs, such as a cache, then change nothing.
+        is_check: Whether it is to be seen that nothing has changed while results were
+            computed: values that the code keeps for itself as it runs, such as a cache,
+            then change nothing.
 
     Attributes:
         digest: Of a file.
@@ -92,7 +95,9 @@ class Sources:
         found = {"mrsa_jax": __version__, **library_versions()}
         if row is not None:
             code = self._code(row.code)
-            found |= {f"attack {row.name}, {module}": own for module, own in code.items()}
+            found |= {
+                f"attack {row.name}, {module}": own for module, own in code.items()
+            }
         return found | self._of(config)
 
     def _of(self, config: Any) -> dict[str, str]:
@@ -144,7 +149,9 @@ def changes(theirs: Any, ours: Mapping[str, str]) -> tuple[str, ...]:
         ('mrsa_jax is 1.0.0 now and was 0.9.0',)
     """
     if not isinstance(theirs, dict):
-        return ("an earlier version of mrsa_jax, which kept no record of files and code",)
+        return (
+            "an earlier version of mrsa_jax, which kept no record of files and code",
+        )
     names = {*theirs, *ours}.difference(("mrsa_jax", *LIBRARIES))
     differing = [
         name
@@ -159,8 +166,18 @@ def changes(theirs: Any, ours: Mapping[str, str]) -> tuple[str, ...]:
         if name.endswith(_WHOLE) and thing in named:
             continue  # it changes with the text or file that is named
         what = thing or name
-        what = what if what.startswith(("scheme ", "graph ", "attack ")) else what.split(" ")[0]
-        verb = "has changed" if was and now else "is read now" if now else "is not read now"
+        what = (
+            what
+            if what.startswith(("scheme ", "graph ", "attack "))
+            else what.split(" ")[0]
+        )
+        verb = (
+            "has changed"
+            if was and now
+            else "is read now"
+            if now
+            else "is not read now"
+        )
         found.append(f"{file} {verb} ({what})")
     return tuple(dict.fromkeys(found))
 
@@ -193,7 +210,8 @@ _SETTINGS = "run.toml"
 _LOCK = "run.lock"
 _PART = "run.json.part"
 _CHECKPOINTS = "checkpoints"
-_TRACKING = "run.tracking"  # not `tracking`, which an older study next to the run may have
+# not `tracking`, which an older study next to the run may have
+_TRACKING = "run.tracking"
 
 
 class DivergedError(ConfigurationError):
@@ -240,7 +258,10 @@ class RunFolder:
 
 
 def unfinished_run(out: pathlib.Path) -> dict[str, Any] | None:
-    """Return the manifest of the run that is under way in a folder; None if there is none."""
+    """Return the manifest of the run that is under way in a folder.
+
+    None if there is none.
+    """
     return read_json(out / _RUN)
 
 
@@ -262,8 +283,12 @@ def read_part(path: pathlib.Path, *names: str) -> dict[str, Any]:
             f"`folder` must hold whole results; {str(path)!r} cannot be read ({error})"
         ) from error
     missing = [n for n in names if not isinstance(content, dict) or n not in content]
-    require(not missing, "folder", f"must hold whole results; {path.name} lacks {missing}",
-            str(path.parent))  # fmt: skip
+    require(
+        not missing,
+        "folder",
+        f"must hold whole results; {path.name} lacks {missing}",
+        str(path.parent),
+    )
     return dict(content)
 
 
@@ -284,7 +309,11 @@ def write_rows(path: pathlib.Path, rows: Sequence[Mapping[str, Any]]) -> None:
 def is_resumed(config: Settings, manifest: dict[str, Any] | None) -> bool:
     """Return whether a command asks to continue this very run."""
     wants = getattr(config, "resume", False)
-    return wants and manifest is not None and manifest["config_hash"] == _config.config_hash(config)
+    return (
+        wants
+        and manifest is not None
+        and manifest["config_hash"] == _config.config_hash(config)
+    )
 
 
 def check_unfinished(config: Settings, manifest: dict[str, Any]) -> None:
@@ -303,25 +332,29 @@ def check_unfinished(config: Settings, manifest: dict[str, Any]) -> None:
             if changed:
                 raise ConfigurationError(
                     f"`resume` {rule} {where}, and since {manifest.get('created')} "
-                    f"{'; '.join(changed)}: choose another --out, or start anew with --overwrite "
+                    f"{'; '.join(changed)}: choose another --out, or start anew with "
+                    "--overwrite "
                     "and without --resume"
                 )
             return
         raise ConfigurationError(
-            f"`resume` must continue a run of the same settings; got {ours}, and {where} holds "
+            f"`resume` must continue a run of the same settings; got {ours}, and "
+            f"{where} holds "
             f"{theirs} of {manifest.get('created')}: {_differences(config, manifest)}"
         )
     if config.overwrite:
         return
     if theirs == ours:
         raise OutputExistsError(
-            f"`out` must not hold an unfinished run; got {where}, which holds one of the same "
+            f"`out` must not hold an unfinished run; got {where}, which holds one of "
+            "the same "
             f"settings ({theirs}, started {manifest.get('created')}): "
             "--resume continues it, --overwrite starts anew"
         )
     raise OutputExistsError(
         f"`out` must not hold another run; got {where}, which holds the unfinished "
-        f"{manifest.get('command')} {theirs} of {manifest.get('created')} (this one is {ours}): "
+        f"{manifest.get('command')} {theirs} of {manifest.get('created')} (this one is "
+        f"{ours}): "
         "choose another --out, or replace it with --overwrite"
     )
 
@@ -331,8 +364,12 @@ def _differences(config: Settings, manifest: dict[str, Any]) -> str:
     command = _config.command_of(type(config))
     if manifest.get("command") != command:
         return f"it is of the command {manifest.get('command')}"
-    differing = _config.different_settings(manifest.get("config", {}), _config.to_dict(config))
-    shown = [f"{name} is {ours} now and was {theirs}" for name, theirs, ours in differing[:3]]
+    differing = _config.different_settings(
+        manifest.get("config", {}), _config.to_dict(config)
+    )
+    shown = [
+        f"{name} is {ours} now and was {theirs}" for name, theirs, ours in differing[:3]
+    ]
     more = f" and {len(differing) - 3} more" if len(differing) > 3 else ""
     there = config.out / _SETTINGS
     advice = f"; --config {there} repeats its settings" if there.is_file() else ""
@@ -341,11 +378,12 @@ def _differences(config: Settings, manifest: dict[str, Any]) -> str:
 
 @contextlib.contextmanager
 def run_folder(config: Settings, manifest: dict[str, Any]) -> Iterator[RunFolder]:
-    """Give the folder of a run: a new one, of this manifest, or that of the run to continue.
+    """Give the folder of a run.
 
-    An interruption leaves it to be resumed; so does any failure, except a mistake in the
-    settings that shows before the first checkpoint, or a training that diverges: these leave the
-    folder as it was.
+    A new one, of this manifest, or that of the run to continue.
+    An interruption leaves it to be resumed; so does any failure, except a mistake in
+    the settings that shows before the first checkpoint, or a training that diverges:
+    these leave the folder as it was.
     """
     out = config.out.absolute()
     is_there = out.exists()
@@ -368,8 +406,13 @@ def run_folder(config: Settings, manifest: dict[str, Any]) -> Iterator[RunFolder
 
 
 def _begin(config: Settings, out: pathlib.Path, manifest: dict[str, Any]) -> None:
-    """Write what the run is to a new folder; `run.json`, which makes it one, last and whole."""
-    (out / _SETTINGS).write_text(to_toml(_config.without_wishes(config)), encoding="utf-8")
+    """Write what the run is to a new folder.
+
+    `run.json`, which makes it one, last and whole.
+    """
+    (out / _SETTINGS).write_text(
+        to_toml(_config.without_wishes(config)), encoding="utf-8"
+    )
     part = out / _PART
     with part.open("w", encoding="utf-8") as file:
         json.dump(manifest, file, indent=2)
@@ -388,7 +431,11 @@ def _forget(out: pathlib.Path) -> None:
 
 def is_free(out: pathlib.Path) -> bool:
     """Return whether a folder is not there, empty, or holds a run that never began."""
-    return not out.exists() or {one.name for one in out.iterdir()} <= {_LOCK, _PART, _SETTINGS}
+    return not out.exists() or {one.name for one in out.iterdir()} <= {
+        _LOCK,
+        _PART,
+        _SETTINGS,
+    }
 
 
 def check_not_in_use(out: pathlib.Path) -> None:
@@ -404,7 +451,8 @@ def _locked(out: pathlib.Path) -> Iterator[None]:
     with (out / _LOCK).open("a", encoding="utf-8") as file:
         if not locked(file):
             raise OutputExistsError(
-                f"`out` must not be in use; got {str(out)!r}, in which another process trains"
+                f"`out` must not be in use; got {str(out)!r}, in which another process "
+                "trains"
             )
         yield
 
@@ -424,13 +472,17 @@ def replace(new: pathlib.Path, target: pathlib.Path) -> None:
 
 
 def restore_replaced(out: pathlib.Path) -> None:
-    """Clean up after killed processes: half-written folders go, half-replaced ones come back."""
+    """Clean up after killed processes.
+
+    Half-written folders go, half-replaced ones come back.
+    """
     for kind in ("partial", "replaced"):
         for folder in out.parent.glob(f".{out.name}.{kind}-*"):
             pid = folder.name.rsplit("-", 1)[1]
             if pid.isdigit() and not _is_running(int(pid)):
                 if kind == "replaced" and not out.exists():
-                    folder.rename(out)  # killed between two renames: put the old study back
+                    # killed between two renames: put the old study back
+                    folder.rename(out)
                 else:
                     shutil.rmtree(folder, ignore_errors=True)
 

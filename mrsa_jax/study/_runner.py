@@ -41,7 +41,8 @@ class Variable:
 _FILLS = {"f": np.nan, "i": -1, "b": False, "U": ""}
 
 TRAJECTORIES = "trajectories"
-"""Asks for what there is after each round, in addition to the ends that every sweep keeps."""
+"""Asks for what there is after each round, in addition to the ends that every sweep keeps.
+"""
 VARIABLES = {
     table: {
         name: Variable(tuple(dims), dtype, units, description)
@@ -62,8 +63,8 @@ class Machine:
 
     Attributes:
         memory_bytes: Bound on the memory of what runs at once; None for the default.
-        devices: How many devices a point's trials, or clients, are dealt out to; None: one for
-            trials, and for clients as `mrsa-jax train` chooses.
+        devices: How many devices a point's trials, or clients, are dealt out to; None:
+            one for trials, and for clients as `mrsa-jax train` chooses.
     """
 
     memory_bytes: int | None = None
@@ -81,8 +82,13 @@ class Runner(Protocol):
         """Return the length of each inner dimension: the largest that a point needs."""
         ...
 
-    def variables(self, configs: Sequence[Any], kept: Collection[str]) -> dict[str, Variable]:
-        """Return what each point has, with what is `kept`: `TRAJECTORIES`, some of `DETAILS`."""
+    def variables(
+        self, configs: Sequence[Any], kept: Collection[str]
+    ) -> dict[str, Variable]:
+        """Return what each point has, with what is `kept`.
+
+        `TRAJECTORIES`, some of `DETAILS`.
+        """
         ...
 
     def together(self, config: Any, machine: Machine) -> int:
@@ -96,14 +102,19 @@ class Runner(Protocol):
         ...
 
     def run_points(
-        self, configs: Sequence[Any], machine: Machine, kept: Collection[str], together: int
+        self,
+        configs: Sequence[Any],
+        machine: Machine,
+        kept: Collection[str],
+        together: int,
     ) -> Iterator[dict[str, np.ndarray]]:
         """Compute points of one group; give each one's variables, in order.
 
-        There are at most `together` of them. A program whose shapes depend on how many it
-        computes is made for that many, so that a shorter list compiles nothing new. A runner whose
-        points are trials also takes `first`, the number of the first of them; one whose results
-        are of all trials together has `joined`, which makes one result of two that follow each
-        other. One of whose floats some follow from trained numbers has `is_trained(name)`.
+        There are at most `together` of them. A program whose shapes depend on how many
+        it computes is made for that many, so that a shorter list compiles nothing new.
+        A runner whose points are trials also takes `first`, the number of the first of
+        them; one whose results are of all trials together has `joined`, which makes one
+        result of two that follow each other. One of whose floats some follow from
+        trained numbers has `is_trained(name)`.
         """
         ...

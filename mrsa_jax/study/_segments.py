@@ -1,7 +1,8 @@
-"""Studies with segments (HeteroSAg): the registry of their rules and attacks, layout, leakage.
+"""Studies with segments (HeteroSAg).
 
-A cohort is ranked by upload rate and cut into groups, slowest first; its sums are those of the
-groups' blocks, segment by segment, and what leaks is judged sum by sum.
+The registry of their rules and attacks, layout, leakage.
+A cohort is ranked by upload rate and cut into groups, slowest first; its sums are those
+of the groups' blocks, segment by segment, and what leaks is judged sum by sum.
 """
 
 from __future__ import annotations
@@ -63,8 +64,8 @@ class SegmentStudy:
     Attributes:
         config: Its settings.
         layout: Who sums what with whom, by slot.
-        order: int[N], clients as slots are filled: by rate, blocks of the selection together
-            where groups can hold them whole.
+        order: int[N], clients as slots are filled: by rate, blocks of the selection
+            together where groups can hold them whole.
         rates: float64[N], bits per second.
         threshold: t, or None for majorities.
     """
@@ -75,8 +76,13 @@ class SegmentStudy:
     rates: np.ndarray
     threshold: int | None
 
-    def aggregator(self, secret_seed: bytes, aggregation: AggregationConfig, clip_rule: Any) -> Any:
-        """Return the aggregator: quantize by groups, pad, sum in rings, decode, combine."""
+    def aggregator(
+        self, secret_seed: bytes, aggregation: AggregationConfig, clip_rule: Any
+    ) -> Any:
+        """Return the aggregator.
+
+        Quantize by groups, pad, sum in rings, decode, combine.
+        """
         who = np.arange(len(self.order)) < self.config.num_byzantine
         return hetero.segment_average(
             self.layout,
@@ -103,7 +109,10 @@ class SegmentStudy:
     def wrap_probability(self, aggregation: AggregationConfig) -> float:
         """Return a bound on the chance that a coordinate of any block's sum wraps round."""
         noise, ends = self.noise(aggregation), (-aggregation.clip, aggregation.clip)
-        kinds = {(own.num_levels, len(own.members), own.modulus) for own in self.layout.blocks}
+        kinds = {
+            (own.num_levels, len(own.members), own.modulus)
+            for own in self.layout.blocks
+        }
         return max(
             quantize.wrapping.wrap_probability(
                 quantize.stochastic(levels, value_range=ends), noise, count, modulus
@@ -136,17 +145,24 @@ class SegmentStudy:
             members.append(own)
             sends.append(alive[3])
             status.append(round_.block_status)
-            participation[number, own[round_.summed & (round_.status == Status.OK)]] = True
+            participation[number, own[round_.summed & (round_.status == Status.OK)]] = (
+                True
+            )
         history = hetero.segment_participation(
-            self.layout, sends, members=members, status=status, num_clients=participation.shape[1]
+            self.layout,
+            sends,
+            members=members,
+            status=status,
+            num_clients=participation.shape[1],
         )
         return history, participation
 
     def facts(self, survivors: np.ndarray, summed: np.ndarray) -> RoundFacts:
-        """Return what the groups of a study's own rounds mean: privacy, times, attackers.
+        """Return what the groups of a study's own rounds mean.
 
-        A group of which nobody is summed is not in its round: level and tolerance are those of the
-        matrix of the groups that are.
+        Privacy, times, attackers.
+        A group of which nobody is summed is not in its round: level and tolerance are
+        those of the matrix of the groups that are.
 
         Args:
             survivors: bool[J, 5, N], or bool[J, 1, N] where nobody is lost.
@@ -159,7 +175,10 @@ class SegmentStudy:
         group_of = np.zeros(slots, np.int64)
         for group, column in enumerate(self.layout.columns):
             group_of[list(column)] = group
-        level_of, tolerated_of = functools.cache(self._level), functools.cache(self._tolerated)
+        level_of, tolerated_of = (
+            functools.cache(self._level),
+            functools.cache(self._tolerated),
+        )
         for number, rows in enumerate(survivors):
             if not rows[0].any():
                 continue
@@ -174,10 +193,15 @@ class SegmentStudy:
                 counts = np.bincount(group_of, is_summed, len(self.layout.columns))
                 level[number] = level_of(tuple(np.flatnonzero(counts).tolist()))
                 tolerated[number] = tolerated_of(tuple(counts.astype(int).tolist()))
-        return RoundFacts(level, tolerated, seconds, slowest, float(equal.expansion.max()))
+        return RoundFacts(
+            level, tolerated, seconds, slowest, float(equal.expansion.max())
+        )
 
     def _sends(self, rows: np.ndarray) -> np.ndarray:
-        """Return whose inputs arrive: V3, unless so many were lost that all of it refuses."""
+        """Return whose inputs arrive.
+
+        V3, unless so many were lost that all of it refuses.
+        """
         if len(rows) == 1:
             return rows[0]
         asked, advertised, shared = rows[:3].sum(axis=1)
@@ -201,10 +225,10 @@ class RoundFacts:
 
     Attributes:
         level: float64[J], the privacy level; nan where no sum was learnt.
-        tolerated: float64[J], Byzantine clients that the rule tolerates wherever they are; nan as
-            above.
-        seconds: float64[J], until the last client whose input arrives has sent it; nan where none
-            arrives.
+        tolerated: float64[J], Byzantine clients that the rule tolerates wherever they
+            are; nan as above.
+        seconds: float64[J], until the last client whose input arrives has sent it; nan
+            where none arrives.
         slowest: int64[J], the group (or subgroup) of that client; -1 as above.
         expansion: The largest bandwidth expansion factor of any client.
     """
@@ -227,7 +251,9 @@ class RoundFacts:
             "tolerated_byzantine_by_round": self.tolerated,
             "round_seconds": float(np.nanmean(self.seconds)) if waits.size else np.nan,
             "round_seconds_by_round": self.seconds,
-            "slowest_group": float(np.bincount(waits).argmax()) if waits.size else np.nan,
+            "slowest_group": float(np.bincount(waits).argmax())
+            if waits.size
+            else np.nan,
             "expansion": self.expansion,
         }
 
@@ -250,17 +276,28 @@ def _over(reduce: np.ufunc, values: np.ndarray) -> float:
     return float(reduce.reduce(values, initial=np.nan))
 
 
-def _of_median(config: SegmentConfig, matrix: np.ndarray, weights: tuple[int, ...]) -> int:
+def _of_median(
+    config: SegmentConfig, matrix: np.ndarray, weights: tuple[int, ...]
+) -> int:
     return hetero.tolerated_byzantine(matrix, weights=weights, max_nodes=1).anywhere
 
 
-def _of_trimmed(config: SegmentConfig, matrix: np.ndarray, weights: tuple[int, ...]) -> int:
-    found = hetero.tolerated_byzantine(matrix, trim=config.trim, weights=weights, max_nodes=1)
+def _of_trimmed(
+    config: SegmentConfig, matrix: np.ndarray, weights: tuple[int, ...]
+) -> int:
+    found = hetero.tolerated_byzantine(
+        matrix, trim=config.trim, weights=weights, max_nodes=1
+    )
     return found.anywhere
 
 
-def _of_krum(config: SegmentConfig, matrix: np.ndarray, weights: tuple[int, ...]) -> int:
-    """Return f where each row has 2 f + 3 sums, as Blanchard et al. ask; else nothing is known."""
+def _of_krum(
+    config: SegmentConfig, matrix: np.ndarray, weights: tuple[int, ...]
+) -> int:
+    """Return f where each row has 2 f + 3 sums, as Blanchard et al. ask.
+
+    Else nothing is known.
+    """
     sums = hetero.tolerated_byzantine(matrix, weights=weights, max_nodes=1).num_blocks
     return config.num_byzantine if min(sums) >= 2 * config.num_byzantine + 3 else 0
 
@@ -286,11 +323,12 @@ def build_segments(
 ) -> SegmentStudy | None:
     """Return a scheme's groups and segments; None where the study has none.
 
-    With noise all blocks' rings have `modulus_bits`; without they are as small as sums are.
+    With noise all blocks' rings have `modulus_bits`; without they are as small as sums
+    are.
 
     Raises:
-        ConfigurationError: If the update has fewer coordinates than there are segments, or Krum
-            has too few sums for its attackers.
+        ConfigurationError: If the update has fewer coordinates than there are segments,
+            or Krum has too few sums for its attackers.
     """
     if config.is_plain:
         return None
@@ -300,7 +338,8 @@ def build_segments(
         raise ConfigurationError(f"`segments` {rule}; got {config.segments!r}")
     sizes = config.column_sizes(size, block)
     first = rates = client_rates(seed, config, selector.num_clients)
-    if size // block >= len(sizes):  # groups hold whole blocks: one goes where its slowest does
+    # groups hold whole blocks: one goes where its slowest does
+    if size // block >= len(sizes):
         first = np.repeat(rates.reshape(-1, block).min(axis=1), block)
     order = np.lexsort((np.arange(len(rates)), first))
     layout = hetero.segment_layout(
@@ -326,15 +365,17 @@ def analyse_segments(
 ) -> _trial.History:
     """Judge every segment's sums and return the worst of them.
 
-    Strong T and what the worst and the median client is hidden among are the least of any segment,
-    the rank is the largest, and a client is exposed as soon as any segment of its update is. F and
-    C are of the rounds' own sums.
+    Strong T and what the worst and the median client is hidden among are the least of
+    any segment, the rank is the largest, and a client is exposed as soon as any segment
+    of its update is. F and C are of the rounds' own sums.
     """
     distinct: dict[bytes, _trial.History] = {}
     for rows, rounds in zip(history.participation, history.rounds, strict=True):
         key = rows.tobytes() + rounds.tobytes()
         if key not in distinct:
-            distinct[key] = _trial.analyse_sums(rows, rounds, participation, at_end=at_end)
+            distinct[key] = _trial.analyse_sums(
+                rows, rounds, participation, at_end=at_end
+            )
     found = list(distinct.values())
     strong = np.stack([own.strong_privacy for own in found])
     first = np.stack([own.first_exposure for own in found])
@@ -349,7 +390,10 @@ def analyse_segments(
 
 
 def _least(found: list[_trial.History], name: str) -> np.ndarray:
-    """Return the least of the segments' sums; nan where there are none, or one is not known."""
+    """Return the least of the segments' sums.
+
+    Nan where there are none, or one is not known.
+    """
     values = np.stack([getattr(own, name) for own in found])
     is_unknown = np.isnan(values) & (np.stack([own.rank for own in found]) > 0)
     least = np.fmin.reduce(values)
@@ -357,7 +401,11 @@ def _least(found: list[_trial.History], name: str) -> np.ndarray:
 
 
 def play_segments(
-    study: SegmentStudy, cohorts: np.ndarray, rounds: RoundHistory | None, *, at_end: bool = False
+    study: SegmentStudy,
+    cohorts: np.ndarray,
+    rounds: RoundHistory | None,
+    *,
+    at_end: bool = False,
 ) -> tuple[_trial.History, hetero.SegmentHistory]:
     """Return what a server can know of a scheme's rounds, judged and sum by sum."""
     survivors = cohorts[:, None] if rounds is None else np.asarray(rounds.survivors)
@@ -384,33 +432,41 @@ def attack_segments(
 ) -> np.ndarray:
     """Attack sums of segments with frozen models, as `attack_frozen` does whole ones.
 
-    Each segment has a separate least squares, over its sums of unequally quantized updates.
+    Each segment has a separate least squares, over its sums of unequally quantized
+    updates.
 
     Returns:
-        float64[N], relative squared error of each client's update over all segments; nan for
-        clients whose true update is zero.
+        float64[N], relative squared error of each client's update over all segments;
+        nan for clients whose true update is zero.
     """
     key = fold(as_key(seed), int(Stream.ATTACK))
     data, model = training.client_data, training.model
     trainer: Any = training.trainer  # without state: that of a demo
     everyone = np.arange(data.num_clients)
     truth = np.asarray(
-        federated.client_updates(key, model, parameters, data, trainer, everyone), np.float32
+        federated.client_updates(key, model, parameters, data, trainer, everyone),
+        np.float32,
     )
     layout, clip, added = study.layout, aggregation.clip, study.noise(aggregation)
     sent = truth
     if aggregation.clip_norm is not None:
         norm = jnp.float32(aggregation.clip_norm)
-        sent = np.stack([np.asarray(quantize.shortened(on_device(row), norm)) for row in truth])
+        sent = np.stack(
+            [np.asarray(quantize.shortened(on_device(row), norm)) for row in truth]
+        )
     sums = [
         np.zeros((len(rows), stop - start), np.float32)
-        for rows, (start, stop) in zip(history.participation, history.bounds, strict=True)
+        for rows, (start, stop) in zip(
+            history.participation, history.bounds, strict=True
+        )
     ]
     played = sorted({int(when) for rounds in history.rounds for when in rounds})
     for done, when in enumerate(played):
         own = study.members(cohorts[when])
         noise = round_key(key, when, Stream.QUANTIZATION)
-        codes = np.asarray(hetero.encode(noise, sent[own], layout, (-clip, clip), own, added)[0])
+        codes = np.asarray(
+            hetero.encode(noise, sent[own], layout, (-clip, clip), own, added)[0]
+        )
         slot_of = np.full(len(study.order), -1)
         slot_of[own] = np.arange(len(own))
         for segment, (start, stop) in enumerate(history.bounds):
@@ -418,14 +474,19 @@ def attack_segments(
                 clients = np.flatnonzero(history.participation[segment][place])
                 block = layout.blocks[int(history.blocks[segment][place])]
                 total = codes[slot_of[clients], start:stop].sum(axis=0, dtype=np.int64)
-                if added is not None:  # the integer in the ring's window about the middle
-                    low = len(clients) * (block.num_levels - 1) // 2 - block.modulus // 2
+                # the integer in the ring's window about the middle
+                if added is not None:
+                    low = (
+                        len(clients) * (block.num_levels - 1) // 2 - block.modulus // 2
+                    )
                     total = (total - low) % block.modulus + low
                 step = 2 * clip / (block.num_levels - 1)
                 sums[segment][place] = total * step - clip * len(clients)
         progress(done + 1, len(played))
     estimates = np.zeros(truth.shape, np.float64)
-    for (start, stop), rows, known in zip(history.bounds, history.participation, sums, strict=True):
+    for (start, stop), rows, known in zip(
+        history.bounds, history.participation, sums, strict=True
+    ):
         if len(rows):
             estimates[:, start:stop] = np.asarray(attacks.least_squares(rows, known))
     return np.asarray(attacks.reconstruction_error(truth, estimates))

@@ -12,9 +12,11 @@ import optax  # type: ignore[import-untyped]
 def _at_any_rate(
     base: optax.GradientTransformation,
 ) -> Callable[[float], optax.GradientTransformation]:
-    """Return an optimizer of its learning rate, which is data: all rates share one program.
+    """Return an optimizer of its learning rate, which is data.
 
-    `base` has the rate 1. Its steps are multiplied by the rate, which lies in the state.
+    All rates share one program.
+    `base` has the rate 1. Its steps are multiplied by the rate, which lies in the
+    state.
     """
 
     def update(gradient: Any, state: Any, parameters: Any = None) -> tuple[Any, Any]:

@@ -1,7 +1,8 @@
 """Where results go: an xarray/zarr store with provenance, written whole or not at all.
 
-A run collects everything in a hidden folder next to its target and renames it when complete, so
-an interruption never leaves a half-written study and never costs the one that was there before.
+A run collects everything in a hidden folder next to its target and renames it when
+complete, so an interruption never leaves a half-written study and never costs the one
+that was there before.
 """
 
 from __future__ import annotations
@@ -43,8 +44,9 @@ _version = functools.cache(metadata.version)  # it reads a file
 
 
 def provenance(config: Settings, *, is_check: bool = False) -> dict[str, Any]:
-    """Return what is needed to repeat a study: settings, their hash, versions, machine, time.
+    """Return what is needed to repeat a study.
 
+    Settings, their hash, versions, machine, time.
     `is_check`: as `_run_folder.Sources` takes it.
     """
     from mrsa_jax._core.device_words import device_name  # imports JAX
@@ -66,14 +68,15 @@ def provenance(config: Settings, *, is_check: bool = False) -> dict[str, Any]:
 
 
 def check_output(config: Settings) -> pathlib.Path:
-    """Return the output folder if this study may be written there; call before any work.
+    """Return the output folder if this study may be written there.
 
-    Free are a folder that does not exist, an empty one, and one that holds the same study
-    (the same settings), which a new run replaces.
+    Call before any work.
+    Free are a folder that does not exist, an empty one, and one that holds the same
+    study (the same settings), which a new run replaces.
 
     Raises:
-        OutputExistsError: If the folder holds another study and `overwrite` is not set, or
-            anything that is no study at all.
+        OutputExistsError: If the folder holds another study and `overwrite` is not set,
+            or anything that is no study at all.
         ConfigurationError: If it cannot be a folder.
         StoreError: If it may not be written.
     """
@@ -91,7 +94,8 @@ def check_output(config: Settings) -> pathlib.Path:
     run, study = _run_folder.unfinished_run(out), _run_folder.read_json(out / _MANIFEST)
     if run is None and study is None:
         raise OutputExistsError(
-            f"`out` must be empty, new, or hold a study; got {str(out)!r}, which holds other files"
+            f"`out` must be empty, new, or hold a study; got {str(out)!r}, which holds "
+            "other files"
         )
     if run is not None:
         _run_folder.check_unfinished(config, run)
@@ -107,7 +111,8 @@ def _check_finished(config: Settings, manifest: dict[str, Any]) -> None:
     if theirs != ours and not config.overwrite:
         raise OutputExistsError(
             f"`out` must not hold another study; got {str(config.out)!r}, which holds "
-            f"{manifest.get('command')} {theirs} of {manifest.get('created')} (this one is "
+            f"{manifest.get('command')} {theirs} of {manifest.get('created')} (this "
+            "one is "
             f"{ours}): choose another --out, or replace it with --overwrite"
         )
     return None
@@ -140,7 +145,8 @@ class StudyFolder:
 
     def write_results(self, results: xr.Dataset) -> None:
         """Write the data set, provenance in its attributes, to `results.zarr`."""
-        # String coordinates have a fixed width in the store, so that every zarr reader opens it.
+        # String coordinates have a fixed width in the store, so that every zarr reader
+        # opens it.
         told = {key: json.dumps(value) for key, value in self.manifest.items()}
         stored = results.assign_attrs(told)
         stored = stored.assign_coords(scheme=stored["scheme"].astype("U"))
@@ -153,9 +159,9 @@ def study_folder(config: Settings, *, is_held: bool = False) -> Iterator[StudyFo
 
     `is_held`: the output folder is that of this process's own run.
 
-    On any exception, an interrupt included, what was written is removed and `config.out` is left
-    as it was; a failure to write is a `StoreError`. Folders that killed runs left behind are
-    removed by the next run.
+    On any exception, an interrupt included, what was written is removed and
+    `config.out` is left as it was; a failure to write is a `StoreError`. Folders that
+    killed runs left behind are removed by the next run.
     """
     out = config.out.absolute()
     if not is_held:
@@ -191,12 +197,12 @@ def open_study(path: str | os.PathLike[str]) -> xr.Dataset:
         path: Folder that a command wrote, e.g. `results/demo`.
 
     Returns:
-        The data set, lazily loaded; its attributes hold the provenance, and `results.mrsa` has
-        its table, plots and report.
+        The data set, lazily loaded; its attributes hold the provenance, and
+        `results.mrsa` has its table, plots and report.
 
     Raises:
-        ConfigurationError: If the folder holds no complete study of a known schema, or one of
-            weighted sums whose figures are of sums without weights.
+        ConfigurationError: If the folder holds no complete study of a known schema, or
+            one of weighted sums whose figures are of sums without weights.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -220,20 +226,26 @@ def open_study(path: str | os.PathLike[str]) -> xr.Dataset:
     if manifest is None or not (is_sweep or (folder / _STORE).is_dir()):
         half = _run_folder.unfinished_run(folder) is not None
         hint = ", whose run is not complete: --resume continues it" if half else ""
-        raise ConfigurationError(f"`path` must be the folder of a study; got {str(folder)!r}{hint}")
+        raise ConfigurationError(
+            f"`path` must be the folder of a study; got {str(folder)!r}{hint}"
+        )
     if manifest.get("schema") not in (_SCHEMA, _view.SCHEMA):
         raise ConfigurationError(
             f"`path` must hold a study of schema {_SCHEMA} or {_view.SCHEMA}; got "
             f"{manifest.get('schema')!r}"
         )
     _accessor.register()
-    results = (_view.View(folder, manifest).opened() if is_sweep
-               else _view.open_arrays(folder / _STORE))  # fmt: skip
+    results = (
+        _view.View(folder, manifest).opened()
+        if is_sweep
+        else _view.open_arrays(folder / _STORE)
+    )
     told = {name: json.loads(text) for name, text in results.attrs.items()}
     aggregation = told.get("config", {}).get("aggregation", {})
     is_weighted = not is_sweep and aggregation.get("weighted", False)
     rule = (
-        "must be a study whose figures count the weights of its sums, and this one was made by a "
+        "must be a study whose figures count the weights of its sums, and this one was "
+        "made by a "
         "version that took them for equal: run its settings again"
     )
     require(not is_weighted or "weights" in results, "path", rule, str(folder))
@@ -243,8 +255,8 @@ def open_study(path: str | os.PathLike[str]) -> xr.Dataset:
 def measured_drift(folder: pathlib.Path) -> tuple[float, float]:
     """Return memory and lasting share of updates, as the trainings of a study measured them.
 
-    Of several trainings the largest of each: updates that change less are hidden among fewer
-    clients.
+    Of several trainings the largest of each: updates that change less are hidden among
+    fewer clients.
 
     Raises:
         ConfigurationError: If the folder holds no study that measured them.

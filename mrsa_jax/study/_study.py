@@ -1,4 +1,7 @@
-"""Runs `demo`, `simulate` and `train`: roll out, analyse, train, attack, and write it down."""
+"""Runs `demo`, `simulate` and `train`.
+
+Roll out, analyse, train, attack, and write it down.
+"""
 
 from __future__ import annotations
 
@@ -111,8 +114,12 @@ class SavedStudy:
 
 
 def check(config: Config) -> str:
-    """Reject what only libraries and the machine can tell; return what memory is needed."""
-    words = stated_memory(config)  # before anything as large as the clients are many is built
+    """Reject what only libraries and the machine can tell.
+
+    Return what memory is needed.
+    """
+    # before anything as large as the clients are many is built
+    words = stated_memory(config)
     if config.population.assignment != "by_label":
         _build.build_online(config.seed, config.population)
     for scheme in _config.schemes_of(config):
@@ -121,13 +128,19 @@ def check(config: Config) -> str:
         if not isinstance(config, SimulateConfig):
             segments_of(config, selector, dim=config.hetero.num_columns)
     if not isinstance(config, SimulateConfig):
-        if config.aggregation.clip_norm is not None:  # a ring too small for one entry is for all
+        # a ring too small for one entry is for all
+        if config.aggregation.clip_norm is not None:
             build_bounded(config.aggregation, config.population.cohort_size, dim=1)
         from mrsa_jax import data
 
         name = config.data.dataset
-        if not name.startswith("tfds:") and name.split(":")[0] not in parts["dataset"].rows:
-            check_known(name, "dataset", (*data.SOURCES, "tfds:NAME"), "a known data set")
+        if (
+            not name.startswith("tfds:")
+            and name.split(":")[0] not in parts["dataset"].rows
+        ):
+            check_known(
+                name, "dataset", (*data.SOURCES, "tfds:NAME"), "a known data set"
+            )
     return words
 
 
@@ -136,7 +149,9 @@ def run(config: Config, progress: Progress) -> xr.Dataset:
     words = check(config)
     if isinstance(config, SimulateConfig):
         note(progress, words)
-        return _described(config, _simulate(config, progress, _telling(config, progress)))
+        return _described(
+            config, _simulate(config, progress, _telling(config, progress))
+        )
     return _described(config, train_schemes(config, progress))
 
 
@@ -157,8 +172,8 @@ def run_and_save(
 ) -> SavedStudy:
     """Run a study and write its store, figures with their data, and report.
 
-    A `train` that is interrupted leaves its settings and checkpoints, from which `resume`
-    continues; one that is complete is read and given back by `resume`.
+    A `train` that is interrupted leaves its settings and checkpoints, from which
+    `resume` continues; one that is complete is read and given back by `resume`.
     """
     restore_replaced(config.out.absolute())
     _store.check_output(config)
@@ -180,7 +195,10 @@ def run_and_save(
         return saved
     with run_folder(config, _store.provenance(config)) as own:
         if config.resume and not own.has_checkpoint:
-            note(progress, f"no checkpoint to resume from in {own.path}: starting with round 1")
+            note(
+                progress,
+                f"no checkpoint to resume from in {own.path}: starting with round 1",
+            )
         checkpoints = federated.checkpoints(
             own.checkpoints,
             every=config.checkpoint_every,
@@ -190,7 +208,12 @@ def run_and_save(
         logs: dict[str, str] = {}
         with _training.trackers(config.track, own.tracking) as callbacks:
             trained = train_schemes(
-                config, progress, checkpoints, callbacks, _telling(config, progress), logs
+                config,
+                progress,
+                checkpoints,
+                callbacks,
+                _telling(config, progress),
+                logs,
             )
             results = _described(config, trained)
         with _store.study_folder(config, is_held=True) as folder:
@@ -204,7 +227,10 @@ def run_and_save(
 def _telling(
     config: Config, progress: Progress, ahead: Ahead | None = None
 ) -> Callable[[xr.Dataset], None] | None:
-    """Return what shows results before they are whole, and draws them; None where nobody looks."""
+    """Return what shows results before they are whole, and draws them.
+
+    None where nobody looks.
+    """
     if not isinstance(progress, Finds):
         return None
 
@@ -228,13 +254,16 @@ def _save(
         ahead.draw(results)
     saved = SavedStudy.of(results, config.out)
     show(saved)
-    folder.manifest.update(attributes(results))  # how trainings went, which no result depends on
+    # how trainings went, which no result depends on
+    folder.manifest.update(attributes(results))
     folder.write_results(results)
     (folder.path / "config.toml").write_text(
         to_toml(_config.without_wishes(config)), encoding="utf-8"
     )
     # a demo's are for screens alone: `report --column` draws for print
-    screens: dict[str, Any] = {"formats": ("png",)} if isinstance(config, DemoConfig) else {}
+    screens: dict[str, Any] = (
+        {"formats": ("png",)} if isinstance(config, DemoConfig) else {}
+    )
     plotting.save_study_figures(results, folder.path, ahead=ahead, **screens)
     page = _report.study_page(folder.manifest, results)
     (folder.path / "report.html").write_text(page, encoding="utf-8")
@@ -242,23 +271,30 @@ def _save(
 
 
 def _simulate(
-    config: SimulateConfig, progress: Progress, early: Callable[[xr.Dataset], None] | None
+    config: SimulateConfig,
+    progress: Progress,
+    early: Callable[[xr.Dataset], None] | None,
 ) -> xr.Dataset:
     """Run the sweep of the schemes, a point each, and report each as soon as it is known."""
     schemes = _config.schemes_of(config)
     online = _build.build_online(config.seed, config.population)
-    # of each scheme what is known, and not who took part: that is as large as all trials' clients
+    # of each scheme what is known, and not who took part: that is as large as all
+    # trials' clients
     known: list[dict[str, np.ndarray]] = []
     for text, scheme in zip(config.schemes, schemes, strict=True):
         if known and early is not None:
             early(_found(config, online, known))
         progress.stage(scheme.label, config.trials)
         point = dataclasses.replace(config, schemes=(text,))
-        known += _simulate_points.run_points([point], Machine(), EVERYTHING, 1, progress.update)
+        known += _simulate_points.run_points(
+            [point], Machine(), EVERYTHING, 1, progress.update
+        )
     return _found(config, online, known)
 
 
-def _found(config: SimulateConfig, online: Any, known: list[dict[str, np.ndarray]]) -> xr.Dataset:
+def _found(
+    config: SimulateConfig, online: Any, known: list[dict[str, np.ndarray]]
+) -> xr.Dataset:
     """Return the data set of the schemes that were played, the first of the settings'."""
     import xarray as xr  # takes a second: not before the first trial
 
@@ -271,7 +307,8 @@ def _found(config: SimulateConfig, online: Any, known: list[dict[str, np.ndarray
     )
 
 
-# ---- Studies of what is no configuration: selectors that are values, and histories of any origin.
+# ---- Studies of what is no configuration: selectors that are values, and histories of
+# any origin.
 
 
 def compare(
@@ -284,8 +321,9 @@ def compare(
 ) -> xr.Dataset:
     """Roll selectors out over many trials and return what `run` does of a `SimulateConfig`.
 
-    For selectors and availability models that are values, a user's own among them; a scheme that
-    has a name (`selection.register`) can also be studied from settings, files and flags.
+    For selectors and availability models that are values, a user's own among them; a
+    scheme that has a name (`selection.register`) can also be studied from settings,
+    files and flags.
 
     Args:
         schemes: Label -> selector, all over the same clients.
@@ -295,13 +333,14 @@ def compare(
         seed: Of everything random; trials are those of `selection.rollout_trials`.
 
     Returns:
-        Data set as of `run`, with `results.mrsa`: axes `scheme`, `trial`, `round`, `client`.
-        Expected C is nan where a selector or the availability model does not know it, and strong T
-        is guaranteed only of a selector that promises it (`block_size`).
+        Data set as of `run`, with `results.mrsa`: axes `scheme`, `trial`, `round`,
+        `client`. Expected C is nan where a selector or the availability model does not
+        know it, and strong T is guaranteed only of a selector that promises it
+        (`block_size`).
 
     Raises:
-        ConfigurationError: If there is no scheme, one is no selector or no pytree, or they differ
-            in their number of clients.
+        ConfigurationError: If there is no scheme, one is no selector or no pytree, or
+            they differ in their number of clients.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -320,7 +359,9 @@ def compare(
     num_rounds, num_trials = check_size(rounds, "rounds"), check_size(trials, "trials")
     histories = {
         label: _trial.learnt_sums(
-            selection.rollout_trials(seed, selector, availability, num_rounds, num_trials)
+            selection.rollout_trials(
+                seed, selector, availability, num_rounds, num_trials
+            )
         )
         for label, selector in schemes.items()
     }
@@ -328,7 +369,11 @@ def compare(
     rates = None if known is None else np.asarray(known)
     expected = [_build.expected_cardinality(schemes[label], rates) for label in labels]
     kept = [_build.guaranteed_privacy(schemes[label]) for label in labels]
-    settings: dict[str, Any] = {"rounds": num_rounds, "trials": num_trials, "seed": seed}
+    settings: dict[str, Any] = {
+        "rounds": num_rounds,
+        "trials": num_trials,
+        "seed": seed,
+    }
     settings["availability"] = type(availability).__name__
     papers: list[Any] = []
     for label in labels:
@@ -342,16 +387,18 @@ def from_histories(histories: Mapping[str, Any]) -> xr.Dataset:
     """Return a study's data set of participation histories that exist, of any origin.
 
     Args:
-        histories: Label -> who was in which learnt sum, booleans or integer weights [J, N], or
-            [B, J, N] for several trials; all of one shape. A round without a sum is a row of
-            zeros, and a sum of one client counts as learnt.
+        histories: Label -> who was in which learnt sum, booleans or integer weights [J,
+            N], or [B, J, N] for several trials; all of one shape. A round without a sum
+            is a row of zeros, and a sum of one client counts as learnt.
 
     Returns:
-        Data set as of `run`, with `results.mrsa`; without an axis `trial` for histories [J, N].
-        Nothing is known of rates and expectations, and no strong T is guaranteed.
+        Data set as of `run`, with `results.mrsa`; without an axis `trial` for histories
+        [J, N]. Nothing is known of rates and expectations, and no strong T is
+        guaranteed.
 
     Raises:
-        ConfigurationError: If there is no history, or one is no such array or of another shape.
+        ConfigurationError: If there is no history, or one is no such array or of
+            another shape.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -360,7 +407,9 @@ def from_histories(histories: Mapping[str, Any]) -> xr.Dataset:
         >>> found["exposed_clients"].values.tolist()
         [[0, 0, 3]]
     """
-    labels = _labels(histories, "histories", "must map labels to histories, at least one")
+    labels = _labels(
+        histories, "histories", "must map labels to histories, at least one"
+    )
     arrays = {label: np.asarray(histories[label]) for label in labels}
     for label, array in arrays.items():
         rule = f"must hold booleans or integers [rounds, clients] or with trials first ({label!r})"
@@ -375,7 +424,9 @@ def from_histories(histories: Mapping[str, Any]) -> xr.Dataset:
 
 def _labels(values: Any, argument: str, rule: str) -> list[str]:
     good = isinstance(values, Mapping) and len(values) > 0
-    require(good and all(isinstance(label, str) for label in values), argument, rule, values)
+    require(
+        good and all(isinstance(label, str) for label in values), argument, rule, values
+    )
     return list(values)
 
 
@@ -392,7 +443,9 @@ def _study(
     import xarray as xr  # takes a second: not before the first trial
 
     *trials, rounds, clients = next(iter(histories.values())).shape
-    known = [known_of(_trial.analyse(history), EVERYTHING) for history in histories.values()]
+    known = [
+        known_of(_trial.analyse(history), EVERYTHING) for history in histories.values()
+    ]
     variables = study_variables(known, *["trial"] * len(trials)) | scheme_variables(
         np.full(clients, np.nan) if rates is None else rates, expected, kept
     )

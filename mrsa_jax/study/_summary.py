@@ -23,61 +23,75 @@ class Row:
 
     Attributes:
         scheme: Its label.
-        strong_privacy: Strong T at the end (the smallest over trials); None if no client took part.
-        hidden_among_worst: Size of a single sum that would hide the worst client equally well, of
-            those who took part (the worst of all trials); None if nobody did, or the data set does
-            not say.
-        hidden_among_median: The median client of those, a mean over trials; None as above.
+        strong_privacy: Strong T at the end (the smallest over trials); None if no
+            client took part.
+        hidden_among_worst: Size of a single sum that would hide the worst client
+            equally well, of those who took part (the worst of all trials); None if
+            nobody did, or the data set does not say.
+        hidden_among_median: The median client of those, a mean over trials; None as
+            above.
         weak_lower: Weak T is at least this; None but where plain rounds are trained on.
         weak_upper: Weak T is at most this; None as above.
-        epsilon_mean: Mean over clients of the epsilon of their whole histories, from who really
-            survived; None without noise.
+        epsilon_mean: Mean over clients of the epsilon of their whole histories, from
+            who really survived; None without noise.
         epsilon_worst: The worst client's.
         epsilon_proven: A bound on every client's that holds for the integers drawn.
-        planned_epsilon: The worst client's if each of its sums had had all the planned noise.
+        planned_epsilon: The worst client's if each of its sums had had all the planned
+            noise.
         target_delta: At which delta these are.
-        wrapped_coordinates: Coordinates of all sums that noise took out of the ring's window.
+        wrapped_coordinates: Coordinates of all sums that noise took out of the ring's
+            window.
         rank: Rank of the participation matrix.
         num_clients: N, the largest rank possible.
-        guaranteed_privacy: Weak T that lasts whatever the rounds bring; 1 where nothing is
-            guaranteed, or the data set does not say.
+        guaranteed_privacy: Weak T that lasts whatever the rounds bring; 1 where nothing
+            is guaranteed, or the data set does not say.
         exposed_clients: Clients whose own update the server can solve for.
-        first_exposed_after: Rounds after which the first was exposed (the earliest trial); None.
+        first_exposed_after: Rounds after which the first was exposed (the earliest
+            trial); None.
         all_exposed_after: Rounds after which the last of all clients was exposed; None.
         fairness_gap: F.
         aggregation_cardinality: C.
-        expected_cardinality: Its expectation; None where clients are lost inside rounds.
-        cardinality_error: Standard error of C around it, from the number of rounds and trials.
+        expected_cardinality: Its expectation; None where clients are lost inside
+            rounds.
+        cardinality_error: Standard error of C around it, from the number of rounds and
+            trials.
         skipped_rounds: Rounds without a sum.
-        accuracy: Test accuracy of the last evaluation, in [0, 1]; None without training.
-        reconstruction_error: Median over clients of the attack's relative squared error; None.
+        accuracy: Test accuracy of the last evaluation, in [0, 1]; None without
+            training.
+        reconstruction_error: Median over clients of the attack's relative squared
+            error; None.
         reconstruction_tenth: The error that a tenth of the clients do not exceed.
         reconstruction_least: The error of the best-known client.
-        privacy_level: HeteroSAg's delta of the groups that are summed, by its definition, the
-            least of any round with a sum; None without segments or such a round.
+        privacy_level: HeteroSAg's delta of the groups that are summed, by its
+            definition, the least of any round with a sum; None without segments or such
+            a round.
         privacy_level_most: The largest of any such round.
-        round_seconds: Until the last input of a round has arrived, a mean over rounds with
-            inputs; None as above.
-        tolerated_byzantine: Byzantine clients that the rule over each segment's sums tolerates in
-            every round with a sum, wherever they are.
+        round_seconds: Until the last input of a round has arrived, a mean over rounds
+            with inputs; None as above.
+        tolerated_byzantine: Byzantine clients that the rule over each segment's sums
+            tolerates in every round with a sum, wherever they are.
         tolerated_byzantine_most: Those that it tolerates in some round.
-        clipped_fraction: Share of the values of updates that were clipped, a mean over rounds; None
-            without training.
+        clipped_fraction: Share of the values of updates that were clipped, a mean over
+            rounds; None without training.
         most_clipped: The share of the round in which it was largest; None as above.
-        failed_uploads: Updates that were not finite, so that no sum contains them; None as above.
-        failures: Rounds of each status other than OK and SKIPPED, by its name, where there are
-            any: of these the server learnt no sum, and they left the model as it was.
+        failed_uploads: Updates that were not finite, so that no sum contains them; None
+            as above.
+        failures: Rounds of each status other than OK and SKIPPED, by its name, where
+            there are any: of these the server learnt no sum, and they left the model as
+            it was.
         update_spread: Spread s of the clients' updates as measured; None without.
         update_memory: Memory rho of the part of them that lasts.
         update_lasting: That part's share of their variance.
-        update_hidden_worst: Size of a single sum that would hide the worst update of any round
-            equally well:, by that drift, or as the memory of a simulation says (the worst of all
-            trials).
+        update_hidden_worst: Size of a single sum that would hide the worst update of
+            any round equally well:, by that drift, or as the memory of a simulation
+            says (the worst of all trials).
         update_hidden_median: The worst update of the median client, a mean over trials.
-        update_mates_worst: Among at least how many mates alone hide the worst client's updates, by
-            the drift that a training measured of each.
-        update_mates_correlation: Measured correlation kappa of the updates of mates in one round.
-        update_mates_cap: Among at least how many they hide each other by it, whatever is estimated.
+        update_mates_worst: Among at least how many mates alone hide the worst client's
+            updates, by the drift that a training measured of each.
+        update_mates_correlation: Measured correlation kappa of the updates of mates in
+            one round.
+        update_mates_cap: Among at least how many they hide each other by it, whatever
+            is estimated.
         bits_worst: Bits a coordinate about the worst client's history, by that drift.
         bits_median: About the median client's, of those who took part.
     """
@@ -190,9 +204,13 @@ def _row(one: xr.Dataset) -> Row:
         fairness_gap=float(last["fairness_gap"].mean()),
         aggregation_cardinality=float(last["aggregation_cardinality"].mean()),
         expected_cardinality=_finite(one["expected_cardinality"]),
-        cardinality_error=_finite(one["cardinality_deviation"] / np.sqrt(rounds * trials)),
+        cardinality_error=_finite(
+            one["cardinality_deviation"] / np.sqrt(rounds * trials)
+        ),
         skipped_rounds=float(one["skipped"].sum("round").mean()),
-        accuracy=_finite(one["accuracy"].isel(evaluation=-1)) if "accuracy" in one else None,
+        accuracy=_finite(one["accuracy"].isel(evaluation=-1))
+        if "accuracy" in one
+        else None,
         reconstruction_error=_quantile(one.get("reconstruction_error"), 0.5),
         reconstruction_tenth=_quantile(one.get("reconstruction_error"), 0.1),
         reconstruction_least=_quantile(one.get("reconstruction_error"), 0.0),
@@ -250,9 +268,11 @@ def _epsilons(one: xr.Dataset) -> dict[str, Any]:
 
 
 def _last(last: xr.Dataset, name: str, over_trials: Callable[..., Any]) -> float | None:
-    """Return a quantity over the trials that have one; None where none has, or one is not known.
+    """Return a quantity over the trials that have one.
 
-    Who took part has a figure; where it is missing all the same, floats did not know it.
+    None where none has, or one is not known.
+    Who took part has a figure; where it is missing all the same, floats did not know
+    it.
     """
     values = np.asarray(last.get(name, np.nan), np.float64)
     if name in last and (np.isnan(values) & (np.asarray(last["rank"]) > 0)).any():
@@ -270,7 +290,10 @@ _DRIFT = ("update_spread", "update_memory", "update_lasting", "update_mates_wors
 
 
 def _drift(one: xr.Dataset) -> dict[str, Any]:
-    """Return what was measured of drifting updates by the last round; None where nothing was."""
+    """Return what was measured of drifting updates by the last round.
+
+    None where nothing was.
+    """
     last = {name: float(np.ravel(one[name])[-1]) for name in _DRIFT if name in one}
     return {name: None if np.isnan(value) else value for name, value in last.items()}
 
@@ -309,7 +332,10 @@ if TYPE_CHECKING:
 
 
 def sentences(results: xr.Dataset) -> tuple[str, ...]:
-    """Say in plain sentences what the table shows: what leaks, what it costs, what failed."""
+    """Say in plain sentences what the table shows.
+
+    What leaks, what it costs, what failed.
+    """
     return said_of(summarise(results), results)
 
 
@@ -322,12 +348,17 @@ def said_of(rows: tuple[Row, ...], results: xr.Dataset) -> tuple[str, ...]:
         said[0] += " " + _yet_sentence(early)
     if any(row.failures for row in rows):
         protocol = attributes(results).get("config", {}).get("protocol", {})
-        said.append(_failure_sentence(rows, rounds) + _REFUSED * bool(protocol.get("whole_blocks")))
+        said.append(
+            _failure_sentence(rows, rounds)
+            + _REFUSED * bool(protocol.get("whole_blocks"))
+        )
     if "weights" in results:
         said.append(text_of("said_weights"))
     said += _upload_sentences(rows, results)
     if "expansion" in results:
-        combine = attributes(results).get("config", {}).get("hetero", {}).get("combine", "")
+        combine = (
+            attributes(results).get("config", {}).get("hetero", {}).get("combine", "")
+        )
         said.append(_segment_sentence(rows, combine))
     if any(row.epsilon_worst is not None for row in rows):
         said.append(_noise_sentence(rows, rounds))
@@ -343,7 +374,8 @@ def _noise_sentence(rows: tuple[Row, ...], rounds: int) -> str:
     known = [row for row in rows if row.epsilon_worst is not None]
     parts = [
         f"{row.epsilon_proven:.3g} under {row.scheme} (if noise were Gaussian "
-        f"{row.epsilon_worst:.3g} for the worst client, {row.planned_epsilon:.3g} as planned, and "
+        f"{row.epsilon_worst:.3g} for the worst client, {row.planned_epsilon:.3g} as "
+        "planned, and "
         f"{row.epsilon_mean:.3g} on average)"
         for row in known
     ]
@@ -351,13 +383,19 @@ def _noise_sentence(rows: tuple[Row, ...], rounds: int) -> str:
         delta=known[0].target_delta, after=_after(rounds), epsilons=_join(parts)
     )
     wrapped = sum(row.wrapped_coordinates or 0 for row in known)
-    return text + (f"; in {wrapped} coordinates of all sums the ring wrapped." if wrapped else ".")
+    return text + (
+        f"; in {wrapped} coordinates of all sums the ring wrapped." if wrapped else "."
+    )
 
 
 def _drift_sentence(rows: tuple[Row, ...], rounds: int) -> str:
     """Say what drift hides, and what T does not cap; "" where nothing was measured."""
     known = sorted(
-        (row for row in rows if row.bits_worst is not None and row.update_lasting is not None),
+        (
+            row
+            for row in rows
+            if row.bits_worst is not None and row.update_lasting is not None
+        ),
         key=lambda row: row.bits_worst or 0.0,
     )
     if not known:
@@ -372,7 +410,9 @@ def _drift_sentence(rows: tuple[Row, ...], rounds: int) -> str:
     )
     shares = sorted({round(100 * (row.update_lasting or 0.0)) for row in known})
     lasts = " to ".join(f"{share}" for share in shares[:: max(1, len(shares) - 1)])
-    text = text_of("said_drift").format(lasts=lasts, hidden=hidden, after=_after(rounds), bits=bits)
+    text = text_of("said_drift").format(
+        lasts=lasts, hidden=hidden, after=_after(rounds), bits=bits
+    )
     return text + _mates_sentence(rows)
 
 
@@ -383,14 +423,22 @@ def _attained_sentence(rows: tuple[Row, ...]) -> str:
     """
     parts = []
     for row in rows:
-        attained = row.reconstruction_least, row.reconstruction_tenth, row.reconstruction_error
+        attained = (
+            row.reconstruction_least,
+            row.reconstruction_tenth,
+            row.reconstruction_error,
+        )
         if row.exposed_clients or None in attained:
             continue
         least, tenth, median = (error or 0.0 for error in attained)
         computed = ""
         if row.hidden_among_worst is not None:
-            computed = f" (the worst among {hidden_words(row.hidden_among_worst)} as computed)"
-        parts.append(f"{attained_words(least, tenth, median)} under {row.scheme}{computed}")
+            computed = (
+                f" (the worst among {hidden_words(row.hidden_among_worst)} as computed)"
+            )
+        parts.append(
+            f"{attained_words(least, tenth, median)} under {row.scheme}{computed}"
+        )
     return text_of("said_attained").format(parts="; ".join(parts)) if parts else ""
 
 
@@ -408,7 +456,8 @@ def attained_words(least: float, tenth: float, median: float) -> str:
 client no better than by guessing zero'
     """
     return (
-        f"the best-known client {attained_word(least)}, the best-known tenth {attained_word(tenth)}"
+        f"the best-known client {attained_word(least)}, the best-known tenth "
+        f"{attained_word(tenth)}"
         f"{' or fewer' if tenth < 1 else ''}, the median client {attained_word(median)}"
     )
 
@@ -435,7 +484,8 @@ _RULES = {
     "geometric": "The geometric median",
     "krum": "Krum",
 }
-"""What rules over a segment's sums are called in sentences, by the name in the settings."""
+"""What rules over a segment's sums are called in sentences, by the name in the settings.
+"""
 
 
 def _segment_sentence(rows: tuple[Row, ...], combine: str) -> str:
@@ -454,7 +504,9 @@ def _of_each(rows: tuple[Row, ...], words: Callable[[Row], str]) -> str:
     parts = [words(row) for row in rows]
     if len(set(parts)) == 1:
         return parts[0]
-    return _join([f"{part} under {row.scheme}" for part, row in zip(parts, rows, strict=True)])
+    return _join(
+        [f"{part} under {row.scheme}" for part, row in zip(parts, rows, strict=True)]
+    )
 
 
 def _level_words(row: Row) -> str:
@@ -462,7 +514,11 @@ def _level_words(row: Row) -> str:
 
 
 def _seconds_words(row: Row) -> str:
-    return "no time" if row.round_seconds is None else f"{row.round_seconds:.3g} s on average"
+    return (
+        "no time"
+        if row.round_seconds is None
+        else f"{row.round_seconds:.3g} s on average"
+    )
 
 
 def _tolerance_words(row: Row) -> str:
@@ -483,9 +539,14 @@ def _failure_sentence(rows: tuple[Row, ...], rounds: int) -> str:
     parts = []
     for row in rows:
         if row.failures:
-            why = [f"{n:.4g} {k.lower().replace('_', ' ')}" for k, n in row.failures.items()]
+            why = [
+                f"{n:.4g} {k.lower().replace('_', ' ')}"
+                for k, n in row.failures.items()
+            ]
             total = sum(row.failures.values())
-            parts.append(f"{total:.4g} of {rounds} under {row.scheme} ({', '.join(why)})")
+            parts.append(
+                f"{total:.4g} of {rounds} under {row.scheme} ({', '.join(why)})"
+            )
     return f"Rounds that failed inside the protocol, and left the model as it was: {_join(parts)}."
 
 
@@ -496,7 +557,9 @@ _MUCH_CLIPPED = 0.01
 def _upload_sentences(rows: tuple[Row, ...], results: xr.Dataset) -> list[str]:
     """Report updates that were not finite, and clipping where it changed much of any round."""
     said = []
-    failed = [f"{row.failed_uploads} under {row.scheme}" for row in rows if row.failed_uploads]
+    failed = [
+        f"{row.failed_uploads} under {row.scheme}" for row in rows if row.failed_uploads
+    ]
     if failed:
         said.append(text_of("said_failed_uploads").format(failed=_join(failed)))
     clipped = [
@@ -508,7 +571,10 @@ def _upload_sentences(rows: tuple[Row, ...], results: xr.Dataset) -> list[str]:
     if clipped:
         config = attributes(results).get("config", {})
         norm = config.get("aggregation", {}).get("clip_norm")
-        is_norm = norm is not None and config.get("hetero", {}).get("segments", "none") == "none"
+        is_norm = (
+            norm is not None
+            and config.get("hetero", {}).get("segments", "none") == "none"
+        )
         name = "said_shortened" if is_norm else "said_clipped"
         said.append(text_of(name).format(clipped=_join(clipped)))
     return said
@@ -533,8 +599,14 @@ def _leak_sentence(rows: tuple[Row, ...], rounds: int) -> str:
         return f"{text} under {where}{with_error}."
     text = "The server sees only securely aggregated sums. Even so, "
     text += f"{_after(rounds)} it can solve for the individual updates of "
-    text += _join([f"{row.exposed_clients:.4g} of {row.num_clients} clients under {row.scheme} "
-                   f"(from round {row.first_exposed_after})" for row in exposed])  # fmt: skip
+    text += _join(
+        [
+            f"{row.exposed_clients:.4g} of {row.num_clients} clients under "
+            f"{row.scheme} "
+            f"(from round {row.first_exposed_after})"
+            for row in exposed
+        ]
+    )
     text += f"{with_error}."
     if safe:
         error = _errors(safe, "that error")
@@ -556,7 +628,9 @@ def _yet_sentence(rows: list[Row]) -> str:
 
 def _errors(rows: list[Row], before: str = "") -> str:
     """Return how far reconstructions are off, "" where that is not known."""
-    errors = [row.reconstruction_error for row in rows if row.reconstruction_error is not None]
+    errors = [
+        row.reconstruction_error for row in rows if row.reconstruction_error is not None
+    ]
     if not errors:
         return ""
     low, high = f"{min(errors):.2g}", f"{max(errors):.2g}"
@@ -569,8 +643,11 @@ def _errors(rows: list[Row], before: str = "") -> str:
 def _cost_sentence(rows: tuple[Row, ...]) -> str:
     """Say what privacy costs; a scheme whose strong T does not last is never advised."""
     exposed = [row for row in rows if row.exposed_clients > 0]
-    kept = [row for row in rows if row.lasts and not row.exposed_clients
-            and row.strong_privacy is not None]  # fmt: skip
+    kept = [
+        row
+        for row in rows
+        if row.lasts and not row.exposed_clients and row.strong_privacy is not None
+    ]
     if len(rows) == 1 and rows[0].strong_privacy is not None:
         return f"{rows[0].scheme} has {_use(rows[0])}."
     if not kept:
@@ -586,7 +663,8 @@ def _cost_sentence(rows: tuple[Row, ...]) -> str:
     strictest = max(kept, key=lambda row: row.strong_privacy or 0)
     if strictest is not best:
         text += (
-            f" {strictest.scheme} has the highest strong T of these, {strictest.strong_privacy}, "
+            f" {strictest.scheme} has the highest strong T of these, "
+            f"{strictest.strong_privacy}, "
             f"but {_use(strictest)}."
         )
     return text
@@ -597,7 +675,9 @@ def _usefulness(row: Row) -> tuple[float, float]:
 
 
 def _use(row: Row) -> str:
-    accuracy = "" if row.accuracy is None else f" and {100 * row.accuracy:.1f} % test accuracy"
+    accuracy = (
+        "" if row.accuracy is None else f" and {100 * row.accuracy:.1f} % test accuracy"
+    )
     return f"{row.aggregation_cardinality:.3g} clients per round on average{accuracy}"
 
 

@@ -1,8 +1,9 @@
 """Curves as inline SVG that stay readable at any width, with the values that they are drawn from.
 
-The lines lie in a separate drawing that is stretched to the available room, in the units of
-the data, so that a script can read the values back; ticks and marks are placed in shares of that
-room, and so keep their size. Where scripts are not run, everything but the values shows.
+The lines lie in a separate drawing that is stretched to the available room, in the
+units of the data, so that a script can read the values back; ticks and marks are placed
+in shares of that room, and so keep their size. Where scripts are not run, everything
+but the values shows.
 
 Nothing here imports matplotlib or JAX.
 """
@@ -72,13 +73,18 @@ class Scale(NamedTuple):
             half = 0.5 if abs(low) < 10**6 else abs(low) / 10
             low, high = (0.0, 1.0) if low == 0 else (low - half, low + half)
         ticks = _ticks(low, high, is_whole)
-        first, last = (low, high) if is_tight else (min(low, ticks[0]), max(high, ticks[-1]))
+        first, last = (
+            (low, high) if is_tight else (min(low, ticks[0]), max(high, ticks[-1]))
+        )
         pad = (last - first) / 25 if is_padded else 0.0
         kept = tuple(tick for tick in ticks if first <= tick <= last)
         return cls(first - pad, last + pad, kept)
 
     def units(self, values: np.ndarray) -> np.ndarray:
-        """Return values in the units of the axis; nan for what a logarithmic axis has not."""
+        """Return values in the units of the axis.
+
+        Nan for what a logarithmic axis has not.
+        """
         if not self.is_log:
             return values
         return np.asarray(np.log10(np.where(values > 0, values, np.nan)))
@@ -102,7 +108,10 @@ def _ticks(low: float, high: float, is_whole: bool) -> tuple[float, ...]:
 
 
 def _log_scale(low: float, high: float, is_padded: bool) -> Scale:
-    """Return a logarithmic axis: ticks at powers of ten, or at 1, 2 and 5 of few of them."""
+    """Return a logarithmic axis.
+
+    Ticks at powers of ten, or at 1, 2 and 5 of few of them.
+    """
     least, most = math.log10(low), math.log10(high)
     if most - least < 1e-9:
         least, most = least - 0.2, most + 0.2
@@ -115,7 +124,9 @@ def _log_scale(low: float, high: float, is_padded: bool) -> Scale:
     else:
         leads = (1, 2, 5) if decades > 0.9 else (1, 1.5, 2, 3, 4, 5, 6, 8)
         powers = range(math.floor(least), math.ceil(most) + 1)
-        ticks = [float(f"{lead * 10.0**power:.12g}") for power in powers for lead in leads]
+        ticks = [
+            float(f"{lead * 10.0**power:.12g}") for power in powers for lead in leads
+        ]
     pad = (most - least) / 25 if is_padded else 0.02 * (most - least)
     kept = tuple(t for t in ticks if least - pad <= math.log10(t) <= most + pad)
     return Scale(least - pad, most + pad, kept, True)
@@ -151,41 +162,55 @@ def drawn(chart: Chart, places: dict[str, int], *, is_large: bool = False) -> st
             shape = _steps if line.kind == "step" else _straight
             path = "".join(map(shape, _runs(line.x, line.y, along, up)))
             inner = f'{_band(line, along, up)}<path d="{path}"/>'
-            curves.append(f'<g class="{place} {line.weight}"{name}{row} '
-                          f'data-s="{tidy(line.series)}">{inner}</g>')  # fmt: skip
+            curves.append(
+                f'<g class="{place} {line.weight}"{name}{row} '
+                f'data-s="{tidy(line.series)}">{inner}</g>'
+            )
     words = f'<text class="empty" x="50%" y="50%">{tidy(chart.empty)}</text>'
     box = f"{_n(along.low)} {_n(-up.high)} {_n(along.high - along.low)} {_n(up.high - up.low)}"
     inner = _stretched(box, f'<g transform="scale(1 -1)">{"".join(curves)}</g>')
-    is_zero = not any(np.nansum(np.abs(np.asarray(line.y, float))) for line in chart.lines)
+    is_zero = not any(
+        np.nansum(np.abs(np.asarray(line.y, float))) for line in chart.lines
+    )
     over = f"{_rules(along, up, chart)}{words * bool(chart.empty and is_zero)}"
     return _figure(chart, f"{frame}{inner}{''.join(marks)}{over}", is_large=is_large)
 
 
 def _stretched(box: str, content: str) -> str:
     """Return a drawing in the units of the data, as large as there is room."""
-    return (f'<svg viewBox="{box}" width="100%" height="100%" preserveAspectRatio="none" '
-            f'aria-hidden="true">{content}</svg>')  # fmt: skip
+    return (
+        f'<svg viewBox="{box}" width="100%" height="100%" preserveAspectRatio="none" '
+        f'aria-hidden="true">{content}</svg>'
+    )
 
 
 def _picture(chart: Chart, cells: Cells) -> str:
     """Return a picture of cells, a pixel each, with its key."""
     rows, columns = cells.values.shape
     address = png_address(cells.values, [colour for _, colour in cells.kinds])
-    along, down = (Scale.of(0.0, float(size), is_whole=True, is_tight=True)
-                   for size in (columns, rows))  # fmt: skip
+    along, down = (
+        Scale.of(0.0, float(size), is_whole=True, is_tight=True)
+        for size in (columns, rows)
+    )
     edges = "".join(f"M{edge} 0V{rows}" for edge in cells.edges)
     drawing = (
         f'<image width="{columns}" height="{rows}" preserveAspectRatio="none" '
-        f'style="image-rendering: pixelated" href="{address}"/><path class="edge" d="{edges}"/>'
+        f'style="image-rendering: pixelated" href="{address}"/><path class="edge" '
+        f'd="{edges}"/>'
     )
     frame = _frame(along, Scale(down.high, down.low, down.ticks), chart)
     inner = _stretched(f"0 0 {columns} {rows}", drawing)
-    keys = "".join(f'<span class="item" style="--c: {colour}"><span class="dot"></span>'
-                   f"{tidy(name)}</span>" for name, colour in cells.keys)  # fmt: skip
+    keys = "".join(
+        f'<span class="item" style="--c: {colour}"><span class="dot"></span>'
+        f"{tidy(name)}</span>"
+        for name, colour in cells.keys
+    )
     return _figure(chart, frame + inner, f'<div class="keys">{keys}</div>' * bool(keys))
 
 
-def _figure(chart: Chart, drawing: str, keys: str = "", *, is_large: bool = False) -> str:
+def _figure(
+    chart: Chart, drawing: str, keys: str = "", *, is_large: bool = False
+) -> str:
     """Return a drawing with its words around it."""
     logs = "x" * chart.is_log_x + "y" * chart.is_log_y
     label = f"{chart.title}: {chart.y_label} against {chart.x_label}"
@@ -206,7 +231,9 @@ def _scale(chart: Chart, axis: str) -> Scale | None:
     found: list[float] = []
     is_log = chart.is_log_x if axis == "x" else chart.is_log_y
     for line in chart.lines:
-        good = np.isfinite(np.asarray(line.x, float)) & np.isfinite(np.asarray(line.y, float))
+        good = np.isfinite(np.asarray(line.x, float)) & np.isfinite(
+            np.asarray(line.y, float)
+        )
         parts = (line.x,) if axis == "x" else (line.y, line.low, line.high)
         for part in parts:
             values = np.asarray([] if part is None else part, float)
@@ -215,12 +242,23 @@ def _scale(chart: Chart, axis: str) -> Scale | None:
             found += [float(kept.min()), float(kept.max())] if kept.size else []
     if not found:
         return None
-    more = chart.y_range if axis == "y" else () if chart.x_from is None else (chart.x_from,)
+    more = (
+        chart.y_range
+        if axis == "y"
+        else ()
+        if chart.x_from is None
+        else (chart.x_from,)
+    )
     found += [value for value in more if value > 0 or not is_log]
     is_category = axis == "x" and bool(chart.ticks)
-    return Scale.of(min(found), max(found), is_log=is_log, is_whole=axis in chart.whole,
-                    is_tight=axis == "x" and not _has_marks(chart) and not is_category,
-                    is_padded=_has_marks(chart) or is_category)  # fmt: skip
+    return Scale.of(
+        min(found),
+        max(found),
+        is_log=is_log,
+        is_whole=axis in chart.whole,
+        is_tight=axis == "x" and not _has_marks(chart) and not is_category,
+        is_padded=_has_marks(chart) or is_category,
+    )
 
 
 def _has_marks(chart: Chart) -> bool:
@@ -232,17 +270,21 @@ def _frame(along: Scale, up: Scale, chart: Chart) -> str:
     parts = []
     for tick in up.ticks:
         y = _share(1 - up.place(tick))
-        parts.append(f'<line x2="100%" y1="{y}" y2="{y}"/>'
-                     f'<text class="up" x="-8" y="{y}" dy="4">{number(tick)}</text>')  # fmt: skip
+        parts.append(
+            f'<line x2="100%" y1="{y}" y2="{y}"/>'
+            f'<text class="up" x="-8" y="{y}" dy="4">{number(tick)}</text>'
+        )
     below = chart.ticks or [(tick, number(tick)) for tick in along.ticks]
     for at, words in below:
         place = along.place(at)
         x, side = _share(place), ""
         if chart.ticks and not 0.2 <= place <= 0.8:  # words end where the drawing does
             side = f' style="text-anchor: {"start" if place < 0.5 else "end"}"'
-        parts.append(f'<line class="stub" x1="{x}" x2="{x}" y1="100%" y2="100%"/>'
-                     f'<text class="on"{side} x="{x}" y="100%" dy="18">'
-                     f"{tidy(shown(words, _LONGEST))}</text>")  # fmt: skip
+        parts.append(
+            f'<line class="stub" x1="{x}" x2="{x}" y1="100%" y2="100%"/>'
+            f'<text class="on"{side} x="{x}" y="100%" dy="18">'
+            f"{tidy(shown(words, _LONGEST))}</text>"
+        )
     for level, _ in chart.rules:
         if 0 <= up.place(level) <= 1:
             y = _share(1 - up.place(level))
@@ -260,49 +302,72 @@ def _rules(along: Scale, up: Scale, chart: Chart) -> str:
             if len(chart.ticks) > 1:  # between the marks, which stand over words
                 middle = (chart.ticks[-1][0] + chart.ticks[-2][0]) / 2
                 end = f'x="{_share(along.place(middle))}" style="text-anchor: middle"'
-            parts.append(f'<text class="rule" {end} y="{y}" dy="-5">{tidy(words)}</text>')
+            parts.append(
+                f'<text class="rule" {end} y="{y}" dy="-5">{tidy(words)}</text>'
+            )
     return "".join(parts)
 
 
 def _marks(line: Line, place: str, along: Scale, up: Scale) -> Iterable[str]:
-    """Return the points of a line: with the words that a reader asks for, if they are all of it."""
+    """Return the points of a line.
+
+    With the words that a reader asks for, if they are all of it.
+    """
     at = list(zip(map(float, line.x), map(float, line.y), strict=True))
     shown = [k for k, pair in enumerate(at) if all(map(math.isfinite, pair))]
     if line.kind != "marks" and (len(shown) > FEW or "thin" in line.weight):
         return
-    places = [(_share(along.place(at[k][0])), _share(1 - up.place(at[k][1]))) for k in shown]
+    places = [
+        (_share(along.place(at[k][0])), _share(1 - up.place(at[k][1]))) for k in shown
+    ]
     for order, (k, (x, y)) in enumerate(zip(shown, places, strict=True)):
         if line.kind != "marks":
             yield f'<circle class="{place}" cx="{x}" cy="{y}" r="3"/>'
             continue
         if line.low is not None and line.low[k] < line.high[k]:
-            low, high = (_share(1 - up.place(float(end[k]))) for end in (line.low, line.high))
+            low, high = (
+                _share(1 - up.place(float(end[k]))) for end in (line.low, line.high)
+            )
             yield f'<line class="{place} range" x1="{x}" x2="{x}" y1="{low}" y2="{high}"/>'
         below = min(places[order + 1 :].count((x, y)), _MOST_RINGS)
         told = [number(value) for value in at[k]]
-        words = line.words[k] if len(line.words) else f"{line.series}: {', '.join(told)}"
+        words = (
+            line.words[k] if len(line.words) else f"{line.series}: {', '.join(told)}"
+        )
         row = f' data-i="{line.rows[k]}"' if len(line.rows) else ""
-        yield (f'<circle class="{place}"{row} cx="{x}" cy="{y}" r="{5 + 2.5 * below:g}">'
-               f"<title>{tidy(words)}</title></circle>")  # fmt: skip
+        yield (
+            f'<circle class="{place}"{row} cx="{x}" cy="{y}" r="{5 + 2.5 * below:g}">'
+            f"<title>{tidy(words)}</title></circle>"
+        )
 
 
 def _runs(x: Any, y: Any, along: Scale, up: Scale) -> list[np.ndarray]:
     """Return what is drawn in one go, as units of the axes: float[n, 2] between gaps."""
     across, height = along.units(np.asarray(x, float)), up.units(np.asarray(y, float))
     good = np.isfinite(across) & np.isfinite(height)
-    edges = np.flatnonzero(np.diff(np.concatenate([[False], good, [False]]).astype(int)))
+    edges = np.flatnonzero(
+        np.diff(np.concatenate([[False], good, [False]]).astype(int))
+    )
     points = np.stack([across, height], axis=1)
     return [_thinned(points[a:b]) for a, b in zip(edges[::2], edges[1::2], strict=True)]
 
 
 def _thinned(points: np.ndarray) -> np.ndarray:
-    """Return at most so many points: of each part of a long line its ends and its extremes."""
+    """Return at most so many points.
+
+    Of each part of a long line its ends and its extremes.
+    """
     if len(points) <= _MOST_POINTS:
         return points
     kept: set[int] = {0, len(points) - 1}
     for part in np.array_split(np.arange(len(points)), _MOST_POINTS // 4):
         own = points[part, 1]
-        kept |= {int(part[0]), int(part[own.argmin()]), int(part[own.argmax()]), int(part[-1])}
+        kept |= {
+            int(part[0]),
+            int(part[own.argmin()]),
+            int(part[own.argmax()]),
+            int(part[-1]),
+        }
     return points[sorted(kept)]
 
 
@@ -314,7 +379,8 @@ def _straight(run: np.ndarray) -> str:
         for k, pair in enumerate(text)
         if k in (0, len(text) - 1) or not text[k - 1][1] == pair[1] == text[k + 1][1]
     ]
-    kept = kept if len(kept) > 1 else kept * 2  # one point is a dot: its line has round ends
+    # one point is a dot: its line has round ends
+    kept = kept if len(kept) > 1 else kept * 2
     return "M" + " ".join(f"{x} {y}" for x, y in kept)
 
 

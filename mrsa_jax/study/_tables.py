@@ -27,31 +27,47 @@ class ProtocolConfig(Shown):
 
     graph: str = "complete"
     """complete (SecAgg), erdos_renyi (CCESA), harary or random_regular (SecAgg+),
-    over_blocks:T:K (blocks of T clients, each joined to K others), or your own (--plugin)."""
+    over_blocks:T:K (blocks of T clients, each joined to K others), or your own
+    (--plugin).
+    """
     connection_probability: Annotated[flags.Number, flags.IS_PART] = None
-    """Probability of an edge, for --graph erdos_renyi. Default: CCESA's p* for the cohort, if below
-    1."""
+    """Probability of an edge, for --graph erdos_renyi. Default.
+
+    CCESA's p* for the cohort, if below
+    1.
+    """
     degree: flags.Count = None
     """Neighbours of each client, such as 20. It is required for --graph harary and random_regular.
-    Default: the graph has none to set."""
+    Default: the graph has none to set.
+    """
     threshold: Annotated[flags.Count, flags.Within(1)] = None
     """Secret shares that rebuild a secret, t. Default: more than half of each client's
     neighbourhood, or Remark 4's t for erdos_renyi."""
     step_dropout_rate: flags.Chance = 0.0
     """Probability that a client is lost at each of the protocol's four steps, q."""
     split_policy: SplitPolicyName = "ignore"
-    """Policy if a block of clients loses a member inside a round: ignore it, abort the round, or
-    drop_block, which excludes the other members too."""
+    """Policy if a block of clients loses a member inside a round.
+
+    Ignore it, abort the round, or
+    drop_block, which excludes the other members too.
+    """
     allow_unmasking_risk: bool = False
-    """Accept a threshold at which the attack in CCESA's Appendix F could unmask single clients."""
+    """Accept a threshold at which the attack in CCESA's Appendix F could unmask single clients.
+    """
     whole_blocks: bool = False
-    """Clients enforce the blocks of the scheme against any request of the server: they send only if
-    the keys and shares of their mates came, and refuse every list that splits a block. For --graph
-    complete or over_blocks."""
+    """Clients enforce the blocks of the scheme against any request of the server.
+
+    They send only if
+    the keys and shares of their mates came, and refuse every list that splits a block.
+    For --graph complete or over_blocks.
+    """
 
     @property
     def is_plain(self) -> bool:
-        """Whether every round's sum is learnt: nobody is lost, and everybody shares pads."""
+        """Whether every round's sum is learnt.
+
+        Nobody is lost, and everybody shares pads.
+        """
         same = Graph.parse(self.graph).row.is_complete and self.threshold is None
         return same and self.step_dropout_rate == 0 and not self.whole_blocks
 
@@ -67,30 +83,47 @@ class AggregationConfig(Shown):
     modulus_bits: flags.Bits = 32
     """Sums are taken modulo 2**modulus_bits."""
     fidelity: FidelityName = "array"
-    """array: real ChaCha20 pads; sets: the same sums, bit for bit, without making the pads."""
+    """array: real ChaCha20 pads.
+
+    Sets: the same sums, bit for bit, without making the pads.
+    """
     weighted: bool = False
     """Weight each client's update by its number of samples, inside the ring."""
     clip_rule: ClipRuleName = "fixed"
-    """fixed; last_max, last_rms: the next round clips at a multiple of the last learnt mean
-    update's largest entry, or of its root mean square (the first at --clip)."""
+    """fixed; last_max, last_rms.
+
+    The next round clips at a multiple of the last learnt mean
+    update's largest entry, or of its root mean square (the first at --clip).
+    """
     clip_multiplier: flags.Positive = 4.0
     """The multiple of --clip-rule."""
     clip_floor: flags.Positive = 1e-4
     """The least clip range that --clip-rule may choose."""
     noise_multiplier: Annotated[float, _IS_FINITE] = 0.0
-    """Differential privacy of each client's whole history: noise in the sum of a whole cohort, as a
-    multiple of --clip-norm; 0 adds none. Each client adds its part of the noise before it pads.
-    This protects it from the server and from everyone who sees sums or models. Clients that reveal
-    their noise to the server reduce the noise of the others."""
+    """Differential privacy of each client's whole history.
+
+    Noise in the sum of a whole cohort, as a
+    multiple of --clip-norm; 0 adds none. Each client adds its part of the noise before
+    it pads. This protects it from the server and from everyone who sees sums or models.
+    Clients that reveal their noise to the server reduce the noise of the others.
+    """
     clip_norm: Annotated[flags.Number, _IS_NORM] = None
     """L2 norm to which each client's whole update is clipped, as noise requires, such as 0.5. It
-    replaces --clip and --num-levels by a lattice that follows from --modulus-bits. With --segments
-    it is used together with --clip, on the lattices of --group-levels. Default: no such bound."""
+    replaces --clip and --num-levels by a lattice that follows from --modulus-bits. With
+    --segments it is used together with --clip, on the lattices of --group-levels.
+    Default: no such bound.
+    """
     noise: NoiseName = "skellam"
-    """Distribution of the noise: skellam (its sums are Skellam again) or discrete_gaussian."""
+    """Distribution of the noise.
+
+    Skellam (its sums are Skellam again) or discrete_gaussian.
+    """
     target_delta: flags.Inside = 1e-5
-    """Delta at which each client's epsilon is reported, over all rounds; below 1 / number of
-    clients."""
+    """Delta at which each client's epsilon is reported, over all rounds.
+
+    Below 1 / number of
+    clients.
+    """
     quantizer: flags.Name = None
     """stochastic, or your own (--plugin). Default: stochastic."""
 
@@ -116,15 +149,22 @@ def validate_graph(config: Any) -> None:
     chance, graph = config.connection_probability, config.graph
     setting = Graph.parse(graph).row.setting
     if chance is not None:
-        name, rule = "connection_probability", "must not be set unless `graph` is erdos_renyi"
+        name, rule = (
+            "connection_probability",
+            "must not be set unless `graph` is erdos_renyi",
+        )
         require(setting == name, name, rule, graph)
     rule = "must be given for harary and random_regular, and for no other graph"
     regular = setting == "degree"
-    require(regular == (config.degree is not None), "degree", rule, config.degree, graph)
+    require(
+        regular == (config.degree is not None), "degree", rule, config.degree, graph
+    )
 
 
 def graph_of(config: Any, num_clients: int) -> Graph:
-    """Return the graph of a round, with its number: CCESA's p* where the chance is left open.
+    """Return the graph of a round, with its number.
+
+    CCESA's p* where the chance is left open.
 
     Args:
         config: Settings of the protocol, or of one round of secure aggregation.
@@ -145,8 +185,8 @@ def graph_of(config: Any, num_clients: int) -> Graph:
 def least_safe_threshold(graph: Graph, num_clients: int) -> int:
     """Return the least t at which CCESA's Appendix F attack fails: 2 t > |Adj(i)| + 1.
 
-    For random degrees that of Remark 4, which fails for every client except with negligible
-    probability.
+    For random degrees that of Remark 4, which fails for every client except with
+    negligible probability.
     """
     from mrsa_jax.secagg import share_threshold  # imports JAX
 
@@ -166,10 +206,13 @@ def check_reachable(threshold: int, num_clients: int) -> None:
 def check_threshold(config: Any, threshold: int, least: int) -> None:
     """Refuse a threshold below the least safe one, unless that is allowed."""
     rule = (
-        f"must be at least {least}, or CCESA's Appendix F attack could unmask single clients "
+        f"must be at least {least}, or CCESA's Appendix F attack could unmask single "
+        "clients "
         "(--allow-unmasking-risk accepts that)"
     )
-    require(threshold >= least or config.allow_unmasking_risk, "threshold", rule, threshold)
+    require(
+        threshold >= least or config.allow_unmasking_risk, "threshold", rule, threshold
+    )
 
 
 def total_dropout_rate(config: Any) -> float:
@@ -183,11 +226,14 @@ def _paper_chance(n: int, total: float) -> float:
     from mrsa_jax.secagg import connection_probability  # imports JAX
 
     name = "connection_probability"
-    rule = "must be given: CCESA's p* needs 3 clients and a total dropout rate below 0.5"
+    rule = (
+        "must be given: CCESA's p* needs 3 clients and a total dropout rate below 0.5"
+    )
     require(n >= 3 and total < 0.5, name, rule, n, round(total, 4))
     chance = connection_probability(n, total)
     rule = (
-        f"must be given (or the clients be more, or --graph complete): CCESA's p* for {n} clients "
+        "must be given (or the clients be more, or --graph complete): CCESA's p* for "
+        f"{n} clients "
         f"and a total dropout rate of {total:.3g} is above 1"
     )
     require(chance <= 1, name, rule, round(chance, 4))
@@ -197,7 +243,9 @@ def _paper_chance(n: int, total: float) -> float:
 _WITHOUT_NORM = "must not be set with `clip_norm`, which bounds whole updates instead"
 
 
-def validate_noise(aggregation: AggregationConfig, *, varies: bool, segments: str) -> None:
+def validate_noise(
+    aggregation: AggregationConfig, *, varies: bool, segments: str
+) -> None:
     """Check noise, the bound on updates' norms, and what neither goes with.
 
     Args:
@@ -221,10 +269,13 @@ def validate_noise(aggregation: AggregationConfig, *, varies: bool, segments: st
     # blocks of segments have their groups' lattices
     clip = ("clip",) if segments == "none" else ()
     check_unset(own, _WITHOUT_NORM, "num_levels", "quantizer", "clip_rule", *clip)
-    rule = "must not be set with `clip_norm`: a weight would multiply what the norm bounds"
+    rule = (
+        "must not be set with `clip_norm`: a weight would multiply what the norm bounds"
+    )
     require(not own.weighted, "weighted", rule, own.weighted)
     rule = (
-        "must not be set if cohorts differ in size (bernoulli, poisson): a client's share of "
+        "must not be set if cohorts differ in size (bernoulli, poisson): a client's "
+        "share of "
         "the noise is one in a cohort's clients"
     )
     return require(not varies, "clip_norm", rule, norm)
@@ -234,14 +285,19 @@ SegmentsName = Annotated[
     Literal["none", "sc", "mc", "hc", "groups"],
     flags.Cites(**dict.fromkeys(("sc", "mc", "hc", "groups"), "heterosag")),
 ]
-CombineName = Annotated[Literal["mean", "median", "trimmed", "geometric", "krum"], flags.Cites(
-    **dict.fromkeys(("median", "trimmed"), "robust rule: yin2018byzantine"),
-    geometric="robust rule: pillutla2022robust",
-    krum="robust rule: blanchard2017machine",
-)]  # fmt: skip
+CombineName = Annotated[
+    Literal["mean", "median", "trimmed", "geometric", "krum"],
+    flags.Cites(
+        **dict.fromkeys(("median", "trimmed"), "robust rule: yin2018byzantine"),
+        geometric="robust rule: pillutla2022robust",
+        krum="robust rule: blanchard2017machine",
+    ),
+]
 _IS_LEVELS = flags.Within(2, 2**23, "must lie in [2, 2**23]")
 _IS_TRIM = flags.Within(0.0, 0.5 - 2**-54, "must lie in [0, 0.5)")
-AttackName = Literal["none", "wrong_pads", "gaussian", "sign_flip", "scaling", "collusion"]
+AttackName = Literal[
+    "none", "wrong_pads", "gaussian", "sign_flip", "scaling", "collusion"
+]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -249,30 +305,54 @@ class SegmentConfig(Shown):
     """Groups of clients with their own quantizers, which sum updates segment by segment."""
 
     segments: SegmentsName = "none"
-    """none: all clients sum whole updates with --num-levels; sc, mc, hc: HeteroSAg's single,
-    multiple or hybrid chain over as many groups as --group-levels has; groups: each group by
-    itself (no privacy between groups)."""
+    """none: all clients sum whole updates with --num-levels.
+
+    Sc, mc, hc: HeteroSAg's single,
+    multiple or hybrid chain over as many groups as --group-levels has; groups: each
+    group by itself (no privacy between groups).
+    """
     group_levels: Annotated[tuple[int, ...], _IS_LEVELS] = (2, 4, 8, 10, 12)
     """Levels of each group's quantizer, slowest group first. With fewer levels, it matters more
-    that --clip is no wider than the updates."""
+    that --clip is no wider than the updates.
+    """
     subgroups: Annotated[tuple[int, ...], flags.shown()] = ()
-    """Number of subgroups of each group (SC+, MC+, HC+), such as 1 2 2 2 1. Default: one each."""
+    """Number of subgroups of each group (SC+, MC+, HC+), such as 1 2 2 2 1. Default.
+
+    One each.
+    """
     hybrid_threshold: flags.Count = None
-    """T of --segments hc: the most segments that the server learns of any one group, such as 2. It
-    is required for hc. Default: not used."""
-    client_rates: Annotated[tuple[float, ...], flags.IS_POSITIVE] = (1.0, 2.0, 3.0, 4.0, 4.0)
+    """T of --segments hc.
+
+    The most segments that the server learns of any one group, such as 2. It
+    is required for hc. Default: not used.
+    """
+    client_rates: Annotated[tuple[float, ...], flags.IS_POSITIVE] = (
+        1.0,
+        2.0,
+        3.0,
+        4.0,
+        4.0,
+    )
     """Upload rates in Mbit/s, spread evenly over the clients. The cohort of a round is sorted by
-    rate and cut into equal groups, slowest first."""
+    rate and cut into equal groups, slowest first.
+    """
     allow_small_groups: bool = False
-    """Accept groups (or subgroups) with fewer than two clients, whose sums are no sums."""
+    """Accept groups (or subgroups) with fewer than two clients, whose sums are no sums.
+    """
     combine: CombineName = "mean"
-    """mean; or a rule that tolerates some bad sums: median, trimmed (mean), geometric (median) or
-    krum."""
+    """mean; or a rule that tolerates some bad sums.
+
+    Median, trimmed (mean), geometric (median) or
+    krum.
+    """
     trim: Annotated[float, _IS_TRIM] = 0.25
     """Fraction that --combine trimmed excludes at each end."""
     attack: AttackName = "none"
-    """What Byzantine clients do: wrong_pads, gaussian (the paper's model of it), sign_flip,
-    scaling (by 10), collusion."""
+    """What Byzantine clients do.
+
+    Wrong_pads, gaussian (the paper's model of it), sign_flip,
+    scaling (by 10), collusion.
+    """
     num_byzantine: int = 0
     """Number of Byzantine clients: the first ones."""
 
@@ -289,7 +369,8 @@ class SegmentConfig(Shown):
     def column_sizes(self, cohort_size: int, block_size: int = 1) -> list[int]:
         """Return how many of a cohort are in each group.
 
-        Groups hold whole blocks of `block_size` clients where there is one for each group.
+        Groups hold whole blocks of `block_size` clients where there is one for each
+        group.
         """
         number = len(self.group_levels)
         unit = block_size if cohort_size // block_size >= number else 1

@@ -38,7 +38,8 @@ from mrsa_jax.study._training_setting import (
     training_of,
 )
 
-# Settings that are numbers of the compiled programs, or decide only who takes part in a round.
+# Settings that are numbers of the compiled programs, or decide only who takes part in a
+# round.
 _TRACED = {
     "": ("seed", "scheme"),
     "population": ("dropout_rates", "assignment"),
@@ -50,7 +51,10 @@ _END, _TESTS = VARIABLES["trained"], VARIABLES["tests"]
 
 
 def group_of(config: TrainConfig) -> Hashable:
-    """Return the settings that decide which programs train; the others are their numbers."""
+    """Return the settings that decide which programs train.
+
+    The others are their numbers.
+    """
     content = studied(to_dict(config))
     for table, names in _TRACED.items():
         part = content[table] if table else content
@@ -60,17 +64,28 @@ def group_of(config: TrainConfig) -> Hashable:
 
 
 def _shapes(config: TrainConfig) -> tuple[Hashable, ...]:
-    """Return what else decides shapes: the schemes' classes, and draws that shapes depend on."""
+    """Return what else decides shapes.
+
+    The schemes' classes, and draws that shapes depend on.
+    """
     (scheme,) = schemes_of(config)
     population, data = config.population, config.data
     selector = _build.build_selector(scheme, population)
     program = program_of((selector, _build.build_rule(config.protocol, selector)))
-    # a round has as many slots as the largest cohort, which only fixed sizes tell beforehand
+    # a round has as many slots as the largest cohort, which only fixed sizes tell
+    # beforehand
     drawn: tuple[Hashable, ...] = ()
     if cohort_size_of(selector) is None:
-        drawn = config.scheme, config.seed, population.dropout_rates, population.assignment
+        drawn = (
+            config.scheme,
+            config.seed,
+            population.dropout_rates,
+            population.assignment,
+        )
     largest = None  # samples of a client, as far as programs tell them apart
-    if data.partition == "dirichlet" or (data.partition == "shards" and data.shards_per_client > 1):
+    if data.partition == "dirichlet" or (
+        data.partition == "shards" and data.shards_per_client > 1
+    ):
         largest = bucket(_most_samples(config.seed, data, population.num_clients))
     own = config.aggregation
     sums = own.clip_norm is not None, own.is_noisy
@@ -92,7 +107,9 @@ def sizes(configs: Sequence[TrainConfig]) -> dict[str, int]:
     }
 
 
-def variables(configs: Sequence[TrainConfig], kept: Collection[str]) -> dict[str, Variable]:
+def variables(
+    configs: Sequence[TrainConfig], kept: Collection[str]
+) -> dict[str, Variable]:
     """Return what is known of each training at its end, and on the way."""
     found = dict(_END)
     if any(config.training.measure_drift for config in configs):
@@ -117,12 +134,17 @@ def variables(configs: Sequence[TrainConfig], kept: Collection[str]) -> dict[str
 
 def is_trained(name: str) -> bool:
     """Return whether a variable follows from trained numbers, which machines round differently."""
-    return name.removesuffix("_by_evaluation") in {*_END, *_measured.OF_DRIFT, "wrapped"}
+    return name.removesuffix("_by_evaluation") in {
+        *_END,
+        *_measured.OF_DRIFT,
+        "wrapped",
+    }
 
 
 def together(config: TrainConfig, machine: Machine) -> int:
-    """Return how many trainings fill the device, and no more than its memory: on a CPU one does.
+    """Return how many trainings fill the device, and no more than its memory.
 
+    On a CPU one does.
     Fewer are lost where a process is killed.
     """
     setting = setting_of(_on(config, machine), Silent())
@@ -141,7 +163,8 @@ def memory_bytes(
     setting = setting_of(_on(config, machine), Silent())
     sharing = 1 if setting.mesh is None else setting.mesh.size
     needed = count * setting.peak_bytes(config.population.cohort_size) * sharing
-    bound = setting.config.resources.memory_gib  # which training keeps to, or refuses itself
+    # which training keeps to, or refuses itself
+    bound = setting.config.resources.memory_gib
     return needed if bound is None else min(needed, int(bound * 2**30))
 
 
@@ -157,19 +180,26 @@ def _on(config: TrainConfig, machine: Machine) -> TrainConfig:
 
 
 def run_points(
-    configs: Sequence[TrainConfig], machine: Machine, kept: Collection[str], together: int
+    configs: Sequence[TrainConfig],
+    machine: Machine,
+    kept: Collection[str],
+    together: int,
 ) -> Iterator[dict[str, np.ndarray]]:
     """Train points side by side.
 
-    One that diverges has no accuracy, and is marked; what is known of who took part is of the
-    rounds that it ran.
+    One that diverges has no accuracy, and is marked; what is known of who took part is
+    of the rounds that it ran.
     """
-    build = functools.cache(_build.build_clients)  # points of one seed share their samples
+    # points of one seed share their samples
+    build = functools.cache(_build.build_clients)
     settings = [setting_of(_on(config, machine), Silent(), build) for config in configs]
     plays = [_played(setting, kept) for setting in settings]
     results = federated.train_many(
         [config.seed for config in configs],
-        [training_of(setting, *own) for setting, own in zip(settings, plays, strict=True)],
+        [
+            training_of(setting, *own)
+            for setting, own in zip(settings, plays, strict=True)
+        ],
         memory_bytes=settings[0].memory_bytes,
         mesh=settings[0].mesh,
     )
@@ -192,14 +222,22 @@ def _played(setting: Setting, kept: Collection[str]) -> tuple[Scheme, Played]:
 
 
 def _found(
-    setting: Setting, played: Played, result: federated.TrainingResult, kept: Collection[str]
+    setting: Setting,
+    played: Played,
+    result: federated.TrainingResult,
+    kept: Collection[str],
 ) -> dict[str, Any]:
     """Return what is known of a training: how it went, what it left, and who took part."""
     last, paths = result.diverged_round, TRAJECTORIES in kept
     more = _measured.of_point(setting, result, played)
     is_path = {name: name.endswith("_by_evaluation") for name in more}
-    found: dict[str, Any] = {name: own for name, own in more.items() if paths or not is_path[name]}
-    found |= {"diverged": last is not None, "diverged_round": -1 if last is None else last}
+    found: dict[str, Any] = {
+        name: own for name, own in more.items() if paths or not is_path[name]
+    }
+    found |= {
+        "diverged": last is not None,
+        "diverged_round": -1 if last is None else last,
+    }
     clipped = result.clipped_fraction[~np.isnan(result.clipped_fraction)]
     found["clipped_fraction"] = clipped.mean() if clipped.size else np.nan
     found["failed_uploads"] = int(result.failed_uploads.sum())

@@ -1,4 +1,7 @@
-"""Studies that train: every scheme on the same clients, with what it took to train them."""
+"""Studies that train.
+
+Every scheme on the same clients, with what it took to train them.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +77,11 @@ def trackers(
 
 
 def teller(
-    setting: Setting, scheme: Scheme, played: Played, note: Callback, callbacks: Sequence[Callback]
+    setting: Setting,
+    scheme: Scheme,
+    played: Played,
+    note: Callback,
+    callbacks: Sequence[Callback],
 ) -> Callback:
     """Return what tells callbacks all that is known of a scheme's rounds.
 
@@ -111,7 +118,8 @@ def teller(
 
 
 _WEAK = VARIABLES["weak"]
-_LEARNT = ("accuracy", "reconstruction_error")  # what a table shows of a scheme once it is trained
+# what a table shows of a scheme once it is trained
+_LEARNT = ("accuracy", "reconstruction_error")
 
 
 def train_schemes(
@@ -124,25 +132,30 @@ def train_schemes(
 ) -> xr.Dataset:
     """Train every scheme of a study, and in a demo attack it.
 
-    What a server can know of who took part does not depend on training: it is reported first.
+    What a server can know of who took part does not depend on training: it is reported
+    first.
 
     Args:
         config: The study.
         progress: Receives how far it is.
         checkpoints: Where a study of one scheme is saved and continued from, or None.
         callbacks: Each is called for every round of every scheme.
-        early: Receives a data set of what is known before anything is trained, and after each
-            scheme what is known by then; what is still to come is nan or missing.
+        early: Receives a data set of what is known before anything is trained, and
+            after each scheme what is known by then; what is still to come is nan or
+            missing.
         logs: Receives the participation log of each scheme, by label.
 
     Returns:
-        The data set; how the trainings went is in its attribute `performance`, by scheme.
+        The data set; how the trainings went is in its attribute `performance`, by
+        scheme.
 
     Raises:
         DivergedError: If the learning rate makes a training diverge.
     """
     schemes, population = _config.schemes_of(config), config.population
-    axes = coordinates([scheme.label for scheme in schemes], config.rounds, population.num_clients)
+    axes = coordinates(
+        [scheme.label for scheme in schemes], config.rounds, population.num_clients
+    )
     with Compiling(config) as compiling:
         setting = setting_of(config, progress)
         available, rates = _build.build_online(config.seed, population, setting.clients)
@@ -155,7 +168,9 @@ def train_schemes(
         for scheme in schemes:
             played.append(play(setting, scheme, available, compiling.wait))
             progress.update(len(played), len(schemes))
-        known = shared | study_variables([known_of(one.history, EVERYTHING) for one in played])
+        known = shared | study_variables(
+            [known_of(one.history, EVERYTHING) for one in played]
+        )
         weak = [_quick_weak(config, one) for one in played]
         tell = functools.partial(_tell, early, known, axes, weak)
         tell([])
@@ -167,30 +182,48 @@ def train_schemes(
         for place, (scheme, own) in enumerate(zip(schemes, weak, strict=True)):
             is_last = scheme is schemes[-1]
             column, later, actual = _train_one(
-                setting, scheme, played[place], checkpoints, callbacks, beside, is_last=is_last
+                setting,
+                scheme,
+                played[place],
+                checkpoints,
+                callbacks,
+                beside,
+                is_last=is_last,
             )
             if actual is not played[place]:
                 played[place], own = actual, _quick_weak(config, actual)
                 kept[place] = column.pop("guaranteed_privacy")
                 known |= kept_variable(kept)
-                known |= study_variables([known_of(one.history, EVERYTHING) for one in played])
+                known |= study_variables(
+                    [known_of(one.history, EVERYTHING) for one in played]
+                )
             if logs is not None:
                 logs[scheme.label] = log_of(setting, actual)
             columns.append(own | column)
             awaited.append(later)
-            while awaited and (is_last or all(found.done() for found in awaited[0].values())):
+            while awaited and (
+                is_last or all(found.done() for found in awaited[0].values())
+            ):
                 first, later = len(columns) - len(awaited), awaited.pop(0)
-                columns[first] |= {name: found.result() for name, found in later.items()}
+                columns[first] |= {
+                    name: found.result() for name, found in later.items()
+                }
                 tell(columns[: first + 1])
     trained = _trained_variables(columns) | {"samples": ("client", setting.samples)}
     if setting.weights is not None:
-        about = "By how much each client's update was multiplied in the sums, and so in P"
+        about = (
+            "By how much each client's update was multiplied in the sums, and so in P"
+        )
         trained["weights"] = ("client", setting.weights, {"description": about})
     if not config.protocol.is_plain:
         learnt = np.stack([c["components"] for c in columns])
         about = "Smallest client of the learnt sum that the client is in; nan: in none"
         axes_of_it = ("scheme", "round", "client")
-        trained["learnt_component"] = axes_of_it, nan_if_negative(learnt), {"description": about}
+        trained["learnt_component"] = (
+            axes_of_it,
+            nan_if_negative(learnt),
+            {"description": about},
+        )
     segmented = [one.segments for one in played if one.segments is not None]
     if segmented:
         trained |= segment_variables(played)
@@ -209,7 +242,11 @@ def train_schemes(
 
 def segment_variables(played: Sequence[Played]) -> dict[str, Any]:
     """Return the variables of what groups and segments mean in the rounds of each scheme."""
-    facts = [one.segments.facts(*one.sent_and_summed).variables() for one in played if one.segments]
+    facts = [
+        one.segments.facts(*one.sent_and_summed).variables()
+        for one in played
+        if one.segments
+    ]
     found: dict[str, Any] = {}
     for name in facts[0]:
         dims = ("scheme", "round") if name.endswith("_by_round") else ("scheme",)
@@ -217,7 +254,9 @@ def segment_variables(played: Sequence[Played]) -> dict[str, Any]:
     return found
 
 
-def _quick_weak(config: DemoConfig | TrainConfig, played: Played) -> dict[str, np.ndarray]:
+def _quick_weak(
+    config: DemoConfig | TrainConfig, played: Played
+) -> dict[str, np.ndarray]:
     """Return bounds on weak T after each round that take no search, for a demo."""
     is_plain = played.rounds is None and played.segments is None
     if not isinstance(config, DemoConfig) or not is_plain:
@@ -284,8 +323,8 @@ def _train_one(
 ) -> tuple[dict[str, Any], dict[str, Future[Any]], Played]:
     """Train and, in a demo, attack one scheme; return what goes into the data set.
 
-    Some of it is still computed, during the training of the next scheme. Last come the rounds as
-    they were trained, which are others than before where uploads have failed.
+    Some of it is still computed, during the training of the next scheme. Last come the
+    rounds as they were trained, which are others than before where uploads have failed.
     """
     config, progress = setting.config, setting.progress
     training = training_of(setting, scheme, played)
@@ -303,7 +342,8 @@ def _train_one(
     )
     if result.diverged_round is not None:
         raise DivergedError(
-            f"`learning_rate` must let training converge; got {config.training.learning_rate:g}, "
+            "`learning_rate` must let training converge; got "
+            f"{config.training.learning_rate:g}, "
             f"with which {scheme.label} diverged in round {result.diverged_round + 1}",
             result.diverged_round,
             played.history,
@@ -335,8 +375,11 @@ def _train_one(
         if weak is not None:
             column |= dict(zip(_WEAK, weak, strict=True))
     if isinstance(config, DemoConfig):
-        attack = functools.partial(_attack, setting, scheme, played, training, result.parameters)
-        if is_last or setting.mesh is not None:  # two programs over all devices wait for each other
+        attack = functools.partial(
+            _attack, setting, scheme, played, training, result.parameters
+        )
+        # two programs over all devices wait for each other
+        if is_last or setting.mesh is not None:
             column["reconstruction_error"] = attack(progress)
         else:
             later["reconstruction_error"] = beside.submit(in_context(attack), Silent())
@@ -357,21 +400,36 @@ def _attack(
     if played.segments is not None:
         progress.stage(f"{scheme.label}: attack", _trial.rounds_with_sums(rows))
         return _segments.attack_segments(
-            config.seed, training, parameters, played.segments, played.cohorts, played.sums,
-            config.aggregation, progress.update,
-        )  # fmt: skip
+            config.seed,
+            training,
+            parameters,
+            played.segments,
+            played.cohorts,
+            played.sums,
+            config.aggregation,
+            progress.update,
+        )
     if played.rounds is not None:
         rows, rounds = selection.learnt_rows(played.rounds)
     progress.stage(f"{scheme.label}: attack", _trial.rounds_with_sums(rows))
     aggregator = _build.build_aggregator(
-        _config.secret_seed(config, scheme.label, "attack"), _build.for_attack(config.aggregation),
-        int(rows.sum(axis=1).max(initial=2)), len(parameters), samples=setting.samples,
+        _config.secret_seed(config, scheme.label, "attack"),
+        _build.for_attack(config.aggregation),
+        int(rows.sum(axis=1).max(initial=2)),
+        len(parameters),
+        samples=setting.samples,
         cohort_size=config.population.cohort_size,
-    )  # fmt: skip
+    )
     return _trial.attack_frozen(
-        config.seed, training, parameters, rows, aggregator, progress.update,
-        rounds=rounds, mesh=setting.mesh,
-    )  # fmt: skip
+        config.seed,
+        training,
+        parameters,
+        rows,
+        aggregator,
+        progress.update,
+        rounds=rounds,
+        mesh=setting.mesh,
+    )
 
 
 # ---- What is compiled in other threads, while a study's own has other work.
@@ -380,9 +438,9 @@ def _attack(
 class Compiling:
     """Compiles on other cores than the block's own, by work that is thrown away.
 
-    First what analyses a history, then what trains. What fails there fails again where it is asked
-    for. Where accelerators run many rounds as one program, or cohorts have no size that is known
-    beforehand, the first round compiles.
+    First what analyses a history, then what trains. What fails there fails again where
+    it is asked for. Where accelerators run many rounds as one program, or cohorts have
+    no size that is known beforehand, the first round compiles.
     """
 
     def __init__(self, config: DemoConfig | TrainConfig) -> None:
@@ -394,7 +452,8 @@ class Compiling:
         rounds, clients = config.rounds, config.population.num_clients
         _import_all(config)
         if self._is_of_use and rounds * clients <= LITTLE:
-            # a client is exposed by the first, nobody by the second; empty rounds take no time
+            # a client is exposed by the first, nobody by the second; empty rounds take
+            # no time
             few = np.zeros((rounds, clients), np.bool_)
             few[0, : config.population.cohort_size] = few[-1, 0] = True
             self._start(privacy.first_exposure, _trial.filled_up(few[None]))
@@ -414,7 +473,9 @@ class Compiling:
     def rounds(self, setting: Setting, schemes: Sequence[Scheme]) -> None:
         """Compile what trains, by one round of each size."""
         population = setting.config.population
-        sizes = {cohort_size_of(_build.build_selector(one, population)) for one in schemes}
+        sizes = {
+            cohort_size_of(_build.build_selector(one, population)) for one in schemes
+        }
         for size in sizes - {None} if self._is_of_use else ():
             self._start(self._round, setting, size)
 
@@ -425,8 +486,12 @@ class Compiling:
         setting.stated_bytes(size)
         history = np.zeros((1, config.population.num_clients), np.bool_)
         history[0, :size] = True
-        training = shared_training(setting, history, plain_aggregator(setting, size, "compiling"))
-        federated.train(config.seed, training, memory_bytes=setting.memory_bytes, mesh=setting.mesh)
+        training = shared_training(
+            setting, history, plain_aggregator(setting, size, "compiling")
+        )
+        federated.train(
+            config.seed, training, memory_bytes=setting.memory_bytes, mesh=setting.mesh
+        )
 
     def __enter__(self) -> Compiling:
         return self
@@ -438,7 +503,10 @@ class Compiling:
 
 
 def _import_all(config: DemoConfig | TrainConfig) -> None:
-    """Import what loads at its first use: two threads that do may break Python 3.11's parser."""
+    """Import what loads at its first use.
+
+    Two threads that do may break Python 3.11's parser.
+    """
     from mrsa_jax._core import chacha20_loops as _chacha20_loops
 
     del _chacha20_loops
@@ -446,7 +514,11 @@ def _import_all(config: DemoConfig | TrainConfig) -> None:
     for family, names in (
         (attacks, "least_squares reconstruction_error"),
         (federated, "client_updates memory_estimate train"),
-        (privacy, "strong_privacy_trajectory hidden_among_trajectory first_exposure information"),
+        (
+            privacy,
+            "strong_privacy_trajectory hidden_among_trajectory first_exposure "
+            "information",
+        ),
         (privacy, "hidden_among hidden_among_mates"),
     ):
         for name in names.split():

@@ -1,4 +1,7 @@
-"""What the trainings of a study share, and what each is given: its rounds, played beforehand."""
+"""What the trainings of a study share, and what each is given.
+
+Its rounds, played beforehand.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +25,19 @@ from mrsa_watch._base.errors import require
 def segments_of(
     config: DemoConfig | TrainConfig, selector: selection.Selector, dim: int
 ) -> _segments.SegmentStudy | None:
-    """Return a scheme's groups and segments of updates of `dim` entries; None without any."""
+    """Return a scheme's groups and segments of updates of `dim` entries.
+
+    None without any.
+    """
     own = config.aggregation
     return _segments.build_segments(
-        config.seed, config.hetero, selector, dim, config.protocol.threshold,
+        config.seed,
+        config.hetero,
+        selector,
+        dim,
+        config.protocol.threshold,
         own.modulus_bits if own.is_noisy else None,
-    )  # fmt: skip
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,8 +49,9 @@ class Played:
         rounds: How clients were lost inside rounds; None where nobody is.
         rule: What is learnt of such rounds; None as above, and with segments.
         segments: The scheme's groups and segments; None without.
-        cohorts: Whom the server asked, bool[J, N], with segments and after failed uploads; None
-            where all of them are in their round's sum, or `rounds` has them.
+        cohorts: Whom the server asked, bool[J, N], with segments and after failed
+            uploads; None where all of them are in their round's sum, or `rounds` has
+            them.
         sums: With segments: what it has learnt of each, a `SegmentHistory`.
         weights: Integers [N], by which updates are multiplied in sums; None for 1 each.
     """
@@ -71,7 +82,10 @@ class Played:
 
     @property
     def survivors(self) -> np.ndarray:
-        """Return V0 to V4 of each round, bool[J, 5, N]; V0 are those whom the server asked."""
+        """Return V0 to V4 of each round, bool[J, 5, N].
+
+        V0 are those whom the server asked.
+        """
         if self.rounds is not None:
             return np.asarray(self.rounds.survivors)
         return np.repeat(np.asarray(self.to_train)[:, None], 5, axis=1)
@@ -103,7 +117,11 @@ class Played:
 
 
 def lossy_rounds(
-    config: Config, selector: selection.Selector, available: Any, rule: Any, **trials: Any
+    config: Config,
+    selector: selection.Selector,
+    available: Any,
+    rule: Any,
+    **trials: Any,
 ) -> selection.RoundHistory:
     """Roll rounds out in which clients are lost."""
     steps = availability.independent_steps(config.protocol.step_dropout_rate)
@@ -145,7 +163,12 @@ def play(
 
 
 def _judged(
-    setting: Setting, sums: Any, rounds: selection.RoundHistory | None, rule: Any, *, at_end: bool
+    setting: Setting,
+    sums: Any,
+    rounds: selection.RoundHistory | None,
+    rule: Any,
+    *,
+    at_end: bool,
 ) -> Played:
     """Return rounds of whole updates, with what their sums, as they are weighted, let one know."""
     how: dict[str, Any] = {"at_end": at_end, "weights": setting.weights}
@@ -157,9 +180,15 @@ def _judged(
 
 
 def as_trained(
-    setting: Setting, played: Played, result: federated.TrainingResult, *, at_end: bool = False
+    setting: Setting,
+    played: Played,
+    result: federated.TrainingResult,
+    *,
+    at_end: bool = False,
 ) -> Played:
-    """Return the rounds as a training went through them: up to its end, less failed uploads.
+    """Return the rounds as a training went through them.
+
+    Up to its end, less failed uploads.
 
     Args:
         setting: What the trainings of the study share.
@@ -190,7 +219,9 @@ def as_trained(
         actual = _judged(setting, own, rounds, played.rule, at_end=at_end)
         return dataclasses.replace(actual, cohorts=asked)
     history, learnt = _segments.judged(played.segments, survivors, at_end=at_end)
-    return dataclasses.replace(played, history=history, rounds=rounds, cohorts=asked, sums=learnt)
+    return dataclasses.replace(
+        played, history=history, rounds=rounds, cohorts=asked, sums=learnt
+    )
 
 
 def guaranteed(
@@ -198,13 +229,16 @@ def guaranteed(
 ) -> int:
     """Return the weak T that lasts for any number of rounds of a training; 1 for none.
 
-    Without a result that is of a training in which no upload fails. Weights scale what clients
-    send, so that combinations of sums involve the same clients, less those who weigh nothing.
+    Without a result that is of a training in which no upload fails. Weights scale what
+    clients send, so that combinations of sums involve the same clients, less those who
+    weigh nothing.
     """
     config = setting.config
     selector = _build.build_selector(scheme, config.population)
     loses = result is not None and bool(result.failed_uploads.any())
-    kept = _build.guaranteed_privacy(selector, config.protocol, config.hetero, loses=loses)
+    kept = _build.guaranteed_privacy(
+        selector, config.protocol, config.hetero, loses=loses
+    )
     nothing = 0 if setting.weights is None else int((setting.weights == 0).sum())
     return max(1, kept - nothing)
 
@@ -221,7 +255,8 @@ class Setting:
     dim: int  # of what a client sends
     mesh: Any
     progress: Progress
-    stated: dict[int, int] = dataclasses.field(default_factory=dict)  # peak bytes by slots
+    # peak bytes by slots
+    stated: dict[int, int] = dataclasses.field(default_factory=dict)
 
     @property
     def samples(self) -> np.ndarray:
@@ -248,13 +283,22 @@ class Setting:
         return self.mesh.size if on_cpu else 1
 
     def peak_bytes(self, num_slots: int) -> int:
-        """Return the peak memory of a training by its shapes: the CPU's, or each device's."""
+        """Return the peak memory of a training by its shapes.
+
+        The CPU's, or each device's.
+        """
         config = self.config
         sent = code_dim(config.aggregation, not config.hetero.is_plain, self.dim)
         return federated.memory_estimate(
-            self.model, self.clients, trainer=self.trainer, cohort_size=num_slots,
-            num_rounds=config.rounds, test=self.test, mesh=self.mesh, code_dim=sent,
-        ).peak_bytes  # fmt: skip
+            self.model,
+            self.clients,
+            trainer=self.trainer,
+            cohort_size=num_slots,
+            num_rounds=config.rounds,
+            test=self.test,
+            mesh=self.mesh,
+            code_dim=sent,
+        ).peak_bytes
 
     def stated_bytes(self, num_slots: int) -> int:
         """Return the same within the bound, of all devices that share a memory, and say it."""
@@ -264,7 +308,10 @@ class Setting:
             within = needed if bound is None else min(needed, bound)
             self.stated[num_slots] = within * self.sharing
             words = memory_words(
-                self.stated[num_slots], "cohort_size", num_slots, "cohort_size or the model"
+                self.stated[num_slots],
+                "cohort_size",
+                num_slots,
+                "cohort_size or the model",
             )
             where = "" if self.mesh is None or self.sharing > 1 else " on each device"
             note(self.progress, f"training, {words}{where}")
@@ -301,7 +348,9 @@ def setting_of(
 def training_of(setting: Setting, scheme: Scheme, played: Played) -> federated.Training:
     """Return the training of a scheme."""
     order = None if played.segments is None else played.segments.order
-    return shared_training(setting, played.to_train, _aggregator(setting, scheme, played), order)
+    return shared_training(
+        setting, played.to_train, _aggregator(setting, scheme, played), order
+    )
 
 
 def shared_training(
@@ -342,10 +391,17 @@ def _aggregator(setting: Setting, scheme: Scheme, played: Played) -> Any:
     return plain_aggregator(setting, num_slots(played), scheme.label, rule=played.rule)
 
 
-def plain_aggregator(setting: Setting, num_slots: int, *names: str, rule: Any = None) -> Any:
+def plain_aggregator(
+    setting: Setting, num_slots: int, *names: str, rule: Any = None
+) -> Any:
     """Return the aggregator of a training without segments, with pads of these names."""
     config = setting.config
     return _build.build_aggregator(
-        _config.secret_seed(config, *names), config.aggregation, num_slots, setting.dim,
-        rule=rule, samples=setting.samples, cohort_size=config.population.cohort_size,
-    )  # fmt: skip
+        _config.secret_seed(config, *names),
+        config.aggregation,
+        num_slots,
+        setting.dim,
+        rule=rule,
+        samples=setting.samples,
+        cohort_size=config.population.cohort_size,
+    )

@@ -1,6 +1,8 @@
-"""What a sweep shows: arrays over its grid, filled from records, and kept as a zarr store.
+"""What a sweep shows.
 
-The store is derived: it is made anew from the log whenever it is not of the present records.
+Arrays over its grid, filled from records, and kept as a zarr store.
+The store is derived: it is made anew from the log whenever it is not of the present
+records.
 """
 
 from __future__ import annotations
@@ -32,7 +34,10 @@ STORE = "results.zarr"
 SCHEMA = 2
 """Of the folder of a sweep: a log of records, and the grid of their keys."""
 CELL = np.dtype([("key", "S64"), ("settings", "S64"), ("trials", "<i4")])
-"""What a cell of the grid shows: so many trials of the point with this key; empty: it has none."""
+"""What a cell of the grid shows: so many trials of the point with this key.
+
+Empty: it has none.
+"""
 _MOST_CELLS, _MOST_BYTES = 4096, 2**26  # of a chunk
 _IN_MEMORY = 2**28  # bytes that are read at once where a study is opened
 _FROM_LOG = 1024  # cells: reading their records takes 0.1 s, and loading zarr as long
@@ -56,14 +61,19 @@ def cells_of(folder: pathlib.Path, manifest: Mapping[str, Any]) -> np.ndarray:
     if _is_whole(shown):
         assert isinstance(shown, dict)
         cells = _read_cells(folder / shown["cells"], math.prod(shown["shape"]))
-    rule = "must hold a whole sweep, or be given to the same sweep again, which mends it"
+    rule = (
+        "must hold a whole sweep, or be given to the same sweep again, which mends it"
+    )
     require(cells is not None, "folder", rule, str(folder))
     assert cells is not None
     return cells
 
 
 def _read_cells(path: pathlib.Path, count: int) -> np.ndarray | None:
-    """Return cells as they were saved; None unless the file holds so many, and nothing else."""
+    """Return cells as they were saved.
+
+    None unless the file holds so many, and nothing else.
+    """
     part = io.BytesIO()
     np.save(part, np.zeros(count, CELL))
     size = len(part.getvalue())
@@ -82,14 +92,23 @@ def _is_whole(shown: Any) -> bool:
     """Return whether a manifest's words about a grid are all there, and fit together."""
     try:
         lengths = shown["inner"] | dict(zip(shown["axes"], shown["shape"], strict=True))
-        texts = [shown["cells"], *shown["axes"], *shown["kept"], *shown["stored"].values()]
+        texts = [
+            shown["cells"],
+            *shown["axes"],
+            *shown["kept"],
+            *shown["stored"].values(),
+        ]
         good = all(type(length) is int and length >= 0 for length in lengths.values())
         good = good and pathlib.PurePath(shown["cells"]).name == shown["cells"]
         for name, dim, values, facts in shown["coordinates"]:
             good = good and len(values) == lengths[dim] and isinstance(facts, dict)
             texts.append(name)
         for name, dims, dtype, units, description in shown["variables"]:
-            good = good and np.dtype(dtype).kind in "fibU" and set(dims) <= {*shown["inner"]}
+            good = (
+                good
+                and np.dtype(dtype).kind in "fibU"
+                and set(dims) <= {*shown["inner"]}
+            )
             texts += [name, units, description]
     except (AttributeError, KeyError, TypeError, ValueError):
         return False
@@ -130,12 +149,16 @@ class View:
     def token(self) -> str:
         """Return what tells the store that is derived from these files from all others."""
         sizes = Index(self.folder).sizes()
-        return hashlib.sha256(json.dumps([_ARRAY, self.shown, sizes]).encode()).hexdigest()
+        return hashlib.sha256(
+            json.dumps([_ARRAY, self.shown, sizes]).encode()
+        ).hexdigest()
 
     def is_current(self) -> bool:
         """Return whether the store is of the present records."""
         try:
-            attributes = json.loads((self.folder / STORE / ".zattrs").read_text(encoding="utf-8"))
+            attributes = json.loads(
+                (self.folder / STORE / ".zattrs").read_text(encoding="utf-8")
+            )
             return bool(attributes["made_of"] == json.dumps(self.token()))
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return False
@@ -154,9 +177,11 @@ class View:
             shutil.rmtree(part, ignore_errors=True)
 
     def opened(self) -> xr.Dataset:
-        """Open the results as an xarray data set: from the log, or from the store if it has many.
+        """Open the results as an xarray data set.
 
-        Those that fit the memory are loaded: a sweep that is extended replaces the store's files.
+        From the log, or from the store if it has many.
+        Those that fit the memory are loaded: a sweep that is extended replaces the
+        store's files.
         """
         import xarray as xr
 
@@ -164,7 +189,8 @@ class View:
         if size > _IN_MEMORY:
             return self._from_store()
         if self.cells.size > _FROM_LOG and self.is_current():
-            with contextlib.suppress(Exception):  # it is damaged: zarr and codecs raise their own
+            # it is damaged: zarr and codecs raise their own
+            with contextlib.suppress(Exception):
                 results = self._from_store().load()
                 if self.is_current():  # else it was replaced while it was read
                     return results
@@ -175,10 +201,17 @@ class View:
             if values.dtype.kind in "if":
                 encoding = {"dtype": values.dtype, "_FillValue": variable.fill}
             if values.dtype.kind == "i":  # without a value nan, which no mean takes in
-                dtype = np.float32 if values.itemsize <= 2 else np.float64  # as xarray reads them
+                # as xarray reads them
+                dtype = np.float32 if values.itemsize <= 2 else np.float64
                 values = np.where(values == variable.fill, np.nan, values).astype(dtype)
-            facts = [*self.shown["axes"], *variable.dims], values, variable.facts, encoding
-            data[self._stored(name)] = xr.Variable(*facts, fastpath=True)  # else it loads dask
+            facts = (
+                [*self.shown["axes"], *variable.dims],
+                values,
+                variable.facts,
+                encoding,
+            )
+            # else it loads dask
+            data[self._stored(name)] = xr.Variable(*facts, fastpath=True)
         own = {
             name: xr.Variable([dim], np.asarray(values), facts, fastpath=True)
             for name, dim, values, facts in self.shown["coordinates"]
@@ -197,19 +230,25 @@ class View:
         source: Any = self.folder / STORE
         if not self.is_current():
             made = zarr.core.buffer.cpu.Buffer.from_bytes
-            source = zarr.storage.MemoryStore({n: made(own) for n, own in self._files()})
+            source = zarr.storage.MemoryStore(
+                {n: made(own) for n, own in self._files()}
+            )
         results = open_arrays(source)
         del results.attrs["made_of"]
         return results
 
     def _stored(self, name: str) -> str:
-        """Return what a variable is called here; an axis may have the name that points use."""
+        """Return what a variable is called here.
+
+        An axis may have the name that points use.
+        """
         return str(self.shown["stored"].get(name, name))
 
     def _files(self) -> Iterator[tuple[str, bytes]]:
         """Go through the files of the store: their names, and what is in them.
 
-        zarr takes eight times as long (48 ms for 90 cells, not 6), and 0.1 s to be imported.
+        zarr takes eight times as long (48 ms for 90 cells, not 6), and 0.1 s to be
+        imported.
         """
         token = self.token()
         self.index.refresh()
@@ -221,18 +260,33 @@ class View:
             yield f"{name}/0", zlib.compress(own.tobytes(), 1)
         for name, variable in self._all.items():
             inner, fill = self._inner[name], variable.fill
-            dims, dtype = [*self.shown["axes"], *variable.dims], np.dtype(variable.dtype)
-            sizes = self._shape + inner, self._chunks + inner, "NaN" if fill != fill else fill
+            dims, dtype = (
+                [*self.shown["axes"], *variable.dims],
+                np.dtype(variable.dtype),
+            )
+            sizes = (
+                self._shape + inner,
+                self._chunks + inner,
+                "NaN" if fill != fill else fill,
+            )
             arrays.append((self._stored(name), dims, variable.facts, dtype, *sizes))
         for name, dims, facts, dtype, shape, chunks, fill in arrays:
-            array = {"shape": shape, "chunks": chunks, "dtype": dtype.str, "fill_value": fill}
+            array = {
+                "shape": shape,
+                "chunks": chunks,
+                "dtype": dtype.str,
+                "fill_value": fill,
+            }
             told[f"{name}/.zarray"] = {**_ARRAY, **array}
             told[f"{name}/.zattrs"] = {**facts, "_ARRAY_DIMENSIONS": dims}
         for place in self._places:
             numbers = [
-                str(own.start // step) for own, step in zip(place, self._chunks, strict=True)
+                str(own.start // step)
+                for own, step in zip(place, self._chunks, strict=True)
             ]
-            for name, values in self._block(self.cells.reshape(self._shape)[place]).items():
+            for name, values in self._block(
+                self.cells.reshape(self._shape)[place]
+            ).items():
                 whole = self._chunks + self._inner[name]
                 chunk = np.full(whole, self._all[name].fill, values.dtype)
                 empty = chunk.tobytes()
@@ -244,7 +298,9 @@ class View:
         # those that are not named after their axis are listed
         others = [name for name, dim, *_ in self.shown["coordinates"] if name != dim]
         listed = {"coordinates": " ".join(others)} if others else {}
-        told[".zattrs"] = self.told | listed | self._losses() | {"made_of": json.dumps(token)}
+        told[".zattrs"] = (
+            self.told | listed | self._losses() | {"made_of": json.dumps(token)}
+        )
         told[".zmetadata"] = {"metadata": dict(told), "zarr_consolidated_format": 1}
         for name, content in told.items():
             yield name, json.dumps(content).encode()
@@ -260,7 +316,9 @@ class View:
         for k, cell in enumerate(points):
             key, trials = cell["key"].decode(), int(cell["trials"])
             kept = self.shown["kept"]
-            parts = self.index.parts(key, trials, kept, whole=self.is_whole, layout=self.layout)
+            parts = self.index.parts(
+                key, trials, kept, whole=self.is_whole, layout=self.layout
+            )
             if not parts or parts[-1].end < trials:
                 continue
             found["done"][k] = True
@@ -307,7 +365,9 @@ def open_arrays(source: Any) -> xr.Dataset:
     )
 
 
-def _blocks(shape: tuple[int, ...], limit: int) -> tuple[tuple[int, ...], list[tuple[slice, ...]]]:
+def _blocks(
+    shape: tuple[int, ...], limit: int
+) -> tuple[tuple[int, ...], list[tuple[slice, ...]]]:
     """Return the shape of chunks of at most so many cells, and where each of them lies.
 
     Examples:
@@ -321,7 +381,9 @@ def _blocks(shape: tuple[int, ...], limit: int) -> tuple[tuple[int, ...], list[t
         limit //= chunks[axis]
         if pieces > 1 or limit < 2:
             break
-    starts = (range(0, length, step) for length, step in zip(shape, chunks, strict=True))
+    starts = (
+        range(0, length, step) for length, step in zip(shape, chunks, strict=True)
+    )
     return tuple(chunks), [
         tuple(slice(a, a + step) for a, step in zip(place, chunks, strict=True))
         for place in itertools.product(*starts)

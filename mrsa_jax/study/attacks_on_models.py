@@ -1,4 +1,7 @@
-"""Attacks on updates, models and rounds: settings, rules, rows; nothing here imports JAX."""
+"""Attacks on updates, models and rounds: settings, rules, rows.
+
+Nothing here imports JAX.
+"""
 
 from __future__ import annotations
 
@@ -7,19 +10,31 @@ import pathlib
 from typing import Annotated, Literal
 
 from mrsa_jax._core import flags
-from mrsa_jax.study._attack_rows import AttackSettings, FinitePositive, FromZero, plain, row
+from mrsa_jax.study._attack_rows import (
+    AttackSettings,
+    FinitePositive,
+    FromZero,
+    plain,
+    row,
+)
 from mrsa_jax.study._training_tables import ModelName
 from mrsa_watch._base.errors import require
 
-_MethodName = Annotated[Literal["cosine", "euclidean"], flags.Cites(
-    cosine="gradient inversion: geiping2020inverting",
-    euclidean="gradient inversion: zhu2019deep",
-)]  # fmt: skip
-_MethodNames = Annotated[tuple[Literal["loss", "shadow", "likelihood_ratio"], ...], flags.Cites(
-    loss="membership inference: yeom2018privacy",
-    shadow="membership inference: shokri2017membership",
-    likelihood_ratio="membership inference: carlini2022membership",
-)]  # fmt: skip
+_MethodName = Annotated[
+    Literal["cosine", "euclidean"],
+    flags.Cites(
+        cosine="gradient inversion: geiping2020inverting",
+        euclidean="gradient inversion: zhu2019deep",
+    ),
+]
+_MethodNames = Annotated[
+    tuple[Literal["loss", "shadow", "likelihood_ratio"], ...],
+    flags.Cites(
+        loss="membership inference: yeom2018privacy",
+        shadow="membership inference: shokri2017membership",
+        likelihood_ratio="membership inference: carlini2022membership",
+    ),
+]
 _PICTURES = (".png", ".jpg", ".jpeg")
 
 
@@ -27,26 +42,36 @@ _PICTURES = (".png", ".jpg", ".jpeg")
 class GradientsConfig(AttackSettings):
     """Look for the images behind an update, or behind a sum of several clients' updates.
 
-    An update of few images shows them (Zhu et al. 2019; Geiping et al. 2020), a sum of few updates
-    too, but not whose they are; an upload under pads shows nothing.
+    An update of few images shows them (Zhu et al. 2019; Geiping et al. 2020), a sum of
+    few updates too, but not whose they are; an upload under pads shows nothing.
       mrsa-jax attack gradients
-      mrsa-jax attack gradients --photo china --seen plain --iterations 4800 --random-starts 8
-      mrsa-jax attack gradients --dataset mnist_5k --model lenet --num-summed 4
-      mrsa-jax attack gradients --folder ~/pictures --method euclidean
+      mrsa-jax attack gradients --photo china --seen plain --iterations 4800
+      --random-starts 8 mrsa-jax attack gradients --dataset mnist_5k --model lenet
+      --num-summed 4 mrsa-jax attack gradients --folder ~/pictures --method euclidean
     """
 
     out: pathlib.Path = pathlib.Path("results/attack/gradients")
-    photo: Annotated[Literal["flower", "china"] | None, flags.shown("{flower,china}")] = None
+    photo: Annotated[
+        Literal["flower", "china"] | None, flags.shown("{flower,china}")
+    ] = None
     """Invert the two photographs of the package, this one first, in 32 x 32 pixels. Default:
-    flower, if neither --dataset nor --folder is set."""
+    flower, if neither --dataset nor --folder is set.
+    """
     dataset: flags.Name = None
-    """Invert images of a data set instead (mrsa-jax data list). Default: the photographs."""
+    """Invert images of a data set instead (mrsa-jax data list). Default.
+
+    The photographs.
+    """
     folder: flags.Folder = None
     """Invert the first pictures of this folder instead, in 32 x 32 pixels (.png, .jpg). Default:
-    the photographs."""
+    the photographs.
+    """
     seen: tuple[Literal["plain", "padded", "sum"], ...] = ("plain", "sum", "padded")
-    """View of the adversary: one client's plain update, its padded upload, or the sum of the
-    clients."""
+    """View of the adversary.
+
+    One client's plain update, its padded upload, or the sum of the
+    clients.
+    """
     num_summed: flags.Several = 2
     """Clients in the sum, T."""
     num_images: flags.Whole = 1
@@ -56,7 +81,8 @@ class GradientsConfig(AttackSettings):
     learning_rate: FinitePositive = 0.1
     """Step size of the clients' SGD."""
     method: _MethodName = "cosine"
-    """cosine (Geiping et al. 2020, Adam on signs) or euclidean (Zhu et al. 2019, L-BFGS)."""
+    """cosine (Geiping et al. 2020, Adam on signs) or euclidean (Zhu et al. 2019, L-BFGS).
+    """
     iterations: flags.Whole = 1200
     """Steps of the optimizer."""
     restarts: Annotated[flags.Whole, flags.shown(name="random-starts")] = 2
@@ -66,11 +92,14 @@ class GradientsConfig(AttackSettings):
     smoothness: FromZero = 1e-5
     """Weight of the total variation."""
     known_labels: bool = False
-    """Give the labels to the adversary, which otherwise infers them from the last bias."""
+    """Give the labels to the adversary, which otherwise infers them from the last bias.
+    """
 
 
 def _check_gradients(config: GradientsConfig) -> None:
-    given = [n for n in ("photo", "dataset", "folder") if getattr(config, n) is not None]
+    given = [
+        n for n in ("photo", "dataset", "folder") if getattr(config, n) is not None
+    ]
     rule = "must not be set if the images are from elsewhere"
     require(len(given) <= 1, given[0] if given else "photo", rule, *given)
     if config.folder is not None:
@@ -82,7 +111,8 @@ def _check_gradients(config: GradientsConfig) -> None:
 class ModelInversionConfig(AttackSettings):
     """Draw what a model takes for the typical image of each class: a digit, or a face.
 
-    Softmax regression shows its classes (Fredrikson et al. 2015): a face where a class is a person.
+    Softmax regression shows its classes (Fredrikson et al. 2015): a face where a class
+    is a person.
       mrsa-jax attack model-inversion
       mrsa-jax attack model-inversion --dataset olivetti --num-epochs 50 --num-clients 4
       mrsa-jax attack model-inversion --connection-probability 0.7 --num-clients 40
@@ -91,9 +121,16 @@ class ModelInversionConfig(AttackSettings):
     out: pathlib.Path = pathlib.Path("results/attack/model_inversion")
     dataset: str = "mnist_5k"
     """mnist_5k, digits, olivetti (faces), or another set (mrsa-jax data list)."""
-    seen: tuple[Literal["plain", "padded", "aggregate"], ...] = ("plain", "padded", "aggregate")
-    """Model that the adversary sees: a client's plain model, its padded upload, or the mean of all
-    clients' models."""
+    seen: tuple[Literal["plain", "padded", "aggregate"], ...] = (
+        "plain",
+        "padded",
+        "aggregate",
+    )
+    """Model that the adversary sees.
+
+    A client's plain model, its padded upload, or the mean of all
+    clients' models.
+    """
     num_clients: flags.Several = 10
     """Clients of the round; each holds an equal part of the data."""
     connection_probability: flags.AtMostOne = 1.0
@@ -122,7 +159,8 @@ class MembershipConfig(AttackSettings):
 
     out: pathlib.Path = pathlib.Path("results/attack/membership")
     methods: _MethodNames = ("loss", "shadow", "likelihood_ratio")
-    """loss (Yeom et al. 2018), shadow (Shokri et al. 2017), likelihood_ratio (Carlini 2022)."""
+    """loss (Yeom et al. 2018), shadow (Shokri et al. 2017), likelihood_ratio (Carlini 2022).
+    """
     seen: tuple[Literal["plain", "padded", "sum"], ...] = ("plain", "sum", "padded")
     """View of the adversary: one client's plain model, its padded upload, or a sum."""
     num_summed: flags.Several = 4
@@ -151,15 +189,17 @@ class MembershipConfig(AttackSettings):
 class InconsistencyConfig(AttackSettings):
     """A malicious server sends one client the model, the others one that teaches them nothing.
 
-    Outside the papers' threat model: the server lies (Pasquini et al. 2022). The others' updates
-    are zero, so the sum is the target's. Pads bound to the model's hash do not cancel then.
+    Outside the papers' threat model: the server lies (Pasquini et al. 2022). The
+    others' updates are zero, so the sum is the target's. Pads bound to the model's hash
+    do not cancel then.
       mrsa-jax attack inconsistency
       mrsa-jax attack inconsistency --cohort-size 20 --target 7 --pads bound
     """
 
     out: pathlib.Path = pathlib.Path("results/attack/inconsistency")
     pads: tuple[Literal["plain", "bound"], ...] = ("plain", "bound")
-    """plain SecAgg, or pads that are bound to a hash of the model that a client received."""
+    """plain SecAgg, or pads that are bound to a hash of the model that a client received.
+    """
     cohort_size: flags.Several = 8
     """Clients of the round, with real messages and cryptography."""
     target: flags.Natural = 0
@@ -176,7 +216,13 @@ class InconsistencyConfig(AttackSettings):
 
 def _check_inconsistency(config: InconsistencyConfig) -> None:
     rule = "must be one of the round's clients, below --cohort-size"
-    require(config.target < config.cohort_size, "target", rule, config.target, config.cohort_size)
+    require(
+        config.target < config.cohort_size,
+        "target",
+        rule,
+        config.target,
+        config.cohort_size,
+    )
 
 
 def pictures(folder: pathlib.Path) -> list[pathlib.Path]:
@@ -187,22 +233,52 @@ def pictures(folder: pathlib.Path) -> list[pathlib.Path]:
 
 
 ROWS = (
-    row("gradients", GradientsConfig, "images, from one update or a sum of several",
-        {"images": "images", "psnr_db": "dB", "best_psnr_db": "dB",
-         **plain("ssim mse distance restarts")},
-        "attack on updates", ("geiping2020inverting", "zhu2019deep"), check=_check_gradients,
+    row(
+        "gradients",
+        GradientsConfig,
+        "images, from one update or a sum of several",
+        {
+            "images": "images",
+            "psnr_db": "dB",
+            "best_psnr_db": "dB",
+            **plain("ssim mse distance restarts"),
+        },
+        "attack on updates",
+        ("geiping2020inverting", "zhu2019deep"),
+        check=_check_gradients,
         needs=520,
-        images="images_of_gradients"),
-    row("model-inversion", ModelInversionConfig, "a typical image of each class, from a model",
-        {**dict.fromkeys(("classes", "identified", "by_chance"), "classes"),
-         **plain("confidence likeness")},
-        "attack on models", ("fredrikson2015model",), needs=350,
-        images="images_of_model_inversion"),
-    row("membership", MembershipConfig, "whether a sample was among those trained on",
+        images="images_of_gradients",
+    ),
+    row(
+        "model-inversion",
+        ModelInversionConfig,
+        "a typical image of each class, from a model",
+        {
+            **dict.fromkeys(("classes", "identified", "by_chance"), "classes"),
+            **plain("confidence likeness"),
+        },
+        "attack on models",
+        ("fredrikson2015model",),
+        needs=350,
+        images="images_of_model_inversion",
+    ),
+    row(
+        "membership",
+        MembershipConfig,
+        "whether a sample was among those trained on",
         plain("accuracy plus_minus precision recall auc tpr_at_0.1% tpr_at_1%"),
-        "attack on models", ("carlini2022membership",), needs=450),
-    row("inconsistency", InconsistencyConfig, "a server that breaks the protocol, and the defence",
+        "attack on models",
+        ("carlini2022membership",),
+        needs=450,
+    ),
+    row(
+        "inconsistency",
+        InconsistencyConfig,
+        "a server that breaks the protocol, and the defence",
         {"clients": "clients", **plain("error recovered")},
-        "attack by a server that sends different models", ("pasquini2022eluding",),
-        check=_check_inconsistency, needs=200),
-)  # fmt: skip
+        "attack by a server that sends different models",
+        ("pasquini2022eluding",),
+        check=_check_inconsistency,
+        needs=200,
+    ),
+)

@@ -7,7 +7,13 @@ import pathlib
 from typing import Annotated, Literal
 
 from mrsa_jax._core import flags
-from mrsa_jax.study._attack_rows import FinitePositive, FromZero, SumsOfRounds, plain, row
+from mrsa_jax.study._attack_rows import (
+    FinitePositive,
+    FromZero,
+    SumsOfRounds,
+    plain,
+    row,
+)
 from mrsa_jax.study._config import parse_scheme
 from mrsa_jax.study._tables import check_unset
 from mrsa_jax.study._training_tables import ModelName
@@ -21,13 +27,13 @@ class LeastSquaresConfig(SumsOfRounds):
     """Solve the sums of many rounds for each client's update (an honest but curious server).
 
     A server that keeps every sum and knows who was in it solves the linear
-    system (Multi-RoundSecAgg, eq. (33) to (35)). Random selection exposes single clients; blocks
-    of T leave only their sums.
+    system (Multi-RoundSecAgg, eq. (33) to (35)). Random selection exposes single
+    clients; blocks of T leave only their sums.
       mrsa-jax attack least-squares --frozen
-      mrsa-jax attack least-squares --schemes uniform batch_partitioning:2 --learning-rate 0.01
-      mrsa-jax attack least-squares --run results/train --window 60
-      mrsa-jax attack least-squares --memory 0.99 --share 0.4 --prior mean
-      mrsa-jax attack least-squares --aggregates sums.npy --participation who.npy
+      mrsa-jax attack least-squares --schemes uniform batch_partitioning:2
+      --learning-rate 0.01 mrsa-jax attack least-squares --run results/train --window 60
+      mrsa-jax attack least-squares --memory 0.99 --share 0.4 --prior mean mrsa-jax
+      attack least-squares --aggregates sums.npy --participation who.npy
     """
 
     out: pathlib.Path = pathlib.Path("results/attack/least_squares")
@@ -36,7 +42,8 @@ class LeastSquaresConfig(SumsOfRounds):
     warm_up: flags.Natural = 40
     """Rounds before these: the longer the training, the less the updates change."""
     frozen: bool = False
-    """Worst case: the model does not move, so each client sends the same update again."""
+    """Worst case: the model does not move, so each client sends the same update again.
+    """
     dataset: str = "digits"
     """Data that the clients train on (mrsa-jax data list)."""
     model: ModelName = "logistic"
@@ -50,88 +57,147 @@ class LeastSquaresConfig(SumsOfRounds):
     clip_norm: Annotated[
         flags.Number, flags.Within(POSITIVE, rule="must be finite and positive")
     ] = None
-    """L2 norm to which each client clips its update, such as 0.5. Default: no clipping."""
+    """L2 norm to which each client clips its update, such as 0.5. Default: no clipping.
+    """
     run: flags.Folder = None
-    """Attack the run of mrsa-jax train in this folder instead: repeats its rounds and keeps the
-    sums. Default: simulated rounds."""
+    """Attack the run of mrsa-jax train in this folder instead.
+
+    Repeats its rounds and keeps the
+    sums. Default: simulated rounds.
+    """
     aggregates: flags.File = None
-    """Attack your own sums instead: .npy or .npz of reals [rounds, d], sums and not means. Default:
-    simulated rounds."""
+    """Attack your own sums instead.
+
+    .npy or .npz of reals [rounds, d], sums and not means. Default:
+    simulated rounds.
+    """
     participation: flags.File = None
-    """Members of each of these sums: .npy or .npz of booleans or integer weights [rounds, N]. It is
-    required with --aggregates. Default: not used."""
+    """Members of each of these sums.
+
+    .npy or .npz of booleans or integer weights [rounds, N]. It is
+    required with --aggregates. Default: not used.
+    """
     updates: flags.File = None
-    """True updates of the clients [N, d], to score the estimates. Default: your own sums are not
-    scored."""
+    """True updates of the clients [N, d], to score the estimates. Default.
+
+    Your own sums are not
+    scored.
+    """
     window: Annotated[flags.Count, flags.Within(1)] = None
     """Use only this many sums, the latest. Default: all."""
     prior: Literal["zero", "mean"] = "zero"
-    """Estimate of the part of an update that the sums do not determine: zero, or the mean
-    update."""
+    """Estimate of the part of an update that the sums do not determine.
+
+    Zero, or the mean
+    update.
+    """
     ridge: FromZero = 0.0
     """Penalty on the length of the estimates; 0 for the pseudo-inverse."""
     noise: Annotated[FromZero, flags.shown(name="update-change")] = 0.0
     """How much an update changes from sum to sum, relative to its deviation, for the best linear
-    estimate; 0: not at all."""
-    memory: Annotated[float | None, flags.Within(0.0, 1 - 1e-6), flags.shown("RHO")] = None
+    estimate; 0: not at all.
+    """
+    memory: Annotated[float | None, flags.Within(0.0, 1 - 1e-6), flags.shown("RHO")] = (
+        None
+    )
     """Estimate what each client sent last, if updates drift with this correlation per sum, such as
-    0.99. With --prior mean, the error is that of the difference from the mean update. Default:
-    updates do not drift."""
+    0.99. With --prior mean, the error is that of the difference from the mean update.
+    Default: updates do not drift.
+    """
     share: Annotated[float, flags.IS_CHANCE, flags.shown("A")] = 1.0
-    """Fraction of an update's variance that has this memory; the rest is new in each sum."""
+    """Fraction of an update's variance that has this memory.
+
+    The rest is new in each sum.
+    """
 
 
 def _check_least_squares(config: LeastSquaresConfig) -> None:
-    require(config.ridge == 0 or config.noise == 0, "noise", "must be 0 with --ridge", config.noise)
+    require(
+        config.ridge == 0 or config.noise == 0,
+        "noise",
+        "must be 0 with --ridge",
+        config.noise,
+    )
     if config.memory is not None:
         alone = config.ridge == config.noise == 0 and not config.frozen
         rule = "cannot be combined with --ridge, --update-change or --frozen"
         require(alone, "memory", rule, config.memory)
-    require(config.memory is not None or config.share == 1, "share", "must be given with --memory",
-            config.share)  # fmt: skip
+    require(
+        config.memory is not None or config.share == 1,
+        "share",
+        "must be given with --memory",
+        config.share,
+    )
     given = (config.aggregates is None) == (config.participation is None)
     if config.run is not None:
         rule = "must be the folder of a complete run of `mrsa-jax train`"
         require((config.run / "results.zarr").is_dir(), "run", rule, str(config.run))
         rule = "must not be set with --run, whose store has it"
-        require(config.participation is None, "participation", rule, str(config.participation))
+        require(
+            config.participation is None,
+            "participation",
+            rule,
+            str(config.participation),
+        )
     else:
         rule = "must be given with --participation, and the other way round"
-        require(given, "aggregates", rule, _name(config.aggregates), _name(config.participation))
+        require(
+            given,
+            "aggregates",
+            rule,
+            _name(config.aggregates),
+            _name(config.participation),
+        )
     is_known = config.updates is None or config.aggregates is not None
-    require(is_known, "updates", "must not be set without --aggregates", _name(config.updates))
+    require(
+        is_known,
+        "updates",
+        "must not be set without --aggregates",
+        _name(config.updates),
+    )
     is_own = config.aggregates is not None or config.run is not None
     rule = "must not be set with --run or --aggregates: these rounds have happened"
     require(not (is_own and config.frozen), "frozen", rule, config.frozen)
     if config.window is not None and not is_own:
         rule = "must be no longer than --rounds"
-        require(config.window <= config.rounds, "window", rule, config.window, config.rounds)
+        require(
+            config.window <= config.rounds, "window", rule, config.window, config.rounds
+        )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DistinguishConfig(SumsOfRounds):
     """Tell from the sums whether a client's updates were shifted, by the best possible test.
 
-    Plays the likelihood ratio on rounds with a shift and without, and compares how often it is
-    right with the formula of mrsa_jax.privacy.distinguishability. The server knows all but the
-    others' updates: Gaussian ones, which do not change over rounds (where the formula is exact), or
-    those of real training, whose spread and drift are measured.
+    Plays the likelihood ratio on rounds with a shift and without, and compares how
+    often it is right with the formula of mrsa_jax.privacy.distinguishability. The
+    server knows all but the others' updates: Gaussian ones, which do not change over
+    rounds (where the formula is exact), or those of real training, whose spread and
+    drift are measured.
       mrsa-jax attack distinguish
       mrsa-jax attack distinguish --others gaussian --shift 0.5 --noise-variance 2
-      mrsa-jax attack distinguish --schemes batch_partitioning:2 batch_partitioning:4 --rounds 40
-      mrsa-jax attack distinguish --others trained --learning-rate 2 --trainings 1000
+      mrsa-jax attack distinguish --schemes batch_partitioning:2 batch_partitioning:4
+      --rounds 40 mrsa-jax attack distinguish --others trained --learning-rate 2
+      --trainings 1000
     """
 
     out: pathlib.Path = pathlib.Path("results/attack/distinguish")
     others: tuple[Literal["gaussian", "trained"], ...] = ("gaussian", "trained")
-    """Updates of the other clients: Gaussian numbers, the same in all rounds, or trained
-    updates."""
+    """Updates of the other clients.
+
+    Gaussian numbers, the same in all rounds, or trained
+    updates.
+    """
     clients: tuple[Literal["worst", "median"], ...] = ("worst", "median")
-    """Client whose updates are shifted: the one hidden among the fewest, or the median one."""
+    """Client whose updates are shifted.
+
+    The one hidden among the fewest, or the median one.
+    """
     rounds: flags.Whole = 12
     """Rounds whose sums the server keeps."""
     shift: FinitePositive = 1.0
-    """Length of the shift, in standard deviations (spreads) of the others' updates along it."""
+    """Length of the shift, in standard deviations (spreads) of the others' updates along it.
+    """
     noise: Annotated[FromZero, flags.shown(name="noise-variance")] = 0.0
     """Variance of each sum's noise along the shift, in squared spreads."""
     false_positive_rates: _Rates = (0.001, 0.01, 0.1, 0.5)
@@ -139,7 +205,8 @@ class DistinguishConfig(SumsOfRounds):
     trials: flags.Whole = 20_000
     """Simulated histories without the shift, and the same number with it."""
     trainings: flags.Whole = 400
-    """Trained histories without the shift, and the same number with the shift of each client."""
+    """Trained histories without the shift, and the same number with the shift of each client.
+    """
     warm_up: flags.Natural = 20
     """Training rounds before these, without a shift."""
     dataset: str = "digits"
@@ -147,37 +214,52 @@ class DistinguishConfig(SumsOfRounds):
     model: ModelName = "logistic"
     """Model that they train."""
     client_size: flags.Several = 20
-    """Samples of a client, drawn again in each training; one step over all of them is its
-    update."""
+    """Samples of a client, drawn again in each training.
+
+    One step over all of them is its
+    update.
+    """
     learning_rate: FinitePositive = 0.5
-    """Length of this step; with a longer one, the updates change more from round to round."""
+    """Length of this step.
+
+    With a longer one, the updates change more from round to round.
+    """
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CanariesConfig(SumsOfRounds):
     """Measure with canaries whether the noise in the ring hides clients as its ledger says.
 
-    A client sends a vector of four clip norms in its rounds, to be clipped to one, or nothing; the
-    server applies the best test to what it decodes. With the others known the measured mu is the
-    ledger's, less what rounding hides; with Gaussian updates of others it is lower. More would
-    refute the ledger. What is left of the sums without the updates shows noise that is missing, or
-    the same in several rounds; the smallest violation that the trials would find is printed.
+    A client sends a vector of four clip norms in its rounds, to be clipped to one, or
+    nothing; the server applies the best test to what it decodes. With the others known
+    the measured mu is the ledger's, less what rounding hides; with Gaussian updates of
+    others it is lower. More would refute the ledger. What is left of the sums without
+    the updates shows noise that is missing, or the same in several rounds; the smallest
+    violation that the trials would find is printed.
       mrsa-jax attack canaries
-      mrsa-jax attack canaries --mechanism discrete_gaussian --noise-multiplier 0.5 --trials 10000
-      mrsa-jax attack canaries --others known --modulus-bits 16 --dim 1024
+      mrsa-jax attack canaries --mechanism discrete_gaussian --noise-multiplier 0.5
+      --trials 10000 mrsa-jax attack canaries --others known --modulus-bits 16 --dim
+      1024
     """
 
     out: pathlib.Path = pathlib.Path("results/attack/canaries")
     others: tuple[Literal["known", "gaussian"], ...] = ("known", "gaussian")
-    """Knowledge of the server about the others: their updates, or that they are Gaussian."""
+    """Knowledge of the server about the others.
+
+    Their updates, or that they are Gaussian.
+    """
     clients: tuple[Literal["worst", "median"], ...] = ("worst", "median")
-    """Client that is the canary: the one with the largest loss in its ledger, or the median one."""
+    """Client that is the canary.
+
+    The one with the largest loss in its ledger, or the median one.
+    """
     rounds: flags.Whole = 12
     """Rounds whose sums the server keeps."""
     mechanism: Literal["skellam", "discrete_gaussian"] = "skellam"
     """Noise that each client adds to its codes."""
     noise_multiplier: FinitePositive = 1.0
-    """Standard deviation of the noise of a full cohort, as a multiple of --clip-norm."""
+    """Standard deviation of the noise of a full cohort, as a multiple of --clip-norm.
+    """
     clip_norm: FinitePositive = 1.0
     """L2 norm to which updates are clipped; the canary is four times as long."""
     dim: flags.Whole = 256
@@ -185,7 +267,8 @@ class CanariesConfig(SumsOfRounds):
     modulus_bits: flags.Bits = 20
     """Sums are taken modulo 2**modulus_bits."""
     spread: FinitePositive = 0.02
-    """Standard deviation of the entries of the others' updates, if they are not known."""
+    """Standard deviation of the entries of the others' updates, if they are not known.
+    """
     false_positive_rates: _Rates = (0.001, 0.01, 0.1, 0.5)
     """False positive rates at which the true positive rate is measured."""
     trials: flags.Whole = 2000
@@ -204,8 +287,8 @@ def _check_canaries(config: CanariesConfig) -> None:
 class DisaggregationConfig(SumsOfRounds):
     """Recover who was in each sum from the sums and how often each client took part.
 
-    A server that is not told who took part finds out from how often each client did (Lam et
-    al. 2021).
+    A server that is not told who took part finds out from how often each client did
+    (Lam et al. 2021).
       mrsa-jax attack disaggregation --num-clients 40 --rounds 100
       mrsa-jax attack disaggregation --update-change 0.1
       mrsa-jax attack disaggregation --aggregates sums.npy --counts counts.npy
@@ -216,28 +299,40 @@ class DisaggregationConfig(SumsOfRounds):
     num_clients: flags.Several = 20
     rounds: flags.Whole = 60
     """Number of rounds, J. It must exceed the number of clients, or any history explains the
-    sums."""
+    sums.
+    """
     interval: flags.Whole = 10
-    """Rounds of an interval; at its end the server learns how often each client took part."""
+    """Rounds of an interval.
+
+    At its end the server learns how often each client took part.
+    """
     dim: flags.Whole = 1000
     """Entries of an update, drawn at random."""
     drift: Annotated[FromZero, flags.shown(name="update-change")] = 0.0
     """How much an update changes from round to round, relative to its length."""
     aggregates: flags.File = None
-    """Attack your own sums instead: .npy or .npz of reals [rounds, d], sums and not means. Default:
-    simulated rounds."""
+    """Attack your own sums instead.
+
+    .npy or .npz of reals [rounds, d], sums and not means. Default:
+    simulated rounds.
+    """
     counts: flags.File = None
-    """How often each client was in the sums of each interval: .npy or .npz [intervals, N]. Default:
-    counted in --participation."""
+    """How often each client was in the sums of each interval.
+
+    .npy or .npz [intervals, N]. Default:
+    counted in --participation.
+    """
     participation: flags.File = None
     """Members of each sum [rounds, N], to score, and to count from without --counts. Default: not
-    scored."""
+    scored.
+    """
     interval_lengths: Annotated[tuple[int, ...], flags.Within(1), flags.shown()] = ()
     """Rounds of each interval of --counts. Default: equal intervals."""
     restarts: Annotated[flags.Whole, flags.shown(name="random-starts")] = 4
     """Random starts per client."""
     seconds: FromZero = 5.0
-    """Limit of the integer program for a column that the relaxation does not decide, in seconds."""
+    """Limit of the integer program for a column that the relaxation does not decide, in seconds.
+    """
 
 
 def _check_disaggregation(config: DisaggregationConfig) -> None:
@@ -246,7 +341,11 @@ def _check_disaggregation(config: DisaggregationConfig) -> None:
         check_unset(config, rule, "counts", "participation", "interval_lengths")
         return
     is_told = config.counts is not None or config.participation is not None
-    require(is_told, "counts", "must be given with --aggregates, or --participation to count from")
+    require(
+        is_told,
+        "counts",
+        "must be given with --aggregates, or --participation to count from",
+    )
 
 
 def _name(path: pathlib.Path | None) -> str | None:
@@ -254,27 +353,69 @@ def _name(path: pathlib.Path | None) -> str | None:
 
 
 ROWS = (
-    row("least-squares", LeastSquaresConfig, "each client's update, from the sums of many rounds",
-        {"sums": "rounds", **dict.fromkeys(("clients", "strong_T", "exposed"), "clients"),
-         **plain("predicted_error mean_error median_error least_error"),
-         "recovered": "clients",
-         "change": "1"},
-        "attack on sums", ("so2023securing",), check=_check_least_squares, needs=270),
-    row("distinguish", DistinguishConfig, "whether a client's updates were shifted",
-        {"client": "1", "sums": "rounds", "hidden_among": "clients",
-         **plain("formula_mu mu formula_auc auc rates_inside rates")},
-        "attack on sums", ("dong2022gaussian",), needs=430),
-    row("canaries", CanariesConfig, "whether noise in the ring hides as its ledger says",
-        {"client": "1", "sums": "rounds",
-         **plain("ledger_mu ledger_epsilon mu measured_mu lower upper smallest_found"),
-         **plain("noise_scale noise_margin correlation correlation_margin auc"),
-         **plain("rates_inside rates")},
-        "audit of differential privacy", ("andrew2024one", "nasr2023tight"),
-        check=_check_canaries, needs=560),
-    row("disaggregation", DisaggregationConfig,
+    row(
+        "least-squares",
+        LeastSquaresConfig,
+        "each client's update, from the sums of many rounds",
+        {
+            "sums": "rounds",
+            **dict.fromkeys(("clients", "strong_T", "exposed"), "clients"),
+            **plain("predicted_error mean_error median_error least_error"),
+            "recovered": "clients",
+            "change": "1",
+        },
+        "attack on sums",
+        ("so2023securing",),
+        check=_check_least_squares,
+        needs=270,
+    ),
+    row(
+        "distinguish",
+        DistinguishConfig,
+        "whether a client's updates were shifted",
+        {
+            "client": "1",
+            "sums": "rounds",
+            "hidden_among": "clients",
+            **plain("formula_mu mu formula_auc auc rates_inside rates"),
+        },
+        "attack on sums",
+        ("dong2022gaussian",),
+        needs=430,
+    ),
+    row(
+        "canaries",
+        CanariesConfig,
+        "whether noise in the ring hides as its ledger says",
+        {
+            "client": "1",
+            "sums": "rounds",
+            **plain(
+                "ledger_mu ledger_epsilon mu measured_mu lower upper smallest_found"
+            ),
+            **plain("noise_scale noise_margin correlation correlation_margin auc"),
+            **plain("rates_inside rates"),
+        },
+        "audit of differential privacy",
+        ("andrew2024one", "nasr2023tight"),
+        check=_check_canaries,
+        needs=560,
+    ),
+    row(
+        "disaggregation",
+        DisaggregationConfig,
         "who was in each sum, from how often each took part",
-        {"sums": "rounds", "clients": "clients", "rank": "1",
-         **dict.fromkeys(("explained", "shared", "columns_right"), "clients"),
-         "mean_error": "1", "recovered": "clients"},
-        "attack on sums", ("lam2021gradient",), check=_check_disaggregation, needs=200),
-)  # fmt: skip
+        {
+            "sums": "rounds",
+            "clients": "clients",
+            "rank": "1",
+            **dict.fromkeys(("explained", "shared", "columns_right"), "clients"),
+            "mean_error": "1",
+            "recovered": "clients",
+        },
+        "attack on sums",
+        ("lam2021gradient",),
+        check=_check_disaggregation,
+        needs=200,
+    ),
+)

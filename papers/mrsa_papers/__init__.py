@@ -1,6 +1,7 @@
 """Every table and figure of the papers, remade and judged against what was printed.
 
-What needs JAX loads when first used: the command line's help lists the items and must not wait.
+What needs JAX loads when first used: the command line's help lists the items and must
+not wait.
 """
 
 from mrsa_watch._base.late import late_names

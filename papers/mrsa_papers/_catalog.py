@@ -12,5 +12,7 @@ PAPERS: dict[str, str] = {name: told["paper"] for name, told in _TOLD.items()}
 ITEMS: dict[str, dict[str, Row]] = {name: told["items"] for name, told in _TOLD.items()}
 """The items of each paper by name, in the order in which they are made."""
 
-ALIASES: dict[str, dict[str, str]] = {name: told["aliases"] for name, told in _TOLD.items()}
+ALIASES: dict[str, dict[str, str]] = {
+    name: told["aliases"] for name, told in _TOLD.items()
+}
 """Figures that an item of another name shows: the curves whose ends a table lists."""

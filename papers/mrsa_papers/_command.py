@@ -1,4 +1,7 @@
-"""`mrsa-jax reproduce [PAPER[.ITEM] ...]`: remake the papers' tables and figures and judge them."""
+"""`mrsa-jax reproduce [PAPER[.ITEM] ...]`.
+
+Remake the papers' tables and figures and judge them.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,13 @@ import tyro
 
 from mrsa_jax._core.compile_cache import use_compile_cache
 from mrsa_jax._core.flags import shown
-from mrsa_jax.cli._console import drawn, output_console, print_json, print_words, use_cores
+from mrsa_jax.cli._console import (
+    drawn,
+    output_console,
+    print_json,
+    print_words,
+    use_cores,
+)
 from mrsa_jax.cli._tables import coloured, print_table
 from mrsa_papers._catalog import ITEMS
 from mrsa_papers._config import ReproduceConfig, check_targets
@@ -35,20 +44,30 @@ class ReproduceCommand(ReproduceConfig):
     """Remake the papers' tables and figures and compare them with what they printed."""
 
     targets: tyro.conf.Positional[Annotated[tuple[str, ...], shown("[ITEM ...]")]] = ()
-    """What to make: multiround (Multi-RoundSecAgg), ccesa (CCESA), heterosag (HeteroSAg), or one of
-    their items, such as multiround.fig4a. Default: all three papers."""
+    """What to make.
+
+    Multiround (Multi-RoundSecAgg), ccesa (CCESA), heterosag (HeteroSAg), or one of
+    their items, such as multiround.fig4a. Default: all three papers.
+    """
     list_items: Annotated[bool, tyro.conf.arg(name="list")] = False
-    """Only list the items: what each is, how long it takes, whether it trains and on what."""
+    """Only list the items.
+
+    What each is, how long it takes, whether it trains and on what.
+    """
 
 
 def run_reproduce(command: ReproduceCommand) -> int:
-    """Remake the items; return 1 when one misses its tolerance unexpectedly, or has no data.
+    """Remake the items.
 
+    Return 1 when one misses its tolerance unexpectedly, or has no data.
     An undecided claim is no miss: it is listed and counted.
     """
     fields = dataclasses.fields(ReproduceConfig)
-    config = ReproduceConfig(**{field.name: getattr(command, field.name) for field in fields})
-    targets = check_targets(config.targets)  # before JAX is imported: misuse is answered at once
+    config = ReproduceConfig(
+        **{field.name: getattr(command, field.name) for field in fields}
+    )
+    # before JAX is imported: misuse is answered at once
+    targets = check_targets(config.targets)
     if command.list_items:
         _list(targets, as_json=config.json)
         return 0
@@ -70,12 +89,19 @@ def _list(targets: Sequence[tuple[str, str]], *, as_json: bool) -> None:
     items = [(f"{paper}.{name}", ITEMS[paper][name]) for paper, name in targets]
     if as_json:
         names = ("item", "title", "runtime", "trains", "data")
-        rows = [(name, own.title, own.runtime, own.trains, own.data_words) for name, own in items]
+        rows = [
+            (name, own.title, own.runtime, own.trains, own.data_words)
+            for name, own in items
+        ]
         print_json([dict(zip(names, row, strict=True)) for row in rows])
         return
     words = []
     for name, own in items:
-        trains = f"yes, the paper on {own.data_words}" if own.data_words else "yes" * own.trains
+        trains = (
+            f"yes, the paper on {own.data_words}"
+            if own.data_words
+            else "yes" * own.trains
+        )
         words.append((name, own.title, own.runtime, trains))
     _table(("Item", "What", "Full size takes", "Trains"), words)
 
@@ -94,7 +120,13 @@ def _print_tables(saved: SavedReproduction) -> None:
             if are_all_shown or one.standing != "as expected":
                 verdict = coloured(check.verdict, _COLOURS[one.standing])
                 why = check.note if one.standing == "no data" else one.why
-                words = (made.name, check.claim, check.paper, check.ours, check.tolerance)
+                words = (
+                    made.name,
+                    check.claim,
+                    check.paper,
+                    check.ours,
+                    check.tolerance,
+                )
                 lines.append((*words, verdict, why))
     if lines:
         _table(("Item", "Claim", "Paper", "Ours", "Tolerance", "Verdict", "Why"), lines)
@@ -102,9 +134,15 @@ def _print_tables(saved: SavedReproduction) -> None:
     _table(SUMMARY_HEADINGS, [summary_cells(row) for row in rows])
     _say(totals(rows))
     if saved.holds_after_all:
-        _say(f"Expected to differ, and holds after all: {', '.join(saved.holds_after_all)}")
+        _say(
+            "Expected to differ, and holds after all: "
+            f"{', '.join(saved.holds_after_all)}"
+        )
     if commits := _other_commits(saved):
-        _say(f"Items of other commits are kept ({', '.join(commits)}); --overwrite makes them anew")
+        _say(
+            f"Items of other commits are kept ({', '.join(commits)}); --overwrite "
+            "makes them anew"
+        )
     if saved.missed:
         _say(f"Missed without an explanation: {', '.join(saved.missed)}")
 
@@ -112,7 +150,9 @@ def _print_tables(saved: SavedReproduction) -> None:
 def _other_commits(saved: SavedReproduction) -> list[str]:
     """Return the commits, other than this run's, that made items which were kept."""
     ours = saved.content["manifest"]["commit"]
-    theirs = [made.commit for made in saved.items if made.is_kept and made.commit is not None]
+    theirs = [
+        made.commit for made in saved.items if made.is_kept and made.commit is not None
+    ]
     return [] if ours is None else [one for one in dict.fromkeys(theirs) if one != ours]
 
 

@@ -1,6 +1,7 @@
 """What to reproduce and where to write it: settings that load without JAX.
 
-`mrsa-jax reproduce --help` shows them and must answer at once, and so must a misspelt name.
+`mrsa-jax reproduce --help` shows them and must answer at once, and so must a misspelt
+name.
 """
 
 from __future__ import annotations
@@ -22,32 +23,44 @@ class ReproduceConfig:
     """Remake the papers' tables and figures and compare them with what they printed."""
 
     targets: tuple[str, ...] = ()
-    """What to make: multiround (Multi-RoundSecAgg), ccesa (CCESA), heterosag (HeteroSAg), or one of
-    their items, such as multiround.fig4a. Default: all three papers."""
+    """What to make.
+
+    Multiround (Multi-RoundSecAgg), ccesa (CCESA), heterosag (HeteroSAg), or one of
+    their items, such as multiround.fig4a. Default: all three papers.
+    """
     fast: bool = False
     """Fewer trials, rounds and seeds: a check of everything in a quarter of an hour."""
     seed: int = 0
     """Seed of everything random."""
     dataset: str = "mnist_5k"
-    """Data of the items that train (--list marks them): mnist_5k, olivetti, idx or cifar (with
-    --directory), or a prepared set, such as mnist, fashion_mnist, cifar10 or cifar100."""
+    """Data of the items that train (--list marks them).
+
+    Mnist_5k, olivetti, idx or cifar (with
+    --directory), or a prepared set, such as mnist, fashion_mnist, cifar10 or cifar100.
+    """
     directory: Folder = None
-    """Folder of the data set's files, if it needs one. Default: the folder of prepared sets."""
+    """Folder of the data set's files, if it needs one. Default.
+
+    The folder of prepared sets.
+    """
     out: pathlib.Path = pathlib.Path("results/reproduce")
     """Folder for tables, figures with their data, and the report. Items that it holds already,
-    made with the same settings, data and version of the package, are taken from there."""
+    made with the same settings, data and version of the package, are taken from there.
+    """
     json: bool = False
     """Print the verdicts as JSON on standard output."""
     overwrite: bool = False
-    """Make items again that --out already holds, and replace those of other settings."""
+    """Make items again that --out already holds, and replace those of other settings.
+    """
 
 
 def check_targets(targets: Iterable[str]) -> tuple[Target, ...]:
     """Return the items to make, paper by paper, each in its paper's order.
 
     Args:
-        targets: Papers (`"ccesa"`) and items (`"ccesa.fig2"`), or nothing for all; a figure's
-            name stands for the table that it belongs to (`"multiround.fig6"` for `table5`).
+        targets: Papers (`"ccesa"`) and items (`"ccesa.fig2"`), or nothing for all; a
+            figure's name stands for the table that it belongs to (`"multiround.fig6"`
+            for `table5`).
 
     Raises:
         ConfigurationError: For an unknown paper or item, naming the nearest known one.
@@ -72,7 +85,9 @@ def _checked(word: str) -> Target:
     """Return a paper and an item, or the empty name for all of its items."""
     paper, dot, item = word.partition(".")
     if paper not in ITEMS:
-        inside = [f"{own}.{paper}" for own in ITEMS if paper in (*ITEMS[own], *ALIASES[own])]
+        inside = [
+            f"{own}.{paper}" for own in ITEMS if paper in (*ITEMS[own], *ALIASES[own])
+        ]
         hint = (
             f"did you mean {' or '.join(repr(name) for name in inside)}?"
             if inside and not dot

@@ -1,4 +1,7 @@
-"""A figure's SVG inside a page: what is kept of it, and its colours by day and by night."""
+"""A figure's SVG inside a page.
+
+What is kept of it, and its colours by day and by night.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,8 @@ from mrsa_watch._base.html import tidy
 
 _MOST_BYTES = 1_000_000
 _MOST_DEPTH = 40
-_SMALL = 7.5  # units: smaller text is an exponent, drawn as large as what it stands beside
+# units: smaller text is an exponent, drawn as large as what it stands beside
+_SMALL = 7.5
 _READ = 11.0  # px that the smallest text has on any screen
 _LARGE = 1.2  # times that size, where there is room
 _TEXT, _LINE = 4.7, 3.0  # least contrast of text, and in the dark of what else is drawn
@@ -40,10 +44,11 @@ _FONT = re.compile(r"(?:^|[\s:])([\d.]+)px")
 
 
 def read_drawing(path: pathlib.Path, name: str) -> str | None:
-    """Return an SVG file as an `<svg>` of a page; None where the PNG beside it is better.
+    """Return an SVG file as an `<svg>` of a page.
 
-    It is where there is no file, a part of it is pixels, its text is not text, or it is very large
-    or not what Matplotlib writes.
+    None where the PNG beside it is better.
+    It is where there is no file, a part of it is pixels, its text is not text, or it is
+    very large or not what Matplotlib writes.
 
     Args:
         path: The file.
@@ -65,7 +70,11 @@ def read_drawing(path: pathlib.Path, name: str) -> str | None:
         return None
     try:
         width = float(box[2])
-        sizes = [float(size) for one in root.iter() for size in _FONT.findall(one.get("style", ""))]
+        sizes = [
+            float(size)
+            for one in root.iter()
+            for size in _FONT.findall(one.get("style", ""))
+        ]
         smallest = min((size for size in sizes if size >= _SMALL), default=_SMALL)
         inner = "".join(_Reader(re.sub(r"\W+", "-", name), smallest).parts(root, 0))
     except (RecursionError, ValueError):
@@ -102,10 +111,14 @@ class _Reader:
                 inner = tidy(re.sub(r"\s", " ", one.text or "").strip()) + inner
             elif not inner and tag in ("g", "defs", "clipPath"):
                 continue
-            own = "".join(f' {key}="{value}"' for key, value in self.attributes(one, tag))
+            own = "".join(
+                f' {key}="{value}"' for key, value in self.attributes(one, tag)
+            )
             yield inner if tag == "g" and not own else f"<{tag}{own}>{inner}</{tag}>"
 
-    def attributes(self, one: ElementTree.Element, tag: str) -> Iterator[tuple[str, str]]:
+    def attributes(
+        self, one: ElementTree.Element, tag: str
+    ) -> Iterator[tuple[str, str]]:
         """Yield the attributes that are kept."""
         for key in _KEPT[tag]:
             value = one.get(key, "")
@@ -120,7 +133,11 @@ class _Reader:
             ("href", f"{{{_XLINK}}}href", "#"),
             ("clip-path", "clip-path", "url(#"),
         ):
-            value = one.get(full, "").removeprefix(start).removesuffix(")" * (key == "clip-path"))
+            value = (
+                one.get(full, "")
+                .removeprefix(start)
+                .removesuffix(")" * (key == "clip-path"))
+            )
             wanted = (key != "id" or tag in ("path", "clipPath")) and (
                 key != "href" or tag == "use"
             )
@@ -135,11 +152,16 @@ class _Reader:
 
 def _short(numbers: str) -> str:
     """Return numbers to a tenth or two of a unit."""
-    return " ".join(_LONG.sub(lambda found: f"{float(found.group()):.5g}", numbers).split())
+    return " ".join(
+        _LONG.sub(lambda found: f"{float(found.group()):.5g}", numbers).split()
+    )
 
 
 def _styles(text: str, smallest: float, *, is_text: bool) -> Iterator[str]:
-    """Yield the properties that are kept; colours as those of the page, by day and by night."""
+    """Yield the properties that are kept.
+
+    Colours as those of the page, by day and by night.
+    """
     for part in text.split(";"):
         key, _, value = (piece.strip() for piece in part.partition(":"))
         if key in ("fill", "stroke"):
@@ -156,7 +178,9 @@ def _styles(text: str, smallest: float, *, is_text: bool) -> Iterator[str]:
 
 
 def drawing_colours(body: str) -> str:
-    """Return the style of the drawings on a page: each of their colours by day and by night.
+    """Return the style of the drawings on a page.
+
+    Each of their colours by day and by night.
 
     Args:
         body: The page's body; "" comes back where no drawing is in it.
@@ -198,11 +222,13 @@ def best_figure(caption: str, picture: pathlib.Path, drawing: pathlib.Path) -> s
         picture: The PNG.
         drawing: The SVG, if there is one that fits a page.
     """
-    place = "/".join(drawing.parts[-2:])  # wherever the folder lies, the page is the same
+    # wherever the folder lies, the page is the same
+    place = "/".join(drawing.parts[-2:])
     own = read_drawing(drawing, f"f{zlib.crc32(place.encode()):08x}")
     if own is None:
         return figure(caption, picture.read_bytes())
     return (
-        f'<figure><div class="picture drawn" tabindex="0" role="img" aria-label="{tidy(caption)}">'
+        '<figure><div class="picture drawn" tabindex="0" role="img" '
+        f'aria-label="{tidy(caption)}">'
         f"{own}</div><figcaption>{tidy(caption)}</figcaption></figure>"
     )

@@ -1,6 +1,8 @@
-"""The one driver: remake the items that are asked for, and write them with their verdicts.
+"""The one driver.
 
-An item is written as soon as it is made, so that an interruption loses none that was finished.
+Remake the items that are asked for, and write them with their verdicts.
+An item is written as soon as it is made, so that an interruption loses none that was
+finished.
 """
 
 from __future__ import annotations
@@ -22,13 +24,22 @@ from mrsa_papers._catalog import ITEMS
 from mrsa_papers._config import ReproduceConfig, Target, check_targets, item_config
 from mrsa_papers._folder import Made
 from mrsa_papers._summary import Standing, SummaryRow, judged, summary, verdicts
-from mrsa_papers.harness import Check, Context, Found, Item, Row, rows_to_frame, substitution
+from mrsa_papers.harness import (
+    Check,
+    Context,
+    Found,
+    Item,
+    Row,
+    rows_to_frame,
+    substitution,
+)
 from mrsa_papers.harness._items import VERDICTS, at_other_settings, on_other_data
 from mrsa_watch._base.errors import DataNotFoundError, StoreError, require, writing
 
 # ---- How far a run of many items is, and how long the rest will take.
 #
-# What is left is estimated from what each item usually takes, scaled by how this machine did.
+# What is left is estimated from what each item usually takes, scaled by how this
+# machine did.
 
 
 class Overall:
@@ -48,7 +59,9 @@ class Overall:
         self._target: Target | None = None
         self._start = time.perf_counter()
         if usual:
-            self.say(f"{len(usual)} items to make, about {duration(sum(usual.values()))}")
+            self.say(
+                f"{len(usual)} items to make, about {duration(sum(usual.values()))}"
+            )
 
     def begin(self, target: Target) -> None:
         """Begin an item."""
@@ -64,7 +77,9 @@ class Overall:
         name, done = ".".join(self._target), self._count - len(self._usual)
         self._target = None
         rest = f"; about {duration(self.seconds_left())} left" if self._usual else ""
-        self.say(f"{done} of {self._count} done: {name}, {words}, {seconds:.1f} s{rest}")
+        self.say(
+            f"{done} of {self._count} done: {name}, {words}, {seconds:.1f} s{rest}"
+        )
 
     def seconds_left(self) -> float:
         """Return how long the items that are not done will take."""
@@ -82,7 +97,9 @@ class Overall:
         if isinstance(self._progress, Notes):
             number = self._count - len(self._usual) + 1
             left = duration(self.seconds_left())
-            self._progress.note(f"item {number} of {self._count}, about {left} left in all")
+            self._progress.note(
+                f"item {number} of {self._count}, about {left} left in all"
+            )
         self._progress.update(done, total)
 
     def say(self, text: str) -> None:
@@ -111,7 +128,15 @@ def duration(seconds: float) -> str:
 # ---- A reproduction's summary and claims as rows of words, and as Markdown.
 
 SUMMARY_HEADINGS = ("Paper", "Item", "What", "Verdicts", "Seconds", "Data")
-CLAIM_HEADINGS = ("Claim", "Paper", "Ours", "Tolerance", "Verdict", "Why it differs", "Note")
+CLAIM_HEADINGS = (
+    "Claim",
+    "Paper",
+    "Ours",
+    "Tolerance",
+    "Verdict",
+    "Why it differs",
+    "Note",
+)
 
 
 def claim_cells(made: Made, config: ReproduceConfig) -> list[tuple[str, ...]]:
@@ -125,7 +150,14 @@ def claim_cells(made: Made, config: ReproduceConfig) -> list[tuple[str, ...]]:
 
 def summary_cells(row: SummaryRow) -> tuple[str, ...]:
     """Return a row's cells, as `SUMMARY_HEADINGS` names them."""
-    return (row.paper, row.item, row.title, row.verdicts, f"{row.seconds:.1f}", row.data)
+    return (
+        row.paper,
+        row.item,
+        row.title,
+        row.verdicts,
+        f"{row.seconds:.1f}",
+        row.data,
+    )
 
 
 def totals(rows: Sequence[SummaryRow]) -> str:
@@ -135,7 +167,9 @@ def totals(rows: Sequence[SummaryRow]) -> str:
         >>> totals([])
         '0 items, 0 claims: 0 reproduced, 0 paper errs, 0 differ (0 not expected), in 0 s'
     """
-    counts = [sum(row.counts[place] for row in rows) for place in range(len(VERDICTS) - 1)]
+    counts = [
+        sum(row.counts[place] for row in rows) for place in range(len(VERDICTS) - 1)
+    ]
     right, other, read, silent, wrong, open_, differ = counts
     missed = sum(row.unexpected for row in rows)
     apart = f" {other} hold on data instead of the paper's," if other else ""
@@ -146,15 +180,17 @@ def totals(rows: Sequence[SummaryRow]) -> str:
     seconds = sum(row.seconds for row in rows)
     return (
         f"{len(rows)} items, {sum(counts)} claims: {right} reproduced,{apart}{hang} "
-        f"{wrong} paper errs,{between} {differ} differ ({missed} not expected), in {seconds:.0f} s"
-        + (f"; {missing} items have no data" if missing else "")
+        f"{wrong} paper errs,{between} {differ} differ ({missed} not expected), in "
+        f"{seconds:.0f} s" + (f"; {missing} items have no data" if missing else "")
     )
 
 
 def markdown(items: Sequence[Made], config: ReproduceConfig) -> str:
     """Return the summary and all claims as Markdown."""
     rows = summary(items, config)
-    claims = [(made.name, *cells) for made in items for cells in claim_cells(made, config)]
+    claims = [
+        (made.name, *cells) for made in items for cells in claim_cells(made, config)
+    ]
     return (
         f"{totals(rows)}.\n\n"
         + _markdown_table(SUMMARY_HEADINGS, map(summary_cells, rows))
@@ -166,11 +202,13 @@ def markdown(items: Sequence[Made], config: ReproduceConfig) -> str:
 def _markdown_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = [headings, ("---",) * len(headings), *rows]
     return "".join(
-        "| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |\n" for row in lines
+        "| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |\n"
+        for row in lines
     )
 
 
-# ---- The one driver: remake the items that are asked for, and write them with their verdicts.
+# ---- The one driver: remake the items that are asked for, and write them with their
+# verdicts.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -240,24 +278,25 @@ def remake(
     """Remake tables and figures of the papers and judge each against what the paper says.
 
     Args:
-        targets: Papers (`"ccesa"`) and items (`"ccesa.fig2"`), as in `ITEMS`; nothing for all. A
-            figure's name stands for the table that it belongs to (`"multiround.fig6"`).
-        fast: Fewer trials, rounds and seeds and smaller models, which can show the order of
-            schemes but not how near they are: minutes instead of hours.
+        targets: Papers (`"ccesa"`) and items (`"ccesa.fig2"`), as in `ITEMS`; nothing
+            for all. A figure's name stands for the table that it belongs to
+            (`"multiround.fig6"`).
+        fast: Fewer trials, rounds and seeds and smaller models, which can show the
+            order of schemes but not how near they are: minutes instead of hours.
         seed: Integer in [0, 2**32) of everything random.
-        dataset: What items that train are trained on, as `data.load` takes it; the papers' are
-            in `ITEMS`.
+        dataset: What items that train are trained on, as `data.load` takes it; the
+            papers' are in `ITEMS`.
         directory: Folder of the data set, where it needs one.
         progress: Receives how far it is.
 
     Returns:
-        One `Item` for each target, in the papers' order; its `verdict` is `"reproduced"`,
-        `"paper errs"` (ours differs and is proven right), `"undecided"`, `"differs"` or another of
-        `harness.Verdict`.
+        One `Item` for each target, in the papers' order; its `verdict` is
+        `"reproduced"`, `"paper errs"` (ours differs and is proven right),
+        `"undecided"`, `"differs"` or another of `harness.Verdict`.
 
     Raises:
-        ConfigurationError: For an unknown target or data set (naming the nearest), or a seed out
-            of range.
+        ConfigurationError: For an unknown target or data set (naming the nearest), or a
+            seed out of range.
         DataNotFoundError: If the data set is not on this machine.
 
     Examples:
@@ -305,41 +344,49 @@ def run_and_save(
 ) -> SavedReproduction:
     """Remake the items that are asked for and write them to `config.out`, each when it is made.
 
-    For each item, in `items/PAPER.ITEM`, a PNG, an SVG and the CSV of what they show; for all of
-    them `verdicts.json`, `verdicts.md` and `report.html`, which needs nothing beside it. Items
-    that are there already, of the same settings, are taken as they are; an item whose data set
-    is not on this machine has the verdict `"no data"`.
+    For each item, in `items/PAPER.ITEM`, a PNG, an SVG and the CSV of what they show;
+    for all of them `verdicts.json`, `verdicts.md` and `report.html`, which needs
+    nothing beside it. Items that are there already, of the same settings, are taken as
+    they are; an item whose data set is not on this machine has the verdict `"no data"`.
 
     Args:
         config: Which items, at which size, and where to.
         progress: Receives how far it is.
-        show: Receives all items before their summary is written, and those that were made where
-            one of them cannot be written.
+        show: Receives all items before their summary is written, and those that were
+            made where one of them cannot be written.
 
     Raises:
         StoreError: If something cannot be written.
-        ConfigurationError: For an unknown target or data set, or an output that is no folder.
-        OutputExistsError: If the folder holds something else, or an item of other settings, other
-            data or another version of the package.
+        ConfigurationError: For an unknown target or data set, or an output that is no
+            folder.
+        OutputExistsError: If the folder holds something else, or an item of other
+            settings, other data or another version of the package.
     """
     targets = check_targets(config.targets)
     _check_dataset(config, targets)
-    context = Context(config.seed, config.fast, dataset=config.dataset, directory=config.directory)
+    context = Context(
+        config.seed, config.fast, dataset=config.dataset, directory=config.directory
+    )
     folder.check_folder(config.out)
     own = {target: item_config(config, target) for target in targets}
     kept = {target for target in targets if folder.is_made(own[target])}
-    folder.check_unchanged({".".join(t): own[t] for t in targets if t in kept}, config.out)
+    folder.check_unchanged(
+        {".".join(t): own[t] for t in targets if t in kept}, config.out
+    )
     rows = {(paper, name): ITEMS[paper][name] for paper, name in targets}
     size = "fast_seconds" if config.fast else "seconds"
     usual = {t: float(getattr(row, size)) for t, row in rows.items() if t not in kept}
     overall = Overall(progress or context.progress, usual)
     if kept:
-        overall.say(f"{len(kept)} items of an earlier run are kept (--overwrite starts anew)")
+        overall.say(
+            f"{len(kept)} items of an earlier run are kept (--overwrite starts anew)"
+        )
     done: list[Made] = []
     shown = show or (lambda _: None)
     for paper, name in targets:
         if not done or done[-1].paper != paper:
-            context = dataclasses.replace(context, progress=overall)  # with a cache of its own
+            # with a cache of its own
+            context = dataclasses.replace(context, progress=overall)
         target = (paper, name)
         if target in kept:
             done.append(folder.kept_item(own[target]))
@@ -367,14 +414,19 @@ def _make(target: Target, context: Context, overall: Overall) -> Made:
     except DataNotFoundError as error:
         check = Check("all claims", "", "", "", "no data", str(error))
         return Made(
-            paper, Item(name, row.title, (check,), rows_to_frame([]), ""), 0.0, row.data_words
+            paper,
+            Item(name, row.title, (check,), rows_to_frame([]), ""),
+            0.0,
+            row.data_words,
         )
     start = time.perf_counter()
     item = _item(target, context)
     return Made(paper, item, time.perf_counter() - start, *words)
 
 
-def _written(config: ReproduceConfig, target: Target, made: Made, overall: Overall) -> Made:
+def _written(
+    config: ReproduceConfig, target: Target, made: Made, overall: Overall
+) -> Made:
     """Write an item, but for one without data."""
     paper, name = target
     if not made.item.data.empty:
@@ -389,7 +441,9 @@ def _write_summary(saved: SavedReproduction) -> None:
     config, items, content = saved.config, saved.items, saved.content
     config.out.mkdir(parents=True, exist_ok=True)
     folder.write_file(config.out / "verdicts.md", markdown(items, config))
-    folder.write_file(config.out / "verdicts.json", json.dumps(content, indent=2) + "\n")
+    folder.write_file(
+        config.out / "verdicts.json", json.dumps(content, indent=2) + "\n"
+    )
     report(config.out)
 
 

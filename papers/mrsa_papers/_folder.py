@@ -1,7 +1,8 @@
 """The folder of a reproduction: one folder an item, each written whole or not at all.
 
-An item's folder appears in one rename when everything in it is written, its `study.json` last. A
-run that was interrupted or killed leaves the finished ones; the next run takes them from there.
+An item's folder appears in one rename when everything in it is written, its
+`study.json` last. A run that was interrupted or killed leaves the finished ones; the
+next run takes them from there.
 """
 
 from __future__ import annotations
@@ -31,9 +32,12 @@ class Made:
         paper: Its paper, as in `ITEMS`.
         item: The item; its data frame is empty where there were no data to train on.
         seconds: What making it took, trainings that later items share included.
-        paper_data: The data set that the paper used, in words; empty where it trains nothing.
-        own_data: The data set that was used in its place; empty where it is the paper's.
-        folder: Where its figure and data are; None where there were no data to train on.
+        paper_data: The data set that the paper used, in words; empty where it trains
+            nothing.
+        own_data: The data set that was used in its place; empty where it is the
+            paper's.
+        folder: Where its figure and data are; None where there were no data to train
+            on.
         is_kept: Whether an earlier run made it.
         commit: Commit of the source tree that made it, where it was one.
     """
@@ -55,10 +59,15 @@ class Made:
     def content(self, **words: Any) -> dict[str, Any]:
         """Return it as JSON has it, but for its claims; `words` come after the title."""
         return {
-            "paper": self.paper, "name": self.item.name, "title": self.item.title, **words,
-            "seconds": round(self.seconds, 2), "paper_data": self.paper_data,
-            "own_data": self.own_data, "commit": self.commit,
-        }  # fmt: skip
+            "paper": self.paper,
+            "name": self.item.name,
+            "title": self.item.title,
+            **words,
+            "seconds": round(self.seconds, 2),
+            "paper_data": self.paper_data,
+            "own_data": self.own_data,
+            "commit": self.commit,
+        }
 
     @property
     def data_words(self) -> str:
@@ -76,7 +85,8 @@ def check_folder(out: pathlib.Path) -> None:
     """
     if out.is_dir() and any(out.iterdir()) and not (out / "items").is_dir():
         raise OutputExistsError(
-            f"`out` must be empty, new, or hold a reproduction; got {str(out)!r}, which holds "
+            f"`out` must be empty, new, or hold a reproduction; got {str(out)!r}, "
+            "which holds "
             "other files"
         )
 
@@ -85,8 +95,8 @@ def is_made(config: ReproduceConfig) -> bool:
     """Return whether the item of these settings is complete in its folder.
 
     Raises:
-        OutputExistsError: If the folder holds the item of other settings, or something else, and
-            `overwrite` is not set.
+        OutputExistsError: If the folder holds the item of other settings, or something
+            else, and `overwrite` is not set.
         ConfigurationError: If it cannot be a writable folder.
     """
     _store.check_output(config)
@@ -106,10 +116,13 @@ def check_unchanged(kept: Mapping[str, ReproduceConfig], out: pathlib.Path) -> N
     changed = {name: _store.changes_since(config) for name, config in kept.items()}
     names = [name for name, words in changed.items() if words]
     if names:
-        words = "; ".join(dict.fromkeys(itertools.chain.from_iterable(changed.values())))
+        words = "; ".join(
+            dict.fromkeys(itertools.chain.from_iterable(changed.values()))
+        )
         raise OutputExistsError(
             "`out` must hold items that the same code made of the same files; got "
-            f"{str(out)!r}, where {words}: choose another --out, or make these again by the same "
+            f"{str(out)!r}, where {words}: choose another --out, or make these again "
+            "by the same "
             f"command with --overwrite and these targets alone: {' '.join(names)}"
         )
 
@@ -119,7 +132,9 @@ def written_item(config: ReproduceConfig, draw: Draw, made: Made) -> Made:
     item = made.item
     with _store.study_folder(config) as folder:
         save_figure(item, draw, folder.path)
-        made = dataclasses.replace(made, folder=config.out, commit=folder.manifest["commit"])
+        made = dataclasses.replace(
+            made, folder=config.out, commit=folder.manifest["commit"]
+        )
         checks = [dataclasses.asdict(check) for check in item.checks]
         content = made.content(caption=item.caption) | {"checks": checks}
         write_file(folder.path / _RECORD, json.dumps(content, indent=2) + "\n")
@@ -130,7 +145,9 @@ def kept_item(config: ReproduceConfig) -> Made:
     """Read the item that an earlier run has left in its folder."""
     import pandas as pd
 
-    content: dict[str, Any] = json.loads((config.out / _RECORD).read_text(encoding="utf-8"))
+    content: dict[str, Any] = json.loads(
+        (config.out / _RECORD).read_text(encoding="utf-8")
+    )
     item = Item(
         content["name"],
         content["title"],

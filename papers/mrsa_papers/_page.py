@@ -1,4 +1,7 @@
-"""The page of a reproduction: a verdict on each claim of the papers, and the figures remade."""
+"""The page of a reproduction.
+
+A verdict on each claim of the papers, and the figures remade.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +19,17 @@ from mrsa_papers._drawing import best_figure, drawing_colours
 from mrsa_watch._base.html import Markup, plain_settings, tidy
 
 _LEGEND = (
-    "Reproduced: within the tolerance. Our reading: it fails as the words are read here, and they "
-    "can be read otherwise; or a setting that the paper states is not met. Not stated: it fails "
-    "for an input that the paper does not give. Paper errs: ours differs and is proven right, by "
+    "Reproduced: within the tolerance. Our reading: it fails as the words are read "
+    "here, and they "
+    "can be read otherwise; or a setting that the paper states is not met. Not stated: "
+    "it fails "
+    "for an input that the paper does not give. Paper errs: ours differs and is proven "
+    "right, by "
     "arithmetic or by a witness. Undecided: the "
-    "interval holds values that meet the claim and values that do not, or only data instead of "
-    "the paper's speak against it. Differs: missed by more than the tolerance; the reason stands "
+    "interval holds values that meet the claim and values that do not, or only data "
+    "instead of "
+    "the paper's speak against it. Differs: missed by more than the tolerance; the "
+    "reason stands "
     "beside it where it is known."
 )
 _HEADINGS = {
@@ -29,7 +37,11 @@ _HEADINGS = {
     "tolerance": "Tolerance", "why": "Why it differs", "note": "Note",
 }  # fmt: skip
 _TINY = re.compile(r"\b\d\.\d{3,}e-(?:09|[1-9]\d)\b")
-_PAPERS = {"multiround": "Multi-RoundSecAgg", "ccesa": "CCESA", "heterosag": "HeteroSAg"}
+_PAPERS = {
+    "multiround": "Multi-RoundSecAgg",
+    "ccesa": "CCESA",
+    "heterosag": "HeteroSAg",
+}
 _KINDS = {"reproduced": "good", "paper errs": "told", "holds on other data": "told",
           "our reading": "told", "not stated": "told", "undecided": "fair",
           "no data": "fair"}  # fmt: skip
@@ -60,7 +72,9 @@ def reproduction_page(folder: pathlib.Path, content: Mapping[str, Any]) -> str:
     settings = settings_section(config, plain_settings(ReproduceConfig()))
     title = "a paper's tables and figures, remade and judged"
     style = drawing_colours("".join(section.content for section in sections))
-    return _report.whole_page(manifest, lead, sections, settings=settings, title=title, style=style)
+    return _report.whole_page(
+        manifest, lead, sections, settings=settings, title=title, style=style
+    )
 
 
 def _papers(folder: pathlib.Path, items: list[dict[str, Any]]) -> Iterable[Section]:
@@ -88,7 +102,9 @@ def _counts(checks: list[dict[str, Any]]) -> str:
 def _badges(checks: list[dict[str, Any]]) -> Markup:
     """Return how often each verdict was given, in colour and word."""
     counts = collections.Counter((check["verdict"], _kind(check)) for check in checks)
-    told = [badge(kind, f"{count} {verdict}") for (verdict, kind), count in counts.items()]
+    told = [
+        badge(kind, f"{count} {verdict}") for (verdict, kind), count in counts.items()
+    ]
     missed = sum(check.get("standing") == "missed" for check in checks)
     told += [badge("bad", f"{missed} not expected")] if missed else []
     return Markup(" ".join(told))
@@ -129,7 +145,9 @@ def _item(folder: pathlib.Path, item: Mapping[str, Any]) -> str:
     used = [n for n in _HEADINGS if any(str(check.get(n, "")) for check in checks)]
     rows = [
         [
-            badge(_kind(check), check[name]) if name == "verdict" else _short(check.get(name, ""))
+            badge(_kind(check), check[name])
+            if name == "verdict"
+            else _short(check.get(name, ""))
             for name in used
         ]
         for check in checks

@@ -11,10 +11,15 @@ from mrsa_papers._config import ReproduceConfig
 from mrsa_papers._folder import Made
 from mrsa_papers.harness._items import VERDICTS, Check
 
-Standing = Literal["as expected", "explained", "undecided", "missed", "holds after all", "no data"]
-"""A verdict against what was expected. `explained`: an expected miss; `missed`: an unexpected one;
+Standing = Literal[
+    "as expected", "explained", "undecided", "missed", "holds after all", "no data"
+]
+"""A verdict against what was expected. `explained`: an expected miss.
+
+`missed`: an unexpected one;
 `undecided`: neither a miss nor reproduced; `holds after all`: an expected miss that was
-reproduced."""
+reproduced.
+"""
 
 
 class Judged(NamedTuple):
@@ -25,7 +30,10 @@ class Judged(NamedTuple):
     why: str
 
 
-_REMARKS = {"missed": "Not expected.", "holds after all": "Was expected to differ, and holds. "}
+_REMARKS = {
+    "missed": "Not expected.",
+    "holds after all": "Was expected to differ, and holds. ",
+}
 
 
 class SummaryRow(NamedTuple):
@@ -49,9 +57,14 @@ class SummaryRow(NamedTuple):
     def counts(self) -> tuple[int, ...]:
         """How many claims have each of `VERDICTS`, the last (no data) left out."""
         return (
-            self.reproduced, self.on_other_data, self.our_reading, self.not_stated,
-            self.paper_errs, self.undecided, self.differs,
-        )  # fmt: skip
+            self.reproduced,
+            self.on_other_data,
+            self.our_reading,
+            self.not_stated,
+            self.paper_errs,
+            self.undecided,
+            self.differs,
+        )
 
     @property
     def verdicts(self) -> str:
@@ -87,10 +100,23 @@ def summary(items: Sequence[Made], config: ReproduceConfig) -> list[SummaryRow]:
         found = [check.verdict for check in made.item.checks]
         right, other, read, silent, wrong, open_, differ, _ = map(found.count, VERDICTS)
         missed = sum(one.standing == "missed" for one in judged(made, config))
-        rows.append(SummaryRow(
-            PAPERS[made.paper], made.name, made.item.title, right, other, read, silent, wrong,
-            open_, differ, missed, round(made.seconds, 1), made.data_words,
-        ))  # fmt: skip
+        rows.append(
+            SummaryRow(
+                PAPERS[made.paper],
+                made.name,
+                made.item.title,
+                right,
+                other,
+                read,
+                silent,
+                wrong,
+                open_,
+                differ,
+                missed,
+                round(made.seconds, 1),
+                made.data_words,
+            )
+        )
     return rows
 
 
@@ -100,7 +126,8 @@ def verdicts(items: Sequence[Made], config: ReproduceConfig) -> list[dict[str, A
         made.content(verdict=made.item.verdict)
         | {
             "checks": [
-                dataclasses.asdict(one.check) | {"standing": one.standing, "why": one.why}
+                dataclasses.asdict(one.check)
+                | {"standing": one.standing, "why": one.why}
                 for one in judged(made, config)
             ]
         }

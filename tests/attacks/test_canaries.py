@@ -20,7 +20,9 @@ TRIALS = 1500
 
 @pytest.fixture(scope="module")
 def mechanism() -> mj.dp.RingMechanism:
-    return mj.dp.ring_mechanism("skellam", 1.0, 2.0, dim=16, num_clients=3, modulus_bits=16)
+    return mj.dp.ring_mechanism(
+        "skellam", 1.0, 2.0, dim=16, num_clients=3, modulus_bits=16
+    )
 
 
 def ledger_of(planned: int = 3) -> np.ndarray:
@@ -42,7 +44,10 @@ class Sums(NamedTuple):
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Plain:
-    """Sums of clipped updates with Gaussian noise of each client, without a ring: to be broken."""
+    """Sums of clipped updates with Gaussian noise of each client, without a ring.
+
+    To be broken.
+    """
 
     clip: Any
     deviation: Any  # of a client's noise
@@ -61,7 +66,9 @@ class Plain:
         key = jax.random.wrap_key_data(jnp.where(self.is_repeated, first, own))
         keys = jax.vmap(jax.random.fold_in, (None, 0))(key, members)
         lengths = jnp.linalg.norm(updates, axis=1)
-        sent = updates * jnp.minimum(1.0, self.clip / jnp.maximum(lengths, 1e-30))[:, None]
+        sent = (
+            updates * jnp.minimum(1.0, self.clip / jnp.maximum(lengths, 1e-30))[:, None]
+        )
         noise = jax.vmap(lambda one: jax.random.normal(one, updates.shape[1:]))(keys)
         noise *= jnp.where(members == self.bare, 0.0, self.deviation)[:, None]
         weight = survivors.sum(dtype=jnp.float32)
@@ -79,15 +86,19 @@ BROKEN: dict[str, tuple[dict[str, Any], tuple[str, ...], bool]] = {
         {"is_repeated": True}, ("noise correlated over rounds",), False,
     ),
 }  # fmt: skip
-SIX = np.asarray([[1, 1, 1, 1, 1, 1, 0], [0, 1, 1, 1, 1, 1, 1], [1, 1, 1, 1, 1, 1, 0]], bool)
+SIX = np.asarray(
+    [[1, 1, 1, 1, 1, 1, 0], [0, 1, 1, 1, 1, 1, 1], [1, 1, 1, 1, 1, 1, 0]], bool
+)
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_each_standard_breakage_is_found_and_nothing_is_said_of_a_sound_one(name: str) -> None:
+def test_each_standard_breakage_is_found_and_nothing_is_said_of_a_sound_one(
+    name: str,
+) -> None:
     """The first statistic finds what is sent, the second what is missing of the noise."""
     mechanism = mj.dp.ring_mechanism(
         "skellam", 1.0, 1.0, dim=16, num_clients=6, modulus_bits=16
-    )  # fmt: skip
+    )
     allowed = mj.dp.ledger(SIX, mechanism=mechanism).mu[0]
     changes, faults, is_refuted = BROKEN[name]
     plan = {"clip": 1.0, "deviation": 1.0}
@@ -107,9 +118,13 @@ def test_each_standard_breakage_is_found_and_nothing_is_said_of_a_sound_one(name
 @pytest.mark.parametrize("kind", ["skellam", "discrete_gaussian"])
 @pytest.mark.parametrize("bits", [6, 20])
 @pytest.mark.parametrize("spread", [None, 0.3])
-def test_the_ring_is_as_planned_fine_or_coarse(kind: str, bits: int, spread: float | None) -> None:
+def test_the_ring_is_as_planned_fine_or_coarse(
+    kind: str, bits: int, spread: float | None
+) -> None:
     """Rounding of a coarse lattice is no noise that is missing, and hardly any that is added."""
-    mechanism = mj.dp.ring_mechanism(kind, 1.0, 1.0, dim=40, num_clients=6, modulus_bits=bits)
+    mechanism = mj.dp.ring_mechanism(
+        kind, 1.0, 1.0, dim=40, num_clients=6, modulus_bits=bits
+    )
     scores = mj.attacks.canaries(0, mechanism, spread=spread).play(3, SIX, 4000)
     assert scores.residuals is not None
     assert scores.residuals.faults() == ()
@@ -138,12 +153,16 @@ def test_the_smallest_violation_that_trials_find_is_found() -> None:
     assert CanaryScores(np.zeros(3), np.zeros(3)).smallest_found(1.0) == np.inf
 
 
-def test_known_others_leave_what_the_ledger_says(mechanism: mj.dp.RingMechanism) -> None:
+def test_known_others_leave_what_the_ledger_says(
+    mechanism: mj.dp.RingMechanism,
+) -> None:
     """Sums of 3, 2 and 3 clients, whose noise is 3/3, 2/3 and 3/3 of what was planned."""
     audit = mj.attacks.canaries(0, mechanism)
     mu = audit.test(HISTORY).mu
     assert mu == pytest.approx(np.sqrt(2.0), rel=1e-6)
-    np.testing.assert_allclose(ledger_of()[:2], [mu, np.sqrt(1.0 + 1.5 + 1.0)], rtol=1e-6)
+    np.testing.assert_allclose(
+        ledger_of()[:2], [mu, np.sqrt(1.0 + 1.5 + 1.0)], rtol=1e-6
+    )
     scores = audit.play(0, HISTORY, TRIALS)
     # the ring's rounding is far below the noise of 22 bits: what is measured is mu
     assert abs(scores.mu - mu) < 4 * spread_of(TRIALS, mu)
@@ -159,12 +178,18 @@ def test_known_others_leave_what_the_ledger_says(mechanism: mj.dp.RingMechanism)
             assert abs(measured - exact) < 4.5 * np.sqrt(exact * (1 - exact) / TRIALS)
 
 
-def test_less_noise_than_the_ledger_counts_is_refuted(mechanism: mj.dp.RingMechanism) -> None:
+def test_less_noise_than_the_ledger_counts_is_refuted(
+    mechanism: mj.dp.RingMechanism,
+) -> None:
     """Clients who add a quarter of the noise: the lower end passes the ledger's mu."""
     weak = mj.secagg.ring_average(
-        mechanism.quantizer, 3, 16, modulus_bits=16, fidelity="sets",
+        mechanism.quantizer,
+        3,
+        16,
+        modulus_bits=16,
+        fidelity="sets",
         noise=mj.dp.skellam(mechanism.noise.variance / 4),
-    )  # fmt: skip
+    )
     scores = mj.attacks.canaries(0, mechanism).play(1, HISTORY, TRIALS, weak)
     assert scores.interval(np.sqrt(0.5))[0] > ledger_of()[0]
     assert scores.residuals is not None
@@ -177,7 +202,9 @@ def test_unknown_others_hide_more(mechanism: mj.dp.RingMechanism) -> None:
     formula = mj.privacy.distinguishability(HISTORY, 2.0, 0.4, noise).mu[1]
     assert audit.test(HISTORY).mu == pytest.approx(formula, rel=1e-9)
     assert formula < ledger_of()[1]
-    assert abs(audit.play(2, HISTORY, TRIALS).mu - formula) < 4 * spread_of(TRIALS, formula)
+    assert abs(audit.play(2, HISTORY, TRIALS).mu - formula) < 4 * spread_of(
+        TRIALS, formula
+    )
 
 
 def test_the_interval_holds_whatever_the_scores_are() -> None:
@@ -198,22 +225,37 @@ def test_the_interval_holds_whatever_the_scores_are() -> None:
 
 def test_misuse_is_named(mechanism: mj.dp.RingMechanism) -> None:
     audit = mj.attacks.canaries
-    for wrong in (lambda: audit(-1, mechanism), lambda: audit(9, mechanism).test(HISTORY)):
+    for wrong in (
+        lambda: audit(-1, mechanism),
+        lambda: audit(9, mechanism).test(HISTORY),
+    ):
         with pytest.raises(ConfigurationError, match="`client` must"):
             wrong()
     with pytest.raises(ConfigurationError, match="`mechanism` must be a mechanism"):
         audit(0, mj.dp.skellam(1.0))
-    with pytest.raises(ConfigurationError, match="`spread` must be positive and finite; got 0"):
+    with pytest.raises(
+        ConfigurationError, match="`spread` must be positive and finite; got 0"
+    ):
         audit(0, mechanism, spread=0)
-    with pytest.raises(ConfigurationError, match="`participation` must hold no weights"):
+    with pytest.raises(
+        ConfigurationError, match="`participation` must hold no weights"
+    ):
         audit(0, mechanism).test(2 * HISTORY.astype(int))
     for rows in (HISTORY & False, np.eye(4, dtype=bool)):
-        with pytest.raises(ConfigurationError, match="`participation` must hold a sum of two"):
+        with pytest.raises(
+            ConfigurationError, match="`participation` must hold a sum of two"
+        ):
             audit(0, mechanism).play(0, rows, 3)
     with pytest.raises(ConfigurationError, match="`aggregator` must have"):
         audit(0, mechanism).play(0, HISTORY, 3, mechanism)
-    flat = mj.dp.ring_mechanism("skellam", 1.0, 1.0, dim=1, num_clients=3, modulus_bits=16)
-    with pytest.raises(ConfigurationError, match="`mechanism` must be of updates with two"):
+    flat = mj.dp.ring_mechanism(
+        "skellam", 1.0, 1.0, dim=1, num_clients=3, modulus_bits=16
+    )
+    with pytest.raises(
+        ConfigurationError, match="`mechanism` must be of updates with two"
+    ):
         audit(0, flat).play(0, HISTORY, 3)
-    with pytest.raises(ConfigurationError, match="`num_trials` must be at least 1; got 0"):
+    with pytest.raises(
+        ConfigurationError, match="`num_trials` must be at least 1; got 0"
+    ):
         audit(0, mechanism).play(0, HISTORY, 0)

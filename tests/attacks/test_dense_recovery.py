@@ -23,7 +23,9 @@ _data = functools.cache(lambda: mj.data.load("digits"))
 @jax.jit
 def _step(start: jax.Array, images: jax.Array, labels: jax.Array) -> jax.Array:
     def loss(flat: jax.Array) -> jax.Array:
-        logits = _MODEL.apply(mj.federated.unflatten(_MODEL, images.shape[1:], flat), images)
+        logits = _MODEL.apply(
+            mj.federated.unflatten(_MODEL, images.shape[1:], flat), images
+        )
         return optax.softmax_cross_entropy_with_integer_labels(logits, labels).mean()
 
     return -0.03 * jax.grad(loss)(start)
@@ -44,7 +46,9 @@ def _first_layer() -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.mark.parametrize("tolerance", [0.0, 1.0, -1.0, float("nan")])
 def test_bad_tolerance(tolerance: float) -> None:
-    with pytest.raises(mj.ConfigurationError, match="`tolerance` must lie between 0 and 1"):
+    with pytest.raises(
+        mj.ConfigurationError, match="`tolerance` must lie between 0 and 1"
+    ):
         dense_recovery(tolerance=tolerance)
 
 
@@ -56,7 +60,9 @@ def test_bad_layer_and_model() -> None:
         dense_recovery("Dense_7").run(0, view)
     model = mj.federated.smooth_lenet(10)
     flat = mj.federated.initial_parameters(0, model, _SHAPE)
-    with pytest.raises(mj.ConfigurationError, match="`model` must have a dense layer with a bias"):
+    with pytest.raises(
+        mj.ConfigurationError, match="`model` must have a dense layer with a bias"
+    ):
         dense_recovery().run(0, UpdateView(model, flat, _SHAPE, 10, flat, 1))
 
 
@@ -73,18 +79,23 @@ def test_a_batch_gives_each_image_that_has_units_of_its_own() -> None:
         mj.federated.unflatten(_MODEL, _SHAPE, _flat())["params"]["Dense_0"]["kernel"]
     )
     fires = images.reshape(count, -1) @ kernel > 0
-    own = (fires & (fires.sum(axis=0) == 1)).sum(axis=1)  # units that fire for this image alone
+    # units that fire for this image alone
+    own = (fires & (fires.sum(axis=0) == 1)).sum(axis=1)
     assert 0 < (own >= 2).sum() < count  # the case is neither empty nor trivial
     found = dense_recovery(tolerance=1e-3).run(0, _view(_update(images, labels), count))
     exact = {
         int(np.argmin(distances)): int(agreeing)
         for value, agreeing in zip(found.inputs, found.agreeing, strict=True)
-        if (distances := np.linalg.norm(images.reshape(count, -1) - value, axis=1)).min() < 1e-3
+        if (
+            distances := np.linalg.norm(images.reshape(count, -1) - value, axis=1)
+        ).min()
+        < 1e-3
     }
     for image in range(count):
         if own[image] >= 2:
             assert exact[image] == own[image]
-    # what two units agree on is a sample, and what one tells here is not more than one unit's
+    # what two units agree on is a sample, and what one tells here is not more than one
+    # unit's
     assert all(exact[image] == own[image] for image in exact)
 
 

@@ -1,4 +1,7 @@
-"""The best test of a shift: its mu is the formula's, and what it attains is what mu says."""
+"""The best test of a shift.
+
+Its mu is the formula's, and what it attains is what mu says.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,8 @@ from mrsa_jax import attacks, privacy
 from mrsa_jax._core.statistics import binomial_interval
 
 P = np.asarray([[1, 1, 1, 0], [0, 1, 1, 1], [1, 0, 0, 1]])
-SURE = 1 - 1e-6  # of the intervals: a test of this file fails by chance once in 10,000 runs
+# of the intervals: a test of this file fails by chance once in 10,000 runs
+SURE = 1 - 1e-6
 
 
 @pytest.mark.parametrize(
@@ -22,9 +26,18 @@ SURE = 1 - 1e-6  # of the intervals: a test of this file fails by chance once in
     [
         ({"client": -1}, "`client` must be at least 0; got -1"),
         ({"client": 1.5}, "`client` must be an integer; got 1.5"),
-        ({"shift": 0.0}, "`shift` must be a number or a vector, finite and not 0; got 0.0"),
-        ({"shift": [0.0, 0.0]}, "`shift` must be a number or a vector, finite and not 0"),
-        ({"shift": [1.0, math.nan]}, "`shift` must be a number or a vector, finite and not 0"),
+        (
+            {"shift": 0.0},
+            "`shift` must be a number or a vector, finite and not 0; got 0.0",
+        ),
+        (
+            {"shift": [0.0, 0.0]},
+            "`shift` must be a number or a vector, finite and not 0",
+        ),
+        (
+            {"shift": [1.0, math.nan]},
+            "`shift` must be a number or a vector, finite and not 0",
+        ),
         ({"shift": [[1.0]]}, "`shift` must be a number or a vector, finite and not 0"),
         ({"shift": "1"}, "`shift` must be a number or a vector, finite and not 0"),
         ({"spread": 0}, "`spread` must be positive and finite; got 0"),
@@ -33,7 +46,10 @@ SURE = 1 - 1e-6  # of the intervals: a test of this file fails by chance once in
         ({"kernel": np.eye(3) - 2}, "`kernel` must hold no negative variance"),
         ({"kernel": 2 - np.eye(3)}, "`kernel` must be a positive semidefinite"),
         ({"kernel": np.ones((2, 3))}, "`kernel` must be one number, or of shape"),
-        ({"kernel": [1.0, 2.0]}, r"`kernel` must be a matrix \[rounds, rounds\]; got \(2,\)"),
+        (
+            {"kernel": [1.0, 2.0]},
+            r"`kernel` must be a matrix \[rounds, rounds\]; got \(2,\)",
+        ),
     ],
 )
 def test_rejects_bad_settings(wrong, message):
@@ -44,27 +60,51 @@ def test_rejects_bad_settings(wrong, message):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"client": 4}, "`client` must be one of the 4 clients of `participation`; got 4"),
-        ({"client": 0, "noise": [1.0, 2.0]}, r"`noise` must be one number, or of shape \[3\]"),
-        ({"client": 0, "kernel": np.eye(2)}, "`kernel` must be one number, or of shape"),
+        (
+            {"client": 4},
+            "`client` must be one of the 4 clients of `participation`; got 4",
+        ),
+        (
+            {"client": 0, "noise": [1.0, 2.0]},
+            r"`noise` must be one number, or of shape \[3\]",
+        ),
+        (
+            {"client": 0, "kernel": np.eye(2)},
+            "`kernel` must be one number, or of shape",
+        ),
     ],
 )
 def test_rejects_what_does_not_fit_the_rounds(settings, message):
     attack = attacks.distinguish(**settings)
     view = attacks.views.AggregateView(P, np.zeros((3, 1)))
-    for use in (attack.test, lambda P: attack.play(0, P, 5), lambda P: attack.run(None, view)):
+    for use in (
+        attack.test,
+        lambda P: attack.play(0, P, 5),
+        lambda P: attack.run(None, view),
+    ):
         with pytest.raises(mj.ConfigurationError, match=message):
             use(P)
 
 
 def test_rejects_views_and_trials():
     attack = attacks.distinguish(0, [1.0, 1.0])
-    for sums in (np.zeros((3, 1)), np.zeros((2, 2)), np.full((3, 2), np.nan), np.zeros(3)):
-        with pytest.raises(mj.ConfigurationError, match="`aggregates` must be finite, with a row"):
+    for sums in (
+        np.zeros((3, 1)),
+        np.zeros((2, 2)),
+        np.full((3, 2), np.nan),
+        np.zeros(3),
+    ):
+        with pytest.raises(
+            mj.ConfigurationError, match="`aggregates` must be finite, with a row"
+        ):
             attack.run(None, attacks.views.AggregateView(P, sums))
-    with pytest.raises(mj.ConfigurationError, match="`num_trials` must be at least 1; got 0"):
+    with pytest.raises(
+        mj.ConfigurationError, match="`num_trials` must be at least 1; got 0"
+    ):
         attack.play(0, P, 0)
-    with pytest.raises(mj.ConfigurationError, match=r"`participation` must be \[rounds, clients\]"):
+    with pytest.raises(
+        mj.ConfigurationError, match=r"`participation` must be \[rounds, clients\]"
+    ):
         attack.test(P[None])
 
 
@@ -74,7 +114,9 @@ def test_its_mu_is_the_formulas():
         for _ in range(12):
             history = rng.integers(-1, 3, (5, 6))
             factor = rng.normal(size=(5, 5))
-            own = {"each": rng.integers(0, 2, 5) * 0.5, "all": factor @ factor.T}.get(noise, noise)
+            own = {"each": rng.integers(0, 2, 5) * 0.5, "all": factor @ factor.T}.get(
+                noise, noise
+            )
             formula = privacy.distinguishability(history, 1.5, 0.5, own).mu
             known = privacy.distinguishability(history, 1.5, None, own).mu
             for i in range(6):
@@ -100,10 +142,14 @@ def test_a_view_is_scored_along_the_shift():
     rng = np.random.default_rng(1)
     sums = P @ rng.normal(size=(4, 2))
     score = attack.run(None, attacks.views.AggregateView(P, sums))
-    shifted = attack.run(None, attacks.views.AggregateView(P, sums + np.outer(P[:, 0], shift)))
+    shifted = attack.run(
+        None, attacks.views.AggregateView(P, sums + np.outer(P[:, 0], shift))
+    )
     np.testing.assert_allclose(shifted - score, test.mu, rtol=1e-9)
     np.testing.assert_allclose(score, test.scores(sums @ shift / 5), rtol=1e-9)
-    across = attack.run(None, attacks.views.AggregateView(P, sums + np.outer(P[:, 0], [4.0, -3.0])))
+    across = attack.run(
+        None, attacks.views.AggregateView(P, sums + np.outer(P[:, 0], [4.0, -3.0]))
+    )
     np.testing.assert_allclose(across, score, rtol=1e-9)
 
 
@@ -120,7 +166,10 @@ def test_simulated_rounds_attain_the_formula(noise, kernel):
     assert 0.3 < test.mu < 5
     for rate in (0.001, 0.01, 0.1, 0.5):
         threshold = stats.norm.isf(rate)
-        for scores, expected in ((without, rate), (shifted, stats.norm.sf(threshold - test.mu))):
+        for scores, expected in (
+            (without, rate),
+            (shifted, stats.norm.sf(threshold - test.mu)),
+        ):
             low, high = binomial_interval(int((scores > threshold).sum()), trials, SURE)
             assert low <= expected <= high
     for scores, mean in ((without, 0.0), (shifted, test.mu)):

@@ -15,7 +15,11 @@ import pytest
 
 import mrsa_jax as mj
 from mrsa_jax._core.arrays import on_device
-from mrsa_jax.attacks import _gradient_inversion, _gradient_inversion as inner, gradient_inversion
+from mrsa_jax.attacks import (
+    _gradient_inversion,
+    _gradient_inversion as inner,
+    gradient_inversion,
+)
 from mrsa_jax.attacks._gradient_inversion import inferred_labels, total_variation
 from mrsa_jax.attacks.views import UpdateView
 
@@ -30,7 +34,9 @@ def _digits() -> tuple[np.ndarray, np.ndarray]:
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _gradient(model: Any, parameters: jax.Array, images: jax.Array, labels: jax.Array) -> Any:
+def _gradient(
+    model: Any, parameters: jax.Array, images: jax.Array, labels: jax.Array
+) -> Any:
     """Written with flax and optax alone."""
 
     def loss(flat: jax.Array) -> jax.Array:
@@ -62,7 +68,9 @@ def _view(chosen: list[int], *, rate: float = 0.1, model: Any = MODEL) -> Update
     ],
 )
 def test_misuse_of_the_view(changes: dict[str, Any], message: str) -> None:
-    made = {k: on_device(v) if isinstance(v, np.ndarray) else v for k, v in changes.items()}
+    made = {
+        k: on_device(v) if isinstance(v, np.ndarray) else v for k, v in changes.items()
+    }
     with pytest.raises(mj.ConfigurationError, match=message):
         gradient_inversion(num_steps=1).run(0, dataclasses.replace(_view([3]), **made))
 
@@ -84,9 +92,13 @@ def test_misuse_of_the_attack(settings: dict[str, Any], message: str) -> None:
 
 
 def test_another_view_is_refused() -> None:
-    other: Any = mj.attacks.views.ModelView(MODEL, on_device(np.ones(3, np.float32)), SHAPE, 10)
+    other: Any = mj.attacks.views.ModelView(
+        MODEL, on_device(np.ones(3, np.float32)), SHAPE, 10
+    )
     run = inspect.unwrap(_gradient_inversion.GradientInversion.run)
-    with pytest.raises(mj.ConfigurationError, match="which lacks update, num_images, labels"):
+    with pytest.raises(
+        mj.ConfigurationError, match="which lacks update, num_images, labels"
+    ):
         run(gradient_inversion(), 0, other)
 
 
@@ -111,7 +123,9 @@ def test_the_truth_is_at_no_distance(method: Any) -> None:
     assert float(other) > 1e-3
 
 
-@pytest.mark.parametrize(("method", "rate", "least"), [("cosine", 0.1, 20.0), ("euclidean", 1, 30)])
+@pytest.mark.parametrize(
+    ("method", "rate", "least"), [("cosine", 0.1, 20.0), ("euclidean", 1, 30)]
+)
 def test_one_image_is_recovered(method: Any, rate: float, least: float) -> None:
     view = _view([7], rate=float(rate))
     reports: list[tuple[int, int]] = []
@@ -152,7 +166,9 @@ def test_updates_side_by_side_are_attacked_each_on_its_own() -> None:
         own = (views[first], views[2])
         update = jnp.stack([view.update for view in own])
         labels = jnp.stack([jnp.asarray(view.labels) for view in own])
-        return attack.run(3, dataclasses.replace(views[0], update=update, labels=labels))
+        return attack.run(
+            3, dataclasses.replace(views[0], update=update, labels=labels)
+        )
 
     one, other = both(0), both(1)
     assert one.images.shape == (2, 2, *SHAPE)
@@ -166,24 +182,36 @@ def test_updates_side_by_side_are_attacked_each_on_its_own() -> None:
 def test_labels_are_told_from_the_last_bias(chosen: list[int], rate: float) -> None:
     view = _view(chosen, rate=rate)
     expected = np.sort(_digits()[1][chosen])
-    np.testing.assert_array_equal(inferred_labels(dataclasses.replace(view, labels=None)), expected)
-    blind = gradient_inversion(num_steps=1).run(0, dataclasses.replace(view, labels=None))
+    np.testing.assert_array_equal(
+        inferred_labels(dataclasses.replace(view, labels=None)), expected
+    )
+    blind = gradient_inversion(num_steps=1).run(
+        0, dataclasses.replace(view, labels=None)
+    )
     np.testing.assert_array_equal(blind.labels, expected)
 
 
 def test_labels_of_what_is_no_update() -> None:
-    """A padded upload may push all classes one way: some labels are told, and nothing breaks."""
+    """A padded upload may push all classes one way.
+
+    Some labels are told, and nothing breaks.
+    """
     view = _view([3, 4])
     leaves, tree = jax.tree.flatten(mj.federated.unflatten(MODEL, SHAPE, view.update))
     ones = [jnp.ones_like(leaf) if leaf.shape == (10,) else leaf for leaf in leaves]
-    flat = jnp.concatenate([leaf.reshape(-1) for leaf in jax.tree.leaves(tree.unflatten(ones))])
+    flat = jnp.concatenate(
+        [leaf.reshape(-1) for leaf in jax.tree.leaves(tree.unflatten(ones))]
+    )
     labels = inferred_labels(dataclasses.replace(view, update=flat, labels=None))
     assert labels.shape == (2,)
     assert 0 <= int(labels.min()) <= int(labels.max()) < 10
 
 
 def test_labels_of_noise() -> None:
-    """Under pads the last bias is noise: whatever it says, as many labels as images come out."""
+    """Under pads the last bias is noise.
+
+    Whatever it says, as many labels as images come out.
+    """
     noise = np.random.default_rng(0).standard_normal((100, 1210)).astype(np.float32)
     view = dataclasses.replace(_view([3, 4]), update=on_device(noise), labels=None)
     labels = np.asarray(inferred_labels(view))
@@ -194,7 +222,9 @@ def test_labels_of_noise() -> None:
 
 def test_labels_cannot_be_told_from_two_biases_of_as_many_entries() -> None:
     view = _view([3], model=mj.federated.mlp(10, hidden_sizes=(10,)))
-    with pytest.raises(mj.ConfigurationError, match=r"`model` must have one bias .*got '2 of 10"):
+    with pytest.raises(
+        mj.ConfigurationError, match=r"`model` must have one bias .*got '2 of 10"
+    ):
         inferred_labels(view)
 
 
@@ -217,7 +247,11 @@ def test_devices_do_not_change_a_restart() -> None:
     targets = jnp.stack([-first.update, -second.update])
     assert first.labels is not None
     assert second.labels is not None
-    shared = (first.parameters, targets, jnp.stack([first.labels, second.labels]).astype(jnp.int32))
+    shared = (
+        first.parameters,
+        targets,
+        jnp.stack([first.labels, second.labels]).astype(jnp.int32),
+    )
     problem = inner._Problem(MODEL, gradient_inversion(num_steps=3))
     state = problem.start(jax.random.uniform(jax.random.key(0), (4, 1, *SHAPE)))
     which = jnp.asarray([0, 0, 1, 1], jnp.int32)
@@ -225,8 +259,12 @@ def test_devices_do_not_change_a_restart() -> None:
     assert mesh is not None  # the suite has two devices
     assert inner._shared_mesh(3) is None
     for many, one in zip(
-        jax.tree.leaves(inner._descend(problem, shared, which, state, np.int32(3), mesh)),
-        jax.tree.leaves(inner._descend(problem, shared, which, state, np.int32(3), None)),
+        jax.tree.leaves(
+            inner._descend(problem, shared, which, state, np.int32(3), mesh)
+        ),
+        jax.tree.leaves(
+            inner._descend(problem, shared, which, state, np.int32(3), None)
+        ),
         strict=True,
     ):
         np.testing.assert_allclose(many, one, rtol=1e-4, atol=1e-5)

@@ -1,4 +1,7 @@
-"""Least squares: exact where the history is solvable, block means where blocks move together."""
+"""Least squares.
+
+Exact where the history is solvable, block means where blocks move together.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +21,16 @@ from mrsa_jax._core import device as _device
 @pytest.mark.parametrize(
     ("participation", "aggregates", "message"),
     [
-        (np.full((2, 3), 0.5), np.ones((2, 4)), "`participation` must hold bools or integers"),
-        (np.ones(3, bool), np.ones((1, 4)), "`participation` must have a row for each sum"),
+        (
+            np.full((2, 3), 0.5),
+            np.ones((2, 4)),
+            "`participation` must hold bools or integers",
+        ),
+        (
+            np.ones(3, bool),
+            np.ones((1, 4)),
+            "`participation` must have a row for each sum",
+        ),
         (np.ones((2, 0), bool), np.ones((2, 4)), "`participation` must not be empty"),
         (np.ones((2, 3), bool), np.ones((3, 4)), "`aggregates` must have one row"),
         (np.ones((2, 3), bool), np.ones(2), "`aggregates` must have one row"),
@@ -27,7 +38,9 @@ from mrsa_jax._core import device as _device
         (np.ones((1, 3), bool), np.full((1, 2), 1j), "`aggregates` must be real"),
     ],
 )
-def test_misuse(participation: np.ndarray, aggregates: np.ndarray, message: str) -> None:
+def test_misuse(
+    participation: np.ndarray, aggregates: np.ndarray, message: str
+) -> None:
     with pytest.raises(mj.ConfigurationError, match=message):
         mj.attacks.least_squares(participation, aggregates)
 
@@ -37,7 +50,10 @@ def test_misuse(participation: np.ndarray, aggregates: np.ndarray, message: str)
     [
         ({"ridge": -1.0}, "`ridge` must be a finite number from 0; got -1"),
         ({"noise": float("nan")}, "`noise` must be a finite number from 0; got nan"),
-        ({"ridge": 1.0, "noise": 1.0}, "`noise` must be 0 with a `ridge`; got 1.0 and 1.0"),
+        (
+            {"ridge": 1.0, "noise": 1.0},
+            "`noise` must be 0 with a `ridge`; got 1.0 and 1.0",
+        ),
         ({"prior": "median"}, "`prior` must be one of .*; got 'median'"),
     ],
 )
@@ -48,13 +64,21 @@ def test_misuse_of_variants(settings: dict[str, Any], message: str) -> None:
 
 def test_misuse_of_views_and_outputs() -> None:
     history, sums = np.eye(3, dtype=bool), np.ones((3, 2))
-    with pytest.raises(mj.ConfigurationError, match="`out` must be a writeable float64 array"):
+    with pytest.raises(
+        mj.ConfigurationError, match="`out` must be a writeable float64 array"
+    ):
         mj.attacks.least_squares(history, sums, out=np.empty((3, 3)))
-    with pytest.raises(mj.ConfigurationError, match="`true_updates` must have a row for each"):
+    with pytest.raises(
+        mj.ConfigurationError, match="`true_updates` must have a row for each"
+    ):
         mj.attacks.streamed_errors(history, sums, np.ones((2, 2)))
     other: Any = mj.attacks.views.CountView(sums, np.ones((1, 3), int), np.array([3]))
-    with pytest.raises(mj.ConfigurationError, match="AggregateView; got CountView, which lacks p"):
-        inspect.unwrap(mj.attacks.LeastSquares.run)(mj.attacks.least_squares_attack(), None, other)
+    with pytest.raises(
+        mj.ConfigurationError, match="AggregateView; got CountView, which lacks p"
+    ):
+        inspect.unwrap(mj.attacks.LeastSquares.run)(
+            mj.attacks.least_squares_attack(), None, other
+        )
 
 
 def test_errors_need_equal_shapes() -> None:
@@ -67,7 +91,9 @@ def test_three_pairs_solve_three_clients() -> None:
     updates = np.array([[1.0, -2.0], [3.0, 0.5], [-5.0, 4.0]])
     sums = np.array([[4.0, -1.5], [-2.0, 4.5], [-4.0, 2.0]])  # by hand
     for weights in (history, history.astype(np.int8), history.astype(np.float64)):
-        np.testing.assert_allclose(mj.attacks.least_squares(weights, sums), updates, atol=1e-12)
+        np.testing.assert_allclose(
+            mj.attacks.least_squares(weights, sums), updates, atol=1e-12
+        )
 
 
 def test_full_column_rank_is_exact_and_zero_rows_do_no_harm() -> None:
@@ -83,7 +109,8 @@ def test_full_column_rank_is_exact_and_zero_rows_do_no_harm() -> None:
 
 @pytest.mark.parametrize("block", [2, 3, 4])
 def test_blocks_that_move_together_get_their_mean(block: int) -> None:
-    # 6 blocks; all pairs of blocks take part: the block sums are solvable, the clients are not
+    # 6 blocks; all pairs of blocks take part: the block sums are solvable, the clients
+    # are not
     pairs = [(i, j) for i in range(6) for j in range(i)]
     blocks = np.zeros((len(pairs), 6), bool)
     for row, pair in zip(blocks, pairs, strict=True):
@@ -114,14 +141,19 @@ def test_who_never_took_part_has_error_one() -> None:
 
 
 def test_error_of_a_zero_update_is_nan() -> None:
-    assert np.isnan(mj.attacks.reconstruction_error(np.zeros((1, 2)), np.ones((1, 2)))).all()
+    assert np.isnan(
+        mj.attacks.reconstruction_error(np.zeros((1, 2)), np.ones((1, 2)))
+    ).all()
 
 
 def test_deficient_integer_weights_with_noisy_sums() -> None:
-    # P = A B has rank 60 by construction; inverting one of its other singular values, which are
-    # rounding noise, would blow the noise of the sums up.
+    # P = A B has rank 60 by construction; inverting one of its other singular values,
+    # which are rounding noise, would blow the noise of the sums up.
     generator = np.random.default_rng(4)
-    left, right = generator.integers(0, 4, (150, 60)), generator.integers(0, 4, (60, 100))
+    left, right = (
+        generator.integers(0, 4, (150, 60)),
+        generator.integers(0, 4, (60, 100)),
+    )
     weights = left @ right
     truth = generator.normal(size=(100, 3))
     sums = weights @ truth + generator.normal(size=(150, 3))
@@ -136,7 +168,8 @@ def _exact_minimum_norm(history: list[list[int]], sums: list[int]) -> list[Fract
     """P^T (P P^T)^-1 y in rationals, for P of full row rank."""
     size = len(history)
     gram = [
-        [Fraction(sum(a * b for a, b in zip(r, s, strict=True))) for s in history] for r in history
+        [Fraction(sum(a * b for a, b in zip(r, s, strict=True))) for s in history]
+        for r in history
     ]
     system = [[*row, Fraction(value)] for row, value in zip(gram, sums, strict=True)]
     for column in range(size):
@@ -146,7 +179,10 @@ def _exact_minimum_norm(history: list[list[int]], sums: list[int]) -> list[Fract
         for r in range(size):
             if r != column:
                 factor = system[r][column]
-                system[r] = [a - factor * b for a, b in zip(system[r], system[column], strict=True)]
+                system[r] = [
+                    a - factor * b
+                    for a, b in zip(system[r], system[column], strict=True)
+                ]
     multipliers = [row[-1] for row in system]
     columns = len(history[0])
     return [
@@ -158,12 +194,17 @@ def _exact_minimum_norm(history: list[list[int]], sums: list[int]) -> list[Fract
 @given(st.integers(0, 2**32 - 1))
 def test_least_norm_against_rationals(seed: int) -> None:
     generator = np.random.default_rng(seed)
-    history = np.concatenate([np.eye(3, dtype=int), generator.integers(0, 3, (3, 4))], axis=1)
-    history = history[:, generator.permutation(7)]  # full row rank, repeated columns likely
+    history = np.concatenate(
+        [np.eye(3, dtype=int), generator.integers(0, 3, (3, 4))], axis=1
+    )
+    # full row rank, repeated columns likely
+    history = history[:, generator.permutation(7)]
     sums = generator.integers(-9, 10, 3)
     expected = _exact_minimum_norm(history.tolist(), sums.tolist())
     estimates = mj.attacks.least_squares(history, sums[:, None])[:, 0]
-    np.testing.assert_allclose(estimates, [float(value) for value in expected], atol=1e-10)
+    np.testing.assert_allclose(
+        estimates, [float(value) for value in expected], atol=1e-10
+    )
 
 
 def test_many_columns_equal_few() -> None:
@@ -194,7 +235,8 @@ def test_variants_by_their_formulas() -> None:
 
 
 def test_the_mean_prior_fills_in_what_the_sums_do_not_tell() -> None:
-    history = np.array([[1, 1, 0, 0], [1, 0, 0, 0]])  # the third and fourth never took part
+    # the third and fourth never took part
+    history = np.array([[1, 1, 0, 0], [1, 0, 0, 0]])
     updates = np.array([[2.0], [4.0], [9.0], [9.0]])
     attack = mj.attacks.least_squares_attack(prior="mean")
     got = attack.estimates(history, history @ updates)
@@ -212,14 +254,17 @@ def test_leading_axes_are_separate_histories_and_windows_of_one() -> None:
         parts, np.stack([sums[start : start + 5] for start in starts])
     )
     for window, start in enumerate(starts):
-        alone = mj.attacks.least_squares(history[start : start + 5], sums[start : start + 5])
+        alone = mj.attacks.least_squares(
+            history[start : start + 5], sums[start : start + 5]
+        )
         np.testing.assert_array_equal(together[window], alone)
 
 
 def test_files_are_read_and_written_in_pieces(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(_device._WORK, "estimates", _device._Work(8 * 12 * 7, 1))  # 7 columns
+    # 7 columns
+    monkeypatch.setitem(_device._WORK, "estimates", _device._Work(8 * 12 * 7, 1))
     history = _history()
     updates = np.random.default_rng(9).normal(size=(8, 40)).astype(np.float32)
     sums = np.memmap(tmp_path / "sums", np.float32, "w+", shape=(12, 40))
@@ -229,7 +274,9 @@ def test_files_are_read_and_written_in_pieces(
     inverse = np.linalg.pinv(history)
     np.testing.assert_allclose(out, inverse @ sums, atol=1e-9)
     errors = mj.attacks.streamed_errors(history, sums, updates)
-    np.testing.assert_allclose(errors, mj.attacks.reconstruction_error(updates, out), atol=1e-12)
+    np.testing.assert_allclose(
+        errors, mj.attacks.reconstruction_error(updates, out), atol=1e-12
+    )
     sums[3, 33] = np.inf
     with pytest.raises(mj.ConfigurationError, match="`aggregates` must be finite"):
         mj.attacks.least_squares(history, sums)
@@ -252,7 +299,10 @@ def test_frozen_models_fall_as_the_privacy_engine_predicts(seed: int) -> None:
 
 
 def test_predicted_error_of_updates_that_change() -> None:
-    """Of a linear estimate A of x from P x + z, by hand: bias^2 + variance, x and z white."""
+    """Of a linear estimate A of x from P x + z, by hand.
+
+    Bias^2 + variance, x and z white.
+    """
     history, noise = _history(11), 0.4
     attack = mj.attacks.least_squares_attack(noise=noise)
     estimator = attack.estimator(history)
@@ -272,15 +322,20 @@ def test_the_last_update_of_those_that_drift_is_estimated_as_well_as_can_be() ->
     covariance = P @ P.T * R
     last = [max(np.flatnonzero(P[:, i]), default=0) for i in range(6)]
     known = np.asarray([P[:, i] * R[last[i]] for i in range(6)])
-    errors = 1 - 2 * (E * known).sum(axis=1) + np.einsum("ij,jk,ik->i", E, covariance, E)
+    errors = (
+        1 - 2 * (E * known).sum(axis=1) + np.einsum("ij,jk,ik->i", E, covariance, E)
+    )
     predicted = mj.attacks.predicted_error(P, memory=0.5, share=0.75)
     np.testing.assert_allclose(errors, predicted, rtol=1e-9)
     assert errors[5] == 1
     assert (errors[:5] < 1).all()
     for k in range(20):  # no other matrix does better
         other = E + 0.01 * np.random.default_rng(k).normal(size=E.shape) * P.any(axis=1)
-        wrong = 1 - 2 * (other * known).sum(axis=1) + np.einsum("ij,jk,ik->i", other, covariance,
-                                                               other)  # fmt: skip
+        wrong = (
+            1
+            - 2 * (other * known).sum(axis=1)
+            + np.einsum("ij,jk,ik->i", other, covariance, other)
+        )
         assert (wrong >= errors - 1e-12).all()
 
 
@@ -288,10 +343,15 @@ def test_the_last_update_of_those_that_drift_is_estimated_as_well_as_can_be() ->
     ("settings", "message"),
     [
         ({"memory": 1.0}, "`memory` must lie in"),
-        ({"memory": 0.5, "noise": 0.1}, "`memory` must stand without `ridge` and `noise`"),
+        (
+            {"memory": 0.5, "noise": 0.1},
+            "`memory` must stand without `ridge` and `noise`",
+        ),
         ({"share": 2.0}, "`share` must be a number from 0 to 1"),
     ],
 )
-def test_settings_of_a_drift_are_checked(settings: dict[str, Any], message: str) -> None:
+def test_settings_of_a_drift_are_checked(
+    settings: dict[str, Any], message: str
+) -> None:
     with pytest.raises(mj.ConfigurationError, match=message):
         mj.attacks.least_squares_attack(**settings)

@@ -16,14 +16,21 @@ from scipy import stats
 
 import mrsa_jax as mj
 from mrsa_jax._core.arrays import on_device
-from mrsa_jax.attacks import _membership, _membership as inner, membership, membership_score
+from mrsa_jax.attacks import (
+    _membership,
+    _membership as inner,
+    membership,
+    membership_score,
+)
 from mrsa_jax.attacks._membership import true_logits
 from mrsa_jax.attacks.views import MembershipView
 
 SHAPE = (8, 8, 1)
 MODEL = mj.federated.mlp(10, hidden_sizes=(32,))
 SIZE = 40  # samples of a client
-_trainer = functools.cache(lambda: mj.federated.local_sgd(MODEL, 0.5, batch_size=20, num_epochs=60))
+_trainer = functools.cache(
+    lambda: mj.federated.local_sgd(MODEL, 0.5, batch_size=20, num_epochs=60)
+)
 METHODS = ("loss", "shadow", "likelihood_ratio")
 
 
@@ -47,10 +54,14 @@ def _view() -> tuple[MembershipView, np.ndarray]:
     )
     update = mj.federated.client_updates(7, MODEL, start, client, _trainer())[0]
     view = MembershipView(
-        MODEL, start + update, start, SHAPE, 10,
+        MODEL,
+        start + update,
+        start,
+        SHAPE,
+        10,
         *map(on_device, (inputs[: 2 * SIZE], pool[: 2 * SIZE])),
         *map(on_device, (inputs[2 * SIZE :], pool[2 * SIZE :])),
-    )  # fmt: skip
+    )
     return view, np.arange(2 * SIZE) < SIZE
 
 
@@ -76,21 +87,30 @@ def test_misuse_of_the_attack(settings: dict[str, Any], message: str) -> None:
         ({"parameters": np.full(2410, np.nan)}, "`parameters` must be finite"),
         ({"start": np.ones(3)}, "`start` must have 2410 entries"),
         ({"labels": np.ones(3, np.int32)}, "`inputs` must be one for each label"),
-        ({"own_labels": np.ones(3, np.int32)}, "`own_inputs` must be one for each label"),
+        (
+            {"own_labels": np.ones(3, np.int32)},
+            "`own_inputs` must be one for each label",
+        ),
     ],
 )
 def test_misuse_of_the_view(changes: dict[str, Any], message: str) -> None:
     attack = membership("loss", _trainer(), shadow_size=SIZE)
     with pytest.raises(mj.ConfigurationError, match=message):
-        attack.run(0, dataclasses.replace(_view()[0], **jax.tree.map(jnp.asarray, changes)))
+        attack.run(
+            0, dataclasses.replace(_view()[0], **jax.tree.map(jnp.asarray, changes))
+        )
 
 
 def test_the_adversary_needs_samples_of_its_own() -> None:
     attack = membership("shadow", _trainer(), shadow_size=720)
-    with pytest.raises(mj.ConfigurationError, match=r"`shadow_size` must leave samples .*720 own"):
+    with pytest.raises(
+        mj.ConfigurationError, match=r"`shadow_size` must leave samples .*720 own"
+    ):
         attack.run(0, _view()[0])
     other: Any = mj.attacks.views.ModelView(MODEL, jnp.ones(3), SHAPE, 10)
-    with pytest.raises(mj.ConfigurationError, match="lacks start, inputs, labels, own_inputs"):
+    with pytest.raises(
+        mj.ConfigurationError, match="lacks start, inputs, labels, own_inputs"
+    ):
         inspect.unwrap(_membership.Membership.run)(attack, 0, other)
 
 
@@ -105,7 +125,9 @@ def test_logits_of_the_true_label_by_their_definition() -> None:
         moderate = (chance > 1e-4) & (chance < 1 - 1e-4)
         assert moderate.any()
         expected = np.log(chance / (1 - chance))
-        np.testing.assert_allclose(own[moderate], expected[moderate], rtol=1e-3, atol=1e-3)
+        np.testing.assert_allclose(
+            own[moderate], expected[moderate], rtol=1e-3, atol=1e-3
+        )
     huge = true_logits(MODEL, models[:1] * 1000, view.inputs, view.labels)
     assert np.isfinite(huge).all()
 
@@ -114,11 +136,17 @@ def test_logits_of_the_true_label_by_their_definition() -> None:
 def _scores(method: str) -> tuple[Any, np.ndarray]:
     """Attack the plain model, and 20 that were read from padded uploads, in one call."""
     view, is_member = _view()
-    spread = np.random.default_rng(5).uniform(-1e3, 1e3, (20, view.parameters.shape[-1]))
-    models = np.concatenate([np.asarray(view.parameters)[None], spread]).astype(np.float32)
+    spread = np.random.default_rng(5).uniform(
+        -1e3, 1e3, (20, view.parameters.shape[-1])
+    )
+    models = np.concatenate([np.asarray(view.parameters)[None], spread]).astype(
+        np.float32
+    )
     chosen: Any = method
     attack = membership(chosen, _trainer(), num_shadows=8, shadow_size=SIZE)
-    return attack.run(1, dataclasses.replace(view, parameters=jnp.asarray(models))), is_member
+    return attack.run(
+        1, dataclasses.replace(view, parameters=jnp.asarray(models))
+    ), is_member
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -142,8 +170,13 @@ def test_padded_models_give_nothing_away(method: str) -> None:
 
 
 def _answered(monkeypatch: pytest.MonkeyPatch) -> tuple[Any, Any]:
-    """Models whose parameters are their answers: four shadow models of four samples, a target."""
-    monkeypatch.setattr(inner, "true_logits", lambda _, parameters, *__: np.asarray(parameters))
+    """Models whose parameters are their answers.
+
+    Four shadow models of four samples, a target.
+    """
+    monkeypatch.setattr(
+        inner, "true_logits", lambda _, parameters, *__: np.asarray(parameters)
+    )
     known = np.array([[5, 1, 2, 0], [3, 0, 4, 1], [1, 4, 0, 7], [0, 2, 1, 5.0]])
     is_in = np.array([[1, 0, 1, 0], [1, 0, 1, 0], [0, 1, 0, 1], [0, 1, 0, 0]], bool)
     pool = types.SimpleNamespace(inputs=np.zeros(4), labels=np.zeros(4, np.int32))
@@ -155,7 +188,10 @@ def _answered(monkeypatch: pytest.MonkeyPatch) -> tuple[Any, Any]:
 
 
 def test_thresholds_of_given_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The cut with the largest difference of the two rates, by trying all: here few are members."""
+    """The cut with the largest difference of the two rates, by trying all.
+
+    Here few are members.
+    """
     view, shadows = _answered(monkeypatch)
     values = shadows.parameters
     members = shadows.is_member = np.isin(np.arange(16), [6, 9, 11]).reshape(4, 4)
@@ -209,7 +245,10 @@ def test_likelihood_ratio_by_its_formula() -> None:
     known = true_logits(MODEL, shadows.parameters, view.inputs, view.labels)
     asked = true_logits(MODEL, target, view.inputs, view.labels)[0]
     expected = np.zeros(count)
-    for side, sign in ((shadows.is_member[:, :count], 1), (~shadows.is_member[:, :count], -1)):
+    for side, sign in (
+        (shadows.is_member[:, :count], 1),
+        (~shadows.is_member[:, :count], -1),
+    ):
         squares, freedom = 0.0, 0
         means = np.full(count, known[side].mean())
         for i in range(count):

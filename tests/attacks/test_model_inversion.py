@@ -30,7 +30,9 @@ def _trained() -> tuple[jax.Array, np.ndarray]:
     trainer = mj.federated.local_sgd(MODEL, 0.05, batch_size=20, num_epochs=3)
     update = mj.federated.client_updates(0, MODEL, start, clients, trainer)[0]
     labels = np.asarray(dataset.train_labels)
-    means = np.stack([dataset.train_inputs[labels == c].mean(axis=0) for c in range(10)])
+    means = np.stack(
+        [dataset.train_inputs[labels == c].mean(axis=0) for c in range(10)]
+    )
     return start + update, means
 
 
@@ -55,7 +57,9 @@ def test_misuse_of_the_attack(settings: dict[str, Any], message: str) -> None:
 
 def test_misuse_of_the_views() -> None:
     attack = model_inversion(num_steps=1)
-    with pytest.raises(mj.ConfigurationError, match="`parameters` must have the model's 650"):
+    with pytest.raises(
+        mj.ConfigurationError, match="`parameters` must have the model's 650"
+    ):
         attack.run(None, _view(jnp.ones(3)))
     with pytest.raises(mj.ConfigurationError, match="`parameters` must be finite"):
         attack.run(None, _view(on_device(np.full(650, np.inf, np.float32))))
@@ -64,9 +68,13 @@ def test_misuse_of_the_views() -> None:
     with pytest.raises(mj.ConfigurationError, match=r"`uploads` must lie in \[0, 16\)"):
         read_models(wire)
     run = inspect.unwrap(_model_inversion.ModelInversion.run)
-    with pytest.raises(mj.ConfigurationError, match="got WireView, which lacks model, parameters"):
+    with pytest.raises(
+        mj.ConfigurationError, match="got WireView, which lacks model, parameters"
+    ):
         run(attack, None, wire)
-    with pytest.raises(mj.ConfigurationError, match="`images` must have one image for each"):
+    with pytest.raises(
+        mj.ConfigurationError, match="`images` must have one image for each"
+    ):
         identified(np.ones((2, 8, 8, 1)), np.ones((3, 8, 8, 1)))
 
 

@@ -1,4 +1,7 @@
-"""Scenarios are what they say: training's own rounds, and a round's lines with and without pads."""
+"""Scenarios are what they say.
+
+Training's own rounds, and a round's lines with and without pads.
+"""
 
 from __future__ import annotations
 
@@ -35,16 +38,32 @@ def _average() -> mj.secagg.RingAverage:
 def _kept(**options: Any) -> Any:
     clients, start = _clients()
     return summed_rounds(
-        7, MODEL, start, clients, HISTORY, trainer=_trainer(), aggregator=_average(), **options
+        7,
+        MODEL,
+        start,
+        clients,
+        HISTORY,
+        trainer=_trainer(),
+        aggregator=_average(),
+        **options,
     )
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"participation": HISTORY[:, :3]}, r"`participation` must be bool \[rounds, 4\]"),
-        ({"participation": np.ones((2, 4), int)}, r"`participation` must be bool \[rounds, 4\]"),
-        ({"participation": np.ones((1, 4), bool)}, "`aggregator` must have a participant for each"),
+        (
+            {"participation": HISTORY[:, :3]},
+            r"`participation` must be bool \[rounds, 4\]",
+        ),
+        (
+            {"participation": np.ones((2, 4), int)},
+            r"`participation` must be bool \[rounds, 4\]",
+        ),
+        (
+            {"participation": np.ones((1, 4), bool)},
+            "`aggregator` must have a participant for each",
+        ),
         ({"warm_up": 5}, "`warm_up` must leave a round with a sum; got 5"),
         ({"warm_up": -1}, "`warm_up` must"),
         ({"server_rate": -0.5}, "`server_rate` must be a finite number from 0"),
@@ -52,7 +71,11 @@ def _kept(**options: Any) -> Any:
 )
 def test_misuse_of_rounds(changes: dict[str, Any], message: str) -> None:
     clients, start = _clients()
-    options: Any = {"participation": HISTORY, "trainer": _trainer(), "aggregator": _average()}
+    options: Any = {
+        "participation": HISTORY,
+        "trainer": _trainer(),
+        "aggregator": _average(),
+    }
     run: Any = inspect.unwrap(summed_rounds)
     with pytest.raises(mj.ConfigurationError, match=message):
         run(7, MODEL, start, clients, **(options | changes))
@@ -61,10 +84,18 @@ def test_misuse_of_rounds(changes: dict[str, Any], message: str) -> None:
 def test_the_rounds_are_those_of_training() -> None:
     clients, start = _clients()
     kept = _kept()
-    trained = mj.federated.train(7, mj.federated.Training(
-        MODEL, clients, HISTORY, _trainer(), _average(),
-        initial_parameters=start, keep_aggregates=True,
-    ))  # fmt: skip
+    trained = mj.federated.train(
+        7,
+        mj.federated.Training(
+            MODEL,
+            clients,
+            HISTORY,
+            _trainer(),
+            _average(),
+            initial_parameters=start,
+            keep_aggregates=True,
+        ),
+    )
     np.testing.assert_array_equal(kept.parameters, trained.parameters)
     np.testing.assert_allclose(kept.view.aggregates, trained.aggregates, atol=1e-6)
     assert kept.rounds.tolist() == [0, 2, 3, 4]
@@ -73,10 +104,18 @@ def test_the_rounds_are_those_of_training() -> None:
 
 def test_a_server_that_adds_a_part_of_the_update() -> None:
     clients, start = _clients()
-    slow = mj.federated.train(7, mj.federated.Training(
-        MODEL, clients, HISTORY, _trainer(), _average(),
-        initial_parameters=start, server=optax.sgd(0.25),
-    ))  # fmt: skip
+    slow = mj.federated.train(
+        7,
+        mj.federated.Training(
+            MODEL,
+            clients,
+            HISTORY,
+            _trainer(),
+            _average(),
+            initial_parameters=start,
+            server=optax.sgd(0.25),
+        ),
+    )
     kept = _kept(server_rate=0.25)
     np.testing.assert_allclose(kept.parameters, slow.parameters, atol=1e-6)
     assert (kept.change[:3] < _kept().change[:3]).all()
@@ -106,20 +145,27 @@ def test_rounds_before_the_window_are_trained_on_but_not_kept() -> None:
 
 
 def test_misuse_of_a_round() -> None:
-    with pytest.raises(mj.ConfigurationError, match="`values` must be vectors of two clients"):
+    with pytest.raises(
+        mj.ConfigurationError, match="`values` must be vectors of two clients"
+    ):
         wire_round(0, np.ones((1, 3), np.float32), _quantizer())
-    with pytest.raises(mj.ConfigurationError, match="`modulus_bits` must leave room for the"):
+    with pytest.raises(
+        mj.ConfigurationError, match="`modulus_bits` must leave room for the"
+    ):
         wire_round(0, np.ones((3, 3), np.float32), _quantizer(), modulus_bits=17)
 
 
 @pytest.mark.parametrize("chance", [1.0, 0.9])
 def test_pads_cancel_in_the_sum_and_hide_each_upload(chance: float) -> None:
     values = np.random.default_rng(0).uniform(-1, 1, (6, 400)).astype(np.float32)
-    seen = wire_round(0, values, _quantizer(), modulus_bits=20, connection_probability=chance)
+    seen = wire_round(
+        0, values, _quantizer(), modulus_bits=20, connection_probability=chance
+    )
     assert seen.status == mj.Status.OK
     read = mj.attacks.read_models(seen.plain)
     assert np.abs(read - values).max() < 1.01 * float(_quantizer().step)
     np.testing.assert_allclose(seen.mean, read.mean(axis=0), atol=1e-6)
     assert seen.padded.uploads.max() < 2**20
-    # of 2,400 residues more than 3 agree by chance, 2**-20 each, with a probability below 2e-12
+    # of 2,400 residues more than 3 agree by chance, 2**-20 each, with a probability
+    # below 2e-12
     assert (seen.padded.uploads == seen.plain.uploads).sum() <= 3

@@ -16,11 +16,17 @@ IMAGES = np.random.default_rng(0).random((3, 14, 12, 2))
 NOISY = np.clip(IMAGES + np.random.default_rng(1).normal(0, 0.1, IMAGES.shape), 0, 1)
 
 
-@pytest.mark.parametrize("score", [attacks.mean_squared_error, attacks.psnr, attacks.ssim])
+@pytest.mark.parametrize(
+    "score", [attacks.mean_squared_error, attacks.psnr, attacks.ssim]
+)
 def test_misuse_of_images(score: Any) -> None:
-    with pytest.raises(mj.ConfigurationError, match=r"`images` must be \[\.\.\., height"):
+    with pytest.raises(
+        mj.ConfigurationError, match=r"`images` must be \[\.\.\., height"
+    ):
         score(np.ones((2, 2)), np.ones((2, 2)))
-    with pytest.raises(mj.ConfigurationError, match="`truth` must have the images' shape"):
+    with pytest.raises(
+        mj.ConfigurationError, match="`truth` must have the images' shape"
+    ):
         score(IMAGES, IMAGES[:2])
     broken = IMAGES.copy()
     broken[1, 0, 0, 0] = np.nan
@@ -30,11 +36,17 @@ def test_misuse_of_images(score: Any) -> None:
 
 def test_misuse_of_ranges_and_matches() -> None:
     for score in (attacks.psnr, attacks.ssim):
-        with pytest.raises(mj.ConfigurationError, match="`data_range` must be positive; got 0"):
+        with pytest.raises(
+            mj.ConfigurationError, match="`data_range` must be positive; got 0"
+        ):
             score(IMAGES, IMAGES, data_range=0.0)
-    with pytest.raises(mj.ConfigurationError, match="`images` must be as many as the originals"):
+    with pytest.raises(
+        mj.ConfigurationError, match="`images` must be as many as the originals"
+    ):
         attacks.matched_images(IMAGES[:2], IMAGES)
-    with pytest.raises(mj.ConfigurationError, match=r"`truth` must be \[images, height"):
+    with pytest.raises(
+        mj.ConfigurationError, match=r"`truth` must be \[images, height"
+    ):
         attacks.matched_images(IMAGES, IMAGES[0])
 
 
@@ -44,7 +56,9 @@ def test_distances_by_hand() -> None:
     grey[0, 0, 0, 0] = 0.6  # 0.36 / 9
     np.testing.assert_allclose(attacks.mean_squared_error(grey, black), [0.04, 0])
     np.testing.assert_allclose(attacks.psnr(grey, black), [10 * np.log10(25), np.inf])
-    np.testing.assert_allclose(attacks.psnr(255 * grey, black, data_range=255.0)[0], 13.9794, 1e-5)
+    np.testing.assert_allclose(
+        attacks.psnr(255 * grey, black, data_range=255.0)[0], 13.9794, 1e-5
+    )
 
 
 def _ssim(one: np.ndarray, other: np.ndarray, side: int) -> float:
@@ -57,10 +71,15 @@ def _ssim(one: np.ndarray, other: np.ndarray, side: int) -> float:
     for i, j in itertools.product(*(range(length - side + 1) for length in one.shape)):
         a, b = one[i : i + side, j : j + side], other[i : i + side, j : j + side]
         mean_a, mean_b = (window * a).sum(), (window * b).sum()
-        var_a, var_b = (window * a**2).sum() - mean_a**2, (window * b**2).sum() - mean_b**2
+        var_a, var_b = (
+            (window * a**2).sum() - mean_a**2,
+            (window * b**2).sum() - mean_b**2,
+        )
         both = (window * a * b).sum() - mean_a * mean_b
         shape = (2 * mean_a * mean_b + 0.01**2) * (2 * both + 0.03**2)
-        values.append(shape / ((mean_a**2 + mean_b**2 + 0.01**2) * (var_a + var_b + 0.03**2)))
+        values.append(
+            shape / ((mean_a**2 + mean_b**2 + 0.01**2) * (var_a + var_b + 0.03**2))
+        )
     return float(np.mean(values))
 
 
@@ -71,22 +90,31 @@ def test_similarity_by_its_definition() -> None:
         for a, b in zip(NOISY, IMAGES, strict=True)
     ]
     np.testing.assert_allclose(got, expected, atol=1e-5)
-    small = attacks.ssim(NOISY[:, :8, :7], IMAGES[:, :8, :7])  # a window of 7 is what fits
+    # a window of 7 is what fits
+    small = attacks.ssim(NOISY[:, :8, :7], IMAGES[:, :8, :7])
     np.testing.assert_allclose(
-        small[0], np.mean([_ssim(NOISY[0, :8, :7, c], IMAGES[0, :8, :7, c], 7) for c in range(2)]),
+        small[0],
+        np.mean(
+            [_ssim(NOISY[0, :8, :7, c], IMAGES[0, :8, :7, c], 7) for c in range(2)]
+        ),
         atol=1e-5,
-    )  # fmt: skip
+    )
     np.testing.assert_allclose(attacks.ssim(IMAGES, IMAGES), 1, atol=1e-6)
     constant = np.full((9, 9, 1), 0.5)
     assert float(attacks.ssim(constant, constant)) == pytest.approx(1, abs=1e-6)
-    shape = attacks.ssim(IMAGES.reshape(3, 1, 14, 12, 2), IMAGES.reshape(3, 1, 14, 12, 2)).shape
+    shape = attacks.ssim(
+        IMAGES.reshape(3, 1, 14, 12, 2), IMAGES.reshape(3, 1, 14, 12, 2)
+    ).shape
     assert shape == (3, 1)
 
 
 def test_similarity_leaves_the_settings_of_jax_alone() -> None:
     before = (jax.config.jax_numpy_dtype_promotion, jax.config.jax_numpy_rank_promotion)
     attacks.ssim(IMAGES, NOISY)
-    assert (jax.config.jax_numpy_dtype_promotion, jax.config.jax_numpy_rank_promotion) == before
+    assert (
+        jax.config.jax_numpy_dtype_promotion,
+        jax.config.jax_numpy_rank_promotion,
+    ) == before
 
 
 def test_matches_by_brute_force() -> None:
@@ -105,13 +133,20 @@ def test_matches_by_brute_force() -> None:
     [
         ([1.0, 2.0], [True], {}, "`is_member` must be bool, one for each score"),
         ([1.0, 2.0], [1, 0], {}, "`is_member` must be bool"),
-        ([1.0, 2.0], [True, True], {}, "`is_member` must hold members and others; got 2 and 2"),
+        (
+            [1.0, 2.0],
+            [True, True],
+            {},
+            "`is_member` must hold members and others; got 2 and 2",
+        ),
         ([1.0, np.nan], [True, False], {}, "`scores` must be finite"),
         ([], [], {}, r"`scores` must be \[samples\]"),
         ([1.0, 2.0], [True, False], {"false_positive_rates": [0.0]}, "must lie in"),
     ],
 )
-def test_misuse_of_membership(scores: Any, members: Any, more: Any, message: str) -> None:
+def test_misuse_of_membership(
+    scores: Any, members: Any, more: Any, message: str
+) -> None:
     with pytest.raises(mj.ConfigurationError, match=message):
         attacks.membership_score(scores, np.asarray(members), **more)
 
@@ -119,7 +154,9 @@ def test_misuse_of_membership(scores: Any, members: Any, more: Any, message: str
 def test_membership_by_hand() -> None:
     scores = [0.9, 0.8, 0.8, 0.4, 0.3, 0.1]
     members = np.array([True, False, True, True, False, False])
-    got = attacks.membership_score(scores, members, threshold=0.5, false_positive_rates=(0.01, 0.4))
+    got = attacks.membership_score(
+        scores, members, threshold=0.5, false_positive_rates=(0.01, 0.4)
+    )
     assert (got.accuracy, got.precision, got.recall) == (4 / 6, 2 / 3, 2 / 3)
     # pairs of a member and another: 9 wins but (0.8, 0.8) half and (0.4, 0.8) lost
     assert got.auc == pytest.approx(7.5 / 9)
@@ -137,14 +174,17 @@ def test_membership_rates_by_brute_force() -> None:
     members = generator.random(200) < 0.5
     scores = np.round(generator.normal(members, 1.0), 1)  # with ties
     got = attacks.membership_score(scores, members, false_positive_rates=(0.05, 0.3))
-    for rate, found in zip(got.false_positive_rates, got.true_positive_rates, strict=True):
+    for rate, found in zip(
+        got.false_positive_rates, got.true_positive_rates, strict=True
+    ):
         best = 0.0
         for cut in [*np.unique(scores), np.inf]:
             if (scores[~members] >= cut).mean() <= rate:
                 best = max(best, float((scores[members] >= cut).mean()))
         assert found == pytest.approx(best)
     wins = [
-        (a > b) + 0.5 * (a == b) for a, b in itertools.product(scores[members], scores[~members])
+        (a > b) + 0.5 * (a == b)
+        for a, b in itertools.product(scores[members], scores[~members])
     ]
     assert got.auc == pytest.approx(np.mean(wins))
 
@@ -159,4 +199,6 @@ def test_areas_are_those_of_scikit_learn() -> None:
         own = attacks.membership_score(scores, members, false_positive_rates=(0.1, 0.4))
         assert own.auc == float(metrics.roc_auc_score(members, scores))
         false, true, _ = metrics.roc_curve(members, scores, drop_intermediate=False)
-        assert own.true_positive_rates == tuple(true[false <= rate].max() for rate in (0.1, 0.4))
+        assert own.true_positive_rates == tuple(
+            true[false <= rate].max() for rate in (0.1, 0.4)
+        )

@@ -29,7 +29,10 @@ from mrsa_jax.availability import assign_rates, independent
         ("0.1", "`dropout_rate` must be a number or one number per client; got '0.1'"),
         (None, "`dropout_rate` must be a number or one number per client; got None"),
         ([], r"`dropout_rate` must be a number or a vector .*; got 'shape \(0,\)'"),
-        ([[0.1]], r"`dropout_rate` must be a number or a vector .*; got 'shape \(1, 1\)'"),
+        (
+            [[0.1]],
+            r"`dropout_rate` must be a number or a vector .*; got 'shape \(1, 1\)'",
+        ),
         ([0.1, "a"], "`dropout_rate` must hold real numbers"),
         ([True, False], "`dropout_rate` must hold real numbers"),
         ([[0.1], [0.1, 0.2]], "`dropout_rate` must hold real numbers"),
@@ -41,7 +44,9 @@ def test_rates_that_make_no_sense(rate: object, message: str) -> None:
 
 
 def test_wrong_number_of_rates() -> None:
-    with pytest.raises(ConfigurationError, match="`dropout_rate` must be one rate or 4"):
+    with pytest.raises(
+        ConfigurationError, match="`dropout_rate` must be one rate or 4"
+    ):
         independent([0.1, 0.2]).for_clients(4)
     with pytest.raises(ConfigurationError, match="`for_clients` spreads a single one"):
         independent(0.1).sample(as_key(0), None)
@@ -75,7 +80,9 @@ def test_thresholds_are_exact_multiples() -> None:
     words = on_device([0, 1, 2**31 - 1, 2**31, 2**32 - 2, 2**32 - 1], jnp.uint32)
 
     def happens(chance: float) -> list[bool]:
-        return _chance.happens(words, on_device(_chance.threshold(np.asarray(chance)))).tolist()
+        return _chance.happens(
+            words, on_device(_chance.threshold(np.asarray(chance)))
+        ).tolist()
 
     assert happens(0.0) == [False] * 6
     assert happens(2.0**-32) == [True] + [False] * 5
@@ -89,7 +96,9 @@ def test_thresholds_are_exact_multiples() -> None:
 def test_a_chance_between_never_and_always_is_neither() -> None:
     least = np.array([5e-324, 1e-300, 1e-12, 2.0**-33, 2.0**-32])
     assert (_chance.threshold(least) == 1).all()
-    assert (_chance.threshold(1 - np.array([2.0**-53, 1e-12, 2.0**-32])) == 2**32 - 2).all()
+    assert (
+        _chance.threshold(1 - np.array([2.0**-53, 1e-12, 2.0**-32])) == 2**32 - 2
+    ).all()
     words = jnp.asarray([0, 2**32 - 1], jnp.uint32)
     for chance in (1e-12, 1 - 1e-12):
         limits = jnp.asarray(_chance.threshold(np.asarray(chance)))
@@ -106,16 +115,23 @@ def test_one_rate_serves_any_number_of_clients() -> None:
         all_given, _ = independent([0.3] * n).sample(as_key(3), None)
         assert np.array_equal(online, all_given)
     many = independent(np.full(9, 0.3, np.float32)).sample(as_key(3), None)[0]
-    assert np.array_equal(np.asarray(many)[:5], one.for_clients(5).sample(as_key(3), None)[0])
+    assert np.array_equal(
+        np.asarray(many)[:5], one.for_clients(5).sample(as_key(3), None)[0]
+    )
 
 
 def test_frequencies() -> None:
     rates = np.array([0.02, 0.1, 0.5, 0.9, 0.999])
-    keys = jax.vmap(lambda t: trial_key(as_key(8), t))(np.arange(40_000, dtype=np.uint32))
+    keys = jax.vmap(lambda t: trial_key(as_key(8), t))(
+        np.arange(40_000, dtype=np.uint32)
+    )
     online, _ = independent(rates).sample(keys, None)
     away = (~np.asarray(online)).sum(1)
     tail = 1e-6 / 10
-    low, high = stats.binom.ppf(tail, 40_000, rates), stats.binom.isf(tail, 40_000, rates)
+    low, high = (
+        stats.binom.ppf(tail, 40_000, rates),
+        stats.binom.isf(tail, 40_000, rates),
+    )
     assert ((low <= away) & (away <= high)).all()
 
 
@@ -141,7 +157,10 @@ def test_assignments() -> None:
 
 def test_shuffles_are_uniform() -> None:
     """The two clients of rate 1 among four: six equally likely places."""
-    draws = [tuple(np.flatnonzero(assign_rates(s, [0.0, 1.0], 4)).tolist()) for s in range(300)]
+    draws = [
+        tuple(np.flatnonzero(assign_rates(s, [0.0, 1.0], 4)).tolist())
+        for s in range(300)
+    ]
     _, counts = np.unique(draws, axis=0, return_counts=True)
     assert len(counts) == 6
     assert ((counts - 50) ** 2 / 50).sum() < stats.chi2.isf(1e-6, 5)

@@ -15,8 +15,22 @@ import pytest
 from scipy import stats
 
 from mrsa_jax import ConfigurationError
-from mrsa_jax._core.streams import Stream, as_key, client_words, fold, round_key, trial_key
-from mrsa_jax.availability import Availability, cyclic, diurnal, independent, markov, replay
+from mrsa_jax._core.streams import (
+    Stream,
+    as_key,
+    client_words,
+    fold,
+    round_key,
+    trial_key,
+)
+from mrsa_jax.availability import (
+    Availability,
+    cyclic,
+    diurnal,
+    independent,
+    markov,
+    replay,
+)
 from mrsa_jax.selection import bernoulli, rollout, rollout_trials, uniform
 
 FALSE_FAILURE = 1e-6
@@ -29,9 +43,18 @@ def _raw(function: Callable) -> Callable:
 @pytest.mark.parametrize(
     ("build", "message"),
     [
-        (lambda: _raw(markov)(1.5, 2.0), r"`dropout_rate` must lie in \[0, 1\]; got 1.5"),
-        (lambda: _raw(markov)(math.nan, 2.0), r"`dropout_rate` must lie in \[0, 1\]; got nan"),
-        (lambda: _raw(markov)(0.5, 0.5), "`mean_absence` must be at least 1 round; got 0.5"),
+        (
+            lambda: _raw(markov)(1.5, 2.0),
+            r"`dropout_rate` must lie in \[0, 1\]; got 1.5",
+        ),
+        (
+            lambda: _raw(markov)(math.nan, 2.0),
+            r"`dropout_rate` must lie in \[0, 1\]; got nan",
+        ),
+        (
+            lambda: _raw(markov)(0.5, 0.5),
+            "`mean_absence` must be at least 1 round; got 0.5",
+        ),
         (lambda: _raw(markov)(0.5, math.inf), "`mean_absence` must be finite; got inf"),
         (lambda: _raw(markov)(0.5, True), "`mean_absence` must be a number"),
         (lambda: _raw(markov)(0.5, "2"), "`mean_absence` must be a number"),
@@ -41,21 +64,40 @@ def _raw(function: Callable) -> Callable:
         ),
         (
             lambda: _raw(markov)([0.1, 0.2], [1.0, 2.0, 3.0]),
-            "`mean_absence` must be one number or as many as `dropout_rate`; got '3 numbers'",
+            "`mean_absence` must be one number or as many as `dropout_rate`; got '3 "
+            "numbers'",
         ),
-        (lambda: _raw(cyclic)([0.5, 1.5]), r"`dropout_rates` must lie in \[0, 1\]; got 1.5"),
+        (
+            lambda: _raw(cyclic)([0.5, 1.5]),
+            r"`dropout_rates` must lie in \[0, 1\]; got 1.5",
+        ),
         (lambda: _raw(cyclic)([]), "`dropout_rates` must be a number or a vector"),
         (lambda: _raw(cyclic)([0.5], 0.5), "`phase` must be an integer"),
         (lambda: _raw(cyclic)([0.5], [True]), "`phase` must be an integer"),
-        (lambda: _raw(diurnal)(0.3, 0.4, 24), r"`amplitude` must lie between .* got 0.4 and 0.3"),
-        (lambda: _raw(diurnal)(0.8, 0.4, 24), r"`amplitude` must lie between .* got 0.4 and 0.8"),
+        (
+            lambda: _raw(diurnal)(0.3, 0.4, 24),
+            r"`amplitude` must lie between .* got 0.4 and 0.3",
+        ),
+        (
+            lambda: _raw(diurnal)(0.8, 0.4, 24),
+            r"`amplitude` must lie between .* got 0.4 and 0.8",
+        ),
         (lambda: _raw(diurnal)(0.3, -0.1, 24), "`amplitude` must lie between"),
-        (lambda: _raw(diurnal)(0.3, 1e-10, 24), "`amplitude` must be 0 or at least 2..-32"),
+        (
+            lambda: _raw(diurnal)(0.3, 1e-10, 24),
+            "`amplitude` must be 0 or at least 2..-32",
+        ),
         (lambda: _raw(diurnal)(0.3, math.nan, 24), "`amplitude` must be finite"),
         (lambda: _raw(diurnal)([0.3], 0.1, 24), "`dropout_rate` must be one number"),
         (lambda: _raw(diurnal)(0.3, 0.1, 0), "`period` must be at least 1; got 0"),
-        (lambda: _raw(diurnal)(0.3, 0.1, 24.0), "`period` must be an integer; got 24.0"),
-        (lambda: _raw(replay)([0, 1]), r"`trace` must be .* matrix .* got 'shape \(2,\)'"),
+        (
+            lambda: _raw(diurnal)(0.3, 0.1, 24.0),
+            "`period` must be an integer; got 24.0",
+        ),
+        (
+            lambda: _raw(replay)([0, 1]),
+            r"`trace` must be .* matrix .* got 'shape \(2,\)'",
+        ),
         (lambda: _raw(replay)([[0, 2]]), "`trace` must be .* got 0 and 2"),
         (lambda: _raw(replay)([[0.0, 1.0]]), "`trace` must be .* got 'dtype float64'"),
         (lambda: _raw(replay)([[0, 1], [1]]), "`trace` must be"),
@@ -80,16 +122,23 @@ def test_misuse(build: Callable[[], object], message: str) -> None:
             lambda: markov([0.1, 0.2], 2.0),
             "`dropout_rate` must be one number or 3, one for each client",
         ),
-        (lambda: cyclic([0.1], [0, 1]), "`phase` must be one number or 3, one for each client"),
+        (
+            lambda: cyclic([0.1], [0, 1]),
+            "`phase` must be one number or 3, one for each client",
+        ),
         (lambda: replay([[0, 1]]), "`trace` must have 3 columns, one for each client"),
     ],
 )
-def test_wrong_number_of_clients(model: Callable[[], Availability], message: str) -> None:
+def test_wrong_number_of_clients(
+    model: Callable[[], Availability], message: str
+) -> None:
     with pytest.raises(ConfigurationError, match=message):
         rollout(0, uniform(3, 1), model(), 5)
 
 
-def _online(seed: int, model: Availability, n: int, rounds: int, trials: int) -> np.ndarray:
+def _online(
+    seed: int, model: Availability, n: int, rounds: int, trials: int
+) -> np.ndarray:
     """Who is online, bool[B, J, N]: everybody available joins."""
     return np.asarray(rollout_trials(seed, bernoulli(n, 1.0), model, rounds, trials))
 
@@ -104,7 +153,7 @@ def _words(seed: int, n: int, rounds: int) -> tuple[np.ndarray, np.ndarray]:
     return np.asarray(first), np.asarray(later)
 
 
-# --- Markov -----------------------------------------------------------------------------------
+# ---- Markov
 
 
 def test_chains_on_the_same_words() -> None:
@@ -151,7 +200,10 @@ def test_chains_are_stationary_from_the_first_round() -> None:
     trials = 20_000
     online = _online(0, markov(p, m), 4, 10, trials)
     tail = FALSE_FAILURE / 24
-    low, high = stats.binom.ppf(tail, trials, 1 - p), stats.binom.isf(tail, trials, 1 - p)
+    low, high = (
+        stats.binom.ppf(tail, trials, 1 - p),
+        stats.binom.isf(tail, trials, 1 - p),
+    )
     for j in (0, 1, 9):
         counts = online[:, j].sum(0)
         assert ((low <= counts) & (counts <= high)).all()
@@ -159,7 +211,10 @@ def test_chains_are_stationary_from_the_first_round() -> None:
 
 
 def test_absences_last_as_long_as_asked() -> None:
-    """Every offline round is left with chance 1/m, whatever came before: geometric absences."""
+    """Every offline round is left with chance 1/m, whatever came before.
+
+    Geometric absences.
+    """
     p, m = np.array([0.2, 0.5, 0.5]), np.array([1.25, 4.0, 20.0])
     online = _online(1, markov(p, m), 3, 500, 100)
     for i in range(3):
@@ -184,13 +239,18 @@ def test_correlation_of_rounds() -> None:
 
 
 def test_short_absences_are_independent_rounds() -> None:
-    """m = 1/(1 - p): an online and an offline client are away next with the same chance."""
+    """m = 1/(1 - p).
+
+    An online and an offline client are away next with the same chance.
+    """
     model = markov([0.2, 0.5], [1.25, 2.0])
-    assert np.allclose(np.asarray(model.leave, float), np.asarray(model.away, float), rtol=1e-8)
+    assert np.allclose(
+        np.asarray(model.leave, float), np.asarray(model.away, float), rtol=1e-8
+    )
     assert np.allclose(2.0**32 - np.asarray(model.back, float), model.away, rtol=1e-8)
 
 
-# --- cycles -----------------------------------------------------------------------------------
+# ---- cycles
 
 
 def test_cycles_on_the_same_words() -> None:
@@ -218,14 +278,20 @@ def test_a_day_by_hand() -> None:
 
 
 def test_cosine() -> None:
-    """Frequencies at each place of the cycle, over trials; away most at the cycle's start."""
+    """Frequencies at each place of the cycle, over trials.
+
+    Away most at the cycle's start.
+    """
     p, a, period, trials = 0.5, 0.4, 5, 20_000
     phase = np.array([0, 2])
     online = _online(0, diurnal(p, a, period, phase), 2, 7, trials)
     places = (np.arange(7)[:, None] + phase) % period
     chances = 1 - (p + a * np.cos(2 * np.pi * places / period))
     tail = FALSE_FAILURE / 28
-    low, high = stats.binom.ppf(tail, trials, chances), stats.binom.isf(tail, trials, chances)
+    low, high = (
+        stats.binom.ppf(tail, trials, chances),
+        stats.binom.isf(tail, trials, chances),
+    )
     assert ((low <= online.sum(0)) & (online.sum(0) <= high)).all()
     extreme = diurnal(0.5, 0.5, 2)
     assert _online(0, extreme, 3, 4, 2).tolist() == [[[False] * 3, [True] * 3] * 2] * 2
@@ -237,7 +303,7 @@ def test_a_flat_cycle_is_independent() -> None:
         assert (_online(9, model, 3, 20, 2) == flat).all()
 
 
-# --- traces -----------------------------------------------------------------------------------
+# ---- traces
 
 TRACE = np.random.default_rng(0).random((5, 6)) < 0.5
 

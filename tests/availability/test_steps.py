@@ -1,4 +1,7 @@
-"""Who survives a round's steps: bad rates, the extremes, nesting, frequencies, independence."""
+"""Who survives a round's steps.
+
+Bad rates, the extremes, nesting, frequencies, independence.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,10 @@ from mrsa_jax.availability import independent_steps
         (1.01, r"`step_dropout_rate` must lie in \[0, 1\]; got 1.01"),
         ([0.1, -0.2], r"`step_dropout_rate` must lie in \[0, 1\]; got -0.2"),
         (math.nan, r"`step_dropout_rate` must lie in \[0, 1\]; got nan"),
-        (True, "`step_dropout_rate` must be a number or one number per client; got True"),
+        (
+            True,
+            "`step_dropout_rate` must be a number or one number per client; got True",
+        ),
         ([], "`step_dropout_rate` must be a number or a vector"),
         ("0.1", "`step_dropout_rate` must be a number or one number per client"),
     ],
@@ -34,7 +40,9 @@ def test_rates_that_make_no_sense(rate: object, message: str) -> None:
 
 
 def test_wrong_number_of_rates() -> None:
-    with pytest.raises(ConfigurationError, match="`step_dropout_rate` must be one rate or 3"):
+    with pytest.raises(
+        ConfigurationError, match="`step_dropout_rate` must be one rate or 3"
+    ):
         independent_steps([0.1, 0.2]).sample(as_key(0), on_device(np.ones(3, np.bool_)))
 
 
@@ -69,7 +77,9 @@ def _chance_left(rate: float, step: int) -> float:
 def test_steps_are_left_as_often_as_they_should(rate: float) -> None:
     """False failure 1e-6 over all comparisons, from the exact binomial law."""
     trials, clients = 400, 500
-    keys = jax.vmap(lambda t: trial_key(as_key(7), t))(np.arange(trials, dtype=np.uint32))
+    keys = jax.vmap(lambda t: trial_key(as_key(7), t))(
+        np.arange(trials, dtype=np.uint32)
+    )
     cohort = on_device(np.ones((clients, trials), np.bool_))
     survivors = np.asarray(independent_steps(rate).sample(keys, cohort))
     assert survivors.shape == (5, clients, trials)
@@ -87,8 +97,12 @@ def test_draws_do_not_depend_on_the_number_of_clients_or_trials() -> None:
     keys = jax.vmap(lambda t: trial_key(as_key(5), t))(jnp.arange(3, dtype=jnp.uint32))
     together = model.sample(keys, jnp.ones((20, 3), jnp.bool_))
     for b in range(3):
-        assert (together[..., b] == model.sample(keys[b], jnp.ones(20, jnp.bool_))).all()
-    mapped = jax.vmap(lambda key: model.sample(key, jnp.ones(20, jnp.bool_)), out_axes=-1)(keys)
+        assert (
+            together[..., b] == model.sample(keys[b], jnp.ones(20, jnp.bool_))
+        ).all()
+    mapped = jax.vmap(
+        lambda key: model.sample(key, jnp.ones(20, jnp.bool_)), out_axes=-1
+    )(keys)
     assert (mapped == together).all()
 
 
@@ -100,7 +114,9 @@ def test_new_rates_compile_nothing_and_stack() -> None:
     second = sample(independent_steps(0.6), as_key(1), cohort)
     assert sample._cache_size() == compiled
     stacked = jax.tree.map(
-        lambda *leaves: jnp.stack(leaves), independent_steps(0.1), independent_steps(0.6)
+        lambda *leaves: jnp.stack(leaves),
+        independent_steps(0.1),
+        independent_steps(0.6),
     )
     both = jax.vmap(lambda model: model.sample(as_key(1), cohort))(stacked)
     assert np.array_equal(both, [first, second])

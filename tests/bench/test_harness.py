@@ -1,4 +1,7 @@
-"""A measurement is honest: correctness before speed, both sides timed, everything recorded."""
+"""A measurement is honest.
+
+Correctness before speed, both sides timed, everything recorded.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,9 @@ def _compare(**changes: object) -> harness.Measurement:
         "repeats": 3,
         "aim": 2.0,
     }
-    return harness.compare(lambda: np.ones(3), lambda: np.ones(3), **(arguments | changes))
+    return harness.compare(
+        lambda: np.ones(3), lambda: np.ones(3), **(arguments | changes)
+    )
 
 
 def test_a_wrong_result_is_never_timed() -> None:
@@ -45,10 +50,14 @@ def test_a_wrong_result_is_never_timed() -> None:
 
 def test_rates_and_ratios_follow_from_the_times() -> None:
     item = _compare()
-    assert len(item.seconds) == len(item.peer_seconds) == len(item.processor_seconds) == 3
+    assert (
+        len(item.seconds) == len(item.peer_seconds) == len(item.processor_seconds) == 3
+    )
     assert item.rate == 10 / min(item.seconds)
     assert item.ratio == min(item.peer_seconds) / min(item.seconds)
-    assert item.core_ratio == min(item.peer_processor_seconds) / min(item.processor_seconds)
+    assert item.core_ratio == min(item.peer_processor_seconds) / min(
+        item.processor_seconds
+    )
     assert item.best_ratio == item.core_ratio
 
 
@@ -85,9 +94,13 @@ def test_what_any_thread_compiles_in_the_first_call_is_counted() -> None:
             pool.submit(program, values).result()
             pool.submit(loop, 1).result()
 
-    item = harness.compare(ours, work=1.0, unit="x", repeats=2)  # the second call has a new shape
+    # the second call has a new shape
+    item = harness.compare(ours, work=1.0, unit="x", repeats=2)
     assert item.compiled == {"xla": 1, "numba": 1}
-    assert harness.compare(lambda: loop(2), work=1.0, unit="x").compiled == {"xla": 0, "numba": 0}
+    assert harness.compare(lambda: loop(2), work=1.0, unit="x").compiled == {
+        "xla": 0,
+        "numba": 0,
+    }
 
 
 def test_a_peer_that_does_less_work_is_scaled(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,9 +114,14 @@ def test_a_peer_that_does_less_work_is_scaled(monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_peer_may_tell_its_own_seconds() -> None:
     item = harness.compare(
-        lambda: 1, lambda: {"seconds": 2.0}, work=3.0, unit="x",
-        peer_work=1.0, peer_seconds=lambda told: told["seconds"], repeats=2,
-    )  # fmt: skip
+        lambda: 1,
+        lambda: {"seconds": 2.0},
+        work=3.0,
+        unit="x",
+        peer_work=1.0,
+        peer_seconds=lambda told: told["seconds"],
+        repeats=2,
+    )
     assert item.peer_seconds == (6.0, 6.0)
     assert item.core_ratio is None  # its processor seconds are another process's
 
@@ -124,7 +142,11 @@ def test_a_peer_in_another_process_is_timed_there() -> None:
     assert item.peer_processor_seconds == (12.0, 10.0)
     assert item.core_ratio == pytest.approx(10.0 / min(item.processor_seconds))
     silent = harness.compare(
-        ours, lambda: harness.Answer(seconds=2.0, cpu_seconds=None), work=1.0, unit="x", repeats=2
+        ours,
+        lambda: harness.Answer(seconds=2.0, cpu_seconds=None),
+        work=1.0,
+        unit="x",
+        repeats=2,
     )
     assert silent.peer_seconds == (2.0, 2.0)
     assert silent.core_ratio is None

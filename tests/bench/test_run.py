@@ -40,12 +40,16 @@ def cases(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
     monkeypatch.setattr(_run, "cases_of", lambda topic, quick: found)
     here = {"pfl": pathlib.Path("python"), "flower": None}
-    monkeypatch.setattr(rivals.System, "python", property(lambda system: here[system.name]))
+    monkeypatch.setattr(
+        rivals.System, "python", property(lambda system: here[system.name])
+    )
 
 
 @pytest.mark.parametrize(("given", "near"), [("rnak", "rank"), ("rond", "round")])
 def test_a_misspelt_topic(given: str, near: str) -> None:
-    with pytest.raises(ConfigurationError, match=rf"`topics` must be .*'{near}'\?.*'{given}'"):
+    with pytest.raises(
+        ConfigurationError, match=rf"`topics` must be .*'{near}'\?.*'{given}'"
+    ):
         bench.run([given])
 
 
@@ -65,7 +69,9 @@ def test_one_failure_ends_nothing() -> None:
     assert named == [("averaging", "good"), ("averaging", "last")]
     reasons = [(failure.case, failure.reason) for failure in report.failures]
     assert reasons == [("wrong", "1 is not 2"), ("broken", "ended with 1")]
-    assert {name: each.cases for name, each in report.left_out.items()} == {"flower": ("absent",)}
+    assert {name: each.cases for name, each in report.left_out.items()} == {
+        "flower": ("absent",)
+    }
     assert report.left_out["flower"].why == "against Flower"
     assert (stages, steps) == ([("averaging", 5)], [1, 2, 3, 4, 5])
     content = report.as_json()
@@ -96,7 +102,7 @@ def test_cases_of_every_topic(topic: str) -> None:
         assert {case.needs for case in found} - {None} == set(bench.TOPICS[topic].peers)
 
 
-# --- the peers that are written here are right --------------------------------------------------
+# ---- the peers that are written here are right
 
 
 def test_histories_of_whole_blocks() -> None:
@@ -122,7 +128,9 @@ def test_the_numpy_peer_selects_whole_blocks_of_available_clients(size: int) -> 
 
 def test_the_numpy_peer_takes_the_least_used_first() -> None:
     for order, size in (("greedy", 1), ("least_used", 12)):
-        history = _selection.NumPySelection(120, 12, size, order).rollouts(np.zeros(120), 3, 20)
+        history = _selection.NumPySelection(120, 12, size, order).rollouts(
+            np.zeros(120), 3, 20
+        )
         assert (history.sum(axis=1) == 2).all()  # 20 rounds of 12 are two turns of 120
 
 
@@ -146,7 +154,10 @@ def test_equal_samples_give_no_alarm_and_unequal_ones_do(law: str) -> None:
 
 
 def test_a_gap_that_one_sample_lacks_is_no_difference() -> None:
-    """F of weighted random: 2.0e-03 in all of our trials, 2.008e-03 on average in the peer's."""
+    """F of weighted random.
+
+    2.0e-03 in all of our trials, 2.008e-03 on average in the peer's.
+    """
     ours = np.zeros((100, 1_000, 4), bool)
     ours[:, :2, 0] = True
     theirs = np.repeat(ours, [2] * 50 + [3] * 50, axis=0)
@@ -166,7 +177,8 @@ def test_cases_are_kept_as_they_are_measured() -> None:
 
 
 def test_the_numpy_peer_judges_rounds_as_the_theorems_do() -> None:
-    # nobody leaves: every round is reliable with t = 1, none with more shares than clients
+    # nobody leaves: every round is reliable with t = 1, none with more shares than
+    # clients
     everyone = failures._peer(0, 12, 1.0, 0.0, 1, 70)
     assert everyone.tolist() == [0, 0, 0]
     assert failures._peer(0, 12, 1.0, 0.0, 13, 70).tolist() == [70, 0, 0]
@@ -176,7 +188,9 @@ def test_the_numpy_peer_judges_rounds_as_the_theorems_do() -> None:
 
 
 def test_ranks_by_eigenvalues_are_those_by_singular_values() -> None:
-    histories = np.concatenate([_rank._histories(9, 24, 6, 1, 0), _rank._dependent(4, 24, 6)])
+    histories = np.concatenate(
+        [_rank._histories(9, 24, 6, 1, 0), _rank._dependent(4, 24, 6)]
+    )
     expected = np.linalg.matrix_rank(histories.astype(float))
     np.testing.assert_array_equal(_rank.float_ranks(histories), expected)
     assert (expected < 24).any()
@@ -185,7 +199,9 @@ def test_ranks_by_eigenvalues_are_those_by_singular_values() -> None:
 def test_rounds_take_every_sample_of_each_client_once() -> None:
     clients = _training.random_clients((28, 28, 1), 3, 60)
     order = averaging._order(clients, 2)
-    np.testing.assert_array_equal(np.sort(order, axis=2), np.stack([clients.indices] * 2))
+    np.testing.assert_array_equal(
+        np.sort(order, axis=2), np.stack([clients.indices] * 2)
+    )
     assert (order[0] != order[1]).any()
 
 
@@ -194,18 +210,29 @@ def test_a_wrong_result_fails_the_run(
 ) -> None:
     def wrong() -> harness.Measurement:
         return harness.compare(
-            lambda: 1, lambda: 2, work=1.0, unit="x",
-            check=lambda ours, theirs: pytest.fail("unreached") if ours == theirs else _differ(),
-        )  # fmt: skip
+            lambda: 1,
+            lambda: 2,
+            work=1.0,
+            unit="x",
+            check=lambda ours, theirs: (
+                pytest.fail("unreached") if ours == theirs else _differ()
+            ),
+        )
 
     def _differ() -> None:
         raise AssertionError("1 is not 2")
 
     # what the command sets for JAX is taken back
-    monkeypatch.setenv("JAX_NUM_CPU_DEVICES", os.environ.get("JAX_NUM_CPU_DEVICES", "1"))
-    monkeypatch.setattr(_run, "cases_of", lambda topic, quick: [harness.Case("one", wrong)])
+    monkeypatch.setenv(
+        "JAX_NUM_CPU_DEVICES", os.environ.get("JAX_NUM_CPU_DEVICES", "1")
+    )
+    monkeypatch.setattr(
+        _run, "cases_of", lambda topic, quick: [harness.Case("one", wrong)]
+    )
     assert main(["bench", "rank"]) == 1
     assert "wrong: rank, one: 1 is not 2" in " ".join(capsys.readouterr().err.split())
     assert main(["bench", "rank", "--json"]) == 1
     content = json.loads(capsys.readouterr().out)
-    assert content["failures"] == [{"benchmark": "rank", "case": "one", "reason": "1 is not 2"}]
+    assert content["failures"] == [
+        {"benchmark": "rank", "case": "one", "reason": "1 is not 2"}
+    ]

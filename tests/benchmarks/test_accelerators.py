@@ -1,4 +1,7 @@
-"""Hot paths compiled for accelerators: counts of a text worked by hand, bounds, what is missing."""
+"""Hot paths compiled for accelerators.
+
+Counts of a text worked by hand, bounds, what is missing.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +29,8 @@ from mrsa_jax._core.device import forced_form
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
-# Two nested loops of 5 and 3 rounds; a loop that ends when the data say so; a conditional; a call
-# back to the host; a fusion that reads a slice of its operand.
+# Two nested loops of 5 and 3 rounds; a loop that ends when the data say so; a
+# conditional; a call back to the host; a fusion that reads a slice of its operand.
 _TEXT = """HloModule handmade, entry_computation_layout={(f32[8,4]{1,0})->f32[4]{0}}
 
 %sliced (p: f32[8,4], at: s32[]) -> f32[4] {
@@ -87,7 +90,7 @@ ENTRY %main (x: f32[8,4], k: s32[]) -> f32[4] {
   %either = f32[4]{0} conditional(%k, %v, %v), branch_computations={%cheap, %dear}
   ROOT %told = f32[4]{0} custom-call(%either), custom_call_target="xla_ffi_python_gpu_callback"
 }
-"""  # noqa: E501
+"""
 
 
 def test_a_text_worked_by_hand() -> None:
@@ -96,8 +99,9 @@ def test_a_text_worked_by_hand() -> None:
     assert found.launches == 1 + 5 * 7 + 1 + 3 + 1
     assert found.unknown_loops == 1
     assert found.host == {"told"}
-    # fusion: a row of 16 bytes and an index of 4 read, 16 written; the loop's rounds: integers
-    # 3 x 4 and vectors 3 x 16 thrice, 32 for the sign; the rest 16 in and out each
+    # fusion: a row of 16 bytes and an index of 4 read, 16 written; the loop's rounds:
+    # integers 3 x 4 and vectors 3 x 16 thrice, 32 for the sign; the rest 16 in and out
+    # each
     assert found.moved_bytes == 36 + 5 * (3 * (12 + 48) + 32) + 32 + 3 * 32 + 32
     assert found.busiest_loop == (5, 7, 16)
 
@@ -137,7 +141,11 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("name", "reason", "command"),
     [
-        ("H200", "jax-cuda12-plugin and jax-cuda12-pjrt and nvidia-cuda-nvcc-cu12 not", "pjrt=="),
+        (
+            "H200",
+            "jax-cuda12-plugin and jax-cuda12-pjrt and nvidia-cuda-nvcc-cu12 not",
+            "pjrt==",
+        ),
         ("TPU v5e", "libtpu not installed", "install 'jax[tpu]=="),
     ],
 )
@@ -151,11 +159,14 @@ def test_a_plugin_of_another_jax(installed: dict[str, str]) -> None:
     now = jax.__version__
     plugins = ("jax-cuda12-plugin", "jax-cuda12-pjrt")
     installed |= dict(zip(plugins, (now, now), strict=True))
-    with pytest.raises(_compile_for.NotHereError, match=r"^nvidia-cuda-nvcc-cu12 not installed"):
+    with pytest.raises(
+        _compile_for.NotHereError, match=r"^nvidia-cuda-nvcc-cu12 not installed"
+    ):
         _compile_for.target("H100")
     installed |= {"nvidia-cuda-nvcc-cu12": "12.9", "jax-cuda12-pjrt": "0.4.30"}
     with pytest.raises(
-        _compile_for.NotHereError, match=f"jax-cuda12-pjrt 0.4.30 cannot serve JAX {now}"
+        _compile_for.NotHereError,
+        match=f"jax-cuda12-pjrt 0.4.30 cannot serve JAX {now}",
     ):
         _compile_for.target("H100")
 
@@ -173,7 +184,9 @@ def test_a_plugin_that_fails_is_said(
 
 
 def test_what_is_missing_is_told_by_another_process_too() -> None:
-    error = pickle.loads(pickle.dumps(_compile_for.NotHereError("tpu", "no plugin", ("pip",))))
+    error = pickle.loads(
+        pickle.dumps(_compile_for.NotHereError("tpu", "no plugin", ("pip",)))
+    )
     assert (error.name, str(error), error.make) == ("tpu", "no plugin", ("pip",))
 
 
@@ -182,9 +195,25 @@ def test_what_is_missing_is_told_by_another_process_too() -> None:
 
 def _reading(**changes: object) -> Reading:
     plain = Reading(
-        "accelerators", "H100: sums, 3 x 3, xla", "H100", "sums", "xla", "sums", 6.0, 1.0,
-        40, 300, 100, 0, 0, 0, (5, 7, 16), 40, 3.0, 0,
-    )  # fmt: skip
+        "accelerators",
+        "H100: sums, 3 x 3, xla",
+        "H100",
+        "sums",
+        "xla",
+        "sums",
+        6.0,
+        1.0,
+        40,
+        300,
+        100,
+        0,
+        0,
+        0,
+        (5, 7, 16),
+        40,
+        3.0,
+        0,
+    )
     return dataclasses.replace(plain, **changes)  # type: ignore[arg-type]
 
 
@@ -195,14 +224,22 @@ def test_what_is_beyond_a_bound() -> None:
     (words,) = _reading(moved_bytes=301).excesses()
     assert words == "3.01 times the least bytes, at most 3 are allowed"
     assert len(_reading(unknown_loops=1, host_calls=2).excesses()) == 2
-    free = _reading(most_launches=None, most_moved=None, most_unknown_loops=None, launches=10**9)
+    free = _reading(
+        most_launches=None, most_moved=None, most_unknown_loops=None, launches=10**9
+    )
     assert free.excesses() == ()
 
 
 def test_arguments_are_filled() -> None:
     struct = jax.ShapeDtypeStruct
-    given = (struct((4, 4), jnp.uint32), struct((3,), jnp.float32), struct((9,), jnp.bool_),
-             struct((5,), jnp.int32), jnp.arange(3), jax.random.key(0))  # fmt: skip
+    given = (
+        struct((4, 4), jnp.uint32),
+        struct((3,), jnp.float32),
+        struct((9,), jnp.bool_),
+        struct((5,), jnp.int32),
+        jnp.arange(3),
+        jax.random.key(0),
+    )
     found = _measured.filled(given)
     assert [leaf.dtype for leaf in found[:4]] == [leaf.dtype for leaf in given[:4]]
     assert [leaf.shape for leaf in found[:4]] == [leaf.shape for leaf in given[:4]]
@@ -223,10 +260,14 @@ def test_every_row_is_built_at_both_sizes() -> None:
 def one_path(monkeypatch: pytest.MonkeyPatch) -> None:
     def build(quick: bool) -> _hot_paths.Work:
         size = 10 if quick else 1000
-        call = _hot_paths.Call(jax.jit(jnp.cumsum), (jax.ShapeDtypeStruct((size,), jnp.float32),))
+        call = _hot_paths.Call(
+            jax.jit(jnp.cumsum), (jax.ShapeDtypeStruct((size,), jnp.float32),)
+        )
         return _hot_paths.Work([call], size, int32=float(size))
 
-    row = _hot_paths.HotPath("sums", "1,000", "sums", build, {"xla": _hot_paths.Bound(1)})
+    row = _hot_paths.HotPath(
+        "sums", "1,000", "sums", build, {"xla": _hot_paths.Bound(1)}
+    )
     monkeypatch.setattr(_measured, "HOT_PATHS", {"sums": row})
 
 
@@ -259,7 +300,10 @@ def test_what_is_beyond_its_bound_is_told_and_fails(
     case = _measured.Case("H100: sums", lambda name: _reading(case=name, launches=41))
     monkeypatch.setattr(_measured, "cases", lambda *_, **__: [case])
     assert main([]) == 1
-    assert "wrong: H100: sums: 41 launches, at most 40 are allowed" in capsys.readouterr().err
+    assert (
+        "wrong: H100: sums: 41 launches, at most 40 are allowed"
+        in capsys.readouterr().err
+    )
 
 
 @pytest.mark.usefixtures("own_environment")
@@ -275,7 +319,10 @@ def test_results_unlike_the_array_programs_are_told(
         def program(words: jax.Array, sums: jax.Array) -> tuple[jax.Array, jax.Array]:
             return words.at[0].add(off), sums * near
 
-        given = (jax.ShapeDtypeStruct((8,), jnp.uint32), jax.ShapeDtypeStruct((8,), jnp.float32))
+        given = (
+            jax.ShapeDtypeStruct((8,), jnp.uint32),
+            jax.ShapeDtypeStruct((8,), jnp.float32),
+        )
         return _hot_paths.Work([_hot_paths.Call(jax.jit(program), given)], 8)
 
     def broken(quick: bool) -> _hot_paths.Work:
@@ -286,10 +333,15 @@ def test_results_unlike_the_array_programs_are_told(
         for name, own in (("words", build), ("lost", broken))
     }
     monkeypatch.setattr(_measured, "HOT_PATHS", rows)
-    assert _measured.differences("words") == ("result [0][0] differs from the CPU's by 0.12",)
+    assert _measured.differences("words") == (
+        "result [0][0] differs from the CPU's by 0.12",
+    )
     assert main(["--quick", "--here"]) == 1
     told = capsys.readouterr().err
-    assert "wrong: here: words, small: result [0][0] differs from the CPU's by 0.12" in told
+    assert (
+        "wrong: here: words, small: result [0][0] differs from the CPU's by 0.12"
+        in told
+    )
     assert "broken: here: lost, small: ValueError: no kernel" in told
 
 
@@ -310,9 +362,13 @@ def test_the_command_needs_no_driver() -> None:
         "assert jax.default_backend() == 'cpu'\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, env=os.environ | {"JAX_PLATFORMS": "cuda"},
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        env=os.environ | {"JAX_PLATFORMS": "cuda"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
 
 
@@ -346,7 +402,9 @@ def _has(name: str) -> bool:
     return True
 
 
-_CUDA = pytest.mark.skipif(not _has("jax-cuda12-plugin"), reason="needs jax-cuda12-plugin")
+_CUDA = pytest.mark.skipif(
+    not _has("jax-cuda12-plugin"), reason="needs jax-cuda12-plugin"
+)
 _TPU = pytest.mark.skipif(not _has("libtpu"), reason="needs libtpu")
 
 
@@ -384,5 +442,7 @@ def test_every_path_compiles_for_a_tpu(path: str) -> None:
 @pytest.mark.slow
 @_TPU
 def test_a_compiler_that_computes_for_too_long_is_ended() -> None:
-    with pytest.raises(_compile_for.NotHereError, match="ended, after 1 seconds of computing"):
+    with pytest.raises(
+        _compile_for.NotHereError, match="ended, after 1 seconds of computing"
+    ):
         _measured.read_within(1, "TPU v5e", "ranks", "xla", "case")

@@ -1,4 +1,7 @@
-"""Starts of programs: they end at the awaited line, and a program that never says it is wrong."""
+"""Starts of programs.
+
+They end at the awaited line, and a program that never says it is wrong.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,9 @@ def _program(code: str) -> list[str]:
     return [sys.executable, "-c", f"import sys, time\n{code}"]
 
 
-def test_a_start_ends_at_the_line_and_the_program_with_it(tmp_path: pathlib.Path) -> None:
+def test_a_start_ends_at_the_line_and_the_program_with_it(
+    tmp_path: pathlib.Path,
+) -> None:
     code = (
         "open('begun', 'w')\n"
         "for line in ('it begins not', 'soon', 'now it begins'):\n"
@@ -30,21 +35,30 @@ def test_a_start_ends_at_the_line_and_the_program_with_it(tmp_path: pathlib.Path
 
 
 @pytest.mark.parametrize("until", [["it begins"], []])
-def test_a_program_that_breaks_down_is_no_start(until: list[str], tmp_path: pathlib.Path) -> None:
+def test_a_program_that_breaks_down_is_no_start(
+    until: list[str], tmp_path: pathlib.Path
+) -> None:
     problem = _startup._start(_program("sys.exit('broken')"), tmp_path, until)
     assert problem.startswith("ended with 1")
     assert problem.endswith("broken\n")
 
 
-def test_a_program_that_ends_without_the_line_is_no_start(tmp_path: pathlib.Path) -> None:
-    assert _startup._start(_program(""), tmp_path, ["it begins"]).startswith("ended with 0")
+def test_a_program_that_ends_without_the_line_is_no_start(
+    tmp_path: pathlib.Path,
+) -> None:
+    assert _startup._start(_program(""), tmp_path, ["it begins"]).startswith(
+        "ended with 0"
+    )
     assert _startup._start(_program(""), tmp_path, []) == ""
 
 
-def test_a_cold_start_has_empty_caches_of_its_own_each_time(tmp_path: pathlib.Path) -> None:
+def test_a_cold_start_has_empty_caches_of_its_own_each_time(
+    tmp_path: pathlib.Path,
+) -> None:
     code = (
         "import os\n"
-        "place = os.environ['JAX_COMPILATION_CACHE_DIR'], os.environ['NUMBA_CACHE_DIR']\n"
+        "place = os.environ['JAX_COMPILATION_CACHE_DIR'], "
+        "os.environ['NUMBA_CACHE_DIR']\n"
         "used = any(map(os.path.exists, place))\n"
         "[os.makedirs(one, exist_ok=True) for one in place]\n"
         "print('used' if used else 'empty')"

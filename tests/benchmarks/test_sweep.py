@@ -18,7 +18,8 @@ _SMALL = sweep._Size(60, 12, 3, (0.1, 0.3))
 
 
 def test_the_script_agrees_with_definitions_on_histories_worked_by_hand() -> None:
-    # {0, 1}, then {1}: client 0 is exposed in round 1, and with it client 1; nobody else ever
+    # {0, 1}, then {1}: client 0 is exposed in round 1, and with it client 1; nobody
+    # else ever
     history = np.zeros((2, 3, 4), bool)
     history[0, 0, :2] = history[0, 1, 1] = True
     history[1, :, 2:] = True  # the same pair in every round
@@ -69,7 +70,9 @@ def test_a_fresh_process_has_empty_caches_and_says_what_it_compiled(
         assert ended.answer == {"empty": True}
         assert ended.compiled == {"xla": 1, "numba": 1}
         assert 2**26 < ended.memory < 2**28
-    with pytest.raises(ResultsDifferError, match=r"(?s)probe ended with an error:.*Compiling"):
+    with pytest.raises(
+        ResultsDifferError, match=r"(?s)probe ended with an error:.*Compiling"
+    ):
         sweep._fresh(["probe", "3"])
 
 

@@ -33,12 +33,17 @@ def test_what_cannot_be_had_is_status_3(capsys: pytest.CaptureFixture[str]) -> N
     ("words", "message"),
     [
         ("advise", "`num_clients` must be given, or a log"),
-        ("advise --num-clients 6 --cohort-size 7 --dropout-rates 0.1", "`cohort_size` must lie in"),
+        (
+            "advise --num-clients 6 --cohort-size 7 --dropout-rates 0.1",
+            "`cohort_size` must lie in",
+        ),
         (f"{SMALL} --dropout-rates 1", "`dropout_rates` must be at least 0"),
         ("advise --log nowhere.jsonl", "nowhere.jsonl: expected a file"),
     ],
 )
-def test_misuse_is_status_2(words: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_misuse_is_status_2(
+    words: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(words.split()) == 2
     assert message in " ".join(capsys.readouterr().err.split())
 
@@ -53,7 +58,9 @@ def test_the_folder_holds_table_advice_and_figure(
     assert json.loads((out / "advice.json").read_text()) == content
     with (out / "options.csv").open() as stream:
         rows = list(csv.DictReader(stream))
-    assert [row["scheme"] for row in rows] == [one["scheme"] for one in content["options"]]
+    assert [row["scheme"] for row in rows] == [
+        one["scheme"] for one in content["options"]
+    ]
     assert float(rows[-1]["cardinality"]) == content["options"][-1]["cardinality"]
     assert (out / "options.png").stat().st_size > 10_000
     assert main([*WORDS, "--out", str(out)]) == 0  # the same again

@@ -1,4 +1,7 @@
-"""`mrsa-jax attack`: misuse, each attack at its smallest, files of others, interruptions."""
+"""`mrsa-jax attack`.
+
+Misuse, each attack at its smallest, files of others, interruptions.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +21,21 @@ from mrsa_jax.study.attacks_on_models import GradientsConfig
 
 SUMS = ["least-squares", "--num-clients", "6", "--cohort-size", "2", "--rounds", "30"]
 SUMS += ["--schemes", "uniform"]
-FAST = [*SUMS, "--warm-up", "0", "--frozen", "--dropout-rates", "0.1", "--batch-size", "200"]
+FAST = [
+    *SUMS,
+    "--warm-up",
+    "0",
+    "--frozen",
+    "--dropout-rates",
+    "0.1",
+    "--batch-size",
+    "200",
+]
 
 
-def _json(words: list[str], out: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> Any:
+def _json(
+    words: list[str], out: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> Any:
     def refuse(name: str) -> None:
         raise ValueError(f"{name} is no JSON")
 
@@ -55,63 +69,144 @@ def files(tmp_path: pathlib.Path) -> dict[str, pathlib.Path]:
     for name, array in arrays.items():
         np.save(tmp_path / f"{name}.npy", array)
     np.savez(tmp_path / "both.npz", **arrays)
-    return {name: tmp_path / f"{name}.npy" for name in arrays} | {"both": tmp_path / "both.npz"}
+    return {name: tmp_path / f"{name}.npy" for name in arrays} | {
+        "both": tmp_path / "both.npz"
+    }
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ([], "`attack` must be followed by the name of one: least-squares, distinguish, canaries"),
+        (
+            [],
+            "`attack` must be followed by the name of one: least-squares, distinguish, "
+            "canaries",
+        ),
         (["least-square"], "must be a known attack: did you mean 'least-squares'?"),
         (["--config", "x.toml"], "`attack` must be followed by the name of one"),
         (["membership", "--seed", "-1"], "`seed` must lie in [0, 2**32); got -1"),
         ([*SUMS, "--rounds", "0"], "`rounds` must be at least 1; got 0"),
-        ([*SUMS, "--cohort-size", "7"], "`cohort_size` must lie in [2, num_clients]; got 7 and 6"),
-        ([*SUMS, "--schemes", "uniform", "uniform"], "`schemes` must not contain duplicates"),
+        (
+            [*SUMS, "--cohort-size", "7"],
+            "`cohort_size` must lie in [2, num_clients]; got 7 and 6",
+        ),
+        (
+            [*SUMS, "--schemes", "uniform", "uniform"],
+            "`schemes` must not contain duplicates",
+        ),
         ([*SUMS, "--schemes"], "`schemes` must name at least one"),
         ([*SUMS, "--schemes", "unifrom"], "did you mean 'uniform'?"),
-        ([*SUMS, "--schemes", "batch_partitioning:4"], "must be a multiple of `privacy_target`"),
-        ([*SUMS, "--dropout-rates", "1"], "`dropout_rates` must lie in [0, 1); got 1.0"),
-        ([*SUMS, "--learning-rate", "nan"], "`learning_rate` must be finite and positive; got nan"),
+        (
+            [*SUMS, "--schemes", "batch_partitioning:4"],
+            "must be a multiple of `privacy_target`",
+        ),
+        (
+            [*SUMS, "--dropout-rates", "1"],
+            "`dropout_rates` must lie in [0, 1); got 1.0",
+        ),
+        (
+            [*SUMS, "--learning-rate", "nan"],
+            "`learning_rate` must be finite and positive; got nan",
+        ),
         ([*SUMS, "--ridge", "-1"], "`ridge` must be finite, from 0; got -1.0"),
-        ([*SUMS, "--ridge", "1", "--update-change", "1"], "`update_change` must be 0 with --ridge"),
-        ([*SUMS, "--window", "31"], "`window` must be no longer than --rounds; got 31 and 30"),
+        (
+            [*SUMS, "--ridge", "1", "--update-change", "1"],
+            "`update_change` must be 0 with --ridge",
+        ),
+        (
+            [*SUMS, "--window", "31"],
+            "`window` must be no longer than --rounds; got 31 and 30",
+        ),
         ([*SUMS, "--window", "0"], "`window` must be at least 1"),
         ([*SUMS, "--run", "nowhere"], "`run` must be the folder of a complete run"),
-        ([*SUMS, "--aggregates", "no.npy"], "`aggregates` must be an existing .npy or .npz file"),
-        (["distinguish", "--shift", "0"], "`shift` must be finite and positive; got 0.0"),
-        (["distinguish", "--shift", "-1"], "`shift` must be finite and positive; got -1.0"),
+        (
+            [*SUMS, "--aggregates", "no.npy"],
+            "`aggregates` must be an existing .npy or .npz file",
+        ),
+        (
+            ["distinguish", "--shift", "0"],
+            "`shift` must be finite and positive; got 0.0",
+        ),
+        (
+            ["distinguish", "--shift", "-1"],
+            "`shift` must be finite and positive; got -1.0",
+        ),
         (
             ["distinguish", "--noise-variance", "-1"],
             "`noise_variance` must be finite, from 0; got -1.0",
         ),
         (["distinguish", "--trials", "0"], "`trials` must be at least 1; got 0"),
         (["distinguish", "--trainings", "0"], "`trainings` must be at least 1; got 0"),
-        (["distinguish", "--others", "trained", "trained"], "`others` must not contain duplicates"),
+        (
+            ["distinguish", "--others", "trained", "trained"],
+            "`others` must not contain duplicates",
+        ),
         (["distinguish", "--clients"], "`clients` must name at least one"),
         (["distinguish", "--false-positive-rates", "1"], "must lie in (0, 1); got 1.0"),
-        (["distinguish", "--false-positive-rates", "0.1", "0.1"], "must not contain duplicates"),
-        (["distinguish", "--client-size", "1"], "`client_size` must be at least 2; got 1"),
-        (["disaggregation", "--counts", __file__], "`counts` must be an existing .npy or .npz"),
+        (
+            ["distinguish", "--false-positive-rates", "0.1", "0.1"],
+            "must not contain duplicates",
+        ),
+        (
+            ["distinguish", "--client-size", "1"],
+            "`client_size` must be at least 2; got 1",
+        ),
+        (
+            ["disaggregation", "--counts", __file__],
+            "`counts` must be an existing .npy or .npz",
+        ),
         (["disaggregation", "--interval", "0"], "`interval` must be at least 1"),
-        (["disaggregation", "--interval-lengths", "3"], "must not be set without --aggregates"),
+        (
+            ["disaggregation", "--interval-lengths", "3"],
+            "must not be set without --aggregates",
+        ),
         (["gradients", "--num-summed", "1"], "`num_summed` must be at least 2; got 1"),
-        (["gradients", "--photo", "china", "--dataset", "digits"], "`photo` must not be set"),
-        (["gradients", "--folder", "nowhere"], "`folder` must be a folder with pictures"),
+        (
+            ["gradients", "--photo", "china", "--dataset", "digits"],
+            "`photo` must not be set",
+        ),
+        (
+            ["gradients", "--folder", "nowhere"],
+            "`folder` must be a folder with pictures",
+        ),
         (["gradients", "--step-size", "inf"], "`step_size` must be finite"),
         (["gradients", "--dataset", "mnits"], "`name` must be a known data set"),
-        (["model-inversion", "--connection-probability", "0"], "must lie in (0, 1]; got 0.0"),
+        (
+            ["model-inversion", "--connection-probability", "0"],
+            "must lie in (0, 1]; got 0.0",
+        ),
         (["model-inversion", "--num-clients", "1"], "`num_clients` must be at least 2"),
-        (["canaries", "--noise-multiplier", "0"], "`noise_multiplier` must be finite and positive"),
-        (["canaries", "--clip-norm", "inf"], "`clip_norm` must be finite and positive; got inf"),
-        (["canaries", "--target-delta", "1"], "`target_delta` must lie in (0, 1); got 1.0"),
+        (
+            ["canaries", "--noise-multiplier", "0"],
+            "`noise_multiplier` must be finite and positive",
+        ),
+        (
+            ["canaries", "--clip-norm", "inf"],
+            "`clip_norm` must be finite and positive; got inf",
+        ),
+        (
+            ["canaries", "--target-delta", "1"],
+            "`target_delta` must lie in (0, 1); got 1.0",
+        ),
         (["canaries", "--modulus-bits", "33"], "`modulus_bits` must"),
         (["canaries", "--modulus-bits", "4"], "a chance of 1"),
-        (["membership", "--label-noise", "1.5"], "`label_noise` must lie in [0, 1]; got 1.5"),
+        (
+            ["membership", "--label-noise", "1.5"],
+            "`label_noise` must lie in [0, 1]; got 1.5",
+        ),
         (["membership", "--num-shadows", "1"], "`num_shadows` must be at least 2"),
-        (["membership", "--client-size", "400"], "`client_size` must be small enough for the data"),
-        (["inconsistency", "--target", "8"], "`target` must be one of the round's clients"),
-        (["inconsistency", "--pads", "plain", "plain"], "`pads` must not contain duplicates"),
+        (
+            ["membership", "--client-size", "400"],
+            "`client_size` must be small enough for the data",
+        ),
+        (
+            ["inconsistency", "--target", "8"],
+            "`target` must be one of the round's clients",
+        ),
+        (
+            ["inconsistency", "--pads", "plain", "plain"],
+            "`pads` must not contain duplicates",
+        ),
     ],
 )
 def test_misuse_is_answered_with_status_2(
@@ -130,18 +225,32 @@ def test_misuse_is_answered_with_status_2(
     assert not list(tmp_path.iterdir()) or list(tmp_path.rglob("*.json")) == []
 
 
-@pytest.mark.parametrize("words", [["gradients", "--method", "guess"], [*SUMS, "--rounds", "x"]])
-def test_flags_that_do_not_parse(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    "words", [["gradients", "--method", "guess"], [*SUMS, "--rounds", "x"]]
+)
+def test_flags_that_do_not_parse(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["attack", *words]) == 2
     assert capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     "name",
-    ["least-squares", "distinguish", "canaries", "disaggregation", "gradients",
-     "model-inversion", "membership", "inconsistency"],
-)  # fmt: skip
-def test_help_teaches_by_examples(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    [
+        "least-squares",
+        "distinguish",
+        "canaries",
+        "disaggregation",
+        "gradients",
+        "model-inversion",
+        "membership",
+        "inconsistency",
+    ],
+)
+def test_help_teaches_by_examples(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["attack", "--help"]) == 0
     assert f"mrsa-jax attack {name}" in " ".join(capsys.readouterr().out.split())
     assert main(["attack", name, "--help"]) == 0
@@ -151,12 +260,23 @@ def test_help_teaches_by_examples(name: str, capsys: pytest.CaptureFixture[str])
         assert flag in shown
 
 
-def test_settings_from_a_file(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_settings_from_a_file(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     settings = tmp_path / "attack.toml"
     settings.write_text("rounds = 0\n")
     assert main(["attack", "least-squares", "--config", str(settings)]) == 2
     assert "`rounds` must be at least 1; got 0" in capsys.readouterr().err
-    words = ["attack", "least-squares", "--config", str(settings), "--rounds", "3", "--seed", "-2"]
+    words = [
+        "attack",
+        "least-squares",
+        "--config",
+        str(settings),
+        "--rounds",
+        "3",
+        "--seed",
+        "-2",
+    ]
     assert main(words) == 2
     assert "`seed` must lie in [0, 2**32); got -2" in capsys.readouterr().err
 
@@ -179,16 +299,22 @@ def test_who_is_predicted_exposed_is_recovered(
     assert pairs["exposed"] == 0
     assert pairs["strong_T"] == 2
     assert pairs["predicted_error"] == pytest.approx(0.5)
-    errors = [row["error"] for row in found["scores"] if row["scheme"] == pairs["scheme"]]
+    errors = [
+        row["error"] for row in found["scores"] if row["scheme"] == pairs["scheme"]
+    ]
     assert pairs["least_error"] == pytest.approx(min(errors))
-    attained, computed = found["sentences"][1].split("hidden among: ")[1].split("; computed for ")
+    attained, computed = (
+        found["sentences"][1].split("hidden among: ")[1].split("; computed for ")
+    )
     assert attained.startswith("the best-known client ")
     assert computed == "clients that are alike: the worst among 2.00."
     assert (tmp_path / "out" / "errors.png").stat().st_size > 1000
     # the same study may be written again, another not
     other = ["attack", *words, "--out", str(tmp_path / "out"), "--seed", "5"]
     assert main(other) == 2
-    assert "`out` must not hold another study" in " ".join(capsys.readouterr().err.split())
+    assert "`out` must not hold another study" in " ".join(
+        capsys.readouterr().err.split()
+    )
 
 
 def test_the_last_update_of_those_that_drift(
@@ -197,8 +323,15 @@ def test_the_last_update_of_those_that_drift(
     """Client 0 is alone in the second sum; client 1 is estimated from (3, 1) by hand."""
     np.save(tmp_path / "who.npy", np.asarray([[1, 1], [1, 0]]))
     np.save(tmp_path / "sums.npy", np.asarray([[3.0], [1.0]]))
-    words = ["least-squares", "--aggregates", str(tmp_path / "sums.npy"), "--participation",
-             str(tmp_path / "who.npy"), "--memory", "0.5"]  # fmt: skip
+    words = [
+        "least-squares",
+        "--aggregates",
+        str(tmp_path / "sums.npy"),
+        "--participation",
+        str(tmp_path / "who.npy"),
+        "--memory",
+        "0.5",
+    ]
     found = _json(words, tmp_path / "out", capsys)
     # M = [[2, 1/2], [1/2, 1]], c = (1, 0): c^T M^-1 = (4, -2) / 7
     estimates = np.load(tmp_path / "out" / "estimates.npy")
@@ -210,7 +343,9 @@ def test_the_last_update_of_those_that_drift(
 
 
 def test_sums_of_another_framework(
-    files: dict[str, pathlib.Path], tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+    files: dict[str, pathlib.Path],
+    tmp_path: pathlib.Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     words = ["least-squares", "--aggregates", str(files["aggregates"])]
     words += ["--participation", str(files["both"])]
@@ -221,47 +356,71 @@ def test_sums_of_another_framework(
     pair = updates[:2].mean(axis=0)
     np.testing.assert_allclose(estimates[:2], np.stack([pair, pair]), atol=1e-9)
     assert [row["sums"] for row in blind["scores"]] == history.sum(axis=0).tolist()
-    assert [row["exposed_in_sum"] is None for row in blind["scores"]] == [True] * 2 + [False] * 3
+    assert [row["exposed_in_sum"] is None for row in blind["scores"]] == [True] * 2 + [
+        False
+    ] * 3
     assert "error" not in blind["scores"][0]
-    scored = _json([*words, "--updates", str(files["updates"])], tmp_path / "scored", capsys)
+    scored = _json(
+        [*words, "--updates", str(files["updates"])], tmp_path / "scored", capsys
+    )
     expected = np.square(updates[0] - pair).sum() / np.square(updates[0]).sum()
     assert scored["scores"][0]["error"] == pytest.approx(expected)
     assert scored["summary"][0]["recovered"] == 3
 
 
 def test_a_window_of_the_sums(
-    files: dict[str, pathlib.Path], tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+    files: dict[str, pathlib.Path],
+    tmp_path: pathlib.Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     words = ["least-squares", "--aggregates", str(files["aggregates"])]
     words += ["--participation", str(files["participation"])]
     found = _json([*words, "--window", "2"], tmp_path / "out", capsys)
     history = np.load(files["participation"])[-2:]
     assert [row["sums"] for row in found["scores"]] == history.sum(axis=0).tolist()
-    assert main(["attack", *words, "--window", "25", "--out", str(tmp_path / "no")]) == 2
-    assert "`window` must be no longer than the history; got 25 and 24" in capsys.readouterr().err
+    assert (
+        main(["attack", *words, "--window", "25", "--out", str(tmp_path / "no")]) == 2
+    )
+    assert (
+        "`window` must be no longer than the history; got 25 and 24"
+        in capsys.readouterr().err
+    )
 
 
 def test_broken_files(
-    files: dict[str, pathlib.Path], tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+    files: dict[str, pathlib.Path],
+    tmp_path: pathlib.Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     def said(aggregates: pathlib.Path, participation: pathlib.Path) -> str:
         words = ["--aggregates", str(aggregates), "--participation", str(participation)]
-        assert main(["attack", "least-squares", *words, "--out", str(tmp_path / "no")]) == 2
+        assert (
+            main(["attack", "least-squares", *words, "--out", str(tmp_path / "no")])
+            == 2
+        )
         assert not (tmp_path / "no").exists()
         return " ".join(capsys.readouterr().err.split())
 
     broken = tmp_path / "broken.npy"
     broken.write_bytes(files["aggregates"].read_bytes()[:200])
-    assert "`aggregates` must be a sound array file" in said(broken, files["participation"])
+    assert "`aggregates` must be a sound array file" in said(
+        broken, files["participation"]
+    )
     objects = tmp_path / "objects.npy"
     np.save(objects, np.array([{}]), allow_pickle=True)
-    assert "`aggregates` must be a sound array file" in said(objects, files["participation"])
+    assert "`aggregates` must be a sound array file" in said(
+        objects, files["participation"]
+    )
     many = tmp_path / "many.npz"
     np.savez(many, a=np.ones(2), b=np.ones(2))
-    assert "`aggregates` must hold one array, or one named" in said(many, files["participation"])
+    assert "`aggregates` must hold one array, or one named" in said(
+        many, files["participation"]
+    )
     short = tmp_path / "short.npy"
     np.save(short, np.load(files["aggregates"])[:-1])
-    assert "with a row for each row of `participation`" in said(short, files["participation"])
+    assert "with a row for each row of `participation`" in said(
+        short, files["participation"]
+    )
     fractions = tmp_path / "fractions.npy"
     np.save(fractions, np.load(files["participation"]) / 2)
     assert "`participation` must" in said(files["aggregates"], fractions)
@@ -269,7 +428,10 @@ def test_broken_files(
     only = ["attack", "least-squares", "--aggregates", str(files["aggregates"])]
     words = ["--participation", str(files["participation"]), "--updates", str(short)]
     assert main([*only, *words, "--out", str(tmp_path / "no")]) == 2
-    assert "`updates` must be [clients, d]; got (5, 29) and (5, 30)" in capsys.readouterr().err
+    assert (
+        "`updates` must be [clients, d]; got (5, 29) and (5, 30)"
+        in capsys.readouterr().err
+    )
     sums = np.load(files["aggregates"])
     sums[3, 3] = np.nan
     np.save(short, sums)
@@ -283,7 +445,16 @@ def test_a_run_is_repeated_to_attack_it(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = tmp_path / "run"
-    words = ["--rounds", "5", "--scheme", "uniform", "--num-clients", "4", "--cohort-size", "2"]
+    words = [
+        "--rounds",
+        "5",
+        "--scheme",
+        "uniform",
+        "--num-clients",
+        "4",
+        "--cohort-size",
+        "2",
+    ]
     words += ["--dataset", "digits", "--model", "logistic", "--devices", "1"]
     assert main(["train", *words, "--out", str(run), "--batch-size", "200"]) == 0
     capsys.readouterr()
@@ -292,33 +463,72 @@ def test_a_run_is_repeated_to_attack_it(
     assert found["summary"][0]["clients"] >= 2
     assert all(row["error"] is None or row["error"] >= 0 for row in found["scores"])
     config = (run / "config.toml").read_text()
-    (run / "config.toml").write_text(config.replace('server = "average"', 'server = "adam"'))
-    assert main(["attack", "least-squares", "--run", str(run), "--out", str(tmp_path / "n")]) == 2
-    assert "`run` must be of plain averaging" in " ".join(capsys.readouterr().err.split())
+    (run / "config.toml").write_text(
+        config.replace('server = "average"', 'server = "adam"')
+    )
+    assert (
+        main(
+            ["attack", "least-squares", "--run", str(run), "--out", str(tmp_path / "n")]
+        )
+        == 2
+    )
+    assert "`run` must be of plain averaging" in " ".join(
+        capsys.readouterr().err.split()
+    )
 
 
 def test_who_was_in_the_sums_of_another_framework(
-    files: dict[str, pathlib.Path], tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+    files: dict[str, pathlib.Path],
+    tmp_path: pathlib.Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     words = ["disaggregation", "--aggregates", str(files["aggregates"])]
-    blind = _json([*words, "--counts", str(files["counts"])], tmp_path / "blind", capsys)
+    blind = _json(
+        [*words, "--counts", str(files["counts"])], tmp_path / "blind", capsys
+    )
     history = np.load(files["participation"])
-    np.testing.assert_array_equal(np.load(tmp_path / "blind" / "participation_0.npy"), history)
-    assert [row["shared"] for row in blind["scores"]] == [True, True, False, False, False]
+    np.testing.assert_array_equal(
+        np.load(tmp_path / "blind" / "participation_0.npy"), history
+    )
+    assert [row["shared"] for row in blind["scores"]] == [
+        True,
+        True,
+        False,
+        False,
+        False,
+    ]
     assert "right" not in blind["scores"][0]
     words += ["--participation", str(files["participation"]), "--interval", "8"]
     scored = _json(words, tmp_path / "scored", capsys)
     assert scored["summary"][0]["columns_right"] == 5
-    bad = [*words[:3], "--counts", str(files["counts"]), "--interval-lengths", "8", "8", "9"]
+    bad = [
+        *words[:3],
+        "--counts",
+        str(files["counts"]),
+        "--interval-lengths",
+        "8",
+        "8",
+        "9",
+    ]
     assert main(["attack", *bad, "--out", str(tmp_path / "no")]) == 2
     assert "`interval_lengths` must be positive and add up" in capsys.readouterr().err
     np.save(tmp_path / "wide.npy", np.ones((3, 6), int))
-    bad = [*words[:-2], "--counts", str(tmp_path / "wide.npy"), "--out", str(tmp_path / "no")]
+    bad = [
+        *words[:-2],
+        "--counts",
+        str(tmp_path / "wide.npy"),
+        "--out",
+        str(tmp_path / "no"),
+    ]
     assert main(["attack", *bad]) == 2
-    assert "`participation` must have a column for each client" in capsys.readouterr().err
+    assert (
+        "`participation` must have a column for each client" in capsys.readouterr().err
+    )
 
 
-def test_nobody_took_part(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_nobody_took_part(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     for name, array in (("s", np.zeros((3, 4))), ("p", np.zeros((3, 2), bool))):
         np.save(tmp_path / f"{name}.npy", array)
     words = ["least-squares", "--aggregates", str(tmp_path / "s.npy")]
@@ -328,8 +538,18 @@ def test_nobody_took_part(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[
     assert not np.load(tmp_path / "out" / "estimates.npy").any()
 
 
-def test_images_from_updates(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["gradients", "--dataset", "digits", "--model", "logistic", "--iterations", "250"]
+def test_images_from_updates(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [
+        "gradients",
+        "--dataset",
+        "digits",
+        "--model",
+        "logistic",
+        "--iterations",
+        "250",
+    ]
     words += ["--random-starts", "1", "--smoothness", "0", "--seen", "plain", "padded"]
     found = _json(words, tmp_path / "out", capsys)
     assert [row["seen"] for row in found["scores"]] == ["plain", "padded"]
@@ -339,13 +559,16 @@ def test_images_from_updates(tmp_path: pathlib.Path, capsys: pytest.CaptureFixtu
     assert original.shape == (1, 8, 8, 1)
     error = np.square(images[0] - original[0]).mean()
     assert plain["psnr_db"] == pytest.approx(-10 * np.log10(error), abs=1e-3)
-    assert plain["psnr_db"] > 20  # one image's direction is all that softmax regression sends
+    # one image's direction is all that softmax regression sends
+    assert plain["psnr_db"] > 20
     assert padded["psnr_db"] < 12
     assert found["scores"][0]["label"] == found["scores"][0]["label_seen"]
     assert (tmp_path / "out" / "images.png").stat().st_size > 1000
 
 
-def test_pictures_of_a_folder(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_pictures_of_a_folder(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     from PIL import Image
 
     pixels = np.zeros((40, 64, 3), np.uint8)
@@ -365,8 +588,18 @@ def test_pictures_of_a_folder(tmp_path: pathlib.Path, capsys: pytest.CaptureFixt
     assert "`folder` must hold the 3 pictures" in capsys.readouterr().err
 
 
-def test_classes_of_models(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["model-inversion", "--dataset", "digits", "--num-clients", "3", "--num-epochs", "3"]
+def test_classes_of_models(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [
+        "model-inversion",
+        "--dataset",
+        "digits",
+        "--num-clients",
+        "3",
+        "--num-epochs",
+        "3",
+    ]
     found = _json([*words, "--iterations", "60"], tmp_path / "out", capsys)
     plain, padded, aggregate = found["summary"]
     assert plain["identified"] >= 8
@@ -387,24 +620,49 @@ def test_sample_photographs() -> None:
 
 
 @pytest.mark.slow
-def test_images_of_a_sum(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["gradients", "--dataset", "digits", "--model", "mlp", "--iterations", "400"]
+def test_images_of_a_sum(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [
+        "gradients",
+        "--dataset",
+        "digits",
+        "--model",
+        "mlp",
+        "--iterations",
+        "400",
+    ]
     found = _json([*words, "--seen", "sum", "plain"], tmp_path / "out", capsys)
     assert [row["seen"] for row in found["scores"]] == ["sum of 2", "sum of 2", "plain"]
     both = np.load(tmp_path / "out" / "sum.npy")
     original = np.load(tmp_path / "out" / "original.npy")
     assert original.shape == both.shape == (2, 8, 8, 1)
     straight = np.square(both - original).mean()
-    assert straight <= np.square(both[::-1] - original).mean()  # in the originals' order
+    # in the originals' order
+    assert straight <= np.square(both[::-1] - original).mean()
 
 
 @pytest.mark.slow
-def test_members_of_models(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["membership", "--model", "logistic", "--client-size", "20", "--num-summed", "2"]
+def test_members_of_models(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [
+        "membership",
+        "--model",
+        "logistic",
+        "--client-size",
+        "20",
+        "--num-summed",
+        "2",
+    ]
     words += ["--num-epochs", "60", "--learning-rate", "0.5", "--label-noise", "0.8"]
     words += ["--num-shadows", "4", "--methods", "loss", "likelihood_ratio"]
     found = _json(words, tmp_path / "out", capsys)
-    assert [row["seen"] for row in found["summary"]] == ["plain", "sum of 2", "padded"] * 2
+    assert [row["seen"] for row in found["summary"]] == [
+        "plain",
+        "sum of 2",
+        "padded",
+    ] * 2
     for row in found["summary"]:
         if row["seen"] == "plain":
             assert row["auc"] > 0.8
@@ -417,7 +675,14 @@ def test_shifts_are_told_as_often_as_the_formula_says(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["distinguish", "--num-clients", "8", "--cohort-size", "4", "--rounds", "5"]
-    words += ["--schemes", "batch_partitioning:2", "--warm-up", "0", "--trainings", "300"]
+    words += [
+        "--schemes",
+        "batch_partitioning:2",
+        "--warm-up",
+        "0",
+        "--trainings",
+        "300",
+    ]
     found = _json([*words, "--client-size", "5"], tmp_path / "out", capsys)
     assert [row["whose"] for row in found["summary"]] == ["worst", "median"] * 2
     for row in found["summary"]:
@@ -430,9 +695,13 @@ def test_shifts_are_told_as_often_as_the_formula_says(
         assert row["auc"] == pytest.approx(row["formula_auc"], abs=0.1)
     for row in found["scores"]:
         count = {"gaussian": 20_000, "trained": 300}[row["others"]]
-        for rate, expected in ((row["tpr"], row["formula"]), (row["measured_fpr"], row["fpr"])):
+        for rate, expected in (
+            (row["tpr"], row["formula"]),
+            (row["measured_fpr"], row["fpr"]),
+        ):
             low, high = binomial_interval(round(rate * count), count, 1 - 1e-6)
-            slack = 0.0 if row["others"] == "gaussian" else 0.03  # updates are not Gaussian
+            # updates are not Gaussian
+            slack = 0.0 if row["others"] == "gaussian" else 0.03
             assert low - slack <= expected <= high + slack
         assert row["lower"] <= row["tpr"] <= row["upper"]
     for kind in ("gaussian", "trained"):
@@ -446,7 +715,15 @@ def test_shifts_are_told_as_often_as_the_formula_says(
 def test_the_exposed_are_told_with_certainty(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["distinguish", "--num-clients", "4", "--cohort-size", "2", "--rounds", "20"]
+    words = [
+        "distinguish",
+        "--num-clients",
+        "4",
+        "--cohort-size",
+        "2",
+        "--rounds",
+        "20",
+    ]
     words += ["--schemes", "uniform", "--others", "gaussian", "--clients", "worst"]
     (row,) = _json([*words, "--shift", "0.01"], tmp_path / "out", capsys)["summary"]
     assert row["hidden_among"] == 1
@@ -460,13 +737,21 @@ def test_canaries_are_found_as_often_as_the_ledger_says(
 ) -> None:
     words = ["canaries", "--num-clients", "6", "--cohort-size", "4", "--rounds", "5"]
     words += ["--schemes", "batch_partitioning:2", "--dim", "16", "--trials", "600"]
-    words += ["--noise-multiplier", "2", "--dropout-rates", "0.2", "--modulus-bits", "16"]
+    words += [
+        "--noise-multiplier",
+        "2",
+        "--dropout-rates",
+        "0.2",
+        "--modulus-bits",
+        "16",
+    ]
     found = _json([*words, "--clients", "worst"], tmp_path / "out", capsys)
     known, gaussian = found["summary"]
     assert (known["others"], gaussian["others"]) == ("known", "gaussian")
     for row in found["summary"]:
         assert row["ledger_mu"] == pytest.approx(math.sqrt(row["sums"]) / 2, rel=1e-3)
-        assert row["ledger_mu"] > math.sqrt(row["sums"]) / 2  # rounding is in its sensitivity
+        # rounding is in its sensitivity
+        assert row["ledger_mu"] > math.sqrt(row["sums"]) / 2
         assert row["ledger_mu"] < row["smallest_found"] < row["ledger_mu"] + 0.6
         assert abs(row["noise_scale"] - 1) < row["noise_margin"] < 0.1
         assert row["correlation"] < row["correlation_margin"] < 0.1
@@ -486,8 +771,18 @@ def test_canaries_are_found_as_often_as_the_ledger_says(
 
 
 @pytest.mark.slow
-def test_a_server_that_lies(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["inconsistency", "--cohort-size", "3", "--hidden-size", "4", "--target", "2"]
+def test_a_server_that_lies(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [
+        "inconsistency",
+        "--cohort-size",
+        "3",
+        "--hidden-size",
+        "4",
+        "--target",
+        "2",
+    ]
     plain, bound = _json(words, tmp_path / "out", capsys)["scores"]
     assert plain["recovered"] is True
     assert plain["error"] < 1e-3
@@ -503,7 +798,8 @@ def test_the_tables_that_are_printed(
     printed = " ".join(capsys.readouterr().out.split())
     for part in ("predicted error", "exposed in sum", "User partition", "errors.png"):
         assert part in printed
-    assert re.search(r"strong .*median least .*T exposed error", printed)  # headings of two lines
+    # headings of two lines
+    assert re.search(r"strong .*median least .*T exposed error", printed)
 
 
 class _Interrupt:

@@ -1,4 +1,7 @@
-"""`mrsa-jax audit --memory`: the update of any one round, against cases that were done by hand."""
+"""`mrsa-jax audit --memory`.
+
+The update of any one round, against cases that were done by hand.
+"""
 
 from __future__ import annotations
 
@@ -42,16 +45,23 @@ def saved(folder: pathlib.Path, rows: Any) -> pathlib.Path:
         (A, [*HALF, "--share", "0.5"], MIXED),
         (A, ["--memory", "0"], [F(3), F(3), F(2), F(2)]),
         (A, ["--memory", "1"], [F(2), F(2), F(1), F(1)]),
-        ([[1, 2, 1], [1, 2, 0]], [*HALF, "--layout", "matrix"], [F(5), F(5, 4), F(19, 4)]),
+        (
+            [[1, 2, 1], [1, 2, 0]],
+            [*HALF, "--layout", "matrix"],
+            [F(5), F(5, 4), F(19, 4)],
+        ),
         ([[1, 1], [1, 0]], HALF, [F(1), F(7, 4)]),
         (NESTED, HALF, [F(213, 56)] * 3 + [F(568, 301)] * 2),
         (NESTED, [*HALF, "--coalition", "0"], DRIFTS),
     ],
 )
 def test_known_answers(
-    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str], rows: Any, flags: list[str],
+    tmp_path: pathlib.Path,
+    capsys: pytest.CaptureFixture[str],
+    rows: Any,
+    flags: list[str],
     expected: list[F],
-) -> None:  # fmt: skip
+) -> None:
     found = audit(capsys, saved(tmp_path, rows), *flags)["hidden_among_updates"]
     assert found["least"] == pytest.approx(float(min(expected)), rel=1e-9)
     assert (found["least"] == 1) == (min(expected) == 1)
@@ -62,15 +72,25 @@ def test_known_answers(
 
 @pytest.mark.parametrize(
     ("bar", "flags", "status"),
-    [("1.8", HALF, 0), ("1.9", HALF, 3), ("1.8", [], 3), ("1.9", [*HALF, "--share", "0.5"], 0)],
+    [
+        ("1.8", HALF, 0),
+        ("1.9", HALF, 3),
+        ("1.8", [], 3),
+        ("1.9", [*HALF, "--share", "0.5"], 0),
+    ],
 )
 def test_the_gate_is_of_what_the_memory_says(
-    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str], bar: str, flags: list[str],
+    tmp_path: pathlib.Path,
+    capsys: pytest.CaptureFixture[str],
+    bar: str,
+    flags: list[str],
     status: int,
-) -> None:  # fmt: skip
+) -> None:
     """The clients that are exposed if updates never change are hidden among 1.86 and 1.97."""
     path = saved(tmp_path, A)
-    gate = audit(capsys, path, *flags, "--fail-below-hidden", bar, status=status)["gate_hidden"]
+    gate = audit(capsys, path, *flags, "--fail-below-hidden", bar, status=status)[
+        "gate_hidden"
+    ]
     assert gate["passed"] == (status == 0)
     assert ("if updates drift with memory 0.5" in gate["reason"]) == bool(flags)
 
@@ -79,7 +99,8 @@ def test_what_floats_do_not_know_passes_no_gate(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     history = np.ones((100, 4), np.bool_)
-    history[0, 0] = history[1, 1] = history[2, 2] = False  # no two clients have equal columns
+    # no two clients have equal columns
+    history[0, 0] = history[1, 1] = history[2, 2] = False
     np.save(tmp_path / "log.npy", history)
     words = (tmp_path / "log.npy", "--memory", "0.999999", "--fail-below-hidden", "1")
     found = audit(capsys, *words, status=3)
@@ -94,7 +115,10 @@ def test_what_floats_do_not_know_passes_no_gate(
 def test_sums_of_one_round_are_of_one_update(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """By hand: two sums of round 1 and one of round 2; as three rounds they would tell less."""
+    """By hand: two sums of round 1 and one of round 2.
+
+    As three rounds they would tell less.
+    """
     rows = [("1", "x", "ab"), ("1", "y", "bc"), ("2", "x", "abc")]
     lines = [f"{r},{part},{client}" for r, part, who in rows for client in who]
     (tmp_path / "log.csv").write_text("\n".join(("round,group,client", *lines)) + "\n")
@@ -109,9 +133,18 @@ def test_it_is_said_kept_and_drawn(
     path, out = saved(tmp_path, A), tmp_path / "out"
     assert main(["audit", str(path), "--effort", "0", *HALF, "--out", str(out)]) == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert "worst client hidden among 1 (client 2) float64, if updates never changed" in said
-    assert "update of one round, worst client among 1.86 (client 2) float64, if updates dri" in said
-    assert "The update of one round, if updates drift with memory 0.5 and clients are alike" in said
+    assert (
+        "worst client hidden among 1 (client 2) float64, if updates never changed"
+        in said
+    )
+    assert (
+        "update of one round, worst client among 1.86 (client 2) float64, if updates "
+        "dri" in said
+    )
+    assert (
+        "The update of one round, if updates drift with memory 0.5 and clients are "
+        "alike" in said
+    )
     with (out / "clients.csv").open(newline="") as stream:
         sizes = [float(row["update_hidden_among"]) for row in csv.DictReader(stream)]
     assert sizes == pytest.approx([float(size) for size in DRIFTS])
@@ -132,7 +165,10 @@ def test_drift_is_read_where_a_training_left_it(
     run, names = tmp_path / "run", np.array(["one", "two"])
     run.mkdir()
     (run / "study.json").write_text(json.dumps({"schema": 1, "config_hash": "0"}))
-    own = {"update_memory": ("scheme", [0.5, 0.4]), "update_lasting": ("scheme", [0.3, 0.5])}
+    own = {
+        "update_memory": ("scheme", [0.5, 0.4]),
+        "update_lasting": ("scheme", [0.3, 0.5]),
+    }
     results = xr.Dataset(own, {"scheme": names})
     results.to_zarr(run / "results.zarr", consolidated=False, zarr_format=2)
     path = saved(tmp_path, A)
@@ -145,4 +181,7 @@ def test_drift_is_read_where_a_training_left_it(
     for folder in (run, tmp_path):
         assert main(["audit", str(path), "--drift", str(folder)]) == 2
         told = capsys.readouterr().err
-        assert "`drift` must be the folder of a training that measured how updates drift" in told
+        assert (
+            "`drift` must be the folder of a training that measured how updates drift"
+            in told
+        )

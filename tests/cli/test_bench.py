@@ -1,4 +1,7 @@
-"""`mrsa-jax bench`: misuse, the list, small runs with their records, and its exit status."""
+"""`mrsa-jax bench`.
+
+Misuse, the list, small runs with their records, and its exit status.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,9 @@ def no_peers(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     for name in rivals.SYSTEMS:
         monkeypatch.delenv(f"MRSA_JAX_PEER_{name.upper()}", raising=False)
-    monkeypatch.setenv("JAX_NUM_CPU_DEVICES", os.environ.get("JAX_NUM_CPU_DEVICES", "1"))
+    monkeypatch.setenv(
+        "JAX_NUM_CPU_DEVICES", os.environ.get("JAX_NUM_CPU_DEVICES", "1")
+    )
 
 
 @pytest.mark.parametrize(
@@ -29,9 +34,15 @@ def no_peers(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (["rnak"], "`topics` must be a known topic; did you mean 'rank'?"),
         (["--list", "--peers"], "`list` must stand without"),
         (["--record", "--quick"], "`record` must not be set with --quick"),
-        (["--out", "nowhere/records.jsonl"], "`out` must be a file or a folder in a folder that"),
+        (
+            ["--out", "nowhere/records.jsonl"],
+            "`out` must be a file or a folder in a folder that",
+        ),
         (["--dry-run"], "`dry_run` must be used together with your own sizes"),
-        (["rank", "--n", "9", "--quick"], "`quick` must not be set with your own sizes"),
+        (
+            ["rank", "--n", "9", "--quick"],
+            "`quick` must not be set with your own sizes",
+        ),
         (["rank", "--against", "no.jsonl"], "`against` must be a file of records"),
         (["--n", "9"], "`topics` must be named with your own sizes"),
         (["sweep", "--n", "9"], "`topics` must be named with your own sizes"),
@@ -43,13 +54,27 @@ def no_peers(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (["rank", "--n", "9"], "`cohort_size` must be at most `n`"),
         (["rank", "--n", "1e6"], "`n` must fit into memory: about 5"),
         (["pads", "--n", "1"], "`n` must be at least 2"),
-        (["pads", "--modulus", "2**33"], "`modulus` must be a power of two up to 2**32"),
+        (
+            ["pads", "--modulus", "2**33"],
+            "`modulus` must be a power of two up to 2**32",
+        ),
         (["pads", "--graph", "harary"], "`graph` must be harary:X with its degree X"),
-        (["pads", "--graph", "harary:2.5"], "`graph` must be harary:X with its degree X"),
+        (
+            ["pads", "--graph", "harary:2.5"],
+            "`graph` must be harary:X with its degree X",
+        ),
         (["round", "--graph", "hararry:4"], "did you mean 'harary'?"),
         (["round", "--n", "9", "--graph", "harary:10"], "`degree` must"),
         (
-            ["selection", "--n", "13", "--cohort-size", "4", "--scheme", "batch_partitioning:2"],
+            [
+                "selection",
+                "--n",
+                "13",
+                "--cohort-size",
+                "4",
+                "--scheme",
+                "batch_partitioning:2",
+            ],
             "`num_clients` must",
         ),
     ],
@@ -70,7 +95,9 @@ def test_records_need_a_checkout(
     assert main(["bench", "rank", "--record"]) == 2
     assert "here use --out FILE" in " ".join(capsys.readouterr().err.split())
     assert main(["bench", "rank", "--peers"]) == 2
-    assert "`peers` must be used in a checkout" in " ".join(capsys.readouterr().err.split())
+    assert "`peers` must be used in a checkout" in " ".join(
+        capsys.readouterr().err.split()
+    )
 
 
 @pytest.mark.parametrize("words", [["--help"], ["--list"], ["rnak"]])
@@ -79,7 +106,10 @@ def test_no_jax_before_it_is_needed(words: list[str]) -> None:
         f"import sys\nfrom mrsa_jax.cli import main\nmain(['bench', *{words!r}])\n"
         "sys.exit('jax' in sys.modules)"
     )
-    assert subprocess.run([sys.executable, "-c", code], timeout=60, check=False).returncode == 0
+    assert (
+        subprocess.run([sys.executable, "-c", code], timeout=60, check=False).returncode
+        == 0
+    )
 
 
 def test_the_list(capsys: pytest.CaptureFixture[str]) -> None:
@@ -100,7 +130,19 @@ def test_a_small_run_in_words_and_as_records(
 ) -> None:
     out = tmp_path / "records.jsonl"
     assert (
-        main(["bench", "rank", "pads", "averaging", "--quick", "--peers", "--out", str(out)]) == 0
+        main(
+            [
+                "bench",
+                "rank",
+                "pads",
+                "averaging",
+                "--quick",
+                "--peers",
+                "--out",
+                str(out),
+            ]
+        )
+        == 0
     )
     captured = capsys.readouterr()
     rows = [json.loads(line) for line in out.read_text().splitlines()]
@@ -132,13 +174,24 @@ def test_every_topic_with_sizes_has_a_tiny_run() -> None:
 def test_own_sizes_make_a_curve_and_can_be_compared(
     topic: str, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["bench", topic, *_TINY[topic], "--repeats", "2", "--out", str(tmp_path / "own")]
+    words = [
+        "bench",
+        topic,
+        *_TINY[topic],
+        "--repeats",
+        "2",
+        "--out",
+        str(tmp_path / "own"),
+    ]
     assert main([*words, "--dry-run", "--json"]) == 0
     cases = json.loads(capsys.readouterr().out)["cases"]
     assert not (tmp_path / "own").exists()
     assert main([*words, "--json"]) == 0
     content = json.loads(capsys.readouterr().out)
-    rows = [json.loads(line) for line in (tmp_path / "own/records.jsonl").read_text().splitlines()]
+    rows = [
+        json.loads(line)
+        for line in (tmp_path / "own/records.jsonl").read_text().splitlines()
+    ]
     assert rows == content["measurements"]
     assert [row["case"] for row in rows] == [case["case"] for case in cases]
     assert all(case["memory_bytes"] > 0 for case in cases)
@@ -166,7 +219,10 @@ def test_a_slower_case_ends_with_status_3(
     assert main([*words, "--out", str(tmp_path / "now.jsonl")]) == 0
     row = json.loads((tmp_path / "now.jsonl").read_text())
     fast = [1e-7, 1.01e-7, 1.02e-7]
-    for name, times, peers in (("fast", fast, [1.0] * 3), ("slow", [1e3] * 3, [1.0] * 3)):
+    for name, times, peers in (
+        ("fast", fast, [1.0] * 3),
+        ("slow", [1e3] * 3, [1.0] * 3),
+    ):
         old = row | {"processor_seconds": times, "peer_processor_seconds": peers}
         (tmp_path / name).write_text(json.dumps(old))
     capsys.readouterr()
@@ -178,7 +234,9 @@ def test_a_slower_case_ends_with_status_3(
     (tmp_path / "elsewhere").write_text(json.dumps(row))
     assert main([*words, "--against", str(tmp_path / "elsewhere")]) == 2
     assert "from a machine like this one" in " ".join(capsys.readouterr().err.split())
-    (tmp_path / "before").write_text('{"benchmark": "rank", "case": "n", "seconds_min": 1.0}')
+    (tmp_path / "before").write_text(
+        '{"benchmark": "rank", "case": "n", "seconds_min": 1.0}'
+    )
     assert main([*words, "--against", str(tmp_path / "before")]) == 2
     assert "the times of every repeat" in " ".join(capsys.readouterr().err.split())
 

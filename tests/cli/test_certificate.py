@@ -1,4 +1,7 @@
-"""`mrsa-jax audit --certificate`, and `mrsa_check.py` as a sceptic runs it: by Python alone."""
+"""`mrsa-jax audit --certificate`, and `mrsa_check.py` as a sceptic runs it.
+
+By Python alone.
+"""
 
 from __future__ import annotations
 
@@ -78,14 +81,24 @@ def test_a_certificate_is_written_told_of_and_checked(
 ) -> None:
     path = tmp_path / "audit.cert.json"
     path.write_text("something else")  # is replaced, as a recipe is
-    words = ["audit", str(log), *QUICK, "--weight-column", "examples", "--certificate", str(path)]
+    words = [
+        "audit",
+        str(log),
+        *QUICK,
+        "--weight-column",
+        "examples",
+        "--certificate",
+        str(path),
+    ]
     assert main(words) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "Certificate written to" in said
     assert "mrsa_check.py" in said
     done = sceptic(path, log, folder=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "checked: claim 4: client 'dora' is exposed" in done.stdout.splitlines()[:9], done.stdout
+    assert (
+        "checked: claim 4: client 'dora' is exposed" in done.stdout.splitlines()[:9]
+    ), done.stdout
     assert "not checked, no short proof: 'no client is exposed earlier" in done.stdout
     log.write_text(LOG + "4,carl,1\n")
     done = sceptic(path, log, folder=tmp_path)
@@ -98,8 +111,24 @@ def test_json_names_the_certificate(
     log: pathlib.Path, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "audit.cert.json"
-    words = ["audit", str(log), *QUICK, "--ignore-columns", "examples", "--coalition", "carl"]
-    words += ["--noise-multiplier", "1", "--clip-norm", "1", "--certificate", str(path), "--json"]
+    words = [
+        "audit",
+        str(log),
+        *QUICK,
+        "--ignore-columns",
+        "examples",
+        "--coalition",
+        "carl",
+    ]
+    words += [
+        "--noise-multiplier",
+        "1",
+        "--clip-norm",
+        "1",
+        "--certificate",
+        str(path),
+        "--json",
+    ]
     assert main(words) == 0
     content = json.loads(capsys.readouterr().out)
     assert content["certificate"] == str(path)
@@ -114,7 +143,10 @@ def test_json_names_the_certificate(
 def test_a_participation_log_of_ours(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Runs, several sums, weights, repetitions, torn lines: read as the audit reads them."""
+    """Runs, several sums, weights, repetitions, torn lines.
+
+    Read as the audit reads them.
+    """
     log, path = tmp_path / "log.jsonl", tmp_path / "audit.cert.json"
     log.write_text(JSONL)
     assert main(["audit", str(log), *QUICK, "--certificate", str(path)]) == 0
@@ -133,7 +165,11 @@ def test_a_participation_log_of_ours(
     [
         (["none.json", "log.csv"], 2, "No such file"),
         (["log.csv"], 2, "required: log"),
-        (["log.csv", "log.csv"], 1, "REFUSED: certificate: malformed (JSONDecodeError)"),
+        (
+            ["log.csv", "log.csv"],
+            1,
+            "REFUSED: certificate: malformed (JSONDecodeError)",
+        ),
         (["--steps", "x", "log.csv", "log.csv"], 2, "invalid int"),
         (["--help"], 0, "certificate log"),
     ],
@@ -149,10 +185,21 @@ def test_the_checker_misused(
 
 @pytest.mark.parametrize("steps", [0, 50])
 def test_too_few_steps_leave_claims_unchecked(
-    log: pathlib.Path, tmp_path: pathlib.Path, steps: int, capsys: pytest.CaptureFixture[str]
+    log: pathlib.Path,
+    tmp_path: pathlib.Path,
+    steps: int,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     path = tmp_path / "audit.cert.json"
-    words = ["audit", str(log), *QUICK, "--ignore-columns", "examples", "--certificate", str(path)]
+    words = [
+        "audit",
+        str(log),
+        *QUICK,
+        "--ignore-columns",
+        "examples",
+        "--certificate",
+        str(path),
+    ]
     assert main(words) == 0
     done = sceptic(path, log, "--steps", steps, folder=tmp_path)
     assert done.returncode == 3
@@ -161,7 +208,10 @@ def test_too_few_steps_leave_claims_unchecked(
 
 @pytest.mark.parametrize("place", ["none/x.json", "."])
 def test_where_a_certificate_cannot_be_written(
-    log: pathlib.Path, tmp_path: pathlib.Path, place: str, capsys: pytest.CaptureFixture[str]
+    log: pathlib.Path,
+    tmp_path: pathlib.Path,
+    place: str,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     words = ["audit", str(log), *QUICK, "--ignore-columns", "examples"]
     assert main([*words, "--certificate", str(tmp_path / place)]) in (1, 2)
@@ -187,14 +237,24 @@ def test_a_log_that_changes_during_the_audit(
 
     monkeypatch.setattr(privacy, "certificate", later)
     path = tmp_path / "audit.cert.json"
-    words = ["audit", str(log), *QUICK, "--ignore-columns", "examples", "--certificate", str(path)]
+    words = [
+        "audit",
+        str(log),
+        *QUICK,
+        "--ignore-columns",
+        "examples",
+        "--certificate",
+        str(path),
+    ]
     assert main(words) == 2
     assert "`file` must not change while it is audited" in capsys.readouterr().err
     assert not path.exists()
 
 
 @pytest.mark.slow
-def test_an_interrupted_audit_has_the_certificate_of_what_it_found(tmp_path: pathlib.Path) -> None:
+def test_an_interrupted_audit_has_the_certificate_of_what_it_found(
+    tmp_path: pathlib.Path,
+) -> None:
     import numpy as np
 
     rng = np.random.default_rng(0)
@@ -203,10 +263,24 @@ def test_an_interrupted_audit_has_the_certificate_of_what_it_found(tmp_path: pat
         row[rng.permutation(120)[:12]] = 1
     log, path = tmp_path / "log.csv", tmp_path / "audit.cert.json"
     np.savetxt(log, P, "%d", delimiter=",")
-    command = [sys.executable, "-m", "mrsa_jax", "audit", str(log), "--effort", "100",
-               "--certificate", str(path)]  # fmt: skip
-    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                          env=os.environ | {"PYTHONUNBUFFERED": "1"}) as running:  # fmt: skip
+    command = [
+        sys.executable,
+        "-m",
+        "mrsa_jax",
+        "audit",
+        str(log),
+        "--effort",
+        "100",
+        "--certificate",
+        str(path),
+    ]
+    with subprocess.Popen(
+        command,
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONUNBUFFERED": "1"},
+    ) as running:
         assert running.stderr is not None
         for line in running.stderr:
             if "lightest combination" in line:
@@ -215,6 +289,9 @@ def test_an_interrupted_audit_has_the_certificate_of_what_it_found(tmp_path: pat
         running.send_signal(signal.SIGINT)
         running.communicate(timeout=120)
     assert running.returncode == 130
-    assert any("not finished" in text for text in json.loads(path.read_text())["no short proof"])
+    assert any(
+        "not finished" in text
+        for text in json.loads(path.read_text())["no short proof"]
+    )
     done = sceptic(path, log, folder=tmp_path)
     assert done.returncode == 0, done.stdout

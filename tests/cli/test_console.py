@@ -46,7 +46,9 @@ def test_what_the_user_has_set_stays(eleven_cores: pytest.MonkeyPatch) -> None:
     assert os.environ[_NAME] == "4"
 
 
-def test_devices_that_xla_is_told_to_make_stay(eleven_cores: pytest.MonkeyPatch) -> None:
+def test_devices_that_xla_is_told_to_make_stay(
+    eleven_cores: pytest.MonkeyPatch,
+) -> None:
     eleven_cores.setenv("XLA_FLAGS", "--xla_force_host_platform_device_count=2")
     use_cores()
     assert _NAME not in os.environ
@@ -87,7 +89,9 @@ def test_the_device_is_said_first_and_a_gpu_that_is_idle(
     assert capsys.readouterr().err == ""
 
 
-def test_an_interrupt_inside_a_compiler_comes_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_inside_a_compiler_comes_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     compiles = iter([True, True, False])
     monkeypatch.setattr(_console, "_compiles", lambda frame: next(compiles))
     before = signal.getsignal(signal.SIGINT)
@@ -117,10 +121,14 @@ def test_interrupts_that_are_ignored_stay_so() -> None:
 def _printed(width: int) -> str:
     from rich.console import Console
 
-    rows = [["Multi-RoundSecAgg (T=6)", "6.00 / 12.00", "11.85 ± 0.11", "0.88"],
-            ["Random", "1 / 1", "12.00 ± 0.00", "0.89"]]  # fmt: skip
+    rows = [
+        ["Multi-RoundSecAgg (T=6)", "6.00 / 12.00", "11.85 ± 0.11", "0.88"],
+        ["Random", "1 / 1", "12.00 ± 0.00", "0.89"],
+    ]
     made = Table(
-        ("Scheme", "Hidden among", "Expected C", "Share of right"), rows, spare=("Expected C",)
+        ("Scheme", "Hidden among", "Expected C", "Share of right"),
+        rows,
+        spare=("Expected C",),
     )
     out = io.StringIO()
     Console(file=out, width=width).print(made)

@@ -1,4 +1,7 @@
-"""`mrsa-jax data`: misuse, the list in words and as JSON, and a question before a download."""
+"""`mrsa-jax data`.
+
+Misuse, the list in words and as JSON, and a question before a download.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,9 @@ from mrsa_jax.cli import main
 
 
 @pytest.fixture(autouse=True)
-def own_folders(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> pathlib.Path:
+def own_folders(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> pathlib.Path:
     monkeypatch.setenv("MRSA_JAX_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path / "tfds"))
     monkeypatch.setenv("SCIKIT_LEARN_DATA", str(tmp_path / "sklearn"))
@@ -36,12 +41,16 @@ def prepared(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         inputs, labels = np.zeros((3, 2, 2, 1), np.float32), np.zeros(3, np.int32)
         return mj.data.Dataset(plan.name, inputs, labels, inputs[:1], labels[:1], 10)
 
-    monkeypatch.setattr(type(mj.data.plan_preparation("mnist")), "check_extra", lambda plan: None)
+    monkeypatch.setattr(
+        type(mj.data.plan_preparation("mnist")), "check_extra", lambda plan: None
+    )
     monkeypatch.setattr(mj.data, "prepare", prepare)
     return names
 
 
-def _answer(text: str, monkeypatch: pytest.MonkeyPatch, *, terminal: bool = True) -> None:
+def _answer(
+    text: str, monkeypatch: pytest.MonkeyPatch, *, terminal: bool = True
+) -> None:
     stream = io.StringIO(text)
     stream.isatty = lambda: terminal  # type: ignore[method-assign]
     monkeypatch.setattr("sys.stdin", stream)
@@ -95,7 +104,9 @@ def test_the_list_in_words(capsys: pytest.CaptureFixture[str]) -> None:
     assert "load('idx', directory=DIR)" in printed
 
 
-def test_the_list_as_json(own_folders: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_list_as_json(
+    own_folders: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["data", "list", "--json"]) == 0
     content = json.loads(capsys.readouterr().out)
     assert content["cache"] == str(own_folders / "cache")
@@ -108,7 +119,9 @@ def test_the_list_as_json(own_folders: pathlib.Path, capsys: pytest.CaptureFixtu
 
 
 def test_nothing_is_fetched_without_a_yes(
-    prepared: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    prepared: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     _answer("", monkeypatch, terminal=False)
     assert main(["data", "prepare", "mnist"]) == 2
@@ -130,9 +143,20 @@ def test_a_yes_by_word_or_flag(
 ) -> None:
     _answer("y\n", monkeypatch)
     assert main(["data", "prepare", "mnist"]) == 0
-    assert "mnist: 3 training and 1 test images of 2x2x1, 10 classes" in capsys.readouterr().out
+    assert (
+        "mnist: 3 training and 1 test images of 2x2x1, 10 classes"
+        in capsys.readouterr().out
+    )
     _answer("", monkeypatch, terminal=False)
-    words = ["data", "prepare", "cifar10", "--yes", "--json", "--directory", str(own_folders)]
+    words = [
+        "data",
+        "prepare",
+        "cifar10",
+        "--yes",
+        "--json",
+        "--directory",
+        str(own_folders),
+    ]
     assert main(words) == 0
     captured = capsys.readouterr()
     content = json.loads(captured.out)
@@ -151,7 +175,9 @@ def test_without_a_network_it_ends_at_once(
     def refuse(*_: Any, **__: Any) -> None:
         raise ConnectionRefusedError("refused")
 
-    monkeypatch.setattr(type(mj.data.plan_preparation("mnist")), "check_extra", lambda plan: None)
+    monkeypatch.setattr(
+        type(mj.data.plan_preparation("mnist")), "check_extra", lambda plan: None
+    )
     monkeypatch.setattr(socket, "create_connection", refuse)
     assert main(["data", "prepare", "mnist", "--yes"]) == 2
     assert "cannot be reached: refused" in " ".join(capsys.readouterr().err.split())

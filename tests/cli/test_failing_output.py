@@ -1,4 +1,7 @@
-"""Every command where nothing can be printed or written: a sentence, an exit status, no loss."""
+"""Every command where nothing can be printed or written.
+
+A sentence, an exit status, no loss.
+"""
 
 from __future__ import annotations
 
@@ -58,13 +61,22 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     folder = tmp_path_factory.mktemp("commands")
     (folder / "log").write_text(LOG, encoding="utf-8")
     (folder / "study").write_text(STUDY)
-    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-        assert main(["sweep", str(folder / "study"), "--out", str(folder / "study.out")]) == 0
+    with (
+        contextlib.redirect_stdout(io.StringIO()),
+        contextlib.redirect_stderr(io.StringIO()),
+    ):
+        assert (
+            main(["sweep", str(folder / "study"), "--out", str(folder / "study.out")])
+            == 0
+        )
     return folder
 
 
 def words_of(command: str, words: list[str], place: pathlib.Path) -> list[str]:
-    return [command, *(word.format(log=place / "log", study=place / "study") for word in words)]
+    return [
+        command,
+        *(word.format(log=place / "log", study=place / "study") for word in words),
+    ]
 
 
 def output(letters: str) -> io.TextIOWrapper:
@@ -76,7 +88,9 @@ def text_of(stream: io.TextIOWrapper) -> str:
     return str(raw.getvalue().decode(stream.encoding))
 
 
-def run(words: list[str], monkeypatch: pytest.MonkeyPatch, stdout: Any) -> tuple[int, str]:
+def run(
+    words: list[str], monkeypatch: pytest.MonkeyPatch, stdout: Any
+) -> tuple[int, str]:
     """Return the exit status and what went to standard error."""
     with monkeypatch.context() as patch:
         errors = io.StringIO()
@@ -89,7 +103,8 @@ def findings(text: str) -> str:
     """Return what was found, without times and places."""
     times = r"[\d.]+ s\b|\b\d+\.\d(?=\s*$|\s*\||\s\s)"
     kept = re.sub(rf"(?m)^(Written|Wrote|\d+ of \d+ cells).*\n?|{times}", "", text)
-    return " ".join(kept.replace("-", " ").replace("=", " ").split())  # columns follow the times
+    # columns follow the times
+    return " ".join(kept.replace("-", " ").replace("=", " ").split())
 
 
 @contextlib.contextmanager
@@ -107,7 +122,10 @@ def full_disk(size: int) -> Iterator[None]:
 
 @pytest.mark.parametrize("command", QUICK)
 def test_what_cannot_be_saved_is_printed_first(
-    command: str, place: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+    command: str,
+    place: pathlib.Path,
+    tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     words = words_of(command, QUICK[command], place)
 
@@ -116,13 +134,17 @@ def test_what_cannot_be_saved_is_printed_first(
 
     monkeypatch.setattr(Figure, "savefig", drawn_at_once)
     ascii_only = output("ascii")
-    status, errors = run([*words, "--out", str(tmp_path / "out")], monkeypatch, ascii_only)
+    status, errors = run(
+        [*words, "--out", str(tmp_path / "out")], monkeypatch, ascii_only
+    )
     assert status == 0, errors
     told = findings(text_of(ascii_only))
 
     with full_disk(100):
         again = output("ascii")
-        status, errors = run([*words, "--out", str(tmp_path / "full")], monkeypatch, again)
+        status, errors = run(
+            [*words, "--out", str(tmp_path / "full")], monkeypatch, again
+        )
     assert status == 1
     assert errors.count("error:") == 1
     assert re.search(r"error: `out` must have room to be written; got '.*full", errors)
@@ -132,7 +154,9 @@ def test_what_cannot_be_saved_is_printed_first(
     assert not list(tmp_path.glob(".full*"))
 
     with open("/dev/full", "w", encoding="utf-8") as nowhere:
-        status, errors = run([*words, "--out", str(tmp_path / "unseen")], monkeypatch, nowhere)
+        status, errors = run(
+            [*words, "--out", str(tmp_path / "unseen")], monkeypatch, nowhere
+        )
         assert status == 1
         assert "standard output: No space left on device" in errors
         with contextlib.suppress(OSError):
@@ -157,11 +181,16 @@ def test_what_cannot_be_printed_is_said(
 
 @pytest.mark.parametrize("command", [*QUICK, "demo", "train"])
 def test_a_place_that_may_not_be_written_is_refused_before_work(
-    command: str, place: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+    command: str,
+    place: pathlib.Path,
+    tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     words = words_of(command, {**QUICK, **LONGER}[command], place)
     monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK)
-    status, errors = run([*words, "--out", str(tmp_path / "out")], monkeypatch, output("utf-8"))
+    status, errors = run(
+        [*words, "--out", str(tmp_path / "out")], monkeypatch, output("utf-8")
+    )
     assert status == 1
     assert "error: `out` must lie in a writable folder; got" in errors
     monkeypatch.undo()
@@ -183,7 +212,9 @@ def outlet_of(stream: Any) -> Any:
         sys.stdout = before
 
 
-def test_an_outlet_writes_what_its_letters_allow_and_remembers_the_first_failure() -> None:
+def test_an_outlet_writes_what_its_letters_allow_and_remembers_the_first_failure() -> (
+    None
+):
     text = "T \u00b1 1 \u2500\u2502\u256d \u2013 \u2026 bj\u00f8rn \u20ac \U0001f600 \udc80"
     for letters in ("ascii", "latin-1", "cp1252", "utf-8"):
         stream = output(letters)
@@ -211,7 +242,9 @@ def test_an_outlet_writes_what_its_letters_allow_and_remembers_the_first_failure
         assert not outlet.isatty() if nowhere is None else True
 
 
-def test_a_failure_elsewhere_is_no_failure_of_the_output(tmp_path: pathlib.Path) -> None:
+def test_a_failure_elsewhere_is_no_failure_of_the_output(
+    tmp_path: pathlib.Path,
+) -> None:
     inside, other = str(tmp_path / "out" / "x"), str(tmp_path.parent / "else" / "x")
     for number, name, is_ours in (
         (errno.EACCES, inside, True),
@@ -220,7 +253,10 @@ def test_a_failure_elsewhere_is_no_failure_of_the_output(tmp_path: pathlib.Path)
         (errno.ENOENT, other, False),
         (errno.ENOSPC, other, True),
     ):
-        with pytest.raises(OSError, match=r"words|have room") as caught, writing(tmp_path / "out"):
+        with (
+            pytest.raises(OSError, match=r"words|have room") as caught,
+            writing(tmp_path / "out"),
+        ):
             raise OSError(number, "words", name) if name else OSError(number, "words")
         assert isinstance(caught.value, StoreError) == is_ours
 
@@ -244,7 +280,9 @@ def test_every_command_as_a_shell_starts_it(
     environment = dict(os.environ)
     if failure == "ascii":
         environment |= {"LC_ALL": "C", "PYTHONIOENCODING": "ascii"}
-    for number, (command, words) in enumerate([*QUICK.items(), *LONGER.items(), *PRINTING.items()]):
+    for number, (command, words) in enumerate(
+        [*QUICK.items(), *LONGER.items(), *PRINTING.items()]
+    ):
         words = words_of(command, words, place)
         saves = command in QUICK or (command in LONGER and words[1] != "--list")
         target = tmp_path / f"{number}"
@@ -254,10 +292,18 @@ def test_every_command_as_a_shell_starts_it(
         if failure == "disk":
             environment["JAX_ENABLE_COMPILATION_CACHE"] = "0"
         done = subprocess.run(
-            ["bash", "-c", f'{limit} exec "$0" -m mrsa_jax "$@" {redirection}', sys.executable,
-             *words],
-            env=environment, capture_output=True, check=False, text=True,
-        )  # fmt: skip
+            [
+                "bash",
+                "-c",
+                f'{limit} exec "$0" -m mrsa_jax "$@" {redirection}',
+                sys.executable,
+                *words,
+            ],
+            env=environment,
+            capture_output=True,
+            check=False,
+            text=True,
+        )
         told = done.stdout + done.stderr
         assert "Traceback" not in told, (words, told)
         assert "Exception ignored" not in told, (words, told)
@@ -266,7 +312,9 @@ def test_every_command_as_a_shell_starts_it(
             continue
         assert done.returncode == expected, (words, told)
         assert ("error:" in told) == (expected == 1), (words, told)
-        assert target.exists() == ((saves and failure != "disk") or target.exists()), words
+        assert target.exists() == ((saves and failure != "disk") or target.exists()), (
+            words
+        )
 
 
 def test_a_stream_that_is_closed_at_the_end_changes_no_exit_status() -> None:
@@ -275,6 +323,8 @@ def test_a_stream_that_is_closed_at_the_end_changes_no_exit_status() -> None:
         "import atexit, sys\nfrom mrsa_jax.__main__ import run\n"
         "atexit.register(sys.stderr.close)\nsys.argv = ['mrsa-jax', '--version']\nrun()"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0
     assert done.stdout.startswith("mrsa-jax")

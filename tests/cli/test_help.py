@@ -67,7 +67,13 @@ def _kind(value: str) -> str:
     word = first[1] if first else ""
     if len(word) == 1 or word in ("INT", "FLOAT", "RHO", "CLIENTS", "SECONDS"):
         return "number"
-    same = {"PATH": "path", "DIR": "path", "FILE": "path", "STR": "text", "NAME": "text"}
+    same = {
+        "PATH": "path",
+        "DIR": "path",
+        "FILE": "path",
+        "STR": "text",
+        "NAME": "text",
+    }
     return same.get(word, word)
 
 
@@ -76,10 +82,14 @@ def test_a_flag_is_one_thing_in_all_commands_and_says_what_its_default_does() ->
     kinds: dict[str, set[str]] = {}
     for words in _words():
         text = _help(*words, "--help-all")
-        assert not re.search(r"\bNone\b|\(default: ('')?\)|^│ *│$", text, re.MULTILINE), words
+        assert not re.search(
+            r"\bNone\b|\(default: ('')?\)|^│ *│$", text, re.MULTILINE
+        ), words
         for flag, value in re.findall(r"^│ --([a-z-]+)([^│]*)", text, re.MULTILINE):
             if words != ("bench",):
-                kinds.setdefault(flag, set()).add(_kind(value.strip().partition("  ")[0]))
+                kinds.setdefault(flag, set()).add(
+                    _kind(value.strip().partition("  ")[0])
+                )
     several = {flag: own for flag, own in kinds.items() if len(own) > 1}
     assert set(several) <= {"fidelity", "others", "seen"}, several
     assert len(kinds) > 150
@@ -88,18 +98,29 @@ def test_a_flag_is_one_thing_in_all_commands_and_says_what_its_default_does() ->
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ("advise --clients 6 --cohort=3 --dropout-rate 0.1 0.2",
-         "advise --num-clients 6 --cohort-size 3 --dropout-rates 0.1 0.2"),
-        ("audit log.csv --noise-multiplier 2 --clip 0.5 --delta=1e-6",
-         "audit log.csv --noise-multiplier 2 --clip-norm 0.5 --target-delta 1e-6"),
-        ("attack least-squares --noise 0.1", "attack least-squares --update-change 0.1"),
-        ("attack distinguish --noise 2 --clients worst",
-         "attack distinguish --noise-variance 2 --clients worst"),
-        ("attack disaggregation --drift 0.1 --restarts 2",
-         "attack disaggregation --update-change 0.1 --random-starts 2"),
+        (
+            "advise --clients 6 --cohort=3 --dropout-rate 0.1 0.2",
+            "advise --num-clients 6 --cohort-size 3 --dropout-rates 0.1 0.2",
+        ),
+        (
+            "audit log.csv --noise-multiplier 2 --clip 0.5 --delta=1e-6",
+            "audit log.csv --noise-multiplier 2 --clip-norm 0.5 --target-delta 1e-6",
+        ),
+        (
+            "attack least-squares --noise 0.1",
+            "attack least-squares --update-change 0.1",
+        ),
+        (
+            "attack distinguish --noise 2 --clients worst",
+            "attack distinguish --noise-variance 2 --clients worst",
+        ),
+        (
+            "attack disaggregation --drift 0.1 --restarts 2",
+            "attack disaggregation --update-change 0.1 --random-starts 2",
+        ),
         ("attack gradients --restarts 2", "attack gradients --random-starts 2"),
     ],
-)  # fmt: skip
+)
 def test_spellings_of_version_1_are_read_and_not_shown(old: str, new: str) -> None:
     assert repr(cli._parse(old.split())) == repr(cli._parse(new.split()))
     command = old.partition(" --")[0].removesuffix(" log.csv").split()

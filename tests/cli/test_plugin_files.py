@@ -43,7 +43,9 @@ def _as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         del ROWS[name]
 
 
-def _written(folder: pathlib.Path, name: str, helper: str = "helper_beside") -> pathlib.Path:
+def _written(
+    folder: pathlib.Path, name: str, helper: str = "helper_beside"
+) -> pathlib.Path:
     folder.mkdir(exist_ok=True)
     (folder / f"{helper.partition('.')[0]}.py").write_text(f"NAME = '{name}'\n")
     path = folder / f"{name}.py"
@@ -69,7 +71,9 @@ def test_a_package_beside_is_imported(tmp_path: pathlib.Path) -> None:
     (package / "__init__.py").write_text("")
     (package / "inner.py").write_text("NAME = 'inner'\n")
     path = tmp_path / "own.py"
-    path.write_text("from helper_beside_package.inner import NAME\nassert NAME == 'inner'\n")
+    path.write_text(
+        "from helper_beside_package.inner import NAME\nassert NAME == 'inner'\n"
+    )
     registry.load_plugins([str(path)])
 
 
@@ -98,7 +102,9 @@ def test_what_is_installed_comes_first(tmp_path: pathlib.Path) -> None:
 def test_a_missing_neighbour_is_named(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "own.py"
     path.write_text("\nimport helper_beside_of_none\n")
-    with pytest.raises(ConfigurationError, match="line 2: ModuleNotFoundError: No module named"):
+    with pytest.raises(
+        ConfigurationError, match="line 2: ModuleNotFoundError: No module named"
+    ):
         registry.load_plugins([str(path)])
 
 
@@ -118,7 +124,10 @@ def test_what_a_plugin_prints_is_not_among_results(
 def test_a_threshold_above_all_clients_is_misuse(
     more: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.main(["secagg", "--threshold", "6", "--num-clients", "5", *more.split()]) == 2
+    assert (
+        cli.main(["secagg", "--threshold", "6", "--num-clients", "5", *more.split()])
+        == 2
+    )
     rule = "`threshold` must be at most the number of clients in a round"
     assert rule in " ".join(capsys.readouterr().err.split())
 
@@ -128,4 +137,6 @@ def test_a_threshold_above_a_cohort_is_misuse(
 ) -> None:
     words = "simulate --threshold 7 --num-clients 12 --cohort-size 6 --schemes uniform --rounds 3"
     assert cli.main([*words.split(), "--out", str(tmp_path / "out")]) == 2
-    assert "`threshold` must be at most the number" in " ".join(capsys.readouterr().err.split())
+    assert "`threshold` must be at most the number" in " ".join(
+        capsys.readouterr().err.split()
+    )

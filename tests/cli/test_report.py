@@ -19,7 +19,10 @@ from mrsa_jax.study.attacks_on_sums import LeastSquaresConfig
 
 @pytest.fixture
 def sweep(tmp_path: pathlib.Path) -> pathlib.Path:
-    """Return the folder of a sweep made by hand: an attack at two sizes, one of them done."""
+    """Return the folder of a sweep made by hand.
+
+    An attack at two sizes, one of them done.
+    """
     results = xr.Dataset(
         {
             "error": (("scheme", "num_clients"), np.array([[0.25, np.nan]])),
@@ -33,21 +36,33 @@ def sweep(tmp_path: pathlib.Path) -> pathlib.Path:
         {"name": "num_clients", "fields": ["num_clients"], "values": [[8], [16]]},
     ]
     content = {
-        "schema": 1, "command": "sweep", "config_hash": "0" * 16, "seed": 3,
-        "config": {"seed": 3, "swept": "attack least-squares", "base": base, "axes": axes},
+        "schema": 1,
+        "command": "sweep",
+        "config_hash": "0" * 16,
+        "seed": 3,
+        "config": {
+            "seed": 3,
+            "swept": "attack least-squares",
+            "base": base,
+            "axes": axes,
+        },
         "swept": "attack least-squares",
         "axes": [{"name": one["name"], "fields": one["fields"]} for one in axes],
-    }  # fmt: skip
+    }
     folder = tmp_path / "sweep"
     folder.mkdir()
-    stored = results.assign_attrs({name: json.dumps(value) for name, value in content.items()})
+    stored = results.assign_attrs(
+        {name: json.dumps(value) for name, value in content.items()}
+    )
     stored = stored.assign_coords(scheme=stored["scheme"].astype("U"))
     stored.to_zarr(folder / "results.zarr", mode="w", consolidated=False, zarr_format=2)
     (folder / "study.json").write_text(json.dumps(content), encoding="utf-8")
     return folder
 
 
-@pytest.mark.parametrize("words", [["report"], ["report", "a", "b"], ["report", ".", "--opn"]])
+@pytest.mark.parametrize(
+    "words", [["report"], ["report", "a", "b"], ["report", ".", "--opn"]]
+)
 def test_misuse(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(words) == 2
     assert capsys.readouterr().err
@@ -81,7 +96,8 @@ def test_a_sweep_of_an_attack(
     text = out.read_text(encoding="utf-8")
     assert "1 of 2 points are done." in text
     assert "attack least-squares: 1 scheme x 2 num clients, seed 3" in text
-    assert '<span class="changed">9</span>' in text  # rounds, against the attack's own default
+    # rounds, against the attack's own default
+    assert '<span class="changed">9</span>' in text
     assert ">warm_up</th>" in text
     assert ">num_clients</th><td>24" not in text  # it has no one value
     assert 'class="plot"' in text
@@ -96,13 +112,17 @@ def test_a_sweep_gets_figures_for_a_column(
     assert main(["report", str(sweep), "--column", "single", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["figures"] == [str(sweep / "error.png")]
     assert 'width="252pt"' in (sweep / "figures" / "error.svg").read_text()
-    assert (sweep / "points.csv").read_text().splitlines()[1].startswith("Random,8,0.25")
+    assert (
+        (sweep / "points.csv").read_text().splitlines()[1].startswith("Random,8,0.25")
+    )
     assert main(["report", str(sweep), "--column", "double"]) == 0
     assert "Drew error.png; as SVG and PDF in" in capsys.readouterr().out
 
 
 def test_open_shows_the_page(
-    sweep: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    sweep: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     opened: list[str] = []
     monkeypatch.setattr(webbrowser, "open", opened.append)
@@ -119,6 +139,10 @@ def test_a_report_needs_no_jax(sweep: pathlib.Path) -> None:
         "sys.exit(f'loaded: {loaded}' if loaded else status)"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=120
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
     )
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,7 @@
-"""`mrsa-jax secagg`: misuse, rounds at each fidelity, what is said of them, failure studies."""
+"""`mrsa-jax secagg`.
+
+Misuse, rounds at each fidelity, what is said of them, failure studies.
+"""
 
 from __future__ import annotations
 
@@ -43,11 +46,23 @@ def _json(words: list[str], capsys: pytest.CaptureFixture[str]) -> dict[str, Any
         (["--seed", "-1"], "`seed` must be at least 0; got -1"),
         (["--trials", "0"], "`trials` must be at least 1; got 0"),
         (["--threshold", "0"], "`threshold` must be at least 1; got 0"),
-        (["--step-dropout-rate", "1.5"], "`step_dropout_rate` must lie in [0, 1]; got 1.5"),
-        (["--step-dropout-rate", "nan"], "`step_dropout_rate` must lie in [0, 1]; got nan"),
-        (["--dropped-before-unmasking", "-0.1"], "`dropped_before_unmasking` must lie in [0, 1]"),
+        (
+            ["--step-dropout-rate", "1.5"],
+            "`step_dropout_rate` must lie in [0, 1]; got 1.5",
+        ),
+        (
+            ["--step-dropout-rate", "nan"],
+            "`step_dropout_rate` must lie in [0, 1]; got nan",
+        ),
+        (
+            ["--dropped-before-unmasking", "-0.1"],
+            "`dropped_before_unmasking` must lie in [0, 1]",
+        ),
         (["--modulus-bits", "33"], "`modulus_bits` must lie in [1, 32]; got 33"),
-        (["--modulus", "1"], "`modulus` must be a power of two from 2 to 2**32 or any integer"),
+        (
+            ["--modulus", "1"],
+            "`modulus` must be a power of two from 2 to 2**32 or any integer",
+        ),
         (["--modulus", "7", "--modulus-bits", "3"], "`modulus` must not be set if"),
         (
             ["--connection-probability", "0.5"],
@@ -58,24 +73,48 @@ def _json(words: list[str], capsys: pytest.CaptureFixture[str]) -> dict[str, Any
             "`connection_probability` must lie in (0, 1]; got 0.0",
         ),
         (["--graph", "harary"], "`degree` must be given for harary and random_regular"),
-        (["--degree", "3"], "`degree` must be given for harary and random_regular, and for no"),
+        (
+            ["--degree", "3"],
+            "`degree` must be given for harary and random_regular, and for no",
+        ),
         (["--graph", "harary", "--degree", "8"], "`degree` must lie in [0, 7]"),
         (["--up-mbits", "0"], "`up_mbits` must be positive; got 0.0"),
         (["--compute-slowdown", "inf"], "`compute_slowdown` must be positive; got inf"),
-        (["--trials", "5", "--fidelity", "real"], "`fidelity` must be sets with --trials"),
-        (["--trials", "5", "--dropped-before-unmasking", "0.2"], "must not be set with --trials"),
-        (["--trials", "5", "--up-mbits", "2"], "`up_mbits` must not be set with --trials"),
+        (
+            ["--trials", "5", "--fidelity", "real"],
+            "`fidelity` must be sets with --trials",
+        ),
+        (
+            ["--trials", "5", "--dropped-before-unmasking", "0.2"],
+            "must not be set with --trials",
+        ),
+        (
+            ["--trials", "5", "--up-mbits", "2"],
+            "`up_mbits` must not be set with --trials",
+        ),
         # p* of 8 clients is 1.44: say what to do about it
-        (["--graph", "erdos_renyi"], "must be given (or the clients be more, or --graph complete)"),
+        (
+            ["--graph", "erdos_renyi"],
+            "must be given (or the clients be more, or --graph complete)",
+        ),
         (
             ["--graph", "erdos_renyi", "--step-dropout-rate", "0.3"],
             "needs 3 clients and a total dropout rate below 0.5; got 8 and 0.7599",
         ),
         # 2 t = 8 <= 7 + 1 for all 8
-        (["--threshold", "4"], "`threshold` must be at least 5 in this graph, or CCESA's App"),
+        (
+            ["--threshold", "4"],
+            "`threshold` must be at least 5 in this graph, or CCESA's App",
+        ),
         (["--threshold", "4"], "8 of 8 (--allow-unmasking-risk accepts that); got 4"),
-        (["--consistency", "--trials", "9"], "`consistency` must not be set with --trials"),
-        (["--threshold", "4", "--trials", "9"], "`threshold` must be at least 5, or CCESA's App"),
+        (
+            ["--consistency", "--trials", "9"],
+            "`consistency` must not be set with --trials",
+        ),
+        (
+            ["--threshold", "4", "--trials", "9"],
+            "`threshold` must be at least 5, or CCESA's App",
+        ),
     ],
 )
 def test_misuse_is_answered_with_status_2(
@@ -88,17 +127,25 @@ def test_misuse_is_answered_with_status_2(
     assert captured.out == ""
 
 
-@pytest.mark.parametrize("words", [["--graph", "star"], ["--fidelity", "fake"], ["--dim", "x"]])
-def test_flags_that_do_not_parse(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    "words", [["--graph", "star"], ["--fidelity", "fake"], ["--dim", "x"]]
+)
+def test_flags_that_do_not_parse(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["secagg", *words]) == 2
     assert capsys.readouterr().err
 
 
 def test_one_round_at_three_fidelities(capsys: pytest.CaptureFixture[str]) -> None:
-    """Everything but times is the same; bytes are those of real messages by their formats."""
+    """Everything but times is the same.
+
+    Bytes are those of real messages by their formats.
+    """
     words = ["--dropped-before-unmasking", "0.25"]
     real, array, sets = (
-        _json([*words, "--fidelity", name], capsys) for name in ("real", "array", "sets")
+        _json([*words, "--fidelity", name], capsys)
+        for name in ("real", "array", "sets")
     )
     times = ("client_seconds", "server_seconds")
     for found in (real, array, sets):
@@ -109,7 +156,8 @@ def test_one_round_at_three_fidelities(capsys: pytest.CaptureFixture[str]) -> No
         assert found["num_edges"] == 28
         assert [step["name"] for step in found["steps"]] == STEPS
         assert [step["num_clients"] for step in found["steps"]] == [8, 8, 6, 6]
-        # a header of 8 bytes, an id of 4 and two keys of 32 bytes; 12 more and the residues
+        # a header of 8 bytes, an id of 4 and two keys of 32 bytes; 12 more and the
+        # residues
         assert found["steps"][0]["bytes_up"] == 8 * (8 + 4 + 64)
         assert found["steps"][2]["bytes_up"] == 6 * (8 + 4 + 4 + 2 * 6)
         assert found["bytes"]["fedavg"] == 6 * 2 * 6
@@ -139,7 +187,8 @@ def test_the_table_and_what_is_said_below(capsys: pytest.CaptureFixture[str]) ->
     # the last row adds the steps up
     whole = _json(words[len(SMALL) :], capsys)["bytes"]["round"]
     numbers = said.split("all four")[1].split()
-    up, down = (int(word.replace(",", "")) for word in numbers[4:6])  # after "not measured" twice
+    # after "not measured" twice
+    up, down = (int(word.replace(",", "")) for word in numbers[4:6])
     assert up + down == whole
     for part in (
         "8 clients, complete graph (SecAgg), t = 5",
@@ -154,10 +203,21 @@ def test_the_table_and_what_is_said_below(capsys: pytest.CaptureFixture[str]) ->
         assert part in said
 
 
-def test_a_graph_that_falls_apart_leaks_sums_of_parts(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_graph_that_falls_apart_leaks_sums_of_parts(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     """With t = 1 each part's sum is learnt; a client without neighbours is exposed."""
-    words = ["--graph", "erdos_renyi", "--connection-probability", "0.1", "--threshold", "1",
-             "--allow-unmasking-risk", "--fidelity", "sets"]  # fmt: skip
+    words = [
+        "--graph",
+        "erdos_renyi",
+        "--connection-probability",
+        "0.1",
+        "--threshold",
+        "1",
+        "--allow-unmasking-risk",
+        "--fidelity",
+        "sets",
+    ]
     found = _json(words, capsys)
     assert found["status"] == "OK"
     assert found["is_private"] is False
@@ -173,7 +233,9 @@ def test_a_graph_that_falls_apart_leaks_sums_of_parts(capsys: pytest.CaptureFixt
 
 
 @pytest.mark.parametrize("fidelity", ["real", "array", "sets"])
-def test_rounds_that_fail_leave_with_1(fidelity: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_rounds_that_fail_leave_with_1(
+    fidelity: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Half are lost, so that four shares come back and five are needed; then all are."""
     words = [*SMALL, "--fidelity", fidelity]
     status, printed = _run([*words, "--dropped-before-unmasking", "0.5"], capsys)
@@ -215,7 +277,9 @@ def test_the_default_threshold_of_each_graph() -> None:
 
 
 def test_the_total_dropout_rate_is_that_of_both_kinds_of_loss() -> None:
-    config = SecaggConfig(num_clients=100, step_dropout_rate=0.01, dropped_before_unmasking=0.1)
+    config = SecaggConfig(
+        num_clients=100, step_dropout_rate=0.01, dropped_before_unmasking=0.1
+    )
     assert Setting.of(config).total_dropout_rate == pytest.approx(1 - 0.99**4 * 0.9)
 
 
@@ -223,9 +287,13 @@ def test_a_round_is_trial_0_of_the_study() -> None:
     """The same graph and the same losses, hence the same verdict."""
     for seed in range(12):
         config = SecaggConfig(
-            num_clients=12, graph="erdos_renyi", connection_probability=0.3, threshold=3,
-            step_dropout_rate=0.08, seed=seed,
-        )  # fmt: skip
+            num_clients=12,
+            graph="erdos_renyi",
+            connection_probability=0.3,
+            threshold=3,
+            step_dropout_rate=0.08,
+            seed=seed,
+        )
         setting = Setting.of(config)
         found = mj.secagg.failure_rates(seed, 12, 0.3, 0.08, 3, num_trials=1)
         graph, alive = setting.adjacency(), setting.survivors()
@@ -237,7 +305,10 @@ def test_who_is_lost_is_drawn_from_those_who_shared_keys() -> None:
     drawn = set()
     for seed in range(4):
         config = SecaggConfig(
-            num_clients=20, step_dropout_rate=0.1, dropped_before_unmasking=0.25, seed=seed
+            num_clients=20,
+            step_dropout_rate=0.1,
+            dropped_before_unmasking=0.25,
+            seed=seed,
         )
         plain = SecaggConfig(num_clients=20, step_dropout_rate=0.1, seed=seed)
         with_loss, without = (Setting.of(c).survivors() for c in (config, plain))
@@ -250,13 +321,18 @@ def test_who_is_lost_is_drawn_from_those_who_shared_keys() -> None:
 
 
 def test_any_ring(capsys: pytest.CaptureFixture[str]) -> None:
-    for words, modulus in ((["--modulus", "37"], 37), (["--modulus-bits", "32"], 2**32)):
+    for words, modulus in (
+        (["--modulus", "37"], 37),
+        (["--modulus-bits", "32"], 2**32),
+    ):
         found = _json(words, capsys)
         assert found["modulus"] == modulus
         assert found["total_is_plain_sum"] is True
 
 
-def test_modelled_seconds_grow_with_slower_links(capsys: pytest.CaptureFixture[str]) -> None:
+def test_modelled_seconds_grow_with_slower_links(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     words = ["--fidelity", "sets", "--graph", "harary", "--degree", "2"]
     fast = _json([*words, "--up-mbits", "10"], capsys)["modelled_seconds"]
     slow = _json([*words, "--up-mbits", "0.001"], capsys)["modelled_seconds"]
@@ -269,9 +345,21 @@ def test_modelled_seconds_grow_with_slower_links(capsys: pytest.CaptureFixture[s
     assert slow["fedavg"] == pytest.approx(12 / 125 + 4 * 0.05, rel=0.01)
 
 
-def test_a_failure_study_with_bounds_and_rare_events(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["--num-clients", "40", "--graph", "erdos_renyi", "--connection-probability", "0.9",
-             "--step-dropout-rate", "0.01", "--trials", "300"]  # fmt: skip
+def test_a_failure_study_with_bounds_and_rare_events(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words = [
+        "--num-clients",
+        "40",
+        "--graph",
+        "erdos_renyi",
+        "--connection-probability",
+        "0.9",
+        "--step-dropout-rate",
+        "0.01",
+        "--trials",
+        "300",
+    ]
     found = _json(words, capsys)
     assert found["trials"] == 300
     for rate in found["rates"].values():
@@ -303,10 +391,17 @@ def test_a_failure_study_with_bounds_and_rare_events(capsys: pytest.CaptureFixtu
     [
         (
             ["--step-dropout-rate", "1"],
-            "50 of 50 rounds ended without a sum, 50 of them with fewer than two inputs.",
+            "50 of 50 rounds ended without a sum, 50 of them with fewer than two "
+            "inputs.",
         ),
-        (["--step-dropout-rate", "0.5", "--threshold", "8"], "50 of 50 rounds ended without a sum"),
-        (["--step-dropout-rate", "0.001"], "Chance of a round without a sum: at most 10^-"),
+        (
+            ["--step-dropout-rate", "0.5", "--threshold", "8"],
+            "50 of 50 rounds ended without a sum",
+        ),
+        (
+            ["--step-dropout-rate", "0.001"],
+            "Chance of a round without a sum: at most 10^-",
+        ),
         ([], "Every round ends with a sum here."),
     ],
 )
@@ -337,18 +432,33 @@ def test_theorems_are_no_outcome_of_a_round_without_inputs(
 
 
 def test_studies_of_other_graphs(capsys: pytest.CaptureFixture[str]) -> None:
-    """Over the complete graph without losses nothing fails; over a ring the theorems are mute."""
+    """Over the complete graph without losses nothing fails.
+
+    Over a ring the theorems are mute.
+    """
     complete = _json(["--trials", "20"], capsys)
     assert all(rate["count"] == 0 for rate in complete["rates"].values())
     assert set(complete["log10_bounds"].values()) == {None}  # logarithms of zero
     assert all(rate["is_impossible"] for rate in complete["rare"].values())
-    ring = ["--trials", "20", "--graph", "harary", "--degree", "2", "--step-dropout-rate", "0.2"]
+    ring = [
+        "--trials",
+        "20",
+        "--graph",
+        "harary",
+        "--degree",
+        "2",
+        "--step-dropout-rate",
+        "0.2",
+    ]
     found = _json(ring, capsys)
     assert found["log10_bounds"] == {}
     assert found["rare"] is None
     assert found["rates"]["failed"]["count"] > 0
     _, printed = _run([*SMALL, *ring], capsys)
-    assert "The theorems speak of Erdős–Rényi and complete graphs only: no bounds." in printed
+    assert (
+        "The theorems speak of Erdős–Rényi and complete graphs only: no bounds."
+        in printed
+    )
 
 
 def test_a_study_of_a_dangerous_threshold(capsys: pytest.CaptureFixture[str]) -> None:
@@ -372,11 +482,18 @@ def test_settings_may_come_from_a_file(
 def test_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["secagg", "--help"]) == 0
     text = capsys.readouterr().out
-    for part in ("--fidelity", "--trials", "--allow-unmasking-risk", "--graph", "Exit status: 0",
-                 "mrsa-jax secagg --graph harary --degree 20 --up-mbits 10"):  # fmt: skip
+    for part in (
+        "--fidelity",
+        "--trials",
+        "--allow-unmasking-risk",
+        "--graph",
+        "Exit status: 0",
+        "mrsa-jax secagg --graph harary --degree 20 --up-mbits 10",
+    ):
         assert part in text
     assert main(["--help"]) == 0
-    assert "--graph harary" not in capsys.readouterr().out  # the list of commands stays short
+    # the list of commands stays short
+    assert "--graph harary" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("words", [["--help"], ["--threshold", "0"]])
@@ -388,7 +505,11 @@ def test_help_and_misuse_need_no_jax(words: list[str]) -> None:
         "sys.exit(f'loaded {heavy}' if heavy else 10 + status)"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
     assert done.returncode == (10 if words == ["--help"] else 12), done.stderr
 
@@ -397,13 +518,24 @@ def test_the_consistency_check_is_a_step_of_its_own_at_each_fidelity(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     words = ["--consistency", "--dropped-before-unmasking", "0.25"]
-    found = [_json([*words, "--fidelity", name], capsys) for name in ("real", "array", "sets")]
-    steps = [[(step["name"], step["num_clients"], step["bytes_up"], step["bytes_down"])
-              for step in one["steps"]] for one in found]  # fmt: skip
+    found = [
+        _json([*words, "--fidelity", name], capsys)
+        for name in ("real", "array", "sets")
+    ]
+    steps = [
+        [
+            (step["name"], step["num_clients"], step["bytes_up"], step["bytes_down"])
+            for step in one["steps"]
+        ]
+        for one in found
+    ]
     assert steps[0] == steps[1] == steps[2]
     assert [step[0] for step in steps[0]] == [*STEPS[:3], "check survivors", STEPS[3]]
     assert steps[0][3] == ("check survivors", 6, 6 * 76, 6 * (12 + 5 * 68))
-    assert all(one["status"] == "OK" and one["total_is_plain_sum"] is not False for one in found)
+    assert all(
+        one["status"] == "OK" and one["total_is_plain_sum"] is not False
+        for one in found
+    )
     modelled = _json([*words, "--up-mbits", "1"], capsys)["modelled_seconds"]["steps"]
     assert len(modelled) == 5
     _, printed = _run([*SMALL, *words, "--fidelity", "sets"], capsys)

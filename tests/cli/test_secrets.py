@@ -1,4 +1,7 @@
-"""No key, pad or seed of a secret comes twice: over commands, schemes, thresholds and points."""
+"""No key, pad or seed of a secret comes twice.
+
+Over commands, schemes, thresholds and points.
+"""
 
 import collections
 import dataclasses
@@ -46,8 +49,14 @@ class Secrets:
         recording(_client, "seal", lambda call, _: [("AES key", call[0])])
         recording(_pads, "chacha20_stream", lambda call, _: [("pad", b"".join(call))])
         recording(_four_step, "_secret_keys", lambda call, keys: [("secret key", keys)])
-        recording(_four_step, "derive_seeds", lambda call, seeds: [
-            ("self seed", seeds.self_seed), ("pair seed", seeds.pair_seed)])  # fmt: skip
+        recording(
+            _four_step,
+            "derive_seeds",
+            lambda call, seeds: [
+                ("self seed", seeds.self_seed),
+                ("pair seed", seeds.pair_seed),
+            ],
+        )
 
     def keep(self, place, value):
         if isinstance(value, bytes):
@@ -91,7 +100,8 @@ def test_rounds_of_one_seed_share_no_secret(monkeypatch):
         config = dataclasses.replace(ROUND, fidelity=fidelity, **ROUNDS[name])
         secrets.of((fidelity, name), lambda config=config: mj.study.run(config))
     assert secrets.repeated() == set()
-    # 30 AES keys, 6 self pads and 15 pair pads in each real round, but for the sparse graphs
+    # 30 AES keys, 6 self pads and 15 pair pads in each real round, but for the sparse
+    # graphs
     assert len(secrets) > 7 * 40 + 4 * 20
     # the same settings repeat everything
     before, real = len(secrets), dataclasses.replace(ROUND, fidelity="real")
@@ -106,7 +116,12 @@ def test_settings_of_the_library_share_no_secret(monkeypatch):
         np.eye(4, k=1, dtype=bool) | np.eye(4, k=-1, dtype=bool),
     )
     halves = mj.secagg.segment_plan(
-        [mj.secagg.Block((0, 1, 2, 3), 0, 2, 256), mj.secagg.Block((0, 1, 2, 3), 2, 3, 256)], 4, 3
+        [
+            mj.secagg.Block((0, 1, 2, 3), 0, 2, 256),
+            mj.secagg.Block((0, 1, 2, 3), 2, 3, 256),
+        ],
+        4,
+        3,
     )
     settings = {
         "t = 3": (complete, 3, {"modulus": 256}, 0),
@@ -116,19 +131,31 @@ def test_settings_of_the_library_share_no_secret(monkeypatch):
         "ring": (complete, 3, {"modulus": 128}, 0),
         "blocks": (complete, 3, {"plan": halves}, 0),
         "round": (complete, 3, {"modulus": 256}, 1),
-    }  # fmt: skip
+    }
     secrets = Secrets(monkeypatch)
     inputs, everybody = np.ones((4, 3), int), np.ones((5, 4), bool)
     for name, (graph, t, ring, number) in settings.items():
         more = {**ring, "round_index": number}
-        secrets.of(("real", name), lambda graph=graph, t=t, more=more: mj.protocol.run(
-            inputs, graph, everybody, t, entropy=0, **more))  # fmt: skip
+        secrets.of(
+            ("real", name),
+            lambda graph=graph, t=t, more=more: mj.protocol.run(
+                inputs, graph, everybody, t, entropy=0, **more
+            ),
+        )
         if name != "round":  # pairs' seeds last there; the round is in the pads' nonces
-            secrets.of(("array", name), lambda graph=graph, t=t, more=more: mj.secagg.aggregate(
-                0, inputs, graph, everybody, t, **more))  # fmt: skip
+            secrets.of(
+                ("array", name),
+                lambda graph=graph, t=t, more=more: mj.secagg.aggregate(
+                    0, inputs, graph, everybody, t, **more
+                ),
+            )
     contexts = [b"model"] * 4
-    secrets.of("contexts", lambda: mj.protocol.run(
-        inputs, complete, everybody, 3, 8, entropy=0, contexts=contexts))  # fmt: skip
+    secrets.of(
+        "contexts",
+        lambda: mj.protocol.run(
+            inputs, complete, everybody, 3, 8, entropy=0, contexts=contexts
+        ),
+    )
     assert secrets.repeated() == set()
     assert len(secrets) > 200
 
@@ -172,12 +199,20 @@ def points():
     aggregation = TRAIN.aggregation
     for scheme in ("weighted", "batch_partitioning:2"):
         yield dataclasses.replace(TRAIN, scheme=scheme)
-    yield dataclasses.replace(TRAIN, training=TrainingConfig(model="logistic", learning_rate=0.2))
-    yield dataclasses.replace(TRAIN, aggregation=dataclasses.replace(aggregation, num_levels=64))
+    yield dataclasses.replace(
+        TRAIN, training=TrainingConfig(model="logistic", learning_rate=0.2)
+    )
+    yield dataclasses.replace(
+        TRAIN, aggregation=dataclasses.replace(aggregation, num_levels=64)
+    )
     for threshold in (3, 4):
-        protocol = dataclasses.replace(TRAIN.protocol, graph="complete", threshold=threshold)
+        protocol = dataclasses.replace(
+            TRAIN.protocol, graph="complete", threshold=threshold
+        )
         yield dataclasses.replace(TRAIN, protocol=protocol)
-    yield dataclasses.replace(TRAIN, hetero=SegmentConfig(segments="mc", group_levels=(4, 8)))
+    yield dataclasses.replace(
+        TRAIN, hetero=SegmentConfig(segments="mc", group_levels=(4, 8))
+    )
 
 
 def test_trainings_of_one_seed_share_no_key_material(monkeypatch):
@@ -192,8 +227,14 @@ def test_trainings_of_one_seed_share_no_key_material(monkeypatch):
     )
     assert found[swept] == len(configs) - 1  # a point of a sweep is the point alone
     assert len(found) == len(configs)
-    demo = DemoConfig(seed=5, rounds=3, schemes=("uniform",), population=TRAIN.population,
-                      data=TRAIN.data, training=TRAIN.training)  # fmt: skip
+    demo = DemoConfig(
+        seed=5,
+        rounds=3,
+        schemes=("uniform",),
+        population=TRAIN.population,
+        data=TRAIN.data,
+        training=TRAIN.training,
+    )
     (other,) = materials(monkeypatch, lambda: mj.study.run(demo))
     assert other not in found
     assert np.asarray(mj.secagg.key_material(5)).tobytes() not in found
@@ -205,15 +246,19 @@ def test_trainings_of_one_seed_share_no_key_material(monkeypatch):
 @pytest.mark.parametrize("number", [-1, 2**32, 2**32 + 3, 2**70, 1.0])
 def test_rounds_beyond_a_word_are_refused(number):
     material, inputs = mj.secagg.key_material(0), np.zeros((2, 3), np.uint32)
-    plan, seeds = mj.secagg.complete_plan(2, 3, 256), mj.secagg.derive_seeds(
-        mj.secagg.key_material(0), np.arange(2), 0)  # fmt: skip
+    plan, seeds = (
+        mj.secagg.complete_plan(2, 3, 256),
+        mj.secagg.derive_seeds(mj.secagg.key_material(0), np.arange(2), 0),
+    )
     calls = (
         lambda: mj.secagg.derive_seeds(material, np.arange(2), number),
         lambda: mj.secagg.pad_inputs(seeds, inputs, plan, number),
         lambda: mj.secagg.ring_sum(seeds, inputs, plan, number),
     )
     for call in calls:
-        with pytest.raises(mj.ConfigurationError, match=r"`round_index` must be an integer in \[0"):
+        with pytest.raises(
+            mj.ConfigurationError, match=r"`round_index` must be an integer in \[0"
+        ):
             call()
 
 
@@ -221,9 +266,13 @@ def test_the_last_round_has_seeds_of_its_own():
     material = mj.secagg.key_material(0)
     with jax.enable_x64(True):
         wide = jax.numpy.asarray(2**32, jax.numpy.int64)
-        with pytest.raises(mj.ConfigurationError, match="`round_index` must be an integer"):
+        with pytest.raises(
+            mj.ConfigurationError, match="`round_index` must be an integer"
+        ):
             mj.secagg.derive_seeds(material, np.arange(2), wide)
     numbers = (0, 1, 2**31 - 1, 2**31, 2**32 - 1)
-    seeds = [mj.secagg.derive_seeds(material, np.arange(3), number) for number in numbers]
+    seeds = [
+        mj.secagg.derive_seeds(material, np.arange(3), number) for number in numbers
+    ]
     own = {row.tobytes() for one in seeds for row in np.asarray(one.self_seed)}
     assert len(own) == 3 * len(numbers)

@@ -1,4 +1,7 @@
-"""SIGTERM, SIGINT and SIGKILL at any moment: what is finished is kept, and the rest can go on."""
+"""SIGTERM, SIGINT and SIGKILL at any moment.
+
+What is finished is kept, and the rest can go on.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,8 @@ class Command:
 
     Attributes:
         words: Behind `mrsa-jax`, in a folder of inputs.
-        marker: Standard error when its work is on its way; None for a command without bars.
+        marker: Standard error when its work is on its way; None for a command without
+            bars.
         seconds: After that.
         files: What it may leave, apart from inputs.
     """
@@ -49,21 +53,29 @@ COMMANDS = {
     "simulate": Command(
         f"simulate {_SMALL} {_TWO} --rounds 2000 --trials 200 --out out", "Random ("
     ),
-    "train": Command(f"train {_LEARN} --rounds 3000 --scheme uniform --out out", "training ("),
+    "train": Command(
+        f"train {_LEARN} --rounds 3000 --scheme uniform --out out", "training ("
+    ),
     "audit": Command(
         "audit log.npy --effort 100 --out out --certificate cert.json",
         "lightest combination",
         1.0,
         ("out", "cert.json"),
     ),
-    "watch": Command("watch log.jsonl --out lines --metrics m", "", 1.0, ("lines", "m")),
+    "watch": Command(
+        "watch log.jsonl --out lines --metrics m", "", 1.0, ("lines", "m")
+    ),
     "advise": Command(f"advise {_SMALL} --rounds 400 --out out", None),
-    "attack": Command(f"attack least-squares {_SMALL} --rounds 3000 --out out", "training ("),
+    "attack": Command(
+        f"attack least-squares {_SMALL} --rounds 3000 --out out", "training ("
+    ),
     "sweep": Command("sweep sweep.toml --out out", "sweep of simulate"),
     "merge": Command("sweep merge one two --out out", None),
     "reproduce": Command("reproduce multiround.theorem3 --out out", "Theorem 3"),
     "report": Command("report one --out page.html", None, files=("page.html",)),
-    "bench": Command("bench rank --n 12 --trials 5 --repeats 400000 --out out", "rank ("),
+    "bench": Command(
+        "bench rank --n 12 --trials 5 --repeats 400000 --out out", "rank ("
+    ),
 }
 KILLED = {name: COMMANDS[name] for name in ("sweep", "bench", "watch")} | {
     "train": Command(
@@ -106,7 +118,9 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
         1, mj.selection.uniform(120, 12), mj.availability.independent(0.1), 90
     )
     np.save(folder / "log.npy", np.asarray(history))
-    with mj.live.Recorder(folder / "log.jsonl", system="x 1", aggregation="secagg") as recorder:
+    with mj.live.Recorder(
+        folder / "log.jsonl", system="x 1", aggregation="secagg"
+    ) as recorder:
         for number, row in enumerate(np.asarray(history)):
             clients = [f"c{i}" for i in np.flatnonzero(row)]
             if clients:
@@ -120,7 +134,9 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
 
 
 @contextlib.contextmanager
-def running(command: Command, folder: pathlib.Path, moment: str) -> Iterator[subprocess.Popen[str]]:
+def running(
+    command: Command, folder: pathlib.Path, moment: str
+) -> Iterator[subprocess.Popen[str]]:
     """Run a command until a moment."""
     words = [sys.executable, "-m", "mrsa_jax", *command.words.split()]
     with (folder / "stderr").open("w") as log:
@@ -168,7 +184,11 @@ def copied(inputs: pathlib.Path, folder: pathlib.Path) -> set[str]:
 @pytest.mark.parametrize("number", STATUS, ids=lambda number: number.name)
 @pytest.mark.parametrize("name", COMMANDS)
 def test_an_interrupt_keeps_what_is_finished_and_says_so(
-    name: str, number: signal.Signals, moment: str, inputs: pathlib.Path, tmp_path: pathlib.Path
+    name: str,
+    number: signal.Signals,
+    moment: str,
+    inputs: pathlib.Path,
+    tmp_path: pathlib.Path,
 ) -> None:
     command = COMMANDS[name]
     before = copied(inputs, tmp_path)
@@ -216,13 +236,19 @@ def test_what_is_killed_goes_on_from_its_records(
         assert all(json.loads(line)["seconds"] for line in lines)
         return
     words = [sys.executable, "-m", "mrsa_jax", *command.words.split(), *more.split()]
-    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        words, cwd=tmp_path, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     if name == "sweep":
         assert "120 of 120 cells are done" in done.stdout
     if name == "watch":
-        lines = [json.loads(line) for line in (tmp_path / "lines").read_text().splitlines()]
-        assert [line["round"] for line in lines] == sorted({line["round"] for line in lines})
+        lines = [
+            json.loads(line) for line in (tmp_path / "lines").read_text().splitlines()
+        ]
+        assert [line["round"] for line in lines] == sorted(
+            {line["round"] for line in lines}
+        )
 
 
 # ---- in this process
@@ -280,7 +306,8 @@ def test_a_process_that_does_not_listen_is_ended_by_a_thread(
 
     monkeypatch.setattr(_console, "_SECONDS_TO_LISTEN", 0.05)
     monkeypatch.setattr(_console.os, "_exit", leave)
-    monkeypatch.setattr(_console, "_compiles", lambda frame: True)  # so it is never raised
+    # so it is never raised
+    monkeypatch.setattr(_console, "_compiles", lambda frame: True)
     interrupts = Interrupts()
     interrupts.ends_process = True
     with interrupts:

@@ -1,4 +1,7 @@
-"""Commands start without what they do not need yet: where work begins, it is not imported."""
+"""Commands start without what they do not need yet.
+
+Where work begins, it is not imported.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,9 @@ import re
 import subprocess
 import sys
 
-# Runs commands until they compile their first program, or report their first stage; then it prints
-# which of the named modules are there. Each of several is a copy of one process that has JAX.
+# Runs commands until they compile their first program, or report their first stage;
+# then it prints which of the named modules are there. Each of several is a copy of one
+# process that has JAX.
 _UNTIL_WORK = """
 import logging, os, sys
 
@@ -50,14 +54,20 @@ _LOG = "round,client\n0,a\n0,b\n1,b\n1,c\n2,a\n2,c\n"
 _SWEEP = 'rounds = 8\ntrials = 2\n[grid]\nscheme = ["uniform", "partition"]\n'
 
 
-def _loaded(rows: list[tuple[str, str, str]], folder: pathlib.Path) -> dict[str, list[str]]:
+def _loaded(
+    rows: list[tuple[str, str, str]], folder: pathlib.Path
+) -> dict[str, list[str]]:
     """Return of each command which modules were there when its work began."""
     (folder / "log.csv").write_text(_LOG)
     (folder / "study.toml").write_text(_SWEEP)
     done = subprocess.run(
         [sys.executable, "-c", _UNTIL_WORK, *map("|".join, rows)],
-        cwd=folder, capture_output=True, text=True, timeout=240, check=False,
-    )  # fmt: skip
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     found = dict(re.findall(r"^loaded by (.*?):(.*)$", done.stdout, re.MULTILINE))
     assert list(found) == [words for words, _, _ in rows], done.stdout + done.stderr
@@ -81,7 +91,8 @@ def test_what_is_not_loaded_when_work_begins(tmp_path: pathlib.Path) -> None:
 
 def test_what_a_command_needs_would_be_seen(tmp_path: pathlib.Path) -> None:
     seen = _loaded(
-        [("train", "stage", "flax xarray"), ("sweep study.toml", "stage", "zarr")], tmp_path
+        [("train", "stage", "flax xarray"), ("sweep study.toml", "stage", "zarr")],
+        tmp_path,
     )
     assert list(seen.values()) == [["flax"], []]
     assert _loaded([("sweep study.toml", "stage", "jax zarr")], tmp_path) == {
@@ -106,11 +117,17 @@ _ABSENT = {
 }
 
 
-def test_a_missing_file_is_told_before_anything_heavy_is_imported(tmp_path: pathlib.Path) -> None:
+def test_a_missing_file_is_told_before_anything_heavy_is_imported(
+    tmp_path: pathlib.Path,
+) -> None:
     done = subprocess.run(
         [sys.executable, "-c", _MISSING, "jax numpy numba scipy", *_ABSENT],
-        cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False,
-    )  # fmt: skip
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["loaded:"] * len(_ABSENT)
     errors = done.stderr.splitlines()

@@ -25,19 +25,40 @@ NAN = float("nan")
 
 def _row(scheme: str, accuracy: float | None = None, error: float | None = None) -> Row:
     return Row(
-        scheme, 1, 3.0, 4, 1, 4.0, 3, 3, 0.25, 2.0, None, None, 0.0,
-        accuracy=accuracy, reconstruction_error=error, hidden_among_worst=1.0,
+        scheme,
+        1,
+        3.0,
+        4,
+        1,
+        4.0,
+        3,
+        3,
+        0.25,
+        2.0,
+        None,
+        None,
+        0.0,
+        accuracy=accuracy,
+        reconstruction_error=error,
+        hidden_among_worst=1.0,
         hidden_among_median=2.0,
-    )  # fmt: skip
+    )
 
 
 def _saved(*rows: Row, worst: Any = ((2.0, 1.5, 1.0), (NAN, 2.0, 2.0))) -> Any:
-    results = xr.Dataset({"hidden_among_worst": (("scheme", "round"), np.asarray(worst))})
+    results = xr.Dataset(
+        {"hidden_among_worst": (("scheme", "round"), np.asarray(worst))}
+    )
     sentences = ("The server knows.", "It costs.")
     return types.SimpleNamespace(
-        rows=rows, table=table_of(rows), results=results, sentences=sentences, reading="Read.",
-        out=pathlib.Path("here"), performance={row.scheme: "so fast" for row in rows},
-    )  # fmt: skip
+        rows=rows,
+        table=table_of(rows),
+        results=results,
+        sentences=sentences,
+        reading="Read.",
+        out=pathlib.Path("here"),
+        performance={row.scheme: "so fast" for row in rows},
+    )
 
 
 @pytest.mark.parametrize(
@@ -65,7 +86,9 @@ def test_curves_share_a_scale_and_end_with_the_last_round() -> None:
     assert _study._curves(trials)[0] == "▁" * 6  # the worst of all trials
 
 
-def test_elsewhere_than_on_a_terminal_lines_come_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_elsewhere_than_on_a_terminal_lines_come_once(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     show = _study._as_it_comes(DemoConfig(schemes=("uniform", "partition", "weighted")))
     with Bars(device=False) as bars:
         assert not bars.is_live
@@ -89,11 +112,15 @@ def test_elsewhere_than_on_a_terminal_lines_come_once(capsys: pytest.CaptureFixt
         assert capsys.readouterr().out == ""  # the whole table comes next
 
 
-def test_a_training_of_one_scheme_says_how_fast_it_was(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_training_of_one_scheme_says_how_fast_it_was(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     _study._print(DemoConfig(), _saved(_row("A", 0.5), _row("B", 0.5)))
     many = capsys.readouterr().out
     assert "so fast" not in many  # that is in the page
-    assert many.index("50.0 %") < many.index("The server knows.") < many.index("It costs.")
+    assert (
+        many.index("50.0 %") < many.index("The server knows.") < many.index("It costs.")
+    )
     _study._print(TrainConfig(), _saved(_row("A", 0.5), worst=[[2.0, 1.0]]))
     assert "so fast" in capsys.readouterr().out
 
@@ -108,7 +135,9 @@ def _terminal(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
     return screen
 
 
-def test_on_a_terminal_the_table_fills_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_a_terminal_the_table_fills_in_place(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     screen = _terminal(monkeypatch)
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
     show = _study._as_it_comes(DemoConfig(schemes=("uniform", "partition")))
@@ -126,7 +155,9 @@ def test_on_a_terminal_the_table_fills_in_place(monkeypatch: pytest.MonkeyPatch)
         last = len(screen.getvalue())
     drawn = screen.getvalue()
     assert "The server knows." in drawn
-    lines = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", drawn).replace("\r", "\n").splitlines()
+    lines = (
+        re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", drawn).replace("\r", "\n").splitlines()
+    )
     assert max(map(len, lines)) <= 150  # a longer one would move what is drawn in place
     assert "to the end." in drawn
     assert "50.0 %" in drawn

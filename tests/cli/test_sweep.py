@@ -1,4 +1,7 @@
-"""`mrsa-jax sweep` as its users call it: help, dry runs, every kind of point, exit statuses."""
+"""`mrsa-jax sweep` as its users call it.
+
+Help, dry runs, every kind of point, exit statuses.
+"""
 
 import json
 
@@ -63,7 +66,10 @@ def test_run_and_run_again(file, tmp_path, capsys):
     results = study.open_study(out)
     assert results.attrs["swept"] == "simulate"
     assert results.attrs["command"] == "sweep"
-    assert [axis["name"] for axis in results.attrs["axes"]] == ["scheme", "privacy_target"]
+    assert [axis["name"] for axis in results.attrs["axes"]] == [
+        "scheme",
+        "privacy_target",
+    ]
     assert results["rank"].attrs["units"] == "1"
     assert (out / "study.toml").read_text() == STUDY
 
@@ -74,12 +80,17 @@ def test_folders_are_merged(file, tmp_path, capsys):
         assert main(["sweep", str(file), "--out", str(tmp_path / str(seed))]) == 0
     words = ["sweep", "merge", str(tmp_path / "0"), str(tmp_path / "1")]
     assert main([*words, "--out", str(tmp_path / "both")]) == 0
-    assert f"8 of 8 cells are done; mrsa-jax report {tmp_path}" in capsys.readouterr().out
+    assert (
+        f"8 of 8 cells are done; mrsa-jax report {tmp_path}" in capsys.readouterr().out
+    )
     assert main([*words, "--out", str(tmp_path / "both"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["done"] == 8
     for more, message in (
         ([], "`out` must be given: the folder of the result"),
-        (["--out", "x", "--dry-run"], "`study` must have no flags but --out and --json"),
+        (
+            ["--out", "x", "--dry-run"],
+            "`study` must have no flags but --out and --json",
+        ),
     ):
         assert main([*words, *more]) == 2
         assert message in capsys.readouterr().err
@@ -92,7 +103,10 @@ def test_folders_are_merged(file, tmp_path, capsys):
     [
         (["nowhere.toml"], "`study` must be an existing TOML file"),
         (["{file}", "--workers", "0"], "`workers` must be at least 1; got 0"),
-        (["{file}", "--workers", "2", "--scheduler", "tcp://x:1"], "`workers` must not be set"),
+        (
+            ["{file}", "--workers", "2", "--scheduler", "tcp://x:1"],
+            "`workers` must not be set",
+        ),
         (["{file}", "--memory-gib", "-1"], "`memory_gib` must be positive; got -1"),
         (["{file}", "--devices", "0"], "`devices` must be at least 1; got 0"),
         (["{file}", "--out", "{file}"], "`out` must be a folder"),
@@ -136,7 +150,9 @@ step_dropout_rate = [0.0, 0.1]
             assert float(cell["not_private_upper"]) == alone.not_private.upper
             log = secagg.reliability_bound(20, p, q, t) / np.log(10)
             assert float(cell["log10_unreliable_theorem_5"]) == pytest.approx(log)
-    assert float(results["unreliable_rate"].max()) > float(results["unreliable_rate"].min())
+    assert float(results["unreliable_rate"].max()) > float(
+        results["unreliable_rate"].min()
+    )
 
 
 def test_attacks(tmp_path):
@@ -169,11 +185,19 @@ drift = [0.0, 3.0]
 @pytest.mark.parametrize(
     ("name", "settings", "rows"),
     [
-        ("least-squares", "rounds = 30\nwarm_up = 2\nschemes = ['uniform', 'partition']\n", 2),
+        (
+            "least-squares",
+            "rounds = 30\nwarm_up = 2\nschemes = ['uniform', 'partition']\n",
+            2,
+        ),
         ("distinguish", "rounds = 3\nwarm_up = 1\ntrials = 9\ntrainings = 2\n", 8),
         ("gradients", "iterations = 3\nmodel = 'logistic'\nrestarts = 1\n", 3),
         ("model-inversion", "dataset = 'digits'\nnum_clients = 3\niterations = 3\n", 3),
-        ("membership", "num_shadows = 2\nnum_epochs = 1\nmethods = ['loss', 'shadow']\n", 6),
+        (
+            "membership",
+            "num_shadows = 2\nnum_epochs = 1\nmethods = ['loss', 'shadow']\n",
+            6,
+        ),
         ("inconsistency", "cohort_size = 3\n", 2),
     ],
 )
@@ -204,10 +228,22 @@ restarts = [1, 2]
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("command = 'secagg'\ntrials = 0\n[grid]\nseed = [0]", "`trials` must be at least 1"),
-        ("command = 'secagg'\nthreshold = 2\n[grid]\nseed = [0]", "`threshold` must be at least"),
-        ("command = 'secagg'\n[grid]\ndegree = [4]", "`degree` must be given for harary"),
-        ("command = 'attack least-squares'\n[grid]\ncohort_size = [99]", "`cohort_size` must"),
+        (
+            "command = 'secagg'\ntrials = 0\n[grid]\nseed = [0]",
+            "`trials` must be at least 1",
+        ),
+        (
+            "command = 'secagg'\nthreshold = 2\n[grid]\nseed = [0]",
+            "`threshold` must be at least",
+        ),
+        (
+            "command = 'secagg'\n[grid]\ndegree = [4]",
+            "`degree` must be given for harary",
+        ),
+        (
+            "command = 'attack least-squares'\n[grid]\ncohort_size = [99]",
+            "`cohort_size` must",
+        ),
     ],
 )
 def test_cells_that_make_no_sense(text, message, tmp_path, capsys):

@@ -20,8 +20,12 @@ from mrsa_jax.cli import main
 from mrsa_watch._watch import Kept
 
 
-def record(path: pathlib.Path, sums: list[list[str]], aggregation: str = "secagg+") -> None:
-    with live.Recorder(path, system="test", aggregation=aggregation, salt=b"") as recorder:
+def record(
+    path: pathlib.Path, sums: list[list[str]], aggregation: str = "secagg+"
+) -> None:
+    with live.Recorder(
+        path, system="test", aggregation=aggregation, salt=b""
+    ) as recorder:
         for j, clients in enumerate(sums):
             recorder.record(j + 1, clients, status="learnt" if clients else "aborted")
 
@@ -37,14 +41,26 @@ def log(tmp_path: pathlib.Path) -> pathlib.Path:
     ("words", "message"),
     [
         (["--fail-below", "0"], "`fail_below` must be at least 1; got 0"),
-        (["--fail-below-hidden", "0.5"], "`fail_below_hidden` must be a finite number of at least"),
+        (
+            ["--fail-below-hidden", "0.5"],
+            "`fail_below_hidden` must be a finite number of at least",
+        ),
         (["--poll", "0"], "`poll` must be positive and finite; got 0.0"),
-        (["--effort", "-1"], "`effort` must be a finite number of at least 0; got -1.0"),
-        (["--out", "nowhere/state"], "`out` must lie in an existing folder; got 'nowhere/state'"),
+        (
+            ["--effort", "-1"],
+            "`effort` must be a finite number of at least 0; got -1.0",
+        ),
+        (
+            ["--out", "nowhere/state"],
+            "`out` must lie in an existing folder; got 'nowhere/state'",
+        ),
     ],
 )
 def test_misuse(
-    words: list[str], message: str, log: pathlib.Path, capsys: pytest.CaptureFixture[str]
+    words: list[str],
+    message: str,
+    log: pathlib.Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert main(["watch", str(log), "--once", *words]) == 2
     assert message in " ".join(capsys.readouterr().err.split())
@@ -53,16 +69,23 @@ def test_misuse(
 @pytest.mark.parametrize(
     "rows",
     [
-        [[1, 0, 1, 0, 1], [0, 1, 0, 2**62, 1], [1, 0, 0, 1, 0], [2**63, 2**63, 1, 0, 2**62],
-         [0, 1, 1, 0, 1]],
+        [
+            [1, 0, 1, 0, 1],
+            [0, 1, 0, 2**62, 1],
+            [1, 0, 0, 1, 0],
+            [2**63, 2**63, 1, 0, 2**62],
+            [0, 1, 1, 0, 1],
+        ],
         [[0, 0, 2**57, 1], [1, 2**57, 0, 1], [1, 0, 2**57, 0], [1, 1, 0, 2**57]],
     ],
-)  # fmt: skip
+)
 def test_large_weights_that_expose_everybody(
     rows: list[list[int]], tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "log.jsonl"
-    with live.Recorder(path, system="test", aggregation="secagg+", salt=b"") as recorder:
+    with live.Recorder(
+        path, system="test", aggregation="secagg+", salt=b""
+    ) as recorder:
         for j, row in enumerate(rows):
             names = [f"c{i}" for i, weight in enumerate(row) if weight]
             recorder.record(j + 1, names, weights=[weight for weight in row if weight])
@@ -71,7 +94,9 @@ def test_large_weights_that_expose_everybody(
     assert main(["audit", str(path), "--fail-below", "2"]) == 3
 
 
-def test_files_of_other_kinds(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_files_of_other_kinds(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "log.csv"
     assert main(["watch", str(path), "--once"]) == 2
     path.write_text("round,client\n1,a\n")
@@ -92,8 +117,13 @@ def test_a_log_that_is_not_there_is_an_error_at_once(
     for words in ([], ["--keep-going"], ["--json"], ["--once", "--wait"]):
         assert main(["watch", str(path), *words]) == 2
         said = " ".join(capsys.readouterr().err.split())
-        more = "" if "--once" in words else " (--wait waits for one that is not there yet)"
-        assert f"`file` must be a participation log that is there{more}; got '{path}'" in said
+        more = (
+            "" if "--once" in words else " (--wait waits for one that is not there yet)"
+        )
+        assert (
+            f"`file` must be a participation log that is there{more}; got '{path}'"
+            in said
+        )
 
 
 def test_a_line_a_sum(log: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -101,32 +131,51 @@ def test_a_line_a_sum(log: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> 
     out, err = capsys.readouterr()
     # a, b and e are equals in round 5; which rounding names is no matter
     assert re.sub(r"among 1.50 \([abe]\)", "among 1.50 (a)", out).splitlines() == [
-        "round 1: 4 clients, rank 1; 0 exposed; strong T 4; weak T 4; worst hidden among 4.00 (a)",
-        "round 3: 4 clients, rank 2; 0 exposed; strong T 2; weak T 2; worst hidden among 2.00 (a)",
-        "round 4: 4 clients, rank 2; 0 exposed; strong T 2; weak T 2; worst hidden among 2.00 (a)",
-        "round 5: 5 clients, rank 3; 0 exposed; strong T 1; weak T 2; worst hidden among 1.50 (a)",
+        "round 1: 4 clients, rank 1; 0 exposed; strong T 4; weak T 4; worst hidden "
+        "among 4.00 (a)",
+        "round 3: 4 clients, rank 2; 0 exposed; strong T 2; weak T 2; worst hidden "
+        "among 2.00 (a)",
+        "round 4: 4 clients, rank 2; 0 exposed; strong T 2; weak T 2; worst hidden "
+        "among 2.00 (a)",
+        "round 5: 5 clients, rank 3; 0 exposed; strong T 1; weak T 2; worst hidden "
+        "among 1.50 (a)",
         "round 6: 5 clients, rank 4; 3 exposed (new: a, b, e); strong T 1; weak T 1; "
         "worst hidden among 1 (a)",
     ]
     assert err == ""
 
 
-def test_the_first_breach_ends_it(log: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_first_breach_ends_it(
+    log: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     bars = ["--fail-below", "2", "--fail-below-hidden", "1.8"]
     assert main(["watch", str(log), "--once", *bars]) == 3
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 4
-    assert re.search(r"BREACH: client [abe] is hidden among 1.50, below 1.8$", lines[-1])
+    assert re.search(
+        r"BREACH: client [abe] is hidden among 1.50, below 1.8$", lines[-1]
+    )
     assert main(["watch", str(log), "--once", "--keep-going", "--json", *bars]) == 3
     told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [len(one["breaches"]) for one in told] == [0, 0, 0, 1, 2]
     assert told[-1] == {
-        "run": 0, "round": 6, "sum": 0, "sums": 5, "clients": 5, "rank": 4, "exposed": 3,
-        "newly_exposed": ["a", "b", "e"], "strong": 1, "weak_lower": 1, "weak_upper": 1,
-        "is_searched": False, "hidden": 1.0, "hidden_client": "a",
+        "run": 0,
+        "round": 6,
+        "sum": 0,
+        "sums": 5,
+        "clients": 5,
+        "rank": 4,
+        "exposed": 3,
+        "newly_exposed": ["a", "b", "e"],
+        "strong": 1,
+        "weak_lower": 1,
+        "weak_upper": 1,
+        "is_searched": False,
+        "hidden": 1.0,
+        "hidden_client": "a",
         "error_bits": told[-1]["error_bits"],
         "breaches": ["weak T is 1, below 2", "client a is hidden among 1, below 1.8"],
-    }  # fmt: skip
+    }
 
 
 def test_a_server_that_saw_all_is_told_of(
@@ -159,7 +208,10 @@ def test_a_log_that_comes_later_and_grows(
     writer = threading.Thread(target=write)
     writer.start()
     try:
-        assert main(["watch", str(path), "--wait", "--poll", "0.05", "--fail-below", "2"]) == 3
+        assert (
+            main(["watch", str(path), "--wait", "--poll", "0.05", "--fail-below", "2"])
+            == 3
+        )
     finally:
         writer.join()
     out, err = capsys.readouterr()
@@ -194,7 +246,9 @@ def test_kept_lines(
     assert "`out` must be no other watch's" in capsys.readouterr().err
 
 
-def _wait_for_lines(path: pathlib.Path, count: int, process: subprocess.Popen[bytes]) -> None:
+def _wait_for_lines(
+    path: pathlib.Path, count: int, process: subprocess.Popen[bytes]
+) -> None:
     end = time.monotonic() + 60
     while time.monotonic() < end and process.poll() is None:
         if path.exists() and path.read_bytes().count(b"\n") >= count:
@@ -208,17 +262,29 @@ def test_killed_at_ten_moments_it_keeps_every_line_once(tmp_path: pathlib.Path) 
     names = [f"client {i}" for i in range(3000)]
     log, out, whole = tmp_path / "log", tmp_path / "state", tmp_path / "whole"
     record(log, [generator.sample(names, 300) for _ in range(250)])
-    words = ["watch", str(log), "--fail-below", "3", "--fail-below-hidden", "1.5", "--out"]
+    words = [
+        "watch",
+        str(log),
+        "--fail-below",
+        "3",
+        "--fail-below-hidden",
+        "1.5",
+        "--out",
+    ]
     assert main([*words, str(whole), "--once"]) == 0
     command = [sys.executable, "-m", "mrsa_jax", *words, str(out)]
     for kill in range(10):
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True)
+        process = subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, start_new_session=True
+        )
         _wait_for_lines(out, 25 * kill + generator.randrange(1, 24), process)
         os.kill(process.pid, signal.SIGKILL)
         assert process.wait() == -signal.SIGKILL
         assert whole.read_bytes().startswith(out.read_bytes())
     assert out.read_bytes() != whole.read_bytes()
-    done = subprocess.run([*command, "--once"], capture_output=True, timeout=120, check=False)
+    done = subprocess.run(
+        [*command, "--once"], capture_output=True, timeout=120, check=False
+    )
     assert done.returncode == 0, done.stderr
     assert out.read_bytes() == whole.read_bytes()
 

@@ -26,13 +26,19 @@ def no_papers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.metadata, "distribution", distribution)
 
 
-@pytest.mark.parametrize("words", [["--fast"], ["--help"], ["multiround.fig2", "--list"]])
+@pytest.mark.parametrize(
+    "words", [["--fast"], ["--help"], ["multiround.fig2", "--list"]]
+)
 @pytest.mark.usefixtures("no_papers")
-def test_reproduce_says_how_to_add_it(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_reproduce_says_how_to_add_it(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["reproduce", *words]) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert " ".join(captured.err.split()).startswith("error: `mrsa-jax-papers` must be installed")
+    assert " ".join(captured.err.split()).startswith(
+        "error: `mrsa-jax-papers` must be installed"
+    )
     assert " ".join(captured.err.split()).endswith(HOW)
 
 

@@ -42,7 +42,9 @@ RANDOM = [row for row in ROWS if not str(row.id).startswith("complete")]
 
 
 def _keys(count: int = TRIALS) -> jax.Array:
-    return jax.vmap(lambda t: trial_key(as_key(5), t))(jnp.arange(count, dtype=jnp.uint32))
+    return jax.vmap(lambda t: trial_key(as_key(5), t))(
+        jnp.arange(count, dtype=jnp.uint32)
+    )
 
 
 _sample = jax.jit(lambda model, key: model.sample(key))
@@ -71,7 +73,8 @@ def test_model(row: Row) -> None:
     for b, graph in enumerate(np.asarray(batch)):
         assert (graph == graph.T).all()
         assert not graph.diagonal().any()
-        assert np.array_equal(_sample(model, keys[b]), graph)  # a row of a batch: the trial alone
+        # a row of a batch: the trial alone
+        assert np.array_equal(_sample(model, keys[b]), graph)
     assert np.array_equal(model.sample(keys[1]), batch[1])  # without jit
     with jax.enable_x64(True):
         wide = _sample(model, keys[2])

@@ -1,4 +1,7 @@
-"""Quantizers, robust rules, aggregators, trainers and attacks keep their contracts: one table."""
+"""Quantizers, robust rules, aggregators, trainers and attacks keep their contracts.
+
+One table.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,9 @@ def _rule() -> Any:
 
 
 def _average(levels: int, seed: int, **more: Any) -> Any:
-    return secagg.ring_average(quantize.stochastic(levels, 1.0), N, D, key_material=seed, **more)
+    return secagg.ring_average(
+        quantize.stochastic(levels, 1.0), N, D, key_material=seed, **more
+    )
 
 
 def _quantized(one: Any, key: Any) -> Any:
@@ -68,9 +73,14 @@ FAMILIES = {
         (quantize,),
         _quantized,
         {
-            "stochastic": [lambda: (quantize.stochastic(5, 1.0), quantize.stochastic(9, 0.5))],
+            "stochastic": [
+                lambda: (quantize.stochastic(5, 1.0), quantize.stochastic(9, 0.5))
+            ],
             "lattice": [
-                lambda: (quantize.lattice(0.1, 1.0, D), quantize.lattice(0.2, 0.5, D, key=3)),
+                lambda: (
+                    quantize.lattice(0.1, 1.0, D),
+                    quantize.lattice(0.2, 0.5, D, key=3),
+                ),
                 lambda: (
                     quantize.lattice(0.1, 1.0, D, rotate=False),
                     quantize.lattice(0.2, 0.5, D, rotate=False),
@@ -87,15 +97,25 @@ FAMILIES = {
                 lambda: (hetero.robust.weighted_mean(), hetero.robust.weighted_mean())
             ],
             "coordinate_median": [
-                lambda: (hetero.robust.coordinate_median(), hetero.robust.coordinate_median())
+                lambda: (
+                    hetero.robust.coordinate_median(),
+                    hetero.robust.coordinate_median(),
+                )
             ],
             "trimmed_mean": [
-                lambda: (hetero.robust.trimmed_mean(0.1), hetero.robust.trimmed_mean(0.3))
+                lambda: (
+                    hetero.robust.trimmed_mean(0.1),
+                    hetero.robust.trimmed_mean(0.3),
+                )
             ],
             "geometric_median": [
-                lambda: (hetero.robust.geometric_median(), hetero.robust.geometric_median(7))
+                lambda: (
+                    hetero.robust.geometric_median(),
+                    hetero.robust.geometric_median(7),
+                )
             ],
-            # its numbers are sizes: of blocks, which are counted before anything is traced
+            # its numbers are sizes: of blocks, which are counted before anything is
+            # traced
             "krum": [lambda: (hetero.robust.krum(0), hetero.robust.krum(0))],
         },
     ),
@@ -144,7 +164,9 @@ FAMILIES = {
                 ),
             ],
             # an optimizer is no number: another one is another program
-            "local_optax": [lambda: (federated.local_optax(_MODEL, _ADAM, **_SGD),) * 2],
+            "local_optax": [
+                lambda: (federated.local_optax(_MODEL, _ADAM, **_SGD),) * 2
+            ],
         },
     ),
 }
@@ -173,7 +195,9 @@ def _attacks() -> dict[str, Any]:
 
 
 def _members(kind: type) -> set[str]:
-    plain = {name for name in vars(kind) if not name.startswith("_")} | set(kind.__annotations__)
+    plain = {name for name in vars(kind) if not name.startswith("_")} | set(
+        kind.__annotations__
+    )
     return plain | ({"__call__"} & set(vars(kind)))
 
 
@@ -184,7 +208,9 @@ def _factories(protocol: type, modules: tuple[Any, ...]) -> set[str]:
         for name in getattr(module, "__all__", vars(module)):
             function = inspect.unwrap(getattr(module, name))
             if inspect.isfunction(function):
-                built = function.__globals__.get(str(inspect.signature(function).return_annotation))
+                built = function.__globals__.get(
+                    str(inspect.signature(function).return_annotation)
+                )
                 if inspect.isclass(built) and _members(protocol) <= _members(built):
                     found.add(name)
     return found
@@ -204,7 +230,8 @@ def test_every_attack_is_in_the_table_and_is_a_value() -> None:
         with pytest.raises(dataclasses.FrozenInstanceError):
             attack.other = 1  # type: ignore[attr-defined]
         view = next(iter(inspect.signature(attack.run).parameters.values()))
-        assert view.name == "key"  # what an attack draws comes from a key, never from itself
+        # what an attack draws comes from a key, never from itself
+        assert view.name == "key"
 
 
 def _same(one: Any, other: Any) -> None:
@@ -218,8 +245,13 @@ def _same(one: Any, other: Any) -> None:
 
 
 @pytest.mark.parametrize(("family", "row"), ROWS)
-def test_a_member_is_a_value(family: Family, row: Callable[[], tuple[Any, Any]]) -> None:
-    """Its numbers are leaves: the same under `jit`, alone or in a batch, and compiled once."""
+def test_a_member_is_a_value(
+    family: Family, row: Callable[[], tuple[Any, Any]]
+) -> None:
+    """Its numbers are leaves.
+
+    The same under `jit`, alone or in a batch, and compiled once.
+    """
     pair = row()
     assert isinstance(pair[0], family.protocol)
     key = as_key(7)

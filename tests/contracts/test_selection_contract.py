@@ -30,9 +30,12 @@ def _within(*arguments: Any) -> Any:
     return selection.blocks_within(*arguments).selector
 
 
-_LINES = np.concatenate([np.roll(np.eye(4, dtype=int).repeat(3, 1), r, 1) for r in range(3)])
+_LINES = np.concatenate(
+    [np.roll(np.eye(4, dtype=int).repeat(3, 1), r, 1) for r in range(3)]
+)
 Row = Callable[[], tuple[Any, ...]]
-# factory -> [what makes (scheme, the same with other numbers, block size, cohort size or None)]
+# factory -> [what makes (scheme, the same with other numbers, block size, cohort size
+# or None)]
 SELECTORS: dict[str, list[Row]] = {
     "uniform": [lambda: (selection.uniform(N, K), selection.uniform(N, 3), 1, K)],
     "weighted": [lambda: (selection.weighted(N, K), selection.weighted(N, 2), 1, K)],
@@ -47,10 +50,13 @@ SELECTORS: dict[str, list[Row]] = {
         for t in (1, 2, 3, 6)
         for fairness in ("least_used", "uniform", "greedy")
     ],
-    "blocks_within": [lambda: (_within(_PARTS, K, 3), _within(_PARTS, 3, 3, "greedy"), 1, K)],
+    "blocks_within": [
+        lambda: (_within(_PARTS, K, 3), _within(_PARTS, 3, 3, "greedy"), 1, K)
+    ],
     "crossing_partitions": [
         lambda: (_CROSSING(N, K, 2), _CROSSING(N, 4, 2, "uniform"), 1, K),
-        lambda: (_CROSSING(N, 9, 3, "greedy"), _CROSSING(N, 3, 3), 1, 9),  # a grid and a block
+        # a grid and a block
+        lambda: (_CROSSING(N, 9, 3, "greedy"), _CROSSING(N, 3, 3), 1, 9),
     ],
     "from_lines": [
         lambda: (
@@ -61,7 +67,12 @@ SELECTORS: dict[str, list[Row]] = {
         )
     ],
     "power_of_choice": [
-        lambda: (_POWER(N, K, 8), _POWER(N, 3, 3, initial_loss=2.0, decay=0.5, recovery=1.5), 1, K),
+        lambda: (
+            _POWER(N, K, 8),
+            _POWER(N, 3, 3, initial_loss=2.0, decay=0.5, recovery=1.5),
+            1,
+            K,
+        ),
         lambda: (
             _POWER(N, K, 12, initial_loss=1.0 + _RATES),
             _POWER(N, 5, 7, final_loss=0.5),
@@ -99,9 +110,16 @@ SELECTORS: dict[str, list[Row]] = {
         for fresh in (False, True)
     ],
     "poisson": [
-        lambda: (selection.poisson(N, _RATES), selection.poisson(N, _RATES[::-1]), 1, None)
+        lambda: (
+            selection.poisson(N, _RATES),
+            selection.poisson(N, _RATES[::-1]),
+            1,
+            None,
+        )
     ],
-    "bernoulli": [lambda: (selection.bernoulli(N, 0.5), selection.bernoulli(N, 0.9), 1, None)],
+    "bernoulli": [
+        lambda: (selection.bernoulli(N, 0.5), selection.bernoulli(N, 0.9), 1, None)
+    ],
 }
 _TRACES = np.random.default_rng(3).random((2, 7, N)) < 0.6
 AVAILABILITY: dict[str, list[Row]] = {
@@ -111,10 +129,16 @@ AVAILABILITY: dict[str, list[Row]] = {
     ],
     "markov": [
         lambda: (availability.markov(0.3, 4.0), availability.markov(0.5, 2.0)),
-        lambda: (availability.markov(_RATES * 0.9, 12.0), availability.markov(0.5, 1.0 + _RATES)),
+        lambda: (
+            availability.markov(_RATES * 0.9, 12.0),
+            availability.markov(0.5, 1.0 + _RATES),
+        ),
     ],
     "cyclic": [
-        lambda: (availability.cyclic([0.1, 0.9, 0.4], 2), availability.cyclic([0.3, 0.2, 0.0]))
+        lambda: (
+            availability.cyclic([0.1, 0.9, 0.4], 2),
+            availability.cyclic([0.3, 0.2, 0.0]),
+        )
     ],
     "diurnal": [
         lambda: (
@@ -127,7 +151,10 @@ AVAILABILITY: dict[str, list[Row]] = {
             availability.replay(_TRACES[0]),
             availability.replay(_TRACES[1], beyond="absent"),
         ),
-        lambda: (availability.replay(_TRACES[1], start="random"), availability.replay(_TRACES[0])),
+        lambda: (
+            availability.replay(_TRACES[1], start="random"),
+            availability.replay(_TRACES[0]),
+        ),
     ],
 }
 ROWS = [
@@ -151,7 +178,9 @@ def _factories(module: object, returned: type) -> set[str]:
         if not inspect.isfunction(function) or not name.islower():
             continue
         built = function.__globals__.get(inspect.signature(function).return_annotation)
-        if inspect.isclass(built) and all(hasattr(built, m) or m == "num_clients" for m in methods):
+        if inspect.isclass(built) and all(
+            hasattr(built, m) or m == "num_clients" for m in methods
+        ):
             found.add(name)
     return found
 
@@ -160,12 +189,15 @@ def test_every_factory_is_in_its_table() -> None:
     more = {"blocks_within"}  # returns what clients train beside its selector
     assert _factories(selection, Selector) == set(SELECTORS) - more
     named = set(SELECTORS) - more - {"from_lines"}  # a matrix has no place in a name
-    assert set(selection.Scheme.names()[: len(named)]) == named  # those of users come after
+    # those of users come after
+    assert set(selection.Scheme.names()[: len(named)]) == named
     assert _factories(availability, availability.Availability) == set(AVAILABILITY)
 
 
 def _keys(trials: int, seed: int = 1) -> jax.Array:
-    return jax.vmap(lambda t: trial_key(as_key(seed), t))(np.arange(trials, dtype=np.uint32))
+    return jax.vmap(lambda t: trial_key(as_key(seed), t))(
+        np.arange(trials, dtype=np.uint32)
+    )
 
 
 def _states(selector: Selector) -> tuple[jax.Array, Any, jax.Array]:
@@ -173,34 +205,48 @@ def _states(selector: Selector) -> tuple[jax.Array, Any, jax.Array]:
     rng, trials = np.random.default_rng(0), TRIALS
 
     def online() -> jax.Array:
-        return jnp.asarray(rng.random((N, trials)) < rng.choice([0.5, 0.9, 0.98], trials))
+        return jnp.asarray(
+            rng.random((N, trials)) < rng.choice([0.5, 0.9, 0.98], trials)
+        )
 
-    state = jax.tree.map(lambda leaf: jnp.stack([leaf] * trials, axis=-1), selector.init())
+    state = jax.tree.map(
+        lambda leaf: jnp.stack([leaf] * trials, axis=-1), selector.init()
+    )
     for seed in (2, 3):
         _, state = _mapped(selector, _keys(trials, seed), state, online())
     return _keys(trials), state, online()
 
 
 def _eligible(state: Any, available: np.ndarray) -> np.ndarray:
-    """Who may be asked: the available clients, where the state knows of rest the rested ones."""
+    """Who may be asked.
+
+    The available clients, where the state knows of rest the rested ones.
+    """
     rest = getattr(state, "rest", None)
     return available if rest is None else available & (np.asarray(rest) == 0)
 
 
 def _offered(selector: Any, free: np.ndarray) -> np.ndarray:
-    """How many clients can be asked together: those of whole blocks, or of lines of one class."""
+    """How many clients can be asked together.
+
+    Those of whole blocks, or of lines of one class.
+    """
     if hasattr(selector, "order"):  # blocks of clients who train the same parts
         return _offered(selector.inner, free[np.asarray(selector.order)])
     if not hasattr(selector, "members"):
         blocks = free.reshape(-1, block_size_of(selector), free.shape[1])
         return block_size_of(selector) * blocks.all(1).sum(0)
-    lines = np.append(free, np.zeros_like(free[:1]), 0)[np.asarray(selector.members)].all(1)
+    lines = np.append(free, np.zeros_like(free[:1]), 0)[
+        np.asarray(selector.members)
+    ].all(1)
     most = lines.reshape(*selector.shape, -1).sum(2).max(1).sum(0)
     return selector.members.shape[1] * most
 
 
 _select = jax.jit(lambda s, *a: s.select(*a))
-_mapped = jax.jit(lambda s, *a: jax.vmap(s.select, in_axes=(0, -1, -1), out_axes=-1)(*a))
+_mapped = jax.jit(
+    lambda s, *a: jax.vmap(s.select, in_axes=(0, -1, -1), out_axes=-1)(*a)
+)
 _init = jax.jit(lambda m, key: m.init(key))
 _sample = jax.jit(lambda m, key, state: m.sample(key, state))
 
@@ -236,7 +282,9 @@ def test_selector(row: Row) -> None:
     blocks = cohorts.reshape(-1, block, trials)
     assert (blocks.all(1) == blocks.any(1)).all()
     if size is not None:
-        assert (cohorts.sum(0) == np.where(_offered(selector, free) >= size, size, 0)).all()
+        assert (
+            cohorts.sum(0) == np.where(_offered(selector, free) >= size, size, 0)
+        ).all()
         assert set(cohorts.sum(0)) == {0, size}
 
     compiled = _mapped._cache_size()
@@ -271,12 +319,21 @@ def test_selector_without_jit(row: Row) -> None:
 @pytest.mark.usefixtures("wide_kernels")
 @pytest.mark.parametrize("row", FIRST)
 def test_selector_stacks_and_widens(row: Row) -> None:
-    """Schemes of equal structure are the rows of one stacked scheme; x64 changes nothing."""
+    """Schemes of equal structure are the rows of one stacked scheme.
+
+    X64 changes nothing.
+    """
     selector, other = row()[:2]
     keys, state, available = _states(selector)
-    arguments = (keys[0], jax.tree.map(lambda leaf: leaf[..., 0], state), available[:, 0])
+    arguments = (
+        keys[0],
+        jax.tree.map(lambda leaf: leaf[..., 0], state),
+        available[:, 0],
+    )
     both = jax.tree.map(lambda a, b: jnp.stack([a, b]), selector, other)
-    stacked = jax.jit(jax.vmap(lambda s, *a: s.select(*a), in_axes=(0, None, None, None)))
+    stacked = jax.jit(
+        jax.vmap(lambda s, *a: s.select(*a), in_axes=(0, None, None, None))
+    )
     with jax.enable_x64(True):
         cohorts, _ = stacked(both, *arguments)
     for ours, scheme in zip(cohorts, (selector, other), strict=True):
@@ -300,7 +357,9 @@ def test_availability(row: Row) -> None:
     assert together.dtype == jnp.bool_
     _assert_equal(_dtypes(after), _dtypes(start))
     for b in range(32):  # a row of a batch is the same trial alone
-        _assert_equal(_sample(model, keys[b], trial(start, b)), trial((together, after), b))
+        _assert_equal(
+            _sample(model, keys[b], trial(start, b)), trial((together, after), b)
+        )
     if getattr(model, "takes_trials", False):
         _assert_equal(model.sample(keys, start), (together, after))
     compiled = _sample._cache_size()
@@ -318,6 +377,8 @@ def test_availability_in_rollouts(row: Row) -> None:
     model = row()[0]
     everybody = selection.bernoulli(N, 1.0)
     many = selection.rollout_trials(4, everybody, model, 9, 3)
-    assert np.array_equal(np.asarray(many)[0], selection.rollout(4, everybody, model, 9))
+    assert np.array_equal(
+        np.asarray(many)[0], selection.rollout(4, everybody, model, 9)
+    )
     with pytest.raises(ConfigurationError, match=f"{N + 1}.*, one for each client"):
         model.for_clients(N).for_clients(N + 1)

@@ -26,8 +26,8 @@ def own_folders(
 def toy_builder() -> Callable[[str, pathlib.Path], Any]:
     """Return a maker of builders of a small set that need neither TensorFlow nor a network.
 
-    Six training and three test images of 2x3 pixels; all pixels of image i are i, from 0 in the
-    training and from 100 in the test set; the label is i mod 3, of 5 classes.
+    Six training and three test images of 2x3 pixels; all pixels of image i are i, from
+    0 in the training and from 100 in the test set; the label is i mod 3, of 5 classes.
     """
     tfds = pytest.importorskip("tensorflow_datasets")
 
@@ -41,7 +41,10 @@ def toy_builder() -> Callable[[str, pathlib.Path], Any]:
             return tfds.core.DatasetInfo(builder=self, features=features)
 
         def _split_generators(self, dl_manager: Any) -> Any:
-            return {"train": self._generate_examples(0, 6), "test": self._generate_examples(100, 3)}
+            return {
+                "train": self._generate_examples(0, 6),
+                "test": self._generate_examples(100, 3),
+            }
 
         def _generate_examples(self, start: int, num: int) -> Any:
             for i in range(start, start + num):

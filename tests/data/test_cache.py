@@ -1,4 +1,7 @@
-"""The cache on disk: made once, made again when its source or its file is broken, never half."""
+"""The cache on disk.
+
+Made once, made again when its source or its file is broken, never half.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,9 @@ def _only(folder: pathlib.Path) -> pathlib.Path:
     return path
 
 
-def test_the_folder_is_chosen_by_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_folder_is_chosen_by_the_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("MRSA_JAX_CACHE", "/chosen")
     assert _cache.cache_directory() == pathlib.Path("/chosen")
     monkeypatch.delenv("MRSA_JAX_CACHE")
@@ -49,16 +54,21 @@ def test_the_folder_is_chosen_by_the_environment(monkeypatch: pytest.MonkeyPatch
     assert _cache.cache_directory() == pathlib.Path("/xdg/mrsa_jax/data")
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setattr(sys, "platform", "linux")
-    assert _cache.cache_directory() == pathlib.Path.home() / ".cache" / "mrsa_jax" / "data"
+    assert (
+        _cache.cache_directory() == pathlib.Path.home() / ".cache" / "mrsa_jax" / "data"
+    )
 
 
-def test_read_once_and_then_from_the_cache(source: _Source, own_folders: pathlib.Path) -> None:
+def test_read_once_and_then_from_the_cache(
+    source: _Source, own_folders: pathlib.Path
+) -> None:
     for _ in range(3):
         np.testing.assert_array_equal(source.load(), np.arange(200))
     assert source.num_reads == 1
     path = _only(own_folders)  # and no part file
     assert path.suffix == ".npz"
-    assert path.stat().st_mode & 0o777 == source.path.stat().st_mode & 0o777  # may be shared
+    # may be shared
+    assert path.stat().st_mode & 0o777 == source.path.stat().st_mode & 0o777
 
 
 def _truncate(path: pathlib.Path) -> None:
@@ -67,7 +77,8 @@ def _truncate(path: pathlib.Path) -> None:
 
 def _flip(path: pathlib.Path) -> None:
     data = bytearray(path.read_bytes())
-    data[data.index(bytes(range(100, 110)))] ^= 1  # inside the array: only its checksum tells
+    # inside the array: only its checksum tells
+    data[data.index(bytes(range(100, 110)))] ^= 1
     path.write_bytes(data)
 
 
@@ -101,7 +112,9 @@ def test_broken_files_are_made_again(
     assert source.num_reads == 2
 
 
-def test_each_flipped_bit_and_each_cut_is_seen(source: _Source, own_folders: pathlib.Path) -> None:
+def test_each_flipped_bit_and_each_cut_is_seen(
+    source: _Source, own_folders: pathlib.Path
+) -> None:
     source.load()
     path = _only(own_folders)
     sound = path.read_bytes()
@@ -120,7 +133,9 @@ def test_each_flipped_bit_and_each_cut_is_seen(source: _Source, own_folders: pat
     assert _cache.read_cached("other") is None
 
 
-def test_a_changed_source_is_read_again(source: _Source, own_folders: pathlib.Path) -> None:
+def test_a_changed_source_is_read_again(
+    source: _Source, own_folders: pathlib.Path
+) -> None:
     source.load()
     source.path.write_bytes(bytes(100))  # another size
     assert _cache.read_cached("toy") is None
@@ -142,7 +157,9 @@ def test_the_cache_serves_alone_where_the_source_is_gone(source: _Source) -> Non
     assert _cache.read_cached("to") is None
 
 
-def test_sets_and_folders_are_kept_apart(source: _Source, tmp_path: pathlib.Path) -> None:
+def test_sets_and_folders_are_kept_apart(
+    source: _Source, tmp_path: pathlib.Path
+) -> None:
     other = _Source(tmp_path / "other")
     other.path.write_bytes(b"\7")
     assert len(source.load()) == 200

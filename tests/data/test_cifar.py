@@ -15,7 +15,10 @@ HUNDRED = ["train.bin", "test.bin"]
 
 
 def _write(folder: pathlib.Path, names: list[str], num_labels: int) -> list[list[Any]]:
-    """Write two records a file, plane by plane; return each file's [image, label] pairs."""
+    """Write two records a file, plane by plane.
+
+    Return each file's [image, label] pairs.
+    """
     folder.mkdir(exist_ok=True)
     generator = np.random.default_rng(num_labels)
     files = []
@@ -37,7 +40,9 @@ def _write(folder: pathlib.Path, names: list[str], num_labels: int) -> list[list
 def _same(inputs: np.ndarray, labels: np.ndarray, pairs: list[Any]) -> None:
     """Assert that samples are those of the files, in any order."""
     read = np.rint(inputs * 255).astype(np.uint8)
-    found = {(image.tobytes(), int(label)) for image, label in zip(read, labels, strict=True)}
+    found = {
+        (image.tobytes(), int(label)) for image, label in zip(read, labels, strict=True)
+    }
     assert found == {(image.tobytes(), label) for image, label in pairs}
     assert len(labels) == len(pairs)
 
@@ -50,7 +55,10 @@ def test_wrong_sizes_are_named(tmp_path: pathlib.Path, size: int) -> None:
         mj.data.load("cifar", directory=tmp_path)
     message = str(caught.value)
     assert str(tmp_path / TEN[2]) in message
-    assert f"a whole number of cifar10 records of 3073 bytes; got '{size} bytes'" in message
+    assert (
+        f"a whole number of cifar10 records of 3073 bytes; got '{size} bytes'"
+        in message
+    )
 
 
 @pytest.mark.parametrize(
@@ -62,7 +70,12 @@ def test_wrong_sizes_are_named(tmp_path: pathlib.Path, size: int) -> None:
     ],
 )
 def test_labels_outside_the_classes(
-    tmp_path: pathlib.Path, names: list[str], num_labels: int, place: int, value: int, rule: str
+    tmp_path: pathlib.Path,
+    names: list[str],
+    num_labels: int,
+    place: int,
+    value: int,
+    rule: str,
 ) -> None:
     _write(tmp_path, names, num_labels)
     data = bytearray((tmp_path / names[0]).read_bytes())
@@ -75,9 +88,13 @@ def test_labels_outside_the_classes(
 
 
 def test_missing_files_are_named(tmp_path: pathlib.Path) -> None:
-    with pytest.raises(mj.ConfigurationError, match="`directory` must name the folder of the CIFA"):
+    with pytest.raises(
+        mj.ConfigurationError, match="`directory` must name the folder of the CIFA"
+    ):
         mj.data.load("cifar")
-    with pytest.raises(mj.DataNotFoundError, match=r"looked for data_batch_1\.bin.*train\.bin"):
+    with pytest.raises(
+        mj.DataNotFoundError, match=r"looked for data_batch_1\.bin.*train\.bin"
+    ):
         mj.data.load("cifar", directory=tmp_path)
     (tmp_path / "cifar-10-batches-py").mkdir()
     with pytest.raises(mj.DataNotFoundError, match="the binary version is needed"):
@@ -91,7 +108,9 @@ def test_missing_files_are_named(tmp_path: pathlib.Path) -> None:
 def test_two_sets_in_one_folder(tmp_path: pathlib.Path) -> None:
     _write(tmp_path, TEN, 1)
     _write(tmp_path, HUNDRED, 2)
-    with pytest.raises(mj.ConfigurationError, match="must hold one CIFAR set, not both"):
+    with pytest.raises(
+        mj.ConfigurationError, match="must hold one CIFAR set, not both"
+    ):
         mj.data.load("cifar", directory=tmp_path)
 
 
@@ -108,7 +127,11 @@ def test_round_trip(
     assert dataset.name == ("cifar:cifar10" if num_labels == 1 else "cifar:cifar100")
     assert dataset.num_classes == (10 if num_labels == 1 else 100)
     assert dataset.input_shape == (32, 32, 3)
-    _same(dataset.train_inputs, dataset.train_labels, [p for pairs in files[:-1] for p in pairs])
+    _same(
+        dataset.train_inputs,
+        dataset.train_labels,
+        [p for pairs in files[:-1] for p in pairs],
+    )
     _same(dataset.test_inputs, dataset.test_labels, files[-1])
 
 

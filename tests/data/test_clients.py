@@ -1,4 +1,7 @@
-"""Clients' data: what is refused when built by hand, counts with shared samples, label rates."""
+"""Clients' data.
+
+What is refused when built by hand, counts with shared samples, label rates.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,10 @@ from mrsa_jax._core.arrays import on_device, zeros
 
 
 def _clients(**changes: Any) -> mj.data.ClientData:
-    """Four samples of three classes; client 1 shares sample 3 with client 0, client 2 has none."""
+    """Four samples of three classes.
+
+    Client 1 shares sample 3 with client 0, client 2 has none.
+    """
     content = {
         "inputs": zeros((4, 1), np.float32),
         "labels": jnp.asarray([0, 2, 1, 2], jnp.int32),
@@ -33,12 +39,24 @@ def _clients(**changes: Any) -> mj.data.ClientData:
             {"labels": np.asarray([0, 2, 3, -1])},
             "`labels` must lie in [0, 3) (2 do not, the first at index 2); got 3",
         ),
-        ({"labels": np.asarray([0.0, 1, 2, 1])}, "`labels` must be one integer for each of 4"),
-        ({"labels": np.asarray([0, 1])}, "`labels` must be one integer for each of 4 samples"),
-        ({"inputs": np.zeros((0, 1))}, "`inputs` must hold at least one sample; got (0, 1)"),
+        (
+            {"labels": np.asarray([0.0, 1, 2, 1])},
+            "`labels` must be one integer for each of 4",
+        ),
+        (
+            {"labels": np.asarray([0, 1])},
+            "`labels` must be one integer for each of 4 samples",
+        ),
+        (
+            {"inputs": np.zeros((0, 1))},
+            "`inputs` must hold at least one sample; got (0, 1)",
+        ),
         ({"indices": np.zeros((0, 3), np.int32)}, "`indices` must be integers"),
         ({"sizes": np.asarray([3, 2])}, "`sizes` must be one integer for each client"),
-        ({"sizes": np.asarray([4, 2, -1])}, "`sizes` must lie in [0, 3], the width of `indices`"),
+        (
+            {"sizes": np.asarray([4, 2, -1])},
+            "`sizes` must lie in [0, 3], the width of `indices`",
+        ),
         (
             {"indices": np.asarray([[3, 4, 1], [-1, 2, 9], [9, 9, 9]])},
             "`indices` must lie in [0, 4), the pool; got [4, -1]",
@@ -64,7 +82,8 @@ def test_shared_samples_count_for_each_holder() -> None:
 
 
 def test_rates_by_hand() -> None:
-    # client 0 holds label 2 most; client 1 labels 1 and 2 once each: the smaller; client 2 none
+    # client 0 holds label 2 most; client 1 labels 1 and 2 once each: the smaller;
+    # client 2 none
     rates = mj.data.label_dropout_rates(_clients(), (0.1, 0.2, 0.6))
     np.testing.assert_allclose(rates, [0.6, 0.2, 0.3], rtol=1e-6)
     # fewer rates than labels: interpolated; one rate: the same for all
@@ -75,7 +94,9 @@ def test_rates_by_hand() -> None:
         mj.data.label_dropout_rates(_clients(), [0.25]), [0.25] * 3, rtol=1e-6
     )
     # more rates than labels: the ends and the middle of the same line
-    np.testing.assert_allclose(mj.data.label_dropout_rates(_clients()), [0.5, 0.3, 0.3], rtol=1e-6)
+    np.testing.assert_allclose(
+        mj.data.label_dropout_rates(_clients()), [0.5, 0.3, 0.3], rtol=1e-6
+    )
 
 
 def test_rates_of_the_paper_are_linear_in_the_label() -> None:

@@ -29,7 +29,12 @@ def _arrays() -> list[np.ndarray]:
     train = generator.integers(0, 256, (6, 5, 4), dtype=np.uint8)
     test = generator.integers(0, 256, (3, 5, 4), dtype=np.uint8)
     train[0, 0, 0], test[0, 0, 0] = 255, 0
-    return [train, np.array([0, 1, 2, 0, 1, 2], np.uint8), test, np.array([2, 1, 0], np.uint8)]
+    return [
+        train,
+        np.array([0, 1, 2, 0, 1, 2], np.uint8),
+        test,
+        np.array([2, 1, 0], np.uint8),
+    ]
 
 
 def _write(directory: pathlib.Path, how: str) -> list[np.ndarray]:
@@ -65,10 +70,15 @@ def test_missing_files_are_named(tmp_path: pathlib.Path) -> None:
         (lambda data: data[:6], "must hold"),
         (lambda data: b"\x89PNG" + data, "must be an IDX file"),
         (lambda data: b"", "must be an IDX file"),
-        (lambda data: gzip.compress(data)[:-9], "must be a whole file, plain or by gzip"),
+        (
+            lambda data: gzip.compress(data)[:-9],
+            "must be a whole file, plain or by gzip",
+        ),
     ],
 )
-def test_broken_files_are_rejected(tmp_path: pathlib.Path, damage: object, rule: str) -> None:
+def test_broken_files_are_rejected(
+    tmp_path: pathlib.Path, damage: object, rule: str
+) -> None:
     _write(tmp_path, "plain")
     path = tmp_path / _NAMES[1]
     path.write_bytes(damage(path.read_bytes()))
@@ -80,7 +90,9 @@ def test_broken_files_are_rejected(tmp_path: pathlib.Path, damage: object, rule:
 def test_images_and_labels_must_belong_together(tmp_path: pathlib.Path) -> None:
     _write(tmp_path, "plain")
     (tmp_path / _NAMES[1]).write_bytes(_idx_bytes(np.zeros(5, np.uint8)))
-    with pytest.raises(mj.ConfigurationError, match="one uint8 image for each uint8 label"):
+    with pytest.raises(
+        mj.ConfigurationError, match="one uint8 image for each uint8 label"
+    ):
         mj.data.load("idx", directory=tmp_path)
 
 
@@ -96,7 +108,8 @@ def test_round_trip(tmp_path: pathlib.Path, how: str) -> None:
     np.testing.assert_array_equal(dataset.test_labels, arrays[3])
     # the training samples are those of the file in another order, with their labels
     pairs = {
-        (image.tobytes(), int(label)) for image, label in zip(arrays[0], arrays[1], strict=True)
+        (image.tobytes(), int(label))
+        for image, label in zip(arrays[0], arrays[1], strict=True)
     }
     read = np.rint(dataset.train_inputs[..., 0] * 255).astype(np.uint8)
     assert pairs == {

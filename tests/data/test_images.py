@@ -25,7 +25,10 @@ TWO_CHANNELS = _dataset([[[[0.0, 10.0], [2.0, 30.0]]], [[[4.0, 10.0], [6.0, 30.0
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"mean": [1.0, 2.0, 3.0]}, "`mean` must be one finite number or one for each of 2"),
+        (
+            {"mean": [1.0, 2.0, 3.0]},
+            "`mean` must be one finite number or one for each of 2",
+        ),
         ({"mean": float("nan")}, "`mean` must be one finite number"),
         ({"std": [1.0, np.inf]}, "`std` must be one finite number"),
         ({"std": 0.0}, "`std` must be positive in every channel; got [0.0, 0.0]"),
@@ -49,19 +52,29 @@ def test_a_blank_channel_needs_a_scale_of_its_own() -> None:
 
 def test_training_statistics_by_hand() -> None:
     scaled = mj.data.normalise(TWO_CHANNELS)
-    # channel 0 holds 0, 2, 4, 6: mean 3, variance 5; channel 1 holds 10, 30, 10, 30: 20 and 100
+    # channel 0 holds 0, 2, 4, 6: mean 3, variance 5; channel 1 holds 10, 30, 10, 30: 20
+    # and 100
     root = np.sqrt(5.0)
     np.testing.assert_allclose(
         scaled.train_inputs[..., 0].ravel(), np.array([-3, -1, 1, 3]) / root, rtol=1e-6
     )
-    np.testing.assert_allclose(scaled.train_inputs[..., 1].ravel(), [-1, 1, -1, 1], rtol=1e-6)
-    # the test image is the first training image plus 1, scaled by the training statistics
     np.testing.assert_allclose(
-        scaled.test_inputs[..., 0].ravel(), np.array([-2, 0]) / root, rtol=1e-6, atol=1e-7
+        scaled.train_inputs[..., 1].ravel(), [-1, 1, -1, 1], rtol=1e-6
     )
-    np.testing.assert_allclose(scaled.test_inputs[..., 1].ravel(), [-0.9, 1.1], rtol=1e-6)
+    # the test image is the first training image plus 1, scaled by the training
+    # statistics
+    np.testing.assert_allclose(
+        scaled.test_inputs[..., 0].ravel(),
+        np.array([-2, 0]) / root,
+        rtol=1e-6,
+        atol=1e-7,
+    )
+    np.testing.assert_allclose(
+        scaled.test_inputs[..., 1].ravel(), [-0.9, 1.1], rtol=1e-6
+    )
     assert scaled.train_inputs.dtype == np.float32
-    np.testing.assert_array_equal(TWO_CHANNELS.train_inputs[0, 0, 0], [0, 10])  # left alone
+    # left alone
+    np.testing.assert_array_equal(TWO_CHANNELS.train_inputs[0, 0, 0], [0, 10])
 
 
 def test_given_numbers() -> None:
@@ -72,8 +85,12 @@ def test_given_numbers() -> None:
 
 @pytest.mark.parametrize("padding", [-1, 1.0, True, 1025])
 def test_bad_padding(padding: Any) -> None:
-    with pytest.raises((mj.ConfigurationError, TypeError), match=r"`padding` must be|padding"):
-        mj.data.augment(jax.random.key(0), zeros((1, 2, 2, 1), np.float32), padding=padding)
+    with pytest.raises(
+        (mj.ConfigurationError, TypeError), match=r"`padding` must be|padding"
+    ):
+        mj.data.augment(
+            jax.random.key(0), zeros((1, 2, 2, 1), np.float32), padding=padding
+        )
 
 
 def test_without_padding_and_flip_nothing_changes() -> None:
@@ -105,7 +122,9 @@ def test_every_crop_is_equally_likely(padding: int, flip: bool) -> None:
     assert len(outcomes) == num
     batch = 9000
     images = on_device(np.broadcast_to(image, (batch, *image.shape)))
-    out = np.asarray(mj.data.augment(jax.random.key(2), images, padding=padding, flip=flip))
+    out = np.asarray(
+        mj.data.augment(jax.random.key(2), images, padding=padding, flip=flip)
+    )
     counts = np.zeros(num)
     for crop in out:
         counts[outcomes[crop.tobytes()]] += 1  # a KeyError: no crop of the image
@@ -125,9 +144,13 @@ def test_an_image_keeps_its_draw_in_another_batch() -> None:
 def test_inside_vmap_scan_and_x64() -> None:
     images = jnp.asarray(np.random.default_rng(0).random((2, 3, 4, 4, 1), np.float32))
     keys = jax.random.split(jax.random.key(5), 2)
-    alone = np.stack([mj.data.augment(key, x) for key, x in zip(keys, images, strict=True)])
+    alone = np.stack(
+        [mj.data.augment(key, x) for key, x in zip(keys, images, strict=True)]
+    )
     np.testing.assert_array_equal(jax.vmap(mj.data.augment)(keys, images), alone)
-    _, scanned = jax.lax.scan(lambda _, kx: (None, mj.data.augment(*kx)), None, (keys, images))
+    _, scanned = jax.lax.scan(
+        lambda _, kx: (None, mj.data.augment(*kx)), None, (keys, images)
+    )
     np.testing.assert_array_equal(scanned, alone)
     with jax.enable_x64(True):
         np.testing.assert_array_equal(mj.data.augment(keys[0], images[0]), alone[0])

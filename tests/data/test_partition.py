@@ -40,7 +40,8 @@ SPLITS = {
     "dirichlet_by_class": mj.data.dirichlet_by_class,
     "dirichlet_by_client": mj.data.dirichlet_by_client,
 }
-MNIST = [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]  # of the training set
+# of the training set
+MNIST = [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]
 
 
 def _held(clients: mj.data.ClientData) -> list[np.ndarray]:
@@ -63,7 +64,9 @@ def test_bad_number_of_clients(name: str, num_clients: object) -> None:
 
 
 @pytest.mark.parametrize("name", SPLITS)
-@pytest.mark.parametrize("concentration", [0.0, -1.0, float("nan"), float("inf"), True, "0.5"])
+@pytest.mark.parametrize(
+    "concentration", [0.0, -1.0, float("nan"), float("inf"), True, "0.5"]
+)
 def test_bad_concentration(name: str, concentration: Any) -> None:
     # a string breaks the annotation, which only the tests check, before the rule
     with pytest.raises((mj.ConfigurationError, TypeError)) as caught:
@@ -80,8 +83,12 @@ def test_unsound_data_sets_are_refused(name: str) -> None:
     ):
         _PARTITIONS[name](0, dataset, 2)
     none = np.zeros((0, 1, 1, 1), np.float32)
-    dataset = dataclasses.replace(dataset, train_inputs=none, train_labels=np.zeros(0, np.int32))
-    with pytest.raises(mj.ConfigurationError, match="`train_labels` must hold at least one"):
+    dataset = dataclasses.replace(
+        dataset, train_inputs=none, train_labels=np.zeros(0, np.int32)
+    )
+    with pytest.raises(
+        mj.ConfigurationError, match="`train_labels` must hold at least one"
+    ):
         _PARTITIONS[name](0, dataset, 1)
 
 
@@ -91,7 +98,12 @@ def test_unsound_data_sets_are_refused(name: str) -> None:
         (-1, 2, "`shared_size` must be 0 or positive; got -1"),
         (True, 2, "`shared_size` must be 0 or positive; got True"),
         (29, 2, "`shared_size` must leave at least one sample for each client; got 29"),
-        (12, 2, "must not take more of a class than it has, or come with balanced=False; got 12"),
+        (
+            12,
+            2,
+            "must not take more of a class than it has, or come with balanced=False; "
+            "got 12",
+        ),
     ],
 )
 def test_bad_shared_set(shared_size: int, num_clients: int, message: str) -> None:
@@ -100,17 +112,25 @@ def test_bad_shared_set(shared_size: int, num_clients: int, message: str) -> Non
         mj.data.shards_with_shared(0, dataset, num_clients, shared_size=shared_size)
     assert message in str(caught.value)
     if shared_size == 12:
-        clients = mj.data.shards_with_shared(0, dataset, 2, shared_size=12, balanced=False)
+        clients = mj.data.shards_with_shared(
+            0, dataset, 2, shared_size=12, balanced=False
+        )
         np.testing.assert_array_equal(clients.sizes, [21, 21])
 
 
 def test_bad_shards() -> None:
     dataset = _dataset([5, 5])
-    with pytest.raises(mj.ConfigurationError, match="`shards_per_client` must be a positive"):
+    with pytest.raises(
+        mj.ConfigurationError, match="`shards_per_client` must be a positive"
+    ):
         mj.data.shards(0, dataset, 2, shards_per_client=0)
-    with pytest.raises(mj.ConfigurationError, match="at least one sample for each shard"):
+    with pytest.raises(
+        mj.ConfigurationError, match="at least one sample for each shard"
+    ):
         mj.data.shards(0, dataset, 4, shards_per_client=3)
-    with pytest.raises(mj.ConfigurationError, match="at least one shard for each class"):
+    with pytest.raises(
+        mj.ConfigurationError, match="at least one shard for each class"
+    ):
         mj.data.shards(0, dataset, 1, single_label=True)
 
 
@@ -121,10 +141,16 @@ def test_every_sample_is_held_exactly_once(name: str, num_clients: int) -> None:
     if name == "single_label":
         num_clients += 2
     clients = _PARTITIONS[name](1, _dataset(counts), num_clients)
-    indices, sizes, held = np.asarray(clients.indices), np.asarray(clients.sizes), _held(clients)
+    indices, sizes, held = (
+        np.asarray(clients.indices),
+        np.asarray(clients.sizes),
+        _held(clients),
+    )
     np.testing.assert_array_equal(np.sort(np.concatenate(held)), np.arange(100))
     assert indices.shape == (num_clients, max(sizes.max(), 1))
-    assert all((row[size:] == 0).all() for row, size in zip(indices, sizes, strict=True))
+    assert all(
+        (row[size:] == 0).all() for row, size in zip(indices, sizes, strict=True)
+    )
     expected = np.zeros((num_clients, 3), np.int64)
     for client, row in enumerate(held):
         for index in row:
@@ -156,8 +182,8 @@ def test_120_shards_of_mnist_5k() -> None:
     dataset = mj.data.load("mnist_5k")
     plain = mj.data.class_counts(mj.data.shards(0, dataset, 120))
     labels_held = (plain > 0).sum(axis=1)
-    # 10 classes sorted leave 9 borders, and none of them falls on a border of the 120 shards
-    # (40 shards of 34, then 80 of 33): nine shards hold two labels
+    # 10 classes sorted leave 9 borders, and none of them falls on a border of the 120
+    # shards (40 shards of 34, then 80 of 33): nine shards hold two labels
     borders = np.cumsum([34] * 40 + [33] * 80)
     inside = [c for c in range(400, 4000, 400) if c not in borders]
     assert sorted(labels_held) == [1] * (120 - len(inside)) + [2] * len(inside)
@@ -193,11 +219,12 @@ def test_cifar_10_of_the_paper() -> None:
 
 
 def test_a_random_shared_set_leaves_eight_mixed_shards() -> None:
-    # A border between classes c - 1 and c lies after 5,000 c samples less those in G, which are
-    # hypergeometric; the shard there is of one label only where 415 divides the place. For 12
-    # seeds the count of mixed shards is a mean of 108 indicators, positively correlated within a
-    # seed at most: its variance is below 12 * 9**2 / 4; 4.9 standard deviations of a seed's count
-    # (below 0.8, found by drawing G 10,000 times) over sqrt(12) is 1.13.
+    # A border between classes c - 1 and c lies after 5,000 c samples less those in G,
+    # which are hypergeometric; the shard there is of one label only where 415 divides
+    # the place. For 12 seeds the count of mixed shards is a mean of 108 indicators,
+    # positively correlated within a seed at most: its variance is below 12 * 9**2 / 4;
+    # 4.9 standard deviations of a seed's count (below 0.8, found by drawing G 10,000
+    # times) over sqrt(12) is 1.13.
     dataset = _dataset([5000] * 10)
     found = [
         _num_mixed(mj.data.shards_with_shared(seed, dataset, 120, balanced=False), 200)
@@ -205,7 +232,9 @@ def test_a_random_shared_set_leaves_eight_mixed_shards() -> None:
     ]
 
     def chance(border: int, drawn: int) -> float:
-        ways = math.comb(5000 * border, drawn) * math.comb(50_000 - 5000 * border, 200 - drawn)
+        ways = math.comb(5000 * border, drawn) * math.comb(
+            50_000 - 5000 * border, 200 - drawn
+        )
         return ways / math.comb(50_000, 200)
 
     expected = 9 - sum(
@@ -227,7 +256,9 @@ def test_a_balanced_shared_set_that_does_not_divide() -> None:
 
 def test_single_label_shards_follow_unequal_classes() -> None:
     clients = mj.data.shards(0, _dataset([80, 10, 10]), 10, single_label=True)
-    np.testing.assert_array_equal((mj.data.class_counts(clients) > 0).sum(axis=0), [8, 1, 1])
+    np.testing.assert_array_equal(
+        (mj.data.class_counts(clients) > 0).sum(axis=0), [8, 1, 1]
+    )
     np.testing.assert_array_equal(clients.sizes, [10] * 10)
 
 
@@ -241,23 +272,29 @@ def test_shards_per_client_bound_the_labels() -> None:
 
 def test_dirichlet_follows_its_concentration() -> None:
     dataset = _dataset([2000] * 4)
-    even = mj.data.class_counts(mj.data.dirichlet_by_class(0, dataset, 8, concentration=1e6))
-    # Each share is Beta(1e6, 7e6): standard deviation 1.2e-4 of 2,000 samples, so 0.24; rounding
-    # to whole samples adds at most 1
+    even = mj.data.class_counts(
+        mj.data.dirichlet_by_class(0, dataset, 8, concentration=1e6)
+    )
+    # Each share is Beta(1e6, 7e6): standard deviation 1.2e-4 of 2,000 samples, so 0.24;
+    # rounding to whole samples adds at most 1
     assert np.abs(even - 250).max() <= 3
-    uneven = mj.data.class_counts(mj.data.dirichlet_by_class(0, dataset, 8, concentration=0.01))
+    uneven = mj.data.class_counts(
+        mj.data.dirichlet_by_class(0, dataset, 8, concentration=0.01)
+    )
     # nearly all of a class is with one client
     assert (uneven.max(axis=0) > 1000).all()
 
 
 def test_dirichlet_shares_have_the_variance_of_the_distribution() -> None:
-    # A share of Dirichlet(a, ..., a) over N has mean 1/N and variance (1/N)(1-1/N)/(Na+1).
-    # 40 classes x 10 clients: 400 nearly independent shares. The sampling distribution of the
-    # variance (kurtosis below 9 here) has relative standard error sqrt(8/400) = 0.14; five of
-    # them hold with more than 1 - 1e-6.
+    # A share of Dirichlet(a, ..., a) over N has mean 1/N and variance
+    # (1/N)(1-1/N)/(Na+1). 40 classes x 10 clients: 400 nearly independent shares. The
+    # sampling distribution of the variance (kurtosis below 9 here) has relative
+    # standard error sqrt(8/400) = 0.14; five of them hold with more than 1 - 1e-6.
     concentration, clients_ = 0.5, 10
     counts = mj.data.class_counts(
-        mj.data.dirichlet_by_class(7, _dataset([1000] * 40), clients_, concentration=concentration)
+        mj.data.dirichlet_by_class(
+            7, _dataset([1000] * 40), clients_, concentration=concentration
+        )
     )
     shares = counts / 1000
     expected = (1 / clients_) * (1 - 1 / clients_) / (clients_ * concentration + 1)
@@ -273,9 +310,10 @@ def _effective_classes(counts: np.ndarray) -> float:
 def test_the_two_dirichlet_splits_of_cifar_100() -> None:
     dataset = _dataset([500] * 100)
     by_class = mj.data.dirichlet_by_class(0, dataset, 120)
-    # Independent draws of 100 classes: FACTS found 35.8 effective classes and 262..616 samples.
-    # A client's size is 500 sums of 100 shares of mean 1/120 and variance (1/120)(119/120)/61:
-    # mean 417, deviation 58; of 120 clients all lie within 6.5 of them (skewness included).
+    # Independent draws of 100 classes: FACTS found 35.8 effective classes and 262..616
+    # samples. A client's size is 500 sums of 100 shares of mean 1/120 and variance
+    # (1/120)(119/120)/61: mean 417, deviation 58; of 120 clients all lie within 6.5 of
+    # them (skewness included).
     assert 33 < _effective_classes(mj.data.class_counts(by_class)) < 39
     sizes = np.asarray(by_class.sizes)
     assert 417 - 4.5 * 58 < sizes.min() < 320
@@ -287,14 +325,20 @@ def test_the_two_dirichlet_splits_of_cifar_100() -> None:
 
 
 def test_mixtures_by_client_are_dirichlet_of_the_total_concentration() -> None:
-    # Two clients and two classes of m samples: no class runs out for the client served first, and
-    # the other takes what is left, so both hold (k, m - k), k beta-binomial with a / 2 twice:
-    # E[sum_c k_c (k_c - 1)] / (m (m - 1)) = (1 + a / 2) / (1 + a) = 0.833. Reading the
-    # concentration as that of each class would give 0.75. The tolerance is 4.9 standard errors.
+    # Two clients and two classes of m samples: no class runs out for the client served
+    # first, and the other takes what is left, so both hold (k, m - k), k beta-binomial
+    # with a / 2 twice: E[sum_c k_c (k_c - 1)] / (m (m - 1)) = (1 + a / 2) / (1 + a) =
+    # 0.833. Reading the concentration as that of each class would give 0.75. The
+    # tolerance is 4.9 standard errors.
     m, a, num = 20, 0.5, 160
-    ways = [math.comb(m, k) * math.gamma(k + a / 2) * math.gamma(m - k + a / 2) for k in range(m)]
+    ways = [
+        math.comb(m, k) * math.gamma(k + a / 2) * math.gamma(m - k + a / 2)
+        for k in range(m)
+    ]
     chances = np.array([*ways, ways[0]]) / (sum(ways) + ways[0])
-    values = np.array([(k * (k - 1) + (m - k) * (m - k - 1)) / (m * (m - 1)) for k in range(m + 1)])
+    values = np.array(
+        [(k * (k - 1) + (m - k) * (m - k - 1)) / (m * (m - 1)) for k in range(m + 1)]
+    )
     expected = (1 + a / 2) / (1 + a)
     assert abs(chances @ values - expected) < 1e-12
     tolerance = 4.9 * math.sqrt(chances @ np.square(values - expected) / num)
@@ -311,11 +355,14 @@ def test_mixtures_by_client_are_dirichlet_of_the_total_concentration() -> None:
 
 
 def test_draws_from_a_class_that_has_run_out_are_drawn_again() -> None:
-    # One sample of label 0 and two of label 1 are left; two are drawn, label 0 with chance 0.8.
-    # Only twice label 1 (0.2 ** 2) avoids label 0. 4,000 trials: deviation 0.0031, times 5.
+    # One sample of label 0 and two of label 1 are left; two are drawn, label 0 with
+    # chance 0.8. Only twice label 1 (0.2 ** 2) avoids label 0. 4,000 trials: deviation
+    # 0.0031, times 5.
     generator = np.random.default_rng(0)
     logs, left = np.log(np.array([0.8, 0.2])) - 900.0, np.array([1, 2])
-    counts = [tuple(_partition._draw_counts(generator, logs, left, 2)) for _ in range(4_000)]
+    counts = [
+        tuple(_partition._draw_counts(generator, logs, left, 2)) for _ in range(4_000)
+    ]
     assert set(counts) == {(1, 1), (0, 2)}
     assert abs(counts.count((0, 2)) / len(counts) - 0.04) < 0.0155
     # shares far below the smallest float still fill a client

@@ -1,4 +1,7 @@
-"""Preparing sets: plans without a network, its check on local ports, the whole step on a toy."""
+"""Preparing sets.
+
+Plans without a network, its check on local ports, the whole step on a toy.
+"""
 
 from __future__ import annotations
 
@@ -40,14 +43,25 @@ def closed_port() -> int:
     [
         ("mnists", "got 'mnists'; did you mean 'mnist'?"),
         ("tfds:cifar-10", "got 'cifar-10'; did you mean 'cifar10'?"),
-        ("zzzzzz", "none is near (the papers' are mnist, fashion_mnist, cifar10, cifar100)"),
+        (
+            "zzzzzz",
+            "none is near (the papers' are mnist, fashion_mnist, cifar10, cifar100)",
+        ),
         ("", "must be a set of tensorflow-datasets; got ''"),
-        ("mnist/foo", "must name a configuration and version that exist; got 'mnist/foo'"),
-        ("mnist:9.9.9", "must name a configuration and version that exist; got 'mnist:9.9.9'"),
+        (
+            "mnist/foo",
+            "must name a configuration and version that exist; got 'mnist/foo'",
+        ),
+        (
+            "mnist:9.9.9",
+            "must name a configuration and version that exist; got 'mnist:9.9.9'",
+        ),
         ("digits", "must be a set that needs preparing: mnist, fashion_mnist"),
     ],
 )
-def test_unknown_sets_name_the_nearest(name: str, message: str, tmp_path: pathlib.Path) -> None:
+def test_unknown_sets_name_the_nearest(
+    name: str, message: str, tmp_path: pathlib.Path
+) -> None:
     pytest.importorskip("tensorflow_datasets")
     with pytest.raises(mj.ConfigurationError) as caught:
         mj.data.plan_preparation(name, directory=tmp_path)
@@ -56,7 +70,9 @@ def test_unknown_sets_name_the_nearest(name: str, message: str, tmp_path: pathli
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_extra_is_named(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_extra_is_named(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("tensorflow_datasets")
     plan = mj.data.plan_preparation("mnist", directory=tmp_path)
     monkeypatch.setattr(_prepare.importlib.util, "find_spec", lambda name: None)
@@ -94,8 +110,11 @@ def test_a_network_that_hangs_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     start = time.perf_counter()
     try:
         with pytest.raises(mj.DataNotFoundError, match=r"no answer within 0\.2 s"):
-            _prepare.check_network([f"https://h{i}/a" for i in range(60)], timeout_seconds=0.2)
-        assert time.perf_counter() - start < 9  # 0.2 on a quiet machine; neither 60 times it nor 20
+            _prepare.check_network(
+                [f"https://h{i}/a" for i in range(60)], timeout_seconds=0.2
+            )
+        # 0.2 on a quiet machine; neither 60 times it nor 20
+        assert time.perf_counter() - start < 9
     finally:
         over.set()
 
@@ -114,7 +133,9 @@ def test_a_proxy_is_asked_in_place_of_the_host(
     _prepare.check_network([f"http://127.0.0.1:{open_port}/a"])
 
 
-@pytest.mark.parametrize("name", ["mnist", "fashion_mnist", "cifar10", "cifar100", "tfds:mnist"])
+@pytest.mark.parametrize(
+    "name", ["mnist", "fashion_mnist", "cifar10", "cifar100", "tfds:mnist"]
+)
 def test_plans_say_what_would_be_fetched(name: str, tmp_path: pathlib.Path) -> None:
     pytest.importorskip("tensorflow_datasets")
     plan = mj.data.plan_preparation(name, directory=tmp_path)
@@ -122,8 +143,11 @@ def test_plans_say_what_would_be_fetched(name: str, tmp_path: pathlib.Path) -> N
     assert plan.directory == tmp_path
     assert not plan.is_prepared
     assert plan.num_bytes is not None
-    # the archives of the four sets, by their makers' descriptions: 11, 30, 163 and 161 MiB
-    mebibytes = {"mnist": 11, "fashion_mnist": 29, "cifar10": 162, "cifar100": 161}[plan.name]
+    # the archives of the four sets, by their makers' descriptions: 11, 30, 163 and 161
+    # MiB
+    mebibytes = {"mnist": 11, "fashion_mnist": 29, "cifar10": 162, "cifar100": 161}[
+        plan.name
+    ]
     assert abs(plan.num_bytes / 2**20 - mebibytes) < 1
     assert len(plan.urls) == (1 if "cifar" in name else 4)
     assert len(plan.hosts) == 1
@@ -143,15 +167,21 @@ def test_the_whole_step_on_a_toy(
     assert (before.state, before.is_here, before.num_bytes) == ("missing", False, None)
     assert before.how == "mrsa-jax data prepare cifar10"
     plan = mj.data.plan_preparation("cifar10", directory=tmp_path)
-    assert (plan.version, plan.num_bytes, plan.hosts) == ("1.2.0", None, ())  # it does not say
+    # it does not say
+    assert (plan.version, plan.num_bytes, plan.hosts) == ("1.2.0", None, ())
     dataset = mj.data.prepare(plan)
     assert len(dataset.train_labels) == 6
     assert dataset.num_classes == 10
     (after,) = (s for s in mj.data.available(tmp_path) if s.name == "cifar10")
-    assert (after.state, after.where) == ("prepared", str(tmp_path / "cifar10" / "1.2.0"))
+    assert (after.state, after.where) == (
+        "prepared",
+        str(tmp_path / "cifar10" / "1.2.0"),
+    )
     assert after.num_bytes is not None
     # cached: `load` finds it without the folder's name, and `available` says so
-    np.testing.assert_array_equal(mj.data.load("cifar10").train_inputs, dataset.train_inputs)
+    np.testing.assert_array_equal(
+        mj.data.load("cifar10").train_inputs, dataset.train_inputs
+    )
     (cached,) = (s for s in mj.data.available() if s.name == "cifar10")
     assert cached.state == "cached"
     assert cached.where is not None
@@ -180,11 +210,15 @@ def test_a_download_that_fails_is_told(
     monkeypatch.setattr(_prepare.PreparationPlan, "check_extra", lambda plan: None)
     monkeypatch.setattr(_prepare, "check_network", lambda urls: None)
     monkeypatch.setattr(_prepare, "_builder", lambda *_: Broken())
-    with pytest.raises(mj.DataNotFoundError, match=r"could not be prepared in .*connection reset"):
+    with pytest.raises(
+        mj.DataNotFoundError, match=r"could not be prepared in .*connection reset"
+    ):
         mj.data.prepare(plan)
 
 
-def test_what_is_available(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
+def test_what_is_available(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
+) -> None:
     found = {status.name: status for status in mj.data.available()}
     assert tuple(found) == mj.data.SOURCES
     for name in ("mnist_5k", "digits"):

@@ -25,14 +25,18 @@ ToyBuilder = Callable[[str, pathlib.Path], Any]
 
 @pytest.mark.parametrize("name", ["mnist_5", "mnist5k", "tfds:", ""])
 def test_unknown_name_names_the_nearest(name: str) -> None:
-    with pytest.raises(mj.ConfigurationError, match="`name` must be a known data set") as caught:
+    with pytest.raises(
+        mj.ConfigurationError, match="`name` must be a known data set"
+    ) as caught:
         mj.data.load(name)
     assert "mnist_5k" in str(caught.value)
     assert repr(name) in str(caught.value)
 
 
 def test_directory_is_rejected_where_it_has_no_meaning(tmp_path: pathlib.Path) -> None:
-    with pytest.raises(mj.ConfigurationError, match="`directory` must not be set for 'digits'"):
+    with pytest.raises(
+        mj.ConfigurationError, match="`directory` must not be set for 'digits'"
+    ):
         mj.data.load("digits", directory=tmp_path)
 
 
@@ -47,7 +51,9 @@ def test_bad_seed(seed: object) -> None:
         mj.data.load("digits", seed=seed)
 
 
-def test_a_missing_reader_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_reader_says_how_to_install_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(sys.modules, "tensorflow_datasets", None)
     both = r"'tensorflow-datasets>=[\d.]+' 'importlib_resources>=\d+'$"
     with pytest.raises(mj.DataNotFoundError, match=f": pip install {both}"):
@@ -58,7 +64,9 @@ def test_a_missing_reader_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch
         mj.data.plan_preparation("mnist")
 
 
-def test_tfds_that_is_not_prepared_says_how_to_prepare_it(tmp_path: pathlib.Path) -> None:
+def test_tfds_that_is_not_prepared_says_how_to_prepare_it(
+    tmp_path: pathlib.Path,
+) -> None:
     pytest.importorskip("tensorflow_datasets")
     with pytest.raises(mj.DataNotFoundError, match="is not prepared") as caught:
         mj.data.load("tfds:mnist", directory=tmp_path)
@@ -82,7 +90,9 @@ def test_mnist_5k_is_stratified_and_complete() -> None:
     # shuffled: the file is sorted by class
     assert len(np.unique(dataset.train_labels[:50])) > 5
     # a nearest-mean classifier gets 80 % of real digits: labels belong to their images
-    means = np.stack([dataset.train_inputs[dataset.train_labels == c].mean(0) for c in range(10)])
+    means = np.stack(
+        [dataset.train_inputs[dataset.train_labels == c].mean(0) for c in range(10)]
+    )
     distances = np.square(dataset.test_inputs[:, None] - means[None]).sum((2, 3, 4))
     assert np.mean(distances.argmin(1) == dataset.test_labels) > 0.75
 
@@ -100,7 +110,9 @@ def test_other_files_are_those_of_scikit_learn() -> None:
     (folder,) = importlib.util.find_spec("sklearn").submodule_search_locations  # type: ignore[union-attr,misc]
     theirs = pathlib.Path(folder) / "datasets"
     for name in ("flower.jpg", "china.jpg"):
-        assert packaged_file(name).read_bytes() == (theirs / "images" / name).read_bytes()
+        assert (
+            packaged_file(name).read_bytes() == (theirs / "images" / name).read_bytes()
+        )
     table = np.loadtxt(theirs / "data" / "digits.csv.gz", delimiter=",", dtype=np.uint8)
     with np.load(packaged_file("digits.npz")) as file:
         np.testing.assert_array_equal(file["table"], table)
@@ -114,7 +126,9 @@ def test_digits_depend_on_the_seed_and_only_on_it() -> None:
 
     # the same samples in both, split differently
     def everything(dataset: mj.data.Dataset) -> np.ndarray:
-        stacked = np.concatenate([dataset.train_inputs, dataset.test_inputs]).reshape(1797, -1)
+        stacked = np.concatenate([dataset.train_inputs, dataset.test_inputs]).reshape(
+            1797, -1
+        )
         return stacked[np.lexsort(stacked.T)]
 
     np.testing.assert_array_equal(everything(first), everything(other))
@@ -159,7 +173,9 @@ def test_prepared_sets_are_read_once_and_outlive_their_source(
     values = np.rint(dataset.train_inputs[:, 1, 2, 0] * 255).astype(int)
     assert sorted(values) == list(range(6))
     np.testing.assert_array_equal(dataset.train_labels, values % 3)
-    np.testing.assert_array_equal(np.sort(dataset.test_inputs[:, 0, 0, 0] * 255), [100, 101, 102])
+    np.testing.assert_array_equal(
+        np.sort(dataset.test_inputs[:, 0, 0, 0] * 255), [100, 101, 102]
+    )
     assert mj.data.load("tfds:mnist").num_classes == 5  # as the set itself says
 
     def fail(*_: Any, **__: Any) -> None:
@@ -172,7 +188,8 @@ def test_prepared_sets_are_read_once_and_outlive_their_source(
     alone = mj.data.load("mnist", seed=1)
     np.testing.assert_array_equal(alone.train_labels, dataset.train_labels)
     with pytest.raises(mj.DataNotFoundError, match=str(tfds_folder)):
-        mj.data.load("mnist", directory=tfds_folder)  # asked for by its folder, it must be there
+        # asked for by its folder, it must be there
+        mj.data.load("mnist", directory=tfds_folder)
 
 
 def test_the_newest_version_is_taken(tmp_path: pathlib.Path) -> None:
@@ -196,24 +213,33 @@ def test_sets_that_are_not_prepared_say_how(name: str, tmp_path: pathlib.Path) -
 def test_fashion_mnist_of_the_system_package(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    arrays = {"train": np.arange(6, dtype=np.uint8), "t10k": np.arange(2, dtype=np.uint8)}
+    arrays = {
+        "train": np.arange(6, dtype=np.uint8),
+        "t10k": np.arange(2, dtype=np.uint8),
+    }
     for stem, labels in arrays.items():
         images = np.repeat(labels, 4).reshape(-1, 2, 2)
         for kind, array in (("images-idx3", images), ("labels-idx1", labels)):
-            header = bytes([0, 0, 8, array.ndim]) + struct.pack(f">{array.ndim}I", *array.shape)
+            header = bytes([0, 0, 8, array.ndim]) + struct.pack(
+                f">{array.ndim}I", *array.shape
+            )
             data = gzip.compress(header + array.tobytes())
             (tmp_path / f"{stem}-{kind}-ubyte.gz").write_bytes(data)
     monkeypatch.setattr("mrsa_jax.data._sources.FASHION_DIRECTORY", tmp_path)
     dataset = mj.data.load("fashion_mnist")
     assert dataset.name == "fashion_mnist"
     assert dataset.num_classes == 10
-    np.testing.assert_allclose(dataset.train_inputs[:, 0, 0, 0] * 255, dataset.train_labels)
+    np.testing.assert_allclose(
+        dataset.train_inputs[:, 0, 0, 0] * 255, dataset.train_labels
+    )
     with pytest.raises(mj.DataNotFoundError):
         mj.data.load("mnist")
 
 
 def _faces() -> np.ndarray:
-    return np.linspace(0, 1, 400, dtype=np.float32)[:, None] * np.ones((1, 4096), np.float32)
+    return np.linspace(0, 1, 400, dtype=np.float32)[:, None] * np.ones(
+        (1, 4096), np.float32
+    )
 
 
 def _check_faces(path: pathlib.Path) -> None:
@@ -235,7 +261,9 @@ def _check_faces(path: pathlib.Path) -> None:
 def test_olivetti_faces_that_a_person_has(
     own_folders: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(mj.DataNotFoundError, match=r"fetch_olivetti_faces\(\)") as caught:
+    with pytest.raises(
+        mj.DataNotFoundError, match=r"fetch_olivetti_faces\(\)"
+    ) as caught:
         mj.data.load("olivetti")
     path = own_folders.parent / "sklearn" / "olivetti_py3.pkz"
     assert str(path) in str(caught.value)

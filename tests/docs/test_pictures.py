@@ -23,15 +23,23 @@ def test_pictures_are_drawn_as_they_stand_and_shown_with_words(
     shown = "".join(path.read_text() for path in DOCS.rglob("*.md"))
     for name, words in drawn.items():
         ET.fromstring(words)
-        assert re.search(rf"!\[[^\]]{{20,}}\]\([^)]*pictures/{name}\.svg\)", shown), name
+        assert re.search(rf"!\[[^\]]{{20,}}\]\([^)]*pictures/{name}\.svg\)", shown), (
+            name
+        )
 
 
 def test_every_concept_and_how_to_opens_with_a_picture() -> None:
     listed = {
-        folder: re.findall(r"^[\w/.]+$", (DOCS / folder / "index.md").read_text(), re.MULTILINE)
+        folder: re.findall(
+            r"^[\w/.]+$", (DOCS / folder / "index.md").read_text(), re.MULTILINE
+        )
         for folder in ("concepts", "how_to")
     }
-    pages = [DOCS / folder / f"{name}.md" for folder, names in listed.items() for name in names]
+    pages = [
+        DOCS / folder / f"{name}.md"
+        for folder, names in listed.items()
+        for name in names
+    ]
     assert len(pages) >= 20
     for page in pages:
         assert page.read_text().split("\n\n")[1].startswith("!["), page.name
@@ -42,8 +50,12 @@ def test_the_recorded_demo_ends_with_the_table_of_the_tour() -> None:
     assert len(frames) >= 8  # the command, a first table, and one for each scheme
     ends = ["".join(line.itertext()) for line in frames[-1].findall("{*}text")]
     tour = (DOCS / "tour.md").read_text().splitlines()
-    schemes = ["Random", "Weighted random", "User partition",
-               *(f"Multi-RoundSecAgg (T={t})" for t in (6, 4, 3))]  # fmt: skip
+    schemes = [
+        "Random",
+        "Weighted random",
+        "User partition",
+        *(f"Multi-RoundSecAgg (T={t})" for t in (6, 4, 3)),
+    ]
     for scheme in schemes:
         shown, row = (
             next(line for line in lines if line.startswith(f" {scheme} ")).split()

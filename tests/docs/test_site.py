@@ -1,7 +1,8 @@
 """The documentation site builds without a warning, hangs together and leaves nothing out.
 
 It is built once, as `make docs` does. Its code blocks are run by tests/test_how_to.py,
-tests/test_readme.py and tests/test_extending.py; here no page may hold one that none of them knows.
+tests/test_readme.py and tests/test_extending.py; here no page may hold one that none of
+them knows.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ yaml = pytest.importorskip("yaml")
 pytest.importorskip("sphinx")
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 GALLERY = ROOT / "docs" / "gallery"
-_OF_README = "plot_participation.png"  # which registries of packages show too: not all take SVG
+# which registries of packages show too: not all take SVG
+_OF_README = "plot_participation.png"
 
 
 class Page(html.parser.HTMLParser):
@@ -51,7 +53,9 @@ class Page(html.parser.HTMLParser):
             self.links.append(own["href"])
         elif tag == "link" and own.get("rel") not in ("canonical", "prev", "next"):
             self.sources.append(own.get("href", ""))
-        self.sources += [own[name] for name in ("src", "srcset", "data", "poster") if name in own]
+        self.sources += [
+            own[name] for name in ("src", "srcset", "data", "poster") if name in own
+        ]
 
 
 @pytest.fixture(scope="session")
@@ -59,16 +63,23 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     """Build the site by the command of the Makefile, in a process of its own."""
     out = tmp_path_factory.mktemp("site")
     (line,) = re.findall(
-        r"^\t(\$\(BIN\)/python -m sphinx .*)$", (ROOT / "Makefile").read_text(), re.MULTILINE
+        r"^\t(\$\(BIN\)/python -m sphinx .*)$",
+        (ROOT / "Makefile").read_text(),
+        re.MULTILINE,
     )
     words = shlex.split(line)[1:]
     assert {"-W", "-n", "--keep-going"} <= set(words)
     words[words.index("build/site")] = str(out)
     words += ["-D", "smartquotes=0"]  # a twentieth of the time, which nothing looks at
     done = subprocess.run(
-        [sys.executable, *words], cwd=ROOT, capture_output=True, text=True, check=False,
-        env=os.environ | {"PYTHONPATH": str(ROOT), "PYTHONWARNINGS": ""}, timeout=600,
-    )  # fmt: skip
+        [sys.executable, *words],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"PYTHONPATH": str(ROOT), "PYTHONWARNINGS": ""},
+        timeout=600,
+    )
     assert done.returncode == 0, done.stderr[-5000:]
     return out
 
@@ -81,20 +92,28 @@ def pages(site: pathlib.Path) -> dict[pathlib.Path, Page]:
     return found
 
 
-def test_links_lead_somewhere(pages: dict[pathlib.Path, Page], site: pathlib.Path) -> None:
+def test_links_lead_somewhere(
+    pages: dict[pathlib.Path, Page], site: pathlib.Path
+) -> None:
     broken = []
     for path, page in pages.items():
         for link in page.links + page.sources:
             parts = urllib.parse.urlsplit(link)
             if parts.scheme or link.startswith("#!"):
                 continue
-            target = path.parent / urllib.parse.unquote(parts.path) if parts.path else path
+            target = (
+                path.parent / urllib.parse.unquote(parts.path) if parts.path else path
+            )
             target = pathlib.Path(os.path.normpath(target))
             if not target.is_file() or not target.is_relative_to(site):
                 broken.append(f"{path.relative_to(site)}: {link}")
                 continue
             anchor = urllib.parse.unquote(parts.fragment)
-            if anchor and target.suffix == ".html" and anchor not in pages[target].anchors:
+            if (
+                anchor
+                and target.suffix == ".html"
+                and anchor not in pages[target].anchors
+            ):
                 broken.append(f"{path.relative_to(site)}: {link} has no such anchor")
     assert not broken, "\n".join(broken[:40])
 
@@ -113,11 +132,17 @@ def test_nothing_comes_from_the_network(
 
 
 def _families() -> dict[str, list[str]]:
-    names = {"mrsa_jax": [n for n in mj.__all__ if not inspect.ismodule(getattr(mj, n))]}
+    names = {
+        "mrsa_jax": [n for n in mj.__all__ if not inspect.ismodule(getattr(mj, n))]
+    }
     for name in mj.__all__:
         if inspect.ismodule(getattr(mj, name)):
             family = importlib.import_module(f"mrsa_jax.{name}")
-            own = [one for one in family.__all__ if not inspect.ismodule(getattr(family, one))]
+            own = [
+                one
+                for one in family.__all__
+                if not inspect.ismodule(getattr(family, one))
+            ]
             names[f"mrsa_jax.{name}"] = own
     return names
 
@@ -139,14 +164,25 @@ def _page_of(family: str) -> str:
 
 def test_an_entry_says_what_its_docstring_says(site: pathlib.Path) -> None:
     text = (site / "docs/reference/privacy.html").read_text(encoding="utf-8")
-    entry = text.split('id="mrsa_jax.privacy.first_exposure"')[1].split("</dl>\n</dd>")[0]
+    entry = text.split('id="mrsa_jax.privacy.first_exposure"')[1].split("</dl>\n</dd>")[
+        0
+    ]
     plain = re.sub(r"<[^>]+>", "", entry)
-    for said in ("Parameters", "Returns", "Raises", "Source", "&gt;&gt;&gt;", "clients"):
+    for said in (
+        "Parameters",
+        "Returns",
+        "Raises",
+        "Source",
+        "&gt;&gt;&gt;",
+        "clients",
+    ):
         assert said in plain
     assert "docutils literal" in entry
 
 
-def test_references_open_with_what_is_used_most_and_show_plots(site: pathlib.Path) -> None:
+def test_references_open_with_what_is_used_most_and_show_plots(
+    site: pathlib.Path,
+) -> None:
     reference = site / "docs/reference"
     text = (reference / "selection.html").read_text(encoding="utf-8")
     names = ("rollout", "batch_partitioning", "bernoulli", "family_size")
@@ -156,9 +192,13 @@ def test_references_open_with_what_is_used_most_and_show_plots(site: pathlib.Pat
     figures = [name for name in mj.plotting.__all__ if name.startswith("plot_")]
     assert all(f"_images/{name}." in plots for name in figures)
     for path in reference.glob("*.html"):
-        for sign in re.findall(r'<dt class="sig.*?</dt>', path.read_text("utf-8"), re.DOTALL):
+        for sign in re.findall(
+            r'<dt class="sig.*?</dt>', path.read_text("utf-8"), re.DOTALL
+        ):
             own = re.sub(r"<[^>]+>", "", sign).replace("__version__", "")
-            assert not re.search(r"ForwardRef|tyro\.conf\.|(?<![\w.])_[A-Za-z]", own), own
+            assert not re.search(r"ForwardRef|tyro\.conf\.|(?<![\w.])_[A-Za-z]", own), (
+                own
+            )
 
 
 def test_every_notebook_and_figure_appears(
@@ -174,7 +214,9 @@ def test_every_notebook_and_figure_appears(
     assert scripts >= set(figures)
     pictures = {path.stem: path.name for path in (GALLERY / "images").iterdir()}
     assert scripts == set(pictures)
-    assert [name for name in pictures.values() if not name.endswith(".svg")] == [_OF_README]
+    assert [name for name in pictures.values() if not name.endswith(".svg")] == [
+        _OF_README
+    ]
     for name, picture in pictures.items():
         assert f"_images/{picture}" in shown
         code = (GALLERY / f"{name}.py").read_text(encoding="utf-8")
@@ -186,7 +228,9 @@ def test_every_notebook_and_figure_appears(
 def test_the_map_is_that_of_the_house() -> None:
     text = (ROOT / "docs" / "developers.md").read_text(encoding="utf-8")
     listed = re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE)
-    architecture = ast.parse((ROOT / "tests/test_architecture.py").read_text(encoding="utf-8"))
+    architecture = ast.parse(
+        (ROOT / "tests/test_architecture.py").read_text(encoding="utf-8")
+    )
     (order,) = (
         ast.literal_eval(one.value)
         for one in architecture.body
@@ -205,7 +249,10 @@ def test_a_newcomer_finds_what_is_asked_in_two_files() -> None:
         assert 1 <= len(found) <= 2, question
         for path, name in found:
             code = (ROOT / path).read_text(encoding="utf-8")
-            assert re.search(rf"^(def |class )?{name}\b", code, re.MULTILINE), (path, name)
+            assert re.search(rf"^(def |class )?{name}\b", code, re.MULTILINE), (
+                path,
+                name,
+            )
 
 
 def _commands(text: str) -> list[list[str]]:
@@ -256,7 +303,11 @@ def test_no_page_holds_code_that_nothing_looks_at() -> None:
         "docs/extending.md",
         "docs/hidden_among.md",
     }
-    pages = [*ROOT.glob("*.md"), *ROOT.glob("benchmarks/*.md"), *ROOT.glob("docs/**/*.md")]
+    pages = [
+        *ROOT.glob("*.md"),
+        *ROOT.glob("benchmarks/*.md"),
+        *ROOT.glob("docs/**/*.md"),
+    ]
     for page in pages:
         name, text = page.relative_to(ROOT).as_posix(), page.read_text(encoding="utf-8")
         code = re.findall(r"^```([a-z]+)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
@@ -267,12 +318,20 @@ def test_no_page_holds_code_that_nothing_looks_at() -> None:
             if language == "bash":
                 found = _how_to().parse_shell(block)
                 targets = set(re.findall(r"^make ([a-z-]+)", block, re.MULTILINE))
-                modules = set(re.findall(r"^python -m (benchmarks\.[a-z_]+)", block, re.MULTILINE))
-                assert found or targets or modules, f"{name}: nothing of {block!r} is known"
+                modules = set(
+                    re.findall(r"^python -m (benchmarks\.[a-z_]+)", block, re.MULTILINE)
+                )
+                assert found or targets or modules, (
+                    f"{name}: nothing of {block!r} is known"
+                )
                 for module in modules:
-                    assert (ROOT / module.replace(".", "/") / "__main__.py").exists(), module
+                    assert (ROOT / module.replace(".", "/") / "__main__.py").exists(), (
+                        module
+                    )
                 for target in targets:
-                    assert f"\n{target}:" in (ROOT / "Makefile").read_text(encoding="utf-8")
+                    assert f"\n{target}:" in (ROOT / "Makefile").read_text(
+                        encoding="utf-8"
+                    )
 
 
 @functools.cache
@@ -307,11 +366,19 @@ for path in sys.argv[1:]:
 
 @pytest.mark.slow
 def test_the_gallery_shows_what_its_scripts_draw(tmp_path: pathlib.Path) -> None:
-    """All scripts in one process, as compiled programs are shared; none knows of another."""
+    """All scripts in one process, as compiled programs are shared.
+
+    None knows of another.
+    """
     pictures = _module("docs/pictures.py")
     scripts = sorted(GALLERY.glob("*.py"))
-    subprocess.run([sys.executable, "-c", _DRAW, *map(str, scripts)], cwd=tmp_path, check=True,
-                   timeout=900, env=os.environ | {"PYTHONPATH": str(ROOT)})  # fmt: skip
+    subprocess.run(
+        [sys.executable, "-c", _DRAW, *map(str, scripts)],
+        cwd=tmp_path,
+        check=True,
+        timeout=900,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )
     found = {
         path.stem: pictures.differing(tmp_path / path.name, path)
         for path in (GALLERY / "images").iterdir()
@@ -327,15 +394,24 @@ def test_another_curve_is_another_picture_and_other_hinting_is_not(
 ) -> None:
     pictures = _module("docs/pictures.py")
 
-    def draw(name: str, ends: float = 0.8, colour: str = "#0072B2", label: str = "of four",
-             width: float = 6.0, tone: float = 0.2, hinting: str = "default") -> Any:  # fmt: skip
+    def draw(
+        name: str,
+        ends: float = 0.8,
+        colour: str = "#0072B2",
+        label: str = "of four",
+        width: float = 6.0,
+        tone: float = 0.2,
+        hinting: str = "default",
+    ) -> Any:
         path = tmp_path / f"{name}.{kind}"
         with plt.rc_context({"text.hinting": hinting, "svg.fonttype": "none"}):
             figure = plt.figure(figsize=(width, 2.5))
             ax = figure.add_axes((0.1, 0.2, 0.5, 0.7))
             ax.plot([0, 1, 2, 3], [0.0, 0.5, 0.7, ends], color=colour, label=label)
             ax.plot([0, 1, 2, 3], [0.1, 0.2, 0.3, 0.4], color="black", label="random")
-            ax.set(xlim=(0, 3), ylim=(0, 1), xlabel="rounds", ylabel="test accuracy (%)")
+            ax.set(
+                xlim=(0, 3), ylim=(0, 1), xlabel="rounds", ylabel="test accuracy (%)"
+            )
             ax.legend(loc="upper left")
             image = figure.add_axes((0.7, 0.2, 0.2, 0.7))
             image.imshow([[0, tone] * 8] * 16, vmin=0, vmax=1, interpolation="none")
@@ -346,8 +422,13 @@ def test_another_curve_is_another_picture_and_other_hinting_is_not(
     stored = draw("stored")
     for same in (draw("again"), draw("hinted", hinting="none")):
         assert pictures.differing(same, stored) <= pictures.MOST
-    for other in ({"ends": 0.75}, {"colour": "#D55E00"}, {"label": "_none"}, {"width": 6.2},
-                  {"tone": 0.8}):  # fmt: skip
+    for other in (
+        {"ends": 0.75},
+        {"colour": "#D55E00"},
+        {"label": "_none"},
+        {"width": 6.2},
+        {"tone": 0.8},
+    ):
         found = draw("other", **other)
         for pair in ((found, stored), (stored, found)):
             assert pictures.differing(*pair) > 2 * pictures.MOST, other
@@ -358,7 +439,9 @@ def test_pages_fit_and_search_works_without_a_network(site: pathlib.Path) -> Non
     browsing = _module("study/browsing.py")
     if browsing.drivers() is None:
         pytest.skip("needs Chromium and chromedriver on the PATH")
-    paths = [path for path in sorted(site.rglob("*.html")) if "_static" not in path.parts]
+    paths = [
+        path for path in sorted(site.rglob("*.html")) if "_static" not in path.parts
+    ]
     wrong = []
     with browsing.browser() as page:
         for width, theme in ((390, "light"), (1400, "light"), (1400, "dark")):

@@ -1,4 +1,7 @@
-"""The accountant, from the mathematics: laws by enumeration, delta by its formula, intervals."""
+"""The accountant, from the mathematics.
+
+Laws by enumeration, delta by its formula, intervals.
+"""
 
 from __future__ import annotations
 
@@ -66,19 +69,26 @@ def test_chance_of_uniform_blocks(size: int, wanted: int) -> None:
     blocks = np.arange(6) // size
     expected = np.zeros(6)
     for online in itertools.product([0, 1], repeat=6):
-        chance = np.prod([1 - p if o else p for p, o in zip(RATES, online, strict=True)])
+        chance = np.prod(
+            [1 - p if o else p for p, o in zip(RATES, online, strict=True)]
+        )
         able = [b for b in range(6 // size) if all(np.array(online)[blocks == b])]
         if len(able) >= wanted:
             expected[np.isin(blocks, able)] += chance * wanted / len(able)
     scheme = selection.batch_partitioning(6, wanted * size, size, "uniform")
     found = scheme.chances(availability.independent(RATES).dropout_rates)
-    np.testing.assert_allclose(found, expected, rtol=1e-8)  # rates are multiples of 2^-32
+    # rates are multiples of 2^-32
+    np.testing.assert_allclose(found, expected, rtol=1e-8)
     equal = scheme.chances(np.full(6, 0.25))
-    np.testing.assert_allclose(equal, scheme.chances(0.25 + 1e-13 * np.arange(6)), rtol=1e-9)
+    np.testing.assert_allclose(
+        equal, scheme.chances(0.25 + 1e-13 * np.arange(6)), rtol=1e-9
+    )
     assert selection.weighted(6, 2).chances(np.zeros(6)) is None
 
 
-@pytest.mark.parametrize(("separation", "coin"), [(1, 0.3), (2, 0.3), (3, 0.9), (9, 0.2), (2, 1.0)])
+@pytest.mark.parametrize(
+    ("separation", "coin"), [(1, 0.3), (2, 0.3), (3, 0.9), (9, 0.2), (2, 1.0)]
+)
 def test_law_of_counts(separation: int, coin: float) -> None:
     """The mean of delta against all histories of coins, of a client who rests in between."""
     rounds, away, noise = 7, 0.25, 1.3
@@ -110,14 +120,17 @@ def test_blocks_count_as_clients() -> None:
     online = availability.independent(rates)
     for scheme in (
         selection.batch_partitioning(12, 6, 3),
-        selection.minimum_separation(selection.batch_partitioning(12, 3, 3, "greedy"), 2),
+        selection.minimum_separation(
+            selection.batch_partitioning(12, 3, 3, "greedy"), 2
+        ),
     ):
         history = np.asarray(selection.rollout_trials(1, scheme, online, 12, 4000))
         counts = history.sum(axis=1)[:, ::3]
         short = scheme.of_blocks()
         away = 1 - (1 - rates[::3]) ** 3
-        folded = np.asarray(selection.rollout_counts(
-            2, short, availability.independent(away), 12, 4000))  # fmt: skip
+        folded = np.asarray(
+            selection.rollout_counts(2, short, availability.independent(away), 12, 4000)
+        )
         for power in (1, 2):
             a, b = counts.astype(float) ** power, folded.astype(float) ** power
             error = np.sqrt((a.var(axis=0) + b.var(axis=0)) / 4000)
@@ -133,8 +146,17 @@ def test_interval_holds_the_truth(monkeypatch: pytest.MonkeyPatch) -> None:
     scheme = selection.batch_partitioning(24, 6, 3, "uniform")
     truth = account(scheme, online, 40, 3.0, 1e-4)
     told = []
-    found = account(Unknown(scheme), online, 40, 3.0, 1e-4, trials=2000, confidence=1 - 1e-6,
-                    clients=[0, 23, 4], progress=lambda *at: told.append(at))  # fmt: skip
+    found = account(
+        Unknown(scheme),
+        online,
+        40,
+        3.0,
+        1e-4,
+        trials=2000,
+        confidence=1 - 1e-6,
+        clients=[0, 23, 4],
+        progress=lambda *at: told.append(at),
+    )
     assert found.trials == told[-1][0] == told[-1][1] == 2000
     with monkeypatch.context() as patched:
         patched.setattr(type(scheme), "chances", lambda self, rates: None)
@@ -148,15 +170,21 @@ def test_interval_holds_the_truth(monkeypatch: pytest.MonkeyPatch) -> None:
     worst = account(scheme, online, 40, 3.0, 1e-4, method="worst_case").epsilon[0]
     assert (found.upper <= worst + 1e-9).all()
 
-    # all blocks at once; least use makes counts more even than chance, and delta no larger
-    pooled = account(selection.batch_partitioning(24, 6, 3), online, 40, 3.0, 1e-4, trials=3000)
+    # all blocks at once; least use makes counts more even than chance, and delta no
+    # larger
+    pooled = account(
+        selection.batch_partitioning(24, 6, 3), online, 40, 3.0, 1e-4, trials=3000
+    )
     assert len(np.unique(pooled.epsilon)) == 1
     assert pooled.upper[0] < found.upper.min()
     assert 0.9 * truth.epsilon[0] < pooled.epsilon[0] < truth.epsilon[0]
 
 
 def test_bets_seldom_lose() -> None:
-    """Rare large values, which normal approximations miss: the interval errs as seldom as said."""
+    """Rare large values, which normal approximations miss.
+
+    The interval errs as seldom as said.
+    """
     generator = np.random.default_rng(0)
     mu = np.array([0.0, 3.0])
     wrong = np.zeros(2)
@@ -166,9 +194,12 @@ def test_bets_seldom_lose() -> None:
         lower, upper = short.interval(0.004, 0.1)
         if draw < 4:  # the same, a row for each trial
             one = Sampled(mu, seen, 3.0, 9.0)
-            np.testing.assert_allclose(one.interval(0.004, 0.1), (lower, upper), rtol=3e-6)
+            np.testing.assert_allclose(
+                one.interval(0.004, 0.1), (lower, upper), rtol=3e-6
+            )
             np.testing.assert_allclose(short.delta(1.0), one.delta(1.0), rtol=1e-12)
-        truth = _delta(mu[1], np.array([lower, upper])) * 0.01  # of the true mean at both ends
+        # of the true mean at both ends
+        truth = _delta(mu[1], np.array([lower, upper])) * 0.01
         wrong += [truth[0] < 0.004 and lower > 0, truth[1] > 0.004]
     assert (wrong / 80 < 0.05 + 3 * np.sqrt(0.05 / 80)).all()
 
@@ -177,10 +208,14 @@ def test_no_trial_exceeds_the_cap() -> None:
     """Against all ways to share rounds among the members of a class."""
     noise, most, total = 1.5, 6, 8
     mu = np.sqrt(np.arange(most + 1.0)) / noise
-    shares = [c for c in itertools.product(range(most + 1), repeat=3) if sum(c) <= total]
+    shares = [
+        c for c in itertools.product(range(most + 1), repeat=3) if sum(c) <= total
+    ]
     for epsilon in (0.0, 0.7, 2.0, 6.0):
         largest = _delta(mu, epsilon)[np.array(shares)].mean(axis=1).max()
-        one = Sampled(mu, np.zeros((1, 3), np.int64), float(mu[-1]), total / 3 / noise**2)
+        one = Sampled(
+            mu, np.zeros((1, 3), np.int64), float(mu[-1]), total / 3 / noise**2
+        )
         cap = one.cap(epsilon)
         assert largest <= cap * (1 + 1e-9)
         assert cap <= _delta(mu[-1:], epsilon)[0] * (1 + 1e-9)
@@ -197,7 +232,9 @@ def test_strategy_is_the_ledger_on_average() -> None:
         np.testing.assert_allclose(
             found.delta(epsilon), _delta(mu, epsilon).mean(axis=0), rtol=1e-6
         )
-    worst = account(scheme, online, 15, 2.0, 1e-3, strategy=strategy, method="worst_case")
+    worst = account(
+        scheme, online, 15, 2.0, 1e-3, strategy=strategy, method="worst_case"
+    )
     assert (found.upper <= worst.epsilon).all()
 
 
@@ -207,14 +244,20 @@ def test_strategy_is_the_ledger_on_average() -> None:
 @pytest.mark.parametrize("separation", [1, 2, 3, 5])
 def test_largest_square(separation: int) -> None:
     generator = np.random.default_rng(1)
-    patterns = np.array([
-        p for p in itertools.product([0, 1], repeat=9)
-        if all(b - a >= separation for a, b in itertools.pairwise(np.flatnonzero(p)))
-    ])  # fmt: skip
+    patterns = np.array(
+        [
+            p
+            for p in itertools.product([0, 1], repeat=9)
+            if all(
+                b - a >= separation for a, b in itertools.pairwise(np.flatnonzero(p))
+            )
+        ]
+    )
     for band in (1, 2, 3, 9):
         rows, columns = np.indices((9, 9))
-        strategy = np.where((rows >= columns) & (rows - columns < band),
-                            generator.random((9, 9)), 0.0)  # fmt: skip
+        strategy = np.where(
+            (rows >= columns) & (rows - columns < band), generator.random((9, 9)), 0.0
+        )
         form = strategy.T @ strategy
         best = np.einsum("ka,ab,kb->k", patterns, form, patterns).max()
         found = largest_square(form, separation)
@@ -225,8 +268,12 @@ def test_largest_square(separation: int) -> None:
 
 def test_worst_case_is_one_gaussian() -> None:
     scheme = selection.minimum_separation(selection.uniform(20, 2), 4)
-    found = account(scheme, availability.markov(0.1, 3.0), 30, 2.0, 1e-5, method="worst_case")
-    np.testing.assert_allclose(_delta(np.sqrt(8) / 2.0, found.epsilon[0]), 1e-5, rtol=1e-6)
+    found = account(
+        scheme, availability.markov(0.1, 3.0), 30, 2.0, 1e-5, method="worst_case"
+    )
+    np.testing.assert_allclose(
+        _delta(np.sqrt(8) / 2.0, found.epsilon[0]), 1e-5, rtol=1e-6
+    )
 
 
 # ---- Poisson sampling
@@ -242,8 +289,13 @@ def _mixture(q: float, noise: float, epsilon: float) -> float:
         return (1 - q) * stats.norm.pdf(x, 0, noise) + q * stats.norm.pdf(x, 1, noise)
 
     def stick(p: Any, r: Any) -> float:
-        return integrate.quad(lambda x: max(p(x) - np.exp(epsilon) * r(x), 0.0), -12, 14,
-                              limit=400, epsabs=1e-12)[0]  # fmt: skip
+        return integrate.quad(
+            lambda x: max(p(x) - np.exp(epsilon) * r(x), 0.0),
+            -12,
+            14,
+            limit=400,
+            epsabs=1e-12,
+        )[0]
 
     return max(stick(with_it, without), stick(without, with_it))
 
@@ -251,12 +303,16 @@ def _mixture(q: float, noise: float, epsilon: float) -> float:
 def test_one_by_one_is_amplified() -> None:
     none = availability.independent(0.0)
     one = account(selection.bernoulli(9, 0.1), none, 1, 1.0, adversary="models")
-    averaged = account(selection.bernoulli(9, 0.1), none, 1, 1.0, method="pattern_averaged")
+    averaged = account(
+        selection.bernoulli(9, 0.1), none, 1, 1.0, method="pattern_averaged"
+    )
     assert one.method == "amplified"
     np.testing.assert_allclose(one.delta(1.0), _mixture(0.1, 1.0, 1.0), rtol=1e-3)
     assert f"{one.delta(1.0)[0]:.1e}" == "2.1e-04"
     assert f"{averaged.delta(1.0)[0]:.1e}" == "1.3e-02"
-    np.testing.assert_allclose(averaged.delta(1.0)[:1], 0.1 * _delta(np.ones(1), 1.0), rtol=1e-6)
+    np.testing.assert_allclose(
+        averaged.delta(1.0)[:1], 0.1 * _delta(np.ones(1), 1.0), rtol=1e-6
+    )
 
     for rounds, noise in ((30, 3.0), (300, 5.0)):
         coins = selection.poisson(4, [0.05, 0.5, 0.05, 0.0])
@@ -283,39 +339,96 @@ def _asked(scheme: Any = None, online: Any = None, **more: Any) -> Any:
 AMPLIFIED = {"method": "amplified", "adversary": "models"}
 
 
-_refused = functools.cache(lambda: [
-    ({"noise_multiplier": 0.0}, "`noise_multiplier` must be positive and finite.*got 0.0"),
-    ({"noise_multiplier": -1.0}, "`noise_multiplier` must be positive and finite.*got -1.0"),
-    ({"noise_multiplier": np.inf}, "`noise_multiplier` must be positive and finite.*got inf"),
-    ({"noise_multiplier": np.nan}, "`noise_multiplier` must be positive and finite.*got nan"),
-    ({"delta": 0.0}, r"`delta` must lie in \(0, 1\); got 0.0"),
-    ({"delta": 1.0}, r"`delta` must lie in \(0, 1\); got 1.0"),
-    ({"delta": "small"}, r"`delta` must lie in \(0, 1\); got 'small'"),
-    ({"confidence": 1.0}, r"`confidence` must lie in \(0, 1\)"),
-    ({"rounds": 0}, "`rounds` must be at least 1; got 0"),
-    ({"trials": 0}, "`trials` must be at least 1; got 0"),
-    ({"clients": [6]}, "`clients` must be one or more indices of clients, from 0 to 5"),
-    ({"clients": [-1]}, "`clients` must be one or more indices"),
-    ({"adversary": "sever"}, "`adversary` must be a known adversary: did you mean 'server'"),
-    ({"method": "pld"}, "`method` must be a known method"),
-    ({"strategy": np.eye(4)}, r"`strategy` must be a matrix of numbers \[5, 5\]"),
-    ({"scheme": selection.power_of_choice(6, 2, 3)}, "`selector` must not look at what clien"),
-    ({"scheme": selection.minimum_separation(selection.power_of_choice(6, 2, 3), 2),
-      "method": "worst_case"}, "`selector` must not look at what clien"),
-    ({"scheme": Silent(selection.uniform(6, 2))}, "`selector` must say whether it looks at"),
-    ({"scheme": selection.minimum_separation(Silent(selection.uniform(6, 2)), 2)},
-     "`selector` must say whether it looks at"),
-    ({"scheme": 3}, "`selector` must have"),
-    ({"online": 3}, "`availability` must have"),
-    ({"online": availability.independent([0.1] * 5)}, "`dropout_rate` must be one rate or 6"),
-    ({"method": "amplified"}, "must not be 'amplified': the server sees who takes part"),
-    (AMPLIFIED | {"scheme": selection.batch_partitioning(6, 4, 2)}, "blocks give away"),
-    (AMPLIFIED | {"scheme": selection.uniform(6, 2)}, "do not join by their own coins"),
-    (AMPLIFIED | {"online": availability.markov(0.1, 2.0)}, "online is not independent"),
-    (AMPLIFIED | {"scheme": selection.minimum_separation(selection.bernoulli(6, 0.3), 2)},
-     "with a minimum separation, or bins, rounds depend on each other"),
-    (AMPLIFIED | {"strategy": np.eye(5)}, "with a strategy rounds do not compose"),
-])  # fmt: skip
+_refused = functools.cache(
+    lambda: [
+        (
+            {"noise_multiplier": 0.0},
+            "`noise_multiplier` must be positive and finite.*got 0.0",
+        ),
+        (
+            {"noise_multiplier": -1.0},
+            "`noise_multiplier` must be positive and finite.*got -1.0",
+        ),
+        (
+            {"noise_multiplier": np.inf},
+            "`noise_multiplier` must be positive and finite.*got inf",
+        ),
+        (
+            {"noise_multiplier": np.nan},
+            "`noise_multiplier` must be positive and finite.*got nan",
+        ),
+        ({"delta": 0.0}, r"`delta` must lie in \(0, 1\); got 0.0"),
+        ({"delta": 1.0}, r"`delta` must lie in \(0, 1\); got 1.0"),
+        ({"delta": "small"}, r"`delta` must lie in \(0, 1\); got 'small'"),
+        ({"confidence": 1.0}, r"`confidence` must lie in \(0, 1\)"),
+        ({"rounds": 0}, "`rounds` must be at least 1; got 0"),
+        ({"trials": 0}, "`trials` must be at least 1; got 0"),
+        (
+            {"clients": [6]},
+            "`clients` must be one or more indices of clients, from 0 to 5",
+        ),
+        ({"clients": [-1]}, "`clients` must be one or more indices"),
+        (
+            {"adversary": "sever"},
+            "`adversary` must be a known adversary: did you mean 'server'",
+        ),
+        ({"method": "pld"}, "`method` must be a known method"),
+        ({"strategy": np.eye(4)}, r"`strategy` must be a matrix of numbers \[5, 5\]"),
+        (
+            {"scheme": selection.power_of_choice(6, 2, 3)},
+            "`selector` must not look at what clien",
+        ),
+        (
+            {
+                "scheme": selection.minimum_separation(
+                    selection.power_of_choice(6, 2, 3), 2
+                ),
+                "method": "worst_case",
+            },
+            "`selector` must not look at what clien",
+        ),
+        (
+            {"scheme": Silent(selection.uniform(6, 2))},
+            "`selector` must say whether it looks at",
+        ),
+        (
+            {
+                "scheme": selection.minimum_separation(
+                    Silent(selection.uniform(6, 2)), 2
+                )
+            },
+            "`selector` must say whether it looks at",
+        ),
+        ({"scheme": 3}, "`selector` must have"),
+        ({"online": 3}, "`availability` must have"),
+        (
+            {"online": availability.independent([0.1] * 5)},
+            "`dropout_rate` must be one rate or 6",
+        ),
+        (
+            {"method": "amplified"},
+            "must not be 'amplified': the server sees who takes part",
+        ),
+        (
+            AMPLIFIED | {"scheme": selection.batch_partitioning(6, 4, 2)},
+            "blocks give away",
+        ),
+        (
+            AMPLIFIED | {"scheme": selection.uniform(6, 2)},
+            "do not join by their own coins",
+        ),
+        (
+            AMPLIFIED | {"online": availability.markov(0.1, 2.0)},
+            "online is not independent",
+        ),
+        (
+            AMPLIFIED
+            | {"scheme": selection.minimum_separation(selection.bernoulli(6, 0.3), 2)},
+            "with a minimum separation, or bins, rounds depend on each other",
+        ),
+        (AMPLIFIED | {"strategy": np.eye(5)}, "with a strategy rounds do not compose"),
+    ]
+)
 
 
 def test_refused() -> None:
@@ -329,6 +442,8 @@ def test_account_is_shown() -> None:
     assert "server" in repr(found)
     assert "<table" in found._repr_html_()
     assert found.mean == pytest.approx(found.epsilon.mean())
-    with pytest.raises(ConfigurationError, match="`epsilon` must be finite and at least 0; got -1"):
+    with pytest.raises(
+        ConfigurationError, match="`epsilon` must be finite and at least 0; got -1"
+    ):
         found.delta(-1.0)
     assert mj.dp.account is account

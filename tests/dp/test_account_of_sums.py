@@ -1,9 +1,13 @@
-"""The account of shared noise and of losses: every history written out, and the realised ledger."""
+"""The account of shared noise and of losses.
+
+Every history written out, and the realised ledger.
+"""
 
 from __future__ import annotations
 
 import functools
 import itertools
+import operator
 from collections import defaultdict
 from typing import Any
 
@@ -20,7 +24,11 @@ from mrsa_jax.dp._mechanism import ORDERS
 LEAVES = 0.15
 _steps = functools.cache(lambda: availability.independent_steps(LEAVES))
 SURVIVES = (1 - LEAVES) ** 3
-FATES = {"lost": 1 - SURVIVES, "sent": SURVIVES * LEAVES, "answered": SURVIVES * (1 - LEAVES)}
+FATES = {
+    "lost": 1 - SURVIVES,
+    "sent": SURVIVES * LEAVES,
+    "answered": SURVIVES * (1 - LEAVES),
+}
 RULES = ("ignore", "abort", "drop_block")
 ROUNDS = 3
 
@@ -35,17 +43,24 @@ def _delta(mu: np.ndarray, epsilon: float) -> np.ndarray:
 # ---- small cases, written out
 
 
-def _summed(cohort: tuple[int, ...], fates: tuple[str, ...], rule: str, block: int) -> set[int]:
+def _summed(
+    cohort: tuple[int, ...], fates: tuple[str, ...], rule: str, block: int
+) -> set[int]:
     """Return who is in the round's sum by the policies' definitions, if it is learnt."""
     sent = {i for i, fate in zip(cohort, fates, strict=True) if fate != "lost"}
     split = {i // block for i in cohort if i not in sent}
-    kept = {"ignore": sent, "abort": set() if split else sent,
-            "drop_block": {i for i in sent if i // block not in split}}[rule]  # fmt: skip
+    kept = {
+        "ignore": sent,
+        "abort": set() if split else sent,
+        "drop_block": {i for i in sent if i // block not in split},
+    }[rule]
     answered = sum(fate == "answered" for fate in fates)
     return kept if len(kept) >= 2 and answered >= 2 else set()
 
 
-def _sizes(cohorts: dict[tuple[int, ...], float], rule: str | None, block: int) -> dict[int, float]:
+def _sizes(
+    cohorts: dict[tuple[int, ...], float], rule: str | None, block: int
+) -> dict[int, float]:
     """Return the chance that client 0 is in a round's sum, by its size."""
     found: dict[int, float] = defaultdict(float)
     for cohort, chance in cohorts.items():
@@ -60,10 +75,15 @@ def _sizes(cohorts: dict[tuple[int, ...], float], rule: str | None, block: int) 
 
 
 def _histories(sizes: dict[int, float]) -> list[tuple[tuple[int, ...], float]]:
-    """Return the sizes of client 0's sums in every history, 0 where it is in none; its chance."""
+    """Return the sizes of client 0's sums in every history, 0 where it is in none.
+
+    Its chance.
+    """
     each = [*sizes.items(), (0, 1 - sum(sizes.values()))]
-    return [(tuple(n for n, _ in rounds), float(np.prod([p for _, p in rounds])))
-            for rounds in itertools.product(each, repeat=ROUNDS)]  # fmt: skip
+    return [
+        (tuple(n for n, _ in rounds), float(np.prod([p for _, p in rounds])))
+        for rounds in itertools.product(each, repeat=ROUNDS)
+    ]
 
 
 CHANCES = (0.5, 0.3, 0.9, 0.6)
@@ -91,7 +111,9 @@ def test_law_of_sums(rule: str | None, planned: int | None) -> None:
     """Delta of all histories of three rounds, who is lost at which step among them."""
     losses: dict[str, Any] = {} if rule is None else {"steps": _steps(), "rule": rule}
     for scheme, online, cohorts, block in _schemes():
-        found = account(scheme, online, ROUNDS, 1.5, 1e-3, planned=planned, clients=[0], **losses)
+        found = account(
+            scheme, online, ROUNDS, 1.5, 1e-3, planned=planned, clients=[0], **losses
+        )
         assert found.trials == 0
         mus, chances = [], []
         for sizes, chance in _histories(_sizes(cohorts, rule, block)):
@@ -113,7 +135,9 @@ def test_law_of_integers_sums(rule: str | None) -> None:
     for kind, scheme_of in (("skellam", 0), ("discrete_gaussian", 1)):
         scheme, online, cohorts, block = _schemes()[scheme_of]
         ring = dp.ring_mechanism(kind, 1.5, 1.0, dim=20, num_clients=4, modulus_bits=12)
-        found = account(scheme, online, ROUNDS, delta=1e-3, mechanism=ring, clients=[0], **losses)
+        found = account(
+            scheme, online, ROUNDS, delta=1e-3, mechanism=ring, clients=[0], **losses
+        )
         order = np.asarray(ORDERS)[np.asarray(ORDERS) > 1.01]
         spent = np.vstack([np.zeros(len(order)), ring.rdp(order, np.arange(1, 5))])
         for epsilon in (0.7, 2.5):
@@ -121,16 +145,28 @@ def test_law_of_integers_sums(rule: str | None) -> None:
             for sizes, chance in _histories(_sizes(cohorts, rule, block)):
                 total = spent[list(sizes)].sum(axis=0)
                 if total.any():
-                    logs = (order - 1) * (total + np.log1p(-1 / order) - epsilon) - np.log(order)
+                    logs = (order - 1) * (
+                        total + np.log1p(-1 / order) - epsilon
+                    ) - np.log(order)
                     expected += chance * np.exp(min(logs.min(), 0.0))
             assert expected * (1 - 1e-9) <= found.delta(epsilon)[0] <= expected * 1.003
-        assert found.lower[0] <= found.epsilon[0] == found.upper[0] < 1.003 * found.lower[0]
+        assert (
+            found.lower[0]
+            <= found.epsilon[0]
+            == found.upper[0]
+            < 1.003 * found.lower[0]
+        )
 
 
 def test_certain_sums() -> None:
-    """Of a client who is in every round: nothing is left for sums beyond all that there can be."""
+    """Of a client who is in every round.
+
+    Nothing is left for sums beyond all that there can be.
+    """
     coins = selection.poisson(3, [1.0, 0.5, 0.5])
-    found = account(coins, availability.independent(0.0), 4, 2.0, 1e-9, planned=3, clients=[0])
+    found = account(
+        coins, availability.independent(0.0), 4, 2.0, 1e-9, planned=3, clients=[0]
+    )
     mus, chances = [], []
     for sizes in itertools.product([1, 2, 3], repeat=4):
         mus.append(np.sqrt(sum(3 / n for n in sizes)) / 2.0)
@@ -148,8 +184,16 @@ def _holds(setting: dict[str, Any], delta: float, histories: int, trials: int) -
     own = dict(setting)
     scheme, online, rounds = (own.pop(name) for name in ("scheme", "online", "rounds"))
     client = own.pop("client", 0)
-    found = account(scheme, online, rounds, delta=delta, clients=[client], trials=trials,
-                    confidence=1 - 1e-6, **own)  # fmt: skip
+    found = account(
+        scheme,
+        online,
+        rounds,
+        delta=delta,
+        clients=[client],
+        trials=trials,
+        confidence=1 - 1e-6,
+        **own,
+    )
     steps, rule = own.pop("steps", None), own.pop("rule", "ignore")
     policy = {"policy": rule, "blocks": int(getattr(scheme, "block_size", 1))}
     given = policy if isinstance(rule, str) else {"rule": rule}
@@ -162,10 +206,8 @@ def _holds(setting: dict[str, Any], delta: float, histories: int, trials: int) -
     played = jax.device_get(played)
     ends = np.array([found.lower[0], found.epsilon[0], found.upper[0]])
     assert (np.diff(ends) >= 0).all()
-    realised = np.array([
-        ledger(jax.tree.map(lambda leaf: leaf[at], played), **own).delta(ends)[:, client]  # noqa: B023
-        for at in range(histories)
-    ])  # fmt: skip
+    each = [jax.tree.map(operator.itemgetter(at), played) for at in range(histories)]
+    realised = np.array([ledger(one, **own).delta(ends)[:, client] for one in each])
     low, middle, high = realised.mean(axis=0)
     errors = 5 * realised.std(axis=0) / np.sqrt(histories)
     assert low >= delta - errors[0]
@@ -178,41 +220,133 @@ _few = functools.cache(lambda: availability.independent_steps(0.05))
 
 
 def _ring(clients: int) -> Any:
-    return dp.ring_mechanism("skellam", 3.0, 1.0, dim=100, num_clients=clients, modulus_bits=16)
+    return dp.ring_mechanism(
+        "skellam", 3.0, 1.0, dim=100, num_clients=clients, modulus_bits=16
+    )
 
 
-_lossy = functools.cache(lambda: [
-    {"scheme": selection.batch_partitioning(24, 6, 3, "uniform"), "online": _away(), "rounds": 40,
-     "noise_multiplier": 3.0, "planned": 6, "steps": _few()},
-    {"scheme": selection.batch_partitioning(24, 6, 3, "uniform"), "online": _away(), "rounds": 40,
-     "noise_multiplier": 3.0, "planned": 6, "steps": _few(), "rule": "drop_block", "client": 5},
-    {"scheme": selection.batch_partitioning(24, 6, 3), "online": _away(), "rounds": 40,
-     "noise_multiplier": 3.0, "planned": 6, "steps": _few(), "rule": "drop_block"},
-    {"scheme": selection.batch_partitioning(24, 6, 3, "greedy"), "online": _away(), "rounds": 30,
-     "noise_multiplier": 3.0, "planned": 6, "steps": _few(), "rule": "abort"},
-    {"scheme": selection.weighted(24, 6), "online": availability.markov(0.2, 3.0), "rounds": 30,
-     "noise_multiplier": 3.0, "planned": 8, "steps": _steps()},
-    {"scheme": selection.bernoulli(24, 0.3), "online": _away(), "rounds": 30,
-     "noise_multiplier": 3.0, "planned": 7, "steps": _steps(), "client": 2},
-    {"scheme": selection.minimum_separation(selection.bernoulli(24, 0.3), 3), "online": _away(),
-     "rounds": 30, "noise_multiplier": 2.0, "planned": 5, "steps": _few()},
-    {"scheme": selection.uniform(24, 6), "online": _away(), "rounds": 30, "noise_multiplier": 3.0,
-     "planned": 6, "steps": availability.independent_steps([0.02, 0.1, 0.2] * 8), "client": 1},
-    {"scheme": selection.uniform(24, 6), "online": _away(), "rounds": 30, "noise_multiplier": 3.0,
-     "planned": 6, "steps": _few(),
-     "rule": mj.secagg.graph_rule(mj.graphs.erdos_renyi(6, 0.5), 24, threshold=3)},
-    {"scheme": selection.batch_partitioning(24, 6, 2), "online": _away(), "rounds": 30,
-     "mechanism": _ring(6), "steps": _few()},
-    {"scheme": selection.bernoulli(24, 0.3), "online": _away(), "rounds": 30, "mechanism": _ring(6),
-     "steps": _few()},
-    {"scheme": selection.balls_in_bins(24, 4), "online": availability.independent(0.0),
-     "rounds": 30, "noise_multiplier": 3.0, "planned": 6, "steps": _few()},
-])  # fmt: skip
+_lossy = functools.cache(
+    lambda: [
+        {
+            "scheme": selection.batch_partitioning(24, 6, 3, "uniform"),
+            "online": _away(),
+            "rounds": 40,
+            "noise_multiplier": 3.0,
+            "planned": 6,
+            "steps": _few(),
+        },
+        {
+            "scheme": selection.batch_partitioning(24, 6, 3, "uniform"),
+            "online": _away(),
+            "rounds": 40,
+            "noise_multiplier": 3.0,
+            "planned": 6,
+            "steps": _few(),
+            "rule": "drop_block",
+            "client": 5,
+        },
+        {
+            "scheme": selection.batch_partitioning(24, 6, 3),
+            "online": _away(),
+            "rounds": 40,
+            "noise_multiplier": 3.0,
+            "planned": 6,
+            "steps": _few(),
+            "rule": "drop_block",
+        },
+        {
+            "scheme": selection.batch_partitioning(24, 6, 3, "greedy"),
+            "online": _away(),
+            "rounds": 30,
+            "noise_multiplier": 3.0,
+            "planned": 6,
+            "steps": _few(),
+            "rule": "abort",
+        },
+        {
+            "scheme": selection.weighted(24, 6),
+            "online": availability.markov(0.2, 3.0),
+            "rounds": 30,
+            "noise_multiplier": 3.0,
+            "planned": 8,
+            "steps": _steps(),
+        },
+        {
+            "scheme": selection.bernoulli(24, 0.3),
+            "online": _away(),
+            "rounds": 30,
+            "noise_multiplier": 3.0,
+            "planned": 7,
+            "steps": _steps(),
+            "client": 2,
+        },
+        {
+            "scheme": selection.minimum_separation(selection.bernoulli(24, 0.3), 3),
+            "online": _away(),
+            "rounds": 30,
+            "noise_multiplier": 2.0,
+            "planned": 5,
+            "steps": _few(),
+        },
+        {
+            "scheme": selection.uniform(24, 6),
+            "online": _away(),
+            "rounds": 30,
+            "noise_multiplier": 3.0,
+            "planned": 6,
+            "steps": availability.independent_steps([0.02, 0.1, 0.2] * 8),
+            "client": 1,
+        },
+        {
+            "scheme": selection.uniform(24, 6),
+            "online": _away(),
+            "rounds": 30,
+            "noise_multiplier": 3.0,
+            "planned": 6,
+            "steps": _few(),
+            "rule": mj.secagg.graph_rule(
+                mj.graphs.erdos_renyi(6, 0.5), 24, threshold=3
+            ),
+        },
+        {
+            "scheme": selection.batch_partitioning(24, 6, 2),
+            "online": _away(),
+            "rounds": 30,
+            "mechanism": _ring(6),
+            "steps": _few(),
+        },
+        {
+            "scheme": selection.bernoulli(24, 0.3),
+            "online": _away(),
+            "rounds": 30,
+            "mechanism": _ring(6),
+            "steps": _few(),
+        },
+        {
+            "scheme": selection.balls_in_bins(24, 4),
+            "online": availability.independent(0.0),
+            "rounds": 30,
+            "noise_multiplier": 3.0,
+            "planned": 6,
+            "steps": _few(),
+        },
+    ]
+)
 
 
 def test_account_is_of_the_ledger() -> None:
-    _holds({"scheme": selection.bernoulli(12, 0.3), "online": availability.independent(0.1),
-            "rounds": 10, "noise_multiplier": 3.0, "planned": 4}, 1e-2, 60, 200)  # fmt: skip
+    _holds(
+        {
+            "scheme": selection.bernoulli(12, 0.3),
+            "online": availability.independent(0.1),
+            "rounds": 10,
+            "noise_multiplier": 3.0,
+            "planned": 4,
+        },
+        1e-2,
+        60,
+        200,
+    )
 
 
 @pytest.mark.slow
@@ -224,7 +358,10 @@ def test_account_is_of_the_ledger_with_losses(place: int) -> None:
 
 @pytest.mark.slow
 def test_simulated_sums_hold_their_law() -> None:
-    """Of schemes whose law is known, simulated as if it were not: losses seldom and often."""
+    """Of schemes whose law is known, simulated as if it were not.
+
+    Losses seldom and often.
+    """
     for steps in (_steps(), availability.independent_steps(0.001)):
         given = {"planned": 6, "steps": steps, "clients": [0]}
         known = account(selection.uniform(12, 6), _online(), 10, 2.0, 1e-2, **given)
@@ -253,8 +390,12 @@ def test_shares_of_equal_sums_are_one_noise() -> None:
     coins, online = selection.bernoulli(48, 0.25), availability.independent(0.1)
     blocks = selection.batch_partitioning(48, 12, 4, "uniform")
     assert account(blocks, online, 50, 4.0, **lossy, clients=[0]).epsilon[0] < 4.0
-    told = [account(blocks, online, 50, 4.0, planned=12, clients=[0], **more).epsilon[0].round(2)
-            for more in ({}, lossy)]  # fmt: skip
+    told = [
+        account(blocks, online, 50, 4.0, planned=12, clients=[0], **more)
+        .epsilon[0]
+        .round(2)
+        for more in ({}, lossy)
+    ]
     assert told == [4.24, 4.44]
     plain, shared = (
         account(coins, online, 50, 4.0, planned=own, clients=[0]) for own in (None, 12)
@@ -264,33 +405,69 @@ def test_shares_of_equal_sums_are_one_noise() -> None:
 
 def test_models_get_no_amplification_from_shared_noise() -> None:
     coins = selection.bernoulli(8, 0.3)
-    for more in ({"planned": 3}, {"steps": _steps()}, {"planned": 3, "steps": _steps()}):
-        server, models = (account(coins, _online(), 10, 2.0, adversary=who, clients=[0], **more)
-                          for who in ("server", "models"))  # fmt: skip
-        assert (models.method, models.epsilon[0]) == ("pattern_averaged", server.epsilon[0])
+    for more in (
+        {"planned": 3},
+        {"steps": _steps()},
+        {"planned": 3, "steps": _steps()},
+    ):
+        server, models = (
+            account(coins, _online(), 10, 2.0, adversary=who, clients=[0], **more)
+            for who in ("server", "models")
+        )
+        assert (models.method, models.epsilon[0]) == (
+            "pattern_averaged",
+            server.epsilon[0],
+        )
         for method in ("amplified", "monte_carlo"):
-            message = f"`method` must not be '{method}': where each client adds its share"
+            message = (
+                f"`method` must not be '{method}': where each client adds its share"
+            )
             with pytest.raises(ConfigurationError, match=message):
-                account(coins, _online(), 10, 2.0, adversary="models", method=method, **more)
-    worst = account(coins, _online(), 10, 2.0, method="worst_case", planned=3, steps=_steps())
-    np.testing.assert_allclose(_delta(np.sqrt(10 * 3 / 2) / 2.0, worst.epsilon[0]), 1e-5, rtol=1e-6)
+                account(
+                    coins, _online(), 10, 2.0, adversary="models", method=method, **more
+                )
+    worst = account(
+        coins, _online(), 10, 2.0, method="worst_case", planned=3, steps=_steps()
+    )
+    np.testing.assert_allclose(
+        _delta(np.sqrt(10 * 3 / 2) / 2.0, worst.epsilon[0]), 1e-5, rtol=1e-6
+    )
 
 
-_refused = functools.cache(lambda: [
-    ({"planned": 0}, "`planned` must be at least 1; got 0"),
-    ({"planned": 2.5}, "`planned` must be an integer"),
-    ({"steps": 0.1}, "`steps` must be a `StepDropout`"),
-    ({"rule": "abort"}, "`rule` must not be set without `steps`"),
-    ({"steps": _steps(), "rule": "ignroe"}, "`rule` must be a known policy: did you mean 'ignore'"),
-    ({"steps": _steps(), "rule": 3}, "`rule` must be a policy or a `RoundRule`"),
-    ({"mechanism": _ring(4)}, "`noise_multiplier` must not be set with a mechanism"),
-    ({"mechanism": _ring(4), "noise_multiplier": None, "planned": 4},
-     "`planned` must not be set with a mechanism"),
-    ({"mechanism": 4.0, "noise_multiplier": None}, "`mechanism` must be what `dp.ring_mechanism`"),
-    ({"noise_multiplier": None}, "`noise_multiplier` must be positive and finite"),
-    ({"planned": 3, "strategy": np.eye(5)}, "`strategy` must not be set if sums differ"),
-    ({"steps": _steps(), "strategy": np.eye(5)}, "`strategy` must not be set if sums differ"),
-])  # fmt: skip
+_refused = functools.cache(
+    lambda: [
+        ({"planned": 0}, "`planned` must be at least 1; got 0"),
+        ({"planned": 2.5}, "`planned` must be an integer"),
+        ({"steps": 0.1}, "`steps` must be a `StepDropout`"),
+        ({"rule": "abort"}, "`rule` must not be set without `steps`"),
+        (
+            {"steps": _steps(), "rule": "ignroe"},
+            "`rule` must be a known policy: did you mean 'ignore'",
+        ),
+        ({"steps": _steps(), "rule": 3}, "`rule` must be a policy or a `RoundRule`"),
+        (
+            {"mechanism": _ring(4)},
+            "`noise_multiplier` must not be set with a mechanism",
+        ),
+        (
+            {"mechanism": _ring(4), "noise_multiplier": None, "planned": 4},
+            "`planned` must not be set with a mechanism",
+        ),
+        (
+            {"mechanism": 4.0, "noise_multiplier": None},
+            "`mechanism` must be what `dp.ring_mechanism`",
+        ),
+        ({"noise_multiplier": None}, "`noise_multiplier` must be positive and finite"),
+        (
+            {"planned": 3, "strategy": np.eye(5)},
+            "`strategy` must not be set if sums differ",
+        ),
+        (
+            {"steps": _steps(), "strategy": np.eye(5)},
+            "`strategy` must not be set if sums differ",
+        ),
+    ]
+)
 
 
 def test_refused() -> None:

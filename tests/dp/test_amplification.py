@@ -1,4 +1,7 @@
-"""What blocks cost in amplification: mixtures by quadrature and by draws; the figure shows it."""
+"""What blocks cost in amplification: mixtures by quadrature and by draws.
+
+The figure shows it.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,9 @@ def test_a_round_of_blocks_gives_participation_away() -> None:
 
         def stick(first: int, second: int) -> float:
             def gain(x: float) -> float:
-                return max(_density(x, 0.1, first) - np.e * _density(x, 0.1, second), 0.0)
+                return max(
+                    _density(x, 0.1, first) - np.e * _density(x, 0.1, second), 0.0
+                )
 
             return integrate.quad(gain, -10, 20, limit=500, epsabs=1e-11)[0]
 
@@ -45,10 +50,13 @@ def test_who_removes_and_who_adds_a_client_are_not_exchanged() -> None:
     found = block_losses(0.1, target, 1.0)
     with_it, without = (_density(grid, 0.1, mean) for mean in (target, target - 1))
     for own, more, less in (
-        (found._pmf_remove, with_it, without), (found._pmf_add, without, with_it)
-    ):  # fmt: skip
+        (found._pmf_remove, with_it, without),
+        (found._pmf_add, without, with_it),
+    ):
         exact = integrate.trapezoid(np.maximum(more - np.exp(1.0) * less, 0.0), grid)
-        np.testing.assert_allclose(own.get_delta_for_epsilon(1.0), exact, rtol=5e-3, atol=1e-7)
+        np.testing.assert_allclose(
+            own.get_delta_for_epsilon(1.0), exact, rtol=5e-3, atol=1e-7
+        )
 
 
 def test_losses_of_what_rounding_alone_leaves_are_small() -> None:
@@ -66,11 +74,16 @@ def test_rounds_of_blocks_compose() -> None:
         for own, other in ((target, target - 1), (target - 1, target)):
             joins = generator.random((200_000, rounds)) < chance
             shown = generator.normal(size=joins.shape) + joins * own / noise
-            ratios = _density(shown, chance, own / noise) / _density(shown, chance, other / noise)
+            ratios = _density(shown, chance, own / noise) / _density(
+                shown, chance, other / noise
+            )
             gains = np.maximum(0.0, 1 - np.exp(epsilon) / ratios.prod(axis=1))
             sides.append((gains.mean(), gains.std() / np.sqrt(len(gains))))
         delta, error = max(sides)
-        assert abs(composed.get_delta_for_epsilon(epsilon) - delta) < 5 * error + 0.005 * delta
+        assert (
+            abs(composed.get_delta_for_epsilon(epsilon) - delta)
+            < 5 * error + 0.005 * delta
+        )
 
 
 def test_what_blocks_cost_and_buy() -> None:
@@ -83,12 +96,16 @@ def test_what_blocks_cost_and_buy() -> None:
     np.testing.assert_allclose(costs.cardinality, 24 * costs.chances, rtol=1e-8)
     with pytest.raises(mj.ConfigurationError, match="`dropout_rate` must lie in"):
         inspect.unwrap(amplification)(24, 6, [1], 60, 3.0, dropout_rate=1.5)
-    with pytest.raises(mj.ConfigurationError, match="must be a multiple of `privacy_target`"):
+    with pytest.raises(
+        mj.ConfigurationError, match="must be a multiple of `privacy_target`"
+    ):
         amplification(24, 6, [4], 60, 3.0)
 
     ax = mj.plotting.plot_amplification(costs)
     lines = [np.asarray(line.get_ydata(), float) for line in ax.lines]
-    for line, values in zip(lines, (costs.server, costs.blocks, costs.one_by_one), strict=True):
+    for line, values in zip(
+        lines, (costs.server, costs.blocks, costs.one_by_one), strict=True
+    ):
         assert (line == values).all()
     assert [tick.get_text() for tick in ax.get_xticklabels()][1].startswith("6 (6, ")
     assert "30 rounds" in ax.get_label()

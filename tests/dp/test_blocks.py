@@ -1,4 +1,7 @@
-"""Sums of segments in the ledger: against all that a server sees, block by block, draw by draw."""
+"""Sums of segments in the ledger.
+
+Against all that a server sees, block by block, draw by draw.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +21,12 @@ from mrsa_jax.dp._mechanism import BlockMechanism
 _layout = functools.cache(
     lambda: hetero.segment_layout("mc", [2, 2, 3], [3, 5, 9], dim=3, modulus_bits=12)
 )
-_groups = functools.cache(lambda: hetero.segment_layout("mc", [3, 3, 4], [3, 5, 9], dim=3))
+_groups = functools.cache(
+    lambda: hetero.segment_layout("mc", [3, 3, 4], [3, 5, 9], dim=3)
+)
 SENT = np.ones((3, 10), bool)
-SENT[1, [4, 5]] = False  # client 3 is then alone where its group is by itself, and not summed
+# client 3 is then alone where its group is by itself, and not summed
+SENT[1, [4, 5]] = False
 SENT[2, [2, 9]] = False
 CLIP, Z, K = 0.5, 1.5, 10
 
@@ -37,26 +43,37 @@ def sums_of(history: hetero.SegmentHistory, when: int) -> list[tuple[int, np.nda
 
 
 def told_apart(shift: np.ndarray, covariance: np.ndarray) -> float:
-    """Return mu from densities: at the mean of the second, log of their ratio is mu^2 / 2."""
+    """Return mu from densities.
+
+    At the mean of the second, log of their ratio is mu^2 / 2.
+    """
     logs = [
-        stats.multivariate_normal(mean, covariance).logpdf(shift) for mean in (shift, 0 * shift)
+        stats.multivariate_normal(mean, covariance).logpdf(shift)
+        for mean in (shift, 0 * shift)
     ]
     return math.sqrt(2 * (logs[0] - logs[1]))
 
 
-def seen(history: hetero.SegmentHistory, client: int, shares: int | None, colluding=()) -> float:
+def seen(
+    history: hetero.SegmentHistory, client: int, shares: int | None, colluding=()
+) -> float:
     """Return the most that a client's clipped updates of all rounds are told apart by.
 
-    Each sum is seen in the direction in which it is moved; each client draws its own noise.
+    Each sum is seen in the direction in which it is moved; each client draws its own
+    noise.
     """
     random, square = np.random.default_rng(client), 0.0
     for when in range(len(history.plain)):
         sums = sums_of(history, when)
         variance = [
-            (Z * CLIP) ** 2 * (1 if shares is None else len(set(np.flatnonzero(who)) - {*colluding})
-                               / shares)
+            (Z * CLIP) ** 2
+            * (
+                1
+                if shares is None
+                else len(set(np.flatnonzero(who)) - {*colluding}) / shares
+            )
             for _, who in sums
-        ]  # fmt: skip
+        ]
         mine = [place for place, (_, who) in enumerate(sums) if who[client]]
         if not mine:
             continue
@@ -89,17 +106,28 @@ def test_a_round_counts_by_its_sum_with_the_least_noise() -> None:
             # as planned: the same sums with all who are laid out in them
             plan = mj.dp.ledger(whole, Z, planned=K)
             assert plan.mu.tolist() == plan.planned_mu.tolist()
-            rounds = np.stack([rows.any(axis=0) for rows in told.trajectory()[:, None] > 0])
+            rounds = np.stack(
+                [rows.any(axis=0) for rows in told.trajectory()[:, None] > 0]
+            )
             first = mj.dp.ledger(whole.until(1), Z, planned=K).mu
-            took = np.array([any(who[i] for _, who in sums_of(history, when))
-                             for when in range(3) for i in range(10)]).reshape(3, 10)  # fmt: skip
+            took = np.array(
+                [
+                    any(who[i] for _, who in sums_of(history, when))
+                    for when in range(3)
+                    for i in range(10)
+                ]
+            ).reshape(3, 10)
             assert rounds[-1].tolist() == took.any(axis=0).tolist()
-            np.testing.assert_allclose(told.planned_mu, first * np.sqrt(took.sum(axis=0)))
+            np.testing.assert_allclose(
+                told.planned_mu, first * np.sqrt(took.sum(axis=0))
+            )
             assert told.short == 1  # of a group that is gone no noise is missing
             assert "1 of 3 rounds have a block with less noise" in told.notes[0]
         assert (told.planned_mu[others] <= told.mu[others] + 1e-12).all()
     once = mj.dp.ledger(history, Z)
-    np.testing.assert_allclose(once.mu, [seen(history, client, None) for client in range(10)])
+    np.testing.assert_allclose(
+        once.mu, [seen(history, client, None) for client in range(10)]
+    )
 
 
 def logs_of(noise: mj.dp.LatticeNoise, count: int) -> np.ndarray:
@@ -121,33 +149,50 @@ def renyi(logs: np.ndarray, shift: int, order: float) -> float:
 
 @pytest.mark.parametrize("kind", ["skellam", "discrete_gaussian"])
 def test_divergences_of_all_shifts_are_within_the_bound(kind: str) -> None:
-    """A coordinate a segment: every change of codes that the norm allows, in laws by masses."""
+    """A coordinate a segment.
+
+    Every change of codes that the norm allows, in laws by masses.
+    """
     noise = getattr(mj.dp, kind)(0.35)
-    average = hetero.segment_average(_layout(), (-1.0, 1.0), noise=noise, clip_norm=CLIP)
+    average = hetero.segment_average(
+        _layout(), (-1.0, 1.0), noise=noise, clip_norm=CLIP
+    )
     made = BlockMechanism.of(average)
     orders = np.array([1.1, 1.5, 2.0, 3.0, 6.0])
     history = hetero.segment_participation(_layout(), num_rounds=1)
-    sizes = {(s, i): int(who.sum()) for s, who in sums_of(history, 0) for i in np.flatnonzero(who)}
+    sizes = {
+        (s, i): int(who.sum())
+        for s, who in sums_of(history, 0)
+        for i in np.flatnonzero(who)
+    }
     tightest = np.zeros(len(orders))
     for client in (0, 2, 4):
         steps = 2.0 / (_layout().levels_of()[:, client] - 1.0)
         counts = [sizes[segment, client] for segment in range(3)]
-        logs = [logs_of(noise.on(float(step)), count)
-                for step, count in zip(steps, counts, strict=True)]  # fmt: skip
+        logs = [
+            logs_of(noise.on(float(step)), count)
+            for step, count in zip(steps, counts, strict=True)
+        ]
         bound = made.rdp(orders, [min(counts)])[0]
         most = (average.sensitivity / steps).astype(int)
-        single = [[[renyi(law, shift, order) for order in orders] for shift in range(top + 1)]
-                  for law, top in zip(logs, most, strict=True)]  # fmt: skip
+        single = [
+            [[renyi(law, shift, order) for order in orders] for shift in range(top + 1)]
+            for law, top in zip(logs, most, strict=True)
+        ]
         for shift in itertools.product(*(range(top + 1) for top in most)):
             if np.linalg.norm(steps * shift) <= average.sensitivity:
-                spent = np.sum([one[at] for one, at in zip(single, shift, strict=True)], axis=0)
+                spent = np.sum(
+                    [one[at] for one, at in zip(single, shift, strict=True)], axis=0
+                )
                 assert (spent <= bound * (1 + 1e-9)).all()
                 tightest = np.maximum(tightest, spent / bound)
     assert (tightest[2:] > 0.3).all()
 
 
 def test_what_is_proven_of_fine_lattices_is_little_more_than_the_gaussian_s() -> None:
-    layout = hetero.segment_layout("sc", [2, 2], [2**12, 2**14], dim=650, modulus_bits=22)
+    layout = hetero.segment_layout(
+        "sc", [2, 2], [2**12, 2**14], dim=650, modulus_bits=22
+    )
     average = hetero.segment_average(
         layout, (-0.5, 0.5), noise=mj.dp.skellam((Z * CLIP) ** 2 / 4), clip_norm=CLIP
     )
@@ -160,7 +205,9 @@ def test_what_is_proven_of_fine_lattices_is_little_more_than_the_gaussian_s() ->
     assert (exact < found).all()
     assert (found < 1.1 * exact).all()
     # SC at two groups sums both segments over everybody: the same as without segments
-    whole = mj.dp.ledger(np.ones((20, 4), bool), Z * CLIP / average.sensitivity, planned=4)
+    whole = mj.dp.ledger(
+        np.ones((20, 4), bool), Z * CLIP / average.sensitivity, planned=4
+    )
     np.testing.assert_allclose(told.mu, whole.mu, rtol=1e-12)
 
 
@@ -168,17 +215,37 @@ def test_refuses_what_is_no_account() -> None:
     history = hetero.segment_participation(_layout(), num_rounds=2)
     noise = mj.dp.skellam(0.35)
     plain = hetero.segment_average(_layout(), (-1.0, 1.0), noise=noise)
-    ring = mj.dp.ring_mechanism("skellam", 1.0, 1.0, dim=3, num_clients=7, modulus_bits=14)
+    ring = mj.dp.ring_mechanism(
+        "skellam", 1.0, 1.0, dim=3, num_clients=7, modulus_bits=14
+    )
     thin = hetero.segment_average(
         _layout(), (-1.0, 1.0), noise=mj.dp.discrete_gaussian(0.2), clip_norm=CLIP
     )
     for given, message in (
-        ({"mechanism": plain}, "`mechanism` must be a `hetero.segment_average` with `noise` and"),
-        ({"mechanism": ring}, "`mechanism` must be a `hetero.segment_average` with `noise` and"),
-        ({"mechanism": thin}, "`levels` must leave a client's noise 0.5 steps or more.*got 3 and"),
-        ({"noise_multiplier": Z, "strategy": np.eye(2)}, "`strategy` must not be set with segm"),
-        ({"noise_multiplier": Z, "colluding": range(7)}, "`colluding` must leave a client out"),
-        ({"noise_multiplier": Z, "colluding": [7]}, "`colluding` must hold indices below 7"),
+        (
+            {"mechanism": plain},
+            "`mechanism` must be a `hetero.segment_average` with `noise` and",
+        ),
+        (
+            {"mechanism": ring},
+            "`mechanism` must be a `hetero.segment_average` with `noise` and",
+        ),
+        (
+            {"mechanism": thin},
+            "`levels` must leave a client's noise 0.5 steps or more.*got 3 and",
+        ),
+        (
+            {"noise_multiplier": Z, "strategy": np.eye(2)},
+            "`strategy` must not be set with segm",
+        ),
+        (
+            {"noise_multiplier": Z, "colluding": range(7)},
+            "`colluding` must leave a client out",
+        ),
+        (
+            {"noise_multiplier": Z, "colluding": [7]},
+            "`colluding` must hold indices below 7",
+        ),
         ({}, "`noise_multiplier` must be given"),
     ):
         with pytest.raises(ConfigurationError, match=message):

@@ -49,7 +49,11 @@ SHIFTS = ((1,), (2,), (5,), (1, 1), (3, 1), (1, 1, 1, 1, 1, 1), (4, 0, 2))
 
 
 def norms(shift: tuple[int, ...]) -> dict[str, float]:
-    return {"l2": math.hypot(*shift), "l1": float(sum(map(abs, shift))), "dim": len(shift)}
+    return {
+        "l2": math.hypot(*shift),
+        "l1": float(sum(map(abs, shift))),
+        "dim": len(shift),
+    }
 
 
 def test_skellam_bound_holds_and_is_near() -> None:
@@ -65,7 +69,10 @@ def test_skellam_bound_holds_and_is_near() -> None:
                 )
                 assert found <= bound * (1 + 1e-9)
             # within what the theorem adds to the Gaussian's
-            assert bound <= order * math.hypot(*shift) ** 2 / (2 * mu) * (1 + 8 / mu) + 1e-12
+            assert (
+                bound
+                <= order * math.hypot(*shift) ** 2 / (2 * mu) * (1 + 8 / mu) + 1e-12
+            )
             if mu == 300.0 and order < 10:
                 assert bound <= 1.05 * found
         for order in (1.02, 1.1, 1.37, 1.9, 2.5, 7.25):
@@ -74,7 +81,11 @@ def test_skellam_bound_holds_and_is_near() -> None:
                     continue
                 found = sum(exact(logs, one, order) for one in shift)
                 bound, above = renyi_bound(
-                    "skellam", [order, math.ceil(order)], variance=mu, count=1, **norms(shift)
+                    "skellam",
+                    [order, math.ceil(order)],
+                    variance=mu,
+                    count=1,
+                    **norms(shift),
                 )
                 assert found <= bound * (1 + 1e-9)
                 assert bound <= above
@@ -83,7 +94,10 @@ def test_skellam_bound_holds_and_is_near() -> None:
 
 
 def test_orders_between_integers_pay_for_the_part_beyond() -> None:
-    """Step 3 of the proof: a coordinate that moves s costs c a (1 - a) / 2, a part of alpha s."""
+    """Step 3 of the proof.
+
+    A coordinate that moves s costs c a (1 - a) / 2, a part of alpha s.
+    """
     for mu, order, shift in itertools.product(
         (30.0, 300.0), (2.5, 4.5), ((1,), (1, 1), (1, -1, 1))
     ):
@@ -99,11 +113,17 @@ def test_orders_between_integers_pay_for_the_part_beyond() -> None:
 
 
 def test_curvature_of_skellam_masses() -> None:
-    """-log of two masses' product over a square: at most -log(1 - 1/mu - 5/(2 mu^2)) anywhere."""
+    """-log of two masses' product over a square.
+
+    At most -log(1 - 1/mu - 5/(2 mu^2)) anywhere.
+    """
     with flint.ctx.workprec(200):
         for mu in (4.0, 7.3, 20.0, 111.0, 3e3, 1e6, 2.0**40):
             most = -math.log1p(-(1 / mu + 2.5 / mu**2))
-            places = {*range(12), *(int(mu * u) for u in (0.02, 0.1, 0.3, 0.5, 1.0, 3.0))}
+            places = {
+                *range(12),
+                *(int(mu * u) for u in (0.02, 0.1, 0.3, 0.5, 1.0, 3.0)),
+            }
             for k in places:
                 before, here, after = (
                     flint.arb(mu).bessel_i(flint.arb(abs(n)), scaled=True)
@@ -124,11 +144,16 @@ def test_bound_on_sums_of_discrete_gaussians() -> None:
                     continue
                 found = sum(exact(logs, one, order) for one in shift)
                 bound = renyi_bound(
-                    "discrete_gaussian", order, variance=sigma**2, count=count, **norms(shift)
+                    "discrete_gaussian",
+                    order,
+                    variance=sigma**2,
+                    count=count,
+                    **norms(shift),
                 )
                 assert found <= bound * (1 + 1e-9)
                 gaussian = order * math.hypot(*shift) ** 2 / (2 * count * sigma**2)
-                if count == 1:  # the discrete Gaussian's own: that of the Gaussian, and tight
+                # the discrete Gaussian's own: that of the Gaussian, and tight
+                if count == 1:
                     assert bound == pytest.approx(gaussian, rel=1e-12)
                     assert found == pytest.approx(gaussian, rel=1e-3) or sigma < 0.8
                 if sigma >= 1.1:
@@ -140,9 +165,12 @@ def test_departure_is_the_papers_sum_and_covers_the_ratio_of_masses() -> None:
     for sigma in (0.5, 0.7, 1.0):
         for count in range(6):
             own = 10 * sum(
-                math.exp(-2 * math.pi**2 * sigma**2 * k / (k + 1)) for k in range(1, count)
+                math.exp(-2 * math.pi**2 * sigma**2 * k / (k + 1))
+                for k in range(1, count)
             )
-            assert departures(sigma**2, count) == pytest.approx(own, rel=1e-12, abs=1e-300)
+            assert departures(sigma**2, count) == pytest.approx(
+                own, rel=1e-12, abs=1e-300
+            )
         for count in (2, 4):
             logs = sum_logs(sigma, count, 100)[60:141].astype(float)
             k = np.arange(-40, 41)
@@ -154,7 +182,8 @@ def test_departure_is_the_papers_sum_and_covers_the_ratio_of_masses() -> None:
 
 
 def test_skellam_bound_in_units_of_updates() -> None:
-    # as the authors' published code has it: sensitivities and variance before scaling by s
+    # as the authors' published code has it: sensitivities and variance before scaling
+    # by s
     random = np.random.default_rng(3)
     for _ in range(50):
         a = int(random.integers(2, 60))
@@ -170,9 +199,14 @@ def test_skellam_bound_in_units_of_updates() -> None:
 
 def test_shapes_and_nobody() -> None:
     bound = renyi_bound(
-        "discrete_gaussian", [2.0, 3.0], l2=2.0, l1=4.0, dim=5, variance=1.0,
+        "discrete_gaussian",
+        [2.0, 3.0],
+        l2=2.0,
+        l1=4.0,
+        dim=5,
+        variance=1.0,
         count=np.asarray([[0], [1], [4]]),
-    )  # fmt: skip
+    )
     assert bound.shape == (3, 2)
     assert np.isinf(bound[0]).all()
     assert (bound[1] > bound[2]).all()

@@ -1,4 +1,7 @@
-"""Exact integer noise: its masses against other formulas, its tables by integers, its draws."""
+"""Exact integer noise.
+
+Its masses against other formulas, its tables by integers, its draws.
+"""
 
 from __future__ import annotations
 
@@ -30,8 +33,12 @@ def _oracle(kind: str, variance: float, last: int) -> list[Any]:
     if kind == "skellam":  # two Poisson counts of mean v / 2, one k above the other
         half, enough = v / 2, last + 60 + int(4 * variance)
         log = mpmath.log(half)
-        poisson = [mpmath.exp(j * log - half - mpmath.loggamma(j + 1)) for j in range(enough)]
-        return [mpmath.fdot(poisson[k:], poisson[: enough - k]) for k in range(last + 1)]
+        poisson = [
+            mpmath.exp(j * log - half - mpmath.loggamma(j + 1)) for j in range(enough)
+        ]
+        return [
+            mpmath.fdot(poisson[k:], poisson[: enough - k]) for k in range(last + 1)
+        ]
     enough = last + 200 + int(30 * math.sqrt(variance))
     weights = [mpmath.exp(-mpmath.mpf(k * k) / (2 * v)) for k in range(enough)]
     total = weights[0] + 2 * mpmath.fsum(weights[1:])
@@ -49,7 +56,9 @@ def test_masses_and_tails_are_those_of_the_definitions() -> None:
                 np.testing.assert_allclose(noise.mass(points), want, rtol=1e-15, atol=0)
                 for bound in (0, 1.5, 9, 30):
                     want = float(2 * mpmath.fsum(exact[math.floor(bound) + 1 :]))
-                    np.testing.assert_allclose(noise.tail(bound), want, rtol=1e-15, atol=0)
+                    np.testing.assert_allclose(
+                        noise.tail(bound), want, rtol=1e-15, atol=0
+                    )
                 assert noise.tail(-0.5) == 1.0
 
 
@@ -85,7 +94,10 @@ def test_skellam_masses_have_its_variance_and_sums() -> None:
 
 
 def test_tails_of_wide_noise_are_those_of_sums() -> None:
-    """Integrals from a variance of 2**16 on; here their sums, and the Gaussian's beyond."""
+    """Integrals from a variance of 2**16 on.
+
+    Here their sums, and the Gaussian's beyond.
+    """
     for kind in KINDS:
         for variance in (2.0**16, 2.0**18):
             deviation = int(math.sqrt(variance))
@@ -95,7 +107,9 @@ def test_tails_of_wide_noise_are_those_of_sums() -> None:
                 want = 2 * math.fsum(masses[bound + 1 :])
                 np.testing.assert_allclose(noise.tail(bound), want, rtol=1e-14)
         huge = LAWS[kind](2.0**80)
-        assert huge.tail(2.0**42) == pytest.approx(math.erfc(4 / math.sqrt(2)), rel=1e-11)
+        assert huge.tail(2.0**42) == pytest.approx(
+            math.erfc(4 / math.sqrt(2)), rel=1e-11
+        )
         assert LAWS[kind](1.0).tail(1e9) == 0.0
 
 
@@ -112,10 +126,24 @@ def _weights(table: Any) -> list[int]:
 
 
 def test_tables_hold_the_masses_to_the_stated_distance() -> None:
-    """However rare: each weight is the mass's floor, but for what 0 takes of the others."""
+    """However rare.
+
+    Each weight is the mass's floor, but for what 0 takes of the others.
+    """
     for kind in KINDS:
         with mpmath.workdps(120):
-            for variance in (5e-324, 1e-300, 1e-6, 0.1, 0.25, 0.3, 1.0, math.pi, 16.0, 77.7):
+            for variance in (
+                5e-324,
+                1e-300,
+                1e-6,
+                0.1,
+                0.25,
+                0.3,
+                1.0,
+                math.pi,
+                16.0,
+                77.7,
+            ):
                 weights = _weights(LAWS[kind](variance).table)
                 size = len(weights)
                 assert size & (size - 1) == 0
@@ -148,14 +176,20 @@ def _check_wide_table(kind: str, variance: float, step: int) -> None:
 def _wide_oracle(kind: str, variance: float, k: int) -> Any:
     """Return P(X = k) up to 2**-400 by the characteristic function, or by the whole integral."""
     v = mpmath.mpf(variance)
-    if kind == "discrete_gaussian":  # the sum over j of exp(-j^2 / (2 v)) is it times 1 + small
-        return mpmath.exp(-(mpmath.mpf(k) ** 2) / (2 * v)) / mpmath.sqrt(2 * mpmath.pi * v)
+    # the sum over j of exp(-j^2 / (2 v)) is it times 1 + small
+    if kind == "discrete_gaussian":
+        return mpmath.exp(-(mpmath.mpf(k) ** 2) / (2 * v)) / mpmath.sqrt(
+            2 * mpmath.pi * v
+        )
     deviation = math.sqrt(variance)
     period = int(48 * deviation)  # what is aliased lies 34 deviations out
     angles = [
-        2 * mpmath.pi * j / period for j in range(int(25 * period / (2 * math.pi * deviation)))
+        2 * mpmath.pi * j / period
+        for j in range(int(25 * period / (2 * math.pi * deviation)))
     ]
-    terms = [mpmath.exp(-2 * v * mpmath.sin(t / 2) ** 2) * mpmath.cos(k * t) for t in angles]
+    terms = [
+        mpmath.exp(-2 * v * mpmath.sin(t / 2) ** 2) * mpmath.cos(k * t) for t in angles
+    ]
     return (terms[0] + 2 * mpmath.fsum(terms[1:])) / period
 
 
@@ -172,7 +206,10 @@ def test_the_widest_tables_hold_the_masses(kind: str) -> None:
 
 
 def test_draws_that_the_first_words_leave_open_are_decided_by_further_ones() -> None:
-    """In a table whose cuts are the words of some draws; the oracle compares whole integers."""
+    """In a table whose cuts are the words of some draws.
+
+    The oracle compares whole integers.
+    """
     size, count = 256, 4096
     keys = jax.random.split(jax.random.key(9), 2)
     blocks = [block_words(keys[0], (count,), block) for block in range(4)]
@@ -181,11 +218,13 @@ def test_draws_that_the_first_words_leave_open_are_decided_by_further_ones() -> 
     cuts = np.zeros((size, 4), np.uint32)
     for column in range(size):
         tied = np.flatnonzero(place % size == column)[0]
-        equal, change = 1 + column % 4, column // 4 % 3 - 1  # so many words alike, then one apart
+        # so many words alike, then one apart
+        equal, change = 1 + column % 4, column // 4 % 3 - 1
         cuts[column, :equal] = words[tied, :equal]
         if equal < 4:
             cuts[column, equal] = int(words[tied, equal]) + change
-            cuts[column, equal + 1 :] = 0 if change > 0 else 2**32 - 1  # no matter, once apart
+            # no matter, once apart
+            cuts[column, equal + 1 :] = 0 if change > 0 else 2**32 - 1
     others = np.random.default_rng(0).integers(0, size, size).astype(np.uint32)
     columns = np.stack([cuts[:, 0], others], axis=1)
     table = AliasTable(jnp.asarray(columns), jnp.asarray(cuts[:, 1:].T))
@@ -200,7 +239,8 @@ def test_draws_that_the_first_words_leave_open_are_decided_by_further_ones() -> 
     np.testing.assert_array_equal(drawn, want)
     first_words_alone = words[:, 0] == cuts[place % size, 0]
     assert first_words_alone.sum() >= size
-    both = jax.vmap(lambda key: noise.sample(key, (count,)))(keys)  # the second has none open
+    # the second has none open
+    both = jax.vmap(lambda key: noise.sample(key, (count,)))(keys)
     np.testing.assert_array_equal(both[0], want)
     np.testing.assert_array_equal(both[1], noise.sample(keys[1], (count,)))
 
@@ -213,13 +253,17 @@ def test_bad_variances_and_steps_are_refused() -> None:
         for wrong in (0.0, -1.0, math.inf, math.nan):
             with pytest.raises(ConfigurationError, match="`step` must be positive"):
                 make(1.0).on(wrong)
-        with pytest.raises(ConfigurationError, match=r"`step` must be at least 1.53e-05"):
+        with pytest.raises(
+            ConfigurationError, match=r"`step` must be at least 1.53e-05"
+        ):
             make(1.0).on(1e-9)
         with pytest.raises(ConfigurationError, match="`step` must leave noise"):
             make(1.0).on(1e300)
         large = make(2.0**40)  # no matter, until it is drawn
         assert large.on(1024.0).variance == 2.0**20
-        with pytest.raises(ConfigurationError, match=r"`variance` must be at most 2\*\*32"):
+        with pytest.raises(
+            ConfigurationError, match=r"`variance` must be at most 2\*\*32"
+        ):
             large.sample(jax.random.key(0), (3,))
         assert make(np.float32(0.1)).on(0.1).variance == float(
             Fraction(float(np.float32(0.1))) / Fraction(0.1) ** 2
@@ -231,14 +275,20 @@ def test_a_draw_depends_on_its_key_and_place_alone(kind: str) -> None:
     noise, keys = LAWS[kind](7.0), jax.random.split(jax.random.key(5), 4)
     alone = np.stack([np.asarray(noise.sample(key, (3, 50))) for key in keys])
     assert alone.dtype == np.int32
-    together = jax.jit(jax.vmap(lambda noise, key: noise.sample(key, (3, 50)), (None, 0)))
+    together = jax.jit(
+        jax.vmap(lambda noise, key: noise.sample(key, (3, 50)), (None, 0))
+    )
     np.testing.assert_array_equal(together(noise, keys), alone)
     np.testing.assert_array_equal(together(noise, keys[::-1]), alone[::-1])
     cut, mesh = PartitionSpec("calls"), Mesh(np.array(jax.devices()[:2]), ("calls",))
     one = lambda noise, keys: noise.sample(keys[0], (3, 50))[None]  # noqa: E731
-    over_devices = jax.shard_map(one, mesh=mesh, in_specs=(PartitionSpec(), cut), out_specs=cut)
+    over_devices = jax.shard_map(
+        one, mesh=mesh, in_specs=(PartitionSpec(), cut), out_specs=cut
+    )
     np.testing.assert_array_equal(jax.jit(over_devices)(noise, keys[:2]), alone[:2])
-    np.testing.assert_array_equal(noise.sample(keys[0], (100,)), alone[0].reshape(-1)[:100])
+    np.testing.assert_array_equal(
+        noise.sample(keys[0], (100,)), alone[0].reshape(-1)[:100]
+    )
     # noises of one size share a program and stack
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), noise, LAWS[kind](1.0))
     both = jax.jit(jax.vmap(lambda noise: noise.sample(keys[0], (150,))))(stacked)
@@ -268,8 +318,13 @@ def _check_draws(noise: Any, draws: Any, count: int) -> None:
 
 
 def test_draws_have_their_masses() -> None:
-    for kind, variance in (("skellam", 0.3), ("skellam", 50.0), ("discrete_gaussian", 0.3),
-                           ("discrete_gaussian", 50.0), ("skellam", 1e-3)):  # fmt: skip
+    for kind, variance in (
+        ("skellam", 0.3),
+        ("skellam", 50.0),
+        ("discrete_gaussian", 0.3),
+        ("discrete_gaussian", 50.0),
+        ("skellam", 1e-3),
+    ):
         noise = LAWS[kind](variance)
         _check_draws(noise, [noise.sample(jax.random.key(11), (10**6,))], 10**6)
     # clients' draws, of a key each, add up to the law of their sum

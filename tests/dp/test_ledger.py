@@ -19,7 +19,10 @@ RNG = np.random.default_rng
 
 
 def told_apart(shift, covariance):
-    """Return mu from densities: at the mean of the second, log of their ratio is mu^2 / 2."""
+    """Return mu from densities.
+
+    At the mean of the second, log of their ratio is mu^2 / 2.
+    """
     both = [
         stats.multivariate_normal(mean, covariance).logpdf(shift)
         for mean in (shift, np.zeros_like(shift))
@@ -30,7 +33,8 @@ def told_apart(shift, covariance):
 def seen(P, clips, deviations, strategy, planned, colluding):
     """Return mu of each client from the covariance of all that the server sees, draw by draw.
 
-    Every client draws its own noise for each of its rounds; the server subtracts what it knows.
+    Every client draws its own noise for each of its rounds; the server subtracts what
+    it knows.
     """
     rounds, clients = P.shape
     mixes = np.linalg.inv(strategy)  # row r: what round r adds of the rounds' noise
@@ -47,7 +51,10 @@ def seen(P, clips, deviations, strategy, planned, colluding):
     shifts = np.abs(P) * clips[:, None]
     block = covariance[np.ix_(learnt, learnt)]
     return np.array(
-        [np.nan if i in colluding else told_apart(shifts[learnt, i], block) for i in range(clients)]
+        [
+            np.nan if i in colluding else told_apart(shifts[learnt, i], block)
+            for i in range(clients)
+        ]
     )
 
 
@@ -73,13 +80,23 @@ def test_mu_is_that_of_the_likelihood_ratio(kind, planned):
     full = np.eye(7) if strategy is None else strategy
     clips = np.array([1.0, 2.0, 0.5, 1.0, 3.0, 1.0, 1.0])
     noise = np.array([1.0, 0.7, 2.0, 1.5, 1.0, 0.3, 4.0])
-    for seed, empty, colluding in ((0, (), ()), (1, (2,), (3,)), (2, (3,), (1, 4)), (4, (6,), ())):
+    for seed, empty, colluding in (
+        (0, (), ()),
+        (1, (2,), (3,)),
+        (2, (3,), (1, 4)),
+        (4, (6,), ()),
+    ):
         P = history(seed, empty=empty).astype(np.int64)
         P[:, 2] *= -2  # a weight moves the sum by more
-        told = mj.dp.ledger(P, noise, clips, strategy, planned=planned, colluding=colluding)
+        told = mj.dp.ledger(
+            P, noise, clips, strategy, planned=planned, colluding=colluding
+        )
         expected = seen(P, clips, noise, full, planned, colluding)
-        exact = told.is_exact  # without a round in the middle, C^T C may have other signs
-        assert exact or (planned is not None and strategy is not None and 0 < min(empty) < 6)
+        # without a round in the middle, C^T C may have other signs
+        exact = told.is_exact
+        assert exact or (
+            planned is not None and strategy is not None and 0 < min(empty) < 6
+        )
         assert exact or not (told.mu < expected * (1 - 1e-12)).any()
         if exact:
             np.testing.assert_allclose(told.mu, expected, rtol=1e-9)
@@ -90,7 +107,12 @@ def test_mu_is_that_of_the_likelihood_ratio(kind, planned):
         for last in (1, 4, 6):  # as if the history ended there
             cut = None if strategy is None else strategy[:last, :last]
             short = mj.dp.ledger(
-                P[:last], noise[:last], clips[:last], cut, planned=planned, colluding=colluding
+                P[:last],
+                noise[:last],
+                clips[:last],
+                cut,
+                planned=planned,
+                colluding=colluding,
             )
             if exact:
                 np.testing.assert_allclose(path[last - 1], short.mu, rtol=1e-9)
@@ -103,7 +125,9 @@ def test_independent_noise_is_the_noise_that_privacy_knows():
     known = privacy.distinguishability(P, 1.5, None, 1.5**2 * variances)
     told = mj.dp.ledger(P, np.sqrt(variances), 1.5)
     np.testing.assert_allclose(told.mu, known.mu, rtol=1e-12)
-    np.testing.assert_allclose(told.epsilon([1e-5, 0.1]), known.epsilon([1e-5, 0.1]), rtol=1e-9)
+    np.testing.assert_allclose(
+        told.epsilon([1e-5, 0.1]), known.epsilon([1e-5, 0.1]), rtol=1e-9
+    )
     assert told.mean_epsilon(1e-5) == told.epsilon(1e-5).mean()
     np.testing.assert_array_equal(told.planned.mu, told.mu)
     np.testing.assert_allclose(np.diag(told.delta(told.epsilon(1e-3))), 1e-3, rtol=1e-6)
@@ -136,7 +160,9 @@ def test_mixed_signs_are_bounded_and_said_so():
     assert (reached <= told.mu * (1 + 1e-12)).all()
     # with contributions in one line, of signs chosen best, two rounds reach it
     pair = mj.dp.ledger([[1], [1]], 1.0, strategy=[[1, 0], [-0.5, 1]])
-    np.testing.assert_allclose(pair.mu, np.linalg.norm([[1, 0], [-0.5, 1]] @ np.array([1, -1])))
+    np.testing.assert_allclose(
+        pair.mu, np.linalg.norm([[1, 0], [-0.5, 1]] @ np.array([1, -1]))
+    )
     path = told.trajectory()
     assert (np.diff(path, axis=0) >= 0).all()
     np.testing.assert_allclose(path[-1], told.mu, rtol=1e-12)
@@ -150,7 +176,8 @@ def test_noise_that_is_wholly_known_hides_nothing():
     strategy = mj.dp.toeplitz([1, 0.5], 3)
     alone = mj.dp.ledger(P, 1.0, planned=2, colluding=[2])
     assert np.isfinite(alone.mu[[0, 1, 3]]).all()
-    # round 1 is of client 2 alone, who tells its noise: what it repeats of round 0 is seen
+    # round 1 is of client 2 alone, who tells its noise: what it repeats of round 0 is
+    # seen
     told = mj.dp.ledger(P, 1.0, strategy=strategy, planned=2, colluding=[2])
     np.testing.assert_array_equal(np.isinf(told.mu), [True, True, False, False])
     np.testing.assert_array_equal(np.isnan(told.mu), [False, False, True, False])
@@ -167,13 +194,18 @@ def test_fewer_survivors_than_planned_are_told():
     assert told.short == 2
     np.testing.assert_allclose(told.mu[0] ** 2, (1 + 2 + 4 / 3) / 4)
     np.testing.assert_allclose(told.planned_mu[0] ** 2, 3 / 4)
-    assert told.notes == ("2 of 3 sums have less noise than planned, at the least 2 of 4 shares.",)
-    assert all(one in repr(told) and one in told._repr_html_() for one in ("0.", *told.notes))
+    assert told.notes == (
+        "2 of 3 sums have less noise than planned, at the least 2 of 4 shares.",
+    )
+    assert all(
+        one in repr(told) and one in told._repr_html_() for one in ("0.", *told.notes)
+    )
     colluding = mj.dp.ledger(P, 2.0, planned=4, colluding=[1])
     assert colluding.short == 3
     np.testing.assert_allclose(colluding.mu[0] ** 2, (4 / 3 + 4 + 2) / 4)
-    np.testing.assert_allclose(colluding.planned_mu, [told.planned_mu[0], np.nan,
-                                                      *told.planned_mu[2:]])  # fmt: skip
+    np.testing.assert_allclose(
+        colluding.planned_mu, [told.planned_mu[0], np.nan, *told.planned_mu[2:]]
+    )
     more = mj.dp.ledger(P, 2.0, planned=2)
     assert more.short == 0
     assert (more.mu < more.planned_mu).any()
@@ -213,7 +245,8 @@ def test_trainings_are_read_by_all_sums_of_their_rounds():
     whole = np.array([[True] * 4, [False] * 4, [True] * 4])
     parts = np.array([[0, 0, 1, 1], [-1, -1, -1, 2], [0, 0, 0, 0]], np.int32)
     fields = dict.fromkeys(
-        (field.name for field in dataclasses.fields(federated.TrainingResult)), np.zeros(3)
+        (field.name for field in dataclasses.fields(federated.TrainingResult)),
+        np.zeros(3),
     )
     own = {"participation": whole, "components": parts}
     unasked = dict.fromkeys(("aggregates", "diverged_round", "drift", "weights"))
@@ -224,29 +257,45 @@ def test_trainings_are_read_by_all_sums_of_their_rounds():
     np.testing.assert_allclose(told.mu, rows.mu)
     np.testing.assert_allclose(told.trajectory(), rows.trajectory()[[1, 2, 3]])
     weights = np.array([1, 5, 2, 3], np.uint32)
-    heavy = mj.dp.ledger(dataclasses.replace(trained, weights=weights), [1.0, 2.0, 4.0], planned=4)
+    heavy = mj.dp.ledger(
+        dataclasses.replace(trained, weights=weights), [1.0, 2.0, 4.0], planned=4
+    )
     rows = mj.dp.ledger(np.asarray(expected) * weights, [1.0, 1.0, 2.0, 4.0], planned=4)
     np.testing.assert_allclose(heavy.mu, rows.mu)
     assert (heavy.mu[1:] > told.mu[1:]).all()
-    with pytest.raises(ConfigurationError, match="`strategy` must not be set if a round fell"):
+    with pytest.raises(
+        ConfigurationError, match="`strategy` must not be set if a round fell"
+    ):
         mj.dp.ledger(trained, 1.0, strategy=np.eye(3))
 
 
 def test_logs_bring_noise_and_names():
     P = np.array([[2, 2, 0], [1, 0, 1], [1, 1, 1]])
     log = privacy.ParticipationLog(
-        P, ("a", "b", "c"), ("x", "y", 7), scales=(Fraction(2), Fraction(1), Fraction(1)),
-        noise=(2.0, 3.0, 1.0), clip=(1.0, 2.0, 4.0),
-    )  # fmt: skip
+        P,
+        ("a", "b", "c"),
+        ("x", "y", 7),
+        scales=(Fraction(2), Fraction(1), Fraction(1)),
+        noise=(2.0, 3.0, 1.0),
+        clip=(1.0, 2.0, 4.0),
+    )
     told = mj.dp.ledger(log)
     np.testing.assert_allclose(told.mu**2, [1 / 4 + 4 / 9 + 16, 1 / 4 + 16, 4 / 9 + 16])
-    np.testing.assert_allclose(told.trajectory(["7"])[:, 0], np.sqrt([0, 4 / 9, 4 / 9 + 16]))
-    np.testing.assert_allclose(mj.dp.ledger(log, 2.0).mu, np.sqrt([3 / 4, 2 / 4, 2 / 4]))
+    np.testing.assert_allclose(
+        told.trajectory(["7"])[:, 0], np.sqrt([0, 4 / 9, 4 / 9 + 16])
+    )
+    np.testing.assert_allclose(
+        mj.dp.ledger(log, 2.0).mu, np.sqrt([3 / 4, 2 / 4, 2 / 4])
+    )
     assert np.isnan(mj.dp.ledger(log, colluding=("y",)).mu[1])
     wide = privacy.ParticipationLog(
-        P.astype(object) * 10**400, log.rounds, log.clients,
-        scales=tuple(scale * 10**400 for scale in log.scales), noise=log.noise, clip=log.clip,
-    )  # fmt: skip
+        P.astype(object) * 10**400,
+        log.rounds,
+        log.clients,
+        scales=tuple(scale * 10**400 for scale in log.scales),
+        noise=log.noise,
+        clip=log.clip,
+    )
     np.testing.assert_allclose(mj.dp.ledger(wide).mu, told.mu)
     bare = privacy.ParticipationLog(
         P, log.rounds, log.clients, noise=(2.0, None, 1.0), clip=(1.0, 1.0, 1.0)
@@ -254,14 +303,18 @@ def test_logs_bring_noise_and_names():
     found = mj.dp.ledger(bare)
     np.testing.assert_array_equal(np.isinf(found.mu), [True, False, True])
     assert "1 of 3 sums have no noise" in found.notes[0]
-    np.testing.assert_array_equal(np.isinf(found.trajectory()[:, 0]), [False, True, True])
+    np.testing.assert_array_equal(
+        np.isinf(found.trajectory()[:, 0]), [False, True, True]
+    )
 
 
 def test_ring_mechanisms_spend_what_their_sums_do_together(monkeypatch):
     """`RingMechanism.epsilon`, by dp_accounting's conversion, client by client."""
     P = history(13, rounds=9)
     for kind in ("skellam", "discrete_gaussian"):
-        ring = mj.dp.ring_mechanism(kind, 3.0, 0.5, dim=100, num_clients=5, modulus_bits=20)
+        ring = mj.dp.ring_mechanism(
+            kind, 3.0, 0.5, dim=100, num_clients=5, modulus_bits=20
+        )
         told = mj.dp.ledger(P, mechanism=ring, colluding=[3])
         honest = np.delete(P, 3, axis=1).sum(axis=1)
         for delta in (1e-6, 0.3):
@@ -270,18 +323,22 @@ def test_ring_mechanisms_spend_what_their_sums_do_together(monkeypatch):
                 expected = ring.epsilon(delta, survivors=own)
                 np.testing.assert_allclose(told.epsilon(delta)[i], expected, rtol=1e-12)
                 at_plan = ring.epsilon(delta, rounds=int(P[:, i].sum()))
-                np.testing.assert_allclose(told.planned.epsilon(delta)[i], at_plan, rtol=1e-12)
+                np.testing.assert_allclose(
+                    told.planned.epsilon(delta)[i], at_plan, rtol=1e-12
+                )
         assert np.isnan(told.epsilon(1e-6)[3])
         both = told.epsilon([1e-6, 1e-3])
         np.testing.assert_array_equal(both[0], told.epsilon(1e-6))
         np.testing.assert_allclose(told.delta(both[0][0])[0], 1e-6, rtol=1e-9)
-        # no better than Gaussian noise of the same variance would be, and not much worse
+        # no better than Gaussian noise of the same variance would be, and not much
+        # worse
         gaussian = mj.dp.ledger(P, 3.0, planned=5, colluding=[3]).epsilon(1e-6)
         usual = ~np.isnan(gaussian)
         assert (both[0][usual] > gaussian[usual]).all()
         assert (both[0][usual] < 1.3 * gaussian[usual]).all()
-        np.testing.assert_allclose(told.mu, mj.dp.ledger(P, 3.0, planned=5, colluding=[3]).mu,
-                                   rtol=1e-2)  # fmt: skip
+        np.testing.assert_allclose(
+            told.mu, mj.dp.ledger(P, 3.0, planned=5, colluding=[3]).mu, rtol=1e-2
+        )
         assert told.short == (honest < 5).sum()
         assert "mechanism" in told.notes[-1]
         empty = P.copy()
@@ -298,7 +355,9 @@ def test_ring_mechanisms_spend_what_their_sums_do_together(monkeypatch):
     for words, named in misuse.items():
         with pytest.raises(ConfigurationError, match=words):
             mj.dp.ledger(P, **{"mechanism": ring} | named)
-    with pytest.raises(ConfigurationError, match="`participation` must hold no weights"):
+    with pytest.raises(
+        ConfigurationError, match="`participation` must hold no weights"
+    ):
         mj.dp.ledger(2 * P.astype(int), mechanism=ring)
     with pytest.raises(ConfigurationError, match="`delta` must lie in"):
         told.epsilon(1.0)
@@ -306,7 +365,9 @@ def test_ring_mechanisms_spend_what_their_sums_do_together(monkeypatch):
 
 def test_clients_go_in_chunks(monkeypatch):
     P = history(11, clients=40)
-    expected = {kind: mj.dp.ledger(P, 1.1, strategy=C()).mu for kind, C in STRATEGIES.items()}
+    expected = {
+        kind: mj.dp.ledger(P, 1.1, strategy=C()).mu for kind, C in STRATEGIES.items()
+    }
     monkeypatch.setattr(_spending, "at_once", lambda *_: 7)
     for kind, C in STRATEGIES.items():
         np.testing.assert_allclose(
@@ -345,9 +406,17 @@ MISUSES = [
     (([P3, P3], 1.0), {}, "`participation` must be one history"),
     ((np.zeros((0, 3), bool), 1.0), {}, "`participation` must not be empty"),
     (("log.csv", 1.0), {}, "`participation` must be an array; .*read_log"),
-    ((P3, 1.0, None, np.eye(3)), {}, r"`strategy` must be a matrix of numbers \[2, 2\]"),
+    (
+        (P3, 1.0, None, np.eye(3)),
+        {},
+        r"`strategy` must be a matrix of numbers \[2, 2\]",
+    ),
     ((P3, 1.0, None, [[1, 1], [0, 1]]), {}, "`strategy` must be lower triangular"),
-    ((P3, 1.0, None, [[1, 0], [1, 0]]), {}, "`strategy` must have no 0 on its diagonal"),
+    (
+        (P3, 1.0, None, [[1, 0], [1, 0]]),
+        {},
+        "`strategy` must have no 0 on its diagonal",
+    ),
     ((P3, 1.0, None, [[1, 0], [np.nan, 1]]), {}, "`strategy` must be finite"),
     ((P3, 1.0), {"planned": 0}, "`planned` must be at least 1"),
     ((P3, 1.0), {"planned": 2.5}, "`planned` must be an integer"),
@@ -355,7 +424,7 @@ MISUSES = [
     ((P3, 1.0), {"colluding": [-1]}, "`colluding`"),
     ((P3, 1.0), {"colluding": [1, 1]}, "`colluding` must name a client once"),
     ((P3, 1.0), {"colluding": [0, 1, 2]}, "`colluding` must leave a client out"),
-]  # fmt: skip
+]
 
 
 def test_misuse_is_named():
@@ -374,5 +443,7 @@ def test_what_is_asked_of_a_ledger_is_checked():
     log = privacy.ParticipationLog(np.array(P3), (0, 1), ("a", "b", "c"))
     with pytest.raises(ConfigurationError, match="`noise_multiplier` must be given"):
         mj.dp.ledger(log)
-    with pytest.raises(ConfigurationError, match="`colluding` must name clients of the log"):
+    with pytest.raises(
+        ConfigurationError, match="`colluding` must name clients of the log"
+    ):
         mj.dp.ledger(log, 1.0, colluding=["d"])

@@ -1,4 +1,7 @@
-"""The fitted mechanism: its step by the papers' equation, its account against exact laws."""
+"""The fitted mechanism.
+
+Its step by the papers' equation, its account against exact laws.
+"""
 
 import json
 import math
@@ -22,7 +25,8 @@ def renyi(p: np.ndarray, q: np.ndarray, order: float) -> float:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_account_covers_the_exact_law_of_a_small_ring(kind) -> None:
-    # two clients, one number, a ring of 2**6: the totals' laws with and without one update
+    # two clients, one number, a ring of 2**6: the totals' laws with and without one
+    # update
     own = ring_mechanism(
         kind, 0.8, 1.0, dim=1, num_clients=2, modulus_bits=6, window=5.0, rotate=False
     )
@@ -42,7 +46,9 @@ def test_account_covers_the_exact_law_of_a_small_ring(kind) -> None:
         # which codes come, and how often: a whole number and the next
         points, counts = np.unique(value, return_counts=True)
         assert len(points) <= 2
-        with_it = sum(law(int(c)) * n / 400 for c, n in zip(points, counts, strict=True))
+        with_it = sum(
+            law(int(c)) * n / 400 for c, n in zip(points, counts, strict=True)
+        )
         for order in (1.5, 2.0, 3.0, 8.0):
             spent = float(own.rdp(order))
             found = max(renyi(with_it, law(0), order), renyi(law(0), with_it, order))
@@ -64,7 +70,9 @@ def test_step_fills_the_window_and_the_cost_is_near_the_gaussians(kind) -> None:
     assert bare.step > 2 * own.step
     assert bare.wrap_probability < 1e-3
 
-    gaussian = mj.privacy.Distinguishability(np.asarray([1.0, math.sqrt(100)]), 1.0, None)
+    gaussian = mj.privacy.Distinguishability(
+        np.asarray([1.0, math.sqrt(100)]), 1.0, None
+    )
     exact = np.asarray(gaussian.epsilon(1e-5))
     found = [own.epsilon(1e-5), own.epsilon(1e-5, 100)]
     assert (found > exact).all()
@@ -101,7 +109,8 @@ def test_spends_what_the_authors_figures_say(start) -> None:
     for kind, count, bits, epsilon, step, deviation in rows[start::3]:
         grid = mj.quantize.lattice(step, 10.0, 250)
         own = mj.dp.RingMechanism(grid, laws[kind](deviation**2), count, bits)
-        # integers reach no further than the floor of the papers' bound, and there are more orders
+        # integers reach no further than the floor of the papers' bound, and there are
+        # more orders
         assert 0.99 * epsilon < own.epsilon(1e-5) < (1 + 1e-6) * epsilon
 
 
@@ -109,10 +118,15 @@ def test_spends_what_the_authors_say_after_dropouts() -> None:
     drops = authors_figures()["dropout"]
     for row in drops["rows"]:
         own = ring_mechanism(
-            "discrete_gaussian", row["deviation"] * 10, 1.0,
-            dim=2**20, num_clients=100, modulus_bits=32,
-        )  # fmt: skip
-        # no finer than what can be drawn: up to a hundredth above, and more orders below
+            "discrete_gaussian",
+            row["deviation"] * 10,
+            1.0,
+            dim=2**20,
+            num_clients=100,
+            modulus_bits=32,
+        )
+        # no finer than what can be drawn: up to a hundredth above, and more orders
+        # below
         found = [own.epsilon(1e-5, 1500, left) for left in drops["survivors"]]
         assert found == pytest.approx(row["after"], rel=0.016)
 
@@ -141,16 +155,31 @@ def test_a_sum_has_the_noise_and_the_reach_that_were_planned() -> None:
 
 PROMISES = [
     ({"kind": "skelam"}, "`kind` must be a known law: did you mean 'skellam'"),
-    ({"noise_multiplier": 0.0}, "`noise_multiplier` must be positive and finite; got 0.0"),
+    (
+        {"noise_multiplier": 0.0},
+        "`noise_multiplier` must be positive and finite; got 0.0",
+    ),
     ({"noise_multiplier": -1.0}, "`noise_multiplier` must be positive"),
-    ({"noise_multiplier": math.inf}, "`noise_multiplier` must be positive and finite; got inf"),
-    ({"noise_multiplier": math.nan}, "`noise_multiplier` must be positive and finite; got nan"),
+    (
+        {"noise_multiplier": math.inf},
+        "`noise_multiplier` must be positive and finite; got inf",
+    ),
+    (
+        {"noise_multiplier": math.nan},
+        "`noise_multiplier` must be positive and finite; got nan",
+    ),
     ({"clip": 0.0}, "`clip` must be positive and finite"),
     ({"window": 0.0}, "`window` must be positive and finite"),
     ({"num_clients": 1}, "`num_clients` must be at least 2"),
     ({"modulus_bits": 33}, "`modulus_bits` must lie in"),
-    ({"modulus_bits": 4}, "`modulus_bits` must leave room for the rounding .* chance of 1;"),
-    ({"window": 2.0}, r"`modulus_bits` must leave room for codes and noise.* chance of 0\.27"),
+    (
+        {"modulus_bits": 4},
+        "`modulus_bits` must leave room for the rounding .* chance of 1;",
+    ),
+    (
+        {"window": 2.0},
+        r"`modulus_bits` must leave room for codes and noise.* chance of 0\.27",
+    ),
     (
         {"modulus_bits": 8, "kind": "discrete_gaussian", "noise_multiplier": 0.01},
         "`modulus_bits` must leave a client's noise 0.5 steps or more.*got 8 and 0.1",
@@ -169,7 +198,10 @@ def test_refuses_what_cannot_be_promised() -> None:
 OUT_OF_RANGE = [
     (lambda own: own.rdp(1.0), "`orders` must be above 1"),
     (lambda own: own.rdp([2.0, math.nan]), "`orders` must be above 1"),
-    (lambda own: own.rdp(2.0, 21), r"`survivors` must be integers in \[0, 20\]; got 21"),
+    (
+        lambda own: own.rdp(2.0, 21),
+        r"`survivors` must be integers in \[0, 20\]; got 21",
+    ),
     (lambda own: own.rdp(2.0, 1.5), "`survivors` must be integers"),
     (lambda own: own.epsilon(0.0), r"`delta` must lie in \(0, 1\)"),
     (lambda own: own.epsilon(1.0), r"`delta` must lie in \(0, 1\)"),
@@ -186,7 +218,9 @@ def test_refuses_numbers_out_of_range() -> None:
 
 def test_a_step_above_the_clip_is_refused() -> None:
     """A wide window has room for the sums, but rounding would add 8.8 clips to what is sent."""
-    with pytest.raises(mj.ConfigurationError, match="must leave steps of at most the clip norm"):
+    with pytest.raises(
+        mj.ConfigurationError, match="must leave steps of at most the clip norm"
+    ):
         ring_mechanism(
             "skellam", 4.0, 1.0, dim=16, num_clients=3, modulus_bits=4, window=6.0
-        )  # fmt: skip
+        )

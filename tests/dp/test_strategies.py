@@ -45,7 +45,9 @@ def separated(separation, most):
 def brute(C, pattern):
     """Return the largest length of C X over contributions of length 1 in these rounds, squared."""
     gram = np.abs(C.T @ C)
-    return sum(gram[a, b] for a, b in itertools.product(np.flatnonzero(pattern), repeat=2))
+    return sum(
+        gram[a, b] for a, b in itertools.product(np.flatnonzero(pattern), repeat=2)
+    )
 
 
 def test_published_patterns_of_four_bands():
@@ -61,7 +63,9 @@ def test_every_pattern_is_bounded_as_by_hand():
     for kind in STRATEGIES:
         patterns = np.concatenate([epochs(), separated(4, 3), separated(1, 2)], axis=1)
         told = mj.dp.ledger(patterns, 0.5, 3.0, STRATEGIES[kind]())
-        expected = [np.sqrt(brute(STRATEGIES[kind](), pattern)) / 0.5 for pattern in patterns.T]
+        expected = [
+            np.sqrt(brute(STRATEGIES[kind](), pattern)) / 0.5 for pattern in patterns.T
+        ]
         np.testing.assert_allclose(told.mu, expected, rtol=1e-12)
 
 
@@ -80,11 +84,15 @@ def test_schemas_of_jax_privacy_are_the_largest_of_the_ledger(kind):
         once = sensitivity.single_participation_sensitivity(theirs)
         close(largest(np.eye(ROUNDS, dtype=bool)), float(once))
         for separation, most in ((4, 3), (4, 2), (5, 3)):
-            bound = sensitivity.get_min_sep_sensitivity_upper_bound(theirs, separation, most)
+            bound = sensitivity.get_min_sep_sensitivity_upper_bound(
+                theirs, separation, most
+            )
             found = largest(separated(separation, most))
             assert found <= bound * (1 + 1e-12)
             if kind == "banded":  # then it is no bound but the value
-                close(found, sensitivity.get_sensitivity_banded(theirs, separation, most))
+                close(
+                    found, sensitivity.get_sensitivity_banded(theirs, separation, most)
+                )
                 close(found, bound)
 
 
@@ -101,9 +109,14 @@ def test_strategies_of_jax_privacy_are_taken_as_they_are():
 
 def test_toeplitz():
     assert mj.dp.toeplitz([2, -1, 3], 2).tolist() == [[2.0, 0.0], [-1.0, 2.0]]
-    for wrong, words in (([], "must be a list"), ([0, 1], "must not start with 0"),
-                         ([1, np.inf], "must be finite"), (1.0, "must be a list"),
-                         ([[1.0]], "must be a list"), (["a"], "must be a list")):  # fmt: skip
+    for wrong, words in (
+        ([], "must be a list"),
+        ([0, 1], "must not start with 0"),
+        ([1, np.inf], "must be finite"),
+        (1.0, "must be a list"),
+        ([[1.0]], "must be a list"),
+        (["a"], "must be a list"),
+    ):
         with pytest.raises(ConfigurationError, match=f"`coefficients` {words}"):
             mj.dp.toeplitz(wrong, 3)
     with pytest.raises(ConfigurationError, match="`rounds`"):

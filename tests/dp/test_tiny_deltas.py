@@ -33,7 +33,9 @@ def delta_of_a_round(q, z, epsilon):
 
 def gaussian_delta(mu, epsilon):
     mu = mpmath.mpf(mu)
-    return upper_tail(epsilon / mu - mu / 2) - mpmath.e**epsilon * upper_tail(epsilon / mu + mu / 2)
+    return upper_tail(epsilon / mu - mu / 2) - mpmath.e**epsilon * upper_tail(
+        epsilon / mu + mu / 2
+    )
 
 
 def epsilon_at(delta_of, delta):
@@ -68,12 +70,16 @@ def test_an_account_of_a_tiny_delta_holds():
     check_round(0.1, 3.0, [1e-5, 1e-12, 1e-14, 1e-18])
 
 
-@pytest.mark.parametrize(("q", "z"), [(0.1, 1.0), (0.01, 0.8), (0.9, 2.0), (0.5, 5.0), (1e-3, 1.5)])
+@pytest.mark.parametrize(
+    ("q", "z"), [(0.1, 1.0), (0.01, 0.8), (0.9, 2.0), (0.5, 5.0), (1e-3, 1.5)]
+)
 def test_accounts_hold_at_sixty_points(q, z):
     check_round(q, z, [10.0**-k for k in (2, 4, 6, 8, 10, 12, 13, 14, 15, 16, 17, 18)])
 
 
-@pytest.mark.parametrize(("rounds", "z"), [(4, 1.0), (100, 4.0), (1000, 10.0), (10_000, 30.0)])
+@pytest.mark.parametrize(
+    ("rounds", "z"), [(4, 1.0), (100, 4.0), (1000, 10.0), (10_000, 30.0)]
+)
 def test_composed_accounts_hold_where_everybody_joins(rounds, z):
     mu = math.sqrt(rounds) / z
     everybody = selection.bernoulli(2, 1.0)
@@ -90,12 +96,17 @@ def test_composed_accounts_hold_where_everybody_joins(rounds, z):
 
 def test_averages_over_counts_hold_at_tiny_deltas():
     q, z, rounds = 0.3, 2.0, 3
-    chances = [math.comb(rounds, k) * q**k * (1 - q) ** (rounds - k) for k in range(rounds + 1)]
+    chances = [
+        math.comb(rounds, k) * q**k * (1 - q) ** (rounds - k) for k in range(rounds + 1)
+    ]
     for delta in (1e-5, 1e-12, 1e-18):
 
         def mean(epsilon):
-            each = (p * gaussian_delta(mpmath.sqrt(k) / z, epsilon)
-                    for k, p in enumerate(chances) if k)  # fmt: skip
+            each = (
+                p * gaussian_delta(mpmath.sqrt(k) / z, epsilon)
+                for k, p in enumerate(chances)
+                if k
+            )
             return sum(each)
 
         found = account(selection.bernoulli(2, q), ALWAYS(), rounds, z, delta)
@@ -103,7 +114,8 @@ def test_averages_over_counts_hold_at_tiny_deltas():
 
 
 def test_the_least_of_the_bounds_that_hold_is_taken():
-    # the distribution of losses ends before this delta, and a bound by histories does not
+    # the distribution of losses ends before this delta, and a bound by histories does
+    # not
     coins = selection.poisson(3, [0.01, 0.5, 0.0])
     for delta in (1e-5, 1e-15):
         settings = (coins, ALWAYS(), 50, 4.0, delta)
@@ -114,7 +126,9 @@ def test_the_least_of_the_bounds_that_hold_is_taken():
         ]
         assert np.isfinite(found.upper).all()
         assert (found.epsilon == np.minimum(each[0].epsilon, each[1].epsilon)).all()
-        assert found.delta(1.0) == pytest.approx(np.minimum(each[0].delta(1.0), each[1].delta(1.0)))
+        assert found.delta(1.0) == pytest.approx(
+            np.minimum(each[0].delta(1.0), each[1].delta(1.0))
+        )
         assert (found.lower == np.minimum(each[0].lower, found.upper)).all()
         worst = int(np.argmax(found.epsilon))
         named = each[0] if found.method == "amplified" else each[1]
@@ -124,8 +138,15 @@ def test_the_least_of_the_bounds_that_hold_is_taken():
 def test_little_noise_ends_and_tells_progress():
     calls = []
     coins = selection.poisson(2, [0.1, 0.2])
-    found = account(coins, ALWAYS(), 5, 0.1, adversary="models", method="amplified",
-                    progress=lambda done, total: calls.append((done, total)))  # fmt: skip
+    found = account(
+        coins,
+        ALWAYS(),
+        5,
+        0.1,
+        adversary="models",
+        method="amplified",
+        progress=lambda done, total: calls.append((done, total)),
+    )
     assert calls == [(0, 2), (1, 2), (2, 2)]
     assert (found.lower <= found.upper).all()
     assert (found.lower > 0.99 * found.upper).all()
@@ -149,7 +170,9 @@ def test_moments_are_no_less_than_their_integral(q, z):
                 return ratio**order * mpmath.npdf(x, 0, z)
 
             peak = float(order)
-            nodes = sorted({-12 * z, 0, 0.5, 1, peak - 12 * z, peak, peak + 12 * z, 12 * z})
+            nodes = sorted(
+                {-12 * z, 0, 0.5, 1, peak - 12 * z, peak, peak + 12 * z, 12 * z}
+            )
             truth = mpmath.log(mpmath.quad(term, nodes))
             assert truth <= moments[place] * (1 + 1e-9) + 1e-12
             if float(order).is_integer():

@@ -1,7 +1,9 @@
-"""Plans of many blocks: arrays against messages, bit for bit, and both against plain sums.
+"""Plans of many blocks.
 
-HeteroSAg's layouts over every pattern of losses for two groups of two (up to renaming within a
-group) and random ones for up to twelve clients, over complete and random graphs.
+Arrays against messages, bit for bit, and both against plain sums.
+HeteroSAg's layouts over every pattern of losses for two groups of two (up to renaming
+within a group) and random ones for up to twelve clients, over complete and random
+graphs.
 """
 
 import itertools
@@ -17,7 +19,10 @@ OUTCOME = ("status", "block_status", "summed", "learned", "learned_block", "is_r
 
 
 def largest_without_loners(plan, sends):
-    """The admitted by brute force: of the sets of senders without a lonely one, the largest."""
+    """The admitted by brute force.
+
+    Of the sets of senders without a lonely one, the largest.
+    """
     senders = np.flatnonzero(sends).tolist()
     for size in range(len(senders), 0, -1):
         for chosen in itertools.combinations(senders, size):
@@ -28,9 +33,12 @@ def largest_without_loners(plan, sends):
 
 def inputs_for(layout, rng):
     """Residues of each block's ring, its largest among them."""
-    inputs = np.full((layout.num_participants, layout.dim), -1)  # in no block: never read
+    # in no block: never read
+    inputs = np.full((layout.num_participants, layout.dim), -1)
     for block in layout.blocks:
-        part = rng.integers(0, block.modulus, (len(block.members), block.stop - block.start))
+        part = rng.integers(
+            0, block.modulus, (len(block.members), block.stop - block.start)
+        )
         part[:, 0] = block.modulus - 1
         inputs[list(block.members), block.start : block.stop] = part
     return inputs
@@ -38,7 +46,10 @@ def inputs_for(layout, rng):
 
 def same_steps(one, other):
     rows = [
-        [(step.name, step.num_clients, step.bytes_up, step.bytes_down) for step in result.steps]
+        [
+            (step.name, step.num_clients, step.bytes_up, step.bytes_down)
+            for step in result.steps
+        ]
         for result in (one, other)
     ]
     assert rows[0] == rows[1]
@@ -49,12 +60,24 @@ def check(layout, adjacency, survivors, thresholds, rng):
     plan, inputs = layout.plan, inputs_for(layout, rng)
     number = int(rng.integers(2**32))
     real = mj.protocol.run(
-        inputs, adjacency, survivors, thresholds, plan=plan, entropy=number, round_index=number
+        inputs,
+        adjacency,
+        survivors,
+        thresholds,
+        plan=plan,
+        entropy=number,
+        round_index=number,
     )
     array = mj.secagg.aggregate(
-        number, inputs, adjacency, survivors, thresholds, plan=plan, seeds=real.seeds,
+        number,
+        inputs,
+        adjacency,
+        survivors,
+        thresholds,
+        plan=plan,
+        seeds=real.seeds,
         round_index=number,
-    )  # fmt: skip
+    )
     outcome = mj.secagg.plan_outcome(adjacency, survivors, thresholds, plan)
     for field in OUTCOME:
         assert np.array_equal(getattr(array, field), getattr(real, field)), field
@@ -71,14 +94,24 @@ def check(layout, adjacency, survivors, thresholds, rng):
 
 
 def heard(adjacency, survivors, thresholds):
-    """Those of V3 who send: of it and its neighbours not fewer than t_i in V2 who were in V1."""
+    """Those of V3 who send.
+
+    Of it and its neighbours not fewer than t_i in V2 who were in V1.
+    """
     asked, shared, sends = (set(np.flatnonzero(row).tolist()) for row in survivors[1:4])
     near = [{i, *np.flatnonzero(row).tolist()} for i, row in enumerate(adjacency)]
-    return {i for i in sends if not len(near[i] & shared) < thresholds[i] <= len(near[i] & asked)}
+    return {
+        i
+        for i in sends
+        if not len(near[i] & shared) < thresholds[i] <= len(near[i] & asked)
+    }
 
 
 def plain(layout, inputs, sent, real, array):
-    """Both against plain sums over the brute force's admitted; every client once in each row."""
+    """Both against plain sums over the brute force's admitted.
+
+    Every client once in each row.
+    """
     sends = np.isin(np.arange(layout.num_participants), list(sent))
     admitted = largest_without_loners(layout.plan, sends)
     assert set(np.flatnonzero(real.summed).tolist()) == admitted
@@ -130,7 +163,9 @@ def test_losses_of_two_groups_of_two():
     seen = {
         check(layout, complete(4), survivors_of(levels), int(rng.integers(1, 5)), rng)
         for levels, layout in zip(
-            patterns()[::-10], itertools.cycle([make() for make in TINY.values()]), strict=False
+            patterns()[::-10],
+            itertools.cycle([make() for make in TINY.values()]),
+            strict=False,
         )
     }
     assert seen == {mj.Status.OK, mj.Status.UNRELIABLE, mj.Status.TOO_FEW_SURVIVORS}
@@ -141,7 +176,13 @@ def test_losses_of_two_groups_of_two():
 def test_every_loss_of_two_groups_of_two(name):
     rng = np.random.default_rng(1)
     for levels in patterns():
-        check(TINY[name](), complete(4), survivors_of(levels), int(rng.integers(1, 6)), rng)
+        check(
+            TINY[name](),
+            complete(4),
+            survivors_of(levels),
+            int(rng.integers(1, 6)),
+            rng,
+        )
 
 
 def random_layout(rng, n):
@@ -151,13 +192,20 @@ def random_layout(rng, n):
     slots = np.split(rng.permutation(n), cuts)
     levels = sorted(rng.integers(2, 20, count).tolist())
     scheme = str(rng.choice(["sc", "mc", "hc", "groups"]))
-    subgroups = [2] + [1] * (count - 1) if rng.random() < 0.3 and len(slots[0]) > 1 else None
+    subgroups = (
+        [2] + [1] * (count - 1) if rng.random() < 0.3 and len(slots[0]) > 1 else None
+    )
     columns = count + (subgroups is not None)
     return segment_layout(
-        scheme, [group.tolist() for group in slots], levels, int(rng.integers(columns, 40)),
-        subgroups=subgroups, hybrid_threshold=2 if scheme == "hc" else None,
-        modulus_rule=str(rng.choice(["exact", "power_of_two"])), allow_small_groups=True,
-    )  # fmt: skip
+        scheme,
+        [group.tolist() for group in slots],
+        levels,
+        int(rng.integers(columns, 40)),
+        subgroups=subgroups,
+        hybrid_threshold=2 if scheme == "hc" else None,
+        modulus_rule=str(rng.choice(["exact", "power_of_two"])),
+        allow_small_groups=True,
+    )
 
 
 def random_case(rng, n):
@@ -185,16 +233,24 @@ def test_many_random_layouts_graphs_and_losses():
 
 @pytest.mark.parametrize(
     ("scheme", "rule", "p"),
-    [("sc", "exact", 1.0), ("mc", "power_of_two", 0.8), ("hc", "exact", 0.8),
-     ("groups", "power_of_two", 1.0)],
-)  # fmt: skip
+    [
+        ("sc", "exact", 1.0),
+        ("mc", "power_of_two", 0.8),
+        ("hc", "exact", 0.8),
+        ("groups", "power_of_two", 1.0),
+    ],
+)
 def test_nobody_lost_sums_everybody_in_every_block(scheme, rule, p):
     """Over the complete graph and CCESA's every block is OK."""
     rng = np.random.default_rng(4)
     layout = segment_layout(
-        scheme, [3, 3, 3, 3], [2, 3, 8, 13], 22, modulus_rule=rule,
+        scheme,
+        [3, 3, 3, 3],
+        [2, 3, 8, 13],
+        22,
+        modulus_rule=rule,
         hybrid_threshold=2 if scheme == "hc" else None,
-    )  # fmt: skip
+    )
     adjacency = np.triu(rng.random((12, 12)) < p, 1)
     adjacency |= adjacency.T
     status = check(layout, adjacency, np.ones((5, 12), bool), 2, rng)
@@ -203,13 +259,19 @@ def test_nobody_lost_sums_everybody_in_every_block(scheme, rule, p):
 
 def test_rounds_repeat_no_pad_between_blocks_or_rounds():
     """The same input in two blocks or two rounds is sent as words that have nothing in common."""
-    layout = segment_layout([[0, 0]] * 3, [2, 2], [2**16, 2**16], 30, modulus_rule="power_of_two")
+    layout = segment_layout(
+        [[0, 0]] * 3, [2, 2], [2**16, 2**16], 30, modulus_rule="power_of_two"
+    )
     inputs = np.zeros((4, 30), int)
     arguments = (inputs, complete(4), np.ones((5, 4), bool), 3)
     sent = [
-        mj.protocol.run(*arguments, plan=layout.plan, entropy=7, round_index=number).transcript
+        mj.protocol.run(
+            *arguments, plan=layout.plan, entropy=7, round_index=number
+        ).transcript
         for number in (0, 1)
     ]
-    words = np.concatenate([part.padded_inputs.reshape(4, 3, 10) for part in sent], axis=1)
+    words = np.concatenate(
+        [part.padded_inputs.reshape(4, 3, 10) for part in sent], axis=1
+    )
     # 24 rows of ten residues mod 2^18: chance of two equal rows below 24^2 / 2^180
     assert len({tuple(row) for row in words.reshape(24, 10).tolist()}) == 24

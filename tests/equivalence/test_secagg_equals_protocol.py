@@ -1,7 +1,9 @@
-"""Arrays against messages: `secagg.aggregate` with the seeds of `protocol.run`, bit for bit.
+"""Arrays against messages.
 
-Every graph and every pattern of losses on up to four clients, up to renaming them (each orbit
-once, under a random naming, because names decide signs), and random ones on up to 64 clients.
+`secagg.aggregate` with the seeds of `protocol.run`, bit for bit.
+Every graph and every pattern of losses on up to four clients, up to renaming them (each
+orbit once, under a random naming, because names decide signs), and random ones on up to
+64 clients.
 """
 
 import itertools
@@ -15,12 +17,17 @@ MODULI = (2, 2**16, 2**32, 3, 221, 2**31 - 1)
 
 
 def orbits(n):
-    """Return one (adjacency, fates) of each orbit under renaming; a fate is the last set, or -1."""
+    """Return one (adjacency, fates) of each orbit under renaming.
+
+    A fate is the last set, or -1.
+    """
     pairs = list(itertools.combinations(range(n), 2))
     seen, found = set(), []
     names = list(itertools.permutations(range(n)))
     for edges in itertools.product([False, True], repeat=len(pairs)):
-        graph = frozenset(pair for pair, there in zip(pairs, edges, strict=True) if there)
+        graph = frozenset(
+            pair for pair, there in zip(pairs, edges, strict=True) if there
+        )
         for fates in itertools.product(range(-1, 5), repeat=n):
             if (graph, fates) in seen:
                 continue
@@ -52,24 +59,39 @@ def check(adjacency, survivors, rng):
     """Run both with the same seeds and compare everything that both say."""
     n = len(adjacency)
     place = int(rng.integers(len(MODULI)))
-    modulus, dim = MODULI[place], (1, 5, 40)[(place + n) % 3]  # each pair is a program to compile
+    # each pair is a program to compile
+    modulus, dim = MODULI[place], (1, 5, 40)[(place + n) % 3]
     inputs = rng.integers(0, modulus, (n, dim))
     inputs[:, 0] = modulus - 1
     degree = adjacency.sum(axis=1)
     thresholds = rng.integers(1, degree + 3)
     ours = int(rng.integers(2**32))
     real = mj.protocol.run(
-        inputs, adjacency, survivors, thresholds, modulus=modulus, entropy=ours, round_index=ours
+        inputs,
+        adjacency,
+        survivors,
+        thresholds,
+        modulus=modulus,
+        entropy=ours,
+        round_index=ours,
     )
     array = mj.secagg.aggregate(
-        ours, inputs, adjacency, survivors, thresholds, modulus=modulus, round_index=ours,
+        ours,
+        inputs,
+        adjacency,
+        survivors,
+        thresholds,
+        modulus=modulus,
+        round_index=ours,
         seeds=real.seeds,
-    )  # fmt: skip
+    )
     assert array.status == real.status
     assert np.array_equal(array.total, real.total)
     assert np.array_equal(array.transcript.padded_inputs, real.transcript.padded_inputs)
     assert np.array_equal(array.transcript.survivors, real.transcript.survivors)
-    assert np.array_equal(array.transcript.is_informative, real.transcript.is_informative)
+    assert np.array_equal(
+        array.transcript.is_informative, real.transcript.is_informative
+    )
     assert np.array_equal(array.learned, real.learned)
     for field in ("is_reliable", "is_private", "unmasking_risk"):
         assert getattr(array, field) == getattr(real, field), field
@@ -87,7 +109,10 @@ def check(adjacency, survivors, rng):
 
 
 def test_the_orbits_are_all_there():
-    """Burnside's count: the orbit sizes add up to all 8 x 6^3 patterns on three clients."""
+    """Burnside's count.
+
+    The orbit sizes add up to all 8 x 6^3 patterns on three clients.
+    """
     found = orbits(3)
     total = 0
     for graph, fates in found:

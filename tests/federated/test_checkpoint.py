@@ -81,12 +81,23 @@ exec(_SETTING, _here)
 _train = _here["train"]
 
 
-def _assert_equal(one: mj.federated.TrainingResult, other: mj.federated.TrainingResult) -> None:
+def _assert_equal(
+    one: mj.federated.TrainingResult, other: mj.federated.TrainingResult
+) -> None:
     for field in (
-        "parameters", "accuracy", "loss", "status", "clipped_fraction", "wrapped",
-        "participation", "components", "evaluated_rounds",
-    ):  # fmt: skip
-        np.testing.assert_array_equal(getattr(one, field), getattr(other, field), err_msg=field)
+        "parameters",
+        "accuracy",
+        "loss",
+        "status",
+        "clipped_fraction",
+        "wrapped",
+        "participation",
+        "components",
+        "evaluated_rounds",
+    ):
+        np.testing.assert_array_equal(
+            getattr(one, field), getattr(other, field), err_msg=field
+        )
     assert one.diverged_round == other.diverged_round
 
 
@@ -103,12 +114,16 @@ def test_misuse(tmp_path: pathlib.Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(mj.ConfigurationError, match="`directory` must be a folder"):
         mj.federated.checkpoints(tmp_path / "file")
-    with pytest.raises(mj.ConfigurationError, match="`keep_aggregates` must not be set"):
+    with pytest.raises(
+        mj.ConfigurationError, match="`keep_aggregates` must not be set"
+    ):
         _train(tmp_path / "run", keep_aggregates=True)
     assert not (tmp_path / "run").exists()
 
 
-def test_the_newest_steps_stay_and_the_newest_that_is_whole_is_read(tmp_path: pathlib.Path) -> None:
+def test_the_newest_steps_stay_and_the_newest_that_is_whole_is_read(
+    tmp_path: pathlib.Path,
+) -> None:
     said: list[str] = []
     own = mj.federated.checkpoints(tmp_path, keep=2, on_damage=said.append)
     store = _checkpoint.Store(own, {})
@@ -124,7 +139,9 @@ def test_the_newest_steps_stay_and_the_newest_that_is_whole_is_read(tmp_path: pa
     assert os.listdir(tmp_path) == ["9"]
 
 
-def test_another_configuration_is_refused_and_both_are_named(tmp_path: pathlib.Path) -> None:
+def test_another_configuration_is_refused_and_both_are_named(
+    tmp_path: pathlib.Path,
+) -> None:
     _train(tmp_path, num_rounds=3, identity="mine")
     saved = sorted(os.listdir(tmp_path))
     for changes, message in (
@@ -168,7 +185,10 @@ def whole() -> mj.federated.TrainingResult:
 def test_stops_anywhere_and_goes_on(
     tmp_path: pathlib.Path, whole: mj.federated.TrainingResult
 ) -> None:
-    """An exception in mid-training, at each third round; nothing but steps is left behind."""
+    """An exception in mid-training, at each third round.
+
+    Nothing but steps is left behind.
+    """
     for limit in (2, 5, 11, 20):
         with pytest.raises(KeyboardInterrupt):
             _train(tmp_path, progress=_stop_at(limit))
@@ -184,7 +204,11 @@ def test_many_go_on_too(tmp_path: pathlib.Path) -> None:
     average = mj.secagg.ring_average(mj.quantize.stochastic(2**16, 0.5), _CLIENTS, 650)
     trainings = [
         mj.federated.Training(
-            _MODEL, clients, history, mj.federated.local_sgd(_MODEL, rate, batch_size=8), average
+            _MODEL,
+            clients,
+            history,
+            mj.federated.local_sgd(_MODEL, rate, batch_size=8),
+            average,
         )
         for rate in (0.3, 3e38)
     ]
@@ -206,9 +230,14 @@ def test_many_go_on_too(tmp_path: pathlib.Path) -> None:
 def test_leaves_keep_their_kind(tmp_path: pathlib.Path) -> None:
     """Keys, empty arrays, absent parts, Python numbers and NumPy scalars come back as they were."""
     tree = {
-        "key": jax.random.key(3), "none": None, "empty": np.zeros((0, 4), np.float32),
-        "int": 7, "scalar": np.int32(2), "array": np.arange(3), "jax": jnp.arange(2.0),
-    }  # fmt: skip
+        "key": jax.random.key(3),
+        "none": None,
+        "empty": np.zeros((0, 4), np.float32),
+        "int": 7,
+        "scalar": np.int32(2),
+        "array": np.arange(3),
+        "jax": jnp.arange(2.0),
+    }
     own = mj.federated.checkpoints(tmp_path)
     store = _checkpoint.Store(own, {})
     assert store.latest(tree) is None
@@ -217,7 +246,10 @@ def test_leaves_keep_their_kind(tmp_path: pathlib.Path) -> None:
     assert saved is not None
     step, back = saved
     assert step == 4
-    assert jax.random.key_data(back["key"]).tolist() == jax.random.key_data(tree["key"]).tolist()
+    assert (
+        jax.random.key_data(back["key"]).tolist()
+        == jax.random.key_data(tree["key"]).tolist()
+    )
     for name in ("none", "int", "scalar"):
         assert back[name] == tree[name]
         assert type(back[name]) is type(tree[name])
@@ -226,7 +258,9 @@ def test_leaves_keep_their_kind(tmp_path: pathlib.Path) -> None:
         assert isinstance(back[name], jax.Array) == (name == "jax")
 
 
-def _damages(newest: pathlib.Path, older: pathlib.Path) -> dict[str, Callable[[], object]]:
+def _damages(
+    newest: pathlib.Path, older: pathlib.Path
+) -> dict[str, Callable[[], object]]:
     """Return ways to spoil the newest step's file, by name."""
     own = newest.read_bytes()
     size = len(own)
@@ -247,16 +281,23 @@ def _damages(newest: pathlib.Path, older: pathlib.Path) -> dict[str, Callable[[]
         older.write_bytes(own)
 
     every: dict[str, Callable[[], object]] = {f"flip {i}": flip(i) for i in range(size)}
-    every |= {f"cut to {i}": functools.partial(newest.write_bytes, own[:i]) for i in range(size)}
+    every |= {
+        f"cut to {i}": functools.partial(newest.write_bytes, own[:i])
+        for i in range(size)
+    }
     zeroed = {f"zero {i}": zero(i) for i in range(0, size, 64) if any(own[i : i + 64])}
-    return every | zeroed | {
-        "longer": lambda: newest.write_bytes(own + b"0"),
-        "the older one's": lambda: newest.write_bytes(older.read_bytes()),
-        "swapped": swap,
-        "no file": newest.unlink,
-        "no archive": lambda: newest.write_bytes(b"PK"),
-        "pickled": lambda: np.savez(newest, about=np.asarray([{}], object)),
-    }  # fmt: skip
+    return (
+        every
+        | zeroed
+        | {
+            "longer": lambda: newest.write_bytes(own + b"0"),
+            "the older one's": lambda: newest.write_bytes(older.read_bytes()),
+            "swapped": swap,
+            "no file": newest.unlink,
+            "no archive": lambda: newest.write_bytes(b"PK"),
+            "pickled": lambda: np.savez(newest, about=np.asarray([{}], object)),
+        }
+    )
 
 
 def test_damage_of_any_kind_is_seen(tmp_path: pathlib.Path) -> None:
@@ -266,7 +307,10 @@ def test_damage_of_any_kind_is_seen(tmp_path: pathlib.Path) -> None:
     store = _checkpoint.Store(own, {"seed": "0"})
     for step in (3, 5):
         store.save(
-            step, jax.tree.map(lambda leaf, step=step: leaf + leaf.dtype.type(step), template)
+            step,
+            jax.tree.map(
+                lambda leaf, step=step: leaf + leaf.dtype.type(step), template
+            ),
         )
     older, newest = (tmp_path / f"{step}" / "state.npz" for step in (3, 5))
     sound = newest.read_bytes()
@@ -283,14 +327,18 @@ def test_damage_of_any_kind_is_seen(tmp_path: pathlib.Path) -> None:
     assert (step, int(state["done"])) == (5, 5)
 
 
-@pytest.mark.parametrize("name", ["flip 100", "flip 1700", "cut to 900", "zero 512", "no file"])
+@pytest.mark.parametrize(
+    "name", ["flip 100", "flip 1700", "cut to 900", "zero 512", "no file"]
+)
 def test_a_damaged_step_is_named_and_the_one_before_it_used(
     tmp_path: pathlib.Path, name: str, whole: mj.federated.TrainingResult
 ) -> None:
     with pytest.raises(KeyboardInterrupt):
         _train(tmp_path, progress=_stop_at(8))
     _damages(*(tmp_path / f"{step}" / "state.npz" for step in (6, 3)))[name]()
-    with pytest.warns(RuntimeWarning, match="checkpoint .*6 is damaged: step 3 is used instead"):
+    with pytest.warns(
+        RuntimeWarning, match="checkpoint .*6 is damaged: step 3 is used instead"
+    ):
         resumed = _train(tmp_path)
     _assert_equal(resumed, whole)
     assert sorted(os.listdir(tmp_path)) == ["18", "21"]
@@ -308,12 +356,18 @@ def test_a_lost_step_folder_is_no_loss(
 
 
 def _killed(directory: pathlib.Path, after: int, delay: float) -> bool:
-    """Start the training, kill it a moment after some round; return whether it had finished."""
+    """Start the training, kill it a moment after some round.
+
+    Return whether it had finished.
+    """
     environment = os.environ | {"PYTHONPATH": str(pathlib.Path(mj.__file__).parents[1])}
     child = subprocess.Popen(
         [sys.executable, "-c", _CHILD, str(directory)],
-        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment,
-    )  # fmt: skip
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env=environment,
+    )
     assert child.stdout is not None
     finished = False
     for count, line in enumerate(child.stdout):
@@ -327,7 +381,9 @@ def _killed(directory: pathlib.Path, after: int, delay: float) -> bool:
     return finished
 
 
-def _assert_survives_kills(directory: pathlib.Path, kills: list[tuple[int, float]]) -> None:
+def _assert_survives_kills(
+    directory: pathlib.Path, kills: list[tuple[int, float]]
+) -> None:
     for after, delay in kills:
         _killed(directory, after, delay)
     # what a save that is cut off leaves, whether or not a kill above met one
@@ -343,12 +399,16 @@ def _assert_survives_kills(directory: pathlib.Path, kills: list[tuple[int, float
 def test_survives_kills_at_random_moments(tmp_path: pathlib.Path) -> None:
     generator = np.random.default_rng(5)
     _assert_survives_kills(
-        tmp_path, [(int(generator.integers(1, 5)), float(generator.uniform(0, 0.05)))] * 2
+        tmp_path,
+        [(int(generator.integers(1, 5)), float(generator.uniform(0, 0.05)))] * 2,
     )
 
 
 @pytest.mark.slow
 def test_survives_many_kills(tmp_path: pathlib.Path) -> None:
     generator = np.random.default_rng(6)
-    kills = [(int(generator.integers(0, 4)), float(generator.uniform(0, 0.2))) for _ in range(12)]
+    kills = [
+        (int(generator.integers(0, 4)), float(generator.uniform(0, 0.2)))
+        for _ in range(12)
+    ]
     _assert_survives_kills(tmp_path, kills)

@@ -1,4 +1,7 @@
-"""Spread and memory of updates: misuse, processes whose figures are known, and trainings."""
+"""Spread and memory of updates.
+
+Misuse, processes whose figures are known, and trainings.
+"""
 
 from __future__ import annotations
 
@@ -32,10 +35,16 @@ _MEMBERS = [[0, 1, 2], [0, 1, 3]]
         ({"updates": "text"}, r"`updates` must be numbers"),
         ({"members": [[0, 1, 2]]}, r"`members` must be integers \[2, 3\]"),
         ({"members": [[0.0, 1, 2], [0, 1, 3]]}, r"`members` must be integers"),
-        ({"members": [[0, 1, 0], [0, 1, 3]]}, r"`members` must name a client once in a round"),
+        (
+            {"members": [[0, 1, 0], [0, 1, 3]]},
+            r"`members` must name a client once in a round",
+        ),
         ({"rounds": [0]}, r"`rounds` must be 2 integers"),
         ({"rounds": [1, 1]}, r"`rounds` must ascend"),
-        ({"layers": {"a": 3}}, r"`layers` must hold positive counts that add up to 4 coord"),
+        (
+            {"layers": {"a": 3}},
+            r"`layers` must hold positive counts that add up to 4 coord",
+        ),
         ({"layers": {"a": 4, "b": 0}}, r"`layers` must hold positive counts"),
         ({"layers": 4}, r"`layers` must be a mapping from names to counts"),
         ({"layers": {"a": 2.5, "b": 1.5}}, r"`layers` must hold positive counts"),
@@ -49,15 +58,22 @@ def test_rejects_what_makes_no_sense(arguments: dict[str, Any], message: str) ->
 # ---- what is defined, by plain loops
 
 
-def _by_loops(updates: np.ndarray, members: np.ndarray, rounds: np.ndarray) -> dict[int, float]:
+def _by_loops(
+    updates: np.ndarray, members: np.ndarray, rounds: np.ndarray
+) -> dict[int, float]:
     """Return the correlogram as `measure_drift` defines it, pair by pair."""
-    cohorts = [{int(c): row for c, row in zip(who, own, strict=True) if c >= 0}
-               for who, own in zip(members, updates, strict=True)]  # fmt: skip
+    cohorts = [
+        {int(c): row for c, row in zip(who, own, strict=True) if c >= 0}
+        for who, own in zip(members, updates, strict=True)
+    ]
     means = [np.mean(list(cohort.values()), axis=0) for cohort in cohorts]
-    parts = [{c: row - mean for c, row in cohort.items()}
-             for cohort, mean in zip(cohorts, means, strict=True)]  # fmt: skip
+    parts = [
+        {c: row - mean for c, row in cohort.items()}
+        for cohort, mean in zip(cohorts, means, strict=True)
+    ]
     spreads = [
-        math.sqrt(sum(np.mean(own**2) for own in part.values()) / (len(part) - 1)) for part in parts
+        math.sqrt(sum(np.mean(own**2) for own in part.values()) / (len(part) - 1))
+        for part in parts
     ]
     sums: dict[int, list[float]] = {}
     for a in range(len(parts)):
@@ -66,7 +82,11 @@ def _by_loops(updates: np.ndarray, members: np.ndarray, rounds: np.ndarray) -> d
             factor = 1 - 1 / len(one) - 1 / len(other)
             factor += len(one & other) / len(one) / len(other)
             for client in one & other:
-                product = np.mean(parts[a][client] * parts[b][client]) / spreads[a] / spreads[b]
+                product = (
+                    np.mean(parts[a][client] * parts[b][client])
+                    / spreads[a]
+                    / spreads[b]
+                )
                 total = sums.setdefault(int(rounds[b] - rounds[a]), [0.0, 0.0])
                 total[0] += product
                 total[1] += factor
@@ -82,7 +102,9 @@ def test_correlogram_is_what_it_is_said_to_be() -> None:
     updates[2, 3:] = 1e6  # nobody's
     drift = measure_drift(updates, members, rounds=rounds)
     right = _by_loops(updates, members, rounds)
-    assert dict(zip(drift.lags.tolist(), drift.correlation, strict=True)) == pytest.approx(right)
+    assert dict(
+        zip(drift.lags.tolist(), drift.correlation, strict=True)
+    ) == pytest.approx(right)
     assert drift.rounds.tolist() == rounds.tolist()
     assert drift.layer_correlation[0] == pytest.approx(drift.correlation)
     first = updates[0] - updates[0].mean(axis=0)
@@ -91,7 +113,10 @@ def test_correlogram_is_what_it_is_said_to_be() -> None:
 
 
 def test_layers_by_hand_and_by_their_sizes() -> None:
-    """A layer of three parameters of which one is known, and one of one: weights 3 to 1."""
+    """A layer of three parameters of which one is known, and one of one.
+
+    Weights 3 to 1.
+    """
     updates = np.array([[[1.0, 4.0], [-1.0, -4.0]], [[1.0, -4.0], [-1.0, 4.0]]])
     members = np.array([[0, 1], [0, 1]])
     drift = measure_drift(updates, members, layers={"a": 1, "b": 1})
@@ -102,10 +127,12 @@ def test_layers_by_hand_and_by_their_sizes() -> None:
     assert drift.layer_lasting == pytest.approx([1.0, 0.0])
     assert drift.spread == pytest.approx(math.sqrt(17))
     assert drift.correlation == pytest.approx([(2 - 32) / 34])
-    sketch = Sketch(_key(), {"a": range(3), "b": range(3, 4)},
-                    (2, 2))  # fmt: skip
+    sketch = Sketch(_key(), {"a": range(3), "b": range(3, 4)}, (2, 2))
     assert sketch.coordinates.tolist() == [0, 1, 2, 3]
-    sketch.values[:, :, :3], sketch.values[:, :, 3] = updates[:, :, :1], updates[:, :, 1]
+    sketch.values[:, :, :3], sketch.values[:, :, 3] = (
+        updates[:, :, :1],
+        updates[:, :, 1],
+    )
     whole = sketch.drift(members, np.array([0, 1]))
     assert whole.spread == pytest.approx(math.sqrt((3 * 2 + 32) / 4))
     assert whole.correlation == pytest.approx([(3 * 2 - 32) / (3 * 2 + 32)])
@@ -125,7 +152,9 @@ def test_nothing_is_said_of_what_never_came() -> None:
     assert math.isnan(once.lasting)
     with pytest.raises(mj.ConfigurationError, match="`drift` must have a memory"):
         once.kernel([0, 1])
-    with pytest.raises(mj.ConfigurationError, match="`rounds` must be a list of integers"):
+    with pytest.raises(
+        mj.ConfigurationError, match="`rounds` must be a list of integers"
+    ):
         once.kernel(0.5)
     alone = measure_drift(np.ones((3, 1, 3)), [[0], [0], [1]])
     assert math.isnan(alone.spread)
@@ -149,26 +178,35 @@ def _process(
 @pytest.mark.parametrize("rho", [0.0, 0.4, 0.9, 0.99])
 @pytest.mark.parametrize("cohort", [2, 6, 20])
 def test_a_known_process_is_found_again(rho: float, cohort: int) -> None:
-    """Intervals from eight processes: the mean within 5 of its standard errors, and a hair."""
+    """Intervals from eight processes.
+
+    The mean within 5 of its standard errors, and a hair.
+    """
     found = []
     for seed in range(8):
         own, generator = _process(seed, rho, 20, 80, 60)
         members = np.stack([generator.permutation(20)[:cohort] for _ in range(80)])
-        shared = generator.normal(size=(80, 1, 60)) * 3  # what all clients' updates share
+        # what all clients' updates share
+        shared = generator.normal(size=(80, 1, 60)) * 3
         updates = np.take_along_axis(own, members[:, :, None], axis=1) * 0.2 + shared
         drift = measure_drift(updates, members)
         found.append((drift.spread, *drift.kernel([0, 1, 3])[0, 1:]))
         assert rho < 0.9 or drift.memory == pytest.approx(rho, abs=0.05)
         assert rho < 0.9 or drift.lasting > 0.8
     means, errors = np.mean(found, axis=0), np.std(found, axis=0, ddof=1) / math.sqrt(8)
-    # a spread within a round of 60 x 1 degrees of freedom is a little biased as a divisor
-    assert (np.abs(means - [0.2, rho, rho**3]) < 5 * errors + [0.002, 0.012, 0.012]).all()
+    # a spread within a round of 60 x 1 degrees of freedom is a little biased as a
+    # divisor
+    assert (
+        np.abs(means - [0.2, rho, rho**3]) < 5 * errors + [0.002, 0.012, 0.012]
+    ).all()
 
 
 def test_a_fresh_part_is_told_from_the_one_that_lasts() -> None:
     lasting, generator = _process(0, 0.95, 20, 80, 60)
     members = np.stack([generator.permutation(20)[:8] for _ in range(80)])
-    own = math.sqrt(0.3) * lasting + math.sqrt(0.7) * generator.normal(size=lasting.shape)
+    own = math.sqrt(0.3) * lasting + math.sqrt(0.7) * generator.normal(
+        size=lasting.shape
+    )
     drift = measure_drift(np.take_along_axis(own, members[:, :, None], axis=1), members)
     assert drift.spread == pytest.approx(1, abs=0.02)
     assert drift.memory == pytest.approx(0.95, abs=0.015)
@@ -200,30 +238,43 @@ _FIELDS = ("parameters", "accuracy", "loss", "status", "participation", "compone
 def _data() -> tuple[mj.data.Dataset, mj.data.ClientData]:
     dataset = mj.data.load("digits", seed=0)
     small = dataclasses.replace(
-        dataset, train_inputs=dataset.train_inputs[:60], train_labels=dataset.train_labels[:60]
+        dataset,
+        train_inputs=dataset.train_inputs[:60],
+        train_labels=dataset.train_labels[:60],
     )
     return small, mj.data.dirichlet_by_class(0, small, 6, concentration=2.0)
 
 
-def _train(seed: Any = 0, trainer: Any = None, measure_drift: bool = False, **more: Any) -> Any:
+def _train(
+    seed: Any = 0, trainer: Any = None, measure_drift: bool = False, **more: Any
+) -> Any:
     small, clients = _data()
-    history = np.random.default_rng(1).permuted(np.tile(np.arange(6) < 3, (8, 1)), axis=1)
+    history = np.random.default_rng(1).permuted(
+        np.tile(np.arange(6) < 3, (8, 1)), axis=1
+    )
     history[[2, 5]] = False
     dim = mj.federated.num_parameters(_MODEL, (8, 8, 1))
     run: Any = mj.federated.train_many if isinstance(seed, list) else mj.federated.train
     training = mj.federated.Training(
-        _MODEL, clients, history,
-        mj.federated.local_sgd(_MODEL, 0.3, batch_size=8) if trainer is None else trainer,
+        _MODEL,
+        clients,
+        history,
+        mj.federated.local_sgd(_MODEL, 0.3, batch_size=8)
+        if trainer is None
+        else trainer,
         mj.secagg.ring_average(mj.quantize.stochastic(2**16, 0.5), 3, dim),
-        test=(small.test_inputs[:50], small.test_labels[:50]), evaluate_every=3,
+        test=(small.test_inputs[:50], small.test_labels[:50]),
+        evaluate_every=3,
         measure_drift=measure_drift,
-    )  # fmt: skip
+    )
     return run(seed, training, **more)
 
 
 def _assert_same(one: Any, other: Any) -> None:
     for name in (*_FIELDS, "evaluated_rounds"):
-        np.testing.assert_array_equal(getattr(one, name), getattr(other, name), err_msg=name)
+        np.testing.assert_array_equal(
+            getattr(one, name), getattr(other, name), err_msg=name
+        )
 
 
 def _assert_same_drift(one: Any, other: Any, **close: float) -> None:
@@ -232,11 +283,15 @@ def _assert_same_drift(one: Any, other: Any, **close: float) -> None:
         if field.name == "layers":
             assert theirs == ours
         else:
-            np.testing.assert_allclose(theirs, ours, rtol=close.get("rtol", 0), err_msg=field.name)
+            np.testing.assert_allclose(
+                theirs, ours, rtol=close.get("rtol", 0), err_msg=field.name
+            )
 
 
 @pytest.mark.parametrize("form", ["loops", "xla"])
-def test_measuring_changes_no_bit_of_a_training(form: str, tmp_path: pathlib.Path) -> None:
+def test_measuring_changes_no_bit_of_a_training(
+    form: str, tmp_path: pathlib.Path
+) -> None:
     with mj.use_form(form):
         plain, measured = _train(), _train(measure_drift=True)
         assert plain.drift is None
@@ -273,15 +328,20 @@ def test_what_is_kept_are_the_updates_of_those_who_sent() -> None:
     alive[:, :, :5] = True
     alive[:, 3:, 2] = False  # lost before its update arrives
     average = mj.secagg.ring_average(
-        mj.quantize.stochastic(2**16, 0.5), 5, 70,
-        rule=mj.secagg.graph_rule(mj.graphs.complete(5), 6, threshold=2), fidelity="sets",
-    )  # fmt: skip
+        mj.quantize.stochastic(2**16, 0.5),
+        5,
+        70,
+        rule=mj.secagg.graph_rule(mj.graphs.complete(5), 6, threshold=2),
+        fidelity="sets",
+    )
     training = mj.federated.Training(
         model, tiny, alive[:, 0], own, average, survivors=alive, measure_drift=True
     )
     result = mj.federated.train(0, training)
     start = mj.federated.initial_parameters(0, model, (2, 3, 1))
-    sent = np.asarray(mj.federated.client_updates(0, model, start, tiny, own, [0, 1, 3, 4]))
+    sent = np.asarray(
+        mj.federated.client_updates(0, model, start, tiny, own, [0, 1, 3, 4])
+    )
     right = np.sqrt(np.var(sent, axis=0, ddof=1)[_kept(0, 70)].mean())
     assert result.drift.spread == pytest.approx(right, rel=1e-5)
     assert result.drift.num_coordinates == 64

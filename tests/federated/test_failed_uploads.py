@@ -1,5 +1,6 @@
-"""Trainings in which updates are not finite: those clients are lost before V3, and counted.
+"""Trainings in which updates are not finite.
 
+Those clients are lost before V3, and counted.
 The oracle is the training over a history in which the same clients are lost there.
 """
 
@@ -41,7 +42,10 @@ def _clients() -> mj.data.ClientData:
 
 @pytree
 class _Breaks:
-    """Gradient descent, but for the clients whose first label is one of these: they break."""
+    """Gradient descent, but for the clients whose first label is one of these.
+
+    They break.
+    """
 
     inner: Any
     labels: Any
@@ -51,7 +55,9 @@ class _Breaks:
     def loss(self) -> Any:
         return _squares
 
-    def update(self, key: Any, parameters: Any, inputs: Any, labels: Any, size: Any) -> Any:
+    def update(
+        self, key: Any, parameters: Any, inputs: Any, labels: Any, size: Any
+    ) -> Any:
         own = self.inner.update(key, parameters, inputs, labels, size)
         is_broken = jnp.any(labels[0, 0] == self.labels)
         return own.at[1].set(jnp.where(is_broken, self.value, own[1]))
@@ -59,14 +65,19 @@ class _Breaks:
 
 def _trainer(*broken: int, value: float = np.nan) -> _Breaks:
     inner = mj.federated.local_sgd(_MODEL, 0.05, batch_size=4, loss=_squares)
-    labels = _Y[np.asarray(broken, int) * 8, 0] if broken else np.full(1, np.inf, np.float32)
+    labels = (
+        _Y[np.asarray(broken, int) * 8, 0] if broken else np.full(1, np.inf, np.float32)
+    )
     return _Breaks(inner, jnp.asarray(labels), jnp.float32(value))
 
 
 def _history() -> np.ndarray:
     history = np.zeros((_ROUNDS, _N), bool)
-    for row, members in zip(history, [(0, 1, 2, 3), (2, 3, 4, 5), (), (0, 1, 4, 5), (1, 2, 3, 5)],
-                            strict=True):  # fmt: skip
+    for row, members in zip(
+        history,
+        [(0, 1, 2, 3), (2, 3, 4, 5), (), (0, 1, 4, 5), (1, 2, 3, 5)],
+        strict=True,
+    ):
         row[list(members)] = True
     return history
 
@@ -81,11 +92,16 @@ def _train(trainer: Any, form: str = "loops", history: Any = None, **more: Any) 
     average = mj.secagg.ring_average(
         mj.quantize.stochastic(2**16, 1.0), _K, _DIM, fidelity="sets", max_weight=9
     )
-    settings: dict[str, Any] = {"aggregator": average, "keep_aggregates": True,
-                                "weights": np.array([1, 2, 9, 3, 4, 5])}  # fmt: skip
+    settings: dict[str, Any] = {
+        "aggregator": average,
+        "keep_aggregates": True,
+        "weights": np.array([1, 2, 9, 3, 4, 5]),
+    }
     call = {"callback": more.pop("callback", None)}
     rounds = _history() if history is None else history
-    training = mj.federated.Training(_MODEL, _clients(), rounds, trainer=trainer, **settings | more)
+    training = mj.federated.Training(
+        _MODEL, _clients(), rounds, trainer=trainer, **settings | more
+    )
     with mj.use_form(form):
         return mj.federated.train(0, training, **call)
 
@@ -94,15 +110,20 @@ def _train(trainer: Any, form: str = "loops", history: Any = None, **more: Any) 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_the_training_is_that_without_the_client(form: str, value: float) -> None:
     told: list[int] = []
-    found = _train(_trainer(_BAD, value=value), form,
-                   callback=lambda own: told.append(own["failed_uploads"]))  # fmt: skip
+    found = _train(
+        _trainer(_BAD, value=value),
+        form,
+        callback=lambda own: told.append(own["failed_uploads"]),
+    )
     history = _history()
     alone = _train(_trainer(), survivors=_survivors(history))
     failed = history & (np.arange(_N) == _BAD)
     np.testing.assert_array_equal(found.failed_uploads, failed)
     assert not alone.failed_uploads.any()
     for field in _FIELDS[:-1]:
-        np.testing.assert_array_equal(getattr(found, field), getattr(alone, field), field)
+        np.testing.assert_array_equal(
+            getattr(found, field), getattr(alone, field), field
+        )
     assert found.diverged_round is alone.diverged_round is None
     assert told == failed.sum(axis=1).cumsum().tolist()
     assert "failed uploads: 3: updates that were not finite" in repr(found)
@@ -115,18 +136,30 @@ def test_it_ends_where_no_update_is_finite() -> None:
         assert found.diverged_round == 0
         assert found.failed_uploads.sum() == _K
         assert found.status.tolist() == [
-            mj.Status.TOO_FEW_SURVIVORS, mj.Status.NOT_RUN, mj.Status.SKIPPED,
-            mj.Status.NOT_RUN, mj.Status.NOT_RUN,
-        ]  # fmt: skip
-        # one who is left alone does not end it: its sum is withheld, and the model waits
+            mj.Status.TOO_FEW_SURVIVORS,
+            mj.Status.NOT_RUN,
+            mj.Status.SKIPPED,
+            mj.Status.NOT_RUN,
+            mj.Status.NOT_RUN,
+        ]
+        # one who is left alone does not end it: its sum is withheld, and the model
+        # waits
         found = _train(_trainer(0, 1, 2), form)
         assert found.diverged_round is None
-        assert found.status.tolist() == [mj.Status.TOO_FEW_SURVIVORS, 0, mj.Status.SKIPPED, 0, 0]
+        assert found.status.tolist() == [
+            mj.Status.TOO_FEW_SURVIVORS,
+            0,
+            mj.Status.SKIPPED,
+            0,
+            0,
+        ]
 
 
 def test_side_by_side_it_is_the_same() -> None:
     history = _history()
-    average = mj.secagg.ring_average(mj.quantize.stochastic(2**16, 1.0), _K, _DIM, fidelity="sets")
+    average = mj.secagg.ring_average(
+        mj.quantize.stochastic(2**16, 1.0), _K, _DIM, fidelity="sets"
+    )
     trainings = [
         mj.federated.Training(_MODEL, _clients(), history, trainer, average)
         for trainer in (_trainer(_BAD, _BAD), _trainer(0, 4))
@@ -136,14 +169,19 @@ def test_side_by_side_it_is_the_same() -> None:
         alone = mj.federated.train(0, training)
         assert alone.failed_uploads.any()
         for field in ("status", "participation", "components", "failed_uploads"):
-            np.testing.assert_array_equal(getattr(own, field), getattr(alone, field), field)
+            np.testing.assert_array_equal(
+                getattr(own, field), getattr(alone, field), field
+            )
 
 
 def test_drift_is_of_what_was_sent() -> None:
     history = _history()
     found = _train(_trainer(_BAD), measure_drift=True, keep_aggregates=False)
     alone = _train(
-        _trainer(), measure_drift=True, keep_aggregates=False, survivors=_survivors(history)
+        _trainer(),
+        measure_drift=True,
+        keep_aggregates=False,
+        survivors=_survivors(history),
     )
     for field in dataclasses.fields(found.drift):
         own, other = (getattr(one.drift, field.name) for one in (found, alone))
@@ -160,7 +198,9 @@ def test_clients_that_keep_state_keep_the_old() -> None:
     clients = mj.data.ClientData(*map(jnp.asarray, pool), num_classes=0)
     trainer = mj.federated.scaffold(_MODEL, 0.05, batch_size=4, loss=_squares)
     average = mj.secagg.ring_average(mj.quantize.stochastic(2**20, 4.0), _N, 2 * _DIM)
-    found = mj.federated.train(0, mj.federated.Training(_MODEL, clients, history, trainer, average))
+    found = mj.federated.train(
+        0, mj.federated.Training(_MODEL, clients, history, trainer, average)
+    )
     assert found.failed_uploads.sum(axis=0).tolist() == [0, 0, 3, 0, 0, 0]
     assert np.isfinite(found.client_states).all()
     assert not found.client_states[_BAD].any()
@@ -174,9 +214,17 @@ def test_an_aggregator_that_does_not_look_ends_at_the_first() -> None:
         def init(self) -> int:
             return 0
 
-        def aggregate(self, key: Any, state: Any, updates: Any, members: Any, alive: Any) -> Any:
+        def aggregate(
+            self, key: Any, state: Any, updates: Any, members: Any, alive: Any
+        ) -> Any:
             out = mj.secagg._aggregator_state.AggregateOut(
-                jnp.zeros(_DIM), jnp.int32(0), None, jnp.float32(0), jnp.asarray(alive), 0, 0
+                jnp.zeros(_DIM),
+                jnp.int32(0),
+                None,
+                jnp.float32(0),
+                jnp.asarray(alive),
+                0,
+                0,
             )
             return out._replace(components=jnp.where(alive, 0, -1)), state
 
@@ -198,10 +246,17 @@ def test_server_keys_differ_between_seeds() -> None:
 
 
 def _train_seed(seed: int, history: np.ndarray, server: Any) -> Any:
-    average = mj.secagg.ring_average(mj.quantize.stochastic(2**20, 2.0), _K, _DIM, fidelity="sets")
+    average = mj.secagg.ring_average(
+        mj.quantize.stochastic(2**20, 2.0), _K, _DIM, fidelity="sets"
+    )
     still = mj.federated.local_sgd(_MODEL, 1e-9, batch_size=8, loss=_squares)
     training = mj.federated.Training(
-        _MODEL, _clients(), history, still, average, server=server,
+        _MODEL,
+        _clients(),
+        history,
+        still,
+        average,
+        server=server,
         initial_parameters=np.zeros(_DIM, np.float32),
-    )  # fmt: skip
+    )
     return mj.federated.train(seed, training)

@@ -34,7 +34,9 @@ def _reference(inputs: Array, kernel: Array, bias: Array, padding: int) -> Array
         precision=jax.lax.Precision.HIGHEST,
     )
     active = jax.nn.relu(outputs + bias[None, None, None, :])
-    return jax.lax.reduce_window(active, -jnp.inf, jax.lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID")
+    return jax.lax.reduce_window(
+        active, -jnp.inf, jax.lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID"
+    )
 
 
 def _numpy_reference(
@@ -48,14 +50,17 @@ def _numpy_reference(
     for i in range(height):
         for j in range(width):
             window = padded[:, i : i + side, j : j + side]
-            outputs[:, i, j] = np.einsum("bijc,ijcf->bf", window, kernel.astype(np.float64))
+            outputs[:, i, j] = np.einsum(
+                "bijc,ijcf->bf", window, kernel.astype(np.float64)
+            )
     active = np.maximum(outputs + bias, 0)[:, : height // 2 * 2, : width // 2 * 2]
     shape = (len(inputs), height // 2, 2, width // 2, 2, -1)
     return active.reshape(shape).max(axis=(2, 4))
 
 
 _CASES = [  # height, width, channels, features, side, padding
-    (14, 14, 16, 18, 5, 2),  # tiles with few products from here on: 5 x 5, whole and cut tiles
+    # tiles with few products from here on: 5 x 5, whole and cut tiles
+    (14, 14, 16, 18, 5, 2),
     (13, 10, 16, 16, 5, 0),
     (9, 11, 17, 16, 3, 1),
     (4, 5, 16, 16, 3, 0),
@@ -75,8 +80,14 @@ def _normal(seed: int, shape: tuple[int, ...]) -> Array:
 
 def _draw(case: tuple[int, ...], seed: int = 0) -> tuple[Array, Array, Array]:
     height, width, channels, features, side, _ = case
-    shapes = ((3, height, width, channels), (side, side, channels, features), (features,))
-    inputs, kernel, bias = (_normal(3 * seed + k, shape) for k, shape in enumerate(shapes))
+    shapes = (
+        (3, height, width, channels),
+        (side, side, channels, features),
+        (features,),
+    )
+    inputs, kernel, bias = (
+        _normal(3 * seed + k, shape) for k, shape in enumerate(shapes)
+    )
     return inputs, kernel, bias
 
 
@@ -85,8 +96,11 @@ def test_forward_equals_the_definition(case: tuple[int, ...]) -> None:
     inputs, kernel, bias = _draw(case)
     ours = conv_relu_pool(inputs, kernel, bias, padding=case[-1])
     expected = _numpy_reference(*map(np.asarray, (inputs, kernel, bias)), case[-1])
-    assert ours.shape[1:3] == tuple(layers.pooled_size(side, case[4], case[5]) for side in case[:2])
-    # sums of n products of size about 1 in float32; transforms of tiles cost a digit more
+    assert ours.shape[1:3] == tuple(
+        layers.pooled_size(side, case[4], case[5]) for side in case[:2]
+    )
+    # sums of n products of size about 1 in float32; transforms of tiles cost a digit
+    # more
     size = np.sqrt(case[2] * case[4] ** 2)
     np.testing.assert_allclose(ours, expected, atol=5e-5 * max(size, 2.0))
 
@@ -95,7 +109,9 @@ def test_forward_equals_the_definition(case: tuple[int, ...]) -> None:
 def test_gradients_equal_those_of_xla(case: tuple[int, ...]) -> None:
     draws = _draw(case, seed=1)
     padding = case[-1]
-    shape = jax.eval_shape(lambda *own: conv_relu_pool(*own, padding=padding), *draws).shape
+    shape = jax.eval_shape(
+        lambda *own: conv_relu_pool(*own, padding=padding), *draws
+    ).shape
     weights = _normal(99, shape)
 
     def ours(*args: Array) -> Array:
@@ -114,15 +130,21 @@ def test_gradients_equal_those_of_xla(case: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize("case", [*_CASES[:5], (6, 7, 3, 4, 3, 1), (5, 5, 2, 3, 5, 0)])
-def test_convolution_without_pool_equals_xla_forward_and_backward(case: tuple[int, ...]) -> None:
+def test_convolution_without_pool_equals_xla_forward_and_backward(
+    case: tuple[int, ...],
+) -> None:
     draws = _draw(case, seed=2)
     padding = case[-1]
 
     def theirs(inputs: Array, kernel: Array, bias: Array) -> Array:
         outputs = jax.lax.conv_general_dilated(
-            inputs, kernel, (1, 1), [(padding, padding)] * 2,
-            dimension_numbers=("NHWC", "HWIO", "NHWC"), precision=jax.lax.Precision.HIGHEST,
-        )  # fmt: skip
+            inputs,
+            kernel,
+            (1, 1),
+            [(padding, padding)] * 2,
+            dimension_numbers=("NHWC", "HWIO", "NHWC"),
+            precision=jax.lax.Precision.HIGHEST,
+        )
         return outputs + bias[None, None, None, :]
 
     def ours(*args: Array) -> Array:
@@ -158,7 +180,9 @@ def test_chunks_of_a_minibatch_change_nothing(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize("batch", [1, 7, 50, 100])
-def test_chunks_hold_the_minibatch_and_waste_less_than_one_sample_each(batch: int) -> None:
+def test_chunks_hold_the_minibatch_and_waste_less_than_one_sample_each(
+    batch: int,
+) -> None:
     tiling = _winograd._tiling((14, 14), 5, 2)
     chunks, size = _winograd._in_chunks(batch, zeros((64, 32, 64), np.float32), tiling)
     assert batch <= chunks * size < batch + chunks
@@ -228,13 +252,18 @@ def _in_float64(
     shape = (batch, height, 2, width, 2)
     cut = exact[:, : 2 * height, : 2 * width].reshape(*shape, features)
     places = cut.transpose(0, 1, 3, 2, 4, 5).reshape(batch, height, width, 4, features)
-    own = views[:, : 2 * height, : 2 * width].reshape(*shape, -1).transpose(0, 1, 3, 2, 4, 5)
+    own = (
+        views[:, : 2 * height, : 2 * width]
+        .reshape(*shape, -1)
+        .transpose(0, 1, 3, 2, 4, 5)
+    )
     patches = own.reshape(batch, height, width, 4, -1)
     first = places.argmax(axis=3)
     best = places.max(axis=3) + bias
     alike = (patches[:, :, :, :, None] == patches[:, :, :, None]).all(axis=-1)
     margin = np.full(best.shape, np.inf)
-    for place in range(4):  # equal patches tie, and either gives the gradients of the weights
+    # equal patches tie, and either gives the gradients of the weights
+    for place in range(4):
         same = np.take_along_axis(alike[:, :, :, place], first, axis=3)
         rival = best - bias - places[:, :, :, place]
         margin = np.where(same, margin, np.minimum(margin, rival))
@@ -256,14 +285,17 @@ def _in_float64(
 def test_blank_patches_tie_as_by_the_definition(case: tuple[int, ...]) -> None:
     """Where a window sees zeros alone, rounding must not switch its relu on.
 
-    Windows that are near another choice without a tie, by the outputs in float64, take no part.
+    Windows that are near another choice without a tie, by the outputs in float64, take
+    no part.
     """
     padding = case[-1]
 
     @jax.jit
     def block(*args: Array) -> tuple[Array, ...]:
         *own, gradient = args
-        value, pull_back = jax.vjp(lambda *a: layers.conv_relu_pool(*a, padding=padding), *own)
+        value, pull_back = jax.vjp(
+            lambda *a: layers.conv_relu_pool(*a, padding=padding), *own
+        )
         return value, *pull_back(gradient)[1:]
 
     conv = jax.jit(lambda *own: layers.conv(*own, padding=padding))
@@ -271,7 +303,9 @@ def test_blank_patches_tie_as_by_the_definition(case: tuple[int, ...]) -> None:
     for seed in range(30):
         draws = _sparse(case, seed)
         value, margin, pull_back = _in_float64(*draws, padding)
-        gradient = np.random.default_rng(seed + 1).normal(size=value.shape).astype(np.float32)
+        gradient = (
+            np.random.default_rng(seed + 1).normal(size=value.shape).astype(np.float32)
+        )
         gradient[margin < 1e-3] = 0
         blank = (value == 0) & (margin == np.inf)
         blanks += int(blank.sum())
@@ -281,13 +315,17 @@ def test_blank_patches_tie_as_by_the_definition(case: tuple[int, ...]) -> None:
             np.testing.assert_allclose(mine, expected, atol=1e-5 * scale)
         assert not np.asarray(found[0])[blank].any()
         plain = conv(*map(jnp.asarray, draws))
-        assert (np.asarray(plain)[2] == draws[2]).all()  # of the blank image: the bias to the bit
+        # of the blank image: the bias to the bit
+        assert (np.asarray(plain)[2] == draws[2]).all()
     assert blanks > 500
 
 
 @pytest.mark.slow
 def test_updates_of_the_cnn_are_those_of_float64() -> None:
-    """Blank borders tie by the thousand in each step; a few of 40 may meet a chance near tie."""
+    """Blank borders tie by the thousand in each step.
+
+    A few of 40 may meet a chance near tie.
+    """
     dataset = mj.data.load("mnist_5k", seed=0)
     model = mj.federated.cnn(10)
 
@@ -306,7 +344,9 @@ def test_updates_of_the_cnn_are_those_of_float64() -> None:
     def gradient_of(own: nn.Module) -> Callable[..., Any]:
         def loss(variables: Any, images: Array, labels: Array) -> Array:
             logits = own.apply(variables, images)
-            return optax.softmax_cross_entropy_with_integer_labels(logits, labels).mean()
+            return optax.softmax_cross_entropy_with_integer_labels(
+                logits, labels
+            ).mean()
 
         return jax.jit(jax.grad(loss))
 
@@ -315,11 +355,15 @@ def test_updates_of_the_cnn_are_those_of_float64() -> None:
     for seed in range(40):
         flat = mj.federated.initial_parameters(seed, model, (28, 28, 1))
         start = mj.federated.unflatten(model, (28, 28, 1), flat)
-        chosen = np.random.default_rng(seed).choice(len(dataset.train_labels), 10, replace=False)
+        chosen = np.random.default_rng(seed).choice(
+            len(dataset.train_labels), 10, replace=False
+        )
         images, labels = dataset.train_inputs[chosen], dataset.train_labels[chosen]
         found = jax.flatten_util.ravel_pytree(ours(start, images, labels))[0]
         with jax.enable_x64(True):
-            wide = jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf, np.float64)), start)
+            wide = jax.tree.map(
+                lambda leaf: jnp.asarray(np.asarray(leaf, np.float64)), start
+            )
             expected = plain(wide, jnp.asarray(images.astype(np.float64)), labels)
             expected = np.asarray(jax.flatten_util.ravel_pytree(expected)[0])
         errors.append(np.linalg.norm(found - expected) / np.linalg.norm(expected))

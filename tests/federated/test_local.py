@@ -45,7 +45,9 @@ def _gradient_of(model: object) -> Callable[..., jax.Array]:
     @jax.jit
     @jax.grad
     def gradient(vector: jax.Array, images: jax.Array, truth: jax.Array) -> jax.Array:
-        logits = model.apply(mj.federated.unflatten(model, images.shape[1:], vector), images)
+        logits = model.apply(
+            mj.federated.unflatten(model, images.shape[1:], vector), images
+        )
         return optax.softmax_cross_entropy_with_integer_labels(logits, truth).mean()
 
     return gradient
@@ -65,7 +67,8 @@ def _plain_loop(
     vector = parameters
     for batch in batches:
         gradient = _gradient_of(model)(vector, inputs[batch], labels[batch])
-        gradient = gradient + proximal * (vector - parameters)  # of proximal/2 |w - w_global|^2
+        # of proximal/2 |w - w_global|^2
+        gradient = gradient + proximal * (vector - parameters)
         moves, state = optimizer.update(gradient, state, vector)
         vector = optax.apply_updates(vector, moves)
     return np.asarray(vector - parameters)
@@ -76,9 +79,15 @@ _shuffled = jax.jit(programs.shuffled, static_argnums=(1, 3, 4))
 
 
 def _update(
-    trainer: mj.federated.LocalSGD, key: jax.Array, inputs: object, labels: object, size: int
+    trainer: mj.federated.LocalSGD,
+    key: jax.Array,
+    inputs: object,
+    labels: object,
+    size: int,
 ) -> np.ndarray:
-    return np.asarray(_jitted(trainer, key, _start(trainer.model), inputs, labels, np.int32(size)))
+    return np.asarray(
+        _jitted(trainer, key, _start(trainer.model), inputs, labels, np.int32(size))
+    )
 
 
 @pytest.mark.parametrize("learning_rate", [0.0, -0.1, float("nan"), float("inf")])
@@ -96,7 +105,8 @@ def test_bad_momentum(momentum: float) -> None:
 @pytest.mark.parametrize("name", ["weight_decay", "proximal"])
 @pytest.mark.parametrize("value", [-0.1, float("nan"), float("inf"), True, "0.1"])
 def test_bad_penalties(name: str, value: object) -> None:
-    build = inspect.unwrap(mj.federated.local_sgd)  # in the suite annotations refuse some of them
+    # in the suite annotations refuse some of them
+    build = inspect.unwrap(mj.federated.local_sgd)
     with pytest.raises(mj.ConfigurationError, match=f"`{name}` must"):
         build(_model(), 0.1, batch_size=10, **{name: value})
 
@@ -107,12 +117,17 @@ def test_updates_are_clipped_to_a_length() -> None:
     start = _start(_model())
     free, short, long = (
         np.asarray(mj.federated.client_updates(0, _model(), start, clients, own))
-        for own in (build(batch_size=4), build(batch_size=4, clip_norm=0.01),
-                    build(batch_size=4, clip_norm=1e3))
-    )  # fmt: skip
+        for own in (
+            build(batch_size=4),
+            build(batch_size=4, clip_norm=0.01),
+            build(batch_size=4, clip_norm=1e3),
+        )
+    )
     np.testing.assert_array_equal(free, long)
     sizes = np.linalg.norm(free, axis=1, keepdims=True)
-    np.testing.assert_allclose(short, free * np.minimum(1, 0.01 / np.maximum(sizes, 1e-9)), 1e-5)
+    np.testing.assert_allclose(
+        short, free * np.minimum(1, 0.01 / np.maximum(sizes, 1e-9)), 1e-5
+    )
     assert (sizes > 0.01).any()
     with pytest.raises(mj.ConfigurationError, match="`clip_norm` must be positive"):
         build(batch_size=4, clip_norm=0.0)
@@ -120,7 +135,9 @@ def test_updates_are_clipped_to_a_length() -> None:
 
 def test_bad_compute_dtype_and_factor() -> None:
     for name in ("float16", "bf16"):
-        with pytest.raises(mj.ConfigurationError, match="`compute_dtype` must be None or 'bf"):
+        with pytest.raises(
+            mj.ConfigurationError, match="`compute_dtype` must be None or 'bf"
+        ):
             mj.federated.local_sgd(_model(), 0.1, batch_size=10, compute_dtype=name)
     trainer = mj.federated.local_sgd(_model(), 0.1, batch_size=10)
     for factor in (-1.0, float("nan"), float("inf"), True):
@@ -129,12 +146,22 @@ def test_bad_compute_dtype_and_factor() -> None:
 
 
 def test_products_on_accelerators_round_as_asked() -> None:
-    """By itself JAX lets them round factors of float32 to 10 bits; a user's own word stands."""
+    """By itself JAX lets them round factors of float32 to 10 bits.
+
+    A user's own word stands.
+    """
     clients = _ragged()
 
     def precisions(dtype: str | None, kind: str = "cuda") -> set[str]:
-        trainer = mj.federated.local_sgd(_model(), 0.1, batch_size=4, compute_dtype=dtype)
-        arguments = _start(_model()), clients.inputs[:8], clients.labels[:8], jnp.int32(8)
+        trainer = mj.federated.local_sgd(
+            _model(), 0.1, batch_size=4, compute_dtype=dtype
+        )
+        arguments = (
+            _start(_model()),
+            clients.inputs[:8],
+            clients.labels[:8],
+            jnp.int32(8),
+        )
         with _device.compiling_for(kind, 2**18, 2**33):
             program = str(jax.make_jaxpr(trainer.update)(jax.random.key(0), *arguments))
         return set(re.findall(r"precision=\(?(?:\w+\.)?(\w+)", program))
@@ -169,7 +196,9 @@ def test_bad_clients() -> None:
     trainer = mj.federated.local_sgd(_model(), 0.1, batch_size=10)
     for chosen in ([5], [-1], [0.5], [[0]]):
         with pytest.raises(mj.ConfigurationError, match=r"client indices in \[0, 5\)"):
-            mj.federated.client_updates(0, _model(), _start(_model()), clients, trainer, chosen)
+            mj.federated.client_updates(
+                0, _model(), _start(_model()), clients, trainer, chosen
+            )
 
 
 def test_model_needs_an_output_for_each_class() -> None:
@@ -186,7 +215,9 @@ def test_a_step_by_hand() -> None:
         _model(), 0.5, batch_size=1, momentum=0.25, weight_decay=0.125, proximal=2.0
     )
     values = {"variables": 3.0, "velocity": 8.0, "gradient": 1.0, "start": 2.0}
-    moved, velocity = trainer._moved(**{name: np.float32(own) for name, own in values.items()})
+    moved, velocity = trainer._moved(
+        **{name: np.float32(own) for name, own in values.items()}
+    )
     assert float(velocity) == 8 / 4 + 1 + 3 / 8 + 2 * (3 - 2)
     assert float(moved) == 3 - 5.375 / 2
 
@@ -197,11 +228,17 @@ def test_one_step_on_one_sample_by_hand() -> None:
     trainer = mj.federated.local_sgd(model, 0.5, batch_size=1)
     inputs, labels = _samples(1)
     update = trainer.update(
-        as_key(0), jnp.zeros(650), jnp.asarray(inputs), jnp.asarray(labels), jnp.int32(1)
+        as_key(0),
+        jnp.zeros(650),
+        jnp.asarray(inputs),
+        jnp.asarray(labels),
+        jnp.int32(1),
     )
     residual = np.full(10, 0.1)
     residual[labels[0]] -= 1.0
-    expected = np.concatenate([residual, np.outer(inputs[0].ravel(), residual).ravel()]) * -0.5
+    expected = (
+        np.concatenate([residual, np.outer(inputs[0].ravel(), residual).ravel()]) * -0.5
+    )
     np.testing.assert_allclose(update, expected, atol=1e-6)
 
 
@@ -215,7 +252,12 @@ def test_full_batches_equal_optax(momentum: float | None, num_epochs: int) -> No
     ours = _update(trainer, as_key(1), inputs, labels, 12)
     batches = [np.arange(12)] * num_epochs
     theirs = _plain_loop(
-        _model(), _start(_model()), batches, inputs, labels, optax.sgd(0.3, momentum=momentum)
+        _model(),
+        _start(_model()),
+        batches,
+        inputs,
+        labels,
+        optax.sgd(0.3, momentum=momentum),
     )
     np.testing.assert_allclose(ours, theirs, atol=1e-6)
 
@@ -227,7 +269,9 @@ def test_minibatches_equal_optax_over_the_same_order(
 ) -> None:
     inputs, labels = _samples(40)
     key = as_key(2)
-    trainer = mj.federated.local_sgd(_model(), 0.2, batch_size=10, num_epochs=2, momentum=momentum)
+    trainer = mj.federated.local_sgd(
+        _model(), 0.2, batch_size=10, num_epochs=2, momentum=momentum
+    )
     order = np.asarray(_shuffled(key, 40, np.int32(size), 10, 2))
     batches = [
         order[epoch, start : min(start + 10, size)]
@@ -237,7 +281,12 @@ def test_minibatches_equal_optax_over_the_same_order(
     assert len(batches) == 2 * steps
     ours = _update(trainer, key, inputs, labels, size)
     theirs = _plain_loop(
-        _model(), _start(_model()), batches, inputs, labels, optax.sgd(0.2, momentum=momentum)
+        _model(),
+        _start(_model()),
+        batches,
+        inputs,
+        labels,
+        optax.sgd(0.2, momentum=momentum),
     )
     np.testing.assert_allclose(ours, theirs, atol=2e-6)
 
@@ -258,9 +307,13 @@ def test_garbage_behind_the_own_samples_changes_nothing(size: int) -> None:
     garbage[size:] = np.nan
     wrong = labels.copy()
     wrong[size:] = -7
-    trainer = mj.federated.local_sgd(_model(), 0.2, batch_size=10, momentum=0.5, num_epochs=2)
+    trainer = mj.federated.local_sgd(
+        _model(), 0.2, batch_size=10, momentum=0.5, num_epochs=2
+    )
     expected = _update(trainer, as_key(3), clean, labels, size)
-    np.testing.assert_array_equal(_update(trainer, as_key(3), garbage, wrong, size), expected)
+    np.testing.assert_array_equal(
+        _update(trainer, as_key(3), garbage, wrong, size), expected
+    )
     assert np.isfinite(expected).all()
     assert expected.any() == (size > 0)  # no samples, no update
 
@@ -276,7 +329,9 @@ def test_ragged_cohort_equals_one_by_one() -> None:
     clients = _ragged()
     sizes = np.asarray(clients.sizes)
     trainer = mj.federated.local_sgd(_model(), 0.2, batch_size=16, num_epochs=2)
-    chosen = np.array([3, int(sizes.argmax()), 0, 17, int(np.flatnonzero(sizes == 1)[0])])
+    chosen = np.array(
+        [3, int(sizes.argmax()), 0, 17, int(np.flatnonzero(sizes == 1)[0])]
+    )
     together = mj.federated.client_updates(
         5, _model(), _start(_model()), clients, trainer, chosen, round_index=7
     )
@@ -306,7 +361,9 @@ def test_a_client_does_not_depend_on_slot_company_or_number(
     everyone = np.asarray(updates())  # 40 clients, taken in three turns
     assert everyone.shape == (40, 650)
     for chosen in ([39, 5], [5, 11, 39]):
-        np.testing.assert_allclose(np.asarray(updates(chosen)), everyone[chosen], atol=2e-6)
+        np.testing.assert_allclose(
+            np.asarray(updates(chosen)), everyone[chosen], atol=2e-6
+        )
     # shuffling is by client and round
     assert not np.array_equal(everyone, np.asarray(updates(round_index=1)))
 
@@ -327,7 +384,9 @@ def _small_clients(sizes: tuple[int, ...] = _SIZES) -> mj.data.ClientData:
         row[:size] = np.arange(last - size, last)[::-1]
     # the last sample of the pool is nobody's
     return mj.data.ClientData(
-        inputs=on_device(np.concatenate([inputs, np.full((1, *_SHAPE), np.nan, np.float32)])),
+        inputs=on_device(
+            np.concatenate([inputs, np.full((1, *_SHAPE), np.nan, np.float32)])
+        ),
         labels=on_device(np.append(labels, -3).astype(np.int32)),
         indices=on_device(indices),
         sizes=on_device(sizes, jnp.int32),
@@ -343,10 +402,15 @@ def _small_orders(num_epochs: int, batch_size: int) -> list[list[np.ndarray]]:
     shuffled = jax.jit(programs.shuffled, static_argnums=(1, 3, 4))
     for client, size in enumerate(_SIZES):
         own_key = jax.random.fold_in(key, client)
-        order = np.asarray(shuffled(own_key, max(_SIZES), jnp.int32(size), batch_size, num_epochs))
+        order = np.asarray(
+            shuffled(own_key, max(_SIZES), jnp.int32(size), batch_size, num_epochs)
+        )
         own = np.asarray(clients.indices)[client]
-        cuts = [row[cut : min(cut + batch_size, size)] for row in order
-                for cut in range(0, size, batch_size)]  # fmt: skip
+        cuts = [
+            row[cut : min(cut + batch_size, size)]
+            for row in order
+            for cut in range(0, size, batch_size)
+        ]
         orders.append([own[cut] for cut in cuts])
     return orders
 
@@ -378,12 +442,20 @@ def test_ragged_cohort_equals_a_loop_over_clients_with_optax_alone(
     together = _cohort_of(trainer, clients, start, width)
     optimizer = optax.sgd(0.2, momentum=options.get("momentum"))
     if "weight_decay" in options:
-        optimizer = optax.chain(optax.add_decayed_weights(options["weight_decay"]), optimizer)
+        optimizer = optax.chain(
+            optax.add_decayed_weights(options["weight_decay"]), optimizer
+        )
     inputs, labels = np.asarray(clients.inputs), np.asarray(clients.labels)
     for client, batches in enumerate(_small_orders(2, 8)):
         assert len(batches) == 2 * -(-_SIZES[client] // 8)
         alone = _plain_loop(
-            model, start, batches, inputs, labels, optimizer, options.get("proximal", 0.0)
+            model,
+            start,
+            batches,
+            inputs,
+            labels,
+            optimizer,
+            options.get("proximal", 0.0),
         )
         np.testing.assert_allclose(together[client], alone, atol=3e-6)
     moved = np.abs(together).max(axis=1)
@@ -392,15 +464,20 @@ def test_ragged_cohort_equals_a_loop_over_clients_with_optax_alone(
 
 
 def test_penalties_by_hand() -> None:
-    # The gradient at a perfect fit is next to nothing: what is left is decay alone, and from the
-    # second step on the pull back to where the round began.
+    # The gradient at a perfect fit is next to nothing: what is left is decay alone, and
+    # from the second step on the pull back to where the round began.
     model = mj.federated.logistic(2)
-    inputs, labels = jnp.zeros((1, 1, 1)), jnp.zeros(1, jnp.int32)  # only the biases matter
+    # only the biases matter
+    inputs, labels = jnp.zeros((1, 1, 1)), jnp.zeros(1, jnp.int32)
     start = jnp.array([50.0, -50.0, 3.0, -2.0])  # biases, weights
 
     def after(steps: int, **options: float) -> np.ndarray:
-        trainer = mj.federated.local_sgd(model, 0.5, batch_size=1, num_epochs=steps, **options)
-        return np.asarray(_jitted(trainer, as_key(0), start, inputs, labels, np.int32(1)))
+        trainer = mj.federated.local_sgd(
+            model, 0.5, batch_size=1, num_epochs=steps, **options
+        )
+        return np.asarray(
+            _jitted(trainer, as_key(0), start, inputs, labels, np.int32(1))
+        )
 
     np.testing.assert_allclose(after(1, weight_decay=0.5), -0.25 * start, rtol=1e-6)
     # w <- w - .25 w - .5 (w - w0), twice: .75 w0, then .75 (.75 w0) + .125 w0
@@ -424,9 +501,13 @@ class _Summing:
     """A trainer with no more than `update`: sums its own labels and pixels."""
 
     def update(
-        self, key: jax.Array, parameters: jax.Array, inputs: jax.Array, labels: jax.Array,
+        self,
+        key: jax.Array,
+        parameters: jax.Array,
+        inputs: jax.Array,
+        labels: jax.Array,
         size: jax.Array,
-    ) -> jax.Array:  # fmt: skip
+    ) -> jax.Array:
         own = jnp.arange(labels.shape[0], dtype=jnp.int32) < size
         pixels = jnp.where(own, jnp.sum(inputs, axis=(1, 2, 3)), jnp.float32(0))
         truths = jnp.where(own, labels, 0).astype(jnp.float32)
@@ -476,7 +557,8 @@ def test_bfloat16_is_close_and_keeps_float32_weights() -> None:
     # Steps far below the spacing of bfloat16 numbers add up in float32 weights.
     tiny = _cohort_of(mixed.scaled(1e-5), clients, start)
     tiny_exact = _cohort_of(full.scaled(1e-5), clients, start)
-    biases = slice(0, 8)  # flax begins them at zero: no rounding at all against the start
+    # flax begins them at zero: no rounding at all against the start
+    biases = slice(0, 8)
     np.testing.assert_allclose(
         tiny[:, biases], tiny_exact[:, biases], atol=0.05 * np.abs(tiny_exact).max()
     )
@@ -493,9 +575,12 @@ def test_bfloat16_is_what_the_products_run_in() -> None:
         )
     )
     products = [line for line in text.splitlines() if "dot_general" in line]
-    assert len(products) == 5  # two forward, three backward: the images need no gradient
+    # two forward, three backward: the images need no gradient
+    assert len(products) == 5
     assert all(re.search(r":bf16\[[0-9,]+\] = dot_general", line) for line in products)
-    logarithms = [line for line in text.splitlines() if re.search(r"= (log|exp)\b", line)]
+    logarithms = [
+        line for line in text.splitlines() if re.search(r"= (log|exp)\b", line)
+    ]
     assert logarithms
     assert not any("bf16" in line for line in logarithms)
 
@@ -520,12 +605,16 @@ def test_rows_and_columns_that_fill_a_bucket_change_nothing() -> None:
     clients = mj.data.dirichlet_by_class(0, _digits(), 5, concentration=0.5)
     largest = clients.indices.shape[1]
     assert 256 < largest < 512
-    trainer = mj.federated.local_sgd(_model(), 0.2, batch_size=30, num_epochs=2, momentum=0.5)
+    trainer = mj.federated.local_sgd(
+        _model(), 0.2, batch_size=30, num_epochs=2, momentum=0.5
+    )
     filled = programs.in_buckets(clients, trainer)
     assert filled.indices.shape == (8, 512)
     slots = jnp.array([4, 0, 2], jnp.int32), jnp.array([True, True, False])
     ours, theirs = (
-        programs.cohort_updates(trainer, _start(_model()), data, as_key(0), jnp.int32(3), *slots)
+        programs.cohort_updates(
+            trainer, _start(_model()), data, as_key(0), jnp.int32(3), *slots
+        )
         for data in (filled, clients)
     )
     assert np.asarray(ours[0])[:2].any(axis=1).all()
@@ -545,7 +634,13 @@ def test_numbers_compile_nothing_new_and_x64_changes_nothing() -> None:
         trainer = mj.federated.local_sgd(_model(), rate, batch_size=32, momentum=0.9)
         return np.asarray(
             mj.federated.client_updates(
-                seed, _model(), start, clients, trainer, members, round_index=round_index
+                seed,
+                _model(),
+                start,
+                clients,
+                trainer,
+                members,
+                round_index=round_index,
             )
         )
 
@@ -566,7 +661,9 @@ def test_trainers_stack_under_vmap() -> None:
     stacked = dataclasses.replace(trainer, learning_rate=rates)
     key, start = as_key(0), _start(_model())
     updates = jax.vmap(
-        lambda t: t.update(key, start, jnp.asarray(inputs), jnp.asarray(labels), jnp.int32(12))
+        lambda t: t.update(
+            key, start, jnp.asarray(inputs), jnp.asarray(labels), jnp.int32(12)
+        )
     )(stacked)
     # one full-batch step is proportional to its learning rate
     np.testing.assert_allclose(updates[1], 4 * updates[0], atol=1e-6)

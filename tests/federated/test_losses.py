@@ -1,4 +1,7 @@
-"""Losses and optimisers of one's own: each sample by itself, NaN, and random keys of optimisers."""
+"""Losses and optimisers of one's own.
+
+Each sample by itself, NaN, and random keys of optimisers.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +70,9 @@ SOUND = {
 
 
 def _training(loss: Any, **more: Any) -> mj.federated.Training:
-    average = mj.secagg.ring_average(mj.quantize.stochastic(2**16, 4.0), _N, _DIM, fidelity="sets")
+    average = mj.secagg.ring_average(
+        mj.quantize.stochastic(2**16, 4.0), _N, _DIM, fidelity="sets"
+    )
     trainer = mj.federated.local_sgd(_MODEL, 0.05, batch_size=4, loss=loss)
     history = np.ones((3, _N), bool)
     return mj.federated.Training(_MODEL, _clients(), history, trainer, average, **more)
@@ -81,7 +86,9 @@ def test_a_loss_that_looks_at_other_samples_is_refused(name: str) -> None:
     with pytest.raises(mj.ConfigurationError, match=rule):
         mj.federated.evaluate(_MODEL, np.zeros(_DIM), _X, _Y, loss=MIXED[name])
     with pytest.raises(mj.ConfigurationError, match=rule):
-        mj.federated.evaluate_clients(_MODEL, np.zeros(_DIM), _clients(), loss=MIXED[name])
+        mj.federated.evaluate_clients(
+            _MODEL, np.zeros(_DIM), _clients(), loss=MIXED[name]
+        )
 
 
 @pytest.mark.parametrize("name", SOUND)
@@ -102,7 +109,11 @@ def test_equal_labels_are_told_from_others() -> None:
     labels = np.where(np.arange(len(_Y)) < 20, np.float32(1), _Y)
     with pytest.raises(mj.ConfigurationError, match="`loss` must not depend"):
         mj.federated.evaluate(
-            _MODEL, np.zeros(_DIM), _X, labels, loss=lambda o, y: (o[:, 0] - y.mean()) ** 2
+            _MODEL,
+            np.zeros(_DIM),
+            _X,
+            labels,
+            loss=lambda o, y: (o[:, 0] - y.mean()) ** 2,
         )
 
 
@@ -125,7 +136,9 @@ def test_clients_whose_loss_is_nan_are_left_out() -> None:
         return _each(outputs, labels) + jnp.where(labels == _Y[9], jnp.nan, 0)
 
     found = mj.federated.train(0, _training(partly))
-    np.testing.assert_array_equal(found.failed_uploads, np.tile(np.arange(_N) == 1, (3, 1)))
+    np.testing.assert_array_equal(
+        found.failed_uploads, np.tile(np.arange(_N) == 1, (3, 1))
+    )
     assert found.diverged_round is None
     assert found.status.tolist() == [mj.Status.OK] * 3
 
@@ -152,23 +165,35 @@ def _noise(key: Any) -> np.ndarray:
     ]
     start = np.zeros(_DIM, np.float32)
     noisy, plain = (
-        np.stack([
-            mj.federated.client_updates(seed, _MODEL, start, _clients(), own, round_index=index)
-            for seed in (0, 1)
-            for index in range(3)
-        ])
+        np.stack(
+            [
+                mj.federated.client_updates(
+                    seed, _MODEL, start, _clients(), own, round_index=index
+                )
+                for seed in (0, 1)
+                for index in range(3)
+            ]
+        )
         for own in trainers
-    )  # fmt: skip
+    )
     return noisy - plain
 
 
 def test_noise_of_an_optimiser_is_fresh() -> None:
-    """In every round, for every client and seed; another key of the optimiser is other noise."""
-    found = [_noise(0), _noise(jax.random.key(1)), _noise(jax.random.key(1, impl="rbg"))]
+    """In every round, for every client and seed.
+
+    Another key of the optimiser is other noise.
+    """
+    found = [
+        _noise(0),
+        _noise(jax.random.key(1)),
+        _noise(jax.random.key(1, impl="rbg")),
+    ]
     draws = np.concatenate([own.reshape(-1, _DIM) for own in found])
     apart = np.abs(draws[:, None] - draws[None, :]).max(axis=-1)
     assert apart[~np.eye(len(draws), dtype=bool)].min() > 1e-3
-    # one step of a full batch: normal with standard deviation 0.1, to 1e-6 by its chi square
+    # one step of a full batch: normal with standard deviation 0.1, to 1e-6 by its chi
+    # square
     assert 0.08 < draws.std() < 0.12
 
 

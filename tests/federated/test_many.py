@@ -1,4 +1,7 @@
-"""Trainings side by side: each as `train` alone, over skipped rounds, seeds, rates and schemes."""
+"""Trainings side by side.
+
+Each as `train` alone, over skipped rounds, seeds, rates and schemes.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,9 @@ def _clients(seed: int = 0) -> mj.data.ClientData:
 _MODEL = mj.federated.logistic(10)
 
 
-def _history(seed: int, num_rounds: int = 5, skipped: tuple[int, ...] = ()) -> np.ndarray:
+def _history(
+    seed: int, num_rounds: int = 5, skipped: tuple[int, ...] = ()
+) -> np.ndarray:
     generator = np.random.default_rng(seed)
     history = np.zeros((num_rounds, _CLIENTS), bool)
     for row in history:
@@ -59,7 +64,12 @@ def _training(
 ) -> mj.federated.Training:
     own = _clients() if clients is None else clients
     return mj.federated.Training(
-        _MODEL, own, history, _trainer() if trainer is None else trainer, _average(), **more
+        _MODEL,
+        own,
+        history,
+        _trainer() if trainer is None else trainer,
+        _average(),
+        **more,
     )
 
 
@@ -67,7 +77,9 @@ def _many_of(seeds: Any, trainings: Any, **more: Any) -> list[Any]:
     return mj.federated.train_many(seeds, trainings, **({"side_by_side": 8} | more))
 
 
-def _assert_same(many: mj.federated.TrainingResult, alone: mj.federated.TrainingResult) -> None:
+def _assert_same(
+    many: mj.federated.TrainingResult, alone: mj.federated.TrainingResult
+) -> None:
     for field in ("status", "participation", "components", "evaluated_rounds"):
         np.testing.assert_array_equal(getattr(many, field), getattr(alone, field))
     assert many.diverged_round == alone.diverged_round
@@ -84,25 +96,37 @@ def test_misuse() -> None:
         mj.ConfigurationError, match="`seeds` must be one, or 3 as others are; got 2"
     ):
         _many_of([0, 1], [one] * 3)
-    with pytest.raises(mj.ConfigurationError, match="`trainings` must be one, or 3 as others are"):
+    with pytest.raises(
+        mj.ConfigurationError, match="`trainings` must be one, or 3 as others are"
+    ):
         _many_of([0, 1, 2], [])
     with pytest.raises(mj.ConfigurationError, match="`trainings` must be a `federated"):
         inspect.unwrap(mj.federated.train_many)([0, 1], one.model)
     other = _training(history, trainer=_trainer(batch_size=9))
-    with pytest.raises(mj.ConfigurationError, match="trainers that differ in their numbers only"):
+    with pytest.raises(
+        mj.ConfigurationError, match="trainers that differ in their numbers only"
+    ):
         _many_of(0, [one, other])
     wide = mj.federated.mlp(10)
     other = dataclasses.replace(
         one, model=wide, trainer=mj.federated.local_sgd(wide, 0.3, batch_size=8)
     )
-    with pytest.raises(mj.ConfigurationError, match="`trainings` must all train one model"):
+    with pytest.raises(
+        mj.ConfigurationError, match="`trainings` must all train one model"
+    ):
         _many_of(0, [one, other])
     checkpoints = mj.federated.checkpoints("never_made")
-    with pytest.raises(mj.ConfigurationError, match="`keep_aggregates` must not be set"):
+    with pytest.raises(
+        mj.ConfigurationError, match="`keep_aggregates` must not be set"
+    ):
         _many_of(0, _training(history, keep_aggregates=True), checkpoints=checkpoints)
-    with pytest.raises(mj.ConfigurationError, match="`memory_bytes` must hold the training of one"):
+    with pytest.raises(
+        mj.ConfigurationError, match="`memory_bytes` must hold the training of one"
+    ):
         _many_of(0, one, memory_bytes=10_000)
-    with pytest.raises(mj.ConfigurationError, match="`side_by_side` must be a positive integer"):
+    with pytest.raises(
+        mj.ConfigurationError, match="`side_by_side` must be a positive integer"
+    ):
         _many_of(0, one, side_by_side=0)
 
 
@@ -117,16 +141,21 @@ def test_on_a_cpu_runs_take_turns_and_are_those_of_train() -> None:
     for number, one in enumerate(found):
         alone = mj.federated.train(3 + number, trainings[number])
         for field in dataclasses.fields(alone):
-            np.testing.assert_array_equal(getattr(one, field.name), getattr(alone, field.name))
+            np.testing.assert_array_equal(
+                getattr(one, field.name), getattr(alone, field.name)
+            )
 
 
 def test_merged_pools_by_hand() -> None:
     def data(inputs: list[float], indices: list[list[int]]) -> mj.data.ClientData:
         count = len(inputs)
         return mj.data.ClientData(
-            np.asarray(inputs, np.float32).reshape(count, 1), np.arange(count, dtype=np.int32) % 2,
-            np.asarray(indices, np.int32), np.asarray([len(row) for row in indices], np.int32), 2,
-        )  # fmt: skip
+            np.asarray(inputs, np.float32).reshape(count, 1),
+            np.arange(count, dtype=np.int32) % 2,
+            np.asarray(indices, np.int32),
+            np.asarray([len(row) for row in indices], np.int32),
+            2,
+        )
 
     one, copy = data([5, 6, 7], [[2, 0], [1, 1]]), data([5, 6, 7], [[0, 1, 2]])
     other = data([8, 9], [[1], [0]])
@@ -140,15 +169,25 @@ def test_merged_pools_by_hand() -> None:
 
 def test_equal_to_single_trainings() -> None:
     """Seeds, rates, schedules, skipped rounds, partitions of other widths: all at once."""
-    histories = [_history(0), _history(1, skipped=(0, 3)), _history(2, 7, skipped=(2, 4, 5))]
+    histories = [
+        _history(0),
+        _history(1, skipped=(0, 3)),
+        _history(2, 7, skipped=(2, 4, 5)),
+    ]
     clients = [_clients(0), _clients(1), _clients(0)]
     assert clients[0].indices.shape != clients[1].indices.shape
     trainers = [_trainer(0.3), _trainer(0.1), _trainer(0.5)]
-    schedules = [None, mj.federated.decay_at(2, 0.5), mj.federated.decay_at((1, 4), 0.1)]
+    schedules = [
+        None,
+        mj.federated.decay_at(2, 0.5),
+        mj.federated.decay_at((1, 4), 0.1),
+    ]
     test = (_dataset().test_inputs, _dataset().test_labels)
     calls: list[tuple[int, int]] = []
     trainings = [
-        _training(history, own, trainer, rate_schedule=schedule, test=test, evaluate_every=2)
+        _training(
+            history, own, trainer, rate_schedule=schedule, test=test, evaluate_every=2
+        )
         for history, own, trainer, schedule in zip(
             histories, clients, trainers, schedules, strict=True
         )
@@ -173,7 +212,9 @@ def test_memory_bound_and_mesh_change_nothing() -> None:
     )
     bound = settings.peak_bytes + 4 * 650 * 4
     for more in ({"mesh": mesh}, {"memory_bytes": bound}):
-        for one, other in zip(_many_of([0, 1, 2], trainings, **more), free, strict=True):
+        for one, other in zip(
+            _many_of([0, 1, 2], trainings, **more), free, strict=True
+        ):
             _assert_same(one, other)
 
 
@@ -181,9 +222,12 @@ def test_a_diverged_run_stops_and_the_others_go_on() -> None:
     history = _history(0)
     test = (_dataset().test_inputs, _dataset().test_labels)
     lost, fine = _many_of(
-        0, [_training(history, trainer=_trainer(rate), test=test, evaluate_every=1)
-            for rate in (3e38, 0.3)],
-    )  # fmt: skip
+        0,
+        [
+            _training(history, trainer=_trainer(rate), test=test, evaluate_every=1)
+            for rate in (3e38, 0.3)
+        ],
+    )
     assert lost.diverged_round == 0
     assert (lost.status[1:] == mj.Status.NOT_RUN).all()
     assert np.isnan(lost.accuracy).all()
@@ -196,5 +240,7 @@ def test_other_seeds_rates_and_histories_compile_nothing_new() -> None:
     _many_of([0, 1], [_training(_history(0)), _training(_history(1))])
     compiled = _many.flat_updates._cache_size()
     slow = _training(_history(3, 4), trainer=_trainer(0.01))
-    _many_of([2, 3], [slow, _training(_history(4, skipped=(1, 2)), trainer=_trainer(0.2))])
+    _many_of(
+        [2, 3], [slow, _training(_history(4, skipped=(1, 2)), trainer=_trainer(0.2))]
+    )
     assert _many.flat_updates._cache_size() == compiled

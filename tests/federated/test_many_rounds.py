@@ -1,4 +1,7 @@
-"""Rounds of many trainings as one program: each run as `train` gives it under the same form."""
+"""Rounds of many trainings as one program.
+
+Each run as `train` gives it under the same form.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,9 @@ def _data(seed: int) -> tuple[mj.data.Dataset, mj.data.ClientData]:
 
 
 def _rule() -> mj.secagg.GraphRule:
-    return mj.secagg.graph_rule(mj.graphs.erdos_renyi(_COHORT, 0.7), _CLIENTS, threshold=2)
+    return mj.secagg.graph_rule(
+        mj.graphs.erdos_renyi(_COHORT, 0.7), _CLIENTS, threshold=2
+    )
 
 
 @functools.cache
@@ -54,7 +59,12 @@ def _history(seed: int) -> mj.selection.RoundHistory:
 
 def _average(fidelity: Any = "sets", **more: Any) -> mj.secagg.RingAverage:
     return mj.secagg.ring_average(
-        mj.quantize.stochastic(2**12, 0.5), _COHORT, _DIM, rule=_rule(), fidelity=fidelity, **more
+        mj.quantize.stochastic(2**12, 0.5),
+        _COHORT,
+        _DIM,
+        rule=_rule(),
+        fidelity=fidelity,
+        **more,
     )
 
 
@@ -90,7 +100,10 @@ def _together(form: str = "xla", runs: Any = None, **more: Any) -> list[Any]:
     seeds = own.pop("seeds")
     trainings = [
         mj.federated.Training(
-            _MODEL, keep_aggregates=keep, **_settings(), **dict(zip(own, values, strict=True))
+            _MODEL,
+            keep_aggregates=keep,
+            **_settings(),
+            **dict(zip(own, values, strict=True)),
         )
         for values in zip(*own.values(), strict=True)
     ]
@@ -104,13 +117,18 @@ def _alone(number: int) -> mj.federated.TrainingResult:
     seed = own.pop("seeds")
     with mj.use_form("xla"):
         return mj.federated.train(
-            seed, mj.federated.Training(_MODEL, keep_aggregates=True, **own, **_settings())
+            seed,
+            mj.federated.Training(_MODEL, keep_aggregates=True, **own, **_settings()),
         )
 
 
-def _assert_same(one: mj.federated.TrainingResult, other: mj.federated.TrainingResult) -> None:
+def _assert_same(
+    one: mj.federated.TrainingResult, other: mj.federated.TrainingResult
+) -> None:
     for field in ("status", "participation", "components", "evaluated_rounds"):
-        np.testing.assert_array_equal(getattr(one, field), getattr(other, field), err_msg=field)
+        np.testing.assert_array_equal(
+            getattr(one, field), getattr(other, field), err_msg=field
+        )
     assert one.diverged_round == other.diverged_round
     # a rounding that falls on the other side moves an entry by one quantization step
     np.testing.assert_allclose(one.parameters, other.parameters, atol=2e-3)
@@ -118,7 +136,9 @@ def _assert_same(one: mj.federated.TrainingResult, other: mj.federated.TrainingR
     np.testing.assert_allclose(one.clipped_fraction, other.clipped_fraction, atol=1e-3)
 
 
-def _counted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[np.ndarray, dict[str, Any]]]:
+def _counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> list[tuple[np.ndarray, dict[str, Any]]]:
     """Return where it will be noted which rounds of which runs each program ran, and how."""
     programs: list[tuple[np.ndarray, dict[str, Any]]] = []
     program = runs_program
@@ -134,12 +154,16 @@ def _counted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[np.ndarray, dict[str
 
 
 @functools.cache
-def _played() -> tuple[list[mj.federated.TrainingResult], list[Any], list[tuple[int, int]]]:
+def _played() -> tuple[
+    list[mj.federated.TrainingResult], list[Any], list[tuple[int, int]]
+]:
     """Return the runs trained together, what each program ran, and what was told on the way."""
     calls: list[tuple[int, int]] = []
     with pytest.MonkeyPatch.context() as patch:
         programs = _counted(patch)
-        found = _together(keep_aggregates=True, progress=lambda *call: calls.append(call))
+        found = _together(
+            keep_aggregates=True, progress=lambda *call: calls.append(call)
+        )
     return found, programs, calls
 
 
@@ -151,20 +175,29 @@ def test_each_run_as_by_itself() -> None:
         assert many.aggregates.shape == alone.aggregates.shape
         np.testing.assert_allclose(many.aggregates, alone.aggregates, atol=0.1)
     codes = {int(code) for result in together for code in result.status}
-    assert {mj.Status.OK, mj.Status.SKIPPED, mj.Status.NOT_RUN} < codes  # and some that failed
+    # and some that failed
+    assert {mj.Status.OK, mj.Status.SKIPPED, mj.Status.NOT_RUN} < codes
     assert together[2].diverged_round is not None
     rounds = [
-        int(np.sum((one.status != mj.Status.SKIPPED) & (one.status != mj.Status.NOT_RUN)))
+        int(
+            np.sum(
+                (one.status != mj.Status.SKIPPED) & (one.status != mj.Status.NOT_RUN)
+            )
+        )
         for one in together
     ]
     trained = sum(rounds)
     assert sum(int(ran.sum()) for ran, _ in programs) == trained
-    assert {ran.shape[1] for ran, _ in programs} == {3, 1}  # all but the weighted one together
+    # all but the weighted one together
+    assert {ran.shape[1] for ran, _ in programs} == {3, 1}
     assert len({ran.shape for ran, _ in programs}) == 2  # each compiled once
     assert max(int(ran.sum()) for ran, _ in programs) > 5
-    # step k is told of when all runs are through with it, however far ahead programs are
+    # step k is told of when all runs are through with it, however far ahead programs
+    # are
     steps = range(1, max(rounds) + 1)
-    assert [done for done, _ in calls] == [sum(min(k, own) for own in rounds) for k in steps]
+    assert [done for done, _ in calls] == [
+        sum(min(k, own) for own in rounds) for k in steps
+    ]
 
 
 def test_stopped_and_resumed(tmp_path: pathlib.Path) -> None:
@@ -193,8 +226,12 @@ def test_a_bound_on_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     bounded = _together(runs=runs, memory_bytes=needed.peak_bytes + 6 * 10**4)
     for number, one in enumerate(bounded):
         _assert_same(one, _alone(number))
-    assert all(own["tile"] == 1 and 1 < own["width"] < 2 * _COHORT for _, own in programs)
-    with pytest.raises(mj.ConfigurationError, match="must hold the training of one client"):
+    assert all(
+        own["tile"] == 1 and 1 < own["width"] < 2 * _COHORT for _, own in programs
+    )
+    with pytest.raises(
+        mj.ConfigurationError, match="must hold the training of one client"
+    ):
         _together(runs=runs, memory_bytes=10_000)
 
 
@@ -211,9 +248,14 @@ class _OnTheHost:
         alive = np.asarray(survivors)
         mean = jnp.asarray(np.asarray(updates)[alive].mean(axis=0))
         out = _aggregator_state.AggregateOut(
-            mean, jnp.int32(0), mean, jnp.float32(0), jnp.asarray(alive),
-            jnp.zeros(len(alive), jnp.int32), jnp.uint32(1),
-        )  # fmt: skip
+            mean,
+            jnp.int32(0),
+            mean,
+            jnp.float32(0),
+            jnp.asarray(alive),
+            jnp.zeros(len(alive), jnp.int32),
+            jnp.uint32(1),
+        )
         return out, state + 1
 
 

@@ -1,4 +1,7 @@
-"""Correlation of mates: its definition by loops, known values, and the bound, by enumeration."""
+"""Correlation of mates.
+
+Its definition by loops, known values, and the bound, by enumeration.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +49,10 @@ def test_it_is_what_it_is_said_to_be() -> None:
 
 
 def test_by_hand() -> None:
-    """One coordinate: mates 0, 2 and 6, 8; their half squares are 2, those of others 8, 18, 32."""
+    """One coordinate: mates 0, 2 and 6, 8.
+
+    Their half squares are 2, those of others 8, 18, 32.
+    """
     updates = np.array([[[0.0], [2.0], [6.0], [8.0]]])
     others = np.mean([18, 32, 8, 18])
     found = measure_drift(updates, [range(4)], blocks=[0, 0, 1, 1]).mates_correlation
@@ -61,14 +67,22 @@ def test_mates_are_those_of_the_same_rounds_if_no_blocks_are_given() -> None:
     found = measure_drift(updates, members).mates_correlation
     assert found == measure_drift(updates, members, blocks=blocks).mates_correlation
     members = np.array([[0, 1, 2], [0, 2, 3], [0, 1, 3]])  # nobody moves with another
-    for who, own in ((members, None), (np.array([[0, 1]] * 3), None), (members, [-1] * 4)):
-        got = measure_drift(updates[:, : who.shape[1]], who, blocks=own).mates_correlation
+    for who, own in (
+        (members, None),
+        (np.array([[0, 1]] * 3), None),
+        (members, [-1] * 4),
+    ):
+        got = measure_drift(
+            updates[:, : who.shape[1]], who, blocks=own
+        ).mates_correlation
         assert math.isnan(got)
 
 
 @pytest.mark.parametrize("blocks", [[0, 1], [[0, 1, 2, 3]], [0.0, 1, 2, 3], "text"])
 def test_rejects_blocks_that_are_none(blocks: Any) -> None:
-    with pytest.raises(mj.ConfigurationError, match="`blocks` must hold an integer for each"):
+    with pytest.raises(
+        mj.ConfigurationError, match="`blocks` must hold an integer for each"
+    ):
         measure_drift(np.zeros((1, 3, 4)), [[0, 1, 3]], blocks=blocks)
 
 
@@ -84,7 +98,9 @@ def test_a_known_correlation_is_found_again(kappa: float) -> None:
         members = (asked[:, :, None] * size + np.arange(size)).reshape(40, -1)
         own = np.einsum("ij,rbjd->rbid", root, rng.normal(size=(40, 2, size, 40)))
         shared = rng.normal(size=(40, 1, 40)) * 5
-        updates = own.reshape(40, 2 * size, 40) * rng.uniform(0.1, 3, (40, 1, 1)) + shared
+        updates = (
+            own.reshape(40, 2 * size, 40) * rng.uniform(0.1, 3, (40, 1, 1)) + shared
+        )
         found.append(measure_drift(updates, members, blocks=np.arange(clients) // size))
     values = [one.mates_correlation for one in found]
     error = np.std(values, ddof=1) / math.sqrt(len(values))
@@ -96,7 +112,9 @@ def test_a_known_correlation_is_found_again(kappa: float) -> None:
 Law = list[tuple[Fraction, tuple[Any, ...]]]  # chance, and what each mate holds
 
 
-def _share(law: Law, update: Callable[..., Fraction], view: Callable[..., Any]) -> tuple[Any, Any]:
+def _share(
+    law: Law, update: Callable[..., Fraction], view: Callable[..., Any]
+) -> tuple[Any, Any]:
     """Return the share of mate 0's update that the best of all estimates explains, and its cap.
 
     Updates are about a centre that is public: a number for each view.
@@ -104,7 +122,9 @@ def _share(law: Law, update: Callable[..., Fraction], view: Callable[..., Any]) 
     groups: dict[Any, list[tuple[Fraction, list[Fraction]]]] = {}
     for chance, held in law:
         seen = view(held)
-        groups.setdefault(seen, []).append((chance, [update(own, seen) for own in held]))
+        groups.setdefault(seen, []).append(
+            (chance, [update(own, seen) for own in held])
+        )
     explained = square = product = Fraction(0)
     for rows in groups.values():
         mass = sum(chance for chance, _ in rows)
@@ -116,8 +136,9 @@ def _share(law: Law, update: Callable[..., Fraction], view: Callable[..., Any]) 
 
 
 def _mixtures(mates: int) -> Iterator[Law]:
-    """Yield laws of mates who are alike given a coin: bits of skewed chances, two rounds of them.
+    """Yield laws of mates who are alike given a coin.
 
+    Bits of skewed chances, two rounds of them.
     A client's pair of bits is its update in two rounds, which may flip.
     """
     pairs = list(itertools.product((0, 1), repeat=2))
@@ -137,29 +158,43 @@ def _mixtures(mates: int) -> Iterator[Law]:
 
 @pytest.mark.parametrize("mates", [2, 3, 4])
 def test_no_estimate_explains_more_than_the_cap(mates: int) -> None:
-    """Views: the sum of each round; both added to another client's; the first and a reaction."""
+    """Views: the sum of each round; both added to another client's.
+
+    The first and a reaction.
+    """
     views: list[Callable[[Any], Any]] = [
         lambda held: tuple(sum(own[r] for own in held) for r in (0, 1)),
         lambda held: sum(own[0] for own in held) + 2 * sum(own[1] for own in held),
-        lambda held: (first := sum(own[0] for own in held),
-                      sum(own[1] for own in held) if first % 2 else None),
-    ]  # fmt: skip
+        lambda held: (
+            first := sum(own[0] for own in held),
+            sum(own[1] for own in held) if first % 2 else None,
+        ),
+    ]
     tight = 0
     for law in _mixtures(mates):
         mean = sum(chance * held[0][0] for chance, held in law)
         for view in views:
-            for centre in (lambda _, mean=mean: mean, lambda seen: Fraction(len(str(seen)) % 3, 3)):
-                share, cap = _share(law, lambda own, seen, c=centre: own[0] - c(seen), view)
+            for centre in (
+                lambda _, mean=mean: mean,
+                lambda seen: Fraction(len(str(seen)) % 3, 3),
+            ):
+                share, cap = _share(
+                    law, lambda own, seen, c=centre: own[0] - c(seen), view
+                )
                 assert share <= cap
                 tight += share == cap
     assert tight > 0
 
 
 def test_a_model_that_reacts_reaches_more_than_one_t_th() -> None:
-    """Mates hold two of four values; the model answers 1 on the two that the sum revealed."""
+    """Mates hold two of four values.
+
+    The model answers 1 on the two that the sum revealed.
+    """
     law = [(Fraction(1, 12), held) for held in itertools.permutations((1, 2, 4, 8), 2)]
     share, cap = _share(law, lambda own, seen: Fraction(int(bool(own & seen))), sum)
     assert share == cap == 1
-    fixed = sum(own for _, (own, _) in law) / Fraction(12)  # a question that reacts to nothing
+    # a question that reacts to nothing
+    fixed = sum(own for _, (own, _) in law) / Fraction(12)
     share, cap = _share(law, lambda own, _: own - fixed, sum)
     assert share == cap < Fraction(1, 2)

@@ -37,9 +37,13 @@ def _estimate(**more: Any) -> MemoryEstimate:
 
 def test_misuse() -> None:
     for name in ("cohort_size", "width"):
-        with pytest.raises(mj.ConfigurationError, match=f"`{name}` must be a positive integer"):
+        with pytest.raises(
+            mj.ConfigurationError, match=f"`{name}` must be a positive integer"
+        ):
             _estimate(**{name: 0})
-    with pytest.raises(mj.ConfigurationError, match="`num_rounds` must be an integer from 0"):
+    with pytest.raises(
+        mj.ConfigurationError, match="`num_rounds` must be an integer from 0"
+    ):
         _estimate(num_rounds=-1)
 
 
@@ -47,18 +51,22 @@ def test_parts_by_hand() -> None:
     plain = _estimate(width=1)
     clients = _clients()
     samples = 4 * (clients.inputs.size + clients.labels.size)
-    assert clients.indices.shape == (6, 241)  # filled up to 8 and 256, as programs take them
+    # filled up to 8 and 256, as programs take them
+    assert clients.indices.shape == (6, 241)
     assert plain.data_bytes == samples + 4 * (8 * 256 + 8 + 650)
     assert plain.training_bytes >= 4 * 650 * 4  # the updates at least
     more = _estimate(width=1, num_rounds=100, keep_aggregates=True)
     assert more.host_bytes == 100 * (6 * 6 + 16) + 100 * 650 * 4
     assert more.peak_bytes == plain.peak_bytes + more.host_bytes
     assert _estimate(width=4).training_bytes > plain.training_bytes
-    # a lattice that turns 650 numbers sends 1024: six arrays of four clients and eight models
+    # a lattice that turns 650 numbers sends 1024: six arrays of four clients and eight
+    # models
     turned = _estimate(width=1, code_dim=1024)
     assert turned.aggregation_bytes - plain.aggregation_bytes == 4 * 374 * (6 * 4 + 8)
     assert turned.training_bytes == plain.training_bytes
-    with pytest.raises(mj.ConfigurationError, match="`code_dim` must be an integer from 650"):
+    with pytest.raises(
+        mj.ConfigurationError, match="`code_dim` must be an integer from 650"
+    ):
         _estimate(code_dim=649)
 
 
@@ -69,7 +77,9 @@ def test_each_device_of_a_mesh_needs_its_share_of_the_slots_and_all_data() -> No
     assert each.data_bytes == whole.data_bytes
     assert each.aggregation_bytes == half.aggregation_bytes < whole.aggregation_bytes
     # its own slots are those of the half; order and gathering of four slots come on top
-    assert half.training_bytes <= each.training_bytes <= half.training_bytes + 4 * 4 * 650
+    assert (
+        half.training_bytes <= each.training_bytes <= half.training_bytes + 4 * 4 * 650
+    )
 
 
 def test_the_program_that_is_estimated_is_the_one_that_trains() -> None:
@@ -77,9 +87,13 @@ def test_the_program_that_is_estimated_is_the_one_that_trains() -> None:
     mesh = checked_mesh(jax.make_mesh((2,), ("clients",)))
     parameters, clients = jnp.zeros(650, jnp.float32), _clients()
     slots = jnp.asarray([4, 0, 2], jnp.int32), jnp.asarray([True, False, True])
-    estimated = programs.lowered_cohort_updates(_trainer(), parameters, clients, 3, mesh=mesh)
+    estimated = programs.lowered_cohort_updates(
+        _trainer(), parameters, clients, 3, mesh=mesh
+    )
     given = (_trainer(), parameters, clients, as_key(5), jnp.int32(7), *slots)
-    trained = programs.sharded.lower(*programs.replicated(given, mesh), mesh=mesh, width=None)
+    trained = programs.sharded.lower(
+        *programs.replicated(given, mesh), mesh=mesh, width=None
+    )
     assert estimated.as_text() == trained.as_text()
 
 
@@ -94,10 +108,14 @@ def test_widest_within_a_bound() -> None:
         asked: list[int] = []
         assert largest_width(bound, most, estimate) == widest
         assert len(asked) <= 2
-    with pytest.raises(mj.ConfigurationError, match="needed and given are; got 15 and 14"):
+    with pytest.raises(
+        mj.ConfigurationError, match="needed and given are; got 15 and 14"
+    ):
         largest_width(14, 9, estimate)
     # work space that grows faster than the width, against all expectation
-    assert largest_width(100, 8, lambda w: MemoryEstimate(w, 0, 10 * w * w, 0, 0, 0)) == 2
+    assert (
+        largest_width(100, 8, lambda w: MemoryEstimate(w, 0, 10 * w * w, 0, 0, 0)) == 2
+    )
 
 
 def test_a_bound_is_kept_or_refused_before_any_work() -> None:
@@ -106,12 +124,18 @@ def test_a_bound_is_kept_or_refused_before_any_work() -> None:
     aggregator = mj.secagg.ring_average(mj.quantize.stochastic(2**16, 0.5), 4, 650)
 
     def train(**more: Any) -> mj.federated.TrainingResult:
-        training = mj.federated.Training(_MODEL, _clients(), history, _trainer(), aggregator)
+        training = mj.federated.Training(
+            _MODEL, _clients(), history, _trainer(), aggregator
+        )
         return mj.federated.train(0, training, **more)
 
-    with pytest.raises(mj.ConfigurationError, match="`memory_bytes` must be a positive integer"):
+    with pytest.raises(
+        mj.ConfigurationError, match="`memory_bytes` must be a positive integer"
+    ):
         train(memory_bytes=0)
-    with pytest.raises(mj.ConfigurationError, match="must hold the training of one client"):
+    with pytest.raises(
+        mj.ConfigurationError, match="must hold the training of one client"
+    ):
         train(memory_bytes=10_000)
     bound = _estimate(width=1, num_rounds=2).peak_bytes
     tight = train(memory_bytes=bound)
@@ -158,8 +182,11 @@ def _measured(hidden: int, width: int) -> tuple[int, int]:
     environment = os.environ | {"PYTHONPATH": str(pathlib.Path(mj.__file__).parents[1])}
     done = subprocess.run(
         [sys.executable, "-c", _MEASURE, str(hidden), str(width)],
-        capture_output=True, text=True, check=True, env=environment,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=True,
+        env=environment,
+    )
     answer = json.loads(done.stdout.splitlines()[-1])
     return answer["estimate"], answer["measured"]
 

@@ -20,7 +20,9 @@ _MODEL = mj.federated.logistic(10)
 def _clients() -> mj.data.ClientData:
     dataset = mj.data.load("digits", seed=0)
     small = dataclasses.replace(
-        dataset, train_inputs=dataset.train_inputs[:90], train_labels=dataset.train_labels[:90]
+        dataset,
+        train_inputs=dataset.train_inputs[:90],
+        train_labels=dataset.train_labels[:90],
     )
     return mj.data.dirichlet_by_class(0, small, _CLIENTS, concentration=2.0)
 
@@ -55,7 +57,8 @@ def test_two_devices_train_as_one() -> None:
     two = _train(mesh=mesh)
     for field in ("status", "participation", "components"):
         np.testing.assert_array_equal(getattr(one, field), getattr(two, field))
-    # a rounding that falls on the other side moves an entry by a third of a quantization step
+    # a rounding that falls on the other side moves an entry by a third of a
+    # quantization step
     np.testing.assert_allclose(one.parameters, two.parameters, atol=3 * 1.6e-5)
     np.testing.assert_allclose(one.clipped_fraction, two.clipped_fraction, atol=1e-4)
 

@@ -34,20 +34,28 @@ _FACTORIES = [
 
 @pytest.mark.parametrize("factory", _FACTORIES)
 @pytest.mark.parametrize("num_classes", [0, 1, True])
-def test_bad_number_of_classes(factory: Callable[..., nn.Module], num_classes: object) -> None:
+def test_bad_number_of_classes(
+    factory: Callable[..., nn.Module], num_classes: object
+) -> None:
     with pytest.raises(mj.ConfigurationError, match="`num_classes` must be an integer"):
         factory(num_classes)
 
 
 def test_bad_hidden_sizes() -> None:
-    with pytest.raises(mj.ConfigurationError, match="`hidden_sizes` must be an integer"):
+    with pytest.raises(
+        mj.ConfigurationError, match="`hidden_sizes` must be an integer"
+    ):
         mj.federated.mlp(10, hidden_sizes=(20, 0))
 
 
 def test_bad_norm() -> None:
-    with pytest.raises(mj.ConfigurationError, match=r"must be None or 'group'.*got 'layer'"):
+    with pytest.raises(
+        mj.ConfigurationError, match=r"must be None or 'group'.*got 'layer'"
+    ):
         mj.federated.vgg11(10, norm="layer")
-    with pytest.raises(mj.ConfigurationError, match="batch normalisation mixes samples"):
+    with pytest.raises(
+        mj.ConfigurationError, match="batch normalisation mixes samples"
+    ):
         mj.federated.vgg11(10, norm="batch")
 
 
@@ -57,10 +65,14 @@ def test_bad_norm() -> None:
 )
 def test_images_that_do_not_fit(factory: Callable[..., nn.Module], least: int) -> None:
     side = least - 1
-    message = rf"`model` must fit.*at least {least} x {least} pixels; got '{side} x {least}'"
+    message = (
+        rf"`model` must fit.*at least {least} x {least} pixels; got '{side} x {least}'"
+    )
     with pytest.raises(mj.ConfigurationError, match=message):
         mj.federated.num_parameters(factory(), (side, least, 1))
-    with pytest.raises(mj.ConfigurationError, match=r"takes images .*got 'samples of shape \(784,"):
+    with pytest.raises(
+        mj.ConfigurationError, match=r"takes images .*got 'samples of shape \(784,"
+    ):
         mj.federated.num_parameters(factory(), (784,))
     assert mj.federated.num_parameters(factory(), (least, least, 1)) > 0
 
@@ -69,7 +81,9 @@ def test_models_with_other_state_are_rejected() -> None:
     class WithStatistics(nn.Module):
         @nn.compact
         def __call__(self, inputs: jax.Array) -> jax.Array:
-            return nn.BatchNorm(use_running_average=False)(inputs.reshape(inputs.shape[0], -1))
+            return nn.BatchNorm(use_running_average=False)(
+                inputs.reshape(inputs.shape[0], -1)
+            )
 
     with pytest.raises(mj.ConfigurationError, match="parameters only") as caught:
         mj.federated.num_parameters(WithStatistics(), (4, 4, 1))
@@ -94,25 +108,42 @@ _VGG_CONVS = sum(_conv_count(3, *pair) for pair in itertools.pairwise(_VGG_CHANN
         (  # 28 -> 14 -> 7 pixels
             mj.federated.cnn(),
             (28, 28, 1),
-            _conv_count(5, 1, 32) + _conv_count(5, 32, 64) + _dense_count(7 * 7 * 64, 512, 10),
+            _conv_count(5, 1, 32)
+            + _conv_count(5, 32, 64)
+            + _dense_count(7 * 7 * 64, 512, 10),
             1_663_370,
         ),
         (  # 28 (in a frame: 32) -> 28 -> 14 -> 10 -> 5
             mj.federated.lenet(),
             (28, 28, 1),
-            _conv_count(5, 1, 6) + _conv_count(5, 6, 16) + _dense_count(400, 120, 84, 10),
+            _conv_count(5, 1, 6)
+            + _conv_count(5, 6, 16)
+            + _dense_count(400, 120, 84, 10),
             61_706,
         ),
         (  # 32 -> 28 -> 14 -> 10 -> 5
             mj.federated.lenet(),
             (32, 32, 3),
-            _conv_count(5, 3, 6) + _conv_count(5, 6, 16) + _dense_count(400, 120, 84, 10),
+            _conv_count(5, 3, 6)
+            + _conv_count(5, 6, 16)
+            + _dense_count(400, 120, 84, 10),
             62_006,
         ),
-        (mj.federated.vgg11(), (32, 32, 3), _VGG_CONVS + _dense_count(512, 10), 9_225_610),
-        (mj.federated.vgg11(100), (32, 32, 3), _VGG_CONVS + _dense_count(512, 100), 9_271_780),
         (
-            mj.federated.vgg11(10, norm="group"),  # a scale and an offset for each channel
+            mj.federated.vgg11(),
+            (32, 32, 3),
+            _VGG_CONVS + _dense_count(512, 10),
+            9_225_610,
+        ),
+        (
+            mj.federated.vgg11(100),
+            (32, 32, 3),
+            _VGG_CONVS + _dense_count(512, 100),
+            9_271_780,
+        ),
+        (
+            # a scale and an offset for each channel
+            mj.federated.vgg11(10, norm="group"),
             (32, 32, 3),
             _VGG_CONVS + 2 * sum(_VGG_CHANNELS[1:]) + _dense_count(512, 10),
             9_231_114,
@@ -133,7 +164,9 @@ def test_flat_vector_is_the_ravelled_tree() -> None:
     flat = mj.federated.initial_parameters(3, model, (2, 2, 1))
     tree = mj.federated.unflatten(model, (2, 2, 1), flat)
     np.testing.assert_array_equal(ravel_pytree(tree)[0], flat)
-    with pytest.raises(mj.ConfigurationError, match="`parameters` must have the model's"):
+    with pytest.raises(
+        mj.ConfigurationError, match="`parameters` must have the model's"
+    ):
         mj.federated.unflatten(model, (2, 2, 1), flat[:-1])
 
 
@@ -150,7 +183,8 @@ def test_logistic_is_a_matrix_product() -> None:
     model = mj.federated.logistic(3)
     flat = on_device(np.arange(4 * 3 + 3, dtype=np.float32))
     inputs = np.random.default_rng(0).normal(size=(5, 2, 2, 1)).astype(np.float32)
-    bias, weights = np.arange(3), np.arange(3, 15).reshape(4, 3)  # flax sorts bias first
+    # flax sorts bias first
+    bias, weights = np.arange(3), np.arange(3, 15).reshape(4, 3)
     np.testing.assert_allclose(
         _answers(model, flat, on_device(inputs)),
         inputs.reshape(5, 4) @ weights + bias,
@@ -188,7 +222,9 @@ class _PlainCNN(nn.Module):
 
 # A small VGG, in which every kind of layer occurs, and VGG-11.
 _SMALL_VGG = ((32, True), (32, False), (64, True))
-_VGG_11 = tuple(zip(_VGG_CHANNELS[1:], map(bool, (1, 1, 0, 1, 0, 1, 0, 1)), strict=True))
+_VGG_11 = tuple(
+    zip(_VGG_CHANNELS[1:], map(bool, (1, 1, 0, 1, 0, 1, 0, 1)), strict=True)
+)
 
 
 class _PlainVGG(nn.Module):
@@ -216,7 +252,11 @@ class _PlainVGG(nn.Module):
         (mj.federated.lenet(), _PlainLeNet(), (28, 28, 1)),
         (mj.federated.lenet(), _PlainLeNet(), (32, 32, 3)),
         (mj.federated.cnn(), _PlainCNN(), (8, 8, 1)),
-        (mj.federated.vgg11().clone(layers=_SMALL_VGG), _PlainVGG(False, _SMALL_VGG), (5, 4, 2)),
+        (
+            mj.federated.vgg11().clone(layers=_SMALL_VGG),
+            _PlainVGG(False, _SMALL_VGG),
+            (5, 4, 2),
+        ),
         (
             mj.federated.vgg11(norm="group").clone(layers=_SMALL_VGG),
             _PlainVGG(True, _SMALL_VGG),
@@ -245,7 +285,9 @@ def test_model_equals_the_same_network_of_flax_layers(
     flat = jnp.asarray(flat, jnp.float32)
     inputs = jnp.asarray(generator.uniform(size=(2, *shape)), jnp.float32)
     tree = mj.federated.unflatten(model, shape, flat)["params"]
-    renamed = {name.replace("_ConvReluPool", "Conv"): value for name, value in tree.items()}
+    renamed = {
+        name.replace("_ConvReluPool", "Conv"): value for name, value in tree.items()
+    }
     theirs = jax.jit(plain.apply)({"params": renamed}, inputs)
     ours = jax.jit(_answers, static_argnums=0)(model, flat, inputs)
     tolerance = 1e-4 * float(jnp.std(theirs))
@@ -256,8 +298,8 @@ def test_model_equals_the_same_network_of_flax_layers(
 @pytest.mark.slow
 @pytest.mark.parametrize("norm", [None, "group"])
 def test_vgg_starts_with_a_signal_and_gradient_in_every_layer(norm: str | None) -> None:
-    # He normal keeps the power of the signal: the logits of white images differ by order one
-    # and no layer is without gradient.
+    # He normal keeps the power of the signal: the logits of white images differ by
+    # order one and no layer is without gradient.
     model, shape = mj.federated.vgg11(10, norm), (32, 32, 3)
     flat = mj.federated.initial_parameters(0, model, shape)
     inputs = jnp.asarray(np.random.default_rng(0).normal(size=(2, *shape)), jnp.float32)

@@ -1,4 +1,7 @@
-"""Trainings of one's own: losses, labels of any kind, optax, SCAFFOLD, tests on each client."""
+"""Trainings of one's own.
+
+Losses, labels of any kind, optax, SCAFFOLD, tests on each client.
+"""
 
 from __future__ import annotations
 
@@ -43,8 +46,9 @@ def _clients() -> mj.data.ClientData:
 def _survivors() -> np.ndarray:
     """Who is left in six rounds: the fourth has one update, whose sum is withheld."""
     asked = np.zeros((6, _CLIENTS), bool)
-    for row, members in zip(asked, [(0, 1, 2), (1, 3, 4), (), (0, 2, 4), (2, 4), (0, 1, 4)],
-                            strict=True):  # fmt: skip
+    for row, members in zip(
+        asked, [(0, 1, 2), (1, 3, 4), (), (0, 2, 4), (2, 4), (0, 1, 4)], strict=True
+    ):
         row[list(members)] = True
     alive = np.repeat(asked[:, None], 5, axis=1)
     alive[3, 2:] = False
@@ -60,7 +64,9 @@ def _training(trainer: Any, **more: Any) -> mj.federated.Training:
     )
     settings: dict[str, Any] = {"survivors": rounds, "evaluate_every": 2}
     settings |= {"initial_parameters": np.full(_DIM, 0.5, np.float32)} | more
-    return mj.federated.Training(_MODEL, _clients(), rounds[:, 0], trainer, average, **settings)
+    return mj.federated.Training(
+        _MODEL, _clients(), rounds[:, 0], trainer, average, **settings
+    )
 
 
 def _scaffold(**more: Any) -> mj.federated.Scaffold:
@@ -102,13 +108,19 @@ def test_scaffold_is_its_equations(decays: bool) -> None:
     schedule = mj.federated.decay_at(2, 0.5) if decays else None
     result = mj.federated.train(0, _training(_scaffold(), rate_schedule=schedule))
     x, c, own = _oracle(np.where((np.arange(6) >= 2) & decays, 0.05, 0.1))
-    assert [mj.Status(code).name for code in result.status[2:4]] == ["SKIPPED", "TOO_FEW_SURVIVORS"]
+    assert [mj.Status(code).name for code in result.status[2:4]] == [
+        "SKIPPED",
+        "TOO_FEW_SURVIVORS",
+    ]
     assert result.shared is not None
     assert result.client_states is not None
     np.testing.assert_allclose(result.parameters, x, atol=20 * _GRAIN)
     np.testing.assert_allclose(result.shared, c, atol=20 * _GRAIN)
-    np.testing.assert_allclose(result.client_states, own, atol=400 * _GRAIN)  # 1 / (3 * 0.05)
-    np.testing.assert_allclose(result.shared, result.client_states.mean(axis=0), atol=9 * _GRAIN)
+    # 1 / (3 * 0.05)
+    np.testing.assert_allclose(result.client_states, own, atol=400 * _GRAIN)
+    np.testing.assert_allclose(
+        result.shared, result.client_states.mean(axis=0), atol=9 * _GRAIN
+    )
     assert not result.client_states[3].any()
     assert result.client_states[:3].all()
 
@@ -123,12 +135,17 @@ def test_state_corrects_drift() -> None:
     far = []
     for trainer in (mj.federated.local_sgd(_MODEL, 0.1, **more), _scaffold(**more)):
         own = dataclasses.replace(
-            _training(trainer), client_data=data, participation=history, survivors=None,
+            _training(trainer),
+            client_data=data,
+            participation=history,
+            survivors=None,
             aggregator=mj.secagg.ring_average(
-                mj.quantize.stochastic(2**22 + 1, 4.0), _CLIENTS,
-                _DIM * (1 + hasattr(trainer, "state_sizes")), fidelity="sets",
+                mj.quantize.stochastic(2**22 + 1, 4.0),
+                _CLIENTS,
+                _DIM * (1 + hasattr(trainer, "state_sizes")),
+                fidelity="sets",
             ),
-        )  # fmt: skip
+        )
         far.append(np.abs(mj.federated.train(0, own).parameters - best).max())
     assert far[1] < 1e-4 < 1e-2 < far[0]
 
@@ -154,7 +171,9 @@ def test_state_in_every_form(tmp_path: pathlib.Path) -> None:
     ]
     for result in found[:3]:
         for field in ("parameters", "shared", "client_states", "participation"):
-            np.testing.assert_array_equal(getattr(result, field), getattr(expected, field))
+            np.testing.assert_array_equal(
+                getattr(result, field), getattr(expected, field)
+            )
     for field in ("parameters", "shared"):
         spread = getattr(found[3], field), getattr(expected, field)
         np.testing.assert_allclose(*spread, atol=20 * _GRAIN)
@@ -169,21 +188,30 @@ def _stop_at(number: int) -> Any:
 
 
 def test_optax_takes_the_steps() -> None:
-    """SGD of optax is `local_sgd`; Adam's steps are those of its own loop over full batches."""
+    """SGD of optax is `local_sgd`.
+
+    Adam's steps are those of its own loop over full batches.
+    """
     more: Any = {"batch_size": 3, "loss": _squared}
-    plain = mj.federated.train(0, _training(mj.federated.local_sgd(_MODEL, 0.1, **more)))
+    plain = mj.federated.train(
+        0, _training(mj.federated.local_sgd(_MODEL, 0.1, **more))
+    )
     own = mj.federated.local_optax(_MODEL, optax.sgd(0.2), **more)
     schedule = mj.federated.decay_at(0, 0.5)
     found = mj.federated.train(0, _training(own, rate_schedule=schedule))
     np.testing.assert_allclose(found.parameters, plain.parameters, atol=4 * _GRAIN)
     adam = optax.adam(0.05)
-    trainer = mj.federated.local_optax(_MODEL, adam, batch_size=9, num_epochs=4, loss=_squared)
+    trainer = mj.federated.local_optax(
+        _MODEL, adam, batch_size=9, num_epochs=4, loss=_squared
+    )
     start = jnp.full(_DIM, 0.5)
     (update,) = mj.federated.client_updates(0, _MODEL, start, _clients(), trainer, [2])
     flat, state = start, adam.init(start)
     for _ in range(4):
         with jax.numpy_dtype_promotion("standard"):
-            steps, state = adam.update(jnp.asarray(_slope(np.asarray(flat), 2), jnp.float32), state)
+            steps, state = adam.update(
+                jnp.asarray(_slope(np.asarray(flat), 2), jnp.float32), state
+            )
         flat = flat + steps
     np.testing.assert_allclose(start + update, flat, rtol=1e-5)
 
@@ -199,11 +227,18 @@ def test_tests_on_each_client_are_their_losses() -> None:
     assert "accuracy" not in repr(result)
     flat = result.parameters.astype(np.float64)
     each = ((_X @ flat[1:] + flat[0] - _Y[..., 0]) ** 2 / 2)[:, :]
-    means = [own[:size].mean() if size else np.nan for own, size in zip(each, _SIZES, strict=True)]
+    means = [
+        own[:size].mean() if size else np.nan
+        for own, size in zip(each, _SIZES, strict=True)
+    ]
     np.testing.assert_allclose(result.client_loss[-1], means, rtol=1e-5)
-    again = mj.federated.evaluate_clients(_MODEL, result.parameters, _clients(), loss=_squared)
+    again = mj.federated.evaluate_clients(
+        _MODEL, result.parameters, _clients(), loss=_squared
+    )
     np.testing.assert_array_equal(again.loss, result.client_loss[-1])
-    whole = mj.federated.evaluate(_MODEL, flat, inputs, labels, loss=_squared, batch_size=3)
+    whole = mj.federated.evaluate(
+        _MODEL, flat, inputs, labels, loss=_squared, batch_size=3
+    )
     np.testing.assert_allclose([whole.loss, result.loss[-1]], means[0], rtol=1e-5)
 
 
@@ -218,61 +253,101 @@ class _NextToken(nnx.Module):
 
 
 def test_next_tokens_are_learnt_by_a_model_of_nnx() -> None:
-    """Each token is followed by the next; a sequence's accuracy is the share of its tokens."""
+    """Each token is followed by the next.
+
+    A sequence's accuracy is the share of its tokens.
+    """
     model = nnx.bridge.to_linen(_NextToken)
     tokens = (np.arange(20)[:, None] + np.arange(6)) % 4
     indices = np.arange(20, dtype=np.int32).reshape(4, 5)
-    pool = tokens[:, :-1].astype(np.float32), tokens[:, 1:], indices, np.full(4, 5, np.int32)
+    pool = (
+        tokens[:, :-1].astype(np.float32),
+        tokens[:, 1:],
+        indices,
+        np.full(4, 5, np.int32),
+    )
     clients = mj.data.ClientData(*map(jnp.asarray, pool), num_classes=0)
 
     def loss(logits: Any, labels: Any) -> Any:
-        return optax.softmax_cross_entropy_with_integer_labels(logits, labels).mean(axis=-1)
+        return optax.softmax_cross_entropy_with_integer_labels(logits, labels).mean(
+            axis=-1
+        )
 
     training = mj.federated.Training(
-        model, clients, np.ones((8, 4), bool),
+        model,
+        clients,
+        np.ones((8, 4), bool),
         mj.federated.local_optax(model, optax.adam(0.2), batch_size=5, loss=loss),
-        mj.secagg.ring_average(mj.quantize.stochastic(2**16, 1.0), 4, 16, fidelity="sets"),
-        test=pool[:2], client_test=clients,
-    )  # fmt: skip
+        mj.secagg.ring_average(
+            mj.quantize.stochastic(2**16, 1.0), 4, 16, fidelity="sets"
+        ),
+        test=pool[:2],
+        client_test=clients,
+    )
     result = mj.federated.train(0, training)
     assert result.accuracy[-1] == 1
     assert (result.client_accuracy == 1).all()
     wrong = tokens[:, 1:].copy()
     wrong[:, :2] += 1
-    found = mj.federated.evaluate(model, result.parameters, pool[0], wrong % 4, loss=loss)
+    found = mj.federated.evaluate(
+        model, result.parameters, pool[0], wrong % 4, loss=loss
+    )
     assert found.accuracy == pytest.approx(0.6)
 
 
 def test_cross_entropy_as_a_loss_of_one_s_own_is_the_default() -> None:
     data = mj.data.iid(0, mj.data.load("digits"), num_clients=30)
-    model, loss = mj.federated.logistic(10), optax.softmax_cross_entropy_with_integer_labels
+    model, loss = (
+        mj.federated.logistic(10),
+        optax.softmax_cross_entropy_with_integer_labels,
+    )
     start = ravel_pytree(jnp.full(650, 0.01))[0]
     updates = [
         mj.federated.client_updates(
-            0, model, start, data, mj.federated.local_sgd(model, 0.1, batch_size=16, loss=own)
+            0,
+            model,
+            start,
+            data,
+            mj.federated.local_sgd(model, 0.1, batch_size=16, loss=own),
         )
         for own in (None, loss)
     ]
     np.testing.assert_allclose(*updates, atol=1e-6)
-    found = [mj.federated.evaluate_clients(model, start, data, loss=own) for own in (None, loss)]
+    found = [
+        mj.federated.evaluate_clients(model, start, data, loss=own)
+        for own in (None, loss)
+    ]
     np.testing.assert_allclose(*[own.loss for own in found], rtol=1e-6)
     np.testing.assert_allclose(*[own.accuracy for own in found], rtol=1e-6)
 
 
 def test_misuse() -> None:
-    data, sgd = _clients(), functools.partial(mj.federated.local_sgd, _MODEL, 0.1, batch_size=2)
-    with pytest.raises(mj.ConfigurationError, match="`loss` must be given to a trainer for lab"):
+    data, sgd = (
+        _clients(),
+        functools.partial(mj.federated.local_sgd, _MODEL, 0.1, batch_size=2),
+    )
+    with pytest.raises(
+        mj.ConfigurationError, match="`loss` must be given to a trainer for lab"
+    ):
         _training(sgd())
-    with pytest.raises(mj.ConfigurationError, match="`loss` must give one float for each sample"):
+    with pytest.raises(
+        mj.ConfigurationError, match="`loss` must give one float for each sample"
+    ):
         _training(sgd(loss=lambda outputs, labels: outputs))
     with pytest.raises((mj.ConfigurationError, TypeError), match="loss"):
         sgd(loss="squares")
-    with pytest.raises(mj.ConfigurationError, match="`weights` must not be set if clients"):
+    with pytest.raises(
+        mj.ConfigurationError, match="`weights` must not be set if clients"
+    ):
         _training(_scaffold(), weights=_SIZES)
     fewer = dataclasses.replace(data, indices=data.indices[:2], sizes=data.sizes[:2])
-    with pytest.raises(mj.ConfigurationError, match=r"`client_test` must be .* with samples of 5"):
+    with pytest.raises(
+        mj.ConfigurationError, match=r"`client_test` must be .* with samples of 5"
+    ):
         _training(sgd(loss=_squared), client_test=fewer)
-    with pytest.raises(mj.ConfigurationError, match="`client_data` must have labels that are cl"):
+    with pytest.raises(
+        mj.ConfigurationError, match="`client_data` must have labels that are cl"
+    ):
         mj.data.label_dropout_rates(data)
     unsound = dataclasses.replace(data, labels=data.labels.at[1].set(jnp.nan))
     with pytest.raises(mj.ConfigurationError, match="`labels` must be finite"):

@@ -1,7 +1,8 @@
-"""Rounds as one program: bit for bit what rounds by themselves give, in results, steps and words.
+"""Rounds as one program.
 
-The oracle is the training whose rounds are executables of their own, driven from the host one by
-one, which `test_train` compares with plain loops.
+Bit for bit what rounds by themselves give, in results, steps and words.
+The oracle is the training whose rounds are executables of their own, driven from the
+host one by one, which `test_train` compares with plain loops.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ _FIELDS = ("parameters", "accuracy", "loss", "status", "clipped_fraction", "wrap
 def _data() -> tuple[mj.data.Dataset, mj.data.ClientData]:
     dataset = mj.data.load("digits", seed=0)
     small = dataclasses.replace(
-        dataset, train_inputs=dataset.train_inputs[:60], train_labels=dataset.train_labels[:60]
+        dataset,
+        train_inputs=dataset.train_inputs[:60],
+        train_labels=dataset.train_labels[:60],
     )
     return small, mj.data.dirichlet_by_class(0, small, _CLIENTS, concentration=2.0)
 
@@ -51,17 +54,28 @@ def _history(num_rounds: int = 16) -> mj.selection.RoundHistory:
 
 
 def _rule() -> mj.secagg.GraphRule:
-    return mj.secagg.graph_rule(mj.graphs.erdos_renyi(_COHORT, 0.7), _CLIENTS, threshold=2)
+    return mj.secagg.graph_rule(
+        mj.graphs.erdos_renyi(_COHORT, 0.7), _CLIENTS, threshold=2
+    )
 
 
-def _train_in(form: str, fidelity: str = "sets", **more: Any) -> mj.federated.TrainingResult:
+def _train_in(
+    form: str, fidelity: str = "sets", **more: Any
+) -> mj.federated.TrainingResult:
     small, clients = _data()
     average = mj.secagg.ring_average(
-        mj.quantize.stochastic(2**12, 0.5), _COHORT, _DIM, rule=_rule(), fidelity=fidelity,
-        max_weight=np.asarray(clients.sizes), clip_rule=mj.quantize.following_range(4.0),
-    )  # fmt: skip
+        mj.quantize.stochastic(2**12, 0.5),
+        _COHORT,
+        _DIM,
+        rule=_rule(),
+        fidelity=fidelity,
+        max_weight=np.asarray(clients.sizes),
+        clip_rule=mj.quantize.following_range(4.0),
+    )
     call = {
-        name: more.pop(name) for name in ("checkpoints", "progress", "callback") if name in more
+        name: more.pop(name)
+        for name in ("checkpoints", "progress", "callback")
+        if name in more
     }
     settings: dict[str, Any] = {
         "trainer": mj.federated.local_sgd(_MODEL, 0.3, batch_size=8, momentum=0.5),
@@ -73,16 +87,22 @@ def _train_in(form: str, fidelity: str = "sets", **more: Any) -> mj.federated.Tr
         "weights": clients.sizes,
     }
     with mj.use_form(form):
-        training = mj.federated.Training(_MODEL, clients, _history(), **(settings | more))
+        training = mj.federated.Training(
+            _MODEL, clients, _history(), **(settings | more)
+        )
         return mj.federated.train(3, training, **call)
 
 
 _SERVER = optax.sgd(0.5, momentum=0.9)
 
 
-def _assert_equal(one: mj.federated.TrainingResult, other: mj.federated.TrainingResult) -> None:
+def _assert_equal(
+    one: mj.federated.TrainingResult, other: mj.federated.TrainingResult
+) -> None:
     for field in _FIELDS:
-        np.testing.assert_array_equal(getattr(one, field), getattr(other, field), err_msg=field)
+        np.testing.assert_array_equal(
+            getattr(one, field), getattr(other, field), err_msg=field
+        )
     assert one.diverged_round == other.diverged_round
 
 
@@ -101,18 +121,24 @@ def _counted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     return programs
 
 
-@pytest.mark.parametrize("fidelity", ["sets", pytest.param("array", marks=pytest.mark.slow)])
-def test_equal_to_rounds_by_themselves(fidelity: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "fidelity", ["sets", pytest.param("array", marks=pytest.mark.slow)]
+)
+def test_equal_to_rounds_by_themselves(
+    fidelity: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     said: dict[str, list[Any]] = {"loops": [], "xla": []}
     told: dict[str, list[Any]] = {"loops": [], "xla": []}
     results = {}
     programs = _counted(monkeypatch)
     for form, words in said.items():
         results[form] = _train_in(
-            form, fidelity, keep_aggregates=True,
+            form,
+            fidelity,
+            keep_aggregates=True,
             progress=lambda *own, words=words: words.append(own),
             callback=told[form].append,
-        )  # fmt: skip
+        )
     _assert_equal(results["loops"], results["xla"])
     assert said["loops"] == said["xla"]
     assert told["loops"] == told["xla"]
@@ -129,8 +155,9 @@ def test_the_cut_changes_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
     for most in (1, 3):
         pace = "mrsa_jax.federated._train.Pace"
         monkeypatch.setattr(f"{pace}.__exit__", lambda *_: None)
-        monkeypatch.setattr(f"{pace}.__init__", lambda self, most=most: vars(self).update(
-            most=most))  # fmt: skip
+        monkeypatch.setattr(
+            f"{pace}.__init__", lambda self, most=most: vars(self).update(most=most)
+        )
         _assert_equal(whole, _train_in("xla", test=None))
     monkeypatch.setitem(_device._WORK, "rounds", _device._Work(2 * 16 * _COHORT, 0))
     programs = _counted(monkeypatch)
@@ -186,9 +213,14 @@ class _OnTheHost:
     ) -> tuple[Any, int]:
         mean = jnp.asarray(np.asarray(updates)[np.asarray(survivors)].mean(axis=0))
         out = _aggregator_state.AggregateOut(
-            mean, jnp.int32(0), mean, jnp.float32(0), jnp.asarray(survivors),
-            jnp.zeros(len(survivors), jnp.int32), jnp.uint32(1),
-        )  # fmt: skip
+            mean,
+            jnp.int32(0),
+            mean,
+            jnp.float32(0),
+            jnp.asarray(survivors),
+            jnp.zeros(len(survivors), jnp.int32),
+            jnp.uint32(1),
+        )
         return out, state + 1
 
 
@@ -198,7 +230,9 @@ def test_what_cannot_be_traced_goes_by_itself(monkeypatch: pytest.MonkeyPatch) -
     history = np.ones((3, _CLIENTS), bool)
     trainer = mj.federated.local_sgd(_MODEL, 0.3, batch_size=8)
     training = mj.federated.Training(_MODEL, clients, history, trainer, _OnTheHost())
-    one, other = (_in_form(form, mj.federated.train, 0, training) for form in ("loops", "xla"))
+    one, other = (
+        _in_form(form, mj.federated.train, 0, training) for form in ("loops", "xla")
+    )
     np.testing.assert_array_equal(one.parameters, other.parameters)
     assert not programs
 

@@ -23,12 +23,22 @@ def test_misuse() -> None:
     with pytest.raises(mj.ConfigurationError, match="as many as the labels"):
         mj.federated.evaluate(model, jnp.zeros(15), inputs[:0], labels[:0])
     for batch_size in (0, True):
-        with pytest.raises(mj.ConfigurationError, match="`batch_size` must be a positive"):
-            mj.federated.evaluate(model, jnp.zeros(15), inputs[:3], labels, batch_size=batch_size)
+        with pytest.raises(
+            mj.ConfigurationError, match="`batch_size` must be a positive"
+        ):
+            mj.federated.evaluate(
+                model, jnp.zeros(15), inputs[:3], labels, batch_size=batch_size
+            )
     for label in (-1, 3):
-        with pytest.raises(mj.ConfigurationError, match=rf"must lie in \[0, 3\); got {label}"):
-            mj.federated.evaluate(model, jnp.zeros(15), inputs[:1], np.array([label], np.int32))
-    with pytest.raises(mj.ConfigurationError, match="`parameters` must have the model's 15"):
+        with pytest.raises(
+            mj.ConfigurationError, match=rf"must lie in \[0, 3\); got {label}"
+        ):
+            mj.federated.evaluate(
+                model, jnp.zeros(15), inputs[:1], np.array([label], np.int32)
+            )
+    with pytest.raises(
+        mj.ConfigurationError, match="`parameters` must have the model's 15"
+    ):
         mj.federated.evaluate(model, zeros(14, np.float32), inputs[:3], labels)
 
 
@@ -42,9 +52,13 @@ def test_evaluation_equals_the_definition(batch_size: int) -> None:
     logits = np.asarray(model.apply(variables, on_device(inputs)), np.float64)
     logits -= logits.max(axis=1, keepdims=True)
     log_likelihood = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
-    accuracy, loss = mj.federated.evaluate(model, flat, inputs, labels, batch_size=batch_size)
+    accuracy, loss = mj.federated.evaluate(
+        model, flat, inputs, labels, batch_size=batch_size
+    )
     assert accuracy == pytest.approx(np.mean(logits.argmax(1) == labels), abs=1e-6)
-    assert loss == pytest.approx(-log_likelihood[np.arange(50), labels].mean(), rel=1e-5)
+    assert loss == pytest.approx(
+        -log_likelihood[np.arange(50), labels].mean(), rel=1e-5
+    )
 
 
 def test_padding_is_neither_right_nor_wrong() -> None:
@@ -107,12 +121,17 @@ def test_any_optimizer_equals_optax_over_the_rounds_that_have_a_sum(
 
 
 def test_adam_by_hand() -> None:
-    # Its first step has the length of the learning rate along each axis, its count is one.
+    # Its first step has the length of the learning rate along each axis, its count is
+    # one.
     optimizer = optax.adam(0.25, eps=0.0)
     parameters = jnp.zeros(3)
     update = on_device([3.0, -0.01, 40.0])
     after, state, _ = server_step(
-        optimizer.update, parameters, optimizer.init(parameters), update, on_device(True)
+        optimizer.update,
+        parameters,
+        optimizer.init(parameters),
+        update,
+        on_device(True),
     )
     np.testing.assert_allclose(after, [0.25, -0.25, 0.25], rtol=1e-5)
     assert int(state[0].count) == 1
@@ -122,7 +141,11 @@ def test_a_failed_round_changes_neither_model_nor_momentum() -> None:
     optimizer = optax.sgd(0.1, momentum=0.9)
     parameters = on_device([1.0, 2.0])
     _, moved, _ = server_step(
-        optimizer.update, parameters, optimizer.init(parameters), jnp.ones(2), on_device(True)
+        optimizer.update,
+        parameters,
+        optimizer.init(parameters),
+        jnp.ones(2),
+        on_device(True),
     )
     after, state, _ = server_step(
         optimizer.update, parameters, moved, jnp.ones(2), on_device(False)
@@ -135,6 +158,10 @@ def test_not_finite_is_seen() -> None:
     parameters = jnp.zeros(2)
     state = PLAIN_AVERAGE.init(parameters)
     _, _, is_finite = server_step(
-        PLAIN_AVERAGE.update, parameters, state, jnp.array([0.0, jnp.inf]), on_device(True)
+        PLAIN_AVERAGE.update,
+        parameters,
+        state,
+        jnp.array([0.0, jnp.inf]),
+        on_device(True),
     )
     assert not bool(is_finite)

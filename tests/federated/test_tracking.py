@@ -1,4 +1,7 @@
-"""What is told of trainings round by round: equal to their results, whole after any kill."""
+"""What is told of trainings round by round.
+
+Equal to their results, whole after any kill.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +23,17 @@ from mrsa_jax.federated import json_lines, tensorboard, wandb
 
 _CLIENTS = 4
 _HISTORY = np.array(
-    [[0, 0, 0, 0], [1, 1, 0, 0], [1, 0, 1, 1], [0, 0, 0, 0], [0, 1, 1, 0], [1, 1, 1, 1],
-     [0, 0, 0, 0]], bool
-)  # fmt: skip
+    [
+        [0, 0, 0, 0],
+        [1, 1, 0, 0],
+        [1, 0, 1, 1],
+        [0, 0, 0, 0],
+        [0, 1, 1, 0],
+        [1, 1, 1, 1],
+        [0, 0, 0, 0],
+    ],
+    bool,
+)
 _KILLED = """
 import os, signal, sys
 from mrsa_jax.federated import json_lines, tensorboard
@@ -37,8 +48,8 @@ os.kill(os.getpid(), signal.SIGKILL)
 def _events(folder: pathlib.Path) -> dict[str, dict[int, float]]:
     """Read TensorBoard's files by their definition: scalars by tag and step.
 
-    A frame is a length, its checksum, the event, its checksum; a start takes back all scalars from
-    its step on.
+    A frame is a length, its checksum, the event, its checksum; a start takes back all
+    scalars from its step on.
     """
     from tensorboardX.proto.event_pb2 import Event, SessionLog
 
@@ -74,18 +85,24 @@ def _lines(path: pathlib.Path) -> list[dict[str, Any]]:
 def _train(rates: list[float], **more: Any) -> list[mj.federated.TrainingResult]:
     dataset = mj.data.load("digits", seed=0)
     small = dataclasses.replace(
-        dataset, train_inputs=dataset.train_inputs[:40], train_labels=dataset.train_labels[:40]
+        dataset,
+        train_inputs=dataset.train_inputs[:40],
+        train_labels=dataset.train_labels[:40],
     )
     model = mj.federated.logistic(10)
     clients = mj.data.iid(0, small, num_clients=_CLIENTS)
     trainings = [
         mj.federated.Training(
-            model, clients, _HISTORY, mj.federated.local_sgd(model, rate, batch_size=8),
+            model,
+            clients,
+            _HISTORY,
+            mj.federated.local_sgd(model, rate, batch_size=8),
             mj.secagg.ring_average(mj.quantize.stochastic(2**12, 0.5), 4, 650),
-            test=(dataset.test_inputs[:50], dataset.test_labels[:50]), evaluate_every=3,
+            test=(dataset.test_inputs[:50], dataset.test_labels[:50]),
+            evaluate_every=3,
         )
         for rate in rates
-    ]  # fmt: skip
+    ]
     return mj.federated.train_many(0, trainings, **more)
 
 
@@ -109,7 +126,10 @@ def _expected(result: mj.federated.TrainingResult, run: int) -> list[dict[str, A
             own["diverged"] = True
         elif index in result.evaluated_rounds:
             at = result.evaluated_rounds.tolist().index(index)
-            own |= {"accuracy": float(result.accuracy[at]), "loss": float(result.loss[at])}
+            own |= {
+                "accuracy": float(result.accuracy[at]),
+                "loss": float(result.loss[at]),
+            }
         records.append(own)
     return records
 
@@ -133,12 +153,16 @@ def test_all_that_the_results_say_round_by_round(tmp_path: pathlib.Path) -> None
     for run, result in enumerate(results):
         expected = _expected(result, run)
         assert [own for own in told if own["run"] == run] == expected
-        assert [own for own in _lines(trackers[0].path) if own["run"] == run] == expected
+        assert [
+            own for own in _lines(trackers[0].path) if own["run"] == run
+        ] == expected
         scalars = _events(tmp_path / f"run {run}")
         numbers = {name for own in expected for name in own} - {"step", "run", "status"}
         assert set(scalars) == numbers
         for name in numbers:
-            path = {own["step"]: np.float32(own[name]) for own in expected if name in own}
+            path = {
+                own["step"]: np.float32(own[name]) for own in expected if name in own
+            }
             assert scalars[name] == path
     assert done == sorted(done)
     assert done[-1] == len(told)  # a round is told before it is counted
@@ -148,13 +172,18 @@ def test_all_that_the_results_say_round_by_round(tmp_path: pathlib.Path) -> None
         np.testing.assert_array_equal(one.parameters, other.parameters)
 
 
-def test_what_goes_on_from_a_checkpoint_repeats_no_round(tmp_path: pathlib.Path) -> None:
+def test_what_goes_on_from_a_checkpoint_repeats_no_round(
+    tmp_path: pathlib.Path,
+) -> None:
     """Stopped in round 5, of which nothing was saved; then again from the start."""
     whole: list[Any] = []
     _train([0.3, 0.1], callback=whole.append)
 
     def goes_on(stops: bool) -> None:
-        trackers = json_lines(tmp_path / "metrics.jsonl"), tensorboard(tmp_path / "board")
+        trackers = (
+            json_lines(tmp_path / "metrics.jsonl"),
+            tensorboard(tmp_path / "board"),
+        )
 
         def callback(metrics: dict[str, Any]) -> None:
             for tracker in trackers:
@@ -178,26 +207,42 @@ def test_what_goes_on_from_a_checkpoint_repeats_no_round(tmp_path: pathlib.Path)
     goes_on(False)
     for run in (0, 1):
         expected = [own for own in whole if own["run"] == run]
-        assert [own for own in _lines(tmp_path / "metrics.jsonl") if own["run"] == run] == expected
+        assert [
+            own for own in _lines(tmp_path / "metrics.jsonl") if own["run"] == run
+        ] == expected
         scalars = _events(tmp_path / "board" / f"run {run}")
         assert list(scalars["cohort_size"]) == list(range(len(_HISTORY)))
         assert len(list((tmp_path / "board" / f"run {run}").iterdir())) == 2
 
 
 def test_a_kill_loses_nothing_that_was_told(tmp_path: pathlib.Path) -> None:
-    done = subprocess.run([sys.executable, "-c", _KILLED, str(tmp_path)], timeout=120, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", _KILLED, str(tmp_path)], timeout=120, check=False
+    )
     assert done.returncode == -9
-    assert _lines(tmp_path / "own.jsonl") == [{"step": k, "loss": k / 8} for k in range(40)]
+    assert _lines(tmp_path / "own.jsonl") == [
+        {"step": k, "loss": k / 8} for k in range(40)
+    ]
     assert _events(tmp_path) == {"loss": {k: k / 8 for k in range(40)}}
 
 
 @pytest.mark.parametrize(
-    "content", ["hello", "hello\n", '{"a": 1}', '[{"step": 1}]\n', '{"step": 0}\n[]\n', "[]\n" * 3]
+    "content",
+    [
+        "hello",
+        "hello\n",
+        '{"a": 1}',
+        '[{"step": 1}]\n',
+        '{"step": 0}\n[]\n',
+        "[]\n" * 3,
+    ],
 )
 def test_other_files_are_not_written_over(content: str, tmp_path: pathlib.Path) -> None:
     path = tmp_path / "x"
     path.write_text(content)
-    with pytest.raises(mj.ConfigurationError, match="`path` must be a new file, or hold records"):
+    with pytest.raises(
+        mj.ConfigurationError, match="`path` must be a new file, or hold records"
+    ):
         json_lines(path)
     assert path.read_text() == content
 
@@ -205,9 +250,14 @@ def test_other_files_are_not_written_over(content: str, tmp_path: pathlib.Path) 
 def test_misuse(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(mj.ConfigurationError, match="`path` must be a file; got"):
         json_lines(tmp_path)
-    with pytest.raises(mj.ConfigurationError, match="`mode` must be offline, online, disabled or"):
+    with pytest.raises(
+        mj.ConfigurationError, match="`mode` must be offline, online, disabled or"
+    ):
         wandb(tmp_path, mode="of")
-    for name, module in (("wandb", "wandb"), ("tensorboard", "tensorboardX.event_file_writer")):
+    for name, module in (
+        ("wandb", "wandb"),
+        ("tensorboard", "tensorboardX.event_file_writer"),
+    ):
         monkeypatch.setitem(sys.modules, module, None)
         rule = f"`{name}` must not be set if {module[:12]}.* is missing .*: pip install '{name}"
         with pytest.raises(mj.ConfigurationError, match=rule):
@@ -222,7 +272,10 @@ def test_misuse(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_hostile_and_odd_values(tmp_path: pathlib.Path) -> None:
-    """Labels are names of folders in the folder, and no two alike; numbers without a word null."""
+    """Labels are names of folders in the folder, and no two alike.
+
+    Numbers without a word null.
+    """
     labels = [
         "../../x",
         "..",
@@ -237,7 +290,12 @@ def test_hostile_and_odd_values(tmp_path: pathlib.Path) -> None:
     ]
     board, lines = tensorboard(tmp_path / "in" / "board"), json_lines(tmp_path / "own")
     for step, label in enumerate(labels):
-        metrics = {"step": step, "scheme": label, "loss": float("nan"), "more": np.float32(np.inf)}
+        metrics = {
+            "step": step,
+            "scheme": label,
+            "loss": float("nan"),
+            "more": np.float32(np.inf),
+        }
         board(metrics | {"array": np.float32(2.0)})
         lines(metrics | {"kind": pathlib.PurePosixPath("a")})
     board.close()
@@ -246,7 +304,12 @@ def test_hostile_and_odd_values(tmp_path: pathlib.Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {"in", "own"}
     assert all(path.name.isprintable() for path in folders)
     for own, label in zip(_lines(tmp_path / "own"), labels, strict=True):
-        assert (own["scheme"], own["loss"], own["more"], own["kind"]) == (label, None, None, "a")
+        assert (own["scheme"], own["loss"], own["more"], own["kind"]) == (
+            label,
+            None,
+            None,
+            "a",
+        )
 
 
 def test_each_training_is_a_run_of_weights_and_biases_offline(
@@ -275,7 +338,11 @@ def test_each_training_is_a_run_of_weights_and_biases_offline(
     assert begun[1]["config"] == {"scheme": "Random", "run": 1}
     assert begun[1]["group"] == "mine"
     name = "Random, run 1"
-    said = [own for who, own in (pair for pair in calls if isinstance(pair, tuple)) if who == name]
+    said = [
+        own
+        for who, own in (pair for pair in calls if isinstance(pair, tuple))
+        if who == name
+    ]
     assert said == [{"step_metric": "step"}, {"step": 3, "loss": 0.5}, "finished"]
     monkeypatch.setenv("WANDB_MODE", "disabled")
     wandb(tmp_path)({"step": 0})

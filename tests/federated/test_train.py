@@ -1,4 +1,7 @@
-"""Training over a known history: against a plain loop, skipped rounds, failures, fidelity."""
+"""Training over a known history.
+
+Against a plain loop, skipped rounds, failures, fidelity.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +56,9 @@ class _PlainMean:
 def _setting() -> tuple[mj.data.Dataset, mj.data.ClientData]:
     dataset = mj.data.load("digits", seed=0)
     small = dataclasses.replace(
-        dataset, train_inputs=dataset.train_inputs[:90], train_labels=dataset.train_labels[:90]
+        dataset,
+        train_inputs=dataset.train_inputs[:90],
+        train_labels=dataset.train_labels[:90],
     )
     return dataset, mj.data.dirichlet_by_class(0, small, _CLIENTS, concentration=2.0)
 
@@ -101,7 +106,9 @@ def test_bad_history(history: np.ndarray, message: str) -> None:
 
 def test_misuse() -> None:
     history = _history(2)
-    with pytest.raises(mj.ConfigurationError, match="`evaluate_every` must be a positive"):
+    with pytest.raises(
+        mj.ConfigurationError, match="`evaluate_every` must be a positive"
+    ):
         _train(history, evaluate_every=0)
     with pytest.raises(mj.ConfigurationError, match="`initial_parameters` must have"):
         _train(history, initial_parameters=np.zeros(3, np.float32))
@@ -123,12 +130,16 @@ def test_misuse() -> None:
 def test_equals_a_plain_loop_with_optax(server: str | None) -> None:
     dataset, clients = _setting()
     history = _history(5)
-    optimizer = optax.sgd(1.0 if server is None else 0.5, momentum=0.9 if server else None)
+    optimizer = optax.sgd(
+        1.0 if server is None else 0.5, momentum=0.9 if server else None
+    )
     result = _train(history, server=None if server is None else optimizer)
 
     @jax.jit
     @jax.grad
-    def gradient_of(vector: jax.Array, images: jax.Array, truth: jax.Array) -> jax.Array:
+    def gradient_of(
+        vector: jax.Array, images: jax.Array, truth: jax.Array
+    ) -> jax.Array:
         variables = mj.federated.unflatten(_model(), images.shape[1:], vector)
         logits = _model().apply(variables, images)
         return optax.softmax_cross_entropy_with_integer_labels(logits, truth).mean()
@@ -139,7 +150,10 @@ def test_equals_a_plain_loop_with_optax(server: str | None) -> None:
         updates = []
         for client in np.flatnonzero(row):
             own = np.asarray(clients.indices)[client, : int(clients.sizes[client])]
-            images, truth = np.asarray(clients.inputs)[own], np.asarray(clients.labels)[own]
+            images, truth = (
+                np.asarray(clients.inputs)[own],
+                np.asarray(clients.labels)[own],
+            )
             updates.append(-0.3 * np.asarray(gradient_of(vector, images, truth)))
         moves, state = optimizer.update(jnp.asarray(-np.mean(updates, axis=0)), state)
         vector = optax.apply_updates(vector, moves)
@@ -168,7 +182,9 @@ def test_skipped_rounds_leave_everything_alone() -> None:
     status = np.full(9, mj.Status.SKIPPED)
     status[where] = mj.Status.OK
     np.testing.assert_array_equal(skipping.status, status)
-    np.testing.assert_array_equal(np.isnan(skipping.clipped_fraction), status != mj.Status.OK)
+    np.testing.assert_array_equal(
+        np.isnan(skipping.clipped_fraction), status != mj.Status.OK
+    )
     assert not skipping.wrapped[status != mj.Status.OK].any()
     np.testing.assert_array_equal(skipping.evaluated_rounds, np.arange(9))
     np.testing.assert_allclose(
@@ -179,7 +195,9 @@ def test_skipped_rounds_leave_everything_alone() -> None:
 
 def test_nothing_but_skipped_rounds() -> None:
     start = np.random.default_rng(0).normal(size=650).astype(np.float32)
-    result = _train(np.zeros((3, _CLIENTS), bool), initial_parameters=start, keep_aggregates=True)
+    result = _train(
+        np.zeros((3, _CLIENTS), bool), initial_parameters=start, keep_aggregates=True
+    )
     np.testing.assert_array_equal(result.parameters, start)
     assert result.aggregates is not None
     assert result.aggregates.shape == (0, 650)
@@ -204,26 +222,33 @@ def test_a_failed_round_changes_nothing_and_is_reported() -> None:
     history = _history(4)
     start = np.zeros(650, np.float32)
     failing = _train(
-        history, aggregator=_PlainMean(fails_at=(1,)), keep_aggregates=True,
+        history,
+        aggregator=_PlainMean(fails_at=(1,)),
+        keep_aggregates=True,
         initial_parameters=start,
-    )  # fmt: skip
+    )
     without = _train(np.delete(history, 1, axis=0), initial_parameters=start)
     np.testing.assert_allclose(failing.parameters, without.parameters, atol=1e-6)
     assert failing.status[1] == mj.Status.TOO_FEW_SURVIVORS
     assert failing.aggregates is not None
     assert len(failing.aggregates) == 3  # only sums that were learnt
     # of three updates each; the model moved by their means
-    np.testing.assert_allclose(failing.parameters, failing.aggregates.sum(axis=0) / 3, atol=1e-6)
+    np.testing.assert_allclose(
+        failing.parameters, failing.aggregates.sum(axis=0) / 3, atol=1e-6
+    )
 
 
 def test_aggregates_are_sums_of_the_updates() -> None:
     _, clients = _setting()
     history = _history(2)
-    history[1, :] = [True, True, False, False, False, False]  # smaller than the cohort's width
+    # smaller than the cohort's width
+    history[1, :] = [True, True, False, False, False, False]
     trainer = mj.federated.local_sgd(_model(), 0.3, batch_size=8)
     result = _train(history, seed=4, trainer=trainer, keep_aggregates=True)
     start = mj.federated.initial_parameters(4, _model(), (8, 8, 1))
-    updates = np.asarray(mj.federated.client_updates(4, _model(), start, clients, trainer))
+    updates = np.asarray(
+        mj.federated.client_updates(4, _model(), start, clients, trainer)
+    )
     assert result.aggregates is not None
     np.testing.assert_allclose(result.aggregates[0], history[0] @ updates, atol=1e-5)
     after = start + jnp.asarray(result.aggregates[0] / 3)
@@ -237,11 +262,14 @@ def test_divergence_is_reported_with_its_first_round() -> None:
     history = _history(5)
     history[1] = False
     result = _train(
-        history, trainer=mj.federated.local_sgd(_model(), 3e38, batch_size=4, num_epochs=3)
+        history,
+        trainer=mj.federated.local_sgd(_model(), 3e38, batch_size=4, num_epochs=3),
     )
     assert result.diverged_round == 0
     # the training ends there: the rounds in which somebody was asked were not run
-    np.testing.assert_array_equal(result.status[1:], [mj.Status.SKIPPED] + [mj.Status.NOT_RUN] * 3)
+    np.testing.assert_array_equal(
+        result.status[1:], [mj.Status.SKIPPED] + [mj.Status.NOT_RUN] * 3
+    )
     assert not result.participation[1:].any()
     assert np.isnan(result.clipped_fraction[1:]).all()
     broken = np.full(650, np.nan, np.float32)
@@ -251,7 +279,10 @@ def test_divergence_is_reported_with_its_first_round() -> None:
 
 
 def test_no_table_entry_after_divergence() -> None:
-    """A model of zeros that breaks in round 2: entries before it are there, from it on nan."""
+    """A model of zeros that breaks in round 2.
+
+    Entries before it are there, from it on nan.
+    """
     dataset, _ = _setting()
 
     @dataclasses.dataclass(frozen=True)
@@ -262,9 +293,11 @@ def test_no_table_entry_after_divergence() -> None:
             return out._replace(update=broken), state
 
     result = _train(
-        _history(6), aggregator=_Breaks(), evaluate_every=1,
+        _history(6),
+        aggregator=_Breaks(),
+        evaluate_every=1,
         test=(dataset.test_inputs, dataset.test_labels),
-    )  # fmt: skip
+    )
     assert result.diverged_round == 2
     np.testing.assert_array_equal(result.evaluated_rounds, np.arange(6))
     np.testing.assert_array_equal(np.isnan(result.accuracy), np.arange(6) >= 2)
@@ -274,7 +307,10 @@ def test_no_table_entry_after_divergence() -> None:
 
 
 def test_rates_fall_by_the_round_skipped_ones_counted() -> None:
-    """Full batches, so a round of half the rate is half the step: a loop of rounds by hand."""
+    """Full batches, so a round of half the rate is half the step.
+
+    A loop of rounds by hand.
+    """
     history = _history(5)
     history[2] = False
     schedule = mj.federated.decay_at((2, 4), 0.5)
@@ -293,14 +329,20 @@ def test_rates_fall_by_the_round_skipped_ones_counted() -> None:
     assert not np.allclose(_train(history).parameters, result.parameters, atol=1e-6)
 
 
-@pytest.mark.parametrize("bad", [-0.1, float("nan"), float("inf"), None, "0.4", [1.0, 0.5]])
+@pytest.mark.parametrize(
+    "bad", [-0.1, float("nan"), float("inf"), None, "0.4", [1.0, 0.5]]
+)
 def test_a_schedule_of_no_factors_is_refused(bad: object) -> None:
-    with pytest.raises(mj.ConfigurationError, match=r"`rate_schedule\(1\)` must be a finite"):
+    with pytest.raises(
+        mj.ConfigurationError, match=r"`rate_schedule\(1\)` must be a finite"
+    ):
         _train(_history(3), rate_schedule=lambda index: 1.0 if index == 0 else bad)
 
 
 def test_misuse_of_schedules_and_tests() -> None:
-    with pytest.raises(mj.ConfigurationError, match="`rounds` must be integers from 0; got -1"):
+    with pytest.raises(
+        mj.ConfigurationError, match="`rounds` must be integers from 0; got -1"
+    ):
         mj.federated.decay_at((3, -1), 0.5)
     for factor in (0.0, -1.0):
         with pytest.raises(mj.ConfigurationError, match="`factor` must be"):
@@ -312,9 +354,13 @@ def test_misuse_of_schedules_and_tests() -> None:
             return jnp.zeros_like(arguments[1])
 
     with pytest.raises((mj.ConfigurationError, TypeError), match=r"scaled|trainer"):
-        _train(_history(2), trainer=_Still(), rate_schedule=mj.federated.decay_at(1, 0.5))
+        _train(
+            _history(2), trainer=_Still(), rate_schedule=mj.federated.decay_at(1, 0.5)
+        )
     dataset, _ = _setting()
-    with pytest.raises(mj.ConfigurationError, match=r"`test` must have inputs of .* \(8, 8, 1\)"):
+    with pytest.raises(
+        mj.ConfigurationError, match=r"`test` must have inputs of .* \(8, 8, 1\)"
+    ):
         _train(_history(2), test=(dataset.test_inputs[:, :7], dataset.test_labels))
     with pytest.raises((mj.ConfigurationError, TypeError), match="test"):
         _train(_history(2), test=(dataset.test_inputs,))
@@ -333,7 +379,9 @@ def test_seeds_and_rates_compile_nothing_new() -> None:
     first = _train(history, trainer=mj.federated.local_sgd(_model(), 0.3, batch_size=7))
     compiled = programs.cohort_updates._cache_size()
     other = _train(
-        _history(6, seed=2), seed=3, trainer=mj.federated.local_sgd(_model(), 0.1, batch_size=7)
+        _history(6, seed=2),
+        seed=3,
+        trainer=mj.federated.local_sgd(_model(), 0.1, batch_size=7),
     )
     assert programs.cohort_updates._cache_size() == compiled
     assert not np.array_equal(first.parameters, other.parameters)
@@ -346,7 +394,11 @@ def test_padded_and_plain_ring_sums_train_the_identical_model() -> None:
     results = {}
     for fidelity in ("array", "sets"):
         aggregator = mj.secagg.ring_average(
-            mj.quantize.stochastic(levels, clip), 3, 650, fidelity=fidelity, key_material=1
+            mj.quantize.stochastic(levels, clip),
+            3,
+            650,
+            fidelity=fidelity,
+            key_material=1,
         )
         results[fidelity] = _train(history, aggregator=aggregator, keep_aggregates=True)
     for field in ("parameters", "aggregates", "status", "clipped_fraction"):
@@ -354,9 +406,12 @@ def test_padded_and_plain_ring_sums_train_the_identical_model() -> None:
             getattr(results["array"], field), getattr(results["sets"], field)
         )
     plain = _train(history)
-    # Each round errs by less than one quantization step; local steps contract or nearly so.
+    # Each round errs by less than one quantization step; local steps contract or nearly
+    # so.
     step = 2 * clip / (levels - 1)
-    np.testing.assert_allclose(results["array"].parameters, plain.parameters, atol=4 * 2 * step)
+    np.testing.assert_allclose(
+        results["array"].parameters, plain.parameters, atol=4 * 2 * step
+    )
     assert not np.array_equal(results["array"].parameters, plain.parameters)
 
 
@@ -376,9 +431,13 @@ def test_learns_digits() -> None:
     assert result.loss[-1] < result.loss[0]
 
 
-@pytest.mark.parametrize("order", [[0, 1, 2], [0, 1, 1, 2], [[0, 1, 2, 3]], [0.0, 1.0, 2.0, 3.0]])
+@pytest.mark.parametrize(
+    "order", [[0, 1, 2], [0, 1, 1, 2], [[0, 1, 2, 3]], [0.0, 1.0, 2.0, 3.0]]
+)
 def test_slots_are_filled_with_each_client_once(order: list) -> None:
-    with pytest.raises(mj.ConfigurationError, match="`slot_order` must hold the clients 0 to 3"):
+    with pytest.raises(
+        mj.ConfigurationError, match="`slot_order` must hold the clients 0 to 3"
+    ):
         checked_order(order, 4)
 
 

@@ -1,4 +1,7 @@
-"""Training over histories with dropouts inside rounds: statuses, weights, what was learnt."""
+"""Training over histories with dropouts inside rounds.
+
+Statuses, weights, what was learnt.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,9 @@ _STEP = 2 * 0.5 / (2**16 - 1)
 def _clients() -> mj.data.ClientData:
     dataset = mj.data.load("digits", seed=0)
     small = dataclasses.replace(
-        dataset, train_inputs=dataset.train_inputs[:90], train_labels=dataset.train_labels[:90]
+        dataset,
+        train_inputs=dataset.train_inputs[:90],
+        train_labels=dataset.train_labels[:90],
     )
     return mj.data.dirichlet_by_class(0, small, _CLIENTS, concentration=2.0)
 
@@ -51,15 +56,23 @@ def _average(rule: Any = None, **more: Any) -> mj.secagg.RingAverage:
 def _train(history: Any, aggregator: Any, **more: Any) -> mj.federated.TrainingResult:
     model = mj.federated.logistic(10)
     trainer = mj.federated.local_sgd(model, 0.3, batch_size=100)
-    training = mj.federated.Training(model, _clients(), history, trainer, aggregator, **more)
+    training = mj.federated.Training(
+        model, _clients(), history, trainer, aggregator, **more
+    )
     return mj.federated.train(7, training)
 
 
 @pytest.mark.parametrize(
     ("survivors", "message"),
     [
-        (np.ones((2, 4, _CLIENTS), bool), r"`survivors` must have the shape \(2, 5, 9\)"),
-        (np.zeros((2, 5, _CLIENTS), bool), "`survivors` must start with `participation`"),
+        (
+            np.ones((2, 4, _CLIENTS), bool),
+            r"`survivors` must have the shape \(2, 5, 9\)",
+        ),
+        (
+            np.zeros((2, 5, _CLIENTS), bool),
+            "`survivors` must start with `participation`",
+        ),
         (
             np.stack([np.eye(5, _CLIENTS, dtype=bool)] * 2),
             "`survivors` must be nested",
@@ -87,7 +100,9 @@ def test_weights_that_make_no_sense() -> None:
 @pytest.mark.parametrize("policy", ["ignore", "drop_block"])
 def test_a_round_is_ok_exactly_where_the_history_has_a_row(policy: str) -> None:
     history = _history(policy=policy)
-    result = _train(history, _average(_rule(policy=policy, blocks=3)), keep_aggregates=True)
+    result = _train(
+        history, _average(_rule(policy=policy, blocks=3)), keep_aggregates=True
+    )
     rows = np.asarray(history.participation)
     np.testing.assert_array_equal(result.status, history.status)
     np.testing.assert_array_equal(result.status == mj.Status.OK, rows.any(axis=1))
@@ -110,7 +125,9 @@ def test_only_learnt_sums_move_the_model() -> None:
     plain = _train(rows, _average())
     assert len({int(code) for code in lossy.status}) > 1
     # a client's draws are its own, whatever its slot
-    np.testing.assert_allclose(lossy.parameters, plain.parameters, atol=len(rows) * _STEP)
+    np.testing.assert_allclose(
+        lossy.parameters, plain.parameters, atol=len(rows) * _STEP
+    )
     assert (plain.participation == rows).all()
 
 
@@ -125,8 +142,12 @@ def test_a_failed_round_leaves_the_model_and_says_so() -> None:
     ):
         alive = survivors.copy()
         alive[(0, *lost)] = False
-        rule = mj.secagg.graph_rule(mj.graphs.complete(_COHORT), _CLIENTS, policy="abort", blocks=3)
-        result = _train(alive[:, 0], _average(rule), survivors=alive, initial_parameters=start)
+        rule = mj.secagg.graph_rule(
+            mj.graphs.complete(_COHORT), _CLIENTS, policy="abort", blocks=3
+        )
+        result = _train(
+            alive[:, 0], _average(rule), survivors=alive, initial_parameters=start
+        )
         assert result.status.tolist() == [status]
         np.testing.assert_array_equal(result.parameters, start)
         assert not result.participation.any()
@@ -146,11 +167,15 @@ def test_sample_weights_give_the_weighted_mean() -> None:
     first = int(np.flatnonzero(rows.any(axis=1))[0])
     updates = np.asarray(
         mj.federated.client_updates(
-            7, model, start, clients, mj.federated.local_sgd(model, 0.3, batch_size=100),
+            7,
+            model,
+            start,
+            clients,
+            mj.federated.local_sgd(model, 0.3, batch_size=100),
             round_index=first,
         ),
         np.float64,
-    )  # fmt: skip
+    )
     wanted = (rows[first] * sizes) @ np.clip(updates, -0.5, 0.5)
     weight = (rows[first] * sizes).sum()
     assert result.aggregates is not None
@@ -158,5 +183,7 @@ def test_sample_weights_give_the_weighted_mean() -> None:
     plain = _train(history, _average(_rule()))
     np.testing.assert_array_equal(plain.status, result.status)
     assert not np.array_equal(plain.parameters, result.parameters)
-    ones = _train(history, _average(_rule(), max_weight=1), weights=np.ones(_CLIENTS, int))
+    ones = _train(
+        history, _average(_rule(), max_weight=1), weights=np.ones(_CLIENTS, int)
+    )
     np.testing.assert_array_equal(plain.parameters, ones.parameters)

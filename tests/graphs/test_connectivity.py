@@ -23,11 +23,17 @@ def test_misuse_is_named(function: object) -> None:
     graph, alive = ~np.eye(3, dtype=bool), np.ones(3, bool)
     for arguments, words in (
         ((graph.astype(int), alive), "`adjacency` must hold bools"),
-        ((graph[:2], alive), r"`adjacency` must be a square matrix; got 'shape \(2, 3\)'"),
+        (
+            (graph[:2], alive),
+            r"`adjacency` must be a square matrix; got 'shape \(2, 3\)'",
+        ),
         ((graph[0], alive), "`adjacency` must be a square matrix"),
         ((graph[:0, :0], alive[:0]), "`adjacency` must be a square matrix"),
         ((graph, alive.astype(int)), "`alive` must hold bools"),
-        ((graph, alive[:2]), r"`alive` must have one entry for each of the 3 clients; got"),
+        (
+            (graph, alive[:2]),
+            r"`alive` must have one entry for each of the 3 clients; got",
+        ),
         ((graph, alive[None]), "`alive` must have one entry for each"),
     ):
         with pytest.raises(ConfigurationError, match=words):
@@ -55,7 +61,9 @@ def _assert_as_searched(graphs: np.ndarray, alive: np.ndarray) -> None:
     expected = [_searched(g, a) for g, a in zip(graphs, alive, strict=True)]
     assert found.tolist() == expected
     pieces = [len(set(row) - {-1}) for row in expected]
-    assert np.asarray(_connected(graphs, alive)).tolist() == [number <= 1 for number in pieces]
+    assert np.asarray(_connected(graphs, alive)).tolist() == [
+        number <= 1 for number in pieces
+    ]
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 4])
@@ -65,7 +73,9 @@ def test_every_graph_and_loss(n: int) -> None:
     for column, (i, j) in enumerate(pairs):
         graphs[:, i, j] = graphs[:, j, i] = np.arange(len(graphs)) >> column & 1
     alive = (np.arange(2**n)[:, None] >> np.arange(n) & 1).astype(bool)
-    _assert_as_searched(np.repeat(graphs, len(alive), 0), np.tile(alive, (len(graphs), 1)))
+    _assert_as_searched(
+        np.repeat(graphs, len(alive), 0), np.tile(alive, (len(graphs), 1))
+    )
 
 
 @given(st.integers(0, 2**32 - 1))
@@ -77,7 +87,10 @@ def test_random_graphs(seed: int) -> None:
 
 
 def test_long_paths_under_any_numbering() -> None:
-    """Paths are the worst graphs for passing labels on; 64 clients, a third of them cut off."""
+    """Paths are the worst graphs for passing labels on.
+
+    64 clients, a third of them cut off.
+    """
     n, count = 64, 12
     rng = np.random.default_rng(2)
     graphs = np.zeros((count, n, n), bool)

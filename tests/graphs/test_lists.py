@@ -32,7 +32,10 @@ def _with(at: tuple[int, int], value: bool) -> np.ndarray:
         (PATH[None], r"`adjacency` must be a square matrix; got 'shape \(1, 3, 3\)'"),
         (PATH[:0, :0], "`adjacency` must be a square matrix"),
         (_with((0, 2), True), "`adjacency` must be symmetric; got 'only 0 -> 2'"),
-        (_with((2, 2), True), "`adjacency` must not join a client to itself; got 'client 2'"),
+        (
+            _with((2, 2), True),
+            "`adjacency` must not join a client to itself; got 'client 2'",
+        ),
     ],
 )
 def test_misuse_is_named(function: Any, graph: np.ndarray, words: str) -> None:

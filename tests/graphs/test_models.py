@@ -29,7 +29,9 @@ FALSE_FAILURE = 1e-6
 
 
 def _keys(count: int, seed: int = 1) -> jax.Array:
-    return jax.vmap(lambda t: trial_key(as_key(seed), t))(np.arange(count, dtype=np.uint32))
+    return jax.vmap(lambda t: trial_key(as_key(seed), t))(
+        np.arange(count, dtype=np.uint32)
+    )
 
 
 def _graphs(model: Any, count: int, seed: int = 1) -> np.ndarray:
@@ -47,19 +49,43 @@ def _graphs(model: Any, count: int, seed: int = 1) -> np.ndarray:
         (over_blocks, (complete(5), 20_000), "`num_clients` must lie in"),
         (erdos_renyi, (-1, 0.5), "`num_clients` must lie in"),
         (erdos_renyi, (100_000, 0.5), "`num_clients` must lie in"),
-        (erdos_renyi, (3, -0.1), r"`connection_probability` must lie in \[0, 1\]; got -0.1"),
-        (erdos_renyi, (3, 1.117), r"`connection_probability` must lie in \[0, 1\]; got 1.117"),
-        (erdos_renyi, (3, math.nan), r"`connection_probability` must lie in \[0, 1\]; got nan"),
+        (
+            erdos_renyi,
+            (3, -0.1),
+            r"`connection_probability` must lie in \[0, 1\]; got -0.1",
+        ),
+        (
+            erdos_renyi,
+            (3, 1.117),
+            r"`connection_probability` must lie in \[0, 1\]; got 1.117",
+        ),
+        (
+            erdos_renyi,
+            (3, math.nan),
+            r"`connection_probability` must lie in \[0, 1\]; got nan",
+        ),
         (erdos_renyi, (3, True), "`connection_probability` must be a number"),
         (erdos_renyi, (3, "0.5"), "`connection_probability` must be a number"),
         (erdos_renyi, (3, [0.5]), "`connection_probability` must be a number"),
-        (harary, (5, 3), "`degree` must be even when `num_clients` is odd.*; got 3 and 5"),
+        (
+            harary,
+            (5, 3),
+            "`degree` must be even when `num_clients` is odd.*; got 3 and 5",
+        ),
         (harary, (4, 4), r"`degree` must lie in \[0, 3\], below `num_clients`; got 4"),
         (harary, (4, -2), r"`degree` must lie in \[0, 3\]"),
         (harary, (4, 2.0), "`degree` must be an integer"),
         (harary, (0, 0), "`num_clients` must lie in"),
-        (random_regular, (7, 3), "`degree` must be even when `num_clients` is odd.*; got 3 and 7"),
-        (random_regular, (4, 4), r"`degree` must lie in \[0, 3\], below `num_clients`; got 4"),
+        (
+            random_regular,
+            (7, 3),
+            "`degree` must be even when `num_clients` is odd.*; got 3 and 7",
+        ),
+        (
+            random_regular,
+            (4, 4),
+            r"`degree` must lie in \[0, 3\], below `num_clients`; got 4",
+        ),
         (random_regular, (4, "2"), "`degree` must be an integer"),
     ],
 )
@@ -74,13 +100,16 @@ def test_complete() -> None:
         assert complete(n).sample(as_key(0)).tolist() == expected
 
 
-# -- G(n, p) --------------------------------------------------------------------------------------
+# -- G(n, p)
+# --------------------------------------------------------------------------------------
 
 
 def test_chances_of_nothing_and_of_everything() -> None:
     for n in (1, 2, 30):
         assert not np.asarray(erdos_renyi(n, 0).sample(as_key(1))).any()
-        assert np.array_equal(erdos_renyi(n, 1.0).sample(as_key(1)), complete(n).sample(as_key(1)))
+        assert np.array_equal(
+            erdos_renyi(n, 1.0).sample(as_key(1)), complete(n).sample(as_key(1))
+        )
     assert not np.asarray(erdos_renyi(200, 2.0**-40).sample(as_key(2))).any()
 
 
@@ -89,7 +118,8 @@ def test_chance_is_rounded_to_32_bits() -> None:
         (0.5, 2**31),
         (2.0**-32, 1),
         (0.6 * 2.0**-32, 1),
-        (1 - 2.0**-32, 2**32 - 2),  # one word apart from 1, which has the last threshold
+        # one word apart from 1, which has the last threshold
+        (1 - 2.0**-32, 2**32 - 2),
         (1 - 2.0**-40, 2**32 - 2),
     ):
         assert int(erdos_renyi(2, p).threshold) == threshold
@@ -129,10 +159,13 @@ def test_edges_are_independent_with_chance_p(p: float) -> None:
     assert statistic < stats.chi2.isf(FALSE_FAILURE, keep.sum())
 
 
-# -- circulants -----------------------------------------------------------------------------------
+# -- circulants
+# -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("n", "k"), [(1, 0), (2, 1), (5, 2), (6, 3), (8, 7), (9, 8), (10, 0)])
+@pytest.mark.parametrize(
+    ("n", "k"), [(1, 0), (2, 1), (5, 2), (6, 3), (8, 7), (9, 8), (10, 0)]
+)
 def test_harary_is_the_circulant_under_a_relabelling(n: int, k: int) -> None:
     ring = np.zeros((n, n), bool)
     for i in range(n):
@@ -142,7 +175,8 @@ def test_harary_is_the_circulant_under_a_relabelling(n: int, k: int) -> None:
     assert (graph.sum(1) == k).all()
     if n <= 6:
         relabelled = {
-            ring[np.ix_(order, order)].tobytes() for order in itertools.permutations(range(n))
+            ring[np.ix_(order, order)].tobytes()
+            for order in itertools.permutations(range(n))
         }
         assert graph.tobytes() in relabelled
     spectrum = [np.sort(np.linalg.eigvalsh(a.astype(float))) for a in (graph, ring)]
@@ -150,7 +184,10 @@ def test_harary_is_the_circulant_under_a_relabelling(n: int, k: int) -> None:
 
 
 def test_harary_survives_the_loss_of_fewer_than_k() -> None:
-    """H(n, k) is k-connected: no loss of k - 1 clients splits it, and some loss of k does."""
+    """H(n, k) is k-connected.
+
+    No loss of k - 1 clients splits it, and some loss of k does.
+    """
     n = 8
     for k in (2, 3, 4, 5):
         graph = harary(n, k).sample(as_key(k))
@@ -170,7 +207,9 @@ def _assert_cells_are_even(graphs: np.ndarray, num_cells: int) -> None:
     counts = np.unique(code, return_counts=True)[1]
     assert len(counts) == num_cells
     expected = len(graphs) / num_cells
-    low, high = stats.chi2.ppf([FALSE_FAILURE / 2, 1 - FALSE_FAILURE / 2], num_cells - 1)
+    low, high = stats.chi2.ppf(
+        [FALSE_FAILURE / 2, 1 - FALSE_FAILURE / 2], num_cells - 1
+    )
     assert low < ((counts - expected) ** 2 / expected).sum() < high
 
 
@@ -179,10 +218,13 @@ def test_harary_places_clients_evenly() -> None:
     _assert_cells_are_even(_graphs(harary(6, 2), 12_000), 60)
 
 
-# -- random regular -------------------------------------------------------------------------------
+# -- random regular
+# -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("n", "k"), [(1, 0), (2, 1), (3, 2), (4, 2), (10, 3), (21, 16)])
+@pytest.mark.parametrize(
+    ("n", "k"), [(1, 0), (2, 1), (3, 2), (4, 2), (10, 3), (21, 16)]
+)
 def test_random_regular_is_simple_and_regular(n: int, k: int) -> None:
     for graph in _graphs(random_regular(n, k), 20):
         assert (graph.sum(1) == k).all()
@@ -208,8 +250,9 @@ def test_a_step_of_switches_keeps_graphs_simple_and_degrees() -> None:
 
 @pytest.mark.parametrize(("k", "number"), [(3, 70), (2, 70), (4, 15)])
 def test_random_regular_is_near_uniform(k: int, number: int) -> None:
-    """On six clients there are 70 labelled graphs of degree 3: 10 of K_{3,3} and 60 prisms.
+    """On six clients there are 70 labelled graphs of degree 3.
 
+    10 of K_{3,3} and 60 prisms.
     Of degree 2 as many: 60 cycles of six and 10 pairs of triangles; of degree 4, 15.
     """
     _assert_cells_are_even(_graphs(random_regular(6, k), 14_000), number)
@@ -227,13 +270,18 @@ def test_random_regular_has_the_triangles_of_the_uniform_law() -> None:
     values, counts = np.unique(found, return_counts=True)
     assert set(values.tolist()) <= set(law)
     expected = np.asarray([law[v] for v in sorted(law)]) * len(drawn) / 19_355
-    counted = np.asarray([dict(zip(values, counts, strict=True)).get(v, 0) for v in sorted(law)])
+    counted = np.asarray(
+        [dict(zip(values, counts, strict=True)).get(v, 0) for v in sorted(law)]
+    )
     statistic = ((counted - expected) ** 2 / expected).sum()
     assert statistic < stats.chi2.isf(FALSE_FAILURE, len(expected) - 1)
 
 
 def _cubic_graphs(n: int) -> list[np.ndarray]:
-    """All cubic graphs on n labelled clients: give each in turn the neighbours that it lacks."""
+    """All cubic graphs on n labelled clients.
+
+    Give each in turn the neighbours that it lacks.
+    """
     found = []
 
     def extend(graph: np.ndarray, client: int) -> None:
@@ -258,4 +306,6 @@ def test_mates_share_one_closed_neighbourhood() -> None:
         strict=True,
     ):
         closed = drawn | np.eye(18, dtype=bool)
-        assert np.array_equal(closed, np.kron(base | np.eye(6, dtype=bool), np.ones((3, 3), bool)))
+        assert np.array_equal(
+            closed, np.kron(base | np.eye(6, dtype=bool), np.ones((3, 3), bool))
+        )

@@ -1,4 +1,7 @@
-"""SecAgg+'s degree and threshold: misuse, tails against exact fractions, the statements bounded."""
+"""SecAgg+'s degree and threshold.
+
+Misuse, tails against exact fractions, the statements bounded.
+"""
 
 from __future__ import annotations
 
@@ -26,9 +29,18 @@ BASE = {"num_clients": 100, "corrupt_fraction": 0.2, "dropout_fraction": 0.1}
     [
         ({"num_clients": 1}, "`num_clients` must lie in"),
         ({"num_clients": 10.0}, "`num_clients` must be an integer"),
-        ({"corrupt_fraction": 1.0}, r"`corrupt_fraction` must lie in \[0, 1\); got 1.0"),
-        ({"corrupt_fraction": -0.1}, r"`corrupt_fraction` must lie in \[0, 1\); got -0.1"),
-        ({"corrupt_fraction": math.nan}, r"`corrupt_fraction` must lie in \[0, 1\); got nan"),
+        (
+            {"corrupt_fraction": 1.0},
+            r"`corrupt_fraction` must lie in \[0, 1\); got 1.0",
+        ),
+        (
+            {"corrupt_fraction": -0.1},
+            r"`corrupt_fraction` must lie in \[0, 1\); got -0.1",
+        ),
+        (
+            {"corrupt_fraction": math.nan},
+            r"`corrupt_fraction` must lie in \[0, 1\); got nan",
+        ),
         ({"dropout_fraction": True}, "`dropout_fraction` must be a number"),
         ({"dropout_fraction": "0"}, "`dropout_fraction` must be a number"),
         ({"dropout_fraction": 2}, r"`dropout_fraction` must lie in \[0, 1\); got 2"),
@@ -36,7 +48,8 @@ BASE = {"num_clients": 100, "corrupt_fraction": 0.2, "dropout_fraction": 0.1}
         ({"correctness_bits": 1.5}, "`correctness_bits` must be an integer"),
         (
             {"corrupt_fraction": 0.5, "dropout_fraction": 0.49},
-            "`corrupt_fraction` must leave .* 50 corrupt and 49 lost of 100 .*; got 0.5 and 0.49",
+            "`corrupt_fraction` must leave .* 50 corrupt and 49 lost of 100 .*; got "
+            "0.5 and 0.49",
         ),
         (
             {"dropout_fraction": 0.4, "lying_server": True},
@@ -72,14 +85,26 @@ def _tail(population: int, marked: int, drawn: int, least: int) -> Fraction:
 
 
 def _log(value: Fraction) -> float:
-    return math.log(value.numerator) - math.log(value.denominator) if value else -math.inf
+    return (
+        math.log(value.numerator) - math.log(value.denominator) if value else -math.inf
+    )
 
 
 @pytest.mark.parametrize(
     ("population", "marked", "drawn"),
-    [(1, 0, 1), (5, 2, 3), (9, 9, 4), (9, 0, 4), (20, 7, 20), (99, 33, 40), (999, 200, 57)],
+    [
+        (1, 0, 1),
+        (5, 2, 3),
+        (9, 9, 4),
+        (9, 0, 4),
+        (20, 7, 20),
+        (99, 33, 40),
+        (999, 200, 57),
+    ],
 )
-def test_tails_against_exact_fractions(population: int, marked: int, drawn: int) -> None:
+def test_tails_against_exact_fractions(
+    population: int, marked: int, drawn: int
+) -> None:
     upper, lower = log_tails(population, marked, drawn)
     assert len(upper) == len(lower) == drawn + 2
     for x in range(drawn + 2):
@@ -88,7 +113,9 @@ def test_tails_against_exact_fractions(population: int, marked: int, drawn: int)
             assert ours == pytest.approx(_log(exact), rel=1e-11, abs=1e-11)
 
 
-def _bounds(n: int, c: int, d: int, k: int, t: int, lying: bool) -> tuple[Fraction, ...]:
+def _bounds(
+    n: int, c: int, d: int, k: int, t: int, lying: bool
+) -> tuple[Fraction, ...]:
     """The three statements' bounds as fractions."""
     least = 2 * t - k if lying else t
     exposed = n * _tail(n - 1, c, k, least)
@@ -151,14 +178,20 @@ def test_smallest_rounds() -> None:
     assert (three.degree, three.threshold) == (2, 2)
     quiet = secagg_plus_parameters(1000, 0.0, 0.0)  # nobody corrupt or lost: a ring
     assert (quiet.degree, quiet.threshold) == (2, 2)
-    assert quiet.log2_disconnected == quiet.log2_exposed == quiet.log2_unrecoverable == -math.inf
+    assert (
+        quiet.log2_disconnected
+        == quiet.log2_exposed
+        == quiet.log2_unrecoverable
+        == -math.inf
+    )
 
 
 @pytest.mark.parametrize("gamma", [1 / 5, 1 / 3])
 @pytest.mark.parametrize("delta", [1 / 20, 1 / 5, 1 / 3])
 def test_degrees_are_a_few_hundred_and_grow_slowly(gamma: float, delta: float) -> None:
     degrees = [
-        secagg_plus_parameters(n, gamma, delta, 40, 30).degree for n in (1000, 10_000, 10**8)
+        secagg_plus_parameters(n, gamma, delta, 40, 30).degree
+        for n in (1000, 10_000, 10**8)
     ]
     assert 50 <= degrees[0] < degrees[1] < degrees[2] < 850
     assert degrees[1] < 0.05 * 10_000
@@ -177,15 +210,21 @@ def test_more_is_asked_of_more_neighbours() -> None:
     ):
         assert harder.degree > plain.degree
     lying = secagg_plus_parameters(500, 0.2, 0.1, lying_server=True)
-    assert 2 * lying.threshold > lying.degree + 1  # outside the attack of CCESA, Appendix F
+    # outside the attack of CCESA, Appendix F
+    assert 2 * lying.threshold > lying.degree + 1
 
 
 def test_bounds_hold_in_simulation() -> None:
-    """Where bounds are loose enough to see: each statement fails no more often than promised."""
+    """Where bounds are loose enough to see.
+
+    Each statement fails no more often than promised.
+    """
     n, sigma, eta = 40, 3, 3
     found = secagg_plus_parameters(n, 0.2, 0.2, sigma, eta)
     model, count = harary(n, found.degree), 4000
-    keys = jax.vmap(lambda t: trial_key(as_key(6), t))(jnp.arange(count, dtype=jnp.uint32))
+    keys = jax.vmap(lambda t: trial_key(as_key(6), t))(
+        jnp.arange(count, dtype=jnp.uint32)
+    )
     corrupt = np.arange(n) < found.num_corrupt
     lost = (np.arange(n) >= 5) & (np.arange(n) < 5 + found.num_dropped)
 

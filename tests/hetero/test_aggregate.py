@@ -35,9 +35,15 @@ UPDATES = np.random.default_rng(0).uniform(-1.2, 1.0, (6, 7)).astype(np.float32)
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"updates": UPDATES[:5]}, r"`updates` must have the shape \(6, 7\); got \(5, 7\)"),
+        (
+            {"updates": UPDATES[:5]},
+            r"`updates` must have the shape \(6, 7\); got \(5, 7\)",
+        ),
         ({"updates": np.zeros((6, 7), int)}, "`updates` must be floating point"),
-        ({"updates": lambda a, b: UPDATES}, r"`updates` must return the shape \(6, 3\)"),
+        (
+            {"updates": lambda a, b: UPDATES},
+            r"`updates` must return the shape \(6, 3\)",
+        ),
         (
             {"updates": UPDATES * np.float32(np.nan)},
             r"`updates` must be finite; got 'slots \[0,",
@@ -47,9 +53,15 @@ UPDATES = np.random.default_rng(0).uniform(-1.2, 1.0, (6, 7)).astype(np.float32)
         ({"survivors": np.ones(6, int)}, "`survivors` must hold bools"),
         ({"survivors": np.eye(5, 6, dtype=bool)}, "`survivors` must be nested"),
         ({"thresholds": 0}, r"`thresholds` must lie in \[1, 2\*\*31\); got 0"),
-        ({"thresholds": [2, 2]}, "`thresholds` must be one for all or one for each of the 6"),
+        (
+            {"thresholds": [2, 2]},
+            "`thresholds` must be one for all or one for each of the 6",
+        ),
         ({"adjacency": np.zeros((5, 5), bool)}, "`adjacency` must be 6 x 6"),
-        ({"adjacency": np.tri(6, dtype=bool)}, "`adjacency` must not join a client to itself"),
+        (
+            {"adjacency": np.tri(6, dtype=bool)},
+            "`adjacency` must not join a client to itself",
+        ),
         ({"round_index": -1}, "`round_index` must lie in"),
     ],
 )
@@ -60,7 +72,10 @@ def test_rejects_what_makes_no_round(change, message):
 
 
 def blocks_of(layout):
-    return [(set(b.members), b.start, b.stop, b.num_levels, b.modulus) for b in layout.blocks]
+    return [
+        (set(b.members), b.start, b.stop, b.num_levels, b.modulus)
+        for b in layout.blocks
+    ]
 
 
 def not_alone(layout, sends):
@@ -97,7 +112,11 @@ def same(one, two):
     for field in dataclasses.fields(one):
         if field.name != "result":
             mine, theirs = getattr(one, field.name), getattr(two, field.name)
-            pairs = zip(mine, theirs, strict=True) if field.name == "totals" else [(mine, theirs)]
+            pairs = (
+                zip(mine, theirs, strict=True)
+                if field.name == "totals"
+                else [(mine, theirs)]
+            )
             for left, right in pairs:
                 assert np.array_equal(left, right), field.name
 
@@ -107,7 +126,9 @@ def test_every_pattern_of_losses_decodes_to_the_plain_sum():
     for number, sends in enumerate(itertools.product([False, True], repeat=6)):
         survivors = np.ones((5, 6), bool)
         survivors[3:] = sends
-        result = aggregate(0, UPDATES, _layout(), RANGE, survivors=survivors, thresholds=1)
+        result = aggregate(
+            0, UPDATES, _layout(), RANGE, survivors=survivors, thresholds=1
+        )
         kept = not_alone(_layout(), sends)
         assert set(np.flatnonzero(result.summed).tolist()) == kept
         assert result.status == (mj.Status.OK if kept else mj.Status.TOO_FEW_SURVIVORS)
@@ -121,14 +142,21 @@ def test_every_pattern_of_losses_decodes_to_the_plain_sum():
             assert status == (mj.Status.OK if count else mj.Status.TOO_FEW_SURVIVORS)
         if number % 4 == 3:
             padded = aggregate(
-                0, UPDATES, _layout(), RANGE, survivors=survivors, thresholds=1, fidelity="array"
+                0,
+                UPDATES,
+                _layout(),
+                RANGE,
+                survivors=survivors,
+                thresholds=1,
+                fidelity="array",
             )
             same(result, padded)
 
 
 @pytest.mark.parametrize("rule", ["exact", "power_of_two"])
 @pytest.mark.parametrize(
-    "sends", [[1, 1, 1, 1, 1, 1], [1, 0, 1, 1, 1, 1], [1, 0, 1, 0, 1, 0], [1, 0, 0, 0, 0, 0]]
+    "sends",
+    [[1, 1, 1, 1, 1, 1], [1, 0, 1, 1, 1, 1], [1, 0, 1, 0, 1, 0], [1, 0, 0, 0, 0, 0]],
 )
 def test_all_fidelities_agree_bit_for_bit(sends, rule):
     layout = segment_layout("mc", [2, 2, 2], [2, 5, 9], dim=7, modulus_rule=rule)
@@ -150,7 +178,13 @@ def test_too_few_shares_fail_the_round_alike():
     survivors[4, :4] = False
     results = [
         aggregate(
-            0, UPDATES, _layout(), RANGE, survivors=survivors, thresholds=3, fidelity=fidelity
+            0,
+            UPDATES,
+            _layout(),
+            RANGE,
+            survivors=survivors,
+            thresholds=3,
+            fidelity=fidelity,
         )
         for fidelity in ("sets", "array", "real")
     ]
@@ -158,7 +192,8 @@ def test_too_few_shares_fail_the_round_alike():
         assert result.status == mj.Status.UNRELIABLE
         by_itself = [members == {0, 1} for members, *_ in blocks_of(_layout())]
         assert result.block_status.tolist() == [
-            mj.Status.TOO_FEW_SURVIVORS if alone else mj.Status.UNRELIABLE for alone in by_itself
+            mj.Status.TOO_FEW_SURVIVORS if alone else mj.Status.UNRELIABLE
+            for alone in by_itself
         ]
         assert not result.update.any()
         assert not result.summed.any()
@@ -169,16 +204,28 @@ def test_too_few_shares_fail_the_round_alike():
     assert good.summed.tolist() == [False, False, True, True, True, True]
 
 
-@pytest.mark.parametrize(("threshold", "status"), [(4, mj.Status.OK), (5, mj.Status.UNRELIABLE)])
+@pytest.mark.parametrize(
+    ("threshold", "status"), [(4, mj.Status.OK), (5, mj.Status.UNRELIABLE)]
+)
 def test_who_would_be_alone_answers_in_no_fidelity(threshold, status):
-    """Client 1 is left alone in its group: five sent, but four alone are asked for shares."""
+    """Client 1 is left alone in its group.
+
+    Five sent, but four alone are asked for shares.
+    """
     layout = segment_layout("mc", [2, 2, 2], [2, 4, 8], 6)
     survivors = np.ones((5, 6), bool)
     survivors[3:, 0] = False
     updates = np.zeros((6, 6), np.float32)
     for fidelity in ("sets", "array", "real"):
-        result = aggregate(0, updates, layout, (-1.0, 1.0), survivors=survivors,
-                           thresholds=threshold, fidelity=fidelity)  # fmt: skip
+        result = aggregate(
+            0,
+            updates,
+            layout,
+            (-1.0, 1.0),
+            survivors=survivors,
+            thresholds=threshold,
+            fidelity=fidelity,
+        )
         assert result.status == status, fidelity
 
 
@@ -186,10 +233,14 @@ def test_majorities_are_the_default():
     survivors = np.ones((5, 6), bool)
     survivors[4, 3:] = False
     assert (
-        aggregate(0, UPDATES, _layout(), RANGE, survivors=survivors).status == mj.Status.UNRELIABLE
+        aggregate(0, UPDATES, _layout(), RANGE, survivors=survivors).status
+        == mj.Status.UNRELIABLE
     )
     survivors[4, 3] = True  # 4 of 6
-    assert aggregate(0, UPDATES, _layout(), RANGE, survivors=survivors).status == mj.Status.OK
+    assert (
+        aggregate(0, UPDATES, _layout(), RANGE, survivors=survivors).status
+        == mj.Status.OK
+    )
 
 
 def test_a_sparse_graph_asks_for_fewer_secrets():
@@ -203,16 +254,30 @@ def test_a_sparse_graph_asks_for_fewer_secrets():
     updates = UPDATES[:, :4]
     limits = [1, 1, 1, 1, 1, 9]  # 5 can never be recovered
     results = [
-        aggregate(0, updates, layout, RANGE, survivors=survivors, thresholds=limits,
-                  adjacency=graph, fidelity=fidelity)
+        aggregate(
+            0,
+            updates,
+            layout,
+            RANGE,
+            survivors=survivors,
+            thresholds=limits,
+            adjacency=graph,
+            fidelity=fidelity,
+        )
         for fidelity in ("sets", "array", "real")
-    ]  # fmt: skip
+    ]
     assert results[0].status == mj.Status.OK
     same(results[0], results[1])
     same(results[0], results[2])
     graph[4, 5] = graph[5, 4] = True
     result = aggregate(
-        0, updates, layout, RANGE, survivors=survivors, thresholds=limits, adjacency=graph
+        0,
+        updates,
+        layout,
+        RANGE,
+        survivors=survivors,
+        thresholds=limits,
+        adjacency=graph,
     )
     assert result.status == mj.Status.UNRELIABLE
     assert result.block_status.tolist() == [mj.Status.OK, mj.Status.UNRELIABLE]
@@ -229,7 +294,12 @@ def test_segments_read_one_by_one_are_the_whole():
     seen = []
     whole = aggregate(5, UPDATES, _layout(), RANGE, fidelity="array")
     parts = aggregate(
-        5, read, _layout(), RANGE, fidelity="array", progress=lambda *done: seen.append(done)
+        5,
+        read,
+        _layout(),
+        RANGE,
+        fidelity="array",
+        progress=lambda *done: seen.append(done),
     )
     same(whole, parts)
     assert asked == list(_layout().bounds)
@@ -249,7 +319,9 @@ def test_absent_updates_are_not_read():
 def test_clipping_is_counted_over_those_who_send():
     wild = np.zeros((6, 7), np.float32)
     wild[0, :3], wild[4] = 5.0, -5.0
-    assert aggregate(0, wild, _layout(), RANGE).clipped_fraction == pytest.approx(10 / 42)
+    assert aggregate(0, wild, _layout(), RANGE).clipped_fraction == pytest.approx(
+        10 / 42
+    )
     here = np.arange(6) != 4
     result = aggregate(0, wild, _layout(), RANGE, survivors=here)
     assert result.clipped_fraction == pytest.approx(3 / 35)
@@ -287,16 +359,25 @@ def test_pairs_of_a_block_are_found_in_any_edge_list():
     complete = np.stack(np.triu_indices(9, 1), axis=1)
     members = (0, 2, 3, 7)
     for edges in (complete, sparse, sparse[::-1], sparse[:2], sparse[:0]):
-        seeds = Seeds(*map(on_device, (
-            np.arange(9), np.zeros((9, 8)), np.zeros((len(edges), 8)), edges.reshape(-1, 2),
-        )))  # fmt: skip
+        seeds = Seeds(
+            *map(
+                on_device,
+                (
+                    np.arange(9),
+                    np.zeros((9, 8)),
+                    np.zeros((len(edges), 8)),
+                    edges.reshape(-1, 2),
+                ),
+            )
+        )
         here = np.ones(9, bool)
         round_ = masking.Round(seeds, np.zeros((9, 4), np.uint32), here, here, 0, 0)
         rows, places = masking._Pairs(round_).inside(Block(members, 0, 4, 8))
         expected = [
             (row, members.index(i), members.index(j))
-            for row, (i, j) in enumerate(edges.tolist()) if i in members and j in members
-        ]  # fmt: skip
+            for row, (i, j) in enumerate(edges.tolist())
+            if i in members and j in members
+        ]
         assert sorted(zip(rows.tolist(), *places.T.tolist(), strict=True)) == expected
 
 
@@ -309,14 +390,18 @@ class Attack:
     stage: str = dataclasses.field(metadata={"static": True})
 
     def corrupt_updates(self, key, updates, mine):
-        return jnp.where(mine[:, None] & (self.stage == "updates"), jnp.float32(1), updates)
+        return jnp.where(
+            mine[:, None] & (self.stage == "updates"), jnp.float32(1), updates
+        )
 
     def corrupt_residues(self, key, codes, modulus, mine):
         top = modulus - jnp.uint32(1)
         return jnp.where(mine[:, None] & (self.stage == "residues"), top, codes)
 
     def corrupt_average(self, key, average, is_touched):
-        return jnp.where(is_touched & (self.stage == "average"), jnp.float32(9), average)
+        return jnp.where(
+            is_touched & (self.stage == "average"), jnp.float32(9), average
+        )
 
 
 @pytest.mark.parametrize("fidelity", ["sets", "array", "real"])
@@ -325,7 +410,12 @@ def test_attackers_strike_at_each_stage(fidelity):
     own = UPDATES.copy()
     own[2] = 1.0
     updates = aggregate(
-        0, UPDATES, _layout(), RANGE, byzantine=Attack(lonely, "updates"), fidelity=fidelity
+        0,
+        UPDATES,
+        _layout(),
+        RANGE,
+        byzantine=Attack(lonely, "updates"),
+        fidelity=fidelity,
     )
     np.testing.assert_allclose(
         updates.update, aggregate(0, own, _layout(), RANGE).update, atol=3e-7
@@ -333,30 +423,48 @@ def test_attackers_strike_at_each_stage(fidelity):
     honest = aggregate(0, UPDATES, _layout(), RANGE)
     codes = codes_of(_layout(), UPDATES)
     residues = aggregate(
-        0, UPDATES, _layout(), RANGE, byzantine=Attack(lonely, "residues"), fidelity=fidelity
+        0,
+        UPDATES,
+        _layout(),
+        RANGE,
+        byzantine=Attack(lonely, "residues"),
+        fidelity=fidelity,
     )
     for (members, start, stop, _, modulus), got, true in zip(
         blocks_of(_layout()), residues.totals, honest.totals, strict=True
     ):
         expected = [int(v) for v in true]
         if 2 in members:
-            expected = [(v - int(c) - 1) % modulus for v, c in zip(expected, codes[2, start:stop],
-                                                                     strict=True)]  # fmt: skip
+            expected = [
+                (v - int(c) - 1) % modulus
+                for v, c in zip(expected, codes[2, start:stop], strict=True)
+            ]
         assert got.tolist() == expected
     averages = aggregate(
-        0, UPDATES, _layout(), RANGE, byzantine=Attack(lonely, "average"), fidelity=fidelity
+        0,
+        UPDATES,
+        _layout(),
+        RANGE,
+        byzantine=Attack(lonely, "average"),
+        fidelity=fidelity,
     )
     for segment, (start, stop) in enumerate(_layout().bounds):
         size = sum(
-            len(b.members) for b in _layout().blocks if b.segment == segment and 2 in b.members
+            len(b.members)
+            for b in _layout().blocks
+            if b.segment == segment and 2 in b.members
         )
-        assert (averages.update[start:stop] >= 9 * size / 6 - (6 - size) / 6 - 1e-5).all()
+        assert (
+            averages.update[start:stop] >= 9 * size / 6 - (6 - size) / 6 - 1e-5
+        ).all()
 
 
 def test_a_robust_rule_takes_the_place_of_the_mean():
     layout = segment_layout("groups", [2, 2, 2], [3, 3, 3], 2)
     updates = np.repeat(np.float32([[-1, 0], [0, 1], [1, 1]]), 2, axis=0)
-    assert aggregate(0, updates, layout, RANGE).update.tolist() == pytest.approx([0, 2 / 3])
+    assert aggregate(0, updates, layout, RANGE).update.tolist() == pytest.approx(
+        [0, 2 / 3]
+    )
     median = hetero.robust.coordinate_median()
     for fidelity in ("sets", "array", "real"):
         result = aggregate(0, updates, layout, RANGE, combine=median, fidelity=fidelity)

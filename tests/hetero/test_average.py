@@ -1,4 +1,7 @@
-"""The aggregator for training: the same bits as one round after the other, and as a mean."""
+"""The aggregator for training.
+
+The same bits as one round after the other, and as a mean.
+"""
 
 import dataclasses
 import functools
@@ -21,7 +24,9 @@ from mrsa_jax.secagg import Aggregator, ring_average
 _layout = functools.cache(lambda: segment_layout("mc", [2, 2, 2], [2, 5, 9], dim=7))
 RANGE = (-1.0, 1.0)
 _updates = functools.cache(
-    lambda: on_device(np.random.default_rng(0).uniform(-1.1, 1.0, (6, 7)).astype(np.float32))
+    lambda: on_device(
+        np.random.default_rng(0).uniform(-1.1, 1.0, (6, 7)).astype(np.float32)
+    )
 )
 _ids = functools.cache(lambda: jnp.asarray([3, 4, 8, 20, 21, 50]))
 
@@ -31,7 +36,10 @@ _ids = functools.cache(lambda: jnp.asarray([3, 4, 8, 20, 21, 50]))
     [
         ({"value_range": (1.0, 1.0)}, "`value_range` must be finite with r1 < r2"),
         ({"threshold": 0}, r"`threshold` must lie in \[1, 2\*\*31\); got 0"),
-        ({"threshold": [2, 2]}, "`threshold` must be one for all or one for each of the 6"),
+        (
+            {"threshold": [2, 2]},
+            "`threshold` must be one for all or one for each of the 6",
+        ),
         ({"key_material": -1}, "`seed` must be a non-negative integer or bytes"),
     ],
 )
@@ -45,13 +53,20 @@ def test_rejects_impossible_aggregators(change, message):
     [
         ({"weights": np.ones(6, int)}, "`weights` must not be set"),
         ({"survivors": np.ones(6, "int32")}, "`survivors` must be bool"),
-        ({"survivors": np.ones((4, 6), bool)}, "`survivors` must have one row, or V0 to V4"),
+        (
+            {"survivors": np.ones((4, 6), bool)},
+            "`survivors` must have one row, or V0 to V4",
+        ),
         ({"updates": np.zeros((6, 8))}, r"`updates` must have the shape \(6, 7\)"),
     ],
 )
 def test_rejects_what_is_no_round(change, message):
     average = segment_average(_layout(), RANGE)
-    arguments = {"updates": _updates(), "members": _ids(), "survivors": jnp.ones(6, bool)} | change
+    arguments = {
+        "updates": _updates(),
+        "members": _ids(),
+        "survivors": jnp.ones(6, bool),
+    } | change
     with pytest.raises((mj.ConfigurationError, TypeError), match=message):
         # annotations would reject the second and third under the suite's hook
         inspect.unwrap(type(average).aggregate)(
@@ -76,7 +91,12 @@ def equal(one, two):
             assert np.array_equal(a, b), name
 
 
-PATTERNS = [[1, 1, 1, 1, 1, 1], [1, 0, 1, 1, 1, 1], [1, 1, 0, 0, 1, 1], [0, 0, 1, 0, 0, 0]]
+PATTERNS = [
+    [1, 1, 1, 1, 1, 1],
+    [1, 0, 1, 1, 1, 1],
+    [1, 1, 0, 0, 1, 1],
+    [0, 0, 1, 0, 0, 0],
+]
 
 
 def test_rounds_have_the_same_bits_with_and_without_pads_and_are_means():
@@ -111,14 +131,19 @@ def test_rounds_have_the_same_bits_with_and_without_pads_and_are_means():
         assert np.array_equal(out.update, mean)
         assert out.counts.tolist() == [len(rows) for rows in inside]
         sent = np.asarray(_updates())[np.asarray(here, bool)]
-        assert float(out.clipped_fraction) == pytest.approx((np.abs(sent) > 1).mean(), abs=1e-6)
+        assert float(out.clipped_fraction) == pytest.approx(
+            (np.abs(sent) > 1).mean(), abs=1e-6
+        )
     assert int(state.round_index) == len(PATTERNS)
 
 
 def test_equal_levels_in_one_group_are_the_ring_average():
     """One group and one segment is plain secure aggregation with a quantizer of K levels."""
-    layout = segment_layout("groups", [4], [1025], dim=300)  # of more than one client a level
-    updates = jnp.asarray(np.random.default_rng(1).uniform(-1, 1, (4, 300)).astype(np.float32))
+    # of more than one client a level
+    layout = segment_layout("groups", [4], [1025], dim=300)
+    updates = jnp.asarray(
+        np.random.default_rng(1).uniform(-1, 1, (4, 300)).astype(np.float32)
+    )
     ring = ring_average(mj.quantize.stochastic(1025, 1.0), 4, 300)
     alive = jnp.asarray([True, True, False, True])
     key = jax.random.key(0)
@@ -137,7 +162,9 @@ def test_equal_levels_in_one_group_are_the_ring_average():
 def test_absent_updates_are_not_read():
     average = segment_average(_layout(), RANGE)
     alive = jnp.asarray([True, True, True, True, False, False])
-    one, _ = average.aggregate(jax.random.key(0), average.init(), _updates(), _ids(), alive)
+    one, _ = average.aggregate(
+        jax.random.key(0), average.init(), _updates(), _ids(), alive
+    )
     broken = _updates().at[4:].set(jnp.nan)
     two, _ = average.aggregate(
         jax.random.key(0), average.init(), broken, _ids().at[4:].set(0), alive
@@ -172,14 +199,22 @@ def test_the_range_follows_the_update():
     state = average.init()
     assert float(state.half_width) == 1.0
     alive = jnp.ones(6, bool)
-    out, after = average.aggregate(jax.random.key(0), state, _updates() * 0.1, _ids(), alive)
+    out, after = average.aggregate(
+        jax.random.key(0), state, _updates() * 0.1, _ids(), alive
+    )
     wide = max(2 * float(np.abs(out.update).max()), 1e-3)
     assert float(after.half_width) == pytest.approx(wide)
-    narrow, _ = average.aggregate(jax.random.key(0), after, _updates() * 0.1, _ids(), alive)
+    narrow, _ = average.aggregate(
+        jax.random.key(0), after, _updates() * 0.1, _ids(), alive
+    )
     fixed = segment_average(_layout(), (-wide, wide))
-    same, _ = fixed.aggregate(jax.random.key(0), fixed.init(), _updates() * 0.1, _ids(), alive)
+    same, _ = fixed.aggregate(
+        jax.random.key(0), fixed.init(), _updates() * 0.1, _ids(), alive
+    )
     np.testing.assert_allclose(narrow.update, same.update, atol=1e-6)
-    none, kept = average.aggregate(jax.random.key(0), after, _updates(), _ids(), jnp.zeros(6, bool))
+    none, kept = average.aggregate(
+        jax.random.key(0), after, _updates(), _ids(), jnp.zeros(6, bool)
+    )
     assert int(none.status) == mj.Status.TOO_FEW_SURVIVORS
     assert float(kept.half_width) == float(after.half_width)
 
@@ -192,16 +227,24 @@ def test_slots_may_be_clients():
     members = jnp.asarray([*asked, 0, 0, 0])
     alive = jnp.arange(9) < 6
     updates = jnp.concatenate([_updates(), jnp.full((3, 7), jnp.nan)])
-    out, _ = average.aggregate(jax.random.key(4), average.init(), updates, members, alive)
+    out, _ = average.aggregate(
+        jax.random.key(4), average.init(), updates, members, alive
+    )
     by_id = jnp.zeros((9, 7)).at[jnp.asarray(asked)].set(_updates())
     here = jnp.zeros(9, bool).at[jnp.asarray(asked)].set(True)
     plain = segment_average(layout, RANGE)
-    same, _ = plain.aggregate(jax.random.key(4), plain.init(), by_id, jnp.arange(9), here)
+    same, _ = plain.aggregate(
+        jax.random.key(4), plain.init(), by_id, jnp.arange(9), here
+    )
     assert np.array_equal(out.update, same.update)
     assert out.summed.tolist() == alive.tolist()
     assert out.components.tolist() == [0] * 6 + [-1] * 3
-    with pytest.raises(mj.ConfigurationError, match="`members` must be clients of the layout"):
-        average.aggregate(jax.random.key(4), average.init(), updates, members.at[0].set(9), alive)
+    with pytest.raises(
+        mj.ConfigurationError, match="`members` must be clients of the layout"
+    ):
+        average.aggregate(
+            jax.random.key(4), average.init(), updates, members.at[0].set(9), alive
+        )
 
 
 def test_robust_rule_and_attackers():
@@ -210,8 +253,9 @@ def test_robust_rule_and_attackers():
     attack = hetero.byzantine.scaling(np.arange(60) == 20, -1e6)
     arguments = (updates, _ids(), jnp.ones(6, bool))
     for rule, expected in (
-        (None, [0.0, 2 / 3]), (hetero.robust.coordinate_median(), [0.0, 1.0]),
-    ):  # fmt: skip
+        (None, [0.0, 2 / 3]),
+        (hetero.robust.coordinate_median(), [0.0, 1.0]),
+    ):
         average = segment_average(layout, RANGE, combine=rule, byzantine=attack)
         out, _ = average.aggregate(jax.random.key(0), average.init(), *arguments)
         np.testing.assert_allclose(out.update, expected, atol=1e-6)
@@ -221,13 +265,18 @@ def test_robust_rule_and_attackers():
 
 
 def test_attackers_see_those_who_send():
-    """Colluders send minus the honest senders' mean; who is absent, or NaN, does not move it."""
+    """Colluders send minus the honest senders' mean.
+
+    Who is absent, or NaN, does not move it.
+    """
     layout = segment_layout("groups", [3, 3], [2**20, 2**20], 7)
     attack = hetero.byzantine.collusion(np.arange(60) == 3, "inner_product", 1.0)
     average = segment_average(layout, RANGE, byzantine=attack)
     alive = jnp.asarray([True, True, True, True, True, False])
     updates = (_updates() * 0.5).at[5].set(jnp.nan)
-    out, _ = average.aggregate(jax.random.key(0), average.init(), updates, _ids(), alive)
+    out, _ = average.aggregate(
+        jax.random.key(0), average.init(), updates, _ids(), alive
+    )
     honest = np.asarray(updates, np.float64)[1:5].mean(axis=0)
     np.testing.assert_allclose(out.update, 0.6 * honest, atol=1e-5)
 
@@ -240,14 +289,19 @@ def test_trains_a_model():
     history = np.asarray([[1, 1, 1, 1], [0, 0, 0, 0], [1, 1, 1, 1]], bool)
     layout = segment_layout("sc", [2, 2], [64, 256], dim=650)
     runs = [
-        federated.train(0, federated.Training(
-            model, clients, history,
-            trainer=federated.local_sgd(model, 0.1, batch_size=100),
-            aggregator=segment_average(layout, (-0.5, 0.5), fidelity=fidelity),
-            keep_aggregates=True,
-        ))
+        federated.train(
+            0,
+            federated.Training(
+                model,
+                clients,
+                history,
+                trainer=federated.local_sgd(model, 0.1, batch_size=100),
+                aggregator=segment_average(layout, (-0.5, 0.5), fidelity=fidelity),
+                keep_aggregates=True,
+            ),
+        )
         for fidelity in ("sets", "array")
-    ]  # fmt: skip
+    ]
     assert [mj.Status(code).name for code in runs[0].status] == ["OK", "SKIPPED", "OK"]
     assert np.array_equal(runs[0].parameters, runs[1].parameters)
     assert np.array_equal(runs[0].participation, history)
@@ -260,11 +314,15 @@ def test_rounds_in_one_scan_are_the_rounds_one_by_one():
     rng, rounds = np.random.default_rng(3), 12
     layout = segment_layout("mc", [3, 3, 3], [2, 5, 9], dim=8)  # widths 3, 3, 2
     average = segment_average(
-        layout, RANGE, by_client=True, fidelity="sets", combine=hetero.robust.trimmed_mean(0.2),
+        layout,
+        RANGE,
+        by_client=True,
+        fidelity="sets",
+        combine=hetero.robust.trimmed_mean(0.2),
         byzantine=hetero.byzantine.wrong_pads(np.arange(9) == 2),
         clip_rule=following_range(2.0, floor=0.1),
         threshold=6,
-    )  # fmt: skip
+    )
     keep = rng.random((rounds, 5, 9)) < 0.93
     given = (
         jax.random.split(jax.random.key(1), rounds),
@@ -283,21 +341,35 @@ def test_rounds_in_one_scan_are_the_rounds_one_by_one():
         state, out = step(state, [leaf[r] for leaf in given])
         for name, mine, theirs in zip(out._fields, out, outs, strict=True):
             assert np.array_equal(mine, theirs[r]), (r, name)
-    assert {int(mj.Status.OK), int(mj.Status.UNRELIABLE)} <= set(np.asarray(outs.status).tolist())
+    assert {int(mj.Status.OK), int(mj.Status.UNRELIABLE)} <= set(
+        np.asarray(outs.status).tolist()
+    )
 
 
 @pytest.mark.parametrize("fidelity", ["sets", "array"])
-def test_an_update_does_not_depend_on_how_many_segments_go_at_once(fidelity, monkeypatch):
-    layout = segment_layout("mc", [2] * 5, [2, 4, 5, 8, 9], dim=33)  # widths 7, 7, 7, 6, 6
-    updates = jnp.asarray(np.random.default_rng(4).uniform(-1, 1, (10, 33)), jnp.float32)
+def test_an_update_does_not_depend_on_how_many_segments_go_at_once(
+    fidelity, monkeypatch
+):
+    # widths 7, 7, 7, 6, 6
+    layout = segment_layout("mc", [2] * 5, [2, 4, 5, 8, 9], dim=33)
+    updates = jnp.asarray(
+        np.random.default_rng(4).uniform(-1, 1, (10, 33)), jnp.float32
+    )
     average = segment_average(layout, RANGE, fidelity=fidelity)
-    arguments = (jax.random.key(0), average.init(), updates, jnp.arange(10), jnp.ones(10, bool))
+    arguments = (
+        jax.random.key(0),
+        average.init(),
+        updates,
+        jnp.arange(10),
+        jnp.ones(10, bool),
+    )
     outs = []
     for at_once in (1, 2**22):
         monkeypatch.setitem(_device._WORK, "segments", _device._Work(at_once, 1))
         outs.append(average.aggregate(*arguments)[0])
         if fidelity == "sets":
-            whole = jax.jit(lambda *own: average.aggregate(*own))  # how many is read while tracing
+            # how many is read while tracing
+            whole = jax.jit(lambda *own: average.aggregate(*own))
             outs.append(whole(*arguments)[0])
     assert outs[0].learned.shape == (5, 3, 7)
     for other in outs[1:]:
@@ -330,7 +402,9 @@ def test_rounds_are_judged_as_by_sets(scheme):
             assert np.array_equal(got.survivors[r, 3], outcome.summed)
             counts = [
                 outcome.summed[list(block.members)].sum() * (status == mj.Status.OK)
-                for block, status in zip(layout.blocks, outcome.block_status, strict=True)
+                for block, status in zip(
+                    layout.blocks, outcome.block_status, strict=True
+                )
             ]
             assert np.array_equal(got.counts[r], counts)
     assert len(set(np.asarray(found.status).tolist())) == 3

@@ -41,17 +41,35 @@ def updates(seed: int = 0) -> np.ndarray:
             lambda: hetero.byzantine.wrong_pads([0, 1]),
             "`is_byzantine` must be a vector of bools, one for",
         ),
-        (lambda: hetero.byzantine.wrong_pads([[True]]), r"got 'dtype bool, shape \(1, 1\)'"),
+        (
+            lambda: hetero.byzantine.wrong_pads([[True]]),
+            r"got 'dtype bool, shape \(1, 1\)'",
+        ),
         (lambda: hetero.byzantine.wrong_pads(np.zeros(0, bool)), r"shape \(0,\)"),
-        (lambda: hetero.byzantine.sign_flip(WHO, 0.0), "`factor` must be positive; got 0.0"),
-        (lambda: hetero.byzantine.scaling(WHO, float("inf")), "`factor` must be finite; got inf"),
-        (lambda: hetero.byzantine.scaling(WHO, True), "`factor` must be a number; got True"),
-        (lambda: hetero.byzantine.collusion(WHO, "inner_produkt"), "did you mean 'inner_product'"),
+        (
+            lambda: hetero.byzantine.sign_flip(WHO, 0.0),
+            "`factor` must be positive; got 0.0",
+        ),
+        (
+            lambda: hetero.byzantine.scaling(WHO, float("inf")),
+            "`factor` must be finite; got inf",
+        ),
+        (
+            lambda: hetero.byzantine.scaling(WHO, True),
+            "`factor` must be a number; got True",
+        ),
+        (
+            lambda: hetero.byzantine.collusion(WHO, "inner_produkt"),
+            "did you mean 'inner_product'",
+        ),
         (
             lambda: hetero.byzantine.collusion(WHO, strength=-1.0),
             "`strength` must be positive; got -1.0",
         ),
-        (lambda: hetero.byzantine.gaussian_blocks(WHO, -0.1), "`std` must be at least 0; got -0.1"),
+        (
+            lambda: hetero.byzantine.gaussian_blocks(WHO, -0.1),
+            "`std` must be at least 0; got -0.1",
+        ),
     ],
 )
 def test_misuse_is_named(build, message):
@@ -79,7 +97,11 @@ def test_honest_clients_and_untouched_blocks_are_left_alone(name):
     np.testing.assert_array_equal(np.asarray(values)[~WHO], np.asarray(own)[~WHO])
     np.testing.assert_array_equal(np.asarray(residues)[~WHO], np.asarray(codes)[~WHO])
     np.testing.assert_array_equal(untouched, first)
-    assert (values.dtype, residues.dtype, average.dtype) == (jnp.float32, jnp.uint32, jnp.float32)
+    assert (values.dtype, residues.dtype, average.dtype) == (
+        jnp.float32,
+        jnp.uint32,
+        jnp.float32,
+    )
     # each attack works at one place and is the identity at the others
     changed = (
         not np.array_equal(values, own),
@@ -98,7 +120,10 @@ def test_honest_clients_and_untouched_blocks_are_left_alone(name):
 
 
 def test_updates_by_hand():
-    own, mine = on_device([[1.0, -2.0], [3.0, 2.0], [10.0, 4.0]]), on_device([0, 0, 1], bool)
+    own, mine = (
+        on_device([[1.0, -2.0], [3.0, 2.0], [10.0, 4.0]]),
+        on_device([0, 0, 1], bool),
+    )
     who = np.asarray(mine)
 
     def last(attack: hetero.byzantine.Byzantine) -> list[float]:
@@ -131,7 +156,9 @@ def test_attacks_combine():
     codes = on_device(np.full((5, 4), 200, np.uint32))
     sent = np.asarray(_sent(both, own, mine))
     np.testing.assert_array_equal(sent[1], -updates()[1])
-    assert (np.asarray(both.corrupt_residues(_key(), codes, jnp.uint32(100), mine))[1] < 100).all()
+    assert (
+        np.asarray(both.corrupt_residues(_key(), codes, jnp.uint32(100), mine))[1] < 100
+    ).all()
 
 
 def chi_square_limit(cells: int) -> float:
@@ -160,7 +187,10 @@ def test_residues_do_not_depend_on_the_round_size():
     draws = [
         np.asarray(
             attack.corrupt_residues(
-                _key(), zeros((n, 4), np.uint32), jnp.uint32(1000), on_device(np.ones(n, bool))
+                _key(),
+                zeros((n, 4), np.uint32),
+                jnp.uint32(1000),
+                on_device(np.ones(n, bool)),
             )
         )
         for n in (2, 5)
@@ -174,12 +204,17 @@ def test_gaussian_blocks_have_the_papers_deviation():
     width = 40_000
     attack = hetero.byzantine.gaussian_blocks(WHO, 0.1)
     average = on_device(np.full(width, 7.0, np.float32))
-    noise = np.asarray(attack.corrupt_average(_key(), average, jnp.bool_(True)), np.float64) / 0.1
+    noise = (
+        np.asarray(attack.corrupt_average(_key(), average, jnp.bool_(True)), np.float64)
+        / 0.1
+    )
     assert abs(noise.mean()) < 4.9 / width**0.5
     assert abs((noise**2).mean() - 1) < 4.9 * (2 / width) ** 0.5
 
 
-def spoils(rows: list, bad: set[int], share: Fraction | None, weights: list[int] | None) -> bool:
+def spoils(
+    rows: list, bad: set[int], share: Fraction | None, weights: list[int] | None
+) -> bool:
     """Say by definition whether groups with attackers in them lose some row of blocks."""
     for row in rows:
         weighs = [sum(weights[g] for g in b) if weights else 1 for b in row]
@@ -190,9 +225,11 @@ def spoils(rows: list, bad: set[int], share: Fraction | None, weights: list[int]
 
 
 def brute_force(
-    matrix: np.ndarray, share: Fraction | None = None, weights: list[int] | None = None,
+    matrix: np.ndarray,
+    share: Fraction | None = None,
+    weights: list[int] | None = None,
     sizes: list[int] | None = None,
-) -> tuple[int, int]:  # fmt: skip
+) -> tuple[int, int]:
     """Return both counts by trying all placements of attackers on groups."""
     rows = hetero.blocks_of(matrix)
     groups = [g for g in range(matrix.shape[1]) if weights is None or weights[g] > 0]
@@ -219,7 +256,10 @@ def test_tolerance_misuse_is_named():
     matrix = hetero.segment_matrix("mc", 4)
     for options, message in (
         ({"trim": 0.5}, r"`trim` must lie in \[0, 0.5\); got 0.5"),
-        ({"weights": [1, 2]}, "`weights` must have one entry for each group; got 2 and 4"),
+        (
+            {"weights": [1, 2]},
+            "`weights` must have one entry for each group; got 2 and 4",
+        ),
         ({"weights": [1, 2, 3, -1]}, "`weights` must be at least 0; got"),
         ({"weights": [0, 0, 0, 0]}, "`weights` must not all be 0"),
         ({"group_sizes": [1, 2, 0, 1]}, "`group_sizes` must be at least 1; got"),
@@ -239,14 +279,19 @@ def test_tolerance_of_small_matrices_by_brute_force():
 
 
 def test_blocks_count_by_their_clients_as_the_rules_have_it():
-    """One default for both: the median that a matrix is said to withstand is the median built."""
+    """One default for both.
+
+    The median that a matrix is said to withstand is the median built.
+    """
     for matrix in MATRICES:
         ones = [1] * len(matrix)
         found = hetero.tolerated_byzantine(matrix)
         assert (found.anywhere, found.together) == brute_force(matrix, None, ones)
         sizes = [1 + g % 3 for g in range(len(matrix))]
         found = hetero.tolerated_byzantine(matrix, group_sizes=sizes)
-        assert (found.anywhere, found.together) == brute_force(matrix, None, sizes, sizes)
+        assert (found.anywhere, found.together) == brute_force(
+            matrix, None, sizes, sizes
+        )
     chain = hetero.segment_matrix("sc", 4)
     assert hetero.tolerated_byzantine(chain).anywhere == 0
     rule = hetero.robust.coordinate_median()
@@ -281,7 +326,9 @@ def test_tolerance_by_weight_by_brute_force(number, weights, sizes):
 
 def test_tolerance_of_mc_is_the_corrected_law():
     for size in range(2, 40):
-        found = hetero.tolerated_byzantine(hetero.segment_matrix("mc", size), max_nodes=1)
+        found = hetero.tolerated_byzantine(
+            hetero.segment_matrix("mc", size), max_nodes=1
+        )
         fewest = (size + 1) // 2 if size % 2 else size // 2
         assert min(found.num_blocks) == fewest
         assert found.anywhere == (fewest - 1) // 2
@@ -316,7 +363,9 @@ def test_the_median_of_averages_holds_below_the_tolerance_and_breaks_at_it():
         for row in hetero.blocks_of(matrix):
             for attackers in (bad[:-1], bad):
                 touched = [bool(set(attackers) & set(block)) for block in row]
-                values = [[1e6 if hit else float(n % 2)] for n, hit in enumerate(touched)]
+                values = [
+                    [1e6 if hit else float(n % 2)] for n, hit in enumerate(touched)
+                ]
                 pad = [[0.0]] * (5 - len(row))
                 weights = [1] * len(row) + [0] * len(pad)
                 moved[attackers == bad].append(
@@ -328,8 +377,11 @@ def test_the_median_of_averages_holds_below_the_tolerance_and_breaks_at_it():
 
 @pytest.mark.parametrize("name", ATTACKS)
 def test_a_round_with_one_attacker_is_saved_by_the_median(name):
-    """Experiment 2's round: 20 clients, 5 groups, one attacker. The median's error is bounded by
-    the honest averages' spread; wrong pads and their model ruin the mean."""
+    """Experiment 2's round.
+
+    20 clients, 5 groups, one attacker. The median's error is bounded by
+    the honest averages' spread; wrong pads and their model ruin the mean.
+    """
     who = np.zeros(20, bool)
     who[6] = True
     attack = dataclasses.replace(ATTACKS[name](), is_byzantine=on_device(who))
@@ -340,13 +392,21 @@ def test_a_round_with_one_attacker_is_saved_by_the_median(name):
     rule = hetero.robust.coordinate_median()
     mean, median = (
         hetero.aggregate(
-            3, own, layout, (-1.0, 1.0), combine=combine, byzantine=attack, fidelity="sets"
+            3,
+            own,
+            layout,
+            (-1.0, 1.0),
+            combine=combine,
+            byzantine=attack,
+            fidelity="sets",
         ).update
         for combine in (None, rule)
     )
     honest = own[~who]
     step = 2 / 255
-    inside = (median >= honest.min(axis=0) - step) & (median <= honest.max(axis=0) + step)
+    inside = (median >= honest.min(axis=0) - step) & (
+        median <= honest.max(axis=0) + step
+    )
     assert bool(np.asarray(inside).all())
     error = np.abs(np.asarray(mean) - 0.5)
     if name in ("wrong_pads", "gaussian_blocks"):

@@ -1,4 +1,7 @@
-"""Codes and their decoding: by the documented draws, in exact fractions, and by statistics."""
+"""Codes and their decoding.
+
+By the documented draws, in exact fractions, and by statistics.
+"""
 
 import fractions
 import functools
@@ -21,23 +24,38 @@ RANGE = (-1.0, 3.0)
 
 def updates_of(layout=None, seed=0, low=-1.0, high=3.0):
     rng, layout = np.random.default_rng(seed), layout or _layout()
-    return rng.uniform(low, high, (layout.num_participants, layout.dim)).astype(np.float32)
+    return rng.uniform(low, high, (layout.num_participants, layout.dim)).astype(
+        np.float32
+    )
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"updates": np.zeros((7, 10), np.float32)}, r"`updates` must have the shape \(7, 11\)"),
+        (
+            {"updates": np.zeros((7, 10), np.float32)},
+            r"`updates` must have the shape \(7, 11\)",
+        ),
         ({"updates": np.zeros((7, 11), np.int32)}, "`updates` must be floating point"),
-        ({"updates": np.full((7, 11), np.nan, np.float32)}, "`updates` must not hold NaN"),
+        (
+            {"updates": np.full((7, 11), np.nan, np.float32)},
+            "`updates` must not hold NaN",
+        ),
         ({"value_range": (1.0, -1.0)}, r"`value_range` must be finite with r1 < r2"),
-        ({"value_range": (0.0, float("inf"))}, r"`value_range` must be finite with r1 < r2"),
+        (
+            {"value_range": (0.0, float("inf"))},
+            r"`value_range` must be finite with r1 < r2",
+        ),
         ({"members": np.zeros(6, np.int32)}, "`members` must be 7 integers"),
         ({"members": np.zeros(7)}, "`members` must be 7 integers"),
     ],
 )
 def test_rejects_what_cannot_be_encoded(change, message):
-    arguments = {"updates": updates_of(), "value_range": RANGE, "members": None} | change
+    arguments = {
+        "updates": updates_of(),
+        "value_range": RANGE,
+        "members": None,
+    } | change
     with pytest.raises(mj.ConfigurationError, match=message):
         encode(jax.random.key(0), layout=_layout(), **arguments)
 
@@ -45,7 +63,10 @@ def test_rejects_what_cannot_be_encoded(change, message):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"totals": [[0] * 4]}, "`totals` must hold a sum for each block of the layout"),
+        (
+            {"totals": [[0] * 4]},
+            "`totals` must hold a sum for each block of the layout",
+        ),
         ({"totals": [[0] * 5] * 6}, r"`totals` must have the shape \(4,\)"),
         ({"first": 9}, "`totals` must be residues of their block's ring"),
         ({"first": 0.5}, "`totals` must hold integers"),
@@ -67,7 +88,8 @@ def test_levels_are_kept_and_what_is_outside_is_clipped():
     levels = _layout().levels_of()
     codes = np.random.default_rng(3).integers(0, np.repeat(levels, [4, 4, 3], axis=0).T)
     steps = 4.0 / (np.repeat(levels, [4, 4, 3], axis=0).T - 1)
-    exact = (codes * steps - 1.0).astype(np.float32)  # binary fractions: K - 1 = 1, 4, 8
+    # binary fractions: K - 1 = 1, 4, 8
+    exact = (codes * steps - 1.0).astype(np.float32)
     got, clipped = encode(jax.random.key(1), exact, _layout(), RANGE)
     assert np.array_equal(got, codes)
     assert not clipped.any()
@@ -91,10 +113,14 @@ def test_draws_are_those_documented(chunk, monkeypatch):
     for slot, member in enumerate(members):
         for segment, (start, stop) in enumerate(_layout().bounds):
             own = jax.random.fold_in(jax.random.fold_in(key, member), segment)
-            words = np.concatenate([
-                jax.random.bits(jax.random.fold_in(own, part), (length,), jnp.uint32)
-                for part in range(-(-4 // length))
-            ])[: stop - start]  # fmt: skip
+            words = np.concatenate(
+                [
+                    jax.random.bits(
+                        jax.random.fold_in(own, part), (length,), jnp.uint32
+                    )
+                    for part in range(-(-4 // length))
+                ]
+            )[: stop - start]
             top = np.float32(_layout().levels_of()[segment, slot] - 1)
             scaled = (updates[slot, start:stop] + np.float32(1)) / (np.float32(4) / top)
             floor = np.floor(scaled)
@@ -134,7 +160,9 @@ def exact_mean(layout, totals, counts, value_range):
 @pytest.mark.parametrize("value_range", [(-1.0, 3.0), (-0.5, 0.5), (1000.0, 1001.0)])
 def test_decoding_in_fractions(value_range):
     rng = np.random.default_rng(0)
-    counts = [int(rng.integers(0, len(block.members) + 1)) for block in _layout().blocks]
+    counts = [
+        int(rng.integers(0, len(block.members) + 1)) for block in _layout().blocks
+    ]
     totals = [
         rng.integers(0, count * (block.num_levels - 1) + 1, block.stop - block.start)
         for count, block in zip(counts, _layout().blocks, strict=True)
@@ -176,11 +204,17 @@ def test_a_rule_sees_averages_and_counts():
 
 
 def test_unbiased_with_the_variance_of_theorem_2():
-    """One value everywhere, halfway between levels for the slow group: the bound (11) is met."""
+    """One value everywhere, halfway between levels for the slow group.
+
+    The bound (11) is met.
+    """
     width, false = 100_000, 1e-6 / 8
-    layout = segment_layout("sc", [2, 2], [3, 3], 2 * width)  # step 1, longer than a chunk
+    # step 1, longer than a chunk
+    layout = segment_layout("sc", [2, 2], [3, 3], 2 * width)
     values = np.asarray([0.5, -0.5, 0.25, -0.9], np.float32)
-    codes, _ = encode(jax.random.key(9), np.tile(values[:, None], 2 * width), layout, (-1.0, 1.0))
+    codes, _ = encode(
+        jax.random.key(9), np.tile(values[:, None], 2 * width), layout, (-1.0, 1.0)
+    )
     back = np.asarray(codes, np.float64) - 1.0
     error = back - values[:, None].astype(np.float64)
     spread = math.sqrt(math.log(2 / false) / 2)  # Hoeffding
@@ -190,7 +224,8 @@ def test_unbiased_with_the_variance_of_theorem_2():
         up = (values + 1) % 1  # fraction above the lower level
         variance = float((up * (1 - up)).sum() / 16)
         assert abs((mean**2).mean() - variance) <= spread / math.sqrt(width)
-        bound = 4 / (4 * 16) * 4 * (1 / 4)  # eq. (11) for one coordinate: (r2 - r1)^2 = 4
+        # eq. (11) for one coordinate: (r2 - r1)^2 = 4
+        bound = 4 / (4 * 16) * 4 * (1 / 4)
         assert variance <= bound
         # the two with a value midway reach it: a quarter step^2 each
         halves = part[:2].mean(axis=1), (part[:2] ** 2).mean(axis=1)
@@ -203,19 +238,28 @@ def test_unbiased_with_the_variance_of_theorem_2():
 
 
 def test_coding_and_decoding_inside_a_users_program():
-    updates, key = jnp.asarray(np.stack([updates_of(seed=s) for s in (0, 1)])), jax.random.key(3)
+    updates, key = (
+        jnp.asarray(np.stack([updates_of(seed=s) for s in (0, 1)])),
+        jax.random.key(3),
+    )
     coded = jax.jit(jax.vmap(lambda own: encode(key, own, _layout(), RANGE)))(updates)
     codes, clipped = jax.device_get(coded)
     totals = [
-        codes[:, list(block.members), block.start : block.stop].sum(axis=1, dtype=np.uint32)
+        codes[:, list(block.members), block.start : block.stop].sum(
+            axis=1, dtype=np.uint32
+        )
         for block in _layout().blocks
     ]
     counts = jnp.asarray([len(block.members) for block in _layout().blocks])
-    decoded = jax.vmap(lambda own: decode(own, counts, _layout(), RANGE, weighted_mean()))
+    decoded = jax.vmap(
+        lambda own: decode(own, counts, _layout(), RANGE, weighted_mean())
+    )
     means = jax.jit(decoded)(totals)
     for r in range(2):
         one = encode(key, updates[r], _layout(), RANGE)
         assert np.array_equal(codes[r], one[0])
         assert np.array_equal(clipped[r], one[1])
-        again = decode([own[r] for own in totals], counts, _layout(), RANGE, weighted_mean())
+        again = decode(
+            [own[r] for own in totals], counts, _layout(), RANGE, weighted_mean()
+        )
         np.testing.assert_allclose(means[r], again, atol=1e-6)

@@ -20,23 +20,47 @@ THREE = [0, 0, 1, 1, 2, 2]
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: ranked_groups([1, 1], [1, 1], 1), r"`cohorts` must hold zeros and ones, \[rounds"),
-        (lambda: ranked_groups([[0.5, 1]], [1, 1], 1), "`cohorts` must hold zeros and ones"),
-        (lambda: ranked_groups([[2, 1]], [1, 1], 1), "`cohorts` must hold zeros and ones.*got 2"),
+        (
+            lambda: ranked_groups([1, 1], [1, 1], 1),
+            r"`cohorts` must hold zeros and ones, \[rounds",
+        ),
+        (
+            lambda: ranked_groups([[0.5, 1]], [1, 1], 1),
+            "`cohorts` must hold zeros and ones",
+        ),
+        (
+            lambda: ranked_groups([[2, 1]], [1, 1], 1),
+            "`cohorts` must hold zeros and ones.*got 2",
+        ),
         (
             lambda: ranked_groups(EVERYBODY, THREE, 2, too_small="merg"),
             "`too_small` must be a known rule: did you mean 'merge'",
         ),
-        (lambda: ranked_groups(EVERYBODY, THREE, 2, smallest=1), "`smallest` must be at least 2"),
+        (
+            lambda: ranked_groups(EVERYBODY, THREE, 2, smallest=1),
+            "`smallest` must be at least 2",
+        ),
         (
             lambda: ranked_groups(EVERYBODY, THREE, 2, aligned=True),
             "`aligned` must be used together with",
         ),
         (lambda: ranked_groups(EVERYBODY, THREE, 2, blocks=0), "`blocks`"),
-        (lambda: ranked_groups(EVERYBODY, THREE, 2, blocks=[0, 0]), "`blocks` must be a block"),
-        (lambda: ranked_groups(EVERYBODY, [1.0, 2.0], 2), "`rates` must be one finite number"),
-        (lambda: ranked_groups([[1, 1]], [1.0, np.nan], 2), "`rates` must be one finite number"),
-        (lambda: ranked_groups(EVERYBODY, np.ones(6), 0), "`num_groups` must be at least 1"),
+        (
+            lambda: ranked_groups(EVERYBODY, THREE, 2, blocks=[0, 0]),
+            "`blocks` must be a block",
+        ),
+        (
+            lambda: ranked_groups(EVERYBODY, [1.0, 2.0], 2),
+            "`rates` must be one finite number",
+        ),
+        (
+            lambda: ranked_groups([[1, 1]], [1.0, np.nan], 2),
+            "`rates` must be one finite number",
+        ),
+        (
+            lambda: ranked_groups(EVERYBODY, np.ones(6), 0),
+            "`num_groups` must be at least 1",
+        ),
         (
             lambda: cohort_layouts("mc", fixed_groups(EVERYBODY, THREE), [2, 4], 9),
             "`rounds` must have as many groups as levels; got 3 and 2 and 'round 0'",
@@ -111,7 +135,8 @@ def test_split_blocks_are_reported() -> None:
     assert split([1] * 6, THREE) == ()
     assert split([1] * 6, [0, 1, 1, 1, 0, 1]) == (0, 2)
     assert split([1, 1, 0, 0, 1, 1], [0, 0, 0, 1, 1, 1]) == ()  # block 1 was not asked
-    assert split([1, 1, 1, 0, 1, 1], [0] * 6) == (1,)  # half of it was: no scheme of blocks
+    # half of it was: no scheme of blocks
+    assert split([1, 1, 1, 0, 1, 1], [0] * 6) == (1,)
     assert split([1] * 6, [0, 0, 0, 0, 1, 0], too_small="sit_out") == (2,)
     numbers = [1, 0, 0, 1, 1, 0]  # blocks {1, 2, 5} and {0, 3, 4}
     groups = [0, 1, 1, 0, 0, 1]
@@ -146,7 +171,9 @@ def test_what_holds_for_any_cohort(seed) -> None:
         for cohort, own in zip(whole, found, strict=True):
             slots = sorted(slot for group in own.groups for slot in group)
             assert slots == list(range(len(own.members)))
-            assert sorted(own.members + own.sitting_out) == np.flatnonzero(cohort).tolist()
+            assert (
+                sorted(own.members + own.sitting_out) == np.flatnonzero(cohort).tolist()
+            )
             assert len(own.groups) == count
             assert all(len(own.groups[group]) >= 2 for group in own.present)
             assert not (aligned and found is ranked and own.split_blocks)
@@ -158,9 +185,13 @@ def test_what_holds_for_any_cohort(seed) -> None:
             if original:
                 assert number == min(original)
             for other in own.groups[:number]:
-                assert original.isdisjoint(group_of[own.members[slot]] for slot in other)
+                assert original.isdisjoint(
+                    group_of[own.members[slot]] for slot in other
+                )
     for own in ranked:  # a slower group has no faster client, and sizes are even
-        present = [[rates[own.members[slot]] for slot in own.groups[g]] for g in own.present]
+        present = [
+            [rates[own.members[slot]] for slot in own.groups[g]] for g in own.present
+        ]
         if not aligned:
             assert all(max(a) <= min(b) for a, b in itertools.pairwise(present))
             if len(own.present) == count:
@@ -169,15 +200,25 @@ def test_what_holds_for_any_cohort(seed) -> None:
 
 
 def test_rounds_become_layouts() -> None:
-    cohorts = [[1] * 6, [1, 1, 0, 0, 1, 1], [1] * 6, [1, 1, 1, 0, 0, 0], [1, 0, 0, 0, 0, 0]]
+    cohorts = [
+        [1] * 6,
+        [1, 1, 0, 0, 1, 1],
+        [1] * 6,
+        [1, 1, 1, 0, 0, 0],
+        [1, 0, 0, 0, 0, 0],
+    ]
     rounds = fixed_groups(cohorts, THREE)
     kept = cohort_layouts("mc", rounds, [2, 4, 8], 10, modulus_rule="power_of_two")
     assert kept[0] is kept[2]
     assert kept[4] is None
     assert [layout.num_segments for layout in kept[:4]] == [3, 3, 3, 3]
-    assert all(len(block.members) >= 2 for layout in kept[:4] for block in layout.blocks)
+    assert all(
+        len(block.members) >= 2 for layout in kept[:4] for block in layout.blocks
+    )
     assert kept[1].plan[0].modulus in (2, 4, 8, 16, 32, 64)
-    dropped = cohort_layouts("hc", rounds, [2, 4, 8], 10, hybrid_threshold=2, empty_groups="drop")
+    dropped = cohort_layouts(
+        "hc", rounds, [2, 4, 8], 10, hybrid_threshold=2, empty_groups="drop"
+    )
     assert [layout.num_segments for layout in dropped[:4]] == [3, 2, 3, 1]
     assert dropped[1].levels == (2, 8)
     assert dropped[3].levels == (2,)

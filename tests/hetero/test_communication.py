@@ -13,19 +13,29 @@ from mrsa_watch._base.errors import ConfigurationError
 LEVELS = (2, 4, 8, 10, 12)  # of the paper's Experiment 1: N = 20, G = 5
 
 
-def experiment(scheme: str, dim: int = 199_210, rule: str = "exact") -> hetero.SegmentLayout:
+def experiment(
+    scheme: str, dim: int = 199_210, rule: str = "exact"
+) -> hetero.SegmentLayout:
     return hetero.segment_layout(scheme, [4] * 5, LEVELS, dim, modulus_rule=rule)
 
 
-def homogeneous(levels: int, dim: int = 199_210, number: int = 20) -> hetero.SegmentLayout:
+def homogeneous(
+    levels: int, dim: int = 199_210, number: int = 20
+) -> hetero.SegmentLayout:
     return hetero.segment_layout("groups", [number], [levels], dim)
 
 
 @pytest.mark.parametrize(
     ("rates", "message"),
     [
-        ([1.0] * 19, "`rates_bits_per_second` must have one rate for each slot; got 19 and 20"),
-        ([1.0] * 19 + [0.0], "`rates_bits_per_second` must be positive and finite; got 0.0"),
+        (
+            [1.0] * 19,
+            "`rates_bits_per_second` must have one rate for each slot; got 19 and 20",
+        ),
+        (
+            [1.0] * 19 + [0.0],
+            "`rates_bits_per_second` must be positive and finite; got 0.0",
+        ),
         ([[1.0] * 20], "`rates_bits_per_second` must be a vector"),
         (["fast"] * 20, "`rates_bits_per_second` must hold numbers"),
     ],
@@ -36,19 +46,35 @@ def test_misuse_is_named(rates, message):
 
 
 def test_a_small_layout_by_hand():
-    """Three groups of two, segments of 3, 2 and 2; rings 5 (3 bits), 15 (4 bits), 3 and so on."""
+    """Three groups of two, segments of 3, 2 and 2.
+
+    Rings 5 (3 bits), 15 (4 bits), 3 and so on.
+    """
     layout = hetero.segment_layout("mc", [2, 2, 2], [2, 4, 8], dim=7)
     times = hetero.costs.communication_times(layout, [1.0, 1.0, 2.0, 3.0, 4.0, 8.0])
     # rows: {0,1} {2} | {0,2} {1} | {0} {1,2}; R = 4+1, 14+1 | 4+1, 6+1 | 2+1, 12+1
-    first, second, third = 3 * 3 + 2 * 3 + 2 * 2, 3 * 3 + 2 * 3 + 2 * 4, 3 * 4 + 2 * 3 + 2 * 4
+    first, second, third = (
+        3 * 3 + 2 * 3 + 2 * 2,
+        3 * 3 + 2 * 3 + 2 * 4,
+        3 * 4 + 2 * 3 + 2 * 4,
+    )
     assert times.bits.tolist() == [first] * 2 + [second] * 2 + [third] * 2
     # K of each row: 2 2 2 | 2 4 4 | 8 2 4
     assert times.plain_bits.tolist() == [7] * 2 + [11] * 2 + [9 + 2 + 4] * 2
     assert times.seconds.tolist() == [19.0, 19.0, 23 / 2, 23 / 3, 26 / 4, 26 / 8]
     assert times.group_seconds.tolist() == [19.0, 11.5, 6.5]
-    assert (times.slowest_group, times.round_seconds, times.plain_round_seconds) == (0, 19.0, 7.0)
-    assert str(times) == "the round waits 19 s for group 0 of 3; the fastest group takes 6.5 s"
-    np.testing.assert_allclose(times.expansion, np.repeat([19 / 7, 23 / 11, 26 / 15], 2))
+    assert (times.slowest_group, times.round_seconds, times.plain_round_seconds) == (
+        0,
+        19.0,
+        7.0,
+    )
+    assert (
+        str(times)
+        == "the round waits 19 s for group 0 of 3; the fastest group takes 6.5 s"
+    )
+    np.testing.assert_allclose(
+        times.expansion, np.repeat([19 / 7, 23 / 11, 26 / 15], 2)
+    )
 
 
 @pytest.mark.parametrize("rule", ["exact", "power_of_two"])
@@ -62,7 +88,9 @@ def test_bytes_are_those_of_messages(scheme, rule):
         residues = np.concatenate([np.full(w, r - 1, np.uint32) for w, r in stretches])
         message = protocol.messages.MaskedInput(0, slot, stretches, residues).to_bytes()
         assert len(message) == times.message_bytes[slot]
-        assert -(-times.bits[slot] // 8) == len(message) - protocol.messages.MaskedInput.size([])
+        assert -(-times.bits[slot] // 8) == len(
+            message
+        ) - protocol.messages.MaskedInput.size([])
 
 
 def test_bytes_are_those_of_a_real_round():
@@ -78,20 +106,26 @@ def test_bytes_are_those_of_a_real_round():
 
 
 def test_experiment_1_takes_the_papers_times():
-    """As K = 2 for all and a quarter of K = 12 in plain bits; 5, 8 and under 4 bits of ring."""
+    """As K = 2 for all and a quarter of K = 12 in plain bits.
+
+    5, 8 and under 4 bits of ring.
+    """
     same = np.full(20, 1e6)
     slow = hetero.costs.communication_times(homogeneous(2), same)
     fast = hetero.costs.communication_times(homogeneous(12), same)
     assert slow.plain_round_seconds * 4 == fast.plain_round_seconds
     assert fast.round_seconds / slow.round_seconds == 8 / 5
     for scheme in ("sc", "mc"):
-        # groups at rates that the paper's levels go with: as much plain time as the slowest
+        # groups at rates that the paper's levels go with: as much plain time as the
+        # slowest
         rates = np.repeat([1e6 * math.ceil(math.log2(levels)) for levels in LEVELS], 4)
         times = hetero.costs.communication_times(experiment(scheme), rates)
         assert times.plain_round_seconds == slow.plain_round_seconds
         assert times.slowest_group == 0
         # a group by itself needs log2 5, two together log2 9 bits of ring
-        shares = np.asarray([row.count(0) for row in zip(*experiment(scheme).matrix, strict=True)])
+        shares = np.asarray(
+            [row.count(0) for row in zip(*experiment(scheme).matrix, strict=True)]
+        )
         alone = 5 - shares[0]
         assert times.bits[0] == 39_842 * (4 * shares[0] + 3 * alone)
         assert times.round_seconds < slow.round_seconds
@@ -103,7 +137,9 @@ def test_experiment_1_takes_the_papers_times():
 )
 def test_expansion_is_the_papers(number, levels, factor):
     """Section VI-A: sums of all 2^14 clients, and of two subgroups of seven."""
-    times = hetero.costs.communication_times(homogeneous(levels, 3, number), np.ones(number))
+    times = hetero.costs.communication_times(
+        homogeneous(levels, 3, number), np.ones(number)
+    )
     assert set(times.expansion.tolist()) == {factor}
 
 
@@ -114,9 +150,14 @@ def test_levels_by_rate_keep_every_group_within_the_slowest():
     groups = hetero.rate_groups(rates, 6)
     slowest = [min(rates[list(group)]) for group in groups]
     for summed in (1, 8):
-        levels = hetero.levels_for_rates(slowest, 2, num_summed=summed, max_levels=2**12)
+        levels = hetero.levels_for_rates(
+            slowest, 2, num_summed=summed, max_levels=2**12
+        )
         for scheme in ("sc", "mc"):
             layout = hetero.segment_layout(scheme, groups, levels, 6000)
             times = hetero.costs.communication_times(layout, rates)
             assert times.slowest_group == 0
-            assert times.plain_round_seconds <= 6000 / slowest[0] * (1 + 1e-9) or summed > 1
+            assert (
+                times.plain_round_seconds <= 6000 / slowest[0] * (1 + 1e-9)
+                or summed > 1
+            )

@@ -1,4 +1,7 @@
-"""Costs and losses: misuse, the paper's numbers, counted operations, all patterns of losses."""
+"""Costs and losses.
+
+Misuse, the paper's numbers, counted operations, all patterns of losses.
+"""
 
 import math
 from functools import partial
@@ -18,10 +21,16 @@ FIVE = partial(segment_layout, "mc", [2] * 5, [2, 3, 3, 4, 5], dim=12)
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: segment_costs(FIVE(), [True] * 3), "`present` must .* bool for each slot"),
-        (lambda: segment_costs(FIVE(), np.ones(10)), "`present` must .* bool for each slot"),
+        (
+            lambda: segment_costs(FIVE(), [True] * 3),
+            "`present` must .* bool for each slot",
+        ),
+        (
+            lambda: segment_costs(FIVE(), np.ones(10)),
+            "`present` must .* bool for each slot",
+        ),
     ],
-)  # fmt: skip
+)
 def test_misuse_names_argument_rule_and_value(call, message):
     with pytest.raises(ConfigurationError, match=message):
         call()
@@ -42,7 +51,9 @@ def counted(layout, present):
                 words[client] += size * len(block.members)
                 if summed[client]:
                     server_words += size  # its self pad
-                    server_words += size * sum(not summed[other] for other in block.members)
+                    server_words += size * sum(
+                        not summed[other] for other in block.members
+                    )
             for other in block.members:
                 if other != client:
                     pads[client].add(other)
@@ -55,8 +66,23 @@ def counted(layout, present):
 
 LAYOUTS = [
     FIVE,
-    partial(segment_layout, "sc", [2, 3, 2, 4], [2, 3, 5, 9], dim=11, modulus_rule="power_of_two"),
-    partial(segment_layout, "hc", [4, 4], [2, 4], dim=9, subgroups=[2, 2], hybrid_threshold=2),
+    partial(
+        segment_layout,
+        "sc",
+        [2, 3, 2, 4],
+        [2, 3, 5, 9],
+        dim=11,
+        modulus_rule="power_of_two",
+    ),
+    partial(
+        segment_layout,
+        "hc",
+        [4, 4],
+        [2, 4],
+        dim=9,
+        subgroups=[2, 2],
+        hybrid_threshold=2,
+    ),
     partial(segment_layout, "groups", [7], [5], dim=6),
 ]
 
@@ -69,7 +95,9 @@ def test_costs_are_those_of_the_operations_one_by_one(layout, data):
     drawn = data.draw(st.lists(st.booleans(), min_size=number, max_size=number))
     present = np.asarray(drawn)
     costs = segment_costs(layout, present)
-    agreements, words, bits, server_agreements, secrets, server_words = counted(layout, present)
+    agreements, words, bits, server_agreements, secrets, server_words = counted(
+        layout, present
+    )
     assert costs.key_agreements.tolist() == agreements
     assert costs.keystream_words.tolist() == words
     assert costs.payload_bits.tolist() == bits
@@ -91,7 +119,8 @@ def test_costs_are_those_of_the_protocols_own_count(layout):
     costs = segment_costs(layout, present)
     assert costs.server_keystream_words == whole.server.prg_words.sum()
     assert costs.server_key_agreements == whole.server.key_agreements.sum()
-    sent = whole.client.prg_words[2] > 0  # the protocol charges those whose input arrives
+    # the protocol charges those whose input arrives
+    sent = whole.client.prg_words[2] > 0
     assert (sent == present).all()
     assert (costs.keystream_words[sent] == whole.client.prg_words[2, sent]).all()
     agreements = whole.client.key_agreements.sum(axis=0)
@@ -109,7 +138,12 @@ def test_pads_of_a_scheme_cost_what_section_6a_says():
         assert (costs.keystream_words <= 2 * dim * 2 * size).all()
         assert (one.keystream_words == 2 * dim * number).all()
         assert (costs.key_agreements <= one.key_agreements).all()
-        bits = [(summed * 15).bit_length() for summed in (2 * size, number)]  # of residues
+        # of residues
+        bits = [(summed * 15).bit_length() for summed in (2 * size, number)]
         assert (costs.expansion <= bits[0] / 4).all()
         assert (one.expansion == bits[1] / 4).all()
-        assert costs.server_keystream_words == one.server_keystream_words == 2 * dim * number
+        assert (
+            costs.server_keystream_words
+            == one.server_keystream_words
+            == 2 * dim * number
+        )

@@ -18,24 +18,40 @@ from mrsa_watch._base.errors import ConfigurationError
 @pytest.mark.parametrize(
     ("build", "message"),
     [
-        (lambda: hetero.rate_groups([1.0, 2.0, 3.0], 2), "two clients for each group; got 2 and 3"),
-        (lambda: hetero.rate_groups([1.0, 0.0], 1), "`rates` must be positive and finite; got 0.0"),
+        (
+            lambda: hetero.rate_groups([1.0, 2.0, 3.0], 2),
+            "two clients for each group; got 2 and 3",
+        ),
+        (
+            lambda: hetero.rate_groups([1.0, 0.0], 1),
+            "`rates` must be positive and finite; got 0.0",
+        ),
         (
             lambda: hetero.rate_groups([1.0, float("nan")], 1),
             "must be positive and finite; got nan",
         ),
-        (lambda: hetero.rate_groups([1.0] * 4, 2, method="equals"), "did you mean 'equal'"),
+        (
+            lambda: hetero.rate_groups([1.0] * 4, 2, method="equals"),
+            "did you mean 'equal'",
+        ),
         (
             lambda: hetero.rate_groups([1.0] * 4, 2, boundaries=[2.0]),
             r"must leave two clients for each group; got \[4, 0\]",
         ),
         (
             lambda: hetero.rate_groups([1.0] * 6, 3, boundaries=[3.0, 2.0]),
-            r"`boundaries` must be num_groups - 1 ascending rates; got \[3.0, 2.0\] and 3",
+            r"`boundaries` must be num_groups - 1 ascending rates; got \[3.0, 2.0\] "
+            r"and 3",
         ),
-        (lambda: hetero.levels_for_rates([2.0, 1.0]), "`rates` must ascend from the slowest"),
+        (
+            lambda: hetero.levels_for_rates([2.0, 1.0]),
+            "`rates` must ascend from the slowest",
+        ),
         (lambda: hetero.levels_for_rates([1.0], 1), "`slowest_levels` must lie in"),
-        (lambda: hetero.levels_for_rates([1.0], 2, num_summed=0), "`num_summed` must be at least"),
+        (
+            lambda: hetero.levels_for_rates([1.0], 2, num_summed=0),
+            "`num_summed` must be at least",
+        ),
     ],
 )
 def test_misuse_is_named(build, message):
@@ -59,13 +75,17 @@ def test_given_boundaries_by_hand():
 
 def squares(groups, rates) -> float:
     logs = np.log(np.asarray(rates))
-    return sum(float(((logs[list(g)] - logs[list(g)].mean()) ** 2).sum()) for g in groups)
+    return sum(
+        float(((logs[list(g)] - logs[list(g)].mean()) ** 2).sum()) for g in groups
+    )
 
 
 @given(st.lists(st.floats(0.1, 100.0), min_size=6, max_size=9), st.integers(1, 3))
 def test_natural_groups_have_the_least_squares_of_all_cuts(rates, count):
     found = hetero.rate_groups(rates, count, method="natural")
-    assert sorted(client for group in found for client in group) == list(range(len(rates)))
+    assert sorted(client for group in found for client in group) == list(
+        range(len(rates))
+    )
     assert min(map(len, found)) >= 2
     order = np.argsort(rates, kind="stable").tolist()
     options = []

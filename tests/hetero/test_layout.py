@@ -13,22 +13,38 @@ from mrsa_jax.hetero import segment_layout, segment_matrix
     ("arguments", "message"),
     [
         ({"levels": [1, 2, 3]}, r"`levels` must lie in \[2, 2\*\*23\]; got 1"),
-        ({"levels": [2, 3, 2**23 + 1]}, r"`levels` must lie in \[2, 2\*\*23\]; got 8388609"),
+        (
+            {"levels": [2, 3, 2**23 + 1]},
+            r"`levels` must lie in \[2, 2\*\*23\]; got 8388609",
+        ),
         ({"levels": [4, 2, 8]}, r"`levels` must not descend .* got \[4, 2, 8\]"),
         ({"levels": [2, 4]}, "`levels` must be one for each group; got 2 and 3"),
         ({"levels": np.asarray([2.5, 3, 4])}, "`levels` must be an integer; got .*2.5"),
         ({"dim": 2}, "`dim` must be at least the segments; got 2 and 3"),
         ({"groups": [2, 2, 1]}, "`groups` must leave two clients or more .* got 1"),
-        ({"groups": [[0, 1], [2, 3], [5, 6]]}, "`groups` must hold the slots 0 to n - 1"),
-        ({"groups": [[0, 1], [1, 2], [3, 4]]}, "`groups` must hold the slots 0 to n - 1"),
-        ({"subgroups": [1, 2]}, "`subgroups` must be one number for each group; got 2 and 3"),
+        (
+            {"groups": [[0, 1], [2, 3], [5, 6]]},
+            "`groups` must hold the slots 0 to n - 1",
+        ),
+        (
+            {"groups": [[0, 1], [1, 2], [3, 4]]},
+            "`groups` must hold the slots 0 to n - 1",
+        ),
+        (
+            {"subgroups": [1, 2]},
+            "`subgroups` must be one number for each group; got 2 and 3",
+        ),
         ({"subgroups": [1, 1, 2]}, "`groups` must leave two clients or more .* got 1"),
         ({"scheme": "mcc"}, "`scheme` must be one of sc, mc, hc, groups"),
         ({"scheme": [[0, 0], [-1, -1]]}, "`scheme` must have a column for each group"),
-        ({"scheme": "groups", "hybrid_threshold": 1}, '`hybrid_threshold` must be given for "hc"'),
+        (
+            {"scheme": "groups", "hybrid_threshold": 1},
+            '`hybrid_threshold` must be given for "hc"',
+        ),
         (
             {"groups": [200, 200, 200], "levels": [2, 2**23, 2**23]},
-            r"`levels` must leave each block a ring below 2\*\*31 .* got '8388608 levels for 400",
+            r"`levels` must leave each block a ring below 2\*\*31 .* got '8388608 "
+            r"levels for 400",
         ),
     ],
 )
@@ -48,7 +64,8 @@ def test_single_chain_of_three_by_hand():
     # rows of B_SC: 0 0 * / * 1 1 / 0 * 0
     layout = segment_layout("sc", [[4, 0], [1, 5, 2], [3, 6]], [2, 4, 9], dim=8)
     found = [
-        (b.segment, b.members, (b.start, b.stop), b.num_levels, b.modulus) for b in layout.blocks
+        (b.segment, b.members, (b.start, b.stop), b.num_levels, b.modulus)
+        for b in layout.blocks
     ]
     assert found == [
         (0, (0, 1, 2, 4, 5), (0, 3), 2, 6),
@@ -59,8 +76,10 @@ def test_single_chain_of_three_by_hand():
         (2, (1, 2, 5), (6, 8), 4, 10),
     ]
     assert layout.levels_of().tolist() == [
-        [2, 2, 2, 9, 2, 2, 9], [2, 4, 4, 4, 2, 4, 4], [2, 4, 4, 2, 2, 4, 2],
-    ]  # fmt: skip
+        [2, 2, 2, 9, 2, 2, 9],
+        [2, 4, 4, 4, 2, 4, 4],
+        [2, 4, 4, 2, 2, 4, 2],
+    ]
     assert [block.modulus for block in layout.plan] == [6, 17, 3, 16, 5, 10]
 
 
@@ -92,8 +111,9 @@ def test_every_client_is_in_one_block_of_each_segment(scheme, groups, dim):
 def test_plain_groups_sum_whole_updates():
     layout = segment_layout("groups", [2, 3], [2, 4], 7)
     assert [(b.members, b.start, b.stop, b.modulus) for b in layout.blocks] == [
-        ((0, 1), 0, 7, 3), ((2, 3, 4), 0, 7, 10),
-    ]  # fmt: skip
+        ((0, 1), 0, 7, 3),
+        ((2, 3, 4), 0, 7, 10),
+    ]
 
 
 def test_subgroups_follow_the_matrix_over_them():
@@ -114,8 +134,9 @@ def test_rows_hold_what_the_blocks_do():
             assert slots[slots < 9].tolist() == list(block.members)
             assert layout.blocks[row.number[place]] == block
             assert (row.block_levels[place], row.moduli[place]) == (
-                block.num_levels, block.modulus,
-            )  # fmt: skip
+                block.num_levels,
+                block.modulus,
+            )
             assert (row.modulus_of[list(block.members)] == block.modulus).all()
         assert (row.slots[len(own) :] == 9).all()
         assert (row.number[len(own) :] == len(layout.blocks)).all()

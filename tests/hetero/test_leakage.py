@@ -35,23 +35,39 @@ OTHER = partial(segment_layout, "mc", [2, 2], [2, 4], 6)
         ((PAIRS,), {"num_rounds": 0}, "`num_rounds` must be at least 1; got 0"),
         (([],), {}, "`layouts` must hold a round; got 0"),
         (([None],), {}, "`layouts` must hold a round that is not skipped"),
-        (([PAIRS, OTHER],), {}, "`layouts` must be of one length of updates; got 6 and 7"),
+        (
+            ([PAIRS, OTHER],),
+            {},
+            "`layouts` must be of one length of updates; got 6 and 7",
+        ),
         (
             ([PAIRS, PAIRS], np.ones((3, 6), bool)),
             {},
             "`survivors` must be for as many rounds as `layouts`; got 3 and 2",
         ),
-        ((PAIRS, [[1, 1]]), {}, "`survivors` must be V3, or V0 to V4.*round 0.*6 slots"),
+        (
+            (PAIRS, [[1, 1]]),
+            {},
+            "`survivors` must be V3, or V0 to V4.*round 0.*6 slots",
+        ),
         ((PAIRS, [[1, 1, 1, 1, 1, 2]]), {}, "`survivors` must be V3.*got 2"),
         ((PAIRS, [[0.5] * 6]), {}, "`survivors` must be V3.*float64"),
         ((PAIRS,), {"members": [[0, 1]]}, "`members` must be one client for each slot"),
-        ((PAIRS,), {"members": [[0, 1, 2, 3, 4, 4]]}, "`members` must be different numbers"),
+        (
+            (PAIRS,),
+            {"members": [[0, 1, 2, 3, 4, 4]]},
+            "`members` must be different numbers",
+        ),
         (
             (PAIRS,),
             {"num_rounds": 1, "num_clients": 5},
             "`num_clients` must be more than every client in `members`; got 5",
         ),
-        ((PAIRS,), {"status": [[0, 0]]}, "`status` must be a code for each round.*6 blocks"),
+        (
+            (PAIRS,),
+            {"status": [[0, 0]]},
+            "`status` must be a code for each round.*6 blocks",
+        ),
         ((PAIRS,), {"status": [0.0]}, "`status` must be a code"),
     ],
 )
@@ -146,8 +162,8 @@ def test_layouts_that_cut_differently_are_refined() -> None:
         assert np.array_equal(history.participation[piece], rows)
 
 
-# The oracle: who sums with whom from the printed matrix, lonely clients one by one, row spaces in
-# fractions.
+# The oracle: who sums with whom from the printed matrix, lonely clients one by one, row
+# spaces in fractions.
 
 
 def learnt_sets(matrix, groups, sends):
@@ -163,7 +179,9 @@ def learnt_sets(matrix, groups, sends):
             ]
         )
     left = set(sends)
-    while lonely := [s for row in blocks for b in row if len(b & left) == 1 for s in b & left]:
+    while lonely := [
+        s for row in blocks for b in row if len(b & left) == 1 for s in b & left
+    ]:
         left.discard(lonely[0])
     return [[b & left for b in row if b & left] for row in blocks]
 
@@ -187,7 +205,10 @@ def in_span(rows, vector) -> bool:
 
 
 def smallest_support(rows, clients: int) -> int | None:
-    """Weak privacy: the fewest clients such that without their columns the rank is smaller."""
+    """Weak privacy.
+
+    The fewest clients such that without their columns the rank is smaller.
+    """
 
     def rank(columns):
         kept = [[int(row[c]) for c in columns] for row in rows]
@@ -221,7 +242,9 @@ def setting(seed):
     for own, sends in zip(groups, survivors, strict=True):
         found = learnt_sets(matrix, own.groups, np.flatnonzero(sends).tolist())
         for segment in range(count):
-            sets[segment].append([{own.members[s] for s in block} for block in found[segment]])
+            sets[segment].append(
+                [{own.members[s] for s in block} for block in found[segment]]
+            )
     return clients, groups, layouts, survivors, sets
 
 
@@ -258,7 +281,10 @@ def test_equals_row_spaces_in_fractions(seed) -> None:
     assert np.allclose(
         found.exposed_share[-1], (found.exposure >= 0).mean(axis=0)
     )  # segments of equal length
-    sends = [set(np.asarray(g.members)[s].tolist()) for g, s in zip(groups, survivors, strict=True)]
+    sends = [
+        set(np.asarray(g.members)[s].tolist())
+        for g, s in zip(groups, survivors, strict=True)
+    ]
     plain = [sent if len(sent) >= 2 else set() for sent in sends]
     assert [set(np.flatnonzero(row).tolist()) for row in history.plain] == plain
 
@@ -271,7 +297,10 @@ def test_least_squares_recovers_just_what_is_exposed(ranked: bool, rounds: int) 
     rng = np.random.default_rng(4)
     cohorts = np.asarray(
         mj.selection.rollout(
-            3, mj.selection.uniform(clients, 10), mj.availability.independent(0.1), rounds
+            3,
+            mj.selection.uniform(clients, 10),
+            mj.availability.independent(0.1),
+            rounds,
         )
     )
     if ranked:
@@ -281,13 +310,17 @@ def test_least_squares_recovers_just_what_is_exposed(ranked: bool, rounds: int) 
     layouts = cohort_layouts("mc", groups, [2, 4, 8], dim)
     survivors = [rng.random(len(own.members)) < 0.95 for own in groups]
     members = [own.members for own in groups]
-    history = segment_participation(layouts, survivors, members=members, num_clients=clients)
+    history = segment_participation(
+        layouts, survivors, members=members, num_clients=clients
+    )
     found = segment_leakage(history, effort=None)
     updates = rng.normal(size=(clients, dim))
     matches = np.zeros((3, clients), bool)
     for segment, (start, stop) in enumerate(history.bounds):
         sums = []
-        for number, block in zip(history.rounds[segment], history.blocks[segment], strict=True):
+        for number, block in zip(
+            history.rounds[segment], history.blocks[segment], strict=True
+        ):
             own = layouts[number].blocks[block]
             assert (own.start, own.stop) == (start, stop)
             sums.append(np.zeros(stop - start))
@@ -308,7 +341,8 @@ def test_least_squares_recovers_just_what_is_exposed(ranked: bool, rounds: int) 
 
 def test_shares_and_firsts_by_hand() -> None:
     """Two of two groups: sums over all in one segment, by group in the other."""
-    layout = segment_layout("mc", [2, 3], [2, 4], 5)  # segment 0 (3 of 5): both, 1: apart
+    # segment 0 (3 of 5): both, 1: apart
+    layout = segment_layout("mc", [2, 3], [2, 4], 5)
     gone = np.ones((3, 5), bool)
     gone[1, 4] = False
     history = segment_participation(layout, gone)
@@ -320,8 +354,9 @@ def test_shares_and_firsts_by_hand() -> None:
     assert found.exposed_share[:, :4].sum() == 0
     assert (found.strong, found.weak_lower, found.weak_upper) == (1, 1, 1)
     assert found.plain.exposure.tolist() == [-1, -1, -1, -1, 1]
-    # In round 1 client 0 is lost, and then 1 as the only one left in segment 1's block: the
-    # server learns x2 + x3 + x4 in both segments, and nothing is exposed that was not before.
+    # In round 1 client 0 is lost, and then 1 as the only one left in segment 1's block:
+    # the server learns x2 + x3 + x4 in both segments, and nothing is exposed that was
+    # not before.
     gone = np.ones((2, 5), bool)
     gone[1, 0] = False
     found = segment_leakage(segment_participation(layout, gone))
@@ -333,7 +368,8 @@ def test_shares_and_firsts_by_hand() -> None:
 def test_some_segments_fall_before_others() -> None:
     layout = segment_layout("mc", [4, 3, 3], [2, 4, 8], 10)
     gone = np.ones((2, 10), bool)
-    gone[1, [0, 9]] = False  # alone: {0} where group 0 is apart, {9} likewise; together elsewhere
+    # alone: {0} where group 0 is apart, {9} likewise; together elsewhere
+    gone[1, [0, 9]] = False
     found = segment_leakage(segment_participation(layout, gone))
     assert found.exposure[:, 0].tolist() == [1, -1, 1]
     assert found.exposure[:, 9].tolist() == [1, -1, 1]
@@ -353,7 +389,10 @@ def test_blocks_that_are_split_lose_their_guarantee(ranked: bool) -> None:
     """Batch partitioning with T = 4: blocks cut by groups hide in their pieces only."""
     cohorts = np.asarray(
         mj.selection.rollout(
-            0, mj.selection.batch_partitioning(N, K, T), mj.availability.independent(0.05), ROUNDS
+            0,
+            mj.selection.batch_partitioning(N, K, T),
+            mj.availability.independent(0.05),
+            ROUNDS,
         )
     )
     pieces = np.arange(N) // 2 % 3  # pairs: every block of four lies in two groups
@@ -402,6 +441,10 @@ def test_equal_segments_are_judged_alike_and_relabelling_permutes() -> None:
     one = segment_leakage(segment_participation(layout, survivors))
     assert one.segments[0] is one.segments[1] is one.segments[3]
     assert one.segments[0] is not one.segments[2]
-    other = segment_leakage(segment_participation(layout, survivors, members=order, num_clients=10))
+    other = segment_leakage(
+        segment_participation(layout, survivors, members=order, num_clients=10)
+    )
     assert np.array_equal(other.exposure[:, order], one.exposure)
-    assert [own.strong for own in other.segments] == [own.strong for own in one.segments]
+    assert [own.strong for own in other.segments] == [
+        own.strong for own in one.segments
+    ]

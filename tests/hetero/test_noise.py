@@ -1,4 +1,7 @@
-"""Noise in blocks of unequal quantizers: every integer accounted for, real messages alike."""
+"""Noise in blocks of unequal quantizers.
+
+Every integer accounted for, real messages alike.
+"""
 
 import functools
 import math
@@ -22,7 +25,9 @@ _layout = functools.cache(
 _key = functools.cache(lambda: jax.random.key(4))
 _noise = functools.cache(lambda: mj.dp.skellam(0.25))
 _updates = functools.cache(
-    lambda: jnp.asarray(np.random.default_rng(0).uniform(-0.3, 0.3, (N, D)).astype(np.float32))
+    lambda: jnp.asarray(
+        np.random.default_rng(0).uniform(-0.3, 0.3, (N, D)).astype(np.float32)
+    )
 )
 LOST = np.ones((5, N), bool)
 LOST[3:, 5] = False
@@ -75,8 +80,13 @@ def test_all_ways_to_sum_agree_and_are_codes_and_noise() -> None:
     ]
     alive = jnp.asarray(LOST)
     members = jnp.arange(N)
-    outs = [own.aggregate(_key(), own.init(), _updates(), members, alive)[0] for own in averages]
-    traced = jax.jit(lambda own, key: own.aggregate(key, own.init(), _updates(), members, alive)[0])
+    outs = [
+        own.aggregate(_key(), own.init(), _updates(), members, alive)[0]
+        for own in averages
+    ]
+    traced = jax.jit(
+        lambda own, key: own.aggregate(key, own.init(), _updates(), members, alive)[0]
+    )
     outs.append(traced(averages[1], _key()))
     for out in outs[1:]:
         jax.tree.map(np.testing.assert_array_equal, outs[0], out)
@@ -115,7 +125,9 @@ def test_wraps_and_robust_rules_and_attackers() -> None:
     noise = mj.dp.discrete_gaussian(7.0)
     updates = jnp.ones((6, 3000))
     own = segment_average(tight, RANGE, noise=noise, fidelity="sets")
-    out, _ = own.aggregate(_key(), own.init(), updates, jnp.arange(6), jnp.ones(6, bool))
+    out, _ = own.aggregate(
+        _key(), own.init(), updates, jnp.arange(6), jnp.ones(6, bool)
+    )
     residues, _ = encode(_key(), updates, tight, RANGE, noise=noise)
     plain, _ = encode(_key(), updates, tight, RANGE)
     wrapped = 0
@@ -135,7 +147,9 @@ def test_wraps_and_robust_rules_and_attackers() -> None:
     for extra in ({"combine": rule}, {"byzantine": attack}):
         outs = []
         for fidelity in ("array", "sets"):
-            average = segment_average(_layout(), RANGE, noise=_noise(), fidelity=fidelity, **extra)
+            average = segment_average(
+                _layout(), RANGE, noise=_noise(), fidelity=fidelity, **extra
+            )
             out, _ = average.aggregate(
                 _key(), average.init(), _updates(), jnp.arange(N), jnp.ones(N, bool)
             )
@@ -145,7 +159,9 @@ def test_wraps_and_robust_rules_and_attackers() -> None:
 
 
 def test_clip_norm_bounds_what_a_client_changes() -> None:
-    average = segment_average(_layout(), RANGE, noise=_noise(), clip_norm=0.5, fidelity="sets")
+    average = segment_average(
+        _layout(), RANGE, noise=_noise(), clip_norm=0.5, fidelity="sets"
+    )
     plain = segment_average(_layout(), RANGE, noise=_noise(), fidelity="sets")
     assert plain.sensitivity == math.inf
     steps = 2.0 / (_layout().levels_of() - 1.0)
@@ -160,18 +176,27 @@ def test_clip_norm_bounds_what_a_client_changes() -> None:
         for own in (average, plain)
     ]
     assert np.array_equal(outs[0].update, outs[1].update)
-    # with the same dice, zeros in one client's place: the decoded change, over hostile updates
+    # with the same dice, zeros in one client's place: the decoded change, over hostile
+    # updates
     random = np.random.default_rng(1)
-    rows = [np.full(D, 1e30), np.eye(D)[3] * 9, random.normal(size=D), np.full(D, 0.01),
-            np.where(np.arange(D) % 2, np.nan, 1.0)]  # fmt: skip
+    rows = [
+        np.full(D, 1e30),
+        np.eye(D)[3] * 9,
+        random.normal(size=D),
+        np.full(D, 0.01),
+        np.where(np.arange(D) % 2, np.nan, 1.0),
+    ]
     zeros = average.aggregate(
         _key(), average.init(), _updates().at[1].set(0.0), jnp.arange(N), everybody
     )[0]
     for row in rows:
         out = average.aggregate(
-            _key(), average.init(), _updates().at[1].set(jnp.asarray(row, jnp.float32)),
-            jnp.arange(N), everybody,
-        )[0]  # fmt: skip
+            _key(),
+            average.init(),
+            _updates().at[1].set(jnp.asarray(row, jnp.float32)),
+            jnp.arange(N),
+            everybody,
+        )[0]
         change = N * np.linalg.norm(np.asarray(out.update - zeros.update, np.float64))
         assert change <= average.sensitivity
     assert change > 0.1
@@ -188,14 +213,21 @@ def test_clip_norm_bounds_what_a_client_changes() -> None:
             {"noise": lambda: mj.dp.skellam(1e8)},
             "`modulus_bits` must leave room for noise: .* chance of 1 .*; got 14",
         ),
-        ({"clip_rule": lambda: mj.quantize.following_range(4.0)}, "`clip_rule` must not be set"),
+        (
+            {"clip_rule": lambda: mj.quantize.following_range(4.0)},
+            "`clip_rule` must not be set",
+        ),
         ({"clip_norm": 0.0}, "`clip_norm` must lie in"),
         ({"clip_norm": 1.0, "value_range": (0.5, 1.0)}, "`value_range` must hold 0"),
     ],
 )
 def test_refuses_what_breaks_the_account(change, message) -> None:
-    change = {name: value() if callable(value) else value for name, value in change.items()}
+    change = {
+        name: value() if callable(value) else value for name, value in change.items()
+    }
     with pytest.raises(mj.ConfigurationError, match=message):
-        segment_average(**({"layout": _layout(), "value_range": RANGE, "noise": _noise()} | change))
+        segment_average(
+            **({"layout": _layout(), "value_range": RANGE, "noise": _noise()} | change)
+        )
     with pytest.raises(mj.ConfigurationError, match="`modulus_bits` must leave room"):
         segment_layout("mc", [2, 2, 2], [2, 5, 9], dim=7, modulus_bits=3)

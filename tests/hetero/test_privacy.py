@@ -1,4 +1,7 @@
-"""Privacy levels: misuse, cases by hand, brute force over all unions, and the corrected laws."""
+"""Privacy levels.
+
+Misuse, cases by hand, brute force over all unions, and the corrected laws.
+"""
 
 import itertools
 from fractions import Fraction
@@ -14,7 +17,8 @@ from mrsa_watch._base.errors import ConfigurationError
 def most_learned(matrix):
     """Return the most segments that any proper union gives away, by trying all of them."""
     columns = len(matrix[0])
-    unions = np.arange(1, 2 ** (columns - 1))  # without the last group: complements count as well
+    # without the last group: complements count as well
+    unions = np.arange(1, 2 ** (columns - 1))
     inside = (unions[:, None] >> np.arange(columns)) & 1
     learned = np.zeros(len(unions), int)
     for row in np.asarray(matrix):
@@ -41,19 +45,42 @@ def random_partitions(rng, segments, columns, most_blocks):
     ("call", "message"),
     [
         (lambda: hetero.privacy_level([[0.5]]), "`matrix` must hold integers"),
-        (lambda: hetero.privacy_report([[0, 0]], budget=-1), "`budget` must be at least 0; got -1"),
+        (
+            lambda: hetero.privacy_report([[0, 0]], budget=-1),
+            "`budget` must be at least 0; got -1",
+        ),
         (lambda: hetero.claimed_privacy_level("mcc", 5), "did you mean 'mc'"),
-        (lambda: hetero.claimed_privacy_level("mc", 1), "`num_groups` must be at least 2; got 1"),
-        (lambda: hetero.scheme_privacy_level("hc", 5), "`hybrid_threshold` must be given for"),
-        (lambda: hetero.scheme_privacy_level("sc", 5, 2), "`hybrid_threshold` must be given for"),
-        (lambda: hetero.scheme_privacy_level("hc", 5, 5), "`hybrid_threshold` must lie in"),
+        (
+            lambda: hetero.claimed_privacy_level("mc", 1),
+            "`num_groups` must be at least 2; got 1",
+        ),
+        (
+            lambda: hetero.scheme_privacy_level("hc", 5),
+            "`hybrid_threshold` must be given for",
+        ),
+        (
+            lambda: hetero.scheme_privacy_level("sc", 5, 2),
+            "`hybrid_threshold` must be given for",
+        ),
+        (
+            lambda: hetero.scheme_privacy_level("hc", 5, 5),
+            "`hybrid_threshold` must lie in",
+        ),
         (lambda: hetero.advise_num_groups("mc", 1), "`near` must be at least 2; got 1"),
-        (lambda: hetero.advise_num_groups("mc", 5, least=6), "`near` must lie between `least`"),
-        (lambda: hetero.advise_num_groups("mc", 5, most=4), "`near` must lie between `least`"),
-        (lambda: hetero.advise_num_groups("hc", 8, least=2, hybrid_threshold=3),
-         "`least` must be at least 4; got 2"),
+        (
+            lambda: hetero.advise_num_groups("mc", 5, least=6),
+            "`near` must lie between `least`",
+        ),
+        (
+            lambda: hetero.advise_num_groups("mc", 5, most=4),
+            "`near` must lie between `least`",
+        ),
+        (
+            lambda: hetero.advise_num_groups("hc", 8, least=2, hybrid_threshold=3),
+            "`least` must be at least 4; got 2",
+        ),
     ],
-)  # fmt: skip
+)
 def test_misuse_names_argument_rule_and_value(call, message):
     with pytest.raises(ConfigurationError, match=message):
         call()
@@ -67,12 +94,21 @@ def test_cases_by_hand():
     assert hetero.privacy_level([[0, 0, -1], [-1, 1, 1]]) == 0.5
     # {0, 1} in rows 0 and 1, though no single group is given away twice
     report = hetero.privacy_report([[0, 0, 2, 2], [0, 0, -1, -1], [0, 1, 0, 1]])
-    assert (report.level, report.groups, report.learned) == (Fraction(1, 3), (0, 1), (0, 1))
+    assert (report.level, report.groups, report.learned) == (
+        Fraction(1, 3),
+        (0, 1),
+        (0, 1),
+    )
 
 
 def test_the_papers_own_six_groups_give_half_away():
     report = hetero.privacy_report(hetero.segment_matrix("mc", 6))
-    assert report.level == Fraction(1, 2) < hetero.claimed_privacy_level("mc", 6) == Fraction(2, 3)
+    assert (
+        report.level
+        == Fraction(1, 2)
+        < hetero.claimed_privacy_level("mc", 6)
+        == Fraction(2, 3)
+    )
     assert report.groups in ((0, 2, 4), (1, 3, 5))
     assert report.learned == (1, 3, 5)
 
@@ -85,21 +121,30 @@ def test_the_claims_of_theorems_1_and_3():
 
 @pytest.mark.parametrize("size", range(2, 13))
 def test_every_scheme_to_twelve_groups_against_brute_force(size):
-    cases = [("sc", None), ("mc", None), *(("hc", threshold) for threshold in range(1, size))]
+    cases = [
+        ("sc", None),
+        ("mc", None),
+        *(("hc", threshold) for threshold in range(1, size)),
+    ]
     for scheme, threshold in cases:
         matrix = hetero.segment_matrix(scheme, size, threshold)
         truth = 1 - Fraction(most_learned(matrix), size)
         report = hetero.privacy_report(matrix)
         assert report.level == report.guaranteed == truth, (scheme, threshold)
         assert report.certified
-        assert hetero.scheme_privacy_level(scheme, size, threshold) == truth, (scheme, threshold)
+        assert hetero.scheme_privacy_level(scheme, size, threshold) == truth, (
+            scheme,
+            threshold,
+        )
 
 
 @pytest.mark.parametrize("seed", range(40))
 def test_random_matrices_against_brute_force(seed):
     rng = np.random.default_rng(seed)
     columns, segments = int(rng.integers(2, 11)), int(rng.integers(1, 25))
-    matrix = random_partitions(rng, segments, columns, int(rng.integers(1, columns + 3)))
+    matrix = random_partitions(
+        rng, segments, columns, int(rng.integers(1, columns + 3))
+    )
     truth = most_learned(matrix) if columns > 1 else 0
     report = hetero.privacy_report(matrix)
     assert len(report.learned) == truth
@@ -114,10 +159,21 @@ def test_random_matrices_against_brute_force(seed):
 
 @pytest.mark.parametrize(
     ("scheme", "size", "threshold"),
-    [("sc", 64, None), ("mc", 64, None), ("mc", 61, None), ("mc", 63, None), ("mc", 49, None),
-     ("hc", 45, 4), ("hc", 45, 15), ("hc", 45, 20), ("hc", 64, 2), ("hc", 64, 60), ("hc", 61, 7),
-     ("hc", 40, 13)],
-)  # fmt: skip
+    [
+        ("sc", 64, None),
+        ("mc", 64, None),
+        ("mc", 61, None),
+        ("mc", 63, None),
+        ("mc", 49, None),
+        ("hc", 45, 4),
+        ("hc", 45, 15),
+        ("hc", 45, 20),
+        ("hc", 64, 2),
+        ("hc", 64, 60),
+        ("hc", 61, 7),
+        ("hc", 40, 13),
+    ],
+)
 def test_the_laws_of_many_groups_against_the_search(scheme, size, threshold):
     report = hetero.privacy_report(hetero.segment_matrix(scheme, size, threshold))
     assert report.certified
@@ -129,7 +185,9 @@ def test_the_laws_of_many_groups_against_the_search(scheme, size, threshold):
 def test_every_threshold_of_hybrid_chains_against_the_search(size):
     for threshold in range(1, size):
         report = hetero.privacy_report(hetero.segment_matrix("hc", size, threshold))
-        assert report.level == hetero.scheme_privacy_level("hc", size, threshold), threshold
+        assert report.level == hetero.scheme_privacy_level("hc", size, threshold), (
+            threshold
+        )
 
 
 def test_the_law_of_hybrid_chains_is_no_more_than_a_search_beyond_its_check():
@@ -163,7 +221,9 @@ def test_the_order_of_groups_and_segments_does_not_matter(seed):
     renamed = np.full_like(matrix, -1)
     for to, row in enumerate(rows):
         for block in hetero.blocks_of(matrix)[row]:
-            columns = sorted(int(np.flatnonzero(order == column)[0]) for column in block)
+            columns = sorted(
+                int(np.flatnonzero(order == column)[0]) for column in block
+            )
             if len(columns) > 1:
                 renamed[to, columns] = columns[0]
     assert hetero.privacy_level(renamed) == hetero.privacy_level(matrix)

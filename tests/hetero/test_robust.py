@@ -1,4 +1,7 @@
-"""Robust rules against brute force: definitions, breakdown points, absent and infinite blocks."""
+"""Robust rules against brute force.
+
+Definitions, breakdown points, absent and infinite blocks.
+"""
 
 from __future__ import annotations
 
@@ -43,10 +46,14 @@ def median_by_definition(values: np.ndarray, weights: np.ndarray) -> float:
     return float(np.median(np.repeat(values.astype(np.float64), weights.astype(int))))
 
 
-def trimmed_by_definition(values: list[float], weights: list[int], trim: Fraction) -> float:
+def trimmed_by_definition(
+    values: list[float], weights: list[int], trim: Fraction
+) -> float:
     """Cut each unit of weight into parts so small that `trim` is a whole number of them."""
     parts = trim.denominator
-    units = np.sort(np.repeat(np.asarray(values, np.float64), np.asarray(weights) * parts))
+    units = np.sort(
+        np.repeat(np.asarray(values, np.float64), np.asarray(weights) * parts)
+    )
     cut = int(trim * len(units))
     return float(units[cut : len(units) - cut].mean())
 
@@ -54,12 +61,21 @@ def trimmed_by_definition(values: list[float], weights: list[int], trim: Fractio
 @pytest.mark.parametrize(
     ("build", "message"),
     [
-        (lambda: hetero.robust.trimmed_mean(0.5), r"`trim` must lie in \[0, 0.5\); got 0.5"),
+        (
+            lambda: hetero.robust.trimmed_mean(0.5),
+            r"`trim` must lie in \[0, 0.5\); got 0.5",
+        ),
         (lambda: hetero.robust.trimmed_mean(-0.1), r"`trim` must lie in"),
-        (lambda: hetero.robust.trimmed_mean(float("nan")), "`trim` must be finite; got nan"),
+        (
+            lambda: hetero.robust.trimmed_mean(float("nan")),
+            "`trim` must be finite; got nan",
+        ),
         (lambda: hetero.robust.trimmed_mean(True), "`trim` must be a number; got True"),
         (lambda: hetero.robust.geometric_median(0), "`num_iterations` must lie in"),
-        (lambda: hetero.robust.geometric_median(5, 0.0), "`smoothing` must be a positive float32"),
+        (
+            lambda: hetero.robust.geometric_median(5, 0.0),
+            "`smoothing` must be a positive float32",
+        ),
         (lambda: hetero.robust.krum(-1), "`num_byzantine` must lie in"),
         (lambda: hetero.robust.krum(1, 0), "`num_selected` must lie in"),
         (
@@ -74,8 +90,14 @@ def trimmed_by_definition(values: list[float], weights: list[int], trim: Fractio
             lambda: hetero.robust.weighted_mean()([1.0], [1.0]),
             r"`values` must have the shape \[blocks",
         ),
-        (lambda: hetero.robust.weighted_mean()(np.zeros((0, 2)), []), "with a block; got"),
-        (lambda: hetero.robust.weighted_mean()([[1.0]], [1.0, 2.0]), "one entry for each block"),
+        (
+            lambda: hetero.robust.weighted_mean()(np.zeros((0, 2)), []),
+            "with a block; got",
+        ),
+        (
+            lambda: hetero.robust.weighted_mean()([[1.0]], [1.0, 2.0]),
+            "one entry for each block",
+        ),
     ],
 )
 def test_misuse_is_named(build, message):
@@ -84,11 +106,14 @@ def test_misuse_is_named(build, message):
 
 
 def test_every_rule_is_in_the_table():
-    own_functions = filter(inspect.isfunction, map(inspect.unwrap, vars(hetero.robust).values()))
+    own_functions = filter(
+        inspect.isfunction, map(inspect.unwrap, vars(hetero.robust).values())
+    )
     factories = [
-        own for own in own_functions
+        own
+        for own in own_functions
         if own.__module__ == hetero.robust.__name__ and not own.__name__.startswith("_")
-    ]  # fmt: skip
+    ]
     built = {own.__globals__[own.__annotations__["return"]] for own in factories}
     assert {type(rule()) for rule in RULES.values()} == built
 
@@ -101,14 +126,20 @@ def test_weighted_median_by_hand():
     assert rule(values, [2, 1, 1]).tolist() == [1.0]  # half at 0: the middle of 0 and 2
     assert rule(values, [1, 1, 2]).tolist() == [6.0]
     assert rule(values, [1, 0, 1]).tolist() == [5.0]
-    assert hetero.robust.coordinate_median(weighted=False)(values, [9, 1, 1]).tolist() == [2.0]
+    assert hetero.robust.coordinate_median(weighted=False)(
+        values, [9, 1, 1]
+    ).tolist() == [2.0]
     # equal weights that float32 cannot hold are still equal
     assert rule([[0.0]] * 3 + [[1.0]] * 3, [0.1] * 6).tolist() == [0.5]
 
 
-@given(st.integers(0, 10**6), st.lists(st.integers(0, 5), min_size=BLOCKS, max_size=BLOCKS))
+@given(
+    st.integers(0, 10**6), st.lists(st.integers(0, 5), min_size=BLOCKS, max_size=BLOCKS)
+)
 def test_medians_are_those_of_repeated_values(seed, weights):
-    values = np.random.default_rng(seed).integers(-3, 4, (BLOCKS, DIM)).astype(np.float32)
+    values = (
+        np.random.default_rng(seed).integers(-3, 4, (BLOCKS, DIM)).astype(np.float32)
+    )
     own = np.asarray(weights, np.float32)
     found = np.asarray(hetero.robust.coordinate_median()(values, own))
     plain = np.asarray(hetero.robust.coordinate_median(weighted=False)(values, own))
@@ -124,21 +155,31 @@ def test_medians_are_those_of_repeated_values(seed, weights):
 @given(
     st.integers(0, 10**6),
     st.lists(st.integers(0, 5), min_size=BLOCKS, max_size=BLOCKS).filter(any),
-    st.sampled_from([Fraction(0), Fraction(1, 10), Fraction(1, 6), Fraction(1, 3), Fraction(2, 5)]),
+    st.sampled_from(
+        [Fraction(0), Fraction(1, 10), Fraction(1, 6), Fraction(1, 3), Fraction(2, 5)]
+    ),
 )
 def test_trimmed_means_cut_weight_exactly(seed, weights, trim):
-    values = np.random.default_rng(seed).integers(-3, 4, (BLOCKS, DIM)).astype(np.float32)
+    values = (
+        np.random.default_rng(seed).integers(-3, 4, (BLOCKS, DIM)).astype(np.float32)
+    )
     found = hetero.robust.trimmed_mean(float(trim))(values, weights)
-    expected = [trimmed_by_definition(values[:, c].tolist(), weights, trim) for c in range(DIM)]
+    expected = [
+        trimmed_by_definition(values[:, c].tolist(), weights, trim) for c in range(DIM)
+    ]
     np.testing.assert_allclose(np.asarray(found), expected, atol=2e-6)
 
 
 def test_trimmed_mean_of_equal_weights_is_the_ordinary_one():
     values, _ = sample(1)
     found = hetero.robust.trimmed_mean(1 / 6)(values, np.full(BLOCKS, 7.0))
-    np.testing.assert_allclose(found, np.sort(values, axis=0)[1:-1].mean(axis=0), rtol=1e-6)
+    np.testing.assert_allclose(
+        found, np.sort(values, axis=0)[1:-1].mean(axis=0), rtol=1e-6
+    )
     by_weight = hetero.robust.trimmed_mean(0.0)(values, np.arange(1, 7))
-    np.testing.assert_allclose(by_weight, np.average(values, axis=0, weights=range(1, 7)), 1e-5)
+    np.testing.assert_allclose(
+        by_weight, np.average(values, axis=0, weights=range(1, 7)), 1e-5
+    )
 
 
 @pytest.mark.parametrize("name", ["coordinate_median", "trimmed_mean"])
@@ -152,14 +193,17 @@ def test_bad_blocks_below_the_breakdown_point_stay_within_the_honest_range(name,
         else hetero.robust.trimmed_mean(1 / 3)
     )
     total = int(weights.sum())
-    bad = np.asarray(data.draw(st.lists(st.booleans(), min_size=BLOCKS, max_size=BLOCKS)))
+    bad = np.asarray(
+        data.draw(st.lists(st.booleans(), min_size=BLOCKS, max_size=BLOCKS))
+    )
     while 2 * weights[bad].sum() >= total or (
         name == "trimmed_mean" and 3 * weights[bad].sum() > total
     ):
         bad[np.flatnonzero(bad)[0]] = False
     lies = st.sampled_from([3e38, -3e38, 1e30, 17.0, -0.5, np.inf, -np.inf, np.nan])
     values[bad] = np.reshape(
-        data.draw(st.lists(lies, min_size=BLOCKS * DIM, max_size=BLOCKS * DIM)), (BLOCKS, DIM)
+        data.draw(st.lists(lies, min_size=BLOCKS * DIM, max_size=BLOCKS * DIM)),
+        (BLOCKS, DIM),
     )[bad]
     found = np.asarray(rule(values, weights))
     honest = values[~bad]
@@ -171,34 +215,48 @@ def test_bad_blocks_below_the_breakdown_point_stay_within_the_honest_range(name,
 
 def test_breakdown_points_are_sharp():
     values = np.asarray([[0.0], [1.0], [1e6], [1e6]], np.float32)
-    assert float(hetero.robust.coordinate_median()(values, [2, 3, 2, 2])[0]) == 1.0  # 4 of 9
-    assert float(hetero.robust.coordinate_median()(values, [2, 2, 2, 2])[0]) > 1e5  # 4 of 8
+    # 4 of 9
+    assert float(hetero.robust.coordinate_median()(values, [2, 3, 2, 2])[0]) == 1.0
+    # 4 of 8
+    assert float(hetero.robust.coordinate_median()(values, [2, 2, 2, 2])[0]) > 1e5
     assert float(hetero.robust.trimmed_mean(0.4)(values, [3, 3, 2, 2])[0]) <= 1.0
     assert float(hetero.robust.trimmed_mean(0.3)(values, [3, 3, 2, 2])[0]) > 1e5
 
 
 def total_distance(point: np.ndarray, values: np.ndarray, weights: np.ndarray) -> float:
-    return float((weights * np.linalg.norm(values.astype(np.float64) - point, axis=1)).sum())
+    return float(
+        (weights * np.linalg.norm(values.astype(np.float64) - point, axis=1)).sum()
+    )
 
 
 @given(st.integers(0, 10**6))
 def test_geometric_median_minimizes_total_distance(seed):
-    """The sum of distances is convex: no point nearby may be better, nor a block itself."""
+    """The sum of distances is convex.
+
+    No point nearby may be better, nor a block itself.
+    """
     values, weights = sample(seed)
     found = np.asarray(hetero.robust.geometric_median(300)(values, weights), np.float64)
     cost = total_distance(found, values, weights)
     draws = np.random.default_rng(seed + 1)
-    nearby = found + draws.normal(size=(200, DIM)) * 10.0 ** draws.uniform(-3, 0, (200, 1))
+    nearby = found + draws.normal(size=(200, DIM)) * 10.0 ** draws.uniform(
+        -3, 0, (200, 1)
+    )
     candidates = [*nearby, *values.astype(np.float64)]
-    assert cost <= min(total_distance(p, values, weights) for p in candidates) * (1 + 1e-4)
+    assert cost <= min(total_distance(p, values, weights) for p in candidates) * (
+        1 + 1e-4
+    )
 
 
 def test_geometric_median_by_hand():
 
     def rule(points: list[list[float]] | np.ndarray, own: list[int]) -> np.ndarray:
-        rows = np.zeros((BLOCKS, DIM), np.float32)  # more coordinates and blocks change nothing
+        # more coordinates and blocks change nothing
+        rows = np.zeros((BLOCKS, DIM), np.float32)
         rows[: len(points), : len(points[0])] = points
-        found = hetero.robust.geometric_median(200)(rows, [*own, *[0] * (BLOCKS - len(own))])
+        found = hetero.robust.geometric_median(200)(
+            rows, [*own, *[0] * (BLOCKS - len(own))]
+        )
         return np.asarray(found)[: len(points[0])]
 
     corners = [[0.0, 0.0], [0.0, 2.0], [2.0, 0.0], [2.0, 2.0]]
@@ -219,28 +277,57 @@ def test_geometric_median_resists_a_far_minority():
     values, weights = sample(4)
     values[:2] = 1e37
     weights[:] = 1
-    assert np.abs(np.asarray(hetero.robust.geometric_median(100)(values, weights))).max() < 10
-    huge = hetero.robust.geometric_median()(np.full((2, 3), 3e38, np.float32) * [[1], [-1]], [1, 1])
+    assert (
+        np.abs(np.asarray(hetero.robust.geometric_median(100)(values, weights))).max()
+        < 10
+    )
+    huge = hetero.robust.geometric_median()(
+        np.full((2, 3), 3e38, np.float32) * [[1], [-1]], [1, 1]
+    )
     assert np.isfinite(np.asarray(huge)).all()
 
 
-FAR = (2.0**-149, 2.0**-126, 1e-30, 1.0, 1e19, 1e20, 1e37, 9e37, 1e38, 3e38, 3.4028235e38, np.inf)
+FAR = (
+    2.0**-149,
+    2.0**-126,
+    1e-30,
+    1.0,
+    1e19,
+    1e20,
+    1e37,
+    9e37,
+    1e38,
+    3e38,
+    3.4028235e38,
+    np.inf,
+)
 
 
-def hostile_cases(num_bad: int, cases: int = 1500) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return values, weights and who is bad: good blocks of any scale, bad ones of any other.
+def hostile_cases(
+    num_bad: int, cases: int = 1500
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return values, weights and who is bad.
 
-    Good blocks have a spread of 2^-110 to 2^124, around 0 or off it; bad ones hold one magnitude
-    in all coordinates or another in each, with any sign, now and then infinite or no number.
+    Good blocks of any scale, bad ones of any other.
+    Good blocks have a spread of 2^-110 to 2^124, around 0 or off it; bad ones hold one
+    magnitude in all coordinates or another in each, with any sign, now and then
+    infinite or no number.
     """
     draws = np.random.default_rng(num_bad)
     spread = 2.0 ** draws.uniform(-110, 124, (cases, 1, 1))
-    off = np.where(spread < 2.0**110, draws.choice([0.0, 1.0, 10.0], (cases, 1, 1)), 0.0)
+    off = np.where(
+        spread < 2.0**110, draws.choice([0.0, 1.0, 10.0], (cases, 1, 1)), 0.0
+    )
     centre = off * draws.normal(size=(cases, 1, DIM))
     values = (centre + draws.uniform(-1, 1, (cases, BLOCKS, DIM))) * spread
     one_size = draws.random((cases, 1, 1)) < 0.5
-    each, same = draws.choice(FAR, (cases, BLOCKS, DIM)), draws.choice(FAR, (cases, 1, 1))
-    lies = np.where(one_size, same, each) * draws.choice([-1.0, 1.0], (cases, BLOCKS, DIM))
+    each, same = (
+        draws.choice(FAR, (cases, BLOCKS, DIM)),
+        draws.choice(FAR, (cases, 1, 1)),
+    )
+    lies = np.where(one_size, same, each) * draws.choice(
+        [-1.0, 1.0], (cases, BLOCKS, DIM)
+    )
     lies[draws.random((cases, BLOCKS)) < 0.05] = np.nan
     is_bad = draws.permuted(np.tile(np.arange(BLOCKS) < num_bad, (cases, 1)), axis=1)
     values = np.where(is_bad[:, :, None], lies, values).astype(np.float32)
@@ -248,17 +335,23 @@ def hostile_cases(num_bad: int, cases: int = 1500) -> tuple[np.ndarray, np.ndarr
     return values, np.broadcast_to(scale, is_bad.shape).astype(np.float32), is_bad
 
 
-def good_ranges(values: np.ndarray, is_bad: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def good_ranges(
+    values: np.ndarray, is_bad: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Return the least and the greatest value of the good blocks of each case."""
     bad = is_bad[:, :, None]
-    return np.where(bad, np.inf, values).min(axis=1), np.where(bad, -np.inf, values).max(axis=1)
+    return np.where(bad, np.inf, values).min(axis=1), np.where(
+        bad, -np.inf, values
+    ).max(axis=1)
 
 
 @pytest.mark.parametrize("num_bad", [1, 2])
 @pytest.mark.parametrize("name", ["plain_median", "coordinate_median", "trimmed_mean"])
 def test_no_scale_lets_a_minority_out_of_the_good_range(name, num_bad):
     """Nor do weights: their sums reach beyond float32 where each is within."""
-    rule = hetero.robust.trimmed_mean(1 / 3) if name == "trimmed_mean" else RULES[name]()
+    rule = (
+        hetero.robust.trimmed_mean(1 / 3) if name == "trimmed_mean" else RULES[name]()
+    )
     values, weights, is_bad = hostile_cases(num_bad)
     found = np.asarray(jax.vmap(rule)(on_device(values), on_device(weights)))
     low, high = good_ranges(values, is_bad)
@@ -267,15 +360,22 @@ def test_no_scale_lets_a_minority_out_of_the_good_range(name, num_bad):
     assert (found <= high + 2.0**-126).all()
 
 
-def weiszfeld(values: np.ndarray, start: np.ndarray, num_iterations: int, least: np.ndarray):
-    """Iterate by the definition, float64, blocks of equal weight: nothing leaves its range."""
+def weiszfeld(
+    values: np.ndarray, start: np.ndarray, num_iterations: int, least: np.ndarray
+):
+    """Iterate by the definition, float64, blocks of equal weight.
+
+    Nothing leaves its range.
+    """
     values, point = values.astype(np.float64), start.astype(np.float64)
     present = np.isfinite(values).all(axis=2)
     values = np.where(present[:, :, None], values, 0.0)
     for _ in range(num_iterations):
         distances = np.linalg.norm(values - point[:, None], axis=2)
         pull = present / np.maximum(distances, least[:, None])
-        point = (pull[:, :, None] * values).sum(axis=1) / pull.sum(axis=1, keepdims=True)
+        point = (pull[:, :, None] * values).sum(axis=1) / pull.sum(
+            axis=1, keepdims=True
+        )
     return point
 
 
@@ -284,7 +384,8 @@ def test_no_scale_takes_the_geometric_median_over(num_bad):
     """It stays within its bound of the good blocks, and is what its definition says.
 
     With f the total distance, c any point and y0 the start: f(y) <= f(y0), so that
-    (1 - 2 a) |y - c| <= 2 (1 - a) r + |y0 - c| for a share a of bad weight and good ones within r.
+    (1 - 2 a) |y - c| <= 2 (1 - a) r + |y0 - c| for a share a of bad weight and good
+    ones within r.
     """
     values, weights, is_bad = hostile_cases(num_bad)
     low, high = good_ranges(values.astype(np.float64), is_bad)
@@ -295,10 +396,16 @@ def test_no_scale_takes_the_geometric_median_over(num_bad):
     one_rule = hetero.robust.geometric_median(200)
     for least in (np.full_like(radius, 2.0**-126), 1e-4 * radius):
         numbers = jnp.full(len(least), 200, jnp.int32), jnp.asarray(least, jnp.float32)
-        rules = dataclasses.replace(one_rule, num_iterations=numbers[0], smoothing=numbers[1])
-        found = jax.vmap(lambda own, v, w: own(v, w))(rules, *map(jnp.asarray, (values, weights)))
+        rules = dataclasses.replace(
+            one_rule, num_iterations=numbers[0], smoothing=numbers[1]
+        )
+        found = jax.vmap(lambda own, v, w: own(v, w))(
+            rules, *map(jnp.asarray, (values, weights))
+        )
         found = np.asarray(found, np.float64)
-        start = jax.vmap(hetero.robust.coordinate_median())(*map(jnp.asarray, _whole(values)))
+        start = jax.vmap(hetero.robust.coordinate_median())(
+            *map(jnp.asarray, _whole(values))
+        )
         begun = np.linalg.norm(np.asarray(start, np.float64) - centre, axis=1)
         bound = (2 * (1 - bad) * (radius + least) + begun) / (1 - 2 * bad)
         assert (np.linalg.norm(found - centre, axis=1) <= bound + rounding).all()
@@ -311,11 +418,16 @@ def _whole(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def test_one_far_block_leaves_the_geometric_median_among_the_others():
-    """Of five or nine; where the start is a block, that block's distance is the smoothing alone."""
+    """Of five or nine.
+
+    Where the start is a block, that block's distance is the smoothing alone.
+    """
     corners = [[0.0, 0.0], [0.1, 0.0], [0.0, 0.1], [0.1, 0.1]]
     for good in (corners, 2 * corners):
         for far in (9e37, 1e38, 3e38):
-            found = hetero.robust.geometric_median()([*good, [far, far]], np.ones(len(good) + 1))
+            found = hetero.robust.geometric_median()(
+                [*good, [far, far]], np.ones(len(good) + 1)
+            )
             assert (np.asarray(found) >= 0).all()
             assert (np.asarray(found) <= 0.1).all()
 
@@ -323,7 +435,9 @@ def test_one_far_block_leaves_the_geometric_median_among_the_others():
 def test_krum_ranks_what_squares_cannot_hold():
     values, weights, _ = hostile_cases(1)
     weights = np.where(np.isfinite(values).all(axis=2), 1.0, 0.0).astype(np.float32)
-    found = np.asarray(jax.vmap(hetero.robust.krum(1))(jnp.asarray(values), jnp.asarray(weights)))
+    found = np.asarray(
+        jax.vmap(hetero.robust.krum(1))(jnp.asarray(values), jnp.asarray(weights))
+    )
     for own, present, point in zip(values, weights, found, strict=True):
         chosen = krum_by_definition(own, np.flatnonzero(present).tolist(), 1, 1)
         # devices count what is below 2^-126 as 0
@@ -331,14 +445,21 @@ def test_krum_ranks_what_squares_cannot_hold():
 
 
 def test_a_trim_of_nearly_half_is_the_median():
-    """What is left of the weight is rounding, and was nobody's: the mean of nobody is 0."""
+    """What is left of the weight is rounding, and was nobody's.
+
+    The mean of nobody is 0.
+    """
     values, weights = sample(3)
     median = np.asarray(hetero.robust.coordinate_median()(values, weights))
     for trim in (0.4999999, 0.49999999, np.nextafter(0.5, 0)):
-        np.testing.assert_array_equal(hetero.robust.trimmed_mean(trim)(values, weights), median)
+        np.testing.assert_array_equal(
+            hetero.robust.trimmed_mean(trim)(values, weights), median
+        )
 
 
-def krum_by_definition(values: np.ndarray, present: list[int], f: int, m: int) -> list[int]:
+def krum_by_definition(
+    values: np.ndarray, present: list[int], f: int, m: int
+) -> list[int]:
     """Return the chosen blocks from all pairs of distances, never one of f bad ones in all."""
     count = len(present)
     m = min(m, max(count - f, 1))
@@ -364,12 +485,16 @@ def test_krum_is_its_definition(seed, present, numbers):
     weights[~np.asarray(present)] = 0
     chosen = krum_by_definition(values, np.flatnonzero(weights).tolist(), *numbers)
     found = hetero.robust.krum(*numbers)(values, weights)
-    expected = np.average(values[chosen].astype(np.float64), axis=0, weights=weights[chosen])
+    expected = np.average(
+        values[chosen].astype(np.float64), axis=0, weights=weights[chosen]
+    )
     np.testing.assert_allclose(np.asarray(found), expected, atol=2e-6)
 
 
 def test_krum_never_takes_a_far_block_or_an_absent_one():
-    values = np.zeros((BLOCKS, DIM), np.float32) + np.arange(BLOCKS)[:, None] * np.float32(1e-3)
+    values = np.zeros((BLOCKS, DIM), np.float32) + np.arange(BLOCKS)[
+        :, None
+    ] * np.float32(1e-3)
     values[3] = 1e30
     found = np.asarray(hetero.robust.krum(1, 2)(values, [1, 1, 1, 5, 1, 1]))
     assert (found < 1).all()
@@ -384,23 +509,32 @@ def test_krum_never_averages_a_far_block_of_those_present(num_absent):
     values[-1] = 1e30
     present = np.arange(BLOCKS) >= num_absent
     for selected in range(1, BLOCKS):
-        found = np.asarray(hetero.robust.krum(1, selected)(values, present.astype(np.float32)))
+        found = np.asarray(
+            hetero.robust.krum(1, selected)(values, present.astype(np.float32))
+        )
         assert (found < 1).all(), selected
 
 
 @pytest.mark.parametrize("name", RULES)
 def test_contract(name):
-    """Absent blocks may hold anything; jit and vmap change nothing; order of blocks neither."""
+    """Absent blocks may hold anything; jit and vmap change nothing.
+
+    Order of blocks neither.
+    """
     rule, (values, weights) = RULES[name](), sample(7)
     assert isinstance(rule, hetero.robust.RobustRule)
     expected = rule(values, weights)
     assert expected.shape == (DIM,)
     assert expected.dtype == jnp.float32
     jitted = jax.jit(lambda own, v, w: own(v, w))
-    np.testing.assert_array_equal(jitted(rule, on_device(values), on_device(weights)), expected)
+    np.testing.assert_array_equal(
+        jitted(rule, on_device(values), on_device(weights)), expected
+    )
     turned = np.asarray(rule(values[::-1], weights[::-1]))
     np.testing.assert_allclose(turned, expected, atol=2e-5)
-    many = np.asarray(jax.vmap(rule)(np.stack([values, 2 * values]), np.stack([weights, weights])))
+    many = np.asarray(
+        jax.vmap(rule)(np.stack([values, 2 * values]), np.stack([weights, weights]))
+    )
     np.testing.assert_allclose(many[0], expected, atol=1e-6)
     np.testing.assert_allclose(many[1], rule(2 * values, weights), atol=1e-6)
     spoilt, gone = values.copy(), weights.copy()
@@ -411,7 +545,9 @@ def test_contract(name):
     np.testing.assert_array_equal(rule(spoilt, gone), rule(clean, gone * (gone > 0)))
     np.testing.assert_array_equal(rule(spoilt, np.zeros(BLOCKS)), np.zeros(DIM))
     with jax.enable_x64(True):
-        np.testing.assert_array_equal(rule(values.astype(np.float64), weights), expected)
+        np.testing.assert_array_equal(
+            rule(values.astype(np.float64), weights), expected
+        )
 
 
 # rows of values that are not finite, alone or among others
@@ -429,7 +565,9 @@ def combined(name: str, values: np.ndarray, weights: np.ndarray) -> np.ndarray:
         return np.asarray(RULES[name]()(values, weights))
     config = SegmentConfig(trim=0.2, num_byzantine=1)
     counts = on_device(weights.astype(np.int32))
-    return np.asarray(combine_row(COMBINE[name](config), on_device(values, np.float32), counts))
+    return np.asarray(
+        combine_row(COMBINE[name](config), on_device(values, np.float32), counts)
+    )
 
 
 @pytest.mark.parametrize("kind", SPOILT)
@@ -439,7 +577,9 @@ def test_a_block_that_is_not_finite_is_absent_for_every_rule(name, kind):
     spoilt, gone = values.astype(np.float64), weights.copy()
     spoilt[0] = SPOILT[kind]
     gone[0] = 0.0
-    np.testing.assert_array_equal(combined(name, spoilt, weights), combined(name, values, gone))
+    np.testing.assert_array_equal(
+        combined(name, spoilt, weights), combined(name, values, gone)
+    )
     spoilt[:] = SPOILT[kind]
     np.testing.assert_array_equal(combined(name, spoilt, weights), np.zeros(DIM))
 
@@ -450,7 +590,9 @@ def test_infinite_weights_count_as_absent(name):
     for infinite in (np.inf, np.nan):
         spoilt, gone = weights.copy(), weights.copy()
         spoilt[1], gone[1] = infinite, 0.0
-        np.testing.assert_array_equal(RULES[name]()(values, spoilt), RULES[name]()(values, gone))
+        np.testing.assert_array_equal(
+            RULES[name]()(values, spoilt), RULES[name]()(values, gone)
+        )
 
 
 def test_the_mean_has_no_defence():

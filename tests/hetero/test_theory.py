@@ -1,4 +1,7 @@
-"""Quantization errors: misuse, the paper's numbers, closed forms against counting, simulation."""
+"""Quantization errors.
+
+Misuse, the paper's numbers, closed forms against counting, simulation.
+"""
 
 import math
 from fractions import Fraction
@@ -33,26 +36,46 @@ def counted(matrix, levels, sizes, dim):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: hetero.quantization_error_bound(CHAIN, [2, 4], 2, 6),
-         "`levels` must be one for each column; got 2 and 3"),
-        (lambda: hetero.quantization_error_bound(CHAIN, [1, 4, 4], 2, 6),
-         "`levels` must be at least 2; got 1"),
-        (lambda: hetero.quantization_error_bound(CHAIN, [2, 8, 4], 2, 6),
-         "`levels` must not descend"),
-        (lambda: hetero.quantization_error_bound(CHAIN, [2, 4, 8], 0, 6),
-         "`group_size` must be at least 1; got 0"),
-        (lambda: hetero.quantization_error_bound(CHAIN, [2, 4, 8], [1, 2], 6),
-         "`group_size` must be one number, or one for each column; got 2 and 3"),
-        (lambda: hetero.quantization_error_bound(CHAIN, [2, 4, 8], [0, 0, 0], 6),
-         "`group_size` must count one client"),
-        (lambda: hetero.quantization_error_bound(CHAIN, [2, 4, 8], 2, 2),
-         "`dim` must be at least the segments; got 2 and 3"),
-        (lambda: hetero.quantization_error_bound(CHAIN, [2, 4, 8], 2, 6, (1.0, 0.0)),
-         "`value_range` must be finite with r1 < r2"),
-        (lambda: hetero.quantization_error_bound(CHAIN, [2, 4, 8], 2, 6, (0.0, math.nan)),
-         "`value_range` must be finite"),
+        (
+            lambda: hetero.quantization_error_bound(CHAIN, [2, 4], 2, 6),
+            "`levels` must be one for each column; got 2 and 3",
+        ),
+        (
+            lambda: hetero.quantization_error_bound(CHAIN, [1, 4, 4], 2, 6),
+            "`levels` must be at least 2; got 1",
+        ),
+        (
+            lambda: hetero.quantization_error_bound(CHAIN, [2, 8, 4], 2, 6),
+            "`levels` must not descend",
+        ),
+        (
+            lambda: hetero.quantization_error_bound(CHAIN, [2, 4, 8], 0, 6),
+            "`group_size` must be at least 1; got 0",
+        ),
+        (
+            lambda: hetero.quantization_error_bound(CHAIN, [2, 4, 8], [1, 2], 6),
+            "`group_size` must be one number, or one for each column; got 2 and 3",
+        ),
+        (
+            lambda: hetero.quantization_error_bound(CHAIN, [2, 4, 8], [0, 0, 0], 6),
+            "`group_size` must count one client",
+        ),
+        (
+            lambda: hetero.quantization_error_bound(CHAIN, [2, 4, 8], 2, 2),
+            "`dim` must be at least the segments; got 2 and 3",
+        ),
+        (
+            lambda: hetero.quantization_error_bound(CHAIN, [2, 4, 8], 2, 6, (1.0, 0.0)),
+            "`value_range` must be finite with r1 < r2",
+        ),
+        (
+            lambda: hetero.quantization_error_bound(
+                CHAIN, [2, 4, 8], 2, 6, (0.0, math.nan)
+            ),
+            "`value_range` must be finite",
+        ),
     ],
-)  # fmt: skip
+)
 def test_misuse_of_bounds_names_argument_rule_and_value(call, message):
     with pytest.raises(ConfigurationError, match=message):
         call()
@@ -70,7 +93,9 @@ def test_misuse_of_the_exact_error(updates, message):
     layout = hetero.segment_layout("sc", [2, 2], [2, 3], dim=2)
     with pytest.raises(ConfigurationError, match=message):
         hetero.quantization_error(updates, layout, (0.0, 1.0))
-    with pytest.raises(ConfigurationError, match="`value_range` must be finite with r1 < r2"):
+    with pytest.raises(
+        ConfigurationError, match="`value_range` must be finite with r1 < r2"
+    ):
         hetero.quantization_error(np.zeros((4, 2)), layout, (1.0, 1.0))
 
 
@@ -95,7 +120,9 @@ def test_counting_holds_for_ragged_segments_and_unequal_groups(data):
     columns = data.draw(st.integers(2, 6))
     scheme = data.draw(st.sampled_from(["sc", "mc"]))
     sizes = data.draw(st.lists(st.integers(1, 5), min_size=columns, max_size=columns))
-    levels = sorted(data.draw(st.lists(st.integers(2, 9), min_size=columns, max_size=columns)))
+    levels = sorted(
+        data.draw(st.lists(st.integers(2, 9), min_size=columns, max_size=columns))
+    )
     dim = data.draw(st.integers(columns, 40))
     matrix = hetero.segment_matrix(scheme, columns)
     bound = hetero.quantization_error_bound(matrix, levels, sizes, dim)
@@ -108,7 +135,10 @@ def test_counting_holds_for_ragged_segments_and_unequal_groups(data):
     error = hetero.quantization_error(halfway, layout, (0.0, 1.0))
     assert error == pytest.approx(bound, rel=1e-12)
     rng = np.random.default_rng(dim)
-    assert hetero.quantization_error(rng.uniform(size=halfway.shape), layout, (0.0, 1.0)) <= bound
+    assert (
+        hetero.quantization_error(rng.uniform(size=halfway.shape), layout, (0.0, 1.0))
+        <= bound
+    )
 
 
 def test_the_range_scales_the_error_by_its_square():
@@ -117,18 +147,22 @@ def test_the_range_scales_the_error_by_its_square():
     values = np.random.default_rng(0).uniform(size=(6, 7))
     one, nine = ((0.0, 1.0), (-1.0, 2.0))
     bounds = [
-        hetero.quantization_error_bound(matrix, [2, 3, 5], 2, 7, span) for span in (one, nine)
+        hetero.quantization_error_bound(matrix, [2, 3, 5], 2, 7, span)
+        for span in (one, nine)
     ]
     assert bounds[1] == pytest.approx(9 * bounds[0], rel=1e-14)
-    errors = [hetero.quantization_error(values, layout, one),
-              hetero.quantization_error(3 * values - 1, layout, nine)]  # fmt: skip
+    errors = [
+        hetero.quantization_error(values, layout, one),
+        hetero.quantization_error(3 * values - 1, layout, nine),
+    ]
     assert errors[1] == pytest.approx(9 * errors[0], rel=1e-12)
 
 
 def test_values_on_levels_have_no_error_and_clipping_is_a_bias():
     layout = hetero.segment_layout("groups", [2], [3], dim=2)
     assert hetero.quantization_error([[0, 0.5], [1, 1]], layout, (0, 1)) == 0.0
-    # 2 and -1 are clipped by -1 and +1: nothing is left of it in the sum; 3 alone loses 2
+    # 2 and -1 are clipped by -1 and +1: nothing is left of it in the sum; 3 alone loses
+    # 2
     assert hetero.quantization_error([[2, 0], [-1, 0]], layout, (0, 1)) == 0.0
     assert hetero.quantization_error([[3, 0], [0.5, 0]], layout, (0, 1)) == 4 / 4
 
@@ -136,7 +170,8 @@ def test_values_on_levels_have_no_error_and_clipping_is_a_bias():
 def test_the_exact_error_is_that_of_the_quantizer():
     """4,000 rounds; the mean of the squared errors must lie within 4.9 standard errors.
 
-    For a normal mean that fails with probability 1e-6; each squared error sums 36 terms.
+    For a normal mean that fails with probability 1e-6; each squared error sums 36
+    terms.
     """
     rounds, dim = 4000, 36
     layout = hetero.segment_layout("sc", [2, 2, 2], [2, 3, 6], dim=dim)
@@ -150,7 +185,9 @@ def test_the_exact_error_is_that_of_the_quantizer():
         for client in block.members:
             part = values[client, block.start : block.stop]
             key = jax.random.fold_in(jax.random.key(number), client)
-            codes = np.asarray(encode(quantizer, key, jnp.broadcast_to(part, (rounds, len(part)))))
+            codes = np.asarray(
+                encode(quantizer, key, jnp.broadcast_to(part, (rounds, len(part))))
+            )
             total[:, block.start : block.stop] += span[0] + step * codes - part
     found = (total**2).sum(axis=1) / 6**2
     exact = hetero.quantization_error(values, layout, span)

@@ -9,12 +9,14 @@ from mrsa_jax.hetero import unequal_moduli_failures
 from mrsa_jax.hetero._theory import unequal_moduli_tuples
 
 # Table II, column by column
-PRINTED = list(zip(
-    [0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1],
-    [1, 2, 3, 4, 5, 0, 1, 2, 3, 4, 5, 0],
-    [5, 4, 3, 2, 1, 0, 4, 3, 2, 1, 0, 5],
-    strict=True,
-))  # fmt: skip
+PRINTED = list(
+    zip(
+        [0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1],
+        [1, 2, 3, 4, 5, 0, 1, 2, 3, 4, 5, 0],
+        [5, 4, 3, 2, 1, 0, 4, 3, 2, 1, 0, 5],
+        strict=True,
+    )
+)
 
 
 @pytest.mark.parametrize(
@@ -36,7 +38,9 @@ def test_rejects_what_is_no_example(moduli, levels, message):
 def test_table_two_lists_all_twelve_tuples():
     found = unequal_moduli_tuples([2, 6, 6])
     assert sorted(PRINTED) == list(found)
-    brute = [z for z in itertools.product(range(2), range(6), range(6)) if sum(z) % 6 == 0]
+    brute = [
+        z for z in itertools.product(range(2), range(6), range(6)) if sum(z) % 6 == 0
+    ]
     assert list(found) == brute
     for client, ring in enumerate([2, 6, 6]):  # each pad is uniform over its ring
         counts = [sum(z[client] == value for z in found) for value in range(ring)]

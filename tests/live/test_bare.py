@@ -20,11 +20,20 @@ from mrsa_watch import MrsaError, read_log
 
 ROOT = pathlib.Path(__file__).parents[2]
 UV = shutil.which("uv", path=str(pathlib.Path(sys.executable).parent))
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(UV is None, reason="uv builds and installs")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(UV is None, reason="uv builds and installs"),
+]
 # what these test needs nothing but the small distribution, so they are the same tests
 FILES = [
-    *(f"tests/live/test_{name}.py" for name in ("follow", "held", "history", "recorder")),
-    *(f"tests/live/test_{name}.py" for name in ("killed", "command", "preflight", "exact")),
+    *(
+        f"tests/live/test_{name}.py"
+        for name in ("follow", "held", "history", "recorder")
+    ),
+    *(
+        f"tests/live/test_{name}.py"
+        for name in ("killed", "command", "preflight", "exact")
+    ),
     "tests/live/test_vectors.py",
     "tests/privacy/test_checker_by_hand.py",
     "tests/privacy/logs/test_jsonl.py",
@@ -35,9 +44,13 @@ COUNT = 1000
 
 def _run(*words: str, folder: pathlib.Path) -> str:
     done = subprocess.run(
-        words, cwd=folder, capture_output=True, text=True, check=False,
+        words,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
         env={**os.environ, "PYTHONPATH": str(ROOT / "tests" / "privacy")},
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -49,17 +62,32 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     _run(UV, "venv", "-q", "-p", sys.executable, str(folder / "env"), folder=folder)
     python = folder / "env" / "bin" / "python"
     pins = str(ROOT / "constraints.txt")
-    _run(UV, "pip", "install", "-q", "-p", str(python), "-c", pins, str(ROOT / "watch"),
-         folder=folder)  # fmt: skip
+    _run(
+        UV,
+        "pip",
+        "install",
+        "-q",
+        "-p",
+        str(python),
+        "-c",
+        pins,
+        str(ROOT / "watch"),
+        folder=folder,
+    )
     return python
 
 
 def test_it_is_small_and_loads_no_jax(bare: pathlib.Path) -> None:
     (packages,) = bare.parents[1].glob("lib/python*/site-packages")
-    size = sum(path.stat().st_size for path in packages.rglob("*") if path.is_file()) / 2**20
+    size = (
+        sum(path.stat().st_size for path in packages.rglob("*") if path.is_file())
+        / 2**20
+    )
     print(f"{size:.0f} MB")  # noqa: T201  (shown by -s and on failure)
     assert size < MOST_MB
-    code = "import sys; from mrsa_watch import Gate, Recorder; print('jax' in sys.modules)"
+    code = (
+        "import sys; from mrsa_watch import Gate, Recorder; print('jax' in sys.modules)"
+    )
     assert _run(str(bare), "-c", code, folder=bare.parent) == "False\n"
     installed = {path.name.split("-")[0] for path in packages.glob("*.dist-info")}
     assert installed == {"mrsa_watch", "numpy"}
@@ -70,8 +98,17 @@ def test_its_tests_pass_there(bare: pathlib.Path) -> None:
     pins = str(ROOT / "constraints.txt")
     tools = ("pytest", "hypothesis", "prometheus-client")
     _run(UV, "pip", "install", "-q", "-p", str(bare), "-c", pins, *tools, folder=ROOT)
-    options = ["-q", "-c", "/dev/null", "--noconftest", "--import-mode=importlib",
-               "-p", "no:cacheprovider", "--rootdir", str(ROOT)]  # fmt: skip
+    options = [
+        "-q",
+        "-c",
+        "/dev/null",
+        "--noconftest",
+        "--import-mode=importlib",
+        "-p",
+        "no:cacheprovider",
+        "--rootdir",
+        str(ROOT),
+    ]
     told = _run(str(bare), "-m", "pytest", *options, *FILES, folder=ROOT)
     assert " passed" in told
 
@@ -88,7 +125,9 @@ def readings(folder: str, count: int) -> list[str]:
     return said
 
 
-def test_hostile_logs_are_read_there_as_here(bare: pathlib.Path, tmp_path: pathlib.Path) -> None:
+def test_hostile_logs_are_read_there_as_here(
+    bare: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
     path = ROOT / "tests" / "test_hostile_files.py"
     spec = importlib.util.spec_from_file_location("test_hostile_files", path)
     assert spec is not None
@@ -103,12 +142,14 @@ def test_hostile_logs_are_read_there_as_here(bare: pathlib.Path, tmp_path: pathl
     with warnings.catch_warnings(action="ignore"):  # as outside of pytest
         here = readings(str(tmp_path), COUNT)
     assert sum(words.startswith("(") for words in here) > COUNT / 20
-    code = "\n".join((
-        "import json, pathlib, re, sys",
-        "from mrsa_watch import MrsaError, read_log",
-        inspect.getsource(readings),
-        f"print(json.dumps(readings(sys.argv[1], {COUNT})))",
-    ))  # fmt: skip
+    code = "\n".join(
+        (
+            "import json, pathlib, re, sys",
+            "from mrsa_watch import MrsaError, read_log",
+            inspect.getsource(readings),
+            f"print(json.dumps(readings(sys.argv[1], {COUNT})))",
+        )
+    )
     there = json.loads(_run(str(bare), "-c", code, str(tmp_path), folder=tmp_path))
     alike = [k for k, words in enumerate(there) if "pip install 'pyarrow" not in words]
     assert len(alike) > 0.95 * COUNT

@@ -21,7 +21,10 @@ EVERYBODY = set(range(12))
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_it_is_the_rollout_and_its_state_is_in_the_log(scheme: str) -> None:
-    """Rounds in which some are away: who was asked and who was summed say where it stands."""
+    """Rounds in which some are away.
+
+    Who was asked and who was summed say where it stands.
+    """
     selector = mj.selection.Scheme.parse(scheme).build(12, 6)
     history = mj.selection.rollout(5, selector, mj.availability.independent(0.0), 10)
     chooser = Chooser(selector, 5)
@@ -51,7 +54,9 @@ def test_it_is_the_rollout_and_its_state_is_in_the_log(scheme: str) -> None:
 
 def test_rounds_that_it_cannot_have_chosen_are_told() -> None:
     chooser = Chooser(mj.selection.batch_partitioning(12, 6, 3), 0)
-    with pytest.raises(ConfigurationError, match="`selector` must be the one that chose"):
+    with pytest.raises(
+        ConfigurationError, match="`selector` must be the one that chose"
+    ):
         chooser.end((0, 1, 2, 3, 4, 6), ())
     assert chooser.round == 0
 
@@ -67,21 +72,33 @@ def test_indices_last(tmp_path: pathlib.Path) -> None:
     assert register.places == {"c": 0, "a": 1, "b": 2, "e": 3}
     assert Register(path, 7).places == register.places
     for alike in (["A"], ["x", "X"]):
-        with pytest.raises(ConfigurationError, match="`name` must name each client in one way"):
+        with pytest.raises(
+            ConfigurationError, match="`name` must name each client in one way"
+        ):
             Register(path, 7).join(alike)
-    with pytest.raises(ConfigurationError, match="`selector` must be at least the 4 clients that"):
+    with pytest.raises(
+        ConfigurationError, match="`selector` must be at least the 4 clients that"
+    ):
         Register(path, 3)
 
 
 @pytest.mark.parametrize(
     "text",
-    ["", "[]", "{", "null", '{"format": "mrsa-jax client register", "version": 2, "clients": []}',
-     '{"format": "mrsa-jax client register", "version": 1}',
-     '{"format": "mrsa-jax client register", "version": 1, "clients": ["a", "a"]}',
-     '{"format": "mrsa-jax client register", "version": 1, "clients": ["a", 1]}'],
-)  # fmt: skip
+    [
+        "",
+        "[]",
+        "{",
+        "null",
+        '{"format": "mrsa-jax client register", "version": 2, "clients": []}',
+        '{"format": "mrsa-jax client register", "version": 1}',
+        '{"format": "mrsa-jax client register", "version": 1, "clients": ["a", "a"]}',
+        '{"format": "mrsa-jax client register", "version": 1, "clients": ["a", 1]}',
+    ],
+)
 def test_what_is_no_register_is_told(tmp_path: pathlib.Path, text: str) -> None:
     path = tmp_path / "log.clients"
     path.write_text(text)
-    with pytest.raises(ConfigurationError, match=r"log\.clients` must (be a register|hold each)"):
+    with pytest.raises(
+        ConfigurationError, match=r"log\.clients` must (be a register|hold each)"
+    ):
         Register(path, 4)

@@ -23,7 +23,9 @@ SUMS = [["a", "b", "c", "d"], [], ["a", "b"], ["c", "d"], ["a", "e"], ["e"]]
 
 
 def run(words: str, monkeypatch: pytest.MonkeyPatch, *lines: object) -> int:
-    text = "".join(f"{line if isinstance(line, str) else json.dumps(line)}\n" for line in lines)
+    text = "".join(
+        f"{line if isinstance(line, str) else json.dumps(line)}\n" for line in lines
+    )
     monkeypatch.setattr("sys.stdin", io.StringIO(text))
     return main(words.split())
 
@@ -44,8 +46,12 @@ def test_what_is_recorded_is_read(log: pathlib.Path) -> None:
     found = read_log(log)
     assert found.clients == ("a", "b", "c", "d", "e")
     assert found.participation.astype(int).tolist() == [
-        [1, 1, 1, 1, 0], [1, 1, 0, 0, 0], [0, 0, 1, 1, 0], [1, 0, 0, 0, 1], [0, 0, 0, 0, 1],
-    ]  # fmt: skip
+        [1, 1, 1, 1, 0],
+        [1, 1, 0, 0, 0],
+        [0, 0, 1, 1, 0],
+        [1, 0, 0, 0, 1],
+        [0, 0, 0, 0, 1],
+    ]
 
 
 def test_names_are_pseudonyms_unless_asked(
@@ -72,9 +78,12 @@ def test_names_are_pseudonyms_unless_asked(
     ],
 )
 def test_lines_that_are_no_sums(
-    line: object, message: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch,
+    line: object,
+    message: str,
+    tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+) -> None:
     path = tmp_path / "log.jsonl"
     words = f"record {path} --system test --aggregation secagg"
     good = {"round": 9, "clients": ["a", "b"]}
@@ -84,7 +93,9 @@ def test_lines_that_are_no_sums(
 
 
 def test_watch_tells_each_sum_and_stops_at_a_breach(
-    log: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    log: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     metrics = log.with_name("metrics.prom")
     assert run(f"watch {log} --once --json --metrics {metrics}", monkeypatch) == 0
@@ -106,10 +117,21 @@ def test_watch_tells_each_sum_and_stops_at_a_breach(
         for sample in family.samples
     }
     labels = {"log": str(log)}
-    wanted = {"sums": 2, "clients": 4, "rank": 2, "exposed_clients": 0, "weak_t_lower": 2,
-              "weak_t_upper": 2, "strong_t": 2, "hidden_among": 2, "last_round": 3,
-              "breaches": 1}  # fmt: skip
-    assert found == {f"mrsa_watch_{name}": (labels, value) for name, value in wanted.items()}
+    wanted = {
+        "sums": 2,
+        "clients": 4,
+        "rank": 2,
+        "exposed_clients": 0,
+        "weak_t_lower": 2,
+        "weak_t_upper": 2,
+        "strong_t": 2,
+        "hidden_among": 2,
+        "last_round": 3,
+        "breaches": 1,
+    }
+    assert found == {
+        f"mrsa_watch_{name}": (labels, value) for name, value in wanted.items()
+    }
 
 
 def test_metrics_of_a_log_with_a_strange_name(
@@ -117,17 +139,24 @@ def test_metrics_of_a_log_with_a_strange_name(
 ) -> None:
     path = tmp_path / 'a"b\\c.jsonl'
     words = ["record", str(path), "--system", "s", "--aggregation", "secagg"]
-    monkeypatch.setattr("sys.stdin", io.StringIO('{"round": 1, "clients": ["a", "b"]}\n'))
+    monkeypatch.setattr(
+        "sys.stdin", io.StringIO('{"round": 1, "clients": ["a", "b"]}\n')
+    )
     assert main(words) == 0
     assert main(["watch", str(path), "--once", "--metrics", str(tmp_path / "m")]) == 0
     families = list(text_string_to_metric_families((tmp_path / "m").read_text()))
-    assert {sample.labels["log"] for each in families for sample in each.samples} == {str(path)}
+    assert {sample.labels["log"] for each in families for sample in each.samples} == {
+        str(path)
+    }
 
 
 def test_gate_says_who_is_to_be_left_out(
-    log: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    log: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    log.write_text("".join(log.read_text().splitlines(keepends=True)[:5]))  # without a + e and e
+    # without a + e and e
+    log.write_text("".join(log.read_text().splitlines(keepends=True)[:5]))
     before = log.read_bytes()
     cohorts = [["a", "b"], ["a", "b", "e"], ["f", "g"]]
     assert run(f"gate {log} --fail-below 2 --new-clients", monkeypatch, *cohorts) == 3
@@ -150,7 +179,10 @@ def test_gate_says_who_is_to_be_left_out(
     [
         ("watch nowhere.jsonl", "`log` must be a participation log that is there"),
         ("gate nowhere.jsonl", "`path` must be a participation log; got"),
-        ("preflight --num-clients 9 --cohort-size 10 --rounds 3", "`cohort_size` must be at most"),
+        (
+            "preflight --num-clients 9 --cohort-size 10 --rounds 3",
+            "`cohort_size` must be at most",
+        ),
         (
             "preflight --num-clients 9 --cohort-size 4 --rounds 3 --blocks 2",
             "must be a multiple of",
@@ -177,15 +209,21 @@ def test_preflight_fails_where_a_bar_does(
     words = "preflight --num-clients 12 --cohort-size 4 --rounds 30 --loss-rate 0.1"
     assert run(words, monkeypatch) == 0
     assert run(f"{words} --fail-below 2", monkeypatch) == 3
-    assert "BREACH: weak T is 1 in a simulated history, below 2" in capsys.readouterr().out
+    assert (
+        "BREACH: weak T is 1 in a simulated history, below 2" in capsys.readouterr().out
+    )
     assert run(f"{words} --blocks 2 --fail-below 2 --json", monkeypatch) == 0
     assert json.loads(capsys.readouterr().out)["weak_lower"] == 2
 
 
 def test_the_blocks_of_the_readme_run(
-    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    text = (pathlib.Path(__file__).parents[2] / "watch" / "README.md").read_text(encoding="utf-8")
+    text = (pathlib.Path(__file__).parents[2] / "watch" / "README.md").read_text(
+        encoding="utf-8"
+    )
     blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     assert len(blocks) == 3
     monkeypatch.chdir(tmp_path)
@@ -203,15 +241,23 @@ def test_the_blocks_of_the_readme_run(
 @pytest.mark.parametrize(
     ("streams", "status", "message"),
     [
-        ({"stdout": "/dev/full"}, 1, "could not be printed: standard output: No space left"),
+        (
+            {"stdout": "/dev/full"},
+            1,
+            "could not be printed: standard output: No space left",
+        ),
         ({"stdout": None}, 1, "could not be printed: standard output: it is closed"),
         ({"stdin": None}, 2, "`input` must be open"),
     ],
 )
 def test_streams_that_fail_end_in_a_sentence(
-    log: pathlib.Path, streams: dict[str, str | None], status: int, message: str,
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+    log: pathlib.Path,
+    streams: dict[str, str | None],
+    status: int,
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     run(f"gate {log}", monkeypatch)
     with contextlib.ExitStack() as stack:
         text = io.TextIOWrapper(io.BytesIO(b'["a", "b"]\n'))
@@ -239,7 +285,9 @@ def test_names_are_printed_where_only_ascii_is(
 
 
 def test_metrics_go_through_links_and_into_devices(
-    log: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    log: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     target, link, pipe = (log.with_name(name) for name in ("metrics", "link", "pipe"))
     words = f"watch {log} --once --metrics"
@@ -260,7 +308,10 @@ def test_metrics_go_through_links_and_into_devices(
     capsys.readouterr()
     device = pathlib.Path("/dev/full")
     assert run(f"{words} {device}", monkeypatch) == 1
-    assert "`metrics` must have room to be written; got '/dev/full'" in capsys.readouterr().err
+    assert (
+        "`metrics` must have room to be written; got '/dev/full'"
+        in capsys.readouterr().err
+    )
     assert stat.S_ISCHR(device.stat().st_mode)
 
 
@@ -275,37 +326,51 @@ def test_metrics_go_through_links_and_into_devices(
     ],
 )
 def test_files_of_another_kind_are_refused(
-    words: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch,
+    words: str,
+    tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+) -> None:
     (tmp_path / "zip").write_bytes(b"PK\x03\x04" + bytes(40) + b"\n")
     (tmp_path / "deep").write_bytes(b'{"format": ' + b"[" * 100_000 + b"\n")
     words = words.format(zip=tmp_path / "zip", deep=tmp_path / "deep")
     assert run(words, monkeypatch, ["a"]) in (1, 2)
     printed = capsys.readouterr()
-    assert "expected" in printed.err or "must be" in printed.err or "REFUSED" in printed.out
+    assert (
+        "expected" in printed.err
+        or "must be" in printed.err
+        or "REFUSED" in printed.out
+    )
 
 
 def test_a_plan_has_a_bound(capsys: pytest.CaptureFixture[str]) -> None:
     words = "preflight --num-clients 12 --cohort-size 4 --rounds 1000000000"
     assert main(words.split()) == 2
-    assert "`num_rounds` must be at most 200000 in all trials" in capsys.readouterr().err
+    assert (
+        "`num_rounds` must be at most 200000 in all trials" in capsys.readouterr().err
+    )
 
 
 def test_the_package_is_a_command() -> None:
     words = [sys.executable, "-m", "mrsa_watch", "--version"]
-    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(
+        words, capture_output=True, text=True, check=False, timeout=60
+    )
     assert done.returncode == 0
     assert done.stdout.startswith("mrsa-watch ")
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(
+    ("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)]
+)
 def test_a_signal_ends_a_watch_with_whole_lines(
     log: pathlib.Path, number: signal.Signals, status: int
 ) -> None:
     kept = log.with_name("kept.jsonl")
     words = [sys.executable, "-m", "mrsa_watch", "watch", str(log), "--out", str(kept)]
-    with subprocess.Popen(words, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as own:
+    with subprocess.Popen(
+        words, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as own:
         assert own.stdout is not None
         assert own.stderr is not None
         for _ in range(5):
@@ -313,5 +378,7 @@ def test_a_signal_ends_a_watch_with_whole_lines(
         own.send_signal(number)
         errors = own.stderr.read()
     assert own.returncode == status
-    assert "interrupted; each line that was printed, kept or recorded is whole" in errors
+    assert (
+        "interrupted; each line that was printed, kept or recorded is whole" in errors
+    )
     assert len([json.loads(line) for line in kept.read_text().splitlines()]) == 5

@@ -42,7 +42,11 @@ def test_every_cut_of_a_file_and_every_start(path: pathlib.Path) -> None:
     lines = text.splitlines(keepends=True)
     for cut in (*range(10), 4000, 5007, 5008, len(text) - 1, len(text)):
         path.write_bytes(text[:cut])
-        whole = [line for line in text[:cut].splitlines(keepends=True) if line.endswith(b"\n")]
+        whole = [
+            line
+            for line in text[:cut].splitlines(keepends=True)
+            if line.endswith(b"\n")
+        ]
         assert list(follow(path, poll_seconds=None)) == whole
     start = 0
     for i, line in enumerate(lines):
@@ -89,7 +93,10 @@ def _replaced(path: pathlib.Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (_shorter, r"`path` must only grow \(it had 8 bytes, now 4\); got '.*log.jsonl'"),
+        (
+            _shorter,
+            r"`path` must only grow \(it had 8 bytes, now 4\); got '.*log.jsonl'",
+        ),
         (_rewritten, r"`path` must only grow \(what it held before byte 8 changed\)"),
         (_replaced, "`path` must not be replaced while it is followed"),
         (os.unlink, "`path` must stay in its place while it is followed"),
@@ -106,9 +113,13 @@ def test_files_that_do_something_else_than_grow(
         next(found)
 
 
-def test_a_line_beyond_the_bound(path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_beyond_the_bound(
+    path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("mrsa_watch._follow.MOST_LINE_BYTES", 100)
     monkeypatch.setattr("mrsa_watch._follow._CHUNK_BYTES", 50)
     path.write_bytes(b"x" * 101)
-    with pytest.raises(ConfigurationError, match="`path` must have lines of at most 100 bytes"):
+    with pytest.raises(
+        ConfigurationError, match="`path` must have lines of at most 100 bytes"
+    ):
         list(follow(path, poll_seconds=None))

@@ -30,7 +30,10 @@ Matrix = list[list[int]]
     ("settings", "message"),
     [
         ({"fail_below": 0}, "`fail_below` must be an integer of at least 1; got 0"),
-        ({"fail_below_hidden": 0.5}, "`fail_below_hidden` must be a finite number of at least 1"),
+        (
+            {"fail_below_hidden": 0.5},
+            "`fail_below_hidden` must be a finite number of at least 1",
+        ),
         ({"effort": -1}, "`effort` must be a finite number of at least 0; got -1"),
     ],
 )
@@ -44,12 +47,20 @@ def test_bars_that_are_none(settings: dict[str, Any], message: str) -> None:
     [
         (["a", "b", "a"], None, "`clients` must not contain duplicates; got 'a'"),
         (["a", "b"], [1], "`weights` must be 2, one for each client; got .1.$"),
-        (["a"], [0], "`weights` must be positive integers, fractions, or text .*; got 0"),
+        (
+            ["a"],
+            [0],
+            "`weights` must be positive integers, fractions, or text .*; got 0",
+        ),
         (["a"], ["-1/2"], "`weights` must be positive .*; got '-1/2'"),
         (["a"], ["1/0"], "`weights` must be positive .*; got '1/0'"),
         (["a"], [True], "`weights` must be positive .*; got True"),
         (["a"], [0.5], "`weights` must be positive .*; got 0.5"),
-        ([["a"]], None, "`clients` must be text or integers, or have a text that lasts; got"),
+        (
+            [["a"]],
+            None,
+            "`clients` must be text or integers, or have a text that lasts; got",
+        ),
         ("ab", None, "`clients` must be a collection of names; got 'ab'"),
         (5, None, "`clients` must be a collection of names; got 5"),
         (None, None, "`clients` must be a collection of names; got None"),
@@ -57,7 +68,9 @@ def test_bars_that_are_none(settings: dict[str, Any], message: str) -> None:
         ({"a": 2}, [2], "`weights` must not be set if clients are a mapping"),
     ],
 )
-def test_a_sum_that_is_none_changes_nothing(clients: Any, weights: Any, message: str) -> None:
+def test_a_sum_that_is_none_changes_nothing(
+    clients: Any, weights: Any, message: str
+) -> None:
     gate = live.Gate()
     gate.add(["a", "b", "c"])
     before = gate.state
@@ -69,14 +82,19 @@ def test_a_sum_that_is_none_changes_nothing(clients: Any, weights: Any, message:
 
 @pytest.mark.parametrize("candidates", ["ab", {"a": 1}, 5, None])
 def test_a_cohort_in_place_of_several(candidates: Any) -> None:
-    with pytest.raises(ConfigurationError, match="`candidates` must be a sequence of cohorts"):
+    with pytest.raises(
+        ConfigurationError, match="`candidates` must be a sequence of cohorts"
+    ):
         inspect.unwrap(live.Gate.check)(live.Gate(), candidates)
 
 
 def test_by_hand() -> None:
     gate = live.Gate(fail_below=2, fail_below_hidden=1.5)
     assert gate.state == live.GateState()
-    assert gate.check([[], ["a"]], new_clients=True)[1].reason == "weak T would be 1, below 2"
+    assert (
+        gate.check([[], ["a"]], new_clients=True)[1].reason
+        == "weak T would be 1, below 2"
+    )
     assert gate.add([]) == live.GateState(sums=1)  # no client took part: nothing fails
     state = gate.add(["a", "b", "c", "d"])
     assert (state.lower, state.upper, state.strong, state.hidden) == (4, 4, 4, 4.0)
@@ -111,7 +129,10 @@ def test_what_is_not_proven_is_a_breach() -> None:
         (False, ": 4 is not proven, and nothing was searched for it (mrsa_jax does)"),
     ):
         figures = _history.Figures(3, 4, 3, np.zeros(9, bool), None, is_searched)
-        said = [live.Gate(fail_below=bar)._whole._weak_breach(figures, "is") for bar in (3, 4, 5)]
+        said = [
+            live.Gate(fail_below=bar)._whole._weak_breach(figures, "is")
+            for bar in (3, 4, 5)
+        ]
         assert said == ["", f"{between}{more}", f"{between}, below 5"]
 
 
@@ -150,7 +171,11 @@ def _check_against_batch(logs: list[Matrix], *, with_hidden: bool = True) -> int
         log[: len(rows), : len(rows[0])] = rows
     first = np.asarray(privacy.first_exposure(padded))
     strong = np.asarray(privacy.strong_privacy_trajectory(padded))
-    hidden = np.asarray(privacy.hidden_among_trajectory(padded)) if with_hidden else np.empty(0)
+    hidden = (
+        np.asarray(privacy.hidden_among_trajectory(padded))
+        if with_hidden
+        else np.empty(0)
+    )
     rank = np.asarray(rank_trajectory(padded))
     for k, rows in enumerate(logs):
         gate = live.Gate()
@@ -161,7 +186,9 @@ def _check_against_batch(logs: list[Matrix], *, with_hidden: bool = True) -> int
             if not state.rank:
                 assert state == live.GateState(j + 1)
                 continue
-            assert set(state.exposed) == set(np.flatnonzero((first[k] >= 0) & (first[k] <= j)))
+            assert set(state.exposed) == set(
+                np.flatnonzero((first[k] >= 0) & (first[k] <= j))
+            )
             assert state.strong == strong[k, j]
             weak = oracle.weak_privacy(rows[: j + 1])
             assert weak is not None
@@ -175,13 +202,18 @@ def _check_against_batch(logs: list[Matrix], *, with_hidden: bool = True) -> int
                 continue
             assert state.hidden == pytest.approx(hidden[k, j].min(), rel=1e-9)
             assert (state.hidden == 1.0) == bool(state.exposed)
-            assert hidden[k, j, state.hidden_client] == pytest.approx(state.hidden, rel=1e-9)
+            assert hidden[k, j, state.hidden_client] == pytest.approx(
+                state.hidden, rel=1e-9
+            )
     return unknown
 
 
 def test_streaming_is_batch() -> None:
     generator = random.Random(22)
-    assert _check_against_batch([_random_log(generator, kind % 4) for kind in range(40)]) == 0
+    assert (
+        _check_against_batch([_random_log(generator, kind % 4) for kind in range(40)])
+        == 0
+    )
 
 
 def test_streaming_is_batch_on_histories_made_to_deceive() -> None:
@@ -191,16 +223,24 @@ def test_streaming_is_batch_on_histories_made_to_deceive() -> None:
 @pytest.mark.slow
 def test_streaming_is_batch_on_two_hundred_logs() -> None:
     generator = random.Random(2022)
-    assert _check_against_batch([_random_log(generator, kind % 4) for kind in range(200)]) == 0
+    assert (
+        _check_against_batch([_random_log(generator, kind % 4) for kind in range(200)])
+        == 0
+    )
 
 
 # Logs that passed while a residue crossed between compiled loops as another type.
 _LARGE = 2**57
 DECEIVED = [
-    [[1, 0, 1, 0, 1], [0, 1, 0, 2**62, 1], [1, 0, 0, 1, 0], [2**63, 2**63, 1, 0, 2**62],
-     [0, 1, 1, 0, 1]],
+    [
+        [1, 0, 1, 0, 1],
+        [0, 1, 0, 2**62, 1],
+        [1, 0, 0, 1, 0],
+        [2**63, 2**63, 1, 0, 2**62],
+        [0, 1, 1, 0, 1],
+    ],
     [[0, 0, _LARGE, 1], [1, _LARGE, 0, 1], [1, 0, _LARGE, 0], [1, 1, 0, _LARGE]],
-]  # fmt: skip
+]
 
 
 def _powers_log(generator: random.Random) -> Matrix:
@@ -208,7 +248,10 @@ def _powers_log(generator: random.Random) -> Matrix:
     clients, rounds = generator.randint(2, 6), generator.randint(2, 6)
     near = [*(2**e + more for e in range(64) for more in (-1, 0, 1)), *[1] * 64]
     return [
-        [max(0, generator.choice(near)) if generator.random() < 0.6 else 0 for _ in range(clients)]
+        [
+            max(0, generator.choice(near)) if generator.random() < 0.6 else 0
+            for _ in range(clients)
+        ]
         for _ in range(rounds)
     ]
 
@@ -228,7 +271,10 @@ def _check_against_certified(log: Matrix) -> None:
 
 
 def _check_against_fractions(log: Matrix) -> int:
-    """Hold a gate's figures after every line to exact ones; return how many sums were judged."""
+    """Hold a gate's figures after every line to exact ones.
+
+    Return how many sums were judged.
+    """
     gate, judged = live.Gate(fail_below=2), 0
     for j, row in enumerate(log):
         names = [i for i, value in enumerate(row) if value]
@@ -290,7 +336,9 @@ def test_figures_that_contradict_each_other_pass_nothing(
             patched.setattr(gate._whole.history, "_upper", 2)
         else:  # more independent sums than clients
             patched.setattr(_history.History, "rank", 9)
-        with pytest.raises(MrsaError, match="contradict each other, so no sum may be learnt"):
+        with pytest.raises(
+            MrsaError, match="contradict each other, so no sum may be learnt"
+        ):
             gate.check([["a", "b", "c", "d", "e", "f"]], new_clients=True)
     # for good: also of a sum that would be fine
     with pytest.raises(MrsaError, match="contradict each other"):
@@ -309,7 +357,9 @@ def _passes(rows: Matrix, weak: int | None, hidden: float | None) -> bool:
         return True
     if weak is not None and (oracle.weak_privacy(rows) or 0) < weak:
         return False
-    return hidden is None or _hidden(rows) >= Fraction(hidden) * (1 - Fraction(1, 10**9))
+    return hidden is None or _hidden(rows) >= Fraction(hidden) * (
+        1 - Fraction(1, 10**9)
+    )
 
 
 def _check_by_exhaustion(generator: random.Random) -> list[bool]:
@@ -323,10 +373,14 @@ def _check_by_exhaustion(generator: random.Random) -> list[bool]:
     for _ in range(generator.randint(0, 5)):
         blocks = [int(generator.random() < 0.6) for _ in range(clients)]
         row = [blocks[i // width] for i in range(clients)]
-        if any(row) and (_passes([*rows, row], weak, hidden) or generator.random() < 0.2):
+        if any(row) and (
+            _passes([*rows, row], weak, hidden) or generator.random() < 0.2
+        ):
             rows.append(row)
             gate.add([i for i in range(clients) if row[i]])
-    cohorts = [[i for i in range(clients) if generator.random() < 0.6] for _ in range(3)]
+    cohorts = [
+        [i for i in range(clients) if generator.random() < 0.6] for _ in range(3)
+    ]
     if rows:
         known = {i for i in range(clients) if generator.choice(rows)[i]}
         cohorts += [sorted(known), sorted(known | {clients - 1})]
@@ -380,7 +434,8 @@ def test_a_large_cohort_keeps_its_whole_blocks() -> None:
     assert joined.leave_out == ("new",)
     # the fewest are not searched for among so many kinds: what is left of a block goes
     assert (broken.allowed, set(broken.leave_out)) == (False, {"7.1", "7.2", "7.3"})
-    assert set(both.leave_out) == {"7.1", "7.2", "7.3"}  # block and newcomer: five clients
+    # block and newcomer: five clients
+    assert set(both.leave_out) == {"7.1", "7.2", "7.3"}
 
 
 def test_cohorts_are_weighed_as_they_are_asked_about() -> None:
@@ -392,13 +447,17 @@ def test_cohorts_are_weighed_as_they_are_asked_about() -> None:
     assert [one.allowed for one in gate.check([{"a": 1, "b": 2, "c": 4}])] == [False]
 
 
-def test_a_reread_history_gives_the_same_figures_to_the_last_bit(tmp_path: pathlib.Path) -> None:
+def test_a_reread_history_gives_the_same_figures_to_the_last_bit(
+    tmp_path: pathlib.Path,
+) -> None:
     path = tmp_path / "log.jsonl"
     generator = np.random.default_rng(6)
     names = np.asarray([f"c{i}" for i in range(300)])
     states = []
     gate = live.Gate(fail_below=3, fail_below_hidden=2)
-    with live.Recorder(path, system="test", aggregation="secagg+", salt=b"") as recorder:
+    with live.Recorder(
+        path, system="test", aggregation="secagg+", salt=b""
+    ) as recorder:
         for j in range(60):
             clients = generator.choice(names, 40, replace=False).tolist()
             weights = generator.integers(1, 9, 40).tolist() if j % 3 == 0 else None
@@ -410,21 +469,31 @@ def test_a_reread_history_gives_the_same_figures_to_the_last_bit(tmp_path: pathl
     read = dataclasses.replace(again.state, last_round=None)
     assert read == states[-1] == gate.state
     assert json.dumps(vars(read)) == json.dumps(vars(states[-1]))
-    with pytest.raises(ConfigurationError, match=r"`path` must be a participation log; got .*no"):
+    with pytest.raises(
+        ConfigurationError, match=r"`path` must be a participation log; got .*no"
+    ):
         live.Gate.from_log(tmp_path / "no")
 
 
-def test_a_prime_that_divides_what_matters_is_drawn_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_prime_that_divides_what_matters_is_drawn_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Everybody but one, four times: the determinant is 3."""
 
     def with_three(count: int, without: Any = ()) -> tuple[int, ...]:
-        return draw_wide_primes(count, without) if count == 1 else (3, *draw_wide_primes(1))
+        return (
+            draw_wide_primes(count, without)
+            if count == 1
+            else (3, *draw_wide_primes(1))
+        )
 
     monkeypatch.setattr(_history, "draw_wide_primes", with_three)
     for scale in ({}, {"d": "7/3"}):  # the inverse of one of 3 is none
         gate = live.Gate()
         for left in "abcd":
-            state = gate.add({name: scale.get(name, 1) for name in "abcd" if name != left})
+            state = gate.add(
+                {name: scale.get(name, 1) for name in "abcd" if name != left}
+            )
         assert (state.rank, sorted(state.exposed)) == (4, ["a", "b", "c", "d"])
         assert gate._whole.history._kernels[0].value > 2**60
 
@@ -440,7 +509,9 @@ def test_overlaps_are_whole_numbers() -> None:
         history.add(row)
     inside = [[len(set(a) & set(b)) for b in drawn[:-2]] for a in drawn[-2:]]
     own = history._leverages
-    for rest, counts in zip(own.rests(history._rows, rows[-2:], 200), inside, strict=True):
+    for rest, counts in zip(
+        own.rests(history._rows, rows[-2:], 200), inside, strict=True
+    ):
         assert rest.overlaps.tolist() == counts
     for row, counts in zip(rows[-2:], inside, strict=True):
         assert own.rest(history._rows, row).overlaps.tolist() == counts
@@ -460,7 +531,8 @@ def test_rows_that_floats_cannot_tell_apart(monkeypatch: pytest.MonkeyPatch) -> 
     near = {"a": large, "b": large, "c": large + 1, "d": large + 1}
     gate = live.Gate(fail_below=2, fail_below_hidden=2)
     gate.add(["a", "b", "c", "d"])
-    assert gate.check([near])[0].allowed  # integers know it of small histories: two blocks of 2
+    # integers know it of small histories: two blocks of 2
+    assert gate.check([near])[0].allowed
     assert gate.add(near).hidden == 2.0
     monkeypatch.setattr(_history, "_MOST_BY_BALLS", 0)
     gate = live.Gate(fail_below=2, fail_below_hidden=1)
@@ -469,7 +541,12 @@ def test_rows_that_floats_cannot_tell_apart(monkeypatch: pytest.MonkeyPatch) -> 
     (answer,) = gate.check([near])
     assert (answer.allowed, answer.reason) == (False, unknown)
     state = gate.add(near)
-    assert (state.lower, state.upper, state.hidden, state.breaches) == (2, 2, None, (unknown,))
+    assert (state.lower, state.upper, state.hidden, state.breaches) == (
+        2,
+        2,
+        None,
+        (unknown,),
+    )
     state = gate.add({"c": 1, "d": 2})  # who is exposed, is known all the same
     assert (state.exposed, state.hidden) == (("c", "d"), 1.0)
 
@@ -478,7 +555,9 @@ def test_bars_above_three_are_searched_only_where_cheap_bounds_do_not_say() -> N
     edges = list(itertools.combinations(range(5), 2))
     for bar, is_searched in ((3, False), (4, True), (5, False)):
         gate = live.Gate(fail_below=bar, effort=0.2)
-        states = [gate.add([edge for edge in edges if vertex in edge]) for vertex in range(5)]
+        states = [
+            gate.add([edge for edge in edges if vertex in edge]) for vertex in range(5)
+        ]
         assert [bool(state.breaches) for state in states] == [bar > 4] * 5
         assert states[-1].is_searched == is_searched
         assert (states[-1].lower, states[-1].upper) == (4 if is_searched else 3, 4)
@@ -504,14 +583,18 @@ def test_wide_primes_are_primes() -> None:
         (6, [3, 11]),
     ],
 )
-def test_what_stays_is_allowed_however_little_may_be_tried(most: int, expected: list[int]) -> None:
+def test_what_stays_is_allowed_however_little_may_be_tried(
+    most: int, expected: list[int]
+) -> None:
     """Three of the four new clients may stay, and four of the five of another kind."""
     asked = []
 
     def allowed(kept: list[np.ndarray]) -> list[bool]:
         asked.extend(kept)
-        return [sum(place < 4 for place in own) < 4 and sum(place > 6 for place in own) < 5
-                for own in kept]  # fmt: skip
+        return [
+            sum(place < 4 for place in own) < 4 and sum(place > 6 for place in own) < 5
+            for own in kept
+        ]
 
     sizes = np.asarray([0, 3, 5])
     kinds = [0] * 4 + [1] * 3 + [2] * 5
@@ -528,10 +611,15 @@ def test_how_many_ways_there_are() -> None:
     assert _leverages.VECTORS == 3
 
 
-@pytest.mark.parametrize("part", ["LoRA", "lora\ufe0f", "l\u043era", " lora", "lo\u200bra"])
+@pytest.mark.parametrize(
+    "part", ["LoRA", "lora\ufe0f", "l\u043era", " lora", "lo\u200bra"]
+)
 def test_two_parts_that_may_be_one_are_refused(part: str) -> None:
     gate = live.Gate(fail_below=2)
     gate.add(["a", "b", "c"], part="lora")
-    for act in (lambda: gate.add(["a", "b"], part=part), lambda: gate.check([["a"]], part=part)):
+    for act in (
+        lambda: gate.add(["a", "b"], part=part),
+        lambda: gate.check([["a"]], part=part),
+    ):
         with pytest.raises(ConfigurationError, match="`part`: expected"):
             act()

@@ -37,7 +37,9 @@ Log = Callable[..., pathlib.Path]
 def log(tmp_path: pathlib.Path) -> Log:
     """Return what records sums in a new log."""
 
-    def write(*sums: Any, salt: bytes | None = b"", name: str = "log.jsonl") -> pathlib.Path:
+    def write(
+        *sums: Any, salt: bytes | None = b"", name: str = "log.jsonl"
+    ) -> pathlib.Path:
         path = tmp_path / name
         with Recorder(path, system="test", aggregation="secagg", salt=salt) as recorder:
             for number, clients in enumerate(sums, start=1):
@@ -50,7 +52,9 @@ def log(tmp_path: pathlib.Path) -> Log:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("salt", [b"", b"s" * 32])
-def test_a_restored_gate_answers_as_the_gate_did(log: Log, kind: str, salt: bytes) -> None:
+def test_a_restored_gate_answers_as_the_gate_did(
+    log: Log, kind: str, salt: bytes
+) -> None:
     """{1, 2, 3} - {1, 2} is client 3."""
     one, two, three = map(KINDS[kind], (1, 2, 3))
     gate = Gate(fail_below=2)
@@ -70,7 +74,9 @@ def test_a_restored_gate_answers_as_the_gate_did(log: Log, kind: str, salt: byte
     "name", ["A", "a\u200b", "а", "a:5001 ", " a", "'a'", "Á", "a\ufe0f", "ａ"]
 )
 @pytest.mark.parametrize("salt", [b"", b"s" * 32])
-def test_a_name_that_is_like_a_known_one_is_an_error(log: Log, name: str, salt: bytes) -> None:
+def test_a_name_that_is_like_a_known_one_is_an_error(
+    log: Log, name: str, salt: bytes
+) -> None:
     path = log(["a", "b", "c"], salt=salt)
     gate = Gate.from_log(path, fail_below=2, salt=salt or None, new_clients=True)
     with pytest.raises(ConfigurationError, match="`clients` must "):
@@ -80,8 +86,12 @@ def test_a_name_that_is_like_a_known_one_is_an_error(log: Log, name: str, salt: 
 
 @pytest.mark.parametrize("names", [["a", "b"], [1, 2], ["site-1"], ["0" * 31], [b"a"]])
 def test_a_log_of_pseudonyms_takes_no_plain_names(log: Log, names: list[Any]) -> None:
-    gate = Gate.from_log(log(["a", "b", "c"], salt=None), fail_below=2, new_clients=True)
-    with pytest.raises(ConfigurationError, match=r"must be pseudonyms as in the log .*--salt"):
+    gate = Gate.from_log(
+        log(["a", "b", "c"], salt=None), fail_below=2, new_clients=True
+    )
+    with pytest.raises(
+        ConfigurationError, match=r"must be pseudonyms as in the log .*--salt"
+    ):
         gate.check([names])
 
 
@@ -96,16 +106,30 @@ def test_pseudonyms_are_names_too(log: Log) -> None:
     salt = path.with_name("log.jsonl.salt")
     with Recorder(path, system="test", aggregation="secagg") as recorder:
         pseudonyms = [recorder.name(name) for name in "abc"]
-    for settings in ({}, {"salt": salt}, {"salt": str(salt)}, {"salt": salt.read_bytes()}):
+    for settings in (
+        {},
+        {"salt": salt},
+        {"salt": str(salt)},
+        {"salt": salt.read_bytes()},
+    ):
         gate = Gate.from_log(path, fail_below=2, **settings)
-        assert [each.allowed for each in gate.check([pseudonyms[:2], pseudonyms])] == [False, True]
+        assert [each.allowed for each in gate.check([pseudonyms[:2], pseudonyms])] == [
+            False,
+            True,
+        ]
         with pytest.raises(ConfigurationError, match="must name a client as before"):
             Gate.from_log(path).check([[pseudonyms[0].upper()]])
-    with pytest.raises(ConfigurationError, match="`salt` must be the one that made the log's"):
+    with pytest.raises(
+        ConfigurationError, match="`salt` must be the one that made the log's"
+    ):
         Gate.from_log(path, salt=b"another")
-    with pytest.raises(ConfigurationError, match="`salt` must be a file that holds a salt"):
+    with pytest.raises(
+        ConfigurationError, match="`salt` must be a file that holds a salt"
+    ):
         Gate.from_log(path, salt=path.with_name("nowhere"))
-    with pytest.raises(ConfigurationError, match="`salt` must not be set for a log of plain names"):
+    with pytest.raises(
+        ConfigurationError, match="`salt` must not be set for a log of plain names"
+    ):
         Gate.from_log(log(["a", "b"], name="plain.jsonl"), salt=salt)
 
 
@@ -138,12 +162,16 @@ def test_the_latest_weights_are_used(log: Log) -> None:
     """10 a + 20 b + 30 c, then 10 a + 20 b: c. Weights of 1 would pass."""
     path = log({"a": 10, "b": 20, "c": 30})
     gate = Gate.from_log(path, fail_below=2)
-    plain, weighted, other = gate.check([["a", "b"], {"a": 10, "b": 20}, {"a": 1, "b": 1}])
+    plain, weighted, other = gate.check(
+        [["a", "b"], {"a": 10, "b": 20}, {"a": 1, "b": 1}]
+    )
     assert not plain.allowed
     assert "with each client's latest weight" in gate.check([["a", "b", "c"]])[0].reason
     assert (weighted.allowed, other.allowed) == (False, True)
     gate.add({"d": 7, "e": 7, "f": 1})
-    assert gate.check([["d", "e", "x"]], new_clients=True)[0].allowed, "whatever the weight of x"
+    assert gate.check([["d", "e", "x"]], new_clients=True)[0].allowed, (
+        "whatever the weight of x"
+    )
     assert not gate.check([["a", "b", "c", "x"]], new_clients=True)[0].allowed
 
 
@@ -171,7 +199,8 @@ def test_an_open_gate_follows_its_log(log: Log) -> None:
     path = log(["a", "b", "c", "e"])
     gate = Gate.from_log(path, fail_below=2)
     assert gate.check([["b", "c", "d", "e"]], new_clients=True)[0].allowed
-    log(["a", "b", "c"])  # by another process: a restart, with e alone in the difference
+    # by another process: a restart, with e alone in the difference
+    log(["a", "b", "c"])
     (answer,) = gate.check([["a", "b", "c", "e"]])
     assert (answer.allowed, answer.last_round) == (False, "1:1")
     assert gate.state.exposed == ("e",)
@@ -290,7 +319,10 @@ WRONG = [
     (b'{"clients": ["a", "b"], "weights": [1]}', "one of as many weights"),
     (b'{"clients": ["a", "b"], "weights": [1, 0]}', "`weights` must be positive"),
     (b'{"clients": ["a", "b"], "weights": [1, "x"]}', "`weights` must be positive"),
-    (b'{"clients": ["a", "b"], "wieghts": [1, 2]}', "must hold clients, and weights, part"),
+    (
+        b'{"clients": ["a", "b"], "wieghts": [1, 2]}',
+        "must hold clients, and weights, part",
+    ),
     (b'{"clients": ["a", "A"], "weights": [1, 2]}', "must name a client as before"),
     (b"\xff", "expected UTF-8 text"),
     (b"PK\x03\x04\x00", "expected"),
@@ -299,9 +331,12 @@ WRONG = [
 
 @pytest.mark.parametrize(("question", "message"), WRONG)
 def test_a_question_that_is_none_is_refused_by_its_line(
-    log: Log, question: bytes, message: str, monkeypatch: pytest.MonkeyPatch,
+    log: Log,
+    question: bytes,
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+) -> None:
     path = log(["a", "b", "c"])
     words = f"gate {path} --fail-below 2 --new-clients"
     assert ask(monkeypatch, words, b'["a", "b", "c"]', question) == 2
@@ -324,7 +359,9 @@ def test_the_command_takes_weights(
         b'{"clients": ["a", "b"], "weights": [1, 1]}',
     ]
     assert ask(monkeypatch, words, *questions) == 3
-    allowed = [json.loads(line)["allowed"] for line in capsys.readouterr().out.splitlines()]
+    allowed = [
+        json.loads(line)["allowed"] for line in capsys.readouterr().out.splitlines()
+    ]
     assert allowed == [False, False, False, False, True]
 
 
@@ -340,24 +377,44 @@ class Case(NamedTuple):
 
 
 SPELLINGS: list[Callable[[str], Any]] = [
-    str, str, str, str.upper, str.title, lambda text: text + " ", lambda text: f" {text}",
-    lambda text: text + "\u200b", lambda text: text.replace("a", "а"), lambda text: f"'{text}'",
-    lambda text: text.replace("-", "\u2011"), lambda text: text.replace("-", "_"), str.encode,
-    lambda text: text.replace("e", "é"), lambda text: text.replace("0", "O"),
+    str,
+    str,
+    str,
+    str.upper,
+    str.title,
+    lambda text: text + " ",
+    lambda text: f" {text}",
+    lambda text: text + "\u200b",
+    lambda text: text.replace("a", "а"),
+    lambda text: f"'{text}'",
+    lambda text: text.replace("-", "\u2011"),
+    lambda text: text.replace("-", "_"),
+    str.encode,
+    lambda text: text.replace("e", "é"),
+    lambda text: text.replace("0", "O"),
     lambda text: text.encode().decode("cp1252", "replace"),
     lambda text: text if text.isdigit() else f"{text}:5001",
-    lambda text: text.replace("-", "-0"), lambda text: [text], lambda text: None,
+    lambda text: text.replace("-", "-0"),
+    lambda text: [text],
+    lambda text: None,
     lambda text: int(text) if text.isdigit() else text,
     lambda text: text + ".0" * (text[-1].isdigit() and len(text) < 20),
-    lambda text: np.float64(text) if text.isdigit() else text, lambda text: f"{text}\ufe0f",
-]  # fmt: skip
+    lambda text: np.float64(text) if text.isdigit() else text,
+    lambda text: f"{text}\ufe0f",
+]
 NAMES: list[Callable[[int], Any]] = [
-    lambda i: i, lambda i: f"site-{i}", lambda i: f"client_{i}",
+    lambda i: i,
+    lambda i: f"site-{i}",
+    lambda i: f"client_{i}",
     lambda i: "ade"[i % 3] * (1 + i // 3),
-    lambda i: f"10.0.0.{i}", np.int32, lambda i: f"Zoë {i}",
+    lambda i: f"10.0.0.{i}",
+    np.int32,
+    lambda i: f"Zoë {i}",
     lambda i: str(uuid.UUID(int=i + 10**20)),
-    lambda i: f"node{i}.example.org", lambda i: 2**60 + i, lambda i: f"é{i}a-0",
-]  # fmt: skip
+    lambda i: f"node{i}.example.org",
+    lambda i: 2**60 + i,
+    lambda i: f"é{i}a-0",
+]
 
 
 def _cases(seed: int, count: int) -> Iterator[tuple[random.Random, Case]]:
@@ -366,13 +423,22 @@ def _cases(seed: int, count: int) -> Iterator[tuple[random.Random, Case]]:
         clients = generator.randint(3, 6)
         named = generator.choice(NAMES)
         is_weighted = generator.random() < 0.4
-        rows = [_row(generator, clients, is_weighted) for _ in range(generator.randint(1, 4))]
-        yield generator, Case(rows, list(map(named, range(clients))), generator.choice([b"", b"s"]))
+        rows = [
+            _row(generator, clients, is_weighted)
+            for _ in range(generator.randint(1, 4))
+        ]
+        yield (
+            generator,
+            Case(rows, list(map(named, range(clients))), generator.choice([b"", b"s"])),
+        )
 
 
 def _row(generator: random.Random, clients: int, is_weighted: bool) -> list[Fraction]:
     inside = generator.sample(range(clients), generator.randint(1, clients))
-    weights = [Fraction(generator.randint(1, 3)) if is_weighted else Fraction(1) for _ in inside]
+    weights = [
+        Fraction(generator.randint(1, 3)) if is_weighted else Fraction(1)
+        for _ in inside
+    ]
     at = dict(zip(inside, weights, strict=True))
     return [at.get(i, Fraction(0)) for i in range(clients)]
 
@@ -383,15 +449,22 @@ def _record(path: pathlib.Path, case: Case, rows: list[list[Fraction]]) -> None:
             inside = [i for i, weight in enumerate(row) if weight]
             weights = [row[i] for i in inside]
             names = [case.names[i] for i in inside]
-            recorder.record(number, names, weights=None if set(weights) == {1} else weights)
+            recorder.record(
+                number, names, weights=None if set(weights) == {1} else weights
+            )
 
 
 def _integers(rows: list[list[Fraction]]) -> list[list[int]]:
     return [[int(6 * value) for value in row] for row in rows]
 
 
-def _ask(generator: random.Random, gate: Gate, case: Case) -> tuple[Any, list[Fraction], Any]:
-    """Ask about a random cohort, spelled in random ways; return answer, true row, question."""
+def _ask(
+    generator: random.Random, gate: Gate, case: Case
+) -> tuple[Any, list[Fraction], Any]:
+    """Ask about a random cohort, spelled in random ways.
+
+    Return answer, true row, question.
+    """
     row = _row(generator, len(case.names), generator.random() < 0.5)
     inside = [i for i, weight in enumerate(row) if weight]
     spelled = [_spelled(generator, case.names[i]) for i in inside]
@@ -399,7 +472,8 @@ def _ask(generator: random.Random, gate: Gate, case: Case) -> tuple[Any, list[Fr
     question: Any = spelled
     if set(weights) != {1}:
         question = dict(zip(spelled, weights, strict=True))
-        if len(question) < len(spelled):  # one float for two numbers: nobody can see this
+        # one float for two numbers: nobody can see this
+        if len(question) < len(spelled):
             raise TypeError
     return gate.check([question])[0], row, question
 
@@ -457,7 +531,9 @@ def test_allowed_implies_that_the_audit_passes(tmp_path: pathlib.Path) -> None:
 
 
 @pytest.mark.slow
-def test_allowed_implies_that_the_audit_passes_ten_thousand_times(tmp_path: pathlib.Path) -> None:
+def test_allowed_implies_that_the_audit_passes_ten_thousand_times(
+    tmp_path: pathlib.Path,
+) -> None:
     allowed, unsafe = _check(tmp_path, seed=2, count=10_000)
     assert allowed > 1000
     assert unsafe > 2000

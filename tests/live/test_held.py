@@ -36,16 +36,23 @@ def path(tmp_path: pathlib.Path) -> pathlib.Path:
 
 
 class Disk:
-    """The disk under one file: what fails now, after how many bytes of a line were taken."""
+    """The disk under one file.
+
+    What fails now, after how many bytes of a line were taken.
+    """
 
     def __init__(self, path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.path, self.fails, self.room, self.most = path, {}, 10**9, 10**9  # type: ignore[var-annotated]
-        self.real = {name: getattr(os, name) for name in ("write", "fsync", "ftruncate")}
+        self.real = {
+            name: getattr(os, name) for name in ("write", "fsync", "ftruncate")
+        }
         for name in self.real:
             monkeypatch.setattr(os, name, getattr(self, name))
 
     def _do(self, name: str, file: int, *more: Any) -> Any:
-        is_its = self.path.exists() and os.path.samestat(os.fstat(file), self.path.stat())
+        is_its = self.path.exists() and os.path.samestat(
+            os.fstat(file), self.path.stat()
+        )
         if is_its and name in self.fails:
             raise self.fails[name]
         return self.real[name](file, *more)
@@ -72,7 +79,7 @@ def disk(path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Disk:
     return Disk(path, monkeypatch)
 
 
-# --- the disk fails -------------------------------------------------------------------------------
+# ---- the disk fails
 
 
 @pytest.mark.parametrize(
@@ -83,7 +90,11 @@ def disk(path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Disk:
         {"fails": {"fsync": KeyboardInterrupt()}},
         {"fails": {"write": OSError(errno.EIO, "Input/output error")}},
         {"fails": {"write": OSError(errno.EDQUOT, "Quota exceeded")}},
-        *({"room": room, "most": most} for room in (0, 1, 2, 40, 90) for most in (1, 37, 10**9)),
+        *(
+            {"room": room, "most": most}
+            for room in (0, 1, 2, 40, 90)
+            for most in (1, 37, 10**9)
+        ),
     ],
 )
 def test_a_record_that_fails_is_not_in_the_log(
@@ -103,11 +114,17 @@ def test_a_record_that_fails_is_not_in_the_log(
             assert path.read_bytes() == before
         disk.mend()
         recorder.record(2, ["a", "d"])
-        with pytest.raises(ConfigurationError, match=r"log.jsonl:4: expected of round 2"):
+        with pytest.raises(
+            ConfigurationError, match=r"log.jsonl:4: expected of round 2"
+        ):
             recorder.record(2, ["a", "c"])
     with _recorder(path) as recorder:
         recorder.record(3, ["a"])
-    assert _sums(path) == [((0, 1, 0), {"a", "b"}), ((0, 2, 0), {"a", "d"}), ((1, 3, 0), {"a"})]
+    assert _sums(path) == [
+        ((0, 1, 0), {"a", "b"}),
+        ((0, 2, 0), {"a", "d"}),
+        ((1, 3, 0), {"a"}),
+    ]
 
 
 def test_a_write_that_takes_nothing_ends(
@@ -116,20 +133,26 @@ def test_a_write_that_takes_nothing_ends(
     with _recorder(path) as recorder:
         before = path.read_bytes()
         monkeypatch.setattr(os, "write", lambda file, data: 0)
-        with pytest.raises(StoreError, match="nothing more is taken; the line is not in it"):
+        with pytest.raises(
+            StoreError, match="nothing more is taken; the line is not in it"
+        ):
             recorder.record(1, ["a"])
         assert path.read_bytes() == before
 
 
 @pytest.mark.parametrize("most", [1, 7, 64])
-def test_short_writes_are_gone_on_with(path: pathlib.Path, disk: Disk, most: int) -> None:
+def test_short_writes_are_gone_on_with(
+    path: pathlib.Path, disk: Disk, most: int
+) -> None:
     with _recorder(path) as recorder:
         disk.most = most
         recorder.record(1, ["a", "b"])
     assert _sums(path) == [((0, 1, 0), {"a", "b"})]
 
 
-def test_names_of_a_line_that_failed_are_not_kept(path: pathlib.Path, disk: Disk) -> None:
+def test_names_of_a_line_that_failed_are_not_kept(
+    path: pathlib.Path, disk: Disk
+) -> None:
     """Of two names that may be one client, the first was never in the log."""
     with _recorder(path) as recorder:
         recorder.record(1, ["b"])
@@ -147,7 +170,10 @@ def test_names_of_a_line_that_failed_are_not_kept(path: pathlib.Path, disk: Disk
 def test_a_line_that_cannot_be_cut_off_forbids_more(
     path: pathlib.Path, disk: Disk, room: int
 ) -> None:
-    """The error says that it may be in the log; a new recorder reads what is there, and goes on."""
+    """The error says that it may be in the log.
+
+    A new recorder reads what is there, and goes on.
+    """
     eio = OSError(errno.EIO, "Input/output error")
     with _recorder(path) as recorder:
         recorder.record(1, ["a", "b"])
@@ -160,7 +186,9 @@ def test_a_line_that_cannot_be_cut_off_forbids_more(
         if not room:  # there was nothing to cut off
             assert "may be in it" not in str(caught.value)
             return
-        assert "the line may be in it; close this recorder and make another" in str(caught.value)
+        assert "the line may be in it; close this recorder and make another" in str(
+            caught.value
+        )
         left = path.read_bytes()
         for _ in range(2):
             with pytest.raises(StoreError, match=r"must stay as it is .*; close this"):
@@ -184,7 +212,10 @@ def test_a_header_that_fails_leaves_the_log_as_it_was(
             with _recorder(path) as recorder:
                 recorder.record(1, ["a"])
             before = path.read_bytes()
-        disk.room, disk.fails = room, {"fsync": OSError(errno.EIO, "Input/output error")}
+        disk.room, disk.fails = (
+            room,
+            {"fsync": OSError(errno.EIO, "Input/output error")},
+        )
         with pytest.raises(StoreError, match="; the line is not in it"):
             _recorder(path)
         assert path.read_bytes() == before
@@ -194,11 +225,13 @@ def test_a_header_that_fails_leaves_the_log_as_it_was(
     assert _sums(path) == [((0, 1, 0), {"a"}), ((1, 1, 0), {"b"})]
 
 
-# --- a log that was cut short ---------------------------------------------------------------------
+# ---- a log that was cut short
 
 
 @pytest.mark.parametrize("step", [41, pytest.param(1, marks=pytest.mark.slow)])
-def test_a_log_cut_at_any_byte_goes_on(path: pathlib.Path, disk: Disk, step: int) -> None:
+def test_a_log_cut_at_any_byte_goes_on(
+    path: pathlib.Path, disk: Disk, step: int
+) -> None:
     """Whatever was whole stays, and the log that goes on is one that every reader takes."""
     disk.real["fsync"] = lambda file: None  # hundreds of them
     with _recorder(path) as recorder:
@@ -222,7 +255,9 @@ def test_a_log_cut_at_any_byte_goes_on(path: pathlib.Path, disk: Disk, step: int
 
 
 @pytest.mark.parametrize("size", [1, 30, 124])
-def test_a_header_that_an_older_recorder_marked_as_torn(path: pathlib.Path, size: int) -> None:
+def test_a_header_that_an_older_recorder_marked_as_torn(
+    path: pathlib.Path, size: int
+) -> None:
     with _recorder(path) as recorder:
         recorder.record(1, ["a", "b"])
     whole = path.read_bytes()
@@ -233,7 +268,9 @@ def test_a_header_that_an_older_recorder_marked_as_torn(path: pathlib.Path, size
     assert _sums(path) == [((0, 1, 0), {"a", "b"}), ((1, 1, 0), {"b"})]
 
 
-@pytest.mark.parametrize("text", ["round,client", "{", '{"format": "another', "\x93NUMPY", " "])
+@pytest.mark.parametrize(
+    "text", ["round,client", "{", '{"format": "another', "\x93NUMPY", " "]
+)
 def test_another_file_without_an_end_of_line_is_left_as_it_is(
     path: pathlib.Path, text: str
 ) -> None:
@@ -241,12 +278,14 @@ def test_another_file_without_an_end_of_line_is_left_as_it_is(
     if '{"format": "mrsa-jax participation log"'.startswith(text):
         _recorder(path).close()  # may be a header's first bytes
         return
-    with pytest.raises(ConfigurationError, match="`path` must be a participation log or a new"):
+    with pytest.raises(
+        ConfigurationError, match="`path` must be a participation log or a new"
+    ):
         _recorder(path)
     assert path.read_text() == text
 
 
-# --- what others do to it -------------------------------------------------------------------------
+# ---- what others do to it
 
 
 def _renamed(path: pathlib.Path) -> None:
@@ -282,18 +321,30 @@ def _emptied(path: pathlib.Path) -> None:
 
 
 GONE = "it was deleted or replaced; until this process ends, its lines can be copied from /proc/"
-MOVED = "it was renamed or replaced; put it back, or close this recorder and make another"
-CHANGED = (r"it has \d+ bytes, and this recorder left \d+; stop what else writes to it, close this "
-           "recorder and make another")  # fmt: skip
+MOVED = (
+    "it was renamed or replaced; put it back, or close this recorder and make another"
+)
+CHANGED = (
+    r"it has \d+ bytes, and this recorder left \d+; stop what else writes to it, close "
+    r"this "
+    "recorder and make another"
+)
 OTHERS = [
-    (_renamed, MOVED), (_rotated, MOVED), (_copied_over, GONE), (_folder_renamed, MOVED),
+    (_renamed, MOVED),
+    (_rotated, MOVED),
+    (_copied_over, GONE),
+    (_folder_renamed, MOVED),
     (pathlib.Path.unlink, GONE),
-    (_appended, CHANGED), (_shortened, CHANGED), (_emptied, CHANGED),
-]  # fmt: skip
+    (_appended, CHANGED),
+    (_shortened, CHANGED),
+    (_emptied, CHANGED),
+]
 
 
 def _all(folder: pathlib.Path) -> dict[str, bytes]:
-    return {file.name: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+    return {
+        file.name: file.read_bytes() for file in folder.rglob("*") if file.is_file()
+    }
 
 
 @pytest.mark.parametrize(("do", "message"), OTHERS)
@@ -307,13 +358,17 @@ def test_a_log_that_was_moved_or_changed_is_told_and_takes_no_line(
         do(path)
         before = _all(tmp_path)
         for _ in range(2):
-            with pytest.raises(StoreError, match=f"`path` must stay as it is .*: {message}"):
+            with pytest.raises(
+                StoreError, match=f"`path` must stay as it is .*: {message}"
+            ):
                 recorder.record(2, ["a", "c"])
         assert _all(tmp_path) == before
 
 
 @pytest.mark.parametrize("do", [_renamed, _rotated])
-def test_a_log_that_is_put_back_goes_on(path: pathlib.Path, do: Callable[..., None]) -> None:
+def test_a_log_that_is_put_back_goes_on(
+    path: pathlib.Path, do: Callable[..., None]
+) -> None:
     with _recorder(path) as recorder:
         recorder.record(1, ["a", "b"])
         do(path)
@@ -328,7 +383,10 @@ def test_a_log_that_is_put_back_goes_on(path: pathlib.Path, do: Callable[..., No
 def test_a_log_that_is_moved_or_changed_while_a_line_is_written(
     tmp_path: pathlib.Path, disk: Disk, do: Callable[[pathlib.Path], Any], message: str
 ) -> None:
-    """Where the line can be cut off, it is; where others wrote as well, all stays and is told."""
+    """Where the line can be cut off, it is.
+
+    Where others wrote as well, all stays and is told.
+    """
     path = tmp_path / "logs" / "log.jsonl"
     path.parent.mkdir()
     recorder = _recorder(path)
@@ -356,7 +414,8 @@ def test_a_log_that_is_moved_or_changed_while_a_line_is_written(
     recorder.close()
 
 
-@pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")  # the child leaves before JAX runs
+# the child leaves before JAX runs
+@pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")
 def test_a_fork_does_not_record(path: pathlib.Path) -> None:
     with _recorder(path) as recorder:
         recorder.record(1, ["a", "b"])
@@ -410,7 +469,7 @@ def test_a_relative_path_stays_where_it_was(
     assert not list((tmp_path / "two").iterdir())
 
 
-# --- whose log it is ------------------------------------------------------------------------------
+# ---- whose log it is
 
 
 def test_two_runs_of_an_app_share_a_log_and_two_apps_do_not(path: pathlib.Path) -> None:
@@ -424,21 +483,29 @@ def test_two_runs_of_an_app_share_a_log_and_two_apps_do_not(path: pathlib.Path) 
         with pytest.raises(ConfigurationError) as caught:
             recorder.identify("somebody/two", "72")
         assert str(caught.value) == (
-            "`path` must be the log of somebody/two; give each app its own absolute path; got "
+            "`path` must be the log of somebody/two; give each app its own absolute "
+            "path; got "
             f"'{path}, which is of somebody/one'"
         )
         assert path.read_bytes() == before
-    headers = [json.loads(line) for line in path.read_text().splitlines() if "format" in line]
+    headers = [
+        json.loads(line) for line in path.read_text().splitlines() if "format" in line
+    ]
     assert [header.get("extra") for header in headers] == [
-        None, {"app": "somebody/one", "run_id": "70"},
-        None, {"app": "somebody/one", "run_id": "71"}, None,
-    ]  # fmt: skip
+        None,
+        {"app": "somebody/one", "run_id": "70"},
+        None,
+        {"app": "somebody/one", "run_id": "71"},
+        None,
+    ]
     assert [header["run"] for header in headers] == [0, 0, 1, 1, 2]
     assert _sums(path) == [((0, 1, 0), {"a", "b"}), ((1, 1, 0), {"a", "b"})]
     assert not any("twice" in note or "repeat" in note for note in read_log(path).notes)
 
 
-def test_a_name_that_cannot_be_written_is_taken_back(path: pathlib.Path, disk: Disk) -> None:
+def test_a_name_that_cannot_be_written_is_taken_back(
+    path: pathlib.Path, disk: Disk
+) -> None:
     with _recorder(path) as recorder:
         disk.room = 20
         with pytest.raises(StoreError):

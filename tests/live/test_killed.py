@@ -1,4 +1,7 @@
-"""A recorder killed at any moment: what it confirmed is in the log, and the next one goes on."""
+"""A recorder killed at any moment.
+
+What it confirmed is in the log, and the next one goes on.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,8 @@ from mrsa_watch import read_log
 from mrsa_watch.logs import LineParser
 
 MOMENTS = 10
-# Each child records rounds without end and says each one that was confirmed; it is killed a little
-# later each time, in the middle of whatever it does.
+# Each child records rounds without end and says each one that was confirmed; it is
+# killed a little later each time, in the middle of whatever it does.
 CODE = """
 import itertools, json, os, signal, sys, time
 from mrsa_watch import Recorder
@@ -44,8 +47,11 @@ def test_kill_at_ten_moments(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "log.jsonl"
     done = subprocess.run(
         [sys.executable, "-c", CODE, str(path), str(MOMENTS)],
-        capture_output=True, text=True, timeout=120, check=True,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
     confirmed = [json.loads(line) for line in done.stdout.splitlines()]
     assert len(confirmed) == MOMENTS
     assert sum(map(len, confirmed)) > MOMENTS
@@ -54,7 +60,9 @@ def test_kill_at_ten_moments(tmp_path: pathlib.Path) -> None:
     whole = lines if lines[-1].endswith(b"\n") else lines[:-1]
     sums = [found for line in whole if (found := parser.feed(line)) is not None]
     assert [header.run for header in parser.headers] == list(range(MOMENTS))
-    rounds = {run: [one.round for one in sums if one.run == run] for run in range(MOMENTS)}
+    rounds = {
+        run: [one.round for one in sums if one.run == run] for run in range(MOMENTS)
+    }
     for run, own in enumerate(confirmed):
         assert own == list(range(len(own)))
         # at most one more was written than confirmed, and none is missing

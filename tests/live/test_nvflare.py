@@ -92,11 +92,19 @@ def test_without_nvflare_the_import_says_what_to_install() -> None:
 
 
 def _run(*words: object, **variables: str) -> str:
-    own = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    own = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("PYTHON")
+    }
     done = subprocess.run(
-        [str(word) for word in words], env=own | variables, capture_output=True, text=True,
-        timeout=300, check=False,
-    )  # fmt: skip
+        [str(word) for word in words],
+        env=own | variables,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     return done.stdout + done.stderr
 
@@ -108,7 +116,9 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     _run(UV, "venv", "-q", "-p", sys.executable, folder)
     python = folder / "bin" / "python"
     _run(UV, "pip", "install", "-q", "-p", python, f"{ROOT / 'watch'}[nvflare]")
-    found = _run(python, "-c", "import importlib.util as util; print(util.find_spec('jax'))")
+    found = _run(
+        python, "-c", "import importlib.util as util; print(util.find_spec('jax'))"
+    )
     assert found == "None\n"
     return folder / "bin"
 

@@ -22,7 +22,9 @@ def tail_by_enumeration(count: int, chance: Fraction, least: int) -> Fraction:
     return total
 
 
-@pytest.mark.parametrize("chance", [Fraction(0), Fraction(1, 3), Fraction(9, 10), Fraction(1)])
+@pytest.mark.parametrize(
+    "chance", [Fraction(0), Fraction(1, 3), Fraction(9, 10), Fraction(1)]
+)
 def test_tails_by_enumeration(chance: Fraction) -> None:
     for count, least in itertools.product(range(7), range(9)):
         wanted = float(tail_by_enumeration(count, chance, least))
@@ -51,7 +53,10 @@ def exposed_by_ranks(rows: list[list[int]], width: int) -> set[int]:
             left.remove(pivot)
             found += 1
             left = [
-                [a - b * row[place] / pivot[place] for a, b in zip(row, pivot, strict=True)]
+                [
+                    a - b * row[place] / pivot[place]
+                    for a, b in zip(row, pivot, strict=True)
+                ]
                 for row in left
             ]
         return found
@@ -108,7 +113,9 @@ def test_the_smallest_sum_holds_in_its_share_of_plans() -> None:
 
 
 def test_plans_without_sums() -> None:
-    found = preflight(10, 5, 5, num_rounds=3, loss=1.0, fail_below=5, fail_below_hidden=9)
+    found = preflight(
+        10, 5, 5, num_rounds=3, loss=1.0, fail_below=5, fail_below_hidden=9
+    )
     assert (found.success, found.smallest_sum, found.learnt) == (0.0, None, 0.0)
     assert (found.weak_lower, found.hidden, found.breaches) == (None, None, ())
     assert "no sum" in found.to_words()
@@ -132,6 +139,11 @@ def test_plans_without_sums() -> None:
     ],
 )
 def test_wrong_plans(changes: dict[str, object], message: str) -> None:
-    given: dict[str, object] = {"num_clients": 12, "cohort_size": 6, "num_rounds": 3, **changes}
+    given: dict[str, object] = {
+        "num_clients": 12,
+        "cohort_size": 6,
+        "num_rounds": 3,
+        **changes,
+    }
     with pytest.raises(ConfigurationError, match=message):
         preflight(**given)  # type: ignore[arg-type]

@@ -25,7 +25,9 @@ from mrsa_watch.logs import LineParser, SumLine
 
 
 def _recorder(path: pathlib.Path, **settings: Any) -> Recorder:
-    return Recorder(path, **{"system": "test 1", "aggregation": "secagg", "salt": b"", **settings})
+    return Recorder(
+        path, **{"system": "test 1", "aggregation": "secagg", "salt": b"", **settings}
+    )
 
 
 def _read(path: pathlib.Path) -> tuple[LineParser, list[SumLine]]:
@@ -44,21 +46,36 @@ def path(tmp_path: pathlib.Path) -> pathlib.Path:
     [
         ({"clients": "ab"}, "`clients` must be names of clients; got 'ab'"),
         ({"clients": 7}, "`clients` must be names of clients; got 7"),
-        ({"clients": ["a", "a"]}, "log.jsonl:2: expected each client once in 'clients'"),
+        (
+            {"clients": ["a", "a"]},
+            "log.jsonl:2: expected each client once in 'clients'",
+        ),
         ({"clients": [1, "1"]}, "log.jsonl:2: expected each client once in 'clients'"),
         ({"clients": []}, "log.jsonl:2: expected clients in a learnt sum"),
         ({"round": -1}, "`round` must be at least 0; got -1"),
         ({"round": 1.5}, "`round` must be an integer; got 1.5"),
         ({"sum": True}, "`sum` must be an integer; got True"),
-        ({"status": "learned"}, "`status` must be a known status: did you mean 'learnt'"),
-        ({"status": "aborted"}, "log.jsonl:2: expected no clients in one aborted; found 2"),
+        (
+            {"status": "learned"},
+            "`status` must be a known status: did you mean 'learnt'",
+        ),
+        (
+            {"status": "aborted"},
+            "log.jsonl:2: expected no clients in one aborted; found 2",
+        ),
         ({"weights": [1]}, "`weights` must be as many as the clients; got 1 and 2"),
         ({"weights": [1, 0]}, "`weights` must be positive .*; got 0"),
         ({"weights": [1, float("nan")]}, "`weights` must be positive .*; got nan"),
-        ({"weights": [1, decimal.Decimal("inf")]}, "`weights` must be positive .*; got Decimal"),
+        (
+            {"weights": [1, decimal.Decimal("inf")]},
+            "`weights` must be positive .*; got Decimal",
+        ),
         ({"weights": [1, "2"]}, "`weights` must be positive .*; got '2'"),
         ({"weights": [1, True]}, "`weights` must be positive .*; got True"),
-        ({"asked": ["a"]}, "log.jsonl:2: expected only clients who were asked; found 'b'"),
+        (
+            {"asked": ["a"]},
+            "log.jsonl:2: expected only clients who were asked; found 'b'",
+        ),
         ({"asked": "ab"}, "`asked` must be names of clients; got 'ab'"),
         ({"lost": ["c"]}, r"`lost` must map stages to clients; got \['c'\]"),
         ({"lost": {"uplaod": ["c"]}}, "log.jsonl:2: expected known stages"),
@@ -72,7 +89,8 @@ def test_what_breaks_a_rule_is_not_written(
     path: pathlib.Path, arguments: dict[str, Any], message: str
 ) -> None:
     """And takes no line: the next record is the second line."""
-    record: Any = inspect.unwrap(Recorder.record)  # types are checked by the suite alone
+    # types are checked by the suite alone
+    record: Any = inspect.unwrap(Recorder.record)
     with _recorder(path) as recorder:
         before = path.read_bytes()
         for _ in range(2):
@@ -85,8 +103,12 @@ def test_what_breaks_a_rule_is_not_written(
 
 def test_rounds_may_be_numpys(path: pathlib.Path) -> None:
     with _recorder(path) as recorder:
-        inspect.unwrap(Recorder.record)(recorder, np.int64(7), np.arange(2), sum=np.int32(1))
-    assert [(one.key, one.clients) for one in _read(path)[1]] == [((0, 7, 1), ("0", "1"))]
+        inspect.unwrap(Recorder.record)(
+            recorder, np.int64(7), np.arange(2), sum=np.int32(1)
+        )
+    assert [(one.key, one.clients) for one in _read(path)[1]] == [
+        ((0, 7, 1), ("0", "1"))
+    ]
 
 
 @pytest.mark.parametrize(
@@ -102,7 +124,11 @@ def test_headers_that_break_a_rule(
 ) -> None:
     init: Any = inspect.unwrap(Recorder.__init__)
     with pytest.raises(ConfigurationError, match=message):
-        init(object.__new__(Recorder), path, **({"system": "x", "aggregation": "y"} | settings))
+        init(
+            object.__new__(Recorder),
+            path,
+            **({"system": "x", "aggregation": "y"} | settings),
+        )
     assert not path.exists() or path.read_bytes() == b""
 
 
@@ -114,7 +140,9 @@ def test_places_that_cannot_be_written(tmp_path: pathlib.Path) -> None:
 
 def test_a_file_of_another_kind_is_left_as_it_is(path: pathlib.Path) -> None:
     path.write_text("round,client\n1,anna\n")
-    with pytest.raises(ConfigurationError, match=r"log.jsonl:1: expected a JSON object"):
+    with pytest.raises(
+        ConfigurationError, match=r"log.jsonl:1: expected a JSON object"
+    ):
         _recorder(path)
     assert path.read_text() == "round,client\n1,anna\n"
 
@@ -122,22 +150,36 @@ def test_a_file_of_another_kind_is_left_as_it_is(path: pathlib.Path) -> None:
 def test_a_log_by_hand(path: pathlib.Path) -> None:
     with _recorder(path) as recorder:
         recorder.record(
-            7, ["b", "a", 3], weights=[np.int32(10), Fraction(3, 7), 0.5],
-            asked=[3, "b", "a", "c", "d"], lost={"upload": ["d"], "setup": ["c"], "unmask": [3]},
-            noise=0.8, clip=2,
-        )  # fmt: skip
+            7,
+            ["b", "a", 3],
+            weights=[np.int32(10), Fraction(3, 7), 0.5],
+            asked=[3, "b", "a", "c", "d"],
+            lost={"upload": ["d"], "setup": ["c"], "unmask": [3]},
+            noise=0.8,
+            clip=2,
+        )
         recorder.record(8, [], status="refused")
     header, first, second = (json.loads(line) for line in path.read_text().splitlines())
     assert header == {
-        "format": "mrsa-jax participation log", "version": 1, "system": "test 1",
-        "aggregation": "secagg", "pseudonyms": None, "run": 0,
-    }  # fmt: skip
+        "format": "mrsa-jax participation log",
+        "version": 1,
+        "system": "test 1",
+        "aggregation": "secagg",
+        "pseudonyms": None,
+        "run": 0,
+    }
     assert first.pop("time")[-1] == second.pop("time")[-1] == "Z"
     assert first == {
-        "round": 7, "sum": 0, "status": "learnt", "clients": ["3", "a", "b"],
-        "weights": ["1/2", "3/7", 10], "asked": ["3", "a", "b", "c", "d"],
-        "lost": {"upload": ["d"], "setup": ["c"], "unmask": ["3"]}, "noise": 0.8, "clip": 2.0,
-    }  # fmt: skip
+        "round": 7,
+        "sum": 0,
+        "status": "learnt",
+        "clients": ["3", "a", "b"],
+        "weights": ["1/2", "3/7", 10],
+        "asked": ["3", "a", "b", "c", "d"],
+        "lost": {"upload": ["d"], "setup": ["c"], "unmask": ["3"]},
+        "noise": 0.8,
+        "clip": 2.0,
+    }
     assert second == {"round": 8, "sum": 0, "status": "refused", "clients": []}
 
 
@@ -147,26 +189,37 @@ def test_weights_are_kept_exactly(path: pathlib.Path) -> None:
         recorder.record(1, range(5), weights=weights)
     (found,) = _read(path)[1]
     assert found.weights == (
-        Fraction(*(0.1).as_integer_ratio()), Fraction(1, 10), Fraction(1, 3), Fraction(10**40),
+        Fraction(*(0.1).as_integer_ratio()),
+        Fraction(1, 10),
+        Fraction(1, 3),
+        Fraction(10**40),
         Fraction(13421773, 134217728),
-    )  # fmt: skip
+    )
 
 
 def test_pseudonyms_are_a_salted_hash(path: pathlib.Path) -> None:
-    """As the page says: 8 bytes each of HMAC-SHA256 of what the name is like, and of the name."""
+    """As the page says.
+
+    8 bytes each of HMAC-SHA256 of what the name is like, and of the name.
+    """
     with _recorder(path, salt=None) as recorder:
         recorder.record(1, ["anna", "bob", 12])
     kept = path.with_name("log.jsonl.salt")
     salt = kept.read_bytes()
     assert len(salt) == 32
-    assert stat.S_IMODE(kept.stat().st_mode) == stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert (
+        stat.S_IMODE(kept.stat().st_mode) == stat.S_IMODE(path.stat().st_mode) == 0o600
+    )
     parser, (found,) = _read(path)
 
     def half(text: str) -> str:
         return hmac.new(salt, text.encode(), hashlib.sha256).hexdigest()[:16]
 
     like = {"anna": "text anna", "bob": "text bob", "12": "number 12"}
-    own = (half(f"likeness, {alike}") + half(f"name {name}") for name, alike in like.items())
+    own = (
+        half(f"likeness, {alike}") + half(f"name {name}")
+        for name, alike in like.items()
+    )
     assert found.clients == tuple(sorted(own))
     mark = hashlib.sha256(b"likeness and name" + salt).hexdigest()[:8]
     assert parser.headers[0].pseudonyms == mark
@@ -197,9 +250,14 @@ def test_another_salt_is_refused_before_anything_is_written(
     assert path.read_bytes() == before
 
 
-def test_a_log_of_version_1_0_is_continued_with_its_pseudonyms(path: pathlib.Path) -> None:
+def test_a_log_of_version_1_0_is_continued_with_its_pseudonyms(
+    path: pathlib.Path,
+) -> None:
     salt = b"s" * 32
-    old = {name: hmac.new(salt, name.encode(), hashlib.sha256).hexdigest()[:32] for name in "ab"}
+    old = {
+        name: hmac.new(salt, name.encode(), hashlib.sha256).hexdigest()[:32]
+        for name in "ab"
+    }
     with _recorder(path, salt=salt):
         pass
     header = json.loads(path.read_text())
@@ -220,17 +278,23 @@ def test_names_that_may_be_one_are_refused(path: pathlib.Path) -> None:
         before = path.read_bytes()
         with pytest.raises(ConfigurationError, match=message):
             recorder.record(2, ["site-1", "b"])
-        with pytest.raises(ConfigurationError, match="`asked` must be written in one way"):
+        with pytest.raises(
+            ConfigurationError, match="`asked` must be written in one way"
+        ):
             recorder.record(2, ["b"], asked=["b", "C"])
         assert path.read_bytes() == before
     with _recorder(path, salt=None) as recorder:
-        with pytest.raises(ConfigurationError, match=r"jsonl:4: expected one way to write a cl"):
+        with pytest.raises(
+            ConfigurationError, match=r"jsonl:4: expected one way to write a cl"
+        ):
             recorder.record(2, ["site-1", "b"])
         recorder.record(2, ["Site-1", "b"])
     assert len({name for line in _read(path)[1] for name in line.clients}) == 3
 
 
-@pytest.mark.parametrize("client", [None, True, float("nan"), 2.0**60, "null", "?", "a ", ["a"]])
+@pytest.mark.parametrize(
+    "client", [None, True, float("nan"), 2.0**60, "null", "?", "a ", ["a"]]
+)
 @pytest.mark.parametrize("salt", [b"", None])
 def test_what_names_no_client_is_not_recorded(
     path: pathlib.Path, client: Any, salt: bytes | None
@@ -244,7 +308,9 @@ def test_what_names_no_client_is_not_recorded(
 
 def test_a_salt_cut_short_is_no_salt(path: pathlib.Path) -> None:
     path.with_name("log.jsonl.salt").write_bytes(b"short")
-    with pytest.raises(ConfigurationError, match="must hold the 32 bytes of a salt; got '5 bytes'"):
+    with pytest.raises(
+        ConfigurationError, match="must hold the 32 bytes of a salt; got '5 bytes'"
+    ):
         _recorder(path, salt=None)
 
 
@@ -254,12 +320,17 @@ def test_a_second_writer_is_refused_at_once(path: pathlib.Path) -> None:
         "Recorder(sys.argv[1], system='x', aggregation='y', salt=b'')\n"
     )
     with _recorder(path) as first:
-        with pytest.raises(ConfigurationError, match="`path` must be a log that no other recorder"):
+        with pytest.raises(
+            ConfigurationError, match="`path` must be a log that no other recorder"
+        ):
             _recorder(path)
         done = subprocess.run(
-            [sys.executable, "-c", code, str(path)], capture_output=True, text=True, timeout=60,
+            [sys.executable, "-c", code, str(path)],
+            capture_output=True,
+            text=True,
+            timeout=60,
             check=False,
-        )  # fmt: skip
+        )
         assert "must be a log that no other recorder holds" in done.stderr
         first.record(1, ["a"])
     with _recorder(path) as third:
@@ -279,7 +350,9 @@ def test_a_closed_recorder_writes_nothing(path: pathlib.Path) -> None:
     assert path.read_bytes() == before
 
 
-def test_repetitions_are_written_once_and_contradictions_not_at_all(path: pathlib.Path) -> None:
+def test_repetitions_are_written_once_and_contradictions_not_at_all(
+    path: pathlib.Path,
+) -> None:
     with _recorder(path) as recorder:
         recorder.record(1, ["a", "b"])
         before = path.read_bytes()
@@ -292,7 +365,9 @@ def test_repetitions_are_written_once_and_contradictions_not_at_all(path: pathli
 
 
 @pytest.mark.parametrize("cut", [1, 20, 40, 10**6])
-def test_a_last_line_that_was_cut_short_is_ended_and_told_of(path: pathlib.Path, cut: int) -> None:
+def test_a_last_line_that_was_cut_short_is_ended_and_told_of(
+    path: pathlib.Path, cut: int
+) -> None:
     """Bytes once written stay as they are; `cut` of 10**6 loses the line's end alone."""
     with _recorder(path) as recorder:
         recorder.record(1, ["a", "b"])
@@ -306,8 +381,9 @@ def test_a_last_line_that_was_cut_short_is_ended_and_told_of(path: pathlib.Path,
     parser, found = _read(path)
     assert parser.torn == [3]
     assert [(one.key, one.clients) for one in found] == [
-        ((0, 1, 0), ("a", "b")), ((1, 2, 0), ("a", "b", "c")),
-    ]  # fmt: skip
+        ((0, 1, 0), ("a", "b")),
+        ((1, 2, 0), ("a", "b", "c")),
+    ]
 
 
 def test_a_mark_that_was_cut_short_itself(path: pathlib.Path) -> None:
@@ -320,7 +396,9 @@ def test_a_mark_that_was_cut_short_itself(path: pathlib.Path) -> None:
         assert [header.run for header in _read(path)[0].headers] == [0, 1]
 
 
-def test_a_full_disk_costs_no_line(path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_costs_no_line(
+    path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The line is not in the log, and its round may be recorded again."""
     write = os.write
 
@@ -333,16 +411,21 @@ def test_a_full_disk_costs_no_line(path: pathlib.Path, monkeypatch: pytest.Monke
         recorder.record(1, ["a", "b"])
         monkeypatch.setattr(os, "write", full)
         for _ in range(2):
-            with pytest.raises(MrsaError, match=r"`path` must have room.*no space is left"):
+            with pytest.raises(
+                MrsaError, match=r"`path` must have room.*no space is left"
+            ):
                 recorder.record(2, ["a" * 9, "c" * 9])
         monkeypatch.setattr(os, "write", write)
         recorder.record(2, ["d"])
-        with pytest.raises(ConfigurationError, match=r"log.jsonl:\d: expected of round 2"):
+        with pytest.raises(
+            ConfigurationError, match=r"log.jsonl:\d: expected of round 2"
+        ):
             recorder.record(2, ["e"])
     parser, found = _read(path)
     assert [(one.key, one.clients) for one in found] == [
-        ((0, 1, 0), ("a", "b")), ((0, 2, 0), ("d",)),
-    ]  # fmt: skip
+        ((0, 1, 0), ("a", "b")),
+        ((0, 2, 0), ("d",)),
+    ]
     assert not parser.torn
 
 
@@ -359,7 +442,9 @@ def test_threads_write_whole_lines(path: pathlib.Path) -> None:
         for thread in threads:
             thread.join()
     found = _read(path)[1]
-    assert {one.key for one in found} == {(0, j, own) for j in range(25) for own in range(4)}
+    assert {one.key for one in found} == {
+        (0, j, own) for j in range(25) for own in range(4)
+    }
     assert len(found) == 100
 
 
@@ -375,8 +460,11 @@ def test_recording_loads_the_standard_library_alone(path: pathlib.Path) -> None:
         print(*sorted(roots - set(sys.stdlib_module_names)))
     """
     done = subprocess.run(
-        [sys.executable, "-S", "-c", code], capture_output=True, text=True, check=True,
+        [sys.executable, "-S", "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
         env={"PYTHONPATH": str(pathlib.Path(__file__).parents[2] / "watch")},
-    )  # fmt: skip
+    )
     assert done.stdout.split() == ["__main__", "mrsa_watch"]
     assert len(_read(path)[1]) == 2

@@ -31,7 +31,10 @@ def _told(updates: Updates, P: np.ndarray) -> list[float | None]:
 
 @pytest.mark.parametrize(("share", "worst"), [(1.0, 527 / 980), (0.5, 333 / 656)])
 def test_answers_by_hand(share: float, worst: float) -> None:
-    """Three sums of four clients, memory 1/2: the last round's update of the third and fourth."""
+    """Three sums of four clients, memory 1/2.
+
+    The last round's update of the third and fourth.
+    """
     assert _told(Updates(0.5, share), A)[-1] == pytest.approx(1 / worst, rel=1e-12)
 
 
@@ -79,7 +82,10 @@ def test_a_client_alone_is_exposed_and_stays_so() -> None:
 
 
 def test_parts_are_judged_apart_and_whole_sums_count_in_each() -> None:
-    """Of part y the server knows {a, b, c} and then {a, b}; stacked with x these would be more."""
+    """Of part y the server knows {a, b, c} and then {a, b}.
+
+    Stacked with x these would be more.
+    """
     updates = Updates(0.5)
     updates.add(0, ["a", "b", "c"])
     assert updates.add(1, ["a", "b", "c"], part="x").hidden == pytest.approx(3.0)
@@ -100,7 +106,12 @@ def test_what_is_not_known_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     assert last.hidden is None  # of sixty rounds floats know five digits
     monkeypatch.setattr(_updates, "_MOST_ENTRIES", 9)
     small = Updates(0.5)
-    assert [small.add(j, ["a", "b"]).hidden is None for j in range(4)] == [False, False, True, True]
+    assert [small.add(j, ["a", "b"]).hidden is None for j in range(4)] == [
+        False,
+        False,
+        True,
+        True,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -112,7 +123,9 @@ def test_what_is_not_known_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
         ((None, 0.5), "`share` must be used together with memory"),
     ],
 )
-def test_numbers_that_make_no_sense(given: tuple[float | None, float], said: str) -> None:
+def test_numbers_that_make_no_sense(
+    given: tuple[float | None, float], said: str
+) -> None:
     with pytest.raises(ConfigurationError, match=said):
         _updates.checked_updates(*given)
 

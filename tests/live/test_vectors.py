@@ -16,7 +16,12 @@ WORD = 1 << 64
 @pytest.fixture(scope="module")
 def field() -> tuple[int, np.uint64, np.uint64, np.uint64]:
     (prime,) = draw_wide_primes(1)
-    return prime, np.uint64(WORD % prime), np.uint64(prime), np.uint64(pow(prime, -1, WORD))
+    return (
+        prime,
+        np.uint64(WORD % prime),
+        np.uint64(prime),
+        np.uint64(pow(prime, -1, WORD)),
+    )
 
 
 def _drawn(prime: int, *shape: int) -> Any:
@@ -51,7 +56,9 @@ def test_what_stands_in_for_loops_does_what_they_do(field: Any) -> None:
     for count in (1, 2, 5, 8, 33):
         top, bottom = _drawn(prime, 2, count)
         bottom[::3] = 0
-        ours, theirs = (each.ratios(top, bottom, one, *own) for each in (_vectors, _loops))
+        ours, theirs = (
+            each.ratios(top, bottom, one, *own) for each in (_vectors, _loops)
+        )
         assert ours.tolist() == theirs.tolist()
     solver = [_drawn(prime, 6, 6) for _ in range(2)]
     row, by_column = _drawn(prime, 2, 4)
@@ -85,7 +92,9 @@ def test_floats_are_those_of_loops(is_weighted: bool) -> None:
 
     rng = np.random.default_rng(2)
     starts = np.asarray([0, 5, 6, 13])
-    clients = np.concatenate([rng.permutation(20)[:n] for n in (5, 1, 7)]).astype(np.int32)
+    clients = np.concatenate([rng.permutation(20)[:n] for n in (5, 1, 7)]).astype(
+        np.int32
+    )
     held = np.asarray([0, -1, 5] if is_weighted else [-1] * 3)
     values, vectors, factors = rng.random(12), rng.random((20, 4)), rng.random((3, 4))
     rows = starts, held, clients, values
@@ -95,7 +104,9 @@ def test_floats_are_those_of_loops(is_weighted: bool) -> None:
         for each in (_vectors, _loops):
             changed = vectors[one].copy()
             getattr(each, f"spread{suffix}")(*rows, factors[one], changed)
-            results.append((getattr(each, f"inner{suffix}")(*rows, 3, vectors[one]), changed))
+            results.append(
+                (getattr(each, f"inner{suffix}")(*rows, 3, vectors[one]), changed)
+            )
         for ours, theirs in zip(*results, strict=True):
             np.testing.assert_allclose(ours, theirs, rtol=1e-12)
     for name in ("solve_lower", "solve_upper"):
@@ -105,4 +116,6 @@ def test_floats_are_those_of_loops(is_weighted: bool) -> None:
         np.testing.assert_allclose(*solved, rtol=1e-12)
         matrix = lower if name == "solve_lower" else lower.T
         np.testing.assert_allclose(matrix @ solved[0], factors, rtol=1e-9)
-    assert float(_vectors.length(vectors[:, 0])) == pytest.approx(_loops.length(vectors[:, 0]))
+    assert float(_vectors.length(vectors[:, 0])) == pytest.approx(
+        _loops.length(vectors[:, 0])
+    )

@@ -27,7 +27,11 @@ def words(data: bytes) -> jax.Array:
 
 def openssl(key: bytes, nonce: bytes, counter: int, length: int) -> bytes:
     initial = struct.pack("<L", counter) + nonce
-    return Cipher(algorithms.ChaCha20(key, initial), mode=None).encryptor().update(bytes(length))
+    return (
+        Cipher(algorithms.ChaCha20(key, initial), mode=None)
+        .encryptor()
+        .update(bytes(length))
+    )
 
 
 def stream_bytes(stream: jax.Array) -> bytes:
@@ -37,7 +41,9 @@ def stream_bytes(stream: jax.Array) -> bytes:
 @pytest.mark.parametrize("num_words", [-1, 2**36 + 1])
 def test_rejects_lengths_that_no_counter_covers(num_words):
     key, nonce = zeros(8, np.uint32), zeros(3, np.uint32)
-    with pytest.raises(mj.ConfigurationError, match=r"`num_words` must lie in .* got -?\d+"):
+    with pytest.raises(
+        mj.ConfigurationError, match=r"`num_words` must lie in .* got -?\d+"
+    ):
         keystream(key, nonce, num_words)
 
 
@@ -54,7 +60,10 @@ EVERY_FORM = pytest.mark.parametrize("form", ["xla", "pallas"])
 @EVERY_FORM
 @pytest.mark.parametrize("vector", VECTORS["blocks"], ids=lambda vector: vector["name"])
 def test_blocks_of_the_rfc(vector, form):
-    key, nonce = words(bytes.fromhex(vector["key"])), words(bytes.fromhex(vector["nonce"]))
+    key, nonce = (
+        words(bytes.fromhex(vector["key"])),
+        words(bytes.fromhex(vector["nonce"])),
+    )
     with mj.use_form(form):
         counter = jnp.asarray([vector["counter"]], jnp.uint32)
         block = chacha20_columns(key[:, None], counter, nonce[:, None])[:, 0]
@@ -64,10 +73,17 @@ def test_blocks_of_the_rfc(vector, form):
 @EVERY_FORM
 def test_cipher_of_the_rfc(form):
     vector = VECTORS["cipher"]
-    key, nonce = words(bytes.fromhex(vector["key"])), words(bytes.fromhex(vector["nonce"]))
-    plain, cipher = (bytes.fromhex(vector[name]) for name in ("plaintext", "ciphertext"))
+    key, nonce = (
+        words(bytes.fromhex(vector["key"])),
+        words(bytes.fromhex(vector["nonce"])),
+    )
+    plain, cipher = (
+        bytes.fromhex(vector[name]) for name in ("plaintext", "ciphertext")
+    )
     with mj.use_form(form):
-        stream = stream_bytes(keystream(key, nonce, -(-len(plain) // 4), vector["counter"]))
+        stream = stream_bytes(
+            keystream(key, nonce, -(-len(plain) // 4), vector["counter"])
+        )
     assert bytes(a ^ b for a, b in zip(plain, stream, strict=False)) == cipher
 
 
@@ -83,7 +99,9 @@ def test_keystream_equals_openssl(key, nonce, num_words, counter):
 
 
 # the last tile of a kernel's blocks is partly filled
-@pytest.mark.parametrize(("form", "num_words"), [("xla", 16 * 4796 + 3), ("pallas", 16 * 128 + 35)])
+@pytest.mark.parametrize(
+    ("form", "num_words"), [("xla", 16 * 4796 + 3), ("pallas", 16 * 128 + 35)]
+)
 def test_long_keystream_equals_openssl(form, num_words):
     rng = np.random.default_rng(5)
     key, nonce = rng.bytes(32), rng.bytes(12)
@@ -104,7 +122,10 @@ def test_no_words_and_no_blocks(form):
 def test_columns_mix_keys_counters_and_nonces(form):
     rng = np.random.default_rng(6)
     count = 5 if form == "xla" else 131  # a kernel's tiles hold 128 blocks
-    keys, nonces = [rng.bytes(32) for _ in range(count)], [rng.bytes(12) for _ in range(count)]
+    keys, nonces = (
+        [rng.bytes(32) for _ in range(count)],
+        [rng.bytes(12) for _ in range(count)],
+    )
     counters = [0, 1, 7, 2**31, 2**32 - 1, *range(count - 5)]
     with mj.use_form(form):
         columns = chacha20_columns(

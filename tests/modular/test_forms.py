@@ -38,7 +38,9 @@ def _edges() -> np.ndarray:
         for i in range(rows):
             for j in range(columns):
                 value = primes[rng.integers(len(primes))] ** int(rng.integers(0, 3))
-                matrix[i, j] = int(rng.integers(-1, 2)) * value + int(rng.integers(-1, 2))
+                matrix[i, j] = int(rng.integers(-1, 2)) * value + int(
+                    rng.integers(-1, 2)
+                )
         matrix[rows - 1] = matrix[0] * 3 - matrix[rows // 2]
     found[0] = 0
     diagonal = [*SMALL, 1, PRIMES[0] * PRIMES[1]]
@@ -82,7 +84,9 @@ CASES = {
 
 @pytest.fixture(scope="module")
 def exact() -> dict[str, list[list[int]]]:
-    return {name: [exact_ranks(m) for m in matrices] for name, matrices in CASES.items()}
+    return {
+        name: [exact_ranks(m) for m in matrices] for name, matrices in CASES.items()
+    }
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -95,7 +99,9 @@ def test_forms_equal_the_rationals(name: str, form: str, exact) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_numpy_takes_what_is_little_until_loops_are_worth_compiling(name, exact, monkeypatch):
+def test_numpy_takes_what_is_little_until_loops_are_worth_compiling(
+    name, exact, monkeypatch
+):
     monkeypatch.setattr(_linalg, "_left_to_numpy", [2**19])
     matrices = np.asarray(CASES[name])[:8]
     with monkeypatch.context() as forbidden:
@@ -134,7 +140,9 @@ def test_shards_are_ranked_apart(checks_varying: bool) -> None:
     mesh = jax.sharding.Mesh(np.asarray(jax.devices()[:2]), ("parts",))
     part = jax.sharding.PartitionSpec("parts")
     here = jax.device_put(bools, jax.sharding.NamedSharding(mesh, part))
-    cut = jax.shard_map(rank, mesh=mesh, in_specs=part, out_specs=part, check_vma=checks_varying)
+    cut = jax.shard_map(
+        rank, mesh=mesh, in_specs=part, out_specs=part, check_vma=checks_varying
+    )
     found = jax.jit(cut)(here)
     np.testing.assert_array_equal(found, expected)
 
@@ -148,7 +156,9 @@ def test_chunks_take_every_matrix_once(monkeypatch: pytest.MonkeyPatch) -> None:
         assert part.shape == (4, 2, 1)
         return part[:, :, 0]
 
-    np.testing.assert_array_equal(_blocked.in_chunks(run, matrices, 1, None), known[..., 0])
+    np.testing.assert_array_equal(
+        _blocked.in_chunks(run, matrices, 1, None), known[..., 0]
+    )
     some = _blocked.in_chunks(run, matrices, 1, jnp.int32(9))
     np.testing.assert_array_equal(np.asarray(some)[:9], known[:9, :, 0])
 
@@ -159,6 +169,7 @@ def test_sums_that_collide_count_too_many_lines_never_too_few(
     # lines [a, b] and [a + f1, b - f0] have one sum for the factors f0, f1
     first, second = (pow(0x9E3779B1, k, 2**32) for k in (1, 2))
     other = np.asarray([second, -first], np.int64).astype(np.uint32).astype(np.int32)
-    lines = np.asarray([[0, 0], [1, 0], other + [1, 0], [1, 0], other, [0, 0]], np.int32)  # noqa: RUF005
+    shifted = other + np.asarray([1, 0], np.int32)
+    lines = np.asarray([[0, 0], [1, 0], shifted, [1, 0], other, [0, 0]], np.int32)
     found = int(np.asarray(jax.jit(_linalg._lines_that_differ)(lines[None]))[0])
     assert 3 <= found <= 4

@@ -30,16 +30,24 @@ def exact_rank(rows) -> int:
         rows[found], rows[pivot] = rows[pivot], rows[found]
         for i in range(found + 1, len(rows)):
             factor = rows[i][column] / rows[found][column]
-            rows[i] = [a - factor * b for a, b in zip(rows[i], rows[found], strict=True)]
+            rows[i] = [
+                a - factor * b for a, b in zip(rows[i], rows[found], strict=True)
+            ]
         found += 1
     return found
 
 
-FANO = np.array([[(j - i) % 7 in (0, 1, 3) for j in range(7)] for i in range(7)])  # 4 mod 2
-HADAMARD = np.array([[(-1) ** bin(i & j).count("1") for j in range(8)] for i in range(8)])
+# 4 mod 2
+FANO = np.array([[(j - i) % 7 in (0, 1, 3) for j in range(7)] for i in range(7)])
+HADAMARD = np.array(
+    [[(-1) ** bin(i & j).count("1") for j in range(8)] for i in range(8)]
+)
 ODD_CYCLE = np.array([[int(j in (i, (i + 1) % 5)) for j in range(5)] for i in range(5)])
-EVEN_CYCLE = np.array([[int(j in (i, (i + 1) % 6)) for j in range(6)] for i in range(6)])
-CIRCULANT3 = np.array([[0, 1, 1, 1], [1, 0, 1, 1], [1, 1, 0, 1], [1, 1, 1, 0]])  # 3 mod 3
+EVEN_CYCLE = np.array(
+    [[int(j in (i, (i + 1) % 6)) for j in range(6)] for i in range(6)]
+)
+# 3 mod 3
+CIRCULANT3 = np.array([[0, 1, 1, 1], [1, 0, 1, 1], [1, 1, 0, 1], [1, 1, 1, 0]])
 
 
 @pytest.mark.parametrize(
@@ -61,7 +69,9 @@ def test_rejects_what_is_no_integer_matrix(matrix, message):
 
 
 def test_rejects_fractions_of_a_tracer_by_its_type():
-    with pytest.raises(mj.ConfigurationError, match=r"must hold bools or integers; got .*float32"):
+    with pytest.raises(
+        mj.ConfigurationError, match=r"must hold bools or integers; got .*float32"
+    ):
         jax.jit(rank)(on_device(np.ones((2, 2), np.float32)))
 
 
@@ -110,8 +120,13 @@ def test_a_rank_that_drops_modulo_a_prime_is_raised_by_the_next(monkeypatch):
 
 def test_a_rank_that_drops_modulo_the_small_prime_is_raised():
     small = _blocked.SMALL_PRIME
-    cases = [np.diag([small, 1, 1]), np.diag([1, 1, 1]), np.diag([PRIMES[0], small, 1]),
-             np.diag([PRIMES[0] * small, 1, 0]), np.ones((3, 3), int)]  # fmt: skip
+    cases = [
+        np.diag([small, 1, 1]),
+        np.diag([1, 1, 1]),
+        np.diag([PRIMES[0], small, 1]),
+        np.diag([PRIMES[0] * small, 1, 0]),
+        np.ones((3, 3), int),
+    ]
     with mj.use_form("xla"):
         assert rank(np.stack(cases)).tolist() == [3, 3, 3, 2, 1]
 
@@ -142,12 +157,15 @@ def test_arithmetic_modulo_a_prime_is_exact_on_its_largest_residues(form):
                 for i in range(found + 1, 9):
                     f = rows[i][column] * inverse
                     rows[i] = [
-                        (a - f * b) % small for a, b in zip(rows[i], rows[found], strict=True)
+                        (a - f * b) % small
+                        for a, b in zip(rows[i], rows[found], strict=True)
                     ]
                 found += 1
         expected.append(found)
     if form == "loops":
-        assert _linalg.compiled_prefix_ranks(matrices, small)[:, -1].tolist() == expected
+        assert (
+            _linalg.compiled_prefix_ranks(matrices, small)[:, -1].tolist() == expected
+        )
     else:
         flags = _blocked.independent_rows(on_device(matrices, jnp.int32), None, 9)
         assert flags.sum(axis=1).tolist() == expected
@@ -160,10 +178,16 @@ def test_upper_bounds_count_distinct_lines(form):
             return _linalg.host_upper_bounds(matrices)
         return _linalg.upper_bounds(_linalg.held(matrices)).tolist()
 
-    assert bounds(np.array([[[1, 1, 0], [1, 1, 2], [1, 1, 3]], [[0] * 3] * 3])) == [2, 0]
+    assert bounds(np.array([[[1, 1, 0], [1, 1, 2], [1, 1, 3]], [[0] * 3] * 3])) == [
+        2,
+        0,
+    ]
     huge = 10**30  # the smallest entry where no other is 0
     assert bounds(np.array([[[huge, huge], [huge, 2 * huge]]], object)) == [2]
-    assert bounds(np.array([[[1, 2], [1, 2], [0, 0]], [[1, 2], [2, 1], [0, 5]]])) == [1, 2]
+    assert bounds(np.array([[[1, 2], [1, 2], [0, 0]], [[1, 2], [2, 1], [0, 5]]])) == [
+        1,
+        2,
+    ]
     wide = np.zeros((2, 9, 9), bool)
     wide[1, 3, 8] = wide[1, 4, 7] = wide[1, 5, 7] = True
     assert bounds(wide) == [0, 2]
@@ -195,7 +219,9 @@ def test_field_operations_against_python_integers(prime, platform):
 def check_field_operations(prime):
     rng = np.random.default_rng(3)
     edges = [0, 1, 2, prime - 1, prime - 2, prime // 2, 2**30, 2**16, 2**16 - 1]
-    left = np.array([a for a in edges for _ in edges] + list(rng.integers(0, prime, 4000)))
+    left = np.array(
+        [a for a in edges for _ in edges] + list(rng.integers(0, prime, 4000))
+    )
     right = np.array(edges * len(edges) + list(rng.integers(0, prime, 4000)))
     a, b = jnp.asarray(left, jnp.uint32), jnp.asarray(right, jnp.uint32)
     field = prime_field.field(prime)
@@ -238,7 +264,8 @@ matrices = st.tuples(st.integers(1, 6), st.integers(1, 6)).flatmap(
 
 @hypothesis.given(matrices)
 def test_ranks_of_all_prefixes_equal_the_rationals(rows):
-    # zero rows at the end and columns to the right change no rank, and one shape compiles once
+    # zero rows at the end and columns to the right change no rank, and one shape
+    # compiles once
     matrix = np.zeros((6, 6), int)
     matrix[: len(rows), : len(rows[0])] = rows
     expected = [exact_rank(matrix[: j + 1]) for j in range(6)]
@@ -248,7 +275,8 @@ def test_ranks_of_all_prefixes_equal_the_rationals(rows):
 
 def test_rows_of_a_batch_equal_single_matrices():
     rng = np.random.default_rng(8)
-    batch = rng.integers(0, 2, (2, 11, 9, 7)).astype(bool)  # not a multiple of what runs at once
+    # not a multiple of what runs at once
+    batch = rng.integers(0, 2, (2, 11, 9, 7)).astype(bool)
     batch[0, 0] = False
     ranks = np.asarray(rank(batch))
     assert ranks.shape == (2, 11)
@@ -274,12 +302,17 @@ def test_participation_like_matrices_against_lapack():
     for history in batch:
         for row in history:
             row[rng.choice(60, 6, replace=False)] = True
-    batch[0] = np.repeat(batch[0, :, :20], 3, axis=1)  # blocks of three: rank 20 at most
-    assert rank(batch).tolist() == [np.linalg.matrix_rank(h.astype(float)) for h in batch]
+    # blocks of three: rank 20 at most
+    batch[0] = np.repeat(batch[0, :, :20], 3, axis=1)
+    assert rank(batch).tolist() == [
+        np.linalg.matrix_rank(h.astype(float)) for h in batch
+    ]
 
 
 @pytest.mark.parametrize("name", ["rank", "rank_trajectory"])
-def test_compiled_loops_and_array_code_agree(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compiled_loops_and_array_code_agree(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rng = np.random.default_rng(8)
     batches = [
         rng.random((9, 7, 11)) < 0.3,

@@ -26,7 +26,9 @@ P = SHAMIR_PRIME
 
 def polynomial_at(secret, coefficients, x, prime):
     """The definition, in Python integers."""
-    return (secret + sum(int(c) * x ** (k + 1) for k, c in enumerate(coefficients))) % prime
+    return (
+        secret + sum(int(c) * x ** (k + 1) for k, c in enumerate(coefficients))
+    ) % prime
 
 
 def test_rejects_fields_and_choices_that_do_not_fit():
@@ -39,19 +41,30 @@ def test_rejects_fields_and_choices_that_do_not_fit():
     with pytest.raises(mj.ConfigurationError, match="`used` must match `points`"):
         recover_secrets(shares, row, np.ones((1, 3), bool))
     points = on_device([[1, 2]], jnp.uint32)
-    with pytest.raises(mj.ConfigurationError, match=r"`prime` must be a prime, because.*; got 15"):
+    with pytest.raises(
+        mj.ConfigurationError, match=r"`prime` must be a prime, because.*; got 15"
+    ):
         share_secrets(row, row[:, None], points, prime=15)
     with pytest.raises(mj.ConfigurationError, match="`prime` must be a prime"):
         recover_secrets(shares, points, np.ones((1, 2), bool), prime=15)
     with pytest.raises(mj.ConfigurationError, match=r"`secrets` must lie in \[0, 13\)"):
         share_secrets(13 * row, row[:, None], points, prime=13)
-    with pytest.raises(mj.ConfigurationError, match=r"`coefficients` must lie in \[0, 13\)"):
+    with pytest.raises(
+        mj.ConfigurationError, match=r"`coefficients` must lie in \[0, 13\)"
+    ):
         share_secrets(row, 13 * row[:, None], points, prime=13)
 
 
 def test_exactly_the_primes_are_fields():
     """By division, and the squares and products that pass tests of one base."""
-    for number in [*range(-2, 1000), 2_047, 1_373_653, 25_326_001, 46_337**2, 2**31 - 3]:
+    for number in [
+        *range(-2, 1000),
+        2_047,
+        1_373_653,
+        25_326_001,
+        46_337**2,
+        2**31 - 3,
+    ]:
         divisors = range(2, int(max(number, 0) ** 0.5) + 1)
         if number > 1 and all(number % divisor for divisor in divisors):
             assert shamir._check_prime(number) == number
@@ -75,7 +88,12 @@ def test_exactly_distinct_points_of_a_field_are_taken(where, used):
     chosen = [point for point, is_used in zip(where, used, strict=True) if is_used]
     acts = [
         (where, lambda: share_secrets(one, one[:, None], points, prime=7)),
-        (chosen, lambda: recover_secrets(points[:, None] % 7, points, np.asarray([used]), prime=7)),
+        (
+            chosen,
+            lambda: recover_secrets(
+                points[:, None] % 7, points, np.asarray([used]), prime=7
+            ),
+        ),
     ]
     for given, act in acts:
         if are_points_modulo_7(given):
@@ -88,7 +106,9 @@ def test_exactly_distinct_points_of_a_field_are_taken(where, used):
 def test_largest_points():
     one, many = on_device([[1]], jnp.uint32), np.asarray([[2**16 - 1]], np.uint32)
     assert share_secrets(one, one[:, None], on_device(many)).tolist() == [[[2**16]]]
-    with pytest.raises(mj.ConfigurationError, match=r"must lie in \[1, 65535\], because the share"):
+    with pytest.raises(
+        mj.ConfigurationError, match=r"must lie in \[1, 65535\], because the share"
+    ):
         share_secrets(one, one[:, None], on_device(many + 1))
 
 
@@ -123,7 +143,9 @@ def test_shares_are_the_polynomial_and_any_t_of_them_recover_it(seed, prime):
     coefficients = rng.integers(0, prime, (3, 4, 2))
     secrets[0], coefficients[0] = prime - 1, prime - 1  # the extremes
     coefficients[1, 2:] = 0  # a lower threshold: t = 3
-    points = np.stack([rng.choice(np.arange(1, 65536), 7, replace=False) for _ in range(3)])
+    points = np.stack(
+        [rng.choice(np.arange(1, 65536), 7, replace=False) for _ in range(3)]
+    )
     points[0, 0] = 65535
     arrays = [jnp.asarray(a.astype(np.uint32)) for a in (secrets, coefficients, points)]
     shares = np.asarray(share_secrets(*arrays, prime=prime))
@@ -136,20 +158,29 @@ def test_shares_are_the_polynomial_and_any_t_of_them_recover_it(seed, prime):
     for i, threshold in enumerate((5, 3, 5)):
         used[i, rng.choice(7, threshold, replace=False)] = True
     broken = np.where(used[:, None, :], shares, rng.integers(0, prime, shares.shape))
-    found = recover_secrets(jnp.asarray(broken.astype(np.uint32)), arrays[2], used, prime=prime)
+    found = recover_secrets(
+        jnp.asarray(broken.astype(np.uint32)), arrays[2], used, prime=prime
+    )
     assert np.array_equal(found, secrets)
 
 
 def test_fewer_shares_than_the_threshold_fit_every_secret():
-    """Over a tiny field: two shares of a t = 3 sharing leave all secrets equally likely."""
+    """Over a tiny field.
+
+    Two shares of a t = 3 sharing leave all secrets equally likely.
+    """
     prime = 7
-    coefficients = np.asarray(list(itertools.product(range(prime), repeat=2)), np.uint32)
+    coefficients = np.asarray(
+        list(itertools.product(range(prime), repeat=2)), np.uint32
+    )
     count = len(coefficients)
     points = on_device(np.tile([[2, 5]], (count, 1)).astype(np.uint32))
     seen = {}
     for secret in range(prime):
         secrets = on_device(np.full((count, 1), secret, np.uint32))
-        shares = share_secrets(secrets, on_device(coefficients[:, :, None]), points, prime=prime)
+        shares = share_secrets(
+            secrets, on_device(coefficients[:, :, None]), points, prime=prime
+        )
         for pair in np.asarray(shares)[:, 0].tolist():
             seen.setdefault(tuple(pair), []).append(secret)
     assert len(seen) == prime**2
@@ -160,8 +191,12 @@ def test_a_threshold_of_one_and_nothing_used():
     secret, points = on_device([[5, 6]], jnp.uint32), on_device([[1, 9]], jnp.uint32)
     shares = share_secrets(secret, zeros((1, 0, 2), np.uint32), points)
     assert shares.tolist() == [[[5, 5], [6, 6]]]
-    assert recover_secrets(shares, points, np.asarray([[False, True]])).tolist() == [[5, 6]]
-    assert recover_secrets(shares, points, np.asarray([[False, False]])).tolist() == [[0, 0]]
+    assert recover_secrets(shares, points, np.asarray([[False, True]])).tolist() == [
+        [5, 6]
+    ]
+    assert recover_secrets(shares, points, np.asarray([[False, False]])).tolist() == [
+        [0, 0]
+    ]
 
 
 def test_jit_vmap_and_x64_change_nothing():
@@ -174,4 +209,6 @@ def test_jit_vmap_and_x64_change_nothing():
     assert np.array_equal(alone(secrets, coefficients, points), shares)
     with jax.enable_x64(True):
         assert np.array_equal(share_secrets(secrets, coefficients, points), shares)
-        assert np.array_equal(recover_secrets(shares, points, np.ones((4, 6), bool)), secrets)
+        assert np.array_equal(
+            recover_secrets(shares, points, np.ones((4, 6), bool)), secrets
+        )

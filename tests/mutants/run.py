@@ -2,10 +2,11 @@
 
     python tests/mutants/run.py [--family NAME ...] [--match PATTERN] [--tier test|long]
 
-Works on a copy of the repository. A process that has imported the heavy libraries forks for each
-mutant, whose tests so start at once. A mutant is killed if one of its tests fails, or if they do
-not end in time; without a mutant all of them must pass. The seconds are processor seconds of tests
-and imports. The exit status is 1 if fewer mutants are killed than the tier asks for.
+Works on a copy of the repository. A process that has imported the heavy libraries forks
+for each mutant, whose tests so start at once. A mutant is killed if one of its tests
+fails, or if they do not end in time; without a mutant all of them must pass. The
+seconds are processor seconds of tests and imports. The exit status is 1 if fewer
+mutants are killed than the tier asks for.
 """
 
 from __future__ import annotations
@@ -45,20 +46,29 @@ _SETTINGS = {
 }
 _PASSED, _FAILED, _BROKEN, _NO_TEST, _TIMEOUT, _NO_PYTEST = 0, 1, 2, 5, -1, 99
 _VERDICTS = {
-    _PASSED: "survived", _FAILED: "killed", _BROKEN: "killed", _NO_TEST: "survived (no such test)",
+    _PASSED: "survived",
+    _FAILED: "killed",
+    _BROKEN: "killed",
+    _NO_TEST: "survived (no such test)",
     _TIMEOUT: "killed (no end)",
-}  # fmt: skip
+}
 
 
 def _copy(tree: pathlib.Path) -> None:
     def ignored(folder: str, names: list[str]) -> set[str]:
-        hidden = {name for name in names if name.startswith(".")} if folder == str(ROOT) else set()
+        hidden = (
+            {name for name in names if name.startswith(".")}
+            if folder == str(ROOT)
+            else set()
+        )
         return hidden | {"__pycache__", "build", "dist", "results"}
 
     shutil.copytree(ROOT, tree, ignore=ignored)
 
 
-def _pytest(tree: pathlib.Path, arguments: list[str], limit: float) -> tuple[int, float, str]:
+def _pytest(
+    tree: pathlib.Path, arguments: list[str], limit: float
+) -> tuple[int, float, str]:
     """Return the exit status of pytest in a fork, its processor seconds, and what it printed."""
     log = tree.parent / "log"
     sys.stdout.flush()
@@ -97,7 +107,8 @@ def _is_killed(mutant: Mutant, tree: pathlib.Path, number: int, tier: str) -> bo
     path = tree / mutant.file
     source, date = path.read_text(), path.stat().st_mtime_ns
     path.write_text(mutant.text(tree))
-    os.utime(path, (number, number))  # no bytecode or machine code kept of the file is of this date
+    # no bytecode or machine code kept of the file is of this date
+    os.utime(path, (number, number))
     status, seconds, printed = _pytest(tree, _arguments([mutant], tier), LIMIT_SECONDS)
     path.write_text(source)
     os.utime(path, ns=(date, date))
@@ -110,7 +121,11 @@ def _is_killed(mutant: Mutant, tree: pathlib.Path, number: int, tier: str) -> bo
 
 
 def _arguments(rows: list[Mutant], tier: str) -> list[str]:
-    tests = [test for row in rows for test in (*row.tests, *(row.long if tier == "long" else ()))]
+    tests = [
+        test
+        for row in rows
+        for test in (*row.tests, *(row.long if tier == "long" else ()))
+    ]
     return [*(("-m", "not slow") if tier == "long" else ()), *dict.fromkeys(tests)]
 
 
@@ -121,8 +136,12 @@ def _say(line: str) -> None:
 
 def _asked() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--family", nargs="*", help="only the mutants of these families")
-    parser.add_argument("--match", default="", help="only those whose place or reason this finds")
+    parser.add_argument(
+        "--family", nargs="*", help="only the mutants of these families"
+    )
+    parser.add_argument(
+        "--match", default="", help="only those whose place or reason this finds"
+    )
     parser.add_argument("--tier", choices=tuple(LEAST_KILLED), default="test")
     return parser.parse_args()
 
@@ -146,9 +165,15 @@ def main() -> int:
             _say(f"{printed}\nThe tests must pass without a mutant.")
             return 2
         _say(f"{seconds:6.1f} s  all tests pass without a mutant")
-        killed = [_is_killed(row, tree, number, asked.tier) for number, row in enumerate(rows, 1)]
+        killed = [
+            _is_killed(row, tree, number, asked.tier)
+            for number, row in enumerate(rows, 1)
+        ]
     survivors = [row.name for row, dead in zip(rows, killed, strict=True) if not dead]
-    _say(f"{sum(killed)} of {len(rows)} mutants killed in {time.monotonic() - start:.0f} s")
+    _say(
+        f"{sum(killed)} of {len(rows)} mutants killed in "
+        f"{time.monotonic() - start:.0f} s"
+    )
     _say("".join(f"  survived: {name}\n" for name in survivors))
     return int(sum(killed) < LEAST_KILLED[asked.tier] * len(rows))
 

@@ -1,9 +1,9 @@
 """Whether a verdict can fall: each rule is asked again with values that are wrong.
 
-While items are made, each call of `state` keeps its frame's values. Its condition, read from the
-source with the names put in that it was computed from, is evaluated again with one value at a time
-halved, doubled, shifted, turned or negated. A condition that holds whatever is put in, such as one
-over an empty list, is blind.
+While items are made, each call of `state` keeps its frame's values. Its condition, read
+from the source with the names put in that it was computed from, is evaluated again with
+one value at a time halved, doubled, shifted, turned or negated. A condition that holds
+whatever is put in, such as one over an empty list, is blind.
 """
 
 from __future__ import annotations
@@ -34,7 +34,10 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent))  # for drawing.py
 
 
 class Seen(typing.NamedTuple):
-    """One judged claim: its words, where it stands, and whether it stayed with all wrong values."""
+    """One judged claim.
+
+    Its words, where it stands, and whether it stayed with all wrong values.
+    """
 
     claim: str
     place: str
@@ -55,22 +58,33 @@ _CHANGES: tuple[Callable[[typing.Any], typing.Any], ...] = (
 
 @pytest.fixture(scope="module")
 def claims() -> Iterator[list[Seen]]:
-    """Judge each claim once more with wrong values while items are made; yield what was seen."""
+    """Judge each claim once more with wrong values while items are made.
+
+    Yield what was seen.
+    """
     found: list[Seen] = []
 
     def watched_state(claim: str, holds: bool, **words: typing.Any) -> Check:
         found.append(_seen(claim, bool(holds), sys._getframe(1)))
         return state(claim, holds, **words)
 
-    def watched_compare(claim: str, paper: float, ours: float, **words: typing.Any) -> Check:
-        wrong = [compare(claim, paper, ours + step, **words).verdict for step in _steps(paper)]
+    def watched_compare(
+        claim: str, paper: float, ours: float, **words: typing.Any
+    ) -> Check:
+        wrong = [
+            compare(claim, paper, ours + step, **words).verdict
+            for step in _steps(paper)
+        ]
         found.append(Seen(claim, "compare", "differs" not in wrong))
         return compare(claim, paper, ours, **words)
 
     with pytest.MonkeyPatch.context() as patch:
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             own = importlib.import_module(module.name)
-            for name, double in (("state", watched_state), ("compare", watched_compare)):
+            for name, double in (
+                ("state", watched_state),
+                ("compare", watched_compare),
+            ):
                 if own.__name__ != state.__module__ and hasattr(own, name):
                     patch.setattr(own, name, double)
         yield found
@@ -124,12 +138,16 @@ def _places(condition: ast.expr, values: dict) -> Iterator[tuple[ast.expr, str]]
 _BENT = "a value that is wrong"
 
 
-def _but_truths(bend: Callable[[typing.Any], typing.Any]) -> Callable[[typing.Any], typing.Any]:
+def _but_truths(
+    bend: Callable[[typing.Any], typing.Any],
+) -> Callable[[typing.Any], typing.Any]:
     """Return a change of what calls return that leaves their answers of yes and no alone."""
 
     def own(value: typing.Any) -> typing.Any:
         is_truth = isinstance(value, bool | np.bool_)
-        is_truths = isinstance(value, np.ndarray | pd.Series) and value.dtype.kind == "b"
+        is_truths = (
+            isinstance(value, np.ndarray | pd.Series) and value.dtype.kind == "b"
+        )
         return value if is_truth or is_truths else bend(value)
 
     return own
@@ -153,12 +171,18 @@ def _put_in(condition: ast.expr, frame: types.FrameType, values: dict) -> ast.ex
     """Return a condition with the names put in that its function assigned to before."""
     line = frame.f_lineno
     functions = [
-        n for n in ast.walk(_tree(frame.f_code.co_filename)) if isinstance(n, ast.FunctionDef)
+        n
+        for n in ast.walk(_tree(frame.f_code.co_filename))
+        if isinstance(n, ast.FunctionDef)
     ]
     around = [n for n in functions if n.lineno <= line <= (n.end_lineno or line)]
     assigned = {}
     for node in ast.walk(max(around, key=lambda n: n.lineno)):
-        if isinstance(node, ast.Assign) and node.lineno < line and len(node.targets) == 1:
+        if (
+            isinstance(node, ast.Assign)
+            and node.lineno < line
+            and len(node.targets) == 1
+        ):
             target = node.targets[0]
             if isinstance(target, ast.Name):
                 assigned[target.id] = node.value
@@ -178,7 +202,9 @@ def _values(frame: types.FrameType) -> dict[str, typing.Any]:
     return values | frame.f_locals
 
 
-def _mapped(value: typing.Any, change: Callable[[typing.Any], typing.Any], turn: bool = False):
+def _mapped(
+    value: typing.Any, change: Callable[[typing.Any], typing.Any], turn: bool = False
+):
     again = functools.partial(_mapped, change=change, turn=turn)
     if isinstance(value, bool | np.bool_):
         return not value
@@ -197,7 +223,9 @@ def _mapped(value: typing.Any, change: Callable[[typing.Any], typing.Any], turn:
             return value
         if value.dtype.kind == "b":
             # all of them, none, or the others
-            changed = np.full_like(value, change(1) > 1) if change(1) in (0, 2) else ~value
+            changed = (
+                np.full_like(value, change(1) > 1) if change(1) in (0, 2) else ~value
+            )
         else:
             changed = change(value.astype(np.float64))
         return value[::-1] if turn and value.ndim else changed

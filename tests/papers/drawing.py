@@ -17,6 +17,10 @@ def axes_of(draw: Draw, data: pd.DataFrame) -> Axes:
     return ax
 
 
-def panel(draw: Callable[..., None], data: pd.DataFrame, *args: Any, **words: Any) -> Axes:
+def panel(
+    draw: Callable[..., None], data: pd.DataFrame, *args: Any, **words: Any
+) -> Axes:
     """Return the axes on which one panel of a figure is drawn."""
-    return axes_of(lambda figure, rows: draw(figure.subplots(), rows, *args, **words), data)
+    return axes_of(
+        lambda figure, rows: draw(figure.subplots(), rows, *args, **words), data
+    )

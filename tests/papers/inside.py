@@ -1,4 +1,7 @@
-"""What lies inside an item: the module that makes it, with its judges, settings and panels."""
+"""What lies inside an item.
+
+The module that makes it, with its judges, settings and panels.
+"""
 
 from __future__ import annotations
 
@@ -12,4 +15,6 @@ from mrsa_papers._driver import function_of
 def inside(target: str) -> Any:
     """Return the module in which an item is made: `inside("multiround.fig4a")`."""
     ((paper, name),) = check_targets(target)
-    return importlib.import_module(function_of(paper, ITEMS[paper][name].maker).__module__)
+    return importlib.import_module(
+        function_of(paper, ITEMS[paper][name].maker).__module__
+    )

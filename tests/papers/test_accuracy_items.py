@@ -1,7 +1,8 @@
-"""Multi-RoundSecAgg's accuracy items: settings, claims and verdicts, on runs of a few rounds.
+"""Multi-RoundSecAgg's accuracy items.
 
-Verdicts are tested on accuracies written here; trainings run with logistic regression on 8x8
-digits, which is enough to see who trains, on what, and how often.
+Settings, claims and verdicts, on runs of a few rounds.
+Verdicts are tested on accuracies written here; trainings run with logistic regression
+on 8x8 digits, which is enough to see who trains, on what, and how often.
 """
 
 from __future__ import annotations
@@ -44,18 +45,30 @@ BASE = Setting("IID", "lenet", "iid", 4, 2, 50, 50_000, 0.1, True)
     [
         (lambda: remake(["multiround.tabel4"]), "did you mean 'multiround.table4'"),
         (lambda: remake(["multiround.figg5b"]), "did you mean 'multiround.fig5b'"),
-        (lambda: remake(["multiround.table4"], dataset="mnist5k"), "did you mean 'mnist_5k'"),
-        (lambda: remake(["multiround.fig8"], dataset="idx"), "`directory` must name the folder"),
+        (
+            lambda: remake(["multiround.table4"], dataset="mnist5k"),
+            "did you mean 'mnist_5k'",
+        ),
+        (
+            lambda: remake(["multiround.fig8"], dataset="idx"),
+            "`directory` must name the folder",
+        ),
     ],
 )
-def test_misuse_names_argument_and_rule(call: typing.Callable[[], object], message: str) -> None:
+def test_misuse_names_argument_and_rule(
+    call: typing.Callable[[], object], message: str
+) -> None:
     with pytest.raises(mj.ConfigurationError, match=message):
         call()
 
 
-def test_data_that_are_not_here_are_named_before_any_work(tmp_path: pathlib.Path) -> None:
+def test_data_that_are_not_here_are_named_before_any_work(
+    tmp_path: pathlib.Path,
+) -> None:
     with pytest.raises(mj.DataNotFoundError):
-        remake(["multiround.fig4a", "multiround.table5"], dataset="idx", directory=tmp_path)
+        remake(
+            ["multiround.fig4a", "multiround.table5"], dataset="idx", directory=tmp_path
+        )
     config = ReproduceConfig(("ccesa.tableg2",), dataset="digits", out=tmp_path / "out")
     with pytest.raises(mj.ConfigurationError, match="`dataset` must not be set"):
         run_and_save(config)
@@ -92,7 +105,8 @@ def test_the_grid_is_searched_from_above_until_it_falls() -> None:
     assert training.largest_peak(training.GRID, score) == 0.01
     assert asked == [0.1, 0.03, 0.01, 0.003]
     assert training.largest_peak((3.0, 2.0), lambda rate: -1.0) == 2.0  # all diverge
-    assert training.largest_peak((3.0, 2.0), lambda rate: 0.5) == 3.0  # a tie keeps the larger
+    # a tie keeps the larger
+    assert training.largest_peak((3.0, 2.0), lambda rate: 0.5) == 3.0
 
 
 def _named(name: str, samples: int, num_classes: int = 10) -> mj.data.Dataset:
@@ -126,7 +140,10 @@ def test_the_papers_own_data_are_known(
 
 
 def test_settings_scale_with_the_data() -> None:
-    """By hand: 100 of 60,000 and 50 of 50,000 for 4,000 samples: 6.67 and 4; 5 steps of MNIST."""
+    """By hand: 100 of 60,000 and 50 of 50,000 for 4,000 samples: 6.67 and 4.
+
+    5 steps of MNIST.
+    """
     few, own = _named("mnist_5k", 4_000), _named("cifar10", 50_000)
     mnist = dataclasses.replace(BASE, batch=100, samples=60_000)
     assert mnist.minibatch(few) == 7
@@ -143,18 +160,27 @@ def test_settings_scale_with_the_data() -> None:
     assert dataclasses.replace(mnist, decays=False).schedule is None
 
 
-def _frame(panel: str, late: dict[str, list[float]], trained: float = 1.0) -> pd.DataFrame:
+def _frame(
+    panel: str, late: dict[str, list[float]], trained: float = 1.0
+) -> pd.DataFrame:
     """Return curves of two tests whose last is given, in percent by scheme and seed."""
     return pd.DataFrame(
         [
-            {"panel": panel, "scheme": scheme, "seed": seed, "round": index,
-             "accuracy": value / 100 if index == 100 else 0.1,
-             "trained rounds": round(index * (trained if scheme == claims.PARTITION else 1))}
+            {
+                "panel": panel,
+                "scheme": scheme,
+                "seed": seed,
+                "round": index,
+                "accuracy": value / 100 if index == 100 else 0.1,
+                "trained rounds": round(
+                    index * (trained if scheme == claims.PARTITION else 1)
+                ),
+            }
             for scheme, values in late.items()
             for seed, value in enumerate(values)
             for index in (50, 100)
         ]
-    )  # fmt: skip
+    )
 
 
 def _around(mean: float) -> list[float]:
@@ -192,7 +218,9 @@ def test_claims_fail_where_they_should() -> None:
         "worst scheme, non",
     }
     lower = {**same, claims.T3: _around(88.5), claims.PARTITION: _around(80.0)}
-    found = list(claims.of_iid(_frame("IID", lower), "IID", AS_PRINTED["table5"][0], READ))
+    found = list(
+        claims.of_iid(_frame("IID", lower), "IID", AS_PRINTED["table5"][0], READ)
+    )
     verdicts = {check.claim: check.verdict for check in found}
     assert verdicts["Multi-RoundSecAgg (T=4) against random, IID"] == "reproduced"
     assert verdicts["Multi-RoundSecAgg (T=3) against random, IID"] == "differs"
@@ -217,12 +245,17 @@ def test_comparable_asks_for_the_whole_interval(
 ) -> None:
     monkeypatch.setattr(claims, "difference", lambda *_: gap)
     late = {claims.T3: pd.Series([0.9]), claims.RANDOM: pd.Series([0.9])}
-    check = claims._comparable(late, claims.T3, claims.RANDOM, "IID", "comparable", READ)
+    check = claims._comparable(
+        late, claims.T3, claims.RANDOM, "IID", "comparable", READ
+    )
     assert check.verdict == verdict
 
 
 def test_a_gap_of_eight_points_in_noise_never_holds() -> None:
-    """Five seeds whose differences have mean -8, deviation 7: not one history passes as alike."""
+    """Five seeds whose differences have mean -8, deviation 7.
+
+    Not one history passes as alike.
+    """
     published = AS_PRINTED["table5"][0]
     generator = np.random.default_rng(0)
     verdicts: dict[str, list[str]] = {}
@@ -239,20 +272,30 @@ def test_a_gap_of_eight_points_in_noise_never_holds() -> None:
 
 
 @pytest.mark.parametrize(("share", "verdict"), [(0.0, "reproduced"), (0.5, "differs")])
-def test_partition_fails_where_it_is_never_available(share: float, verdict: str) -> None:
-    late = {scheme: _around(90.0) for scheme in accuracy.LABELS} | {claims.PARTITION: _around(10.0)}
+def test_partition_fails_where_it_is_never_available(
+    share: float, verdict: str
+) -> None:
+    late = {scheme: _around(90.0) for scheme in accuracy.LABELS} | {
+        claims.PARTITION: _around(10.0)
+    }
     setting = dataclasses.replace(BASE, panel="N = 120, K = 24", cohort_size=24)
     found = list(claims.of_figure8(_frame(setting.panel, late, share), setting, READ))
     assert [check.verdict for check in found] == ["reproduced"] * 3 + [verdict]
     assert f"{100 * share:.2g} % of the rounds" in found[-1].ours
-    without = list(claims.of_figure8(_frame("N", late), dataclasses.replace(BASE, panel="N"), READ))
+    without = list(
+        claims.of_figure8(_frame("N", late), dataclasses.replace(BASE, panel="N"), READ)
+    )
     assert len(without) == 3
 
 
 def test_published_accuracies_are_judged_within_two_points() -> None:
     late = {claims.RANDOM: _around(90.0)}
     # an interval of 89.8 to 90.2
-    for value, verdict in ((91.7, "reproduced"), (91.9, "undecided"), (92.5, "differs")):
+    for value, verdict in (
+        (91.7, "reproduced"),
+        (91.9, "undecided"),
+        (92.5, "differs"),
+    ):
         (check,) = claims.of_accuracies(_frame("x", late), "x", {claims.RANDOM: value})
         assert check.verdict == verdict
 
@@ -272,21 +315,30 @@ def _played(context: Context, setting: Setting, scheme: str, trial: int) -> np.n
 
 
 def test_clients_whose_label_comes_first_are_there_more_often(tiny: Context) -> None:
-    """Rates by label: .1 for digit 0, .5 for digit 9, over 2000 rounds of random selection."""
+    """Rates by label.
+
+    .1 for digit 0, .5 for digit 9, over 2000 rounds of random selection.
+    """
     setting = dataclasses.replace(BASE, split="shards", dropouts="label", rounds=2000)
     counts = _played(tiny, setting, "Random", 0).sum(axis=0)
-    held = mj.data.class_counts(setting.clients(tiny.key(0), tiny.images)).argmax(axis=1)
+    held = mj.data.class_counts(setting.clients(tiny.key(0), tiny.images)).argmax(
+        axis=1
+    )
     gap = counts[held == 0].mean() - counts[held == 9].mean()
-    # chances .1 (1 - p)/.7: 257 and 143 rounds of 2000; means over 12 clients with deviations
-    # below 15/sqrt(12) and 12/sqrt(12), together 5.6: five of them
+    # chances .1 (1 - p)/.7: 257 and 143 rounds of 2000; means over 12 clients with
+    # deviations below 15/sqrt(12) and 12/sqrt(12), together 5.6: five of them
     assert abs(gap - 2000 * 0.1 * (0.5 - 0.1) / 0.7) < 28
 
 
-def test_trainings_are_paired_and_shared(tiny: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trainings_are_paired_and_shared(
+    tiny: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Skipped rounds are counted, seeds differ, and a setting is trained once."""
     labels = ("Random", "User partition", "Multi-RoundSecAgg (T=3)")
     found = training.schemes_for()
-    monkeypatch.setattr(training, "schemes_for", lambda *_: {name: found[name] for name in labels})
+    monkeypatch.setattr(
+        training, "schemes_for", lambda *_: {name: found[name] for name in labels}
+    )
     frame = training.curves(tiny, BASE, 2)
     assert training.curves(tiny, BASE, 2) is frame
     assert tuple(frame["scheme"].unique()) == labels
@@ -313,7 +365,9 @@ def test_each_scheme_gets_its_best_rate_on_a_seed_of_its_own(
 ) -> None:
     asked: list[tuple[str, int, float]] = []
 
-    def fake(context: Context, setting: Setting, scheme: str, trials: list, rate: float) -> list:
+    def fake(
+        context: Context, setting: Setting, scheme: str, trials: list, rate: float
+    ) -> list:
         (trial,) = trials
         asked.append((scheme, trial, rate))
         best = 0.03 if scheme == "Random" else 0.1
@@ -323,28 +377,53 @@ def test_each_scheme_gets_its_best_rate_on_a_seed_of_its_own(
     monkeypatch.setattr(training, "_train", fake)
     setting = dataclasses.replace(BASE, rate=None, num_clients=240)
     found = training.best_rates(tiny, setting, 5)
-    assert found == {scheme: 0.03 if scheme == "Random" else 0.1 for scheme in accuracy.LABELS}
+    assert found == {
+        scheme: 0.03 if scheme == "Random" else 0.1 for scheme in accuracy.LABELS
+    }
     assert {trial for _, trial, _ in asked} == {5}
-    assert [rate for scheme, _, rate in asked if scheme == "Random"] == [0.1, 0.03, 0.01]
+    assert [rate for scheme, _, rate in asked if scheme == "Random"] == [
+        0.1,
+        0.03,
+        0.01,
+    ]
     again = len(asked)
-    other = dataclasses.replace(setting, panel="another", num_clients=120, cohort_size=24)
-    assert training.best_rates(tiny, other, 5) == found  # N and K take the rates of 120, 12
+    other = dataclasses.replace(
+        setting, panel="another", num_clients=120, cohort_size=24
+    )
+    # N and K take the rates of 120, 12
+    assert training.best_rates(tiny, other, 5) == found
     assert len(asked) == again
 
 
 def _made_up(
-    context: Context, setting: Setting, scheme: str, trials: range, rate: float, *_: object
+    context: Context,
+    setting: Setting,
+    scheme: str,
+    trials: range,
+    rate: float,
+    *_: object,
 ) -> list[dict[str, object]]:
-    """Return two tests of trainings that never ran: partition is worst, the others alike."""
+    """Return two tests of trainings that never ran.
+
+    Partition is worst, the others alike.
+    """
     is_worst = scheme == claims.PARTITION
     return [
-        {"panel": setting.panel, "scheme": scheme, "seed": trial, "rate": rate, "round": index,
-         "trained rounds": 0 if is_worst else index,
-         "accuracy": 0.1 if is_worst else 0.9 - 0.001 * trial, "loss": 1.0,
-         "diverged": False, "most clipped": 0.0001}
+        {
+            "panel": setting.panel,
+            "scheme": scheme,
+            "seed": trial,
+            "rate": rate,
+            "round": index,
+            "trained rounds": 0 if is_worst else index,
+            "accuracy": 0.1 if is_worst else 0.9 - 0.001 * trial,
+            "loss": 1.0,
+            "diverged": False,
+            "most clipped": 0.0001,
+        }
         for trial in trials
         for index in (setting.rounds // 2, setting.rounds)
-    ]  # fmt: skip
+    ]
 
 
 @pytest.mark.parametrize("fast", [True, False])
@@ -354,7 +433,9 @@ def test_items_say_what_was_run(
 ) -> None:
     monkeypatch.setattr(training, "_train", _made_up)
     names = ("table3", "table4", "table5", "fig8")
-    found = remake([f"multiround.{name}" for name in names], fast=fast, dataset="digits")
+    found = remake(
+        [f"multiround.{name}" for name in names], fast=fast, dataset="digits"
+    )
     items = {item.name: item for item in found}
     assert tuple(items) == names
     panels = {name: item.data["panel"].nunique() for name, item in items.items()}
@@ -363,14 +444,21 @@ def test_items_say_what_was_run(
     for item in items.values():
         assert "digits instead of the paper's data set" in item.caption
         assert ("Learning rate 0.1 for all schemes" in item.caption) is fast
-        assert ("IID: Random 0.1," in item.caption) is (not fast and item.name != "fig8")
-        assert ("95 % intervals" in item.checks[-1].tolerance) is not fast or item.name == "fig8"
-        assert all(isinstance(check, Check) and check.tolerance for check in item.checks)
+        assert ("IID: Random 0.1," in item.caption) is (
+            not fast and item.name != "fig8"
+        )
+        assert (
+            "95 % intervals" in item.checks[-1].tolerance
+        ) is not fast or item.name == "fig8"
+        assert all(
+            isinstance(check, Check) and check.tolerance for check in item.checks
+        )
     assert "Shared set: 10 samples" in items["table4"].caption
     assert ("or by label" in items["table5"].caption) is not fast
     fails = items["fig8"].checks[-1]
     assert fails.claim == "user partition, N = 120, K = 24"
-    # on these data LeNet is trained for fewer than the 800 rounds that the paper's schedule needs
+    # on these data LeNet is trained for fewer than the 800 rounds that the paper's
+    # schedule needs
     assert (fails.verdict, fails.as_made) == ("our reading", "holds on other data")
     assert fails.ours[:21] == "0 % of the rounds tra"
     assert fails.note.endswith(f"rounds: {8 if fast else 80} (the paper: 800)")
@@ -379,11 +467,16 @@ def test_items_say_what_was_run(
     )
     if not fast:
         above = {c.claim: c for c in items["table5"].checks}
-        check = above["Multi-RoundSecAgg (T=4) against random, non-IID (one sorted shard each)"]
+        check = above[
+            "Multi-RoundSecAgg (T=4) against random, non-IID (one sorted shard each)"
+        ]
         assert check.verdict == "differs"  # alike is not above
         assert "fails with shuffled rates and fails with rates by label" in check.note
         assert (
-            save_figure(items["table5"], accuracy.draw_accuracy, tmp_path).stat().st_size > 10_000
+            save_figure(items["table5"], accuracy.draw_accuracy, tmp_path)
+            .stat()
+            .st_size
+            > 10_000
         )
 
 
@@ -393,12 +486,19 @@ def _printed() -> set[str]:
     for columns in accuracy.PUBLISHED.values():
         for column in columns:
             found |= {f"{value:.2f}" for value in column}
-            found |= {f"{one - other:+.2f}" for one in column for other in column if one != other}
+            found |= {
+                f"{one - other:+.2f}"
+                for one in column
+                for other in column
+                if one != other
+            }
     return found
 
 
 def _legend(rows: pd.DataFrame) -> list[str]:
-    (ax,) = drawn(lambda figure, data: accuracy.draw_curves(figure.subplots(), data), rows).axes
+    (ax,) = drawn(
+        lambda figure, data: accuracy.draw_curves(figure.subplots(), data), rows
+    ).axes
     legend = ax.get_legend()
     return [] if legend is None else [text.get_text() for text in legend.get_texts()]
 
@@ -413,7 +513,9 @@ def test_no_printed_number_stands_beside_other_data(
     monkeypatch.setattr(accuracy, "is_own", lambda dataset, item: is_own)
     printed = _printed()
     for item in remake(
-        ("multiround.table3", "multiround.table4", "multiround.table5"), fast=fast, dataset="digits"
+        ("multiround.table3", "multiround.table4", "multiround.table5"),
+        fast=fast,
+        dataset="digits",
     ):
         words = [
             item.caption,
@@ -433,7 +535,8 @@ def test_no_printed_number_stands_beside_other_data(
         assert bool(named) is is_own, named
         assert ("published" in item.data) is is_own
         judged = [check for check in item.checks if not check.of_data]
-        assert bool(judged) is (is_own and not fast)  # two seeds would bear any number out
+        # two seeds would bear any number out
+        assert bool(judged) is (is_own and not fast)
         assert ("Bands: the range of both seeds" in item.caption) is fast
         assert ("Bands: 95 % intervals" in item.caption) is not fast
 
@@ -450,13 +553,25 @@ def test_below_three_seeds_a_range_is_shown(seeds: int) -> None:
     values = np.linspace(60.0, 62.0, seeds) if seeds > 1 else np.array([60.0])
     own = interval(values)
     text = str(own)
-    assert text == {1: "60.0", 2: "60.0 to 62.0"}.get(seeds, f"{own.mean:.1f} ± {own.half:.1f}")
+    assert text == {1: "60.0", 2: "60.0 to 62.0"}.get(
+        seeds, f"{own.mean:.1f} ± {own.half:.1f}"
+    )
     if seeds == 2:
-        assert own.half == pytest.approx(12.706, rel=1e-4)  # what is judged stays Student's
+        # what is judged stays Student's
+        assert own.half == pytest.approx(12.706, rel=1e-4)
     rows = pd.DataFrame(
-        [{"scheme": "Random", "seed": k, "round": r, "accuracy": v / 100, "curve": "Random"}
-         for k, v in enumerate(values) for r in (1, 2)]
-    )  # fmt: skip
+        [
+            {
+                "scheme": "Random",
+                "seed": k,
+                "round": r,
+                "accuracy": v / 100,
+                "curve": "Random",
+            }
+            for k, v in enumerate(values)
+            for r in (1, 2)
+        ]
+    )
     curves, plain = Figure().subplots(1, 2)
     accuracy.draw_curves(curves, rows)
     draw_seed_curves(plain, rows, curve="curve")
@@ -480,10 +595,16 @@ def test_what_holds_on_other_data_is_counted_apart(
     for saved in (run_and_save(config), run_and_save(config)):  # made, and kept
         fig2, table5 = summary(saved.items, config)
         assert (table5.reproduced, table5.on_other_data) == (0, 7)
-        assert (fig2.reproduced, fig2.on_other_data) == (len(saved.items[0].item.checks), 0)
+        assert (fig2.reproduced, fig2.on_other_data) == (
+            len(saved.items[0].item.checks),
+            0,
+        )
         assert table5.verdicts.startswith("7 holds on other data")
         line = totals([fig2, table5])
-        assert f"{fig2.reproduced} reproduced, 7 hold on data instead of the paper's, " in line
+        assert (
+            f"{fig2.reproduced} reproduced, 7 hold on data instead of the paper's, "
+            in line
+        )
     page = (tmp_path / "out/report.html").read_text(encoding="utf-8")
     assert "holds on other data" in page
     theirs = dataclasses.replace(config, overwrite=True, out=tmp_path / "own")
@@ -492,7 +613,10 @@ def test_what_holds_on_other_data_is_counted_apart(
     assert (own.reproduced, own.on_other_data) == (7, 0)
     # an MLP of two seeds is no reproduction, on whatever data
     small = dataclasses.replace(theirs, fast=True)
-    for saved in (run_and_save(small), run_and_save(dataclasses.replace(small, overwrite=False))):
+    for saved in (
+        run_and_save(small),
+        run_and_save(dataclasses.replace(small, overwrite=False)),
+    ):
         fewer = summary(saved.items, small)[1]
         assert (fewer.reproduced, fewer.on_other_data, fewer.our_reading) == (0, 0, 2)
         assert saved.is_as_expected

@@ -1,4 +1,7 @@
-"""CCESA's items: numbers verified by another program, the errata, and where verdicts come from."""
+"""CCESA's items.
+
+Numbers verified by another program, the errata, and where verdicts come from.
+"""
 
 from __future__ import annotations
 
@@ -24,20 +27,27 @@ times = inside("ccesa.table2")
     [
         (lambda: check_targets("cesa"), "did you mean 'ccesa'"),
         (lambda: remake(["ccesa.tableg1"]), "did you mean 'ccesa.table"),
-        (lambda: remake(["ccesa.fig4a"]), "`target` must be a known item; got 'ccesa.fig4a'"),
+        (
+            lambda: remake(["ccesa.fig4a"]),
+            "`target` must be a known item; got 'ccesa.fig4a'",
+        ),
         (
             lambda: remake(["ccesa.tableg2"], seed=-1),
             r"`seed` must be an integer in \[0, 2\*\*32\)",
         ),
     ],
 )
-def test_misuse_names_argument_and_rule(call: typing.Callable[[], object], message: str) -> None:
+def test_misuse_names_argument_and_rule(
+    call: typing.Callable[[], object], message: str
+) -> None:
     with pytest.raises(mj.ConfigurationError, match=message):
         call()
 
 
 NEITHER_TIMED_NOR_TRAINED = [
-    name for name in ITEMS["ccesa"] if name not in ("table2", "fig4", "figb1", "fig2", "table3")
+    name
+    for name in ITEMS["ccesa"]
+    if name not in ("table2", "fig4", "figb1", "fig2", "table3")
 ]
 
 
@@ -45,7 +55,9 @@ NEITHER_TIMED_NOR_TRAINED = [
 def items(claims: list) -> dict[str, Item]:
     return {
         item.name: item
-        for item in remake([f"ccesa.{name}" for name in NEITHER_TIMED_NOR_TRAINED], fast=True)
+        for item in remake(
+            [f"ccesa.{name}" for name in NEITHER_TIMED_NOR_TRAINED], fast=True
+        )
     }
 
 
@@ -100,10 +112,14 @@ def test_figure_3s_claim_fails_with_the_ceiling_alone(items: dict[str, Item]) ->
     assert simulated.verdict == "reproduced"
     data = items["fig3"].data
     real = data[(data["bound"] == "P_r, real t") & (data["n"] == 100)]["log10"]
-    np.testing.assert_allclose(10**real, [0.00787, 0.00760, 0.00619, 0.00383], atol=6e-6)
+    np.testing.assert_allclose(
+        10**real, [0.00787, 0.00760, 0.00619, 0.00383], atol=6e-6
+    )
 
 
-def test_table_g2_has_35_entries_right_and_five_known_wrong(items: dict[str, Item]) -> None:
+def test_table_g2_has_35_entries_right_and_five_known_wrong(
+    items: dict[str, Item],
+) -> None:
     checks = _by_verdict(items["tableg2"], "paper errs")
     assert [(check.paper, check.ours) for check in checks] == [
         ("40", "35"),
@@ -133,7 +149,9 @@ def test_proposition_1_holds_with_room(items: dict[str, Item]) -> None:
     assert items["proposition1"].verdict == "reproduced"
     row = items["proposition1"].data.iloc[0]
     n, p, t = int(row["n"]), float(row["p"]), int(row["t"])
-    tail = sum(math.comb(n - 1, k) * p**k * (1 - p) ** (n - 1 - k) for k in range(2 * t - 1, n))
+    tail = sum(
+        math.comb(n - 1, k) * p**k * (1 - p) ** (n - 1 - k) for k in range(2 * t - 1, n)
+    )
     assert row["exact"] == pytest.approx(n * tail, rel=1e-9)
     assert row["bound"] == pytest.approx(n / (n - 1) ** 2)
 
@@ -142,19 +160,25 @@ def test_table_1_grows_as_claimed_but_for_two_cells(items: dict[str, Item]) -> N
     wrong = _by_verdict(items["table1"], "paper errs")
     assert [check.claim for check in wrong] == [
         "CCESA, server: computation",
-        "CCESA: exponent of n e^(-c sqrt(n log n)), the chance that a round is unreliable",
+        "CCESA: exponent of n e^(-c sqrt(n log n)), the chance that a round is "
+        "unreliable",
     ]
     data = items["table1"].data
     assert (data["exponent"] - 1).abs().max() < 0.05
     assert data.groupby(["quantity", "scheme"])["n"].nunique().eq(4).all()
-    words = data[(data["quantity"] == "client: keystream words") & (data["scheme"] == "SecAgg")]
+    words = data[
+        (data["quantity"] == "client: keystream words") & (data["scheme"] == "SecAgg")
+    ]
     # one pad for each client of V2 and one's own: about (n (1-q)^2 + 1) m words
     kept = 0.9**0.5
     np.testing.assert_allclose(words["value"], 10_000 * words["n"] * kept, rtol=0.02)
 
 
 def test_bandwidths(items: dict[str, Item]) -> None:
-    """Verified: .638, .412, .333, .249; 113639.5 of 178176 bits at n = 100; Turbo 2.503 %."""
+    """Verified: .638, .412, .333, .249; 113639.5 of 178176 bits at n = 100.
+
+    Turbo 2.503 %.
+    """
     data = items["bandwidth"].data.set_index("n")
     ratios = data.loc[[100, 300, 500, 1000], "ratio"]
     np.testing.assert_allclose(ratios, [0.638, 0.412, 0.333, 0.249], atol=5e-4)
@@ -172,19 +196,29 @@ def test_the_printed_times_by_their_own_claim() -> None:
     """Within 6.5 % but for Step 3 of (300, .1), .443 against .514; server 1.23 ..."""
     checks = list(times._printed_checks())
     found = [(c.verdict, c.ours) for c in checks if c.verdict != "reproduced"]
-    assert found == [("our reading", "0.512, 0.507, 0.443"), ("paper errs", "1.23, 0.66, 0.67")]
+    assert found == [
+        ("our reading", "0.512, 0.507, 0.443"),
+        ("paper errs", "1.23, 0.66, 0.67"),
+    ]
     assert all(check.verdict != "differs" for check in checks)
 
 
 def test_our_times_must_shrink_as_counts_do() -> None:
     """At p = .8 a round without any saving, 25 % off, is no support of "p times less"."""
-    found = [times._as_claimed(ratio, 0.8) for ratio in (0.75, 0.8, 0.87, 1.0, 0.5, 1.3, 0.3)]
+    found = [
+        times._as_claimed(ratio, 0.8) for ratio in (0.75, 0.8, 0.87, 1.0, 0.5, 1.3, 0.3)
+    ]
     assert found == [True, True, True, None, None, False, False]
 
 
 def test_table_2_is_timed_on_right_sums(monkeypatch: pytest.MonkeyPatch) -> None:
-    """At n = 12 in the place of 100: what is timed, on which rows, and that sums are checked."""
-    monkeypatch.setattr(times, "TABLE_2_PARAMETERS", ((12, 0.0, 6, 0.7), (12, 0.1, 6, 0.7)))
+    """At n = 12 in the place of 100.
+
+    What is timed, on which rows, and that sums are checked.
+    """
+    monkeypatch.setattr(
+        times, "TABLE_2_PARAMETERS", ((12, 0.0, 6, 0.7), (12, 0.1, 6, 0.7))
+    )
     monkeypatch.setattr(times, "_DIM", 50)
     printed = {
         (scheme, 12, total): times._PRINTED[scheme, 100, total]
@@ -197,7 +231,13 @@ def test_table_2_is_timed_on_right_sums(monkeypatch: pytest.MonkeyPatch) -> None
     found = times._measure([case], 1)[0]
     assert found.is_right
     rows = times._rows(case, found)
-    assert [row["step"] for row in rows] == ["Step 0", "Step 1", "Step 2", "Step 3", "Server"]
+    assert [row["step"] for row in rows] == [
+        "Step 0",
+        "Step 1",
+        "Step 2",
+        "Step 3",
+        "Server",
+    ]
     assert [row["published_ms"] for row in rows] == [6, 2715, 2648, 66, 8067]
     assert all(row["real_ms"] > 0 for row in rows)
     complete = times._draw(0, "SecAgg", 12, 0.0, 7, 1.0)

@@ -1,4 +1,7 @@
-"""CCESA's attack items: uploads under real pads, what they are judged by, and their tables."""
+"""CCESA's attack items.
+
+Uploads under real pads, what they are judged by, and their tables.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +26,18 @@ from mrsa_papers.harness import Context
 inversion = inside("ccesa.fig2")
 membership = inside("ccesa.table3")
 lines = inversion.lines
-PLAIN, SECAGG, Wire, ccesa_name = lines.PLAIN, lines.SECAGG, lines.Wire, lines.ccesa_name
+PLAIN, SECAGG, Wire, ccesa_name = (
+    lines.PLAIN,
+    lines.SECAGG,
+    lines.Wire,
+    lines.ccesa_name,
+)
 chance_check, wire = lines.chance_check, lines.wire
-Guesses, curve_rows, score_rows = (membership.Guesses, membership.curve_rows, membership.score_rows)
+Guesses, curve_rows, score_rows = (
+    membership.Guesses,
+    membership.curve_rows,
+    membership.score_rows,
+)
 
 N, DIM, CHANCE = 12, 300, 0.4
 
@@ -35,10 +47,15 @@ N, DIM, CHANCE = 12, 300, 0.4
     [
         (lambda: remake(["ccesa.fig2"], dataset="mnist5k"), "did you mean 'mnist_5k'"),
         (lambda: remake(["ccesa.table4"]), "did you mean 'ccesa.table"),
-        (lambda: membership._setting(False, _tiny()), "`dataset` must leave each of 12 clients 5"),
+        (
+            lambda: membership._setting(False, _tiny()),
+            "`dataset` must leave each of 12 clients 5",
+        ),
     ],
 )
-def test_misuse_names_argument_and_rule(call: Callable[[], object], message: str) -> None:
+def test_misuse_names_argument_and_rule(
+    call: Callable[[], object], message: str
+) -> None:
     with pytest.raises(mj.ConfigurationError, match=message):
         call()
 
@@ -54,7 +71,7 @@ def test_figures_and_tables_of_two_names_are_one_item() -> None:
     assert {"fig2", "table3"} <= set(ITEMS["ccesa"])
 
 
-# --- the wire -----------------------------------------------------------------------------------
+# ---- the wire
 
 
 @functools.cache
@@ -73,7 +90,9 @@ def test_sums_are_those_of_their_clients() -> None:
     models, line = _line()
     for size in (4, N):
         wanted = models.reshape(-1, size, DIM).mean(axis=1)
-        np.testing.assert_allclose(line.means(size), wanted, atol=8 / (2**16 - 1) + 1e-6)
+        np.testing.assert_allclose(
+            line.means(size), wanted, atol=8 / (2**16 - 1) + 1e-6
+        )
     whole = line.uploads[SECAGG].astype(np.uint64).sum(axis=0) % line.modulus
     codes = line.codes.astype(np.uint64).sum(axis=0) % line.modulus
     assert not np.array_equal(whole, codes), "self pads are still on"
@@ -94,7 +113,9 @@ def test_padded_uploads_are_uniform_and_read_in_the_quantizers_range(name: str) 
     assert read.std() == pytest.approx(8 / math.sqrt(12), rel=0.06)
     models, _ = _line()
     # correlation of 3,600 independent pairs: standard error 1 / 60
-    assert abs(np.corrcoef(read.ravel(), models.ravel())[0, 1]) < stats.norm.isf(5e-7) / 60
+    assert (
+        abs(np.corrcoef(read.ravel(), models.ravel())[0, 1]) < stats.norm.isf(5e-7) / 60
+    )
 
 
 def test_each_scheme_and_round_has_pads_of_its_own() -> None:
@@ -105,7 +126,7 @@ def test_each_scheme_and_round_has_pads_of_its_own() -> None:
         assert (one == other).mean() < 0.01
 
 
-# --- verdicts -----------------------------------------------------------------------------------
+# ---- verdicts
 
 
 @pytest.mark.parametrize(
@@ -126,7 +147,9 @@ def test_chance_is_in_the_interval_or_well_below_it(
     counts: list[tuple[int, int]], is_hidden: bool, verdict: str
 ) -> None:
     labels = [f"case {k}: " for k in range(len(counts))]
-    check = chance_check("c", counts, 0.5, is_hidden=is_hidden, paper="p", labels=labels)
+    check = chance_check(
+        "c", counts, 0.5, is_hidden=is_hidden, paper="p", labels=labels
+    )
     assert check.verdict == verdict
     assert check.ours.count("case") == len(counts)
 
@@ -136,9 +159,13 @@ def test_intervals_of_several_cases_hold_together() -> None:
     count = 5000 + round(2.7 * 50)
     alone = chance_check("c", [(count, 10_000)], 0.5, is_hidden=True, paper="p")
     many = chance_check(
-        "c", [(count, 10_000)] + 9 * [(5000, 10_000)], 0.5, is_hidden=True, paper="p",
+        "c",
+        [(count, 10_000)] + 9 * [(5000, 10_000)],
+        0.5,
+        is_hidden=True,
+        paper="p",
         labels=10 * [""],
-    )  # fmt: skip
+    )
     assert (alone.verdict, many.verdict) == ("differs", "reproduced")
 
 
@@ -159,7 +186,7 @@ def test_printed_recall_follows_from_accuracy_and_precision() -> None:
     assert check.ours.startswith(f"{100 * hits / 5000:.1f} %")
 
 
-# --- membership tables --------------------------------------------------------------------------
+# ---- membership tables
 
 
 def _guesses() -> list[Guesses]:
@@ -174,7 +201,8 @@ def _guesses() -> list[Guesses]:
 
 def test_scores_by_hand() -> None:
     plain, padded = score_rows(_guesses())
-    # seed 1 calls (3, 2) of target 1 and (5, 4, 3) and one other of target 2; seed 2 nobody
+    # seed 1 calls (3, 2) of target 1 and (5, 4, 3) and one other of target 2; seed 2
+    # nobody
     assert (plain["called"], plain["hits"], plain["trials"]) == (6, 5, 24)
     assert plain["right"] == 5 + 11
     assert plain["precision"] == pytest.approx(5 / 6)
@@ -222,12 +250,30 @@ def test_printed_shares_stand_beside_the_papers_own_data_alone(
     is_own: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(membership, "is_data_of", lambda dataset, known: is_own)
-    setting = membership._Setting({30: 5000}, seeds=1, epochs=1, shadows=1, ratio_shadows=1)
-    counts = {"right": 60, "trials": 100, "hits": 30, "called": 50, "recall": 0.9, "auc": 0.5,
-              "auc half at 99.9 %": 0.1, "found at 0.1 %": 0.0}  # fmt: skip
-    names = [PLAIN, SECAGG, ccesa_name(membership._CHANCE), *map(membership._sum_name, (2, 4, 12))]
-    rows = [{"size": 30, "method": method, "scheme": name, **counts}
-            for method in ("shadow", "likelihood_ratio") for name in names]  # fmt: skip
+    setting = membership._Setting(
+        {30: 5000}, seeds=1, epochs=1, shadows=1, ratio_shadows=1
+    )
+    counts = {
+        "right": 60,
+        "trials": 100,
+        "hits": 30,
+        "called": 50,
+        "recall": 0.9,
+        "auc": 0.5,
+        "auc half at 99.9 %": 0.1,
+        "found at 0.1 %": 0.0,
+    }
+    names = [
+        PLAIN,
+        SECAGG,
+        ccesa_name(membership._CHANCE),
+        *map(membership._sum_name, (2, 4, 12)),
+    ]
+    rows = [
+        {"size": 30, "method": method, "scheme": name, **counts}
+        for method in ("shadow", "likelihood_ratio")
+        for name in names
+    ]
     dataset = mj.data.load("digits")
     frame = pd.DataFrame(list(membership._labelled("scores", rows, setting, dataset)))
     assert bool(frame["printed"].notna().any()) is is_own
@@ -236,12 +282,14 @@ def test_printed_shares_stand_beside_the_papers_own_data_alone(
         ("accuracy", "72.49 %", "49.67 %"),
         ("precision", "70.41 %", "49.78 %"),
     ):
-        plain, padded = (papers[f"{words} of the attack, {name}"] for name in (PLAIN, SECAGG))
+        plain, padded = (
+            papers[f"{words} of the attack, {name}"] for name in (PLAIN, SECAGG)
+        )
         assert plain == (one if is_own else "better than a guess")
         assert padded == (other if is_own else "random guess")
 
 
-# --- items --------------------------------------------------------------------------------------
+# ---- items
 
 
 def test_plain_models_show_their_class_and_padded_ones_do_not() -> None:
@@ -251,7 +299,9 @@ def test_plain_models_show_their_class_and_padded_ones_do_not() -> None:
     people = inversion._people(dataset, clients, is_shown=True)
     weights = (people.means - people.means.mean(axis=0)).reshape(10, -1).T
     noise = np.random.default_rng(0).normal(0, 0.02, (40, *weights.shape))
-    models = np.concatenate([np.zeros((40, 10)), (weights + noise).reshape(40, -1)], axis=1)
+    models = np.concatenate(
+        [np.zeros((40, 10)), (weights + noise).reshape(40, -1)], axis=1
+    )
     line = wire(jax.random.key(0), jnp.asarray(models, jnp.float32), (CHANCE,))
     attack = mj.attacks.model_inversion(num_steps=40)
     rows = inversion._inverted(line, dataset, mj.federated.logistic(10), attack, people)

@@ -30,7 +30,11 @@ def test_bounds_get_a_line_a_rate_and_the_papers_limit() -> None:
         {"q_total": total, "n": n, "bound": bound, "log10": value - n / 100 - total}
         for total in (0.0, 0.1)
         for n in (200, 100)
-        for bound, value in (("P_r, t rounded up", -1.0), ("P_r, real t", -2.0), ("P_p", -40.0))
+        for bound, value in (
+            ("P_r, t rounded up", -1.0),
+            ("P_r, real t", -2.0),
+            ("P_p", -40.0),
+        )
     ]
     data = pd.DataFrame(rows)
     ax = panel(theory._draw_bound, data, ("P_r, t rounded up", "P_r, real t"), -2)
@@ -80,7 +84,12 @@ def test_thresholds_are_shares_of_the_holders() -> None:
 
 def test_impossible_attacks_are_left_out() -> None:
     data = pd.DataFrame(
-        {"q_total": [0.1, 0.1], "n": [100, 200], "exact": [0.0, 1e-4], "bound": [1e-2, 5e-3]}
+        {
+            "q_total": [0.1, 0.1],
+            "n": [100, 200],
+            "exact": [0.0, 1e-4],
+            "bound": [1e-2, 5e-3],
+        }
     )
     lines = _lines(axes_of(theory.draw_unmasking, data))
     np.testing.assert_array_equal(lines["exact, $q_{total}$ = 0.1"][1], [np.nan, 1e-4])
@@ -119,14 +128,18 @@ def test_times_stand_side_by_side_and_missing_ones_are_left_out() -> None:
     ]
     lines = _lines(panel(times._draw_step, pd.DataFrame(rows)))
     assert set(lines) == {
-        f"{scheme}, {kind}" for scheme in ("SecAgg", "CCESA") for kind in ("published", "real")
+        f"{scheme}, {kind}"
+        for scheme in ("SecAgg", "CCESA")
+        for kind in ("published", "real")
     }
     assert lines["SecAgg, real"][1] == lines["CCESA, real"][1] == [100.5, 300.5]
     assert max(lines["SecAgg, real"][0][:1]) < min(lines["CCESA, real"][0][:1])
 
 
 def test_bandwidth_is_shown_as_counted_and_as_sent() -> None:
-    data = pd.DataFrame({"n": [100, 200], "ratio": [0.638, 0.486], "wire_ratio": [0.639, 0.487]})
+    data = pd.DataFrame(
+        {"n": [100, 200], "ratio": [0.638, 0.486], "wire_ratio": [0.639, 0.487]}
+    )
     ax = axes_of(costs.draw_bandwidths, data)
     lines = _lines(ax)
     assert lines["the paper's count, B_CCESA / B_SA"][1] == [0.638, 0.486]
@@ -137,52 +150,91 @@ def test_bandwidth_is_shown_as_counted_and_as_sent() -> None:
 def test_curves_of_membership_stand_on_log_axes_over_the_band_of_luck() -> None:
     rates = [1e-4, 1e-3, 1e-2, 1.0]
     rows = [
-        {"scheme": name, "fpr": rate, "tpr": min(1.0, factor * rate),
-         "chance low": rate / 2, "chance high": min(1.0, 2 * rate)}
-        for name, factor in (("plain", 5.0), ("padded", 0.5)) for rate in reversed(rates)
-    ]  # fmt: skip
+        {
+            "scheme": name,
+            "fpr": rate,
+            "tpr": min(1.0, factor * rate),
+            "chance low": rate / 2,
+            "chance high": min(1.0, 2 * rate),
+        }
+        for name, factor in (("plain", 5.0), ("padded", 0.5))
+        for rate in reversed(rates)
+    ]
     ax = panel(membership._draw_roc, pd.DataFrame(rows))
-    lines = {str(line.get_label()): np.asarray(line.get_xydata()) for line in ax.get_lines()}
+    lines = {
+        str(line.get_label()): np.asarray(line.get_xydata()) for line in ax.get_lines()
+    }
     np.testing.assert_allclose(lines["plain"], [[1e-3, 5e-3], [1e-2, 5e-2], [1, 1]])
-    np.testing.assert_allclose(lines["padded"], [[1e-2, 5e-3], [1, 0.5]])  # below 1e-3: not shown
+    # below 1e-3: not shown
+    np.testing.assert_allclose(lines["padded"], [[1e-2, 5e-3], [1, 0.5]])
     assert lines["chance"].tolist() == [[1e-3, 1e-3], [1, 1]]
     assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log")
     corners = ax.collections[0].get_paths()[0].vertices
-    assert {(x, y) for x, y in np.asarray(corners).tolist()} >= {(1e-2, 5e-3), (1e-2, 2e-2)}
+    assert {(x, y) for x, y in np.asarray(corners).tolist()} >= {
+        (1e-2, 5e-3),
+        (1e-2, 2e-2),
+    }
     bare = pd.DataFrame(rows).drop(columns=["chance low", "chance high"])
     assert not panel(membership._draw_roc, bare).collections
 
 
 def test_accuracies_stand_side_by_side_with_what_is_printed() -> None:
     rows = [
-        {"scheme": name, "n_train": size, "accuracy": share, "lower": share - 0.1,
-         "upper": share + 0.05, "printed": printed}
+        {
+            "scheme": name,
+            "n_train": size,
+            "accuracy": share,
+            "lower": share - 0.1,
+            "upper": share + 0.05,
+            "printed": printed,
+        }
         for size, shares in ((400, (0.8, 0.5)), (200, (0.9, 0.55)))
-        for name, share, printed in zip(("plain", "padded"), shares, (72.5, np.nan), strict=True)
-    ]  # fmt: skip
+        for name, share, printed in zip(
+            ("plain", "padded"), shares, (72.5, np.nan), strict=True
+        )
+    ]
     ax = panel(membership._draw_accuracy, pd.DataFrame(rows))
     assert [text.get_text() for text in ax.get_xticklabels()] == ["200", "400"]
     drawn = [np.asarray(line.get_xydata()) for line in ax.get_lines()]
     for shift, shares, printed in ((-0.1, (90, 80), 72.5), (0.1, (55, 50), np.nan)):
         places = np.arange(2) + shift
-        assert any(np.allclose(line, np.stack([places, shares], 1)) for line in drawn
-                   if line.shape == (2, 2))  # fmt: skip
+        assert any(
+            np.allclose(line, np.stack([places, shares], 1))
+            for line in drawn
+            if line.shape == (2, 2)
+        )
         marks = np.stack([places, np.full(2, printed)], 1)
-        assert any(np.allclose(line, marks, equal_nan=True) for line in drawn
-                   if line.shape == (2, 2))  # fmt: skip
+        assert any(
+            np.allclose(line, marks, equal_nan=True)
+            for line in drawn
+            if line.shape == (2, 2)
+        )
     labels = [text.get_text() for text in ax.get_legend().get_texts()]
     assert sorted(labels) == ["padded", "plain", "printed"]
 
 
 def test_areas_fall_over_the_size_of_a_sum() -> None:
     rows = [
-        {"method": name, "size": size, "auc": area, "auc low": area - 0.1, "auc high": area + 0.05}
-        for name in ("loss", "ratio") for size, area in ((4, 0.6), (1, 0.9), (12, 0.5))
-    ]  # fmt: skip
+        {
+            "method": name,
+            "size": size,
+            "auc": area,
+            "auc low": area - 0.1,
+            "auc high": area + 0.05,
+        }
+        for name in ("loss", "ratio")
+        for size, area in ((4, 0.6), (1, 0.9), (12, 0.5))
+    ]
     ax = panel(membership._draw_areas, pd.DataFrame(rows))
     assert [text.get_text() for text in ax.get_xticklabels()] == ["1", "4", "12"]
     drawn = [np.asarray(line.get_xydata()) for line in ax.get_lines()]
     wanted = [[1, 0.9], [4, 0.6], [12, 0.5]]
-    assert sum(line.shape == (3, 2) and np.allclose(line, wanted) for line in drawn) == 2
-    ends = [np.asarray(path.vertices)[:, 1] for bars in ax.collections for path in bars.get_paths()]  # type: ignore[attr-defined]
+    assert (
+        sum(line.shape == (3, 2) and np.allclose(line, wanted) for line in drawn) == 2
+    )
+    ends = [
+        np.asarray(path.vertices)[:, 1]
+        for bars in ax.collections
+        for path in bars.get_paths()
+    ]  # type: ignore[attr-defined]
     assert any(np.allclose(end, [0.8, 0.95]) for end in ends)

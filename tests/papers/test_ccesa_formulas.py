@@ -12,12 +12,20 @@ theory, costs = inside("ccesa.fig3"), inside("ccesa.table1")
 
 
 def test_the_papers_bandwidths() -> None:
-    """Verified: E|Adj| = (n - 1) p* at q = 0, printed p*; ratios .638, .412, .333, .249."""
-    for n, p, ratio in ((100, 0.6362, 0.638), (300, 0.4109, 0.412), (500, 0.3327, 0.333)):
+    """Verified: E|Adj| = (n - 1) p* at q = 0, printed p*.
+
+    Ratios .638, .412, .333, .249.
+    """
+    for n, p, ratio in (
+        (100, 0.6362, 0.638),
+        (300, 0.4109, 0.412),
+        (500, 0.3327, 0.333),
+    ):
         own = theory.bandwidth_bits((n - 1) * p) / theory.bandwidth_bits(n - 1)
         assert own == pytest.approx(ratio, abs=5e-4)
     assert theory.bandwidth_bits(99) == 178176
-    assert theory.bandwidth_bits(99 * 0.6362) == pytest.approx(113639.5, abs=20)  # p* to 4 digits
+    # p* to 4 digits
+    assert theory.bandwidth_bits(99 * 0.6362) == pytest.approx(113639.5, abs=20)
     for n in (2, 57, 1000):
         assert theory.bandwidth_bits(n - 1) == 2 * n * 256 + (5 * n - 4) * 256
 

@@ -1,4 +1,7 @@
-"""CCESA's Theorems 1 to 4: what decides them, against rationals, graphs one by one and tails."""
+"""CCESA's Theorems 1 to 4.
+
+What decides them, against rationals, graphs one by one and tails.
+"""
 
 from __future__ import annotations
 
@@ -93,9 +96,12 @@ def test_chances_of_theorem_4_by_all_graphs() -> None:
     p, q, n = Fraction(1, 3), Fraction(1, 10), 4
     kept = (1 - q) ** 3
     wanted = sum(
-        math.comb(n, m) * kept**m * (1 - kept) ** (n - m) * _apart(m, p) for m in range(2, n + 1)
+        math.comb(n, m) * kept**m * (1 - kept) ** (n - m) * _apart(m, p)
+        for m in range(2, n + 1)
     )
-    log = asymptotic.secagg.failures.log_disconnection_probability(n, float(p), float(q))
+    log = asymptotic.secagg.failures.log_disconnection_probability(
+        n, float(p), float(q)
+    )
     assert math.exp(log) == pytest.approx(float(wanted), rel=1e-12)
 
 
@@ -117,8 +123,14 @@ def test_tails_term_by_term() -> None:
 def test_limits_are_not_claimed_from_what_rises() -> None:
     """At Theorem 4's threshold chances rise towards 1 - 1/e; at twice that they fall."""
     found = asymptotic.private(Context(0, True))
-    assert [check.verdict for check in found.checks] == ["reproduced", "our reading", "reproduced"]
+    assert [check.verdict for check in found.checks] == [
+        "reproduced",
+        "our reading",
+        "reproduced",
+    ]
     apart = found.data[found.data["epsilon"] == 0]["apart"]
     assert (apart < 1 - 1 / math.e).all()
     reliable = asymptotic.reliable(Context(0, True))
-    assert [check.verdict for check in reliable.checks] == ["reproduced"] * 2 + ["not stated"]
+    assert [check.verdict for check in reliable.checks] == ["reproduced"] * 2 + [
+        "not stated"
+    ]

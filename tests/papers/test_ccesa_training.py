@@ -1,4 +1,7 @@
-"""CCESA's trainings: which rounds count, that failed ones change nothing, how claims are judged."""
+"""CCESA's trainings.
+
+Which rounds count, that failed ones change nothing, how claims are judged.
+"""
 
 from __future__ import annotations
 
@@ -26,16 +29,23 @@ N, ROUNDS, SHARES = 12, 6, 7
     ("call", "message"),
     [
         (lambda: remake(["ccesa.fig4"], dataset="mnist5k"), "did you mean 'mnist_5k'"),
-        (lambda: remake(["ccesa.figb1"], dataset="idx"), "`directory` must name the folder"),
+        (
+            lambda: remake(["ccesa.figb1"], dataset="idx"),
+            "`directory` must name the folder",
+        ),
         (lambda: remake(["ccesa.figb11"]), "did you mean 'ccesa.figb1'"),
     ],
 )
-def test_misuse_names_argument_and_rule(call: typing.Callable[[], object], message: str) -> None:
+def test_misuse_names_argument_and_rule(
+    call: typing.Callable[[], object], message: str
+) -> None:
     with pytest.raises(mj.ConfigurationError, match=message):
         call()
 
 
-def test_data_that_are_not_here_are_named_before_any_work(tmp_path: pathlib.Path) -> None:
+def test_data_that_are_not_here_are_named_before_any_work(
+    tmp_path: pathlib.Path,
+) -> None:
     with pytest.raises(mj.DataNotFoundError):
         remake(["ccesa.table1", "ccesa.fig4"], dataset="idx", directory=tmp_path)
 
@@ -48,7 +58,9 @@ def runs() -> Runs:
         Context(3, True, dataset="digits"),
         num_clients=N,
         totals=(0.1,),
-        splits={"IID": lambda key, dataset: first_samples(mj.data.iid(key, dataset, N), 4)},
+        splits={
+            "IID": lambda key, dataset: first_samples(mj.data.iid(key, dataset, N), 4)
+        },
         chances=(1.0, 0.7, 0.1),
         grid=(0.1, 0.7, 1.0),
         threshold=SHARES,
@@ -68,7 +80,10 @@ def frame(runs: Runs) -> pd.DataFrame:
 
 
 def theorem_1(adjacency: np.ndarray, survivors: np.ndarray, t: int) -> bool:
-    """Every secret that matters has t holders left: b_i of V3, s_i of lost neighbours of V3."""
+    """Every secret that matters has t holders left.
+
+    B_i of V3, s_i of lost neighbours of V3.
+    """
     _, _, v2, v3, v4 = survivors
     for i in range(len(adjacency)):
         holders = int((adjacency[i] & v4).sum())
@@ -106,8 +121,13 @@ def test_rounds_of_all_chances_are_paired(runs: Runs) -> None:
         assert 0 < learnt[1].sum() < learnt[2].sum()
 
 
-def test_failed_rounds_leave_the_model_alone_and_others_take_the_mean(runs: Runs) -> None:
-    """The same training by hand: means over V3 in the learnt rounds, nothing in the others."""
+def test_failed_rounds_leave_the_model_alone_and_others_take_the_mean(
+    runs: Runs,
+) -> None:
+    """The same training by hand.
+
+    Means over V3 in the learnt rounds, nothing in the others.
+    """
     seed, chance = 0, 0.7
     key, clients = runs.context.key(seed), runs.experiment("IID").clients(seed)
     shape = runs.context.images.input_shape
@@ -123,7 +143,9 @@ def test_failed_rounds_leave_the_model_alone_and_others_take_the_mean(runs: Runs
     assert np.abs(result.parameters - model).max() <= ROUNDS * step
 
 
-def test_nothing_is_trained_where_nothing_is_learnt(runs: Runs, frame: pd.DataFrame) -> None:
+def test_nothing_is_trained_where_nothing_is_learnt(
+    runs: Runs, frame: pd.DataFrame
+) -> None:
     shape = runs.context.images.input_shape
     start = mj.federated.initial_parameters(runs.context.key(1), runs.model, shape)
     assert np.array_equal(runs.result("IID", 0.1, 0.1, 1).parameters, start)
@@ -150,7 +172,9 @@ def test_rows_count_learnt_rounds_and_agree_with_the_rollout(
     for (chance, seed), rows in tests.groupby(["p", "seed"]):
         learnt = runs.learnt(0.1, float(chance), int(seed))
         assert rows["round"].tolist() == [2, 4, 6]
-        assert rows["learnt rounds"].tolist() == [int(learnt[:j].sum()) for j in (2, 4, 6)]
+        assert rows["learnt rounds"].tolist() == [
+            int(learnt[:j].sum()) for j in (2, 4, 6)
+        ]
 
 
 def test_rates_stand_beside_the_theory(runs: Runs, frame: pd.DataFrame) -> None:
@@ -169,12 +193,30 @@ def test_rates_stand_beside_the_theory(runs: Runs, frame: pd.DataFrame) -> None:
 def ends(gaps: list[float]) -> pd.DataFrame:
     """Return trainings of ten rounds that end at 90 % at p = 1, and gaps below it at p = 0.5."""
     tests = [
-        {"measure": "accuracy", "split": "IID", "q_total": 0.1, "p": p, "seed": seed, "round": 10,
-         "accuracy": 0.9 - (gap / 100 if p < 1 else 0), "learnt rounds": 4}
-        for seed, gap in enumerate(gaps) for p in (1.0, 0.5)
-    ]  # fmt: skip
-    rate = {"measure": "failure", "q_total": 0.1, "p": 0.5, "count": 2, "trials": 10,
-            "rate": 0.2, "lower": 0.03, "upper": 0.6, "theorem 5": 0.5}  # fmt: skip
+        {
+            "measure": "accuracy",
+            "split": "IID",
+            "q_total": 0.1,
+            "p": p,
+            "seed": seed,
+            "round": 10,
+            "accuracy": 0.9 - (gap / 100 if p < 1 else 0),
+            "learnt rounds": 4,
+        }
+        for seed, gap in enumerate(gaps)
+        for p in (1.0, 0.5)
+    ]
+    rate = {
+        "measure": "failure",
+        "q_total": 0.1,
+        "p": 0.5,
+        "count": 2,
+        "trials": 10,
+        "rate": 0.2,
+        "lower": 0.03,
+        "upper": 0.6,
+        "theorem 5": 0.5,
+    }
     return pd.DataFrame([*tests, rate])
 
 
@@ -185,10 +227,13 @@ def ends(gaps: list[float]) -> pd.DataFrame:
         ([2.5, 2.9, 3.0], "differs"),  # 2.8 +- 0.66, wholly above a point
         ([-3.0, -2.9, -3.1], "reproduced"),  # better is no failure
         ([0.5, 0.9, 1.9], "undecided"),  # 1.1 +- 1.8
-        ([0.0, 2.7, 0.0], "undecided"),  # mean 0.9, but its interval reaches above a point
+        # mean 0.9, but its interval reaches above a point
+        ([0.0, 2.7, 0.0], "undecided"),
     ],
 )
-def test_sufficient_means_within_a_point(runs: Runs, gaps: list[float], verdict: str) -> None:
+def test_sufficient_means_within_a_point(
+    runs: Runs, gaps: list[float], verdict: str
+) -> None:
     full = dataclasses.replace(
         runs, context=Context(3), chances=(1.0, 0.5), rounds=10, seeds=len(gaps)
     )
@@ -224,7 +269,11 @@ def test_figures_show_rates_and_curves(frame: pd.DataFrame) -> None:
     reliability._draw_rates(axes, rates)
     drawn = [np.asarray(line.get_xydata()) for line in axes.get_lines()]
     none = rates[rates["count"] == 0]
-    assert any(np.allclose(line, none[["p", "upper"]]) for line in drawn if len(line) == len(none))
+    assert any(
+        np.allclose(line, none[["p", "upper"]])
+        for line in drawn
+        if len(line) == len(none)
+    )
     figure = Figure()
     reliability.draw_reliability(figure, frame)
     assert len(figure.axes) == 2

@@ -1,7 +1,8 @@
-"""The list of expected misses: each is a claim that its item really makes, and is explained.
+"""The list of expected misses.
 
-Items are not trained here: their claims are made from made-up measurements. At the fast size,
-`test_fast` runs everything.
+Each is a claim that its item really makes, and is explained.
+Items are not trained here: their claims are made from made-up measurements. At the fast
+size, `test_fast` runs everything.
 """
 
 from __future__ import annotations
@@ -46,14 +47,25 @@ def _context() -> Context:
 
 def _of_table(name: str) -> Callable[[Patch], tuple[Check, ...]]:
     def checks(patch: Patch) -> tuple[Check, ...]:
-        def train(_: Any, setting: Any, scheme: str, trials: range, rate: float, *__: Any) -> Any:
+        def train(
+            _: Any, setting: Any, scheme: str, trials: range, rate: float, *__: Any
+        ) -> Any:
             return [
-                {"panel": setting.panel, "scheme": scheme, "seed": trial, "rate": rate, "round": r,
-                 "trained rounds": r, "accuracy": 0.5, "loss": 1.0, "diverged": False,
-                 "most clipped": 0.0}
+                {
+                    "panel": setting.panel,
+                    "scheme": scheme,
+                    "seed": trial,
+                    "rate": rate,
+                    "round": r,
+                    "trained rounds": r,
+                    "accuracy": 0.5,
+                    "loss": 1.0,
+                    "diverged": False,
+                    "most clipped": 0.0,
+                }
                 for trial in trials
                 for r in (1, setting.rounds)
-            ]  # fmt: skip
+            ]
 
         patch.setattr(training, "_train", train)
         return getattr(accuracy, name)(_context()).checks  # type: ignore[no-any-return]
@@ -64,11 +76,26 @@ def _of_table(name: str) -> Callable[[Patch], tuple[Check, ...]]:
 def _of_windows(make: str) -> Callable[[Patch], tuple[Check, ...]]:
     def checks(patch: Patch) -> tuple[Check, ...]:
         def solved(_: Context, plan: Any, *__: object, **___: object) -> pd.DataFrame:
-            frame = _rows(target=plan.targets, speed=plan.speeds, rounds=plan.lengths, seed=(0, 1),
-                          client=(0, 1))  # fmt: skip
+            frame = _rows(
+                target=plan.targets,
+                speed=plan.speeds,
+                rounds=plan.lengths,
+                seed=(0, 1),
+                client=(0, 1),
+            )
             frame["scheme"] = frame["target"].map(windows.label_of)
-            for column in ("error", "frozen", "regularised", "predicted", "motion", "gain",
-                           "unattacked", "accuracy", "rounding", "clipped"):  # fmt: skip
+            for column in (
+                "error",
+                "frozen",
+                "regularised",
+                "predicted",
+                "motion",
+                "gain",
+                "unattacked",
+                "accuracy",
+                "rounding",
+                "clipped",
+            ):
                 frame[column] = 0.5
             return frame.assign(exposed=False, sums=40)
 
@@ -79,8 +106,12 @@ def _of_windows(make: str) -> Callable[[Patch], tuple[Check, ...]]:
 
 
 def _of_images(patch: Patch) -> tuple[Check, ...]:
-    names = [images._name(t, together=both) for t in (1, 2, 4) for both in (False, True)]
-    frame = _rows(seen=[*dict.fromkeys(names), "mean of all images", images.PADDED], seed=(0, 1))
+    names = [
+        images._name(t, together=both) for t in (1, 2, 4) for both in (False, True)
+    ]
+    frame = _rows(
+        seen=[*dict.fromkeys(names), "mean of all images", images.PADDED], seed=(0, 1)
+    )
     return tuple(images._checks(frame.assign(psnr=1.0, error=0.0, exposed=False)))
 
 
@@ -88,12 +119,22 @@ def _of_reliability(make: str) -> Callable[[Patch], tuple[Check, ...]]:
     def checks(patch: Patch) -> tuple[Check, ...]:
         def measured(runs: Runs) -> pd.DataFrame:
             own = runs
-            tests = _rows(split=list(own.splits), q_total=own.totals, p=own.chances, seed=(0, 1),
-                          round=(2, own.rounds))  # fmt: skip
-            tests = tests.assign(measure="accuracy", accuracy=0.5, **{"learnt rounds": 1})
-            rates = _rows(q_total=own.totals, p=own.chances).assign(measure="failure", count=1,
-                trials=10, rate=0.1, lower=0.01, upper=0.2)  # fmt: skip
-            return pd.concat([tests, rates.assign(**{"theorem 5": 0.5})], ignore_index=True)
+            tests = _rows(
+                split=list(own.splits),
+                q_total=own.totals,
+                p=own.chances,
+                seed=(0, 1),
+                round=(2, own.rounds),
+            )
+            tests = tests.assign(
+                measure="accuracy", accuracy=0.5, **{"learnt rounds": 1}
+            )
+            rates = _rows(q_total=own.totals, p=own.chances).assign(
+                measure="failure", count=1, trials=10, rate=0.1, lower=0.01, upper=0.2
+            )
+            return pd.concat(
+                [tests, rates.assign(**{"theorem 5": 0.5})], ignore_index=True
+            )
 
         patch.setattr(reliability, "_measure", measured)
         patch.setattr(reliability, "_caption", lambda *_: "")
@@ -106,13 +147,20 @@ def _of_reliability(make: str) -> Callable[[Patch], tuple[Check, ...]]:
 
 def _of_experiment_1(patch: Patch) -> tuple[Check, ...]:
     size = unequal._FULL
-    frame = _rows(classes=("sorted classes",), scheme=unequal.SCHEMES,
-                  factor=(1.0, *size.factors), seed=range(size.seeds), round=(5, 100))  # fmt: skip
+    frame = _rows(
+        classes=("sorted classes",),
+        scheme=unequal.SCHEMES,
+        factor=(1.0, *size.factors),
+        seed=range(size.seeds),
+        round=(5, 100),
+    )
     return unequal._accuracy_checks(frame.assign(accuracy=0.5), size, 0.04)
 
 
 CLAIMS: dict[tuple[str, str], Callable[[Patch], tuple[Check, ...]]] = {
-    **{("multiround", name): _of_table(name) for name in ("table3", "table4", "table5")},
+    **{
+        ("multiround", name): _of_table(name) for name in ("table3", "table4", "table5")
+    },
     ("multiround", "fig9"): _of_windows("updates_over_a_window"),
     ("multiround", "fig8_2021"): _of_windows("models_of_2021"),
     ("multiround", "fig10"): _of_images,
@@ -133,8 +181,10 @@ def test_misses_are_listed_once_and_explained() -> None:
         assert ITEMS[paper][item].trains or known.dataset is None
 
 
-@pytest.mark.parametrize("item", sorted({(paper, item) for paper, item, miss in EXPECTED
-                                         if miss.size != "fast"}))  # fmt: skip
+@pytest.mark.parametrize(
+    "item",
+    sorted({(paper, item) for paper, item, miss in EXPECTED if miss.size != "fast"}),
+)
 def test_each_is_a_claim_that_its_item_makes(
     item: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -144,7 +194,9 @@ def test_each_is_a_claim_that_its_item_makes(
     assert listed <= made, made
 
 
-def test_the_made_up_items_would_show_a_misspelt_claim(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_made_up_items_would_show_a_misspelt_claim(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     made = {check.name for check in CLAIMS["multiround", "fig9"](monkeypatch)}
     assert "mean error of random selection" not in made
     assert len(made) > 5
@@ -169,5 +221,8 @@ def test_data_in_place_of_the_papers() -> None:
     for name, samples, classes, known, is_same in cases:
         assert is_data_of(named(name, samples, classes), known) is is_same, name
     assert substitution(named("mnist", 60_000, 10), "mnist") == ("MNIST", "")
-    assert substitution(named("mnist_5k", 4_000, 10), "olivetti") == ("the AT&T faces", "mnist_5k")
+    assert substitution(named("mnist_5k", 4_000, 10), "olivetti") == (
+        "the AT&T faces",
+        "mnist_5k",
+    )
     assert substitution(named("mnist_5k", 4_000, 10), ANY) == ("", "mnist_5k")

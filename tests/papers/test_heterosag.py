@@ -1,5 +1,6 @@
-"""HeteroSAg's items: numbers verified by another program, the errata, and where verdicts come from.
+"""HeteroSAg's items.
 
+Numbers verified by another program, the errata, and where verdicts come from.
 Trainings run here at two rounds: what is compared, in which time, and from which data.
 """
 
@@ -39,31 +40,52 @@ UNTRAINED = [name for name in ITEMS["heterosag"] if not name.startswith("fig")]
             lambda: remake(["heterosag.matrices"], seed=-1),
             r"`seed` must be an integer in \[0, 2\*\*32\)",
         ),
-        (lambda: remake(["heterosag.fig3a"], dataset="mnist5k"), "did you mean 'mnist_5k'"),
-        (lambda: remake(["heterosag.fig3b"], dataset="idx"), "`directory` must name the folder"),
+        (
+            lambda: remake(["heterosag.fig3a"], dataset="mnist5k"),
+            "did you mean 'mnist_5k'",
+        ),
+        (
+            lambda: remake(["heterosag.fig3b"], dataset="idx"),
+            "`directory` must name the folder",
+        ),
     ],
 )
-def test_misuse_names_argument_and_rule(call: typing.Callable[[], object], message: str) -> None:
+def test_misuse_names_argument_and_rule(
+    call: typing.Callable[[], object], message: str
+) -> None:
     with pytest.raises(mj.ConfigurationError, match=message):
         call()
 
 
-@pytest.mark.parametrize(("paper", "item"), [("ccesa", "tableg2"), ("heterosag", "theorem4")])
-def test_data_are_chosen_for_trainings_alone(tmp_path: pathlib.Path, paper: str, item: str) -> None:
-    config = ReproduceConfig((f"{paper}.{item}",), dataset="digits", out=tmp_path / "out")
-    with pytest.raises(mj.ConfigurationError, match="`dataset` must not be set if no item"):
+@pytest.mark.parametrize(
+    ("paper", "item"), [("ccesa", "tableg2"), ("heterosag", "theorem4")]
+)
+def test_data_are_chosen_for_trainings_alone(
+    tmp_path: pathlib.Path, paper: str, item: str
+) -> None:
+    config = ReproduceConfig(
+        (f"{paper}.{item}",), dataset="digits", out=tmp_path / "out"
+    )
+    with pytest.raises(
+        mj.ConfigurationError, match="`dataset` must not be set if no item"
+    ):
         run_and_save(config)
 
 
-def test_data_that_are_not_here_are_named_before_any_work(tmp_path: pathlib.Path) -> None:
+def test_data_that_are_not_here_are_named_before_any_work(
+    tmp_path: pathlib.Path,
+) -> None:
     with pytest.raises(mj.DataNotFoundError):
-        remake(["heterosag.theorem1", "heterosag.fig3a"], dataset="idx", directory=tmp_path)
+        remake(
+            ["heterosag.theorem1", "heterosag.fig3a"], dataset="idx", directory=tmp_path
+        )
 
 
 @pytest.fixture(scope="module")
 def items(claims: list) -> dict[str, Item]:
     return {
-        item.name: item for item in remake([f"heterosag.{name}" for name in UNTRAINED], fast=True)
+        item.name: item
+        for item in remake([f"heterosag.{name}" for name in UNTRAINED], fast=True)
     }
 
 
@@ -96,7 +118,9 @@ def test_nothing_is_missed(items: dict[str, Item], name: str) -> None:
     assert all(check.tolerance for check in items[name].checks)
 
 
-def test_readable_rows_are_equal_and_the_others_said_to_be_lost(items: dict[str, Item]) -> None:
+def test_readable_rows_are_equal_and_the_others_said_to_be_lost(
+    items: dict[str, Item],
+) -> None:
     """By hand, Section V-B: rows 3 and 4 of MC+ alone cannot be read."""
     found = {check.claim.split(":")[0]: check for check in items["matrices"].checks}
     assert [check.ours for check in items["matrices"].checks[:5]] == [
@@ -114,7 +138,10 @@ def test_readable_rows_are_equal_and_the_others_said_to_be_lost(items: dict[str,
 
 def test_a_row_that_differs_is_found() -> None:
     ours = [["0", "0", "*"], ["*", "1", "1"]]
-    assert matrices._readings([["0", "*", "0"], ["*", "1", "1"]], ours) == ["differs", "equal"]
+    assert matrices._readings([["0", "*", "0"], ["*", "1", "1"]], ours) == [
+        "differs",
+        "equal",
+    ]
     read = matrices._readings([["0", "0", "*", "*"], ["*", "1"]], ours)
     assert read == ["equal but for one token too many", "an entry is lost"]
     check = matrices._rows_check(matrices._PRINTED[0], ["differs", *["equal"] * 4])
@@ -128,7 +155,11 @@ def test_example_1_again(items: dict[str, Item]) -> None:
         if sum(pads) % 6:
             continue
         for codes in itertools.product(range(2), range(3), range(3)):
-            sent = (codes[0] + pads[0]) % 2 + (codes[1] + pads[1]) % 6 + (codes[2] + pads[2]) % 6
+            sent = (
+                (codes[0] + pads[0]) % 2
+                + (codes[1] + pads[1]) % 6
+                + (codes[2] + pads[2]) % 6
+            )
             wrong += sent % 6 != sum(codes)
     data = items["examples"].data
     assert (len(data), int(data["is wrong"].sum())) == (216, 54) == (216, wrong)
@@ -145,9 +176,19 @@ def test_privacy_levels_have_the_verified_values(items: dict[str, Item]) -> None
     assert mc[[5, 6, 9, 13, 15]].tolist() == ["4/5", "1/2", "2/3", "12/13", "2/3"]
     wrong = data[(data["scheme"] == "HC") & ~data["holds"]]
     assert list(zip(wrong["G"], wrong["T"].astype(int), strict=True)) == [
-        (8, 2), (9, 2), (10, 2), (10, 3), (12, 2), (12, 3), (14, 2), (14, 3), (14, 4),
-        (15, 2), (15, 3), (15, 4),
-    ]  # fmt: skip
+        (8, 2),
+        (9, 2),
+        (10, 2),
+        (10, 3),
+        (12, 2),
+        (12, 3),
+        (14, 2),
+        (14, 3),
+        (14, 4),
+        (15, 2),
+        (15, 3),
+        (15, 4),
+    ]
     assert data[data["scheme"] == "SC"]["holds"].all()
     assert len(_by_verdict(items["theorem1"], "paper errs")) == 5
 
@@ -172,7 +213,9 @@ def test_known_segments_are_counted_by_brute_force() -> None:
     assert privacy._truth("mc", 6, None)[0] == 1 - Fraction(most, 6)
 
 
-def test_equation_18_errs_where_the_last_group_holds_the_threshold(items: dict[str, Item]) -> None:
+def test_equation_18_errs_where_the_last_group_holds_the_threshold(
+    items: dict[str, Item],
+) -> None:
     (wrong,) = _by_verdict(items["error_bounds"], "paper errs")
     assert wrong.claim == "(18) as printed against counting"
     assert int(wrong.ours.split()[2]) > 0
@@ -183,7 +226,12 @@ def test_equation_18_errs_where_the_last_group_holds_the_threshold(items: dict[s
 
 
 def test_expansion_and_survival_and_attackers(items: dict[str, Item]) -> None:
-    assert [check.ours for check in items["expansion"].checks[:4]] == ["1.875", "1.25", "15", "4"]
+    assert [check.ours for check in items["expansion"].checks[:4]] == [
+        "1.875",
+        "1.25",
+        "15",
+        "4",
+    ]
     assert items["theorem4"].verdict == "our reading"
     data = items["theorem4"].data.set_index(["n", "p", "Z"])["formula"]
     assert data[(4, 0.5, 1)] == pytest.approx(1 - 5 / 16)
@@ -208,7 +256,8 @@ def test_the_times_of_a_round_by_hand() -> None:
     """Five segments of one coordinate: 20 users at 1 bit or 4 bits, then residues."""
     assert accuracy.seconds("K = 2", 5) == (5e-6, 25e-6)
     assert accuracy.seconds("K = 12", 5) == (20e-6, 40e-6)
-    # slowest group: SC sums segments 0 and 4 by eight (9 values), the others by four (5 values)
+    # slowest group: SC sums segments 0 and 4 by eight (9 values), the others by four (5
+    # values)
     assert accuracy.seconds("SC", 5) == pytest.approx((5e-6, (2 * 4 + 3 * 3) * 1e-6))
     assert accuracy.seconds("MC", 5) == pytest.approx((5e-6, (4 * 4 + 3) * 1e-6))
 
@@ -232,10 +281,16 @@ def _curves(**levels: float) -> pd.DataFrame:
     for scheme, level in levels.items():
         for seed in range(3):
             rows += [
-                {"classes": "sorted classes", "scheme": scheme.replace("_", " = "), "factor": 1.0,
-                 "seed": seed, "round": at, "accuracy": level + 0.001 * seed}
+                {
+                    "classes": "sorted classes",
+                    "scheme": scheme.replace("_", " = "),
+                    "factor": 1.0,
+                    "seed": seed,
+                    "round": at,
+                    "accuracy": level + 0.001 * seed,
+                }
                 for at in (50, 95, 100)
-            ]  # fmt: skip
+            ]
     return pd.DataFrame(rows)
 
 
@@ -248,7 +303,9 @@ def _curves(**levels: float) -> pd.DataFrame:
         ((0.5, 0.77, 0.75, 0.76), ["reproduced"] * 3),
     ],
 )
-def test_claims_are_judged_both_ways(levels: tuple[float, ...], verdicts: list[str]) -> None:
+def test_claims_are_judged_both_ways(
+    levels: tuple[float, ...], verdicts: list[str]
+) -> None:
     frame = _curves(**dict(zip(("K_2", "SC", "MC", "K_12"), levels, strict=True)))
     size = accuracy._Size(100, 5, 3, 0, 0, ())
     checks = accuracy._accuracy_checks(frame, size, 0.04)
@@ -282,7 +339,9 @@ def test_each_group_holds_the_classes_it_is_said_to() -> None:
     classes = mj.data.class_counts(clients).argmax(axis=1)
     assert (mj.data.class_counts(clients) > 0).sum(axis=1).tolist() == [1] * 20
     assert classes.tolist() == sorted(classes.tolist())
-    spread = mj.data.class_counts(accuracy._spread(clients)).argmax(axis=1).reshape(5, 4)
+    spread = (
+        mj.data.class_counts(accuracy._spread(clients)).argmax(axis=1).reshape(5, 4)
+    )
     assert all(len(set(group.tolist())) == 4 for group in spread)
 
 
@@ -292,7 +351,9 @@ def _key() -> typing.Any:
     return jax.random.key(3)
 
 
-def test_experiment_2_runs_with_and_without_the_attacker(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_experiment_2_runs_with_and_without_the_attacker(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     chosen = {name: byzantine.RUNS[name] for name in byzantine.RUNS}
     assert len(chosen) == 6
     monkeypatch.setattr(byzantine, "_FAST", (2, 1, 2))
@@ -309,7 +370,9 @@ def test_experiment_2_runs_with_and_without_the_attacker(monkeypatch: pytest.Mon
         ((0.8, 0.79, 0.6, 0.8, 0.7, 0.7), ["differs", "differs", "differs"]),
     ],
 )
-def test_the_attack_is_judged_both_ways(levels: tuple[float, ...], verdicts: list[str]) -> None:
+def test_the_attack_is_judged_both_ways(
+    levels: tuple[float, ...], verdicts: list[str]
+) -> None:
     rows = [
         {"run": run, "seed": seed, "round": 100, "accuracy": level + 0.001 * seed}
         for run, level in zip(byzantine.RUNS, levels, strict=True)
@@ -329,5 +392,7 @@ def test_the_command_writes_items_of_heterosag(
     names = [item["verdict"] for item in content["items"]]
     assert names == ["reproduced", "paper errs", "reproduced"]
     figures = {f"matrices.{end}" for end in ("png", "svg", "csv")}
-    assert figures < {path.name for path in (out / "items/heterosag.matrices").iterdir()}
+    assert figures < {
+        path.name for path in (out / "items/heterosag.matrices").iterdir()
+    }
     assert "mrsa_jax reproduce" in (out / "report.html").read_text()

@@ -1,4 +1,7 @@
-"""HeteroSAg's closed forms: as printed, against counting a matrix, and in exact rationals."""
+"""HeteroSAg's closed forms.
+
+As printed, against counting a matrix, and in exact rationals.
+"""
 
 from __future__ import annotations
 
@@ -40,18 +43,29 @@ def test_equations_16_to_18_count_what_the_matrices_say() -> None:
         for parts in itertools.product(range(1, 5 - groups // 3), repeat=groups):
             total = sum(parts)
             levels = [2 + group * (group + 1) for group in range(groups)]
-            columns = [level for level, part in zip(levels, parts, strict=True)
-                       for _ in range(part)]  # fmt: skip
+            columns = [
+                level
+                for level, part in zip(levels, parts, strict=True)
+                for _ in range(part)
+            ]
             cases = [("sc", None), ("mc", None), *(("hc", t) for t in range(1, total))]
             for scheme, threshold in cases if total > 1 else []:
                 closed = [
                     errors.scheme_error_bound(
-                        scheme, levels, 2, 3 * total, subgroups=parts,
-                        hybrid_threshold=threshold or 0, as_printed=as_printed,
-                    ) for as_printed in (False, True)
-                ]  # fmt: skip
+                        scheme,
+                        levels,
+                        2,
+                        3 * total,
+                        subgroups=parts,
+                        hybrid_threshold=threshold or 0,
+                        as_printed=as_printed,
+                    )
+                    for as_printed in (False, True)
+                ]
                 matrix = mj.hetero.segment_matrix_plus(scheme, parts, threshold)
-                truth = mj.hetero.quantization_error_bound(matrix, columns, 2, 3 * total)
+                truth = mj.hetero.quantization_error_bound(
+                    matrix, columns, 2, 3 * total
+                )
                 assert closed[0] == truth, (scheme, parts, threshold)
                 in_last = scheme == "hc" and total - threshold - 1 >= total - parts[-1]
                 assert (closed[1] != truth) == in_last, (scheme, parts, threshold)
@@ -61,11 +75,17 @@ def test_equations_16_to_18_count_what_the_matrices_say() -> None:
 
 def test_the_papers_expansion_factors_and_its_formula() -> None:
     everybody, pair = 2**14, 14
-    factors = [errors.expansion_factor(levels, summed)
-               for levels in (2**16, 2) for summed in (everybody, pair)]  # fmt: skip
+    factors = [
+        errors.expansion_factor(levels, summed)
+        for levels in (2**16, 2)
+        for summed in (everybody, pair)
+    ]
     assert factors == [1.875, 1.25, 15.0, 4.0]
-    exact = [errors.expansion_factor(levels, summed, rounded=False)
-             for levels in (2**16, 2) for summed in (everybody, pair)]  # fmt: skip
+    exact = [
+        errors.expansion_factor(levels, summed, rounded=False)
+        for levels in (2**16, 2)
+        for summed in (everybody, pair)
+    ]
     assert np.round(exact, 6).tolist() == [1.874999, 1.237958, 14.000088, 3.906891]
     assert all(0 <= up - real < 1 for up, real in zip(factors, exact, strict=True))
     assert errors.expansion_factor(2, 1) == 1.0
@@ -73,14 +93,26 @@ def test_the_papers_expansion_factors_and_its_formula() -> None:
 
 @pytest.mark.parametrize(
     ("size", "rate", "wanted"),
-    [(4, 0.1, 0.9963), (4, 0.2, 0.9728), (4, 0.5, 0.6875), (7, 0.1, 0.9999936),
-     (7, 0.2, 0.9996288), (7, 0.5, 0.9375)],
-)  # fmt: skip
-def test_theorem_4_for_one_subgroup_and_for_all(size: int, rate: float, wanted: float) -> None:
+    [
+        (4, 0.1, 0.9963),
+        (4, 0.2, 0.9728),
+        (4, 0.5, 0.6875),
+        (7, 0.1, 0.9999936),
+        (7, 0.2, 0.9996288),
+        (7, 0.5, 0.9375),
+    ],
+)
+def test_theorem_4_for_one_subgroup_and_for_all(
+    size: int, rate: float, wanted: float
+) -> None:
     one = survivors.survival_probability(size, rate)
     assert one == pytest.approx(wanted, abs=1e-12)
-    exact = 1 - sum(math.comb(size, left) * (1 - Fraction(rate)) ** left
-                    * Fraction(rate) ** (size - left) for left in (0, 1))  # fmt: skip
+    exact = 1 - sum(
+        math.comb(size, left)
+        * (1 - Fraction(rate)) ** left
+        * Fraction(rate) ** (size - left)
+        for left in (0, 1)
+    )
     for count in (2, 31):
         every = survivors.survival_probability(size, rate, count)
         assert every == pytest.approx(float(exact**count), rel=1e-13)

@@ -1,4 +1,7 @@
-"""Items and verdicts: what counts as reproduced, and items whose truth is known without us."""
+"""Items and verdicts.
+
+What counts as reproduced, and items whose truth is known without us.
+"""
 
 from __future__ import annotations
 
@@ -44,8 +47,14 @@ leaks = inside("multiround.early_leaks")
     [
         (lambda: check_targets("multiround.fg4a"), "did you mean 'multiround.fig4a'"),
         (lambda: check_targets(["multi"]), "did you mean 'multiround'"),
-        (lambda: check_targets(["multiround", "ccesa.tabelg2"]), "did you mean 'ccesa.tableg2'"),
-        (lambda: check_targets(["theorem4"]), "'ccesa.theorem4' or 'heterosag.theorem4'"),
+        (
+            lambda: check_targets(["multiround", "ccesa.tabelg2"]),
+            "did you mean 'ccesa.tableg2'",
+        ),
+        (
+            lambda: check_targets(["theorem4"]),
+            "'ccesa.theorem4' or 'heterosag.theorem4'",
+        ),
         (lambda: check_targets(["fig3"]), "'multiround.fig3' or 'ccesa.fig3'"),
         (
             lambda: check_targets(["multiround."]),
@@ -57,14 +66,19 @@ leaks = inside("multiround.early_leaks")
             lambda: remake(["multiround.table1"], seed=-1),
             r"`seed` must be an integer in \[0, 2\*\*32\)",
         ),
-        (lambda: remake(["multiround.table1"], seed=2**32), r"`seed` must .*; got 4294967296"),
+        (
+            lambda: remake(["multiround.table1"], seed=2**32),
+            r"`seed` must .*; got 4294967296",
+        ),
         (lambda: remake(["multiround.table1"], seed=True), "`seed` must .*; got True"),
         (lambda: echelon_estimate([1, 0, 1]), "`P` must have"),
         (lambda: echelon_estimate([[0.5, 1.0]]), "`P` must"),
         (lambda: echelon_estimate(np.zeros((0, 3), bool)), "`P` must"),
     ],
 )
-def test_misuse_names_argument_and_rule(call: typing.Callable[[], object], message: str) -> None:
+def test_misuse_names_argument_and_rule(
+    call: typing.Callable[[], object], message: str
+) -> None:
     with pytest.raises(mj.ConfigurationError, match=message):
         call()
 
@@ -91,9 +105,19 @@ def test_names_keep_the_papers_order_and_come_once() -> None:
 
 def test_targets_are_papers_and_items_in_order_and_once() -> None:
     every = tuple((paper, item) for paper in ITEMS for item in ITEMS[paper])
-    assert check_targets(()) == check_targets(["heterosag", "ccesa", "multiround"]) == every
+    assert (
+        check_targets(())
+        == check_targets(["heterosag", "ccesa", "multiround"])
+        == every
+    )
     assert check_targets("ccesa.fig2") == (("ccesa", "fig2"),)
-    mixed = ["heterosag.costs", "ccesa", "ccesa.fig3", "multiround.fig1", "multiround.fig10"]
+    mixed = [
+        "heterosag.costs",
+        "ccesa",
+        "ccesa.fig3",
+        "multiround.fig1",
+        "multiround.fig10",
+    ]
     wanted = [("multiround", "fig10"), *(("ccesa", name) for name in ITEMS["ccesa"])]
     assert check_targets(mixed) == (*wanted, ("heterosag", "costs"))
 
@@ -112,13 +136,17 @@ def test_targets_are_papers_and_items_in_order_and_once() -> None:
 def test_verdicts_of_numbers(
     paper: float, ours: float, tolerance: float, truth: float | None, verdict: Verdict
 ) -> None:
-    assert compare("x", paper, ours, tolerance=tolerance, truth=truth).verdict == verdict
+    assert (
+        compare("x", paper, ours, tolerance=tolerance, truth=truth).verdict == verdict
+    )
 
 
 def test_an_item_is_as_good_as_its_worst_check() -> None:
     def item(*verdicts: Verdict) -> Verdict:
         checks = tuple(Check("c", "p", "o", "exact", verdict) for verdict in verdicts)
-        return Item("fig2", "t", checks, remake(["multiround.fig2"])[0].data, "").verdict
+        return Item(
+            "fig2", "t", checks, remake(["multiround.fig2"])[0].data, ""
+        ).verdict
 
     assert item("reproduced", "reproduced") == "reproduced"
     assert item("paper errs", "reproduced") == "paper errs"
@@ -134,18 +162,28 @@ def test_data_in_place_of_the_papers_convict_no_paper() -> None:
     """Arithmetic on what is printed still does."""
     (item,) = remake(["multiround.fig2"])
     words = {"paper": "p", "ours": "o", "tolerance": "t", "otherwise": "paper errs"}
-    checks = (state("trained", False, **words), state("counted", False, of_data=False, **words))
+    checks = (
+        state("trained", False, **words),
+        state("counted", False, of_data=False, **words),
+    )
     found = on_other_data(dataclasses.replace(item, checks=checks))
     assert [check.verdict for check in found.checks] == ["undecided", "paper errs"]
 
 
 def test_what_is_undecided_is_counted_and_no_miss() -> None:
     (item,) = remake(["multiround.fig2"])
-    item = dataclasses.replace(item, checks=tuple(Check("c", "p", "o", "t", v) for v in VERDICTS))
+    item = dataclasses.replace(
+        item, checks=tuple(Check("c", "p", "o", "t", v) for v in VERDICTS)
+    )
     made = Made("multiround", item, 1.0)
     (row,) = summary([made], ReproduceConfig())
     assert row.counts == (1,) * (len(VERDICTS) - 1)
-    for words in ("1 our reading", "1 not stated", "1 undecided", "1 differs (1 not expected)"):
+    for words in (
+        "1 our reading",
+        "1 not stated",
+        "1 undecided",
+        "1 differs (1 not expected)",
+    ):
         assert words in row.verdicts
     assert "1 undecided, 1 differ (1 not expected)" in totals([row])
     assert standing(item.checks[VERDICTS.index("undecided")], None) == "undecided"
@@ -197,12 +235,18 @@ def test_remark_7_on_padded_sums() -> None:
     """The server's whole view of the totals is the same when a block's clients swap updates."""
     history = np.asarray(
         mj.selection.rollout(
-            1, mj.selection.batch_partitioning(12, 6, 3), mj.availability.independent(0.1), 8
+            1,
+            mj.selection.batch_partitioning(12, 6, 3),
+            mj.availability.independent(0.1),
+            8,
         )
     )
     updates = np.random.default_rng(0).normal(0, 0.1, (12, 5)).astype(np.float32)
     swapped = updates[[1, 2, 0, 5, 3, 4, 6, 8, 7, 10, 11, 9]]
-    codes = [np.rint(values * 2**16).astype(np.int64) % 2**32 for values in (updates, swapped)]
+    codes = [
+        np.rint(values * 2**16).astype(np.int64) % 2**32
+        for values in (updates, swapped)
+    ]
     sums = [history.astype(np.int64) @ values % 2**32 for values in codes]
     assert history.any(axis=1).sum() >= 3
     np.testing.assert_array_equal(*sums)
@@ -234,11 +278,14 @@ def test_targets_follow_the_schemes() -> None:
         ([[1, 1, 0], [0, 1, 1], [1, 0, 1]], [2, 2, 1]),  # the paper's three users
         ([[1, 1, 1, 1], [1, 1, 0, 0], [1, 1, 1, 1]], [4, 2, 2]),
         ([[2, 2, 0], [3, 3, 0]], [2, 2]),
-        # rows {3,4,5}, {0,1,2} make an echelon form of weights 3, 3; adding {0,1,2,3} finds {3}
+        # rows {3,4,5}, {0,1,2} make an echelon form of weights 3, 3; adding {0,1,2,3}
+        # finds {3}
         ([[0, 0, 0, 1, 1, 1], [1, 1, 1, 0, 0, 0], [1, 1, 1, 1, 0, 0]], [3, 3, 1]),
     ],
 )
-def test_the_estimate_is_the_smallest_echelon_row(rows: list[list[int]], wanted: list[int]) -> None:
+def test_the_estimate_is_the_smallest_echelon_row(
+    rows: list[list[int]], wanted: list[int]
+) -> None:
     assert echelon_estimate(rows).tolist() == wanted
 
 
@@ -278,7 +325,9 @@ def test_windows_and_their_witness_agree_with_a_loop() -> None:
         assert upper[trial, rounds - 1] == min([w for w in weights if w], default=11)
     witness = leaks.window_witness(history[0], 10)
     assert witness is not None
-    assert leaks.recount(history[0], witness) == np.count_nonzero(np.array(witness) @ history[0])
+    assert leaks.recount(history[0], witness) == np.count_nonzero(
+        np.array(witness) @ history[0]
+    )
     assert leaks.window_witness(np.eye(4, dtype=bool)[:2], 1) is None
 
 
@@ -292,7 +341,10 @@ def test_weighted_random_leaks_at_multiples_of_an_epoch() -> None:
 
 
 _FIELD = re.compile(r"(?<![{_^])\{[A-Za-z_][^{}\s]*\}(?!\})")
-"""A field of a format that nobody filled in, such as {seeds}; not LaTeX's ^{16} and _{total}."""
+"""A field of a format that nobody filled in, such as {seeds}.
+
+Not LaTeX's ^{16} and _{total}.
+"""
 
 
 def _unfilled(source: str) -> list[str]:
@@ -302,41 +354,63 @@ def _unfilled(source: str) -> list[str]:
     formatted = {
         n.func.value.id
         for n in ast.walk(tree)
-        if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)
-        and n.func.attr == "format" and isinstance(n.func.value, ast.Name)
-    }  # fmt: skip
+        if isinstance(n, ast.Call)
+        and isinstance(n.func, ast.Attribute)
+        and n.func.attr == "format"
+        and isinstance(n.func.value, ast.Name)
+    }
     known |= {
         id(n.value)
         for n in ast.walk(tree)
         if isinstance(n, ast.Assign) and getattr(n.targets[0], "id", "") in formatted
     }
-    texts = (n.value for n in ast.walk(tree) if isinstance(n, ast.Constant) and id(n) not in known)
-    return [field for text in texts if isinstance(text, str) for field in _FIELD.findall(text)]
+    texts = (
+        n.value
+        for n in ast.walk(tree)
+        if isinstance(n, ast.Constant) and id(n) not in known
+    )
+    return [
+        field
+        for text in texts
+        if isinstance(text, str)
+        for field in _FIELD.findall(text)
+    ]
 
 
 def test_no_item_prints_a_field_that_nobody_filled_in() -> None:
     """As a caption did: an f before one of its lines was missing."""
     assert _unfilled('f"{n} rounds " "of {seeds} seeds, $2^{16}$"') == ["{seeds}"]
-    assert not _unfilled('WORDS = "of {data}"\nWORDS.format(data=1)\nf"$q_{{total}}$ {1:g}"')
+    assert not _unfilled(
+        'WORDS = "of {data}"\nWORDS.format(data=1)\nf"$q_{{total}}$ {1:g}"'
+    )
     folder = pathlib.Path(inspect.getfile(mrsa_papers)).parent
-    found = {str(path): _unfilled(path.read_text("utf-8")) for path in folder.rglob("*.py")}
+    found = {
+        str(path): _unfilled(path.read_text("utf-8")) for path in folder.rglob("*.py")
+    }
     assert len(found) > 30
     assert not {name: fields for name, fields in found.items() if fields}
 
 
 @pytest.mark.parametrize("is_met", [False, True])
 @pytest.mark.parametrize("verdict", VERDICTS)
-def test_a_setting_that_is_not_met_lowers_a_verdict(verdict: Verdict, is_met: bool) -> None:
+def test_a_setting_that_is_not_met_lowers_a_verdict(
+    verdict: Verdict, is_met: bool
+) -> None:
     """What was expected is held against the verdict as made, so that no miss gets lost."""
-    checks = tuple(Check("c", "7", "8", "1", verdict, of_data=own) for own in (True, False))
+    checks = tuple(
+        Check("c", "7", "8", "1", verdict, of_data=own) for own in (True, False)
+    )
     settings = (Stated("rounds", 1460, 1460 if is_met else 60, is_least=True),)
     made = Item("fig9", "t", checks, None, "words.", settings)  # type: ignore[arg-type]
     item = at_other_settings(made)
     hangs, formula = item.checks
     assert formula == checks[1]
     is_lowered = not is_met and verdict in (
-        "reproduced", "holds on other data", "paper errs", "differs"
-    )  # fmt: skip
+        "reproduced",
+        "holds on other data",
+        "paper errs",
+        "differs",
+    )
     assert (hangs.verdict, hangs.as_made) == (
         ("our reading", verdict) if is_lowered else (verdict, None)
     )
@@ -353,18 +427,24 @@ def test_which_settings_are_met() -> None:
     assert Stated("model", "lenet", "lenet", is_least=True).is_met
 
 
-@pytest.mark.parametrize(("plan", "before"), [(attacks._UPDATES, 1_460), (attacks._MODELS, 260)])
+@pytest.mark.parametrize(
+    ("plan", "before"), [(attacks._UPDATES, 1_460), (attacks._MODELS, 260)]
+)
 def test_windows_begin_where_the_papers_do_or_are_our_reading(
     plan: typing.Any, before: int
 ) -> None:
     """Figure 9 has t0 = 1460, and Figure 8 of 2021 t0 = 260."""
-    printed = attacks._BEFORE_UPDATES if plan is attacks._UPDATES else attacks._BEFORE_MODELS
+    printed = (
+        attacks._BEFORE_UPDATES if plan is attacks._UPDATES else attacks._BEFORE_MODELS
+    )
     assert printed == before
     rounds, model = attacks._stated(plan, printed, plan.model)
     assert rounds == ("rounds before the window", before, plan.before, True)
     assert not rounds.is_met
     assert model.is_met
-    whole = attacks._stated(dataclasses.replace(plan, before=before), printed, plan.model)
+    whole = attacks._stated(
+        dataclasses.replace(plan, before=before), printed, plan.model
+    )
     assert all(one.is_met for one in whole)
 
 

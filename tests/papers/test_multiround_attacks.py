@@ -1,7 +1,8 @@
-"""Least squares on windows of trainings: what is solved, how it is judged, who is exposed.
+"""Least squares on windows of trainings.
 
-Windows are trained with logistic regression on 8x8 digits; sums are checked against clients
-trained one round after the other, exposure against elimination in fractions.
+What is solved, how it is judged, who is exposed.
+Windows are trained with logistic regression on 8x8 digits; sums are checked against
+clients trained one round after the other, exposure against elimination in fractions.
 """
 
 from __future__ import annotations
@@ -30,7 +31,19 @@ RANDOM, Plan, Window = played.RANDOM, played.Plan, played.Window
 
 TWO, FOUR = "Multi-RoundSecAgg (T=2)", "Multi-RoundSecAgg (T=4)"
 TINY = Plan(
-    "logistic", "shards", 60_000, 1000, 0.1, True, 5, (12, 16), 2, (1, 2, 4), (1.0, 0.001), 12, 4
+    "logistic",
+    "shards",
+    60_000,
+    1000,
+    0.1,
+    True,
+    5,
+    (12, 16),
+    2,
+    (1, 2, 4),
+    (1.0, 0.001),
+    12,
+    4,
 )
 
 
@@ -53,21 +66,30 @@ def window(context: Context, start: played.Start) -> Window:
     ("call", "message"),
     [
         (lambda: remake(["multiround.motoin"]), "did you mean 'multiround.motion'"),
-        (lambda: remake(["multiround.exposures"]), "did you mean 'multiround.exposure'"),
-        (lambda: remake(["multiround.fig9"], dataset="mnist5k"), "did you mean 'mnist_5k'"),
+        (
+            lambda: remake(["multiround.exposures"]),
+            "did you mean 'multiround.exposure'",
+        ),
+        (
+            lambda: remake(["multiround.fig9"], dataset="mnist5k"),
+            "did you mean 'mnist_5k'",
+        ),
         (
             lambda: remake(["multiround.fig8_2021"], dataset="idx"),
             "`directory` must name the folder",
         ),
     ],
 )
-def test_misuse_names_argument_and_rule(call: typing.Callable[[], object], message: str) -> None:
+def test_misuse_names_argument_and_rule(
+    call: typing.Callable[[], object], message: str
+) -> None:
     with pytest.raises(mj.ConfigurationError, match=message):
         call()
 
 
 @pytest.mark.parametrize(
-    ("samples", "wanted", "batch"), [(100, 7, 5), (120, 4, 4), (100, 8, 10), (7, 3, 1), (9, 40, 9)]
+    ("samples", "wanted", "batch"),
+    [(100, 7, 5), (120, 4, 4), (100, 8, 10), (7, 3, 1), (9, 40, 9)],
 )
 def test_minibatches_are_whole(samples: int, wanted: int, batch: int) -> None:
     """Divisors nearest to the one wanted: of 100 5 or 10, of 7 only 1 and 7."""
@@ -78,10 +100,14 @@ def test_minibatches_are_whole(samples: int, wanted: int, batch: int) -> None:
 
 
 def test_the_gain_of_a_triangle_by_hand() -> None:
-    """The inverse has entries ±1/2; sums of two: 2 (1/4 + 1/4 + 1/4) = 3/2 for each client."""
+    """The inverse has entries ±1/2.
+
+    Sums of two: 2 (1/4 + 1/4 + 1/4) = 3/2 for each client.
+    """
     triangle = np.array([[1, 1, 0], [0, 1, 1], [1, 0, 1]], bool)
     np.testing.assert_allclose(played.noise_gain(triangle), 1.5)
-    blocks = np.array([[1, 1, 0, 0], [0, 0, 1, 1]], bool)  # halves of sums of two: 2/4 each
+    # halves of sums of two: 2/4 each
+    blocks = np.array([[1, 1, 0, 0], [0, 0, 1, 1]], bool)
     both = played.noise_gain(np.stack([blocks, blocks]))
     np.testing.assert_allclose(both, np.full((2, 4), 0.5))
 
@@ -89,13 +115,24 @@ def test_the_gain_of_a_triangle_by_hand() -> None:
 def _window(participation: list[list[int]], sums: list[list[float]]) -> Window:
     updates = np.array([[1.0], [3.0]], np.float32)
     return Window(
-        1, 1.0, np.array(participation, bool), np.array(sums, np.float32), updates,
-        np.array([10.0], np.float32), 0.0, 0.0, 0.0, False,
-    )  # fmt: skip
+        1,
+        1.0,
+        np.array(participation, bool),
+        np.array(sums, np.float32),
+        updates,
+        np.array([10.0], np.float32),
+        0.0,
+        0.0,
+        0.0,
+        False,
+    )
 
 
 def test_models_of_a_window_by_hand() -> None:
-    """Model 10, sum 1 + 3: models sum to 24; it moves to 12; then client 1 alone sends 5: 17."""
+    """Model 10, sum 1 + 3: models sum to 24; it moves to 12.
+
+    Then client 1 alone sends 5: 17.
+    """
     models = played.of_models(_window([[1, 1], [0, 0], [0, 1]], [[4.0], [0.0], [5.0]]))
     assert models.sums.ravel().tolist() == [24.0, 0.0, 17.0]
     assert models.updates.ravel().tolist() == [11.0, 13.0]
@@ -112,7 +149,10 @@ def test_the_rate_falls_before_the_window_and_stays_in_it(start: played.Start) -
 def test_sums_are_those_of_clients_trained_one_by_one(
     context: Context, start: played.Start, window: Window
 ) -> None:
-    """A loop: members train from the model, it moves by their mean; codes of 2^20 levels."""
+    """A loop: members train from the model, it moves by their mean.
+
+    Codes of 2^20 levels.
+    """
     assert window.participation.shape == (16, 12)
     model, key = start.parameters.copy(), fold(start.key, TINY.before)
     for index, members in enumerate(window.participation):
@@ -122,31 +162,48 @@ def test_sums_are_those_of_clients_trained_one_by_one(
             continue
         updates = np.asarray(
             mj.federated.client_updates(
-                key, start.model, model, start.clients, start.trainer, chosen, round_index=index
+                key,
+                start.model,
+                model,
+                start.clients,
+                start.trainer,
+                chosen,
+                round_index=index,
             )
         )
         if index == 0:
             np.testing.assert_allclose(updates, window.updates[chosen], atol=1e-7)
         step = 4 * np.abs(window.updates).max() / 2**20
-        np.testing.assert_allclose(window.sums[index], updates.sum(axis=0), atol=len(chosen) * step)
+        np.testing.assert_allclose(
+            window.sums[index], updates.sum(axis=0), atol=len(chosen) * step
+        )
         model = model + window.sums[index] / np.float32(len(chosen))
     assert window.clipped == 0
     assert 0 < window.rounding < 1e-3
     assert not window.is_diverged
 
 
-def test_motion_is_how_far_updates_have_changed(start: played.Start, window: Window) -> None:
-    key, places = fold(start.key, TINY.before), np.flatnonzero(window.participation.any(axis=1))
+def test_motion_is_how_far_updates_have_changed(
+    start: played.Start, window: Window
+) -> None:
+    key, places = (
+        fold(start.key, TINY.before),
+        np.flatnonzero(window.participation.any(axis=1)),
+    )
     squares = []
     for index in (places[-1], places[len(places) // 2]):
         counts = np.maximum(window.participation[:index].sum(axis=1), 1)
         model = start.parameters + (window.sums[:index] / counts[:, None]).sum(axis=0)
         there = np.asarray(
             mj.federated.client_updates(
-                key, start.model, model.astype(np.float32), start.clients, start.trainer,
+                key,
+                start.model,
+                model.astype(np.float32),
+                start.clients,
+                start.trainer,
                 round_index=int(index),
             )
-        )  # fmt: skip
+        )
         own = np.square(there - window.updates).sum(axis=1)
         squares.append((own / np.square(window.updates).sum(axis=1)).mean())
     assert window.motion == pytest.approx(np.sqrt(np.mean(squares)), rel=1e-3)
@@ -159,7 +216,9 @@ def test_rows_hold_the_errors_of_plain_least_squares(window: Window) -> None:
     )
     rows = pd.DataFrame(played.rows_of([window, still], 12, 7, 0.5))
     alone = pd.DataFrame(played.rows_of([still], 12, 7, 0.5))
-    pd.testing.assert_frame_equal(rows[12:].reset_index(drop=True), alone, rtol=1e-9, atol=1e-15)
+    pd.testing.assert_frame_equal(
+        rows[12:].reset_index(drop=True), alone, rtol=1e-9, atol=1e-15
+    )
     learnt = window.participation[:12].astype(np.float64)
     inverse = np.linalg.pinv(learnt, rcond=1e-10)
     truth = window.updates.astype(np.float64)
@@ -167,7 +226,9 @@ def test_rows_hold_the_errors_of_plain_least_squares(window: Window) -> None:
     for column, sums in (("error", window.sums[:12]), ("frozen", learnt @ truth)):
         wanted = np.square(inverse @ sums - truth).sum(axis=1) / size
         np.testing.assert_allclose(rows[column][:12], wanted, rtol=1e-6, atol=1e-20)
-    np.testing.assert_allclose(rows["predicted"][:12], 1 - np.diag(inverse @ learnt), atol=1e-9)
+    np.testing.assert_allclose(
+        rows["predicted"][:12], 1 - np.diag(inverse @ learnt), atol=1e-9
+    )
     assert rows["seed"].unique().tolist() == [7]
     assert rows["sums"].iloc[0] == learnt.any(axis=1).sum()
 
@@ -184,11 +245,17 @@ def test_verdicts_of_errors() -> None:
     assert items._recovered({RANDOM: [0.0067, 0.049]}, "x").verdict == "reproduced"
     assert items._hidden(_errors(random=[1.0], two=[0.24]), "x", 2).verdict == "differs"
     assert items._hidden({FOUR: [0.36]}, "x", 4).verdict == "differs"
-    assert items._regularised(_errors(random=[0.4, 0.6], two=[0.5, 0.61]), (2,)).verdict == (
-        "reproduced"
+    assert items._regularised(
+        _errors(random=[0.4, 0.6], two=[0.5, 0.61]), (2,)
+    ).verdict == ("reproduced")
+    assert (
+        items._regularised(_errors(random=[0.4, 0.6], two=[0.5, 0.6]), (2,)).verdict
+        == "differs"
     )
-    assert items._regularised(_errors(random=[0.4, 0.6], two=[0.5, 0.6]), (2,)).verdict == "differs"
-    short, long = _errors(random=[9.0, 1.0], two=[1.0, 1.0]), _errors(random=[3.0, 1.5], two=[1, 1])
+    short, long = (
+        _errors(random=[9.0, 1.0], two=[1.0, 1.0]),
+        _errors(random=[3.0, 1.5], two=[1, 1]),
+    )
     assert items._longer(short, short | long, (40, 60)).verdict == "differs"
     check = items._longer(short, {RANDOM: [3.0, 0.5]}, (40, 60))
     assert check.verdict == "reproduced"
@@ -212,12 +279,17 @@ def test_a_printed_error_stands_beside_the_papers_own_data_alone(
 def test_one_client_recovered_without_a_prediction_is_a_miss() -> None:
     frame = pd.DataFrame({"frozen": [1e-20, 0.5, 0.2], "exposed": [True, False, False]})
     assert items._exposed(frame).verdict == "reproduced"
-    assert items._exposed(frame.assign(exposed=[True, True, False])).verdict == "differs"
+    assert (
+        items._exposed(frame.assign(exposed=[True, True, False])).verdict == "differs"
+    )
     assert items._exposed(frame.assign(frozen=[1e-20, 1e-15, 0.2])).verdict == "differs"
 
 
 def test_precision_and_recall_by_hand() -> None:
-    exposed, recovered = np.array([1, 1, 1, 0, 0], bool), np.array([1, 0, 0, 1, 0], bool)
+    exposed, recovered = (
+        np.array([1, 1, 1, 0, 0], bool),
+        np.array([1, 0, 0, 1, 0], bool),
+    )
     assert exposure.confusion(exposed, recovered) == (1 / 3, 1 / 2)
     nobody = np.zeros(5, bool)
     assert exposure.confusion(nobody, nobody) == (1.0, 1.0)
@@ -232,7 +304,10 @@ def _is_in_row_space(rows: np.ndarray, client: int) -> bool:
         left = [fractions.Fraction(value) for value in row]
         for other in reduced:
             lead = next(i for i, value in enumerate(other) if value)
-            left = [a - left[lead] / other[lead] * b for a, b in zip(left, other, strict=True)]
+            left = [
+                a - left[lead] / other[lead] * b
+                for a, b in zip(left, other, strict=True)
+            ]
         if any(left):
             reduced.append(left)
     return len(reduced) == _rank(rows)
@@ -242,7 +317,9 @@ def _rank(rows: np.ndarray) -> int:
     return int(np.linalg.matrix_rank(rows.astype(np.float64), tol=1e-9))
 
 
-def test_who_is_exposed_is_recovered(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_is_exposed_is_recovered(
+    context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(exposure, "_PLAN", dataclasses.replace(TINY, lengths=(12,)))
     monkeypatch.setattr(exposure, "_FULL", exposure._Size(2, (8, 11)))
     monkeypatch.setattr(exposure, "_UNRELATED", 50)
@@ -251,11 +328,19 @@ def test_who_is_exposed_is_recovered(context: Context, monkeypatch: pytest.Monke
     assert exact == ["reproduced", "reproduced"]
     frame = item.data
     assert len(frame) == 5 * 2 * 2 * 2 * 12
-    chosen = frame[(frame["scheme"] == TWO) & (frame["lost"] > 0) & (frame["rounds"] == 8)]
+    chosen = frame[
+        (frame["scheme"] == TWO) & (frame["lost"] > 0) & (frame["rounds"] == 8)
+    ]
     histories = exposure._histories(
-        context, exposure._PLAN, exposure._selectors(exposure._PLAN)[TWO], 0.05, exposure._FULL
+        context,
+        exposure._PLAN,
+        exposure._selectors(exposure._PLAN)[TWO],
+        0.05,
+        exposure._FULL,
     )
-    for seed, client, found in chosen[["seed", "client", "exposed"]].to_numpy().tolist():
+    for seed, client, found in (
+        chosen[["seed", "client", "exposed"]].to_numpy().tolist()
+    ):
         assert found == _is_in_row_space(histories[seed, :8], client)
     whole = frame[frame["scheme"].isin([TWO, FOUR]) & (frame["lost"] == 0)]
     assert not whole["exposed"].any()
@@ -269,9 +354,12 @@ def made(context: Context) -> dict[str, Found]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(items, "_UPDATES", TINY)
         patch.setattr(
-            items, "_MODELS",
-            dataclasses.replace(TINY, split="iid", lengths=(12,), targets=(1, 2), speeds=(1.0,)),
-        )  # fmt: skip
+            items,
+            "_MODELS",
+            dataclasses.replace(
+                TINY, split="iid", lengths=(12,), targets=(1, 2), speeds=(1.0,)
+            ),
+        )
         patch.setattr(motion, "_MOTION", TINY)
         return {
             "fig9": items.updates_over_a_window(context),
@@ -280,7 +368,9 @@ def made(context: Context) -> dict[str, Found]:
         }
 
 
-def test_frozen_updates_fall_to_random_selection_and_not_to_blocks(made: dict[str, Found]) -> None:
+def test_frozen_updates_fall_to_random_selection_and_not_to_blocks(
+    made: dict[str, Found],
+) -> None:
     frame = made["fig9"].data
     long = frame[frame["rounds"] == 16]
     means = long.groupby("scheme")["frozen"].mean()
@@ -290,7 +380,10 @@ def test_frozen_updates_fall_to_random_selection_and_not_to_blocks(made: dict[st
     assert means[FOUR] > means[TWO]
     slow = long[(long["speed"] < 1) & (long["scheme"] != RANDOM)]
     np.testing.assert_allclose(slow["error"], slow["frozen"], rtol=0.1, atol=0.02)
-    assert (long["motion"][long["speed"] == 1].min() > 10 * long["motion"][long["speed"] < 1]).all()
+    assert (
+        long["motion"][long["speed"] == 1].min()
+        > 10 * long["motion"][long["speed"] < 1]
+    ).all()
 
 
 def test_schemes_start_from_one_model(made: dict[str, Found]) -> None:
@@ -299,7 +392,9 @@ def test_schemes_start_from_one_model(made: dict[str, Found]) -> None:
     clients, means = made["fig9"].data, made["motion"].data
     each = ["target", "speed", "rounds", "seed"]
     wanted = clients.groupby(each)["error"].mean()
-    np.testing.assert_allclose(means.set_index(each)["error"].sort_index(), wanted.sort_index())
+    np.testing.assert_allclose(
+        means.set_index(each)["error"].sort_index(), wanted.sort_index()
+    )
 
 
 def test_a_models_error_is_small_whatever_is_hidden(made: dict[str, Found]) -> None:
@@ -311,15 +406,18 @@ def test_a_models_error_is_small_whatever_is_hidden(made: dict[str, Found]) -> N
 
 
 @pytest.mark.parametrize("name", ["fig9", "fig8_2021", "motion"])
-def test_items_are_drawn_and_say_what_was_run(name: str, made: dict[str, Found]) -> None:
+def test_items_are_drawn_and_say_what_was_run(
+    name: str, made: dict[str, Found]
+) -> None:
     item = made[name]
     assert "digits" in item.caption
     assert "12 clients" in item.caption
     assert all(check.tolerance and check.ours for check in item.checks)
     draw = {
-        "fig9": items.draw_errors, "fig8_2021": items.draw_errors_of_models,
+        "fig9": items.draw_errors,
+        "fig8_2021": items.draw_errors_of_models,
         "motion": motion.draw_motion,
-    }[name]  # fmt: skip
+    }[name]
     draw(figure := Figure(), item.data)
     assert len(figure.axes) == {"fig9": 6, "fig8_2021": 2, "motion": 2}[name]
     assert all(axes.has_data() for axes in figure.axes)

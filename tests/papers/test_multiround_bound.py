@@ -16,7 +16,14 @@ import pytest
 from scipy import stats
 
 from mrsa_jax import ConfigurationError
-from mrsa_jax._core.streams import Stream, as_key, client_words, fold, round_key, trial_key
+from mrsa_jax._core.streams import (
+    Stream,
+    as_key,
+    client_words,
+    fold,
+    round_key,
+    trial_key,
+)
 from mrsa_jax.availability import independent
 from mrsa_jax.selection import (
     batch_partitioning,
@@ -50,13 +57,22 @@ def _raw(function: Callable) -> Callable:
     ("changes", "message"),
     [
         ({"strong_convexity": 0.0}, "`strong_convexity` must be positive; got 0.0"),
-        ({"smoothness": 0.5}, "`smoothness` must be at least `strong_convexity`; got 0.5 and 1.0"),
+        (
+            {"smoothness": 0.5},
+            "`smoothness` must be at least `strong_convexity`; got 0.5 and 1.0",
+        ),
         ({"smoothness": math.nan}, "`smoothness` must be finite; got nan"),
-        ({"gradient_variance": [1.0, -1.0]}, "`gradient_variance` must be at least 0; got -1.0"),
+        (
+            {"gradient_variance": [1.0, -1.0]},
+            "`gradient_variance` must be at least 0; got -1.0",
+        ),
         ({"gradient_bound": -1.0}, "`gradient_bound` must be at least 0"),
         ({"gradient_bound": [1.0, 2.0]}, "`gradient_bound` must be one number"),
         ({"squared_distance": -1.0}, "`squared_distance` must be at least 0"),
-        ({"client_minima": 1.0}, "`client_minima` must have a mean up to `minimum`; got 1.0 and 0"),
+        (
+            {"client_minima": 1.0},
+            "`client_minima` must have a mean up to `minimum`; got 1.0 and 0",
+        ),
         ({"minimum": True}, "`minimum` must be a number"),
     ],
 )
@@ -70,12 +86,27 @@ def test_misuse_of_constants(changes: dict, message: str) -> None:
     [
         ((4, 5, 1, 10, 1.0, UNIT), {}, "`cohort_size` must be at most `num_clients`"),
         ((8, 4, 2, 0, 1.0, UNIT), {}, "`num_rounds` must be at least 1; got 0"),
-        ((8, 4, 2, 9, 4.1, UNIT), {}, "`cardinality` must lie between 0 and .*; got 4.1 and 4"),
+        (
+            (8, 4, 2, 9, 4.1, UNIT),
+            {},
+            "`cardinality` must lie between 0 and .*; got 4.1 and 4",
+        ),
         ((8, 4, 2, 9, math.nan, UNIT), {}, "`cardinality` must be finite; got nan"),
-        ((8, 4, 2, 9, 4.0, UNIT), {"local_steps": 0}, "`local_steps` must be at least 1; got 0"),
+        (
+            (8, 4, 2, 9, 4.0, UNIT),
+            {"local_steps": 0},
+            "`local_steps` must be at least 1; got 0",
+        ),
         ((8, 4, 2, 9, 4.0, UNIT), {"form": "correct"}, "did you mean 'corrected'"),
         (
-            (8, 4, 2, 9, 4.0, partial(convex_constants, **ONES, client_minima=[0.0, -1.0])),
+            (
+                8,
+                4,
+                2,
+                9,
+                4.0,
+                partial(convex_constants, **ONES, client_minima=[0.0, -1.0]),
+            ),
             {},
             "`constants` must hold .* got '2 client minima, 8 clients'",
         ),
@@ -90,19 +121,58 @@ def test_misuse_of_the_bound(arguments: tuple, options: dict, message: str) -> N
 @pytest.mark.parametrize(
     ("build", "message"),
     [
-        (lambda: _raw(quadratic_problem)(0, 0, 2), "`num_clients` must be at least 1; got 0"),
-        (lambda: _raw(quadratic_problem)(0, 5, 2, block_size=2), "must be a multiple of"),
-        (lambda: _raw(quadratic_problem)(0, 4, 2, curvature=(2.0, 1.0)), "`curvature` must be two"),
-        (lambda: _raw(quadratic_problem)(0, 4, 2, curvature=(0.0, 1.0)), "`curvature` must be two"),
-        (lambda: _raw(quadratic_problem)(0, 4, 2, noise=-1.0), "`noise` must be one number, at"),
-        (lambda: _raw(quadratic_problem)(0, 4, 2, num_samples=2**17), "must be at most 2"),
-        (lambda: _simulate(5, uniform(4, 2)), "`problem` must have as many clients .* got 5 and 4"),
-        (lambda: _simulate(4, uniform(4, 2), local_steps=0), "`local_steps` must be at least 1"),
-        (lambda: _raw(quadratic_problem)(0, 4, 2, curvature=(1e-50, 1.0)), "`curvature` .*float32"),
-        (lambda: _raw(quadratic_problem)(0, 4, 2, spread=1e39), "`spread` must be .*; got 1e.39"),
-        (lambda: _raw(quadratic_problem)(0, 4, 2, noise=1e-50), "`noise` must be .*; got 1e-50"),
-        (lambda: _simulate(4, uniform(4, 2), initial=[1.0, 1e39]), "`initial` must be 0 or"),
-        (lambda: _simulate(4, uniform(4, 2), initial=[1.0]), "`initial` must hold 2 numbers"),
+        (
+            lambda: _raw(quadratic_problem)(0, 0, 2),
+            "`num_clients` must be at least 1; got 0",
+        ),
+        (
+            lambda: _raw(quadratic_problem)(0, 5, 2, block_size=2),
+            "must be a multiple of",
+        ),
+        (
+            lambda: _raw(quadratic_problem)(0, 4, 2, curvature=(2.0, 1.0)),
+            "`curvature` must be two",
+        ),
+        (
+            lambda: _raw(quadratic_problem)(0, 4, 2, curvature=(0.0, 1.0)),
+            "`curvature` must be two",
+        ),
+        (
+            lambda: _raw(quadratic_problem)(0, 4, 2, noise=-1.0),
+            "`noise` must be one number, at",
+        ),
+        (
+            lambda: _raw(quadratic_problem)(0, 4, 2, num_samples=2**17),
+            "must be at most 2",
+        ),
+        (
+            lambda: _simulate(5, uniform(4, 2)),
+            "`problem` must have as many clients .* got 5 and 4",
+        ),
+        (
+            lambda: _simulate(4, uniform(4, 2), local_steps=0),
+            "`local_steps` must be at least 1",
+        ),
+        (
+            lambda: _raw(quadratic_problem)(0, 4, 2, curvature=(1e-50, 1.0)),
+            "`curvature` .*float32",
+        ),
+        (
+            lambda: _raw(quadratic_problem)(0, 4, 2, spread=1e39),
+            "`spread` must be .*; got 1e.39",
+        ),
+        (
+            lambda: _raw(quadratic_problem)(0, 4, 2, noise=1e-50),
+            "`noise` must be .*; got 1e-50",
+        ),
+        (
+            lambda: _simulate(4, uniform(4, 2), initial=[1.0, 1e39]),
+            "`initial` must be 0 or",
+        ),
+        (
+            lambda: _simulate(4, uniform(4, 2), initial=[1.0]),
+            "`initial` must hold 2 numbers",
+        ),
         (
             lambda: _simulate(4, uniform(4, 2), initial=[1.0, math.inf]),
             "`initial` must be finite; got inf",
@@ -120,11 +190,12 @@ def _simulate(n: int, selector: object, **options: object) -> object:
     return run(0, problem, selector, independent(0.1), 3, 2, **options)
 
 
-# --- the closed form --------------------------------------------------------------------------
+# ---- the closed form
 
 
 @pytest.mark.parametrize(
-    ("cardinality", "printed"), [(12.0, 0.0617293646), (6.0, 0.1158779301), (1.2, 0.3885318833)]
+    ("cardinality", "printed"),
+    [(12.0, 0.0617293646), (6.0, 0.1158779301), (1.2, 0.3885318833)],
 )
 def test_published_sanity_values(cardinality: float, printed: float) -> None:
     value = convergence_bound(120, 12, 1, 100, cardinality, UNIT(), form="printed")
@@ -138,16 +209,22 @@ def test_printed_takes_jensen_the_wrong_way() -> None:
     rates = (2.0 * alpha_beta + 4.0) / (8.0 + executed - 1.0)
     exact = stats.binom(100, 0.1).pmf(executed) @ rates
     assert exact == pytest.approx(0.4012, abs=5e-5)
-    assert convergence_bound(120, 12, 1, 100, 1.2, UNIT()) == pytest.approx(exact, rel=1e-12)
+    assert convergence_bound(120, 12, 1, 100, 1.2, UNIT()) == pytest.approx(
+        exact, rel=1e-12
+    )
     # No round is skipped: both forms agree. Every round is: the start's bound remains.
     both = [
-        convergence_bound(120, 12, 1, 100, 12.0, UNIT(), form=f) for f in ("printed", "corrected")
+        convergence_bound(120, 12, 1, 100, 12.0, UNIT(), form=f)
+        for f in ("printed", "corrected")
     ]
     assert both[0] == both[1]
-    assert convergence_bound(120, 12, 1, 100, 0.0, UNIT()) == pytest.approx(rates[0], rel=1e-14)
+    assert convergence_bound(120, 12, 1, 100, 0.0, UNIT()) == pytest.approx(
+        rates[0], rel=1e-14
+    )
     for c in (0.5, 3.0, 9.0):
         printed, right = (
-            convergence_bound(120, 12, 1, 50, c, UNIT(), form=f) for f in ("printed", "corrected")
+            convergence_bound(120, 12, 1, 50, c, UNIT(), form=f)
+            for f in ("printed", "corrected")
         )
         assert printed < right
 
@@ -168,7 +245,11 @@ def test_terms_by_hand() -> None:
     gamma = max(8 * 3.0 / 0.5, steps)
     for form, heterogeneity, beta in (
         ("printed", 0.25 - minima.sum(), 4 * (12 - 6) * 9 * 1.5**2 / (6 * 11)),
-        ("corrected", 0.25 - minima.mean(), 4 * 2 * (12 - 6) * 9 * 1.5**2 / (6 * (12 - 2))),
+        (
+            "corrected",
+            0.25 - minima.mean(),
+            4 * 2 * (12 - 6) * 9 * 1.5**2 / (6 * (12 - 2)),
+        ),
     ):
         alpha = 1.0 + 6 * 3.0 * heterogeneity + 8 * 4 * 1.5**2
         scale = 2 * (alpha + beta) / 0.25 + gamma / 2 * 2.5
@@ -192,9 +273,14 @@ def test_everybody_draws_without_variance() -> None:
             assert value == pytest.approx((2.0 + 4.0) / 17.0, rel=1e-14)
 
 
-@pytest.mark.parametrize(("n", "k", "t"), [(12, 6, 1), (12, 6, 2), (12, 4, 4), (12, 3, 3)])
+@pytest.mark.parametrize(
+    ("n", "k", "t"), [(12, 6, 1), (12, 6, 2), (12, 4, 4), (12, 3, 3)]
+)
 def test_variance_of_drawing_blocks(n: int, k: int, t: int) -> None:
-    """Lemma (22) by enumeration: values equal within blocks attain the corrected factor."""
+    """Lemma (22) by enumeration.
+
+    Values equal within blocks attain the corrected factor.
+    """
     rng = np.random.default_rng(n + k + t)
     family = enumerate_family(n, k, t).astype(float) / k
     v = np.repeat(rng.normal(size=(n // t, 2)), t, axis=0)
@@ -215,7 +301,7 @@ def test_binomial_law_of_many_rounds() -> None:
         assert np.allclose(_binomial_law(trials, chance), law, rtol=1e-9, atol=1e-300)
 
 
-# --- the problem ------------------------------------------------------------------------------
+# ---- the problem
 
 
 def test_constants_of_the_problem() -> None:
@@ -247,7 +333,9 @@ def test_constants_of_the_problem() -> None:
     gradients = h[:, None] * (start - c)
     variance = ((gradients - gradients.mean(1, keepdims=True)) ** 2).sum(2).mean()
     assert constants.gradient_variance == pytest.approx(variance, rel=1e-12)
-    low, high = (f(np.concatenate([c.reshape(-1, 3), start[None]]), 0) for f in (np.min, np.max))
+    low, high = (
+        f(np.concatenate([c.reshape(-1, 3), start[None]]), 0) for f in (np.min, np.max)
+    )
     ends = zip(low.tolist(), high.tolist(), strict=True)
     points = np.concatenate(
         [rng.uniform(low, high, (500, 3)), np.array(list(itertools.product(*ends)))]
@@ -303,10 +391,12 @@ TRIALS = 1500
 
 @pytest.mark.parametrize("t", [1, 2, 4])
 def test_mean_gap_against_its_exact_recursion(t: int) -> None:
-    """One curvature, E = 1, nobody away: E|x - x*|^2 follows from the variance of a round's mean.
+    """One curvature, E = 1, nobody away.
 
-    Centres are shared within blocks of 4, so that drawing blocks of T = 4 has seven times the
-    variance of drawing clients. Tolerance: 5.7 standard errors at 75 points (1e-6 in all).
+    E|x - x*|^2 follows from the variance of a round's mean.
+    Centres are shared within blocks of 4, so that drawing blocks of T = 4 has seven
+    times the variance of drawing clients. Tolerance: 5.7 standard errors at 75 points
+    (1e-6 in all).
     """
     n, k, rounds, h = 8, 4, 25, 2.0
     problem = quadratic_problem(2, n, 2, curvature=(h, h), block_size=4, noise=0.3)
@@ -363,12 +453,17 @@ def test_bound_holds_in_simulation(t: int, rate: float, steps: int) -> None:
 
 
 def test_fewer_executed_rounds_are_slower() -> None:
-    """The theorem's message: smaller C, slower training; bound and simulation agree in order."""
+    """The theorem's message: smaller C, slower training.
+
+    Bound and simulation agree in order.
+    """
     problem = quadratic_problem(5, 8, 2, noise=0.1, spread=0.3)
     start, finals, bounds = np.array([3.0, 3.0]), [], []
     for rate in (0.0, 0.4, 0.7):
         scheme = batch_partitioning(8, 4, 4, "uniform")
-        gaps = simulate_convergence(1, problem, scheme, independent(rate), 30, 300, initial=start)
+        gaps = simulate_convergence(
+            1, problem, scheme, independent(rate), 30, 300, initial=start
+        )
         finals.append(float(gaps[:, -1].mean()))
         c = expected_cardinality(8, 4, 4, rate)
         bounds.append(convergence_bound(8, 4, 4, 30, c, problem.constants(start)))
@@ -381,6 +476,8 @@ def test_new_numbers_compile_nothing_new(compilations: Any) -> None:
     simulate_convergence(0, quadratic_problem(0, 4, 2), *arguments)
     other = quadratic_problem(1, 4, 2, curvature=(2.0, 3.0))
     with compilations() as compiled:
-        simulate_convergence(1, other, uniform(4, 3), independent(0.3), 5, 2, initial=[1.0, 2.0])
+        simulate_convergence(
+            1, other, uniform(4, 3), independent(0.3), 5, 2, initial=[1.0, 2.0]
+        )
     assert compiled == []
     assert jax.tree.structure(other) == jax.tree.structure(quadratic_problem(0, 4, 2))

@@ -73,7 +73,9 @@ def test_cardinality_of_target_has_theory_and_simulation() -> None:
     data = pd.DataFrame(
         {"p": [0.1, 0.1, 0.5, 0.5], "T": [1, 2, 1, 2], "theorem": [4.0, 3.0, 2.0, 1.0]}
     )
-    lines = _lines(axes_of(theory.draw_cardinality, data.assign(simulated=data["theorem"] + 1)))
+    lines = _lines(
+        axes_of(theory.draw_cardinality, data.assign(simulated=data["theorem"] + 1))
+    )
     assert lines["p = 0.1"][1].tolist() == [4, 3]
     assert lines["p = 0.5"][1].tolist() == [2, 1]
     assert "simulated" in lines
@@ -81,7 +83,14 @@ def test_cardinality_of_target_has_theory_and_simulation() -> None:
 
 def test_full_rank_is_drawn_against_rounds_minus_n() -> None:
     rows = [
-        {"N": 4, "K": 2, "selection": kind, "rounds": r, "full_rank": (r - 2) / 4, "bound": 0.3}
+        {
+            "N": 4,
+            "K": 2,
+            "selection": kind,
+            "rounds": r,
+            "full_rank": (r - 2) / 4,
+            "bound": 0.3,
+        }
         for kind in ("iid", "K-uniform")
         for r in (3, 4, 5)
     ]
@@ -92,15 +101,25 @@ def test_full_rank_is_drawn_against_rounds_minus_n() -> None:
 
 def test_tables_and_tradeoff_name_every_scheme() -> None:
     schemes = ["Random", "User partition", "Multi-RoundSecAgg (T=3)"]
-    sizes = pd.DataFrame({"scheme": schemes, "paper": [100.0, 10, 7], "ours": [100, 10, 8]})
+    sizes = pd.DataFrame(
+        {"scheme": schemes, "paper": [100.0, 10, 7], "ours": [100, 10, 8]}
+    )
     ax = axes_of(families.draw_family_sizes, sizes)
-    assert [t.get_text() for t in ax.get_yticklabels()] == ["Random", "User partition", "MRSA T=3"]
+    assert [t.get_text() for t in ax.get_yticklabels()] == [
+        "Random",
+        "User partition",
+        "MRSA T=3",
+    ]
     assert {"100", "10", "8"} <= {text.get_text() for text in ax.texts}
-    swaps = pd.DataFrame({"scheme": schemes, "sums": [9, 9, 0 + 9], "changed_sums": [9, 0, 3]})
+    swaps = pd.DataFrame(
+        {"scheme": schemes, "sums": [9, 9, 0 + 9], "changed_sums": [9, 0, 3]}
+    )
     widths = [bar.get_width() for bar in axes_of(theory.draw_swaps, swaps).patches]  # type: ignore[attr-defined]
     np.testing.assert_allclose(widths, [100, 0, 100 / 3])
     points = pd.DataFrame({"scheme": schemes, "T": [1, 12, 3], "C": [12.0, 1.5, 11.9]})
-    ax = axes_of(rounds.draw_tradeoff, points.assign(C_low=points["C"] - 0.1, C_high=points["C"]))
+    ax = axes_of(
+        rounds.draw_tradeoff, points.assign(C_low=points["C"] - 0.1, C_high=points["C"])
+    )
     legend = ax.get_legend()
     assert legend is not None
     assert [text.get_text() for text in legend.get_texts()] == schemes
@@ -120,13 +139,23 @@ def test_a_family_is_drawn_entry_by_entry() -> None:
 
 def _motion() -> pd.DataFrame:
     rows = [
-        {"scheme": scheme, "rounds": rounds, "speed": speed, "seed": seed, "motion": speed * step,
-         "error": error * step, "frozen": frozen}
-        for scheme, error, frozen in (("Random", 4.0, 0.0), ("Multi-RoundSecAgg (T=4)", 0.7, 0.75))
+        {
+            "scheme": scheme,
+            "rounds": rounds,
+            "speed": speed,
+            "seed": seed,
+            "motion": speed * step,
+            "error": error * step,
+            "frozen": frozen,
+        }
+        for scheme, error, frozen in (
+            ("Random", 4.0, 0.0),
+            ("Multi-RoundSecAgg (T=4)", 0.7, 0.75),
+        )
         for rounds in (40, 60)
         for speed in (0.01, 1.0)
         for seed, step in enumerate((0.5, 2.0))
-    ]  # fmt: skip
+    ]
     return pd.DataFrame(rows)
 
 
@@ -135,9 +164,15 @@ def test_curves_are_geometric_means_over_seeds() -> None:
     data = _motion()
     ax = panel(motion._draw_error, data[data["rounds"] == 40])
     lines = {str(line.get_label()): line for line in ax.get_lines()}
-    np.testing.assert_allclose(np.asarray(lines["Random"].get_xdata(), float), [0.01, 1.0])
-    np.testing.assert_allclose(np.asarray(lines["Random"].get_ydata(), float), [4.0, 4.0])
-    np.testing.assert_allclose(np.asarray(lines["MRSA T=4"].get_ydata(), float), [0.7, 0.7])
+    np.testing.assert_allclose(
+        np.asarray(lines["Random"].get_xdata(), float), [0.01, 1.0]
+    )
+    np.testing.assert_allclose(
+        np.asarray(lines["Random"].get_ydata(), float), [4.0, 4.0]
+    )
+    np.testing.assert_allclose(
+        np.asarray(lines["MRSA T=4"].get_ydata(), float), [0.7, 0.7]
+    )
     dashed = [line for line in ax.get_lines() if line.get_linestyle() == "--"]
     assert [float(np.asarray(line.get_ydata())[0]) for line in dashed] == [0.75]
     by_length = panel(motion._draw_error, data[data["scheme"] == "Random"], by="rounds")
@@ -158,10 +193,16 @@ def test_exposed_and_others_are_counted() -> None:
 
 def test_the_exposed_have_no_predicted_error_to_show() -> None:
     data = pd.DataFrame(
-        {"exposed": [True, False], "predicted": [0.0, 0.5], "trained": [0, 0.4], "drawn": [0, 0.6]}
+        {
+            "exposed": [True, False],
+            "predicted": [0.0, 0.5],
+            "trained": [0, 0.4],
+            "drawn": [0, 0.6],
+        }
     )
     lines = {
-        str(line.get_label()): line for line in panel(exposure._draw_predicted, data).get_lines()
+        str(line.get_label()): line
+        for line in panel(exposure._draw_predicted, data).get_lines()
     }
     assert np.asarray(lines["trained updates"].get_ydata()).tolist() == [0.4]
     assert np.asarray(lines["drawn updates"].get_xdata()).tolist() == [0.5]

@@ -1,4 +1,7 @@
-"""Theorem 3 and Appendix C: published values, simulations, and enumeration of all families."""
+"""Theorem 3 and Appendix C.
+
+Published values, simulations, and enumeration of all families.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +62,7 @@ def test_probability_against_simulated_histories(n: int, k: int) -> None:
     assert (ranks == n).sum() <= stats.binom.isf(1e-6, draws, min(1.0, bound + 0.08))
 
 
-# --- Appendix C -------------------------------------------------------------------------------
+# ---- Appendix C
 
 
 def _group_sizes(total: int, least: int) -> list[tuple[int, ...]]:
@@ -106,7 +109,9 @@ def test_bound_by_enumeration_of_groupings() -> None:
     )
 
 
-@pytest.mark.parametrize(("n", "k", "t"), [(5, 3, 2), (5, 2, 2), (4, 2, 2), (5, 2, 1), (4, 2, 1)])
+@pytest.mark.parametrize(
+    ("n", "k", "t"), [(5, 3, 2), (5, 2, 2), (4, 2, 2), (5, 2, 1), (4, 2, 1)]
+)
 def test_bound_by_enumeration_of_families(n: int, k: int, t: int) -> None:
     """All families of cohorts of K: the largest whose strong privacy is T or more."""
     rows = [row for row in itertools.product((0, 1), repeat=n) if sum(row) == k]
@@ -114,7 +119,9 @@ def test_bound_by_enumeration_of_families(n: int, k: int, t: int) -> None:
     for chosen in itertools.product((False, True), repeat=len(rows)):
         family = list(itertools.compress(rows, chosen))
         if len(family) > best:
-            columns = Counter(column for column in zip(*family, strict=True) if any(column))
+            columns = Counter(
+                column for column in zip(*family, strict=True) if any(column)
+            )
             best = len(family) if min(columns.values()) >= t else best
     assert best <= family_size_bound(n, k, t)
     if n % t == 0 and k % t == 0:
@@ -122,7 +129,10 @@ def test_bound_by_enumeration_of_families(n: int, k: int, t: int) -> None:
 
 
 def test_rows_may_use_different_numbers_of_groups() -> None:
-    """Groups of 2, 2 and 4: a row of two groups and a row of one, which (29) does not count."""
+    """Groups of 2, 2 and 4.
+
+    A row of two groups and a row of one, which (29) does not count.
+    """
     family = np.array([[1, 1, 1, 1, 0, 0, 0, 0], [0, 0, 0, 0, 1, 1, 1, 1]], bool)
     columns = Counter(map(tuple, family.T.tolist()))
     assert min(columns.values()) >= 2

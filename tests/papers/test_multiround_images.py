@@ -21,7 +21,10 @@ images = inside("multiround.fig10")
 
 @pytest.fixture(scope="module")
 def rows() -> pd.DataFrame:
-    """Four clients of one digit each, few steps: what is solved for does not depend on them."""
+    """Four clients of one digit each, few steps.
+
+    What is solved for does not depend on them.
+    """
     with pytest.MonkeyPatch.context() as patch:
         for name, value in (("_CLIENTS", 4), ("_COHORT", 2), ("_ROUNDS", 30)):
             patch.setattr(images, name, value)
@@ -29,7 +32,11 @@ def rows() -> pd.DataFrame:
         attack = attacks.gradient_inversion(num_steps=2)
         made = [
             *images._originals(ground),
-            *(row for target in (1, 2) for row in images._from_sums(ground, target, attack)),
+            *(
+                row
+                for target in (1, 2)
+                for row in images._from_sums(ground, target, attack)
+            ),
             *images._from_upload(ground, attack),
         ]
     return pd.DataFrame(made)
@@ -75,7 +82,9 @@ def test_the_server_is_given_no_labels(monkeypatch: pytest.MonkeyPatch) -> None:
     images._inverted_blocks(ground, ground.updates, 2, attack)
     assert [view.labels for view in seen] == [None, None]
     truth = np.asarray(ground.clients.labels)[:4]
-    np.testing.assert_array_equal(_gradient_inversion.inferred_labels(seen[0])[:, 0], truth)
+    np.testing.assert_array_equal(
+        _gradient_inversion.inferred_labels(seen[0])[:, 0], truth
+    )
 
 
 def test_the_figure_draws_all_of_them(rows: pd.DataFrame) -> None:
@@ -85,7 +94,9 @@ def test_the_figure_draws_all_of_them(rows: pd.DataFrame) -> None:
     assert len(drawn) == 6 * 4
     original = rows[(rows["seen"] == "original") & (rows["client"] == 0)].iloc[0]
     shown = image_from_text(original["shape"], original["pixels"])
-    np.testing.assert_allclose(np.squeeze(drawn[0].images[0].get_array()), shown[..., 0])
+    np.testing.assert_allclose(
+        np.squeeze(drawn[0].images[0].get_array()), shown[..., 0]
+    )
 
 
 @pytest.mark.parametrize(("gap", "verdict"), [(8.0, "reproduced"), (1.0, "differs")])
@@ -94,10 +105,17 @@ def test_claims_follow_the_scores(gap: float, verdict: str) -> None:
     for target, together in itertools.product((2, 4), (False, True)):
         names[images._name(target, together=together)] = 20.0 - gap
     frame = pd.DataFrame(
-        {"seed": seed, "seen": name, "client": 0, "psnr": value + 0.01 * seed, "error": 0.0,
-         "exposed": name == images._name(1)}
-        for name, value in names.items() for seed in range(3)
-    )  # fmt: skip
+        {
+            "seed": seed,
+            "seen": name,
+            "client": 0,
+            "psnr": value + 0.01 * seed,
+            "error": 0.0,
+            "exposed": name == images._name(1),
+        }
+        for name, value in names.items()
+        for seed in range(3)
+    )
     checks = list(images._checks(frame))
     found, padded = checks[0], checks[-1]
     assert found.verdict == padded.verdict == "reproduced"
@@ -137,13 +155,23 @@ def test_images_of_models_that_move(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(("near", "verdict"), [(29.0, "reproduced"), (20.0, "differs")])
-def test_motion_is_judged_against_models_that_stand_still(near: float, verdict: str) -> None:
+def test_motion_is_judged_against_models_that_stand_still(
+    near: float, verdict: str
+) -> None:
     psnr = {0.0: 30.0, 0.01: near, 3.0: 15.0}
     frame = pd.DataFrame(
-        {"seed": seed, "seen": f"T = {target}", "target": target, "rate": rate,
-         "motion": rate, "psnr": value + 0.01 * seed}
-        for target in (1, 2) for rate, value in psnr.items() for seed in range(3)
-    )  # fmt: skip
+        {
+            "seed": seed,
+            "seen": f"T = {target}",
+            "target": target,
+            "rate": rate,
+            "motion": rate,
+            "psnr": value + 0.01 * seed,
+        }
+        for target in (1, 2)
+        for rate, value in psnr.items()
+        for seed in range(3)
+    )
     less, worst = list(images._motion_checks(frame))[:2]
     assert less.verdict == "reproduced"
     assert worst.verdict == verdict

@@ -1,4 +1,7 @@
-"""Multi-RoundSecAgg's Theorems 1 to 3 and Remark 6: exact chains, all families, right verdicts."""
+"""Multi-RoundSecAgg's Theorems 1 to 3 and Remark 6.
+
+Exact chains, all families, right verdicts.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +25,21 @@ necessity, theory = inside("multiround.remark6"), inside("multiround.theorem3")
 def test_expected_gap_of_one_block_by_hand() -> None:
     """Two blocks, whole in 1/4 and 3/4 of the rounds, one of them in a round."""
     one = [Fraction(1, 4), Fraction(3, 4)]
-    # both are whole in 3/16, then either; the first alone in 1/16, the second alone in 9/16
+    # both are whole in 3/16, then either; the first alone in 1/16, the second alone in
+    # 9/16
     assert fairness.expected_gap(one, 1, 1, is_least=True) == Fraction(1, 2)
     # second round, both whole: whoever is behind goes first
     first, second = Fraction(5, 32), Fraction(21, 32)
-    after = first * Fraction(1, 16) + second * Fraction(1, 4) + Fraction(3, 16) * Fraction(5, 32)
-    rest = first * Fraction(3, 4) + second * Fraction(9, 16) + Fraction(3, 16) * Fraction(21, 32)
+    after = (
+        first * Fraction(1, 16)
+        + second * Fraction(1, 4)
+        + Fraction(3, 16) * Fraction(5, 32)
+    )
+    rest = (
+        first * Fraction(3, 4)
+        + second * Fraction(9, 16)
+        + Fraction(3, 16) * Fraction(21, 32)
+    )
     wanted = (second + rest - first - after) / 2
     assert fairness.expected_gap(one, 1, 2, is_least=True) == wanted
     assert fairness.expected_gap(one, 1, 2, is_least=False) == Fraction(1, 2)
@@ -45,7 +57,9 @@ def test_expected_gap_against_a_plain_simulation(is_least: bool) -> None:
             if len(whole) < 2:
                 continue
             least = min(used[i] for i in whole)
-            first = rng.choice([i for i in whole if used[i] == least] if is_least else whole)
+            first = rng.choice(
+                [i for i in whole if used[i] == least] if is_least else whole
+            )
             for i in (first, rng.choice([i for i in whole if i != first])):
                 used[i] += 1
                 total[i] += 1
@@ -65,19 +79,25 @@ def test_f_is_0_for_equal_rates_and_not_for_unequal_ones() -> None:
 
 @pytest.mark.parametrize(
     ("ends", "verdicts"),
-    [((0.08, 0.02), ["reproduced"] * 2), ((0.08, 0.09), ["reproduced", "differs"]),
-     ((0.5, 0.3), ["differs", "reproduced"])],
-)  # fmt: skip
-def test_simulated_gaps_must_fall_and_end_small(ends: tuple, verdicts: list[str]) -> None:
+    [
+        ((0.08, 0.02), ["reproduced"] * 2),
+        ((0.08, 0.09), ["reproduced", "differs"]),
+        ((0.5, 0.3), ["differs", "reproduced"]),
+    ],
+)
+def test_simulated_gaps_must_fall_and_end_small(
+    ends: tuple, verdicts: list[str]
+) -> None:
     frame = pd.DataFrame(
         {"setup": name, "rounds": rounds, "trial": trial, "gap": gap}
         for name in (fairness.EQUAL, fairness.LEAST, fairness.MIXED)
-        for rounds, gap in zip((100, 400), ends, strict=True) for trial in range(3)
-    )  # fmt: skip
+        for rounds, gap in zip((100, 400), ends, strict=True)
+        for trial in range(3)
+    )
     assert [c.verdict for c in fairness._simulated_checks(frame, 400)] == verdicts
 
 
-# --- Remark 6 ---------------------------------------------------------------------------------
+# ---- Remark 6
 
 
 def test_families_by_the_engines_strong_privacy() -> None:
@@ -103,7 +123,8 @@ def test_groupings_one_by_one() -> None:
         for others in partitions(rest):
             found += [[[head], *others]]
             found += [
-                [*others[:i], [head, *group], *others[i + 1 :]] for i, group in enumerate(others)
+                [*others[:i], [head, *group], *others[i + 1 :]]
+                for i, group in enumerate(others)
             ]
         return found
 
@@ -114,21 +135,27 @@ def test_groupings_one_by_one() -> None:
                 if any(len(group) < t for group in groups):
                     continue
                 unions = [
-                    chosen for size in range(1, len(groups) + 1)
+                    chosen
+                    for size in range(1, len(groups) + 1)
                     for chosen in itertools.combinations(groups, size)
                     if sum(map(len, chosen)) == k
-                ]  # fmt: skip
-                most, mixed = max(most, len(unions)), mixed or len({len(u) for u in unions}) > 1
+                ]
+                most, mixed = (
+                    max(most, len(unions)),
+                    mixed or len({len(u) for u in unions}) > 1,
+                )
         assert necessity.largest_union_family(6, k, t) == (most, mixed)
 
 
 def test_remark_6_and_its_proof() -> None:
     found = necessity.necessity(Context(0, True))
-    assert [check.verdict for check in found.checks] == ["reproduced"] * 3 + ["our reading"]
+    assert [check.verdict for check in found.checks] == ["reproduced"] * 3 + [
+        "our reading"
+    ]
     assert "first at N, K, T = 8, 4, 2" in found.checks[-1].ours
 
 
-# --- Theorems 2 and 3 ---------------------------------------------------------------------------
+# ---- Theorems 2 and 3
 
 
 def test_what_theorem_2_errs_in() -> None:
@@ -151,28 +178,49 @@ def test_what_theorem_2_errs_in() -> None:
 
 @pytest.mark.parametrize(
     ("gap", "verdicts"),
-    [(0.5, ["reproduced"] * 3), (3.0, ["differs", "reproduced", "reproduced"]),
-     (9.0, ["differs"] * 2 + ["reproduced"])],
-)  # fmt: skip
+    [
+        (0.5, ["reproduced"] * 3),
+        (3.0, ["differs", "reproduced", "reproduced"]),
+        (9.0, ["differs"] * 2 + ["reproduced"]),
+    ],
+)
 def test_training_must_stay_below_the_bound(gap: float, verdicts: list[str]) -> None:
     frame = pd.DataFrame(
-        {"T": t, "p": p, "C": 4 - 2 * p, "rounds": rounds, "gap": gap * (1 + p), "error": 0.0,
-         "printed": 2.0 * (1 + p), "corrected": 6.0 * (1 + p)}
-        for t in (1, 2, 4) for p in (0.0, 0.5) for rounds in (10, 60)
-    )  # fmt: skip
+        {
+            "T": t,
+            "p": p,
+            "C": 4 - 2 * p,
+            "rounds": rounds,
+            "gap": gap * (1 + p),
+            "error": 0.0,
+            "printed": 2.0 * (1 + p),
+            "corrected": 6.0 * (1 + p),
+        }
+        for t in (1, 2, 4)
+        for p in (0.0, 0.5)
+        for rounds in (10, 60)
+    )
     checks = itertools.islice(convergence._checks(Context(0, True), frame, 100), 3)
     assert [check.verdict for check in checks] == verdicts
 
 
 @pytest.mark.parametrize(
     ("singular", "draws", "verdict"),
-    [((0.4, 0.01), 3000, "reproduced"), ((0.4, 0.2), 3000, "differs"), ((0.4, 0.08), 300,
-     "undecided")],
-)  # fmt: skip
+    [
+        ((0.4, 0.01), 3000, "reproduced"),
+        ((0.4, 0.2), 3000, "differs"),
+        ((0.4, 0.08), 300, "undecided"),
+    ],
+)
 def test_equation_31_is_judged_by_how_fast_it_falls(
     singular: tuple, draws: int, verdict: str
 ) -> None:
-    """From c' of N = 20, -log(.2)/20 = .08: at N = 40 at most 2 exp(-3.2) = .08 may be singular."""
-    at_n = pd.DataFrame({"N": [20, 40], "K": [4, 8], "full_rank": [1 - own for own in singular]})
+    """From c' of N = 20, -log(.2)/20 = .08.
+
+    At N = 40 at most 2 exp(-3.2) = .08 may be singular.
+    """
+    at_n = pd.DataFrame(
+        {"N": [20, 40], "K": [4, 8], "full_rank": [1 - own for own in singular]}
+    )
     assert theory._decays(at_n, draws).verdict == verdict
     assert theory._decays(at_n[:1], draws).verdict == "undecided"

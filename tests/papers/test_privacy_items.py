@@ -1,4 +1,7 @@
-"""Figure 4a and the estimate beside it: the judges on curves made up by hand, then real ones."""
+"""Figure 4a and the estimate beside it.
+
+The judges on curves made up by hand, then real ones.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,9 @@ class _Curve:
         ([[12] * 22] * 3, "differs"),  # never
     ],
 )
-def test_about_n_rounds_is_n_to_a_twentieth_more(upper: list[list[int]], verdict: str) -> None:
+def test_about_n_rounds_is_n_to_a_twentieth_more(
+    upper: list[list[int]], verdict: str
+) -> None:
     found = _bounded(upper)
     assert items._falls_to_one("Random", found, 20).verdict == verdict
 
@@ -46,12 +51,15 @@ def test_about_n_rounds_is_n_to_a_twentieth_more(upper: list[list[int]], verdict
     ("lower", "upper", "verdict"),
     [
         ([12] * 18 + [6, 1], [12] * 18 + [6, 1], "reproduced"),
-        ([12] * 10 + [4] * 9 + [1], [12] * 19 + [1], "differs"),  # nothing proves T < 6 early
+        # nothing proves T < 6 early
+        ([12] * 10 + [4] * 9 + [1], [12] * 19 + [1], "differs"),
         ([12] * 10 + [4] * 9 + [1], [12] * 10 + [4] * 9 + [1], "our reading"),
         ([12] * 20, [12] * 20, "differs"),  # never 1
     ],
 )
-def test_sharply_is_within_a_fifth_of_n(lower: list[int], upper: list[int], verdict: str) -> None:
+def test_sharply_is_within_a_fifth_of_n(
+    lower: list[int], upper: list[int], verdict: str
+) -> None:
     assert items._falls_sharply("Random", _Curve(lower, upper), 20).verdict == verdict
 
 
@@ -72,7 +80,8 @@ def test_user_partition_must_be_exact(found: Bounded, verdict: str) -> None:
     ("found", "verdict"),
     [
         (_bounded([[-1, 12, 6, 3], [12, 12, 9, 3]]), "reproduced"),
-        (_bounded([[12, 6, 3, 3], [12, 6, 6, 6]]), "differs"),  # one trial has not settled
+        # one trial has not settled
+        (_bounded([[12, 6, 3, 3], [12, 6, 6, 6]]), "differs"),
         (_bounded([[12, 6, 3, 2]]), "differs"),
         (_bounded([[-1, -1, -1, -1]]), "differs"),
     ],

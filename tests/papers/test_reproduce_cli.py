@@ -1,4 +1,7 @@
-"""`mrsa-jax reproduce` as a user meets it: misuse, a folder of figures, the exit status."""
+"""`mrsa-jax reproduce` as a user meets it.
+
+Misuse, a folder of figures, the exit status.
+"""
 
 from __future__ import annotations
 
@@ -34,9 +37,15 @@ FAST = ["reproduce", "multiround.table1", "multiround.fig2", "--fast"]
     [
         (["reproduce", "multirond"], "did you mean 'multiround'"),
         (["reproduce", "multiround.fig4d"], "did you mean 'multiround.fig4"),
-        (["reproduce", "ccesa", "theorem4"], "'ccesa.theorem4' or 'heterosag.theorem4'?"),
+        (
+            ["reproduce", "ccesa", "theorem4"],
+            "'ccesa.theorem4' or 'heterosag.theorem4'?",
+        ),
         (["reproduce", "--seed", "-1"], "`seed` must lie in [0, 2**32); got -1"),
-        (["reproduce", "ccesa.tableg2", "--dataset", "mnist"], "`dataset` must not be set"),
+        (
+            ["reproduce", "ccesa.tableg2", "--dataset", "mnist"],
+            "`dataset` must not be set",
+        ),
         (["reproduce", "ccesa.fig4", "--dataset", "cifar"], "`directory` must"),
         (["reproduce", "--dataset", "mnits"], "did you mean 'mnist'"),
     ],
@@ -64,7 +73,11 @@ def test_misspelt_names_and_lists_need_no_jax(tmp_path: pathlib.Path) -> None:
         "assert 'jax' not in sys.modules"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     assert "did you mean 'multiround.fig4a'" in done.stderr
@@ -101,7 +114,10 @@ def test_items_are_written_with_their_data(
     assert main([*FAST, "--out", str(out), "--json"]) == 0
     content = json.loads(capsys.readouterr().out)
     assert [item["name"] for item in content["items"]] == ["table1", "fig2"]
-    assert [item["verdict"] for item in content["items"]] == ["paper errs", "reproduced"]
+    assert [item["verdict"] for item in content["items"]] == [
+        "paper errs",
+        "reproduced",
+    ]
     assert all(item["seconds"] >= 0 for item in content["items"])
     for check in content["items"][0]["checks"]:
         assert check["standing"] == "as expected"
@@ -113,17 +129,22 @@ def test_items_are_written_with_their_data(
     assert json.loads((out / "verdicts.json").read_text()) == content
     assert content["manifest"]["command"] == "reproduce"
     assert {path.name for path in out.iterdir()} == {
-        "items", "verdicts.json", "verdicts.md", "report.html",
-    }  # fmt: skip
+        "items",
+        "verdicts.json",
+        "verdicts.md",
+        "report.html",
+    }
     for name in ("table1", "fig2"):
         own = {path.name for path in (out / "items" / f"multiround.{name}").iterdir()}
         assert own == {f"{name}.{end}" for end in ("png", "svg", "pdf", "csv")} | {
-            "item.json", "study.json",
-        }  # fmt: skip
+            "item.json",
+            "study.json",
+        }
     assert pd.read_csv(out / "items/multiround.fig2/fig2.csv")["member"].sum() == 24
     page = (out / "report.html").read_text()
     assert page.count("<svg viewBox=") == 1
-    assert page.count("data:image/png;base64,") == 1  # of who is in which cohort, as pixels
+    # of who is in which cohort, as pixels
+    assert page.count("data:image/png;base64,") == 1
     assert '<span class="badge good">5 reproduced</span>' in page
     assert '<span class="badge told">1 paper errs</span>' in page
     assert "91390" in (out / "verdicts.md").read_text()
@@ -143,10 +164,15 @@ def _counted(monkeypatch: pytest.MonkeyPatch, name: str) -> list[Context]:
 
 
 def test_a_rerun_takes_what_is_there(
-    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     out = ["--out", str(tmp_path / "out")]
-    one, two = _counted(monkeypatch, "family_sizes"), _counted(monkeypatch, "family_figure")
+    one, two = (
+        _counted(monkeypatch, "family_sizes"),
+        _counted(monkeypatch, "family_figure"),
+    )
     assert main(["reproduce", "multiround.table1", "--fast", *out]) == 0
     assert main([*FAST, *out]) == 0
     assert (len(one), len(two)) == (1, 1)
@@ -199,7 +225,9 @@ def test_the_exit_status_goes_by_what_was_expected(
     assert main(["reproduce", "multiround", "--list"]) == 0
     assert main([*FAST, "--out", str(tmp_path / "out")]) == status
     assert words in capsys.readouterr().out
-    page, table = ((tmp_path / "out" / name).read_text() for name in ("report.html", "verdicts.md"))
+    page, table = (
+        (tmp_path / "out" / name).read_text() for name in ("report.html", "verdicts.md")
+    )
     content = json.loads((tmp_path / "out/verdicts.json").read_text())
     (check,) = (c for c in content["items"][1]["checks"] if c["claim"] == "spoilt")
     assert content["as_expected"] is (status == 0)
@@ -233,7 +261,9 @@ def test_expected_misses_hold_for_a_size_and_a_data_set() -> None:
 
 
 def test_items_of_another_version_are_named(
-    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     make = _counted(monkeypatch, "family_sizes")
     words = ["reproduce", "multiround.table1", "--fast", "--out", str(tmp_path / "out")]
@@ -281,7 +311,9 @@ def test_a_failure_half_way_keeps_what_was_finished(
 def test_a_failure_in_the_middle_of_writing_leaves_no_half_item(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = reproduce.ReproduceConfig(("multiround.fig2",), fast=True, out=tmp_path / "out")
+    config = reproduce.ReproduceConfig(
+        ("multiround.fig2",), fast=True, out=tmp_path / "out"
+    )
 
     def full(*_: object) -> None:
         raise OSError("no space left on device")
@@ -295,22 +327,39 @@ def test_a_failure_in_the_middle_of_writing_leaves_no_half_item(
 
 
 def test_missing_data_are_a_verdict_and_the_rest_runs_on(
-    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     def missing(*_: object, **__: object) -> None:
-        raise DataNotFoundError("data set 'mnist' is missing: mrsa-jax data prepare mnist gets it")
+        raise DataNotFoundError(
+            "data set 'mnist' is missing: mrsa-jax data prepare mnist gets it"
+        )
 
     monkeypatch.setattr(data, "load", missing)
-    words = ["reproduce", "multiround.fig2", "ccesa.fig4", "heterosag.matrices", "--fast"]
+    words = [
+        "reproduce",
+        "multiround.fig2",
+        "ccesa.fig4",
+        "heterosag.matrices",
+        "--fast",
+    ]
     out = tmp_path / "out"
     assert main([*words, "--out", str(out), "--dataset", "mnist"]) == 1
     said = capsys.readouterr().out
     assert "no data" in said
     assert "data prepare" in said
     content = json.loads((out / "verdicts.json").read_text())
-    assert [item["verdict"] for item in content["items"]] == ["reproduced", "no data", "reproduced"]
+    assert [item["verdict"] for item in content["items"]] == [
+        "reproduced",
+        "no data",
+        "reproduced",
+    ]
     assert "prepare mnist" in content["items"][1]["checks"][0]["note"]
-    assert sorted(os.listdir(out / "items")) == ["heterosag.matrices", "multiround.fig2"]
+    assert sorted(os.listdir(out / "items")) == [
+        "heterosag.matrices",
+        "multiround.fig2",
+    ]
     assert "mrsa-jax data prepare mnist" in (out / "report.html").read_text()
 
 
@@ -338,7 +387,10 @@ def test_an_interrupt_is_exit_status_130(tmp_path: pathlib.Path) -> None:
 @pytest.mark.slow
 def test_a_killed_run_loses_only_the_item_in_hand(tmp_path: pathlib.Path) -> None:
     """Kill -9 at several moments, then let it end: all items whole, none made twice."""
-    names = [f"multiround.{name}" for name in ("table1", "fig2", "remark7", "fig3", "theorem3")]
+    names = [
+        f"multiround.{name}"
+        for name in ("table1", "fig2", "remark7", "fig3", "theorem3")
+    ]
     words = ["reproduce", *names, "--fast", "--out", str(tmp_path / "out")]
     folder = tmp_path / "out/items"
     seen: dict[str, str] = {}

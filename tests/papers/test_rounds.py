@@ -13,7 +13,9 @@ from mrsa_papers.harness import Item
 def items(claims: list) -> dict[str, Item]:
     return {
         item.name: item
-        for item in remake(["multiround.fig4b", "multiround.fig4c", "multiround.fig5a"], fast=True)
+        for item in remake(
+            ["multiround.fig4b", "multiround.fig4c", "multiround.fig5a"], fast=True
+        )
     }
 
 
@@ -47,27 +49,39 @@ def test_curves_are_a_mean_within_its_band(items: dict[str, Item]) -> None:
 
 
 def test_cardinality_is_the_verified_one(items: dict[str, Item]) -> None:
-    """Verified, random permutations of the rates: T=3 11.9993, T=4 11.846, T=6 8.42, T=12 1.52.
+    """Verified, random permutations of the rates.
 
-    Four assignments here; the spread of the expectation over assignments (deviation .04, .4, .2)
-    bounds the distance with a chance far below 1e-6 at these tolerances.
+    T=3 11.9993, T=4 11.846, T=6 8.42, T=12 1.52.
+    Four assignments here; the spread of the expectation over assignments (deviation
+    .04, .4, .2) bounds the distance with a chance far below 1e-6 at these tolerances.
     """
     measured = items["fig5a"].data.set_index("T")["C"]
-    for target, value, tolerance in ((3, 11.9993, 0.05), (4, 11.846, 0.3), (6, 8.42, 1.5)):
+    for target, value, tolerance in (
+        (3, 11.9993, 0.05),
+        (4, 11.846, 0.3),
+        (6, 8.42, 1.5),
+    ):
         assert measured[target] == pytest.approx(value, abs=tolerance)
     assert measured[12] == pytest.approx(1.52, abs=0.8)
 
 
 def test_fairness_of_equal_counts_is_zero(items: dict[str, Item]) -> None:
     """Weighted random has everybody in once after N/K = 10 rounds, up to those away."""
-    data = items["fig4b"].data.query("scheme == 'Weighted random'").set_index("rounds")["mean"]
+    data = (
+        items["fig4b"]
+        .data.query("scheme == 'Weighted random'")
+        .set_index("rounds")["mean"]
+    )
     assert np.all(data <= 1.0)
     assert data[300] <= 2 / 300 + 1e-6
 
 
 @pytest.mark.parametrize(
     "names",
-    [["table1", "fig2"], pytest.param(["fig3", "theorem3", "early_leaks"], marks=pytest.mark.slow)],
+    [
+        ["table1", "fig2"],
+        pytest.param(["fig3", "theorem3", "early_leaks"], marks=pytest.mark.slow),
+    ],
     ids=str,
 )
 def test_every_verdict_of_others_can_fall(names: list[str], claims: list) -> None:
@@ -78,4 +92,6 @@ def test_every_verdict_of_others_can_fall(names: list[str], claims: list) -> Non
         for check in item.checks
     ]
     assert len(claims) - before >= len(checks) > 0
-    assert [f"{one.place}: {one.claim}" for one in claims[before:] if one.is_blind] == []
+    assert [
+        f"{one.place}: {one.claim}" for one in claims[before:] if one.is_blind
+    ] == []

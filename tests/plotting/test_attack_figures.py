@@ -1,4 +1,7 @@
-"""Figures of attacks show their data: each image at its place with its score, curves by label."""
+"""Figures of attacks show their data.
+
+Each image at its place with its score, curves by label.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,10 @@ COLOUR = np.linspace(-1, 2, 5 * 2 * 2 * 3).reshape(5, 2, 2, 3)
     [
         ({"rows": []}, "`rows` must hold a row"),
         ({"rows": [("a", GREY[0])]}, "`rows` must be images .*3, 4, 1"),
-        ({"rows": [("a", np.ones((1, 2, 2, 2)))]}, "`rows` must be images .*1, 2, 2, 2"),
+        (
+            {"rows": [("a", np.ones((1, 2, 2, 2)))]},
+            "`rows` must be images .*1, 2, 2, 2",
+        ),
         ({"rows": [("a", GREY[:0])]}, "`rows` must be images .*0, 3, 4, 1"),
         ({"rows": [("a", GREY * np.nan)]}, "`rows` must be finite"),
         ({"scores": [None]}, "`scores` must be one a row; got 1 and 2"),

@@ -16,15 +16,21 @@ from mrsa_jax.privacy import collusion_risk
 P = np.array([[1, 1, 0, 0, 0], [0, 0, 1, 1, 0], [0, 1, 1, 0, 1]], bool)
 FRACTIONS = [0.4, 0.0, 0.2]
 _sums = functools.cache(lambda: collusion_risk(0, P, FRACTIONS, 200))
-_both = functools.cache(lambda: collusion_risk(0, P[::-1], FRACTIONS, 200, degree=2, threshold=1))
+_both = functools.cache(
+    lambda: collusion_risk(0, P[::-1], FRACTIONS, 200, degree=2, threshold=1)
+)
 
 
 def test_rejects_what_it_cannot_show() -> None:
     many = collusion_risk(0, np.stack([P, P]), 0.2, 10)
     for results in ({}, {"many": many}):
-        with pytest.raises(mj.ConfigurationError, match="`results` must map labels to chances of"):
+        with pytest.raises(
+            mj.ConfigurationError, match="`results` must map labels to chances of"
+        ):
             plot_exposure_routes(results)
-    with pytest.raises(mj.ConfigurationError, match="`who` must be a known choice of clients"):
+    with pytest.raises(
+        mj.ConfigurationError, match="`who` must be a known choice of clients"
+    ):
         inspect.unwrap(plot_exposure_routes)({"mine": _sums()}, who="all")  # type: ignore[arg-type]
 
 
@@ -38,7 +44,13 @@ def test_lines_are_the_rates_in_order(who: str) -> None:
     order = np.argsort(FRACTIONS)
     for line, route in zip(
         lines,
-        (_sums().either, _sums().sums, _both().either, _both().sums, _both().neighbours),
+        (
+            _sums().either,
+            _sums().sums,
+            _both().either,
+            _both().sums,
+            _both().neighbours,
+        ),
         strict=True,
     ):
         assert route is not None
@@ -50,9 +62,12 @@ def test_lines_are_the_rates_in_order(who: str) -> None:
     legend = ax.get_legend()
     assert legend is not None
     assert [text.get_text() for text in legend.get_texts()] == [
-        "Random, by any route", "Random, by the sums",
-        "mine, by any route", "mine, by the sums", "mine, by corrupt neighbours",
-    ]  # fmt: skip
+        "Random, by any route",
+        "Random, by the sums",
+        "mine, by any route",
+        "mine, by the sums",
+        "mine, by corrupt neighbours",
+    ]
     plt.close("all")
 
 

@@ -28,10 +28,18 @@ def _channels(colour: str) -> list[int]:
 
 def test_no_two_schemes_share_a_colour() -> None:
     labels = [*BUILT, *HOSTILE]
-    assert len({scheme_colour(label) for label in labels}) == len(set(labels)) == len(labels)
-    looks = {(scheme_colour(one), scheme_dashes(one)) for one in (f"s{i}" for i in range(300))}
+    assert (
+        len({scheme_colour(label) for label in labels})
+        == len(set(labels))
+        == len(labels)
+    )
+    looks = {
+        (scheme_colour(one), scheme_dashes(one))
+        for one in (f"s{i}" for i in range(300))
+    }
     assert len(looks) >= 299
-    for one in range(60):  # schemes that differ in a number only are told apart at a glance
+    # schemes that differ in a number only are told apart at a glance
+    for one in range(60):
         near, far = (_channels(scheme_colour(f"mine ({one + k})")) for k in (0, 1))
         assert max(abs(a - b) for a, b in zip(near, far, strict=True)) > 30
 
@@ -42,15 +50,31 @@ def test_a_user_s_colour_is_far_from_those_built_in_and_seen_on_white() -> None:
         if label.startswith(FAMILIES):
             continue
         own = _channels(scheme_colour(label))
-        assert min(sum((a - b) ** 2 for a, b in zip(own, one, strict=True)) for one in built) > 400
-        linear = [(c / 255 / 12.92 if c <= 10 else ((c / 255 + 0.055) / 1.055) ** 2.4) for c in own]
-        light = sum(w * c for w, c in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+        assert (
+            min(
+                sum((a - b) ** 2 for a, b in zip(own, one, strict=True))
+                for one in built
+            )
+            > 400
+        )
+        linear = [
+            (c / 255 / 12.92 if c <= 10 else ((c / 255 + 0.055) / 1.055) ** 2.4)
+            for c in own
+        ]
+        light = sum(
+            w * c for w, c in zip((0.2126, 0.7152, 0.0722), linear, strict=True)
+        )
         assert 1.05 / (light + 0.05) >= 2.9
 
 
 def test_families_are_those_of_the_registry() -> None:
     """A scheme that is built in and has no colour by name begins with a family's words."""
-    own = {"batch_partitioning:4", "crossing_partitions:2", "bernoulli:0.1", "poisson:0.1"}
+    own = {
+        "batch_partitioning:4",
+        "crossing_partitions:2",
+        "bernoulli:0.1",
+        "poisson:0.1",
+    }
     own |= {"balls_in_bins:5", "power_of_choice:20", "minimum_separation:2:weighted"}
     plain = {"uniform", "weighted", "partition"}
     assert {text.split(":")[0] for text in own | plain} == set(BUILT_IN) & set(ROWS)
@@ -61,8 +85,11 @@ def test_families_are_those_of_the_registry() -> None:
 def test_colours_need_nothing_heavy_and_are_the_same_in_every_process() -> None:
     code = (
         "import sys; from mrsa_jax.plotting import scheme_colour; "
-        "assert not {'jax', 'matplotlib', 'pandas', 'xarray', 'scipy'} & set(sys.modules); "
+        "assert not {'jax', 'matplotlib', 'pandas', 'xarray', 'scipy'} & "
+        "set(sys.modules); "
         "print(scheme_colour('mine'))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
     assert done.stdout.strip() == scheme_colour("mine")

@@ -13,13 +13,26 @@ import mrsa_jax as mj
 from mrsa_jax.design._judge import Judgement
 
 
-def _judged(cardinality: float, weak: int, hidden: float, half: float = 0.0) -> Judgement:
+def _judged(
+    cardinality: float, weak: int, hidden: float, half: float = 0.0
+) -> Judgement:
     return Judgement(
-        num_clients=32, cohort_size=8, line_size=4, num_lines=16, rank=14, weak_lower=weak,
-        weak_upper=weak, strong_privacy=1, hidden_worst=hidden, hidden_median=hidden,
-        cardinality=cardinality, cardinality_interval=(cardinality - half, cardinality + half),
-        fairness_gap=0.1, num_rounds=9, num_trials=2,
-    )  # fmt: skip
+        num_clients=32,
+        cohort_size=8,
+        line_size=4,
+        num_lines=16,
+        rank=14,
+        weak_lower=weak,
+        weak_upper=weak,
+        strong_privacy=1,
+        hidden_worst=hidden,
+        hidden_median=hidden,
+        cardinality=cardinality,
+        cardinality_interval=(cardinality - half, cardinality + half),
+        fairness_gap=0.1,
+        num_rounds=9,
+        num_trials=2,
+    )
 
 
 def test_families_stand_side_by_side_the_fullest_sums_first() -> None:
@@ -30,7 +43,8 @@ def test_families_stand_side_by_side_the_fullest_sums_first() -> None:
     )
     assert [text.get_text() for text in ax.get_xticklabels()] == ["grids", "nets"]
     points = {
-        str(line.get_label()): np.asarray(line.get_xydata(), float).tolist() for line in ax.lines
+        str(line.get_label()): np.asarray(line.get_xydata(), float).tolist()
+        for line in ax.lines
     }
     assert points == {
         "weak T": [[0, 4], [1, 5]],

@@ -46,7 +46,8 @@ def test_epsilon_over_rounds_and_accuracy_against_it(results: xr.Dataset) -> Non
         assert worst.get_lw() == thick.get_lw() > thin.get_lw() == mean.get_lw()
     (key,) = [part for part in spent.get_children() if isinstance(part, Legend)]
     meanings = {
-        text.get_text(): line for text, line in zip(key.texts, key.get_lines(), strict=True)
+        text.get_text(): line
+        for text, line in zip(key.texts, key.get_lines(), strict=True)
     }
     assert meanings["worst client"].get_lw() > meanings["mean client"].get_lw()
     assert spent.get_legend() is None  # names stand at the curves
@@ -56,14 +57,22 @@ def test_epsilon_over_rounds_and_accuracy_against_it(results: xr.Dataset) -> Non
 def test_points_of_one_noise_are_pooled_and_those_without_are_levels() -> None:
     table = pd.DataFrame(
         [
-            {"scheme": "Random", "noise_multiplier": noise, "accuracy": accuracy,
-             "epsilon_worst": epsilon, "epsilon_mean": epsilon / 2}
+            {
+                "scheme": "Random",
+                "noise_multiplier": noise,
+                "accuracy": accuracy,
+                "epsilon_worst": epsilon,
+                "epsilon_mean": epsilon / 2,
+            }
             for noise, accuracy, epsilon in (
-                (2.0, 0.5, 1.0), (2.0, 0.7, 3.0), (1.0, 0.8, 10.0), (0.0, 0.9, np.inf),
+                (2.0, 0.5, 1.0),
+                (2.0, 0.7, 3.0),
+                (1.0, 0.8, 10.0),
+                (0.0, 0.9, np.inf),
                 (0.5, np.nan, 20.0),
             )
         ]
-    )  # fmt: skip
+    )
     ax = plotting.plot_accuracy_epsilon(table)
     worst, mean, level = ax.get_lines()[:3]
     np.testing.assert_allclose(worst.get_xdata(), [2, 10])
@@ -72,15 +81,26 @@ def test_points_of_one_noise_are_pooled_and_those_without_are_levels() -> None:
     assert set(level.get_ydata()) == {90}
     assert (worst.get_label(), level.get_label()) == ("Random", "_Random, no noise")
     band = ax.collections[0].get_paths()[0].vertices
-    assert {(2.0, 50.0), (2.0, 70.0), (10.0, 80.0)} == {tuple(corner) for corner in band.round(9)}
+    assert {(2.0, 50.0), (2.0, 70.0), (10.0, 80.0)} == {
+        tuple(corner) for corner in band.round(9)
+    }
     assert ax.get_xscale() == "log"
-    one = plotting.plot_accuracy_epsilon(table.drop(columns="noise_multiplier"), hue=None)
+    one = plotting.plot_accuracy_epsilon(
+        table.drop(columns="noise_multiplier"), hue=None
+    )
     np.testing.assert_allclose(one.get_lines()[0].get_xdata(), [1, 3, 10])
     noisy = table[table["noise_multiplier"] > 0]
-    assert plotting.plot_accuracy_epsilon(noisy, hue=None).get_legend() is None  # and no warning
+    # and no warning
+    assert plotting.plot_accuracy_epsilon(noisy, hue=None).get_legend() is None
     for wrong, message in (
-        (table.drop(columns="epsilon_mean"), "`table` must have the columns .*; got .*epsilon_m"),
-        (table[table["noise_multiplier"] == 0], "`table` must have a point with noise and an acc"),
+        (
+            table.drop(columns="epsilon_mean"),
+            "`table` must have the columns .*; got .*epsilon_m",
+        ),
+        (
+            table[table["noise_multiplier"] == 0],
+            "`table` must have a point with noise and an acc",
+        ),
     ):
         with pytest.raises(ConfigurationError, match=message):
             plotting.plot_accuracy_epsilon(wrong)

@@ -20,7 +20,10 @@ def _close() -> object:
 def test_a_histogram_has_shares_of_clients_and_the_mean() -> None:
     """Of four clients one is far below the axes and drawn at their left end, with the others."""
     data = pd.DataFrame(
-        {"scheme": ["Random"] * 4 + ["User partition"] * 2, "error": [1e-20, 0.5, 0.5, 1.0, 2, 4]}
+        {
+            "scheme": ["Random"] * 4 + ["User partition"] * 2,
+            "error": [1e-20, 0.5, 0.5, 1.0, 2, 4],
+        }
     )
     ax = plotting.plot_error_histogram(data, least=1e-4)
     legend = ax.get_legend()
@@ -66,4 +69,6 @@ def test_measured_rates_have_their_intervals_beside_the_formula_s_curve() -> Non
     np.testing.assert_allclose(some_found, [[0.1, 40], [0.5, 80]])
     band = ax.collections[1].get_paths()[0].vertices[:, 1]
     np.testing.assert_allclose([band.min(), band.max()], [30, 90])
-    assert ax.get_lines()[0].get_linestyle() == ax.get_lines()[2].get_linestyle() == "--"
+    assert (
+        ax.get_lines()[0].get_linestyle() == ax.get_lines()[2].get_linestyle() == "--"
+    )

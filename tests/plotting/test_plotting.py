@@ -29,7 +29,10 @@ def _results(trials: int | None) -> xr.Dataset:
         return ((*axes, *names), rng.uniform(0.1, 0.9, (*shape, n)))
 
     variables = {
-        "strong_privacy": ((*axes, "round"), rng.choice([np.nan, 1, 2, 3, 4], (*shape, 6))),
+        "strong_privacy": (
+            (*axes, "round"),
+            rng.choice([np.nan, 1, 2, 3, 4], (*shape, 6)),
+        ),
         "exposed_clients": ((*axes, "round"), rng.integers(0, 5, (*shape, 6))),
         "hidden_among_worst": draw("round", n=6),
         "hidden_among_median": draw("round", n=6),
@@ -81,7 +84,9 @@ def test_trials_become_a_mean_and_a_band() -> None:
     wanted = results["fairness_gap"].sel(scheme="Random").values.mean(0)
     np.testing.assert_allclose(np.asarray(line.get_ydata(), float), wanted)
     assert len(ax.collections) == len(SCHEMES)
-    edges = np.quantile(results["fairness_gap"].sel(scheme="Random"), [0.05, 0.95], axis=0)
+    edges = np.quantile(
+        results["fairness_gap"].sel(scheme="Random"), [0.05, 0.95], axis=0
+    )
     band = ax.collections[0].get_paths()[0].vertices[:, 1]
     np.testing.assert_allclose([band.min(), band.max()], [edges.min(), edges.max()])
     plt.close("all")
@@ -104,7 +109,9 @@ def test_curves_on_one_another_are_dashed_in_turn() -> None:
         assert sum(seen) == 1
 
 
-def test_the_reconstruction_figure_has_every_client_in_the_order_of_the_errors() -> None:
+def test_the_reconstruction_figure_has_every_client_in_the_order_of_the_errors() -> (
+    None
+):
     results = _results(None)
     ax = plotting.plot_study(results, "reconstruction_error")
     for label, line in zip(SCHEMES, ax.get_lines(), strict=False):
@@ -128,36 +135,53 @@ def test_saved_figures_have_their_data_beside_them(
         assert path.read_bytes().startswith(b"\x89PNG")
         data = pd.read_csv(tmp_path / f"{name}.csv", index_col=0)
         if data.index.name == "round":
-            assert data.index.tolist() == list(range(1, len(data) + 1)), "as in the figure"
+            assert data.index.tolist() == list(range(1, len(data) + 1)), (
+                "as in the figure"
+            )
         column = "Random" if trials is None else "Random mean"
         wanted = results[name].sel(scheme="Random")
         wanted = wanted if trials is None else wanted.mean("trial")
         np.testing.assert_allclose(data[column].to_numpy(float), wanted.values)
 
 
-def test_figures_drawn_ahead_are_those_of_the_same_charts_alone(tmp_path: pathlib.Path) -> None:
-    """Of results that are not whole yet: what they show already, and what changes later."""
+def test_figures_drawn_ahead_are_those_of_the_same_charts_alone(
+    tmp_path: pathlib.Path,
+) -> None:
+    """Of results that are not whole yet.
+
+    What they show already, and what changes later.
+    """
     results = _results(None)
     later = results.assign(fairness_gap=results["fairness_gap"] / 2)
     (tmp_path / "alone").mkdir()
     (tmp_path / "both").mkdir()
     kept = {"strong_privacy", "fairness_gap"}
-    alone = plotting.save_study_figures(later[[*kept]], tmp_path / "alone", formats=["png"])
+    alone = plotting.save_study_figures(
+        later[[*kept]], tmp_path / "alone", formats=["png"]
+    )
     assert set(alone) == kept
     with Ahead() as ahead:
         ahead.begin(results[[*kept]])
-        ahead._pool.submit(int).result()  # all before it in the one thread is drawn by then
-        drawn = [ahead.png(chart) is not None for chart in study_charts(later[[*kept]]).values()]
+        # all before it in the one thread is drawn by then
+        ahead._pool.submit(int).result()
+        drawn = [
+            ahead.png(chart) is not None
+            for chart in study_charts(later[[*kept]]).values()
+        ]
         assert sorted(drawn) == [False, True]
         both = plotting.save_study_figures(
             later[[*kept]], tmp_path / "both", formats=["png"], ahead=ahead
         )
-    assert [both[name].read_bytes() == alone[name].read_bytes() for name in kept] == [True] * 2
+    assert [both[name].read_bytes() == alone[name].read_bytes() for name in kept] == [
+        True
+    ] * 2
     assert Ahead().png(next(iter(study_charts(results).values()))) is None
 
 
 @pytest.mark.usefixtures("undrawn_figures")
-def test_the_opening_figure_sets_random_selection_against_blocks(tmp_path: pathlib.Path) -> None:
+def test_the_opening_figure_sets_random_selection_against_blocks(
+    tmp_path: pathlib.Path,
+) -> None:
     """Of those that keep no T the first, of those that do the one with the largest sums."""
     third = _results(None).isel(scheme=[0]).assign_coords(scheme=["User partition"])
     results = xr.concat([third * 0.1, _results(None)], "scheme")
@@ -178,7 +202,9 @@ def test_the_opening_figure_sets_random_selection_against_blocks(tmp_path: pathl
         hidden = results["hidden_among_worst"].sel(scheme=label)
         np.testing.assert_allclose(data[f"{label} worst hidden among"], hidden)
     ax = plotting.plot_study(results, "weak_and_hidden")
-    lines = {line.get_label(): np.asarray(line.get_ydata(), float) for line in ax.get_lines()}
+    lines = {
+        line.get_label(): np.asarray(line.get_ydata(), float) for line in ax.get_lines()
+    }
     np.testing.assert_array_equal(lines["Random, weak T at least"], lower[1])
     np.testing.assert_array_equal(lines["Random, weak T at most"], upper[1])
     np.testing.assert_array_equal(lines["MRSA T=3, weak T"], [3] * 6)
@@ -188,7 +214,8 @@ def test_the_opening_figure_sets_random_selection_against_blocks(tmp_path: pathl
     )
     plt.close("all")
     alone = results.isel(scheme=[1])  # nothing to set it against
-    assert len(plotting.plot_study(alone, "weak_and_hidden").get_lines()) == 4  # and the level of 1
+    # and the level of 1
+    assert len(plotting.plot_study(alone, "weak_and_hidden").get_lines()) == 4
     plt.close("all")
 
 
@@ -212,14 +239,21 @@ def test_no_number_of_clients_is_below_none(trials: int | None, most: int) -> No
     ticks = [tick for tick in ax.get_yticks() if low <= tick <= high]
     assert len(ticks) >= 2
     assert all(tick >= 0 and tick == round(tick) for tick in ticks)
-    assert ("no client is exposed" in " ".join(text.get_text() for text in ax.texts)) == (most == 0)
+    assert (
+        "no client is exposed" in " ".join(text.get_text() for text in ax.texts)
+    ) == (most == 0)
     assert ax.get_title(loc="left") + ax.get_title() == ""
-    assert ("Lines: means of 4 trials; bands" in str(ax.get_label())) == (trials is not None)
+    assert ("Lines: means of 4 trials; bands" in str(ax.get_label())) == (
+        trials is not None
+    )
     plt.close("all")
 
 
 def test_a_backend_that_loads_in_a_style_still_shows_figures() -> None:
-    """A notebook's does when the first figure is one of ours; all were hidden from there on."""
+    """A notebook's does when the first figure is one of ours.
+
+    All were hidden from there on.
+    """
     import matplotlib
 
     before = matplotlib.is_interactive()
@@ -234,8 +268,13 @@ def test_a_backend_that_loads_in_a_style_still_shows_figures() -> None:
 
 
 def test_points_over_logarithmic_axes_with_curves_by_name() -> None:
-    table = pd.DataFrame({"p": [1.0, 10.0, 100.0] * 2, "chance": np.geomspace(1e-12, 1.0, 6),
-                          "curve": ["bound"] * 3 + ["counted"] * 3})  # fmt: skip
+    table = pd.DataFrame(
+        {
+            "p": [1.0, 10.0, 100.0] * 2,
+            "chance": np.geomspace(1e-12, 1.0, 6),
+            "curve": ["bound"] * 3 + ["counted"] * 3,
+        }
+    )
     ax = plotting.plot_points(table, "chance", x="p", hue="curve", log="xy")
     assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log")
     lines = [line for line in ax.get_lines() if not line.get_label().startswith("_")]
@@ -254,7 +293,9 @@ def test_points_over_logarithmic_axes_with_curves_by_name() -> None:
 
 
 def test_counts_over_rounds_are_steps_and_a_t_looks_as_its_blocks_do() -> None:
-    table = pd.DataFrame({"round": [1, 2, 3], "exposed": [0, 2, 5], "C": [1.0, 2.5, 2.0]})
+    table = pd.DataFrame(
+        {"round": [1, 2, 3], "exposed": [0, 2, 5], "C": [1.0, 2.5, 2.0]}
+    )
     drawn = {
         (name, x): plotting.plot_points(table, name, x=x).lines[0].get_drawstyle()
         for name, x in (("exposed", "round"), ("C", "round"), ("exposed", "C"))
@@ -270,7 +311,9 @@ def test_counts_over_rounds_are_steps_and_a_t_looks_as_its_blocks_do() -> None:
 
 
 def test_accuracy_over_an_axis_is_in_percent() -> None:
-    table = pd.DataFrame({"dropout_rate": [0.0, 0.1, 0.3], "accuracy": [0.75, 0.5, 0.25]})
+    table = pd.DataFrame(
+        {"dropout_rate": [0.0, 0.1, 0.3], "accuracy": [0.75, 0.5, 0.25]}
+    )
     ax = plotting.plot_points(table, "accuracy", x="dropout_rate")
     np.testing.assert_array_equal(ax.get_lines()[0].get_ydata(), [75, 50, 25])
     plt.close("all")

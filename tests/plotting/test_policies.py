@@ -45,7 +45,8 @@ def test_curves_are_means_over_trials(quantity: str, values: np.ndarray) -> None
     for i, name in enumerate(("ignore", "abort", "drop block")):
         np.testing.assert_allclose(named[name].get_ydata(), values[i].mean(axis=-1))
         np.testing.assert_allclose(named[name].get_xdata(), [0, 1, 2, 5])
-    assert len(ax.get_lines()) == (6 if quantity == "weak" else 3)  # upper bounds are drawn too
+    # upper bounds are drawn too
+    assert len(ax.get_lines()) == (6 if quantity == "weak" else 3)
     assert ax.get_xlabel().endswith("(%)")
     plt.close(ax.figure)
 
@@ -69,7 +70,9 @@ def test_privacy_is_not_drawn_where_hardly_any_round_has_a_sum() -> None:
     kept[1, 2:] = 0.05
     results = PolicyPrivacy(**(vars(RESULTS) | {"rounds_kept": kept}))
     ax = plot_policies(results)
-    ignore, abort, drop = (np.asarray(line.get_ydata(), float) for line in ax.get_lines())
+    ignore, abort, drop = (
+        np.asarray(line.get_ydata(), float) for line in ax.get_lines()
+    )
     assert np.isfinite(ignore).all()
     assert np.isfinite(drop).all()
     assert np.isfinite(abort).tolist() == [True, True, False, False]

@@ -1,7 +1,9 @@
-"""Histories made to deceive: by whoever knows the primes, the searches or the floats of an engine.
+"""Histories made to deceive.
 
-Integers of at most 63 bits. Small ones are for exhaustion; the gadgets are large 0/1 histories
-whose rank falls modulo a number, and of which everything is known by construction.
+By whoever knows the primes, the searches or the floats of an engine.
+Integers of at most 63 bits. Small ones are for exhaustion; the gadgets are large 0/1
+histories whose rank falls modulo a number, and of which everything is known by
+construction.
 """
 
 from __future__ import annotations
@@ -80,7 +82,9 @@ def _near_dependent(rng: np.random.Generator, rounds: int, clients: int) -> np.n
 def _heavy(rng: np.random.Generator, rounds: int, clients: int) -> np.ndarray:
     """Weights to 2**62 beside a few small ones."""
     heavy = rng.integers(-MOST, MOST, (rounds, clients))
-    return np.where(rng.random((rounds, clients)) < 0.5, heavy, rng.integers(-1, 2, heavy.shape))
+    return np.where(
+        rng.random((rounds, clients)) < 0.5, heavy, rng.integers(-1, 2, heavy.shape)
+    )
 
 
 def _grouped(rng: np.random.Generator, rounds: int, clients: int) -> np.ndarray:
@@ -95,9 +99,10 @@ def _grouped(rng: np.random.Generator, rounds: int, clients: int) -> np.ndarray:
 def falling(number: int) -> np.ndarray:
     """Return a square 0/1 history of full rank whose rank falls modulo every factor of a number.
 
-    Its columns hold 2**k twice and -2**k once, as their kernel modulo `number` says: x_k = -w_k,
-    y_k = -w_k, x_k + y_k = -w_(k+1), and the powers that make up the number sum to 0. Over
-    the rationals that leaves x_0 times `number` = 0, and so nothing but zero.
+    Its columns hold 2**k twice and -2**k once, as their kernel modulo `number` says:
+    x_k = -w_k, y_k = -w_k, x_k + y_k = -w_(k+1), and the powers that make up the number
+    sum to 0. Over the rationals that leaves x_0 times `number` = 0, and so nothing but
+    zero.
     """
     bits = number.bit_length()
     rows = []

@@ -18,7 +18,9 @@ def settings_of(words: Sequence[str]) -> dict[str, Any]:
     parts = [
         part
         for word in words
-        for part in (word.split("=", 1) if word.startswith("--") and "=" in word else [word])
+        for part in (
+            word.split("=", 1) if word.startswith("--") and "=" in word else [word]
+        )
     ]
     for flag, value in zip(parts[::2], parts[1::2], strict=True):
         name = flag.removeprefix("--").replace("-", "_")
@@ -30,7 +32,10 @@ def settings_of(words: Sequence[str]) -> dict[str, Any]:
 
 
 def pasted(error: Exception, log: Any) -> ParticipationLog | None:
-    """Return what the command at the end of a refusal reads; None where it ends in none."""
+    """Return what the command at the end of a refusal reads.
+
+    None where it ends in none.
+    """
     read = inspect.unwrap(read_log)  # types are checked by the suite alone
     text = str(error).splitlines()[-1].strip()
     if text.startswith("read_log(table"):

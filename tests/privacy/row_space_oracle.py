@@ -1,9 +1,10 @@
 """Weak privacy and its relatives by exhaustion, in exact Python integers.
 
-An oracle shares nothing with what it tests: no library of number theory, no arithmetic modulo a
-prime, no floats. `plain_weak_privacy` follows the definition word for word; `weak_privacy` is
-the same minimum found faster (equal columns collapsed, dual vectors); the tests of this folder
-hold the second equal to the first. Both are for some sixteen clients.
+An oracle shares nothing with what it tests: no library of number theory, no arithmetic
+modulo a prime, no floats. `plain_weak_privacy` follows the definition word for word;
+`weak_privacy` is the same minimum found faster (equal columns collapsed, dual vectors);
+the tests of this folder hold the second equal to the first. Both are for some sixteen
+clients.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ def rank(rows) -> int:
         for i in range(found + 1, len(rows)):
             row, factor = rows[i], rows[i][column]
             rows[i] = [
-                (head[column] * b - factor * a) // previous for a, b in zip(head, row, strict=True)
+                (head[column] * b - factor * a) // previous
+                for a, b in zip(head, row, strict=True)
             ]
         previous = head[column]
         found += 1
@@ -39,8 +41,9 @@ def rank(rows) -> int:
 
 
 def plain_weak_privacy(matrix) -> int | None:
-    """The definition: the smallest S that is the support's superset of a non-zero v of V.
+    """The definition.
 
+    The smallest S that is the support's superset of a non-zero v of V.
     There is one iff the columns outside S have a smaller rank than all columns.
     """
     rows = as_rows(matrix)
@@ -97,9 +100,9 @@ def classes(rows) -> list[list[int]]:
 def weak_privacy(matrix) -> int | None:
     """The fewest clients in a non-zero vector of the row space, None when the rank is 0.
 
-    v lies in the row space iff Q v = 0 for a kernel basis Q, so S supports such a v iff the
-    columns of Q in S are linearly dependent. Equal columns of the matrix carry equal
-    coefficients and are taken together, their number being their weight.
+    v lies in the row space iff Q v = 0 for a kernel basis Q, so S supports such a v iff
+    the columns of Q in S are linearly dependent. Equal columns of the matrix carry
+    equal coefficients and are taken together, their number being their weight.
     """
     rows = as_rows(matrix)
     groups = classes(rows)
@@ -119,8 +122,8 @@ def weak_privacy(matrix) -> int | None:
 def _has_dependent_set(pairs, budget: int) -> bool:
     """Whether some linearly dependent vectors weigh at most `budget` together.
 
-    `pairs` is sorted by weight. Each vector is taken in turn, and the later ones projected
-    along it; one that has become zero depends on those taken.
+    `pairs` is sorted by weight. Each vector is taken in turn, and the later ones
+    projected along it; one that has become zero depends on those taken.
     """
     if any(weight <= budget and not any(vector) for weight, vector in pairs):
         return True
@@ -163,7 +166,10 @@ def leverages(matrix) -> list[Fraction]:
         squares = sum(value * value for value in rest)
         if squares:
             basis.append((rest, squares))
-            found = [h + value * value / squares for h, value in zip(found, rest, strict=True)]
+            found = [
+                h + value * value / squares
+                for h, value in zip(found, rest, strict=True)
+            ]
     return found
 
 
@@ -172,7 +178,9 @@ def exposed(matrix) -> tuple[int, ...]:
     rows = as_rows(matrix)
     clients, full = len(rows[0]), rank(rows)
     units = [[int(j == client) for j in range(clients)] for client in range(clients)]
-    return tuple(client for client in range(clients) if rank([*rows, units[client]]) == full)
+    return tuple(
+        client for client in range(clients) if rank([*rows, units[client]]) == full
+    )
 
 
 def trajectory(matrix) -> list[tuple[int, int]]:
@@ -197,14 +205,17 @@ def combination(witness, matrix) -> list[int]:
 def unweighted_group(matrix, coefficients=(0, 1)) -> int | None:
     """Return the fewest clients in a non-zero vector of V with all entries in `coefficients`.
 
-    Every choice of a coefficient for each class of equal columns is tried, fewest clients first.
+    Every choice of a coefficient for each class of equal columns is tried, fewest
+    clients first.
     """
     rows = as_rows(matrix)
     groups = classes(rows)
     basis = kernel([[row[group[0]] for group in groups] for row in rows], len(groups))
     tried: list[tuple[int, tuple[int, ...]]] = []
     for values in itertools.product(coefficients, repeat=len(groups)):
-        size = sum(len(group) for group, value in zip(groups, values, strict=True) if value)
+        size = sum(
+            len(group) for group, value in zip(groups, values, strict=True) if value
+        )
         if size:
             tried.append((size, values))
     for size, values in sorted(tried):

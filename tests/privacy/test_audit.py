@@ -14,7 +14,13 @@ import pytest
 
 import mrsa_jax as mj
 from mrsa_jax import ConfigurationError
-from mrsa_jax.privacy import ParticipationLog, Recipe, audit, first_exposure, hidden_among
+from mrsa_jax.privacy import (
+    ParticipationLog,
+    Recipe,
+    audit,
+    first_exposure,
+    hidden_among,
+)
 from mrsa_jax.privacy._weak import WeakPrivacy
 from mrsa_watch.logs import integer_rows
 
@@ -48,9 +54,13 @@ def test_gates_that_make_no_sense() -> None:
     found = audit(LOG, effort=0.01)
     gate = inspect.unwrap(type(found).gate)
     for target in (0, True, 1.5):
-        with pytest.raises(ConfigurationError, match="`target` must be an integer of at least 1"):
+        with pytest.raises(
+            ConfigurationError, match="`target` must be an integer of at least 1"
+        ):
             gate(found, target)
-    with pytest.raises(ConfigurationError, match=r"`definition` must be a known def.*'strong'"):
+    with pytest.raises(
+        ConfigurationError, match=r"`definition` must be a known def.*'strong'"
+    ):
         gate(found, 2, "storng")
 
 
@@ -73,7 +83,9 @@ def test_the_recipe_in_the_systems_own_names() -> None:
     sentences = found.sentences()
     assert sentences[0].startswith("1 of 5 clients are exposed")
     assert "client 41 (from round 12 on)" in sentences[0]
-    assert sentences[1].startswith("Hidden as well as in a single sum: the exposed among 1, ")
+    assert sentences[1].startswith(
+        "Hidden as well as in a single sum: the exposed among 1, "
+    )
     assert sentences[1].endswith("client 60 among 2.00; the median client among 2.00.")
     assert sentences[2].startswith("Weak T is 1 (proven)")
     assert stages[0][0] == "exposed clients"
@@ -104,7 +116,8 @@ def test_nobody_took_part() -> None:
     assert (found.exposed, found.hidden, found.recipe) == ((), None, None)
     assert found.empty_rounds == 4
     assert found.sentences() == [
-        "No client took part in any round: nothing is learnt; weak and strong T are undefined."
+        "No client took part in any round: nothing is learnt; weak and strong T are "
+        "undefined."
     ]
     assert found.to_dict()["weak_privacy"]["lower"] is None
     for definition in ("weak", "strong"):
@@ -140,7 +153,8 @@ def test_plain_sums_stand_beside_any_coefficients() -> None:
     assert (found.group.upper, found.group_clients) == (3, (0, 1, 2))
     said = " ".join(found.sentences())
     assert (
-        "The smallest plain sum that follows is over 3 clients (proven): clients 0, 1 and" in said
+        "The smallest plain sum that follows is over 3 clients (proven): clients 0, 1 "
+        "and" in said
     )
     assert audit([[1, 1]], effort=0).group is None
 
@@ -167,14 +181,18 @@ def test_recipes_of_random_logs_are_confirmed_by_plain_arithmetic() -> None:
         names = (tuple(f"r{j}" for j in range(7)), tuple(f"c{i}" for i in range(8)))
         log = ParticipationLog(P, *names)
         if trial % 2:
-            whole, scales = integer_rows(rng.choice(weights, (7, 8)), "w", primitive=False)
+            whole, scales = integer_rows(
+                rng.choice(weights, (7, 8)), "w", primitive=False
+            )
             log = ParticipationLog(whole, *names, scales)
         found = audit(log, effort=0.01)
         assert found.is_weighted == bool(trial % 2)
         if found.recipe is not None:
             _verify(found, log)
         firsts = np.asarray(first_exposure(log.participation))
-        assert dict(found.exposed) == {f"c{i}": f"r{j}" for i, j in enumerate(firsts) if j >= 0}
+        assert dict(found.exposed) == {
+            f"c{i}": f"r{j}" for i, j in enumerate(firsts) if j >= 0
+        }
         assert found.hidden is not None
         among = np.asarray(hidden_among(log.participation))
         assert found.hidden.least == pytest.approx(among.min(), rel=1e-9)
@@ -188,7 +206,8 @@ def test_recipes_of_random_logs_are_confirmed_by_plain_arithmetic() -> None:
         (
             [(3, 1), (5, -1), (6, -1)],
             [(4, 2), (7, 2)],
-            "Round 3 minus the sum of rounds 5 and 6 is 2 times the sum of clients 4 and 7 alone.",
+            "Round 3 minus the sum of rounds 5 and 6 is 2 times the sum of clients 4 "
+            "and 7 alone.",
         ),
         (
             [("a", 2), ("b", 1), ("c", -5)],
@@ -203,13 +222,16 @@ def test_recipes_of_random_logs_are_confirmed_by_plain_arithmetic() -> None:
         (
             [(1, 10**30), (2, -1)],
             [(4, 10**6), (5, 1)],
-            "A combination of rounds 1 and 2 with whole coefficients of up to 31 digits is a "
-            "combination of clients 4 and 5 alone, with whole coefficients of up to 7 digits.",
+            "A combination of rounds 1 and 2 with whole coefficients of up to 31 "
+            "digits is a "
+            "combination of clients 4 and 5 alone, with whole coefficients of up to 7 "
+            "digits.",
         ),
         (
             [(j, 1) for j in range(40)],
             [(4, 10**8)],
-            "The sum of rounds 0, 1, 2, 3, 4, 5, ..., 39 (40 of them) is (a whole number of 9 "
+            "The sum of rounds 0, 1, 2, 3, 4, 5, ..., 39 (40 of them) is (a whole "
+            "number of 9 "
             "digits) times client 4's update alone.",
         ),
     ],
@@ -222,7 +244,9 @@ def test_recipes_in_words(rounds: list, clients: list, text: str) -> None:
     assert [(r[1], int(r[2])) for r in lines[1:] if r[0] == "round"] == [
         (str(name), value) for name, value in rounds
     ]
-    assert [r[1] for r in lines if r[0] == "client"] == [str(name) for name, _ in clients]
+    assert [r[1] for r in lines if r[0] == "client"] == [
+        str(name) for name, _ in clients
+    ]
 
 
 def test_names_with_commas_stay_one_field() -> None:
@@ -233,9 +257,12 @@ def test_names_with_commas_stay_one_field() -> None:
 def test_common_factors_and_signs_are_taken_out() -> None:
     log = ParticipationLog(np.array([[1, 1], [0, 2]]), (0, 1), (0, 1))
     assert Recipe.of(log, (-4, 2), (0,)) == Recipe(((0, 2), (1, -1)), ((0, 2),))
-    log = ParticipationLog(np.array([[1, 1], [0, 1]]), (0, 1), (0, 1), (Fraction(6), Fraction(1)))
+    log = ParticipationLog(
+        np.array([[1, 1], [0, 1]]), (0, 1), (0, 1), (Fraction(6), Fraction(1))
+    )
     assert Recipe.of(log, (1, -1), (0,)) == Recipe(((0, 6), (1, -1)), ((0, 1),))
-    log = dataclasses.replace(log, scales=(Fraction(1, 2), Fraction(1, 3)))  # 2 x + 2 y and 3 y
+    # 2 x + 2 y and 3 y
+    log = dataclasses.replace(log, scales=(Fraction(1, 2), Fraction(1, 3)))
     assert Recipe.of(log, (1, -1), (0,)) == Recipe(((0, 3), (1, -2)), ((0, 6),))
 
 

@@ -22,7 +22,10 @@ PHI = NormalDist().cdf
 def named(P: np.ndarray, scales: Any = ()) -> ParticipationLog:
     rounds, clients = P.shape
     return ParticipationLog(
-        P, tuple(f"r{j}" for j in range(rounds)), tuple(f"c{i}" for i in range(clients)), scales
+        P,
+        tuple(f"r{j}" for j in range(rounds)),
+        tuple(f"c{i}" for i in range(clients)),
+        scales,
     )
 
 
@@ -34,7 +37,9 @@ def exact(P: np.ndarray) -> list[list[Fraction]]:
     for row in P:
         rest = [Fraction(int(value)) for value in row]
         for own in basis:
-            share = sum(a * b for a, b in zip(rest, own, strict=True)) / sum(a * a for a in own)
+            share = sum(a * b for a, b in zip(rest, own, strict=True)) / sum(
+                a * a for a in own
+            )
             rest = [a - share * b for a, b in zip(rest, own, strict=True)]
         length = sum(a * a for a in rest)
         if length:
@@ -47,16 +52,43 @@ def exact(P: np.ndarray) -> list[list[Fraction]]:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"noise_multiplier": 1.0}, "`clip` must be used together with noise_multiplier"),
+        (
+            {"noise_multiplier": 1.0},
+            "`clip` must be used together with noise_multiplier",
+        ),
         ({"clip": 1.0}, "`noise_multiplier` must be used together with clip"),
-        ({"spread": 1.0}, "`spread` must be used together with noise_multiplier and clip"),
-        ({"noise_multiplier": 0.0, "clip": 1.0}, "`noise_multiplier` must be positive and finite"),
-        ({"noise_multiplier": -1, "clip": 1.0}, "`noise_multiplier` must be positive and finite"),
-        ({"noise_multiplier": 1.0, "clip": math.nan}, "`clip` must be positive and finite"),
-        ({"noise_multiplier": 1.0, "clip": math.inf}, "`clip` must be positive and finite"),
-        ({"noise_multiplier": 1.0, "clip": 1.0, "spread": 0}, "`spread` must be positive"),
-        ({"noise_multiplier": 1.0, "clip": 1.0, "delta": 1.0}, r"`delta` must lie in \(0, 1\)"),
-        ({"noise_multiplier": 1.0, "clip": 1.0, "delta": 0.0}, r"`delta` must lie in \(0, 1\)"),
+        (
+            {"spread": 1.0},
+            "`spread` must be used together with noise_multiplier and clip",
+        ),
+        (
+            {"noise_multiplier": 0.0, "clip": 1.0},
+            "`noise_multiplier` must be positive and finite",
+        ),
+        (
+            {"noise_multiplier": -1, "clip": 1.0},
+            "`noise_multiplier` must be positive and finite",
+        ),
+        (
+            {"noise_multiplier": 1.0, "clip": math.nan},
+            "`clip` must be positive and finite",
+        ),
+        (
+            {"noise_multiplier": 1.0, "clip": math.inf},
+            "`clip` must be positive and finite",
+        ),
+        (
+            {"noise_multiplier": 1.0, "clip": 1.0, "spread": 0},
+            "`spread` must be positive",
+        ),
+        (
+            {"noise_multiplier": 1.0, "clip": 1.0, "delta": 1.0},
+            r"`delta` must lie in \(0, 1\)",
+        ),
+        (
+            {"noise_multiplier": 1.0, "clip": 1.0, "delta": 0.0},
+            r"`delta` must lie in \(0, 1\)",
+        ),
     ],
 )
 def test_noise_that_makes_no_sense(given: dict[str, Any], message: str) -> None:
@@ -68,7 +100,9 @@ def test_gates_that_make_no_sense() -> None:
     found = audit([[1, 1]], effort=0)
     gate = inspect.unwrap(type(found).gate)
     for target in (0.5, 0, -3, math.nan, math.inf, True):
-        with pytest.raises(ConfigurationError, match="`target` must be a finite number of at le"):
+        with pytest.raises(
+            ConfigurationError, match="`target` must be a finite number of at le"
+        ):
             gate(found, target, "hidden")
 
 
@@ -79,7 +113,9 @@ def test_each_client_s_figure_in_exact_rationals() -> None:
         P: np.ndarray = rng.random((6, 8)) < rng.uniform(0.2, 0.7)
         log = named(P)
         if trial % 3 == 2:
-            log = named(*integer_rows(rng.choice(weights, (6, 8)), "w", primitive=False))
+            log = named(
+                *integer_rows(rng.choice(weights, (6, 8)), "w", primitive=False)
+            )
         path = exact(log.participation)
         wanted = path[-1]
         found = audit(log, effort=0)
@@ -92,9 +128,13 @@ def test_each_client_s_figure_in_exact_rationals() -> None:
             assert (value == 1) == (size == 1)
             assert value == pytest.approx(float(size) if size else math.inf, rel=1e-9)
         assert found.hidden.least == pytest.approx(float(there[0][0]), rel=1e-9)
-        assert found.hidden.median == pytest.approx(float(median(s for s, _ in there)), rel=1e-9)
+        assert found.hidden.median == pytest.approx(
+            float(median(s for s, _ in there)), rel=1e-9
+        )
         others = [float(size) for size, _ in there if size > 1][:5]
-        np.testing.assert_allclose([size for _, size in found.hidden.worst], others, rtol=1e-9)
+        np.testing.assert_allclose(
+            [size for _, size in found.hidden.worst], others, rtol=1e-9
+        )
         for name, size in found.hidden.worst:
             assert size == found.hidden.values[log.clients.index(name)]
         after = found.over_rounds(log).hidden
@@ -102,7 +142,9 @@ def test_each_client_s_figure_in_exact_rationals() -> None:
         for value, sizes in zip(after, path, strict=True):
             least = min((size for size in sizes if size), default=None)
             assert value == 1 if least == 1 else value > 1 or least is None
-            np.testing.assert_allclose(value, math.nan if least is None else float(least))
+            np.testing.assert_allclose(
+                value, math.nan if least is None else float(least)
+            )
 
 
 def test_the_gate_on_both_sides_of_its_bar() -> None:
@@ -160,7 +202,10 @@ def test_what_takes_long_comes_later_and_what_takes_too_long_is_said_to_be_left_
 
 
 def test_noise_with_others_known_is_composed_over_a_client_s_rounds() -> None:
-    """mu = |weights|/Z; epsilon and delta fit together by Gaussian differential privacy."""
+    """mu = |weights|/Z.
+
+    Epsilon and delta fit together by Gaussian differential privacy.
+    """
     weights = np.array([[0.5, 0.25, 0], [1.5, 0.125, 1], [0, 0, 2]])
     log = named(*integer_rows(weights, "w", primitive=False))
     assert log.scales  # rows were multiplied, and so is their noise
@@ -170,10 +215,16 @@ def test_noise_with_others_known_is_composed_over_a_client_s_rounds() -> None:
     for i, length in enumerate(np.linalg.norm(weights, axis=0)):
         mu, epsilon = told[f"c{i}"]
         assert mu == pytest.approx(length / 2, rel=1e-12)
-        delta = PHI(-epsilon / mu + mu / 2) - math.exp(epsilon) * PHI(-epsilon / mu - mu / 2)
+        delta = PHI(-epsilon / mu + mu / 2) - math.exp(epsilon) * PHI(
+            -epsilon / mu - mu / 2
+        )
         assert delta == pytest.approx(1e-3, rel=1e-6)
-    assert found.mean_epsilon == pytest.approx(np.mean([epsilon for _, epsilon in told.values()]))
-    assert [mu for _, mu, _ in found.known] == sorted((mu for mu, _ in told.values()), reverse=True)
+    assert found.mean_epsilon == pytest.approx(
+        np.mean([epsilon for _, epsilon in told.values()])
+    )
+    assert [mu for _, mu, _ in found.known] == sorted(
+        (mu for mu, _ in told.values()), reverse=True
+    )
     assert found.gaussian is None
 
 
@@ -186,21 +237,33 @@ def test_noise_with_gaussian_others_is_the_separation_of_the_best_test() -> None
     assert found.noisy.gaussian is not None
     for name, mu, _ in found.noisy.gaussian:
         p = P[:, name]
-        rest = spread**2 * (P @ P.T - np.outer(p, p)) + (multiplier * clip) ** 2 * np.eye(5)
-        assert mu == pytest.approx(clip * math.sqrt(p @ np.linalg.solve(rest, p)), rel=1e-9)
+        rest = spread**2 * (P @ P.T - np.outer(p, p)) + (
+            multiplier * clip
+        ) ** 2 * np.eye(5)
+        assert mu == pytest.approx(
+            clip * math.sqrt(p @ np.linalg.solve(rest, p)), rel=1e-9
+        )
     known = {name: mu for name, mu, _ in found.noisy.known}
     assert all(mu < known.get(name, math.inf) for name, mu, _ in found.noisy.gaussian)
     said = " ".join(found.sentences())
-    assert "With noise of standard deviation 0.75 in each sum (noise multiplier 1.5, clip" in said
+    assert (
+        "With noise of standard deviation 0.75 in each sum (noise multiplier 1.5, clip"
+        in said
+    )
     assert "a guarantee of differential privacy, delta 1e-05" in said
-    assert "to one who sees only the noisy sums, not the noise or a sum without it" in said
+    assert (
+        "to one who sees only the noisy sums, not the noise or a sum without it" in said
+    )
     assert "Gaussian with spread 0.2 (no guarantee): client" in said
     content = json.loads(json.dumps(found.to_dict()))["noise"]
     assert (content["noise_multiplier"], content["spread"]) == (1.5, 0.2)
     # six clients, five of whom are listed: the mean is of all
-    every = privacy.distinguishability(P, clip, None, (multiplier * clip) ** 2).epsilon(1e-5)
+    every = privacy.distinguishability(P, clip, None, (multiplier * clip) ** 2).epsilon(
+        1e-5
+    )
     assert content["mean_epsilon"] == pytest.approx(every.mean())
     assert f"the mean of all clients: epsilon {every.mean():.3g}." in said
     assert len(content["others_gaussian"]) == len(content["others_known"]) == 5
     assert privacy.audit(P, effort=0).noisy is None
-    assert audit(P * 0, effort=0, noise_multiplier=1, clip=1).noisy is None  # no client took part
+    # no client took part
+    assert audit(P * 0, effort=0, noise_multiplier=1, clip=1).noisy is None

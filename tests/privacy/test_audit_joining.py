@@ -36,8 +36,11 @@ def test_clients_of_note_are_those_whom_the_fewest_expose() -> None:
     ]
     assert found.joining[0].text in found.sentences()
     assert found.to_dict()["joining"][0] == {
-        "client": "site-03", "others": ["site-04"], "fewest": 1, "text": found.joining[0].text,
-    }  # fmt: skip
+        "client": "site-03",
+        "others": ["site-04"],
+        "fewest": 1,
+        "text": found.joining[0].text,
+    }
     assert found.to_dict()["coalition"] == []
     each = client_privacy(LOG)
     assert each.upper.tolist() == [3, 3, 2, 2, 1]

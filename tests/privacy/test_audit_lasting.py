@@ -48,7 +48,9 @@ def test_it_is_what_the_whole_model_says(share: float, per_round: int) -> None:
     log = ParticipationLog(P, tuple(rounds), tuple("abcde"))
     found = privacy.audit(log, effort=0, memory=0.5, share=share).lasting
     assert found is not None
-    np.testing.assert_allclose(found.values, by_the_whole_model(P, rounds, share), rtol=1e-6)
+    np.testing.assert_allclose(
+        found.values, by_the_whole_model(P, rounds, share), rtol=1e-6
+    )
     assert found.least == min(found.values)
 
 
@@ -92,21 +94,35 @@ def test_what_floats_do_not_know_passes_no_gate() -> None:
 
 
 def test_parts_are_looked_at_apart() -> None:
-    """Of part y the server has {a, b} twice; of x, which c is in too, it has {a, b, c} once."""
+    """Of part y the server has {a, b} twice.
+
+    Of x, which c is in too, it has {a, b, c} once.
+    """
     P = np.array([[1, 1, 1], [1, 1, 0], [1, 1, 0]])
-    log = ParticipationLog(P, ("0[x]", "0[y]", "1[y]"), ("a", "b", "c"), parts=("x", "y", "y"))
+    log = ParticipationLog(
+        P, ("0[x]", "0[y]", "1[y]"), ("a", "b", "c"), parts=("x", "y", "y")
+    )
     found = privacy.audit(log, effort=0, memory=0.5, share=0.5)
     assert found.lasting is not None
-    # M = [[4, 2], [2, 4]] and p = (1, 1): h = 1/3; alone in one sum with noise of 3: h = 1/6
+    # M = [[4, 2], [2, 4]] and p = (1, 1): h = 1/3; alone in one sum with noise of 3: h
+    # = 1/6
     assert found.lasting.values == pytest.approx([3, 3, 6])
-    assert "in part y: the update of one round of client a" in found.gate(2.5, "hidden").reason
-    assert "what lasts of the updates among 3.00 (client a)" in found.gate(2.5, "hidden").reason
+    assert (
+        "in part y: the update of one round of client a"
+        in found.gate(2.5, "hidden").reason
+    )
+    assert (
+        "what lasts of the updates among 3.00 (client a)"
+        in found.gate(2.5, "hidden").reason
+    )
 
 
 def random_log() -> np.ndarray:
     """Return 200 sums of 12 of 120 clients, each drawn by itself."""
     rng = np.random.default_rng(0)
-    return np.array([np.isin(np.arange(120), rng.choice(120, 12, False)) for _ in range(200)])
+    return np.array(
+        [np.isin(np.arange(120), rng.choice(120, 12, False)) for _ in range(200)]
+    )
 
 
 def test_an_update_that_is_hidden_does_not_hide_what_lasts(
@@ -114,8 +130,19 @@ def test_an_update_that_is_hidden_does_not_hide_what_lasts(
 ) -> None:
     """The update of one round is hidden among more than 8, what lasts among fewer than 5."""
     np.save(tmp_path / "log.npy", random_log())
-    words = ["audit", str(tmp_path / "log.npy"), "--effort", "0", "--json", "--memory", "0.998",
-             "--share", "0.15", "--fail-below-hidden", "5"]  # fmt: skip
+    words = [
+        "audit",
+        str(tmp_path / "log.npy"),
+        "--effort",
+        "0",
+        "--json",
+        "--memory",
+        "0.998",
+        "--share",
+        "0.15",
+        "--fail-below-hidden",
+        "5",
+    ]
     assert main(words) == 3
     found = json.loads(capsys.readouterr().out)
     assert found["hidden_among_updates"]["least"] > 8
@@ -130,7 +157,8 @@ def test_a_watch_knows_after_every_sum_what_the_audit_knows(share: float) -> Non
     updates = Updates(0.9, share)
     for j, row in enumerate(P, start=1):
         own = np.flatnonzero(row)
-        updates.add(j, own.tolist(), (1e100 * row[own]).tolist())  # a sum's scale does not matter
+        # a sum's scale does not matter
+        updates.add(j, own.tolist(), (1e100 * row[own]).tolist())
         found = privacy.audit(P[:j], effort=0, memory=0.9, share=share).lasting
         worst = updates.lasting()
         assert found is not None
@@ -138,7 +166,9 @@ def test_a_watch_knows_after_every_sum_what_the_audit_knows(share: float) -> Non
         assert worst.hidden == pytest.approx(found.least, rel=1e-9)
         assert worst.client == found.least_client
     updates.add(15, [0, 1])
-    assert updates.lasting() == (None, None), "a second sum of a round is of the same fresh part"
+    assert updates.lasting() == (None, None), (
+        "a second sum of a round is of the same fresh part"
+    )
     assert Updates(0.9).lasting() is None
     assert Updates(0.9, 0.0).lasting() is None
 
@@ -161,12 +191,29 @@ def test_a_watch_stops_where_what_lasts_is_known_too_well(
     with Recorder(log, system="s", aggregation="secagg", salt=b"") as recorder:
         for j in range(3):
             recorder.record(j, ["a", "b", "c"])
-    words = ["watch", str(log), "--once", "--memory", "0.5", "--share", "0.5",
-             "--fail-below-hidden", "2.9", "--metrics", str(metrics)]  # fmt: skip
+    words = [
+        "watch",
+        str(log),
+        "--once",
+        "--memory",
+        "0.5",
+        "--share",
+        "0.5",
+        "--fail-below-hidden",
+        "2.9",
+        "--metrics",
+        str(metrics),
+    ]
     assert run(words) == 0  # type: ignore[operator]
     printed = capsys.readouterr().out
-    assert "the update of one round, of alike clients: worst update hidden among 3.00" in printed
-    assert "what lasts of updates, of alike clients: worst client hidden among 4.00" in printed
+    assert (
+        "the update of one round, of alike clients: worst update hidden among 3.00"
+        in printed
+    )
+    assert (
+        "what lasts of updates, of alike clients: worst client hidden among 4.00"
+        in printed
+    )
     assert "mrsa_watch_lasting_hidden_among{" in metrics.read_text()
     with Recorder(log, system="s", aggregation="secagg", salt=b"") as recorder:
         recorder.record(3, ["a", "b"])

@@ -26,7 +26,9 @@ def exposed(P: np.ndarray) -> int:
 
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("is_bulk", [True, False])
-def test_every_round_is_true(seed: int, is_bulk: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_round_is_true(
+    seed: int, is_bulk: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rng = np.random.default_rng(seed)
     P = rng.random((9, 7)) < 0.45
     P[0] = P[4] = False  # nobody yet, and a skipped round

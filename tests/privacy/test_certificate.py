@@ -17,7 +17,13 @@ import pytest
 import row_space_oracle as oracle
 from weak_families import FAMILIES
 
-from mrsa_jax.privacy import ParticipationLog, _certificate_claims, audit, certificate, read_log
+from mrsa_jax.privacy import (
+    ParticipationLog,
+    _certificate_claims,
+    audit,
+    certificate,
+    read_log,
+)
 from mrsa_watch import mrsa_check
 
 # All that may have no short proof where searches are small.
@@ -30,7 +36,9 @@ UNPROVEN = (
 )
 
 
-def made_of(path: pathlib.Path, text: str, effort: float = 0.0, coalition=(), **options):
+def made_of(
+    path: pathlib.Path, text: str, effort: float = 0.0, coalition=(), **options
+):
     """Return a certificate of a log in text, with its log and its audit."""
     path.write_text(text)
     log = read_log(path, **options)
@@ -66,7 +74,10 @@ def test_every_certificate_of_the_families_is_checked_in_full(name, tmp_path) ->
 
 
 def hold_family(name: str, most: int, effort: float, path: pathlib.Path) -> None:
-    """Check certificates in full; each claim is true by exhaustive search in exact integers."""
+    """Check certificates in full.
+
+    Each claim is true by exhaustive search in exact integers.
+    """
     cases = [matrix for matrix, _ in FAMILIES[name]() if signless(matrix)]
     for matrix in cases[:: max(1, len(cases) // most)]:
         made, _, found = made_of(path, as_text(matrix), effort=effort, layout="matrix")
@@ -76,12 +87,19 @@ def hold_family(name: str, most: int, effort: float, path: pathlib.Path) -> None
         values = {(c["claim"], c.get("value")) for c in made["claims"]}
         if found.weak.rank:
             weak = found.weak
-            assert {("weak T at most", weak.upper), ("weak T at least", weak.lower)} <= values
+            assert {
+                ("weak T at most", weak.upper),
+                ("weak T at least", weak.lower),
+            } <= values
             assert ("rank", oracle.rank(matrix)) in values
         assert ("strong T", oracle.strong_privacy(matrix)) in values
-        claimed = [c for c in made["claims"] if c["claim"] == "exposed" and not c["others"]]
+        claimed = [
+            c for c in made["claims"] if c["claim"] == "exposed" and not c["others"]
+        ]
         assert [c["clients"][0] for c in claimed] == list(oracle.exposed(matrix))
-        left = [text for text in made["no short proof"] if not text.startswith(UNPROVEN)]
+        left = [
+            text for text in made["no short proof"] if not text.startswith(UNPROVEN)
+        ]
         # hidden among all but one, by so little that floats do not show it
         assert not left or max(map(max, matrix)) > 2**29, (matrix, left)
 
@@ -96,7 +114,9 @@ def is_true(made, matrix) -> bool:
         kind, value = claim["claim"], claim.get("value")
         if kind == "exposed":
             (i,), others = claim["clients"], claim["others"]
-            left = [[0 if j in others else v for j, v in enumerate(row)] for row in rows]
+            left = [
+                [0 if j in others else v for j, v in enumerate(row)] for row in rows
+            ]
             assert i in oracle.exposed(left)
         elif kind == "not exposed":
             assert exposed.isdisjoint(claim["clients"])
@@ -134,41 +154,59 @@ def example(tmp_path_factory):
 @pytest.fixture(scope="module")
 def exposing(tmp_path_factory):
     """Return the same of a log that exposes clients."""
-    rows = [[1, 1, 1, 0, 0, 0], [0, 1, 0, 0, 0, 0], [1, 1, 0, 1, 1, 1], [0, 0, 0, 1, 0, 0]]
+    rows = [
+        [1, 1, 1, 0, 0, 0],
+        [0, 1, 0, 0, 0, 0],
+        [1, 1, 0, 1, 1, 1],
+        [0, 0, 0, 1, 0, 0],
+    ]
     path = tmp_path_factory.mktemp("certificate") / "log.csv"
     made, _, _ = made_of(path, as_text(rows), effort=0.01)
     return made, path.read_bytes(), rows
 
 
 def test_the_examples_have_claims_of_every_kind(example, exposing) -> None:
-    kinds = {name.removeprefix("check_").replace("_", " ")
-             for name in dir(mrsa_check.Checker) if name.startswith("check_")}  # fmt: skip
+    kinds = {
+        name.removeprefix("check_").replace("_", " ")
+        for name in dir(mrsa_check.Checker)
+        if name.startswith("check_")
+    }
     assert {claim["claim"] for claim in example[0]["claims"]} == kinds
     for made, log, rows in (example, exposing):
         assert statuses(check(made, log)) == {"checked", "not checked, no short proof"}
         assert is_true(made, rows)
     assert place_of(example[0], "weak T at least", by="kernel")
-    assert [claim["clients"] for claim in exposing[0]["claims"]
-            if claim["claim"] == "exposed" and not claim["others"]] == [[1], [3]]  # fmt: skip
+    assert [
+        claim["clients"]
+        for claim in exposing[0]["claims"]
+        if claim["claim"] == "exposed" and not claim["others"]
+    ] == [[1], [3]]
 
 
 def place_of(made, kind, **wanted):
     for place, claim in enumerate(made["claims"]):
-        if claim["claim"] == kind and all(claim.get(key) == wanted[key] for key in wanted):
+        if claim["claim"] == kind and all(
+            claim.get(key) == wanted[key] for key in wanted
+        ):
             return place
     raise AssertionError(kind)
 
 
 def verdict(made, log, place):
     """Return what is said of a claim, by its place."""
-    (text,) = [(s, t) for s, t in check(made, log) if t.startswith(f"claim {place + 1}:")]
+    (text,) = [
+        (s, t) for s, t in check(made, log) if t.startswith(f"claim {place + 1}:")
+    ]
     return text
 
 
 @pytest.mark.parametrize(
     ("kind", "change"),
     [
-        ("exposed", lambda c: c["combination"][0].__setitem__(1, c["combination"][0][1] + 1)),
+        (
+            "exposed",
+            lambda c: c["combination"][0].__setitem__(1, c["combination"][0][1] + 1),
+        ),
         ("exposed", lambda c: c["combination"].append(c["combination"][0])),
         ("exposed", lambda c: c["combination"].clear()),
         ("exposed", lambda c: c["clients"].append(3)),
@@ -186,7 +224,14 @@ def verdict(made, log, place):
         ("strong T", lambda c: c.update(value=2)),
         ("strong T", lambda c: c.update(value=None)),
         ("rank", lambda c: c.update(value=c["value"] + 1)),
-        ("rank", lambda c: [c.update(value=c["value"] - 1), c["rows"].pop(), c["columns"].pop()]),
+        (
+            "rank",
+            lambda c: [
+                c.update(value=c["value"] - 1),
+                c["rows"].pop(),
+                c["columns"].pop(),
+            ],
+        ),
         ("rank", lambda c: c["rows"].__setitem__(0, c["rows"][1])),
         ("rank", lambda c: c.update(modulus=1)),
         ("rank", lambda c: c.update(modulus=0)),
@@ -203,15 +248,18 @@ def verdict(made, log, place):
         ("hidden among at least", lambda c: c.update(value="1e999999999")),
         ("hidden among at least", lambda c: c["clients"].append(5)),
     ],
-)  # fmt: skip
-def test_a_claim_that_is_tampered_with_is_not_checked(example, exposing, kind, change) -> None:
+)
+def test_a_claim_that_is_tampered_with_is_not_checked(
+    example, exposing, kind, change
+) -> None:
     made, log, rows = exposing if "exposed" in kind else example
     changed = copy.deepcopy(made)
     place = place_of(made, kind)
     change(changed["claims"][place])
     assert changed != made
     status, text = verdict(changed, log, place)
-    if status == "checked":  # a sum with one coefficient more may still be of that client alone
+    # a sum with one coefficient more may still be of that client alone
+    if status == "checked":
         assert is_true(changed, rows), text
         assert "combination" in changed["claims"][place]
     else:
@@ -242,7 +290,9 @@ def test_a_vector_that_is_wrong_in_one_place_is_refused(example, change) -> None
 
 def test_vectors_of_zeros_prove_nothing(example) -> None:
     made, log, _ = example
-    zeros = changed_kernel(made, lambda U: [u.__setitem__(slice(None), [0] * len(u)) for u in U])
+    zeros = changed_kernel(
+        made, lambda U: [u.__setitem__(slice(None), [0] * len(u)) for u in U]
+    )
     found = [text for status, text in check(zeros, log) if status == "REFUSED"]
     assert any("without a vector" in text for text in found)
     assert any("rows of U are dependent" in text for text in found)
@@ -251,7 +301,10 @@ def test_vectors_of_zeros_prove_nothing(example) -> None:
 
 @pytest.mark.parametrize("modulus", [2, 4, 9, 65_537 * 3, 2**20, 2**21 + 9, "5x"])
 def test_the_modulus_of_a_search_need_not_be_believed(example, modulus) -> None:
-    """Composite, too large, or so small that sets are dependent by chance: never checked."""
+    """Composite, too large, or so small that sets are dependent by chance.
+
+    Never checked.
+    """
     made, log, _ = example
     changed = copy.deepcopy(made)
     place = place_of(made, "weak T at least", by="kernel")
@@ -260,7 +313,10 @@ def test_the_modulus_of_a_search_need_not_be_believed(example, modulus) -> None:
 
 
 def test_a_minor_needs_no_prime(tmp_path) -> None:
-    """The rank modulo 2 and 3 is smaller; modulo 35 every pivot is a unit, or it is refused."""
+    """The rank modulo 2 and 3 is smaller.
+
+    Modulo 35 every pivot is a unit, or it is refused.
+    """
     fano = [[int((j - i) % 7 in (0, 1, 3)) for j in range(7)] for i in range(7)]
     path = tmp_path / "log.csv"
     made, _, _ = made_of(path, as_text(fano))
@@ -270,7 +326,8 @@ def test_a_minor_needs_no_prime(tmp_path) -> None:
         made["claims"][place]["modulus"] = modulus
         seen[modulus] = verdict(made, path.read_bytes(), place)[0]
     assert seen[2**61 - 1] == "checked"
-    assert seen[2] == seen[3] == seen[4] == seen[6] == seen[9] == "REFUSED"  # det 24 is no unit
+    # det 24 is no unit
+    assert seen[2] == seen[3] == seen[4] == seen[6] == seen[9] == "REFUSED"
 
 
 def test_a_search_that_costs_too_much_is_left_out(example) -> None:
@@ -284,21 +341,34 @@ def test_a_search_that_costs_too_much_is_left_out(example) -> None:
     assert "steps" in said[1]
     lied = copy.deepcopy(made)
     lied["claims"][place]["steps"] = 0  # what is stated is not what counts
-    (said,) = [row for row in check(lied, log, count) if row[1].startswith(f"claim {place + 1}:")]
+    (said,) = [
+        row
+        for row in check(lied, log, count)
+        if row[1].startswith(f"claim {place + 1}:")
+    ]
     assert said[0] == "not checked"
 
 
 def test_another_log_or_matrix_refuses_everything(example) -> None:
     made, log, _ = example
     lines = log.splitlines(keepends=True)
-    for other in (log + b"\n", b"".join(lines[::-1]), log.replace(b"1", b"0", 1), b"", b"\xff\xfe"):
+    for other in (
+        log + b"\n",
+        b"".join(lines[::-1]),
+        log.replace(b"1", b"0", 1),
+        b"",
+        b"\xff\xfe",
+    ):
         assert statuses(check(made, other)[1:]) == {"REFUSED"}
     reordered = copy.deepcopy(made)
     reordered["sums"] = reordered["sums"][::-1]
     assert "REFUSED" in statuses(check(reordered, log))
     assert "claim 1" not in str(check(reordered, log))
     renamed = copy.deepcopy(made)
-    renamed["clients"][0], renamed["clients"][1] = renamed["clients"][1], renamed["clients"][0]
+    renamed["clients"][0], renamed["clients"][1] = (
+        renamed["clients"][1],
+        renamed["clients"][0],
+    )
     assert check(renamed, log)[-1] == ("REFUSED", "log: it has another matrix")
     told = copy.deepcopy(made)
     told["coalition"] = [3]
@@ -324,11 +394,22 @@ def test_unknown_claims_are_not_checked(example) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "", "{", "[]", "null", '"text"', "1", "[" * 100_000, '{"format": NaN}', '{"a": 1, "a": 2}',
-        '{"format": "mrsa-jax certificate", "version": 1}', '{"format": "mrsa-jax certificate", '
-        '"version": true}', '{"format": 1e400}', '{"version": ' + "9" * 10_000 + "}", "\ud800",
+        "",
+        "{",
+        "[]",
+        "null",
+        '"text"',
+        "1",
+        "[" * 100_000,
+        '{"format": NaN}',
+        '{"a": 1, "a": 2}',
+        '{"format": "mrsa-jax certificate", "version": 1}',
+        '{"format": "mrsa-jax certificate", "version": true}',
+        '{"format": 1e400}',
+        '{"version": ' + "9" * 10_000 + "}",
+        "\ud800",
     ],
-)  # fmt: skip
+)
 def test_what_is_no_certificate_is_refused(example, text) -> None:
     _, log, _ = example
     data = text.encode("utf-8", errors="surrogatepass")
@@ -349,12 +430,19 @@ def mutate(example, count: int) -> None:
     """Change single bytes; whatever is still checked holds by exhaustive search."""
     made, log, rows = example
     data = json.dumps(made).encode()
-    assert statuses(mrsa_check.check(data, log)) <= {"checked", "not checked, no short proof"}
+    assert statuses(mrsa_check.check(data, log)) <= {
+        "checked",
+        "not checked, no short proof",
+    }
     rng = random.Random(count)
     kept = 0
     for _ in range(count):
         place = rng.randrange(len(data))
-        byte = rng.choice(b'0123456789-"[]{},.eE x') if rng.random() < 0.8 else rng.randrange(256)
+        byte = (
+            rng.choice(b'0123456789-"[]{},.eE x')
+            if rng.random() < 0.8
+            else rng.randrange(256)
+        )
         changed = data[:place] + bytes([byte]) + data[place + 1 :]
         if changed == data:
             continue
@@ -362,13 +450,20 @@ def mutate(example, count: int) -> None:
         if found[0][0] != "checked" or "REFUSED" in dict(found[:2]):
             continue
         content = json.loads(changed)
-        good = [text for status, text in found if status == "checked" and text.startswith("claim")]
+        good = [
+            text
+            for status, text in found
+            if status == "checked" and text.startswith("claim")
+        ]
         numbers = {int(text.split(":")[0].split()[1]) - 1 for text in good}
         content["claims"] = [c for i, c in enumerate(content["claims"]) if i in numbers]
         for claim in content["claims"]:
             for key in ("clients", "others"):
                 claim[key] = [int(i) for i in claim.get(key, [])]
-            if claim["claim"] not in ("hidden among at least", "strong T") and "value" in claim:
+            if (
+                claim["claim"] not in ("hidden among at least", "strong T")
+                and "value" in claim
+            ):
                 claim["value"] = int(claim["value"])
         assert content["clients"] == made["clients"]
         assert content["coalition"] == []
@@ -397,7 +492,11 @@ LONG = """server_round;cid;status;weight
         (LONG, {"where": "status=ok,late"}, ()),
         (LONG, {"where": "status=ok,late"}, ("anna",)),
         ("1 0 1\n1 1 0\n", {}, ()),
-        ("a\tb\tsize\n1\t.5\t7\n2\t1e-3\t7\n", {"layout": "matrix", "ignore_columns": "size"}, ()),
+        (
+            "a\tb\tsize\n1\t.5\t7\n2\t1e-3\t7\n",
+            {"layout": "matrix", "ignore_columns": "size"},
+            (),
+        ),
         ("True,False\nTrue,True\n", {"layout": "matrix"}, ()),
         ("a,b,c\n1,1,0\n0,1,1\n", {}, ()),
         (",a,b,c\n0,1,1,0\n1,0,1,1\n", {}, ()),
@@ -415,19 +514,31 @@ def test_logs_of_many_kinds_are_read_again(tmp_path, text, options, coalition) -
     said = check(made, path.read_bytes())
     assert statuses(said) <= {"checked", "not checked, no short proof"}, said
     assert made["reading"] is not None
-    assert [str(log.clients[i]) for i in made["coalition"]] == list(map(str, found.coalition))
+    assert [str(log.clients[i]) for i in made["coalition"]] == list(
+        map(str, found.coalition)
+    )
     for name in found.coalition:
         assert ascii(str(name)) in said[0][1]
-    named = [c["clients"] for c in made["claims"] if c["claim"] == "exposed" and not c["others"]]
-    assert [log.clients[i] for (i,) in named] == sorted((c for c, _ in found.exposed), key=str)
-    free = [i for c in made["claims"] if c["claim"] == "not exposed" for i in c["clients"]]
+    named = [
+        c["clients"]
+        for c in made["claims"]
+        if c["claim"] == "exposed" and not c["others"]
+    ]
+    assert [log.clients[i] for (i,) in named] == sorted(
+        (c for c, _ in found.exposed), key=str
+    )
+    free = [
+        i for c in made["claims"] if c["claim"] == "not exposed" for i in c["clients"]
+    ]
     told = {*made["coalition"], *(i for (i,) in named)}
     assert sorted([*free, *told]) == list(range(len(log.clients)))
 
 
 def test_a_client_whom_the_server_knows_is_not_hidden_from_it(tmp_path) -> None:
     path = tmp_path / "log.csv"
-    made, _, _ = made_of(path, "round,client\n1,anna\n1,bob\n1,carl\n", coalition=["bob"])
+    made, _, _ = made_of(
+        path, "round,client\n1,anna\n1,bob\n1,carl\n", coalition=["bob"]
+    )
     place = place_of(made, "not exposed")
     assert made["claims"][place]["clients"] == [0, 2]
     made["claims"][place]["clients"] = [0, 1]
@@ -440,7 +551,10 @@ def test_gzip_is_read_and_other_formats_are_not(tmp_path) -> None:
     packed.write_bytes(gzip.compress(b"round,client\n1,anna\n1,bob\n2,bob\n"))
     log = read_log(packed)
     made = certificate(log, audit(log, effort=0), packed)
-    assert statuses(check(made, packed.read_bytes())) == {"checked", "not checked, no short proof"}
+    assert statuses(check(made, packed.read_bytes())) == {
+        "checked",
+        "not checked, no short proof",
+    }
     bomb = gzip.compress(bytes(mrsa_check.MOST_BYTES + 10))
     made["log"]["sha256"] = hashlib.sha256(bomb).hexdigest()
     said = f"log: a line of more than {mrsa_check.MOST_LINE} characters"
@@ -454,10 +568,13 @@ def test_gzip_is_read_and_other_formats_are_not(tmp_path) -> None:
     assert [status for status, _ in found][:3] == ["checked", "not checked", "checked"]
 
 
-def test_a_prime_that_loses_the_rank_makes_no_false_proof(tmp_path, monkeypatch) -> None:
+def test_a_prime_that_loses_the_rank_makes_no_false_proof(
+    tmp_path, monkeypatch
+) -> None:
     prime = 2**31 - 19
     monkeypatch.setattr(_certificate_claims, "draw_primes", lambda count: (prime,))
-    rows = [[1, 1, 1], [1 + prime, 1, 1]]  # equal modulo the prime; their difference is client 0's
+    # equal modulo the prime; their difference is client 0's
+    rows = [[1, 1, 1], [1 + prime, 1, 1]]
     made, log, _ = made_of(tmp_path / "log.csv", as_text(rows), layout="matrix")
     said = check(made, (tmp_path / "log.csv").read_bytes())
     assert statuses(said) <= {"checked", "not checked, no short proof"}
@@ -468,8 +585,12 @@ def test_a_prime_that_loses_the_rank_makes_no_false_proof(tmp_path, monkeypatch)
 def test_misuse_raises(tmp_path) -> None:
     path = tmp_path / "log.csv"
     _, log, found = made_of(path, "1,1,0\n0,1,1\n", effort=0.01)
-    forged = dataclasses.replace(found, group=dataclasses.replace(found.group, witness=(1, 1)))
-    with pytest.raises(ValueError, match=r"`found` must be .*; got 'another plain sum'"):
+    forged = dataclasses.replace(
+        found, group=dataclasses.replace(found.group, witness=(1, 1))
+    )
+    with pytest.raises(
+        ValueError, match=r"`found` must be .*; got 'another plain sum'"
+    ):
         certificate(log, forged, path)
     other = ParticipationLog(np.ones((3, 3), bool), (0, 1, 2), (0, 1, 2))
     with pytest.raises(ValueError, match="`found` must be the audit of this log"):
@@ -488,11 +609,18 @@ def test_the_search_sees_dependent_sets_of_any_size() -> None:
     for case in range(300):
         count, width = rng.randrange(2, 8), rng.randrange(1, 6)
         sizes = sorted(rng.choice([1, 1, 1, 2, 3]) for _ in range(count))
-        rows = [tuple(rng.randrange(-1, 2) % prime for _ in range(width)) for _ in range(count)]
+        rows = [
+            tuple(rng.randrange(-1, 2) % prime for _ in range(width))
+            for _ in range(count)
+        ]
         if case % 2:
-            rows = [tuple(rng.randrange(prime) for _ in range(width)) for _ in range(count)]
+            rows = [
+                tuple(rng.randrange(prime) for _ in range(width)) for _ in range(count)
+            ]
         if case % 5 == 0 and count > 3:  # three on a line
-            rows[3] = tuple((a + 2 * b) % prime for a, b in zip(rows[0], rows[2], strict=True))
+            rows[3] = tuple(
+                (a + 2 * b) % prime for a, b in zip(rows[0], rows[2], strict=True)
+            )
         limit = rng.randrange(1, 7)
         wanted = all(
             mrsa_check.are_independent([list(rows[k]) for k in chosen], prime)
@@ -505,6 +633,9 @@ def test_the_search_sees_dependent_sets_of_any_size() -> None:
         checker.inverse = [0, *(pow(x, -1, prime) for x in range(1, prime))]
         try:
             found = checker.all_independent(list(zip(sizes, rows, strict=True)), limit)
-        except (IndexError, ValueError):  # larger sets than vectors: a claim that is refused
+        except (
+            IndexError,
+            ValueError,
+        ):  # larger sets than vectors: a claim that is refused
             found = False
         assert found == wanted, (sizes, rows, limit)

@@ -1,5 +1,6 @@
-"""The checker of certificates on claims written by hand: what is true passes, what is not does not.
+"""The checker of certificates on claims written by hand.
 
+What is true passes, what is not does not.
 The log has three clients and two sums, a + b and b + c, of which a - b + c is nothing.
 """
 
@@ -17,8 +18,13 @@ LOG = b"a,b,c\n1,1,0\n0,1,1\n"
 BLOCKS = b"a,b,c,d,e,f\n1,1,1,0,0,0\n0,0,0,1,1,1\n"
 
 
-def _statuses(*claims: dict[str, Any], log: bytes = LOG, kernel: Any = ((1, -1, 1),),
-              coalition: Any = (), asked: Any = ()) -> list[str]:  # fmt: skip
+def _statuses(
+    *claims: dict[str, Any],
+    log: bytes = LOG,
+    kernel: Any = ((1, -1, 1),),
+    coalition: Any = (),
+    asked: Any = (),
+) -> list[str]:
     names, *rows = log.decode().split()
     columns = names.split(",")
     content = {
@@ -30,35 +36,56 @@ def _statuses(*claims: dict[str, Any], log: bytes = LOG, kernel: Any = ((1, -1, 
         "reading": {"layout": "matrix", "delimiter": ",", "header": 1, "left_out": []},
         "clients": columns,
         "rounds": [str(j) for j in range(len(rows))],
-        "sums": [[[i, 1] for i, x in enumerate(row.split(",")) if x == "1"] for row in rows],
+        "sums": [
+            [[i, 1] for i, x in enumerate(row.split(",")) if x == "1"] for row in rows
+        ],
         "coalition": list(coalition),
         "kernel": [list(vector) for vector in kernel],
         "claims": list(claims),
     }
     who = [columns[i] for i in coalition] or None
-    found = mrsa_check.check(json.dumps(content).encode(), log, asked=asked, coalition=who)
+    found = mrsa_check.check(
+        json.dumps(content).encode(), log, asked=asked, coalition=who
+    )
     assert [status for status, _ in found[:2]] == ["checked"] * 2, found
     return [status for status, _ in found[2:]]
 
 
 def _exposed(client: int, *terms: tuple[int, int], others: Any = ()) -> dict[str, Any]:
     combination = [list(term) for term in terms]
-    return {"claim": "exposed", "clients": [client], "others": list(others),
-            "combination": combination}  # fmt: skip
+    return {
+        "claim": "exposed",
+        "clients": [client],
+        "others": list(others),
+        "combination": combination,
+    }
 
 
 def _sum(kind: str, value: int, *terms: tuple[int, int]) -> dict[str, Any]:
-    return {"claim": kind, "value": value, "combination": [list(term) for term in terms]}
+    return {
+        "claim": kind,
+        "value": value,
+        "combination": [list(term) for term in terms],
+    }
 
 
 def _hidden(value: str) -> dict[str, Any]:
-    return {"claim": "hidden among at least", "clients": [0], "value": value,
-            "vector": [1, -1, 1]}  # fmt: skip
+    return {
+        "claim": "hidden among at least",
+        "clients": [0],
+        "value": value,
+        "vector": [1, -1, 1],
+    }
 
 
 def _rank(value: int) -> dict[str, Any]:
-    return {"claim": "rank", "value": value, "rows": [*range(value)], "columns": [*range(value)],
-            "modulus": 101}  # fmt: skip
+    return {
+        "claim": "rank",
+        "value": value,
+        "rows": [*range(value)],
+        "columns": [*range(value)],
+        "modulus": 101,
+    }
 
 
 def _least(value: int, by: str, **more: int) -> dict[str, Any]:
@@ -116,7 +143,9 @@ def test_shares_are_rounded_up() -> None:
 
 def test_an_equality_takes_both_bounds() -> None:
     most = _sum("weak T at most", 2, (0, 1))
-    found = _statuses(most, asked=["weak T <= 2", "weak T <= 3", "weak T = 2", "weak T = 3"])
+    found = _statuses(
+        most, asked=["weak T <= 2", "weak T <= 3", "weak T = 2", "weak T = 3"]
+    )
     assert found == ["checked", "checked", "checked", "REFUSED", "REFUSED"]
     both = (most, _least(2, "kernel", modulus=101, vectors=1, steps=0))
     assert _statuses(*both, asked=["weak T = 2"]) == ["checked"] * 3

@@ -16,9 +16,11 @@ P = [[1, 1, 0, 0, 0], [0, 1, 1, 1, 0], [0, 0, 0, 0, 1]]
 
 
 def own_privacy(matrix):
-    """T_i of each client by its definition: the smallest S with a v on it that is not 0 at i.
+    """T_i of each client by its definition.
 
-    There is one exactly if the columns outside S do not span column i: it adds to their rank.
+    The smallest S with a v on it that is not 0 at i.
+    There is one exactly if the columns outside S do not span column i: it adds to their
+    rank.
     """
     rows = oracle.as_rows(matrix)
     clients = len(rows[0])
@@ -27,9 +29,16 @@ def own_privacy(matrix):
         for support in itertools.combinations(range(clients), size):
             wanted = [i for i in support if found[i] < 0]
             outside = [j for j in range(clients) if j not in support]
-            left = oracle.rank([[row[j] for j in outside] for row in rows]) if wanted else 0
+            left = (
+                oracle.rank([[row[j] for j in outside] for row in rows])
+                if wanted
+                else 0
+            )
             for i in wanted:
-                if oracle.rank([[row[j] for j in (*outside, i)] for row in rows]) > left:
+                if (
+                    oracle.rank([[row[j] for j in (*outside, i)] for row in rows])
+                    > left
+                ):
                     found[i] = size
     return found
 
@@ -37,13 +46,16 @@ def own_privacy(matrix):
 def small_matrices():
     draw = np.random.default_rng(5)
     for _ in range(60):
-        matrix = (draw.random((draw.integers(1, 8), 7)) < draw.uniform(0.2, 0.8)).astype(int)
+        matrix = (
+            draw.random((draw.integers(1, 8), 7)) < draw.uniform(0.2, 0.8)
+        ).astype(int)
         if draw.random() < 0.4:
             matrix *= draw.integers(-4, 5, matrix.shape)
         if draw.random() < 0.4:
             matrix[:, draw.integers(7)] = matrix[:, draw.integers(7)]
         yield matrix.tolist()
-    yield [[8191, 1, 1, 0, 0], [0, 1, 1, 0, 0]]  # an entry that the walk's prime divides
+    # an entry that the walk's prime divides
+    yield [[8191, 1, 1, 0, 0], [0, 1, 1, 0, 0]]
     yield [[8191, 1, 1, 0, 0], [0, 1, 2, 1, 0], [0, 1, 3, 0, 1]]
     yield [[10**30, 1, 0, 0], [1, 10**31, 1, 1]]
     yield families.incidence(families.cycle(7))
@@ -87,9 +99,15 @@ def test_asks_for_known_clients():
 def checked(matrix, found):
     """Check every witness in Python's integers, and the interval against the definition."""
     rows = oracle.as_rows(matrix)
-    for i, (support, witness) in enumerate(zip(found.supports, found.witnesses, strict=True)):
+    for i, (support, witness) in enumerate(
+        zip(found.supports, found.witnesses, strict=True)
+    ):
         if not support:
-            assert (found.lower[i], found.upper[i], found.certified[i]) == (-1, -1, False)
+            assert (found.lower[i], found.upper[i], found.certified[i]) == (
+                -1,
+                -1,
+                False,
+            )
             continue
         values = oracle.combination(witness, rows)
         assert tuple(j for j, value in enumerate(values) if value) == support
@@ -142,12 +160,16 @@ def test_a_coalition_of_some_counts_as_absent():
 
 def test_blocks_and_random_cohorts():
     available = mj.availability.independent(0.2)
-    blocks = mj.selection.rollout(0, mj.selection.batch_partitioning(40, 8, 4), available, 60)
+    blocks = mj.selection.rollout(
+        0, mj.selection.batch_partitioning(40, 8, 4), available, 60
+    )
     found = client_privacy(blocks)
     assert (found.upper == 4).all()
     assert found.certified.all()
     assert found.coalition(5) == (4, 6, 7)
-    cohorts = np.asarray(mj.selection.rollout(0, mj.selection.uniform(30, 5), available, 28))
+    cohorts = np.asarray(
+        mj.selection.rollout(0, mj.selection.uniform(30, 5), available, 28)
+    )
     found = client_privacy(cohorts, effort=0.1)
     assert found.certified.all()
     assert found.lower.min() == weak_privacy(cohorts).lower
@@ -190,20 +212,34 @@ def test_sentences():
     )
     assert str(client_privacy([[0, 0]])) == "no client is in a sum"
     open_ones = _clients.ClientPrivacy(
-        np.array([3]), np.array([6]), np.array([False]), ((0, 1, 2, 3, 4, 5),), ((1,),), None
+        np.array([3]),
+        np.array([6]),
+        np.array([False]),
+        ((0, 1, 2, 3, 4, 5),),
+        ((1,),),
+        None,
     )
     padded = [*open_ones.supports, *[()] * 5]
     wide = _clients.ClientPrivacy(
-        np.array([3] + [-1] * 5), np.array([6] + [-1] * 5), np.zeros(6, bool), tuple(padded),
-        ((1,),) + ((),) * 5, None,
-    )  # fmt: skip
-    said = "0 is exposed if these 5 join the server: 1, 2, 3, 4, 5 (fewer than 2 cannot)"
+        np.array([3] + [-1] * 5),
+        np.array([6] + [-1] * 5),
+        np.zeros(6, bool),
+        tuple(padded),
+        ((1,),) + ((),) * 5,
+        None,
+    )
+    said = (
+        "0 is exposed if these 5 join the server: 1, 2, 3, 4, 5 (fewer than 2 cannot)"
+    )
     assert wide.sentence(0) == said
 
 
 @pytest.mark.slow
 def test_many_small_matrices():
-    """Bounds on both sides of the definition; they meet but for entries that 8191 divides."""
+    """Bounds on both sides of the definition.
+
+    They meet but for entries that 8191 divides.
+    """
     draw = np.random.default_rng(11)
     for _ in range(4000):
         shape = draw.integers(1, 9), draw.integers(2, 10)

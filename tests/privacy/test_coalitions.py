@@ -27,7 +27,10 @@ FUNCTIONS = (
 
 
 def small_histories(count, seed=0, clients=6, rounds=5):
-    """Histories of one shape: sparse and dense, of bools and weights, with equal columns."""
+    """Histories of one shape.
+
+    Sparse and dense, of bools and weights, with equal columns.
+    """
     draw = np.random.default_rng(seed)
     for _ in range(count):
         matrix = (draw.random((rounds, clients)) < draw.uniform(0.2, 0.8)).astype(int)
@@ -67,15 +70,25 @@ def test_rejects_what_is_no_coalition(coalition, message):
 
 
 def test_a_coalition_is_not_traced():
-    with pytest.raises(mj.ConfigurationError, match="`coalition` must be known, not traced"):
+    with pytest.raises(
+        mj.ConfigurationError, match="`coalition` must be known, not traced"
+    ):
         jax.jit(lambda members: first_exposure(P, coalition=members))(np.array([1]))
 
 
 def test_each_kind_of_list_is_the_same_coalition():
-    for coalition in ([3, 1], (1, 3), range(1, 4, 2), np.array([1, 3]), jax.numpy.array([3, 1])):
+    for coalition in (
+        [3, 1],
+        (1, 3),
+        range(1, 4, 2),
+        np.array([1, 3]),
+        jax.numpy.array([3, 1]),
+    ):
         assert first_exposure(P, coalition=coalition).tolist() == [0, -1, 1, -1]
     for function in FUNCTIONS:
-        alone, none = (jax.tree.leaves(own) for own in (function(P), function(P, coalition=())))
+        alone, none = (
+            jax.tree.leaves(own) for own in (function(P), function(P, coalition=()))
+        )
         assert all(np.array_equal(a, b) for a, b in zip(alone, none, strict=True))
 
 
@@ -101,7 +114,9 @@ def test_after_each_round():
         left = np.delete(matrix, members, axis=1)
         expected = oracle.trajectory(left)
         strong = strong_privacy_trajectory(matrix, coalition=members).tolist()
-        assert strong == [oracle.strong_privacy(left[: j + 1]) or -1 for j in range(len(left))]
+        assert strong == [
+            oracle.strong_privacy(left[: j + 1]) or -1 for j in range(len(left))
+        ]
         for method in ("certified", "bounds"):
             found = weak_privacy_trajectory(matrix, method, coalition=members)
             ranks, least = zip(*expected, strict=True)
@@ -132,7 +147,8 @@ def test_members_who_never_took_part_change_nothing():
     wide = np.pad(P, ((0, 0), (0, 2)))
     for coalition in ([4], [4, 5]):
         assert weak_privacy(wide, coalition=coalition) == weak_privacy(wide)
-    alone = weak_privacy([[1, 1, 0]], coalition=[0, 1])  # no client took part but members
+    # no client took part but members
+    alone = weak_privacy([[1, 1, 0]], coalition=[0, 1])
     assert (alone.lower, alone.rank, alone.exposed) == (None, 0, ())
     assert strong_privacy([[1, 1, 0]], coalition=[0, 1]) is None
 
@@ -140,13 +156,17 @@ def test_members_who_never_took_part_change_nothing():
 def test_each_member_takes_one_from_the_least_t():
     """Over all coalitions of c < T members the least weak T is T - c."""
     seen = set()
-    for matrix in [m for rounds in (2, 3) for m in small_histories(30, 2, rounds=rounds)]:
+    for matrix in [
+        m for rounds in (2, 3) for m in small_histories(30, 2, rounds=rounds)
+    ]:
         least = oracle.weak_privacy(matrix) or 0
         seen.add(least)
         for size in range(1, least):
             found = [
                 weak_privacy(matrix, coalition=own).upper
-                for own in coalitions(matrix.shape[1], [size] if size < matrix.shape[1] else [])
+                for own in coalitions(
+                    matrix.shape[1], [size] if size < matrix.shape[1] else []
+                )
             ]
             known = [t for t in found if t is not None]
             assert not found or min(known) == least - size

@@ -1,4 +1,7 @@
-"""Random coalitions: verdicts against exact elimination, chances against enumeration and theory."""
+"""Random coalitions.
+
+Verdicts against exact elimination, chances against enumeration and theory.
+"""
 
 import itertools
 import math
@@ -26,20 +29,29 @@ def subsets(clients):
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"fractions": 1.0}, r"`fractions` must be a number in \[0, 1\), or a list .*got 1.0"),
+        (
+            {"fractions": 1.0},
+            r"`fractions` must be a number in \[0, 1\), or a list .*got 1.0",
+        ),
         ({"fractions": [0.1, -0.1]}, r"`fractions` must be a number in .* got -0.1"),
         ({"fractions": []}, r"`fractions` must be a number in"),
         ({"fractions": "a"}, r"`fractions` must be a number in"),
         ({"fractions": 0.99}, "`fractions` must leave one of 4 clients out; got 0.99"),
         ({"num_coalitions": 0}, "`num_coalitions` must be at least 1; got 0"),
-        ({"degree": 3}, "`threshold` must be given together with `degree`; got None and 3"),
-        ({"threshold": 3}, "`threshold` must be given together with `degree`; got 3 and None"),
+        (
+            {"degree": 3},
+            "`threshold` must be given together with `degree`; got None and 3",
+        ),
+        (
+            {"threshold": 3},
+            "`threshold` must be given together with `degree`; got 3 and None",
+        ),
         ({"degree": 0, "threshold": 1}, "`degree` must be at least 1; got 0"),
         ({"degree": 2, "threshold": 0}, "`threshold` must be at least 1; got 0"),
         ({"P": [[0.5]]}, "`P` must hold bools or integers"),
         ({"seed": -1}, "`seed` must lie in"),
     ],
-)  # fmt: skip
+)
 def test_rejects_what_makes_no_sense(changed, message):
     arguments = {"seed": 0, "P": P, "fractions": 0.25, "num_coalitions": 10} | changed
     with pytest.raises(mj.ConfigurationError, match=message):
@@ -62,15 +74,21 @@ def histories():
         yield matrix
     yield np.zeros((7, 6), np.int64)
     yield np.eye(6, dtype=np.int64)
-    yield np.pad([[10**12, 1, 1, 0, 0, 0], [10**12 + 1, 1, 1, 1, 0, 0]], ((0, 5), (0, 0)))
+    yield np.pad(
+        [[10**12, 1, 1, 0, 0, 0], [10**12 + 1, 1, 1, 1, 0, 0]], ((0, 5), (0, 0))
+    )
 
 
 @pytest.mark.parametrize("form", ["loops", "xla"])
 def test_verdicts_are_those_of_exact_elimination(form):
     members = subsets(6)
-    for matrix in itertools.islice(histories(), None, None, 1 if form == "loops" else 8):
+    for matrix in itertools.islice(
+        histories(), None, None, 1 if form == "loops" else 8
+    ):
         with use_form(form):
-            found = sums_judge(matrix, len(members))(members, np.zeros(len(members), np.uint64))
+            found = sums_judge(matrix, len(members))(
+                members, np.zeros(len(members), np.uint64)
+            )
         for own, exposed in zip(members, found, strict=True):
             others = np.flatnonzero(~own)
             expected = others[list(oracle.exposed(matrix[:, others]))]
@@ -79,7 +97,9 @@ def test_verdicts_are_those_of_exact_elimination(form):
 
 def test_verdicts_at_size_are_those_of_first_exposure():
     scheme = mj.selection.uniform(40, 6)
-    history = np.asarray(mj.selection.rollout(0, scheme, mj.availability.independent(0.2), 34))
+    history = np.asarray(
+        mj.selection.rollout(0, scheme, mj.availability.independent(0.2), 34)
+    )
     draw = np.random.default_rng(1)
     members = draw.random((40, 40)) < draw.random((40, 1)) * 0.6
     found = sums_judge(history, 40)(members, np.zeros(40, np.uint64))
@@ -91,7 +111,9 @@ def test_verdicts_at_size_are_those_of_first_exposure():
 
 def test_chances_are_those_of_all_coalitions(monkeypatch):
     monkeypatch.setattr(
-        _collusion, "binomial_interval", lambda seen, of: binomial_interval(seen, of, SURE)
+        _collusion,
+        "binomial_interval",
+        lambda seen, of: binomial_interval(seen, of, SURE),
     )
     matrix = np.array(
         [[1, 1, 1, 0, 0, 0], [0, 0, 1, 1, 0, 0], [0, 0, 0, 1, 1, 1], [1, 1, 0, 0, 1, 1]]
@@ -101,7 +123,9 @@ def test_chances_are_those_of_all_coalitions(monkeypatch):
     assert found.members == sizes
     assert found.neighbours is None
     members = subsets(6)
-    exposed = sums_judge(matrix, len(members))(members, np.zeros(len(members), np.uint64))
+    exposed = sums_judge(matrix, len(members))(
+        members, np.zeros(len(members), np.uint64)
+    )
     for k, size in enumerate(sizes):
         of = members.sum(axis=1) == size
         anybody, each = found.sums.any_client, found.sums.each_client
@@ -118,7 +142,9 @@ def test_chances_are_those_of_all_coalitions(monkeypatch):
 def test_blocks_are_exposed_by_their_own_members(monkeypatch):
     """Where every block is a sum, a client is exposed exactly by all others of its block."""
     monkeypatch.setattr(
-        _collusion, "binomial_interval", lambda seen, of: binomial_interval(seen, of, SURE)
+        _collusion,
+        "binomial_interval",
+        lambda seen, of: binomial_interval(seen, of, SURE),
     )
     history = np.repeat(np.eye(10, dtype=bool), 3, axis=1)
     found = collusion_risk(4, history, [0.2, 0.5], 5000)
@@ -130,9 +156,13 @@ def test_blocks_are_exposed_by_their_own_members(monkeypatch):
 
 
 @pytest.mark.parametrize(("degree", "threshold"), [(4, 2), (5, 3), (11, 5), (30, 5)])
-def test_corrupt_neighbours_follow_the_hypergeometric_law(monkeypatch, degree, threshold):
+def test_corrupt_neighbours_follow_the_hypergeometric_law(
+    monkeypatch, degree, threshold
+):
     monkeypatch.setattr(
-        _collusion, "binomial_interval", lambda seen, of: binomial_interval(seen, of, SURE)
+        _collusion,
+        "binomial_interval",
+        lambda seen, of: binomial_interval(seen, of, SURE),
     )
     history = np.zeros((2, 15), bool)
     history[1, :12] = True  # one round of twelve, and three who are in none
@@ -150,9 +180,14 @@ def test_corrupt_neighbours_follow_the_hypergeometric_law(monkeypatch, degree, t
 
 
 def test_graphs_are_drawn_anew_in_each_round(monkeypatch):
-    """For a coalition's size in the cohort, rounds are independent: here it is always the same."""
+    """For a coalition's size in the cohort, rounds are independent.
+
+    Here it is always the same.
+    """
     monkeypatch.setattr(
-        _collusion, "binomial_interval", lambda seen, of: binomial_interval(seen, of, SURE)
+        _collusion,
+        "binomial_interval",
+        lambda seen, of: binomial_interval(seen, of, SURE),
     )
     history = np.ones((5, 10), bool)
     found = collusion_risk(6, history, 0.3, 6000, degree=2, threshold=2)
@@ -172,13 +207,19 @@ def test_several_histories_and_the_same_answer_each_time():
     assert found.sums.each_client.rate[1, :, 3].tolist() == [0, 0]
     again = collusion_risk(1, many, [0.25, 0.5], 700)
     np.testing.assert_array_equal(found.sums.exposed, again.sums.exposed)
-    assert (collusion_risk(2, many, 0.5, 700).sums.exposed[0] != found.sums.exposed[0, 1]).any()
+    assert (
+        collusion_risk(2, many, 0.5, 700).sums.exposed[0] != found.sums.exposed[0, 1]
+    ).any()
 
 
 def test_progress_and_a_single_client():
     seen = []
     alone = collusion_risk(
-        0, [[1]], 0.0, 300, progress=lambda what, done, of: seen.append((what, done, of))
+        0,
+        [[1]],
+        0.0,
+        300,
+        progress=lambda what, done, of: seen.append((what, done, of)),
     )
     assert seen == [("coalitions", 256, 300), ("coalitions", 300, 300)]
     assert alone.sums.any_client.rate.tolist() == [1.0]

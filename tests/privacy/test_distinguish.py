@@ -1,4 +1,7 @@
-"""Distinguishability: the definition in exact rationals, composition of Gaussians, closed forms."""
+"""Distinguishability.
+
+The definition in exact rationals, composition of Gaussians, closed forms.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,8 @@ from mrsa_jax.privacy import distinguishability
 def solve(matrix, target):
     """Return a rational solution w of matrix w = target, or None where there is none."""
     rows = [
-        [*map(Fraction, row), Fraction(value)] for row, value in zip(matrix, target, strict=True)
+        [*map(Fraction, row), Fraction(value)]
+        for row, value in zip(matrix, target, strict=True)
     ]
     width, pivots, top = len(target), [], 0
     for column in range(width):
@@ -43,7 +47,10 @@ def solve(matrix, target):
 
 
 def exact_mu(matrix, client, *, shift=1, spread=1, noise=None):
-    """The separation's definition: shift^2 p^T M^-1 p, M the covariance of the sums without i."""
+    """The separation's definition.
+
+    Shift^2 p^T M^-1 p, M the covariance of the sums without i.
+    """
     rounds, others = len(matrix), [j for j in range(len(matrix[0])) if j != client]
     covariance = [
         [
@@ -57,12 +64,16 @@ def exact_mu(matrix, client, *, shift=1, spread=1, noise=None):
     weights = solve(covariance, column)
     if weights is None:
         return math.inf
-    squared = sum(a * b for a, b in zip(weights, column, strict=True)) * Fraction(shift) ** 2
+    squared = (
+        sum(a * b for a, b in zip(weights, column, strict=True)) * Fraction(shift) ** 2
+    )
     return math.sqrt(squared)
 
 
 def diagonal(values):
-    return [[v if a == b else 0 for b in range(len(values))] for a, v in enumerate(values)]
+    return [
+        [v if a == b else 0 for b in range(len(values))] for a, v in enumerate(values)
+    ]
 
 
 def random_matrices(count, rng):
@@ -74,7 +85,7 @@ def random_matrices(count, rng):
             yield rng.integers(-3, 4, size=shape).tolist()
 
 
-# --- what is refused ----------------------------------------------------------------------------
+# ---- what is refused
 
 
 @pytest.mark.parametrize(
@@ -88,12 +99,21 @@ def random_matrices(count, rng):
         ({"spread": -2}, r"`spread` must be positive and finite; got -2"),
         ({"spread": "known"}, r"`spread` must be positive and finite; got 'known'"),
         ({"noise": -1.0}, r"`noise` must hold no negative variance; got -1.0"),
-        ({"noise": -1.0, "spread": None}, r"`noise` must hold no negative variance; got -1.0"),
+        (
+            {"noise": -1.0, "spread": None},
+            r"`noise` must hold no negative variance; got -1.0",
+        ),
         ({"noise": [1.0, 2.0, 3.0]}, r"`noise` must be one number, or of shape \[2\]"),
-        ({"noise": [[1.0, 2.0], [2.0, 1.0]], "spread": None}, r"`noise` must be a positive semi"),
+        (
+            {"noise": [[1.0, 2.0], [2.0, 1.0]], "spread": None},
+            r"`noise` must be a positive semi",
+        ),
         ({"coalition": [3]}, r"`coalition` must hold indices below 3"),
         ({"coalition": [3], "spread": None}, r"`coalition` must hold indices below 3"),
-        ({"coalition": [0, 1, 2], "spread": None}, r"`coalition` must leave a client out"),
+        (
+            {"coalition": [0, 1, 2], "spread": None},
+            r"`coalition` must leave a client out",
+        ),
     ],
 )
 def test_rejects_bad_arguments(wrong, message):
@@ -108,35 +128,49 @@ def test_rejects_what_is_no_history(spread):
     ):
         distinguishability([[0.5, 1.0]], spread=spread)
     with pytest.raises(mj.ConfigurationError, match="`P` must be known, not traced"):
-        jax.jit(lambda P: distinguishability(P, spread=spread).mu)(np.ones((2, 2), bool))
+        jax.jit(lambda P: distinguishability(P, spread=spread).mu)(
+            np.ones((2, 2), bool)
+        )
 
 
-@pytest.mark.parametrize("value", [0, 1, -0.1, 1.5, math.nan, "x", None, True, [0.1, 1.0]])
+@pytest.mark.parametrize(
+    "value", [0, 1, -0.1, 1.5, math.nan, "x", None, True, [0.1, 1.0]]
+)
 def test_rejects_rates_that_are_none(value):
     found = distinguishability([[1, 1]])
     with pytest.raises(mj.ConfigurationError, match=r"`fpr` must lie in \(0, 1\); got"):
         found.true_positive_rate(value)
-    with pytest.raises(mj.ConfigurationError, match=r"`delta` must lie in \(0, 1\); got"):
+    with pytest.raises(
+        mj.ConfigurationError, match=r"`delta` must lie in \(0, 1\); got"
+    ):
         found.epsilon(value)
 
 
 def test_rejects_epsilons_and_caps_that_are_none():
     found = distinguishability([[1, 1]])
     for value in (-1.0, math.inf, math.nan):
-        with pytest.raises(mj.ConfigurationError, match="`epsilon` must hold numbers from 0"):
+        with pytest.raises(
+            mj.ConfigurationError, match="`epsilon` must hold numbers from 0"
+        ):
             found.delta(value)
-    with pytest.raises(mj.ConfigurationError, match="`privacy_target` must be at least 1; got 0"):
+    with pytest.raises(
+        mj.ConfigurationError, match="`privacy_target` must be at least 1; got 0"
+    ):
         found.cap(0)
-    with pytest.raises(mj.ConfigurationError, match="`alone` must be a number from 0; got -1"):
+    with pytest.raises(
+        mj.ConfigurationError, match="`alone` must be a number from 0; got -1"
+    ):
         found.cap(2, alone=-1)
 
 
-# --- the definition, exactly --------------------------------------------------------------------
+# ---- the definition, exactly
 
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_families_against_the_definition(name):
-    small = [m for m, _ in FAMILIES[name]() if max(abs(v) for row in m for v in row) < 2**20]
+    small = [
+        m for m, _ in FAMILIES[name]() if max(abs(v) for row in m for v in row) < 2**20
+    ]
     padded = np.zeros((80, 18, 16), np.int64)  # one compiled program serves all
     for place, matrix in enumerate(small):
         padded[place, : len(matrix), : len(matrix[0])] = matrix
@@ -145,7 +179,11 @@ def test_families_against_the_definition(name):
     for place, matrix in enumerate(small):
         exposed = oracle.exposed(matrix)
         assert np.flatnonzero(np.isinf(found[place])).tolist() == list(exposed)
-        clients = range(len(matrix[0])) if len(matrix) < 7 else rng.integers(0, len(matrix[0]), 2)
+        clients = (
+            range(len(matrix[0]))
+            if len(matrix) < 7
+            else rng.integers(0, len(matrix[0]), 2)
+        )
         for client in clients:
             exact = exact_mu(matrix, client, shift=Fraction(1, 2), spread=2)
             np.testing.assert_allclose(found[place, client], exact, rtol=1e-7)
@@ -154,11 +192,14 @@ def test_families_against_the_definition(name):
 @pytest.mark.parametrize("kind", ["each", "some", "covariance", "singular"])
 def test_noise_against_the_definition(kind):
     rng = np.random.default_rng(1)
-    padded, own = np.zeros((6, 6), np.int64), np.eye(6)  # one shape, so one compiled program
+    # one shape, so one compiled program
+    padded, own = np.zeros((6, 6), np.int64), np.eye(6)
     for matrix in random_matrices(60, rng):
         rounds, clients = len(matrix), len(matrix[0])
         if kind in ("each", "some"):
-            noise = np.diag(rng.integers(0 if kind == "some" else 1, 4, size=rounds) / 4)
+            noise = np.diag(
+                rng.integers(0 if kind == "some" else 1, 4, size=rounds) / 4
+            )
         else:
             width = rounds + 1 if kind == "covariance" else max(1, rounds - 1)
             factor = rng.integers(-2, 3, size=(rounds, width))
@@ -169,11 +210,17 @@ def test_noise_against_the_definition(kind):
         mu = distinguishability(padded, 3, 0.5, own).mu
         known = distinguishability(padded, 3, None, own).mu
         for i in range(clients):
-            exact = exact_mu(matrix, i, shift=3, spread=Fraction(1, 2), noise=exact_noise)
-            np.testing.assert_allclose(mu[i], exact, rtol=1e-7, err_msg=f"{matrix} {noise}")
+            exact = exact_mu(
+                matrix, i, shift=3, spread=Fraction(1, 2), noise=exact_noise
+            )
+            np.testing.assert_allclose(
+                mu[i], exact, rtol=1e-7, err_msg=f"{matrix} {noise}"
+            )
             alone = [[row[i]] for row in matrix]
             exact = exact_mu(alone, 0, shift=3, noise=exact_noise)
-            np.testing.assert_allclose(known[i], exact, rtol=1e-7, err_msg=f"{alone} {noise}")
+            np.testing.assert_allclose(
+                known[i], exact, rtol=1e-7, err_msg=f"{alone} {noise}"
+            )
 
 
 def test_the_cap_by_hand():
@@ -210,7 +257,8 @@ def test_correlated_noise_is_that_of_the_sums():
     history = rng.integers(0, 2, (4, 6))
     noise = 0.25 * np.linalg.inv(lower.T @ lower)
     mu = distinguishability(history, spread=None, noise=noise).mu
-    released = np.linalg.norm(lower @ history, axis=0) / 0.5  # of C p, whose noise is independent
+    # of C p, whose noise is independent
+    released = np.linalg.norm(lower @ history, axis=0) / 0.5
     np.testing.assert_allclose(mu, released, rtol=1e-9)
 
 
@@ -220,8 +268,10 @@ def test_clients_without_a_figure():
     assert found.mu[2] == 0
     assert math.isnan(found.mu[1])
     assert repr(found) == (
-        "Distinguishability(clients: 4; shift: 1, the others Gaussian with spread 1; mu: largest "
-        "inf, median inf; 2: exposed (mu is infinite); 1: in no sum: no figure (mu is 0); "
+        "Distinguishability(clients: 4; shift: 1, the others Gaussian with spread 1; "
+        "mu: largest "
+        "inf, median inf; 2: exposed (mu is infinite); 1: in no sum: no figure (mu is "
+        "0); "
         "1: in the coalition: no figure (mu is nan))"
     )
     assert "in no sum" in found._repr_html_()
@@ -246,7 +296,9 @@ def test_figures_have_the_shape_of_what_is_asked_and_of_the_clients():
         assert figure(asked).shape == (1, 4, 2, 3)
         np.testing.assert_array_equal(figure(asked)[0, 1], figure(0.2))
     for place in (0, 1):
-        np.testing.assert_array_equal(found.mu[place], distinguishability(histories[place]).mu)
+        np.testing.assert_array_equal(
+            found.mu[place], distinguishability(histories[place]).mu
+        )
 
 
 def test_a_coalition_is_a_history_without_its_members():
@@ -255,7 +307,8 @@ def test_a_coalition_is_a_history_without_its_members():
         history = rng.integers(0, 2, (5, 7))
         members = sorted(rng.choice(7, int(rng.integers(1, 4)), replace=False).tolist())
         others = [i for i in range(7) if i not in members]
-        left = np.zeros_like(history)  # of one shape, so that one compiled program serves all
+        # of one shape, so that one compiled program serves all
+        left = np.zeros_like(history)
         left[:, : len(others)] = history[:, others]
         for noise in (0.0, 0.5):
             mu = distinguishability(history, noise=noise, coalition=members).mu
@@ -280,7 +333,7 @@ def test_more_noise_spread_and_fewer_rounds_hide_no_less():
         assert (second.mu <= first.mu * (1 + 1e-12)).all()
 
 
-# --- what mu stands for -------------------------------------------------------------------------
+# ---- what mu stands for
 
 
 def test_figures_of_mu_are_consistent():
@@ -292,7 +345,8 @@ def test_figures_of_mu_are_consistent():
         assert (epsilon[~is_open] == 0).all()
         attained = found.delta(epsilon)[np.arange(len(mu)), np.arange(len(mu))]
         np.testing.assert_allclose(attained[is_open], delta, rtol=1e-10)
-    # (epsilon, delta) bounds every test: TPR <= e^epsilon FPR + delta, attained by the best one
+    # (epsilon, delta) bounds every test: TPR <= e^epsilon FPR + delta, attained by the
+    # best one
     rates = 10.0 ** -np.arange(0.25, 9, 0.25)
     power = found.true_positive_rate(rates)
     for epsilon in (0.0, 0.1, 1.0, 5.0):

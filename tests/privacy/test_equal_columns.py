@@ -1,4 +1,7 @@
-"""Clients with equal columns: merged exactly, and never hidden among fewer than they are."""
+"""Clients with equal columns.
+
+Merged exactly, and never hidden among fewer than they are.
+"""
 
 from fractions import Fraction
 
@@ -16,11 +19,18 @@ from mrsa_jax.privacy import (
     hidden_among_trajectory,
     information,
 )
-from mrsa_jax.privacy._equal_columns import class_sizes, merge_equal_columns, wide_classes
+from mrsa_jax.privacy._equal_columns import (
+    class_sizes,
+    merge_equal_columns,
+    wide_classes,
+)
 
 
 def ill_conditioned(blocks, size):
-    """Return sums of blocks: the inverse of which blocks are in which sum grows by half a row."""
+    """Return sums of blocks.
+
+    The inverse of which blocks are in which sum grows by half a row.
+    """
     chain = sum(np.eye(blocks, k=k, dtype=np.int64) for k in (0, 1, 3))
     return np.repeat(chain, size, axis=1)
 
@@ -28,11 +38,16 @@ def ill_conditioned(blocks, size):
 def sizes_by_hand(P):
     """Return how many columns equal each, after each row."""
     rows = range(1, len(P) + 1)
-    return np.array([[(P[:r] == P[:r, [i]]).all(0).sum() for i in range(P.shape[1])] for r in rows])
+    return np.array(
+        [[(P[:r] == P[:r, [i]]).all(0).sum() for i in range(P.shape[1])] for r in rows]
+    )
 
 
 def exact(P):
-    """Return among how many each client is hidden, by rational elimination; None in no sum."""
+    """Return among how many each client is hidden, by rational elimination.
+
+    None in no sum.
+    """
     rows = []
     for row in np.asarray(P).tolist():
         if flint.fmpz_mat([*rows, row]).rank() > len(rows):
@@ -78,7 +93,10 @@ def test_full_rank_blocks_are_hidden_among_exactly_their_size(monkeypatch):
 
 @pytest.mark.parametrize("seed", range(10))
 def test_blocks_under_absences_in_spells(seed):
-    scheme, online = selection.batch_partitioning(1000, 50, 5), availability.markov(0.1, 5.0)
+    scheme, online = (
+        selection.batch_partitioning(1000, 50, 5),
+        availability.markov(0.1, 5.0),
+    )
     P = np.asarray(selection.rollout(seed, scheme, online, 200))
     assert privacy.strong_privacy(P) == 5
     found = hidden_among(P)
@@ -86,7 +104,9 @@ def test_blocks_under_absences_in_spells(seed):
     assert found == pytest.approx(np.full(1000, 5.0), rel=1e-9)
     over_rounds = hidden_among_trajectory(P)
     assert not np.isnan(over_rounds).any()
-    assert (over_rounds.min(axis=1) >= np.asarray(privacy.strong_privacy_trajectory(P))).all()
+    assert (
+        over_rounds.min(axis=1) >= np.asarray(privacy.strong_privacy_trajectory(P))
+    ).all()
     drifting = hidden_among(P, memory=0.999, share=0.9)
     assert (drifting >= found).all()
 
@@ -153,15 +173,24 @@ def test_no_figure_is_below_the_size_of_a_class(settings):
 def drifting_exactly(P, kernel, noise):
     """Return among how many the worst update of each client is hidden, with 300 digits."""
     with flint.ctx.workprec(1000):
-        covariance = flint.arb_mat([
-            [flint.arb(int(P[a] @ P[b])) * kernel[a, b] + noise * (a == b) for b in range(len(P))]
-            for a in range(len(P))
-        ])  # fmt: skip
+        covariance = flint.arb_mat(
+            [
+                [
+                    flint.arb(int(P[a] @ P[b])) * kernel[a, b] + noise * (a == b)
+                    for b in range(len(P))
+                ]
+                for a in range(len(P))
+            ]
+        )
         worst = []
         for column in P.T:
             own = np.flatnonzero(column)
-            seen = flint.arb_mat([[flint.arb(int(column[a])) * kernel[a, r] for r in own]
-                                  for a in range(len(P))])  # fmt: skip
+            seen = flint.arb_mat(
+                [
+                    [flint.arb(int(column[a])) * kernel[a, r] for r in own]
+                    for a in range(len(P))
+                ]
+            )
             shares = seen.transpose() * covariance.solve(seen)
             worst.append(max(float(shares[k, k].mid()) for k in range(len(own))))
         return 1 / np.array(worst)
@@ -171,10 +200,14 @@ def drifting_exactly(P, kernel, noise):
 def test_drifting_updates_of_nearly_dependent_sums_are_enclosed(monkeypatch, noise):
     # two sums of one round differ in one part of a million
     million = 10**6
-    P = np.array([
-        [million] * 6 + [0, 0], [million] * 3 + [million + 1] * 3 + [0, 0],
-        [1, 1, 1, 0, 0, 0, 1, 1], [0, 0, 0, 1, 1, 1, 1, 1],
-    ])  # fmt: skip
+    P = np.array(
+        [
+            [million] * 6 + [0, 0],
+            [million] * 3 + [million + 1] * 3 + [0, 0],
+            [1, 1, 1, 0, 0, 0, 1, 1],
+            [0, 0, 0, 1, 1, 1, 1, 1],
+        ]
+    )
     time = np.array([0, 0, 1, 2])
     kernel = 0.9 ** np.abs(np.subtract.outer(time, time))
     found = hidden_among(P, memory=kernel, noise=noise)
@@ -193,7 +226,8 @@ def test_a_gate_takes_equal_columns_where_nothing_else_is_known(monkeypatch):
     verdict = found.gate(3, "hidden")
     assert verdict.passed
     assert verdict.reason == (
-        "every client is hidden among at least 3, the fewest clients that are in exactly the same "
+        "every client is hidden among at least 3, the fewest clients that are in "
+        "exactly the same "
         "sums"
     )
     assert not found.gate(3.1, "hidden").passed
@@ -212,7 +246,9 @@ def test_columns_are_merged_by_what_they_hold():
             is_in = (history != 0).any(axis=0)
             assert (merged.sizes[b] == np.where(is_in, sizes[-1], 1)).all()
             assert (history[:, merged.owner[b]] == history).all()
-            gram = (merged.histories[b] * merged.sizes[b].astype(int)) @ merged.histories[b].T
+            gram = (
+                merged.histories[b] * merged.sizes[b].astype(int)
+            ) @ merged.histories[b].T
             assert kind is np.bool_ or (gram == history @ history.T).all()
 
 
@@ -225,8 +261,13 @@ def test_very_many_clients_in_blocks_go_by_their_blocks(monkeypatch):
     expected = hidden_among_trajectory(P)
     worst = hidden_among_trajectory(P, quantiles=(0.0,))
     spread = hidden_among_trajectory(P, quantiles=(0.0, 0.5))
-    monkeypatch.setattr(_leverage, "_WIDE", 150 * 40)  # of clients; of blocks there are fewer
+    # of clients; of blocks there are fewer
+    monkeypatch.setattr(_leverage, "_WIDE", 150 * 40)
     assert hidden_among(P).tolist() == [5.0] * 200
     np.testing.assert_allclose(hidden_among_trajectory(P), expected, rtol=1e-9)
-    np.testing.assert_allclose(hidden_among_trajectory(P, quantiles=(0.0,)), worst, rtol=1e-9)
-    np.testing.assert_allclose(hidden_among_trajectory(P, quantiles=(0.0, 0.5)), spread, rtol=1e-9)
+    np.testing.assert_allclose(
+        hidden_among_trajectory(P, quantiles=(0.0,)), worst, rtol=1e-9
+    )
+    np.testing.assert_allclose(
+        hidden_among_trajectory(P, quantiles=(0.0, 0.5)), spread, rtol=1e-9
+    )

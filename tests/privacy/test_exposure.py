@@ -35,7 +35,8 @@ def solvable(rows, client) -> bool:
         if pivot is not None:
             row = [value / row[pivot] for value in row]
             basis[:] = [
-                (p, [a - v[pivot] * b for a, b in zip(v, row, strict=True)]) for p, v in basis
+                (p, [a - v[pivot] * b for a, b in zip(v, row, strict=True)])
+                for p, v in basis
             ]
             basis.append((pivot, row))
     unit = [int(place == client) for place in range(len(rows[0]))]
@@ -53,11 +54,17 @@ def oracle(history) -> list[int]:
 
 
 def cycle(length):
-    return [[int(j in (i, (i + 1) % length)) for j in range(length)] for i in range(length)]
+    return [
+        [int(j in (i, (i + 1) % length)) for j in range(length)] for i in range(length)
+    ]
 
 
-FANO = [[int((j - i) % 7 in (0, 1, 3)) for j in range(7)] for i in range(7)]  # rank 4 mod 2
-FIBONACCI = [[int(j == i + 1 or (j <= i and (i - j) % 2 == 0)) for j in range(8)] for i in range(8)]
+# rank 4 mod 2
+FANO = [[int((j - i) % 7 in (0, 1, 3)) for j in range(7)] for i in range(7)]
+FIBONACCI = [
+    [int(j == i + 1 or (j <= i and (i - j) % 2 == 0)) for j in range(8)]
+    for i in range(8)
+]
 
 
 @pytest.mark.parametrize(
@@ -90,7 +97,8 @@ def test_rejects_what_is_no_history(history, message):
         ([[2, 2], [3, 5]], [1, 1]),  # weights
         ([[1, -1], [1, 1]], [1, 1]),
         ([[3, 0], [1, 1]], [0, 1]),
-        ([[0, 1], *[[1, 1]] * 4], [1, 0]),  # of more than twice as many rounds as clients
+        # of more than twice as many rounds as clients
+        ([[0, 1], *[[1, 1]] * 4], [1, 0]),
     ],
 )
 def test_known_histories(history, expected):
@@ -124,11 +132,17 @@ def test_primes_that_are_known_beforehand_deceive_nobody():
 
 
 @pytest.mark.parametrize("form", ["loops", "xla"])
-def test_primes_that_err_do_not_decide_where_another_has_a_larger_rank(form, monkeypatch):
+def test_primes_that_err_do_not_decide_where_another_has_a_larger_rank(
+    form, monkeypatch
+):
     monkeypatch.setattr(_exposure, "draw_primes", lambda _: PRIMES)
-    batch = np.array([[[P, 0, 1], [1, 1, 0], [0, 1, 1]], [[Q, 0, 0], [1, 1, 0], [2, 3, P + 1]]])
+    batch = np.array(
+        [[[P, 0, 1], [1, 1, 0], [0, 1, 1]], [[Q, 0, 0], [1, 1, 0], [2, 3, P + 1]]]
+    )
     with mj.use_form(form):
-        assert first_exposure(batch).tolist() == [by_primes(own, PRIMES) for own in batch.tolist()]
+        assert first_exposure(batch).tolist() == [
+            by_primes(own, PRIMES) for own in batch.tolist()
+        ]
 
 
 @hypothesis.given(st.integers(0, 2**32 - 1))
@@ -165,7 +179,9 @@ def test_relabelling_clients_permutes_the_answer():
     rng = np.random.default_rng(2)
     history = rng.random((12, 10)) < 0.3
     order = rng.permutation(10)
-    assert np.array_equal(first_exposure(history[:, order]), first_exposure(history)[order])
+    assert np.array_equal(
+        first_exposure(history[:, order]), first_exposure(history)[order]
+    )
 
 
 def test_all_are_exposed_at_once_when_the_rank_is_full():
@@ -184,7 +200,9 @@ def test_all_are_exposed_at_once_when_the_rank_is_full():
 def test_rounds_left_out_change_nothing(weights):
     """Many rounds, most of which add nothing, in a batch with histories that expose nobody."""
     generator = np.random.default_rng(weights)
-    single = generator.integers(0, weights, (3, 30, 6)) * (generator.random((3, 30, 6)) < 0.3)
+    single = generator.integers(0, weights, (3, 30, 6)) * (
+        generator.random((3, 30, 6)) < 0.3
+    )
     whole_blocks = np.repeat(generator.integers(0, 2, (2, 30, 3)), 2, axis=2)
     batch = np.concatenate([single, whole_blocks])[[0, 3, 1, 4, 2]]
     found = np.asarray(first_exposure(batch))
@@ -198,7 +216,10 @@ def test_rounds_left_out_change_nothing(weights):
 
 
 def test_very_many_clients_are_the_classes_of_equal_columns():
-    """Whoever shares a column is never exposed; the others as in the matrix of the classes."""
+    """Whoever shares a column is never exposed.
+
+    The others as in the matrix of the classes.
+    """
     generator = np.random.default_rng(7)
     for _ in range(4):
         sizes = np.where(np.arange(9) < 6, 1, 900)
@@ -207,7 +228,9 @@ def test_very_many_clients_are_the_classes_of_equal_columns():
         expected = np.asarray(oracle(classes))
         expected[sizes > 1] = -1
         # the columns of two classes may be equal: then neither is alone
-        _, place, count = np.unique(classes, axis=1, return_inverse=True, return_counts=True)
+        _, place, count = np.unique(
+            classes, axis=1, return_inverse=True, return_counts=True
+        )
         assert (expected[count[place.ravel()] > 1] == -1).all()
         found = np.asarray(first_exposure(classes[:, label]))
         assert found.tolist() == expected[label].tolist()
@@ -218,7 +241,9 @@ def test_little_does_not_wait_for_numba_and_much_goes_by_its_loops(monkeypatch):
     history = np.tri(8, dtype=bool)
     many = np.stack([history] * (LITTLE // history.size + 1))
     gone = []
-    monkeypatch.setattr(_exposure, "follow", lambda histories, *_: gone.append(len(histories)))
+    monkeypatch.setattr(
+        _exposure, "follow", lambda histories, *_: gone.append(len(histories))
+    )
     monkeypatch.delitem(sys.modules, "numba", raising=False)
     assert first_exposure(history).tolist() == list(range(8))
     assert not gone
@@ -228,7 +253,9 @@ def test_little_does_not_wait_for_numba_and_much_goes_by_its_loops(monkeypatch):
 
 def test_memory_is_that_of_the_rounds_and_not_of_pairs_of_clients():
     shape = jax.ShapeDtypeStruct((1, 2, 20, 50_000), jnp.uint32)
-    needed = first_rounds.in_full.lower(shape, fields(PRIMES), 1).compile().memory_analysis()
+    needed = (
+        first_rounds.in_full.lower(shape, fields(PRIMES), 1).compile().memory_analysis()
+    )
     in_all = needed.temp_size_in_bytes + needed.output_size_in_bytes
     assert in_all < 8 * np.prod(shape.shape) * 4
 
@@ -247,7 +274,10 @@ def unit_rows(rows, prime) -> tuple[int, set[int]]:
         for i, row in enumerate(rows):
             if i != rank and row[column]:
                 factor = row[column]
-                rows[i] = [(a - factor * b) % prime for a, b in zip(row, rows[rank], strict=True)]
+                rows[i] = [
+                    (a - factor * b) % prime
+                    for a, b in zip(row, rows[rank], strict=True)
+                ]
         rank += 1
     alone = [row for row in rows if sum(value != 0 for value in row) == 1]
     return rank, {next(i for i, value in enumerate(row) if value) for row in alone}
@@ -322,7 +352,9 @@ def test_all_forms_follow_the_rule_of_the_primes(form):
         of_ones = [by_primes(history.tolist(), PRIMES) for history in ones]
         for program in programs(form):
             assert program(rows, fields(PRIMES)).tolist() == expected
-            assert program(jnp.asarray(ones)[:, None], fields(PRIMES)).tolist() == of_ones
+            assert (
+                program(jnp.asarray(ones)[:, None], fields(PRIMES)).tolist() == of_ones
+            )
         if form == "pallas":  # interpreted, and compiled for each shape
             break
 
@@ -332,7 +364,9 @@ def test_forms_agree_at_the_kernels_largest_width(clients):
     """Above it the array program runs; a batch, a row more than the clients that show."""
     generator = np.random.default_rng(clients)
     history = np.concatenate([np.tri(5, clients, clients - 5), np.eye(5, clients, 1)])
-    batch = np.stack([history, history[generator.permutation(10)]]).astype(np.int64) * [[[3]]]
+    batch = np.stack([history, history[generator.permutation(10)]]).astype(np.int64) * [
+        [[3]]
+    ]
     found = {}
     for form in ("xla", "pallas"):
         with mj.use_form(form):
@@ -354,7 +388,8 @@ def test_inside_a_callers_transformations(form):
     expected = first_exposure(batch).tolist()
     mesh = two_devices()
     specs = {"mesh": mesh, "in_specs": jax.P("d"), "out_specs": jax.P("d")}
-    # interpreted, a kernel's program index is the same on all devices and its data are not
+    # interpreted, a kernel's program index is the same on all devices and its data are
+    # not
     each = jax.shard_map(first_exposure, **specs, check_vma=form != "pallas")
     strong = jax.jit(jax.shard_map(strong_privacy_trajectory, **specs))(batch)
     assert strong.tolist() == strong_privacy_trajectory(batch).tolist()
@@ -371,4 +406,6 @@ def test_histories_of_a_device_may_be_mapped():
         jax.vmap(first_exposure), mesh=mesh, in_specs=jax.P("d"), out_specs=jax.P("d")
     )
     with mj.use_form("xla"):
-        assert jax.jit(own)(jnp.asarray(batch)).tolist() == first_exposure(batch).tolist()
+        assert (
+            jax.jit(own)(jnp.asarray(batch)).tolist() == first_exposure(batch).tolist()
+        )

@@ -1,6 +1,8 @@
-"""Weights around the ends of 64 bits: figures are exhaustion's, and every witness holds.
+"""Weights around the ends of 64 bits.
 
-Witnesses are held to their definition in Python integers; one that is none is never returned.
+Figures are exhaustion's, and every witness holds.
+Witnesses are held to their definition in Python integers; one that is none is never
+returned.
 """
 
 from __future__ import annotations
@@ -43,21 +45,44 @@ def extreme(generator: random.Random, kind: type) -> Matrix:
     """Return a small history of a type's powers of two and their neighbours, with equal columns."""
     least, most = KINDS[kind]
     clients, rounds = generator.randint(2, 5), generator.randint(1, 4)
-    near = [sign * 2**e + more for e in (0, 31, 61, 62, 63, 64) for more in (-1, 0, 1)
-            for sign in (1, -1)]  # fmt: skip
-    values = [*(value for value in near if least <= value <= most), least, most, 1, 1, 1]
+    near = [
+        sign * 2**e + more
+        for e in (0, 31, 61, 62, 63, 64)
+        for more in (-1, 0, 1)
+        for sign in (1, -1)
+    ]
+    values = [
+        *(value for value in near if least <= value <= most),
+        least,
+        most,
+        1,
+        1,
+        1,
+    ]
     rows = [
-        [generator.choice(values) if generator.random() < 0.7 else 0 for _ in range(clients)]
+        [
+            generator.choice(values) if generator.random() < 0.7 else 0
+            for _ in range(clients)
+        ]
         for _ in range(rounds)
     ]
     if generator.random() < 0.4:  # a row but for its last digit
-        rows.append([min(most, max(least, value + generator.choice([-1, 0, 1]))) if value else 0
-                     for value in rows[0]])  # fmt: skip
+        rows.append(
+            [
+                min(most, max(least, value + generator.choice([-1, 0, 1])))
+                if value
+                else 0
+                for value in rows[0]
+            ]
+        )
     return rows
 
 
 def through(rows: Matrix, client: int) -> int:
-    """Return the fewest clients in a vector of the row space that is not zero at one; else -1."""
+    """Return the fewest clients in a vector of the row space that is not zero at one.
+
+    Else -1.
+    """
     others = [i for i in range(len(rows[0])) if i != client]
     for size in range(len(others) + 1):
         for own in itertools.combinations(others, size):
@@ -78,7 +103,10 @@ def check_all(rows: Matrix, kind: type) -> None:
     P, T = np.array(rows, kind), oracle.weak_privacy(rows)
     weak, each, curve = weak_privacy(P), client_privacy(P), weak_privacy_trajectory(P)
     assert (weak.lower, weak.upper, weak.certified) == (T, T, True)
-    assert (weak.rank, weak.exposed) == (oracle.rank(rows), oracle.exposed(rows) if T else ())
+    assert (weak.rank, weak.exposed) == (
+        oracle.rank(rows),
+        oracle.exposed(rows) if T else (),
+    )
     check_witness(weak.witness, weak.support, rows)
     for client in range(len(rows[0])):
         own = through(rows, client)
@@ -90,7 +118,8 @@ def check_all(rows: Matrix, kind: type) -> None:
             check_witness(each.witnesses[client], each.supports[client], rows)
     found = list(zip(curve.rank.tolist(), curve.upper.tolist(), strict=True))
     assert found == oracle.trajectory(rows)
-    # 8191, by which its searches walk, is 2**13 - 1: powers of two may leave a round undecided
+    # 8191, by which its searches walk, is 2**13 - 1: powers of two may leave a round
+    # undecided
     assert (curve.lower <= curve.upper).all()
     assert (curve.certified == (curve.lower == curve.upper)).all()
     for one in curve.witnesses[0]:
@@ -130,7 +159,9 @@ def test_five_hundred_figures_are_those_of_exhaustion(kind: type) -> None:
 HISTORY = np.array([[1, 1, 1, 1], [0, 1, 1, 0], [0, 0, 1, 1]])
 
 
-@pytest.mark.parametrize("function", [weak_privacy, client_privacy, weak_privacy_trajectory])
+@pytest.mark.parametrize(
+    "function", [weak_privacy, client_privacy, weak_privacy_trajectory]
+)
 @pytest.mark.parametrize("forged", ["columns", "weight", "coefficients"])
 def test_a_witness_that_is_none_is_not_returned(
     function: Callable[..., Any], forged: str, monkeypatch: pytest.MonkeyPatch
@@ -150,5 +181,7 @@ def test_a_witness_that_is_none_is_not_returned(
 
     for module in (_space, _through, _trajectory, _clients):
         monkeypatch.setattr(module, "Vector", wrong)
-    with pytest.raises(MrsaError, match="a combination of the sums is not what it was found as"):
+    with pytest.raises(
+        MrsaError, match="a combination of the sums is not what it was found as"
+    ):
         function(HISTORY)

@@ -43,7 +43,11 @@ def test_known_others_are_composed_gaussian_mechanisms(column, variances, shift)
     for epsilon in (0.0, 0.1, 0.5, 1.0, 3.0):
         own = found.delta(epsilon)[0]
         assert own <= theirs.get_delta_for_epsilon(epsilon) * (1 + 1e-6) + 1e-12
-        np.testing.assert_allclose(own, theirs.get_delta_for_epsilon(epsilon), rtol=2e-3, atol=1e-9)
+        np.testing.assert_allclose(
+            own, theirs.get_delta_for_epsilon(epsilon), rtol=2e-3, atol=1e-9
+        )
     for delta in (1e-2, 1e-5, 1e-8):
         own = found.epsilon(delta)[0]
-        np.testing.assert_allclose(own, theirs.get_epsilon_for_delta(delta), rtol=2e-3, atol=1e-3)
+        np.testing.assert_allclose(
+            own, theirs.get_epsilon_for_delta(delta), rtol=2e-3, atol=1e-3
+        )

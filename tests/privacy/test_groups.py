@@ -1,4 +1,7 @@
-"""Unweighted groups: misuse, small cases, and exhaustive search over all choices of signs."""
+"""Unweighted groups.
+
+Misuse, small cases, and exhaustive search over all choices of signs.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,9 @@ VALUES = {"plain": (0, 1), "plus_minus": (-1, 0, 1)}
 
 def check(matrix, coefficients, **options):
     """Hold the group and its witness against the definition, in Python integers."""
-    found = unweighted_group(np.array(matrix, object), coefficients=coefficients, **options)
+    found = unweighted_group(
+        np.array(matrix, object), coefficients=coefficients, **options
+    )
     if found.upper is None:
         assert found.support == found.signs == found.witness == ()
         return found
@@ -69,7 +74,11 @@ def random_history(seed, clients, size, rounds):
         ([[1]], {"max_size": True}, r"`max_size` must be an integer; got True"),
         ([[1]], {"effort": 0}, r"`effort` must be positive and finite; got 0"),
         ([[1]], {"effort": -1.0}, r"`effort` must be positive and finite; got -1.0"),
-        ([[1]], {"effort": float("nan")}, r"`effort` must be positive and finite; got nan"),
+        (
+            [[1]],
+            {"effort": float("nan")},
+            r"`effort` must be positive and finite; got nan",
+        ),
         ([[1]], {"effort": "1"}, r"`effort` must be a number; got '1'"),
     ],
 )
@@ -123,8 +132,15 @@ def test_sums_of_two_rows_beyond_64_bits(matrix, kind):
 def test_random_rows_around_every_power_of_two_against_exhaustive_search():
     rng = np.random.default_rng(33)
     for bits in range(1, 64):
-        near = [0, 1, -1, *(sign * (2**bits + by) for sign in (1, -1) for by in (-1, 0))]
-        matrix = [[near[k] for k in row] for row in rng.integers(len(near), size=(2, 4))]
+        near = [
+            0,
+            1,
+            -1,
+            *(sign * (2**bits + by) for sign in (1, -1) for by in (-1, 0)),
+        ]
+        matrix = [
+            [near[k] for k in row] for row in rng.integers(len(near), size=(2, 4))
+        ]
         for coefficients, values in VALUES.items():
             size = oracle.unweighted_group(matrix, values)
             found = check(matrix, coefficients)
@@ -132,7 +148,9 @@ def test_random_rows_around_every_power_of_two_against_exhaustive_search():
 
 
 def test_nobody_took_part():
-    assert unweighted_group([[0, 0], [0, 0]]) == UnweightedGroup(None, None, True, (), (), ())
+    assert unweighted_group([[0, 0], [0, 0]]) == UnweightedGroup(
+        None, None, True, (), (), ()
+    )
 
 
 def test_the_result_is_a_frozen_dataclass():
@@ -205,7 +223,11 @@ def test_finds_a_hidden_group_of_every_size(signs, coefficients):
     for seed in range(3):
         matrix = hidden_group(seed, [1] * 30, signs)
         found = check(matrix, coefficients, max_size=len(signs))
-        assert (found.lower, found.upper, found.certified) == (len(signs), len(signs), True)
+        assert (found.lower, found.upper, found.certified) == (
+            len(signs),
+            len(signs),
+            True,
+        )
         less = check(matrix, coefficients, max_size=len(signs) - 1)
         assert (less.lower, less.upper, less.certified) == (len(signs), None, False)
 
@@ -243,7 +265,8 @@ def test_a_full_table_grows(monkeypatch):
 
 
 def test_a_sum_that_vanishes_by_accident_is_no_group(monkeypatch):
-    monkeypatch.setattr("mrsa_watch._base.primes._WIDE_BITS", 4)  # one set in some twenty
+    # one set in some twenty
+    monkeypatch.setattr("mrsa_watch._base.primes._WIDE_BITS", 4)
     for seed in range(4):
         matrix = random_history(seed, 9, 3, 5)
         for coefficients, values in VALUES.items():
@@ -265,5 +288,6 @@ def test_no_prime_deceives_and_none_is_kept():
     p = 2**61 - 1
     found = check([[1, 1, 0], [1, 1 + p, 0]], "plain")
     assert (found.lower, found.upper, found.certified) == (1, 1, True)
-    found = check([[p + 1, 1]], "plain")  # modulo p a plain sum, for every kernel vector
+    # modulo p a plain sum, for every kernel vector
+    found = check([[p + 1, 1]], "plain")
     assert (found.lower, found.upper, found.certified) == (None, None, True)

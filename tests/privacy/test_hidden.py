@@ -1,4 +1,7 @@
-"""Hidden among: against exact rational projectors, singular values and a direct linear solve."""
+"""Hidden among.
+
+Against exact rational projectors, singular values and a direct linear solve.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +54,9 @@ def entries(matrix):
 def simulated(num_clients=20, cohort_size=4, num_rounds=30, trials=3):
     online = mj.availability.independent(0.3)
     selector = mj.selection.weighted(num_clients, cohort_size)
-    return np.asarray(mj.selection.rollout_trials(5, selector, online, num_rounds, trials))
+    return np.asarray(
+        mj.selection.rollout_trials(5, selector, online, num_rounds, trials)
+    )
 
 
 @pytest.mark.parametrize("function", [hidden_among, hidden_among_trajectory])
@@ -77,8 +82,14 @@ def test_rejects_what_is_no_history(function, history, message):
     [
         ({"noise": -0.1}, r"`noise` must hold no negative variance; got -0.1"),
         ({"noise": float("nan")}, r"`noise` must be finite; got nan"),
-        ({"noise": [1.0, 1.0]}, r"`noise` must be one number, or of shape \[1\] or \[1, 1\]"),
-        ({"noise": 1e-24}, r"`noise` must be 0, or have a standard deviation of at least 1e-09"),
+        (
+            {"noise": [1.0, 1.0]},
+            r"`noise` must be one number, or of shape \[1\] or \[1, 1\]",
+        ),
+        (
+            {"noise": 1e-24},
+            r"`noise` must be 0, or have a standard deviation of at least 1e-09",
+        ),
         ({"noise": "1"}, r"`noise` must be a variance, one for each round"),
         ({"spread": 0.0}, r"`spread` must be positive and finite; got 0"),
         ({"spread": -1}, r"`spread` must be positive and finite; got -1"),
@@ -127,7 +138,9 @@ def test_worked_cases(history, expected):
 @pytest.mark.parametrize("name", FAMILIES)
 def test_families_against_exact_projectors(name):
     # histories made of the two primes of the exact ranks deceive them
-    crafted = {v + unit for p in PRIMES for v in (p, PRIMES[0] * PRIMES[1]) for unit in (0, 1)}
+    crafted = {
+        v + unit for p in PRIMES for v in (p, PRIMES[0] * PRIMES[1]) for unit in (0, 1)
+    }
     matrices = [m for m, _ in FAMILIES[name]() if crafted.isdisjoint(entries(m))]
     padded = np.zeros((80, 18, 16), object)  # one compiled program serves all
     assert 10 < len(matrices) <= 80
@@ -135,7 +148,8 @@ def test_families_against_exact_projectors(name):
         padded[place, : len(matrix), : len(matrix[0])] = matrix
     for matrix, values in zip(padded.tolist(), leverage(padded), strict=True):
         exact = oracle.leverages(matrix)
-        if max(map(abs, entries(matrix))) < 2**40:  # beyond, floats cannot tell all rows apart
+        # beyond, floats cannot tell all rows apart
+        if max(map(abs, entries(matrix))) < 2**40:
             np.testing.assert_allclose(values, [float(v) for v in exact], atol=1e-12)
         exposed = oracle.exposed(matrix)
         assert [v == 1 for v in exact] == [i in exposed for i in range(16)]
@@ -144,7 +158,10 @@ def test_families_against_exact_projectors(name):
 
 
 def check_order(matrix, exact):
-    """In rationals: strong T, the worst client, the clients it takes to add up to 1, weak T."""
+    """In rationals.
+
+    Strong T, the worst client, the clients it takes to add up to 1, weak T.
+    """
     if any(exact):
         sums = itertools.accumulate(sorted(exact, reverse=True))
         fewest = next(count for count, total in enumerate(sums, 1) if total >= 1)
@@ -213,7 +230,9 @@ def test_a_class_of_equal_columns_caps_its_members():
     assert found.max() <= 1 / 3 + 1e-14
     assert found[-1].max() > 1 / 3 - 1e-14
     blocks = found.reshape(30, 10, 3)
-    np.testing.assert_allclose(blocks, np.broadcast_to(blocks[..., :1], blocks.shape), atol=1e-15)
+    np.testing.assert_allclose(
+        blocks, np.broadcast_to(blocks[..., :1], blocks.shape), atol=1e-15
+    )
 
 
 def test_clients_who_never_took_part_have_none():
@@ -224,12 +243,15 @@ def test_clients_who_never_took_part_have_none():
 
 
 @hypothesis.given(
-    st.lists(st.lists(st.integers(-2, 2), min_size=6, max_size=6), min_size=7, max_size=7),
+    st.lists(
+        st.lists(st.integers(-2, 2), min_size=6, max_size=6), min_size=7, max_size=7
+    ),
     st.lists(st.sampled_from([-3, 1, 2, 2**70]), min_size=7, max_size=7),
 )
 def test_scaling_rows_changes_nothing(rows, scales):
     scaled = np.array(
-        [[s * v for v in row] for s, row in zip(scales, rows, strict=True)], dtype=object
+        [[s * v for v in row] for s, row in zip(scales, rows, strict=True)],
+        dtype=object,
     )
     np.testing.assert_allclose(leverage(scaled), leverage(np.array(rows)), atol=1e-12)
     variances = [float(s) ** 2 * 0.5 for s in scales]
@@ -242,7 +264,9 @@ def test_noise_with_fewer_rounds_than_clients_against_a_direct_solve():
     generator = np.random.default_rng(4)
     for noise in (1e-6, 0.1, 900.0):
         for weights in (2, 9):
-            history = generator.integers(0, weights, (9, 24)) * (generator.random((9, 24)) < 0.4)
+            history = generator.integers(0, weights, (9, 24)) * (
+                generator.random((9, 24)) < 0.4
+            )
             history[3] = 0
             history[7] = history[2]
             history[:, 20:] = history[:, 19:20]
@@ -257,7 +281,9 @@ def test_memory_with_noise_is_that_of_the_rounds_and_not_of_pairs_of_clients():
         shape = jax.ShapeDtypeStruct((1, 20, 50_000), jnp.int32)
         program = jax.jit(functools.partial(hidden_among, noise=0.5)).lower(shape)
         needed = program.compile().memory_analysis()
-    assert needed.temp_size_in_bytes + needed.output_size_in_bytes < 8 * 8 * np.prod(shape.shape)
+    assert needed.temp_size_in_bytes + needed.output_size_in_bytes < 8 * 8 * np.prod(
+        shape.shape
+    )
 
 
 @pytest.mark.parametrize("noise", [1e-12, 1e-6, 0.1, 1.0, 900.0])
@@ -275,7 +301,9 @@ def test_noise_against_a_direct_solve(noise):
 
 def test_more_noise_explains_less_and_none_is_the_limit():
     history = simulated()[1]
-    levels = [leverage(history, noise=noise) for noise in (0.0, 1e-14, 1e-2, 0.3, 2.0, 1e5)]
+    levels = [
+        leverage(history, noise=noise) for noise in (0.0, 1e-14, 1e-2, 0.3, 2.0, 1e5)
+    ]
     np.testing.assert_allclose(levels[0], levels[1], atol=1e-9)
     for less, more in itertools.pairwise(levels[1:]):
         assert (more[less > 0] < less[less > 0]).all()
@@ -298,7 +326,10 @@ def test_with_noise_nobody_is_ever_explained_completely():
 @pytest.mark.parametrize("noise", [0.0, 0.3])
 def test_a_row_of_a_batch_is_that_history_alone(monkeypatch, noise):
     histories = simulated()
-    whole, every = leverage(histories, noise=noise), leverage_trajectory(histories, noise=noise)
+    whole, every = (
+        leverage(histories, noise=noise),
+        leverage_trajectory(histories, noise=noise),
+    )
     assert whole.shape == (3, 20)
     assert every.shape == (3, 30, 20)
     np.testing.assert_allclose(every[:, -1], whole, rtol=1e-14)
@@ -342,7 +373,10 @@ def test_one_sum_of_k_hides_among_k_and_strong_worst_weak_are_in_order():
 
 
 def test_of_one_client_alone_the_order_is_not_true():
-    """The minima compare; a client may be hidden among more than are in a vector that it is in."""
+    """The minima compare.
+
+    A client may be hidden among more than are in a vector that it is in.
+    """
     np.testing.assert_allclose(hidden_among([[1, 100]]), [10_001, 1.0001], rtol=1e-14)
 
 
@@ -384,7 +418,9 @@ def test_many_more_rounds_than_clients_with_noise_of_each():
     found = leverage_trajectory(history, noise)
     for count in (5, 9, 18, 19, 40, 70):
         own = history[:count].astype(float)
-        inverse = np.linalg.pinv(own @ own.T + np.diag(noise[:count]), rcond=1e-12, hermitian=True)
+        inverse = np.linalg.pinv(
+            own @ own.T + np.diag(noise[:count]), rcond=1e-12, hermitian=True
+        )
         expected = np.einsum("ji,ji->i", own, inverse @ own)
         np.testing.assert_allclose(found[count - 1], expected, atol=1e-8)
 
@@ -392,10 +428,15 @@ def test_many_more_rounds_than_clients_with_noise_of_each():
 def test_noise_beside_weights_whose_squares_are_no_floats():
     weights = np.array([[2**500, 1], [1, 1]], object)
     found = hidden_among(weights, noise=[2.0**1000, 1.0])
-    np.testing.assert_allclose(found, [5 / 3, 5 / 2], rtol=1e-12)  # of [1, 0] and [1, 1]
-    with pytest.raises(mj.ConfigurationError, match="`noise` must be 0, or have a standard"):
+    # of [1, 0] and [1, 1]
+    np.testing.assert_allclose(found, [5 / 3, 5 / 2], rtol=1e-12)
+    with pytest.raises(
+        mj.ConfigurationError, match="`noise` must be 0, or have a standard"
+    ):
         hidden_among(weights, noise=1.0)
-    with pytest.raises(mj.ConfigurationError, match=r"`P` must hold integers below 2\*\*1000"):
+    with pytest.raises(
+        mj.ConfigurationError, match=r"`P` must hold integers below 2\*\*1000"
+    ):
         hidden_among(np.array([[2**1100, 1]], object), noise=1.0)
 
 
@@ -405,7 +446,9 @@ def test_a_coalition_is_left_out_and_has_no_figure():
     found = hidden_among(history, coalition=members)
     assert np.isnan(found[members]).all()
     others = np.setdiff1d(np.arange(20), members)
-    np.testing.assert_allclose(found[others], hidden_among(history[:, others]), rtol=1e-12)
+    np.testing.assert_allclose(
+        found[others], hidden_among(history[:, others]), rtol=1e-12
+    )
     every = hidden_among_trajectory(history, coalition=members)
     assert np.array_equal(every[-1], found, equal_nan=True)
 
@@ -417,15 +460,22 @@ def test_quantiles_over_those_who_took_part():
     assert np.isnan(found[:2]).all()
     for row, figures in zip(found[2:], every[2:], strict=True):
         seen = figures[np.isfinite(figures)]
-        expected = np.quantile(seen, (0.0, 0.25, 0.5, 1.0)) if len(seen) else [np.nan] * 4
+        expected = (
+            np.quantile(seen, (0.0, 0.25, 0.5, 1.0)) if len(seen) else [np.nan] * 4
+        )
         np.testing.assert_allclose(row, expected, rtol=1e-13)
     traced = jax.jit(functools.partial(hidden_among_trajectory, quantiles=(0.0, 0.5)))
-    np.testing.assert_allclose(traced(jnp.asarray(history)), found[:, [0, 2]], rtol=1e-6)
+    np.testing.assert_allclose(
+        traced(jnp.asarray(history)), found[:, [0, 2]], rtol=1e-6
+    )
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.3])
 def test_a_history_by_pieces_of_its_columns_is_the_same(monkeypatch, noise):
-    """Many clients: exposed ones, dependent, empty and nearly dependent rounds among them."""
+    """Many clients.
+
+    Exposed ones, dependent, empty and nearly dependent rounds among them.
+    """
     generator = np.random.default_rng(7)
     history = (generator.random((12, 300)) < 0.1).astype(np.int64)
     history[3] = 0
@@ -442,7 +492,9 @@ def test_a_history_by_pieces_of_its_columns_is_the_same(monkeypatch, noise):
     found = hidden_among_trajectory(history, noise=noise)
     np.testing.assert_allclose(found, expected, rtol=1e-9)
     assert np.array_equal(found == 1, expected == 1)
-    np.testing.assert_allclose(hidden_among(history, noise=noise), expected[-1], rtol=1e-9)
+    np.testing.assert_allclose(
+        hidden_among(history, noise=noise), expected[-1], rtol=1e-9
+    )
     worst = hidden_among_trajectory(history, noise=noise, quantiles=(0.0,))
     np.testing.assert_allclose(worst[:, 0], expected.min(axis=1), rtol=1e-9)
     both = hidden_among_trajectory(history, noise=noise, quantiles=(0.0, 0.5))
@@ -450,8 +502,9 @@ def test_a_history_by_pieces_of_its_columns_is_the_same(monkeypatch, noise):
         seen = figures[np.isfinite(figures)]
         np.testing.assert_allclose(row, np.quantile(seen, (0.0, 0.5)), rtol=1e-9)
     bools = history[:3] > 0
-    np.testing.assert_allclose(hidden_among(bools)[bools.any(axis=0)],
-                               1 / exact_floats(bools), rtol=1e-12)  # fmt: skip
+    np.testing.assert_allclose(
+        hidden_among(bools)[bools.any(axis=0)], 1 / exact_floats(bools), rtol=1e-12
+    )
 
 
 def exact_floats(history):

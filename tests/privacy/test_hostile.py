@@ -1,4 +1,7 @@
-"""No history turns a verdict: exhaustion in exact integers against everything that is decided."""
+"""No history turns a verdict.
+
+Exhaustion in exact integers against everything that is decided.
+"""
 
 from __future__ import annotations
 
@@ -29,11 +32,17 @@ def check_many(count: int, seed: int) -> None:
         found = weak_privacy(history, effort=0.02 * (number % 3))
         assert found.error_bits is None
         assert found.rank == oracle.rank(rows) == ranks[number, -1]
-        assert found.exposed == exposed == tuple(np.flatnonzero(firsts[number] >= 0).tolist())
+        assert (
+            found.exposed
+            == exposed
+            == tuple(np.flatnonzero(firsts[number] >= 0).tolist())
+        )
         assert found.exposed_since == tuple(firsts[number][list(exposed)].tolist())
         for j in {int(first) for first in found.exposed_since}:
             assert set(oracle.exposed(rows[: j + 1])) >= {
-                i for i, first in zip(exposed, found.exposed_since, strict=True) if first == j
+                i
+                for i, first in zip(exposed, found.exposed_since, strict=True)
+                if first == j
             }
             assert all(
                 i not in oracle.exposed(rows[:j]) if j else True
@@ -74,7 +83,8 @@ def test_ten_thousand_histories_made_to_deceive(seed: int) -> None:
 )
 def test_rank_and_exposure_stand_where_known_primes_lose_them(number: int) -> None:
     history = hostile.beside(hostile.falling(number))
-    exposed = tuple(range(history.shape[1] - 3))  # a square history of full rank, and three more
+    # a square history of full rank, and three more
+    exposed = tuple(range(history.shape[1] - 3))
     found = weak_privacy(history, effort=0.05)
     assert found.rank == len(history)
     assert found.exposed == exposed
@@ -95,10 +105,15 @@ def test_rank_and_exposure_stand_where_known_primes_lose_them(number: int) -> No
 
 
 def test_what_a_proof_would_cost_too_much_for_is_said_to_rest_on_chance() -> None:
-    """Dependent rounds of many clients at no effort: every verdict states its chance of error."""
+    """Dependent rounds of many clients at no effort.
+
+    Every verdict states its chance of error.
+    """
     rng = np.random.default_rng(4)
     base = (rng.random((60, 400)) < 0.1).astype(np.int64)
-    history = np.concatenate([base, base[:30] + base[30:]]) * rng.integers(1, 2**40, (1, 400))
+    history = np.concatenate([base, base[:30] + base[30:]]) * rng.integers(
+        1, 2**40, (1, 400)
+    )
     found = audit(history, effort=0.0)
     assert found.weak.rank == 60
     assert found.weak.error_bits is not None

@@ -1,4 +1,7 @@
-"""Among how many clients are hidden: within nine digits of rationals, or said not to be known."""
+"""Among how many clients are hidden.
+
+Within nine digits of rationals, or said not to be known.
+"""
 
 from fractions import Fraction
 
@@ -16,7 +19,11 @@ from mrsa_jax.privacy import (
     information,
 )
 
-THREE_WAYS = (lambda n, t: n / t, lambda n, t: n * (1 / t), lambda n, t: (n / 100) / (t / 100))
+THREE_WAYS = (
+    lambda n, t: n / t,
+    lambda n, t: n * (1 / t),
+    lambda n, t: (n / 100) / (t / 100),
+)
 
 
 def exact(P):
@@ -31,20 +38,28 @@ def exact(P):
     solved = (whole * whole.transpose()).solve(whole)
     found = []
     for i in range(whole.ncols()):
-        share = sum((whole[k, i] * solved[k, i] for k in range(len(rows))), flint.fmpq(0))
+        share = sum(
+            (whole[k, i] * solved[k, i] for k in range(len(rows))), flint.fmpq(0)
+        )
         found.append(Fraction(int(share.q), int(share.p)) if share else None)
     return found
 
 
 def check(found, truth):
-    """Fail for a figure that is wrong in nine digits; return how many are said not to be known."""
+    """Fail for a figure that is wrong in nine digits.
+
+    Return how many are said not to be known.
+    """
     for value, right in zip(np.asarray(found).tolist(), truth, strict=True):
         if np.isnan(value):
             continue
         if right is None:
             assert value == np.inf
         else:
-            assert abs(Fraction(value) - right) <= right * Fraction(1, 10**9), (value, float(right))
+            assert abs(Fraction(value) - right) <= right * Fraction(1, 10**9), (
+                value,
+                float(right),
+            )
             assert (value == 1.0) == (right == 1)
     return int(np.isnan(found).sum())
 
@@ -62,16 +77,24 @@ def weighted(rng):
     if kind == 0:  # rounds that differ in the last of d digits
         digits = int(rng.integers(3, 18))
         steps = 1 + 10.0 ** (1 - digits) * rng.integers(-1, 2, (rounds, clients))
-        return [[float(f"{v:.{digits}g}") for v in row] for row in base / base.sum() * steps]
+        return [
+            [float(f"{v:.{digits}g}") for v in row] for row in base / base.sum() * steps
+        ]
     if kind == 1:  # huge and tiny
-        return np.ldexp(rng.integers(0, 8, (rounds, clients)) * 1.0,
-                        rng.integers(-40, 40, (rounds, clients)))  # fmt: skip
+        return np.ldexp(
+            rng.integers(0, 8, (rounds, clients)) * 1.0,
+            rng.integers(-40, 40, (rounds, clients)),
+        )
     if kind == 2:  # one row again and again, and noise of floats
         return np.outer(rng.integers(1, 4, rounds) / 7, base / 3)
     if kind == 3:  # each row is near those before together, and near none of them
         size = int(rng.integers(1, 2**30))
         rows = np.tril(np.full((rounds, clients), size), -1)
-        return rows + 2**30 * np.eye(rounds, clients, dtype=int) + (rng.random(clients) < 0.2)
+        return (
+            rows
+            + 2**30 * np.eye(rounds, clients, dtype=int)
+            + (rng.random(clients) < 0.2)
+        )
     return rng.integers(0, 2, (rounds, clients)) * (base / base.sum())
 
 
@@ -113,7 +136,9 @@ def test_one_normalisation_written_in_three_ways_passes_no_gate():
     assert not found.gate(least * 1.001, "hidden").passed
     assert found.gate(least * 0.999, "hidden").passed
     assert not check(hidden_among_trajectory(P)[-1], truth)
-    assert hidden_among_trajectory(P, quantiles=(0.0,))[-1, 0] == pytest.approx(least, rel=1e-9)
+    assert hidden_among_trajectory(P, quantiles=(0.0,))[-1, 0] == pytest.approx(
+        least, rel=1e-9
+    )
     gate = live.Gate(fail_below_hidden=least * 1.001)
     for row in P.tolist():
         gate.add(range(6), row)
@@ -123,17 +148,25 @@ def test_one_normalisation_written_in_three_ways_passes_no_gate():
 
 def test_what_is_not_known_passes_no_gate_and_is_no_number(monkeypatch):
     monkeypatch.setattr(hidden, "MOST_WORK", 0)
-    P = privacy.integer_weights(normalised(np.random.default_rng(0).integers(50, 900, 6)))
+    P = privacy.integer_weights(
+        normalised(np.random.default_rng(0).integers(50, 900, 6))
+    )
     found = audit(P, effort=0)
     verdict = found.gate(1, "hidden")
     assert not verdict.passed
-    assert verdict.reason == "among how many the worst client is hidden is not known to nine digits"
+    assert (
+        verdict.reason
+        == "among how many the worst client is hidden is not known to nine digits"
+    )
     assert "is not known to nine digits" in " ".join(found.sentences())
     assert found.worst_hidden == "not known to nine digits"
     assert found.to_dict()["hidden_among"] == {
-        "worst": [], "least": None, "least_client": None, "median": None,
+        "worst": [],
+        "least": None,
+        "least_client": None,
+        "median": None,
         "condition": found.hidden.condition,
-    }  # fmt: skip
+    }
     assert np.isnan(distinguishability(P).mu).all()
     assert np.isnan(information(P)).all()
     assert np.isnan(hidden_among_trajectory(P, quantiles=(0.0, 0.5))[-1]).all()

@@ -29,7 +29,9 @@ NAMES = ("anna", "bob", "cleo", "dan")
 
 def log_of(rows, parts, weights=None) -> ParticipationLog:
     """Return a log of sums named by their places and parts."""
-    names = [f"{j}" + ("" if part is None else f"[{part}]") for j, part in enumerate(parts)]
+    names = [
+        f"{j}" + ("" if part is None else f"[{part}]") for j, part in enumerate(parts)
+    ]
     P = np.array(rows, np.int64 if weights else bool)
     return ParticipationLog(P, tuple(names), NAMES[: P.shape[1]], parts=tuple(parts))
 
@@ -37,12 +39,15 @@ def log_of(rows, parts, weights=None) -> ParticipationLog:
 def unknowns(log: ParticipationLog) -> list[list[int]]:
     """Return all that is learnt of one coordinate of each part, and of one that is in none.
 
-    A column is one client's update in one coordinate. A sum of whole updates is an equation in each
-    coordinate, one of a part an equation in that part's. Rows may be combined over coordinates.
+    A column is one client's update in one coordinate. A sum of whole updates is an
+    equation in each coordinate, one of a part an equation in that part's. Rows may be
+    combined over coordinates.
     """
     places = [*sorted({part for part in log.parts or () if part is not None}), None]
     count, rows = len(log.clients), []
-    for row, part in zip(log.participation.astype(int).tolist(), log.parts or (), strict=True):
+    for row, part in zip(
+        log.participation.astype(int).tolist(), log.parts or (), strict=True
+    ):
         for k, place in enumerate(places):
             if part in (None, place) and any(row):
                 rows.append([0] * count * k + row + [0] * count * (len(places) - k - 1))
@@ -69,7 +74,9 @@ def leverages(rows: list[list[int]]) -> list[Fraction]:
 def random_log(draw: random.Random) -> ParticipationLog:
     parts = [*draw.choices([None, "low", "high"], k=2), "low", "high", "low"]
     most = draw.choice([1, 1, 3])
-    rows = [[draw.randint(1, most) * (draw.random() < 0.6) for _ in NAMES] for _ in parts]
+    rows = [
+        [draw.randint(1, most) * (draw.random() < 0.6) for _ in NAMES] for _ in parts
+    ]
     rows[0][0] = 1
     return log_of(rows, parts, most > 1)
 
@@ -93,7 +100,8 @@ def test_what_is_told_is_what_all_coordinates_together_say() -> None:
         expected = [float(1 / share) if share else np.inf for share in own]
         np.testing.assert_allclose(found.hidden.values, expected, rtol=1e-9)
         combined = np.array(found.weak.witness) @ log.participation.astype(int)
-        assert tuple(np.flatnonzero(combined)) == found.weak.support  # in the log's own numbering
+        # in the log's own numbering
+        assert tuple(np.flatnonzero(combined)) == found.weak.support
 
 
 def test_what_is_known_after_each_round_is_what_the_sums_until_then_say() -> None:
@@ -119,11 +127,17 @@ def test_parts_are_never_stacked() -> None:
     assert found.gate(3).passed
     assert found.gate(4).reason == "in part high: weak T is 3, below 4"
     assert found.gate(4, "strong").reason == "in part high: strong T is 3, below 4"
-    assert "in part high: client anna is hidden among 3" in found.gate(3.5, "hidden").reason
+    assert (
+        "in part high: client anna is hidden among 3"
+        in found.gate(3.5, "hidden").reason
+    )
     for judge in (weak_privacy, hidden_among):
-        with pytest.raises(ConfigurationError, match="sums of several must not be stacked"):
+        with pytest.raises(
+            ConfigurationError, match="sums of several must not be stacked"
+        ):
             judge(log)
-    assert [own.num_clients for _, own in found.parts] == [4, 3]  # dan does not train `high`
+    # dan does not train `high`
+    assert [own.num_clients for _, own in found.parts] == [4, 3]
 
 
 def test_a_sum_of_whole_updates_is_learnt_in_every_part() -> None:
@@ -148,7 +162,8 @@ def test_a_coalition_is_left_out_of_each_part() -> None:
     log = log_of([[1, 1, 1, 1], [0, 1, 1, 0], [0, 0, 0, 1]], ["low", "high", "top"])
     found = audit(log, effort=0.0, coalition=["dan", "cleo"])
     assert found.exposed == (("bob", "1[high]"),)
-    assert [name for name, _ in found.parts] == ["low", "high"]  # nobody is left who trains `top`
+    # nobody is left who trains `top`
+    assert [name for name, _ in found.parts] == ["low", "high"]
     assert found.coalition == ("cleo", "dan")
     assert found.over_rounds(log).exposed.tolist() == [0, 1, 1]
 
@@ -158,16 +173,24 @@ def test_noise_adds_up_over_all_sums_and_says_nothing_of_gaussian_others() -> No
     found = audit(log, effort=0.0, noise_multiplier=2.0, clip=1.0)
     mu = {name: mu for name, mu, _ in found.noisy.known}
     np.testing.assert_allclose([mu["anna"], mu["dan"]], [np.sqrt(2) / 2, 1 / 2])
-    with pytest.raises(ConfigurationError, match="`spread` must not be set for a log of several"):
+    with pytest.raises(
+        ConfigurationError, match="`spread` must not be set for a log of several"
+    ):
         audit(log, effort=0.0, noise_multiplier=2.0, clip=1.0, spread=1.0)
 
 
 def test_sums_of_one_round_are_of_one_update_under_drift() -> None:
-    log = ParticipationLog(np.array([[1, 1, 1], [1, 1, 0]], bool), ("7", "7[low]"), NAMES[:3],
-                           parts=(None, "low"))  # fmt: skip
+    log = ParticipationLog(
+        np.array([[1, 1, 1], [1, 1, 0]], bool),
+        ("7", "7[low]"),
+        NAMES[:3],
+        parts=(None, "low"),
+    )
     found = audit(log, effort=0.0, memory=0.5)
     assert found.updates.least == 1.0  # of cleo, whatever lasts until another round
-    log = ParticipationLog(log.participation, ("7", "8[low]"), NAMES[:3], parts=log.parts)
+    log = ParticipationLog(
+        log.participation, ("7", "8[low]"), NAMES[:3], parts=log.parts
+    )
     assert audit(log, effort=0.0, memory=0.5).updates.least > 1.0
 
 
@@ -178,10 +201,14 @@ def test_a_gate_says_after_each_sum_what_all_coordinates_together_say() -> None:
         gate, heaviest = Gate(), [0] * len(NAMES)
         for j, part in enumerate(log.parts):
             row = log.participation[j].astype(int).tolist()
-            cohort = {name: weight for name, weight in zip(NAMES, row, strict=True) if weight}
+            cohort = {
+                name: weight for name, weight in zip(NAMES, row, strict=True) if weight
+            }
             state = gate.add(cohort, part=part)
             heaviest = np.maximum(heaviest, row)
-            rows = unknowns(log_of(log.participation[: j + 1], log.parts[: j + 1], True))
+            rows = unknowns(
+                log_of(log.participation[: j + 1], log.parts[: j + 1], True)
+            )
             if not rows:
                 continue
             shares = leverages(rows)
@@ -191,7 +218,9 @@ def test_a_gate_says_after_each_sum_what_all_coordinates_together_say() -> None:
                 assert state.lower == oracle.plain_weak_privacy(rows)
             columns = [column for column in zip(*rows, strict=True) if any(column)]
             assert state.strong == min(map(columns.count, columns))
-            assert set(state.exposed) == {n for n, s in zip(NAMES, own, strict=True) if s == 1}
+            assert set(state.exposed) == {
+                n for n, s in zip(NAMES, own, strict=True) if s == 1
+            }
             np.testing.assert_allclose(state.hidden, float(1 / max(own)), rtol=1e-9)
             assert state.clients == sum(map(bool, heaviest))
 
@@ -204,7 +233,11 @@ def test_a_gate_asks_all_parts_about_a_sum_of_whole_updates() -> None:
         "in part low, weak T is 1, below 2",
         "in part low, client d is hidden among 1, below 1.5",
     )
-    assert (gate.state.weak_part, gate.state.hidden_part, gate.state.parts) == ("low", "low", 1)
+    assert (gate.state.weak_part, gate.state.hidden_part, gate.state.parts) == (
+        "low",
+        "low",
+        1,
+    )
     gate = Gate(fail_below=2)
     gate.add([*"abcd"], part="low")
     gate.add([*"abef"], part="high")
@@ -224,14 +257,19 @@ def test_a_gate_asks_all_parts_about_a_sum_of_whole_updates() -> None:
     assert gate.state.parts == 2  # what is only asked about is no part of the history
     gate.add([*"a"], part="high")
     refused = gate.check([[*"abcd"]], "low")[0]  # as another part is exposed already
-    assert (refused.allowed, refused.reason) == (False, "in part high, weak T is 1, below 2")
+    assert (refused.allowed, refused.reason) == (
+        False,
+        "in part high, weak T is 1, below 2",
+    )
 
 
 @pytest.mark.parametrize("part", ["lo w\n", "", 3, b"low", ["low"]])
 def test_parts_that_are_no_names(part, tmp_path) -> None:
     with pytest.raises(ConfigurationError, match="as the part of the vector"):
         inspect.unwrap(PartNames.check)(PartNames(), part, "`part`")
-    with Recorder(tmp_path / "log.jsonl", system="s", aggregation="secagg", salt=b"") as recorder:
+    with Recorder(
+        tmp_path / "log.jsonl", system="s", aggregation="secagg", salt=b""
+    ) as recorder:
         with pytest.raises(ConfigurationError, match="part"):
             inspect.unwrap(Recorder.record)(recorder, 1, ["a", "b"], part=part)
         recorder.record(1, ["a", "b"], part="low")
@@ -249,20 +287,37 @@ def test_too_many_parts_are_refused_in_words(tmp_path) -> None:
     path = tmp_path / "log.jsonl"
     head = '{"format": "mrsa-jax participation log", "version": 1, "system": "s", "aggregation": '
     lines = [head + '"secagg", "pseudonyms": null, "run": 0}']
-    lines += [f'{{"round": 1, "clients": ["a", "b"], "part": "rank {k}"}}' for k in range(257)]
+    lines += [
+        f'{{"round": 1, "clients": ["a", "b"], "part": "rank {k}"}}' for k in range(257)
+    ]
     path.write_text("\n".join([*lines, ""]))
-    message = "log.jsonl:258: expected sums of at most 256 parts of the vector .*'rank 256'"
+    message = (
+        "log.jsonl:258: expected sums of at most 256 parts of the vector .*'rank 256'"
+    )
     with pytest.raises(ConfigurationError, match=message):
         read_log(path)
     table = tmp_path / "log.csv"
-    table.write_text("round,client,part\n" + "".join(f"1,a,r{k}x\n" for k in range(257)))
-    with pytest.raises(ConfigurationError, match="`part_column` must name at most 256 parts"):
+    table.write_text(
+        "round,client,part\n" + "".join(f"1,a,r{k}x\n" for k in range(257))
+    )
+    with pytest.raises(
+        ConfigurationError, match="`part_column` must name at most 256 parts"
+    ):
         read_log(table, part_column="part")
 
 
 def test_a_column_of_parts_is_not_one_of_sums(tmp_path) -> None:
     path = tmp_path / "log.csv"
-    rows = ["1,a,low", "1,b,low", "1,c,low", "1,a,high", "1,b,high", "2,a,", "2,b,", "2,c,"]
+    rows = [
+        "1,a,low",
+        "1,b,low",
+        "1,c,low",
+        "1,a,high",
+        "1,b,high",
+        "2,a,",
+        "2,b,",
+        "2,c,",
+    ]
     path.write_text("\n".join(["round,client,part", *rows, ""]))
     with pytest.raises(ConfigurationError, match="--part-column COLUMN names the part"):
         read_log(path)
@@ -295,7 +350,9 @@ def certified(tmp_path_factory) -> tuple[dict, bytes]:
 def outcome(made, log: bytes, **options) -> tuple[set[str], str]:
     data = json.dumps(made).encode()
     found = mrsa_check.check(data, log, **options)
-    return {status for status, _ in found}, "\n".join(f"{status}: {said}" for status, said in found)
+    return {status for status, _ in found}, "\n".join(
+        f"{status}: {said}" for status, said in found
+    )
 
 
 def test_a_certificate_of_parts_is_checked_part_by_part(certified) -> None:
@@ -333,18 +390,26 @@ def test_forged_certificates_of_parts_are_refused(certified) -> None:
         assert "REFUSED" in statuses, why
         assert why in text, text
 
-    refused("its parts of the vector are 'high', 'low'", high)  # the exposed part is dropped
+    # the exposed part is dropped
+    refused("its parts of the vector are 'high', 'low'", high)
     refused("a text twice", high, high)
     refused("no parts")
     renamed = json.loads(json.dumps(low).replace("[low]", "[high]")) | {"part": "high"}
     refused("a text twice", renamed, high)
     refused("it has another matrix", low | {"part": "high"}, high | {"part": "low"})
-    both = high | {"rounds": [*high["rounds"], low["rounds"][1]],
-                   "sums": [*high["sums"], low["sums"][1]], "kernel": [],
-                   "claims": [{"claim": "strong T", "value": 1}]}  # fmt: skip
+    both = high | {
+        "rounds": [*high["rounds"], low["rounds"][1]],
+        "sums": [*high["sums"], low["sums"][1]],
+        "kernel": [],
+        "claims": [{"claim": "strong T", "value": 1}],
+    }
     refused("it has another matrix", low, both)  # rows of two parts are stacked
-    hidden = low | {"rounds": low["rounds"][:1], "sums": low["sums"][:1], "kernel": [],
-                    "claims": [{"claim": "strong T", "value": 4}]}  # fmt: skip
+    hidden = low | {
+        "rounds": low["rounds"][:1],
+        "sums": low["sums"][:1],
+        "kernel": [],
+        "claims": [{"claim": "strong T", "value": 4}],
+    }
     refused("it has another matrix", hidden, high)
     refused("parts that may be one", low, high, low | {"part": "low\u200b"})
     whole = {key: value for key, value in made.items() if key != "parts"}
@@ -354,7 +419,9 @@ def test_forged_certificates_of_parts_are_refused(certified) -> None:
     lines = [line for line in log.splitlines(keepends=True) if b'"high"' not in line]
     plain = b"".join(lines).replace(b', "part": "low"', b"")
     digest = {"name": "log", "sha256": hashlib.sha256(plain).hexdigest()}
-    assert "its parts of the vector are none" in outcome(made | {"log": digest}, plain)[1]
+    assert (
+        "its parts of the vector are none" in outcome(made | {"log": digest}, plain)[1]
+    )
 
 
 def test_a_column_taken_for_parts_waits_for_the_word_of_who_checks(tmp_path) -> None:
@@ -364,12 +431,19 @@ def test_a_column_taken_for_parts_waits_for_the_word_of_who_checks(tmp_path) -> 
     made = certificate(log, audit(log, effort=0.0), path)
     assert made["reading"]["columns"] == ["round", "client", None, "group"]
     data = json.dumps(made).encode()
-    assert mrsa_check.check(data, path.read_bytes(), asked=["not exposed"])[-1][0] == "not checked"
-    told = mrsa_check.check(data, path.read_bytes(), asked=["not exposed"], reading=made["reading"])
+    assert (
+        mrsa_check.check(data, path.read_bytes(), asked=["not exposed"])[-1][0]
+        == "not checked"
+    )
+    told = mrsa_check.check(
+        data, path.read_bytes(), asked=["not exposed"], reading=made["reading"]
+    )
     assert told[-1][0] == "checked"
 
 
-def test_a_certificate_names_whom_the_server_knows_in_each_part(certified, tmp_path) -> None:
+def test_a_certificate_names_whom_the_server_knows_in_each_part(
+    certified, tmp_path
+) -> None:
     _, log = certified
     (tmp_path / "log.jsonl").write_bytes(log)
     read = read_log(tmp_path / "log.jsonl")
@@ -378,7 +452,14 @@ def test_a_certificate_names_whom_the_server_knows_in_each_part(certified, tmp_p
     assert outcome(made, log)[0] == {"checked", "not checked, no short proof"}
     told = mrsa_check.check(json.dumps(made).encode(), log, asked=["exposed bob"])
     assert told[0][0] == "REFUSED"  # who checks did not say that anybody tells
-    for coalition, expected in ((["cleo", "dan"], "checked"), (["cleo", "dan", "eve"], "REFUSED")):
-        told = mrsa_check.check(json.dumps(made).encode(), log, asked=["exposed anna bob"],
-                                coalition=coalition)  # fmt: skip
+    for coalition, expected in (
+        (["cleo", "dan"], "checked"),
+        (["cleo", "dan", "eve"], "REFUSED"),
+    ):
+        told = mrsa_check.check(
+            json.dumps(made).encode(),
+            log,
+            asked=["exposed anna bob"],
+            coalition=coalition,
+        )
         assert told[-1 if expected == "checked" else 0][0] == expected

@@ -20,13 +20,19 @@ RATES = [0.0, 0.05]
 
 def test_settings_that_make_no_sense() -> None:
     plain = inspect.unwrap(policy_privacy)
-    with pytest.raises(ConfigurationError, match="`policies` must be known policies: ignore"):
+    with pytest.raises(
+        ConfigurationError, match="`policies` must be known policies: ignore"
+    ):
         plain(0, _selector(), _online(), RATES, 5, 2, blocks=3, policies=("drop",))
     with pytest.raises(ConfigurationError, match="`step_dropout_rate` must lie in"):
         plain(0, _selector(), _online(), [1.5], 5, 2, blocks=3)
-    with pytest.raises(ConfigurationError, match="`step_dropout_rates` must be a vector"):
+    with pytest.raises(
+        ConfigurationError, match="`step_dropout_rates` must be a vector"
+    ):
         plain(0, _selector(), _online(), [[0.1]], 5, 2, blocks=3)
-    with pytest.raises(ConfigurationError, match="`blocks` must be a block size, or 12"):
+    with pytest.raises(
+        ConfigurationError, match="`blocks` must be a block size, or 12"
+    ):
         plain(0, _selector(), _online(), [0.1], 5, 2, blocks=[0, 1])
 
 
@@ -63,9 +69,19 @@ def test_it_is_what_the_rollouts_say(found: PolicyPrivacy) -> None:
         for r, rate in enumerate(RATES):
             steps = mj.availability.independent_steps(rate)
             played = mj.selection.rollout_rounds(
-                0, _selector(), _online(), steps, 40, policy=policy, blocks=3, num_trials=3
+                0,
+                _selector(),
+                _online(),
+                steps,
+                40,
+                policy=policy,
+                blocks=3,
+                num_trials=3,
             )
-            P, asked = np.asarray(played.participation), np.asarray(played.survivors)[:, :, 0]
+            P, asked = (
+                np.asarray(played.participation),
+                np.asarray(played.survivors)[:, :, 0],
+            )
             for b in range(3):
                 assert (strong_privacy(P[b]) or -1) == found.strong[p, r, b]
                 rounds = asked[b].any(axis=-1)

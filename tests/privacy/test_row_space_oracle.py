@@ -1,4 +1,7 @@
-"""The oracle itself: against the definition word for word, and answers known in closed form."""
+"""The oracle itself.
+
+Against the definition word for word, and answers known in closed form.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,10 @@ from weak_families import FAMILIES
 
 def small(limit=12):
     found = [
-        matrix for family in FAMILIES.values() for matrix, _ in family() if len(matrix[0]) <= limit
+        matrix
+        for family in FAMILIES.values()
+        for matrix, _ in family()
+        if len(matrix[0]) <= limit
     ]
     assert len(found) > 100
     return found
@@ -45,11 +51,15 @@ def test_rank_by_another_elimination():
     for _ in range(200):
         n, rounds = rng.randrange(1, 8), rng.randrange(1, 8)
         rows = [[rng.randrange(-2, 3) for _ in range(n)] for _ in range(rounds)]
-        expected = np.linalg.matrix_rank(np.array(rows, float))  # tiny entries: safe in floats
+        # tiny entries: safe in floats
+        expected = np.linalg.matrix_rank(np.array(rows, float))
         assert oracle.rank(rows) == expected == n - len(oracle.kernel(rows, n))
         for vector in oracle.kernel(rows, n):
             assert any(vector)
-            assert all(sum(a * b for a, b in zip(vector, row, strict=True)) == 0 for row in rows)
+            assert all(
+                sum(a * b for a, b in zip(vector, row, strict=True)) == 0
+                for row in rows
+            )
 
 
 def test_exposure_and_strong_privacy_of_known_cases():

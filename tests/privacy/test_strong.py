@@ -16,8 +16,9 @@ from mrsa_jax.privacy import strong_privacy, strong_privacy_trajectory
 def definition(history) -> int | None:
     """Smallest level set over many combinations z of the rounds, in exact integers.
 
-    Any z only merges classes of equal columns and a generic one separates them all, so the
-    minimum over a grid of z that holds a base larger than every entry is the minimum over all.
+    Any z only merges classes of equal columns and a generic one separates them all, so
+    the minimum over a grid of z that holds a base larger than every entry is the
+    minimum over all.
     """
     history = [[int(value) for value in row] for row in history]
     rounds = len(history)
@@ -50,7 +51,9 @@ def test_rejects_what_is_no_history(history, message):
 
 
 def test_one_number_needs_one_history():
-    with pytest.raises(mj.ConfigurationError, match=r"`P` must have two axes; got \(2, 3, 4\)"):
+    with pytest.raises(
+        mj.ConfigurationError, match=r"`P` must have two axes; got \(2, 3, 4\)"
+    ):
         strong_privacy(np.ones((2, 3, 4), bool))
 
 
@@ -112,7 +115,9 @@ def test_rows_of_a_batch_equal_single_histories_and_types_do_not_matter():
     assert np.array_equal(jax.jit(strong_privacy_trajectory)(jnp.asarray(batch)), found)
     with jax.enable_x64(True):
         assert np.array_equal(strong_privacy_trajectory(batch.astype(np.int64)), found)
-        assert np.array_equal(strong_privacy_trajectory(jnp.asarray(batch, jnp.int64)), found)
+        assert np.array_equal(
+            strong_privacy_trajectory(jnp.asarray(batch, jnp.int64)), found
+        )
 
 
 def test_never_rises_and_keeps_blocks():

@@ -34,11 +34,15 @@ def check(histories: np.ndarray, rtol: float = 1e-13) -> None:
     for b, history in enumerate(histories):
         rows = oracle.as_rows(history)
         exposed = [oracle.exposed(rows[: j + 1]) for j in range(len(rows))]
-        first = [next((j for j, own in enumerate(exposed) if i in own), -1)
-                 for i in range(history.shape[1])]  # fmt: skip
+        first = [
+            next((j for j, own in enumerate(exposed) if i in own), -1)
+            for i in range(history.shape[1])
+        ]
         assert found.first_exposure[b].tolist() == first
         strong = [oracle.strong_privacy(rows[: j + 1]) for j in range(len(rows))]
-        assert found.strong_privacy[b].tolist() == [-1 if t is None else t for t in strong]
+        assert found.strong_privacy[b].tolist() == [
+            -1 if t is None else t for t in strong
+        ]
         ranks = [oracle.rank(rows[: j + 1]) for j in range(len(rows))]
         assert found.rank[b].tolist() == ranks
         expected = quantiles_of(oracle.leverages(rows))
@@ -47,13 +51,17 @@ def check(histories: np.ndarray, rtol: float = 1e-13) -> None:
     np.testing.assert_array_equal(found.counts, histories.sum(axis=1))
 
 
-@pytest.mark.parametrize(("rounds", "clients"), [(4, 4), (7, 3), (3, 7), (2, 9), (1, 2), (3, 1)])
+@pytest.mark.parametrize(
+    ("rounds", "clients"), [(4, 4), (7, 3), (3, 7), (2, 9), (1, 2), (3, 1)]
+)
 def test_small_histories_by_exhaustion(rounds: int, clients: int) -> None:
     rng = np.random.default_rng(10 * rounds + clients)
     check(rng.random((60, rounds, clients)) < rng.random((60, 1, 1)))
 
 
-def test_histories_that_go_by_columns_by_exhaustion(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_histories_that_go_by_columns_by_exhaustion(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(_summary, "_MOST_ENTRIES", 26)
     monkeypatch.setattr(_leverage, "_WIDE", 27)
     rng = np.random.default_rng(5)
@@ -64,17 +72,23 @@ def test_histories_that_go_by_columns_by_exhaustion(monkeypatch: pytest.MonkeyPa
 
 def test_a_very_large_history_is_known_as_where_it_is_followed() -> None:
     rng = np.random.default_rng(6)
-    history = rng.random((12, 2**20)) < 1e-5  # ten clients a round: classes of one and of many
+    # ten clients a round: classes of one and of many
+    history = rng.random((12, 2**20)) < 1e-5
     history[:, : 2**19] = False
     history[3:5] = rng.random((2, 2**20)) < 0.5
     found = summaries(history[None], (0.0, 0.5))
     assert found is not None
-    assert found.rank[0].tolist() == np.asarray(mj.modular.rank_trajectory(history)).tolist()
+    assert (
+        found.rank[0].tolist()
+        == np.asarray(mj.modular.rank_trajectory(history)).tolist()
+    )
     strong = np.asarray(mj.privacy.strong_privacy_trajectory(history))
     np.testing.assert_array_equal(found.strong_privacy[0], strong)
     first = np.asarray(mj.privacy.first_exposure(history))
     np.testing.assert_array_equal(found.first_exposure[0], first)
-    paths = np.asarray(mj.privacy.hidden_among_trajectory(history, quantiles=(0.0, 0.5)))
+    paths = np.asarray(
+        mj.privacy.hidden_among_trajectory(history, quantiles=(0.0, 0.5))
+    )
     np.testing.assert_array_equal(found.hidden_among[0], paths[-1])
 
 
@@ -96,7 +110,8 @@ def test_who_differs_between_two_sums_is_exposed(many: int) -> None:
 
 
 def test_a_client_near_exposure_is_not_exposed() -> None:
-    # pairs (a, -a) of the null space's only vector grow like Fibonacci's numbers from 1 on
+    # pairs (a, -a) of the null space's only vector grow like Fibonacci's numbers from 1
+    # on
     steps = 17
     history = np.zeros((1, 2 * steps - 1, 2 * steps), np.bool_)
     for k in range(steps):
@@ -113,7 +128,9 @@ def test_a_client_near_exposure_is_not_exposed() -> None:
     assert found.hidden_among[0, 0] > 1
 
 
-def test_primes_that_divide_do_not_decide_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_primes_that_divide_do_not_decide_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     good, bad = 1_199_999_993, 1_199_999_963
     history = hostile.falling(bad).astype(np.bool_)[None]
     monkeypatch.setattr(_summary, "draw_primes", lambda count: (bad, good))
@@ -122,7 +139,9 @@ def test_primes_that_divide_do_not_decide_alone(monkeypatch: pytest.MonkeyPatch)
     wrong = summaries(history, (0.0,))
     assert found is not None
     assert wrong is not None
-    np.testing.assert_array_equal(found.rank[0], np.asarray(mj.modular.rank_trajectory(history[0])))
+    np.testing.assert_array_equal(
+        found.rank[0], np.asarray(mj.modular.rank_trajectory(history[0]))
+    )
     assert wrong.rank[0, -1] < found.rank[0, -1]
     exposed = np.asarray(mj.privacy.first_exposure(history[0]))
     np.testing.assert_array_equal(found.first_exposure[0], exposed)
@@ -138,7 +157,9 @@ def test_floats_that_do_not_know_six_digits_show_only_who_is_exposed(
     np.testing.assert_allclose(hidden, [[2, 2], [1, 1], [1, 1.5]])
     monkeypatch.setattr(_summary, "_SIX_DIGITS", 0.0)
     hidden = hidden_by_round(history, found, (0.0, 0.5))
-    np.testing.assert_array_equal(np.isnan(hidden), [[True, True], [False, False], [False, True]])
+    np.testing.assert_array_equal(
+        np.isnan(hidden), [[True, True], [False, False], [False, True]]
+    )
 
 
 def test_what_is_no_binary_history_of_moderate_size_goes_another_way(
@@ -149,13 +170,20 @@ def test_what_is_no_binary_history_of_moderate_size_goes_another_way(
     assert summaries(np.ones((1, 2, 3), np.bool_), (0.0,)) is None
 
 
-@pytest.mark.parametrize(("clients", "cohort", "rounds"), [(24, 6, 40), (24, 6, 15), (48, 6, 12)])
+@pytest.mark.parametrize(
+    ("clients", "cohort", "rounds"), [(24, 6, 40), (24, 6, 15), (48, 6, 12)]
+)
 def test_rollouts_are_known_as_by_the_functions_of_each_figure(
     clients: int, cohort: int, rounds: int
 ) -> None:
     online = mj.availability.independent(0.3)
-    schemes = [mj.selection.uniform(clients, cohort), mj.selection.weighted(clients, cohort)]
-    schemes += [mj.selection.batch_partitioning(clients, cohort, size) for size in (2, 3)]
+    schemes = [
+        mj.selection.uniform(clients, cohort),
+        mj.selection.weighted(clients, cohort),
+    ]
+    schemes += [
+        mj.selection.batch_partitioning(clients, cohort, size) for size in (2, 3)
+    ]
     rolled = [mj.selection.rollout_trials(7, one, online, rounds, 3) for one in schemes]
     histories = np.concatenate([np.asarray(each) for each in rolled])
     found = summaries(histories, (0.0, 0.5))

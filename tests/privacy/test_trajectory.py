@@ -27,7 +27,9 @@ SCHEMES = {
     "partition": lambda: mj.selection.partition(16, 4),
     "blocks_of_two": lambda: mj.selection.batch_partitioning(16, 4, 2),
     "blocks_of_four": lambda: mj.selection.batch_partitioning(16, 8, 4),
-    "blocks_of_two_of_three": lambda: mj.selection.batch_partitioning(16, 6, 2, "uniform"),
+    "blocks_of_two_of_three": lambda: mj.selection.batch_partitioning(
+        16, 6, 2, "uniform"
+    ),
     "bernoulli": lambda: mj.selection.bernoulli(16, 0.3),
 }
 RATES = (0.0, 0.3, 0.6)
@@ -35,7 +37,10 @@ RATES = (0.0, 0.3, 0.6)
 
 @functools.cache
 def history(name, trial):
-    """Return bool[rounds, clients] of one simulated trial; trials differ in their dropouts."""
+    """Return bool[rounds, clients] of one simulated trial.
+
+    Trials differ in their dropouts.
+    """
     online = mj.availability.independent(RATES[trial])
     return np.asarray(mj.selection.rollout(11 + trial, SCHEMES[name](), online, ROUNDS))
 
@@ -83,9 +88,14 @@ def test_bounds_by_hand_where_no_small_sets_are_looked_for(monkeypatch):
     rows = np.array([[1, 1, 0], [0, 1, 1], [0, 1, 0]], np.uint32)
     nothing = jnp.int32(_bounds.NEVER), jnp.int32(0)
     monkeypatch.setattr(_bounds, "_look", lambda *_: nothing)
-    both = np.stack([rows, rows])  # modulo two primes; in the place of a projection as well
+    # modulo two primes; in the place of a projection as well
+    both = np.stack([rows, rows])
     found = jax.jit(functools.partial(_bounds._one_history, binary=True))(
-        both, rows.astype(np.int32), np.full(3, 2, np.int32), projection=both, of=fields(PRIMES)
+        both,
+        rows.astype(np.int32),
+        np.full(3, 2, np.int32),
+        projection=both,
+        of=fields(PRIMES),
     )
     assert found.upper.tolist() == [4, 4, 2]
     assert found.lower.tolist() == [4, 2, 2]
@@ -114,7 +124,10 @@ def test_types_and_shapes(method):
 
 def test_certified_is_the_default_method():
     rows = history("weighted", 1)[:9]
-    default, named = weak_privacy_trajectory(rows), weak_privacy_trajectory(rows, "certified")
+    default, named = (
+        weak_privacy_trajectory(rows),
+        weak_privacy_trajectory(rows, "certified"),
+    )
     assert np.array_equal(default.lower, named.lower)
     assert np.array_equal(default.certified, named.certified)
 
@@ -157,7 +170,12 @@ def test_bounds_say_more_than_nothing():
 
 
 def test_blocks_are_exact_without_a_search():
-    for name in ("partition", "blocks_of_two", "blocks_of_four", "blocks_of_two_of_three"):
+    for name in (
+        "partition",
+        "blocks_of_two",
+        "blocks_of_four",
+        "blocks_of_two_of_three",
+    ):
         found = weak_privacy_trajectory(history(name, 1), method="bounds")
         assert np.array_equal(found.lower, truth(name, 1)[1]), name
         assert np.array_equal(found.upper, truth(name, 1)[1]), name
@@ -171,7 +189,9 @@ def test_a_row_of_a_batch_is_that_history_alone(method):
     for trial in range(3):
         alone = weak_privacy_trajectory(batch[trial], method=method)
         for field in ("lower", "upper", "rank", "certified"):
-            assert np.array_equal(getattr(found, field)[trial], getattr(alone, field)), field
+            assert np.array_equal(
+                getattr(found, field)[trial], getattr(alone, field)
+            ), field
 
 
 def test_more_leading_axes_are_kept():
@@ -202,7 +222,9 @@ def test_array_library_and_x64_change_nothing(method):
 
 @pytest.mark.parametrize("method", ["certified", "bounds"])
 @hypothesis.given(
-    st.lists(st.lists(st.integers(-2, 2), min_size=6, max_size=6), min_size=7, max_size=7)
+    st.lists(
+        st.lists(st.integers(-2, 2), min_size=6, max_size=6), min_size=7, max_size=7
+    )
 )
 def test_weighted_rows(method, rows):
     ranks, weak = np.array(oracle.trajectory(rows)).T
@@ -237,9 +259,12 @@ def test_little_memory_changes_nothing_but_the_chunks():
 def test_bounds_inside_a_program_hold_those_of_a_search_outside():
     """With clients of equal columns, who are not taken together there, and one who is never in."""
     generator = np.random.default_rng(3)
-    batch = generator.random((4, 3, 4)) < 0.5  # a shape that the table of transformations compiles
+    # a shape that the table of transformations compiles
+    batch = generator.random((4, 3, 4)) < 0.5
     batch[0, :, 1], batch[1, :, 0], batch[2] = batch[0, :, 0], False, False
-    found = jax.vmap(lambda rows: weak_privacy_trajectory(rows, "bounds"))(jnp.asarray(batch))
+    found = jax.vmap(lambda rows: weak_privacy_trajectory(rows, "bounds"))(
+        jnp.asarray(batch)
+    )
     outside = weak_privacy_trajectory(batch)
     assert outside.certified.all()
     assert np.array_equal(found.rank, outside.rank)
@@ -252,7 +277,9 @@ def test_bounds_inside_a_program_hold_those_of_a_search_outside():
 
 
 @pytest.mark.slow  # the program of a batch takes long to compile
-def test_bounds_of_many_histories_side_by_side_are_those_of_one_after_another(monkeypatch):
+def test_bounds_of_many_histories_side_by_side_are_those_of_one_after_another(
+    monkeypatch,
+):
     generator = np.random.default_rng(8)
     batch = generator.integers(0, 3, (4, 6, 7)) * (generator.random((4, 6, 7)) < 0.4)
     batch[2], batch[3, :, 1] = 0, batch[3, :, 0]

@@ -106,7 +106,10 @@ def test_little_effort_still_gives_true_bounds():
     history = np.zeros((22, 40), bool)
     for row in history:
         row[rng.choice(40, 8, replace=False)] = True
-    little, more = weak_privacy(history, effort=0.001), weak_privacy(history, effort=0.02)
+    little, more = (
+        weak_privacy(history, effort=0.001),
+        weak_privacy(history, effort=0.02),
+    )
     for found in (little, more):
         assert 1 <= found.lower <= found.upper <= 8
         assert found.certified == (found.lower == found.upper)
@@ -148,7 +151,9 @@ def test_privacy_never_falls_when_a_round_is_removed(history):
         assert weak_privacy(rest).lower >= found.upper
 
 
-@hypothesis.given(histories(entries=(-2, -1, 0, 1, 3)), st.integers(2, 2**70), st.integers(-4, 4))
+@hypothesis.given(
+    histories(entries=(-2, -1, 0, 1, 3)), st.integers(2, 2**70), st.integers(-4, 4)
+)
 def test_rounds_that_tell_nothing_new_change_nothing(history, scale, factor):
     before = weak_privacy(history)
     first, last = history[0], history[-1]
@@ -182,7 +187,9 @@ def test_strong_at_most_weak_at_most_the_smallest_sum(history):
     assert (found.upper == 1) == bool(found.exposed)
 
 
-def test_who_is_exposed_is_told_before_it_is_proven(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_is_exposed_is_told_before_it_is_proven(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Where proofs take their time the first answer errs with a chance, and the last is proven."""
     rows = np.random.default_rng(3).random((9, 14)) < 0.5
     rows[:, 3] |= ~rows.any(axis=1)

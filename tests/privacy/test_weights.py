@@ -15,16 +15,27 @@ import numpy as np
 import pytest
 
 from mrsa_jax import ConfigurationError
-from mrsa_jax.privacy import first_exposure, integer_weights, strong_privacy, weak_privacy
+from mrsa_jax.privacy import (
+    first_exposure,
+    integer_weights,
+    strong_privacy,
+    weak_privacy,
+)
 
 
 @pytest.mark.parametrize(
     ("weights", "message"),
     [
         ([[0.5, math.nan]], "`weights` must hold finite real numbers; got nan"),
-        ([[Fraction(1, 2), math.inf]], "`weights` must hold finite real numbers; got inf"),
+        (
+            [[Fraction(1, 2), math.inf]],
+            "`weights` must hold finite real numbers; got inf",
+        ),
         ([[0.5, math.inf]], "`weights` must hold finite real numbers; got inf"),
-        ([[Decimal("nan"), 1]], r"`weights` must hold finite real numbers; got Decimal\('NaN'\)"),
+        (
+            [[Decimal("nan"), 1]],
+            r"`weights` must hold finite real numbers; got Decimal\('NaN'\)",
+        ),
         ([["1/2"]], "`weights` must hold finite real numbers; got dtype"),
         ([[None]], "`weights` must hold finite real numbers; got None"),
         ([[1j]], "`weights` must hold finite real numbers; got dtype"),
@@ -78,12 +89,16 @@ def test_rows_are_multiples_without_common_factors() -> None:
                 for a, b in itertools.pairwise(zip(row, whole, strict=True)):
                     assert Fraction(a[0]) * b[1] == Fraction(b[0]) * a[1]
                 assert all((a > 0) == (b > 0) for a, b in zip(row, whole, strict=True))
-                assert all((a == 0) == (b == 0) for a, b in zip(row, whole, strict=True))
+                assert all(
+                    (a == 0) == (b == 0) for a, b in zip(row, whole, strict=True)
+                )
 
 
 def _rank(matrix: np.ndarray) -> int:
     rows = matrix.astype(object).tolist()
-    return flint.fmpz_mat([[int(v) for v in row] for row in rows]).rank() if rows[0] else 0
+    return (
+        flint.fmpz_mat([[int(v) for v in row] for row in rows]).rank() if rows[0] else 0
+    )
 
 
 def _weak_by_subsets(P: np.ndarray) -> int | None:
@@ -110,7 +125,10 @@ def test_sample_counts_leave_weak_privacy_and_split_classes() -> None:
     for P in _histories(25):
         counts = rng.choice([200, 350, 600], P.shape[1])
         weighted = integer_weights(P * counts)
-        plain, scaled = weak_privacy(P, effort=0.01), weak_privacy(weighted, effort=0.01)
+        plain, scaled = (
+            weak_privacy(P, effort=0.01),
+            weak_privacy(weighted, effort=0.01),
+        )
         assert scaled.upper == plain.upper == _weak_by_subsets(P)
         assert (scaled.lower, scaled.rank, scaled.exposed) == (
             plain.lower,
@@ -135,7 +153,9 @@ def test_sample_counts_leave_weak_privacy_and_split_classes() -> None:
 def test_equal_counts_change_nothing() -> None:
     for P in _histories(5):
         assert (integer_weights(P * 600) == P).all()
-        assert (integer_weights(P / np.maximum(P.sum(axis=1, keepdims=True), 1)) == P).all()
+        assert (
+            integer_weights(P / np.maximum(P.sum(axis=1, keepdims=True), 1)) == P
+        ).all()
 
 
 def test_factors_of_rounds_change_nothing() -> None:

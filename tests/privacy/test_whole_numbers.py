@@ -30,13 +30,18 @@ def test_bits_follow_from_sums_that_expose_nobody() -> None:
     assert found.exposed == ()
     assert determined(P @ np.array([1, 1, 1, 0, 0, 1])) == 6
     said = found.sentences()
-    assert f"No client is exposed: no client's update follows from the sums {REALS}." in said
+    assert (
+        f"No client is exposed: no client's update follows from the sums {REALS}."
+        in said
+    )
     assert said.count(KNOWN_RANGE) == 1
 
 
 @pytest.mark.parametrize("definition", ["weak", "strong"])
 @pytest.mark.parametrize("target", [1, 2, 3])
-def test_a_gate_that_passes_says_over_which_numbers(definition: str, target: int) -> None:
+def test_a_gate_that_passes_says_over_which_numbers(
+    definition: str, target: int
+) -> None:
     history = np.repeat(P, 2, axis=1)  # mates
     gate = privacy.audit(history, effort=0.01).gate(target, definition)  # type: ignore[arg-type]
     assert gate.passed == (target < 3 or definition == "weak")
@@ -53,8 +58,18 @@ def test_certificate_checker_and_report_say_it(
     rows = [f"{j},c{i}" for j, row in enumerate(P) for i in np.flatnonzero(row)]
     log, made = tmp_path / "log.csv", tmp_path / "made.json"
     log.write_text("round,client\n" + "\n".join(rows) + "\n")
-    words = ["audit", str(log), "--effort", "0", "--certificate", str(made), "--fail-below", "2",
-             "--out", str(tmp_path / "out")]  # fmt: skip
+    words = [
+        "audit",
+        str(log),
+        "--effort",
+        "0",
+        "--certificate",
+        str(made),
+        "--fail-below",
+        "2",
+        "--out",
+        str(tmp_path / "out"),
+    ]
     assert main(words) == 0
     printed = " ".join(capsys.readouterr().out.split())
     assert KNOWN_RANGE in printed

@@ -1,7 +1,7 @@
 """Small participation matrices on which weak privacy goes wrong when it is computed carelessly.
 
-Each family is a list of cases (matrix, T); T is None where no closed form is known and the
-oracle alone decides. Entries are Python integers.
+Each family is a list of cases (matrix, T); T is None where no closed form is known and
+the oracle alone decides. Entries are Python integers.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ def bipartite(a, b):
 def incidence(edges, *, oriented=False) -> Matrix:
     """Return a row for each vertex, a column for each edge.
 
-    Oriented, the row space is the cut space and T the smallest cut; otherwise T is the fewest
-    edges whose removal makes one more connected component bipartite.
+    Oriented, the row space is the cut space and T the smallest cut; otherwise T is the
+    fewest edges whose removal makes one more connected component bipartite.
     """
     vertices = 1 + max(map(max, edges))
     second = -1 if oriented else 1
@@ -54,7 +54,10 @@ def transposed(matrix) -> Matrix:
 
 def widened(matrix, sizes) -> Matrix:
     """Return the matrix with column k repeated `sizes[k]` times."""
-    return [[v for v, size in zip(row, sizes, strict=True) for _ in range(size)] for row in matrix]
+    return [
+        [v for v, size in zip(row, sizes, strict=True) for _ in range(size)]
+        for row in matrix
+    ]
 
 
 def prefixes(matrix, start=1):
@@ -70,7 +73,10 @@ def sylvester(n, values=(1, -1)) -> Matrix:
 
 def fibonacci_hessenberg(n) -> Matrix:
     """Return 0/1 rows of determinant 1 whose inverse has the Fibonacci number F_n in it."""
-    return [[int(j == i + 1 or (j <= i and (i - j) % 2 == 0)) for j in range(n)] for i in range(n)]
+    return [
+        [int(j == i + 1 or (j <= i and (i - j) % 2 == 0)) for j in range(n)]
+        for i in range(n)
+    ]
 
 
 def graphs():
@@ -81,15 +87,25 @@ def graphs():
     cases += [(incidence(PETERSEN, oriented=way), 3) for way in (False, True)]
     grids = [(a, b) for a in range(1, 5) for b in range(a, 9) if a * b <= 16]
     cases += [(incidence(bipartite(a, b)), min(a, b)) for a, b in grids]
-    # clients are vertices, rounds edges: a connected graph exposes all iff it has an odd cycle
-    cases += [(transposed(incidence(cycle(n))), 1 if n % 2 else 2) for n in range(3, 15)]
+    # clients are vertices, rounds edges: a connected graph exposes all iff it has an
+    # odd cycle
+    cases += [
+        (transposed(incidence(cycle(n))), 1 if n % 2 else 2) for n in range(3, 15)
+    ]
     return cases
 
 
 def designs():
-    cases = [(FANO, 1), (sylvester(8), 1), (sylvester(16), 1), (sylvester(8, (1, 0)), 1)]
+    cases = [
+        (FANO, 1),
+        (sylvester(8), 1),
+        (sylvester(16), 1),
+        (sylvester(8, (1, 0)), 1),
+    ]
     cases += [(part, None) for part in prefixes(FANO)]
-    cases += [(part, None) for n in (8, 16) for part in prefixes(sylvester(n, (1, 0)))[::2]]
+    cases += [
+        (part, None) for n in (8, 16) for part in prefixes(sylvester(n, (1, 0)))[::2]
+    ]
     cases += [(part, None) for part in prefixes(sylvester(8))]
     return cases
 
@@ -97,7 +113,10 @@ def designs():
 def circulants():
     """Ranks fall modulo 2 or 3 (K = 2, 3, 4, 6) and sometimes over the rationals too."""
     shapes = [
-        (n, set(range(k))) for n in (5, 6, 7, 8, 9, 10, 12, 14) for k in (2, 3, 4, 6) if k < n
+        (n, set(range(k)))
+        for n in (5, 6, 7, 8, 9, 10, 12, 14)
+        for k in (2, 3, 4, 6)
+        if k < n
     ]
     shapes += [(13, {0, 1, 3, 9}), (15, {0, 1, 2, 4, 5, 8, 10}), (11, {1, 3, 4, 5, 9})]
     shapes += [(8, {0, 1, 4, 5}), (12, {0, 4, 8, 1}), (12, {0, 1, 3, 6})]
@@ -121,7 +140,8 @@ def by_hand():
         ([[1]], 1),
         ([[5]], 1),
         ([[1, 1, 1, 1]], 4),
-        ([[1, 1, 1, 1], [0, 0, 0, 0], [1, 1, 1, 1]], 4),  # a skipped and a repeated round
+        # a skipped and a repeated round
+        ([[1, 1, 1, 1], [0, 0, 0, 0], [1, 1, 1, 1]], 4),
         ([[0, 0, 0, 0], [0, 1, 1, 1]], 3),
         (nested, 1),
         (nested[2::3], 3),
@@ -131,13 +151,14 @@ def by_hand():
         (hessenberg, 1),
         (hessenberg[:8], None),
         (hessenberg[:11], None),
-        # two blocks a round on a cycle of blocks of two: strong privacy 2, weak 4 while the
-        # blocks' graph is bipartite
+        # two blocks a round on a cycle of blocks of two: strong privacy 2, weak 4 while
+        # the blocks' graph is bipartite
         (widened(transposed(incidence(cycle(6))), [2] * 6), 4),
         (widened(transposed(incidence(cycle(8))), [2] * 8), 4),
         (widened(transposed(incidence(cycle(7))), [2] * 7), 2),
         (widened(transposed(incidence([(0, 1), (1, 2), (0, 3)])), [2] * 4), 4),
-        # groups of unequal sizes: the smallest class alone, or two that always come together
+        # groups of unequal sizes: the smallest class alone, or two that always come
+        # together
         (widened([[1, 0, 0], [0, 1, 0], [0, 0, 1]], [5, 2, 4]), 2),
         (widened([[1, 1, 0], [0, 1, 1]], [1, 7, 2]), 3),
         (widened([[1, 1, 0], [0, 1, 1]], [4, 1, 4]), 5),
@@ -150,7 +171,14 @@ def by_hand():
 def random_cohorts():
     rng = random.Random(1)
     cases = []
-    for n, k, count in [(8, 3, 8), (10, 4, 8), (12, 3, 8), (12, 5, 8), (14, 4, 6), (16, 4, 6)]:
+    for n, k, count in [
+        (8, 3, 8),
+        (10, 4, 8),
+        (12, 3, 8),
+        (12, 5, 8),
+        (14, 4, 6),
+        (16, 4, 6),
+    ]:
         for _ in range(count):
             rounds = rng.randrange(1, n + 3)
             rows = [[0] * n for _ in range(rounds)]
@@ -167,10 +195,16 @@ def blocks():
     cases = []
     for _ in range(36):
         count = rng.randrange(3, 7)
-        sizes = [rng.randrange(1, 4) for _ in range(count)] if rng.random() < 0.6 else [2] * count
+        sizes = (
+            [rng.randrange(1, 4) for _ in range(count)]
+            if rng.random() < 0.6
+            else [2] * count
+        )
         rows = [
             [int(j in chosen) for j in range(count)]
-            for chosen in (rng.sample(range(count), 2) for _ in range(rng.randrange(1, 8)))
+            for chosen in (
+                rng.sample(range(count), 2) for _ in range(rng.randrange(1, 8))
+            )
         ]
         cases.append((widened(rows, sizes), None))
     return cases
@@ -205,7 +239,10 @@ def weighted_integers():
 
 
 def relatives():
-    """Rows repeated, scaled, shuffled and summed: the row space is that of the family's root."""
+    """Rows repeated, scaled, shuffled and summed.
+
+    The row space is that of the family's root.
+    """
     rng = random.Random(4)
     cases = []
     for root, known in [

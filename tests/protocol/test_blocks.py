@@ -1,7 +1,7 @@
 """Blocks that clients keep: twenty lies of a server, then servers that lie at random.
 
-What such a server can open is judged by exact ranks of all that it holds: the padded inputs as
-rows over the pads whose seeds it cannot recover.
+What such a server can open is judged by exact ranks of all that it holds: the padded
+inputs as rows over the pads whose seeds it cannot recover.
 """
 
 import contextlib
@@ -56,7 +56,14 @@ class Room:
     """
 
     def __init__(
-        self, blocks=PAIRS, limit=LIMIT, graph=None, keys=None, seed=0, pledges=None, **changes
+        self,
+        blocks=PAIRS,
+        limit=LIMIT,
+        graph=None,
+        keys=None,
+        seed=0,
+        pledges=None,
+        **changes,
     ):
         n = len(blocks)
         self.graph = ~np.eye(n, dtype=bool) if graph is None else graph
@@ -64,18 +71,32 @@ class Room:
         self.keys = signing_keys(n) if keys is None else keys
         number, self.model = changes.pop("round_index", 0), changes.pop("model", MODEL)
         roster = [key.public_key for key in signing_keys(n)]
-        self.terms = Terms(roster, self.graph, np.asarray(self.limits), blocks, **changes)
+        self.terms = Terms(
+            roster, self.graph, np.asarray(self.limits), blocks, **changes
+        )
         plan = complete_plan(n, 1, 256)
         self.clients = [
-            Client(i, self.near(i), self.limits[i], np.zeros(1, np.uint32), plan, number,
-                    seed * 1000 + i, self.model, self.keys[i], self.terms,
-                    None if pledges is None else pledges[i])
+            Client(
+                i,
+                self.near(i),
+                self.limits[i],
+                np.zeros(1, np.uint32),
+                plan,
+                number,
+                seed * 1000 + i,
+                self.model,
+                self.keys[i],
+                self.terms,
+                None if pledges is None else pledges[i],
+            )
             for i in range(n)
-        ]  # fmt: skip
+        ]
         self.number, self.sent = number, {}
         for i, client in enumerate(self.clients):
             with (
-                contextlib.nullcontext() if pledges is None else contextlib.suppress(ProtocolError)
+                contextlib.nullcontext()
+                if pledges is None
+                else contextlib.suppress(ProtocolError)
             ):
                 self.sent[i] = client.advertise_keys()
         self.everybody = range(n) if pledges is None else sorted(self.sent)
@@ -85,22 +106,38 @@ class Room:
         return np.flatnonzero(self.graph[i]).tolist()
 
     def share(self, i, whose=None, old=None):
-        """Send i the keys of all its neighbours, or of some, or old ones; take its shares."""
+        """Send i the keys of all its neighbours, or of some, or old ones.
+
+        Take its shares.
+        """
         known = self.sent | (old or {})
-        sent = {j: SignedKeys.from_bytes(known[j]) for j in self.near(i)
-                if j in known and (whose is None or j in whose)}  # fmt: skip
-        entries = tuple((j, m.channel_key + m.pad_key + m.signature) for j, m in sent.items())
-        return self.clients[i].share_keys(SignedKeyList(self.number, entries).to_bytes())
+        sent = {
+            j: SignedKeys.from_bytes(known[j])
+            for j in self.near(i)
+            if j in known and (whose is None or j in whose)
+        }
+        entries = tuple(
+            (j, m.channel_key + m.pad_key + m.signature) for j, m in sent.items()
+        )
+        return self.clients[i].share_keys(
+            SignedKeyList(self.number, entries).to_bytes()
+        )
 
     def upload(self, i, mail, whose=None):
         """Send i the shares that are for it, or those of some; take its input."""
-        entries = tuple((j, parcels[i]) for j, parcels in sorted(mail.items())
-                        if i in parcels and (whose is None or j in whose))  # fmt: skip
+        entries = tuple(
+            (j, parcels[i])
+            for j, parcels in sorted(mail.items())
+            if i in parcels and (whose is None or j in whose)
+        )
         self.clients[i].masked_input(ShareList(self.number, entries).to_bytes())
         self.uploads.add(i)
 
     def until_upload(self):
-        mail = {i: dict(ShareKeys.from_bytes(self.share(i)).ciphertexts) for i in self.everybody}
+        mail = {
+            i: dict(ShareKeys.from_bytes(self.share(i)).ciphertexts)
+            for i in self.everybody
+        }
         for i in self.everybody:
             self.upload(i, mail)
         return self
@@ -113,7 +150,9 @@ class Room:
         return answer.signature
 
     def unmask(self, i, signatures):
-        message = SignatureList(self.number, tuple(sorted(signatures.items()))).to_bytes()
+        message = SignatureList(
+            self.number, tuple(sorted(signatures.items()))
+        ).to_bytes()
         return UnmaskShares.from_bytes(self.clients[i].unmask(message))
 
     def signatures(self, survivors=range(N), signers=range(1, LIMIT)):
@@ -127,7 +166,9 @@ class Room:
 def test_1_and_2_a_list_that_parts_its_own_block_or_anothers(survivors):
     room = Room().until_upload()
     for i in survivors:
-        with pytest.raises(PartedBlockError, match="a list parts the blocks of clients"):
+        with pytest.raises(
+            PartedBlockError, match="a list parts the blocks of clients"
+        ):
             room.sign(i, survivors)
 
 
@@ -194,7 +235,12 @@ def test_9_signatures_of_strangers():
 
 def outcome(survivors, tamper=None, **options):
     network = disturbed(tamper=tamper)
-    given = {"entropy": 0, "network": network, "blocks": PAIRS, "contexts": [MODEL] * N} | options
+    given = {
+        "entropy": 0,
+        "network": network,
+        "blocks": PAIRS,
+        "contexts": [MODEL] * N,
+    } | options
     result = run(INPUTS, COMPLETE, survivors, LIMIT, 8, **given)
     return result, [(one.step, one.client, type(one.error)) for one in network.refusals]
 
@@ -213,16 +259,24 @@ def test_11_a_late_upload_takes_its_block_along():
 def test_12_keys_or_shares_withheld():
     room = Room()
     apart = {0: {2, 3, 4, 5}, 1: {2, 3, 4, 5}}
-    mail = {i: dict(ShareKeys.from_bytes(room.share(i, apart.get(i))).ciphertexts)
-            for i in room.everybody}  # fmt: skip
-    with pytest.raises(PartedBlockError, match=r"client 0 was sent no shares of its mates \[1\]"):
+    mail = {
+        i: dict(ShareKeys.from_bytes(room.share(i, apart.get(i))).ciphertexts)
+        for i in room.everybody
+    }
+    with pytest.raises(
+        PartedBlockError, match=r"client 0 was sent no shares of its mates \[1\]"
+    ):
         room.upload(0, mail)
     room = Room()
-    mail = {i: dict(ShareKeys.from_bytes(room.share(i)).ciphertexts) for i in room.everybody}
+    mail = {
+        i: dict(ShareKeys.from_bytes(room.share(i)).ciphertexts) for i in room.everybody
+    }
     with pytest.raises(PartedBlockError):
         room.upload(0, mail, {2, 3, 4, 5})
     room.upload(1, mail, {0, 2, 3})
-    with pytest.raises(UnexpectedMessageError, match=r"a request for shares of \[4, 5\]"):
+    with pytest.raises(
+        UnexpectedMessageError, match=r"a request for shares of \[4, 5\]"
+    ):
         room.sign(1, range(N))
 
 
@@ -246,7 +300,9 @@ def line(limit=LIMIT):
     return {"graph": near & ~np.eye(N, dtype=bool), "limit": limit}
 
 
-@pytest.mark.parametrize("change", [{"blocks": PAIRS[[0, 2, 1, 3, 4, 5]]}, {"limit": 5}, line()])
+@pytest.mark.parametrize(
+    "change", [{"blocks": PAIRS[[0, 2, 1, 3, 4, 5]]}, {"limit": 5}, line()]
+)
 def test_14_other_terms_for_some(change):
     """Whose keys were signed under other terms are not those of neighbours."""
     room, other = Room(), Room(**change)
@@ -261,16 +317,31 @@ def test_14_and_15_a_pledge_survives_a_restart(tmp_path):
 
     def client(number, agreed=terms):
         others = [1, 2, 3, 4, 5]
-        return Client(0, others, LIMIT, np.zeros(1, np.uint32), plan, number, None, MODEL, key,
-                      agreed, Pledge(file))  # fmt: skip
+        return Client(
+            0,
+            others,
+            LIMIT,
+            np.zeros(1, np.uint32),
+            plan,
+            number,
+            None,
+            MODEL,
+            key,
+            agreed,
+            Pledge(file),
+        )
 
     client(4).advertise_keys()
     for number in (4, 3):
         with pytest.raises(UnexpectedMessageError, match="is not above round 4"):
             client(number).advertise_keys()
     client(5).advertise_keys()
-    for change in ({"blocks": PAIRS[::-1]}, {"session": b"another"}, {"blocks": None},
-                   {"roster": [one.public_key for one in signing_keys(N, 1)]}):  # fmt: skip
+    for change in (
+        {"blocks": PAIRS[::-1]},
+        {"session": b"another"},
+        {"blocks": None},
+        {"roster": [one.public_key for one in signing_keys(N, 1)]},
+    ):
         with pytest.raises(UnexpectedMessageError, match="not those agreed on"):
             client(6, dataclasses.replace(terms, **change)).advertise_keys()
     file.write_bytes(bytes(35))
@@ -280,7 +351,14 @@ def test_14_and_15_a_pledge_survives_a_restart(tmp_path):
 
 def ring_of_each(plan):
     return run(
-        INPUTS, COMPLETE, EVERYBODY, LIMIT, plan=plan, blocks=PAIRS, entropy=0, contexts=[MODEL] * N
+        INPUTS,
+        COMPLETE,
+        EVERYBODY,
+        LIMIT,
+        plan=plan,
+        blocks=PAIRS,
+        entropy=0,
+        contexts=[MODEL] * N,
     )
 
 
@@ -291,8 +369,9 @@ def test_16_segments_that_part_a_block():
     whole = segment_plan([Block((0, 1), 0, 1, 256), Block((2, 3, 4, 5), 0, 1, 256)], N)
     result = ring_of_each(whole)
     assert [int(total[0]) for total in result.totals] == [
-        INPUTS[:2, 0].sum() % 256, INPUTS[2:, 0].sum() % 256
-    ]  # fmt: skip
+        INPUTS[:2, 0].sum() % 256,
+        INPUTS[2:, 0].sum() % 256,
+    ]
 
 
 def test_17_a_list_of_one_block_alone_is_a_sum_of_t():
@@ -307,8 +386,9 @@ SILENT = np.where(np.arange(N)[:, None] == 1, 200, 0) + np.zeros((N, 3), int)
 
 
 def test_18_another_model_to_one_mate():
-    """A round of clients who all refuse the keys of some neighbour: nothing is padded, or summed.
+    """A round of clients who all refuse the keys of some neighbour.
 
+    Nothing is padded, or summed.
     Client 1 alone has the model, the others one that teaches them nothing.
     """
     contexts = [MODEL if i == 1 else b"silenced" for i in range(N)]
@@ -332,11 +412,24 @@ def test_18_another_model_to_one_mate():
 
 
 def test_18_pads_of_mates_with_other_models_do_not_cancel(monkeypatch):
-    """Even for clients who do not look at signatures; with one model the target is read."""
+    """Even for clients who do not look at signatures.
+
+    With one model the target is read.
+    """
     monkeypatch.setattr(Terms, "check", lambda *_: None)
-    for models, is_read in (([MODEL] * N, True), ([b"silenced", MODEL, *[b"silenced"] * 4], False)):
+    for models, is_read in (
+        ([MODEL] * N, True),
+        ([b"silenced", MODEL, *[b"silenced"] * 4], False),
+    ):
         result = run(
-            SILENT, COMPLETE, EVERYBODY, LIMIT, 32, entropy=0, blocks=PAIRS, contexts=models
+            SILENT,
+            COMPLETE,
+            EVERYBODY,
+            LIMIT,
+            32,
+            entropy=0,
+            blocks=PAIRS,
+            contexts=models,
         )
         assert result.status is mj.Status.OK
         wrong = np.abs(result.total.astype(np.int64) - SILENT[1]).max()
@@ -346,7 +439,10 @@ def test_18_pads_of_mates_with_other_models_do_not_cancel(monkeypatch):
 
 @pytest.mark.parametrize("target", range(N))
 def test_18_a_server_that_withholds_the_keys_of_other_models(target):
-    """It sends each only keys that were signed for the same model: then mates' keys are missing."""
+    """It sends each only keys that were signed for the same model.
+
+    Then mates' keys are missing.
+    """
     rooms = {name: Room(model=name) for name in (b"model", b"silenced")}
     sent = {i: rooms[b"model" if i == target else b"silenced"] for i in range(N)}
     mail, refused = {}, {}
@@ -367,10 +463,14 @@ def test_18_a_server_that_withholds_the_keys_of_other_models(target):
 
 @pytest.mark.parametrize("contexts", [None, [b""] * N, [MODEL] * (N - 1) + [b""]])
 def test_blocks_need_the_digest_of_each_model(contexts):
-    with pytest.raises(mj.ConfigurationError, match=r"`contexts` must .*`blocks`: the digest of"):
+    with pytest.raises(
+        mj.ConfigurationError, match=r"`contexts` must .*`blocks`: the digest of"
+    ):
         outcome(EVERYBODY, contexts=contexts)
     room, plan = Room(), complete_plan(N, 1, 256)
-    with pytest.raises(mj.ConfigurationError, match="`context` must be the digest of the model"):
+    with pytest.raises(
+        mj.ConfigurationError, match="`context` must be the digest of the model"
+    ):
         Client(
             0,
             room.near(0),
@@ -380,7 +480,9 @@ def test_blocks_need_the_digest_of_each_model(contexts):
             signing_key=room.keys[0],
             terms=room.terms,
         )
-    with pytest.raises(mj.ConfigurationError, match=r"`contexts` must .*: the digest of the model"):
+    with pytest.raises(
+        mj.ConfigurationError, match=r"`contexts` must .*: the digest of the model"
+    ):
         mj.protocol.Server(
             COMPLETE, room.terms.thresholds, EVERYBODY[0], plan, 0, contexts, room.terms
         )
@@ -390,7 +492,16 @@ def test_equal_contexts_change_no_sum():
     survivors = EVERYBODY.copy()
     survivors[3:, 4] = False
     plain, bound = (
-        run(INPUTS, COMPLETE, survivors, LIMIT, 8, entropy=0, consistency=True, contexts=contexts)
+        run(
+            INPUTS,
+            COMPLETE,
+            survivors,
+            LIMIT,
+            8,
+            entropy=0,
+            consistency=True,
+            contexts=contexts,
+        )
         for contexts in (None, [MODEL] * N)
     )
     for name in ("total", "learned", "summed", "status", "is_private"):
@@ -448,11 +559,23 @@ def test_20_a_union_that_leaves_too_few():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"roster": [bytes(32)]}, "`roster` must hold the signing key of each client; got 1 and 6"),
-        ({"thresholds": np.full(N, 3)}, "half of a client's .*got '3 for client 0, not 4'"),
+        (
+            {"roster": [bytes(32)]},
+            "`roster` must hold the signing key of each client; got 1 and 6",
+        ),
+        (
+            {"thresholds": np.full(N, 3)},
+            "half of a client's .*got '3 for client 0, not 4'",
+        ),
         ({"colluders": 2}, "`thresholds` must be more than half"),
-        ({"thresholds": np.asarray([4, 5, 4, 4, 4, 4])}, "the same neighbours and the same thres"),
-        ({"blocks": np.asarray([0, 1, 0, 1, 2, 2]), "adjacency": line()["graph"]}, "`adjacency`"),
+        (
+            {"thresholds": np.asarray([4, 5, 4, 4, 4, 4])},
+            "the same neighbours and the same thres",
+        ),
+        (
+            {"blocks": np.asarray([0, 1, 0, 1, 2, 2]), "adjacency": line()["graph"]},
+            "`adjacency`",
+        ),
     ],
 )
 def test_terms_that_keep_no_blocks(change, message):
@@ -474,12 +597,27 @@ def test_blocks_that_are_not_in_the_round_need_no_neighbours():
 
 def test_a_client_holds_terms_of_its_own_neighbours():
     room, plan = Room(), complete_plan(N, 1, 256)
-    for near, limit, key in (([1, 2], LIMIT, room.keys[0]), ([1, 2, 3, 4, 5], 5, room.keys[0]),
-                             ([1, 2, 3, 4, 5], LIMIT, None)):  # fmt: skip
+    for near, limit, key in (
+        ([1, 2], LIMIT, room.keys[0]),
+        ([1, 2, 3, 4, 5], 5, room.keys[0]),
+        ([1, 2, 3, 4, 5], LIMIT, None),
+    ):
         with pytest.raises(
-            mj.ConfigurationError, match="`terms` must be used together with `signing_key`"
+            mj.ConfigurationError,
+            match="`terms` must be used together with `signing_key`",
         ):
-            Client(0, near, limit, np.zeros(1, np.uint32), plan, 0, None, MODEL, key, room.terms)
+            Client(
+                0,
+                near,
+                limit,
+                np.zeros(1, np.uint32),
+                plan,
+                0,
+                None,
+                MODEL,
+                key,
+                room.terms,
+            )
 
 
 # --- arrays
@@ -489,7 +627,9 @@ def random_setting(rng):
     """Return a graph of blocks of two or three, complete or sparse, and losses."""
     size, count = int(rng.integers(1, 4)), int(rng.integers(2, 5))
     near = np.triu(rng.random((count, count)) < rng.choice([0.6, 1.0]), 1)
-    graph = np.kron(near | near.T | np.eye(count, dtype=bool), np.ones((size, size), bool))
+    graph = np.kron(
+        near | near.T | np.eye(count, dtype=bool), np.ones((size, size), bool)
+    )
     graph &= ~np.eye(len(graph), dtype=bool)
     limits = (graph.sum(axis=1) + 1) // 2 + 1
     alive = np.logical_and.accumulate(rng.random((5, len(graph))) > 0.04, axis=0)
@@ -511,18 +651,45 @@ def test_arrays_give_what_messages_give():
             blocks=size,
             contexts=[MODEL] * len(graph),
         )
-        array = mj.secagg.aggregate(0, inputs, graph, alive, limits, 8, seeds=real.seeds,
-                                    blocks=np.arange(len(graph)) // size)  # fmt: skip
+        array = mj.secagg.aggregate(
+            0,
+            inputs,
+            graph,
+            alive,
+            limits,
+            8,
+            seeds=real.seeds,
+            blocks=np.arange(len(graph)) // size,
+        )
         for one, two in ((real, array), (real.transcript, array.transcript)):
-            for name in ("totals", "status", "summed", "learned", "is_reliable", "is_private",
-                         "survivors", "padded_inputs", "is_informative"):  # fmt: skip
+            for name in (
+                "totals",
+                "status",
+                "summed",
+                "learned",
+                "is_reliable",
+                "is_private",
+                "survivors",
+                "padded_inputs",
+                "is_informative",
+            ):
                 if hasattr(one, name):
-                    assert np.array_equal(getattr(one, name), getattr(two, name)), (trial, name)
-        rows = [[(step.name, step.num_clients, step.bytes_up, step.bytes_down)
-                 for step in result.steps] for result in (real, array)]  # fmt: skip
+                    assert np.array_equal(getattr(one, name), getattr(two, name)), (
+                        trial,
+                        name,
+                    )
+        rows = [
+            [
+                (step.name, step.num_clients, step.bytes_up, step.bytes_down)
+                for step in result.steps
+            ]
+            for result in (real, array)
+        ]
         assert rows[0] == rows[1]
         numbers = np.arange(len(graph)) // size
-        counts = [np.bincount(numbers[row], minlength=len(graph)) for row in real.learned]
+        counts = [
+            np.bincount(numbers[row], minlength=len(graph)) for row in real.learned
+        ]
         assert all(set(count.tolist()) <= {0, size} for count in counts)
         statuses.add(real.status)
     assert {mj.Status.OK, mj.Status.TOO_FEW_SURVIVORS} <= statuses
@@ -564,7 +731,11 @@ def models_alike(*arguments, **named):
     ("thresholds", "blocks", "message"),
     [
         (3, T, "`thresholds` must be more than half"),
-        ([4, 5, 4, 4, 4, 4], T, "`adjacency` must give the clients of a block the same"),
+        (
+            [4, 5, 4, 4, 4, 4],
+            T,
+            "`adjacency` must give the clients of a block the same",
+        ),
         (4, [0] * 5, "`blocks` must be a block size, or 6 numbers"),
     ],
 )
@@ -593,10 +764,17 @@ def rank(rows):
 
 
 def known_secrets(room, colluders, answers):
-    """Return the secrets of which the server has t shares: in answers, and held by colluders."""
+    """Return the secrets of which the server has t shares.
+
+    In answers, and held by colluders.
+    """
     count = {}
-    held = [(i, owner, kinds) for i in colluders for owner in room.clients[i]._held
-            for kinds in ("b", "s")]  # fmt: skip
+    held = [
+        (i, owner, kinds)
+        for i in colluders
+        for owner in room.clients[i]._held
+        for kinds in ("b", "s")
+    ]
     for i, answer in answers.items():
         held += [(i, owner, "b") for owner, _ in answer.self_shares]
         held += [(i, owner, "s") for owner, _ in answer.key_shares]
@@ -608,19 +786,26 @@ def known_secrets(room, colluders, answers):
 def parted(rounds, colluders, blocks=PAIRS):
     """Return whether some combination of inputs that the server can open parts honest mates.
 
-    Rounds are rooms with the clients that the server made up and the answers that it got. It has
-    the shares in the answers and all that colluders, and clients whom it made up, were sent. Rows
-    are the honest inputs of all rounds, a client's the same in each, columns the pads that it
-    does not know: each is named by the two keys that make it, which may be of different rounds.
-    Clients in whose place it made up others are honest and sent none.
+    Rounds are rooms with the clients that the server made up and the answers that it
+    got. It has the shares in the answers and all that colluders, and clients whom it
+    made up, were sent. Rows are the honest inputs of all rounds, a client's the same in
+    each, columns the pads that it does not know: each is named by the two keys that
+    make it, which may be of different rounds. Clients in whose place it made up others
+    are honest and sent none.
     """
     honest = set(range(len(blocks))) - colluders
     rows, unknown, open_keys = [], {}, set()
-    secrets = [known_secrets(room, colluders | made_up, answers)
-               for room, made_up, answers in rounds]  # fmt: skip
+    secrets = [
+        known_secrets(room, colluders | made_up, answers)
+        for room, made_up, answers in rounds
+    ]
     for (room, _, _), known in zip(rounds, secrets, strict=True):
-        open_keys |= {room.clients[i]._pads.public_key for i, kind in known if kind == "s"}
-    for number, ((room, made_up, _), known) in enumerate(zip(rounds, secrets, strict=True)):
+        open_keys |= {
+            room.clients[i]._pads.public_key for i, kind in known if kind == "s"
+        }
+    for number, ((room, made_up, _), known) in enumerate(
+        zip(rounds, secrets, strict=True)
+    ):
         for i in sorted(room.uploads - colluders - made_up):
             client, row = room.clients[i], len(rows)
             rows.append(i)
@@ -631,9 +816,11 @@ def parted(rounds, colluders, blocks=PAIRS):
                 if not ends & open_keys:
                     unknown.setdefault((number, ends), {})[row] = 1 if i < j else -1
     pads = [[pad.get(row, 0) for row in range(len(rows))] for pad in unknown.values()]
-    tests = [[(i == one) - (i == two) for i in rows]
-             for one, two in itertools.combinations(sorted(honest), 2)
-             if blocks[one] == blocks[two]]  # fmt: skip
+    tests = [
+        [(i == one) - (i == two) for i in rows]
+        for one, two in itertools.combinations(sorted(honest), 2)
+        if blocks[one] == blocks[two]
+    ]
     return rank(pads + tests) > rank(pads)
 
 
@@ -647,18 +834,23 @@ def unions(blocks, rng):
     return tuple(np.flatnonzero(here).tolist())
 
 
-def hostile_room(rng, seed, blocks=PAIRS, limit=LIMIT, graph=None, pledges=None, old=(), **changes):
+def hostile_room(
+    rng, seed, blocks=PAIRS, limit=LIMIT, graph=None, pledges=None, old=(), **changes
+):
     """Return a room up to the inputs, of a server that withholds keys and shares at random.
 
-    One time in eight it sits in the middle: it makes up all clients but one, with keys of its own.
-    One time in eight it passes on some keys of an earlier round, if it has any.
+    One time in eight it sits in the middle: it makes up all clients but one, with keys
+    of its own. One time in eight it passes on some keys of an earlier round, if it has
+    any.
     """
     n = len(blocks)
     keys, made_up = signing_keys(n), set()
     rate = rng.choice([0.0, 0.0, 0.05, 0.3])
     if rng.random() < 0.125:
         victim, rate = int(rng.integers(n)), 0.0
-        keys = [keys[i] if i == victim else key for i, key in enumerate(signing_keys(n, 1))]
+        keys = [
+            keys[i] if i == victim else key for i, key in enumerate(signing_keys(n, 1))
+        ]
         made_up = set(range(n)) - {victim}
     room = Room(blocks, limit, graph, keys, seed, pledges, **changes)
     is_replay = len(old) > 0 and rng.random() < 0.125
@@ -668,9 +860,15 @@ def hostile_room(rng, seed, blocks=PAIRS, limit=LIMIT, graph=None, pledges=None,
 
     mail = {}
     for i in room.everybody:
-        replayed = {j: own for j, own in old[-1].items() if rng.random() < 0.5} if is_replay else {}
+        replayed = (
+            {j: own for j, own in old[-1].items() if rng.random() < 0.5}
+            if is_replay
+            else {}
+        )
         with contextlib.suppress(ProtocolError):
-            mail[i] = dict(ShareKeys.from_bytes(room.share(i, some(), replayed)).ciphertexts)
+            mail[i] = dict(
+                ShareKeys.from_bytes(room.share(i, some(), replayed)).ciphertexts
+            )
     for i in mail:
         with contextlib.suppress(ProtocolError):
             room.upload(i, mail, some())
@@ -687,7 +885,9 @@ def unmasked(rng, room, colluders, before=()):
     lists += [survivors for survivors, _ in archive[:1]]
     signed, answers = {}, {}
     for i in sorted(room.uploads - colluders):
-        room.clients[i]._answers = {step: room.clients[i]._answers[step] for step in range(3)}
+        room.clients[i]._answers = {
+            step: room.clients[i]._answers[step] for step in range(3)
+        }
         for survivors in [lists[k] for k in rng.permutation(len(lists))]:
             with contextlib.suppress(ProtocolError):
                 signed[i] = room.sign(i, survivors)
@@ -707,10 +907,11 @@ def unmasked(rng, room, colluders, before=()):
 
 
 def games(rooms, seed, num_colluders, **setting):
-    """Play twelve rounds in each room; return in how many mates are parted, and some answer.
+    """Play twelve rounds in each room.
 
-    The rounds of a room differ in what is asked after the inputs came, and know nothing of each
-    other: what clients remember of it is taken from them.
+    Return in how many mates are parted, and some answer.
+    The rounds of a room differ in what is asked after the inputs came, and know nothing
+    of each other: what clients remember of it is taken from them.
     """
     rng, found = np.random.default_rng(seed), []
     blocks = setting.get("blocks", PAIRS)
@@ -719,15 +920,19 @@ def games(rooms, seed, num_colluders, **setting):
         room, made_up = hostile_room(rng, seed + number, **setting)
         for _ in range(12):
             _, answers = unmasked(rng, room, colluders | made_up)
-            found.append((parted([(room, made_up, answers)], colluders, blocks), bool(answers)))
+            found.append(
+                (parted([(room, made_up, answers)], colluders, blocks), bool(answers))
+            )
     return np.sum(found, axis=0).tolist()
 
 
 def long_games(count, seed, num_colluders, rounds=5, **setting):
-    """Play games of several rounds; return in how many mates are parted, and some answer twice.
+    """Play games of several rounds.
 
-    Clients have pledges. The server may play a round number again, open another session and draw
-    the blocks again, and it replays keys, lists and signatures of the rounds before.
+    Return in how many mates are parted, and some answer twice.
+    Clients have pledges. The server may play a round number again, open another session
+    and draw the blocks again, and it replays keys, lists and signatures of the rounds
+    before.
     """
     rng, found = np.random.default_rng(seed), []
     blocks = setting.get("blocks", PAIRS)
@@ -739,13 +944,16 @@ def long_games(count, seed, num_colluders, rounds=5, **setting):
             if number > 0 and rng.random() < 0.25:
                 changes |= {"session": b"another", "blocks": rng.permutation(blocks)}
             seeded = seed * 1000 + game * rounds + number
-            room, made_up = hostile_room(rng, seeded, pledges=pledges, old=sent,
-                                         **(setting | changes))  # fmt: skip
+            room, made_up = hostile_room(
+                rng, seeded, pledges=pledges, old=sent, **(setting | changes)
+            )
             signed, answers = unmasked(rng, room, colluders | made_up, lists)
             played.append((room, made_up, answers))
             sent.append(room.sent)
             for own in set(room.lists.values()):
-                lists.append((own, {j: signed[j] for j in signed if room.lists[j] == own}))
+                lists.append(
+                    (own, {j: signed[j] for j in signed if room.lists[j] == own})
+                )
         answered = sum(bool(answers) for _, _, answers in played) > 1
         found.append((parted(played, colluders, blocks), answered))
     return np.sum(found, axis=0).tolist()
@@ -777,18 +985,26 @@ def test_servers_that_lie_at_random_part_no_mates():
 @pytest.mark.parametrize("name", SETTINGS)
 @pytest.mark.parametrize("colluders", [0, 1, 2])
 def test_ten_thousand_servers_that_lie_part_no_mates(name, colluders):
-    found, answered = games(100, 1000 * colluders, min(colluders, MOST[name]), **SETTINGS[name])
+    found, answered = games(
+        100, 1000 * colluders, min(colluders, MOST[name]), **SETTINGS[name]
+    )
     assert found == 0
     assert answered > 300
 
 
-def test_blocks_merely_joined_in_a_sparse_graph_are_refused_and_would_be_parted(monkeypatch):
+def test_blocks_merely_joined_in_a_sparse_graph_are_refused_and_would_be_parted(
+    monkeypatch,
+):
     """Two cliques of five with one edge, whose ends are mates: b_0 and s_1 come out."""
     cliques = np.zeros((10, 10), bool)
     for members in ([0, 2, 3, 4, 5], [1, 6, 7, 8, 9], [0, 1]):
         cliques[np.ix_(members, members)] = True
     graph = cliques & ~np.eye(10, dtype=bool)
-    setting = {"blocks": np.arange(10) // 2, "limit": cliques.sum(axis=1) // 2 + 1, "graph": graph}
+    setting = {
+        "blocks": np.arange(10) // 2,
+        "limit": cliques.sum(axis=1) // 2 + 1,
+        "graph": graph,
+    }
     with pytest.raises(mj.ConfigurationError, match="the same neighbours"):
         Room(**setting)
     monkeypatch.setattr("mrsa_jax.protocol._terms.check_blocks", lambda *_: None)
@@ -796,8 +1012,12 @@ def test_blocks_merely_joined_in_a_sparse_graph_are_refused_and_would_be_parted(
     for i in range(2, 10):
         told[i] = range(10) if i < 6 else range(2, 10)
     signed = {i: room.sign(i, survivors) for i, survivors in told.items()}
-    answers = {i: room.unmask(i, {j: signed[j] for j in set(room.near(i)) & set(told) - {0, 1}})
-               for i in told}  # fmt: skip
+    answers = {
+        i: room.unmask(
+            i, {j: signed[j] for j in set(room.near(i)) & set(told) - {0, 1}}
+        )
+        for i in told
+    }
     assert parted([(room, set(), answers)], set(), setting["blocks"])
 
 
@@ -839,7 +1059,9 @@ def test_without_signed_keys_mates_are_parted(monkeypatch):
 def shares_of_one_withheld():
     """Nobody is sent client 1's shares, and then the others sign that all are there."""
     room, rest = Room(), set(range(N)) - {1}
-    mail = {i: dict(ShareKeys.from_bytes(room.share(i)).ciphertexts) for i in room.everybody}
+    mail = {
+        i: dict(ShareKeys.from_bytes(room.share(i)).ciphertexts) for i in room.everybody
+    }
     for i in room.everybody:
         room.upload(i, mail, None if i == 1 else rest)
     signed = {i: room.sign(i, range(N)) for i in rest}
@@ -848,10 +1070,11 @@ def shares_of_one_withheld():
 
 
 def test_the_shares_of_mates_are_asked_for_twice(monkeypatch):
-    """By P0, and by lists that hold only clients whose shares came: without both, mates are parted.
+    """By P0, and by lists that hold only clients whose shares came.
 
-    Without P0 alone nothing parts them. A client that lacks a mate's shares refuses every list with
-    that mate, and every other list lacks its block.
+    Without both, mates are parted.
+    Without P0 alone nothing parts them. A client that lacks a mate's shares refuses
+    every list with that mate, and every other list lacks its block.
     """
     with pytest.raises(PartedBlockError):
         shares_of_one_withheld()
@@ -876,12 +1099,16 @@ def test_servers_that_replay_earlier_rounds_part_no_mates():
 @pytest.mark.parametrize("colluders", [0, 1, 2])
 def test_thousands_of_rounds_with_replays_part_no_mates(name, colluders):
     """100 games of five rounds for each setting: 3,000 rounds in all."""
-    found, answered = long_games(100, 100 + colluders, min(colluders, MOST[name]), **SETTINGS[name])
+    found, answered = long_games(
+        100, 100 + colluders, min(colluders, MOST[name]), **SETTINGS[name]
+    )
     assert found == 0
     assert answered > 10
 
 
-@pytest.mark.parametrize(("name", "seed"), [("check", 0), ("check_list", 2), ("lasting", 3)])
+@pytest.mark.parametrize(
+    ("name", "seed"), [("check", 0), ("check_list", 2), ("lasting", 3)]
+)
 def test_several_rounds_without_a_rule_part_mates(monkeypatch, name, seed):
     """Without signatures, whole lists, or session and blocks in what is signed and kept."""
     instead = property(lambda _: bytes(32)) if name == "lasting" else lambda *_: None

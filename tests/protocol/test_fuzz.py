@@ -1,4 +1,7 @@
-"""Mutated messages to every party at every step: named errors only, and no room made for lies."""
+"""Mutated messages to every party at every step.
+
+Named errors only, and no room made for lies.
+"""
 
 import copy
 import dataclasses
@@ -27,13 +30,29 @@ from mrsa_jax.protocol.messages import (
 )
 from mrsa_jax.secagg import Block, segment_plan
 
-KINDS = (AdvertiseKeys, KeyList, ShareKeys, ShareList, MaskedInput, SurvivorList, UnmaskShares,
-         SignedSurvivors, SignatureList, SignedKeys, SignedKeyList)  # fmt: skip
+KINDS = (
+    AdvertiseKeys,
+    KeyList,
+    ShareKeys,
+    ShareList,
+    MaskedInput,
+    SurvivorList,
+    UnmaskShares,
+    SignedSurvivors,
+    SignatureList,
+    SignedKeys,
+    SignedKeyList,
+)
 N, DIM = 5, 6
 PLAN = segment_plan(
-    [Block((0, 1, 2, 3, 4), 0, 3, 2**16), Block((0, 1), 3, 6, 37), Block((2, 3, 4), 3, 6, 37)],
-    N, DIM,
-)  # fmt: skip
+    [
+        Block((0, 1, 2, 3, 4), 0, 3, 2**16),
+        Block((0, 1), 3, 6, 37),
+        Block((2, 3, 4), 3, 6, 37),
+    ],
+    N,
+    DIM,
+)
 LAYOUT = ((3, 2**16), (3, 37))
 GRAPH = ~np.eye(N, dtype=bool)
 VALUES = np.random.default_rng(0).integers(0, 37, (N, DIM)).astype(np.uint32)
@@ -55,19 +74,33 @@ class Scene:
     """All parties of a round as they stand before one step, and the messages that they expect."""
 
     def __init__(self, is_checked):
-        keys = {i: SigningKey(bytes([i + 1] * 32)) for i in range(N)} if is_checked else {}
+        keys = (
+            {i: SigningKey(bytes([i + 1] * 32)) for i in range(N)} if is_checked else {}
+        )
         roster = [key.public_key for key in keys.values()]
         terms = Terms(roster, GRAPH, np.full(N, 3)) if is_checked else None
-        self.server = Server(GRAPH, np.full(N, 3), np.ones(N, bool), PLAN, 7, None, terms)
+        self.server = Server(
+            GRAPH, np.full(N, 3), np.ones(N, bool), PLAN, 7, None, terms
+        )
         self.clients = [
-            Client(i, np.flatnonzero(GRAPH[i]).tolist(), 3, VALUES[i], PLAN, 7, entropy=i,
-                   signing_key=keys.get(i), terms=terms)
+            Client(
+                i,
+                np.flatnonzero(GRAPH[i]).tolist(),
+                3,
+                VALUES[i],
+                PLAN,
+                7,
+                entropy=i,
+                signing_key=keys.get(i),
+                terms=terms,
+            )
             for i in range(N)
-        ]  # fmt: skip
+        ]
         self.steps = ["advertise_keys", "share_keys", "masked_input", "unmask"]
         if is_checked:
             self.steps.insert(3, "sign_survivors")
-        self.before = []  # of each step: states of the clients and the server, messages both ways
+        # of each step: states of the clients and the server, messages both ways
+        self.before = []
         down = dict.fromkeys(range(N), b"")
         for step in range(len(self.steps)):
             states = [state_of(vars(client)) for client in self.clients]
@@ -76,7 +109,12 @@ class Scene:
             for i, message in up.items():
                 assert self.server.receive(i, message)
             down = getattr(self.server, self.steps[step])()
-        both = [message for before in self.before for way in before[2:] for message in way.values()]
+        both = [
+            message
+            for before in self.before
+            for way in before[2:]
+            for message in way.values()
+        ]
         self.messages = [message for message in both if message]
 
     def ask(self, i, step, message):
@@ -111,7 +149,10 @@ def thinned(message, rng):
 
 
 def mutate(message, others, rng):
-    """Change a message in one of many ways; what comes may be as long as it and another."""
+    """Change a message in one of many ways.
+
+    What comes may be as long as it and another.
+    """
     data, size = bytearray(message), len(message)
     way = rng.integers(13)
     at = int(rng.integers(size)) if size else 0
@@ -152,14 +193,21 @@ def read_all(data):
     """Let every reader read a message: whatever is read has this one encoding."""
     for kind in KINDS:
         try:
-            found = kind.from_bytes(data, LAYOUT) if kind is MaskedInput else kind.from_bytes(data)
+            found = (
+                kind.from_bytes(data, LAYOUT)
+                if kind is MaskedInput
+                else kind.from_bytes(data)
+            )
         except MalformedMessageError:
             continue
         assert found.to_bytes() == data
 
 
 def fuzz(count, seed):
-    """Send mutants to clients and servers; return how many were refused, by name of the error."""
+    """Send mutants to clients and servers.
+
+    Return how many were refused, by name of the error.
+    """
     rng = np.random.default_rng(seed)
     scenes = [Scene(is_checked) for is_checked in (False, True)]
     refused = {}
@@ -185,7 +233,10 @@ def fuzz(count, seed):
 
 
 def close(scene, step, changed, up):
-    """After a mutant that the server took: the others' messages, and the end of the step."""
+    """After a mutant that the server took.
+
+    The others' messages, and the end of the step.
+    """
     for i, message in up.items():
         if i != changed:
             scene.server.receive(i, message)
@@ -205,8 +256,12 @@ def go_on(scene, step, i, data):
 def test_mutants_meet_named_errors_only():
     refused = fuzz(1500, 0)
     assert sum(refused.values()) > 900
-    assert {"MalformedMessageError", "UnexpectedMessageError", "AuthenticationError",
-            "TooFewSurvivorsError"} <= set(refused)  # fmt: skip
+    assert {
+        "MalformedMessageError",
+        "UnexpectedMessageError",
+        "AuthenticationError",
+        "TooFewSurvivorsError",
+    } <= set(refused)
 
 
 @pytest.mark.slow
@@ -226,8 +281,16 @@ def rounds(count, seed, is_checked):
             return mutate(message, seen, rng) if rng.random() < 0.1 else message
 
         network = disturbed(tamper=disturb)
-        result = run(VALUES, GRAPH, np.ones((5, N), bool), 3, plan=PLAN, entropy=0,
-                     network=network, consistency=is_checked)  # fmt: skip
+        result = run(
+            VALUES,
+            GRAPH,
+            np.ones((5, N), bool),
+            3,
+            plan=PLAN,
+            entropy=0,
+            network=network,
+            consistency=is_checked,
+        )
         assert isinstance(result.status, mj.Status)
         assert all(isinstance(entry.error, ProtocolError) for entry in network.refusals)
 
@@ -244,7 +307,10 @@ def test_many_rounds_of_mutants_end_with_a_status(is_checked):
 
 
 def test_lies_about_counts_make_no_room():
-    """A count of up to 2**32 - 1 in a short message: refused within a few times its bytes."""
+    """A count of up to 2**32 - 1 in a short message.
+
+    Refused within a few times its bytes.
+    """
     scene = Scene(True)
     lies = []
     for message in scene.messages:

@@ -1,7 +1,8 @@
-"""Servers that lie about who is there: two attacks that clients' floors end, and what still works.
+"""Servers that lie about who is there.
 
-Each attack computes the victim's input from nothing but what clients sent: their padded inputs,
-the shares that they handed out, and the public keys.
+Two attacks that clients' floors end, and what still works.
+Each attack computes the victim's input from nothing but what clients sent: their padded
+inputs, the shares that they handed out, and the public keys.
 """
 
 import dataclasses
@@ -38,11 +39,15 @@ INPUTS = np.random.default_rng(0).integers(0, MODULUS, (N, DIM))
 
 
 class Liar:
-    """A server's network: it keeps all that clients send, and changes what it sends to them."""
+    """A server's network.
+
+    It keeps all that clients send, and changes what it sends to them.
+    """
 
     def __init__(self, share_lists=None, survivor_lists=None):
         self._share_lists = share_lists or {}  # client -> those whose shares it is sent
-        self.survivor_lists = survivor_lists or {}  # client -> those it is told to be in the sum
+        # client -> those it is told to be in the sum
+        self.survivor_lists = survivor_lists or {}
         self.keys, self.inputs, self.shares = {}, {}, {}
         self.network = disturbed(tamper=self)
 
@@ -57,7 +62,10 @@ class Liar:
             self.inputs[sender] = found.residues.astype(int)
         elif message[0] == UnmaskShares.KIND:
             answer = UnmaskShares.from_bytes(message)
-            for kind, shares in (("self", answer.self_shares), ("key", answer.key_shares)):
+            for kind, shares in (
+                ("self", answer.self_shares),
+                ("key", answer.key_shares),
+            ):
                 for owner, share in shares:
                     self.shares.setdefault((kind, owner), {})[sender] = share
         return message
@@ -79,13 +87,16 @@ class Liar:
         found = sorted(self.shares.get((kind, owner), {}).items())
         if len(found) < threshold:
             return None
-        limbs = np.stack([np.frombuffer(share, "<u4").astype(np.uint32) for _, share in found])
+        limbs = np.stack(
+            [np.frombuffer(share, "<u4").astype(np.uint32) for _, share in found]
+        )
         return recover([holder + 1 for holder, _ in found], limbs, threshold)
 
     def sum_over(self, members, padded_with, threshold):
         """Return what the members' inputs add up to, or None where a pad cannot be removed.
 
-        `padded_with` says with whom each member shares pads, as its list of shares had it.
+        `padded_with` says with whom each member shares pads, as its list of shares had
+        it.
         """
         total = np.zeros(DIM, int)
         for i in members:
@@ -103,13 +114,26 @@ class Liar:
 
 
 def pad(seed, label):
-    stream = Cipher(algorithms.ChaCha20(seed, struct.pack("<4L", 0, label, 0, 0)), mode=None)
-    return np.frombuffer(stream.encryptor().update(bytes(4 * DIM)), "<u4").astype(int) % MODULUS
+    stream = Cipher(
+        algorithms.ChaCha20(seed, struct.pack("<4L", 0, label, 0, 0)), mode=None
+    )
+    return (
+        np.frombuffer(stream.encryptor().update(bytes(4 * DIM)), "<u4").astype(int)
+        % MODULUS
+    )
 
 
 def attack(liar, threshold, consistency=False):
-    return run(INPUTS, COMPLETE, EVERYBODY, threshold, modulus=MODULUS, entropy=0,
-               network=liar.network, consistency=consistency)  # fmt: skip
+    return run(
+        INPUTS,
+        COMPLETE,
+        EVERYBODY,
+        threshold,
+        modulus=MODULUS,
+        entropy=0,
+        network=liar.network,
+        consistency=consistency,
+    )
 
 
 def others(i):
@@ -117,8 +141,11 @@ def others(i):
 
 
 def refusals(liar):
-    return [(entry.step, entry.client, type(entry.error)) for entry in liar.network.refusals
-            if not entry.by_server]  # fmt: skip
+    return [
+        (entry.step, entry.client, type(entry.error))
+        for entry in liar.network.refusals
+        if not entry.by_server
+    ]
 
 
 @pytest.mark.parametrize("threshold", [6, 7, 8])
@@ -188,7 +215,8 @@ def test_own_lists_for_each_client_unmask_sums_over_fewer_than_the_threshold():
 
 
 FORWARDED = {
-    # to whom which signatures: (signer's list, recipient's list, signer) -> whether; the error
+    # to whom which signatures: (signer's list, recipient's list, signer) -> whether;
+    # the error
     "all": (lambda one, own, signer: True, UnexpectedMessageError),
     "those in its list": (lambda one, own, signer: signer in own, AuthenticationError),
     "those of its list": (lambda one, own, signer: one == own, TooFewSurvivorsError),
@@ -201,9 +229,13 @@ def take_any_signature(server, client, data):
 
 @pytest.mark.parametrize("forwards", FORWARDED)
 @pytest.mark.parametrize("threshold", [6, 7])
-def test_own_lists_for_each_client_find_too_few_signatures(threshold, forwards, monkeypatch):
+def test_own_lists_for_each_client_find_too_few_signatures(
+    threshold, forwards, monkeypatch
+):
     """The lists that unmask without the check, by a server that checks nothing itself."""
-    monkeypatch.setattr(mj.protocol._server.Server, "_take_signature", take_any_signature)
+    monkeypatch.setattr(
+        mj.protocol._server.Server, "_take_signature", take_any_signature
+    )
     liar = own_lists_for_the_victim() if threshold == 6 else own_lists_for_a_part()[0]
     told = liar.survivor_lists
     is_sent, error = FORWARDED[forwards]
@@ -211,8 +243,11 @@ def test_own_lists_for_each_client_find_too_few_signatures(threshold, forwards, 
     def forward(step, sender, recipient, message):
         if (step, sender) == (4, SERVER):
             found = SignatureList.from_bytes(message)
-            kept = tuple(one for one in found.signatures
-                         if is_sent(told[one[0]], told[recipient], one[0]))  # fmt: skip
+            kept = tuple(
+                one
+                for one in found.signatures
+                if is_sent(told[one[0]], told[recipient], one[0])
+            )
             return dataclasses.replace(found, signatures=kept).to_bytes()
         return liar(step, sender, recipient, message)
 
@@ -234,7 +269,10 @@ def test_the_server_takes_no_signature_of_another_list():
 
 
 def signers(change, threshold=6):
-    """Play a checked round whose lists of signatures are changed for client 0; return its error."""
+    """Play a checked round whose lists of signatures are changed for client 0.
+
+    Return its error.
+    """
 
     def alter(step, sender, recipient, message):
         if (step, sender, recipient) == (4, SERVER, 0):
@@ -243,15 +281,27 @@ def signers(change, threshold=6):
         return message
 
     network = disturbed(tamper=alter)
-    result = run(INPUTS, COMPLETE, EVERYBODY, threshold, modulus=MODULUS, entropy=0,
-                 network=network, consistency=True)  # fmt: skip
-    errors = [(entry.step, entry.client, type(entry.error)) for entry in network.refusals]
+    result = run(
+        INPUTS,
+        COMPLETE,
+        EVERYBODY,
+        threshold,
+        modulus=MODULUS,
+        entropy=0,
+        network=network,
+        consistency=True,
+    )
+    errors = [
+        (entry.step, entry.client, type(entry.error)) for entry in network.refusals
+    ]
     return result, errors
 
 
 def test_a_client_wants_its_threshold_of_valid_signatures():
     def first(count):
-        return lambda found: dataclasses.replace(found, signatures=found.signatures[:count])
+        return lambda found: dataclasses.replace(
+            found, signatures=found.signatures[:count]
+        )
 
     def spoilt(found):
         (one, signature), *rest = found.signatures
@@ -262,13 +312,18 @@ def test_a_client_wants_its_threshold_of_valid_signatures():
         (one, signature), (two, _), *rest = found.signatures
         return dataclasses.replace(
             found, signatures=((one, signature), (two, signature), *rest)
-        )  # fmt: skip
+        )
 
     def other_round(found):
         return dataclasses.replace(found, round_index=1)
 
-    cases = [(first(5), None), (first(4), TooFewSurvivorsError), (spoilt, AuthenticationError),
-             (borrowed, AuthenticationError), (other_round, UnexpectedMessageError)]  # fmt: skip
+    cases = [
+        (first(5), None),
+        (first(4), TooFewSurvivorsError),
+        (spoilt, AuthenticationError),
+        (borrowed, AuthenticationError),
+        (other_round, UnexpectedMessageError),
+    ]
     for change, error in cases:
         result, errors = signers(change)
         assert errors == ([] if error is None else [(4, 0, error)])
@@ -278,11 +333,18 @@ def test_a_client_wants_its_threshold_of_valid_signatures():
 
 
 def test_a_list_to_sign_names_everybody_whatever_it_counts():
-    """0 and 1 are no neighbours: without the check 0 must believe that 1 may be in their block."""
+    """0 and 1 are no neighbours.
+
+    Without the check 0 must believe that 1 may be in their block.
+    """
     halves = mj.secagg.segment_plan(
-        [mj.secagg.Block(members, start, start + 1, 256)
-         for members, start in (((0, 1), 0), ((2, 3), 0), ((0, 1, 2, 3), 1))], 4, 2,
-    )  # fmt: skip
+        [
+            mj.secagg.Block(members, start, start + 1, 256)
+            for members, start in (((0, 1), 0), ((2, 3), 0), ((0, 1, 2, 3), 1))
+        ],
+        4,
+        2,
+    )
     graph = ~np.eye(4, dtype=bool)
     graph[0, 1] = graph[1, 0] = False
 
@@ -293,9 +355,19 @@ def test_a_list_to_sign_names_everybody_whatever_it_counts():
 
     for consistency, errors in ((False, []), (True, [(3, 0, TooFewSurvivorsError)])):
         network = disturbed(tamper=lie)
-        run(np.ones((4, 2), int), graph, np.ones((5, 4), bool), 2, plan=halves, entropy=0,
-            network=network, consistency=consistency)  # fmt: skip
-        assert [(one.step, one.client, type(one.error)) for one in network.refusals] == errors
+        run(
+            np.ones((4, 2), int),
+            graph,
+            np.ones((5, 4), bool),
+            2,
+            plan=halves,
+            entropy=0,
+            network=network,
+            consistency=consistency,
+        )
+        assert [
+            (one.step, one.client, type(one.error)) for one in network.refusals
+        ] == errors
 
 
 def test_a_client_without_a_signing_key_signs_nothing():
@@ -303,12 +375,17 @@ def test_a_client_without_a_signing_key_signs_nothing():
     client = Client(0, [1, 2], 2, INPUTS[0].astype(np.uint32), plan, entropy=0)
     client.advertise_keys()
     client._answers |= {1: (b"", b""), 2: (b"", b"")}
-    with pytest.raises(UnexpectedMessageError, match="client 0 has no key to sign survivors with"):
+    with pytest.raises(
+        UnexpectedMessageError, match="client 0 has no key to sign survivors with"
+    ):
         client.sign_survivors(SurvivorList(0, 3, (0, 1, 2)).to_bytes())
 
 
 def test_a_checked_round_gives_what_an_unchecked_one_does():
-    """Over sparse graphs and losses; shares are asked for as ever, and the steps are five."""
+    """Over sparse graphs and losses.
+
+    Shares are asked for as ever, and the steps are five.
+    """
     rng = np.random.default_rng(3)
     for trial in range(12):
         n = int(rng.integers(2, 9))
@@ -325,12 +402,18 @@ def test_a_checked_round_gives_what_an_unchecked_one_does():
         assert plain.total.tolist() == signed.total.tolist()
         if plain.status is mj.Status.OK:
             assert (plain.transcript.survivors == signed.transcript.survivors).all()
-        array = mj.secagg.aggregate(0, inputs, graph, alive, limits, 8, consistency=True,
-                                    seeds=signed.seeds)  # fmt: skip
+        array = mj.secagg.aggregate(
+            0, inputs, graph, alive, limits, 8, consistency=True, seeds=signed.seeds
+        )
         assert array.status is signed.status
         assert (array.transcript.survivors == signed.transcript.survivors).all()
-        rows = [[(step.name, step.num_clients, step.bytes_up, step.bytes_down)
-                 for step in result.steps] for result in (array, signed)]  # fmt: skip
+        rows = [
+            [
+                (step.name, step.num_clients, step.bytes_up, step.bytes_down)
+                for step in result.steps
+            ]
+            for result in (array, signed)
+        ]
         assert rows[0] == rows[1]
         assert [row[0] for row in rows[0]][3:] == ["check survivors", "unmask"]
 
@@ -346,14 +429,21 @@ def test_the_check_costs_what_is_counted_by_hand():
     plain = mj.secagg.round_costs(graph, alive, 2, 3, 256)
     costs = mj.secagg.round_costs(graph, alive, 2, 3, 256, signers=alive[4])
     assert costs.bytes_up[3].tolist() == [76] * 4
-    assert costs.bytes_down[3].tolist() == [12 + 2 * 68, 12 + 3 * 68, 12 + 3 * 68, 12 + 2 * 68]
+    assert costs.bytes_down[3].tolist() == [
+        12 + 2 * 68,
+        12 + 3 * 68,
+        12 + 3 * 68,
+        12 + 2 * 68,
+    ]
     more = costs.bytes_down[2] - plain.bytes_down[2]
     assert more.tolist() == [4, 0, 0, 4]  # all four are named, to non-neighbours too
     made, checked = [1] * 4, [2, 3, 3, 2]
     assert costs.client.signatures.tolist() == [made, checked, [0] * 4, made, checked]
     assert costs.server.signatures.tolist() == [4, 0, 0, 4, 0]
     assert (costs.bytes_up[0] - plain.bytes_up[0]).tolist() == [64] * 4
-    assert (costs.bytes_down[0] - plain.bytes_down[0]).tolist() == [64 * k for k in checked]
+    assert (costs.bytes_down[0] - plain.bytes_down[0]).tolist() == [
+        64 * k for k in checked
+    ]
     assert (costs.bytes_up[1:3] == plain.bytes_up[1:3]).all()
     rest = [0, 1, 2, 4]
     assert (costs.bytes_up[4] == plain.bytes_up[3]).all()

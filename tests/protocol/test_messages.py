@@ -48,7 +48,9 @@ NAMES = [type(message).__name__ for message in MESSAGES]
 
 
 def read(kind, data):
-    return kind.from_bytes(data, LAYOUT) if kind is MaskedInput else kind.from_bytes(data)
+    return (
+        kind.from_bytes(data, LAYOUT) if kind is MaskedInput else kind.from_bytes(data)
+    )
 
 
 @pytest.mark.parametrize("message", MESSAGES, ids=NAMES)
@@ -67,11 +69,16 @@ def test_more_bytes_are_refused(message):
 
 
 def test_another_kind_is_refused():
-    pairs = [(one, two) for one, two in itertools.permutations(MESSAGES, 2)
-             if type(one) is not type(two)]  # fmt: skip
+    pairs = [
+        (one, two)
+        for one, two in itertools.permutations(MESSAGES, 2)
+        if type(one) is not type(two)
+    ]
     assert len(pairs) > 60
     for message, other in pairs:
-        with pytest.raises(MalformedMessageError, match=rf"is of kind {other.KIND}, not"):
+        with pytest.raises(
+            MalformedMessageError, match=rf"is of kind {other.KIND}, not"
+        ):
             read(type(other), message.to_bytes())
 
 
@@ -95,7 +102,10 @@ def test_round_trip(message):
     assert again.to_bytes() == data
     if isinstance(message, MaskedInput):
         assert (again.residues == message.residues).all()
-        assert (again.round_index, again.client) == (message.round_index, message.client)
+        assert (again.round_index, again.client) == (
+            message.round_index,
+            message.client,
+        )
     else:
         assert again == message
 
@@ -116,11 +126,31 @@ def test_documented_bytes_by_hand():
 
 
 def test_sizes():
-    assert (messages.HEADER_BYTES, messages.SHARE_BYTES, messages.SEALED_BYTES) == (8, 36, 88)
-    sizes = [76, 12 + 2 * 68, 12, 16 + 2 * 92, 16, 12 + 2 * 92, 16 + 10, 12 + 8, 20 + 3 * 40, 20]
+    assert (messages.HEADER_BYTES, messages.SHARE_BYTES, messages.SEALED_BYTES) == (
+        8,
+        36,
+        88,
+    )
+    sizes = [
+        76,
+        12 + 2 * 68,
+        12,
+        16 + 2 * 92,
+        16,
+        12 + 2 * 92,
+        16 + 10,
+        12 + 8,
+        20 + 3 * 40,
+        20,
+    ]
     sizes += [76, 12 + 2 * 68, 140, 12 + 2 * 132]
     assert [len(message.to_bytes()) for message in MESSAGES] == sizes
-    counted = [AdvertiseKeys.size(), KeyList.size(2), KeyList.size(0), messages.ShareKeys.size(2)]
+    counted = [
+        AdvertiseKeys.size(),
+        KeyList.size(2),
+        KeyList.size(0),
+        messages.ShareKeys.size(2),
+    ]
     counted += [messages.ShareKeys.size(0), ShareList.size(2), MaskedInput.size(LAYOUT)]
     counted += [SurvivorList.size(2), UnmaskShares.size(2, 1), UnmaskShares.size(0, 0)]
     counted += [messages.SignedSurvivors.size(), messages.SignatureList.size(2)]
@@ -128,16 +158,22 @@ def test_sizes():
     assert counted == sizes
 
 
-@pytest.mark.parametrize("modulus", [2, 3, 4, 5, 255, 256, 257, 2**24, 2**31 - 1, 2**31, 2**32])
+@pytest.mark.parametrize(
+    "modulus", [2, 3, 4, 5, 255, 256, 257, 2**24, 2**31 - 1, 2**31, 2**32]
+)
 @pytest.mark.parametrize("width", [1, 7, 8, 9])
 def test_residues_take_ceil_log2_bits(modulus, width):
     bits = next(b for b in range(33) if 2**b >= modulus)
     assert _wire.residue_bits(modulus) == bits
-    values = np.random.default_rng(modulus).integers(0, modulus, width).astype(np.uint32)
+    values = (
+        np.random.default_rng(modulus).integers(0, modulus, width).astype(np.uint32)
+    )
     values[0] = modulus - 1
     message = MaskedInput(0, 0, ((width, modulus),), values)
     data = message.to_bytes()
-    assert len(data) == 16 + -(-width * bits // 8) == MaskedInput.size(((width, modulus),))
+    assert (
+        len(data) == 16 + -(-width * bits // 8) == MaskedInput.size(((width, modulus),))
+    )
     number = sum(int(v) << bits * k for k, v in enumerate(values))
     assert data[16:] == number.to_bytes(len(data) - 16, "little")
     assert (MaskedInput.from_bytes(data, ((width, modulus),)).residues == values).all()
@@ -199,7 +235,9 @@ def test_lists_must_ascend(ids):
         with pytest.raises(MalformedMessageError, match="not ascending"):
             make()
     with pytest.raises(MalformedMessageError, match="not ascending"):
-        SurvivorList.from_bytes(struct.pack(f"<BBHII{len(ids)}I", 6, 1, 9, 0, len(ids), *ids))
+        SurvivorList.from_bytes(
+            struct.pack(f"<BBHII{len(ids)}I", 6, 1, 9, 0, len(ids), *ids)
+        )
 
 
 @pytest.mark.parametrize(
@@ -211,8 +249,14 @@ def test_lists_must_ascend(ids):
         (lambda: KeyList(0, ((-1, body(64)),)), "an id that is not in"),
         (lambda: KeyList(0, ((0, body(63)),)), "64 bytes an entry"),
         (lambda: SurvivorList(0, 1, (0, 1)), "more than 1 survivors"),
-        (lambda: MaskedInput(0, 0, ((2, 8),), np.zeros(3, np.uint32)), "2 uint32 residues"),
-        (lambda: MaskedInput(0, 0, ((2, 8),), np.zeros(2, np.int64)), "2 uint32 residues"),
+        (
+            lambda: MaskedInput(0, 0, ((2, 8),), np.zeros(3, np.uint32)),
+            "2 uint32 residues",
+        ),
+        (
+            lambda: MaskedInput(0, 0, ((2, 8),), np.zeros(2, np.int64)),
+            "2 uint32 residues",
+        ),
     ],
 )
 def test_impossible_messages_cannot_be_built(make, message):

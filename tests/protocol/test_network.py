@@ -25,8 +25,16 @@ EVERYBODY = np.ones((5, N), bool)
 
 
 def play(network, survivors=EVERYBODY, threshold=2, modulus=256, entropy=0, **more):
-    return run(INPUTS, COMPLETE, survivors, threshold, modulus=modulus, entropy=entropy,
-               network=network, **more)  # fmt: skip
+    return run(
+        INPUTS,
+        COMPLETE,
+        survivors,
+        threshold,
+        modulus=modulus,
+        entropy=entropy,
+        network=network,
+        **more,
+    )
 
 
 def lost_at(step, client=1):
@@ -36,14 +44,18 @@ def lost_at(step, client=1):
 
 
 def names(network):
-    return [(type(entry.error).__name__, entry.step, entry.client, entry.by_server)
-            for entry in network.refusals]  # fmt: skip
+    return [
+        (type(entry.error).__name__, entry.step, entry.client, entry.by_server)
+        for entry in network.refusals
+    ]
 
 
 @pytest.mark.parametrize("entry", [(4, 0), (-1, 0), (0, -1)])
 @pytest.mark.parametrize("argument", ["delayed", "duplicated"])
 def test_scripts_are_checked(argument, entry):
-    with pytest.raises(mj.ConfigurationError, match=rf"`{argument}` must hold \(step, client\)"):
+    with pytest.raises(
+        mj.ConfigurationError, match=rf"`{argument}` must hold \(step, client\)"
+    ):
         disturbed(**{argument: [entry]})
 
 
@@ -92,7 +104,8 @@ def test_a_message_that_vanishes_counts_as_lost(step, from_server):
         return [] if gone and (sender == SERVER) == from_server else message
 
     result = play(disturbed(tamper=swallow))
-    expected = EVERYBODY if from_server and step == 0 else lost_at(step)  # nothing is sent before
+    # nothing is sent before
+    expected = EVERYBODY if from_server and step == 0 else lost_at(step)
     assert (result.transcript.survivors == expected).all()
     assert result.status is Status.OK
 
@@ -102,7 +115,9 @@ def sniff(step, from_server):
     seen = []
 
     def look(at, sender, recipient, message):
-        if at == step and (sender, recipient) == ((SERVER, 1) if from_server else (1, SERVER)):
+        if at == step and (sender, recipient) == (
+            (SERVER, 1) if from_server else (1, SERVER)
+        ):
             seen.append(message)
         return message
 
@@ -112,24 +127,35 @@ def sniff(step, from_server):
 
 def altering(step, from_server, change):
     def alter(at, sender, recipient, message):
-        here = at == step and (sender, recipient) == ((SERVER, 1) if from_server else (1, SERVER))
+        here = at == step and (sender, recipient) == (
+            (SERVER, 1) if from_server else (1, SERVER)
+        )
         return change(message) if here else message
 
     return disturbed(tamper=alter)
 
 
-DIRECTIONS = [(0, False), (1, True), (1, False), (2, True), (2, False), (3, True), (3, False)]
+DIRECTIONS = [
+    (0, False),
+    (1, True),
+    (1, False),
+    (2, True),
+    (2, False),
+    (3, True),
+    (3, False),
+]
 
 
 @pytest.mark.parametrize(("step", "from_server"), DIRECTIONS)
 def test_bytes_of_every_message_altered(step, from_server):
     """Whatever one flipped bit does, the sum is that over V3 exactly or is withheld.
 
-    Except for the padded input itself, which nothing authenticates: the sum then moves by just
-    that much. Channels to the server must be authenticated.
+    Except for the padded input itself, which nothing authenticates: the sum then moves
+    by just that much. Channels to the server must be authenticated.
     """
     size = len(sniff(step, from_server))
-    every = 1 if size < 30 else 7  # ids, counts, keys, texts, tags and limbs are all met
+    # ids, counts, keys, texts, tags and limbs are all met
+    every = 1 if size < 30 else 7
     for at in range(0, size, every):
         bit = 1 << (at * 5 + step) % 8
 
@@ -153,7 +179,8 @@ def test_bytes_of_every_message_altered(step, from_server):
             # only what says the same in other bytes may go unseen
             harmless = (
                 (step, from_server) == (2, False)
-                or ((step, from_server) == (3, True) and at in (2, 3))  # how many of 3 survive
+                # how many of 3 survive
+                or ((step, from_server) == (3, True) and at in (2, 3))
                 or (at + 1) % 32 == 12  # the top bit of a public key is not used
             )
             assert harmless, at
@@ -162,29 +189,94 @@ def test_bytes_of_every_message_altered(step, from_server):
 CASES = {
     # (step, from server?): altered how, who drops where, which error
     "keys cut off": (0, False, lambda m: m[:-1], 0, MalformedMessageError),
-    "small order": (0, False, lambda m: m[:12] + bytes(32) + m[44:], 0, KeyAgreementError),
-    "other sender": (0, False, lambda m: m[:8] + bytes(4) + m[12:], 0, UnexpectedMessageError),
-    "other round": (0, False, lambda m: m[:4] + b"\x01" + m[5:], 0, UnexpectedMessageError),
+    "small order": (
+        0,
+        False,
+        lambda m: m[:12] + bytes(32) + m[44:],
+        0,
+        KeyAgreementError,
+    ),
+    "other sender": (
+        0,
+        False,
+        lambda m: m[:8] + bytes(4) + m[12:],
+        0,
+        UnexpectedMessageError,
+    ),
+    "other round": (
+        0,
+        False,
+        lambda m: m[:4] + b"\x01" + m[5:],
+        0,
+        UnexpectedMessageError,
+    ),
     "key list cut off": (1, True, lambda m: m[:-3], 1, MalformedMessageError),
-    "key list of small order": (1, True, lambda m: m[:16] + bytes(32) + m[48:], 1,
-                                KeyAgreementError),
-    "shares for a stranger": (1, False, lambda m: m[:16] + b"\x01" + m[17:], 1,
-                              UnexpectedMessageError),
-    "fewer shares": (1, False, lambda m: m[:12] + b"\x01" + m[13 : 16 + 92], 1,
-                     UnexpectedMessageError),
-    "share list altered": (2, True, lambda m: m[:40] + bytes([m[40] ^ 4]) + m[41:], 2,
-                           AuthenticationError),
-    "share list swapped": (2, True, lambda m: m[:16] + m[108:196] + m[104:108] + m[16:104], 2,
-                           AuthenticationError),
+    "key list of small order": (
+        1,
+        True,
+        lambda m: m[:16] + bytes(32) + m[48:],
+        1,
+        KeyAgreementError,
+    ),
+    "shares for a stranger": (
+        1,
+        False,
+        lambda m: m[:16] + b"\x01" + m[17:],
+        1,
+        UnexpectedMessageError,
+    ),
+    "fewer shares": (
+        1,
+        False,
+        lambda m: m[:12] + b"\x01" + m[13 : 16 + 92],
+        1,
+        UnexpectedMessageError,
+    ),
+    "share list altered": (
+        2,
+        True,
+        lambda m: m[:40] + bytes([m[40] ^ 4]) + m[41:],
+        2,
+        AuthenticationError,
+    ),
+    "share list swapped": (
+        2,
+        True,
+        lambda m: m[:16] + m[108:196] + m[104:108] + m[16:104],
+        2,
+        AuthenticationError,
+    ),
     "input cut off": (2, False, lambda m: m[:-1], 2, MalformedMessageError),
-    "alone": (3, True, lambda m: SurvivorList(0, 1, (1,)).to_bytes(), 3, TooFewSurvivorsError),
-    "not listed": (3, True, lambda m: SurvivorList(0, 2, (0, 2)).to_bytes(), 3,
-                   UnexpectedMessageError),
-    "false dropout": (3, True, lambda m: SurvivorList(0, 2, (0, 1)).to_bytes(), 3,
-                      UnexpectedMessageError),  # the server refuses the share it did not ask for
-    "limb outside the field": (3, False, lambda m: m[:24] + b"\xff" * 4 + m[28:], 3,
-                               MalformedMessageError),
-}  # fmt: skip
+    "alone": (
+        3,
+        True,
+        lambda m: SurvivorList(0, 1, (1,)).to_bytes(),
+        3,
+        TooFewSurvivorsError,
+    ),
+    "not listed": (
+        3,
+        True,
+        lambda m: SurvivorList(0, 2, (0, 2)).to_bytes(),
+        3,
+        UnexpectedMessageError,
+    ),
+    "false dropout": (
+        3,
+        True,
+        lambda m: SurvivorList(0, 2, (0, 1)).to_bytes(),
+        3,
+        # the server refuses the share it did not ask for
+        UnexpectedMessageError,
+    ),
+    "limb outside the field": (
+        3,
+        False,
+        lambda m: m[:24] + b"\xff" * 4 + m[28:],
+        3,
+        MalformedMessageError,
+    ),
+}
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -231,7 +323,10 @@ def test_a_redirected_ciphertext_is_refused():
 
 
 def test_a_server_that_asks_twice_is_refused():
-    """The network adds a request that calls client 2 lost; nobody hands out its second secret."""
+    """The network adds a request that calls client 2 lost.
+
+    Nobody hands out its second secret.
+    """
 
     def ask_again(step, sender, recipient, message):
         if step == 3 and sender == SERVER and recipient != 2:
@@ -285,7 +380,11 @@ def forge(owner_at, limb_at=1):
     def change(message):
         at = 20 + 40 * owner_at + 4 + 4 * limb_at
         limb = int.from_bytes(message[at : at + 4], "little")
-        return message[:at] + ((limb + 1) % (2**31 - 1)).to_bytes(4, "little") + message[at + 4 :]
+        return (
+            message[:at]
+            + ((limb + 1) % (2**31 - 1)).to_bytes(4, "little")
+            + message[at + 4 :]
+        )
 
     return altering(3, False, change)
 
@@ -317,7 +416,8 @@ def test_a_forged_share_of_a_self_seed_is_found_if_more_than_t_came(owner, monke
 
 def test_a_forged_share_of_a_key_is_found_even_with_exactly_t(monkeypatch):
     servers = servers_kept(monkeypatch)
-    result = play(forge(2), lost_at(2, client=2))  # shares of 0, 1 and, of the key, of 2
+    # shares of 0, 1 and, of the key, of 2
+    result = play(forge(2), lost_at(2, client=2))
     assert result.status is Status.UNRELIABLE
     (error,) = servers[0].rejected
     assert "never advertised" in str(error) or "256-bit" in str(error)
@@ -326,9 +426,12 @@ def test_a_forged_share_of_a_key_is_found_even_with_exactly_t(monkeypatch):
 def test_a_forgery_that_moves_only_what_clamping_clears_is_harmless():
     """The three low bits of a secret key are never used: the same pads come off.
 
-    The key becomes less by one, which moves no other bit unless those three are 0: one in eight.
+    The key becomes less by one, which moves no other bit unless those three are 0: one
+    in eight.
     """
-    results = [play(forge(2, limb_at=0), lost_at(2, client=2), entropy=k) for k in range(6)]
+    results = [
+        play(forge(2, limb_at=0), lost_at(2, client=2), entropy=k) for k in range(6)
+    ]
     good = [result for result in results if result.status is Status.OK]
     assert len(good) >= 2  # else by a chance of 2e-4, drawn once for all
     for result in good:

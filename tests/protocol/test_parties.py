@@ -37,7 +37,15 @@ VALUES = (np.arange(N * DIM, dtype=np.uint32).reshape(N, DIM) * 37) % 256
 
 def parties(graph=COMPLETE, threshold=2, round_index=3, plan=PLAN, values=VALUES):
     clients = [
-        Client(i, np.flatnonzero(row).tolist(), threshold, values[i], plan, round_index, entropy=i)
+        Client(
+            i,
+            np.flatnonzero(row).tolist(),
+            threshold,
+            values[i],
+            plan,
+            round_index,
+            entropy=i,
+        )
         for i, row in enumerate(graph)
     ]
     thresholds = np.full(len(graph), threshold)
@@ -52,9 +60,12 @@ def play(clients, server, steps):
     for step in range(steps):
         for i, message in mail.items():
             server.receive(i, answer(clients[i], step, message))
-        mail = (server.advertise_keys, server.share_keys, server.masked_input, server.unmask)[
-            step
-        ]()
+        mail = (
+            server.advertise_keys,
+            server.share_keys,
+            server.masked_input,
+            server.unmask,
+        )[step]()
     return mail
 
 
@@ -74,7 +85,8 @@ READERS = (None, KeyList, ShareList, SurvivorList)
     ("arguments", "message"),
     [
         ((-1, [1], 1), "`client` must lie in"),
-        ((2**31 - 2, [1], 1), "`client` must lie in"),  # its point would be 0 in the field
+        # its point would be 0 in the field
+        ((2**31 - 2, [1], 1), "`client` must lie in"),
         ((0, [1, 1], 1), "`neighbours` must be other clients, each once"),
         ((0, [0, 1], 1), "`neighbours` must be other clients, each once"),
         ((0, [1], 0), "`threshold` must be at least 1; got 0"),
@@ -90,7 +102,10 @@ def test_server_takes_plans_of_everybody():
     for plan, message in (
         (some, "`plan` must put each client into a block; got 'client 2 in none'"),
         ((), "`plan` must be a tuple of `Block`s"),
-        ((Block((0, 1, 3), 0, 3, 8), Block((2,), 0, 3, 8)), r"`members` must lie in \[0, num_par"),
+        (
+            (Block((0, 1, 3), 0, 3, 8), Block((2,), 0, 3, 8)),
+            r"`members` must lie in \[0, num_par",
+        ),
     ):
         with pytest.raises(mj.ConfigurationError, match=message):
             Server(~np.eye(3, dtype=bool), np.ones(3, int), np.ones(3, bool), plan)
@@ -102,7 +117,9 @@ def test_server_takes_plans_of_everybody():
 def test_clients_answer_in_order():
     client = parties()[0][0]
     for act in (client.share_keys, client.masked_input, client.unmask):
-        with pytest.raises(UnexpectedMessageError, match=r"client 0 is at step 0, not [123]"):
+        with pytest.raises(
+            UnexpectedMessageError, match=r"client 0 is at step 0, not [123]"
+        ):
             act(b"")
     client.advertise_keys()
     with pytest.raises(UnexpectedMessageError, match="is at step 1, not 2"):
@@ -124,7 +141,9 @@ def test_client_refuses_malformed_messages_and_goes_on(step):
 def test_client_refuses_another_round(step):
     clients, server = parties()
     mail = play(clients, server, step)
-    other = dataclasses.replace(READERS[step].from_bytes(mail[0]), round_index=4).to_bytes()
+    other = dataclasses.replace(
+        READERS[step].from_bytes(mail[0]), round_index=4
+    ).to_bytes()
     with pytest.raises(UnexpectedMessageError, match="client 0 is in round 3, not 4"):
         answer(clients[0], step, other)
 
@@ -153,17 +172,23 @@ def test_client_refuses_strangers():
     mail = play(clients, server, 1)
     stranger = KeyList.from_bytes(mail[2]).keys[1]
     keys = dataclasses.replace(KeyList.from_bytes(mail[0]), keys=(stranger,))
-    with pytest.raises(UnexpectedMessageError, match=r"was sent keys of \[3\], unknown to it"):
+    with pytest.raises(
+        UnexpectedMessageError, match=r"was sent keys of \[3\], unknown to it"
+    ):
         clients[0].share_keys(keys.to_bytes())
     clients, server = parties(line)
     mail = play(clients, server, 2)
     shares = dataclasses.replace(
-        ShareList.from_bytes(mail[0]), ciphertexts=ShareList.from_bytes(mail[3]).ciphertexts
+        ShareList.from_bytes(mail[0]),
+        ciphertexts=ShareList.from_bytes(mail[3]).ciphertexts,
     )
     with pytest.raises(UnexpectedMessageError, match=r"was sent shares of \[2\]"):
         clients[0].masked_input(shares.to_bytes())
     mail = {i: answer(clients[i], 2, mail[i]) for i in mail}
-    for survivors, message in (((0, 3), r"of \[3\], unknown"), ((1,), "a sum without it")):
+    for survivors, message in (
+        ((0, 3), r"of \[3\], unknown"),
+        ((1,), "a sum without it"),
+    ):
         with pytest.raises(UnexpectedMessageError, match=message):
             clients[0].unmask(SurvivorList(3, 4, survivors).to_bytes())
 
@@ -175,7 +200,9 @@ def test_client_refuses_a_key_that_comes_twice():
     own = AdvertiseKeys.from_bytes(clients[0].advertise_keys())
     for both in (first, own.channel_key + bytes(range(32)), bytes(range(32)) * 2):
         keys = ((one, first), (two, both), third)
-        with pytest.raises(UnexpectedMessageError, match="was sent one public key twice"):
+        with pytest.raises(
+            UnexpectedMessageError, match="was sent one public key twice"
+        ):
             clients[0].share_keys(dataclasses.replace(key_list, keys=keys).to_bytes())
 
 
@@ -205,7 +232,9 @@ def tampered_share_list(kind, mail):
     return dataclasses.replace(share_list, ciphertexts=entries).to_bytes()
 
 
-@pytest.mark.parametrize("kind", ["altered", "swapped senders", "meant for another", "tag removed"])
+@pytest.mark.parametrize(
+    "kind", ["altered", "swapped senders", "meant for another", "tag removed"]
+)
 def test_client_leaves_over_a_spoilt_ciphertext(kind):
     clients, server = parties()
     mail = play(clients, server, 2)
@@ -228,9 +257,13 @@ def test_ciphertexts_of_another_round_or_direction_fail():
         clients[0].masked_input(replayed.to_bytes())
     sent = dict(ShareKeys.from_bytes(clients[1]._answers[1][1]).ciphertexts)
     share_list = ShareList.from_bytes(mail[1])
-    reflected = tuple((j, sent[j] if j == 0 else text) for j, text in share_list.ciphertexts)
+    reflected = tuple(
+        (j, sent[j] if j == 0 else text) for j, text in share_list.ciphertexts
+    )
     with pytest.raises(AuthenticationError):
-        clients[1].masked_input(dataclasses.replace(share_list, ciphertexts=reflected).to_bytes())
+        clients[1].masked_input(
+            dataclasses.replace(share_list, ciphertexts=reflected).to_bytes()
+        )
 
 
 @pytest.mark.parametrize("which", [0, 1])
@@ -262,7 +295,9 @@ def test_asking_for_both_secrets_of_a_client_is_refused():
         clients[0].unmask(SurvivorList(3, 3, (0, 1, 3)).to_bytes())
     assert clients[0].unmask(mail[0]) == first
     # the other way round: first the key of 2 as lost, then b_2 as survivor
-    lost = UnmaskShares.from_bytes(clients[1].unmask(SurvivorList(3, 3, (0, 1, 3)).to_bytes()))
+    lost = UnmaskShares.from_bytes(
+        clients[1].unmask(SurvivorList(3, 3, (0, 1, 3)).to_bytes())
+    )
     assert [j for j, _ in lost.key_shares] == [2]
     with pytest.raises(BothSecretsRequestedError, match=r"both secrets of \[2\]"):
         clients[1].unmask(mail[1])
@@ -285,7 +320,8 @@ def test_client_refuses_to_unmask_itself_alone(count):
     error = TooFewSurvivorsError if count else MalformedMessageError
     with pytest.raises(error):
         clients[0].unmask(request)
-    clients[0].unmask(SurvivorList(3, 2, (0, 1)).to_bytes())  # nothing had been handed out
+    # nothing had been handed out
+    clients[0].unmask(SurvivorList(3, 2, (0, 1)).to_bytes())
 
 
 @pytest.mark.parametrize("threshold", [3, 4])
@@ -293,7 +329,9 @@ def test_client_refuses_lists_below_its_threshold(threshold):
     """Of shares before it sends its input, and of survivors before it unmasks."""
     clients, server = parties(threshold=threshold)
     shares = ShareList.from_bytes(play(clients, server, 2)[0])
-    refusal = rf"learns that {threshold - 1} of it .* fewer than its threshold of {threshold}"
+    refusal = (
+        rf"learns that {threshold - 1} of it .* fewer than its threshold of {threshold}"
+    )
     few, enough = (
         dataclasses.replace(shares, ciphertexts=shares.ciphertexts[:others]).to_bytes()
         for others in (threshold - 2, threshold - 1)
@@ -309,20 +347,29 @@ def test_client_refuses_lists_below_its_threshold(threshold):
 
 
 HALVES = segment_plan(
-    [Block((0, 1), 0, 3, MODULUS), Block((2, 3), 0, 3, MODULUS),
-     Block((0, 1, 2, 3), 3, 6, MODULUS)],
-    N, DIM,
-)  # fmt: skip
+    [
+        Block((0, 1), 0, 3, MODULUS),
+        Block((2, 3), 0, 3, MODULUS),
+        Block((0, 1, 2, 3), 3, 6, MODULUS),
+    ],
+    N,
+    DIM,
+)
 
 
 def test_client_refuses_to_be_alone_in_one_of_its_blocks():
     """Three clients are in the sum, none of them but 0 itself in its first block."""
     clients, server = parties(plan=HALVES)
     play(clients, server, 3)
-    with pytest.raises(TooFewSurvivorsError, match=r"client 0 is asked to .* alone in block 0"):
+    with pytest.raises(
+        TooFewSurvivorsError, match=r"client 0 is asked to .* alone in block 0"
+    ):
         clients[0].unmask(SurvivorList(3, 3, (0, 2, 3)).to_bytes())
-    clients[0].unmask(SurvivorList(3, 3, (0, 1, 2)).to_bytes())  # nothing had been handed out
-    with pytest.raises(TooFewSurvivorsError, match=r"client 2 is asked to .* alone in block 1"):
+    # nothing had been handed out
+    clients[0].unmask(SurvivorList(3, 3, (0, 1, 2)).to_bytes())
+    with pytest.raises(
+        TooFewSurvivorsError, match=r"client 2 is asked to .* alone in block 1"
+    ):
         clients[2].unmask(SurvivorList(3, 3, (0, 1, 2)).to_bytes())
 
 
@@ -341,7 +388,9 @@ def test_client_sees_only_its_neighbours():
             clients[0].unmask(request)
     clients, server = parties()  # one block of all: its neighbours are everybody
     play(clients, server, 3)
-    with pytest.raises(TooFewSurvivorsError, match=r"client 0 is asked to .* alone in block 0"):
+    with pytest.raises(
+        TooFewSurvivorsError, match=r"client 0 is asked to .* alone in block 0"
+    ):
         clients[0].unmask(SurvivorList(3, 2, (0,)).to_bytes())
 
 
@@ -360,13 +409,28 @@ def test_server_refuses_what_does_not_belong_and_goes_on(step):
         (0, good[0] + b"\0", MalformedMessageError, "too many"),
         (N, good[0], UnexpectedMessageError, f"client {N} is not in V{step}"),
         (-1, good[0], UnexpectedMessageError, f"client -1 is not in V{step}"),
-        (0, good[0][:4] + b"\x09" + good[0][5:], UnexpectedMessageError, "in round 9, not 3"),
-        (0, KeyList(3, ()).to_bytes(), UnexpectedMessageError, "a message of the server"),
+        (
+            0,
+            good[0][:4] + b"\x09" + good[0][5:],
+            UnexpectedMessageError,
+            "in round 9, not 3",
+        ),
+        (
+            0,
+            KeyList(3, ()).to_bytes(),
+            UnexpectedMessageError,
+            "a message of the server",
+        ),
     ]
     if step < 3:
-        later = (ShareKeys(3, 0, ()), MaskedInput(3, 0, ((DIM, MODULUS),), VALUES[0]),
-                 UnmaskShares(3, 0, (), ()))[step]  # fmt: skip
-        cases.append((0, later.to_bytes(), UnexpectedMessageError, f"is at step {step + 1}, not"))
+        later = (
+            ShareKeys(3, 0, ()),
+            MaskedInput(3, 0, ((DIM, MODULUS),), VALUES[0]),
+            UnmaskShares(3, 0, (), ()),
+        )[step]
+        cases.append(
+            (0, later.to_bytes(), UnexpectedMessageError, f"is at step {step + 1}, not")
+        )
     for client, message, error, text in cases:
         with pytest.raises(error, match=re.escape(text)):
             server.receive(client, message)
@@ -400,10 +464,14 @@ def test_server_refuses_keys():
     server.receive(0, clients[0].advertise_keys())
     taken = AdvertiseKeys.from_bytes(clients[0].advertise_keys())
     own = AdvertiseKeys.from_bytes(clients[1].advertise_keys())
-    copies = [dataclasses.replace(own, pad_key=taken.channel_key),
-              dataclasses.replace(own, pad_key=own.channel_key)]  # fmt: skip
+    copies = [
+        dataclasses.replace(own, pad_key=taken.channel_key),
+        dataclasses.replace(own, pad_key=own.channel_key),
+    ]
     for message in copies:
-        with pytest.raises(UnexpectedMessageError, match="client 1 repeats a public key"):
+        with pytest.raises(
+            UnexpectedMessageError, match="client 1 repeats a public key"
+        ):
             server.receive(1, message.to_bytes())
     for field in ("channel_key", "pad_key"):
         bad = dataclasses.replace(own, **{field: bytes(32)})
@@ -417,8 +485,12 @@ def test_server_wants_exactly_the_entries_that_it_should_get():
     mail = play(clients, server, 1)
     shares = ShareKeys.from_bytes(clients[0].share_keys(mail[0]))
     for entries in (shares.ciphertexts[:-1], (), ((0, bytes(88)), *shares.ciphertexts)):
-        with pytest.raises(UnexpectedMessageError, match="does not send the entries it should"):
-            server.receive(0, dataclasses.replace(shares, ciphertexts=entries).to_bytes())
+        with pytest.raises(
+            UnexpectedMessageError, match="does not send the entries it should"
+        ):
+            server.receive(
+                0, dataclasses.replace(shares, ciphertexts=entries).to_bytes()
+            )
     clients, server = parties()
     mail = play(clients, server, 2)
     for i in range(N - 1):
@@ -429,15 +501,22 @@ def test_server_wants_exactly_the_entries_that_it_should_get():
     bad = [
         dataclasses.replace(good, self_shares=good.self_shares[1:]),
         dataclasses.replace(good, key_shares=()),
-        dataclasses.replace(good, key_shares=good.self_shares[1:2], self_shares=good.self_shares),
+        dataclasses.replace(
+            good, key_shares=good.self_shares[1:2], self_shares=good.self_shares
+        ),
     ]
     for message in bad:
-        with pytest.raises(UnexpectedMessageError, match="does not send the entries it should"):
+        with pytest.raises(
+            UnexpectedMessageError, match="does not send the entries it should"
+        ):
             server.receive(0, message.to_bytes())
 
 
 def test_server_counts_as_lost_who_would_be_alone_in_a_block():
-    """3 is lost before its input: 2 is told that it is alone, and its shares are not taken."""
+    """3 is lost before its input.
+
+    2 is told that it is alone, and its shares are not taken.
+    """
     clients, server = parties(plan=HALVES)
     mail = play(clients, server, 2)
     for i in range(3):
@@ -446,9 +525,13 @@ def test_server_counts_as_lost_who_would_be_alone_in_a_block():
     lists = {i: SurvivorList.from_bytes(message) for i, message in mail.items()}
     assert server.summed.tolist() == [True, True, False, False]
     assert server.survivors[3].tolist() == [True, True, True, False]
-    assert {i: (found.num_survivors, found.survivors) for i, found in lists.items()} == {
-        0: (2, (0, 1)), 1: (2, (0, 1)), 2: (1, (2,)),
-    }  # fmt: skip
+    assert {
+        i: (found.num_survivors, found.survivors) for i, found in lists.items()
+    } == {
+        0: (2, (0, 1)),
+        1: (2, (0, 1)),
+        2: (1, (2,)),
+    }
     with pytest.raises(TooFewSurvivorsError, match="sum over 1 client"):
         clients[2].unmask(mail[2])
     answers = {i: UnmaskShares.from_bytes(clients[i].unmask(mail[i])) for i in (0, 1)}
@@ -469,13 +552,20 @@ def test_server_counts_as_lost_who_would_be_alone_in_a_block():
 
 def test_server_reads_an_input_block_by_block():
     plan = segment_plan(
-        [Block((0, 1), 0, 2, 37), Block((2, 3), 1, 3, 2**9), Block((0, 1, 2, 3), 3, 6, 8)], N, DIM
+        [
+            Block((0, 1), 0, 2, 37),
+            Block((2, 3), 1, 3, 2**9),
+            Block((0, 1, 2, 3), 3, 6, 8),
+        ],
+        N,
+        DIM,
     )
     values = np.zeros((N, DIM), np.uint32)
     clients, server = parties(plan=plan, values=values)
     mail = play(clients, server, 2)
     message = clients[0].masked_input(mail[0])
-    with pytest.raises(MalformedMessageError, match="cut off"):  # 12 + 9 bits, not 18 + 9
+    # 12 + 9 bits, not 18 + 9
+    with pytest.raises(MalformedMessageError, match="cut off"):
         server.receive(2, message)
     for i in range(N):
         sent = clients[i].masked_input(mail[i])
@@ -497,8 +587,12 @@ def test_shares_are_those_of_the_secrets():
     for i in range(N):
         clients[i].masked_input(mail[i])
     for owner in range(N):
-        for kind, secret in enumerate((clients[owner].self_seed, clients[owner]._pads.secret_key)):
-            held = np.stack([np.frombuffer(clients[j]._held[owner][kind], "<u4") for j in range(N)])
+        for kind, secret in enumerate(
+            (clients[owner].self_seed, clients[owner]._pads.secret_key)
+        ):
+            held = np.stack(
+                [np.frombuffer(clients[j]._held[owner][kind], "<u4") for j in range(N)]
+            )
             held = held.astype(np.uint32)
             for left_out in range(N):
                 holders = [j for j in range(N) if j != left_out]
@@ -520,8 +614,10 @@ def test_each_derived_key_seals_one_message(monkeypatch):
         clients, server = parties(round_index=round_index)
         play(clients, server, 1)
         for client in clients:
-            message = KeyList(round_index, tuple(
-                (j, b"".join(server._keys[j])) for j in client.neighbours)).to_bytes()  # fmt: skip
+            message = KeyList(
+                round_index,
+                tuple((j, b"".join(server._keys[j])) for j in client.neighbours),
+            ).to_bytes()
             assert client.share_keys(message) == client.share_keys(message)
     assert len(keys) == 2 * N * (N - 1)
     assert len(set(keys)) == len(keys)
@@ -529,18 +625,24 @@ def test_each_derived_key_seals_one_message(monkeypatch):
 
 def test_multi_block_inputs_are_padded_as_the_array_code_does():
     """A plan of several blocks and rings: the block's number is in the nonce."""
-    plan = segment_plan([Block((0, 1, 2, 3), 0, 3, 2**5), Block((0, 2), 3, 6, 37)], 4, 6)
+    plan = segment_plan(
+        [Block((0, 1, 2, 3), 0, 3, 2**5), Block((0, 2), 3, 6, 37)], 4, 6
+    )
     values = np.asarray(VALUES % 32, np.uint32)
     clients, server = parties(plan=plan, values=values)
     mail = play(clients, server, 2)
     layouts = [((3, 32), (3, 37)), ((3, 32),)]
     sent = [
-        MaskedInput.from_bytes(clients[i].masked_input(mail[i]), layouts[i % 2]).residues
+        MaskedInput.from_bytes(
+            clients[i].masked_input(mail[i]), layouts[i % 2]
+        ).residues
         for i in range(N)
     ]
     edges = np.stack(np.triu_indices(N, 1), axis=1)
     own = np.stack([np.frombuffer(client.self_seed, "<u4") for client in clients])
-    pairs = np.stack([np.frombuffer(clients[i].pair_seed(int(j)), "<u4") for i, j in edges])
+    pairs = np.stack(
+        [np.frombuffer(clients[i].pair_seed(int(j)), "<u4") for i, j in edges]
+    )
     seeds = Seeds(*map(on_device, (np.arange(N), own, pairs, edges)))
     padded = np.asarray(pad_inputs(seeds, values, plan, 3))
     for i in range(N):
@@ -553,7 +655,11 @@ def test_pad_sums_are_keystream_across_chunks(modulus):
     d, key = 40_000, bytes(range(32))
     nonce = np.asarray([0, 1, 5, 9], "<u4").tobytes()
     size = 4 if modulus & (modulus - 1) == 0 else 8
-    stream = Cipher(algorithms.ChaCha20(key, nonce), mode=None).encryptor().update(bytes(size * d))
+    stream = (
+        Cipher(algorithms.ChaCha20(key, nonce), mode=None)
+        .encryptor()
+        .update(bytes(size * d))
+    )
     words = np.frombuffer(stream, f"<u{size}").astype(np.uint64) % np.uint64(modulus)
     start = np.arange(d, dtype=np.uint32) % np.uint32(min(modulus, 2**31))
     total = mj.protocol._pads.PadSum(start, modulus, 5, 9)
@@ -562,5 +668,7 @@ def test_pad_sums_are_keystream_across_chunks(modulus):
     assert (total.residues() == expected).all()
     for _ in range(2):
         total.add(key, 1, -1)
-    expected = (start.astype(np.uint64) + np.uint64(modulus) - words) % np.uint64(modulus)
+    expected = (start.astype(np.uint64) + np.uint64(modulus) - words) % np.uint64(
+        modulus
+    )
     assert (total.residues() == expected).all()

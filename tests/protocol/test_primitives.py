@@ -52,7 +52,9 @@ def test_x25519_iterated():
 
 def test_x25519_agreement():
     case = X25519["agreement"]
-    alice, bob = (primitives.KeyPair(hexed(case[f"{who}_secret"])) for who in ("alice", "bob"))
+    alice, bob = (
+        primitives.KeyPair(hexed(case[f"{who}_secret"])) for who in ("alice", "bob")
+    )
     assert alice.public_key.hex() == case["alice_public"]
     assert bob.public_key.hex() == case["bob_public"]
     assert alice.agree(bob.public_key).hex() == case["shared"]
@@ -75,10 +77,14 @@ def test_hkdf(case):
 def test_derived_keys_differ_by_purpose_parties_direction_and_round():
     secret = bytes(range(32))
     parties = [(1, 2), (2, 1), (1, 3), (258, 1), (1, 258)]
-    keys = [primitives.channel_key(secret, i, j, r) for (i, j), r in
-            itertools.product(parties, (0, 1, 256))]  # fmt: skip
-    seeds = [primitives.pad_seed(secret, i, j, r) for (i, j), r in
-             itertools.product([(1, 2), (1, 3), (1, 258)], (0, 1, 256))]  # fmt: skip
+    keys = [
+        primitives.channel_key(secret, i, j, r)
+        for (i, j), r in itertools.product(parties, (0, 1, 256))
+    ]
+    seeds = [
+        primitives.pad_seed(secret, i, j, r)
+        for (i, j), r in itertools.product([(1, 2), (1, 3), (1, 258)], (0, 1, 256))
+    ]
     assert len(set(keys + seeds)) == len(keys + seeds)
     assert primitives.pad_seed(secret, 2, 1, 0) == primitives.pad_seed(secret, 1, 2, 0)
 
@@ -88,8 +94,10 @@ def test_seal_is_bound_to_key_text_and_associated_data():
     assert len(sealed) == 4 + 16
     assert primitives.open_sealed(bytes(32), sealed, b"to 5") == b"text"
     wrong = [(bytes(31) + b"\x01", sealed, b"to 5"), (bytes(32), sealed, b"to 6")]
-    wrong += [(bytes(32), sealed[:k] + bytes([sealed[k] ^ 1]) + sealed[k + 1 :], b"to 5")
-              for k in range(len(sealed))]  # fmt: skip
+    wrong += [
+        (bytes(32), sealed[:k] + bytes([sealed[k] ^ 1]) + sealed[k + 1 :], b"to 5")
+        for k in range(len(sealed))
+    ]
     wrong += [(bytes(32), sealed[:-1], b"to 5"), (bytes(32), b"", b"to 5")]
     for arguments in wrong:
         with pytest.raises(AuthenticationError):
@@ -99,7 +107,9 @@ def test_seal_is_bound_to_key_text_and_associated_data():
 def test_entropy_repeats_by_seed_alone():
     seeds = [0, 1, 256, b"\x00", b"\x01", b"int\x01", 2**300]
     places = [(0, 0), (0, 1), (1, 0)]
-    streams = {(s, p): primitives.Entropy(s, *p).draw(16) for s in seeds for p in places}
+    streams = {
+        (s, p): primitives.Entropy(s, *p).draw(16) for s in seeds for p in places
+    }
     assert len(set(streams.values())) == len(streams)
     again = primitives.Entropy(1, 0, 1)
     assert again.draw(5) + again.draw(11) == streams[1, (0, 1)]

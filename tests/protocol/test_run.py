@@ -40,7 +40,12 @@ def levels_to_survivors(levels):
 # --- misuse
 
 
-GOOD = {"inputs": INPUTS, "adjacency": COMPLETE, "survivors": EVERYBODY, "thresholds": 2}
+GOOD = {
+    "inputs": INPUTS,
+    "adjacency": COMPLETE,
+    "survivors": EVERYBODY,
+    "thresholds": 2,
+}
 NOT_NESTED = EVERYBODY.copy()
 NOT_NESTED[2, 1] = False
 
@@ -48,19 +53,38 @@ NOT_NESTED[2, 1] = False
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({}, "`modulus_bits` must be given, or else `modulus`, and not both; got None and None"),
+        (
+            {},
+            "`modulus_bits` must be given, or else `modulus`, and not both; got None "
+            "and None",
+        ),
         ({"modulus_bits": 8, "modulus": 256}, "and not both; got 8 and 256"),
         ({"modulus_bits": 0}, r"`modulus_bits` must lie in \[1, 32\]; got 0"),
         ({"modulus_bits": 33}, r"`modulus_bits` must lie in \[1, 32\]; got 33"),
         ({"modulus_bits": 8.0}, "`modulus_bits` must be an integer; got 8.0"),
         ({"modulus": 2**31 + 1}, "`modulus` must be a power of two"),
         ({"modulus": 1}, "`modulus` must be a power of two"),
-        ({"modulus": 200}, r"`inputs` must lie in \[0, 200\), the ring's residues; got 1 and 200"),
+        (
+            {"modulus": 200},
+            r"`inputs` must lie in \[0, 200\), the ring's residues; got 1 and 200",
+        ),
         ({"modulus": 256, "inputs": -INPUTS}, r"`inputs` must lie in \[0, 256\)"),
-        ({"modulus": 256, "inputs": INPUTS / 1}, "`inputs` must hold integers; got 'float64'"),
-        ({"modulus": 256, "inputs": INPUTS > 1}, "`inputs` must hold integers; got 'bool'"),
-        ({"modulus": 256, "inputs": INPUTS[0]}, r"`inputs` must have the shape \[clients, dim\]"),
-        ({"modulus": 256, "inputs": INPUTS[:, :0]}, r"`inputs` must not be empty; got \(3, 0\)"),
+        (
+            {"modulus": 256, "inputs": INPUTS / 1},
+            "`inputs` must hold integers; got 'float64'",
+        ),
+        (
+            {"modulus": 256, "inputs": INPUTS > 1},
+            "`inputs` must hold integers; got 'bool'",
+        ),
+        (
+            {"modulus": 256, "inputs": INPUTS[0]},
+            r"`inputs` must have the shape \[clients, dim\]",
+        ),
+        (
+            {"modulus": 256, "inputs": INPUTS[:, :0]},
+            r"`inputs` must not be empty; got \(3, 0\)",
+        ),
         ({"modulus": 256, "inputs": INPUTS[:2]}, "a row for each client; got 2 and 3"),
         ({"modulus": 256, "inputs": [[2**70, 0]] * 3}, "`inputs` must hold integers"),
         ({"modulus": 256, "thresholds": 0}, "`thresholds`"),
@@ -109,8 +133,12 @@ def test_entropy_repeats_a_round_and_none_does_not():
     padded = [result.transcript.padded_inputs for result in (*same, *fresh)]
     assert (padded[0] == padded[1]).all()
     assert (padded[2] != padded[3]).any()
-    assert (np.asarray(same[0].seeds.self_seed) == np.asarray(same[1].seeds.self_seed)).all()
-    assert (np.asarray(fresh[0].seeds.self_seed) != np.asarray(fresh[1].seeds.self_seed)).all()
+    assert (
+        np.asarray(same[0].seeds.self_seed) == np.asarray(same[1].seeds.self_seed)
+    ).all()
+    assert (
+        np.asarray(fresh[0].seeds.self_seed) != np.asarray(fresh[1].seeds.self_seed)
+    ).all()
 
 
 @pytest.mark.parametrize("step", [0, 1, 2, 3])
@@ -155,7 +183,10 @@ def test_two_components_are_learned_apart():
     assert result.status is Status.OK
     assert result.total.tolist() == [15]
     assert not result.is_private
-    assert result.learned.tolist() == [[True, True, False, False], [False, False, True, True]]
+    assert result.learned.tolist() == [
+        [True, True, False, False],
+        [False, False, True, True],
+    ]
     # one component cannot be unmasked: the round is unreliable, the other sum is out
     result = run(inputs, graph, levels_to_survivors([5, 5, 5, 4]), 2, 8, entropy=0)
     assert result.status is Status.UNRELIABLE
@@ -166,17 +197,29 @@ def test_two_components_are_learned_apart():
 @pytest.mark.parametrize(("threshold", "risk"), [(1, True), (2, False), (3, False)])
 def test_unmasking_risk(threshold, risk):
     """2 t <= |Adj| + 1 = 3."""
-    assert run(INPUTS, COMPLETE, EVERYBODY, threshold, 8, entropy=0).unmasking_risk is risk
+    assert (
+        run(INPUTS, COMPLETE, EVERYBODY, threshold, 8, entropy=0).unmasking_risk is risk
+    )
 
 
 def test_progress_is_told():
     heard = []
-    run(INPUTS, COMPLETE, levels_to_survivors([5, 5, 1]), 2, 8, entropy=0,
-        progress=lambda *news: heard.append(news))  # fmt: skip
+    run(
+        INPUTS,
+        COMPLETE,
+        levels_to_survivors([5, 5, 1]),
+        2,
+        8,
+        entropy=0,
+        progress=lambda *news: heard.append(news),
+    )
     names = ["advertise keys", "share keys", "masked input", "unmask"]
     counts = [3, 2, 2, 2]
-    expected = [(name, k, count) for name, count in zip(names, counts, strict=True)
-                for k in range(1, count + 1)]  # fmt: skip
+    expected = [
+        (name, k, count)
+        for name, count in zip(names, counts, strict=True)
+        for k in range(1, count + 1)
+    ]
     assert heard == expected
 
 
@@ -214,16 +257,19 @@ def test_bytes_of_a_round_by_hand():
 def oracle(graph, levels, thresholds):
     """Status, learned sets, V3 and V4 by the paper's definitions, in Python sets.
 
-    Who hears of fewer than its threshold of holders leaves, at both steps; at the first unless it
-    never had so many.
+    Who hears of fewer than its threshold of holders leaves, at both steps; at the first
+    unless it never had so many.
     """
     n = len(levels)
-    v1, v2, v3, v4 = ({i for i in range(n) if levels[i] > step} for step in (1, 2, 3, 4))
+    v1, v2, v3, v4 = (
+        {i for i in range(n) if levels[i] > step} for step in (1, 2, 3, 4)
+    )
     near = [{j for j in range(n) if graph[i][j]} for i in range(n)]
     v3 -= {
-        i for i in v3
+        i
+        for i in v3
         if len((near[i] | {i}) & v2) < thresholds[i] <= len((near[i] | {i}) & v1)
-    }  # fmt: skip
+    }
     if len(v3) < 2:
         return Status.TOO_FEW_SURVIVORS, [], v3, set()
     v4 = {i for i in v4 & v3 if len((near[i] | {i}) & v3) >= thresholds[i]}
@@ -237,7 +283,9 @@ def oracle(graph, levels, thresholds):
         left -= found
         components.append(found)
     learned = [
-        sorted(c) for c in components if c | {j for i in c for j in near[i] & v2} <= informative
+        sorted(c)
+        for c in components
+        if c | {j for i in c for j in near[i] & v2} <= informative
     ]
     status = Status.OK if len(learned) == len(components) else Status.UNRELIABLE
     return status, learned, v3, v4
@@ -246,15 +294,26 @@ def oracle(graph, levels, thresholds):
 def check(inputs, graph, levels, thresholds, modulus, entropy=0, round_index=0):
     """Play a round and hold all of it against the oracle and plain sums."""
     survivors = levels_to_survivors(levels)
-    result = run(inputs, graph, survivors, thresholds, modulus=modulus, entropy=entropy,
-                 round_index=round_index)  # fmt: skip
+    result = run(
+        inputs,
+        graph,
+        survivors,
+        thresholds,
+        modulus=modulus,
+        entropy=entropy,
+        round_index=round_index,
+    )
     n = len(levels)
-    status, learned, *last = oracle(graph, levels, np.broadcast_to(thresholds, n).tolist())
+    status, learned, *last = oracle(
+        graph, levels, np.broadcast_to(thresholds, n).tolist()
+    )
     assert result.status is status
     assert [np.flatnonzero(row).tolist() for row in result.learned] == learned
     survivors[3:] = [[i in members for i in range(n)] for members in last]
     v3 = survivors[3]
-    plain = [sum(int(x) for x in column) % modulus for column in np.asarray(inputs)[v3].T]
+    plain = [
+        sum(int(x) for x in column) % modulus for column in np.asarray(inputs)[v3].T
+    ]
     expected = plain if status is Status.OK else [0] * inputs.shape[1]
     assert result.total.tolist() == expected
     whole = learned == [np.flatnonzero(v3).tolist()]
@@ -287,7 +346,9 @@ def test_every_round_of_one_and_two_clients(n):
 THRESHOLDS = (1, 2, 3, [1, 2, 3], [4, 1, 2])
 
 
-@pytest.mark.parametrize("graph", list(graphs(3)), ids=lambda g: f"{int(g.sum()) // 2} edges")
+@pytest.mark.parametrize(
+    "graph", list(graphs(3)), ids=lambda g: f"{int(g.sum()) // 2} edges"
+)
 def test_dropout_patterns_of_three_clients(graph):
     """Over the complete graph all but for who is who, a seventh of all over each other one."""
     if graph.sum() == 6:
@@ -300,7 +361,9 @@ def test_dropout_patterns_of_three_clients(graph):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("graph", list(graphs(3)), ids=lambda g: f"{int(g.sum()) // 2} edges")
+@pytest.mark.parametrize(
+    "graph", list(graphs(3)), ids=lambda g: f"{int(g.sum()) // 2} edges"
+)
 def test_every_dropout_pattern_of_three_clients(graph):
     for levels in itertools.product(range(6), repeat=3):
         for thresholds in THRESHOLDS:
@@ -326,14 +389,17 @@ def test_the_sum_or_the_right_status(data):
     n = data.draw(st.integers(1, 7), "n")
     dim = data.draw(st.integers(1, 20), "dim")
     modulus = data.draw(
-        st.one_of(st.integers(1, 32).map(lambda b: 2**b), st.integers(2, 2**31 - 1)), "modulus"
+        st.one_of(st.integers(1, 32).map(lambda b: 2**b), st.integers(2, 2**31 - 1)),
+        "modulus",
     )
     bits = data.draw(st.lists(st.booleans(), min_size=n * n, max_size=n * n), "edges")
     graph = np.triu(np.reshape(bits, (n, n)), 1)
     graph = graph | graph.T
     level = st.sampled_from([5, 5, 5, 4, 3, 3, 2, 1, 0])
     levels = data.draw(st.lists(level, min_size=n, max_size=n), "levels")
-    thresholds = data.draw(st.lists(st.integers(1, 5), min_size=n, max_size=n), "thresholds")
+    thresholds = data.draw(
+        st.lists(st.integers(1, 5), min_size=n, max_size=n), "thresholds"
+    )
     seed = data.draw(st.integers(0, 2**32), "inputs")
     inputs = np.random.default_rng(seed).integers(0, modulus, (n, dim))
     inputs[0, 0] = modulus - 1
@@ -350,20 +416,27 @@ def pad(seed, label, round_index, width, modulus):
     nonce = struct.pack("<LLLL", 0, label, 0, round_index)
     words = 1 if modulus & (modulus - 1) == 0 else 2
     stream = Cipher(algorithms.ChaCha20(key, nonce), mode=None).encryptor()
-    values = struct.unpack(f"<{words * width}L", stream.update(bytes(4 * words * width)))
+    values = struct.unpack(
+        f"<{words * width}L", stream.update(bytes(4 * words * width))
+    )
     if words == 1:
         return [value % modulus for value in values]
     return [
-        (low + 2**32 * high) % modulus for low, high in zip(values[::2], values[1::2], strict=True)
+        (low + 2**32 * high) % modulus
+        for low, high in zip(values[::2], values[1::2], strict=True)
     ]
 
 
 def assert_padded_as_documented(result, inputs, graph, levels, modulus, round_index):
     seeds = result.seeds
     edges = np.asarray(seeds.edges).tolist()
-    assert edges == [list(edge) for edge in zip(*np.nonzero(np.triu(graph)), strict=True)]
+    assert edges == [
+        list(edge) for edge in zip(*np.nonzero(np.triu(graph)), strict=True)
+    ]
     assert np.asarray(seeds.client_ids).tolist() == list(range(len(levels)))
-    pair_seed = {tuple(edge): seed for edge, seed in zip(edges, seeds.pair_seed, strict=True)}
+    pair_seed = {
+        tuple(edge): seed for edge, seed in zip(edges, seeds.pair_seed, strict=True)
+    }
     for i, level in enumerate(levels):
         assert (np.asarray(seeds.self_seed[i]) != 0).any() == (level > 1)
     for (i, j), seed in pair_seed.items():
@@ -381,7 +454,9 @@ def assert_padded_as_documented(result, inputs, graph, levels, modulus, round_in
         assert result.transcript.padded_inputs[i].tolist() == [x % modulus for x in row]
 
 
-@pytest.mark.parametrize("modulus", [2, 2**7, 2**16, 2**32, 3, 221, 10**9 + 7, 2**31 - 1])
+@pytest.mark.parametrize(
+    "modulus", [2, 2**7, 2**16, 2**32, 3, 221, 10**9 + 7, 2**31 - 1]
+)
 @pytest.mark.parametrize("round_index", [0, 2**32 - 1])
 def test_padded_inputs_are_the_documented_ones(modulus, round_index):
     rng = np.random.default_rng(modulus)
@@ -476,7 +551,11 @@ def test_a_plan_of_many_blocks_by_hand():
     result = run(PARTS, FOUR, np.ones((5, 4), bool), 3, plan=GROUPS, entropy=0)
     assert result.status is Status.OK
     assert [total.tolist() for total in result.totals] == [[11, 22], [14, 16], [51, 64]]
-    assert result.learned.astype(int).tolist() == [[1, 1, 0, 0], [0, 0, 1, 1], [1, 1, 1, 1]]
+    assert result.learned.astype(int).tolist() == [
+        [1, 1, 0, 0],
+        [0, 0, 1, 1],
+        [1, 1, 1, 1],
+    ]
     assert result.learned_block.tolist() == [0, 1, 2]
     # two residues of 8 bits and two of 16; two of 6 and two of 16
     assert result.steps[2].bytes_up == 2 * (16 + 6) + 2 * (16 + 6)
@@ -496,12 +575,20 @@ def test_a_client_alone_in_a_block_counts_as_lost_and_its_self_seed_stays_secret
     assert result.status is Status.OK
     assert result.summed.tolist() == [True, True, False, False]
     assert [total.tolist() for total in result.totals] == [[11, 22], [0, 0], [33, 44]]
-    assert [[owner for owner, _ in message.self_shares] for message in heard] == [[0, 1], [0, 1]]
-    assert [[owner for owner, _ in message.key_shares] for message in heard] == [[2, 3], [2, 3]]
+    assert [[owner for owner, _ in message.self_shares] for message in heard] == [
+        [0, 1],
+        [0, 1],
+    ]
+    assert [[owner for owner, _ in message.key_shares] for message in heard] == [
+        [2, 3],
+        [2, 3],
+    ]
     assert result.transcript.padded_inputs[2].any()
     assert result.transcript.is_informative.all()
-    assert [(entry.step, entry.client, type(entry.error).__name__) for entry in network.refusals] \
-        == [(3, 2, "TooFewSurvivorsError")]  # fmt: skip
+    assert [
+        (entry.step, entry.client, type(entry.error).__name__)
+        for entry in network.refusals
+    ] == [(3, 2, "TooFewSurvivorsError")]
     assert [step.num_clients for step in result.steps] == [4, 4, 3, 2]
 
 
@@ -514,9 +601,13 @@ def test_a_server_that_names_too_few_is_refused():
         return message
 
     network = _run.disturbed(tamper=lie)
-    result = run(PARTS, FOUR, np.ones((5, 4), bool), 4, plan=GROUPS, entropy=0, network=network)
+    result = run(
+        PARTS, FOUR, np.ones((5, 4), bool), 4, plan=GROUPS, entropy=0, network=network
+    )
     assert result.status is Status.UNRELIABLE
-    assert [type(entry.error).__name__ for entry in network.refusals] == ["TooFewSurvivorsError"]
+    assert [type(entry.error).__name__ for entry in network.refusals] == [
+        "TooFewSurvivorsError"
+    ]
     assert result.transcript.survivors[4].tolist() == [False, True, True, True]
 
 
@@ -526,13 +617,21 @@ def test_a_forged_share_spoils_only_the_blocks_that_need_it():
             answer = UnmaskShares.from_bytes(message)
             (one, share), *rest = answer.self_shares
             share = bytes([share[0] ^ 1]) + share[1:]
-            return dataclasses.replace(answer, self_shares=((one, share), *rest)).to_bytes()
+            return dataclasses.replace(
+                answer, self_shares=((one, share), *rest)
+            ).to_bytes()
         return message
 
     network = _run.disturbed(tamper=forge)
-    result = run(PARTS, FOUR, np.ones((5, 4), bool), 3, plan=GROUPS, entropy=0, network=network)
+    result = run(
+        PARTS, FOUR, np.ones((5, 4), bool), 3, plan=GROUPS, entropy=0, network=network
+    )
     assert result.status is Status.UNRELIABLE
-    assert result.block_status.tolist() == [Status.UNRELIABLE, Status.OK, Status.UNRELIABLE]
+    assert result.block_status.tolist() == [
+        Status.UNRELIABLE,
+        Status.OK,
+        Status.UNRELIABLE,
+    ]
     assert [total.tolist() for total in result.totals] == [[0, 0], [14, 16], [0, 0]]
     assert result.learned.astype(int).tolist() == [[0, 0, 1, 1]]
     assert result.learned_block.tolist() == [1]

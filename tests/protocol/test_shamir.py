@@ -15,7 +15,9 @@ from mrsa_jax.protocol import _shamir as shamir, recover, share
 from mrsa_jax.protocol.errors import ForgedShareError
 
 PRIME = 2**31 - 1
-EXAMPLE = json.loads((pathlib.Path(__file__).parents[1] / "vectors" / "shamir.json").read_text())
+EXAMPLE = json.loads(
+    (pathlib.Path(__file__).parents[1] / "vectors" / "shamir.json").read_text()
+)
 SECRET = bytes(range(200, 232))
 EXTREMES = [bytes(32), b"\xff" * 32, b"\x01" + bytes(31), bytes(31) + b"\x80"]
 
@@ -47,7 +49,9 @@ def test_recover_refuses():
     shares = share(SECRET, 3, [1, 2, 3], 0)
     with pytest.raises(ConfigurationError, match="at least `threshold`; got 2 and 3"):
         recover([1, 2], shares[:2], 3)
-    with pytest.raises(ConfigurationError, match=r"`shares` must have the shape \(3, 9\)"):
+    with pytest.raises(
+        ConfigurationError, match=r"`shares` must have the shape \(3, 9\)"
+    ):
         recover([1, 2, 3], shares[:2], 3)
     with pytest.raises(ConfigurationError, match="`shares` must be uint32"):
         recover([1, 2, 3], shares.astype(np.int64), 3)
@@ -100,7 +104,8 @@ def test_threshold_one_shares_are_the_secret():
 
 
 def test_too_high_a_threshold_never_recovers():
-    shares = share(SECRET, 2**31 - 1, [1, 2], 0)  # no polynomial of that degree is drawn
+    # no polynomial of that degree is drawn
+    shares = share(SECRET, 2**31 - 1, [1, 2], 0)
     with pytest.raises(ConfigurationError, match="at least `threshold`"):
         recover([1, 2], shares, 2**31 - 1)
     # the line through both misses the secret, for the polynomial's degree is 2
@@ -111,7 +116,9 @@ def test_too_high_a_threshold_never_recovers():
 def test_one_share_fewer_says_nothing():
     """Every value of the missing share gives another secret: t - 1 shares fit them all."""
     shares = share(SECRET, 3, [1, 2, 3], 0)
-    seen = {lagrange_at_zero([1, 2, 3], [*shares[:2, 0].tolist(), x]) for x in range(500)}
+    seen = {
+        lagrange_at_zero([1, 2, 3], [*shares[:2, 0].tolist(), x]) for x in range(500)
+    }
     assert len(seen) == 500
 
 
@@ -121,7 +128,9 @@ def test_a_forged_share_among_more_than_t_is_found(holder, limb):
     points = [3, 1, 4, 15, 9]
     shares = share(SECRET, 3, points, 0)
     shares[holder, limb] = (shares[holder, limb] + np.uint32(1)) % PRIME
-    with pytest.raises(ForgedShareError, match="5 shares lie on no polynomial of degree 2"):
+    with pytest.raises(
+        ForgedShareError, match="5 shares lie on no polynomial of degree 2"
+    ):
         recover(points, shares, 3)
 
 
@@ -143,7 +152,9 @@ def test_field_elements_are_uniform_below_the_prime():
         is_secure = False
 
         def __init__(self):
-            words = np.asarray([PRIME, 2**32 - 1, 2**31, 5, 2**31 + 6, PRIME - 1], "<u4")
+            words = np.asarray(
+                [PRIME, 2**32 - 1, 2**31, 5, 2**31 + 6, PRIME - 1], "<u4"
+            )
             self.stream = words.tobytes()
 
         def draw(self, count):

@@ -1,7 +1,9 @@
-"""What clients agree on and keep: terms that one digest stands for, and pledges that hold.
+"""What clients agree on and keep.
 
-Terms are right if equal digests mean equal rules. A pledge is right if, whatever processes share
-its file, the rounds that are taken part in rise and all have the first one's lasting terms.
+Terms that one digest stands for, and pledges that hold.
+Terms are right if equal digests mean equal rules. A pledge is right if, whatever
+processes share its file, the rounds that are taken part in rise and all have the first
+one's lasting terms.
 """
 
 from __future__ import annotations
@@ -46,20 +48,44 @@ def terms(blocks=(0, 0, 1, 1), limit=3, **changes):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"blocks": np.asarray([0.0, 0.5, 1.0, 1.0])}, "`blocks` must be a block size, or 4"),
-        ({"blocks": np.asarray([0, 0, -1, -1])}, r"`blocks` must lie in \[0, num_clients\)"),
-        ({"blocks": np.asarray([0, 0, 4, 4])}, r"`blocks` must lie in \[0, num_clients\)"),
+        (
+            {"blocks": np.asarray([0.0, 0.5, 1.0, 1.0])},
+            "`blocks` must be a block size, or 4",
+        ),
+        (
+            {"blocks": np.asarray([0, 0, -1, -1])},
+            r"`blocks` must lie in \[0, num_clients\)",
+        ),
+        (
+            {"blocks": np.asarray([0, 0, 4, 4])},
+            r"`blocks` must lie in \[0, num_clients\)",
+        ),
         ({"blocks": np.asarray([0, 0, 2**32, 2**32])}, "`blocks` must lie in"),
-        ({"blocks": np.asarray([False, False, True, True])}, "`blocks` must be a block size"),
+        (
+            {"blocks": np.asarray([False, False, True, True])},
+            "`blocks` must be a block size",
+        ),
         ({"blocks": np.asarray([0, 0])}, "`blocks` must be a block size, or 4 numbers"),
         ({"thresholds": np.full(N, 3.5)}, "`thresholds` must hold integers"),
-        ({"thresholds": np.full(N, -3)}, r"`thresholds` must lie in \[1, 2\*\*31\); got -3"),
-        ({"thresholds": np.full(3, 3)}, "`thresholds` must be one for all or one for each"),
+        (
+            {"thresholds": np.full(N, -3)},
+            r"`thresholds` must lie in \[1, 2\*\*31\); got -3",
+        ),
+        (
+            {"thresholds": np.full(3, 3)},
+            "`thresholds` must be one for all or one for each",
+        ),
         ({"adjacency": np.triu(COMPLETE)}, "`adjacency` must be symmetric"),
-        ({"adjacency": np.ones((N, N), bool)}, "`adjacency` must not join a client to itself"),
+        (
+            {"adjacency": np.ones((N, N), bool)},
+            "`adjacency` must not join a client to itself",
+        ),
         ({"adjacency": COMPLETE.astype(float)}, "`adjacency` must hold bools"),
         ({"roster": [b""] * N}, "`roster` must hold public keys of 32 bytes; got b''"),
-        ({"roster": [*ROSTER, bytes(32)]}, "`roster` must hold the signing key of each client"),
+        (
+            {"roster": [*ROSTER, bytes(32)]},
+            "`roster` must hold the signing key of each client",
+        ),
         ({"colluders": -4}, r"`colluders` must lie in \[0, 4\]; got -4"),
         ({"colluders": 5}, r"`colluders` must lie in \[0, 4\]; got 5"),
     ],
@@ -92,7 +118,10 @@ def test_strangers_and_rounds_beyond_a_word_are_named(act):
 
 
 def test_thresholds_are_those_that_no_two_lists_reach():
-    """Of 4 clients and c colluders: two lists with t signatures each share more than c clients."""
+    """Of 4 clients and c colluders.
+
+    Two lists with t signatures each share more than c clients.
+    """
     for limit in range(-1, 8):
         for colluders in range(-5, 6):
             fits = limit >= 1 and 0 <= colluders <= N and 2 * limit - N > colluders
@@ -106,7 +135,9 @@ def test_thresholds_are_those_that_no_two_lists_reach():
 def test_a_client_needs_terms_that_fit():
     plan = mj.secagg.complete_plan(N, 1, 256)
     own = (np.zeros(1, np.uint32), plan)
-    with pytest.raises(mj.ConfigurationError, match=r"`pledge` must be .* together with `terms`"):
+    with pytest.raises(
+        mj.ConfigurationError, match=r"`pledge` must be .* together with `terms`"
+    ):
         Client(0, [1, 2, 3], 3, *own, pledge=Pledge())
     unchecked = inspect.unwrap(Client.__init__)
     for name, value in (
@@ -118,7 +149,12 @@ def test_a_client_needs_terms_that_fit():
         ("pledge", "file"),
         ("terms", ROSTER),
     ):
-        given = {"neighbours": [1, 2, 3], "threshold": 3, "values": own[0], "plan": plan}
+        given = {
+            "neighbours": [1, 2, 3],
+            "threshold": 3,
+            "values": own[0],
+            "plan": plan,
+        }
         with pytest.raises(mj.ConfigurationError, match=rf"`{name}` must .*; got"):
             unchecked(object.__new__(Client), 0, **(given | {name: value}))
     key = SigningKey(bytes(32))
@@ -132,7 +168,9 @@ partitions = st.lists(st.integers(0, N - 1), min_size=N, max_size=N)
 TYPES = (np.int8, np.uint16, np.int64)
 
 
-@hypothesis.given(partitions, partitions, st.sampled_from(TYPES), st.sampled_from(TYPES))
+@hypothesis.given(
+    partitions, partitions, st.sampled_from(TYPES), st.sampled_from(TYPES)
+)
 def test_equal_digests_mean_equal_mates(one, two, first, second):
     left, right = terms(np.asarray(one, first)), terms(np.asarray(two, second))
     is_same = left.lasting == right.lasting
@@ -225,7 +263,12 @@ def test_nothing_that_is_changed_later_changes_terms(is_asked_before):
 
 
 def test_a_model_has_one_digest_wherever_its_arrays_are():
-    host = {"layer": {"kernel": np.ones((2, 3), np.float32), "bias": np.zeros(3, np.float32)}}
+    host = {
+        "layer": {
+            "kernel": np.ones((2, 3), np.float32),
+            "bias": np.zeros(3, np.float32),
+        }
+    }
     device = {"layer": {name: jnp.asarray(own) for name, own in host["layer"].items()}}
     turned = {
         "layer": {
@@ -264,11 +307,32 @@ def different_models():
     nearly[1, 2] = np.nextafter(np.float32(1), np.float32(2))
     signed = np.zeros(6, np.float32)
     yield from (ones, nearly, ones.reshape(3, 2), ones.ravel(), ones.astype(np.float64))
-    yield from (ones.astype(np.int32), ones.astype(bool), signed, -signed, [ones], (ones,))
-    yield from ({"a": ones}, {"b": ones}, {"a": ones, "b": None}, {"a": ones, "b": ones})
+    yield from (
+        ones.astype(np.int32),
+        ones.astype(bool),
+        signed,
+        -signed,
+        [ones],
+        (ones,),
+    )
+    yield from (
+        {"a": ones},
+        {"b": ones},
+        {"a": ones, "b": None},
+        {"a": ones, "b": ones},
+    )
     yield from (jnp.ones((2, 3), jnp.bfloat16), jnp.ones((2, 3), jnp.float16))
-    yield from (Model(ones, 0.1), Model(ones, 0.2), Model(ones, "0.1"), Model(ones, (0.1, None)))
-    yield from (OtherModel(ones, 0.1), OrderedDict(a=ones, b=ones), OrderedDict(b=ones, a=ones))
+    yield from (
+        Model(ones, 0.1),
+        Model(ones, 0.2),
+        Model(ones, "0.1"),
+        Model(ones, (0.1, None)),
+    )
+    yield from (
+        OtherModel(ones, 0.1),
+        OrderedDict(a=ones, b=ones),
+        OrderedDict(b=ones, a=ones),
+    )
 
 
 def test_different_models_have_different_digests():
@@ -310,11 +374,31 @@ def test_settings_are_part_of_what_decides_an_update():
         (np.ma.masked_array(np.ones(2), [True, False]), {}, "`model` must hold arrays"),
         ("weights.npz", {}, "`model` must hold arrays"),
         ([np.ones(2), object()], {}, "`model` must hold arrays"),
-        (Model(np.ones(2), LooksLikeAny()), {}, "`model: the fixed fields of .*Model` must be a n"),
-        ([Model(np.ones(2), [LooksLikeAny()])], {}, "`model: the fixed fields of .*Model`"),
-        (Model(np.ones(2), np.zeros(2000)), {}, "`model: the fixed fields of .*Model` must be a n"),
-        (jax.tree_util.Partial(np.add, np.ones(2)), {}, "`model: the fixed fields of .*Partial`"),
-        (defaultdict(list, a=np.ones(2)), {}, "`model: the fixed fields of .*defaultdict`"),
+        (
+            Model(np.ones(2), LooksLikeAny()),
+            {},
+            "`model: the fixed fields of .*Model` must be a n",
+        ),
+        (
+            [Model(np.ones(2), [LooksLikeAny()])],
+            {},
+            "`model: the fixed fields of .*Model`",
+        ),
+        (
+            Model(np.ones(2), np.zeros(2000)),
+            {},
+            "`model: the fixed fields of .*Model` must be a n",
+        ),
+        (
+            jax.tree_util.Partial(np.add, np.ones(2)),
+            {},
+            "`model: the fixed fields of .*Partial`",
+        ),
+        (
+            defaultdict(list, a=np.ones(2)),
+            {},
+            "`model: the fixed fields of .*defaultdict`",
+        ),
         (np.ones(2), {"rate": object()}, "`rate` must be a number, a text"),
         (np.ones(2), {"schedule": lambda step: step}, "`schedule` must be a number"),
         (np.ones(2), {"rate": np.ones(2)}, "`rate` must be a number"),
@@ -331,14 +415,19 @@ def test_what_has_no_digest_is_refused(model, settings, message):
 VARIANTS = [terms(), terms((0, 1, 0, 1)), terms(session=b"another"), terms(blocks=None)]
 tries = st.lists(
     st.tuples(
-        st.integers(0, 2), st.integers(0, 6), st.sampled_from([0, 0, 0, 1, 2, 3]), st.booleans()
+        st.integers(0, 2),
+        st.integers(0, 6),
+        st.sampled_from([0, 0, 0, 1, 2, 3]),
+        st.booleans(),
     ),
     max_size=12,
 )
 
 
 @hypothesis.given(tries, st.booleans())
-def test_rounds_rise_and_terms_last_whoever_keeps_them(tmp_path_factory, played, has_file):
+def test_rounds_rise_and_terms_last_whoever_keeps_them(
+    tmp_path_factory, played, has_file
+):
     """Three holders of one file, some of whom open it again; or one that remembers."""
     path = tmp_path_factory.mktemp("pledge") / "client" if has_file else None
     holders = [Pledge(path) for _ in range(3)] if has_file else [Pledge()] * 3
@@ -379,7 +468,9 @@ def test_a_file_that_is_no_pledge_is_refused(tmp_path, content):
     opened = Pledge(path)
     path.write_bytes(content)
     for act in (lambda: Pledge(path), lambda: opened.keep(terms(), 0)):
-        with pytest.raises(mj.ConfigurationError, match=r"`path` must be a pledge's file of 36"):
+        with pytest.raises(
+            mj.ConfigurationError, match=r"`path` must be a pledge's file of 36"
+        ):
             act()
     assert path.read_bytes() == content
 
@@ -394,7 +485,9 @@ def test_a_file_that_is_gone_or_older_than_what_is_remembered_is_refused(tmp_pat
     with pytest.raises(UnexpectedMessageError, match="round 2 is not above round 2"):
         pledge.keep(terms(), 2)
     path.unlink()
-    with pytest.raises(mj.ConfigurationError, match="`path` must still hold the pledge"):
+    with pytest.raises(
+        mj.ConfigurationError, match="`path` must still hold the pledge"
+    ):
         pledge.keep(terms(), 3)
     with pytest.raises(mj.ConfigurationError, match="can be read"):
         Pledge(tmp_path)
@@ -453,7 +546,10 @@ for number in range(200):
 
 @pytest.mark.parametrize("blocks", [(0, 0, 0, 0), (0, 1, 0, 1)])
 def test_processes_take_part_in_a_round_once(tmp_path, blocks):
-    """Four at a time, with equal blocks or not: each round for one of them, one partition."""
+    """Four at a time, with equal blocks or not.
+
+    Each round for one of them, one partition.
+    """
     processes = [
         subprocess.Popen(
             [sys.executable, "-c", PROCESS, str(tmp_path / "file"), str(block)],

@@ -25,20 +25,47 @@ from mrsa_jax.quantize.wrapping import wrap_probability
     [
         (lambda: ring_size(4, 2, 0), "`max_weight` must be at least 1; got 0"),
         (lambda: ring_size(4, 2, True), "`max_weight` must be an integer; got True"),
-        (lambda: ring_size(4, 2, [1.5, 2.0]), "`max_weight` must be integers; got 'dtype float64'"),
-        (lambda: ring_size(4, 3, [1, 2]), "`max_weight` must hold `count` weights or more; got 2"),
-        (lambda: ring_size(4, 2, [0, 0, 0]), "`max_weight` must hold a weight above 0; got 0"),
-        (lambda: ring_size(4, 2, [3, -1]), r"`max_weight` must lie in \[0, 4294967295\]; got -1"),
+        (
+            lambda: ring_size(4, 2, [1.5, 2.0]),
+            "`max_weight` must be integers; got 'dtype float64'",
+        ),
+        (
+            lambda: ring_size(4, 3, [1, 2]),
+            "`max_weight` must hold `count` weights or more; got 2",
+        ),
+        (
+            lambda: ring_size(4, 2, [0, 0, 0]),
+            "`max_weight` must hold a weight above 0; got 0",
+        ),
+        (
+            lambda: ring_size(4, 2, [3, -1]),
+            r"`max_weight` must lie in \[0, 4294967295\]; got -1",
+        ),
         (lambda: check_weights([[1, 2]]), "`weights` must be one weight a client"),
-        (lambda: check_weights([True, False]), "`weights` must be integers; got 'dtype bool'"),
-        (lambda: check_weights([1, 9], largest=8), r"`weights` must lie in \[0, 8\]; got 1 and 9"),
-        (lambda: largest_levels(8, 2, 4), "`modulus` must exceed the largest sum of weights"),
+        (
+            lambda: check_weights([True, False]),
+            "`weights` must be integers; got 'dtype bool'",
+        ),
+        (
+            lambda: check_weights([1, 9], largest=8),
+            r"`weights` must lie in \[0, 8\]; got 1 and 9",
+        ),
+        (
+            lambda: largest_levels(8, 2, 4),
+            "`modulus` must exceed the largest sum of weights",
+        ),
         (
             lambda: check_fits(2**16, 12, 2**32, 5462),
             "total weight .* and 4295426040",
         ),
-        (lambda: budget(2**16, 12, 5462), r"`modulus_bits` must lie in \[1, 32\]; got 33"),
-        (lambda: budget(2**16, 2, modulus_bits=16), "`modulus` must exceed total weight"),
+        (
+            lambda: budget(2**16, 12, 5462),
+            r"`modulus_bits` must lie in \[1, 32\]; got 33",
+        ),
+        (
+            lambda: budget(2**16, 2, modulus_bits=16),
+            "`modulus` must exceed total weight",
+        ),
         (lambda: check_fits(5, 4, 16), r"`modulus` must exceed count .* got 16 and 16"),
     ],
 )
@@ -48,7 +75,10 @@ def test_a_sum_that_could_wrap_is_an_error(call, message) -> None:
 
 
 def test_sums_leave_the_window_exactly_where_they_do() -> None:
-    """Without noise nothing is left to chance: s less the middle lies in [-R / 2, R / 2) or not."""
+    """Without noise nothing is left to chance.
+
+    S less the middle lies in [-R / 2, R / 2) or not.
+    """
     for count, levels in itertools.product(range(1, 5), range(2, 7)):
         quantizer, largest = stochastic(levels, 1.0), count * (levels - 1)
         for modulus in range(2, 2 * largest + 4, 2):
@@ -61,7 +91,8 @@ def test_sums_leave_the_window_exactly_where_they_do() -> None:
 def test_worked_numbers() -> None:
     assert ring_size(12, 20, 1) == ring_size(12, 20) == 221
     assert ring_size(2, 3, [7, 1, 5, 2]) == 7 + 5 + 2 + 1
-    assert largest_total_weight(3, 2**32 - 1) == 3 * (2**32 - 1)  # beyond any machine word
+    # beyond any machine word
+    assert largest_total_weight(3, 2**32 - 1) == 3 * (2**32 - 1)
     found = budget(2**10, 4, 50, modulus_bits=20)
     assert (found.total_weight, found.largest_sum) == (200, 200 * 1023)
     assert (found.required_bits, found.headroom) == (18, (2**20 - 1) // 1023 - 200)
@@ -104,4 +135,8 @@ def test_the_most_levels_fit_and_one_more_does_not(modulus, count, weight) -> No
         return
     levels = largest_levels(modulus, count, weight)
     assert count * weight * (levels - 1) < modulus <= count * weight * levels
-    assert ring_size(levels, count, weight) <= modulus < ring_size(levels + 1, count, weight)
+    assert (
+        ring_size(levels, count, weight)
+        <= modulus
+        < ring_size(levels + 1, count, weight)
+    )

@@ -44,7 +44,9 @@ def test_rotation_is_undone() -> None:
     assert turned.shape == (128,)
     assert np.array_equal(back, 128 * values)
     assert not np.array_equal(turned, there_and_back(values, sign_words(6, 128))[0])
-    assert float(length) == pytest.approx(math.sqrt((values.astype(int) ** 2).sum()), rel=1e-6)
+    assert float(length) == pytest.approx(
+        math.sqrt((values.astype(int) ** 2).sum()), rel=1e-6
+    )
 
 
 def test_decoding_is_the_transposed_rotation() -> None:
@@ -77,13 +79,24 @@ def hostile(dim: int, clip: float, step: float) -> np.ndarray:
     first[0] = clip
     short = np.sqrt(max(clip**2 - 0.25 * step**2 * (dim - 1), 0.0))
     rows = [
-        np.zeros(dim), first, -first, 1e30 * first, halves, 1.5 * halves,
+        np.zeros(dim),
+        first,
+        -first,
+        1e30 * first,
+        halves,
+        1.5 * halves,
         np.concatenate([[short], halves[1:]]),
-        np.full(dim, clip / np.sqrt(dim)), -np.full(dim, np.nextafter(clip, 9e9) / np.sqrt(dim)),
-        np.full(dim, 3e38), np.full(dim, 1e-45), np.full(dim, np.nan), np.full(dim, np.inf),
-        np.where(np.arange(dim) % 3 == 0, np.nan, clip), random.normal(size=dim) * clip,
-        random.choice([-1.0, 1.0], dim) * step * 0.999_999, random.standard_cauchy(dim) * clip,
-    ]  # fmt: skip
+        np.full(dim, clip / np.sqrt(dim)),
+        -np.full(dim, np.nextafter(clip, 9e9) / np.sqrt(dim)),
+        np.full(dim, 3e38),
+        np.full(dim, 1e-45),
+        np.full(dim, np.nan),
+        np.full(dim, np.inf),
+        np.where(np.arange(dim) % 3 == 0, np.nan, clip),
+        random.normal(size=dim) * clip,
+        random.choice([-1.0, 1.0], dim) * step * 0.999_999,
+        random.standard_cauchy(dim) * clip,
+    ]
     with np.errstate(over="ignore"):
         return np.stack(rows).astype(np.float32)
 
@@ -105,11 +118,17 @@ def test_no_update_passes_the_bound(step, clip, dim, rotate, rejection) -> None:
     updates = hostile(dim, clip, step)
     keys = jax.random.split(jax.random.key(0), 8)
     encode = jax.jit(jax.vmap(jax.vmap(own.encode, (None, 0)), (0, None)))
-    codes = np.asarray(encode(keys, jnp.asarray(updates))).astype(np.int32).astype(object)
+    codes = (
+        np.asarray(encode(keys, jnp.asarray(updates))).astype(np.int32).astype(object)
+    )
     assert codes.shape == (8, len(updates), own.padded_dim)
     largest = int((codes * codes).sum(axis=-1).max())
     assert largest <= own.squared_bound
-    assert int(abs(codes).max()) <= int(own.num_levels) // 2 <= clip / step * (1 + 1e-6) + 1
+    assert (
+        int(abs(codes).max())
+        <= int(own.num_levels) // 2
+        <= clip / step * (1 + 1e-6) + 1
+    )
     assert math.isqrt(largest) * float(own.step) <= own.sensitivity
     assert int(abs(codes).sum(axis=-1).max()) * float(own.step) <= own.sensitivity_l1
     assert not codes[:, [0, 11, 12]].any()  # of nothing, NaN and infinities: nothing
@@ -120,7 +139,9 @@ def test_no_update_passes_the_bound(step, clip, dim, rotate, rejection) -> None:
     if rejection > 0:
         extra = math.sqrt(2 * math.log(1 / rejection)) * g * (c + g * math.sqrt(d) / 2)
         simple = min(simple, c**2 + g**2 * d / 4 + extra)
-    assert 0 <= simple - g**2 * own.squared_bound + 1e-9 * simple <= g**2 + 2e-9 * simple
+    assert (
+        0 <= simple - g**2 * own.squared_bound + 1e-9 * simple <= g**2 + 2e-9 * simple
+    )
     assert own.sensitivity >= g * math.sqrt(own.squared_bound)
 
 
@@ -128,7 +149,12 @@ def test_no_update_passes_the_bound(step, clip, dim, rotate, rejection) -> None:
 def test_a_rounding_passes_as_often_as_promised(rejection) -> None:
     # all roundings of a small vector, with their chances
     random = np.random.default_rng(2)
-    vectors = [np.full(10, 0.5), np.full(10, 2.5), random.random(10) * 4, np.full(10, 0.9)]
+    vectors = [
+        np.full(10, 0.5),
+        np.full(10, 2.5),
+        random.random(10) * 4,
+        np.full(10, 0.9),
+    ]
     for values in vectors:
         length = float(np.sqrt((values**2).sum()))
         own = lattice(1.0, length, 10, rotate=False, rejection=rejection)
@@ -149,7 +175,10 @@ def test_where_no_draw_passes_all_go_towards_zero() -> None:
     assert codes.tolist() == [-2, 1] * 128
     none = dataclasses.replace(own, bound=jnp.asarray([0, least - 1], jnp.uint32))
     assert not none.encode(jax.random.key(1), values).any()
-    assert own.encode(jax.random.key(1), values).astype(jnp.int32).tolist() != codes.tolist()
+    assert (
+        own.encode(jax.random.key(1), values).astype(jnp.int32).tolist()
+        != codes.tolist()
+    )
 
 
 @pytest.mark.parametrize("rotate", [False, True])
@@ -157,7 +186,9 @@ def test_mean_of_many_is_the_clipped_update(rotate) -> None:
     own = lattice(0.3, 2.0, 40, rotate=rotate, rejection=0.05)
     values = np.random.default_rng(4).normal(size=40).astype(np.float32)
     keys = jax.random.split(jax.random.key(2), 4000)
-    draws = jax.jit(jax.vmap(lambda key: own.decode(own.encode(key, jnp.asarray(values)), 1)))(keys)
+    draws = jax.jit(
+        jax.vmap(lambda key: own.decode(own.encode(key, jnp.asarray(values)), 1))
+    )(keys)
     clipped = values * (2.0 / np.linalg.norm(values))
     gaps = np.asarray(draws, np.float64).mean(axis=0) - clipped
     error = np.asarray(draws).std(axis=0) / np.sqrt(len(keys))
@@ -165,10 +196,14 @@ def test_mean_of_many_is_the_clipped_update(rotate) -> None:
     assert 0.05 < error.mean() * np.sqrt(len(keys)) < 0.3
     # however long: the direction is kept
     for size in (1e30, 3e38 / np.abs(values).max(), 1.0):
-        own_scale = own.decode(own.encode(keys[0], jnp.asarray(values * np.float32(size))), 1)
+        own_scale = own.decode(
+            own.encode(keys[0], jnp.asarray(values * np.float32(size))), 1
+        )
         assert 1.5 < np.linalg.norm(own_scale) < 2.5
         assert np.dot(own_scale, clipped) > 3.0
-        assert float(own.clipped_fraction(jnp.asarray(values * np.float32(size)))) == 1.0
+        assert (
+            float(own.clipped_fraction(jnp.asarray(values * np.float32(size)))) == 1.0
+        )
     fractions = own.clipped_fraction(jnp.stack([jnp.asarray(values), jnp.zeros(40)]))
     assert fractions.tolist() == [1.0, 0.0]
 
@@ -205,5 +240,7 @@ def test_bits_do_not_depend_on_what_else_is_encoded() -> None:
 def test_rejects_impossible_lattices(change, message) -> None:
     with pytest.raises(mj.ConfigurationError, match=message):
         lattice(**({"step": 0.1, "clip_norm": 1.0, "dim": 5} | change))
-    with pytest.raises(mj.ConfigurationError, match="`values` must have a last axis of 5"):
+    with pytest.raises(
+        mj.ConfigurationError, match="`values` must have a last axis of 5"
+    ):
         lattice(0.1, 1.0, 5).encode(jax.random.key(0), zeros(6, np.float32))

@@ -14,10 +14,19 @@ from mrsa_jax.quantize import ClipRule, following_range, stochastic
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"multiplier": 0.5}, '`multiplier` must be at least 1 for statistic "max"; got 0.5'),
-        ({"multiplier": float("nan")}, "`multiplier` must be positive and finite; got nan"),
+        (
+            {"multiplier": 0.5},
+            '`multiplier` must be at least 1 for statistic "max"; got 0.5',
+        ),
+        (
+            {"multiplier": float("nan")},
+            "`multiplier` must be positive and finite; got nan",
+        ),
         ({"multiplier": True}, "`multiplier` must be positive and finite; got True"),
-        ({"multiplier": 2.0, "floor": 0.0}, "`floor` must be positive and finite; got 0.0"),
+        (
+            {"multiplier": 2.0, "floor": 0.0},
+            "`floor` must be positive and finite; got 0.0",
+        ),
     ],
 )
 def test_rules_that_make_no_sense(arguments, message) -> None:
@@ -56,7 +65,9 @@ def test_the_range_follows_what_was_learnt(statistic) -> None:
     small = np.full(11, 1e-3, np.float32)
     assert float(advance(width, small, np.bool_(True))) == 0.25
     # of clients without samples: it would clip the next rounds to the floor
-    assert float(advance(width, np.zeros(11, np.float32), np.bool_(True))) == float(width)
+    assert float(advance(width, np.zeros(11, np.float32), np.bool_(True))) == float(
+        width
+    )
 
 
 def test_a_new_range_compiles_nothing_new() -> None:

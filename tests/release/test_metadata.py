@@ -24,13 +24,17 @@ from mrsa_watch._base.errors import EXTRAS, how_to_install
 from mrsa_watch.flower import _version as flower
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))[
+    "project"
+]
 HOME = PROJECT["urls"]["Homepage"]
 OWN = ("mrsa_jax", "watch/mrsa_watch")
 # a distribution that need not be installed, by what it is imported as
 ELSEWHERE = {"tensorflow": "tensorflow-cpu"}
 SOURCES = sorted(path for own in OWN for path in (ROOT / own).rglob("*.py"))
-PAPERS = tomllib.loads((ROOT / "papers" / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+PAPERS = tomllib.loads(
+    (ROOT / "papers" / "pyproject.toml").read_text(encoding="utf-8")
+)["project"]
 
 
 def _imported(text: str) -> set[str]:
@@ -46,7 +50,11 @@ def _imported(text: str) -> set[str]:
             if looks and node.args and isinstance(node.args[0], ast.Constant):
                 names.add(str(node.args[0].value))
     tops = {name.split(".")[0] for name in names}
-    return tops - sys.stdlib_module_names - {"mrsa_jax", "mrsa_papers", "mrsa_watch", "__future__"}
+    return (
+        tops
+        - sys.stdlib_module_names
+        - {"mrsa_jax", "mrsa_papers", "mrsa_watch", "__future__"}
+    )
 
 
 @functools.cache
@@ -66,7 +74,9 @@ def _names(requirements: list[str]) -> set[str]:
 
 @functools.cache
 def _of_package() -> frozenset[str]:
-    return frozenset().union(*(_imported(path.read_text(encoding="utf-8")) for path in SOURCES))
+    return frozenset().union(
+        *(_imported(path.read_text(encoding="utf-8")) for path in SOURCES)
+    )
 
 
 def _undeclared(tops: Iterable[str], declared: set[str]) -> set[str]:
@@ -79,13 +89,22 @@ def test_every_imported_package_is_declared() -> None:
     declared = core | _names([line for lines in used for line in lines])
     assert _undeclared(_of_package(), declared) == set()
 
-    paths = [*(ROOT / "tests").rglob("*.py"), ROOT / "conftest.py", ROOT / "hatch_build.py"]
+    paths = [
+        *(ROOT / "tests").rglob("*.py"),
+        ROOT / "conftest.py",
+        ROOT / "hatch_build.py",
+    ]
     scripts = [*paths, *(ROOT / "docs").rglob("*.py")]
-    own = {path.stem for path in scripts} | {"benchmarks", "ray"}  # our own; of flwr[simulation]
-    tests = set().union(*(_imported(path.read_text(encoding="utf-8")) for path in paths))
+    # our own; of flwr[simulation]
+    own = {path.stem for path in scripts} | {"benchmarks", "ray"}
+    tests = set().union(
+        *(_imported(path.read_text(encoding="utf-8")) for path in paths)
+    )
     assert _undeclared(tests, declared | _names(extras["test"])) - own == set()
 
-    wrong = _imported("import os\nfrom PIL import Image\nimportlib.import_module('nowhere.to')")
+    wrong = _imported(
+        "import os\nfrom PIL import Image\nimportlib.import_module('nowhere.to')"
+    )
     assert _undeclared(wrong, declared) == {"nowhere"}
     assert _undeclared(wrong, declared - {"pillow"}) == {"nowhere", "PIL"}
 
@@ -100,7 +119,8 @@ def test_the_papers_declare_what_they_import() -> None:
 
 def test_every_declared_package_is_used() -> None:
     text = "\n".join(path.read_text(encoding="utf-8") for path in SOURCES)
-    words = set(re.findall(r"[\"']([A-Za-z_0-9]+)[\"']", text))  # what is looked for by name
+    # what is looked for by name
+    words = set(re.findall(r"[\"']([A-Za-z_0-9]+)[\"']", text))
     used = set().union(*map(_distributions, words | _of_package()))
     assert _names(PROJECT["dependencies"]) - used == set()
 
@@ -123,15 +143,27 @@ def test_extras_are_those_declared() -> None:
 
 
 def test_hints_to_install_come_from_one_place() -> None:
-    """This package's name is in no registry that it controls: no hint may ask one for it."""
+    """This package's name is in no registry that it controls.
+
+    No hint may ask one for it.
+    """
     hints = {
         (path.name, hint)
         for path in SOURCES
-        for hint in re.findall(r"pip install ['\"]?([^\s'\"]+)", path.read_text(encoding="utf-8"))
+        for hint in re.findall(
+            r"pip install ['\"]?([^\s'\"]+)", path.read_text(encoding="utf-8")
+        )
     }
     assert {name for name, _ in hints} <= {"errors.py", "papers.py"}
-    assert how_to_install("dask") == f"pip install '{PROJECT['optional-dependencies']['dask'][0]}'"
-    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]
+    assert (
+        how_to_install("dask")
+        == f"pip install '{PROJECT['optional-dependencies']['dask'][0]}'"
+    )
+    pages = [
+        ROOT / "README.md",
+        ROOT / "CONTRIBUTING.md",
+        *(ROOT / "docs").rglob("*.md"),
+    ]
     lines = [
         line
         for page in pages
@@ -139,7 +171,11 @@ def test_hints_to_install_come_from_one_place() -> None:
         if re.match(r"\S*(uv )?pip install", line)
     ]
     assert lines
-    assert not [line for line in lines if re.search(r"install .*(?<![/#])mrsa[_-]jax(?!-\d)", line)]
+    assert not [
+        line
+        for line in lines
+        if re.search(r"install .*(?<![/#])mrsa[_-]jax(?!-\d)", line)
+    ]
 
 
 def test_versions_agree() -> None:
@@ -150,13 +186,18 @@ def test_versions_agree() -> None:
     assert "version" in PROJECT["dynamic"]
     assert PAPERS["version"] == version
     assert f"mrsa_jax=={version}" in PAPERS["dependencies"]
-    headings = re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.M)
+    headings = re.findall(
+        r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.M
+    )
     assert headings[:2] == ["Unreleased", version]
     lowest, above = (3, 11), (3, 14)
     assert PROJECT["requires-python"] == f">=3.{lowest[1]},<3.{above[1]}"
     listed = re.findall(r"Python :: (3\.\d+)'", str(PROJECT["classifiers"]))
     assert listed == [f"3.{minor}" for minor in range(lowest[1], above[1])]
-    assert f"({lowest} <= sys.version_info[:2] < {above})" in (ROOT / "Makefile").read_text()
+    assert (
+        f"({lowest} <= sys.version_info[:2] < {above})"
+        in (ROOT / "Makefile").read_text()
+    )
 
 
 def test_the_long_description_links_to_the_home() -> None:
@@ -176,7 +217,11 @@ def test_the_long_description_links_to_the_home() -> None:
     assert not [link for link in links if not link.startswith(("https://", "#"))]
     shown = ("docs/gallery/images/plot_participation.png", "docs/demo.svg")
     assert images == [f"{HOME}/raw/HEAD/{path}" for path in shown]
-    own = {link.removeprefix(f"{HOME}/blob/HEAD/").split("#")[0] for link in links if HOME in link}
+    own = {
+        link.removeprefix(f"{HOME}/blob/HEAD/").split("#")[0]
+        for link in links
+        if HOME in link
+    }
     assert own
     assert not [path for path in own if not (ROOT / path).exists()]
 
@@ -195,15 +240,22 @@ def _text(path: pathlib.Path) -> str:
 
 
 def test_the_small_distribution_declares_what_it_uses() -> None:
-    project = tomllib.loads((ROOT / "watch" / "pyproject.toml").read_text(encoding="utf-8"))
+    project = tomllib.loads(
+        (ROOT / "watch" / "pyproject.toml").read_text(encoding="utf-8")
+    )
     extras = project["project"]["optional-dependencies"]
-    own = {name: requirements for name, requirements in extras.items() if name != "fast"}
+    own = {
+        name: requirements for name, requirements in extras.items() if name != "fast"
+    }
     assert own == {name: EXTRAS[name].split() for name in own}
-    wanted = [line for line in PROJECT["dependencies"] if line.startswith(("numpy", "numba"))]
+    wanted = [
+        line for line in PROJECT["dependencies"] if line.startswith(("numpy", "numba"))
+    ]
     assert {*project["project"]["dependencies"], *extras["fast"]} == set(wanted)
     paths = (ROOT / "watch" / "mrsa_watch").rglob("*.py")
     used = set().union(*(_imported(path.read_text(encoding="utf-8")) for path in paths))
     lists = [project["project"]["dependencies"], *extras.values()]
     declared = _names([line for lines in lists for line in lines])
-    assert _undeclared(used - {"pandas"}, declared) == set()  # given a table of it, it is there
+    # given a table of it, it is there
+    assert _undeclared(used - {"pandas"}, declared) == set()
     assert mrsa_watch.__version__ == mrsa_jax.__version__

@@ -23,7 +23,12 @@ def _instructions() -> list[tuple[str, str]]:
 
 def _copied() -> list[str]:
     copies = (shlex.split(rest) for name, rest in _instructions() if name == "COPY")
-    return [path for words in copies if not words[0].startswith("--from") for path in words[:-1]]
+    return [
+        path
+        for words in copies
+        if not words[0].startswith("--from")
+        for path in words[:-1]
+    ]
 
 
 def test_the_image_copies_what_the_build_is_sent() -> None:
@@ -55,26 +60,43 @@ def test_the_image_runs_the_command_as_nobody_special() -> None:
     assert made == volumes  # a volume takes its owner from the folder that it covers
     assert re.search(r"XDG_CACHE_HOME=/cache\b", values["ENV"])
     installs = [rest for name, rest in steps if name == "RUN" and "pip install" in rest]
-    assert [rest for rest in installs if "-c /tmp/constraints.txt" in rest] == installs != []
+    assert (
+        [rest for rest in installs if "-c /tmp/constraints.txt" in rest]
+        == installs
+        != []
+    )
 
 
 def test_the_hook_is_the_lint_and_fetches_nothing() -> None:
-    content = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8"))
+    content = yaml.safe_load(
+        (ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8")
+    )
     (hooks,) = [repo["hooks"] for repo in content["repos"] if repo["repo"] == "local"]
     assert len(content["repos"]) == 1
-    assert [(one["entry"], one["language"]) for one in hooks] == [("make lint", "system")]
+    assert [(one["entry"], one["language"]) for one in hooks] == [
+        ("make lint", "system")
+    ]
     assert not hooks[0]["pass_filenames"]
-    assert re.search(r"^lint:", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    assert re.search(
+        r"^lint:", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE
+    )
     commands = (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()
-    workflow = yaml.safe_load((ROOT / ".github/workflows/tests.yml").read_text(encoding="utf-8"))
-    steps = [step["run"] for step in workflow["jobs"]["tests"]["steps"] if "run" in step]
+    workflow = yaml.safe_load(
+        (ROOT / ".github/workflows/tests.yml").read_text(encoding="utf-8")
+    )
+    steps = [
+        step["run"] for step in workflow["jobs"]["tests"]["steps"] if "run" in step
+    ]
     assert steps == [line for line in commands if line.startswith("make ")]
     assert steps == ["make lint", "make test", "make test-long"]
 
 
 def test_issue_forms_are_what_the_platform_reads() -> None:
     folder = ROOT / ".github" / "ISSUE_TEMPLATE"
-    forms = {path.stem: yaml.safe_load(path.read_text("utf-8")) for path in folder.glob("*.yml")}
+    forms = {
+        path.stem: yaml.safe_load(path.read_text("utf-8"))
+        for path in folder.glob("*.yml")
+    }
     assert forms.pop("config") == {"blank_issues_enabled": True}
     assert set(forms) == {"bug", "scheme", "wrong_number"}
     for form in forms.values():
@@ -95,7 +117,9 @@ def test_links_and_targets_of_the_contributors_page() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     targets = set(re.findall(r"make ([a-z-]+)(?=[ `\n])", text)) - {"takes"}
     assert targets >= {"lint", "test", "test-slow", "test-forms", "test-lowest", "dist"}
-    assert not [name for name in targets if not re.search(rf"^{name}:", makefile, re.MULTILINE)]
+    assert not [
+        name for name in targets if not re.search(rf"^{name}:", makefile, re.MULTILINE)
+    ]
     pairs = re.findall(r"\]\(([^)#]+)|`((?:tests|mrsa)[\w/.]+)`", text)
     paths = {path for pair in pairs for path in pair if path}
     assert len(paths) > 8
@@ -105,17 +129,23 @@ def test_links_and_targets_of_the_contributors_page() -> None:
 def test_completion_is_a_script_that_knows_the_commands() -> None:
     """Bash itself completes a half-typed command and a half-typed flag."""
     command = [sys.executable, "-m", "mrsa_jax", "--tyro-print-completion", "bash"]
-    script = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    script = subprocess.run(
+        command, capture_output=True, text=True, check=True, timeout=60
+    ).stdout
     ask = (
-        'COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); f=$(complete -p mrsa-jax); f=${f#*-F }; '
+        'COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); f=$(complete -p mrsa-jax); '
+        "f=${f#*-F }; "
         '"${f%% *}" 2>/dev/null; printf "%s\\n" "${COMPREPLY[@]}"'
     )
 
     def completed(*words: str) -> set[str]:
         found = subprocess.run(
             ["bash", "-c", f"{script}\n{ask}", "bash", "mrsa-jax", *words],
-            capture_output=True, text=True, check=True, timeout=60,
-        )  # fmt: skip
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60,
+        )
         return set(found.stdout.split())
 
     assert completed("rep") == {"reproduce", "report"}

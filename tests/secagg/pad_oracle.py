@@ -4,13 +4,15 @@ The eavesdropper holds linear equations: of each client in V_3 its padded input
 
     theta_i + B_i + sum over j in Adj(i) n V_2 of (+ S_ij for i < j, - S_ij for i > j),
 
-of each client i of V_3 with t_i shares of b_i returned, the value of B_i, and of each client of
-V_2 - V_3 with t_i shares of its secret key returned, the values of all its S_ij. A sum of inputs
-is given away iff it lies in the span of what is held. Nothing here knows of components.
+of each client i of V_3 with t_i shares of b_i returned, the value of B_i, and of each
+client of V_2 - V_3 with t_i shares of its secret key returned, the values of all its
+S_ij. A sum of inputs is given away iff it lies in the span of what is held. Nothing
+here knows of components.
 
-`given_away` follows that word for word in exact rationals. `given_away_in_bulk` is the same for
-many rounds at once: as every theta_i stands in one equation only, a sum over T can only come from
-adding up T's padded inputs, and is given away iff no unknown pad is left in that.
+`given_away` follows that word for word in exact rationals. `given_away_in_bulk` is the
+same for many rounds at once: as every theta_i stands in one equation only, a sum over T
+can only come from adding up T's padded inputs, and is given away iff no unknown pad is
+left in that.
 """
 
 from __future__ import annotations
@@ -27,7 +29,10 @@ def subsets(n: int) -> np.ndarray:
 
 
 def shares_back(graph, alive, i: int, own: bool = True) -> int:
-    """Shares of i's secret that V_4 returns: from its neighbours and, with `own`, from itself."""
+    """Shares of i's secret that V_4 returns.
+
+    From its neighbours and, with `own`, from itself.
+    """
     holders = [j for j in range(len(graph)) if graph[i][j] or (own and j == i)]
     return sum(bool(alive[4][j]) for j in holders)
 
@@ -39,7 +44,9 @@ def given_away(graph, alive, thresholds, *, own: bool = True) -> set[frozenset[i
     third = [i for i in second if alive[3][i]]
     pairs = [(i, j) for i, j in itertools.combinations(second, 2) if graph[i][j]]
     unknowns = (
-        [("theta", i) for i in third] + [("b", i) for i in third] + [("s", *pair) for pair in pairs]
+        [("theta", i) for i in third]
+        + [("b", i) for i in third]
+        + [("s", *pair) for pair in pairs]
     )
     at = {name: position for position, name in enumerate(unknowns)}
 
@@ -91,8 +98,9 @@ def rank(rows) -> int:
 
 
 def given_away_in_bulk(graphs, alive, thresholds) -> np.ndarray:
-    """bool[B, 2^n]: of each round and each set (`subsets`), whether its sum can be computed.
+    """bool[B, 2^n].
 
+    Of each round and each set (`subsets`), whether its sum can be computed.
     The empty set always can; sets that reach outside V_3 never can.
     """
     n = graphs.shape[-1]
@@ -104,14 +112,20 @@ def given_away_in_bulk(graphs, alive, thresholds) -> np.ndarray:
     for i, j in itertools.combinations(range(n), 2):
         used = graphs[:, i, j] & alive[:, 2, i] & alive[:, 2, j]
         known_pad = (lost[:, i] & known[:, i]) | (lost[:, j] & known[:, j])
-        sign = chosen[None, :, i] * third[:, None, i] - chosen[None, :, j] * third[:, None, j]
+        sign = (
+            chosen[None, :, i] * third[:, None, i]
+            - chosen[None, :, j] * third[:, None, j]
+        )
         left |= (used & ~known_pad)[:, None] & (sign != 0)
     outside = (chosen[None] & ~third[:, None, :]).any(-1)
     return ~left & ~outside
 
 
 def patterns(n: int) -> np.ndarray:
-    """bool[6^n, 5, n]: every way to leave; a client's number is how many of the sets it is in."""
+    """bool[6^n, 5, n]: every way to leave.
+
+    A client's number is how many of the sets it is in.
+    """
     last = np.stack(np.meshgrid(*[np.arange(6)] * n, indexing="ij"), -1).reshape(-1, n)
     return last[:, None, :] > np.arange(5)[None, :, None]
 
@@ -153,7 +167,8 @@ def without_loners(plan, sends) -> set[int]:
 def without_refusals(graph, alive, thresholds, plan) -> np.ndarray:
     """V_0 to V_4 of those who refuse no list below their threshold, from an honest server.
 
-    In V_2 a client wants t_i of its holders, if it ever had so many; among those summed always.
+    In V_2 a client wants t_i of its holders, if it ever had so many; among those summed
+    always.
     """
     n = len(graph)
     here = [{i for i in range(n) if row[i]} for row in alive]
@@ -169,20 +184,24 @@ def without_refusals(graph, alive, thresholds, plan) -> np.ndarray:
 def given_away_by_blocks(graph, alive, thresholds, plan) -> tuple[list, list]:
     """What is known of the inputs in a round over many blocks, all equations taken together.
 
-    The unknowns: for each client of V_3 and each of its blocks (a set of members) an input and a
-    self pad, for each pair of neighbours in V_2 and each block that both are in a pair pad. Held:
-    every padded input of V_3, the self pads in all blocks of those summed whose b_i came back,
-    the pair pads in all blocks of the others in V_2 whose key came back; those summed answer.
+    The unknowns: for each client of V_3 and each of its blocks (a set of members) an
+    input and a self pad, for each pair of neighbours in V_2 and each block that both
+    are in a pair pad. Held: every padded input of V_3, the self pads in all blocks of
+    those summed whose b_i came back, the pair pads in all blocks of the others in V_2
+    whose key came back; those summed answer.
 
     Returns:
-        The inputs (client, block), and a basis of the combinations of them that can be computed.
+        The inputs (client, block), and a basis of the combinations of them that can be
+        computed.
     """
     n = len(graph)
     second = [i for i in range(n) if alive[2][i]]
     third = [i for i in second if alive[3][i]]
     summed = without_loners(plan, alive[3])
     answers = [i for i in summed if alive[4][i]]
-    pads = [("b", i, k) for k, members in enumerate(plan) for i in third if i in members]
+    pads = [
+        ("b", i, k) for k, members in enumerate(plan) for i in third if i in members
+    ]
     pads += [
         ("s", (i, j), k)
         for k, members in enumerate(plan)
@@ -209,9 +228,15 @@ def given_away_by_blocks(graph, alive, thresholds, plan) -> tuple[list, list]:
         if sum(j in answers for j in range(n) if graph[i][j] or j == i) < thresholds[i]:
             continue
         for kind, who, k in pads:
-            if (kind == "b" and who == i) if i in summed else (kind == "s" and i in who):
+            if (
+                (kind == "b" and who == i)
+                if i in summed
+                else (kind == "s" and i in who)
+            ):
                 held.append(vector({(kind, who, k): 1}))
-    return inputs, [row[len(pads) :] for row in echelon(held) if not any(row[: len(pads)])]
+    return inputs, [
+        row[len(pads) :] for row in echelon(held) if not any(row[: len(pads)])
+    ]
 
 
 def echelon(rows) -> list[list[Fraction]]:

@@ -20,8 +20,14 @@ from mrsa_jax.secagg._aggregator_state import AggregateOut
         ({"modulus_bits": 0}, r"`modulus_bits` must lie in \[1, 32\]; got 0"),
         ({"modulus_bits": 33}, r"`modulus_bits` must lie in \[1, 32\]; got 33"),
         ({"modulus_bits": 9}, r"`modulus` must exceed .* got 512 and 1020"),
-        ({"key_material": -1}, "`seed` must be a non-negative integer or bytes; got -1"),
-        ({"key_material": np.zeros(7, np.uint32)}, r"`key_material` must be uint32\[8\]"),
+        (
+            {"key_material": -1},
+            "`seed` must be a non-negative integer or bytes; got -1",
+        ),
+        (
+            {"key_material": np.zeros(7, np.uint32)},
+            r"`key_material` must be uint32\[8\]",
+        ),
     ],
 )
 def test_rejects_impossible_aggregators(arguments, message):
@@ -42,7 +48,9 @@ def run(average, rounds=4):
     for r in range(rounds):
         members = jnp.asarray([3, 50, 7, 900, 12]) + r
         present = jnp.asarray(PRESENT[r], bool)
-        out, state = average.aggregate(jax.random.key(r), state, updates_of(r), members, present)
+        out, state = average.aggregate(
+            jax.random.key(r), state, updates_of(r), members, present
+        )
         outs.append((out, np.asarray(present)))
     assert int(state.round_index) == rounds
     return outs
@@ -52,13 +60,17 @@ def run(average, rounds=4):
 def test_average_is_bit_equal_with_and_without_pads_and_close_to_the_mean(bits):
     quantizer = stochastic(2**16, 1.0)
     padded = run(ring_average(quantizer, 5, 70, modulus_bits=bits, key_material=1))
-    other = run(ring_average(quantizer, 5, 70, modulus_bits=bits, key_material=b"another"))
+    other = run(
+        ring_average(quantizer, 5, 70, modulus_bits=bits, key_material=b"another")
+    )
     sets = run(ring_average(quantizer, 5, 70, modulus_bits=bits, fidelity="sets"))
     for r, ((out, present), (two, _), (three, _)) in enumerate(
         zip(padded, other, sets, strict=True)
     ):
         for other_out in (two, three):
-            for mine, theirs in zip(*map(jax.tree.leaves, (out, other_out)), strict=True):
+            for mine, theirs in zip(
+                *map(jax.tree.leaves, (out, other_out)), strict=True
+            ):
                 assert mine.dtype == theirs.dtype
                 assert np.array_equal(mine, theirs)
         kept = np.clip(np.asarray(updates_of(r), np.float64)[present], -1, 1)
@@ -93,7 +105,9 @@ def test_absent_updates_are_not_read():
     def learnt(absent: float, client: int) -> AggregateOut:
         updates = on_device([[0.5] * 8, [absent] * 8, [-0.5] * 8])
         members = on_device([0, client, 2])
-        return average.aggregate(jax.random.key(0), average.init(), updates, members, present)[0]
+        return average.aggregate(
+            jax.random.key(0), average.init(), updates, members, present
+        )[0]
 
     out = learnt(np.nan, 1)
     assert np.array_equal(out.update, learnt(0.9, 77).update)
@@ -108,7 +122,9 @@ def test_a_clients_rounding_depends_on_its_id_not_its_slot():
     members, present = jnp.asarray([8, 3, 5, 1]), jnp.ones(4, bool)
     key = jax.random.key(3)
     out, _ = average.aggregate(key, average.init(), updates, members, present)
-    other, _ = average.aggregate(key, average.init(), updates[order], members[order], present)
+    other, _ = average.aggregate(
+        key, average.init(), updates[order], members[order], present
+    )
     assert np.array_equal(out.learned, other.learned)
 
 

@@ -1,4 +1,7 @@
-"""Averages over assignment graphs, with weights and moving ranges: against plain sets and sums."""
+"""Averages over assignment graphs, with weights and moving ranges.
+
+Against plain sets and sums.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,10 @@ POLICIES = ("ignore", "abort", "drop_block")
         ({"num_clients": 3}, "`num_clients` must be at least the graph's; got 3 and 4"),
         ({"threshold": 0}, r"`threshold` must lie in \[1, 2\*\*31\); got 0"),
         ({"threshold": np.float32(2)}, "`threshold` must be an integer; got"),
-        ({"threshold": [2, 2, 2]}, "`threshold` must be one for all or one for each of the 4"),
+        (
+            {"threshold": [2, 2, 2]},
+            "`threshold` must be one for all or one for each of the 4",
+        ),
         ({"blocks": 0}, "`blocks` must be at least 1; got 0"),
     ],
 )
@@ -60,7 +66,10 @@ def run(average, updates, survivors, weights=None, key=0, members=None, **more):
         ([1.0, 2.0, 3.0], "`weights` must be integers; got 'dtype float64'"),
         ([1, -2, 3], r"`weights` must lie in \[0, 4294967295\]; got -2 and 3"),
         ([1, 2], "`weights` must be 3, one a slot"),
-        ([10, 9, 9], "`weights` must not add up to more than the ring's budget allows; got 28"),
+        (
+            [10, 9, 9],
+            "`weights` must not add up to more than the ring's budget allows; got 28",
+        ),
     ],
 )
 def test_weights_that_could_overflow_or_mean_nothing(weights, message) -> None:
@@ -72,11 +81,17 @@ def test_misuse_of_a_graph_average() -> None:
     plain = ring_average(stochastic(4, 1.0), 3, 5)
     with pytest.raises(mj.ConfigurationError, match="`weights` must not be set"):
         run(plain, np.zeros((3, 5)), [1, 1, 1], np.ones(3, int))
-    with pytest.raises(mj.ConfigurationError, match="`modulus` must exceed total weight"):
+    with pytest.raises(
+        mj.ConfigurationError, match="`modulus` must exceed total weight"
+    ):
         weighted(max_weight=2**20, modulus_bits=24)
-    with pytest.raises(mj.ConfigurationError, match="`rule` must be over `num_participants` slots"):
+    with pytest.raises(
+        mj.ConfigurationError, match="`rule` must be over `num_participants` slots"
+    ):
         ring_average(stochastic(4, 1.0), 3, 5, rule=graph_rule(graphs.complete(4), 9))
-    with pytest.raises(mj.ConfigurationError, match="`survivors` must have one row, or V0 to V4"):
+    with pytest.raises(
+        mj.ConfigurationError, match="`survivors` must have one row, or V0 to V4"
+    ):
         run(ring_average(stochastic(4, 1.0), 4, 5), np.zeros((3, 5)), [1, 1, 1])
 
 
@@ -95,7 +110,9 @@ def test_a_weighted_mean_is_exact_on_codes_and_close_to_float64() -> None:
         ).astype(object)
         for i in range(4)
     ]
-    total = sum(int(w) * row for w, row, p in zip(weights, codes, here, strict=True) if p)
+    total = sum(
+        int(w) * row for w, row, p in zip(weights, codes, here, strict=True) if p
+    )
     assert out.learned.tolist() == total.tolist()
     assert int(out.total_weight) == 307
     step = fractions.Fraction(2, 2**16 - 1)
@@ -106,7 +123,9 @@ def test_a_weighted_mean_is_exact_on_codes_and_close_to_float64() -> None:
     assert np.abs(np.asarray(out.update) - mean).max() <= float(step)
     share = (np.abs(updates[here]) > 1).mean()
     assert float(out.clipped_fraction) == pytest.approx(share, abs=1e-6)
-    sets = run(dataclasses.replace(average, fidelity="sets"), updates, here, weights, key=5)
+    sets = run(
+        dataclasses.replace(average, fidelity="sets"), updates, here, weights, key=5
+    )
     for mine, theirs in zip(out, sets, strict=True):
         assert np.array_equal(mine, theirs)
 
@@ -128,7 +147,8 @@ def test_equal_weights_cancel_and_no_weight_at_all_moves_nothing() -> None:
     none = run(weighted(), updates, [1, 1, 1], np.zeros(3, int))
     assert (int(none.status), int(none.total_weight)) == (mj.Status.OK, 0)
     assert not none.update.any()
-    absent = run(weighted(), updates, [1, 1, 0], np.asarray([1, 1, 10**6]))  # is not asked
+    # is not asked
+    absent = run(weighted(), updates, [1, 1, 0], np.asarray([1, 1, 10**6]))
     assert int(absent.total_weight) == 2
 
 
@@ -154,7 +174,10 @@ def oracle(adjacency, survivors, threshold, blocks, policy):
         return mj.Status.TOO_FEW_SURVIVORS, set(), [-1] * n
     if len(kept) < 2:
         return mj.Status.ABORTED, set(), [-1] * n
-    t = [max(2, (len(near[i]) + 1) // 2 + 1) if threshold is None else threshold for i in range(n)]
+    t = [
+        max(2, (len(near[i]) + 1) // 2 + 1) if threshold is None else threshold
+        for i in range(n)
+    ]
     knows = {i for i in range(n) if len((near[i] | {i}) & v4) >= t[i]}
     components, left = [-1] * n, set(kept)
     while left:
@@ -167,7 +190,11 @@ def oracle(adjacency, survivors, threshold, blocks, policy):
             for i in part:
                 components[i] = min(part)
     whole = all(components[i] >= 0 for i in kept)
-    return (mj.Status.OK, kept, components) if whole else (mj.Status.UNRELIABLE, set(), components)
+    return (
+        (mj.Status.OK, kept, components)
+        if whole
+        else (mj.Status.UNRELIABLE, set(), components)
+    )
 
 
 @jax.jit
@@ -183,7 +210,11 @@ def test_rounds_are_what_plain_sets_say(policy, threshold) -> None:
     n, rng = 8, np.random.default_rng(3)
     blocks = rng.integers(0, 5, 30)
     rule = graph_rule(
-        graphs.erdos_renyi(n, 0.4), 30, threshold=threshold, policy=policy, blocks=blocks
+        graphs.erdos_renyi(n, 0.4),
+        30,
+        threshold=threshold,
+        policy=policy,
+        blocks=blocks,
     )
     members = np.sort([rng.choice(30, n, replace=False) for _ in range(200)], axis=1)
     survivors = np.stack([nested(rng, n, stay=0.93) for _ in range(200)])
@@ -216,9 +247,17 @@ def test_rounds_are_what_plain_sets_say(policy, threshold) -> None:
 @pytest.mark.parametrize("fidelity", ["array", "sets"])
 def test_the_average_over_a_graph_is_of_those_the_rule_sums(fidelity) -> None:
     n, d, rng = 6, 20, np.random.default_rng(4)
-    rule = graph_rule(graphs.erdos_renyi(n, 0.7), 40, threshold=3, policy="drop_block", blocks=2)
+    rule = graph_rule(
+        graphs.erdos_renyi(n, 0.7), 40, threshold=3, policy="drop_block", blocks=2
+    )
     average = ring_average(
-        stochastic(2**12, 1.0), n, d, rule=rule, max_weight=50, fidelity=fidelity, modulus_bits=24
+        stochastic(2**12, 1.0),
+        n,
+        d,
+        rule=rule,
+        max_weight=50,
+        fidelity=fidelity,
+        modulus_bits=24,
     )
     statuses = set()
     for r in range(15):
@@ -227,16 +266,28 @@ def test_the_average_over_a_graph_is_of_those_the_rule_sums(fidelity) -> None:
         updates = rng.uniform(-1, 1, (n, d)).astype(np.float32)
         weights = rng.integers(1, 51, n)
         key = jax.random.key(1000 + r)
-        out = run(average, updates, survivors, weights, key=r, members=members, assignment_key=key)
+        out = run(
+            average,
+            updates,
+            survivors,
+            weights,
+            key=r,
+            members=members,
+            assignment_key=key,
+        )
         drawn = np.asarray(rule.graph.sample(key))
-        status, summed, components = oracle(drawn, survivors, 3, members // 2, "drop_block")
+        status, summed, components = oracle(
+            drawn, survivors, 3, members // 2, "drop_block"
+        )
         statuses.add(int(out.status))
         assert int(out.status) == status
         assert set(np.flatnonzero(out.summed)) == summed
         assert out.components.tolist() == components
         if status == mj.Status.OK:
             chosen = sorted(summed)
-            mean = np.average(updates[chosen].astype(np.float64), axis=0, weights=weights[chosen])
+            mean = np.average(
+                updates[chosen].astype(np.float64), axis=0, weights=weights[chosen]
+            )
             assert np.abs(np.asarray(out.update) - mean).max() <= 2 / (2**12 - 1) + 1e-6
             assert int(out.total_weight) == weights[chosen].sum()
         else:
@@ -278,7 +329,11 @@ def test_a_history_and_the_aggregator_agree_on_every_round() -> None:
         assert int(out.status) == statuses[j]
         assert (rows[j].any()) == (statuses[j] == mj.Status.OK)
         assert set(members[np.asarray(out.summed)]) == set(np.flatnonzero(rows[j]))
-        found = {int(m): int(c) for m, c in zip(members, out.components, strict=True) if c >= 0}
+        found = {
+            int(m): int(c)
+            for m, c in zip(members, out.components, strict=True)
+            if c >= 0
+        }
         assert {c: int(members[s]) for c, s in found.items()} == {
             int(c): int(labels[j, c]) for c in np.flatnonzero(labels[j] >= 0)
         }
@@ -302,7 +357,9 @@ def test_learnt_rows_list_every_sum_of_a_history() -> None:
         for j in range(30)
         for label in sorted(set(labels[j].tolist()) - {-1})
     ]
-    assert [(int(j), row.tolist()) for j, row in zip(rounds, rows, strict=True)] == wanted
+    assert [
+        (int(j), row.tolist()) for j, row in zip(rounds, rows, strict=True)
+    ] == wanted
     assert len(rows) > 30  # graphs that fall apart
     for j in np.flatnonzero(np.asarray(history.participation).any(axis=1)):
         total = rows[rounds == j].sum(axis=0)
@@ -310,7 +367,9 @@ def test_learnt_rows_list_every_sum_of_a_history() -> None:
 
 
 def test_a_cohort_with_too_many_members_is_refused() -> None:
-    with pytest.raises(mj.ConfigurationError, match="`rule` must have a place for each member"):
+    with pytest.raises(
+        mj.ConfigurationError, match="`rule` must have a place for each member"
+    ):
         selection.rollout_rounds(
             0,
             selection.uniform(9, 5),
@@ -343,7 +402,11 @@ def test_steps_are_drawn_where_the_caller_says_nothing() -> None:
 def test_the_clip_range_follows_what_was_learnt_only() -> None:
     n, d = 3, 8
     average = ring_average(
-        stochastic(2**14, 1.0), n, d, clip_rule=following_range(2.0, floor=0.01), max_weight=4
+        stochastic(2**14, 1.0),
+        n,
+        d,
+        clip_rule=following_range(2.0, floor=0.01),
+        max_weight=4,
     )
     state, rng = average.init(), np.random.default_rng(5)
     assert float(state.half_width) == 1.0
@@ -373,9 +436,14 @@ def test_other_thresholds_graphs_and_ranges_compile_nothing_new(compilations) ->
     for p, t, rate in itertools.product((0.5, 0.9), (2, 3), (0.0, 0.1)):
         rule = graph_rule(graphs.erdos_renyi(4, p), 4, threshold=t)
         average = ring_average(
-            stochastic(16, 1.0), 4, 3, rule=rule, steps=availability.independent_steps(rate),
-            fidelity="sets", clip_rule=following_range(1.0 + p),
-        )  # fmt: skip
+            stochastic(16, 1.0),
+            4,
+            3,
+            rule=rule,
+            steps=availability.independent_steps(rate),
+            fidelity="sets",
+            clip_rule=following_range(1.0 + p),
+        )
         with compilations() as own:
             run(average, np.zeros((4, 3)), [1] * 4)
         compiled.append(own)
@@ -388,14 +456,24 @@ def test_rounds_in_one_scan_are_the_rounds_one_by_one(fidelity) -> None:
     """Graphs, losses, weights and ranges of 24 rounds, none of them known while tracing."""
     n, d, rounds, rng = 6, 9, 24, np.random.default_rng(6)
     average = ring_average(
-        stochastic(2**10, 1.0), n, d, fidelity=fidelity, max_weight=20, modulus_bits=20,
-        rule=graph_rule(graphs.erdos_renyi(n, 0.7), 40, threshold=3, policy="drop_block", blocks=2),
+        stochastic(2**10, 1.0),
+        n,
+        d,
+        fidelity=fidelity,
+        max_weight=20,
+        modulus_bits=20,
+        rule=graph_rule(
+            graphs.erdos_renyi(n, 0.7), 40, threshold=3, policy="drop_block", blocks=2
+        ),
         clip_rule=following_range(2.0, floor=0.1),
-    )  # fmt: skip
+    )
     given = (
         jax.random.split(jax.random.key(1), rounds),
         jnp.asarray(rng.uniform(-1, 1, (rounds, n, d)), jnp.float32),
-        jnp.asarray(np.sort([rng.choice(40, n, False) for _ in range(rounds)], axis=1), jnp.int32),
+        jnp.asarray(
+            np.sort([rng.choice(40, n, False) for _ in range(rounds)], axis=1),
+            jnp.int32,
+        ),
         jnp.asarray([nested(rng, n, stay=0.95, asked=1.0) for _ in range(rounds)]),
         jnp.asarray(rng.integers(0, 21, (rounds, n)), jnp.uint32),
     )
@@ -411,7 +489,9 @@ def test_rounds_in_one_scan_are_the_rounds_one_by_one(fidelity) -> None:
     for r in range(rounds):
         state, out = step(state, round_of(r))
         jax.tree.map(
-            np.testing.assert_array_equal, out, jax.tree.map(lambda leaf, r=r: leaf[r], outs)
+            np.testing.assert_array_equal,
+            out,
+            jax.tree.map(lambda leaf, r=r: leaf[r], outs),
         )
     assert float(last.half_width) == float(state.half_width)
     statuses = np.asarray(outs.status)
@@ -419,7 +499,8 @@ def test_rounds_in_one_scan_are_the_rounds_one_by_one(fidelity) -> None:
     if fidelity == "array":
         return
     batch = jax.vmap(lambda *own: step(average.init(), own)[1])(*given)
-    assert np.array_equal(batch.status, statuses)  # round 0 in each: other pads, the same graphs
+    # round 0 in each: other pads, the same graphs
+    assert np.array_equal(batch.status, statuses)
     assert np.array_equal(batch.components, outs.components)
 
 
@@ -446,13 +527,20 @@ class Given:
 def obstinate(monkeypatch):
     """Let the server of real rounds list all inputs that came."""
     monkeypatch.setattr(
-        mj.protocol._server, "admitted", lambda plan, sends, blocks: secagg.admitted(plan, sends)
+        mj.protocol._server,
+        "admitted",
+        lambda plan, sends, blocks: secagg.admitted(plan, sends),
     )
 
 
 @pytest.mark.parametrize("policy", ["drop_block", "ignore"])
-def test_rounds_of_clients_who_keep_blocks_are_those_of_messages(policy, monkeypatch) -> None:
-    """Over the complete graph and a ring of blocks; the server leaves out parted blocks, or not."""
+def test_rounds_of_clients_who_keep_blocks_are_those_of_messages(
+    policy, monkeypatch
+) -> None:
+    """Over the complete graph and a ring of blocks.
+
+    The server leaves out parted blocks, or not.
+    """
     if policy == "ignore":
         obstinate(monkeypatch)
     rng, statuses = np.random.default_rng(3), []
@@ -460,18 +548,31 @@ def test_rounds_of_clients_who_keep_blocks_are_those_of_messages(policy, monkeyp
     for graph in (np.ones((10, 10), bool), RING):
         adjacency = graph & ~np.eye(10, dtype=bool)
         limits = (adjacency.sum(axis=1) + 1) // 2 + 1
-        rule = graph_rule(Given(adjacency), 10, policy=policy, blocks=2, keeps_blocks=True)
+        rule = graph_rule(
+            Given(adjacency), 10, policy=policy, blocks=2, keeps_blocks=True
+        )
         alive = np.logical_and.accumulate(rng.random((12, 5, 10)) > 0.03, axis=1)
-        decide = jax.jit(jax.vmap(lambda row, own=rule: own.decide(jax.random.key(0), row,
-                                                                    jnp.arange(10))))  # fmt: skip
+        decide = jax.jit(
+            jax.vmap(
+                lambda row, own=rule: own.decide(jax.random.key(0), row, jnp.arange(10))
+            )
+        )
         found = jax.device_get(decide(alive))
         for trial, row in enumerate(alive):
             asked = adjacency & row[0] & row[0][:, None]
             own = np.where(row[0], limits, 2)
             if not np.array_equal(asked, adjacency):
                 continue  # mates of those who were not asked have other neighbours
-            real = mj.protocol.run(np.ones((10, 1), int), asked, row, own, 8, entropy=trial,
-                                   blocks=2, contexts=[b"one model"] * 10)  # fmt: skip
+            real = mj.protocol.run(
+                np.ones((10, 1), int),
+                asked,
+                row,
+                own,
+                8,
+                entropy=trial,
+                blocks=2,
+                contexts=[b"one model"] * 10,
+            )
             status = mj.Status(int(found.status[trial]))
             assert alike.get(status, status) is real.status
             summed = found.survivors[trial, 3] & (status == mj.Status.OK)
@@ -483,7 +584,9 @@ def test_rounds_of_clients_who_keep_blocks_are_those_of_messages(policy, monkeyp
 
 
 @pytest.mark.parametrize("broken", ["threshold", "neighbours", "mate not asked"])
-def test_clients_who_keep_blocks_send_nothing_where_they_could_be_parted(broken) -> None:
+def test_clients_who_keep_blocks_send_nothing_where_they_could_be_parted(
+    broken,
+) -> None:
     adjacency, threshold = RING & ~np.eye(10, dtype=bool), None
     survivors = np.ones((5, 10), bool)
     if broken == "threshold":
@@ -492,9 +595,17 @@ def test_clients_who_keep_blocks_send_nothing_where_they_could_be_parted(broken)
         adjacency[0, 2] = adjacency[2, 0] = False
     if broken == "mate not asked":
         survivors[:, 0] = False
-    rule = graph_rule(Given(adjacency), 10, threshold=threshold, blocks=2, policy="drop_block",
-                      keeps_blocks=True)  # fmt: skip
-    found = jax.jit(rule.decide)(jax.random.key(0), jnp.asarray(survivors), jnp.arange(10))
+    rule = graph_rule(
+        Given(adjacency),
+        10,
+        threshold=threshold,
+        blocks=2,
+        policy="drop_block",
+        keeps_blocks=True,
+    )
+    found = jax.jit(rule.decide)(
+        jax.random.key(0), jnp.asarray(survivors), jnp.arange(10)
+    )
     expected = {
         "threshold": [],
         "neighbours": [4, 5, 6, 7, 8, 9],

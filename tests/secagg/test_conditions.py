@@ -1,4 +1,7 @@
-"""Theorems 1 and 2 as predicates: misuse, rounds worked by hand, and the oracle of the pads."""
+"""Theorems 1 and 2 as predicates.
+
+Misuse, rounds worked by hand, and the oracle of the pads.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,14 @@ def informative(adjacency: Any, survivors: Any, thresholds: Any) -> Any:
     return _of_one_round(_informative, adjacency, survivors, thresholds)
 
 
-ALL = [is_reliable, is_private, informative, learnt_components, learned_sets, check_round]
+ALL = [
+    is_reliable,
+    is_private,
+    informative,
+    learnt_components,
+    learned_sets,
+    check_round,
+]
 
 
 def _graph(n: int, *pairs: tuple[int, int]) -> np.ndarray:
@@ -66,25 +76,49 @@ BAD = [
     ({"thresholds": 0}, r"`thresholds` must lie in \[1, 2\*\*31\); got 0"),
     ({"thresholds": [1, -2, 3]}, r"`thresholds` must lie in \[1, 2\*\*31\); got -2"),
     ({"thresholds": 2**31}, r"`thresholds` must lie in \[1, 2\*\*31\); got 2147483648"),
-    ({"thresholds": 2**70}, "`thresholds` must be an integer; got 1180591620717411303424"),
+    (
+        {"thresholds": 2**70},
+        "`thresholds` must be an integer; got 1180591620717411303424",
+    ),
     ({"thresholds": 1.0}, "`thresholds` must be an integer; got 1.0"),
     ({"thresholds": np.nan}, "`thresholds` must be an integer; got nan"),
     ({"thresholds": True}, "`thresholds` must be an integer; got True"),
     ({"thresholds": [True] * 3}, "`thresholds` must hold integers"),
     ({"thresholds": [1.5, 2, 2]}, "`thresholds` must hold integers"),
-    ({"thresholds": [1, 2]}, r"`thresholds` must be one for all or .* 3 clients; got 'shape \(2,"),
+    (
+        {"thresholds": [1, 2]},
+        r"`thresholds` must be one for all or .* 3 clients; got 'shape \(2,",
+    ),
     ({"adjacency": PATH.astype(int)}, "`adjacency` must hold bools; got 'int64'"),
-    ({"adjacency": PATH[:2]}, r"`adjacency` must be a square matrix; got 'shape \(2, 3\)'"),
-    ({"adjacency": PATH[0]}, r"`adjacency` must be a square matrix; got 'shape \(3,\)'"),
+    (
+        {"adjacency": PATH[:2]},
+        r"`adjacency` must be a square matrix; got 'shape \(2, 3\)'",
+    ),
+    (
+        {"adjacency": PATH[0]},
+        r"`adjacency` must be a square matrix; got 'shape \(3,\)'",
+    ),
     (
         {"adjacency": _changed(PATH, (1, 1), True)},
         "must not join a client to itself; got 'client 1'",
     ),
-    ({"adjacency": _changed(PATH, (2, 1), False)}, "must be symmetric; got 'only 1 -> 2'"),
+    (
+        {"adjacency": _changed(PATH, (2, 1), False)},
+        "must be symmetric; got 'only 1 -> 2'",
+    ),
     ({"survivors": EVERYBODY.astype(int)}, "`survivors` must hold bools; got 'int64'"),
-    ({"survivors": EVERYBODY[:4]}, r"`survivors` must have shape \(5, 3\).*; got \(4, 3\)"),
-    ({"survivors": EVERYBODY[:, :2]}, r"`survivors` must have shape \(5, 3\).*; got \(5, 2\)"),
-    ({"survivors": EVERYBODY[0]}, r"`survivors` must have shape \(5, 3\).*; got \(3,\)"),
+    (
+        {"survivors": EVERYBODY[:4]},
+        r"`survivors` must have shape \(5, 3\).*; got \(4, 3\)",
+    ),
+    (
+        {"survivors": EVERYBODY[:, :2]},
+        r"`survivors` must have shape \(5, 3\).*; got \(5, 2\)",
+    ),
+    (
+        {"survivors": EVERYBODY[0]},
+        r"`survivors` must have shape \(5, 3\).*; got \(3,\)",
+    ),
     (
         {"survivors": _changed(EVERYBODY, (2, 1), False)},
         "`survivors` must be nested.*; got 'client 1 in V_3 and not in V_2'",
@@ -111,10 +145,14 @@ def test_leading_axes_must_fit() -> None:
         (np.stack([PATH] * 2), np.stack([EVERYBODY] * 3), 2),
         (np.stack([PATH] * 2), EVERYBODY, np.full((3, 3), 2)),
     ):
-        with pytest.raises(ConfigurationError, match="`survivors` must have leading axes"):
+        with pytest.raises(
+            ConfigurationError, match="`survivors` must have leading axes"
+        ):
             is_reliable(*arguments)
     for function in (informative, learnt_components, learned_sets, check_round):
-        with pytest.raises(ConfigurationError, match=r"must be a square|must have shape"):
+        with pytest.raises(
+            ConfigurationError, match=r"must be a square|must have shape"
+        ):
             function(np.stack([PATH] * 2), EVERYBODY, 2)
         with pytest.raises(ConfigurationError, match="must have shape"):
             function(PATH, np.stack([EVERYBODY] * 2), 2)
@@ -140,7 +178,8 @@ def test_verdicts_are_python_bools() -> None:
     assert is_private(PATH, EVERYBODY, 3) is True
 
 
-# -- rounds worked by hand ------------------------------------------------------------------------
+# -- rounds worked by hand
+# ------------------------------------------------------------------------
 
 
 def test_own_share_counts() -> None:
@@ -151,13 +190,19 @@ def test_own_share_counts() -> None:
 
 
 def test_lost_neighbour_must_be_informative() -> None:
-    """Client 1 was lost after sharing: the pads that it shares with 0 and 2 need its key."""
+    """Client 1 was lost after sharing.
+
+    The pads that it shares with 0 and 2 need its key.
+    """
     lost = _alive(3, c1=2)
     assert is_reliable(PATH, lost, [1, 2, 1])
     assert not is_reliable(PATH, lost, [1, 3, 1])
     assert is_private(PATH, lost, [1, 3, 1])  # it protects both components
     assert not is_private(PATH, lost, [1, 2, 1])
-    assert learned_sets(PATH, lost, [1, 2, 1]).astype(int).tolist() == [[1, 0, 0], [0, 0, 1]]
+    assert learned_sets(PATH, lost, [1, 2, 1]).astype(int).tolist() == [
+        [1, 0, 0],
+        [0, 0, 1],
+    ]
 
 
 def test_lost_before_sharing_does_not_matter() -> None:
@@ -197,7 +242,10 @@ def test_single_client_among_others_is_exposed() -> None:
     graph = _graph(3, (0, 2))
     assert not is_private(graph, EVERYBODY, 1)
     assert is_reliable(graph, EVERYBODY, 1)
-    assert learned_sets(graph, EVERYBODY, 1).astype(int).tolist() == [[1, 0, 1], [0, 1, 0]]
+    assert learned_sets(graph, EVERYBODY, 1).astype(int).tolist() == [
+        [1, 0, 1],
+        [0, 1, 0],
+    ]
     assert not is_reliable(graph, EVERYBODY, 2)
     assert learnt_components(graph, EVERYBODY, 2).tolist() == [0, -1, 0]
     assert not is_private(graph, EVERYBODY, 2)
@@ -206,15 +254,25 @@ def test_single_client_among_others_is_exposed() -> None:
 def test_risk_is_half_of_the_holders() -> None:
     graph = _graph(5, (0, 1), (0, 2), (0, 3))  # holders: 4, 2, 2, 2, 1
     assert unmasking_risk(graph, 2).tolist() == [True, False, False, False, False]
-    assert unmasking_risk(graph, [3, 1, 2, 1, 1]).tolist() == [False, True, False, True, False]
+    assert unmasking_risk(graph, [3, 1, 2, 1, 1]).tolist() == [
+        False,
+        True,
+        False,
+        True,
+        False,
+    ]
     assert not unmasking_risk(graph, 2**31 - 1).any()
 
 
-# -- readings that are rejected (docs/errata.md) ----------------------------------------------
+# -- readings that are rejected (docs/errata.md)
+# ----------------------------------------------
 
 
 def test_reading_without_the_own_share_is_another_one() -> None:
-    """Two clients, t = 2: with their own shares the sum is unmasked, without them it is not."""
+    """Two clients, t = 2.
+
+    With their own shares the sum is unmasked, without them it is not.
+    """
     pair, alive = _graph(2, (0, 1)), np.ones((5, 2), bool)
     assert frozenset({0, 1}) in oracle.given_away(pair, alive, [2, 2])
     assert oracle.given_away(pair, alive, [2, 2], own=False) == set()
@@ -250,10 +308,13 @@ def test_readings_differ_in_many_rounds() -> None:
     literal = connected | ~whole.any(1)
     assert (_private(known, alive) != literal).sum() > 5
     beside = alive[:, 2] & (graph & alive[:, 3, None, :]).any(-1)
-    assert (_reliable(known, alive) != (no_own | ~(alive[:, 3] | beside)).all(1)).sum() > 200
+    assert (
+        _reliable(known, alive) != (no_own | ~(alive[:, 3] | beside)).all(1)
+    ).sum() > 200
 
 
-# -- the oracle -----------------------------------------------------------------------------------
+# -- the oracle
+# -----------------------------------------------------------------------------------
 
 
 _labels = jax.jit(jax.vmap(graphs.component_labels))
@@ -275,7 +336,9 @@ def _private(known: np.ndarray, alive: np.ndarray) -> np.ndarray:
     return ~proper.any(1)
 
 
-def _assert_as_the_pads_say(graph: np.ndarray, alive: np.ndarray, limits: np.ndarray) -> None:
+def _assert_as_the_pads_say(
+    graph: np.ndarray, alive: np.ndarray, limits: np.ndarray
+) -> None:
     known = oracle.given_away_in_bulk(graph, alive, limits)
     assert np.array_equal(is_reliable(graph, alive, limits), _reliable(known, alive))
     assert np.array_equal(is_private(graph, alive, limits), _private(known, alive))
@@ -322,7 +385,8 @@ def test_random_rounds(n: int) -> None:
     rounds = oracle.random_rounds(np.random.default_rng(10 + n), n, 6000)
     known = oracle.given_away_in_bulk(*rounds)
     reliable, private = _reliable(known, rounds[1]), _private(known, rounds[1])
-    for verdict in (reliable, private, ~reliable & ~private):  # each kind of round is there
+    # each kind of round is there
+    for verdict in (reliable, private, ~reliable & ~private):
         assert 300 < verdict.sum() < 5900
     _assert_as_the_pads_say(*rounds)
 
@@ -336,7 +400,9 @@ def test_no_other_combination_is_given_away() -> None:
             continue
         rows = learned_sets(graph, alive, limits)
         several += len(rows) > 1
-        assert len(rows) == alive[3].sum() - oracle.rank(_pads_left(graph, alive, limits))
+        assert len(rows) == alive[3].sum() - oracle.rank(
+            _pads_left(graph, alive, limits)
+        )
         assert (rows.sum(0) <= 1).all()
         assert rows.any(1).all()
         least = [int(np.flatnonzero(row)[0]) for row in rows]
@@ -344,7 +410,9 @@ def test_no_other_combination_is_given_away() -> None:
     assert several > 10
 
 
-def _pads_left(graph: np.ndarray, alive: np.ndarray, limits: np.ndarray) -> list[list[int]]:
+def _pads_left(
+    graph: np.ndarray, alive: np.ndarray, limits: np.ndarray
+) -> list[list[int]]:
     """The coefficients of unknown pads in each padded input of V_3."""
     from fractions import Fraction
 
@@ -359,7 +427,8 @@ def _pads_left(graph: np.ndarray, alive: np.ndarray, limits: np.ndarray) -> list
     return [[Fraction(column[r]) for column in columns] for r in range(len(third))]
 
 
-# -- batches --------------------------------------------------------------------------------------
+# -- batches
+# --------------------------------------------------------------------------------------
 
 
 def test_leading_axes_are_rounds() -> None:
@@ -368,12 +437,16 @@ def test_leading_axes_are_rounds() -> None:
         alone = [verdict(*one) for one in zip(graph, alive, limits, strict=True)]
         assert verdict(graph, alive, limits).tolist() == alone
         grid = verdict(
-            graph.reshape(4, 6, 4, 4), alive.reshape(4, 6, 5, 4), limits.reshape(4, 6, 4)
+            graph.reshape(4, 6, 4, 4),
+            alive.reshape(4, 6, 5, 4),
+            limits.reshape(4, 6, 4),
         )
         assert grid.shape == (4, 6)
         assert grid.ravel().tolist() == alone
         crossed = verdict(graph[:3, None], alive[None, :5], 2)
-        expected = [[verdict(graph[i], alive[j], 2) for j in range(5)] for i in range(3)]
+        expected = [
+            [verdict(graph[i], alive[j], 2) for j in range(5)] for i in range(3)
+        ]
         assert crossed.tolist() == expected
         assert verdict(graph[0], alive[:2], limits[:2]).shape == (2,)
 
@@ -384,7 +457,9 @@ def test_cores_are_traced() -> None:
     for core in (informative, is_reliable, is_private, learnt_components):
         mapped = np.asarray(jax.jit(jax.vmap(core))(*rounds))
         alone = [np.asarray(core(*(a[b] for a in rounds))) for b in (0, 7, 23)]
-        assert all(np.array_equal(mapped[b], a) for b, a in zip((0, 7, 23), alone, strict=True))
+        assert all(
+            np.array_equal(mapped[b], a) for b, a in zip((0, 7, 23), alone, strict=True)
+        )
         with jax.enable_x64(True):
             wide = np.asarray(jax.jit(jax.vmap(core))(*rounds))
         assert wide.dtype == mapped.dtype

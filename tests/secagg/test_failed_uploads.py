@@ -1,6 +1,8 @@
-"""Updates that are not finite: the round is that of the same clients lost before V3, bit for bit.
+"""Updates that are not finite.
 
-Not so `failed_uploads`, which says whose. What no aggregator of sums may do is code NaN as a level.
+The round is that of the same clients lost before V3, bit for bit.
+Not so `failed_uploads`, which says whose. What no aggregator of sums may do is code NaN
+as a level.
 """
 
 from __future__ import annotations
@@ -32,14 +34,22 @@ def _ring(**more: Any) -> Any:
 
 def _graph(policy: str) -> Any:
     rule = mj.secagg.graph_rule(
-        mj.graphs.complete(_N), _N, threshold=2, blocks=np.arange(_N) // 2, policy=policy
+        mj.graphs.complete(_N),
+        _N,
+        threshold=2,
+        blocks=np.arange(_N) // 2,
+        policy=policy,
     )
     return _ring(rule=rule)
 
 
 def _noisy() -> Any:
-    made = mj.dp.ring_mechanism("skellam", 1.0, 1.0, dim=_D, num_clients=_N, modulus_bits=32)
-    return mj.secagg.ring_average(made.quantizer, _N, _D, fidelity="sets", noise=made.noise)
+    made = mj.dp.ring_mechanism(
+        "skellam", 1.0, 1.0, dim=_D, num_clients=_N, modulus_bits=32
+    )
+    return mj.secagg.ring_average(
+        made.quantizer, _N, _D, fidelity="sets", noise=made.noise
+    )
 
 
 def _segments(**more: Any) -> Any:
@@ -58,7 +68,9 @@ AVERAGES: dict[str, Callable[[], Any]] = {
     "segments": _segments,
     "segments by client": lambda: _segments(by_client=True),
     "segments with a norm": lambda: _segments(clip_norm=1.0),
-    "segments with a rule": lambda: _segments(combine=mj.hetero.robust.coordinate_median()),
+    "segments with a rule": lambda: _segments(
+        combine=mj.hetero.robust.coordinate_median()
+    ),
 }
 
 
@@ -84,15 +96,24 @@ def _alive(*lost: int, offline: tuple[int, ...] = ()) -> np.ndarray:
     return alive
 
 
-def _check(average: Any, bad: dict[int, float], offline: tuple[int, ...] = (), **more: Any) -> Any:
+def _check(
+    average: Any, bad: dict[int, float], offline: tuple[int, ...] = (), **more: Any
+) -> Any:
     out, state = _round(average, _updates(bad), _alive(offline=offline), **more)
     zeros = dict.fromkeys(bad, 0.0)
     lost = tuple(row for row in bad if row not in offline)
-    expected, after = _round(average, _updates(zeros), _alive(*lost, offline=offline), **more)
+    expected, after = _round(
+        average, _updates(zeros), _alive(*lost, offline=offline), **more
+    )
     assert np.flatnonzero(out.failed_uploads).tolist() == sorted(lost)
     assert not np.asarray(expected.failed_uploads).any()
-    own, other = out._replace(failed_uploads=None), expected._replace(failed_uploads=None)
-    for one, two in zip(*map(jax.tree.leaves, ((own, state), (other, after))), strict=True):
+    own, other = (
+        out._replace(failed_uploads=None),
+        expected._replace(failed_uploads=None),
+    )
+    for one, two in zip(
+        *map(jax.tree.leaves, ((own, state), (other, after))), strict=True
+    ):
         np.testing.assert_array_equal(one, two)
     return out
 
@@ -103,7 +124,8 @@ def test_who_sends_nothing_finite_is_lost_before_the_upload(name: str) -> None:
     for count, value in zip((1, 2, 4), _BAD.values(), strict=True):
         out = _check(average, dict.fromkeys(range(count), value))
         assert np.isfinite(out.update).all()
-    out = _check(average, {0: np.nan}, offline=(0,))  # who is not asked fails in nothing
+    # who is not asked fails in nothing
+    out = _check(average, {0: np.nan}, offline=(0,))
     assert int(out.status) == mj.Status.OK
     out = _check(average, dict.fromkeys(range(_N), np.nan))
     assert int(out.status) == mj.Status.TOO_FEW_SURVIVORS
@@ -117,8 +139,14 @@ def test_every_pattern_of_a_plain_round() -> None:
         out = _check(average, bad)
         good = ~np.asarray(failed)
         is_learnt = good.sum() >= 2
-        assert int(out.status) == (mj.Status.OK if is_learnt else mj.Status.TOO_FEW_SURVIVORS)
-        mean = np.clip(_updates({})[good], -1, 1).mean(axis=0) if is_learnt else np.zeros(_D)
+        assert int(out.status) == (
+            mj.Status.OK if is_learnt else mj.Status.TOO_FEW_SURVIVORS
+        )
+        mean = (
+            np.clip(_updates({})[good], -1, 1).mean(axis=0)
+            if is_learnt
+            else np.zeros(_D)
+        )
         np.testing.assert_allclose(out.update, mean, atol=2 / 2**10)
 
 
@@ -127,7 +155,10 @@ def test_what_becomes_of_a_split_block_is_the_policy(policy: str) -> None:
     average = _graph(policy)
     out = _check(average, {0: np.inf})
     assert int(out.status) == {"abort": mj.Status.ABORTED}.get(policy, mj.Status.OK)
-    assert int(np.sum(out.summed)) == {"ignore": _N - 1, "abort": 0, "drop_block": _N - 2}[policy]
+    assert (
+        int(np.sum(out.summed))
+        == {"ignore": _N - 1, "abort": 0, "drop_block": _N - 2}[policy]
+    )
 
 
 def test_weights_of_failed_uploads_do_not_count() -> None:
@@ -135,7 +166,9 @@ def test_weights_of_failed_uploads_do_not_count() -> None:
     weights = np.array([9, 1, 2, 3, 4, 5])
     out = _check(average, {0: np.nan, 4: -np.inf}, weights=weights)
     assert int(out.total_weight) == 11
-    mean = np.average(np.clip(_updates({})[[1, 2, 3, 5]], -1, 1), axis=0, weights=[1, 2, 3, 5])
+    mean = np.average(
+        np.clip(_updates({})[[1, 2, 3, 5]], -1, 1), axis=0, weights=[1, 2, 3, 5]
+    )
     np.testing.assert_allclose(out.update, mean, atol=2 / 2**10)
 
 
@@ -150,17 +183,28 @@ def test_traced_rounds_are_the_same() -> None:
 
 def test_codes_of_no_number_are_refused_where_they_are_asked_for() -> None:
     for row, value in enumerate(_BAD.values()):
-        with pytest.raises(mj.ConfigurationError, match=f"`updates` must be finite.*row {row}"):
+        with pytest.raises(
+            mj.ConfigurationError, match=f"`updates` must be finite.*row {row}"
+        ):
             mj.secagg.noisy_codes(
-                _quantizer(), None, jax.random.key(0), _updates({row: value}), range(_N), 16
+                _quantizer(),
+                None,
+                jax.random.key(0),
+                _updates({row: value}),
+                range(_N),
+                16,
             )
 
 
 def test_segments_refuse_infinities_as_they_refuse_nan() -> None:
     layout = mj.hetero.segment_layout("mc", [2, 2, 2], [2, 3, 5], dim=_D)
     for value in _BAD.values():
-        with pytest.raises(mj.ConfigurationError, match=r"`updates` must be finite; .*slots \[4\]"):
+        with pytest.raises(
+            mj.ConfigurationError, match=r"`updates` must be finite; .*slots \[4\]"
+        ):
             mj.hetero.aggregate(0, _updates({4: value}), layout, (-1.0, 1.0))
     here = np.arange(_N) != 4
-    found = mj.hetero.aggregate(0, _updates({4: np.inf}), layout, (-1.0, 1.0), survivors=here)
+    found = mj.hetero.aggregate(
+        0, _updates({4: np.inf}), layout, (-1.0, 1.0), survivors=here
+    )
     assert found.status == mj.Status.OK

@@ -1,4 +1,7 @@
-"""One round as arrays: misuse, the statuses, what is recovered, and what nobody may reuse."""
+"""One round as arrays.
+
+Misuse, the statuses, what is recovered, and what nobody may reuse.
+"""
 
 import dataclasses
 import itertools
@@ -30,11 +33,17 @@ def lost(*steps):
         ({"modulus_bits": 33}, r"`modulus_bits` must .*33"),
         ({"modulus_bits": 11}, r"`inputs` must lie in \[0, 2048\).* got 1 and 3000"),
         ({"inputs": -INPUTS}, r"`inputs` must lie in"),
-        ({"inputs": INPUTS.astype(float)}, "`inputs` must hold integers; got 'float64'"),
+        (
+            {"inputs": INPUTS.astype(float)},
+            "`inputs` must hold integers; got 'float64'",
+        ),
         ({"inputs": INPUTS > 0}, "`inputs` must hold integers; got 'bool'"),
         ({"inputs": INPUTS[:, :0]}, "`inputs` must not be empty"),
         ({"inputs": INPUTS[0]}, r"`inputs` must have the shape \[clients, dim\]"),
-        ({"inputs": INPUTS[:3]}, "`inputs` must have a row for each client; got 3 and 4"),
+        (
+            {"inputs": INPUTS[:3]},
+            "`inputs` must have a row for each client; got 3 and 4",
+        ),
         ({"adjacency": np.triu(COMPLETE)}, "`adjacency` must be symmetric"),
         ({"survivors": ALL[:4]}, r"`survivors` must have shape \(5, 4\)"),
         ({"survivors": ~lost(0, 1, 5, 5)}, "`survivors` must be nested"),
@@ -46,9 +55,13 @@ def lost(*steps):
 )
 def test_rejects(change, message):
     arguments = {
-        "seed": 0, "inputs": INPUTS, "adjacency": COMPLETE, "survivors": ALL, "thresholds": 3,
+        "seed": 0,
+        "inputs": INPUTS,
+        "adjacency": COMPLETE,
+        "survivors": ALL,
+        "thresholds": 3,
         "modulus_bits": 16,
-    } | change  # fmt: skip
+    } | change
     with pytest.raises(mj.ConfigurationError, match=message):
         aggregate(**arguments)
 
@@ -62,7 +75,9 @@ def test_rejects_seeds_of_another_graph():
     with pytest.raises(mj.ConfigurationError, match="`seeds` must belong to the edges"):
         aggregate(0, INPUTS, COMPLETE, ALL, 3, 16, seeds=turned)
     others = dataclasses.replace(seeds, client_ids=seeds.client_ids + 1)
-    with pytest.raises(mj.ConfigurationError, match="`seeds` must number the clients from 0"):
+    with pytest.raises(
+        mj.ConfigurationError, match="`seeds` must number the clients from 0"
+    ):
         aggregate(0, INPUTS, COMPLETE, ALL, 3, 16, seeds=others)
 
 
@@ -74,7 +89,8 @@ def test_rejects_seeds_of_another_graph():
         (lost(5, 5, 5, 4), 3, mj.Status.OK),  # lost before unmasking, still in the sum
         (lost(5, 5, 5, 4), 4, mj.Status.UNRELIABLE),
         (lost(5, 5, 5, 3), 3, mj.Status.OK),  # lost with its pads out
-        (lost(5, 5, 5, 3), [3, 3, 3, 4], mj.Status.UNRELIABLE),  # its secret key stays unknown
+        # its secret key stays unknown
+        (lost(5, 5, 5, 3), [3, 3, 3, 4], mj.Status.UNRELIABLE),
         (lost(5, 5, 5, 2), [3, 3, 3, 4], mj.Status.OK),  # nobody shares a pad with it
         (lost(5, 5, 2, 0), 2, mj.Status.OK),
         (lost(5, 3, 3, 3), 1, mj.Status.TOO_FEW_SURVIVORS),
@@ -88,15 +104,19 @@ def test_statuses_by_hand(survivors, thresholds, status):
     expected = INPUTS[sends].sum(axis=0) if status == mj.Status.OK else np.zeros(3)
     assert result.total.tolist() == expected.tolist()
     assert result.total.dtype == np.uint32
-    assert result.learned.tolist() == ([sends.tolist()] if status == mj.Status.OK else [])
+    assert result.learned.tolist() == (
+        [sends.tolist()] if status == mj.Status.OK else []
+    )
 
 
 def test_a_graph_in_two_parts_gives_its_parts_away():
-    parts = np.kron(np.eye(2, dtype=int), 1 - np.eye(2, dtype=int)).astype(bool)  # 0-1 and 2-3
+    # 0-1 and 2-3
+    parts = np.kron(np.eye(2, dtype=int), 1 - np.eye(2, dtype=int)).astype(bool)
     result = aggregate(0, INPUTS, parts, ALL, 2, 16)
     assert (result.status, result.is_reliable, result.is_private) == (0, True, False)
     assert result.learned.astype(int).tolist() == [[1, 1, 0, 0], [0, 0, 1, 1]]
-    half = aggregate(0, INPUTS, parts, ALL, [2, 2, 2, 3], 16)  # client 3 is never recovered
+    # client 3 is never recovered
+    half = aggregate(0, INPUTS, parts, ALL, [2, 2, 2, 3], 16)
     assert (half.status, half.is_private) == (mj.Status.UNRELIABLE, False)
     assert half.learned.astype(int).tolist() == [[1, 1, 0, 0]]
     assert not half.total.any()
@@ -108,7 +128,10 @@ def test_the_unmasking_risk_is_a_field():
 
 
 def test_secrets_come_back_from_shares_alone(monkeypatch):
-    """Spoil one share that is used: the secret is not recovered, and the sum is withheld."""
+    """Spoil one share that is used.
+
+    The secret is not recovered, and the sum is withheld.
+    """
     real = four_step._shares_of
 
     def spoilt(*arguments):
@@ -120,7 +143,9 @@ def test_secrets_come_back_from_shares_alone(monkeypatch):
     assert result.status == mj.Status.UNRELIABLE
     assert result.transcript.is_informative.tolist() == [False, True, True, True]
     # with holder 1 gone, its share is not used
-    assert aggregate(0, INPUTS, COMPLETE, lost(5, 4, 5, 5), 3, 16).status == mj.Status.OK
+    assert (
+        aggregate(0, INPUTS, COMPLETE, lost(5, 4, 5, 5), 3, 16).status == mj.Status.OK
+    )
 
 
 def test_sharing_polynomials_are_fresh_for_each_client_secret_and_round():
@@ -132,16 +157,21 @@ def test_sharing_polynomials_are_fresh_for_each_client_secret_and_round():
     ]
     flat = np.concatenate([np.asarray(row).reshape(5, -1) for row in rows])
     assert flat.max() < 2**31 - 1
-    assert len(np.unique(flat)) == flat.size  # P(any collision of 1,440 31-bit words) < 5e-4
+    # P(any collision of 1,440 31-bit words) < 5e-4
+    assert len(np.unique(flat)) == flat.size
 
 
 def test_seeds_inputs_lists_and_keys_are_accepted():
-    one = aggregate(3, INPUTS.tolist(), COMPLETE.tolist(), ALL.tolist(), [3, 3, 3, 3], 16)
+    one = aggregate(
+        3, INPUTS.tolist(), COMPLETE.tolist(), ALL.tolist(), [3, 3, 3, 3], 16
+    )
     two = aggregate(
         3, jax.numpy.asarray(INPUTS), jax.numpy.asarray(COMPLETE), ALL, 3, modulus=2**16
     )
     assert np.array_equal(one.transcript.padded_inputs, two.transcript.padded_inputs)
-    again = aggregate(3, INPUTS, COMPLETE, ALL, 3, 16, seeds=one.seeds, keep_padded=False)
+    again = aggregate(
+        3, INPUTS, COMPLETE, ALL, 3, 16, seeds=one.seeds, keep_padded=False
+    )
     assert again.transcript.padded_inputs.shape == (0, 3)
     assert np.array_equal(again.total, one.total)
     key = aggregate(jax.random.key(3), INPUTS, COMPLETE, ALL, 3, 16)
@@ -150,7 +180,9 @@ def test_seeds_inputs_lists_and_keys_are_accepted():
     assert not np.array_equal(key.seeds.self_seed, other.seeds.self_seed)
     later = aggregate(3, INPUTS, COMPLETE, ALL, 3, 16, round_index=1)
     assert not np.array_equal(later.seeds.self_seed, one.seeds.self_seed)
-    assert not np.array_equal(later.transcript.padded_inputs, one.transcript.padded_inputs)
+    assert not np.array_equal(
+        later.transcript.padded_inputs, one.transcript.padded_inputs
+    )
 
 
 @hypothesis.settings(max_examples=25, deadline=None)
@@ -161,8 +193,12 @@ def test_any_round_gives_the_survivors_sum_or_the_right_status(data):
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
     adjacency = np.triu(rng.random((n, n)) < rng.choice([0.3, 0.8, 1.0]), 1)
     adjacency |= adjacency.T
-    survivors = np.logical_and.accumulate(rng.random((5, n)) > rng.choice([0.02, 0.2]), axis=0)
-    modulus = data.draw(st.one_of(st.sampled_from([2, 2**32, 2**31 - 1]), st.integers(2, 2**20)))
+    survivors = np.logical_and.accumulate(
+        rng.random((5, n)) > rng.choice([0.02, 0.2]), axis=0
+    )
+    modulus = data.draw(
+        st.one_of(st.sampled_from([2, 2**32, 2**31 - 1]), st.integers(2, 2**20))
+    )
     thresholds = rng.integers(1, adjacency.sum(axis=1) + 3)
     inputs = rng.integers(0, modulus, (n, 4))
     result = aggregate(0, inputs, adjacency, survivors, thresholds, modulus=modulus)
@@ -176,4 +212,6 @@ def test_any_round_gives_the_survivors_sum_or_the_right_status(data):
         expected = mj.Status.OK if reliable else mj.Status.UNRELIABLE
     assert result.status == expected
     plain = inputs[sorted(v3)].sum(axis=0) % modulus
-    assert result.total.tolist() == (plain.tolist() if expected == mj.Status.OK else [0] * 4)
+    assert result.total.tolist() == (
+        plain.tolist() if expected == mj.Status.OK else [0] * 4
+    )

@@ -25,9 +25,10 @@ LOST = np.ones((5, N), bool)
 LOST[3:, 1] = False  # before sending
 LOST[4, 4] = False  # after
 QUANTIZERS = [
-    partial(lattice, 2.0**-8, 1.0, D), partial(lattice, 0.01, 1.0, D, rotate=False),
+    partial(lattice, 2.0**-8, 1.0, D),
+    partial(lattice, 0.01, 1.0, D, rotate=False),
     partial(stochastic, 255, 1.0),
-]  # fmt: skip
+]
 
 
 def test_residues_stand_for_the_integers_of_a_window() -> None:
@@ -36,21 +37,34 @@ def test_residues_stand_for_the_integers_of_a_window() -> None:
         for middle in middles:
             low = middle - 2 ** (bits - 1)
             far = [low, low + 1, middle, low + 2**bits - 1]
-            beyond = [low - 1, low + 2**bits, low - 2**bits, middle + 2**31, middle - 2**31]
+            beyond = [
+                low - 1,
+                low + 2**bits,
+                low - 2**bits,
+                middle + 2**31,
+                middle - 2**31,
+            ]
             residues = jnp.asarray([one % 2**bits for one in far], jnp.uint32)
             top = jnp.uint32(2**bits - 1)
             words = lifted(residues, jnp.uint32(middle), top)
             assert words.tolist() == [one % 2**32 for one in far]
             # sums of three clients, one of whom is not there
             sums = far + beyond
-            terms = np.asarray([[s // 2 for s in sums], [-(-s // 2) for s in sums], [7] * 9])
+            terms = np.asarray(
+                [[s // 2 for s in sums], [-(-s // 2) for s in sums], [7] * 9]
+            )
             terms = (terms % 2**32).astype(np.uint32)
             is_fit = np.abs(np.asarray(sums)) < 2**32 - 2  # halves are signed words
             left = has_left(
-                jnp.asarray(terms), jnp.asarray([True, True, False]), jnp.uint32(middle), top
+                jnp.asarray(terms),
+                jnp.asarray([True, True, False]),
+                jnp.uint32(middle),
+                top,
             )
             expected = [not low <= one < low + 2**bits for one in sums]
-            assert np.array_equal(np.asarray(left)[is_fit], np.asarray(expected)[is_fit])
+            assert np.array_equal(
+                np.asarray(left)[is_fit], np.asarray(expected)[is_fit]
+            )
 
 
 def draws_of(noise, quantizer, width) -> np.ndarray:
@@ -64,7 +78,9 @@ def draws_of(noise, quantizer, width) -> np.ndarray:
 def test_all_ways_to_sum_agree_and_are_codes_and_noise(number) -> None:
     quantizer = QUANTIZERS[number]()
     averages = [
-        ring_average(quantizer, N, D, modulus_bits=BITS, noise=_noise(), fidelity=fidelity)
+        ring_average(
+            quantizer, N, D, modulus_bits=BITS, noise=_noise(), fidelity=fidelity
+        )
         for fidelity in ("array", "sets")
     ]
     present = LOST[3]
@@ -73,7 +89,9 @@ def test_all_ways_to_sum_agree_and_are_codes_and_noise(number) -> None:
         for own in averages
     ]
     traced = jax.jit(
-        lambda own, key: own.aggregate(key, own.init(), _updates(), _ids(), jnp.asarray(LOST))[0]
+        lambda own, key: own.aggregate(
+            key, own.init(), _updates(), _ids(), jnp.asarray(LOST)
+        )[0]
     )
     keys = jnp.stack([jax.random.key(2), _key()])
     many = jax.jit(jax.vmap(traced, (None, 0)))(averages[1], keys)
@@ -94,7 +112,9 @@ def test_all_ways_to_sum_agree_and_are_codes_and_noise(number) -> None:
     assert np.array_equal(exact % 2**BITS, np.asarray(outs[0].learned))
     assert outs[0].wrapped == 0
     words = jnp.asarray(exact % 2**32, jnp.uint32)
-    mean = np.asarray(quantizer.decode(words, int(present.sum()))) / np.float32(present.sum())
+    mean = np.asarray(quantizer.decode(words, int(present.sum()))) / np.float32(
+        present.sum()
+    )
     assert np.allclose(outs[0].update, mean, rtol=0, atol=1e-6)
     noise = np.asarray(outs[0].update) - np.asarray(_updates())[present].mean(axis=0)
     assert noise.std() == pytest.approx(math.sqrt(0.01 / present.sum()), rel=0.35)
@@ -106,9 +126,11 @@ def test_graphs_steps_and_rounds_of_one_program() -> None:
     averages = [
         ring_average(QUANTIZERS[0](), N, D, noise=noise, fidelity=fidelity, **settings)
         for noise, fidelity in (
-            (_noise(), "array"), (_noise(), "sets"), (mj.dp.discrete_gaussian(0.01), "sets")
+            (_noise(), "array"),
+            (_noise(), "sets"),
+            (mj.dp.discrete_gaussian(0.01), "sets"),
         )
-    ]  # fmt: skip
+    ]
     asked = jnp.ones(N, bool)
 
     def rounds(own, keys):
@@ -132,7 +154,8 @@ def test_graphs_steps_and_rounds_of_one_program() -> None:
 
 def test_wraps_are_counted_from_the_true_sums() -> None:
     quantizer, bits, size = stochastic(17, 1.0), 9, 4000
-    noise = mj.dp.skellam(30.0**2 * (2 / 16) ** 2)  # of the sum: 73 steps, in 256 less 48
+    # of the sum: 73 steps, in 256 less 48
+    noise = mj.dp.skellam(30.0**2 * (2 / 16) ** 2)
     own = ring_average(quantizer, N, size, modulus_bits=bits, noise=noise)
     updates = jnp.ones((N, size))
     out, _ = own.aggregate(_key(), own.init(), updates, _ids(), jnp.ones(N, bool))
@@ -160,39 +183,57 @@ def test_the_chance_of_a_wrap_is_bounded() -> None:
         exact = total.tail(room - 1) if room > 0 else 1.0
         assert exact / 2 <= bound
         assert bound == 1.0 or bound <= 40 * exact or exact < 1e-280
-    # rotated codes of equal updates, over signs: many lattices, each coordinate a sample
+    # rotated codes of equal updates, over signs: many lattices, each coordinate a
+    # sample
     clip, dim, bits = 1.0, 64, 8
     values = jnp.zeros((1, dim)).at[0, 0].set(clip).at[0, 1].set(0.1)
     noise = mj.dp.skellam(6.0 * 0.2**2)
     outside, count = 0, 40
     for seed in range(count):
         own = lattice(0.2, clip, dim, key=seed, rejection=0.9)
-        average = ring_average(own, 40, dim, modulus_bits=bits, noise=noise, fidelity="sets")
+        average = ring_average(
+            own, 40, dim, modulus_bits=bits, noise=noise, fidelity="sets"
+        )
         updates = jnp.broadcast_to(values, (40, dim))
         key = jax.random.key(seed)
-        out, _ = average.aggregate(key, average.init(), updates, jnp.arange(40),
-                                   jnp.ones(40, bool))  # fmt: skip
+        out, _ = average.aggregate(
+            key, average.init(), updates, jnp.arange(40), jnp.ones(40, bool)
+        )
         outside += int(out.wrapped)
     bound = wrap_probability(own, noise, 40, 2**bits)
     assert outside / (count * dim) <= bound < 0.05
-    assert wrap_probability(lattice(0.2, clip, dim, rotate=False), noise, 40, 2**bits) == 1.0
+    assert (
+        wrap_probability(lattice(0.2, clip, dim, rotate=False), noise, 40, 2**bits)
+        == 1.0
+    )
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         ({"max_weight": 3}, "`max_weight` must not be set with `noise`"),
-        ({"clip_rule": lambda: mj.quantize.following_range(4.0)}, "`clip_rule` must not be set"),
+        (
+            {"clip_rule": lambda: mj.quantize.following_range(4.0)},
+            "`clip_rule` must not be set",
+        ),
         ({"modulus_bits": 6}, "`modulus_bits` must leave room .* chance of 1 "),
         (
             {"modulus_bits": 9, "noise": lambda: mj.dp.skellam(20.0)},
             r"chance of 0\.\d+ \(by Chernoff",
         ),
-        ({"dim": D + 1, "quantizer": QUANTIZERS[0]}, "`dim` must be that of the lattice"),
+        (
+            {"dim": D + 1, "quantizer": QUANTIZERS[0]},
+            "`dim` must be that of the lattice",
+        ),
     ],
 )
 def test_refuses_what_breaks_the_account(arguments, message) -> None:
-    defaults = {"quantizer": stochastic(17, 1.0), "num_participants": N, "dim": D, "noise": _noise}
+    defaults = {
+        "quantizer": stochastic(17, 1.0),
+        "num_participants": N,
+        "dim": D,
+        "noise": _noise,
+    }
     given = {k: v() if callable(v) else v for k, v in (defaults | arguments).items()}
     with pytest.raises(mj.ConfigurationError, match=message):
         ring_average(**given)
@@ -202,11 +243,17 @@ def test_a_lattice_without_noise_sums_exactly() -> None:
     own = lattice(2.0**-8, 1.0, D)
     bits = (int(own.num_levels) * N).bit_length()
     average = ring_average(own, N, D, modulus_bits=bits)
-    out, _ = average.aggregate(_key(), average.init(), _updates(), _ids(), jnp.ones(N, bool))
-    codes = np.asarray(noisy_codes(own, None, _key(), _updates(), _ids(), 32)).astype(np.int32)
+    out, _ = average.aggregate(
+        _key(), average.init(), _updates(), _ids(), jnp.ones(N, bool)
+    )
+    codes = np.asarray(noisy_codes(own, None, _key(), _updates(), _ids(), 32)).astype(
+        np.int32
+    )
     total = jnp.asarray(codes.sum(axis=0)).astype(jnp.uint32)
     assert np.array_equal(np.asarray(out.learned), np.asarray(total) % 2**bits)
-    assert np.allclose(out.update, own.decode(total, N) / np.float32(N), rtol=0, atol=1e-7)
+    assert np.allclose(
+        out.update, own.decode(total, N) / np.float32(N), rtol=0, atol=1e-7
+    )
     weighted = ring_average(own, N, D, modulus_bits=bits + 2, max_weight=3)
     weights = np.asarray([1, 3, 2, 1, 1, 1])
     out, _ = weighted.aggregate(

@@ -1,4 +1,7 @@
-"""Rounds over many blocks judged by sets: misuse, by hand, one block, and the oracle of pads."""
+"""Rounds over many blocks judged by sets.
+
+Misuse, by hand, one block, and the oracle of pads.
+"""
 
 from __future__ import annotations
 
@@ -47,8 +50,14 @@ def lost(*levels: int) -> np.ndarray:
         ((), "`plan` must be a tuple of `Block`s"),
         (((0, 1), (2, 3)), "`plan` must be a tuple of `Block`s"),
         (PLAN[:1], "`plan` must put each client into a block; got 'client 2 in none'"),
-        ((*PLAN, Block((4,), 0, 1, 8)), r"`members` must lie in \[0, num_participants\)"),
-        ((*PLAN, Block((0, 2), 1, 3, 8)), "`blocks` must not cover a participant's coordinate tw"),
+        (
+            (*PLAN, Block((4,), 0, 1, 8)),
+            r"`members` must lie in \[0, num_participants\)",
+        ),
+        (
+            (*PLAN, Block((0, 2), 1, 3, 8)),
+            "`blocks` must not cover a participant's coordinate tw",
+        ),
         ((*PLAN, Block((0, 2), 5, 5, 8)), "`start` must satisfy"),
         ((*PLAN, Block((0, 2), 5, 6, 1)), "`modulus` must"),
     ],
@@ -62,14 +71,18 @@ def test_plans_that_make_no_sense(plan: Any, message: str) -> None:
         lambda: inspect.unwrap(mj.protocol.run)(
             np.zeros((4, 6), int), COMPLETE, lost(5, 5, 5, 5), 2, plan=plan
         ),
-        lambda: inspect.unwrap(secagg.round_costs)(COMPLETE, lost(5, 5, 5, 5), 2, plan=plan),
+        lambda: inspect.unwrap(secagg.round_costs)(
+            COMPLETE, lost(5, 5, 5, 5), 2, plan=plan
+        ),
     ]
     for call in calls:
         with pytest.raises(mj.ConfigurationError, match=message):
             call()
 
 
-GOOD = np.asarray([[7, 7, 15, 15, 2], [7, 7, 15, 15, 2], [36, 36, 15, 15, 2**32 - 1]] * 2)[:4]
+GOOD = np.asarray(
+    [[7, 7, 15, 15, 2], [7, 7, 15, 15, 2], [36, 36, 15, 15, 2**32 - 1]] * 2
+)[:4]
 GOOD[3] = GOOD[2]
 
 
@@ -82,25 +95,46 @@ def changed(at: tuple[int, int], value: int) -> np.ndarray:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"modulus": 8}, "`plan` must be given without `modulus_bits` and `modulus`.*None and 8"),
-        ({"modulus_bits": 8}, "`plan` must be given without `modulus_bits` and `modulus`"),
-        ({"inputs": GOOD[:, :4]}, "`inputs` must have a column for each coordinate; got 4 and 5"),
+        (
+            {"modulus": 8},
+            "`plan` must be given without `modulus_bits` and `modulus`.*None and 8",
+        ),
+        (
+            {"modulus_bits": 8},
+            "`plan` must be given without `modulus_bits` and `modulus`",
+        ),
+        (
+            {"inputs": GOOD[:, :4]},
+            "`inputs` must have a column for each coordinate; got 4 and 5",
+        ),
         ({"inputs": GOOD[:3]}, "`inputs` must have a row for each client; got 3 and 4"),
         ({"inputs": GOOD / 1}, "`inputs` must hold integers"),
         (
             {"inputs": changed((1, 0), 8)},
-            r"`inputs` must lie in \[0, 8\), the ring's residues of block 0; got 7 and 8",
+            r"`inputs` must lie in \[0, 8\), the ring's residues of block 0; got 7 and "
+            r"8",
         ),
-        ({"inputs": changed((3, 1), 37)}, r"\[0, 37\), the ring's residues of block 1; got 36 and"),
-        ({"inputs": changed((2, 2), -1)}, r"\[0, 16\), the ring's residues of block 2; got -1 and"),
+        (
+            {"inputs": changed((3, 1), 37)},
+            r"\[0, 37\), the ring's residues of block 1; got 36 and",
+        ),
+        (
+            {"inputs": changed((2, 2), -1)},
+            r"\[0, 16\), the ring's residues of block 2; got -1 and",
+        ),
         ({"inputs": changed((3, 4), 2**32)}, "ring's residues of block 4"),
     ],
 )
-def test_inputs_are_checked_block_by_block(change: dict[str, Any], message: str) -> None:
+def test_inputs_are_checked_block_by_block(
+    change: dict[str, Any], message: str
+) -> None:
     arguments = {
-        "inputs": GOOD, "adjacency": COMPLETE, "survivors": lost(5, 5, 5, 5), "thresholds": 2,
+        "inputs": GOOD,
+        "adjacency": COMPLETE,
+        "survivors": lost(5, 5, 5, 5),
+        "thresholds": 2,
         "plan": PLAN,
-    } | change  # fmt: skip
+    } | change
     for call in (secagg.aggregate, mj.protocol.run):
         seed = {"seed": 0} if call is secagg.aggregate else {}
         with pytest.raises(mj.ConfigurationError, match=message):
@@ -120,7 +154,9 @@ def test_costs_take_a_plan_or_a_ring() -> None:
 
 def test_what_lies_outside_a_clients_blocks_is_never_read() -> None:
     plan = (Block((0, 1), 0, 2, 8), Block((2, 3), 1, 3, 8))
-    inputs = np.asarray([[1, 2, -9, -9], [3, 4, 99, 99], [-7, 5, 6, -1], [2**40, 7, 1, -1]])
+    inputs = np.asarray(
+        [[1, 2, -9, -9], [3, 4, 99, 99], [-7, 5, 6, -1], [2**40, 7, 1, -1]]
+    )
     for result in (
         secagg.aggregate(0, inputs, COMPLETE, lost(5, 5, 5, 5), 2, plan=plan),
         mj.protocol.run(inputs, COMPLETE, lost(5, 5, 5, 5), 2, plan=plan),
@@ -128,7 +164,9 @@ def test_what_lies_outside_a_clients_blocks_is_never_read() -> None:
         assert [total.tolist() for total in result.totals] == [[4, 6], [4, 7]]
         assert result.transcript.padded_inputs.shape == (4, 3)
         assert not result.transcript.padded_inputs[[0, 1, 2, 3], [2, 2, 0, 0]].any()
-        with pytest.raises(mj.ConfigurationError, match="`total` needs a plan of one block; got 2"):
+        with pytest.raises(
+            mj.ConfigurationError, match="`total` needs a plan of one block; got 2"
+        ):
             _ = result.total
 
 
@@ -142,9 +180,11 @@ def test_what_lies_outside_a_clients_blocks_is_never_read() -> None:
         ((5, 5, 5, 5), 5, [BAD] * 5, [0, 1, 2, 3]),
         ((5, 5, 5, 4), 4, [BAD] * 5, [0, 1, 2, 3]),
         ((5, 5, 5, 4), 3, [OK] * 5, [0, 1, 2, 3]),
-        # 3 is lost before its input: 2 would be alone in two blocks and leaves the third too
+        # 3 is lost before its input: 2 would be alone in two blocks and leaves the
+        # third too
         ((5, 5, 5, 3), 2, [OK, FEW, OK, OK, FEW], [0, 1]),
-        ((5, 5, 5, 3), [2, 2, 3, 3], [OK, FEW, BAD, OK, FEW], [0, 1]),  # 2's key is needed there
+        # 2's key is needed there
+        ((5, 5, 5, 3), [2, 2, 3, 3], [OK, FEW, BAD, OK, FEW], [0, 1]),
         ((5, 5, 5, 3), 3, [BAD, FEW, BAD, BAD, FEW], [0, 1]),  # 2 answers no more
         ((5, 5, 5, 2), [2, 2, 2, 9], [OK, FEW, OK, OK, FEW], [0, 1]),  # shared no pads
         ((5, 5, 5, 3), [2, 2, 2, 9], [OK, FEW, BAD, OK, FEW], [0, 1]),
@@ -164,11 +204,15 @@ def test_statuses_by_hand(
     expected = Status.OK if summed else Status.TOO_FEW_SURVIVORS
     assert outcome.status == (Status.UNRELIABLE if BAD in statuses else expected)
     assert outcome.is_private
-    assert outcome.is_reliable == (outcome.status == Status.OK or not any(n > 3 for n in levels))
+    assert outcome.is_reliable == (
+        outcome.status == Status.OK or not any(n > 3 for n in levels)
+    )
     good = [number for number, status in enumerate(statuses) if status == OK]
     assert outcome.learned_block.tolist() == good
     for number, row in zip(good, outcome.learned, strict=True):
-        assert np.flatnonzero(row).tolist() == [i for i in PLAN[number].members if i in summed]
+        assert np.flatnonzero(row).tolist() == [
+            i for i in PLAN[number].members if i in summed
+        ]
 
 
 def test_admission_spreads_from_block_to_block() -> None:
@@ -179,21 +223,32 @@ def test_admission_spreads_from_block_to_block() -> None:
     assert admitted(chain, sends).tolist() == [[False] * 6, [False] * 6, [True] * 6]
     loop = (*chain[:2], Block((0, 2, 3), 5, 6, 8), Block((3, 4, 5), 6, 7, 8))
     assert admitted(loop, np.asarray([1, 1, 1, 0, 1, 1], bool)).tolist() == [
-        True, True, True, False, True, True,
-    ]  # fmt: skip
+        True,
+        True,
+        True,
+        False,
+        True,
+        True,
+    ]
 
 
 def test_admission_is_the_largest_set_without_loners() -> None:
     rng = np.random.default_rng(0)
     sizes = set()
     for _ in range(200):
-        members = [set(np.flatnonzero(row).tolist()) for row in rng.random((4, 6)) < 0.4]
+        members = [
+            set(np.flatnonzero(row).tolist()) for row in rng.random((4, 6)) < 0.4
+        ]
         plan = tuple(
-            Block(tuple(sorted(group)), k, k + 1, 8) for k, group in enumerate(members) if group
+            Block(tuple(sorted(group)), k, k + 1, 8)
+            for k, group in enumerate(members)
+            if group
         )
         sends = rng.random(6) < 0.8
         found = set(np.flatnonzero(admitted(plan, sends)).tolist())
-        assert found == oracle.without_loners([set(block.members) for block in plan], sends)
+        assert found == oracle.without_loners(
+            [set(block.members) for block in plan], sends
+        )
         sizes.add(len(found))
     assert len(sizes) > 4
 
@@ -203,14 +258,25 @@ def test_a_block_may_give_parts_away_where_the_whole_graph_is_connected() -> Non
     path = np.zeros((4, 4), bool)
     for i, j in ((0, 2), (2, 3), (3, 1)):
         path[i, j] = path[j, i] = True
-    plan = (Block((0, 1), 0, 1, 8), Block((2, 3), 0, 1, 8), Block((0, 1, 2, 3), 1, 2, 8))
+    plan = (
+        Block((0, 1), 0, 1, 8),
+        Block((2, 3), 0, 1, 8),
+        Block((0, 1, 2, 3), 1, 2, 8),
+    )
     outcome = plan_outcome(path, lost(5, 5, 5, 5), 2, plan)
     assert secagg.is_private(path, lost(5, 5, 5, 5), 2)
-    assert (outcome.status, outcome.is_reliable, outcome.is_private) == (Status.OK, True, False)
+    assert (outcome.status, outcome.is_reliable, outcome.is_private) == (
+        Status.OK,
+        True,
+        False,
+    )
     assert outcome.learned_block.tolist() == [0, 0, 1, 2]
     assert outcome.learned.astype(int).tolist() == [
-        [1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 1], [1, 1, 1, 1],
-    ]  # fmt: skip
+        [1, 0, 0, 0],
+        [0, 1, 0, 0],
+        [0, 0, 1, 1],
+        [1, 1, 1, 1],
+    ]
 
 
 def test_totals_that_are_known_stand_in_an_unreliable_round() -> None:
@@ -221,7 +287,13 @@ def test_totals_that_are_known_stand_in_an_unreliable_round() -> None:
     real = mj.protocol.run(*arguments, plan=PLAN, entropy=0)
     for result in (array, real):
         assert result.status is Status.UNRELIABLE
-        assert [total.tolist() for total in result.totals] == [[3, 5], [0, 0], [0, 0], [1], [0]]
+        assert [total.tolist() for total in result.totals] == [
+            [3, 5],
+            [0, 0],
+            [0, 0],
+            [1],
+            [0],
+        ]
         assert result.transcript.padded_inputs[2].any()  # it was sent
         assert result.transcript.survivors[3:, 2].tolist() == [True, False]
 
@@ -232,14 +304,20 @@ def test_totals_that_are_known_stand_in_an_unreliable_round() -> None:
 def test_one_block_is_judged_as_theorems_1_and_2_say() -> None:
     graphs, given, limits = oracle.random_rounds(np.random.default_rng(1), 6, 40)
     cases = list(zip(graphs, given, limits, strict=True))
-    alive = np.stack([oracle.without_refusals(*case, [set(range(6))]) for case in cases])
-    verdicts = (f(graphs, alive, limits) for f in (secagg.is_reliable, secagg.is_private))
+    alive = np.stack(
+        [oracle.without_refusals(*case, [set(range(6))]) for case in cases]
+    )
+    verdicts = (
+        f(graphs, alive, limits) for f in (secagg.is_reliable, secagg.is_private)
+    )
     plan, seen = complete_plan(6, 1, 8), set()
     for case, left, reliable, private in zip(cases, alive, *verdicts, strict=True):
         outcome = plan_outcome(*case, plan)
         few = left[3].sum() < 2
         assert outcome.is_private == private
-        assert np.array_equal(outcome.learned, secagg.learned_sets(case[0], left, case[2]))
+        assert np.array_equal(
+            outcome.learned, secagg.learned_sets(case[0], left, case[2])
+        )
         assert outcome.is_reliable == (reliable if not few else not left[3].any())
         wanted = Status.OK if reliable else Status.UNRELIABLE
         assert outcome.status == (Status.TOO_FEW_SURVIVORS if few else wanted)
@@ -251,10 +329,14 @@ def test_one_block_is_judged_as_theorems_1_and_2_say() -> None:
 LAYOUTS = [
     PLAN[:3],
     (Block((0, 1, 2, 3), 0, 1, 8), Block((0, 1, 2, 3), 1, 2, 8)),
-    (Block((0, 2), 0, 1, 8), Block((1, 3), 0, 1, 8), Block((0, 1), 1, 2, 8),
-     Block((2, 3), 1, 2, 8)),
+    (
+        Block((0, 2), 0, 1, 8),
+        Block((1, 3), 0, 1, 8),
+        Block((0, 1), 1, 2, 8),
+        Block((2, 3), 1, 2, 8),
+    ),
     (Block((0, 1, 2), 0, 1, 8), Block((1, 2, 3), 1, 2, 8)),
-]  # fmt: skip
+]
 
 
 def assert_as_the_pads_say(graph: Any, alive: Any, limits: Any, plan: Any) -> Any:
@@ -271,8 +353,14 @@ def assert_as_the_pads_say(graph: Any, alive: Any, limits: Any, plan: Any) -> An
     members = [int(outcome.summed[list(block.members)].sum()) for block in plan]
     for number, row in zip(outcome.learned_block, outcome.learned, strict=True):
         assert outcome.is_private <= (row.sum() == members[number])
-    spans = [sum(r.sum() for k, r in zip(outcome.learned_block, outcome.learned, strict=True)
-                 if k == number) for number in range(len(plan))]  # fmt: skip
+    spans = [
+        sum(
+            r.sum()
+            for k, r in zip(outcome.learned_block, outcome.learned, strict=True)
+            if k == number
+        )
+        for number in range(len(plan))
+    ]
     assert [s == OK for s in outcome.block_status] == [
         0 < count == span for count, span in zip(members, spans, strict=True)
     ]

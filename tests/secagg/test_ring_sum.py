@@ -1,4 +1,7 @@
-"""Padded inputs recomputed with OpenSSL and Python integers; ring sums against plain sums."""
+"""Padded inputs recomputed with OpenSSL and Python integers.
+
+Ring sums against plain sums.
+"""
 
 import dataclasses
 import itertools
@@ -31,16 +34,23 @@ from mrsa_jax.secagg._pad_arrays import padded_blocks
 IDS = [40, 7, 99, 12, 3]  # global ids, neither sorted nor small
 ONE = complete_plan(5, 37, 2**20)
 PRIME = complete_plan(5, 37, 10**9 + 7)
-TWO = segment_plan([Block((0, 1, 2, 4), 0, 17, 2**32), Block((1, 2, 3), 17, 37, 221)], 5, 37)
+TWO = segment_plan(
+    [Block((0, 1, 2, 4), 0, 17, 2**32), Block((1, 2, 3), 17, 37, 221)], 5, 37
+)
 MIXED = segment_plan(
-    [Block((0, 1), 0, 16, 2**8), Block((2, 3, 4), 0, 16, 37), Block((0, 1, 2, 3, 4), 20, 36, 3)],
+    [
+        Block((0, 1), 0, 16, 2**8),
+        Block((2, 3, 4), 0, 16, 37),
+        Block((0, 1, 2, 3, 4), 20, 36, 3),
+    ],
     5,
     37,
 )
 PLANS = {"one": ONE, "prime": PRIME, "two": TWO, "mixed": MIXED}
 
 
-# every plan by compiled loops; by XLA, which compiles for each, those with a ring of each kind
+# every plan by compiled loops; by XLA, which compiles for each, those with a ring of
+# each kind
 BOTH = pytest.mark.parametrize(
     ("name", "engine"),
     [*((name, "compiled") for name in PLANS), ("prime", "xla"), ("mixed", "xla")],
@@ -48,7 +58,9 @@ BOTH = pytest.mark.parametrize(
 )
 
 
-def padded_and_sum(seeds, inputs, plan, index, present=None, *, survivors=None, first_block=0):
+def padded_and_sum(
+    seeds, inputs, plan, index, present=None, *, survivors=None, first_block=0
+):
     """What is sent and what is summed, from one set of pads."""
     round_ = masking.checked_round(seeds, inputs, plan, index, present, survivors)
     return masking.padded_and_sum(round_._replace(first=np.uint32(first_block)), plan)
@@ -77,24 +89,33 @@ def inputs_for(plan, seed=0, n=5, d=37):
 def words_of(seed, label, block, round_index, count):
     key = np.asarray(seed).astype("<u4").tobytes()
     nonce = struct.pack("<LLLL", 0, label, block, round_index)
-    stream = Cipher(algorithms.ChaCha20(key, nonce), mode=None).encryptor().update(bytes(4 * count))
+    stream = (
+        Cipher(algorithms.ChaCha20(key, nonce), mode=None)
+        .encryptor()
+        .update(bytes(4 * count))
+    )
     return struct.unpack(f"<{count}L", stream)
 
 
 def pad(seed, label, block, round_index, width, modulus):
     """The documented pad, from OpenSSL's keystream and Python integers."""
     if modulus & (modulus - 1) == 0:
-        return [word % modulus for word in words_of(seed, label, block, round_index, width)]
+        return [
+            word % modulus for word in words_of(seed, label, block, round_index, width)
+        ]
     words = words_of(seed, label, block, round_index, 2 * width)
     return [
-        (low + 2**32 * high) % modulus for low, high in zip(words[::2], words[1::2], strict=True)
+        (low + 2**32 * high) % modulus
+        for low, high in zip(words[::2], words[1::2], strict=True)
     ]
 
 
 def expected_padded(seeds, inputs, plan, round_index, present, shares=None):
     """What `present` clients send who share pads with every neighbour in `shares`."""
     inputs, shares = np.asarray(inputs), present if shares is None else shares
-    seed_of = dict(zip(map(tuple, np.asarray(seeds.edges).tolist()), seeds.pair_seed, strict=True))
+    seed_of = dict(
+        zip(map(tuple, np.asarray(seeds.edges).tolist()), seeds.pair_seed, strict=True)
+    )
     out = np.zeros(inputs.shape, np.uint32)
     for number, block in enumerate(plan):
         width = block.stop - block.start
@@ -118,16 +139,24 @@ def expected_padded(seeds, inputs, plan, round_index, present, shares=None):
 def plain(inputs, block, present):
     rows = [i for i in block.members if present[i]]
     columns = np.asarray(inputs)[rows, block.start : block.stop].astype(object)
-    return [int(value) % block.modulus for value in columns.sum(axis=0)] if rows else None
+    return (
+        [int(value) % block.modulus for value in columns.sum(axis=0)] if rows else None
+    )
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"inputs": np.zeros((5, 37), np.int32)}, "`inputs` must be uint32; got dtype"),
-        ({"inputs": np.zeros(37, np.uint32)}, r"`inputs` must have the shape .* got \(37,\)"),
+        (
+            {"inputs": np.zeros(37, np.uint32)},
+            r"`inputs` must have the shape .* got \(37,\)",
+        ),
         ({"inputs": np.zeros((4, 37), np.uint32)}, r"`seeds` must match `inputs`"),
-        ({"inputs": np.zeros((5, 36), np.uint32)}, r"`plan` must fit the shape of `inputs`"),
+        (
+            {"inputs": np.zeros((5, 36), np.uint32)},
+            r"`plan` must fit the shape of `inputs`",
+        ),
         ({"present": np.ones(4, bool)}, "`present` must match `inputs`"),
         ({"present": np.ones(5, np.int32)}, "`present` must be bool"),
     ],
@@ -152,7 +181,10 @@ def test_padded_inputs_equal_openssl(name, engine):
 @pytest.mark.parametrize("modulus", [2**32, 2**20, 1000])
 def test_full_tiles_and_the_rest_of_one_equal_openssl(modulus):
     plan = segment_plan([Block((0, 1, 2), 0, 533, modulus)], 3, 533)
-    seeds, inputs = derive_seeds(key_material(2), np.arange(3), 3), inputs_for(plan, n=3, d=533)
+    seeds, inputs = (
+        derive_seeds(key_material(2), np.arange(3), 3),
+        inputs_for(plan, n=3, d=533),
+    )
     with mj.use_form("loops"):
         padded = pad_inputs(seeds, inputs, plan, 3)
         total = ring_sum(seeds, inputs, plan, 3).total
@@ -179,12 +211,16 @@ def test_padded_inputs_equal_openssl_over_several_chunks(monkeypatch):
     monkeypatch.setenv("MRSA_JAX_FORM", "xla")
     monkeypatch.setitem(_device._WORK, "keystream", _device._Work(2**11, 1))
     jax.clear_caches()  # the chunk size is read while tracing
-    plan = segment_plan([Block((0, 1, 2), 0, 90, 2**16), Block((0, 1, 2), 90, 151, 1000)], 3, 151)
+    plan = segment_plan(
+        [Block((0, 1, 2), 0, 90, 2**16), Block((0, 1, 2), 90, 151, 1000)], 3, 151
+    )
     seeds = derive_seeds(key_material(2), np.arange(3), 3)
     inputs = inputs_for(plan, n=3, d=151)
     try:
         padded, sums = padded_and_sum(seeds, inputs, plan, 3)
-        assert np.array_equal(padded, expected_padded(seeds, inputs, plan, 3, [True] * 3))
+        assert np.array_equal(
+            padded, expected_padded(seeds, inputs, plan, 3, [True] * 3)
+        )
         for total, block in zip(sums.totals, plan, strict=True):
             assert total.tolist() == plain(inputs, block, [True] * 3)
     finally:
@@ -212,12 +248,16 @@ def test_every_cohort_sums_to_the_plain_sum(name, engine):
                 assert not any(total)
 
 
-GRAPH = np.asarray([[0, 1], [0, 3], [1, 2], [1, 3], [3, 4]])  # slots 2 and 4 do not share
+# slots 2 and 4 do not share
+GRAPH = np.asarray([[0, 1], [0, 3], [1, 2], [1, 3], [3, 4]])
 
 
 @BOTH
 def test_pads_follow_the_graph_and_the_losses_inside_a_round(name, engine):
-    """Pads are shared within V2 over edges alone; those shared with V2 - V3 are removed again."""
+    """Pads are shared within V2 over edges alone.
+
+    Those shared with V2 - V3 are removed again.
+    """
     plan = PLANS[name]
     rng = np.random.default_rng(11)
     for round_index in range(6):
@@ -226,7 +266,9 @@ def test_pads_follow_the_graph_and_the_losses_inside_a_round(name, engine):
         shares = rng.random(5) < 0.8
         sends = shares & (rng.random(5) < 0.7)
         survivors = np.stack([np.ones(5, bool), shares, shares, sends, sends])
-        got, sums = padded_and_sum(seeds, inputs, plan, round_index, survivors=survivors)
+        got, sums = padded_and_sum(
+            seeds, inputs, plan, round_index, survivors=survivors
+        )
         expected = expected_padded(seeds, inputs, plan, round_index, sends, shares)
         assert np.array_equal(got, expected)
         for block, total in zip(plan, sums.totals, strict=True):
@@ -236,12 +278,16 @@ def test_pads_follow_the_graph_and_the_losses_inside_a_round(name, engine):
                 assert not total.any()
 
 
-@pytest.mark.parametrize("form", ["loops", "xla"])  # kernels: where every form gives the same bits
+# kernels: where every form gives the same bits
+@pytest.mark.parametrize("form", ["loops", "xla"])
 def test_a_slot_named_as_its_own_neighbour_makes_no_pad(form):
     """As inside a program of rounds, where the number of edges is no shape."""
     plan, inputs = PLANS["mixed"], inputs_for(PLANS["mixed"])
-    filled = np.concatenate([GRAPH, [[0, 0], [3, 3], [0, 0]]])  # eight: programs are those of five
-    pair, own = (derive_seeds(key_material(3), np.asarray(IDS), 1, e) for e in (GRAPH, filled))
+    # eight: programs are those of five
+    filled = np.concatenate([GRAPH, [[0, 0], [3, 3], [0, 0]]])
+    pair, own = (
+        derive_seeds(key_material(3), np.asarray(IDS), 1, e) for e in (GRAPH, filled)
+    )
     with mj.use_form(form):
         (padded, sums), (expected, sums_of_pair) = (
             padded_and_sum(each, inputs, plan, 1) for each in (own, pair)
@@ -252,14 +298,16 @@ def test_a_slot_named_as_its_own_neighbour_makes_no_pad(form):
 
 
 def _rounds_of_seven():
-    """Yield rounds of one shape, so that each form compiles twice: for 2^b, and for other rings.
+    """Yield rounds of one shape, so that each form compiles twice.
 
-    Each is a plan, ids, edges, survivors and the number of the first block. A block's coordinates
-    take a tile of a kernel and a part of another.
+    For 2^b, and for other rings.
+    Each is a plan, ids, edges, survivors and the number of the first block. A block's
+    coordinates take a tile of a kernel and a part of another.
     """
     rng = np.random.default_rng(8)
     everybody = np.stack(np.triu_indices(7, 1), axis=1)
-    sparse = [[0, 3], [0, 0], [0, 6], [3, 3], [3, 6], [2, 5]]  # a slot as its own neighbour: no pad
+    # a slot as its own neighbour: no pad
+    sparse = [[0, 3], [0, 0], [0, 6], [3, 3], [3, 6], [2, 5]]
     # and more of these, so that in each block there are as many pairs as of everybody
     sparse += [[3, 3]] * 4 + [[1, 1], [4, 4]] * 6
     rings = [(2, 3, 2**8), (2**32, 2**31 - 1, 2), (2**20, 2**30 + 3, 2**31)]
@@ -279,7 +327,8 @@ def _rounds_of_seven():
         alive[2:, number] = False  # lost before pads were shared, then after
         alive[3:, [5, 6 - number]] = False
         ids = rng.choice(2**31 - 1, 7, replace=False)
-        edges = everybody if number % 2 == 0 else np.asarray(sparse)  # 1 and 4 are alone
+        # 1 and 4 are alone
+        edges = everybody if number % 2 == 0 else np.asarray(sparse)
         yield plan, ids, edges, alive, number and 2**32 - 4
 
 
@@ -292,8 +341,11 @@ def test_every_form_gives_the_same_bits(monkeypatch):
         found = []
         for form in ("loops", "xla", "pallas"):
             with mj.use_form(form):
-                found.append(padded_and_sum(seeds, inputs, plan, 4, survivors=alive,
-                                                    first_block=first))  # fmt: skip
+                found.append(
+                    padded_and_sum(
+                        seeds, inputs, plan, 4, survivors=alive, first_block=first
+                    )
+                )
         for padded, sums in found[1:]:
             assert np.array_equal(padded, found[0][0])
             assert np.array_equal(sums.status, found[0][1].status)
@@ -301,20 +353,28 @@ def test_every_form_gives_the_same_bits(monkeypatch):
                 assert np.array_equal(total, expected)
         for total, status, block in zip(sums.totals, sums.status, plan, strict=True):
             kept = status == mj.Status.OK
-            assert total.tolist() == (plain(inputs, block, alive[3]) if kept else [0] * len(total))
+            assert total.tolist() == (
+                plain(inputs, block, alive[3]) if kept else [0] * len(total)
+            )
         without = ring_sum(seeds, inputs, plan, 4, survivors=alive, fidelity="sets")
-        for one, other in zip(jax.tree.leaves(without), jax.tree.leaves(sums), strict=True):
+        for one, other in zip(
+            jax.tree.leaves(without), jax.tree.leaves(sums), strict=True
+        ):
             assert np.array_equal(one, other)
 
 
 def test_a_round_whose_keystream_is_too_large_is_padded_in_smaller_chunks(monkeypatch):
-    """Tried again from the start, in chunks of half the size; then what it needs is said."""
+    """Tried again from the start, in chunks of half the size.
+
+    Then what it needs is said.
+    """
     seeds, inputs = derive_seeds(key_material(1), np.asarray(IDS), 6), inputs_for(MIXED)
     most, tried = [0], []
 
     def full(*arguments, chunk, **sizes):
         tried.append(chunk)
-        if len(tried) > 1 and chunk > most[0]:  # the first class of blocks fits, and is given away
+        # the first class of blocks fits, and is given away
+        if len(tried) > 1 and chunk > most[0]:
             raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: to allocate 12.5GiB.")
         return padded_blocks(*arguments, chunk=chunk, **sizes)
 
@@ -322,7 +382,8 @@ def test_a_round_whose_keystream_is_too_large_is_padded_in_smaller_chunks(monkey
     with mj.use_form("xla"):
         whole = _device.at_once("keystream", 64)
         words = (
-            r"`inputs` must fit into the device's memory \(it asked for 12.5GiB\): pads of 5 "
+            r"`inputs` must fit into the device's memory \(it asked for 12.5GiB\): "
+            r"pads of 5 "
             rf"vectors of 37 words, in blocks of keystream; got {whole // 2} at once"
         )
         with pytest.raises(mj.ConfigurationError, match=words):
@@ -337,8 +398,13 @@ def test_a_round_whose_keystream_is_too_large_is_padded_in_smaller_chunks(monkey
 def test_plain_sums_of_many_blocks_are_few_programs():
     """Blocks of one kind of ring and about one size go through one loop, not a step each."""
     layout = mj.hetero.segment_layout("sc", [3] * 8, [2 + g for g in range(8)], 400)
-    inputs, here = on_device(np.zeros((24, 400), np.uint32)), on_device(np.ones(24, bool))
-    program = jax.make_jaxpr(lambda rows, who: masking.plain_sums(rows, who, layout.plan).totals)
+    inputs, here = (
+        on_device(np.zeros((24, 400), np.uint32)),
+        on_device(np.ones(24, bool)),
+    )
+    program = jax.make_jaxpr(
+        lambda rows, who: masking.plain_sums(rows, who, layout.plan).totals
+    )
     text = str(program(inputs, here))
     assert len(layout.plan) > 30
     assert text.count("reduce_sum") < 20
@@ -362,12 +428,20 @@ def test_traced_rounds_equal_single_ones_in_every_form(form):
     mesh = jax.make_mesh((2,), ("rounds",), axis_types=(jax.sharding.AxisType.Auto,))
     with mj.use_form(form):
         # the interpreter of kernels, not they, cannot tell what varies over the mesh
-        each = jax.shard_map(jax.vmap(run), mesh=mesh, in_specs=jax.P("rounds"),
-                             out_specs=jax.P("rounds"), check_vma=form != "pallas")  # fmt: skip
+        each = jax.shard_map(
+            jax.vmap(run),
+            mesh=mesh,
+            in_specs=jax.P("rounds"),
+            out_specs=jax.P("rounds"),
+            check_vma=form != "pallas",
+        )
         batch = jax.jit(each)(stacked, inputs, jnp.arange(2), here)
     for r in range(2):
-        jax.tree.map(lambda got, one, r=r: np.testing.assert_array_equal(got[r], one),
-                     batch, single[r])  # fmt: skip
+        jax.tree.map(
+            lambda got, one, r=r: np.testing.assert_array_equal(got[r], one),
+            batch,
+            single[r],
+        )
 
 
 def test_many_clients_and_coordinates_give_the_same_bits_either_way(monkeypatch):
@@ -385,8 +459,9 @@ def test_many_clients_and_coordinates_give_the_same_bits_either_way(monkeypatch)
             results.append(padded_and_sum(seeds, inputs, plan, 2, survivors=survivors))
         assert np.array_equal(results[0][0], results[1][0])
         assert np.array_equal(results[0][1].total, results[1][1].total)
-        assert np.array_equal(results[0][1].total,
-                              inputs[:30].sum(0, dtype=np.uint64) % modulus)  # fmt: skip
+        assert np.array_equal(
+            results[0][1].total, inputs[:30].sum(0, dtype=np.uint64) % modulus
+        )
 
 
 @pytest.mark.parametrize(
@@ -395,13 +470,20 @@ def test_many_clients_and_coordinates_give_the_same_bits_either_way(monkeypatch)
 def test_pair_pads_cancel_and_self_pads_remain_in_what_is_sent(name, engine):
     """Everybody's padded vectors sum to the inputs plus the self pads, and to nothing less."""
     (block,) = PLANS[name]
-    seeds, inputs = derive_seeds(key_material(4), np.asarray(IDS), 0), inputs_for(PLANS[name])
+    seeds, inputs = (
+        derive_seeds(key_material(4), np.asarray(IDS), 0),
+        inputs_for(PLANS[name]),
+    )
     for size in range(1, 6):
         for cohort in itertools.combinations(range(5), size):
             present = np.isin(np.arange(5), cohort)
             sent = np.asarray(pad_inputs(seeds, inputs, (block,), 0, present=present))
-            selves = [pad(seeds.self_seed[i], 2, 0, 0, 37, block.modulus) for i in cohort]
-            left = (sent.astype(object).sum(axis=0) - np.sum(selves, axis=0)) % block.modulus
+            selves = [
+                pad(seeds.self_seed[i], 2, 0, 0, 37, block.modulus) for i in cohort
+            ]
+            left = (
+                sent.astype(object).sum(axis=0) - np.sum(selves, axis=0)
+            ) % block.modulus
             assert left.tolist() == plain(inputs, block, present)
             assert not sent[~present].any()
             # nobody's input, and no pair's difference, shows in what was sent
@@ -410,7 +492,9 @@ def test_pair_pads_cancel_and_self_pads_remain_in_what_is_sent(name, engine):
 
 def test_no_keystream_block_is_used_twice():
     """Rounds, blocks of the plan, pairs and self pads all draw from streams of their own."""
-    plan = segment_plan([Block((0, 1, 2), 0, 64, 2**32), Block((0, 1, 2), 64, 128, 2**32)], 3, 128)
+    plan = segment_plan(
+        [Block((0, 1, 2), 0, 64, 2**32), Block((0, 1, 2), 64, 128, 2**32)], 3, 128
+    )
     zeros = on_device(np.zeros((3, 128), np.uint32))
     pair_seeds, self_seeds, seen = [], [], []
     for round_index in range(4):
@@ -419,21 +503,28 @@ def test_no_keystream_block_is_used_twice():
         self_seeds += seeds.self_seed.tolist()
         nothing = jnp.zeros_like(seeds.self_seed)
         for present in ([1, 1, 0], [1, 0, 1], [0, 1, 1]):
-            # a known self seed peels the self pads off: what is left is one pair's pad, signed
+            # a known self seed peels the self pads off: what is left is one pair's pad,
+            # signed
             bare = dataclasses.replace(seeds, self_seed=nothing)
             here = np.asarray(present, bool)
             sent = np.asarray(pad_inputs(bare, zeros, plan, round_index, present=here))
             first = sent[present.index(1)]
-            known = [w for b in (0, 1) for w in pad(nothing[0], 2, b, round_index, 64, 2**32)]
+            known = [
+                w for b in (0, 1) for w in pad(nothing[0], 2, b, round_index, 64, 2**32)
+            ]
             seen.append((first - np.asarray(known, np.uint32)).reshape(8, 16))
         for i in range(3):
             alone = np.isin(np.arange(3), [i])
-            sent = np.asarray(pad_inputs(seeds, zeros, plan, round_index, present=alone))
+            sent = np.asarray(
+                pad_inputs(seeds, zeros, plan, round_index, present=alone)
+            )
             seen.append(sent[i].reshape(8, 16))
     assert pair_seeds == [pair_seeds[0]] * 4  # long-lived
     assert len({tuple(seed) for seed in self_seeds}) == 12  # fresh in every round
     blocks = np.concatenate(seen)
-    both = np.concatenate([blocks, (-blocks.astype(np.int64) % 2**32).astype(np.uint32)])
+    both = np.concatenate(
+        [blocks, (-blocks.astype(np.int64) % 2**32).astype(np.uint32)]
+    )
     assert len({block.tobytes() for block in both}) == 2 * len(blocks) == 2 * 4 * 6 * 8
 
 
@@ -447,11 +538,13 @@ def test_equal_seeds_still_give_different_pair_and_self_streams():
 
 
 def test_padded_inputs_look_uniform():
-    # 4 clients x 20,000 residues mod 37 of constant inputs: chi-square with 36 degrees of
-    # freedom; P(> 99.7) < 1e-7 for each of 4 clients
+    # 4 clients x 20,000 residues mod 37 of constant inputs: chi-square with 36 degrees
+    # of freedom; P(> 99.7) < 1e-7 for each of 4 clients
     plan = complete_plan(4, 20_000, 37)
     seeds = derive_seeds(key_material(7), np.arange(4), 0)
-    sent = np.asarray(pad_inputs(seeds, on_device(np.full((4, 20_000), 5, np.uint32)), plan, 0))
+    sent = np.asarray(
+        pad_inputs(seeds, on_device(np.full((4, 20_000), 5, np.uint32)), plan, 0)
+    )
     for row in sent:
         counts = np.bincount(row, minlength=37)
         assert len(counts) == 37
@@ -492,8 +585,10 @@ def test_rounds_presence_and_seeds_compile_nothing_new(monkeypatch):
 def test_blocks_of_about_one_size_share_a_program(monkeypatch):
     monkeypatch.setenv("MRSA_JAX_FORM", "xla")
     rings = (37, 1000, 2**31 - 1, 29)
-    blocks = [Block((2 * k, 2 * k + 1, 8), 11 * k, 11 * k + 10 + k % 2, ring)
-              for k, ring in enumerate(rings)]  # fmt: skip
+    blocks = [
+        Block((2 * k, 2 * k + 1, 8), 11 * k, 11 * k + 10 + k % 2, ring)
+        for k, ring in enumerate(rings)
+    ]
     plan = segment_plan(blocks, 9, 44)
     seeds = derive_seeds(key_material(3), np.arange(9), 1)
     inputs = inputs_for(plan, n=9, d=44)
@@ -510,7 +605,9 @@ def test_a_batch_of_rounds_equals_single_rounds_and_x64_changes_nothing():
     rounds = jnp.arange(3)
     seeds = [derive_seeds(key_material(0), np.asarray(IDS), r) for r in range(3)]
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *seeds)
-    batch = jax.vmap(lambda s, x, r: ring_sum(s, x, TWO, r).totals)(stacked, inputs, rounds)
+    batch = jax.vmap(lambda s, x, r: ring_sum(s, x, TWO, r).totals)(
+        stacked, inputs, rounds
+    )
     for r in range(3):
         single = ring_sum(seeds[r], inputs[r], TWO, r)
         for got, one in zip(batch, single.totals, strict=True):
@@ -518,9 +615,12 @@ def test_a_batch_of_rounds_equals_single_rounds_and_x64_changes_nothing():
     with jax.enable_x64(True):
         again = ring_sum(seeds[0], inputs[0], TWO, 0)
         assert all(total.dtype == jnp.uint32 for total in again.totals)
-        assert np.array_equal(again.totals[1], ring_sum(seeds[0], inputs[0], TWO, 0).totals[1])
-        assert np.array_equal(derive_seeds(key_material(0), IDS_ARRAY, 1).pair_seed,
-                              seeds[1].pair_seed)  # fmt: skip
+        assert np.array_equal(
+            again.totals[1], ring_sum(seeds[0], inputs[0], TWO, 0).totals[1]
+        )
+        assert np.array_equal(
+            derive_seeds(key_material(0), IDS_ARRAY, 1).pair_seed, seeds[1].pair_seed
+        )
 
 
 IDS_ARRAY = np.asarray(IDS)

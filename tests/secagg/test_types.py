@@ -10,7 +10,14 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 
 import mrsa_jax as mj
 from mrsa_jax._core.arrays import on_device
-from mrsa_jax.secagg import Block, complete_plan, derive_seeds, key_material, ring_sum, segment_plan
+from mrsa_jax.secagg import (
+    Block,
+    complete_plan,
+    derive_seeds,
+    key_material,
+    ring_sum,
+    segment_plan,
+)
 from mrsa_jax.secagg._types import edge_rows
 
 
@@ -34,7 +41,10 @@ def test_rejects_impossible_plans(arguments, message):
     [
         ([], "`blocks` must hold at least one block"),
         ([Block((), 0, 5, 8)], "`members` must be ascending and not empty"),
-        ([Block((1, 0), 0, 5, 8)], r"`members` must be ascending and not empty; got \(1, 0\)"),
+        (
+            [Block((1, 0), 0, 5, 8)],
+            r"`members` must be ascending and not empty; got \(1, 0\)",
+        ),
         ([Block((1, 1), 0, 5, 8)], "`members` must be ascending"),
         ([Block((0, 3), 0, 5, 8)], r"`members` must lie in \[0, num_participants\)"),
         ([Block((-1, 0), 0, 5, 8)], r"`members` must lie in"),
@@ -55,7 +65,8 @@ def test_rejects_impossible_blocks(blocks, message):
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [
-        ("members", (0.5, 1.5), r"`members` must hold integers; got \(0.5, 1.5\)"),  # not 0 and 1
+        # not 0 and 1
+        ("members", (0.5, 1.5), r"`members` must hold integers; got \(0.5, 1.5\)"),
         ("members", ("0", "1"), "`members` must hold integers"),
         ("start", 0.9, "`start` must be an integer; got 0.9"),
         ("stop", 5.5, "`stop` must be an integer; got 5.5"),
@@ -79,7 +90,9 @@ def test_only_a_plan_of_one_block_has_one_total():
     plan = segment_plan([Block((0, 1), 0, 1, 8), Block((0, 1), 1, 2, 8)], 2, 2)
     seeds = derive_seeds(key_material(0), np.arange(2), 0)
     result = ring_sum(seeds, np.ones((2, 2), np.uint32), plan, 0)
-    with pytest.raises(mj.ConfigurationError, match="`total` needs a plan of one block; got 2"):
+    with pytest.raises(
+        mj.ConfigurationError, match="`total` needs a plan of one block; got 2"
+    ):
         result.total  # noqa: B018
 
 
@@ -92,13 +105,18 @@ def test_edges_are_numbered_lexicographically():
 def test_plans_are_values():
     assert complete_plan(3, 5, 8) == complete_plan(np.int64(3), 5, 8)
     assert hash(complete_plan(3, 5, 8)) == hash(complete_plan(3, 5, 8))
-    halves = [Block((0, 1), 0, 5, 8), Block((2,), 0, 5, 37)]  # same coordinates, other clients
+    # same coordinates, other clients
+    halves = [Block((0, 1), 0, 5, 8), Block((2,), 0, 5, 37)]
     assert segment_plan(halves, 3, 10) == tuple(halves)
 
 
 def test_key_material_is_a_tagged_hash():
     tag = b"mrsa_jax secagg key material v1\x00"
-    for seed, payload in [(0, b"int\x00"), (258, b"int\x00\x02\x01"), (b"ab", b"bytes\x00ab")]:
+    for seed, payload in [
+        (0, b"int\x00"),
+        (258, b"int\x00\x02\x01"),
+        (b"ab", b"bytes\x00ab"),
+    ]:
         digest = hashlib.sha256(tag + payload).digest()
         assert np.asarray(key_material(seed)).astype("<u4").tobytes() == digest
     assert key_material(2**300).shape == (8,)
@@ -118,8 +136,10 @@ def test_seeds_are_one_openssl_block_each():
     assert seeds.client_ids.tolist() == members
     assert seeds.self_seed.tolist() == [derived(2, member, 5) for member in members]
     assert seeds.pair_seed.tolist() == [
-        derived(1, 2, 9), derived(1, 9, 700_000), derived(1, 2, 700_000)
-    ]  # fmt: skip
+        derived(1, 2, 9),
+        derived(1, 9, 700_000),
+        derived(1, 2, 700_000),
+    ]
 
 
 def test_seeds_do_not_depend_on_slots_or_on_the_others():

@@ -14,7 +14,14 @@ import mrsa_jax as mj
 from mrsa_jax import selection
 from mrsa_jax._core.selector import Selector
 from mrsa_jax._core.streams import as_key
-from mrsa_jax.availability import Availability, cyclic, diurnal, independent, markov, replay
+from mrsa_jax.availability import (
+    Availability,
+    cyclic,
+    diurnal,
+    independent,
+    markov,
+    replay,
+)
 from mrsa_jax.selection import _by_loops, _loops
 from mrsa_jax.selection._blocks import BlockSelection
 
@@ -28,7 +35,10 @@ def _blocks_of(n: int, size: int) -> BlockSelection:
 
 
 def cases(n: int) -> dict[str, tuple[Selector, object]]:
-    """Return schemes of n clients: every mode, blocks that fill no vector, a client without one."""
+    """Return schemes of n clients.
+
+    Every mode, blocks that fill no vector, a client without one.
+    """
     s, mixed = selection, [(0.0, 0.2, 0.45, 0.1)[i % 4] for i in range(n)]
     t = next(size for size in (3, 2, 1) if n % size == 0)
     k = max(1, n // 6) * t if t > 1 else max(1, n // 3)
@@ -41,7 +51,10 @@ def cases(n: int) -> dict[str, tuple[Selector, object]]:
         "everybody": (s.uniform(n, n), 0.0),
         "nobody": (s.uniform(n, 1), 1.0),
         "coins": (s.bernoulli(n, 0.3), mixed),
-        "coins of their own": (s.poisson(n, [(0.4, 0.0, 1.0)[i % 3] for i in range(n)]), mixed),
+        "coins of their own": (
+            s.poisson(n, [(0.4, 0.0, 1.0)[i % 3] for i in range(n)]),
+            mixed,
+        ),
         "certain coins": (s.bernoulli(n, 1.0), 0.1),
         "a last block of fewer": (_blocks_of(n, max(1, n // 2 - 1)), 0.05),
     }
@@ -56,7 +69,9 @@ def _day(rates: float | list[float]) -> Availability:
 MODELS: dict[str, Callable[..., Availability]] = {
     "independent": independent,
     "chains": lambda rates: markov(rates, 3.0),
-    "cycles": lambda rates: cyclic(rates, np.arange(np.size(rates)) if np.ndim(rates) else 2),
+    "cycles": lambda rates: cyclic(
+        rates, np.arange(np.size(rates)) if np.ndim(rates) else 2
+    ),
     "days": _day,
 }
 
@@ -82,7 +97,10 @@ def test_loops_are_the_array_programs(model: str, n: int) -> None:
 
 
 def test_smallest_of_equal_keys() -> None:
-    """Against sorting by (key, index): keys all equal, in few values, at both ends, different."""
+    """Against sorting by (key, index).
+
+    Keys all equal, in few values, at both ends, different.
+    """
     generator = np.random.default_rng(3)
     top = 2**31 - 1
     for trial in range(300):
@@ -119,15 +137,23 @@ def test_who_runs_by_loops() -> None:
     assert _by_loops.runs_loops(key, scheme, online)
     assert not _by_loops.runs_loops(key, own, online)
     assert not _by_loops.runs_loops(key, stacked, online)
-    coins = selection.poisson(6, 0.5), selection.poisson(6, [0.1] * 6), selection.bernoulli(6, 0.5)
+    coins = (
+        selection.poisson(6, 0.5),
+        selection.poisson(6, [0.1] * 6),
+        selection.bernoulli(6, 0.5),
+    )
     assert all(_by_loops.runs_loops(key, own, online) for own in coins)
     several = jax.tree.map(lambda leaf: leaf[None], coins[1])
     assert not _by_loops.runs_loops(key, several, online)
     assert not _by_loops.runs_loops(key, selection.balls_in_bins(6, 3), online)
     chains, days = markov([0.1] * 6, 2.0), diurnal(0.3, 0.2, 7, [3] * 6)
     assert all(_by_loops.runs_loops(key, scheme, model) for model in (chains, days))
-    assert not _by_loops.runs_loops(key, scheme, Chains(chains.away, chains.leave, chains.back))
-    assert not _by_loops.runs_loops(key, scheme, jax.tree.map(lambda leaf: leaf[None], chains))
+    assert not _by_loops.runs_loops(
+        key, scheme, Chains(chains.away, chains.leave, chains.back)
+    )
+    assert not _by_loops.runs_loops(
+        key, scheme, jax.tree.map(lambda leaf: leaf[None], chains)
+    )
     assert not _by_loops.runs_loops(key, scheme, replay([[1] * 6]))
     # a table of all clients' chances over the cycle would not fit
     many, long = selection.uniform(2**15, 2), diurnal(0.3, 0.2, 2**14)
@@ -136,5 +162,7 @@ def test_who_runs_by_loops() -> None:
     for form in ("xla", "pallas"):
         with mj.use_form(form):
             assert not _by_loops.runs_loops(key, scheme, online)
-    traced = jax.jit(lambda own: (_by_loops.runs_loops(own, scheme, online), own)[0] + 0)
+    traced = jax.jit(
+        lambda own: (_by_loops.runs_loops(own, scheme, online), own)[0] + 0
+    )
     assert not traced(key)

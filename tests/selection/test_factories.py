@@ -27,8 +27,15 @@ def _history(t: Any, p: Any, seed: Any) -> Any:
 
 
 def test_targets_rates_and_seeds_are_mapped_in_one_program() -> None:
-    """The README's promise, by bits; rates are multiples of 2^-24 and so exact in float32."""
-    targets, rates, seeds = [1, 2, 3, 6], [0.0, 0.25, 0.125, 2.0**-24], [0, 1, 7, 2**32 - 1]
+    """The README's promise, by bits.
+
+    Rates are multiples of 2^-24 and so exact in float32.
+    """
+    targets, rates, seeds = (
+        [1, 2, 3, 6],
+        [0.0, 0.25, 0.125, 2.0**-24],
+        [0, 1, 7, 2**32 - 1],
+    )
     arrays = (np.int32(targets), np.float32(rates), np.uint32(seeds))
     mapped = jax.jit(jax.vmap(_history))(*map(on_device, arrays))
     alone = [_history(*own) for own in zip(targets, rates, seeds, strict=True)]
@@ -50,12 +57,22 @@ def _cohorts(selector: Any) -> Any:
             lambda k, t: choose.batch_partitioning(N, k, t),
             lambda k, t: k if t > 0 and k % t == 0 and N % t == 0 else 0,
         ),
-        (lambda k, t: choose.power_of_choice(N, k, t), lambda k, t: k if k <= t <= N else 0),
+        (
+            lambda k, t: choose.power_of_choice(N, k, t),
+            lambda k, t: k if k <= t <= N else 0,
+        ),
     ],
 )
-def test_nonsense_asks_nobody(factory: Callable[..., Any], size: Callable[..., int]) -> None:
-    """No cohort is smaller than asked for, but empty; of legal numbers some are not empty."""
-    pairs = [(k, t) for k in (-1, 0, 1, 4, 5, 6, 13) for t in (-1, 0, 1, 2, 5, 6, 12, 13)]
+def test_nonsense_asks_nobody(
+    factory: Callable[..., Any], size: Callable[..., int]
+) -> None:
+    """No cohort is smaller than asked for, but empty.
+
+    Of legal numbers some are not empty.
+    """
+    pairs = [
+        (k, t) for k in (-1, 0, 1, 4, 5, 6, 13) for t in (-1, 0, 1, 2, 5, 6, 12, 13)
+    ]
     ks, ts = np.int32(pairs).T
     found = jax.jit(jax.vmap(lambda k, t: _cohorts(factory(k, t))))(ks, ts)
     sizes = np.asarray(found).sum(-1)
@@ -87,9 +104,13 @@ def test_nobody_is_online_at_a_rate_that_is_none(model: Callable[..., Any]) -> N
 
 def test_other_numbers_that_make_no_sense() -> None:
     def drawn(own: Any) -> Any:
-        joined = mj.graphs.harary(7, (own * 20).astype(jnp.int32)).sample(jax.random.key(0))
+        joined = mj.graphs.harary(7, (own * 20).astype(jnp.int32)).sample(
+            jax.random.key(0)
+        )
         by_chance = mj.graphs.erdos_renyi(7, own).sample(jax.random.key(0))
-        lost = ~online.independent_steps(own).sample(jax.random.key(0), jnp.ones(7, bool))[4]
+        lost = ~online.independent_steps(own).sample(
+            jax.random.key(0), jnp.ones(7, bool)
+        )[4]
         coder = mj.quantize.stochastic((own * 20).astype(jnp.int32), own)
         mean = coder.decode(coder.encode(jax.random.key(0), jnp.zeros(3)), 1)
         return joined.any(), by_chance.any(), lost.all(), jnp.isnan(mean).all()
@@ -107,12 +128,14 @@ def test_known_numbers_beside_traced_ones_are_checked() -> None:
 
     with pytest.raises(mj.ConfigurationError, match="`cohort_size` must be at least 1"):
         jax.make_jaxpr(built)(jnp.int32(2))
-    with pytest.raises(mj.ConfigurationError, match="`clip` must be positive and finite"):
+    with pytest.raises(
+        mj.ConfigurationError, match="`clip` must be positive and finite"
+    ):
         jax.make_jaxpr(lambda k: mj.quantize.stochastic(k, -1.0).lower)(jnp.int32(2))
     with pytest.raises(mj.ConfigurationError, match="`separation` must be one number"):
-        jax.make_jaxpr(lambda b: choose.minimum_separation(choose.uniform(N, 2), b).separation)(
-            jnp.ones(2, jnp.int32)
-        )
+        jax.make_jaxpr(
+            lambda b: choose.minimum_separation(choose.uniform(N, 2), b).separation
+        )(jnp.ones(2, jnp.int32))
     with pytest.raises(mj.ConfigurationError, match="`seed` must be one integer"):
         jax.make_jaxpr(inspect.unwrap(as_key))(jnp.float32(1))
 
@@ -120,14 +143,20 @@ def test_known_numbers_beside_traced_ones_are_checked() -> None:
 def test_known_scalars_of_jax_are_numbers() -> None:
     """So that what runs under `jit` can be run without, to look at it."""
     two = jnp.int32(2)
-    assert repr(choose.batch_partitioning(N, jnp.int32(6), two)) == "batch_partitioning(12, 6, 2)"
+    assert (
+        repr(choose.batch_partitioning(N, jnp.int32(6), two))
+        == "batch_partitioning(12, 6, 2)"
+    )
     assert repr(choose.partition(N, two)) == "partition(12, 2)"
     assert repr(mj.graphs.harary(N, two)) == "harary(12, 2)"
     assert repr(choose.balls_in_bins(N, two)) == "balls_in_bins(12, 2)"
 
 
 def test_traced_thresholds_are_those_of_known_chances() -> None:
-    """Float32 holds 24 bits: all chances that it can say get the threshold nearest to them."""
+    """Float32 holds 24 bits.
+
+    All chances that it can say get the threshold nearest to them.
+    """
     beyond = np.nextafter(np.float32(1), np.float32(2))
     chances = np.float32([0, 1, 0.5, 1e-12, 2.0**-32, 1 / 3, 1 - 2.0**-24, beyond])
     found = np.asarray(jax.jit(threshold)(chances))
@@ -141,7 +170,9 @@ def test_the_mean_sum_of_a_round_is_differentiable() -> None:
     """With b = (1 - p)^T, d/db P(Bin(m, b) >= k) = m P(Bin(m - 1, b) = k - 1)."""
     n, k, t, p = 24, 12, 3, 0.2
     m, blocks, b = n // t, k // t, (1 - p) ** t
-    value, slope = jax.value_and_grad(lambda own: choose.expected_cardinality(n, k, t, own))(p)
+    value, slope = jax.value_and_grad(
+        lambda own: choose.expected_cardinality(n, k, t, own)
+    )(p)
     by_hand = k * m * stats.binom.pmf(blocks - 1, m - 1, b) * -t * (1 - p) ** (t - 1)
     assert value == pytest.approx(choose.expected_cardinality(n, k, t, p), rel=1e-6)
     assert slope == pytest.approx(by_hand, rel=1e-5)

@@ -1,4 +1,7 @@
-"""What each scheme leaks under each availability model: T kept by blocks alone, and always."""
+"""What each scheme leaks under each availability model.
+
+T kept by blocks alone, and always.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,9 @@ AVAILABILITY = {
     "markov": lambda: markov(0.1, 12.0),
     "cyclic": lambda: cyclic([0.0, 0.3]),
     "diurnal": lambda: diurnal(0.2, 0.2, 12, np.arange(N) // 6 * 3),
-    "replay": lambda: replay(np.random.default_rng(1).random((40, N)) < 0.9, start="random"),
+    "replay": lambda: replay(
+        np.random.default_rng(1).random((40, N)) < 0.9, start="random"
+    ),
 }
 WITH_BLOCKS = {
     "batch_partitioning": lambda: batch_partitioning(N, K, T),
@@ -38,10 +43,16 @@ WITHOUT = {
 
 @pytest.mark.parametrize(
     ("name", "model"),
-    [("separated", "markov"), *(("batch_partitioning", model) for model in AVAILABILITY)],
+    [
+        ("separated", "markov"),
+        *(("batch_partitioning", model) for model in AVAILABILITY),
+    ],
 )
 def test_blocks_keep_the_target(name: str, model: str) -> None:
-    """Whatever the availability: columns are equal within blocks, and no client is exposed."""
+    """Whatever the availability.
+
+    Columns are equal within blocks, and no client is exposed.
+    """
     history = rollout_trials(1, WITH_BLOCKS[name](), AVAILABILITY[model](), ROUNDS, 2)
     assert history.any(axis=(1, 2)).all()
     for trial in np.asarray(history):
@@ -55,7 +66,9 @@ def test_blocks_keep_the_target(name: str, model: str) -> None:
 def test_schemes_without_blocks_expose_everybody(name: str) -> None:
     """After several times N rounds the server has every client's update."""
     selector: Selector = WITHOUT[name]()
-    history = np.asarray(rollout_trials(2, selector, AVAILABILITY["markov"](), ROUNDS, 1))[0]
+    history = np.asarray(
+        rollout_trials(2, selector, AVAILABILITY["markov"](), ROUNDS, 1)
+    )[0]
     first = mj.privacy.first_exposure(history)
     assert (first >= 0).all()
     assert first.max() >= N - 1  # full rank needs N sums
@@ -63,9 +76,11 @@ def test_schemes_without_blocks_expose_everybody(name: str) -> None:
 
 
 def test_long_absences_delay_exposure() -> None:
-    """The same dropout rate, but away for 30 rounds at a time: fewer distinct sums, later leaks.
+    """The same dropout rate, but away for 30 rounds at a time.
 
-    Everybody available joins; compared is the mean round in which the last client is exposed.
+    Fewer distinct sums, later leaks.
+    Everybody available joins; compared is the mean round in which the last client is
+    exposed.
     """
     last = []
     for mean_absence in (1.25, 30.0):

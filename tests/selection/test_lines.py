@@ -39,17 +39,23 @@ def grids(n: int, t: int) -> list[list[list[frozenset[int]]]]:
     found = []
     for g in range(n // t**2):
         cells = np.arange(g * t * t, (g + 1) * t * t).reshape(t, t)
-        found.append([[frozenset(line) for line in way.tolist()] for way in (cells, cells.T)])
+        found.append(
+            [[frozenset(line) for line in way.tolist()] for way in (cells, cells.T)]
+        )
     left = range(n // t**2 * t**2, n, t)
     return found + [[[frozenset(range(first, first + t))]] for first in left]
 
 
-def cohorts(family: list[list[list[frozenset[int]]]], wanted: int) -> set[frozenset[int]]:
+def cohorts(
+    family: list[list[list[frozenset[int]]]], wanted: int
+) -> set[frozenset[int]]:
     """Return all unions of `wanted` lines, of one class in each component."""
     found = set()
     for ways in itertools.product(*family):
         lines = [line for way in ways for line in way]
-        found |= {frozenset().union(*some) for some in itertools.combinations(lines, wanted)}
+        found |= {
+            frozenset().union(*some) for some in itertools.combinations(lines, wanted)
+        }
     return found
 
 
@@ -68,7 +74,9 @@ def rank(matrix: np.ndarray) -> int:
         for r in range(found + 1, len(left)):
             factor = left[r][column] / left[found][column]
             if factor:
-                left[r] = [a - factor * b for a, b in zip(left[r], left[found], strict=True)]
+                left[r] = [
+                    a - factor * b for a, b in zip(left[r], left[found], strict=True)
+                ]
         found += 1
     return found
 
@@ -79,7 +87,8 @@ def least_support(matrix: np.ndarray) -> int:
     for size in range(1, n + 1):
         for some in itertools.combinations(range(n), size):
             others = [i for i in range(n) if i not in some]
-            if rank(matrix[:, others]) < own:  # a combination vanishes on all the others
+            # a combination vanishes on all the others
+            if rank(matrix[:, others]) < own:
                 return size
     raise AssertionError
 
@@ -90,23 +99,65 @@ TRIANGLE = [[1, 1, 0], [0, 1, 1], [1, 0, 1]]
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: _raw(crossing_partitions)(16, 8, 0), "`privacy_target` must be at least 1; got 0"),
-        (lambda: _raw(crossing_partitions)(32, 6, 4), "`cohort_size` must be a multiple"),
-        (lambda: _raw(crossing_partitions)(18, 8, 4), "`num_clients` must be a multiple"),
-        (lambda: _raw(crossing_partitions)(12, 8, 4), "at least `privacy_target` squared; got 12"),
-        (lambda: _raw(crossing_partitions)(16, 8, 4, "fair"), "`fairness` must be a known mode"),
-        (lambda: _raw(from_lines)([[1, 1, 0], [0, 0, 1]], 2), "lines of one size.*got 1 and 2"),
-        (lambda: _raw(from_lines)([[0, 0]], 2), "lines of one size, at least 1; got 0 and 0"),
-        (lambda: _raw(from_lines)([[1, 1, 0, 0]], 2), "must hold every client; missing; got 2"),
+        (
+            lambda: _raw(crossing_partitions)(16, 8, 0),
+            "`privacy_target` must be at least 1; got 0",
+        ),
+        (
+            lambda: _raw(crossing_partitions)(32, 6, 4),
+            "`cohort_size` must be a multiple",
+        ),
+        (
+            lambda: _raw(crossing_partitions)(18, 8, 4),
+            "`num_clients` must be a multiple",
+        ),
+        (
+            lambda: _raw(crossing_partitions)(12, 8, 4),
+            "at least `privacy_target` squared; got 12",
+        ),
+        (
+            lambda: _raw(crossing_partitions)(16, 8, 4, "fair"),
+            "`fairness` must be a known mode",
+        ),
+        (
+            lambda: _raw(from_lines)([[1, 1, 0], [0, 0, 1]], 2),
+            "lines of one size.*got 1 and 2",
+        ),
+        (
+            lambda: _raw(from_lines)([[0, 0]], 2),
+            "lines of one size, at least 1; got 0 and 0",
+        ),
+        (
+            lambda: _raw(from_lines)([[1, 1, 0, 0]], 2),
+            "must hold every client; missing; got 2",
+        ),
         (lambda: _raw(from_lines)([[1, 2]], 2), "`lines` must be a boolean"),
         (lambda: _raw(from_lines)([[0.5, 1]], 2), "`lines` must be a boolean"),
-        (lambda: _raw(from_lines)(TRIANGLE, 3), "multiple of the clients of a line; got 3 and 2"),
-        (lambda: _raw(from_lines)(TRIANGLE, 4), "must be at most what disjoint lines hold.* 4 and"),
+        (
+            lambda: _raw(from_lines)(TRIANGLE, 3),
+            "multiple of the clients of a line; got 3 and 2",
+        ),
+        (
+            lambda: _raw(from_lines)(TRIANGLE, 4),
+            "must be at most what disjoint lines hold.* 4 and",
+        ),
         (lambda: _raw(from_lines)(TRIANGLE, 0), "`cohort_size` must be at least 1"),
-        (lambda: _raw(from_lines)(TRIANGLE, 2, classes=[0, 1]), "one for each line; got 2 and 3"),
-        (lambda: _raw(from_lines)(TRIANGLE, 2, classes=[0, 0, 1]), "lines of which none cross"),
-        (lambda: _raw(from_lines)(TRIANGLE, 2, classes=[0, 1, -1]), "`classes` must be at least 0"),
-        (lambda: _raw(from_lines)(TRIANGLE, 2, fairness="fair"), "`fairness` must be a known"),
+        (
+            lambda: _raw(from_lines)(TRIANGLE, 2, classes=[0, 1]),
+            "one for each line; got 2 and 3",
+        ),
+        (
+            lambda: _raw(from_lines)(TRIANGLE, 2, classes=[0, 0, 1]),
+            "lines of which none cross",
+        ),
+        (
+            lambda: _raw(from_lines)(TRIANGLE, 2, classes=[0, 1, -1]),
+            "`classes` must be at least 0",
+        ),
+        (
+            lambda: _raw(from_lines)(TRIANGLE, 2, fairness="fair"),
+            "`fairness` must be a known",
+        ),
     ],
 )
 def test_misuse(make: Callable[[], Any], words: str) -> None:
@@ -114,12 +165,18 @@ def test_misuse(make: Callable[[], Any], words: str) -> None:
         make()
 
 
-@pytest.mark.parametrize(("n", "k", "t"), [(4, 2, 2), (8, 4, 2), (9, 3, 3), (12, 6, 3), (16, 8, 4)])
+@pytest.mark.parametrize(
+    ("n", "k", "t"), [(4, 2, 2), (8, 4, 2), (9, 3, 3), (12, 6, 3), (16, 8, 4)]
+)
 def test_weak_privacy_is_t_whatever_is_summed(n: int, k: int, t: int) -> None:
-    """By all cohorts and sets of clients; several grids, rows of one with columns of another."""
+    """By all cohorts and sets of clients.
+
+    Several grids, rows of one with columns of another.
+    """
     allowed = rows(cohorts(grids(n, t), k // t), n)
     lines = rows([line for ways in grids(n, t) for way in ways for line in way], n)
-    assert rank(np.vstack([allowed, lines])) == rank(lines)  # all histories are in the span
+    # all histories are in the span
+    assert rank(np.vstack([allowed, lines])) == rank(lines)
     assert least_support(lines) == t
     assert mj.privacy.weak_privacy(lines).lower == t
     assert mj.privacy.weak_privacy(lines).certified
@@ -128,7 +185,9 @@ def test_weak_privacy_is_t_whatever_is_summed(n: int, k: int, t: int) -> None:
     assert mj.privacy.strong_privacy(lines) == (t if n == t else 1)
 
 
-def test_one_sum_over_both_directions_of_a_grid_exposes_who_is_where_they_cross() -> None:
+def test_one_sum_over_both_directions_of_a_grid_exposes_who_is_where_they_cross() -> (
+    None
+):
     (rows_, columns), *_ = grids(9, 3)
     mixed = rows([*rows_, *columns, rows_[1] | columns[2]], 9)
     assert least_support(mixed) == 1
@@ -148,24 +207,39 @@ FAMILIES: dict[str, Any] = {
     # windows of three on a circle of nine: classes are the three ways to cut it
     "windows": (
         lambda f: from_lines(
-            np.concatenate([np.roll(np.eye(3, dtype=int).repeat(3, 1), r, 1) for r in range(3)]),
+            np.concatenate(
+                [np.roll(np.eye(3, dtype=int).repeat(3, 1), r, 1) for r in range(3)]
+            ),
             6,
             fairness=f,
         ),
-        [[[frozenset((i + j) % 9 for j in range(3)) for i in range(r, 9, 3)] for r in range(3)]],
+        [
+            [
+                [frozenset((i + j) % 9 for j in range(3)) for i in range(r, 9, 3)]
+                for r in range(3)
+            ]
+        ],
         2,
     ),
-    # a component of two crossing lines of given classes beside blocks that share one of them
+    # a component of two crossing lines of given classes beside blocks that share one of
+    # them
     "irregular": (
         lambda f: from_lines(
-            [[1, 1, 0, 0, 0, 0, 0], [0, 1, 1, 0, 0, 0, 0], [0, 0, 0, 1, 1, 0, 0],
-             [0, 0, 0, 0, 0, 1, 1], [0, 0, 0, 1, 0, 1, 0]],
-            4, classes=[5, 7, 5, 5, 1], fairness=f,
+            [
+                [1, 1, 0, 0, 0, 0, 0],
+                [0, 1, 1, 0, 0, 0, 0],
+                [0, 0, 0, 1, 1, 0, 0],
+                [0, 0, 0, 0, 0, 1, 1],
+                [0, 0, 0, 1, 0, 1, 0],
+            ],
+            4,
+            classes=[5, 7, 5, 5, 1],
+            fairness=f,
         ),
         [[[{0, 1}], [{1, 2}]], [[{3, 4}, {5, 6}], [{3, 5}]]],
         2,
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -175,15 +249,21 @@ def test_every_cohort_is_possible_and_none_only_where_none_is(name: str) -> None
     every, trials = sorted(map(sorted, cohorts(family, wanted))), 400
     selector = make("least_used")
     n = selector.num_clients
-    lines = rows({frozenset(line) for ways in family for way in ways for line in way}, n)
+    lines = rows(
+        {frozenset(line) for ways in family for way in ways for line in way}, n
+    )
     possible, rng = rows(every, n), np.random.default_rng(5)
     available = rng.random((n, trials)) < rng.choice([0.5, 0.8, 0.95], trials)
     counts = rng.integers(0, 4, (n, trials), dtype=np.int32)
-    keys = jax.vmap(lambda t: trial_key(as_key(3), t))(jnp.arange(trials, dtype=jnp.uint32))
+    keys = jax.vmap(lambda t: trial_key(as_key(3), t))(
+        jnp.arange(trials, dtype=jnp.uint32)
+    )
     select = jax.jit(lambda s, *a: s.select(*a)[0])
     for fairness in ("least_used", "uniform", "greedy"):
         one = make(fairness)
-        found = np.asarray(select(one, keys, SelectorState(jnp.asarray(counts)), available))
+        found = np.asarray(
+            select(one, keys, SelectorState(jnp.asarray(counts)), available)
+        )
         seen = set()
         for b in range(trials):
             fits = possible[(possible <= available[:, b]).all(axis=1)]
@@ -193,10 +273,14 @@ def test_every_cohort_is_possible_and_none_only_where_none_is(name: str) -> None
                 continue
             assert (fits == cohort).all(axis=1).any()
             seen.add(cohort.tobytes())
-            if fairness != "uniform":  # it holds the least used line of any possible cohort
+            # it holds the least used line of any possible cohort
+            if fairness != "uniform":
                 held = lines[(fits[:, None] >= lines).all(axis=2).any(axis=0)]
                 uses = held @ counts[:, b]
-                assert uses.min() == (held[(held <= cohort).all(axis=1)] @ counts[:, b]).min()
+                assert (
+                    uses.min()
+                    == (held[(held <= cohort).all(axis=1)] @ counts[:, b]).min()
+                )
         assert fairness != "uniform" or len(seen) > 0.8 * len(every)
 
 
@@ -204,7 +288,9 @@ def test_everybody_online_means_every_line_alike() -> None:
     """One line a round: 8 lines of a 4 x 4 grid, each with the same chance."""
     trials = 4000
     found = np.asarray(
-        rollout_trials(1, crossing_partitions(16, 4, 4, "uniform"), independent(0.0), 1, trials)
+        rollout_trials(
+            1, crossing_partitions(16, 4, 4, "uniform"), independent(0.0), 1, trials
+        )
     )[:, 0]
     _, counts = np.unique(found, axis=0, return_counts=True)
     assert len(counts) == 8
@@ -225,14 +311,20 @@ def test_least_use_is_fair_and_greedy_fairer() -> None:
 
 
 def _closed_form(n: int, k: int, t: int, p: float) -> float:
-    """Return K times the chance of enough lines: inclusion and exclusion over rows and columns."""
+    """Return K times the chance of enough lines.
+
+    Inclusion and exclusion over rows and columns.
+    """
     law, q = np.zeros(t + 1), Fraction(1 - p).limit_denominator(1000)
     for a, b in itertools.product(range(t + 1), repeat=2):
         exactly = sum(
-            (-1) ** (i + j) * comb(t - a, i) * comb(t - b, j)
+            (-1) ** (i + j)
+            * comb(t - a, i)
+            * comb(t - b, j)
             * q ** ((a + i) * t + (b + j) * t - (a + i) * (b + j))
-            for i in range(t - a + 1) for j in range(t - b + 1)
-        )  # fmt: skip
+            for i in range(t - a + 1)
+            for j in range(t - b + 1)
+        )
         law[max(a, b)] += comb(t, a) * comb(t, b) * exactly
     total = np.ones(1)
     for _ in range(n // t**2):
@@ -247,7 +339,10 @@ def _closed_form(n: int, k: int, t: int, p: float) -> float:
 def test_sums_are_less_rare_than_those_of_blocks(
     n: int, k: int, t: int, p: float, blocks: float, crossing: float
 ) -> None:
-    """The numbers were counted in 20,000 draws: within five standard errors of K or none."""
+    """The numbers were counted in 20,000 draws.
+
+    Within five standard errors of K or none.
+    """
     rates = np.full(n, p)
     selector = crossing_partitions(n, k, t, "uniform")
     mean, deviation = selector.cardinality(rates)
@@ -275,15 +370,20 @@ def test_expected_cardinality_by_all_availabilities(name: str) -> None:
     k, chance = int(selector.cohort_size), chances[works].sum()
     assert mean == pytest.approx(k * chance, rel=1e-12)
     assert deviation == pytest.approx(k * np.sqrt(chance * (1 - chance)), rel=1e-9)
-    assert np.isnan(crossing_partitions(81, 9, 9).cardinality(np.zeros(81))).all()  # too many lines
+    # too many lines
+    assert np.isnan(crossing_partitions(81, 9, 9).cardinality(np.zeros(81))).all()
 
 
 def test_how_well_hidden_is_known_in_closed_form() -> None:
     for t in (2, 3, 4, 7):
         lines = rows([line for way in grids(t * t, t)[0] for line in way], t * t)
         projector = np.linalg.pinv(lines.astype(float)) @ lines
-        np.testing.assert_allclose(1 / np.diag(projector), t * t / (2 * t - 1), rtol=1e-12)
-    history = rollout_trials(0, crossing_partitions(9, 3, 3), independent(0.0), 60, 1)[0]
+        np.testing.assert_allclose(
+            1 / np.diag(projector), t * t / (2 * t - 1), rtol=1e-12
+        )
+    history = rollout_trials(0, crossing_partitions(9, 3, 3), independent(0.0), 60, 1)[
+        0
+    ]
     hidden = mj.privacy.hidden_among(history)
     np.testing.assert_allclose(hidden, 9 / 5, rtol=1e-9)
 
@@ -293,19 +393,24 @@ def test_the_weak_privacy_that_lasts_is_stated() -> None:
     crossing = crossing_partitions(18, 3, 3)
     assert int(crossing.privacy_target) == 3
     assert int(minimum_separation(crossing, 2).privacy_target) == 3
-    assert int(from_lines(TRIANGLE, 2).privacy_target) == 1  # nobody has proven anything
+    # nobody has proven anything
+    assert int(from_lines(TRIANGLE, 2).privacy_target) == 1
     population = mj.study.PopulationConfig(18, 3, dropout_rates=(0.0,))
     config = mj.study.SimulateConfig(
         rounds=30, trials=1, schemes=("crossing_partitions:3",), population=population
     )
     results = mj.study.run(config)
     assert results["guaranteed_privacy"].values.tolist() == [3]
-    assert not [words for words in results.mrsa.sentences() if "so many more rounds" in words]
+    assert not [
+        words for words in results.mrsa.sentences() if "so many more rounds" in words
+    ]
     assert float(results["expected_cardinality"][0]) == 3.0
 
 
 def test_no_line_parts_neighbours_who_are_in_the_same() -> None:
     assert int(crossing_partitions(32, 8, 4).block_size) == 1
-    pairs = np.repeat(rows([line for way in grids(9, 3)[0] for line in way], 9), 2, axis=1)
+    pairs = np.repeat(
+        rows([line for way in grids(9, 3)[0] for line in way], 9), 2, axis=1
+    )
     assert int(from_lines(pairs, 6).block_size) == 2
     assert int(FAMILIES["blocks"][0]("uniform").block_size) == 2

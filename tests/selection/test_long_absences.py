@@ -24,8 +24,8 @@ def _one_more(law: np.ndarray, axis: int) -> np.ndarray:
 def _exact_deviation(absence: float) -> float:
     """Return the standard deviation of C over J rounds.
 
-    From the joint law of how many blocks are whole in two rounds, d apart: a client's states in
-    them are correlated by r^d.
+    From the joint law of how many blocks are whole in two rounds, d apart: a client's
+    states in them are correlated by r^d.
     """
     q, r, most = 1 - P, 1 - 1 / absence - P / ((1 - P) * absence), K // T
     d = np.arange(1, J)
@@ -47,11 +47,15 @@ def _exact_deviation(absence: float) -> float:
 
 def test_independent_rounds_have_no_covariance() -> None:
     works = mj.selection.expected_cardinality(N, K, T, P) / K
-    assert _exact_deviation(1 / (1 - P)) == pytest.approx(K * np.sqrt(works * (1 - works) / J))
+    assert _exact_deviation(1 / (1 - P)) == pytest.approx(
+        K * np.sqrt(works * (1 - works) / J)
+    )
 
 
 @pytest.mark.parametrize("absence", [5.0, 60.0])
-def test_the_mean_stays_and_histories_differ_as_much_as_they_should(absence: float) -> None:
+def test_the_mean_stays_and_histories_differ_as_much_as_they_should(
+    absence: float,
+) -> None:
     found = mj.selection.rollout_metrics(
         1,
         mj.selection.batch_partitioning(N, K, T),

@@ -39,7 +39,8 @@ def test_misuse(make, message):
     assert message in str(caught.value)
 
 
-@pytest.mark.parametrize("trials", [3, 6000])  # several configurations a call, and one in chunks
+# several configurations a call, and one in chunks
+@pytest.mark.parametrize("trials", [3, 6000])
 def test_each_is_what_it_is_alone(trials):
     online = [independent(rate) for rate in (0.05, 0.3, 0.6)]
     seeds = [7, 7, 9]
@@ -56,10 +57,14 @@ def test_fewer_than_the_width_share_the_program_of_more(compilations):
     most = rollout_many([7, 8, 9], picks(), online, 6, num_trials=5)
     with compilations() as compiled:
         for count in (1, 2):
-            own = rollout_many([7, 8, 9][:count], picks()[:count], online[:count], 6, 5, width=3)
+            own = rollout_many(
+                [7, 8, 9][:count], picks()[:count], online[:count], 6, 5, width=3
+            )
             assert (own == most[:count]).all()
     assert compiled == []
-    with pytest.raises(mj.ConfigurationError, match="`width` must be at least 1; got 0"):
+    with pytest.raises(
+        mj.ConfigurationError, match="`width` must be at least 1; got 0"
+    ):
         rollout_many([7], picks((2,)), online[:1], 6, 5, width=0)
 
 

@@ -35,7 +35,9 @@ def test_only_binary_histories(metric: object, history: np.ndarray, got: str) ->
 def test_worked_case() -> None:
     history = np.array([[1, 1, 0], [0, 0, 0], [1, 0, 1], [0, 1, 1]], bool)
     assert fairness_gap(history).tolist() == pytest.approx([1, 1 / 2, 1 / 3, 0])
-    assert aggregation_cardinality(history).tolist() == pytest.approx([2, 1, 4 / 3, 6 / 4])
+    assert aggregation_cardinality(history).tolist() == pytest.approx(
+        [2, 1, 4 / 3, 6 / 4]
+    )
 
 
 @pytest.mark.usefixtures("on_a_cpu")
@@ -56,12 +58,16 @@ def test_leading_axes_and_types(kind: type) -> None:
     gaps, sizes = fairness_gap(given), aggregation_cardinality(given)
     assert gaps.shape == sizes.shape == (2, 3, 20)
     assert gaps.dtype == sizes.dtype == jnp.float32
-    np.testing.assert_allclose(gaps, (counts.max(-1) - counts.min(-1)) / rounds, rtol=1e-6)
+    np.testing.assert_allclose(
+        gaps, (counts.max(-1) - counts.min(-1)) / rounds, rtol=1e-6
+    )
     np.testing.assert_allclose(sizes, counts.sum(-1) / rounds, rtol=1e-6)
 
 
 def test_totals_beyond_32_bits_do_not_wrap() -> None:
     nearly = np.uint32(2**32 - 2)
     running = Running(np.zeros(5, np.int32), nearly, np.uint32(0), np.int32(2**20 - 1))
-    found = jax.jit(lambda before, row: before.add(row).cardinality())(running, np.ones(5, bool))
+    found = jax.jit(lambda before, row: before.add(row).cardinality())(
+        running, np.ones(5, bool)
+    )
     assert float(found) == pytest.approx((2**32 + 3) / 2**20, rel=1e-6)

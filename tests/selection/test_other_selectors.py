@@ -1,4 +1,7 @@
-"""Power-of-choice, minimum separation and Poisson sampling: rules on the same words, and laws."""
+"""Power-of-choice, minimum separation and Poisson sampling.
+
+Rules on the same words, and laws.
+"""
 
 from __future__ import annotations
 
@@ -40,24 +43,60 @@ def _raw(function: Callable) -> Callable:
 @pytest.mark.parametrize(
     ("build", "message"),
     [
-        (lambda: _power(4, 5, 5), "`cohort_size` must be at most `num_clients`; got 5 and 4"),
-        (lambda: _power(4, 3, 2), "`num_candidates` must be at least `cohort_size`; got 2 and 3"),
-        (lambda: _power(4, 3, 5), "`num_candidates` must be at most `num_clients`; got 5 and 4"),
+        (
+            lambda: _power(4, 5, 5),
+            "`cohort_size` must be at most `num_clients`; got 5 and 4",
+        ),
+        (
+            lambda: _power(4, 3, 2),
+            "`num_candidates` must be at least `cohort_size`; got 2 and 3",
+        ),
+        (
+            lambda: _power(4, 3, 5),
+            "`num_candidates` must be at most `num_clients`; got 5 and 4",
+        ),
         (lambda: _power(4, 3, 3.0), "`num_candidates` must be an integer; got 3.0"),
-        (lambda: _power(4, 2, 3, initial_loss=0.0), r"`initial_loss` must lie in \[1e-30, 1e30\]"),
-        (lambda: _power(4, 2, 3, initial_loss=math.nan), "`initial_loss` must be finite; got nan"),
-        (lambda: _power(4, 2, 3, initial_loss=[1.0, 2.0]), "`initial_loss` must be one number or"),
-        (lambda: _power(4, 2, 3, final_loss=2.0), "`final_loss` must be at most `initial_loss`; "),
+        (
+            lambda: _power(4, 2, 3, initial_loss=0.0),
+            r"`initial_loss` must lie in \[1e-30, 1e30\]",
+        ),
+        (
+            lambda: _power(4, 2, 3, initial_loss=math.nan),
+            "`initial_loss` must be finite; got nan",
+        ),
+        (
+            lambda: _power(4, 2, 3, initial_loss=[1.0, 2.0]),
+            "`initial_loss` must be one number or",
+        ),
+        (
+            lambda: _power(4, 2, 3, final_loss=2.0),
+            "`final_loss` must be at most `initial_loss`; ",
+        ),
         (lambda: _power(4, 2, 3, decay=0.0), r"`decay` must lie in \(0, 1\]; got 0.0"),
         (lambda: _power(4, 2, 3, decay=1.1), r"`decay` must lie in \(0, 1\]; got 1.1"),
         (lambda: _power(4, 2, 3, decay=[0.5, 0.5]), "`decay` must be one number"),
-        (lambda: _power(4, 2, 3, recovery=0.9), r"`recovery` must lie in \[1, 1e9\]; got 0.9"),
-        (lambda: _raw(minimum_separation)("uniform", 2), "`selector` must have .* got 'uniform'"),
-        (lambda: _raw(minimum_separation)(uniform(4, 2), 0), "`separation` must be at least 1"),
-        (lambda: _raw(minimum_separation)(uniform(4, 2), 2.0), "`separation` must be an integer"),
+        (
+            lambda: _power(4, 2, 3, recovery=0.9),
+            r"`recovery` must lie in \[1, 1e9\]; got 0.9",
+        ),
+        (
+            lambda: _raw(minimum_separation)("uniform", 2),
+            "`selector` must have .* got 'uniform'",
+        ),
+        (
+            lambda: _raw(minimum_separation)(uniform(4, 2), 0),
+            "`separation` must be at least 1",
+        ),
+        (
+            lambda: _raw(minimum_separation)(uniform(4, 2), 2.0),
+            "`separation` must be an integer",
+        ),
         (lambda: _raw(poisson)(0, 0.5), "`num_clients` must be at least 1; got 0"),
         (lambda: _raw(poisson)(3, 1.5), r"`probability` must lie in \[0, 1\]; got 1.5"),
-        (lambda: _raw(poisson)(3, [0.5, 0.5]), "`probability` must be .* '2 numbers, 3 clients'"),
+        (
+            lambda: _raw(poisson)(3, [0.5, 0.5]),
+            "`probability` must be .* '2 numbers, 3 clients'",
+        ),
     ],
 )
 def test_misuse(build: Callable[[], object], message: str) -> None:
@@ -78,10 +117,12 @@ def _draws(seed: int, online: Independent, num_rounds: int) -> tuple[np.ndarray,
         available, _ = online.sample(round_key(key, j, Stream.AVAILABILITY), None)
         return available, client_words(choice, n, 0), client_words(choice, n, 1)
 
-    return tuple(np.asarray(a) for a in jax.vmap(one)(jnp.arange(num_rounds, dtype=jnp.uint32)))
+    return tuple(
+        np.asarray(a) for a in jax.vmap(one)(jnp.arange(num_rounds, dtype=jnp.uint32))
+    )
 
 
-# --- power-of-choice --------------------------------------------------------------------------
+# ---- power-of-choice
 
 
 def test_power_of_choice_on_the_same_words() -> None:
@@ -97,11 +138,17 @@ def test_power_of_choice_on_the_same_words() -> None:
     for available, first, second in zip(*draws, strict=True):
         cohort = np.zeros(n, bool)
         if available.sum() >= k:
-            by_word = sorted(np.flatnonzero(available), key=lambda i: (first[i] >> 1, i))
-            ranked = sorted(by_word[:d], key=lambda i: (-round(losses[i], 4), second[i] >> 1))
+            by_word = sorted(
+                np.flatnonzero(available), key=lambda i: (first[i] >> 1, i)
+            )
+            ranked = sorted(
+                by_word[:d], key=lambda i: (-round(losses[i], 4), second[i] >> 1)
+            )
             cohort[ranked[:k]] = True
             losses = np.where(
-                cohort, np.maximum(losses * 0.7, final), np.minimum(losses * 1.1, initial)
+                cohort,
+                np.maximum(losses * 0.7, final),
+                np.minimum(losses * 1.1, initial),
             )
         history.append(cohort)
     ours = np.asarray(rollout(4, scheme, online, rounds))
@@ -144,15 +191,21 @@ def test_factors_near_one_take_effect_or_are_refused() -> None:
         down, up = min(factor, 1.0), max(factor, 1.0)
         if factor != 1.0 and abs(math.log(factor)) < 2.0**-24:
             name = "decay" if factor < 1 else "recovery"
-            with pytest.raises(ConfigurationError, match=f"`{name}` must be 1 or differ from it"):
+            with pytest.raises(
+                ConfigurationError, match=f"`{name}` must be 1 or differ from it"
+            ):
                 power_of_choice(1, 1, 1, decay=down, recovery=up)
             continue
         scheme = power_of_choice(1, 1, 1, final_loss=1e-30, decay=down, recovery=up)
-        for moved, wanted in ((scheme.fall, -math.log(down)), (scheme.rise, math.log(up))):
+        for moved, wanted in (
+            (scheme.fall, -math.log(down)),
+            (scheme.rise, math.log(up)),
+        ):
             assert abs(int(moved) * 2.0**-23 - wanted) <= 2.0**-24 * 1.001
         _, state = scheme.select(key, scheme.init(), everybody)
         assert (int(state.log_losses[0]) < 0) == (factor < 1)
-    # between two clients the loss of one grows while the other is trained, however slowly
+    # between two clients the loss of one grows while the other is trained, however
+    # slowly
     scheme = power_of_choice(2, 1, 2, initial_loss=2.0, decay=0.9, recovery=1.000005)
     state, select = scheme.init(), jax.jit(scheme.select)
     first, state = select(key, state, jnp.ones(2, bool))
@@ -198,7 +251,7 @@ def test_long_runs_do_not_underflow() -> None:
     assert np.allclose(state.losses, 1e-30, rtol=1e-3)
 
 
-# --- minimum separation -----------------------------------------------------------------------
+# ---- minimum separation
 
 
 @pytest.mark.parametrize("b", [1, 2, 4])
@@ -208,14 +261,19 @@ def test_long_runs_do_not_underflow() -> None:
 )
 def test_separation_holds(make: Callable, sizes: tuple[float, ...], b: int) -> None:
     inner = make(*sizes)
-    history = np.asarray(rollout_trials(1, minimum_separation(inner, b), independent(0.2), 60, 4))
+    history = np.asarray(
+        rollout_trials(1, minimum_separation(inner, b), independent(0.2), 60, 4)
+    )
     for trial in history:
         for column in trial.T:
             assert (np.diff(np.flatnonzero(column)) >= b).all()
     gaps = [np.diff(np.flatnonzero(c)) for trial in history for c in trial.T]
     assert min(np.concatenate(gaps)) == b  # and nobody rests longer than asked to
     blocks = history.reshape(4, 60, 6, 2)
-    if not isinstance(inner, _bernoulli.BernoulliSelection) and int(inner.block_size) == 2:
+    if (
+        not isinstance(inner, _bernoulli.BernoulliSelection)
+        and int(inner.block_size) == 2
+    ):
         assert (blocks.all(-1) == blocks.any(-1)).all()
 
 
@@ -253,10 +311,12 @@ def test_nested_separation_is_the_larger_one() -> None:
     online = independent(np.full(10, 0.1))
     inner = minimum_separation(uniform(10, 2), 2)
     nested = rollout(0, minimum_separation(inner, 4), online, 120)
-    assert (nested == rollout(0, minimum_separation(uniform(10, 2), 4), online, 120)).all()
+    assert (
+        nested == rollout(0, minimum_separation(uniform(10, 2), 4), online, 120)
+    ).all()
 
 
-# --- Poisson sampling -------------------------------------------------------------------------
+# ---- Poisson sampling
 
 
 def test_poisson_with_one_chance_is_bernoulli() -> None:
@@ -270,11 +330,20 @@ def test_poisson_with_one_chance_is_bernoulli() -> None:
 def test_poisson_frequencies_and_independence() -> None:
     chances = np.array([0.0, 0.05, 0.3, 0.5, 0.9, 1.0])
     scheme, draws = poisson(6, chances), 40_000
-    keys = jax.vmap(lambda t: trial_key(as_key(6), t))(np.arange(draws, dtype=np.uint32))
+    keys = jax.vmap(lambda t: trial_key(as_key(6), t))(
+        np.arange(draws, dtype=np.uint32)
+    )
     state = SelectorState(zeros((6, draws), np.int32))
-    cohort, _ = jax.jit(scheme.select)(keys, state, on_device(np.ones((6, draws), bool)))
+    cohort, _ = jax.jit(scheme.select)(
+        keys, state, on_device(np.ones((6, draws), bool))
+    )
     cohort = np.asarray(cohort)
-    low, high = stats.binom.ppf(1e-7, draws, chances), stats.binom.isf(1e-7, draws, chances)
+    low, high = (
+        stats.binom.ppf(1e-7, draws, chances),
+        stats.binom.isf(1e-7, draws, chances),
+    )
     assert ((low <= cohort.sum(1)) & (cohort.sum(1) <= high)).all()
     pair = (cohort[2] & cohort[3]).sum()
-    assert stats.binom.ppf(5e-7, draws, 0.15) <= pair <= stats.binom.isf(5e-7, draws, 0.15)
+    assert (
+        stats.binom.ppf(5e-7, draws, 0.15) <= pair <= stats.binom.isf(5e-7, draws, 0.15)
+    )

@@ -23,21 +23,28 @@ def schemes(n, k, t):
     ]
 
 
-# trials that fill no tile, and more than one; clients that are no power of two, and just enough
+# trials that fill no tile, and more than one; clients that are no power of two, and
+# just enough
 @pytest.mark.parametrize(("n", "k", "t", "trials"), [(1, 1, 1, 3), (18, 6, 3, 150)])
 def test_all_ways_choose_the_same(n, k, t, trials):
     online = independent([0.3 * (i % 3) / 2 for i in range(n)])
     for scheme in schemes(n, k, t)[: 1 if n == 1 else None]:
         with mj.use_form("xla"):
-            expected = np.asarray(selection.rollout_trials(5, scheme, online, 6, trials))
+            expected = np.asarray(
+                selection.rollout_trials(5, scheme, online, 6, trials)
+            )
         assert expected.any()
         with mj.use_form("pallas"):
-            by_kernel = np.asarray(selection.rollout_trials(5, scheme, online, 6, trials))
+            by_kernel = np.asarray(
+                selection.rollout_trials(5, scheme, online, 6, trials)
+            )
             alone = np.asarray(selection.rollout(5, scheme, online, 6))
         assert (by_kernel == expected).all()
         assert (alone == expected[0]).all()
         with compiling_for("tpu", 2**15, 2**34):
-            by_sorting = np.asarray(selection.rollout_trials(5, scheme, online, 6, trials))
+            by_sorting = np.asarray(
+                selection.rollout_trials(5, scheme, online, 6, trials)
+            )
         assert (by_sorting == expected).all()
 
 
@@ -46,7 +53,9 @@ def test_the_kernel_maps_over_configurations():
     online = [independent(rate) for rate in (0.1, 0.3)]
     expected = selection.rollout_many([1, 2], picks, online, 4, num_trials=3)
     with mj.use_form("pallas"):
-        assert (selection.rollout_many([1, 2], picks, online, 4, num_trials=3) == expected).all()
+        assert (
+            selection.rollout_many([1, 2], picks, online, 4, num_trials=3) == expected
+        ).all()
 
 
 def test_more_clients_than_the_kernel_takes_are_no_error(monkeypatch):
@@ -71,7 +80,9 @@ def test_a_full_device_is_given_half_a_chunk(monkeypatch):
         return roll(key, trials, *rest)
 
     monkeypatch.setattr(_rollout, "_roll_chunk", roll_few)
-    assert (np.asarray(selection.rollout_trials(1, scheme, online, 3, 40)) == expected).all()
+    assert (
+        np.asarray(selection.rollout_trials(1, scheme, online, 3, 40)) == expected
+    ).all()
     most[0] = 10
     told = "`num_trials` must fit .*: 40 trials of 3 rounds with 12 clients; got 20 at once"
     with pytest.raises(mj.ConfigurationError, match=told):

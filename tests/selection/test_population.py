@@ -1,4 +1,7 @@
-"""Changing populations: bad input, cases by hand, and which policy keeps the guarantee T."""
+"""Changing populations.
+
+Bad input, cases by hand, and which policy keeps the guarantee T.
+"""
 
 from __future__ import annotations
 
@@ -40,21 +43,42 @@ def _raw(function: Callable) -> Callable:
     [
         (lambda: _change(num_clients=0), "`num_clients` must be at least 1; got 0"),
         (lambda: _change(num_rounds=2.0), "`num_rounds` must be an integer; got 2.0"),
-        (lambda: _change(arrival_rate=-0.5), "`arrival_rate` must be one number, at least 0; got"),
-        (lambda: _change(arrival_rate=math.nan), "`arrival_rate` must be finite; got nan"),
-        (lambda: _change(departure_rate=1.5), r"`departure_rate` must be one number in \[0, 1\]"),
-        (lambda: _change(departure_rate=[0.1, 0.2]), r"`departure_rate` must be one number in"),
+        (
+            lambda: _change(arrival_rate=-0.5),
+            "`arrival_rate` must be one number, at least 0; got",
+        ),
+        (
+            lambda: _change(arrival_rate=math.nan),
+            "`arrival_rate` must be finite; got nan",
+        ),
+        (
+            lambda: _change(departure_rate=1.5),
+            r"`departure_rate` must be one number in \[0, 1\]",
+        ),
+        (
+            lambda: _change(departure_rate=[0.1, 0.2]),
+            r"`departure_rate` must be one number in",
+        ),
         (lambda: _raw(form_blocks)([[0.5, 1.0]], 1), "`members` must be a boolean"),
         (lambda: _raw(form_blocks)([[0, 2]], 1), "`members` must be .* got 0 and 2"),
-        (lambda: _raw(form_blocks)([0, 1], 1), r"`members` must be .* got 'shape \(2,\)'"),
+        (
+            lambda: _raw(form_blocks)([0, 1], 1),
+            r"`members` must be .* got 'shape \(2,\)'",
+        ),
         (lambda: _raw(form_blocks)([[0, 1], [1]], 1), "`members` must be"),
-        (lambda: _raw(form_blocks)([[1, 1]], 0), "`privacy_target` must be at least 1; got 0"),
+        (
+            lambda: _raw(form_blocks)([[1, 1]], 0),
+            "`privacy_target` must be at least 1; got 0",
+        ),
         (lambda: _raw(form_blocks)([[1, 1]], 1, "reforn"), "did you mean 'reform'"),
         (
             lambda: _roll([[1, 1]], 3, 2, _always()),
             "`cohort_size` must be a multiple of `privacy_tar",
         ),
-        (lambda: _roll([[1, 1]], 2, 2, independent([0.1])), "`dropout_rate` must be one rate or 2"),
+        (
+            lambda: _roll([[1, 1]], 2, 2, independent([0.1])),
+            "`dropout_rate` must be one rate or 2",
+        ),
         (lambda: _roll([[1, 1]], 2, 2, 0.1), "`availability` must have"),
     ],
 )
@@ -64,7 +88,12 @@ def test_misuse(build: Callable[[], object], message: str) -> None:
 
 
 def _change(**changes: object) -> object:
-    options = {"num_clients": 3, "num_rounds": 4, "arrival_rate": 0.5, "departure_rate": 0.1}
+    options = {
+        "num_clients": 3,
+        "num_rounds": 4,
+        "arrival_rate": 0.5,
+        "departure_rate": 0.1,
+    }
     options |= changes
     sizes = (options.pop("num_clients"), options.pop("num_rounds"))
     return _raw(changing_population)(0, *sizes, **options)
@@ -74,7 +103,7 @@ def _roll(*arguments: object, **options: object) -> object:
     return _raw(rollout_population)(0, *arguments, **options)
 
 
-# --- who is a member --------------------------------------------------------------------------
+# ---- who is a member
 
 
 def test_arrivals_are_steady() -> None:
@@ -105,7 +134,7 @@ def test_a_stay_does_not_depend_on_the_others() -> None:
     assert (many[:, :3] == few).all()
 
 
-# --- blocks -----------------------------------------------------------------------------------
+# ---- blocks
 
 MEMBERS = np.array(
     [  #  a  b  c  d  e  f  g
@@ -145,7 +174,9 @@ def test_blocks_by_hand() -> None:
 def test_nobody_ever_there() -> None:
     for policy in POLICIES:
         assert (form_blocks(np.zeros((3, 4), bool), 2, policy) == -1).all()
-        history = rollout_population(0, np.zeros((3, 4), bool), 2, 2, _always(), policy=policy)
+        history = rollout_population(
+            0, np.zeros((3, 4), bool), 2, 2, _always(), policy=policy
+        )
         assert not history.any()
 
 
@@ -153,7 +184,10 @@ def _joined(members: np.ndarray) -> list[np.ndarray]:
     """Return the round in which each present client last joined, for each round."""
     return [
         np.array(
-            [max((r + 1 for r in range(j + 1) if not members[r, i]), default=0) for i in clients]
+            [
+                max((r + 1 for r in range(j + 1) if not members[r, i]), default=0)
+                for i in clients
+            ]
         )
         for j, clients in enumerate([range(members.shape[1])] * len(members))
     ]
@@ -163,7 +197,9 @@ histories = arrays(np.bool_, st.tuples(st.integers(1, 12), st.integers(1, 9)))
 
 
 @given(members=histories, t=st.integers(1, 4), policy=st.sampled_from(POLICIES))
-def test_blocks_hold_present_clients_only(members: np.ndarray, t: int, policy: str) -> None:
+def test_blocks_hold_present_clients_only(
+    members: np.ndarray, t: int, policy: str
+) -> None:
     labels = form_blocks(members, t, policy)
     assert labels.shape == members.shape
     assert not ((labels >= 0) & ~members).any()
@@ -184,7 +220,7 @@ def test_blocks_hold_present_clients_only(members: np.ndarray, t: int, policy: s
             ]
 
 
-# --- rollouts ---------------------------------------------------------------------------------
+# ---- rollouts
 
 
 def test_a_population_that_stays_is_batch_partitioning() -> None:
@@ -193,8 +229,11 @@ def test_a_population_that_stays_is_batch_partitioning() -> None:
     online = independent(0.2)
     first = rollout_population(3, members, 6, 3, online)
     for policy in POLICIES[1:]:
-        assert (rollout_population(3, members, 6, 3, online, policy=policy) == first).all()
-    one = rollout(3, batch_partitioning(12, 6, 1), online, 400)  # T = 1: blocks are clients
+        assert (
+            rollout_population(3, members, 6, 3, online, policy=policy) == first
+        ).all()
+    # T = 1: blocks are clients
+    one = rollout(3, batch_partitioning(12, 6, 1), online, 400)
     assert (rollout_population(3, members, 6, 1, online) == one).all()
     blocks = np.asarray(first).reshape(400, 4, 3)
     assert (blocks.all(2) == blocks.any(2)).all()
@@ -225,10 +264,15 @@ def test_cohorts_are_whole_blocks_of_available_members(policy: str) -> None:
 
 
 def test_least_used_blocks_come_first() -> None:
-    """Four blocks, one a round: everybody once in four rounds, newcomers first after that."""
+    """Four blocks, one a round.
+
+    Everybody once in four rounds, newcomers first after that.
+    """
     members = np.ones((9, 10), bool)
     members[:4, 8:] = False
-    history = np.asarray(rollout_population(0, members, 2, 2, _always(), fairness="greedy"))
+    history = np.asarray(
+        rollout_population(0, members, 2, 2, _always(), fairness="greedy")
+    )
     assert (history[:4, :8].sum(0) == 1).all()
     assert history[4, 8:].all()
     assert (history.sum(0)[:8].max() - history.sum(0)[:8].min()) <= 1
@@ -259,7 +303,8 @@ def _population(seed: int) -> np.ndarray:
 def test_kept_blocks_keep_the_guarantee(seed: int, t: int) -> None:
     members = _population(seed)
     history = rollout_population(seed, members, 6, t, independent(0.1))
-    assert (~members[-1] & np.asarray(history).any(0)).sum() >= 2  # some who took part have left
+    # some who took part have left
+    assert (~members[-1] & np.asarray(history).any(0)).sum() >= 2
     strong = mj.privacy.strong_privacy(history)
     assert strong is not None
     assert strong >= t
@@ -269,8 +314,13 @@ def test_kept_blocks_keep_the_guarantee(seed: int, t: int) -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("policy", ["refill", "reform"])
 def test_other_policies_break_the_guarantee(seed: int, policy: str) -> None:
-    """Single clients move alone: strong privacy 1, though every cohort is of whole blocks."""
-    history = rollout_population(seed, _population(seed), 6, 3, independent(0.1), policy=policy)
+    """Single clients move alone.
+
+    Strong privacy 1, though every cohort is of whole blocks.
+    """
+    history = rollout_population(
+        seed, _population(seed), 6, 3, independent(0.1), policy=policy
+    )
     assert mj.privacy.strong_privacy(history) == 1
 
 
@@ -278,7 +328,9 @@ def test_reforming_exposes_clients() -> None:
     """Not only columns of their own: updates that the server can solve for."""
     exposed = {}
     for policy in POLICIES:
-        history = rollout_population(2, _population(2), 6, 3, independent(0.1), policy=policy)
+        history = rollout_population(
+            2, _population(2), 6, 3, independent(0.1), policy=policy
+        )
         exposed[policy] = (np.asarray(mj.privacy.first_exposure(history)) >= 0).sum()
     assert exposed["keep"] == 0
     assert exposed["reform"] > 10
@@ -289,26 +341,41 @@ def test_one_leaver_by_hand() -> None:
     members = np.array([[1, 1, 1, 1, 0]] * 6 + [[1, 0, 1, 1, 1]] * 6)
     seen = {
         policy: np.unique(
-            np.asarray(rollout_population(0, members, 2, 2, _always(), policy=policy)), axis=0
+            np.asarray(rollout_population(0, members, 2, 2, _always(), policy=policy)),
+            axis=0,
         )
         .astype(int)
         .tolist()
         for policy in POLICIES
     }
-    ab, cd, ae, ac, de = [1, 1, 0, 0, 0], [0, 0, 1, 1, 0], [1, 0, 0, 0, 1], [1, 0, 1, 0, 0], [0] * 5
+    ab, cd, ae, ac, de = (
+        [1, 1, 0, 0, 0],
+        [0, 0, 1, 1, 0],
+        [1, 0, 0, 0, 1],
+        [1, 0, 1, 0, 0],
+        [0] * 5,
+    )
     de[3] = de[4] = 1
     assert seen["keep"] == sorted([ab, cd])
     assert seen["refill"] == sorted([ab, cd, ae])
     assert seen["reform"] == sorted([ab, cd, ac, de])
-    strong = {policy: mj.privacy.strong_privacy(np.array(rows)) for policy, rows in seen.items()}
+    strong = {
+        policy: mj.privacy.strong_privacy(np.array(rows))
+        for policy, rows in seen.items()
+    }
     assert strong == {"keep": 2, "refill": 1, "reform": 1}
     # Weak privacy survives these few rounds: b - e, and a - d, have two clients each.
-    weak = {policy: _weak_by_enumeration(np.array(rows)) for policy, rows in seen.items()}
+    weak = {
+        policy: _weak_by_enumeration(np.array(rows)) for policy, rows in seen.items()
+    }
     assert weak == {"keep": 2, "refill": 2, "reform": 2}
 
 
 def test_enumeration_of_weak_privacy_knows_a_case() -> None:
-    """(a + b, b + c, a + c) gives a alone: Fraction(1, 2) of the first minus second plus third."""
+    """(a + b, b + c, a + c) gives a alone.
+
+    Fraction(1, 2) of the first minus second plus third.
+    """
     rows = np.array([[1, 1, 0], [0, 1, 1], [1, 0, 1]])
     half = Fraction(1, 2)
     alone = [half * (a - b + c) for a, b, c in zip(*rows.tolist(), strict=True)]
@@ -339,7 +406,9 @@ def test_new_numbers_compile_nothing_new(compilations: Any) -> None:
 
 def test_large_populations() -> None:
     """Linear in M: 10^5 clients, nothing of M x M."""
-    members = changing_population(0, 90_000, 20, arrival_rate=500.0, departure_rate=0.005)
+    members = changing_population(
+        0, 90_000, 20, arrival_rate=500.0, departure_rate=0.005
+    )
     assert members.shape[1] == 99_500
     history = rollout_population(0, members, 1000, 10, independent(0.2))
     assert (history.sum(1) == 1000).all()

@@ -29,7 +29,9 @@ def _by_sorting(
     return chosen
 
 
-def _check(numbers: np.ndarray, words: np.ndarray, candidates: np.ndarray, k: np.ndarray) -> None:
+def _check(
+    numbers: np.ndarray, words: np.ndarray, candidates: np.ndarray, k: np.ndarray
+) -> None:
     """Compare all ways with sorting in Python; trials are the second axis."""
     columns = list(zip(numbers.T, words.T, candidates.T, k, strict=True))
     both = np.stack([_by_sorting(*column) for column in columns], axis=1)
@@ -98,7 +100,9 @@ def test_blocks_against_loops(steps: _ranking.Steps) -> None:
             starts[first] = flags[first : first + size].all(0)
             expected[first : first + size] = starts[first]
         assert (np.asarray(whole(flags, jnp.int32(size), steps=steps)) == starts).all()
-        assert (np.asarray(spread(starts, jnp.int32(size), steps=steps)) == expected).all()
+        assert (
+            np.asarray(spread(starts, jnp.int32(size), steps=steps)) == expected
+        ).all()
 
 
 def test_block_size_is_data() -> None:

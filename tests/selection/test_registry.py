@@ -21,7 +21,10 @@ N, K = 12, 4
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class InTurn:
-    """The next K clients in order, whoever is away; the round is skipped if one of them is."""
+    """The next K clients in order, whoever is away.
+
+    The round is skipped if one of them is.
+    """
 
     cohort_size: Any
     num_clients: int = dataclasses.field(metadata={"static": True})
@@ -32,7 +35,9 @@ class InTurn:
     def select(self, key: Any, state: Any, available: Any) -> tuple[Any, Any]:
         del key
         start = jnp.sum(state.counts) % self.num_clients
-        place = (jnp.arange(self.num_clients, dtype=jnp.int32) - start) % self.num_clients
+        place = (
+            jnp.arange(self.num_clients, dtype=jnp.int32) - start
+        ) % self.num_clients
         wanted = place < self.cohort_size
         cohort = wanted & jnp.all(available | ~wanted)
         return cohort, _bernoulli.SelectorState(state.counts + cohort.astype(jnp.int32))
@@ -76,17 +81,23 @@ def test_an_unknown_or_ill_formed_scheme_is_named() -> None:
     register("in_turn", in_turn)
     with pytest.raises(ConfigurationError, match="did you mean 'in_turn'"):
         Scheme.parse("in_turns")
-    with pytest.raises(ConfigurationError, match="`scheme` must be written in_turn:SHARE; got"):
+    with pytest.raises(
+        ConfigurationError, match="`scheme` must be written in_turn:SHARE; got"
+    ):
         Scheme.parse("in_turn:1:2")
     register("needs", lambda n, k, number, rule="x": in_turn(n, k))
-    with pytest.raises(ConfigurationError, match="must be written needs:NUMBER:RULE; got 'needs'"):
+    with pytest.raises(
+        ConfigurationError, match="must be written needs:NUMBER:RULE; got 'needs'"
+    ):
         Scheme.parse("needs")
 
 
 def test_what_a_factory_makes_is_checked_before_any_work() -> None:
     def study(scheme: str) -> mj.study.SimulateConfig:
         population = mj.study.PopulationConfig(N, K)
-        return mj.study.SimulateConfig(rounds=4, schemes=(scheme,), population=population)
+        return mj.study.SimulateConfig(
+            rounds=4, schemes=(scheme,), population=population
+        )
 
     register("plain", lambda n, k: NoPytree())
     register("other", lambda n, k: in_turn(n + 1, k))
@@ -96,9 +107,19 @@ def test_what_a_factory_makes_is_checked_before_any_work() -> None:
     for scheme, words in (
         ("plain", "`selector` must be a pytree.*register_dataclass.*got <"),
         ("other", "`factory` must make a selector over 12 clients; got 13"),
-        ("fails", r"`factory` must make a selector; of \(12, 4\) it raised KeyError: 'nothing'"),
-        ("refuses", "`cohort_size` must be a multiple of `privacy_target`; got 4 and 5"),
-        ("nothing", "`selector` must have `num_clients`, `init` and `select`; got None"),
+        (
+            "fails",
+            r"`factory` must make a selector; of \(12, 4\) it raised KeyError: "
+            r"'nothing'",
+        ),
+        (
+            "refuses",
+            "`cohort_size` must be a multiple of `privacy_target`; got 4 and 5",
+        ),
+        (
+            "nothing",
+            "`selector` must have `num_clients`, `init` and `select`; got None",
+        ),
     ):
         with pytest.raises(ConfigurationError, match=words):
             mj.study.validate(study(scheme))
@@ -110,7 +131,9 @@ def test_a_selector_that_is_no_pytree_is_told_what_to_do() -> None:
         lambda: mj.selection.rollout(0, NoPytree(), online, 3),
         lambda: mj.selection.minimum_separation(NoPytree(), 2),
     ):
-        with pytest.raises(ConfigurationError, match="`selector` must be a pytree, so that its"):
+        with pytest.raises(
+            ConfigurationError, match="`selector` must be a pytree, so that its"
+        ):
             use()
 
 
@@ -130,14 +153,30 @@ def test_parameters_are_numbers_where_they_are_written_so() -> None:
 
 
 def test_a_scheme_says_whether_it_looks_at_data() -> None:
-    """Of the package's rows what their selectors say; of one's own what it says, or nothing."""
+    """Of the package's rows what their selectors say.
+
+    Of one's own what it says, or nothing.
+    """
     register("mine", in_turn)
-    texts = ("uniform", "weighted", "partition", "batch_partitioning:2", "crossing_partitions:2",
-             "bernoulli:0.5", "poisson:0.5:0.2", "balls_in_bins:2", "power_of_choice:5",
-             "mine")  # fmt: skip
-    assert {text.split(":")[0] for text in texts} >= set(BUILT_IN) - {"minimum_separation"}
+    texts = (
+        "uniform",
+        "weighted",
+        "partition",
+        "batch_partitioning:2",
+        "crossing_partitions:2",
+        "bernoulli:0.5",
+        "poisson:0.5:0.2",
+        "balls_in_bins:2",
+        "power_of_choice:5",
+        "mine",
+    )
+    assert {text.split(":")[0] for text in texts} >= set(BUILT_IN) - {
+        "minimum_separation"
+    }
     for text in (*texts, *(f"minimum_separation:2:{text}" for text in texts)):
-        said = {"power_of_choice:5": True, "mine": None}.get(text.split("separation:2:")[-1], False)
+        said = {"power_of_choice:5": True, "mine": None}.get(
+            text.split("separation:2:")[-1], False
+        )
         scheme = Scheme.parse(text)
         assert scheme.depends_on_data(16, 4) is said
         assert getattr(scheme.build(16, 4), "depends_on_data", None) is said
@@ -163,7 +202,9 @@ def test_parameters_may_be_axes_of_their_own() -> None:
     assert Scheme.filled("weighted", {"privacy_target": 3}) == "weighted"
     with pytest.raises(ConfigurationError, match="`privacy_target` must be given once"):
         Scheme.filled("mine:4", {"privacy_target": 3})
-    with pytest.raises(ConfigurationError, match="`scheme` must be written mine:PRIVACY_TARGET"):
+    with pytest.raises(
+        ConfigurationError, match="`scheme` must be written mine:PRIVACY_TARGET"
+    ):
         Scheme.filled("mine", {"fairness": "y"})
 
 
@@ -172,7 +213,10 @@ def test_a_scheme_of_ones_own_is_studied_like_the_others() -> None:
     register("in_turn", in_turn, label="In turn")
     population = mj.study.PopulationConfig(N, K, dropout_rates=(0.0,))
     config = mj.study.SimulateConfig(
-        rounds=6, trials=2, schemes=("in_turn", "in_turn:0.5", "uniform"), population=population
+        rounds=6,
+        trials=2,
+        schemes=("in_turn", "in_turn:0.5", "uniform"),
+        population=population,
     )
     results = mj.study.run(config)
     assert results["scheme"].values.tolist() == ["In turn", "In turn (0.5)", "Random"]
@@ -181,15 +225,24 @@ def test_a_scheme_of_ones_own_is_studied_like_the_others() -> None:
     assert last["rank"].values.tolist() == [3, 3]
     assert results["guaranteed_privacy"].values.tolist() == [1, 1, 1]
     # nobody says what it is expected to be
-    assert np.isnan(results["expected_cardinality"].values).tolist() == [True, True, False]
-    assert results.sel(scheme="in_turn:0.5")["aggregation_cardinality"].values[0, -1] == 2.0
+    assert np.isnan(results["expected_cardinality"].values).tolist() == [
+        True,
+        True,
+        False,
+    ]
+    assert (
+        results.sel(scheme="in_turn:0.5")["aggregation_cardinality"].values[0, -1]
+        == 2.0
+    )
 
 
 def test_every_scheme_of_the_package_is_built_by_its_name() -> None:
     same = {
         "poisson:0.25:1": mj.selection.poisson(N, [0.25, 1.0] * 6),
         "bernoulli:0.25": mj.selection.bernoulli(N, 0.25),
-        "crossing_partitions:2:greedy": mj.selection.crossing_partitions(N, K, 2, "greedy"),
+        "crossing_partitions:2:greedy": mj.selection.crossing_partitions(
+            N, K, 2, "greedy"
+        ),
         "power_of_choice:6": mj.selection.power_of_choice(N, K, 6),
         "minimum_separation:3:batch_partitioning:2:greedy": mj.selection.minimum_separation(
             mj.selection.batch_partitioning(N, K, 2, "greedy"), 3
@@ -214,5 +267,7 @@ def test_a_user_s_papers_are_cited() -> None:
         ("@x{y}", "with author and title"),
     ):
         register("mine", in_turn, papers=papers)
-        with pytest.raises(ConfigurationError, match=f"`papers` must be BibTeX entries .*{words}"):
+        with pytest.raises(
+            ConfigurationError, match=f"`papers` must be BibTeX entries .*{words}"
+        ):
             mj.cite("mine")

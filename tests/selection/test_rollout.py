@@ -83,7 +83,9 @@ def test_misuse_of_trials(trials: object) -> None:
 
 
 @pytest.mark.parametrize("name", SELECTORS)
-def test_a_trial_does_not_depend_on_its_batch(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_trial_does_not_depend_on_its_batch(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     selector = SELECTORS[name]()
     many = np.asarray(rollout_trials(6, selector, ONLINE(), 30, 7))
     assert many.shape == (7, 30, 12)
@@ -117,7 +119,9 @@ def test_streamed_metrics_equal_those_of_the_history(
     history = rollout_trials(1, SELECTORS[name](), ONLINE(), 25, 5)
     streamed = rollout_metrics(1, SELECTORS[name](), ONLINE(), 25, 5)
     assert np.array_equal(streamed.fairness_gap, fairness_gap(history))
-    assert np.array_equal(streamed.aggregation_cardinality, aggregation_cardinality(history))
+    assert np.array_equal(
+        streamed.aggregation_cardinality, aggregation_cardinality(history)
+    )
     known = np.asarray(history)
     assert np.array_equal(streamed.skipped, ~known.any(-1))
     assert np.array_equal(streamed.counts, known.sum(1))
@@ -133,7 +137,9 @@ def test_new_numbers_compile_nothing_new(compilations: Any) -> None:
 
     run(0, batch_partitioning(24, 12, 3), [0.1] * 24)
     with mj.use_form("xla"):
-        jax.block_until_ready(rollout(0, batch_partitioning(24, 12, 3), independent(0.2), 9))
+        jax.block_until_ready(
+            rollout(0, batch_partitioning(24, 12, 3), independent(0.2), 9)
+        )
     with compilations() as compiled:
         run(1, batch_partitioning(24, 12, 3), [0.4] * 24)
         run(2, batch_partitioning(24, 12, 6, "greedy"), [0.3] * 24)
@@ -177,7 +183,8 @@ def test_rates_and_seeds_stack_under_vmap() -> None:
 def test_x64_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     limit_work(monkeypatch, "selection", 4 * 12)  # a thread for each trial
     plain = {
-        name: np.asarray(rollout_trials(5, s(), ONLINE(), 20, 2)) for name, s in SELECTORS.items()
+        name: np.asarray(rollout_trials(5, s(), ONLINE(), 20, 2))
+        for name, s in SELECTORS.items()
     }
     with jax.enable_x64(True):
         for name, make in SELECTORS.items():
@@ -212,7 +219,9 @@ class _RoundRobin:
         del key
         assert available.shape == (12,)
         turn = jnp.argmin(state.counts)
-        return available & (jnp.arange(12) == turn), SelectorState(state.counts.at[turn].add(1))
+        return available & (jnp.arange(12) == turn), SelectorState(
+            state.counts.at[turn].add(1)
+        )
 
 
 class _EveryOtherRound:
@@ -232,19 +241,31 @@ class _EveryOtherRound:
 
 
 for _class in (_RoundRobin, _EveryOtherRound):
-    jax.tree_util.register_pytree_node(_class, lambda s: ((), None), lambda _, __, c=_class: c())
+    jax.tree_util.register_pytree_node(
+        _class, lambda s: ((), None), lambda _, __, c=_class: c()
+    )
 
 
 def test_schemes_of_users_need_not_know_about_trials() -> None:
     history = rollout_trials(0, _RoundRobin(), _EveryOtherRound(), 12, 4)
     expected = np.eye(12, dtype=bool) & (np.arange(12) % 2 == 0)
     assert (np.asarray(history) == expected).all()
-    assert rollout_metrics(0, _RoundRobin(), _EveryOtherRound(), 12, 2).skipped[1].sum() == 6
-    assert rollout(0, uniform(12, 2), _EveryOtherRound(), 4).sum(1).tolist() == [2, 0, 2, 0]
+    assert (
+        rollout_metrics(0, _RoundRobin(), _EveryOtherRound(), 12, 2).skipped[1].sum()
+        == 6
+    )
+    assert rollout(0, uniform(12, 2), _EveryOtherRound(), 4).sum(1).tolist() == [
+        2,
+        0,
+        2,
+        0,
+    ]
 
 
 @pytest.mark.parametrize("mixed", [False, True])
-@pytest.mark.parametrize(("target", "fairness"), [(1, "u"), (1, "w"), (2, "l"), (3, "g"), (6, "p")])
+@pytest.mark.parametrize(
+    ("target", "fairness"), [(1, "u"), (1, "w"), (2, "l"), (3, "g"), (6, "p")]
+)
 def test_cardinality_is_as_expected(mixed: bool, target: int, fairness: str) -> None:
     """Rounds work independently with one chance, so the mean has a known standard error."""
     n, k, rounds, trials = 24, 6, 100, 60
@@ -272,7 +293,9 @@ def test_cardinality_is_as_expected(mixed: bool, target: int, fairness: str) -> 
 def test_large_population(name: str) -> None:
     n = 20_000
     selector = (
-        batch_partitioning(n, 1000, 10) if name == "batch_partitioning" else bernoulli(n, 0.1)
+        batch_partitioning(n, 1000, 10)
+        if name == "batch_partitioning"
+        else bernoulli(n, 0.1)
     )
     history = np.asarray(rollout(0, selector, independent(0.1), 3))
     if name == "bernoulli":
@@ -308,5 +331,7 @@ sys.exit(peak > 4e9 / 2**30)
 @pytest.mark.parametrize("rounds", [2, pytest.param(20, marks=pytest.mark.slow)])
 def test_a_million_clients_fit_in_four_gigabytes(rounds: int) -> None:
     words = [sys.executable, "-c", _HUGE, str(rounds)]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=600, check=False)
+    done = subprocess.run(
+        words, capture_output=True, text=True, timeout=600, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr

@@ -1,4 +1,7 @@
-"""What is learnt when a block loses a member: misuse, worked rounds, a plain loop as oracle."""
+"""What is learnt when a block loses a member.
+
+Misuse, worked rounds, a plain loop as oracle.
+"""
 
 from __future__ import annotations
 
@@ -23,15 +26,36 @@ EVERYBODY = np.ones((5, 4), bool)
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((EVERYBODY, 2, "drop"), "`policy` must be a known policy: did you mean 'drop_block'"),
-        ((EVERYBODY[:4], 2, "abort"), r"`survivors` must have axes \[..., 5, clients\]"),
+        (
+            (EVERYBODY, 2, "drop"),
+            "`policy` must be a known policy: did you mean 'drop_block'",
+        ),
+        (
+            (EVERYBODY[:4], 2, "abort"),
+            r"`survivors` must have axes \[..., 5, clients\]",
+        ),
         ((EVERYBODY[0], 2, "abort"), r"`survivors` must have axes \[..., 5, clients\]"),
-        ((EVERYBODY.astype(np.int32), 2, "abort"), "`survivors` must be bools; got dtype"),
+        (
+            (EVERYBODY.astype(np.int32), 2, "abort"),
+            "`survivors` must be bools; got dtype",
+        ),
         ((EVERYBODY, 0, "abort"), "`blocks` must be at least 1; got 0"),
-        ((EVERYBODY, [0, 0, 1], "abort"), "`blocks` must be a block size, or 4 numbers"),
-        ((EVERYBODY, [0, 0, 1, 4], "abort"), r"`blocks` must lie in \[0, num_clients\); got 0 and"),
-        ((EVERYBODY, [0, 0, 1, -1], "abort"), r"`blocks` must lie in \[0, num_clients\); got -1"),
-        ((EVERYBODY, [0.0, 0.0, 1.0, 1.0], "abort"), "`blocks` must be a block size, or 4"),
+        (
+            (EVERYBODY, [0, 0, 1], "abort"),
+            "`blocks` must be a block size, or 4 numbers",
+        ),
+        (
+            (EVERYBODY, [0, 0, 1, 4], "abort"),
+            r"`blocks` must lie in \[0, num_clients\); got 0 and",
+        ),
+        (
+            (EVERYBODY, [0, 0, 1, -1], "abort"),
+            r"`blocks` must lie in \[0, num_clients\); got -1",
+        ),
+        (
+            (EVERYBODY, [0.0, 0.0, 1.0, 1.0], "abort"),
+            "`blocks` must be a block size, or 4",
+        ),
     ],
 )
 def test_sums_that_make_no_sense(arguments: tuple[Any, ...], message: str) -> None:
@@ -42,7 +66,9 @@ def test_sums_that_make_no_sense(arguments: tuple[Any, ...], message: str) -> No
 def test_a_rollout_without_a_step_model_is_refused() -> None:
     selector, online = selection.uniform(4, 2), availability.independent(0.0)
     with pytest.raises(ConfigurationError, match="`steps` must be a `StepDropout`"):
-        inspect.unwrap(rollout_rounds)(0, selector, online, 0.1, 3, policy="abort", blocks=1)
+        inspect.unwrap(rollout_rounds)(
+            0, selector, online, 0.1, 3, policy="abort", blocks=1
+        )
 
 
 def _survivors(*steps: list[int]) -> np.ndarray:
@@ -59,7 +85,8 @@ def _survivors(*steps: list[int]) -> np.ndarray:
             [[1, 1, 1, 1]] * 2 + [[1, 1, 1, 0]] * 3,
             [[1, 1, 1, 0], [0, 0, 0, 0], [1, 1, 0, 0]],
         ),
-        # client 3 leaves after its masked input came: it is in the sum, nothing is split
+        # client 3 leaves after its masked input came: it is in the sum, nothing is
+        # split
         ([[1, 1, 1, 1]] * 4 + [[1, 1, 1, 0]], [[1, 1, 1, 1]] * 3),
         # a whole block leaves: no policy but abort minds
         (
@@ -85,7 +112,9 @@ def test_worked_rounds(survivors: list[list[int]], wanted: list[list[int]]) -> N
         assert found.astype(int).tolist() == row, policy
 
 
-def _oracle(survivors: np.ndarray, blocks: list[int], policy: str, threshold: int) -> list[bool]:
+def _oracle(
+    survivors: np.ndarray, blocks: list[int], policy: str, threshold: int
+) -> list[bool]:
     """Plain sets: who is summed in one round."""
     cohort, third, fourth = (
         {i for i in range(len(blocks)) if survivors[step][i]} for step in (0, 3, 4)
@@ -108,11 +137,20 @@ def _oracle(survivors: np.ndarray, blocks: list[int], policy: str, threshold: in
 def test_every_pattern_of_two_steps_agrees_with_sets() -> None:
     """All nested V0, V3, V4 of four clients, for blocks by size and by irregular numbers."""
     patterns = []
-    for stay in itertools.product(range(4), repeat=4):  # not asked, lost early, lost late, stays
-        rows = [[s >= 1 for s in stay]] * 3 + [[s >= 2 for s in stay]] + [[s >= 3 for s in stay]]
+    # not asked, lost early, lost late, stays
+    for stay in itertools.product(range(4), repeat=4):
+        rows = (
+            [[s >= 1 for s in stay]] * 3
+            + [[s >= 2 for s in stay]]
+            + [[s >= 3 for s in stay]]
+        )
         patterns.append(rows)
     survivors = np.array(patterns)
-    for blocks, labels in ((2, [0, 0, 1, 1]), ([3, 0, 3, 3], [3, 0, 3, 3]), (1, [0, 1, 2, 3])):
+    for blocks, labels in (
+        (2, [0, 0, 1, 1]),
+        ([3, 0, 3, 3], [3, 0, 3, 3]),
+        (1, [0, 1, 2, 3]),
+    ):
         for policy, threshold in itertools.product(POLICIES, (1, 2, 3)):
             found = learnt_sums(survivors, blocks, policy, threshold=threshold)
             wanted = [_oracle(rows, labels, policy, threshold) for rows in survivors]
@@ -148,7 +186,10 @@ def _play(policy: str, rate: float, **more: Any) -> selection.RoundHistory:
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_without_step_dropouts_rounds_are_the_plain_rollout(policy: str) -> None:
-    selector, online = selection.batch_partitioning(24, 8, 4), availability.independent(0.05)
+    selector, online = (
+        selection.batch_partitioning(24, 8, 4),
+        availability.independent(0.05),
+    )
     plain = selection.rollout_trials(11, selector, online, 60, 3)
     played = _play(policy, 0.0)
     assert (played.participation == plain).all()
@@ -159,11 +200,16 @@ def test_fewer_rounds_are_the_first_of_more_and_compile_nothing_on_a_cpu(
     on_a_cpu: None, compilations: Any
 ) -> None:
     """33 to 64 rounds are one program; 32 are another, and the same rounds."""
-    selector, online = selection.batch_partitioning(12, 4, 2), availability.independent(0.2)
+    selector, online = (
+        selection.batch_partitioning(12, 4, 2),
+        availability.independent(0.2),
+    )
     steps = availability.independent_steps(0.2)
 
     def played(rounds: int) -> list[np.ndarray]:
-        own = rollout_rounds(3, selector, online, steps, rounds, policy="abort", blocks=2)
+        own = rollout_rounds(
+            3, selector, online, steps, rounds, policy="abort", blocks=2
+        )
         keys = jax.random.key_data(own.assignment_keys)
         return [np.asarray(leaf) for leaf in (*own[:3], keys)]
 
@@ -210,8 +256,13 @@ class _ByTheKey:
 
 
 def test_losses_of_a_round_are_drawn_by_its_own_key() -> None:
-    selector, everybody = selection.bernoulli(8, 1.0), availability.replay(np.ones((1, 8), bool))
-    played = rollout_rounds(3, selector, everybody, _ByTheKey(), 3, policy="ignore", blocks=1)
+    selector, everybody = (
+        selection.bernoulli(8, 1.0),
+        availability.replay(np.ones((1, 8), bool)),
+    )
+    played = rollout_rounds(
+        3, selector, everybody, _ByTheKey(), 3, policy="ignore", blocks=1
+    )
     for j, survivors in enumerate(np.asarray(played.survivors)):
         key = round_key(trial_key(as_key(3), 0), j, Stream.STEPS)
         word = int(jax.random.key_data(key)[0])
@@ -234,13 +285,18 @@ def test_counts_are_of_sums_that_were_learnt(separation: int | None) -> None:
         blocks=1,
         num_trials=2,
     )
-    rows, asked = np.asarray(played.participation), np.asarray(played.survivors)[:, :, 0]
+    rows, asked = (
+        np.asarray(played.participation),
+        np.asarray(played.survivors)[:, :, 0],
+    )
     assert (asked & ~rows).any()
     for b, j in np.ndindex(rows.shape[:2]):
         counts = rows[b, :j].sum(axis=0)
         rested = ~asked[b, max(0, j - (separation or 1) + 1) : j].any(axis=0)
         assert rested[asked[b, j]].all()
-        assert counts[asked[b, j]].max() <= counts[rested & ~asked[b, j]].min(initial=99)
+        assert counts[asked[b, j]].max() <= counts[rested & ~asked[b, j]].min(
+            initial=99
+        )
 
 
 def test_a_rule_takes_the_place_of_policy_blocks_and_threshold() -> None:
@@ -257,9 +313,13 @@ def test_a_rule_takes_the_place_of_policy_blocks_and_threshold() -> None:
     played = _play("drop_block", 0.04, threshold=5)
     for mine, theirs in zip(ruled, played, strict=True):
         assert mine is theirs or (mine == theirs).all()
-    with pytest.raises(ConfigurationError, match="`rule` must not be given with `policy`"):
+    with pytest.raises(
+        ConfigurationError, match="`rule` must not be given with `policy`"
+    ):
         rollout_rounds(*settings, rule=rule, policy="abort")
-    with pytest.raises(ConfigurationError, match="`policy` must be given with `blocks`, or `rule`"):
+    with pytest.raises(
+        ConfigurationError, match="`policy` must be given with `blocks`, or `rule`"
+    ):
         rollout_rounds(*settings, policy="abort")
 
 
@@ -269,7 +329,9 @@ def test_statuses_say_what_went_wrong_first(policy: str) -> None:
     survivors, rows = np.asarray(played.survivors), np.asarray(played.participation)
     statuses, seen = np.asarray(played.status), set()
     for b, j in np.ndindex(3, 60):
-        cohort, third, fourth = (set(np.flatnonzero(survivors[b, j, s])) for s in (0, 3, 4))
+        cohort, third, fourth = (
+            set(np.flatnonzero(survivors[b, j, s])) for s in (0, 3, 4)
+        )
         whole = {i for i in third if {k for k in cohort if k // 4 == i // 4} <= third}
         left = {"ignore": third, "drop_block": whole}.get(
             policy, third if third == cohort else set()
@@ -304,7 +366,10 @@ def test_learnt_rows_of_whole_sums() -> None:
 
 def test_ignoring_breaks_blocks_and_the_others_keep_them() -> None:
     strong = {
-        policy: [privacy.strong_privacy(P) for P in np.asarray(_play(policy, 0.03).participation)]
+        policy: [
+            privacy.strong_privacy(P)
+            for P in np.asarray(_play(policy, 0.03).participation)
+        ]
         for policy in POLICIES
     }
     assert max(t for t in strong["ignore"] if t) < 4

@@ -1,4 +1,7 @@
-"""Schemes against the papers' rules: by enumeration on the same words, and in distribution."""
+"""Schemes against the papers' rules.
+
+By enumeration on the same words, and in distribution.
+"""
 
 from __future__ import annotations
 
@@ -35,12 +38,21 @@ RATES = [0.1, 0.2, 0.3, 0.4, 0.5]
 @pytest.mark.parametrize(
     ("build", "message"),
     [
-        (lambda: _raw(uniform)(4, 5), "`cohort_size` must be at most `num_clients`; got 5 and 4"),
-        (lambda: _raw(weighted)(4, 5), "`cohort_size` must be at most `num_clients`; got 5 and 4"),
+        (
+            lambda: _raw(uniform)(4, 5),
+            "`cohort_size` must be at most `num_clients`; got 5 and 4",
+        ),
+        (
+            lambda: _raw(weighted)(4, 5),
+            "`cohort_size` must be at most `num_clients`; got 5 and 4",
+        ),
         (lambda: _raw(uniform)(4, 0), "`cohort_size` must be at least 1; got 0"),
         (lambda: _raw(uniform)(4.0, 2), "`num_clients` must be an integer; got 4.0"),
         (lambda: _raw(weighted)(4, True), "`cohort_size` must be an integer; got True"),
-        (lambda: _raw(partition)(10, 4), "`num_clients` must be a multiple of `cohort_size`"),
+        (
+            lambda: _raw(partition)(10, 4),
+            "`num_clients` must be a multiple of `cohort_size`",
+        ),
         (
             lambda: _raw(batch_partitioning)(12, 10, 4),
             "`cohort_size` must be a multiple of `privacy_target`; got 10 and 4",
@@ -58,8 +70,14 @@ RATES = [0.1, 0.2, 0.3, 0.4, 0.5]
             lambda: _raw(batch_partitioning)(12, 6, 3, "greedi"),
             "`fairness` must be .* got 'greedi'",
         ),
-        (lambda: _raw(bernoulli)(3, 1.2), r"`probability` must lie in \[0, 1\]; got 1.2"),
-        (lambda: _raw(bernoulli)(3, math.nan), r"`probability` must lie in \[0, 1\]; got nan"),
+        (
+            lambda: _raw(bernoulli)(3, 1.2),
+            r"`probability` must lie in \[0, 1\]; got 1.2",
+        ),
+        (
+            lambda: _raw(bernoulli)(3, math.nan),
+            r"`probability` must lie in \[0, 1\]; got nan",
+        ),
         (lambda: _raw(bernoulli)(3, [0.1, 0.2]), "`probability` must be one number"),
         (lambda: _raw(bernoulli)(0, 0.5), "`num_clients` must be at least 1; got 0"),
         (lambda: _raw(bernoulli)(3, "half"), "`probability` must be a number"),
@@ -75,10 +93,12 @@ def _raw(function: Callable) -> Callable:
     return inspect.unwrap(function)
 
 
-# --- the same words, the paper's rule by enumeration ------------------------------------------
+# ---- the same words, the paper's rule by enumeration
 
 
-def _draws(seed: int, online: availability.Independent, num_rounds: int) -> tuple[np.ndarray, ...]:
+def _draws(
+    seed: int, online: availability.Independent, num_rounds: int
+) -> tuple[np.ndarray, ...]:
     """Availability bool[J, N] and two words for each client, uint32[J, N], of trial 0."""
     key = trial_key(as_key(seed), 0)
     n = online.thresholds.shape[0]
@@ -95,7 +115,9 @@ def _draws(seed: int, online: availability.Independent, num_rounds: int) -> tupl
 def _oracle_sorting(counts, available, first, second, k, by_use):  # type: ignore[no-untyped-def]
     """T = 1: sort the available clients by (frequency, word), or by word alone."""
     words = (first if by_use else second) >> 1
-    ranked = sorted(np.flatnonzero(available), key=lambda i: (by_use * counts[i], words[i], i))
+    ranked = sorted(
+        np.flatnonzero(available), key=lambda i: (by_use * counts[i], words[i], i)
+    )
     cohort = np.zeros(len(counts), bool)
     if len(ranked) >= k:
         cohort[ranked[:k]] = True
@@ -116,7 +138,12 @@ def _oracle_rows(family, size, fairness):  # type: ignore[no-untyped-def]
             return family[min(rows, key=lambda r: sorted(b[blocks[r]]))]
         if fairness == "greedy":
             return family[
-                min(rows, key=lambda r: sorted((use[g], a[g]) for g in np.flatnonzero(blocks[r])))
+                min(
+                    rows,
+                    key=lambda r: sorted(
+                        (use[g], a[g]) for g in np.flatnonzero(blocks[r])
+                    ),
+                )
             ]
         least = min(np.flatnonzero(whole), key=lambda g: (use[g], a[g]))
         rows = rows[blocks[rows, least]]  # line 8: rows that include l_min
@@ -181,7 +208,10 @@ def test_a_round_on_the_same_words() -> None:
     words = [np.asarray(own) for own in drawn]
     generator, seen = np.random.default_rng(0), set()
     for _ in range(40):
-        available, counts = generator.random(8) < 0.8, generator.integers(0, 3, 4).repeat(2)
+        available, counts = (
+            generator.random(8) < 0.8,
+            generator.integers(0, 3, 4).repeat(2),
+        )
         state = SelectorState(jax.device_put(counts.astype(np.int32)))
         cohort = np.asarray(_select(selector, key, state, jax.device_put(available))[0])
         assert (cohort == choose(counts, available, *words)).all()
@@ -199,16 +229,24 @@ def test_bernoulli_on_the_same_words() -> None:
 _select = jax.jit(lambda selector, *arguments: selector.select(*arguments))
 
 
-# --- distributions ---------------------------------------------------------------------------
+# ---- distributions
 
 
 def _row_counts(selector, counts, available, family, draws=6000):  # type: ignore[no-untyped-def]
     """Return how often each row of the family was chosen, over fresh keys."""
-    keys = jax.vmap(lambda t: trial_key(as_key(77), t))(jnp.arange(draws, dtype=jnp.uint32))
-    spread = SelectorState(on_device(np.broadcast_to(np.int32(counts)[:, None], (8, draws))))
-    online = on_device(np.broadcast_to(np.asarray(available, bool)[:, None], (8, draws)))
+    keys = jax.vmap(lambda t: trial_key(as_key(77), t))(
+        jnp.arange(draws, dtype=jnp.uint32)
+    )
+    spread = SelectorState(
+        on_device(np.broadcast_to(np.int32(counts)[:, None], (8, draws)))
+    )
+    online = on_device(
+        np.broadcast_to(np.asarray(available, bool)[:, None], (8, draws))
+    )
     cohort, state = _select(selector, keys, spread, online)
-    assert (np.asarray(state.counts) - np.asarray(spread.counts) == np.asarray(cohort)).all()
+    assert (
+        np.asarray(state.counts) - np.asarray(spread.counts) == np.asarray(cohort)
+    ).all()
     code = np.asarray(cohort).T @ (1 << np.arange(8))
     known = family @ (1 << np.arange(8))
     assert np.isin(code, known).all()
@@ -220,7 +258,9 @@ NOT_3 = [1, 1, 1, 0, 1, 1, 1, 1]
 
 
 @pytest.mark.parametrize("available", [EVERYBODY, NOT_3], ids=["all", "one away"])
-@pytest.mark.parametrize("counts", [[0] * 8, [3, 3, 1, 1, 1, 1, 2, 2], [1, 1, 0, 0, 2, 2, 1, 1]])
+@pytest.mark.parametrize(
+    "counts", [[0] * 8, [3, 3, 1, 1, 1, 1, 2, 2], [1, 1, 0, 0, 2, 2, 1, 1]]
+)
 @pytest.mark.parametrize("fairness", ["least_used", "uniform", "greedy"])
 def test_rows_have_the_papers_chances(
     fairness: selection.Fairness, counts: list[int], available: list[int]
@@ -266,7 +306,10 @@ def test_weighted_takes_the_least_used_first() -> None:
     """One client at the minimum, then two of the three at the next count, uniformly."""
     family = enumerate_family(8, 3, 1)
     observed = _row_counts(weighted(8, 3), [0, 4, 1, 1, 1, 9, 2, 2], EVERYBODY, family)
-    rows = [[i in (0, *pair) for i in range(8)] for pair in itertools.combinations((2, 3, 4), 2)]
+    rows = [
+        [i in (0, *pair) for i in range(8)]
+        for pair in itertools.combinations((2, 3, 4), 2)
+    ]
     hit = np.array([row.tolist() in rows for row in family])
     assert observed[~hit].sum() == 0
     assert ((observed[hit] - 2000) ** 2 / 2000).sum() < stats.chi2.isf(FALSE_FAILURE, 2)
@@ -274,7 +317,12 @@ def test_weighted_takes_the_least_used_first() -> None:
 
 @pytest.mark.parametrize(
     ("available", "works"),
-    [([0] * 8, False), ([1, 0] * 4, False), ([1, 1, 0, 1, 1, 0, 1, 0], False), (NOT_3, True)],
+    [
+        ([0] * 8, False),
+        ([1, 0] * 4, False),
+        ([1, 1, 0, 1, 1, 0, 1, 0], False),
+        (NOT_3, True),
+    ],
 )
 def test_skip_rule(available: list[int], works: bool) -> None:
     """Fewer than K/T whole blocks: nobody is asked and the state stays."""
@@ -282,28 +330,49 @@ def test_skip_rule(available: list[int], works: bool) -> None:
     state = SelectorState(jnp.arange(8, dtype=jnp.int32) // 2)
     cohort, after = _select(selector, as_key(0), state, jnp.asarray(available, bool))
     assert int(cohort.sum()) == (4 if works else 0)
-    assert (np.asarray(after.counts) - np.asarray(state.counts) == np.asarray(cohort)).all()
+    assert (
+        np.asarray(after.counts) - np.asarray(state.counts) == np.asarray(cohort)
+    ).all()
 
 
 @pytest.mark.parametrize(
-    ("make", "sizes"), [(uniform, (4, 4)), (weighted, (4, 4)), (batch_partitioning, (4, 4, 1))]
+    ("make", "sizes"),
+    [(uniform, (4, 4)), (weighted, (4, 4)), (batch_partitioning, (4, 4, 1))],
 )
 def test_exactly_enough_and_one_too_few(make: Callable, sizes: tuple[int, ...]) -> None:
     selector = make(*sizes)
-    everybody, _ = _select(selector, as_key(1), selector.init(), on_device(np.ones(4, bool)))
+    everybody, _ = _select(
+        selector, as_key(1), selector.init(), on_device(np.ones(4, bool))
+    )
     assert np.asarray(everybody).all()
-    nobody, _ = _select(selector, as_key(1), selector.init(), on_device([True] * 3 + [False]))
+    nobody, _ = _select(
+        selector, as_key(1), selector.init(), on_device([True] * 3 + [False])
+    )
     assert not np.asarray(nobody).any()
 
 
 def test_one_client() -> None:
-    for selector in (uniform(1, 1), weighted(1, 1), partition(1, 1), batch_partitioning(1, 1, 1)):
-        assert rollout(0, selector, availability.independent(0.0), 3).tolist() == [[True]] * 3
-        assert rollout(0, selector, availability.independent(1.0), 3).tolist() == [[False]] * 3
+    for selector in (
+        uniform(1, 1),
+        weighted(1, 1),
+        partition(1, 1),
+        batch_partitioning(1, 1, 1),
+    ):
+        assert (
+            rollout(0, selector, availability.independent(0.0), 3).tolist()
+            == [[True]] * 3
+        )
+        assert (
+            rollout(0, selector, availability.independent(1.0), 3).tolist()
+            == [[False]] * 3
+        )
 
 
 def _numpy_trial(rng, family, size, rates, rounds):  # type: ignore[no-untyped-def]
-    """Algorithm 2 by listing rows, from NumPy's generator; return counts and asked clients."""
+    """Algorithm 2 by listing rows, from NumPy's generator.
+
+    Return counts and asked clients.
+    """
     counts, asked = np.zeros(len(rates), int), 0
     for _ in range(rounds):
         available = rng.random(len(rates)) >= rates
@@ -348,7 +417,9 @@ def test_greedy_is_fairer_than_the_papers_rule() -> None:
     online = availability.independent(rates)
     gap = {
         mode: float(
-            selection.fairness_gap(rollout(1, batch_partitioning(60, 12, 3, mode), online, 600))[-1]
+            selection.fairness_gap(
+                rollout(1, batch_partitioning(60, 12, 3, mode), online, 600)
+            )[-1]
         )
         for mode in ("least_used", "uniform", "greedy")
     }

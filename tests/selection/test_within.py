@@ -18,8 +18,12 @@ PARTS = np.stack([rank <= RANKS for rank in (1, 4, 8)], axis=1)
         (([[1, 2]], 2, 2), "`parts`"),
         ((PARTS, 2, 0), "`privacy_target` must be"),
         ((PARTS, 3, 2), "`cohort_size`"),
-        ((PARTS, 14, 2), "`cohort_size` must be at most the number of clients in blocks"),
-        (([[1, 0], [0, 1]], 2, 2), "`cohort_size` must be at most"),  # nothing in common
+        (
+            (PARTS, 14, 2),
+            "`cohort_size` must be at most the number of clients in blocks",
+        ),
+        # nothing in common
+        (([[1, 0], [0, 1]], 2, 2), "`cohort_size` must be at most"),
     ],
 )
 def test_blocks_that_make_no_sense(arguments, message: str) -> None:
@@ -65,10 +69,14 @@ def test_a_rollout_keeps_t_in_each_part_where_common_blocks_do_not() -> None:
     online = availability.independent(0.1)
     found = selection.blocks_within(PARTS, 4, 2)
     trials = np.asarray(selection.rollout_trials(3, found.selector, online, 40, 4))
-    np.testing.assert_array_equal(trials[0], selection.rollout(3, found.selector, online, 40))
+    np.testing.assert_array_equal(
+        trials[0], selection.rollout(3, found.selector, online, 40)
+    )
     assert set(trials.sum(axis=-1).ravel()) <= {0, 4}
     assert not trials[..., found.blocks < 0].any()
-    common = np.asarray(selection.rollout(3, selection.batch_partitioning(12, 4, 2), online, 40))
+    common = np.asarray(
+        selection.rollout(3, selection.batch_partitioning(12, 4, 2), online, 40)
+    )
     for part in range(PARTS.shape[1]):
         for history in trials:
             assert (strong_privacy(history & found.parts[:, part]) or 2) >= 2

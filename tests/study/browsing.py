@@ -1,7 +1,8 @@
-"""A page as a browser shows it: what sticks out, what is too small or too faint, what it fetches.
+"""A page as a browser shows it.
 
-Contrast is WCAG 2's, computed here from the colours that the browser has worked out: those of text,
-of all grounds behind it, and opacity. Nothing of the package is used.
+What sticks out, what is too small or too faint, what it fetches.
+Contrast is WCAG 2's, computed here from the colours that the browser has worked out:
+those of text, of all grounds behind it, and opacity. Nothing of the package is used.
 """
 
 from __future__ import annotations
@@ -88,7 +89,9 @@ return [texts, found];
 
 def drivers() -> tuple[str, str] | None:
     """Return where Chromium and its driver are; None if one of them is missing."""
-    browser = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
+    browser = next(
+        filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None
+    )
     driver = shutil.which("chromedriver")
     return (browser, driver) if browser and driver else None
 
@@ -102,11 +105,18 @@ class Page:
 
     def open(self, path: pathlib.Path, width: int = 1400, theme: str = "light") -> None:
         """Open a file at a width, by day or by night."""
-        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
+        size = {
+            "width": width,
+            "height": 900,
+            "deviceScaleFactor": 1,
+            "mobile": width < 500,
+        }
         theme_now = [{"name": "prefers-color-scheme", "value": theme}]
         self.logs()
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": theme_now})
+        self.driver.execute_cdp_cmd(
+            "Emulation.setEmulatedMedia", {"features": theme_now}
+        )
         self.url = path.absolute().as_uri()
         self.driver.get(self.url)
 
@@ -120,18 +130,25 @@ class Page:
 
     def logs(self) -> list[tuple[str, str]]:
         """Return errors and warnings of the console, and what was asked of the network."""
-        found = [("console", entry["message"]) for entry in self.driver.get_log("browser")]
+        found = [
+            ("console", entry["message"]) for entry in self.driver.get_log("browser")
+        ]
         for entry in self.driver.get_log("performance"):
             message = json.loads(entry["message"])["message"]
             if message["method"] == "Network.requestWillBeSent":
-                url, by = message["params"]["request"]["url"], message["params"]["documentURL"]
+                url, by = (
+                    message["params"]["request"]["url"],
+                    message["params"]["documentURL"],
+                )
                 if by == self.url and url != by and not url.startswith("data:"):
                     found.append(("network", url))
         return found
 
     def faults(self) -> list[tuple[str, str]]:
         """Return all that is wrong with the page as it stands: kind, what and where."""
-        script = _MEASURE.replace("SMALLEST", str(SMALLEST)).replace("FAINTEST", str(FAINTEST))
+        script = _MEASURE.replace("SMALLEST", str(SMALLEST)).replace(
+            "FAINTEST", str(FAINTEST)
+        )
         texts, found = self.run(script)
         assert texts > 0
         return [(kind, words) for kind, words in found] + self.logs()
@@ -147,11 +164,22 @@ def browser() -> Iterator[Page]:
     assert found is not None
     options = webdriver.ChromeOptions()
     options.binary_location = found[0]
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    options.set_capability(
+        "goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"}
+    )
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
-        for flag in ("headless", "no-sandbox", "disable-gpu", "disable-quic", "no-first-run",
-                     "disable-background-networking", "disable-component-update", "disable-sync",
-                     "disable-dev-shm-usage", f"user-data-dir={profile}"):  # fmt: skip
+        for flag in (
+            "headless",
+            "no-sandbox",
+            "disable-gpu",
+            "disable-quic",
+            "no-first-run",
+            "disable-background-networking",
+            "disable-component-update",
+            "disable-sync",
+            "disable-dev-shm-usage",
+            f"user-data-dir={profile}",
+        ):
             options.add_argument(f"--{flag}")
         driver = webdriver.Chrome(options=options, service=Service(found[1]))
         try:

@@ -14,7 +14,10 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent))  # for browsing.py
 
 @pytest.fixture
 def results() -> xr.Dataset:
-    """Two schemes, three rounds, four clients: one leaks clients 0 and 1, one leaks nobody."""
+    """Two schemes, three rounds, four clients.
+
+    One leaks clients 0 and 1, one leaks nobody.
+    """
     return xr.Dataset(
         {
             "participation": (
@@ -27,15 +30,24 @@ def results() -> xr.Dataset:
                     bool,
                 ),
             ),
-            "strong_privacy": (("scheme", "round"), np.array([[2, 1, 1], [2, 2, 2]], np.float32)),
+            "strong_privacy": (
+                ("scheme", "round"),
+                np.array([[2, 1, 1], [2, 2, 2]], np.float32),
+            ),
             "guaranteed_privacy": ("scheme", np.array([1, 2], np.int32)),
             "rank": (("scheme", "round"), np.array([[1, 2, 3], [1, 1, 2]], np.int32)),
-            "exposed_clients": (("scheme", "round"), np.array([[0, 2, 2], [0, 0, 0]], np.int32)),
+            "exposed_clients": (
+                ("scheme", "round"),
+                np.array([[0, 2, 2], [0, 0, 0]], np.int32),
+            ),
             "first_exposure": (
                 ("scheme", "client"),
                 np.array([[1, 1, np.nan, np.nan], [np.nan] * 4], np.float32),
             ),
-            "fairness_gap": (("scheme", "round"), np.array([[1, 1, 1 / 3], [1, 0.5, 0]])),
+            "fairness_gap": (
+                ("scheme", "round"),
+                np.array([[1, 1, 1 / 3], [1, 0.5, 0]]),
+            ),
             "aggregation_cardinality": (
                 ("scheme", "round"),
                 np.array([[2, 1.5, 5 / 3], [2, 1, 4 / 3]]),
@@ -66,7 +78,9 @@ def swept() -> xr.Dataset:
     strong = np.array([[[1, 1, 2], [none, 1, 1]], [[2, 2, 2], [7, 7, 7]]])
     exposed = np.array([[[4, 2, 0], [3, 3, 3]], [[0, 0, 0], [9, 9, 9]]], np.int32)
     first = np.array([[[5, 3, none], [8, 9, 7]], [[none] * 3, [0, 0, 0]]])
-    cardinality = np.array([[[3.0, 4.0, 5.0], [2.0, 2.0, 2.0]], [[3.5] * 3, [99.0] * 3]])
+    cardinality = np.array(
+        [[[3.0, 4.0, 5.0], [2.0, 2.0, 2.0]], [[3.5] * 3, [99.0] * 3]]
+    )
     dims = ("scheme", "num_clients", "trial")
     return xr.Dataset(
         {
@@ -94,8 +108,10 @@ def swept() -> xr.Dataset:
             "seed": 0,
             "axes": [
                 {"name": "scheme", "fields": ["scheme"]},
-                {"name": "num_clients",
-                 "fields": ["population.num_clients", "population.cohort_size"]},
+                {
+                    "name": "num_clients",
+                    "fields": ["population.num_clients", "population.cohort_size"],
+                },
             ],
         },
-    )  # fmt: skip
+    )

@@ -1,5 +1,6 @@
-"""Objects of all kinds, each made twice: of 1 and of 2, which changes one value that it reaches.
+"""Objects of all kinds, each made twice.
 
+Of 1 and of 2, which changes one value that it reaches.
 A row is a function of that number. Code is made of text, as a notebook's cells are.
 """
 
@@ -53,7 +54,7 @@ def cell(text: str, **names: Any) -> Callable[[int], Any]:
     return made
 
 
-# --- code ---------------------------------------------------------------------------------------
+# ---- code
 
 WRAPPING = """
 import functools
@@ -85,7 +86,9 @@ thing = {thing}
 """
 
 
-def of_class(base: str = "pass", own: str = "pass", thing: str = "Thing()") -> Callable[[int], Any]:
+def of_class(
+    base: str = "pass", own: str = "pass", thing: str = "Thing()"
+) -> Callable[[int], Any]:
     return cell(CLASS.format(base=base, own=own, thing=thing))
 
 
@@ -123,16 +126,24 @@ CODE: dict[str, Callable[[int], Any]] = {
     "constant in a tuple": cell("def thing(x):\n    return x in (0, (5, NUM))"),
     "constant in a set": cell("def thing(x):\n    return x in {'a', 'b', NUM}"),
     "operator": lambda n: [lambda x: x + 3, lambda x: x - 3][n - 1],
-    "constant of a lambda inside": cell("def thing(x):\n    return (lambda y: y + NUM)(x)"),
-    "constant of a comprehension": cell("def thing(x):\n    return [y + NUM for y in x]"),
-    "constant of a generator": cell("def thing(x):\n    yield from (y + NUM for y in x)"),
+    "constant of a lambda inside": cell(
+        "def thing(x):\n    return (lambda y: y + NUM)(x)"
+    ),
+    "constant of a comprehension": cell(
+        "def thing(x):\n    return [y + NUM for y in x]"
+    ),
+    "constant of a generator": cell(
+        "def thing(x):\n    yield from (y + NUM for y in x)"
+    ),
     "constant of a coroutine": cell("async def thing(x):\n    return x + NUM"),
     "constant of a class inside": cell(
         "def thing(x):\n    class A:\n        a = NUM\n    return A"
     ),
     "default": cell("def thing(x, n=NUM):\n    return x"),
     "keyword default": cell("def thing(x, *, n=NUM):\n    return x"),
-    "default that is an array": lambda n: cell("def thing(x, n=a): pass", a=np.arange(n))(n),
+    "default that is an array": lambda n: cell(
+        "def thing(x, n=a): pass", a=np.arange(n)
+    )(n),
     "annotation": cell("def thing(x: (1, NUM)): pass"),
     "attribute of a function": cell("def thing(x): pass\nthing.rate = NUM"),
     "name of an argument": cell("def thing(xNUM): pass"),
@@ -140,50 +151,74 @@ CODE: dict[str, Callable[[int], Any]] = {
     "name of a function": cell("def thingNUM(): pass\nthing = thingNUM"),
     "closure": cell("def of(n):\n    return lambda x: x + n\nthing = of(NUM)"),
     "closure of a closure": cell(
-        "def of(n):\n    inner = lambda: n\n    return lambda x: x + inner()\nthing = of(NUM)"
+        "def of(n):\n    inner = lambda: n\n    return lambda x: x + inner()\nthing = "
+        "of(NUM)"
     ),
     "closure that is changed": cell(
-        "def of(n):\n    m = 5\n    f = lambda x: x + m\n    m = n\n    return f\nthing = of(NUM)"
+        "def of(n):\n    m = 5\n    f = lambda x: x + m\n    m = n\n    return "
+        "f\nthing = of(NUM)"
     ),
     "global": cell("rate = NUM\ndef thing(x):\n    return x + rate"),
-    "global in a table": cell("rate = {'a': [1, NUM]}\ndef thing(x):\n    return x + rate['a'][1]"),
+    "global in a table": cell(
+        "rate = {'a': [1, NUM]}\ndef thing(x):\n    return x + rate['a'][1]"
+    ),
     "global of a lambda inside": cell("rate = NUM\nthing = lambda x: (lambda: rate)()"),
-    "global of a class inside": cell("r = NUM\ndef thing(x):\n    class A:\n        a = r"),
+    "global of a class inside": cell(
+        "r = NUM\ndef thing(x):\n    class A:\n        a = r"
+    ),
     "all globals": cell("rate = NUM\ndef thing(x):\n    return globals()['ra' + 'te']"),
-    "shadowed builtin": cell("def len(x):\n    return NUM\ndef thing(x):\n    return len(x)"),
+    "shadowed builtin": cell(
+        "def len(x):\n    return NUM\ndef thing(x):\n    return len(x)"
+    ),
     "helper of a helper": cell(HELPER),
     "recursion": cell("def thing(x):\n    return thing(x - NUM)"),
-    "mutual recursion": cell("def a(x): return b(x)\ndef b(x): return a(x - NUM)\nthing = a"),
+    "mutual recursion": cell(
+        "def a(x): return b(x)\ndef b(x): return a(x - NUM)\nthing = a"
+    ),
     "handler of an exception": lambda n: [
         cell("def thing(x):\n    try: return x()\n    except KeyError: return 3")(0),
         cell("def thing(x):\n    try: return x()\n    except ValueError: return 3")(0),
     ][n - 1],
     "decorator with wraps": cell(WRAPPING),
-    "decorated function": cell(WRAPPING.replace("NUM", "3").replace("return x", "return NUM * x")),
+    "decorated function": cell(
+        WRAPPING.replace("NUM", "3").replace("return x", "return NUM * x")
+    ),
     "decorator twice": cell(WRAPPING + "thing = times(thing)" * 1),
     "wrapped attribute alone": cell(
-        "def thing(x):\n    return NUM * x\ndef other(x):\n    return x\nthing.__wrapped__ = other"
+        "def thing(x):\n    return NUM * x\ndef other(x):\n    return "
+        "x\nthing.__wrapped__ = other"
     ),
     "class with __wrapped__": cell(
-        "class Times:\n    def __init__(self, f, n):\n        self.__wrapped__, self.n = f, n\n"
+        "class Times:\n    def __init__(self, f, n):\n        self.__wrapped__, self.n "
+        "= f, n\n"
         "thing = Times(len, NUM)"
     ),
-    "partial": cell("import functools\nthing = functools.partial(lambda x, n: x, n=NUM)"),
-    "partial by place": cell("import functools\nthing = functools.partial(lambda n, x: x, NUM)"),
+    "partial": cell(
+        "import functools\nthing = functools.partial(lambda x, n: x, n=NUM)"
+    ),
+    "partial by place": cell(
+        "import functools\nthing = functools.partial(lambda n, x: x, NUM)"
+    ),
     "partial of a partial": lambda n: functools.partial(functools.partial(max, n), 3),
     "attribute of a partial": lambda n: with_attribute(functools.partial(max, 3), n),
     "partial method": of_class(
         own="import functools\n    f = lambda self, n: n\n    g = functools.partialmethod(f, NUM)"
     ),
-    "cache": cell("import functools\n@functools.cache\ndef thing(x):\n    return x + NUM"),
-    "size of a cache": cell("import functools\nthing = functools.lru_cache(NUM)(lambda x: x)"),
+    "cache": cell(
+        "import functools\n@functools.cache\ndef thing(x):\n    return x + NUM"
+    ),
+    "size of a cache": cell(
+        "import functools\nthing = functools.lru_cache(NUM)(lambda x: x)"
+    ),
     "dispatch to any": cell(DISPATCHED.format(any="NUM", whole="7")),
     "dispatch to a kind": cell(DISPATCHED.format(any="7", whole="NUM")),
     "dispatch of methods": of_class(
         own="import functools\n    @functools.singledispatchmethod\n    def f(self, x): return NUM"
     ),
     "numba": cell("import numba\n@numba.njit\ndef thing(x):\n    return x + NUM"),
-    "options of numba": lambda n: numba.njit(fastmath=n == 1)(cell("thing = lambda x: x")(0)),
+    "options of numba": lambda n: numba.njit(fastmath=n == 1)(
+        cell("thing = lambda x: x")(0)
+    ),
     "vectorize": lambda n: np.vectorize(cell("thing = lambda x: x + NUM")(n)),
     "itemgetter": lambda n: operator.itemgetter(0, n),
     "attrgetter": lambda n: operator.attrgetter(f"a.b{n}"),
@@ -197,7 +232,7 @@ CODE: dict[str, Callable[[int], Any]] = {
     "function of JAX": lambda n: [jnp.add, jnp.subtract][n - 1],
 }
 
-# --- transformations of JAX and optax -------------------------------------------------------------
+# ---- transformations of JAX and optax
 
 
 def squared(number: int) -> Any:
@@ -229,8 +264,12 @@ TRANSFORMED: dict[str, Callable[[int], Any]] = {
         ][n - 1],
     ),
     "custom_vjp": cell(DERIVED.format(value="NUM", kept="x", back="5", more="")),
-    "forward of custom_vjp": cell(DERIVED.format(value="5", kept="NUM", back="5", more="")),
-    "backward of custom_vjp": cell(DERIVED.format(value="5", kept="x", back="NUM", more="")),
+    "forward of custom_vjp": cell(
+        DERIVED.format(value="5", kept="NUM", back="5", more="")
+    ),
+    "backward of custom_vjp": cell(
+        DERIVED.format(value="5", kept="x", back="NUM", more="")
+    ),
     "zeros of custom_vjp": cell(
         DERIVED.format(value="5", kept="x", back="5", more=", symbolic_zeros=NUM == 1")
     ),
@@ -245,7 +284,9 @@ TRANSFORMED: dict[str, Callable[[int], Any]] = {
     "schedule": lambda n: optax.cosine_decay_schedule(0.1, 10 * n),
     "scheduled adam": lambda n: optax.adam(optax.exponential_decay(0.1, 10, 0.1 * n)),
     "chain": lambda n: optax.chain(optax.clip(float(n)), optax.sgd(0.1)),
-    "order of a chain": lambda n: optax.chain(*[optax.sgd(0.1), optax.clip(1.0)][:: 3 - 2 * n]),
+    "order of a chain": lambda n: optax.chain(
+        *[optax.sgd(0.1), optax.clip(1.0)][:: 3 - 2 * n]
+    ),
     "own transformation": lambda n: optax.GradientTransformation(
         lambda params: (), cell("def thing(u, s, p):\n    return NUM * u, s")(n)
     ),
@@ -256,7 +297,7 @@ TRANSFORMED: dict[str, Callable[[int], Any]] = {
     ),
 }
 
-# --- classes and their values ---------------------------------------------------------------------
+# ---- classes and their values
 
 
 def with_attribute(thing: Any, number: int, name: str = "rate") -> Any:
@@ -421,20 +462,27 @@ VALUES: dict[str, Callable[[int], Any]] = {
     "names of slots": of_class(own="__slots__ = ('xNUM',)", thing="Thing"),
     "base": lambda n: cell(f"class thing({['int', 'float'][n - 1]}): pass")(0),
     "metaclass": cell(
-        "class Meta(type):\n    def f(kind): return NUM\nclass thing(metaclass=Meta): pass"
+        "class Meta(type):\n    def f(kind): return NUM\nclass thing(metaclass=Meta): "
+        "pass"
     ),
     "keyword of a class": cell(
-        "class Base:\n    def __init_subclass__(cls, n): cls.n = n\nclass thing(Base, n=NUM): pass"
+        "class Base:\n    def __init_subclass__(cls, n): cls.n = n\nclass thing(Base, "
+        "n=NUM): pass"
     ),
     "generic class": cell(
-        "from typing import Generic, TypeVar\nT = TypeVar('T')\nclass A(Generic[T]):\n    x = NUM\n"
+        "from typing import Generic, TypeVar\nT = TypeVar('T')\nclass A(Generic[T]):\n "
+        "   x = NUM\n"
         "thing = A[int]"
     ),
-    "protocol": cell("from typing import Protocol\nclass thing(Protocol):\n    x: int = NUM"),
+    "protocol": cell(
+        "from typing import Protocol\nclass thing(Protocol):\n    x: int = NUM"
+    ),
     "virtual subclass": virtual,
     "how a pytree is taken apart": registered,
     "attribute": lambda n: with_attribute(of_class()(0), n),
-    "attribute of an attribute": lambda n: with_attribute(of_class()(0), [{"a": Plain(n)}]),  # type: ignore[arg-type]
+    "attribute of an attribute": lambda n: with_attribute(
+        of_class()(0), [{"a": Plain(n)}]
+    ),  # type: ignore[arg-type]
     "name of an attribute": lambda n: with_attribute(of_class()(0), 3, f"rate{n}"),
     "slot": cell("class A:\n    __slots__ = ('x',)\nthing = A()\nthing.x = NUM"),
     "slot of a base": cell(
@@ -442,10 +490,12 @@ VALUES: dict[str, Callable[[int], Any]] = {
         "thing = B()\nA.x.__set__(thing, NUM)\nthing.x = 3"
     ),
     "slot that hides its name": cell(
-        "class A:\n    __slots__ = ('__x',)\n    def __init__(self): self.__x = NUM\nthing = A()"
+        "class A:\n    __slots__ = ('__x',)\n    def __init__(self): self.__x = "
+        "NUM\nthing = A()"
     ),
     "slot beside attributes": cell(
-        "class A:\n    __slots__ = ('x', '__dict__')\nthing = A()\nthing.x = NUM\nthing.y = 3"
+        "class A:\n    __slots__ = ('x', '__dict__')\nthing = A()\nthing.x = "
+        "NUM\nthing.y = 3"
     ),
     "value that hides its attributes": cell(
         "class A:\n    def __getattribute__(self, name): return 3\n"
@@ -478,7 +528,9 @@ VALUES: dict[str, Callable[[int], Any]] = {
         "import typing\nclass thing(typing.NamedTuple):\n    x: int = NUM"
     ),
     "enum": lambda n: [Colour.RED, Colour.BLUE][n - 1],
-    "value of an enum": cell("import enum\nclass A(enum.Enum):\n    X = NUM\nthing = A.X"),
+    "value of an enum": cell(
+        "import enum\nclass A(enum.Enum):\n    X = NUM\nthing = A.X"
+    ),
     "another member of an enum": cell(
         "import enum\nclass A(enum.Enum):\n    X = 3\n    Y = NUM\nthing = A.X"
     ),
@@ -493,7 +545,9 @@ VALUES: dict[str, Callable[[int], Any]] = {
     "model": lambda n: Model(n),
     "part of a model": lambda n: Model(3, nn.Dense(n)),
     "layer": lambda n: nn.Dense(n),
-    "initialiser of a layer": lambda n: nn.Dense(3, kernel_init=nn.initializers.normal(float(n))),
+    "initialiser of a layer": lambda n: nn.Dense(
+        3, kernel_init=nn.initializers.normal(float(n))
+    ),
     "sequence of layers": lambda n: nn.Sequential([nn.Dense(3), nn.Dense(n)]),
     "name of a layer": lambda n: nn.Dense(3, name=f"a{n}"),
     "nnx layer": lambda n: nnx.Dropout(0.1 * n, rngs=nnx.Rngs(3)),
@@ -520,7 +574,7 @@ def _changed(thing: Any, name: str, number: int) -> Any:
     return thing
 
 
-# --- arrays, frames and other data ----------------------------------------------------------------
+# ---- arrays, frames and other data
 
 FIELDS = np.dtype([("a", "i1"), ("b", "f8")], align=True)
 
@@ -589,7 +643,9 @@ ARRAYS: dict[str, Callable[[int], Any]] = {
     "array of int4": lambda n: np.array([0, n]).astype(jnp.int4.dtype),
     "array of texts": lambda n: np.array(["a", f"a{n}" * 9], np.dtypes.StringDType()),
     "type of an array": lambda n: np.zeros(3, [np.float32, np.int32][n - 1]),
-    "another float of two bytes": lambda n: np.zeros(3, [np.float16, jnp.bfloat16.dtype][n - 1]),
+    "another float of two bytes": lambda n: np.zeros(
+        3, [np.float16, jnp.bfloat16.dtype][n - 1]
+    ),
     "order of bytes": lambda n: np.zeros(3, ["<f8", ">f8"][n - 1]),
     "shape of an array": lambda n: np.zeros([(2, 3), (3, 2)][n - 1]),
     "empty array": lambda n: np.zeros((0, n)),
@@ -604,7 +660,9 @@ ARRAYS: dict[str, Callable[[int], Any]] = {
         2, {"names": ["a"], "formats": ["i4"], "offsets": [4 * n], "itemsize": 16}
     ),
     "objects in fields": lambda n: np.array([(1, [n])], [("a", "i4"), ("b", "O")]),
-    "arrays in fields": lambda n: np.array([(1, [2, n])], [("a", "i4"), ("b", "i4", 2)]),
+    "arrays in fields": lambda n: np.array(
+        [(1, [2, n])], [("a", "i4"), ("b", "i4", 2)]
+    ),
     "metadata of a type": lambda n: np.zeros(2, np.dtype("i4", metadata={"a": n})),
     "array in an array": lambda n: np.array([np.arange(3), np.array([1, n])], object),
     "mask": masked,
@@ -632,7 +690,9 @@ ARRAYS: dict[str, Callable[[int], Any]] = {
     "weak type": lambda n: [jnp.asarray(3.0), jnp.float32(3.0)][n - 1],
     "key": lambda n: jax.random.key(n),
     "several keys": lambda n: jax.random.split(jax.random.key(3), n),
-    "kind of a key": lambda n: jax.random.key(3, impl=["threefry2x32", "unsafe_rbg"][n - 1]),
+    "kind of a key": lambda n: jax.random.key(
+        3, impl=["threefry2x32", "unsafe_rbg"][n - 1]
+    ),
     "raw key": lambda n: jax.random.PRNGKey(n),
     "frame": frame,
     "columns of a frame": lambda n: frame().rename(columns={"a": f"c{n}"}),
@@ -647,10 +707,14 @@ ARRAYS: dict[str, Callable[[int], Any]] = {
     "series": lambda n: pd.Series([1, n]),
     "name of a series": lambda n: pd.Series([1], name=f"a{n}"),
     "series with a hole": lambda n: pd.Series([1, None, n], dtype="Int64"),
-    "place of a hole": lambda n: pd.Series([[1, None], [None, 1]][n - 1], dtype="Int64"),
+    "place of a hole": lambda n: pd.Series(
+        [[1, None], [None, 1]][n - 1], dtype="Int64"
+    ),
     "categories": lambda n: pd.Categorical(["a"], categories=["a", f"b{n}"]),
     "codes of categories": lambda n: pd.Categorical.from_codes([0, n - 1], ["a", "b"]),
-    "order of categories": lambda n: pd.Categorical(["a"], categories=["a"], ordered=n == 1),
+    "order of categories": lambda n: pd.Categorical(
+        ["a"], categories=["a"], ordered=n == 1
+    ),
     "column of categories": lambda n: pd.Series(["a", f"b{n}"], dtype="category"),
     "times": lambda n: pd.Series(pd.to_datetime([f"2020-01-0{n}"])),
     "zone of times": lambda n: pd.Series(
@@ -719,7 +783,10 @@ DATA: dict[str, Callable[[int], Any]] = {
     "identifier": lambda n: uuid.UUID(int=n),
     "address": lambda n: ipaddress.ip_address(f"10.0.0.{n}"),
     "path": lambda n: pathlib.Path(f"a/b{n}"),
-    "kind of a path": lambda n: [pathlib.PurePosixPath("a"), pathlib.PureWindowsPath("a")][n - 1],
+    "kind of a path": lambda n: [
+        pathlib.PurePosixPath("a"),
+        pathlib.PureWindowsPath("a"),
+    ][n - 1],
     "pattern": lambda n: re.compile(f"a{n}"),
     "flags of a pattern": lambda n: re.compile("a", [0, re.IGNORECASE][n - 1]),
     "nothing": lambda n: [None, ...][n - 1],
@@ -735,8 +802,12 @@ def _moved(name: str) -> Any:
 OBJECTS = {
     f"{kind}: {name}": made
     for kind, rows in {
-        "code": CODE, "transformed": TRANSFORMED, "value": VALUES, "array": ARRAYS, "data": DATA,
+        "code": CODE,
+        "transformed": TRANSFORMED,
+        "value": VALUES,
+        "array": ARRAYS,
+        "data": DATA,
     }.items()
     for name, made in rows.items()
-}  # fmt: skip
+}
 """By its kind and what changes."""

@@ -1,6 +1,8 @@
-"""A figure in a file and in a report: one chart, of which both drawers show the same data.
+"""A figure in a file and in a report.
 
-The oracle reads a report's drawing back into values, and compares them with the curves on the axes.
+One chart, of which both drawers show the same data.
+The oracle reads a report's drawing back into values, and compares them with the curves
+on the axes.
 """
 
 from __future__ import annotations
@@ -34,7 +36,11 @@ from mrsa_jax.plotting._designs import designs_chart, participation_chart
 from mrsa_jax.plotting._names import short
 from mrsa_jax.plotting._study import FIGURES, study_charts
 from mrsa_jax.plotting.chart import Chart, draw
-from mrsa_jax.plotting.points import accuracy_epsilon_chart, points_chart, tradeoff_chart
+from mrsa_jax.plotting.points import (
+    accuracy_epsilon_chart,
+    points_chart,
+    tradeoff_chart,
+)
 from mrsa_jax.privacy import collusion_risk
 from mrsa_jax.study import _points
 from mrsa_jax.study._points import cost_charts
@@ -48,24 +54,48 @@ def everything(trials: int) -> xr.Dataset:
     """Return a study that measured all there is to draw; of one trial, or of several."""
     rng = np.random.default_rng(trials)
     over = ("scheme", "trial") if trials > 1 else ("scheme",)
-    sizes = {"scheme": 2, "trial": trials, "round": 7, "evaluation": 3, "client": 5,
-             "rounds_done": 4, "lag": 6}  # fmt: skip
+    sizes = {
+        "scheme": 2,
+        "trial": trials,
+        "round": 7,
+        "evaluation": 3,
+        "client": 5,
+        "rounds_done": 4,
+        "lag": 6,
+    }
 
     def made(*axes: str, least: float = 0.1) -> tuple[tuple[str, ...], np.ndarray]:
-        values = np.cumsum(rng.uniform(least, 1.0, [sizes[one] for one in axes]), axis=-1)
+        values = np.cumsum(
+            rng.uniform(least, 1.0, [sizes[one] for one in axes]), axis=-1
+        )
         values[..., :1] = np.nan if "round" in axes else values[..., :1]
         return axes, values
 
-    names = ("strong_privacy", "exposed_clients", "hidden_among_worst", "hidden_among_median",
-             "fairness_gap", "aggregation_cardinality")  # fmt: skip
+    names = (
+        "strong_privacy",
+        "exposed_clients",
+        "hidden_among_worst",
+        "hidden_among_median",
+        "fairness_gap",
+        "aggregation_cardinality",
+    )
     found = {name: made(*over, "round") for name in names}
-    found |= {name: made("scheme", "evaluation") for name in (
-        "accuracy", "loss", "epsilon_mean", "epsilon_worst")}  # fmt: skip
-    found |= {name: made("scheme", "rounds_done") for name in ("bits_median", "bits_worst")}
-    found |= {name: made("scheme") for name in (
-        "expected_cardinality", "update_memory", "update_lasting")}  # fmt: skip
+    found |= {
+        name: made("scheme", "evaluation")
+        for name in ("accuracy", "loss", "epsilon_mean", "epsilon_worst")
+    }
+    found |= {
+        name: made("scheme", "rounds_done") for name in ("bits_median", "bits_worst")
+    }
+    found |= {
+        name: made("scheme")
+        for name in ("expected_cardinality", "update_memory", "update_lasting")
+    }
     found |= {"correlation": made("scheme", "lag", least=-0.5)}
-    found["correlation_pairs"] = ("scheme", "lag"), np.array([[90, 50, 20, 9, 30, 1], [5] * 6])
+    found["correlation_pairs"] = (
+        ("scheme", "lag"),
+        np.array([[90, 50, 20, 9, 30, 1], [5] * 6]),
+    )
     found |= {"reconstruction_error": made("scheme", "client")}
     if trials == 1:  # hidden among and weak T of trials are not in one figure
         lower = made("scheme", "round")[1]
@@ -73,8 +103,11 @@ def everything(trials: int) -> xr.Dataset:
         found["weak_upper"] = ("scheme", "round"), lower + np.array([[0.5], [0.0]])
         found["guaranteed_privacy"] = ("scheme",), np.array([1, 3])
     axes = {name: np.arange(size) for name, size in sizes.items() if name != "trial"}
-    return xr.Dataset(found, coords=axes | {"scheme": list(SCHEMES), "evaluation": [2, 4, 6],
-                                            "lag": np.arange(1, 7)})  # fmt: skip
+    return xr.Dataset(
+        found,
+        coords=axes
+        | {"scheme": list(SCHEMES), "evaluation": [2, 4, 6], "lag": np.arange(1, 7)},
+    )
 
 
 def corners(path: str) -> list[np.ndarray]:
@@ -91,7 +124,10 @@ def corners(path: str) -> list[np.ndarray]:
 
 
 def value_at(parts: list[np.ndarray], x: float, is_step: bool) -> float:
-    """Return what a drawn line, of six digits, shows at a place; nan where it has a gap."""
+    """Return what a drawn line, of six digits, shows at a place.
+
+    Nan where it has a gap.
+    """
     near = 1e-5 * abs(x)
     for part in parts:
         if part[0, 0] - near <= x <= part[-1, 0] + near:
@@ -111,28 +147,47 @@ def agree(chart: Chart) -> None:
     places = {label: place for place, label in enumerate(chart.series)}
     figure = ET.fromstring(drawn(chart, places))
     ax = draw(chart)
-    box = [float(part) for part in str(figure.find(".//svg/svg").get("viewBox")).split()]  # type: ignore[union-attr]
+    box = [
+        float(part) for part in str(figure.find(".//svg/svg").get("viewBox")).split()
+    ]  # type: ignore[union-attr]
     groups = iter(figure.findall(".//g[@data-s]"))
     for line, own in zip(chart.lines, ax.get_lines(), strict=False):
         full = f"{line.series}, {line.name}".removesuffix(", ")
         named = short(line.series) + full.removeprefix(line.series)
         assert str(own.get_label()).removeprefix("_") in (line.series, full, named)
-        x, y = units(own.get_xdata(), chart.is_log_x), units(own.get_ydata(), chart.is_log_y)
+        x, y = (
+            units(own.get_xdata(), chart.is_log_x),
+            units(own.get_ydata(), chart.is_log_y),
+        )
         if line.kind == "marks":
             circles = figure.findall(f".//circle[@class='s{places[line.series]}']")
-            found = [[float(str(one.get(c)).rstrip("%")) / 100 for c in ("cx", "cy")]
-                     for one in circles]  # fmt: skip
-            shown, wanted = np.array(found) * box[2:] + box[:2], np.column_stack([x, -y])
+            found = [
+                [float(str(one.get(c)).rstrip("%")) / 100 for c in ("cx", "cy")]
+                for one in circles
+            ]
+            shown, wanted = (
+                np.array(found) * box[2:] + box[:2],
+                np.column_stack([x, -y]),
+            )
             np.testing.assert_allclose(shown, wanted, rtol=2e-3, atol=1e-3 * box[3])
             continue
         group = next(groups)
-        assert (group.get("data-s"), group.get("data-n") or "") == (line.series, line.name)
-        paths = {str(path.get("class")): str(path.get("d")) for path in group.findall("path")}
+        assert (group.get("data-s"), group.get("data-n") or "") == (
+            line.series,
+            line.name,
+        )
+        paths = {
+            str(path.get("class")): str(path.get("d")) for path in group.findall("path")
+        }
         parts = corners(paths["None"])
         read = [value_at(parts, at, line.kind == "step") for at in x]
         known = np.isfinite(y)
-        np.testing.assert_allclose(np.array(read)[known], y[known], rtol=1e-5, atol=1e-5 * box[3])
-        assert {float(f"{at:.6g}") for at in x[known]} >= {float(part[0, 0]) for part in parts}
+        np.testing.assert_allclose(
+            np.array(read)[known], y[known], rtol=1e-5, atol=1e-5 * box[3]
+        )
+        assert {float(f"{at:.6g}") for at in x[known]} >= {
+            float(part[0, 0]) for part in parts
+        }
         if line.low is not None:
             edges = np.concatenate(corners(paths["band"]))[:, 1]
             ends = units([np.nanmin(line.low), np.nanmax(line.high)], chart.is_log_y)
@@ -157,56 +212,111 @@ def test_every_figure_of_a_study(trials: int) -> None:
 
 def test_every_figure_of_a_sweep(swept: xr.Dataset) -> None:
     table = _points.points(swept)
-    for x, hue in (("num_clients", "scheme"), ("scheme", "num_clients"), ("num_clients", None)):
+    for x, hue in (
+        ("num_clients", "scheme"),
+        ("scheme", "num_clients"),
+        ("num_clients", None),
+    ):
         charts = sweep_charts(swept, table, x, hue)
         assert {"accuracy", "strong_privacy", "exposed_clients"} <= set(charts)
         for chart in [*charts.values(), *cost_charts(table, ("scheme",), hue).values()]:
             agree(chart)
-    noisy = pd.DataFrame({
-        "scheme": ["Random"] * 4 + ["mine"] * 2, "noise_multiplier": [2.0, 2, 1, 0, 2, 1],
-        "accuracy": [0.5, 0.7, 0.8, 0.9, 0.4, 0.6], "epsilon_worst": [1.0, 3, 10, np.inf, 2, 9],
-        "epsilon_mean": [0.5, 1.5, 5, np.inf, 1, 4],
-    })  # fmt: skip
+    noisy = pd.DataFrame(
+        {
+            "scheme": ["Random"] * 4 + ["mine"] * 2,
+            "noise_multiplier": [2.0, 2, 1, 0, 2, 1],
+            "accuracy": [0.5, 0.7, 0.8, 0.9, 0.4, 0.6],
+            "epsilon_worst": [1.0, 3, 10, np.inf, 2, 9],
+            "epsilon_mean": [0.5, 1.5, 5, np.inf, 1, 4],
+        }
+    )
     agree(accuracy_epsilon_chart(noisy, "scheme"))
     agree(points_chart(noisy, "accuracy", "noise_multiplier", None, log="y"))
 
 
 def test_every_figure_of_an_audit_and_an_attack() -> None:
-    log = {"round": [3, 9, 12, 40], "exposed_clients": [0, 0, 1, 4], "weak_lower": [-1, 2, 1, 1],
-           "weak_upper": [-1, 3, 1, 1], "hidden_among_worst": [np.nan, 2.5, 1, 1]}  # fmt: skip
-    rates = [{"scheme": label, "whose": whose, "mu": mu, "fpr": fpr, "tpr": 0.5, "lower": 0.4,
-              "upper": 0.6}
-             for label in SCHEMES for whose, mu in (("worst", None), ("median", 1.0))
-             for fpr in (0.01, 0.1, 0.5)]  # fmt: skip
-    members = [{"method": method, "seen": seen, "accuracy": 0.5, "auc": auc}
-               for method in ("loss", "shadow")
-               for seen, auc in (("plain", 0.9), ("sum", 0.5))]  # fmt: skip
+    log = {
+        "round": [3, 9, 12, 40],
+        "exposed_clients": [0, 0, 1, 4],
+        "weak_lower": [-1, 2, 1, 1],
+        "weak_upper": [-1, 3, 1, 1],
+        "hidden_among_worst": [np.nan, 2.5, 1, 1],
+    }
+    rates = [
+        {
+            "scheme": label,
+            "whose": whose,
+            "mu": mu,
+            "fpr": fpr,
+            "tpr": 0.5,
+            "lower": 0.4,
+            "upper": 0.6,
+        }
+        for label in SCHEMES
+        for whose, mu in (("worst", None), ("median", 1.0))
+        for fpr in (0.01, 0.1, 0.5)
+    ]
+    members = [
+        {"method": method, "seen": seen, "accuracy": 0.5, "auc": auc}
+        for method in ("loss", "shadow")
+        for seen, auc in (("plain", 0.9), ("sum", 0.5))
+    ]
     errors = [errors_line(label, [0.5, np.nan, 1e-20, 3.0]) for label in SCHEMES]
-    for chart in (exposure_chart(log), exposure_chart(log, 9), privacy_chart(log),
-                  rates_chart(rates, "gaussian"), members_chart(members),
-                  Chart.named("errors", errors)):  # fmt: skip
+    for chart in (
+        exposure_chart(log),
+        exposure_chart(log, 9),
+        privacy_chart(log),
+        rates_chart(rates, "gaussian"),
+        members_chart(members),
+        Chart.named("errors", errors),
+    ):
         agree(chart)
 
 
 def test_every_figure_of_designs_costs_and_routes() -> None:
-    kept = pd.DataFrame({"scheme": SCHEMES, "T": [1, 3], "C": [8.0, 7.5], "C_low": [8.0, 7.0],
-                         "C_high": [8.0, 7.9]})  # fmt: skip
+    kept = pd.DataFrame(
+        {
+            "scheme": SCHEMES,
+            "T": [1, 3],
+            "C": [8.0, 7.5],
+            "C_low": [8.0, 7.0],
+            "C_high": [8.0, 7.9],
+        }
+    )
     errors = pd.DataFrame({"scheme": [*SCHEMES, "Random"], "error": [1e-9, 0.8, 2.0]})
     costs = types.SimpleNamespace(
-        privacy_targets=(1, 3), blocks=np.array([1.0, 2]), server=np.array([4.0, 4]), delta=1e-5,
-        one_by_one=np.array([1.2, 1.6]), hidden_among=np.array([1.0, 3]), rounds=1000,
-        cardinality=np.array([11.9, 10.2]), noise_multiplier=3.0,
-    )  # fmt: skip
+        privacy_targets=(1, 3),
+        blocks=np.array([1.0, 2]),
+        server=np.array([4.0, 4]),
+        delta=1e-5,
+        one_by_one=np.array([1.2, 1.6]),
+        hidden_among=np.array([1.0, 3]),
+        rounds=1000,
+        cardinality=np.array([11.9, 10.2]),
+        noise_multiplier=3.0,
+    )
     families = {
-        name: types.SimpleNamespace(weak_lower=4, strong_privacy=1, hidden_worst=2.25,
-                                    cardinality=mean, cardinality_interval=(mean, 8.0))
+        name: types.SimpleNamespace(
+            weak_lower=4,
+            strong_privacy=1,
+            hidden_worst=2.25,
+            cardinality=mean,
+            cardinality_interval=(mean, 8.0),
+        )
         for name, mean in (("grids", 7.5), ("nets", 7.0))
-    }  # fmt: skip
+    }
     sums = [[1, 1, 0, 0, 0], [0, 0, 1, 1, 0], [0, 1, 1, 0, 1]]
-    routes = {"Random": collusion_risk(0, sums, [0.4, 0.0, 0.2], 50, degree=2, threshold=1)}
-    for chart in (tradeoff_chart(kept), histogram_chart(errors), amplification_chart(costs),
-                  designs_chart(families), routes_chart(routes, "each"),
-                  routes_chart(routes, "any")):  # fmt: skip
+    routes = {
+        "Random": collusion_risk(0, sums, [0.4, 0.0, 0.2], 50, degree=2, threshold=1)
+    }
+    for chart in (
+        tradeoff_chart(kept),
+        histogram_chart(errors),
+        amplification_chart(costs),
+        designs_chart(families),
+        routes_chart(routes, "each"),
+        routes_chart(routes, "any"),
+    ):
         agree(chart)
 
 

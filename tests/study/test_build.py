@@ -55,12 +55,20 @@ def test_literals_equal_the_registry() -> None:
 
 def test_more_devices_than_there_are_is_misuse() -> None:
     there = len(jax.local_devices())
-    with pytest.raises(ConfigurationError, match=f"`devices` must be no more .* got {there + 1}"):
+    with pytest.raises(
+        ConfigurationError, match=f"`devices` must be no more .* got {there + 1}"
+    ):
         build_mesh(ResourceConfig(devices=there + 1))
 
 
-def test_clients_share_all_devices_unless_fewer_or_bounded_memory_is_asked_for() -> None:
-    for asked in (ResourceConfig(), ResourceConfig(devices=2), ResourceConfig(1.0, devices=2)):
+def test_clients_share_all_devices_unless_fewer_or_bounded_memory_is_asked_for() -> (
+    None
+):
+    for asked in (
+        ResourceConfig(),
+        ResourceConfig(devices=2),
+        ResourceConfig(1.0, devices=2),
+    ):
         mesh = build_mesh(asked)
         assert mesh is not None
         assert (mesh.axis_names, mesh.size) == (("clients",), 2)
@@ -73,7 +81,9 @@ def test_clients_share_all_devices_unless_fewer_or_bounded_memory_is_asked_for()
 
 def test_rates_by_label_need_the_clients() -> None:
     population = PopulationConfig(num_clients=20, cohort_size=4, assignment="by_label")
-    with pytest.raises(ConfigurationError, match="`clients` must be given for rates by label"):
+    with pytest.raises(
+        ConfigurationError, match="`clients` must be given for rates by label"
+    ):
         build_rates(0, population)
     _, clients = build_clients(0, DIGITS, 20)
     rates = build_rates(0, population, clients)
@@ -83,7 +93,9 @@ def test_rates_by_label_need_the_clients() -> None:
 
 @pytest.mark.parametrize("partition", ["shards_with_shared", "dirichlet_by_client"])
 def test_splits_have_the_numbers_of_the_configuration(partition: str) -> None:
-    config = DataConfig("digits", partition=partition, shared_size=50, concentration=0.01)
+    config = DataConfig(
+        "digits", partition=partition, shared_size=50, concentration=0.01
+    )
     dataset, clients = build_clients(0, config, 20)
     held = np.asarray(clients.indices)
     if partition == "shards_with_shared":
@@ -109,7 +121,9 @@ def test_normalised_images_have_mean_0_and_deviation_1() -> None:
 
 def test_the_learning_rate_falls_after_the_rounds_given() -> None:
     assert build_rate_schedule(TrainingConfig()) is None
-    schedule = build_rate_schedule(TrainingConfig(decay_rounds=(4, 8), decay_factor=0.4))
+    schedule = build_rate_schedule(
+        TrainingConfig(decay_rounds=(4, 8), decay_factor=0.4)
+    )
     factors = [float(schedule(index)) for index in (0, 3, 4, 7, 8, 100)]
     np.testing.assert_allclose(factors, [1, 1, 0.4, 0.4, 0.16, 0.16], rtol=1e-6)
 
@@ -122,11 +136,17 @@ def test_the_trainer_has_every_option_and_costs_nothing_for_those_left_out() -> 
     assert plain.proximal is None
     assert plain.compute_dtype is None
     config = TrainingConfig(
-        learning_rate=0.2, momentum=0.5, weight_decay=1e-3, proximal=0.1, precision="bfloat16"
+        learning_rate=0.2,
+        momentum=0.5,
+        weight_decay=1e-3,
+        proximal=0.1,
+        precision="bfloat16",
     )
     full = build_trainer(config, model)
     own = [full.learning_rate, full.momentum, full.weight_decay, full.proximal]
-    np.testing.assert_allclose([float(number) for number in own], [0.2, 0.5, 1e-3, 0.1], rtol=1e-6)
+    np.testing.assert_allclose(
+        [float(number) for number in own], [0.2, 0.5, 1e-3, 0.1], rtol=1e-6
+    )
     assert full.compute_dtype in NAMES["precision"]
 
 
@@ -158,7 +178,10 @@ def test_servers_step_along_the_mean_update() -> None:
 
 
 def test_servers_of_all_rates_share_their_update() -> None:
-    """The update is what is compiled; the rate is data, to the bit what optax does with it."""
+    """The update is what is compiled.
+
+    The rate is data, to the bit what optax does with it.
+    """
     gradient = jnp.array([0.3, -1.7], jnp.float32)
     for name, make in (
         ("average", lambda rate: optax.sgd(rate)),
@@ -181,7 +204,9 @@ def test_servers_of_all_rates_share_their_update() -> None:
 
 
 def test_names_are_those_of_the_registry() -> None:
-    hints = typing.get_type_hints(ProtocolConfig) | typing.get_type_hints(AggregationConfig)
+    hints = typing.get_type_hints(ProtocolConfig) | typing.get_type_hints(
+        AggregationConfig
+    )
     names = {field: typing.get_args(hint) for field, hint in hints.items()}
     assert names["noise"] == typing.get_args(Kind)
     assert names["split_policy"] == typing.get_args(SplitPolicy)
@@ -193,17 +218,25 @@ def test_a_graph_over_blocks_keeps_what_the_scheme_does() -> None:
     selector = parse_scheme("batch_partitioning:2").build(24, 12)
     rule = build_rule(config, selector)
     assert rule is not None
-    adjacency = np.asarray(rule.graph.sample(jax.random.key(0))) | np.eye(12, dtype=bool)
-    assert adjacency.sum(axis=1).tolist() == [6] * 12  # two mates, and two blocks of two
+    adjacency = np.asarray(rule.graph.sample(jax.random.key(0))) | np.eye(
+        12, dtype=bool
+    )
+    # two mates, and two blocks of two
+    assert adjacency.sum(axis=1).tolist() == [6] * 12
     assert (adjacency[::2] == adjacency[1::2]).all()
-    assert least_safe_threshold(graph_of(config, 12), 12) == 4  # of a neighbourhood of six
+    # of a neighbourhood of six
+    assert least_safe_threshold(graph_of(config, 12), 12) == 4
     assert guaranteed_privacy(selector, config) == 2
-    apart = dataclasses.replace(config, graph="over_blocks:2:1")  # pairs of blocks, and no more
+    # pairs of blocks, and no more
+    apart = dataclasses.replace(config, graph="over_blocks:2:1")
     lossy = dataclasses.replace(config, step_dropout_rate=0.1)
     assert [guaranteed_privacy(selector, one) for one in (apart, lossy)] == [1, 1]
     enforced = dataclasses.replace(lossy, whole_blocks=True)
     assert guaranteed_privacy(selector, enforced) == 2
-    assert [rule.keeps_blocks, build_rule(enforced, selector).keeps_blocks] == [False, True]
+    assert [rule.keeps_blocks, build_rule(enforced, selector).keeps_blocks] == [
+        False,
+        True,
+    ]
 
 
 def test_rules_have_the_configured_thresholds_and_blocks() -> None:
@@ -238,7 +271,9 @@ def test_what_settings_decide_is_built_once_and_what_files_decide_is_read_again(
         np.testing.assert_array_equal(rates, np.full(4, 1.0 - share))
 
 
-@pytest.mark.parametrize("model", ["independent", "markov:3", "cyclic", "diurnal:0.1:4"])
+@pytest.mark.parametrize(
+    "model", ["independent", "markov:3", "cyclic", "diurnal:0.1:4"]
+)
 def test_a_kept_model_is_that_of_its_seed(model: str) -> None:
     """Where all clients are alike, all seeds share one; else each has its own."""
     one = PopulationConfig(num_clients=12, dropout_rates=(0.3,), availability=model)

@@ -1,7 +1,8 @@
-"""Charts as SVG: what is drawn is what was measured, nothing hostile gets out, and it stays small.
+"""Charts as SVG.
 
-The oracle is a small reader of what is drawn, written apart from the writer: it turns the drawing
-back into values.
+What is drawn is what was measured, nothing hostile gets out, and it stays small.
+The oracle is a small reader of what is drawn, written apart from the writer: it turns
+the drawing back into values.
 """
 
 from __future__ import annotations
@@ -51,7 +52,9 @@ def read_back(path: str) -> list[list[tuple[float, float]]]:
 
 def paths(figure: ET.Element) -> list[str]:
     found = figure.findall(".//g/g/path") + figure.findall(".//g/path")
-    return [str(one.get("d")) for one in dict.fromkeys(found) if one.get("class") != "band"]
+    return [
+        str(one.get("d")) for one in dict.fromkeys(found) if one.get("class") != "band"
+    ]
 
 
 @pytest.mark.parametrize("kind", ["line", "step"])
@@ -108,8 +111,16 @@ def test_hostile_names_are_text_everywhere() -> None:
         Line(EVIL, [1.0, 2.0], [1.0, 2.0], EVIL),
         Line("b", [1.0], [2.0], kind="marks", words=[EVIL]),
     ]
-    chart = Chart(EVIL, EVIL, lines, EVIL, EVIL, rules=((1.0, EVIL),), ticks=[(1.0, EVIL)],
-                  empty=EVIL)  # fmt: skip
+    chart = Chart(
+        EVIL,
+        EVIL,
+        lines,
+        EVIL,
+        EVIL,
+        rules=((1.0, EVIL),),
+        ticks=[(1.0, EVIL)],
+        empty=EVIL,
+    )
     series = [Series(EVIL, ("bad", EVIL), EVIL), Series("b")]
     for text in (drawn(chart, places(series)), legend(series, EVIL), keys(series)):
         root = ET.fromstring(text)  # still well-formed
@@ -122,7 +133,10 @@ def test_hostile_names_are_text_everywhere() -> None:
 
 
 def test_lines_stand_out_by_day_and_by_night() -> None:
-    """Of the scheme's palette the lightest is 2.2 to 1 on white; by night all are lightened."""
+    """Of the scheme's palette the lightest is 2.2 to 1 on white.
+
+    By night all are lightened.
+    """
     paper = {"light": "#ffffff", "dark": "#16181c"}
     for colour in ("#000000", "#ffffff", "#56B4E9", "#004B3C", "#E69F00"):
         assert contrast(seen_on(colour, "light"), paper["light"]) >= 2
@@ -149,7 +163,12 @@ def test_axes_hold_their_values_between_few_round_ticks(is_log: bool) -> None:
         low, high = np.sort(10 ** rng.uniform(-6, 6, 2))
         if not is_log and rng.random() < 0.5:
             low = -low
-        for look in ({}, {"is_tight": True}, {"is_padded": True}, {"is_whole": not is_log}):
+        for look in (
+            {},
+            {"is_tight": True},
+            {"is_padded": True},
+            {"is_whole": not is_log},
+        ):
             scale = Scale.of(float(low), float(high), is_log=is_log, **look)
             ends = [scale.place(float(low)), scale.place(float(high))]
             assert -1e-9 <= ends[0] < ends[1] <= 1 + 1e-9
@@ -167,7 +186,12 @@ def test_numbers_have_sensible_digits() -> None:
         text = number(value)
         assert float(text.replace(",", "")) == pytest.approx(value, rel=6e-4)
         assert len(text) <= 20
-    assert [number(v) for v in (3, np.int64(3), np.float32(0.5), True)] == ["3", "3", "0.5", "1"]
+    assert [number(v) for v in (3, np.int64(3), np.float32(0.5), True)] == [
+        "3",
+        "3",
+        "0.5",
+        "1",
+    ]
     assert [number(v) for v in (0.09996, 0.99999, 9.99999, 9999.99)] == [
         "0.09996",
         "1",

@@ -36,7 +36,10 @@ def keys(spec: object) -> list[str]:
         ("batch_partitioning:x", "must give a privacy target"),
         ("batch_partitioning:4:fair", "must be a known rule"),
         ("markov:x", "`availability` must be written markov:ROUNDS"),
-        ("harary:4", "`graph` must be plain 'harary' (its number is the setting degree)"),
+        (
+            "harary:4",
+            "`graph` must be plain 'harary' (its number is the setting degree)",
+        ),
         ("", "must be a known name"),
         (3, "must be a scheme, a configuration, a study's data set or a name; got int"),
         (None, "got NoneType"),
@@ -55,7 +58,9 @@ def test_an_unknown_value_is_no_spec() -> None:
     class Strange:
         size: int = 3
 
-    with pytest.raises(ConfigurationError, match="must be a scheme with papers; got a Strange"):
+    with pytest.raises(
+        ConfigurationError, match="must be a scheme with papers; got a Strange"
+    ):
         mj.cite(Strange())
 
 
@@ -76,7 +81,11 @@ def test_entries_are_sound(key: str) -> None:
     assert {"author", "title", "year"} <= set(fields)
     assert 1950 <= int(fields["year"]) <= 2026
     # what a reference must have by its kind
-    needed = {"article": "journal", "inproceedings": "booktitle", "techreport": "institution"}
+    needed = {
+        "article": "journal",
+        "inproceedings": "booktitle",
+        "techreport": "institution",
+    }
     if paper.kind in needed:
         assert needed[paper.kind] in fields
     if "pages" in fields:
@@ -97,12 +106,18 @@ def test_entries_are_sound(key: str) -> None:
 
 def test_references_read_as_people_write_them() -> None:
     assert PAPERS["bell2020secure"].reference == (
-        "Bell et al.: Secure Single-Server Aggregation with (Poly)Logarithmic Overhead. "
-        "Proceedings of the 2020 ACM SIGSAC Conference on Computer and Communications Security, "
+        "Bell et al.: Secure Single-Server Aggregation with (Poly)Logarithmic "
+        "Overhead. "
+        "Proceedings of the 2020 ACM SIGSAC Conference on Computer and Communications "
+        "Security, "
         "2020."
     )
-    assert PAPERS["elkordy2022heterosag"].reference.startswith("Elkordy and Avestimehr: HeteroSAg:")
-    assert PAPERS["rfc7748"].reference.startswith("Langley, Hamburg and Turner: Elliptic")
+    assert PAPERS["elkordy2022heterosag"].reference.startswith(
+        "Elkordy and Avestimehr: HeteroSAg:"
+    )
+    assert PAPERS["rfc7748"].reference.startswith(
+        "Langley, Hamburg and Turner: Elliptic"
+    )
     assert PAPERS["geiping2020inverting"].reference.count("?.") == 0
     assert PAPERS["choi2020communication"].link == "https://arxiv.org/abs/2012.05433"
 
@@ -112,31 +127,46 @@ def test_references_read_as_people_write_them() -> None:
     [
         ("batch_partitioning:4", ["so2023securing"]),
         ("power_of_choice", ["cho2020client"]),
-        ("ccesa", ["choi2020communication", "bonawitz2017practical", "shamir1979share"]),
+        (
+            "ccesa",
+            ["choi2020communication", "bonawitz2017practical", "shamir1979share"],
+        ),
         ("mnist_5k", ["lecun1998gradient", "raschka2018mlxtend"]),
         ("disaggregation", ["lam2021gradient"]),
         (["mnist", "cifar10"], ["lecun1998gradient", "krizhevsky2009learning"]),
-        (lambda: mj.graphs.erdos_renyi(8, 0.5), ["choi2020communication", "bonawitz2017practical",
-                                      "shamir1979share"]),
+        (
+            lambda: mj.graphs.erdos_renyi(8, 0.5),
+            ["choi2020communication", "bonawitz2017practical", "shamir1979share"],
+        ),
         (lambda: mj.quantize.stochastic(16, 1.0), ["elkordy2022heterosag"]),
         (lambda: mj.selection.batch_partitioning(12, 4, 2), ["so2023securing"]),
         (lambda: mj.attacks.least_squares_attack(), ["so2023securing"]),
         (lambda: mj.attacks.disaggregation(), ["lam2021gradient"]),
     ],
-)  # fmt: skip
+)
 def test_names_and_values_have_their_papers(spec: object, expected: list[str]) -> None:
     assert keys(spec() if callable(spec) else spec) == [*expected, *ALWAYS]
 
 
 def test_an_aggregator_cites_what_is_inside_it() -> None:
     aggregator = mj.secagg.ring_average(mj.quantize.stochastic(16, 1.0), 4, 10)
-    assert set(keys(aggregator)) >= {"bonawitz2017practical", "elkordy2022heterosag", "rfc8439"}
+    assert set(keys(aggregator)) >= {
+        "bonawitz2017practical",
+        "elkordy2022heterosag",
+        "rfc8439",
+    }
 
 
 def test_a_configuration_cites_what_it_uses_and_no_more() -> None:
     plain = keys(study.TrainConfig())
-    assert {"so2023securing", "bonawitz2017practical", "lecun1998gradient"} <= set(plain)
-    assert not {"choi2020communication", "li2020federated", "elkordy2022heterosag"} & set(plain)
+    assert {"so2023securing", "bonawitz2017practical", "lecun1998gradient"} <= set(
+        plain
+    )
+    assert not {
+        "choi2020communication",
+        "li2020federated",
+        "elkordy2022heterosag",
+    } & set(plain)
     other = study.TrainConfig(
         scheme="uniform",
         data=study.DataConfig(dataset="fashion_mnist", partition="dirichlet"),
@@ -145,10 +175,16 @@ def test_a_configuration_cites_what_it_uses_and_no_more() -> None:
         hetero=study.SegmentConfig(segments="mc", combine="krum"),
     )
     assert set(keys(other)) >= {
-        "xiao2017fashion", "hsu2019measuring", "wu2018group", "li2020federated",
-        "reddi2021adaptive", "bell2020secure", "elkordy2022heterosag", "blanchard2017machine",
+        "xiao2017fashion",
+        "hsu2019measuring",
+        "wu2018group",
+        "li2020federated",
+        "reddi2021adaptive",
+        "bell2020secure",
+        "elkordy2022heterosag",
+        "blanchard2017machine",
         "mcmahan2017communication",
-    }  # fmt: skip
+    }
     assert len(set(keys(other))) == len(keys(other))
     assert "raschka2018mlxtend" not in keys(other)
 
@@ -176,8 +212,13 @@ def test_a_reproduction_cites_the_papers_of_its_items() -> None:
         return set(keys({"command": "reproduce", "config": {"targets": list(names)}}))
 
     three = {"so2023securing", "choi2020communication", "elkordy2022heterosag"}
-    assert targets("ccesa.table1") & three == {"so2023securing", "choi2020communication"}
-    assert targets("multiround", "heterosag.fig3a") & three == three - {"choi2020communication"}
+    assert targets("ccesa.table1") & three == {
+        "so2023securing",
+        "choi2020communication",
+    }
+    assert targets("multiround", "heterosag.fig3a") & three == three - {
+        "choi2020communication"
+    }
     assert targets() >= three  # none named are all
 
 
@@ -189,13 +230,23 @@ def test_a_sweep_cites_what_changes_and_what_stays() -> None:
         "config": {
             "base": base,
             "axes": [
-                {"name": "graph", "fields": ["protocol.graph"], "values": [["erdos_renyi"]]},
-                {"name": "proximal", "fields": ["training.proximal"], "values": [[0.0], [0.1]]},
+                {
+                    "name": "graph",
+                    "fields": ["protocol.graph"],
+                    "values": [["erdos_renyi"]],
+                },
+                {
+                    "name": "proximal",
+                    "fields": ["training.proximal"],
+                    "values": [[0.0], [0.1]],
+                },
             ],
         },
     }
     found = keys(sweep)
-    assert {"choi2020communication", "li2020federated", "lecun1998gradient"} <= set(found)
+    assert {"choi2020communication", "li2020federated", "lecun1998gradient"} <= set(
+        found
+    )
 
 
 def test_every_name_of_a_setting_that_has_a_paper_exists() -> None:
@@ -216,12 +267,17 @@ def test_every_name_of_a_setting_that_has_a_paper_exists() -> None:
     assert set(own["partition"]) == literal(study.DataConfig, "partition") - {"iid"}
     assert set(own["dataset"]) == set(SOURCES) - {"idx"}
     cited = {
-        key for name in (*SCHEMES, *GRAPHS, *ATTACKS) for key in keys(name) if key not in ALWAYS
+        key
+        for name in (*SCHEMES, *GRAPHS, *ATTACKS)
+        for key in keys(name)
+        if key not in ALWAYS
     }
     cited |= {key for _, names in _cite._NAMES.values() for key in names}
     for rows in own.values():
         cited |= {key for _, names in rows.values() for key in names}
-    code = "".join(path.read_text() for path in pathlib.Path(mj.__path__[0]).rglob("*.py"))
+    code = "".join(
+        path.read_text() for path in pathlib.Path(mj.__path__[0]).rglob("*.py")
+    )
     for line in re.findall('^    cites = ".*: (.*)"', code, re.MULTILINE):
         cited |= set(line.split())
     assert cited | {"li2020federated", "jax2018github"} == set(PAPERS)

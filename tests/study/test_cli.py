@@ -33,17 +33,32 @@ SCHEMES = ["--schemes", "uniform", "partition", "batch_partitioning:2"]
     [
         (["dmeo"], "did you mean 'demo'"),
         (["demo", "--rounds", "0"], "`rounds` must be at least 1; got 0"),
-        (["demo", "--cohort-size", "121"], "`cohort_size` must lie in [2, num_clients]; got 121"),
-        (["demo", "--dropout-rates", "0.5", "1.5"], "`dropout_rates` must lie in [0, 1]; got 1.5"),
-        (["demo", "--dropout-rates", "nan"], "`dropout_rates` must lie in [0, 1]; got nan"),
-        (["demo", "--schemes", "batch_partitioning:5"], "multiple of `privacy_target`; got 12"),
+        (
+            ["demo", "--cohort-size", "121"],
+            "`cohort_size` must lie in [2, num_clients]; got 121",
+        ),
+        (
+            ["demo", "--dropout-rates", "0.5", "1.5"],
+            "`dropout_rates` must lie in [0, 1]; got 1.5",
+        ),
+        (
+            ["demo", "--dropout-rates", "nan"],
+            "`dropout_rates` must lie in [0, 1]; got nan",
+        ),
+        (
+            ["demo", "--schemes", "batch_partitioning:5"],
+            "multiple of `privacy_target`; got 12",
+        ),
         (["simulate", "--schemes", "unifrom"], "did you mean 'uniform'"),
         (["simulate", "--schemes", "random"], "got 'random'; did you mean 'uniform'?"),
         (
             ["demo", "--schemes", "uniform,weighted"],
             "separate several with spaces: uniform weighted",
         ),
-        (["demo", "--num-clients", "121"], "multiple of `cohort_size`; got 121 and 12, which the "),
+        (
+            ["demo", "--num-clients", "121"],
+            "multiple of `cohort_size`; got 121 and 12, which the ",
+        ),
         (["train", "--dataset", "minst_5k"], "did you mean 'mnist_5k'"),
         (["train", "--dataset", "idx", "--directory", "nowhere"], "nowhere"),
         (["demo", "--config"], "`config` must be followed by a file"),
@@ -81,10 +96,15 @@ def test_values_joined_by_commas_are_told_of_blanks(
 ) -> None:
     assert main(words) == 2
     hint = capsys.readouterr().err.splitlines()[-1]
-    assert hint == f"hint: separate several values with spaces: {words[-1].replace(',', ' ')}"
+    assert (
+        hint
+        == f"hint: separate several values with spaces: {words[-1].replace(',', ' ')}"
+    )
 
 
-@pytest.mark.parametrize("words", [[], ["demo", "--rouns", "3"], ["demo", "--rounds", "three"]])
+@pytest.mark.parametrize(
+    "words", [[], ["demo", "--rouns", "3"], ["demo", "--rounds", "three"]]
+)
 def test_flags_that_do_not_parse_exit_with_2(
     words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -97,7 +117,15 @@ def test_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:
     assert "mrsa-jax demo" in capsys.readouterr().out
     assert main(["demo", "--help"]) == 0
     text = capsys.readouterr().out
-    for flag in ("--seed", "--out", "--rounds", "--json", "--fidelity", "--partition", "--model"):
+    for flag in (
+        "--seed",
+        "--out",
+        "--rounds",
+        "--json",
+        "--fidelity",
+        "--partition",
+        "--model",
+    ):
         assert flag in text
     assert main(["train", "--help"]) == 0
     text = " ".join(capsys.readouterr().out.replace("│", " ").split())
@@ -118,7 +146,17 @@ def test_simulate_writes_a_store_figures_and_a_report(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "simulate"
-    words = ["simulate", *SMALL, *SCHEMES, "--rounds", "40", "--trials", "3", "--out", str(out)]
+    words = [
+        "simulate",
+        *SMALL,
+        *SCHEMES,
+        "--rounds",
+        "40",
+        "--trials",
+        "3",
+        "--out",
+        str(out),
+    ]
     assert main(words) == 0
     printed = capsys.readouterr().out
     assert "Random" in printed
@@ -132,7 +170,8 @@ def test_simulate_writes_a_store_figures_and_a_report(
     assert dict(results.sizes) == {"client": 12, "scheme": 3, "trial": 3, "round": 40}
     page = (out / "report.html").read_text()
     assert "<img" not in page
-    assert page.count('class="plot"') == 5 + 2  # over the rounds, and what privacy costs
+    # over the rounds, and what privacy costs
+    assert page.count('class="plot"') == 5 + 2
     for fetched in ('src="http', "<link", "@import", "url("):
         assert fetched not in page
     assert ">Accuracy</th>" not in page
@@ -177,7 +216,9 @@ def test_a_simulation_shows_its_schemes_as_they_come() -> None:
 
 
 def test_demo_tells_what_leaks(
-    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: pathlib.Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """With 12 clients and 60 rounds random selection is solvable; blocks never are."""
     out = tmp_path / "demo"
@@ -185,7 +226,17 @@ def test_demo_tells_what_leaks(
     stage = Bars.stage
     monkeypatch.setattr(Bars, "stage", lambda *own: (told.append(own[1]), stage(*own)))
     monkeypatch.setattr(Bars, "found", lambda _, found: told.append(found))
-    words = ["demo", *SMALL, *SCHEMES, *LEARN, "--rounds", "60", "--out", str(out), "--json"]
+    words = [
+        "demo",
+        *SMALL,
+        *SCHEMES,
+        *LEARN,
+        "--rounds",
+        "60",
+        "--out",
+        str(out),
+        "--json",
+    ]
     assert main(words) == 0
     content = json.loads(capsys.readouterr().out)
     random, partition, blocks = content["rows"]
@@ -206,9 +257,12 @@ def test_demo_tells_what_leaks(
     assert (results["skipped"].values == ~history.any(-1)).all()
     page = (out / "report.html").read_text()
     assert "<img" not in page
-    assert page.count('class="plot"') == 11 + 4  # of what was measured, and what privacy costs
+    # of what was measured, and what privacy costs
+    assert page.count('class="plot"') == 11 + 4
     assert '<th scope="col">Frozen error</th>' in page
-    assert {p.name for p in out.glob("*.csv")} == {f"{p.stem}.csv" for p in out.glob("*.png")}
+    assert {p.name for p in out.glob("*.csv")} == {
+        f"{p.stem}.csv" for p in out.glob("*.png")
+    }
 
 
 def _check_found(told: list[Any], rows: list[dict[str, Any]]) -> None:
@@ -217,17 +271,33 @@ def _check_found(told: list[Any], rows: list[dict[str, Any]]) -> None:
     trainings = [i for i, one in enumerate(told) if str(one).endswith(": training")]
     assert told.index(first) < trainings[0]
     assert len(trainings) == len(later) == len(rows) == 3
-    learnt = {"accuracy", "reconstruction_error", "reconstruction_tenth", "reconstruction_least",
-              "failures", "update_spread", "update_memory",
-              "update_lasting", "update_hidden_worst", "update_hidden_median", "bits_worst",
-              "bits_median", "update_mates_worst", "update_mates_correlation",
-              "update_mates_cap", "clipped_fraction", "most_clipped",
-              "failed_uploads"}  # fmt: skip
+    learnt = {
+        "accuracy",
+        "reconstruction_error",
+        "reconstruction_tenth",
+        "reconstruction_least",
+        "failures",
+        "update_spread",
+        "update_memory",
+        "update_lasting",
+        "update_hidden_worst",
+        "update_hidden_median",
+        "bits_worst",
+        "bits_median",
+        "update_mates_worst",
+        "update_mates_correlation",
+        "update_mates_cap",
+        "clipped_fraction",
+        "most_clipped",
+        "failed_uploads",
+    }
     for count, found in enumerate([first, *later]):
         for place, (row, last) in enumerate(zip(found.rows, rows, strict=True)):
             own = dataclasses.asdict(row)
             same = set(own) - (learnt if place >= count else learnt - {"accuracy"})
-            assert {name: own[name] for name in same} == {name: last[name] for name in same}
+            assert {name: own[name] for name in same} == {
+                name: last[name] for name in same
+            }
             assert (row.accuracy is None) == (place >= count)
             assert (row.reconstruction_error is None) == (place >= count)
 
@@ -242,7 +312,9 @@ def test_the_model_does_not_depend_on_the_fidelity() -> None:
     )
     first, second = (
         study.run(
-            dataclasses.replace(config, aggregation=study.AggregationConfig(fidelity=fidelity))
+            dataclasses.replace(
+                config, aggregation=study.AggregationConfig(fidelity=fidelity)
+            )
         )
         for fidelity in ("array", "sets")
     )
@@ -259,7 +331,10 @@ def test_a_file_gives_defaults_that_flags_change(
         "[population]\nnum_clients = 8\ncohort_size = 2\n"
     )
     out = tmp_path / "out"
-    assert main(["simulate", "--config", str(path), "--trials", "3", "--out", str(out)]) == 0
+    assert (
+        main(["simulate", "--config", str(path), "--trials", "3", "--out", str(out)])
+        == 0
+    )
     capsys.readouterr()
     sizes = open_study(out).sizes
     assert (sizes["round"], sizes["trial"], sizes["client"]) == (15, 3, 8)
@@ -276,8 +351,18 @@ def test_a_diverging_learning_rate_is_named(
     assert not (tmp_path / "out").exists()
 
 
-def test_an_interrupt_in_mid_training_leaves_nothing_and_says_so(tmp_path: pathlib.Path) -> None:
-    words = ["demo", *SMALL, *SCHEMES, "--rounds", "2000", "--out", str(tmp_path / "out")]
+def test_an_interrupt_in_mid_training_leaves_nothing_and_says_so(
+    tmp_path: pathlib.Path,
+) -> None:
+    words = [
+        "demo",
+        *SMALL,
+        *SCHEMES,
+        "--rounds",
+        "2000",
+        "--out",
+        str(tmp_path / "out"),
+    ]
     process = subprocess.Popen(
         [sys.executable, "-m", "mrsa_jax", *words], stderr=subprocess.PIPE, text=True
     )
@@ -331,7 +416,9 @@ def test_an_interrupt_waits_for_a_compiler_to_return() -> None:
     time.sleep(0.1)  # nothing comes after it
 
 
-def test_bernoulli_selection_trains_whatever_the_cohorts(tmp_path: pathlib.Path) -> None:
+def test_bernoulli_selection_trains_whatever_the_cohorts(
+    tmp_path: pathlib.Path,
+) -> None:
     out = tmp_path / "out"
     words = ["train", *SMALL, *LEARN, "--scheme", "bernoulli:0.3", "--rounds", "12"]
     assert main([*words, "--partition", "dirichlet", "--out", str(out)]) == 0

@@ -15,47 +15,73 @@ from mrsa_jax import ConfigurationError, cli, study
 from mrsa_jax.cli import main
 from mrsa_jax.study import KINDS, to_toml
 
-# of as many rounds and by one scheme where a command has them: their programs are the same
+# of as many rounds and by one scheme where a command has them: their programs are the
+# same
 ROUNDS = 20
 SMALL = study.PopulationConfig(num_clients=6, cohort_size=2, dropout_rates=(0.1,))
 LEARNT: dict[str, Any] = {
     "rounds": ROUNDS,
     "population": SMALL,
     "data": study.DataConfig(dataset="digits"),
-    "training": study.TrainingConfig(model="logistic", batch_size=200, evaluate_every=ROUNDS),
+    "training": study.TrainingConfig(
+        model="logistic", batch_size=200, evaluate_every=ROUNDS
+    ),
 }
 SUMS: dict[str, Any] = {
-    "num_clients": 6, "cohort_size": 2, "schemes": ("uniform",), "rounds": ROUNDS,
-}  # fmt: skip
+    "num_clients": 6,
+    "cohort_size": 2,
+    "schemes": ("uniform",),
+    "rounds": ROUNDS,
+}
 FEW: dict[str, Any] = {"num_clients": 5, "dim": 3, "fidelity": "sets"}
 # of each command one configuration, as small as it can be
 SETTINGS: dict[str, dict[str, Any]] = {
     "demo": LEARNT | {"schemes": ("uniform",)},
-    "simulate": {"rounds": ROUNDS, "trials": 2, "schemes": ("uniform",), "population": SMALL},
+    "simulate": {
+        "rounds": ROUNDS,
+        "trials": 2,
+        "schemes": ("uniform",),
+        "population": SMALL,
+    },
     "train": LEARNT | {"scheme": "uniform"},
     "secagg": FEW | {"trials": 20, "step_dropout_rate": 0.2},
     "audit": {"effort": 0.0},
     "advise": {
-        "num_clients": 6, "cohort_size": 2, "dropout_rate": (0.1,), "rounds": ROUNDS, "trials": 2,
+        "num_clients": 6,
+        "cohort_size": 2,
+        "dropout_rate": (0.1,),
+        "rounds": ROUNDS,
+        "trials": 2,
     },
     "attack least-squares": SUMS | {"warm_up": 0, "frozen": True, "batch_size": 200},
     "attack distinguish": SUMS | {"warm_up": 1, "trials": 50, "trainings": 4},
-    "attack canaries": SUMS | {"trials": 40, "dim": 8, "others": ("known",),
-                       "modulus_bits": 16},
+    "attack canaries": SUMS
+    | {"trials": 40, "dim": 8, "others": ("known",), "modulus_bits": 16},
     "attack disaggregation": SUMS | {"interval": 5, "dim": 30, "restarts": 1},
     "attack gradients": {
-        "dataset": "digits", "model": "logistic", "iterations": 2, "restarts": 1,
+        "dataset": "digits",
+        "model": "logistic",
+        "iterations": 2,
+        "restarts": 1,
         "seen": ("plain",),
     },
     "attack model-inversion": {
-        "dataset": "digits", "num_clients": 3, "num_epochs": 1, "iterations": 2,
+        "dataset": "digits",
+        "num_clients": 3,
+        "num_epochs": 1,
+        "iterations": 2,
     },
     "attack membership": {
-        "model": "logistic", "client_size": 20, "num_summed": 2, "num_epochs": 1,
-        "num_shadows": 2, "num_targets": 1, "methods": ("loss",),
+        "model": "logistic",
+        "client_size": 20,
+        "num_summed": 2,
+        "num_epochs": 1,
+        "num_shadows": 2,
+        "num_targets": 1,
+        "methods": ("loss",),
     },
     "attack inconsistency": {"cohort_size": 3, "hidden_size": 4, "pads": ("plain",)},
-}  # fmt: skip
+}
 SWEPT = [name for name, kind in KINDS.items() if kind.points]
 
 
@@ -76,7 +102,12 @@ def _called(words: list[str], capsys: pytest.CaptureFixture[str]) -> Any:
 def test_there_is_a_configuration_of_every_command() -> None:
     assert set(SETTINGS) == set(KINDS)
     assert {name.split()[0] for name in KINDS} <= set(cli._COMMANDS)
-    assert {name.split()[0] for name in SWEPT} == {"simulate", "train", "secagg", "attack"}
+    assert {name.split()[0] for name in SWEPT} == {
+        "simulate",
+        "train",
+        "secagg",
+        "attack",
+    }
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -104,12 +135,16 @@ def test_python_and_the_command_line_agree(
         assert printed["sentences"] == list(found.mrsa.sentences())
 
 
-def test_a_round_from_python(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_round_from_python(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     found = study.run(study.SecaggConfig(**FEW))
     words = ["--num-clients", "5", "--dim", "3", "--fidelity", "sets"]
     assert _called(["secagg", *words], capsys) == found.content
     assert found.content["status"] == "OK"
-    with pytest.raises(ConfigurationError, match="`config` must be of a command that writes"):
+    with pytest.raises(
+        ConfigurationError, match="`config` must be of a command that writes"
+    ):
         study.run_and_save(study.SecaggConfig(**FEW))
 
 
@@ -119,7 +154,11 @@ def test_sweeps_of_every_command_agree(
 ) -> None:
     """One point: what Python's sweep gives, the command line's stores, and a run finds."""
     config = _config(name, tmp_path)
-    content = {"command": name, **study.to_dict(config), "grid": {"seed": [config.seed]}}
+    content = {
+        "command": name,
+        **study.to_dict(config),
+        "grid": {"seed": [config.seed]},
+    }
     found = study.sweep(content, out=tmp_path / "python").load()
     file = tmp_path / "study.toml"
     text = f'command = "{name}"\n{to_toml(config)}\n[grid]\nseed = [{config.seed}]\n'

@@ -27,12 +27,16 @@ class NoPytree:
 
 def test_what_is_no_selector_is_named() -> None:
     uniform = mj.selection.uniform(N, K)
-    with pytest.raises(ConfigurationError, match="`schemes` must map labels to selectors"):
+    with pytest.raises(
+        ConfigurationError, match="`schemes` must map labels to selectors"
+    ):
         mj.study.compare({}, _online(), rounds=3, trials=2)
     with pytest.raises(ConfigurationError, match="`selector` must be a pytree"):
         mj.study.compare({"mine": NoPytree()}, _online(), rounds=3, trials=2)
     other = mj.selection.uniform(N + 1, K)
-    with pytest.raises(ConfigurationError, match=r"one number of clients; got .*'b': 13"):
+    with pytest.raises(
+        ConfigurationError, match=r"one number of clients; got .*'b': 13"
+    ):
         mj.study.compare({"a": uniform, "b": other}, _online(), rounds=3, trials=2)
     with pytest.raises(ConfigurationError, match="`trials` must be at least 1; got 0"):
         mj.study.compare({"a": uniform}, _online(), rounds=3, trials=0)
@@ -55,7 +59,9 @@ def test_what_is_no_history_is_named(history: np.ndarray, words: str) -> None:
 
 def test_selectors_give_what_a_study_of_their_names_gives() -> None:
     """The same rates, seed and sizes: the same data set, but for what the settings are."""
-    population = mj.study.PopulationConfig(N, K, dropout_rates=(0.1, 0.4), assignment="cyclic")
+    population = mj.study.PopulationConfig(
+        N, K, dropout_rates=(0.1, 0.4), assignment="cyclic"
+    )
     schemes = ("uniform", "batch_partitioning:2", "bernoulli:0.5")
     config = mj.study.SimulateConfig(
         seed=3, rounds=15, trials=3, schemes=schemes, population=population
@@ -73,7 +79,9 @@ def test_selectors_give_what_a_study_of_their_names_gives() -> None:
         seed=3,
     )
     xr.testing.assert_allclose(ours.drop_attrs(), theirs.drop_attrs(), rtol=1e-6)
-    assert {str(n): v.dtype for n, v in ours.items()}.keys() == set(map(str, theirs.data_vars))
+    assert {str(n): v.dtype for n, v in ours.items()}.keys() == set(
+        map(str, theirs.data_vars)
+    )
     assert ours["guaranteed_privacy"].values.tolist() == [1, 2, 1]
     assert ours.mrsa.sentences() == theirs.mrsa.sentences()
 

@@ -28,7 +28,12 @@ from mrsa_jax.study import (
     to_toml,
     validate,
 )
-from mrsa_jax.study._config import Scheme, different_settings, secret_seed, without_wishes
+from mrsa_jax.study._config import (
+    Scheme,
+    different_settings,
+    secret_seed,
+    without_wishes,
+)
 from mrsa_jax.study.attacks_on_sums import CanariesConfig
 from mrsa_jax.study.sweeps import parse_sweep
 
@@ -42,26 +47,53 @@ NOISY = {"noise_multiplier": 1.0, "clip_norm": 1.0}
         (DemoConfig(rounds=0), "`rounds` must be at least 1; got 0"),
         (DemoConfig(seed=-1), "`seed` must lie in"),
         (DemoConfig(schemes=()), "`schemes` must name at least one"),
-        (DemoConfig(schemes=("uniform", "uniform")), "`schemes` must not contain duplicates"),
+        (
+            DemoConfig(schemes=("uniform", "uniform")),
+            "`schemes` must not contain duplicates",
+        ),
         (DemoConfig(schemes=("unifrom",)), "did you mean 'uniform'"),
-        (DemoConfig(schemes=("batch_partitioning",)), "`scheme` must give a privacy target"),
-        (DemoConfig(schemes=("batch_partitioning:x",)), "`scheme` must give a privacy target"),
+        (
+            DemoConfig(schemes=("batch_partitioning",)),
+            "`scheme` must give a privacy target",
+        ),
+        (
+            DemoConfig(schemes=("batch_partitioning:x",)),
+            "`scheme` must give a privacy target",
+        ),
         (DemoConfig(schemes=("batch_partitioning:4:greddy",)), "did you mean 'greedy'"),
         (DemoConfig(schemes=("bernoulli:1.5",)), "`scheme` must give a probability"),
         (DemoConfig(schemes=("bernoulli:nan",)), "`scheme` must give a probability"),
         (DemoConfig(schemes=("uniform:3",)), "it has no parameter"),
         (DemoConfig(schemes=("poisson",)), "`scheme` must give probabilities"),
         (DemoConfig(schemes=("poisson:0.1:2",)), "`scheme` must give probabilities"),
-        (DemoConfig(schemes=("power_of_choice:x",)), "`scheme` must give a number of candidates"),
+        (
+            DemoConfig(schemes=("power_of_choice:x",)),
+            "`scheme` must give a number of candidates",
+        ),
         (
             DemoConfig(schemes=("power_of_choice:11",)),
             "candidates; got 'power_of_choice:11' and '12 to 120'",
         ),
-        (DemoConfig(schemes=("balls_in_bins:0",)), "`scheme` must give a number of bins"),
-        (DemoConfig(schemes=("power_of_choice:²",)), "`scheme` must give a number of candidates"),
-        (DemoConfig(schemes=("minimum_separation:3",)), "`scheme` must give rounds and a scheme"),
-        (DemoConfig(schemes=("minimum_separation:0:uniform",)), "must give rounds and a scheme"),
-        (DemoConfig(schemes=("minimum_separation:2:unifrom",)), "did you mean 'uniform'"),
+        (
+            DemoConfig(schemes=("balls_in_bins:0",)),
+            "`scheme` must give a number of bins",
+        ),
+        (
+            DemoConfig(schemes=("power_of_choice:²",)),
+            "`scheme` must give a number of candidates",
+        ),
+        (
+            DemoConfig(schemes=("minimum_separation:3",)),
+            "`scheme` must give rounds and a scheme",
+        ),
+        (
+            DemoConfig(schemes=("minimum_separation:0:uniform",)),
+            "must give rounds and a scheme",
+        ),
+        (
+            DemoConfig(schemes=("minimum_separation:2:unifrom",)),
+            "did you mean 'uniform'",
+        ),
         (DemoConfig(schemes=("crossing_partitions",)), "as in 'crossing_partitions:4'"),
         (
             DemoConfig(schemes=("crossing_partitions:12",)),
@@ -77,13 +109,17 @@ NOISY = {"noise_multiplier": 1.0, "clip_norm": 1.0}
         ),
         (
             SimulateConfig(population=PopulationConfig(13, 12), schemes=("partition",)),
-            "`num_clients` must be a multiple of `cohort_size`; got 13 and 12, which the scheme "
+            "`num_clients` must be a multiple of `cohort_size`; got 13 and 12, which "
+            "the scheme "
             "'partition' asks for",
         ),
         (DemoConfig(schemes=("Random",)), "got 'Random'; did you mean 'uniform'?"),
         (DemoConfig(schemes=("weighted-random",)), "did you mean 'weighted'?"),
         (DemoConfig(schemes=("User partition",)), "did you mean 'partition'?"),
-        (DemoConfig(schemes=("Multi-RoundSecAgg (T=4)",)), "did you mean 'batch_partitioning'?"),
+        (
+            DemoConfig(schemes=("Multi-RoundSecAgg (T=4)",)),
+            "did you mean 'batch_partitioning'?",
+        ),
         (
             DemoConfig(schemes=("uniform, partition",)),
             "separate several with spaces: uniform partition",
@@ -93,7 +129,9 @@ NOISY = {"noise_multiplier": 1.0, "clip_norm": 1.0}
             r"`cohort_size` must lie in \[2, num_clients\]; got 5 and 4",
         ),
         (
-            SimulateConfig(population=PopulationConfig(dropout_rates=(0.1, float("nan")))),
+            SimulateConfig(
+                population=PopulationConfig(dropout_rates=(0.1, float("nan")))
+            ),
             r"`dropout_rates` must lie in \[0, 1\]; got nan",
         ),
         (
@@ -106,9 +144,18 @@ NOISY = {"noise_multiplier": 1.0, "clip_norm": 1.0}
             "`learning_rate` must be positive",
         ),
         (TrainConfig(training=TrainingConfig(momentum=1.0)), "`momentum` must lie in"),
-        (TrainConfig(training=TrainingConfig(batch_size=0)), "`batch_size` must be at least 1"),
-        (TrainConfig(data=DataConfig(concentration=float("inf"))), "`concentration` must be"),
-        (TrainConfig(data=DataConfig(shared_size=0)), "`shared_size` must be at least 1; got 0"),
+        (
+            TrainConfig(training=TrainingConfig(batch_size=0)),
+            "`batch_size` must be at least 1",
+        ),
+        (
+            TrainConfig(data=DataConfig(concentration=float("inf"))),
+            "`concentration` must be",
+        ),
+        (
+            TrainConfig(data=DataConfig(shared_size=0)),
+            "`shared_size` must be at least 1; got 0",
+        ),
         (
             TrainConfig(training=TrainingConfig(weight_decay=-1.0)),
             "`weight_decay` must be 0 or positive; got -1.0",
@@ -137,27 +184,75 @@ NOISY = {"noise_multiplier": 1.0, "clip_norm": 1.0}
             TrainConfig(resources=ResourceConfig(memory_gib=0.0)),
             "`memory_gib` must be positive; got 0.0",
         ),
-        (TrainConfig(resources=ResourceConfig(devices=0)), "`devices` must be at least 1; got 0"),
-        (TrainConfig(checkpoint_every=0), "`checkpoint_every` must be at least 1; got 0"),
-        (TrainConfig(resume=True, overwrite=True), "`resume` must not be set with `overwrite`"),
+        (
+            TrainConfig(resources=ResourceConfig(devices=0)),
+            "`devices` must be at least 1; got 0",
+        ),
+        (
+            TrainConfig(checkpoint_every=0),
+            "`checkpoint_every` must be at least 1; got 0",
+        ),
+        (
+            TrainConfig(resume=True, overwrite=True),
+            "`resume` must not be set with `overwrite`",
+        ),
         (
             SimulateConfig(population=PopulationConfig(assignment="by_label")),
             "`assignment` must be another: a simulation without data knows no labels",
         ),
-        (TrainConfig(aggregation=AggregationConfig(clip=-1.0)), "`clip` must be positive"),
+        (
+            TrainConfig(aggregation=AggregationConfig(clip=-1.0)),
+            "`clip` must be positive",
+        ),
         *(
             (dataclasses.replace(base, aggregation=AggregationConfig(**own)), message)
             for base, own, message in (
-                (TrainConfig(), {"noise_multiplier": -1.0}, "`noise_multiplier` must be 0 or pos"),
-                (TrainConfig(), {"noise_multiplier": float("inf")}, "`noise_multiplier` must be 0"),
-                (TrainConfig(), {"noise_multiplier": float("nan")}, "`noise_multiplier` .* nan"),
-                (TrainConfig(), {"noise_multiplier": 1.0}, "`clip_norm` must be given .* None and"),
-                (TrainConfig(), {"clip_norm": 0.0}, "`clip_norm` must be positive .*; got 0.0"),
-                (TrainConfig(), {"clip_norm": float("inf")}, "`clip_norm` must be positive and f"),
-                (TrainConfig(), {"target_delta": 0.0}, r"`target_delta` must lie in \(0, 1\)"),
-                (TrainConfig(), {"target_delta": 1.0}, r"`target_delta` must lie in .*; got 1.0"),
+                (
+                    TrainConfig(),
+                    {"noise_multiplier": -1.0},
+                    "`noise_multiplier` must be 0 or pos",
+                ),
+                (
+                    TrainConfig(),
+                    {"noise_multiplier": float("inf")},
+                    "`noise_multiplier` must be 0",
+                ),
+                (
+                    TrainConfig(),
+                    {"noise_multiplier": float("nan")},
+                    "`noise_multiplier` .* nan",
+                ),
+                (
+                    TrainConfig(),
+                    {"noise_multiplier": 1.0},
+                    "`clip_norm` must be given .* None and",
+                ),
+                (
+                    TrainConfig(),
+                    {"clip_norm": 0.0},
+                    "`clip_norm` must be positive .*; got 0.0",
+                ),
+                (
+                    TrainConfig(),
+                    {"clip_norm": float("inf")},
+                    "`clip_norm` must be positive and f",
+                ),
+                (
+                    TrainConfig(),
+                    {"target_delta": 0.0},
+                    r"`target_delta` must lie in \(0, 1\)",
+                ),
+                (
+                    TrainConfig(),
+                    {"target_delta": 1.0},
+                    r"`target_delta` must lie in .*; got 1.0",
+                ),
                 *(
-                    (TrainConfig(), NOISY | {name: value}, f"`{name}` must not be set with `clip")
+                    (
+                        TrainConfig(),
+                        NOISY | {name: value},
+                        f"`{name}` must not be set with `clip",
+                    )
                     for name, value in (
                         ("num_levels", 2**12),
                         ("clip", 1.0),
@@ -165,8 +260,16 @@ NOISY = {"noise_multiplier": 1.0, "clip_norm": 1.0}
                         ("weighted", True),
                     )
                 ),
-                (TrainConfig(scheme="bernoulli:0.1"), NOISY, "`clip_norm` .* cohorts differ in s"),
-                (DemoConfig(schemes=("uniform", "poisson:0.1")), NOISY, "`clip_norm` .* cohorts"),
+                (
+                    TrainConfig(scheme="bernoulli:0.1"),
+                    NOISY,
+                    "`clip_norm` .* cohorts differ in s",
+                ),
+                (
+                    DemoConfig(schemes=("uniform", "poisson:0.1")),
+                    NOISY,
+                    "`clip_norm` .* cohorts",
+                ),
                 (
                     TrainConfig(hetero=SegmentConfig("sc", (2, 4))),
                     NOISY | {"num_levels": 2**12},
@@ -174,7 +277,9 @@ NOISY = {"noise_multiplier": 1.0, "clip_norm": 1.0}
                 ),
                 (
                     TrainConfig(
-                        hetero=SegmentConfig("sc", (2, 4), attack="gaussian", num_byzantine=1)
+                        hetero=SegmentConfig(
+                            "sc", (2, 4), attack="gaussian", num_byzantine=1
+                        )
                     ),
                     NOISY,
                     "`attack` must be none with noise.*; got 'gaussian'",
@@ -182,7 +287,9 @@ NOISY = {"noise_multiplier": 1.0, "clip_norm": 1.0}
             )
         ),
         (
-            TrainConfig(aggregation=AggregationConfig(num_levels=2**20, modulus_bits=20)),
+            TrainConfig(
+                aggregation=AggregationConfig(num_levels=2**20, modulus_bits=20)
+            ),
             "`modulus_bits` must leave room for the largest sum",
         ),
     ],
@@ -210,7 +317,10 @@ _LOOKS = ("power_of_choice:12", "minimum_separation:2:power_of_choice:12")
 
 @pytest.mark.parametrize("text", [*_LOOKS, "silent", "minimum_separation:3:silent"])
 def test_what_may_look_at_data_gets_no_epsilon(text: str) -> None:
-    """In every command that tells one; without noise there is none, and all are studied."""
+    """In every command that tells one.
+
+    Without noise there is none, and all are studied.
+    """
 
     selection.register("silent", lambda n, k: Silent(k, n))
     noise = AggregationConfig(noise_multiplier=2.0, clip_norm=1.0)
@@ -232,7 +342,9 @@ def test_what_may_look_at_data_gets_no_epsilon(text: str) -> None:
     validate(SimulateConfig(schemes=(text,)))
     labels = PopulationConfig(assignment="by_label")
     validate(TrainConfig(population=labels))
-    with pytest.raises(ConfigurationError, match="`assignment` must be another with noise"):
+    with pytest.raises(
+        ConfigurationError, match="`assignment` must be another with noise"
+    ):
         validate(TrainConfig(population=labels, aggregation=noise))
 
 
@@ -255,7 +367,8 @@ def test_a_file_sets_what_it_names_and_keeps_the_rest(tmp_path: pathlib.Path) ->
     path = tmp_path / "study.toml"
     path.write_text(
         'rounds = 7\nschemes = ["uniform"]\n[population]\nnum_clients = 24\n'
-        'dropout_rates = [0, 0.25]\n[data]\ndirectory = "somewhere"\n[training]\nmomentum = 0.5\n'
+        "dropout_rates = [0, 0.25]\n[data]\ndirectory = "
+        '"somewhere"\n[training]\nmomentum = 0.5\n'
     )
     config = load_config(DemoConfig, path)
     assert config == dataclasses.replace(
@@ -264,7 +377,8 @@ def test_a_file_sets_what_it_names_and_keeps_the_rest(tmp_path: pathlib.Path) ->
         schemes=("uniform",),
         population=PopulationConfig(num_clients=24, dropout_rates=(0.0, 0.25)),
         data=DataConfig(directory=pathlib.Path("somewhere")),
-        training=dataclasses.replace(DemoConfig().training, momentum=0.5),  # a demo's own model
+        # a demo's own model
+        training=dataclasses.replace(DemoConfig().training, momentum=0.5),
     )
 
 
@@ -272,7 +386,10 @@ def test_a_file_sets_what_it_names_and_keeps_the_rest(tmp_path: pathlib.Path) ->
     ("text", "message"),
     [
         ("ronds = 3", "`ronds` is not a field; did you mean 'rounds'"),
-        ("[population]\nnum_client = 3", "`population.num_client` is not a field; did you mean"),
+        (
+            "[population]\nnum_client = 3",
+            "`population.num_client` is not a field; did you mean",
+        ),
         ("rounds = 1.5", "`rounds` must be of type int; got 1.5"),
         ("rounds = true", "`rounds` must be of type int; got True"),
         ("population = 3", "`population` must be a table"),
@@ -281,7 +398,9 @@ def test_a_file_sets_what_it_names_and_keeps_the_rest(tmp_path: pathlib.Path) ->
         ("rounds = ", "`config` must be valid TOML"),
     ],
 )
-def test_a_bad_file_is_named_by_its_field(tmp_path: pathlib.Path, text: str, message: str) -> None:
+def test_a_bad_file_is_named_by_its_field(
+    tmp_path: pathlib.Path, text: str, message: str
+) -> None:
     path = tmp_path / "study.toml"
     path.write_text(text)
     with pytest.raises(ConfigurationError, match=message):
@@ -289,13 +408,17 @@ def test_a_bad_file_is_named_by_its_field(tmp_path: pathlib.Path, text: str, mes
 
 
 def test_a_missing_file_is_named(tmp_path: pathlib.Path) -> None:
-    with pytest.raises(ConfigurationError, match="`config` must be an existing TOML file"):
+    with pytest.raises(
+        ConfigurationError, match="`config` must be an existing TOML file"
+    ):
         load_config(DemoConfig, tmp_path / "none.toml")
 
 
 def test_every_setting_but_presentation_changes_the_hash() -> None:
     base = TrainConfig(population=POPULATION)
-    same = dataclasses.replace(base, out=pathlib.Path("other"), json=True, overwrite=True)
+    same = dataclasses.replace(
+        base, out=pathlib.Path("other"), json=True, overwrite=True
+    )
     assert config_hash(base) == config_hash(same)
     # nor how a run is carried out: it may be continued on another machine
     there = dataclasses.replace(
@@ -305,7 +428,9 @@ def test_every_setting_but_presentation_changes_the_hash() -> None:
     variants = [
         dataclasses.replace(base, seed=1),
         dataclasses.replace(base, scheme="uniform"),
-        dataclasses.replace(base, population=PopulationConfig(num_clients=24, cohort_size=4)),
+        dataclasses.replace(
+            base, population=PopulationConfig(num_clients=24, cohort_size=4)
+        ),
         dataclasses.replace(base, data=DataConfig(partition="shards")),
         dataclasses.replace(base, training=TrainingConfig(learning_rate=0.2)),
         dataclasses.replace(base, training=TrainingConfig(decay_rounds=(3,))),
@@ -368,7 +493,9 @@ def test_what_asks_for_a_size_that_nobody_chose_is_named() -> None:
                 validate(config)
             except ConfigurationError as error:
                 (scheme,) = [
-                    s for s in config.schemes if f"the scheme '{s}' asks for" in str(error)
+                    s
+                    for s in config.schemes
+                    if f"the scheme '{s}' asks for" in str(error)
                 ]
                 refused.add(scheme)
                 own = dataclasses.replace(config, schemes=(scheme,))
@@ -379,12 +506,22 @@ def test_what_asks_for_a_size_that_nobody_chose_is_named() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["uniform", "partition", "batch_partitioning:4", "batch_partitioning:4:greedy", "bernoulli:0.1",
-     "bernoulli:1", "poisson:0.1:0.25", "balls_in_bins:5", "power_of_choice:24",
-     "minimum_separation:3:weighted",
-     "minimum_separation:2:batch_partitioning:4:greedy", "crossing_partitions:3:uniform",
-     "minimum_separation:2:crossing_partitions:2"],
-)  # fmt: skip
+    [
+        "uniform",
+        "partition",
+        "batch_partitioning:4",
+        "batch_partitioning:4:greedy",
+        "bernoulli:0.1",
+        "bernoulli:1",
+        "poisson:0.1:0.25",
+        "balls_in_bins:5",
+        "power_of_choice:24",
+        "minimum_separation:3:weighted",
+        "minimum_separation:2:batch_partitioning:4:greedy",
+        "crossing_partitions:3:uniform",
+        "minimum_separation:2:crossing_partitions:2",
+    ],
+)
 def test_a_scheme_is_written_as_it_was_read(text: str) -> None:
     assert parse_scheme(text).written == text
 
@@ -402,7 +539,13 @@ def test_schemes_of_one_study_have_seeds_of_their_own() -> None:
     config = TrainConfig(scheme="uniform", seed=5, population=POPULATION)
     seeds = {
         secret_seed(config, *parts)
-        for parts in ((), ("Random",), ("Uniform",), ("Random", "attack"), ("Random, attack",))
+        for parts in (
+            (),
+            ("Random",),
+            ("Uniform",),
+            ("Random", "attack"),
+            ("Random, attack",),
+        )
     }
     assert len(seeds) == 5
     shown = dataclasses.replace(config, json=True, overwrite=True)

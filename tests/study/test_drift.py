@@ -1,4 +1,7 @@
-"""Drift of updates in studies: against the training and the bits by themselves, and the page."""
+"""Drift of updates in studies.
+
+Against the training and the bits by themselves, and the page.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,10 @@ def _config(**more: Any) -> study.TrainConfig:
         parts[name] = parts.get(name, {}) | own
     return dataclasses.replace(
         base,
-        **{name: dataclasses.replace(getattr(base, name), **own) for name, own in parts.items()},
+        **{
+            name: dataclasses.replace(getattr(base, name), **own)
+            for name, own in parts.items()
+        },
     )
 
 
@@ -53,9 +59,11 @@ def test_mates_hide_by_the_drift_of_each(trained: xr.Dataset) -> None:
     pairs[1::2] = [0, 0, 1, 1]
     found = _measured._by_mates(drift, pairs)
     expected = privacy.hidden_among_mates(
-        pairs, memory=drift.client_memory, share=drift.client_lasting,
+        pairs,
+        memory=drift.client_memory,
+        share=drift.client_lasting,
         variance=drift.client_spread**2,
-    )  # fmt: skip
+    )
     assert found == expected.min()
     assert 1 < found < 1.5  # a mate of the same drift would hide as among two
     more = np.concatenate([pairs, np.ones((30, 1), np.int64)], axis=1)
@@ -64,8 +72,13 @@ def test_mates_hide_by_the_drift_of_each(trained: xr.Dataset) -> None:
 
 
 def test_the_correlation_of_mates_caps_what_is_explained(trained: xr.Dataset) -> None:
-    """kappa between mates: (1 + (T - 1) kappa) / T of an update, and all of it without mates."""
-    caps = [_measured._capped(*own) for own in ((0.0, 4), (0.2, 4), (1.0, 3), (np.nan, 1))]
+    """kappa between mates.
+
+    (1 + (T - 1) kappa) / T of an update, and all of it without mates.
+    """
+    caps = [
+        _measured._capped(*own) for own in ((0.0, 4), (0.2, 4), (1.0, 3), (np.nan, 1))
+    ]
     assert caps == pytest.approx([4, 2.5, 1, 1])
     assert _measured._capped(-0.5, 3) == np.inf
     assert np.isnan(_measured._capped(np.nan, 4))
@@ -89,7 +102,9 @@ def test_bits_are_those_of_the_measured_drift(trained: xr.Dataset) -> None:
     hidden = privacy.hidden_among(rows, memory=_kernel(trained, np.arange(9)))
     assert float(trained["update_hidden_worst"][0]) == hidden.min()
     assert float(trained["update_hidden_median"][0]) == np.median(hidden)
-    assert trained["bits_median"].values[0, -1] == pytest.approx(np.median(right[right > 0]))
+    assert trained["bits_median"].values[0, -1] == pytest.approx(
+        np.median(right[right > 0])
+    )
     assert 0 < float(trained["update_spread"][0]) < 1
     assert trained["layer"].values.tolist() == ["Dense_0", "Dense_1", "Dense_2"]
     assert trained["lag"].values.tolist() == list(range(1, 9))
@@ -110,7 +125,9 @@ def test_training_is_the_same_without_it(trained: xr.Dataset) -> None:
 
 def test_weights_of_a_mean_count() -> None:
     weighted = study.run(_config(aggregation={"weighted": True}))
-    rows = weighted["participation"].values[0] * weighted["samples"].values.astype(np.int64)
+    rows = weighted["participation"].values[0] * weighted["samples"].values.astype(
+        np.int64
+    )
     right = privacy.information(rows, _kernel(weighted, np.arange(9)))
     np.testing.assert_allclose(weighted["bits"].values[0], right, rtol=1e-9)
 
@@ -126,26 +143,39 @@ def test_a_training_of_one_round_has_spread_alone(tmp_path: Any) -> None:
     assert np.isnan(opened["bits"].values).all()
     page = (config.out / "report.html").read_text()
     assert "How updates drift" in page
-    assert {"bits_worst", "correlation"}.isdisjoint(path.stem for path in config.out.glob("*.png"))
+    assert {"bits_worst", "correlation"}.isdisjoint(
+        path.stem for path in config.out.glob("*.png")
+    )
 
 
 def test_the_page_sets_them_side_by_side(trained: xr.Dataset, tmp_path: Any) -> None:
     (row,) = _summary.summarise(trained)
     (sentence,) = [one for one in _summary.sentences(trained) if "drift" in one]
     assert row.update_mates_worst == float(trained["update_mates_worst"][0]) == 1
-    assert sentence.startswith(f"Updates changed during training: {100 * row.update_lasting:.0f} %")
+    assert sentence.startswith(
+        f"Updates changed during training: {100 * row.update_lasting:.0f} %"
+    )
     hidden = f"hidden among {row.update_hidden_worst:.2f}"
-    assert f"{hidden} under Random after 9 rounds. T limits what is learnt of each" in sentence
+    assert (
+        f"{hidden} under Random after 9 rounds. T limits what is learnt of each"
+        in sentence
+    )
     assert "The total grows with every participation for any T." in sentence
     assert f"the sums reveal {row.bits_worst:.3g} under Random, if" in sentence
     page = re.sub(r"<[^>]+>", " ", trained.mrsa.report(tmp_path).read_text())
     for words in (
-        "Hidden among (worst)", "Update hidden (worst)", "Lasting share", "Dense_2",
+        "Hidden among (worst)",
+        "Update hidden (worst)",
+        "Lasting share",
+        "Dense_2",
         "By mates alone (at least)",
         f"{row.update_memory:.4g}",
-        f"{row.bits_worst:.4g}", f"{row.bits_median:.4g}", f"{row.update_hidden_worst:.4g}",
-        "So this is no guarantee", "Assumed, not shown",
-    ):  # fmt: skip
+        f"{row.bits_worst:.4g}",
+        f"{row.bits_median:.4g}",
+        f"{row.update_hidden_worst:.4g}",
+        "So this is no guarantee",
+        "Assumed, not shown",
+    ):
         assert words in page, words
 
 
@@ -156,7 +186,9 @@ def test_figures_show_what_was_measured(trained: xr.Dataset) -> None:
     measured, fitted = (line.get_ydata() for line in ax.get_lines())
     is_known = trained["correlation_pairs"].values[0] >= 10
     assert 0 < is_known.sum() < is_known.size  # too few pairs tell nothing
-    np.testing.assert_allclose(measured[is_known], trained["correlation"].values[0][is_known])
+    np.testing.assert_allclose(
+        measured[is_known], trained["correlation"].values[0][is_known]
+    )
     assert np.isnan(measured[~is_known]).all()
     np.testing.assert_allclose(fitted, _kernel(trained, np.arange(9))[0, 1:])
     ax = plotting.plot_study(trained, "bits_worst")

@@ -21,7 +21,8 @@ SMALL = {"num_clients": 26, "cohort_size": 7, "privacy_target": 3, "dropout_rate
 
 
 @pytest.mark.parametrize(
-    "changes", [{}, {"privacy_target": 1}, {"availability": "markov:5"}, {"privacy_target": 24}]
+    "changes",
+    [{}, {"privacy_target": 1}, {"availability": "markov:5"}, {"privacy_target": 24}],
 )
 def test_a_state_is_what_its_code_makes(
     changes: dict[str, Any], capsys: pytest.CaptureFixture[str]
@@ -35,14 +36,24 @@ def test_a_state_is_what_its_code_makes(
     np.testing.assert_array_equal(found.first_exposure, mj.privacy.first_exposure(own))
     wanted = mj.privacy.hidden_among_trajectory(own, quantiles=(0.0, 0.5))
     np.testing.assert_allclose(found.hidden, wanted, rtol=1e-6)
-    assert found.fairness_gap == pytest.approx(float(mj.selection.fairness_gap(own)[-1]))
+    assert found.fairness_gap == pytest.approx(
+        float(mj.selection.fairness_gap(own)[-1])
+    )
     mean = mj.selection.aggregation_cardinality(own)
     assert found.cardinality == pytest.approx(float(mean[-1]))
     values = found.values
-    advice = mj.study.advise(values["num_clients"], values["cohort_size"], 0.2, trials=0,
-                             availability=values["availability"])  # fmt: skip
+    advice = mj.study.advise(
+        values["num_clients"],
+        values["cohort_size"],
+        0.2,
+        trials=0,
+        availability=values["availability"],
+    )
     assert found.advice == advice.sentences[0]
-    assert f"{np.asarray(mj.privacy.hidden_among(own)).min()}"[:6] in capsys.readouterr().out
+    assert (
+        f"{np.asarray(mj.privacy.hidden_among(own)).min()}"[:6]
+        in capsys.readouterr().out
+    )
 
 
 def test_sizes_become_multiples_of_t_and_the_page_says_all() -> None:
@@ -50,8 +61,14 @@ def test_sizes_become_multiples_of_t_and_the_page_says_all() -> None:
     assert found.values["num_clients"] == 28
     assert found.values["cohort_size"] == 8
     assert found.html.count('class="plot"') == 2
-    for words in ("hidden among", "exposed clients", "0 of 28", "Take ", "T = 4",
-                  "batch_partitioning(28, 8, 4)"):  # fmt: skip
+    for words in (
+        "hidden among",
+        "exposed clients",
+        "0 of 28",
+        "Take ",
+        "T = 4",
+        "batch_partitioning(28, 8, 4)",
+    ):
         assert words in found.html
     assert found.code.startswith("import mrsa_jax as mj")
 
@@ -76,7 +93,9 @@ def test_a_widget_answers_what_is_asked_and_says_what_cannot_be() -> None:
     panel.close()
 
 
-def test_without_anywidget_a_page_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_anywidget_a_page_says_how_to_install_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     explorer = mj.explore(24, 6, 3, rounds=30)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     bundle = explorer._repr_mimebundle_()
@@ -90,7 +109,10 @@ def test_without_anywidget_a_page_says_how_to_install_it(monkeypatch: pytest.Mon
     [
         ({"num_clients": 3}, "`num_clients` must be a number from 4 to 240"),
         ({"dropout_rate": 0.9}, "`dropout_rate` must be a number from 0 to 0.8"),
-        ({"availability": "cyclic"}, "`availability` must be independent or markov:ROUNDS"),
+        (
+            {"availability": "cyclic"},
+            "`availability` must be independent or markov:ROUNDS",
+        ),
         ({"seed": -1}, "`seed`"),
     ],
 )
@@ -101,7 +123,9 @@ def test_what_no_slider_has_is_refused(settings: dict[str, Any], said: str) -> N
 
 def test_nothing_of_a_notebook_is_imported_until_it_is_shown() -> None:
     code = "import mrsa_jax as mj; mj.explore; import sys; print('anywidget' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
     assert done.stdout == "False\n"
 
 
@@ -109,7 +133,10 @@ def test_any_column_of_points_is_drawn() -> None:
     register()
     rng = np.random.default_rng(0)
     points = xr.Dataset(
-        {name: (("size", "rate"), rng.uniform(1, 2, (3, 2))) for name in ("cost", "gain")}
+        {
+            name: (("size", "rate"), rng.uniform(1, 2, (3, 2)))
+            for name in ("cost", "gain")
+        }
         | {"done": (("size", "rate"), np.ones((3, 2), bool))},
         coords={"size": [1, 2, 4], "rate": [0.1, 0.2]},
     )
@@ -118,7 +145,9 @@ def test_any_column_of_points_is_drawn() -> None:
     assert curves.count("<g class=") == 2
     marks = points.mrsa.explore(x="gain", y="cost", facet="rate")
     assert marks.html.count('class="plot"') == 2
-    assert [marks.html.count(f'<circle class="s0" data-i="{row}"') for row in range(6)] == [1] * 6
+    assert [
+        marks.html.count(f'<circle class="s0" data-i="{row}"') for row in range(6)
+    ] == [1] * 6
     assert len(repr(marks)) < 120
     with pytest.raises(mj.ConfigurationError, match="`colour` must be a column"):
         points.mrsa.explore(colour="colour")

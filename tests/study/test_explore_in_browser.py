@@ -15,10 +15,13 @@ from mrsa_jax.study._page import asset
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(drivers() is None, reason="needs Chromium and chromedriver on the PATH"),
+    pytest.mark.skipif(
+        drivers() is None, reason="needs Chromium and chromedriver on the PATH"
+    ),
 ]
 
-# What anywidget hands to `render`: traits to read and set, and who listens to their changes.
+# What anywidget hands to `render`: traits to read and set, and who listens to their
+# changes.
 PAGE = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>explore</title>
 <style>CSS</style></head><body><div id="place"></div><script>
 const traits = {}, heard = {}; let due = [];
@@ -39,7 +42,10 @@ TRAITS = ("controls", "values", "html", "code", "shown")
 
 
 class Live:
-    """A page with a widget: what the browser asks goes to it, what it answers comes back."""
+    """A page with a widget.
+
+    What the browser asks goes to it, what it answers comes back.
+    """
 
     def __init__(self, page: Page, folder: pathlib.Path, explorer: Any) -> None:
         self.page, self.panel = page, explorer.widget
@@ -53,7 +59,9 @@ class Live:
             assert time.monotonic() < end
 
     def put(self, *names: str) -> None:
-        self.page.run("put(arguments[0])", {name: getattr(self.panel, name) for name in names})
+        self.page.run(
+            "put(arguments[0])", {name: getattr(self.panel, name) for name in names}
+        )
 
     def answer(self) -> int:
         """Answer all that the browser asks, and return how often it has asked."""
@@ -83,28 +91,36 @@ def screen() -> Iterator[Page]:
         yield own
 
 
-def test_sliders_show_what_the_package_finds(screen: Page, tmp_path: pathlib.Path) -> None:
+def test_sliders_show_what_the_package_finds(
+    screen: Page, tmp_path: pathlib.Path
+) -> None:
     explorer = mj.explore(24, 6, 3, rounds=60)
     live = Live(screen, tmp_path, explorer)
     assert "0 of 24" in live.text()
     live.move("privacy_target", 1)
     assert live.answer() == 1
     assert explorer.values["privacy_target"] == 1
-    history = mj.selection.rollout(0, mj.selection.uniform(24, 6),
-                                   mj.availability.independent(0.1), 60)  # fmt: skip
+    history = mj.selection.rollout(
+        0, mj.selection.uniform(24, 6), mj.availability.independent(0.1), 60
+    )
     exposed = int((mj.privacy.first_exposure(history) >= 0).sum())
     assert f"{exposed} of 24" in live.text()
     assert "selector = mj.selection.uniform(24, 6)" in live.text()
     live.move("cohort_size", 7)
-    live.move("privacy_target", 3)  # while the first is not answered: only the last is asked
+    # while the first is not answered: only the last is asked
+    live.move("privacy_target", 3)
     live.move("privacy_target", 4)
     assert live.answer() == 2
-    fields = {own.get_attribute("name"): own.get_attribute("value")
-              for own in screen.all("input, select")}  # fmt: skip
+    fields = {
+        own.get_attribute("name"): own.get_attribute("value")
+        for own in screen.all("input, select")
+    }
     assert (fields["cohort_size"], fields["privacy_target"]) == ("4", "4")
     before = live.text()
-    screen.run("[...document.querySelectorAll('button')].find(b => b.textContent === "
-               "'another seed').click()")  # fmt: skip
+    screen.run(
+        "[...document.querySelectorAll('button')].find(b => b.textContent === "
+        "'another seed').click()"
+    )
     assert live.answer() == 1
     assert explorer.values["seed"] == 1
     assert live.text() != before
@@ -112,8 +128,13 @@ def test_sliders_show_what_the_package_finds(screen: Page, tmp_path: pathlib.Pat
 
 
 def test_columns_of_a_sweep_are_chosen(screen: Page, tmp_path: pathlib.Path) -> None:
-    settings = {"command": "simulate", "rounds": 20, "trials": 2, "schemes": ["uniform"],
-                "grid": {"population.dropout_rates": [[0.1], [0.3]], "seed": [0, 1]}}  # fmt: skip
+    settings = {
+        "command": "simulate",
+        "rounds": 20,
+        "trials": 2,
+        "schemes": ["uniform"],
+        "grid": {"population.dropout_rates": [[0.1], [0.3]], "seed": [0, 1]},
+    }
     swept = mj.study.sweep({**settings, "out": str(tmp_path / "sweep")})
     live = Live(screen, tmp_path, swept.mrsa.explore())
     live.move("y", "hidden_among_worst")
@@ -126,9 +147,15 @@ def test_columns_of_a_sweep_are_chosen(screen: Page, tmp_path: pathlib.Path) -> 
 
 
 def test_picked_points_show_their_curves(screen: Page, tmp_path: pathlib.Path) -> None:
-    settings = {"command": "simulate", "rounds": 20, "trials": 3, "schemes": ["uniform"],
-                "trajectories": True, "out": str(tmp_path / "sweep"),
-                "grid": {"population.dropout_rates": [[0.1], [0.3]], "seed": [0, 1]}}  # fmt: skip
+    settings = {
+        "command": "simulate",
+        "rounds": 20,
+        "trials": 3,
+        "schemes": ["uniform"],
+        "trajectories": True,
+        "out": str(tmp_path / "sweep"),
+        "grid": {"population.dropout_rates": [[0.1], [0.3]], "seed": [0, 1]},
+    }
     swept = mj.study.sweep(settings)
     screen.open(swept.mrsa.explore().save(tmp_path / "page.html"))
     seen = """return [...document.querySelectorAll('.picked figure')].map(one => [
@@ -137,14 +164,20 @@ def test_picked_points_show_their_curves(screen: Page, tmp_path: pathlib.Path) -
             .map(g => [g.dataset.i, g.querySelector('path').getAttribute('d')])])"""
     assert {len(curves) for _, curves in screen.run(seen)} == {0}
     for row in (1, 2):
-        screen.run("document.querySelector(`tr[data-i='${arguments[0]}']`).click()", row)
+        screen.run(
+            "document.querySelector(`tr[data-i='${arguments[0]}']`).click()", row
+        )
     found = dict(screen.run(seen))
     assert {tuple(i for i, _ in curves) for curves in found.values()} == {("1", "2")}
     # the last height of each curve is what the table says of its row
-    last = {i: float(d.replace("H", " ").replace("V", " ").replace("M", " ").split()[-2])
-            for i, d in found["F"]}  # fmt: skip
+    last = {
+        i: float(d.replace("H", " ").replace("V", " ").replace("M", " ").split()[-2])
+        for i, d in found["F"]
+    }
     table = swept.mrsa.table()
-    assert last == pytest.approx({str(i): table["fairness_gap"][i] for i in (1, 2)}, rel=1e-3)
+    assert last == pytest.approx(
+        {str(i): table["fairness_gap"][i] for i in (1, 2)}, rel=1e-3
+    )
     screen.run("document.querySelector(`tr[data-i='1']`).click()")
     assert {tuple(i for i, _ in curves) for _, curves in screen.run(seen)} == {("2",)}
     assert screen.faults() == []

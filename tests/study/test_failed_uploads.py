@@ -1,4 +1,7 @@
-"""Studies in which updates are not finite, or clipped: what they report, and of which sums."""
+"""Studies in which updates are not finite, or clipped.
+
+What they report, and of which sums.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,9 @@ from mrsa_jax.study import _build, _participation, _training_setting
 from mrsa_jax.study._progress import Silent
 
 _POPULATION = study.PopulationConfig(num_clients=6, cohort_size=6, dropout_rates=(0.0,))
-_LOSSY = study.ProtocolConfig(step_dropout_rate=0.08, threshold=3, allow_unmasking_risk=True)
+_LOSSY = study.ProtocolConfig(
+    step_dropout_rate=0.08, threshold=3, allow_unmasking_risk=True
+)
 
 
 @pytree
@@ -33,7 +38,9 @@ class _Breaks:
     def loss(self) -> Any:
         return None
 
-    def update(self, key: Any, parameters: Any, inputs: Any, labels: Any, size: Any) -> Any:
+    def update(
+        self, key: Any, parameters: Any, inputs: Any, labels: Any, size: Any
+    ) -> Any:
         own = self.inner.update(key, parameters, inputs, labels, size)
         draw = jax.random.bits(key, (), jnp.uint32) % self.every
         return jnp.where(draw == 0, jnp.nan, own)
@@ -42,16 +49,22 @@ class _Breaks:
 @pytest.fixture
 def breaking(monkeypatch: pytest.MonkeyPatch) -> None:
     build = _build.build_trainer
-    monkeypatch.setattr(_build, "build_trainer", lambda *own: _Breaks(build(*own), jnp.uint32(5)))
+    monkeypatch.setattr(
+        _build, "build_trainer", lambda *own: _Breaks(build(*own), jnp.uint32(5))
+    )
 
 
 def _config(**more: Any) -> study.TrainConfig:
     own = {
-        "rounds": 8, "population": _POPULATION, "scheme": "batch_partitioning:3",
+        "rounds": 8,
+        "population": _POPULATION,
+        "scheme": "batch_partitioning:3",
         "data": study.DataConfig(dataset="digits"),
-        "training": study.TrainingConfig(model="logistic", batch_size=400, evaluate_every=4),
+        "training": study.TrainingConfig(
+            model="logistic", batch_size=400, evaluate_every=4
+        ),
         "aggregation": study.AggregationConfig(fidelity="sets", weighted=True),
-    }  # fmt: skip
+    }
     return study.TrainConfig(**own | more)
 
 
@@ -83,12 +96,18 @@ def test_figures_are_of_the_sums_that_were_made(tmp_path: pathlib.Path) -> None:
     assert "are in no sum" in (out / "report.html").read_text()
     log = privacy.read_log(out / "participation.jsonl")
     np.testing.assert_array_equal(log.participation, P)
-    lines = [json.loads(line) for line in (out / "participation.jsonl").read_text().splitlines()]
+    lines = [
+        json.loads(line)
+        for line in (out / "participation.jsonl").read_text().splitlines()
+    ]
     assert all(line["asked"] == list("012345") for line in lines[1:])
     text = (out / "tracking" / "metrics.jsonl").read_text()
-    for line, count in zip(map(json.loads, text.splitlines()), failed.cumsum(), strict=True):
+    for line, count in zip(
+        map(json.loads, text.splitlines()), failed.cumsum(), strict=True
+    ):
         assert line["failed_uploads"] == count
-        assert ("strong_privacy" in line) == (count == 0)  # else of sums that were not made
+        # else of sums that were not made
+        assert ("strong_privacy" in line) == (count == 0)
 
 
 @pytest.mark.usefixtures("breaking")
@@ -98,7 +117,9 @@ def test_beside_losses_of_the_protocol(policy: str) -> None:
     one = study.run(_config(protocol=protocol, rounds=12)).isel(scheme=0)
     assert one["failed_uploads"].values.any()
     components = one["learnt_component"].values
-    rows = [own == label for own in components for label in np.unique(own[np.isfinite(own)])]
+    rows = [
+        own == label for own in components for label in np.unique(own[np.isfinite(own)])
+    ]
     P = np.asarray(rows) * one["weights"].values
     _check(one, P)
     assert int(one["guaranteed_privacy"]) == (1 if policy == "ignore" else 3)
@@ -107,12 +128,16 @@ def test_beside_losses_of_the_protocol(policy: str) -> None:
 
 
 @pytest.mark.usefixtures("breaking")
-@pytest.mark.parametrize("protocol", [study.ProtocolConfig(), _LOSSY], ids=["plain", "lossy"])
+@pytest.mark.parametrize(
+    "protocol", [study.ProtocolConfig(), _LOSSY], ids=["plain", "lossy"]
+)
 def test_segments(protocol: study.ProtocolConfig) -> None:
     config = _config(
-        protocol=protocol, aggregation=study.AggregationConfig(fidelity="sets"),
-        hetero=study.SegmentConfig(segments="mc", group_levels=(4, 8, 16)), rounds=10,
-    )  # fmt: skip
+        protocol=protocol,
+        aggregation=study.AggregationConfig(fidelity="sets"),
+        hetero=study.SegmentConfig(segments="mc", group_levels=(4, 8, 16)),
+        rounds=10,
+    )
     setting = _training_setting.setting_of(config, Silent())
     scheme = study.parse_scheme(config.scheme)
     available, _ = _build.build_online(config.seed, config.population, setting.clients)
@@ -127,7 +152,11 @@ def test_segments(protocol: study.ProtocolConfig) -> None:
     strong = min(privacy.strong_privacy(rows) for rows in actual.sums.participation)
     assert actual.history.strong_privacy[-1] == strong
     lines = _participation.log_of(setting, actual).splitlines()
-    parts = {own.get("part") for own in map(json.loads, lines[1:]) if own["status"] == "learnt"}
+    parts = {
+        own.get("part")
+        for own in map(json.loads, lines[1:])
+        if own["status"] == "learnt"
+    }
     assert len(parts) == actual.sums.num_segments
 
 
@@ -141,7 +170,12 @@ def test_sweeps_keep_the_same(tmp_path: pathlib.Path) -> None:
     (found,) = run_points([config], Machine(devices=1), ("trajectories", "status"), 1)
     assert found["failed_uploads"] == alone["failed_uploads"].sum()
     assert found["guaranteed_privacy"] == 1
-    for name in ("strong_privacy", "hidden_among_worst", "rank", "aggregation_cardinality"):
+    for name in (
+        "strong_privacy",
+        "hidden_among_worst",
+        "rank",
+        "aggregation_cardinality",
+    ):
         np.testing.assert_allclose(found[f"{name}_by_round"], alone[name].values)
 
 
@@ -151,7 +185,9 @@ def test_the_log_of_a_noisy_run_has_its_noise(tmp_path: pathlib.Path) -> None:
         fidelity="sets", noise_multiplier=2.0, clip_norm=0.5, modulus_bits=32
     )
     out = tmp_path / "run"
-    population = study.PopulationConfig(num_clients=12, cohort_size=6, dropout_rates=(0.2,))
+    population = study.PopulationConfig(
+        num_clients=12, cohort_size=6, dropout_rates=(0.2,)
+    )
     config = _config(aggregation=own, protocol=_LOSSY, out=out, population=population)
     saved = study.run_and_save(config)
     one = saved.results.isel(scheme=0)
@@ -159,9 +195,13 @@ def test_the_log_of_a_noisy_run_has_its_noise(tmp_path: pathlib.Path) -> None:
     found = mj.dp.ledger(log)
     mu = one["mu"].values
     places = [int(client) for client in log.clients]
-    # but for rounding to the lattice, which lets a client add a little more than the norm
+    # but for rounding to the lattice, which lets a client add a little more than the
+    # norm
     np.testing.assert_allclose(found.mu, mu[places], rtol=1e-3)
-    failed = [json.loads(line) for line in (out / "participation.jsonl").read_text().splitlines()]
+    failed = [
+        json.loads(line)
+        for line in (out / "participation.jsonl").read_text().splitlines()
+    ]
     assert {own.get("status") for own in failed[1:]} <= {"learnt", "aborted"}
 
 

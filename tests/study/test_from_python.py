@@ -1,4 +1,7 @@
-"""Settings and sweeps from Python: NumPy's numbers and Python's sequences are what TOML holds."""
+"""Settings and sweeps from Python.
+
+NumPy's numbers and Python's sequences are what TOML holds.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +62,9 @@ def test_a_sweep_is_the_same_however_its_values_are_held(kind: str) -> None:
 
 
 def _check_same(found: Any, expected: Any) -> None:
-    assert dataclasses.replace(found, source="") == dataclasses.replace(expected, source="")
+    assert dataclasses.replace(found, source="") == dataclasses.replace(
+        expected, source=""
+    )
     for one, other in zip(found.points(), expected.points(), strict=True):
         assert study.config_hash(one.config) == study.config_hash(other.config)
         assert repr(one.config) == repr(other.config)
@@ -68,18 +73,27 @@ def _check_same(found: Any, expected: Any) -> None:
 def test_ranges_of_python_and_of_the_file() -> None:
     expected = sweep_of({"grid": {"rounds": [2, 4, 6]}})
     _check_same(sweep_of(plain_values({"grid": {"rounds": range(2, 8, 2)}})), expected)
-    _check_same(sweep_of(plain_values({"grid": {"rounds": {"range": (2, 8, 2)}}})), expected)
-    _check_same(sweep_of(plain_values({"grid": {"rounds": np.arange(2, 8, 2)}})), expected)
+    _check_same(
+        sweep_of(plain_values({"grid": {"rounds": {"range": (2, 8, 2)}}})), expected
+    )
+    _check_same(
+        sweep_of(plain_values({"grid": {"rounds": np.arange(2, 8, 2)}})), expected
+    )
     assert plain_values(range(3, 0, -1)) == [3, 2, 1]
     for many in (range(10**7), range(10**40), range(0, -(10**40), -1)):
-        with pytest.raises(ConfigurationError, match=r"`grid.rounds` must have at most 1000000"):
+        with pytest.raises(
+            ConfigurationError, match=r"`grid.rounds` must have at most 1000000"
+        ):
             plain_values({"grid": {"rounds": many}})
 
 
 def test_numbers_are_exact() -> None:
     assert plain_values(np.float32(0.1)) == float(np.float32(0.1)) != 0.1
     assert plain_values(jnp.arange(3)) == [0, 1, 2]
-    kinds = [type(plain_values(value)) for value in (np.bool_(True), np.str_("a"), np.float16(1))]
+    kinds = [
+        type(plain_values(value))
+        for value in (np.bool_(True), np.str_("a"), np.float16(1))
+    ]
     assert kinds == [bool, str, float]
     assert plain_values(pathlib.Path("a")) == "a"
     thing = object()
@@ -89,14 +103,24 @@ def test_numbers_are_exact() -> None:
 
 
 def test_what_has_no_value_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match=r"`grid\.rounds` must have no masked entries"):
+    with pytest.raises(
+        ConfigurationError, match=r"`grid\.rounds` must have no masked entries"
+    ):
         plain_values({"grid": {"rounds": np.ma.masked_array([1, 2], [False, True])}})
-    for values in (pd.array([1, None]), np.array([1.5, 2.0]), {1, 2}, iter([1]), [[1, 2]]):
+    for values in (
+        pd.array([1, None]),
+        np.array([1.5, 2.0]),
+        {1, 2},
+        iter([1]),
+        [[1, 2]],
+    ):
         with pytest.raises(ConfigurationError, match=r"grid.rounds"):
             study.sweep(SMALL | {"grid": {"rounds": values}}, dry_run=True)
 
 
-def test_a_store_of_the_file_s_points_has_those_of_arrays(tmp_path: pathlib.Path) -> None:
+def test_a_store_of_the_file_s_points_has_those_of_arrays(
+    tmp_path: pathlib.Path,
+) -> None:
     (tmp_path / "study.toml").write_text(TOML)
     study.sweep(tmp_path / "study.toml", out=tmp_path / "out")
     grid = {
@@ -128,7 +152,11 @@ def test_configurations_take_them_too() -> None:
         cohort_size=np.int16(6),
         dropout_rates=np.array([0.1]),
     )
-    values = {"rounds": np.int64(5), "trials": np.asarray(2), "schemes": np.array(["uniform"])}
+    values = {
+        "rounds": np.int64(5),
+        "trials": np.asarray(2),
+        "schemes": np.array(["uniform"]),
+    }
     config = _holding(study.SimulateConfig(population=population), **values)
     assert study.run(config).identical(study.run(usual))
     study.validate(config)
@@ -151,13 +179,18 @@ def _data_sets(folder: pathlib.Path) -> dict[str, xr.Dataset]:
     history = np.array([[1, 1, 0, 0], [0, 0, 1, 1]], bool)
     grid = {"scheme": ["uniform", "partition"], "rounds": [3, 4]}
     config = study.SimulateConfig(
-        rounds=3, trials=2, schemes=("uniform",), population=study.PopulationConfig(12, 6)
+        rounds=3,
+        trials=2,
+        schemes=("uniform",),
+        population=study.PopulationConfig(12, 6),
     )
     study.run_and_save(dataclasses.replace(config, out=folder / "saved"))
     return {
         "run": study.run(config),
         "saved": study.open_study(folder / "saved"),
-        "sweep": study.sweep(SMALL | {"trajectories": True, "grid": grid}, out=folder / "sweep"),
+        "sweep": study.sweep(
+            SMALL | {"trajectories": True, "grid": grid}, out=folder / "sweep"
+        ),
         "histories": study.from_histories({"a": history, "b": history}),
     }
 
@@ -171,14 +204,21 @@ def test_data_sets_are_saved_as_netcdf_and_read(tmp_path: pathlib.Path) -> None:
         assert attributes(again) == attributes(results), name
         assert again.mrsa.sentences() == results.mrsa.sentences()
         assert again.mrsa.cite() == results.mrsa.cite()
-        pd.testing.assert_frame_equal(again.mrsa.table(), results.mrsa.table(), check_dtype=False)
+        pd.testing.assert_frame_equal(
+            again.mrsa.table(), results.mrsa.table(), check_dtype=False
+        )
         page = again.mrsa.report(tmp_path / "page.html").read_text()
         assert page == results.mrsa.report(tmp_path / "page.html").read_text()
 
 
 def test_settings_in_attributes_read_as_settings() -> None:
     config = study.to_dict(study.SimulateConfig())
-    given = {"config": config, "axes": [{"name": "a"}], "papers": (("k", "v"),), "commit": None}
+    given = {
+        "config": config,
+        "axes": [{"name": "a"}],
+        "papers": (("k", "v"),),
+        "commit": None,
+    }
     results = with_attributes(xr.Dataset(), given)
     assert "commit" not in results.attrs
     told = results.attrs["config"]
@@ -189,7 +229,11 @@ def test_settings_in_attributes_read_as_settings() -> None:
     assert told["population"]["num_clients"] == 120
     assert "rounds" in told
     assert told.get("nothing", 3) == 3
-    assert dict(told.items()) == dict(zip(told.keys(), told.values(), strict=True)) == config
+    assert (
+        dict(told.items())
+        == dict(zip(told.keys(), told.values(), strict=True))
+        == config
+    )
     assert [axis["name"] for axis in results.attrs["axes"]] == ["a"]
     assert attributes(results)["papers"] == [["k", "v"]]
     assert attributes(xr.Dataset(attrs={"title": "[draft] a"}))["title"] == "[draft] a"

@@ -20,7 +20,10 @@ from mrsa_jax.study._segments import analyse_segments
 
 
 def exact(rows: np.ndarray) -> list[tuple[Fraction, Fraction] | None]:
-    """Return (worst, median) over who took part after each row: 1/h, h by exact projections."""
+    """Return (worst, median) over who took part after each row.
+
+    1/h, h by exact projections.
+    """
     basis: list[list[Fraction]] = []
     shares = [Fraction(0)] * rows.shape[1]
     found: list[tuple[Fraction, Fraction] | None] = []
@@ -33,7 +36,10 @@ def exact(rows: np.ndarray) -> list[tuple[Fraction, Fraction] | None]:
         length = sum(value * value for value in rest)
         if length:
             basis.append(rest)
-            shares = [h + value * value / length for h, value in zip(shares, rest, strict=True)]
+            shares = [
+                h + value * value / length
+                for h, value in zip(shares, rest, strict=True)
+            ]
         hidden = [1 / h for h in shares if h]
         found.append((min(hidden), median(hidden)) if hidden else None)
     return found
@@ -44,7 +50,8 @@ def check(worst: np.ndarray, middle: np.ndarray, rows: np.ndarray) -> None:
         if wanted is None:
             assert np.isnan([low, half]).all()
             continue
-        assert (low == 1) == (wanted[0] == 1)  # exactly 1 is said of who is exposed, of no other
+        # exactly 1 is said of who is exposed, of no other
+        assert (low == 1) == (wanted[0] == 1)
         assert low == pytest.approx(float(wanted[0]), rel=1e-9)
         assert half == pytest.approx(float(wanted[1]), rel=1e-9)
 
@@ -56,7 +63,9 @@ def trials() -> np.ndarray:
     found = rng.random((60, 9, 7)) < rng.uniform(0.1, 0.9, (60, 1, 1))
     found[0] = False
     found[1, 1:] = False
-    found[2] = np.repeat(np.repeat(np.eye(3, 4, dtype=bool), 3, axis=0), 2, axis=1)[:, :7]
+    found[2] = np.repeat(np.repeat(np.eye(3, 4, dtype=bool), 3, axis=0), 2, axis=1)[
+        :, :7
+    ]
     return np.asarray(found)
 
 
@@ -71,7 +80,9 @@ def test_every_round_of_every_trial(trials: np.ndarray) -> None:
 def test_the_first_rounds_are_those_of_a_shorter_study(trials: np.ndarray) -> None:
     whole, part = _trial.analyse(trials), _trial.analyse(trials[:, :4])
     for name in ("hidden_among_worst", "hidden_among_median"):
-        np.testing.assert_allclose(getattr(whole, name)[:, :4], getattr(part, name), rtol=1e-9)
+        np.testing.assert_allclose(
+            getattr(whole, name)[:, :4], getattr(part, name), rtol=1e-9
+        )
 
 
 def test_of_each_sum_of_a_round_and_of_the_worst_segment() -> None:
@@ -79,16 +90,20 @@ def test_of_each_sum_of_a_round_and_of_the_worst_segment() -> None:
     parts = np.array([[0, 0, 2, -1], [-1] * 4, [0, 0, 0, 0], [-1, -1, -1, 3]], np.int32)
     own = np.array([[1, 1, 1, 0], [0] * 4, [1, 1, 1, 1], [0] * 4], bool)
     status = np.array([0, 1, 0, 3], np.int32)
-    found = _trial.analyse_rounds(RoundHistory(np.zeros((4, 5, 4), bool), own, status, None, parts))
+    found = _trial.analyse_rounds(
+        RoundHistory(np.zeros((4, 5, 4), bool), own, status, None, parts)
+    )
     assert found.hidden_among_worst.tolist() == [1, 1, 1, 1]
     np.testing.assert_allclose(found.hidden_among_median, [2, 2, 1.5, 1.5])
     sums = [np.array([[1, 1, 1, 1]], bool), np.array([[1, 1, 0, 0]], bool)]
     segments = mj.hetero.SegmentHistory(
-        participation=tuple(sums), rounds=(np.array([0]), np.array([1])),
-        blocks=(np.array([0]), np.array([0])), bounds=((0, 1), (1, 2)),
+        participation=tuple(sums),
+        rounds=(np.array([0]), np.array([1])),
+        blocks=(np.array([0]), np.array([0])),
+        bounds=((0, 1), (1, 2)),
         sizes=(np.array([4]), np.array([2])),
         plain=np.zeros((2, 4), bool),
-    )  # fmt: skip
+    )
     judged = analyse_segments(segments, np.array([[1, 1, 1, 1], [1, 1, 0, 0]], bool))
     np.testing.assert_allclose(judged.hidden_among_worst, [4, 2])
 
@@ -97,26 +112,35 @@ SMALL = study.SimulateConfig(
     rounds=14,
     trials=3,
     schemes=("uniform", "batch_partitioning:2"),
-    population=study.PopulationConfig(num_clients=12, cohort_size=4, dropout_rates=(0.3,)),
+    population=study.PopulationConfig(
+        num_clients=12, cohort_size=4, dropout_rates=(0.3,)
+    ),
 )
 
 
 def test_updates_of_several_sums_a_round_and_of_rounds_that_were_skipped() -> None:
-    """By hand: {0,1} and {1,2} in one round tell 2/3 of each; {0,1,2} later 19/28 at rho 1/2."""
+    """By hand: {0,1} and {1,2} in one round tell 2/3 of each.
+
+    {0,1,2} later 19/28 at rho 1/2.
+    """
     rows = np.array([[1, 1, 0], [0, 1, 1], [1, 1, 1]], bool)
     found = _trial.hidden_updates(rows, np.array([0, 0, 1]), 2, 0.5, 1.0)
     np.testing.assert_allclose(found, [[1.5, 1.5], [28 / 19, 28 / 19]])
     found = _trial.hidden_updates(rows, np.array([1, 1, 3]), 5, 0.5**0.5, 1.0)
     np.testing.assert_allclose(found[1:, 0], [1.5, 1.5, 28 / 19, 28 / 19])
     assert np.isnan(found[0]).all()
-    assert np.isnan(_trial.hidden_updates(rows[:0], np.zeros(0, int), 2, 0.5, 1.0)).all()
+    assert np.isnan(
+        _trial.hidden_updates(rows[:0], np.zeros(0, int), 2, 0.5, 1.0)
+    ).all()
 
 
 def test_a_simulation_with_a_memory_says_so_of_updates() -> None:
     drifting = dataclasses.replace(SMALL, memory=0.9, share=0.8)
     results = study.run(drifting)
     online = mj.availability.independent(0.3)
-    played = np.asarray(mj.selection.rollout_trials(0, mj.selection.uniform(12, 4), online, 14, 3))
+    played = np.asarray(
+        mj.selection.rollout_trials(0, mj.selection.uniform(12, 4), online, 14, 3)
+    )
     own = results.sel(scheme="Random")
     hidden = np.asarray(mj.privacy.hidden_among(played, memory=0.9, share=0.8))
     worst = own["update_hidden_worst"].values
@@ -127,7 +151,8 @@ def test_a_simulation_with_a_memory_says_so_of_updates() -> None:
     np.testing.assert_allclose(middle, np.nanmedian(taken, axis=1), rtol=1e-9)
     row, blocks = study.summarise(results)
     assert row.update_hidden_worst == pytest.approx(hidden.min())
-    assert row.hidden_among_worst < row.update_hidden_worst  # updates that never change are worst
+    # updates that never change are worst
+    assert row.hidden_among_worst < row.update_hidden_worst
     assert blocks.update_hidden_worst >= 2
     headings, _ = _report.table_of([row])
     assert "Update hidden" in headings
@@ -136,8 +161,10 @@ def test_a_simulation_with_a_memory_says_so_of_updates() -> None:
 
 def test_memory_is_an_axis_of_a_sweep(tmp_path: pathlib.Path) -> None:
     text = (
-        'command = "simulate"\nrounds = 10\ntrials = 2\nschemes = ["uniform"]\nshare = 0.8\n'
-        "population.num_clients = 8\npopulation.cohort_size = 4\n[grid]\nmemory = [0.0, 0.5, 1.0]\n"
+        'command = "simulate"\nrounds = 10\ntrials = 2\nschemes = ["uniform"]\nshare = '
+        "0.8\n"
+        "population.num_clients = 8\npopulation.cohort_size = 4\n[grid]\nmemory = "
+        "[0.0, 0.5, 1.0]\n"
     )
     (tmp_path / "study.toml").write_text(text)
     results = study.sweep(tmp_path / "study.toml", out=tmp_path / "out")
@@ -147,15 +174,18 @@ def test_memory_is_an_axis_of_a_sweep(tmp_path: pathlib.Path) -> None:
     assert (np.diff(values, axis=0) < 0).all()  # the longer the memory, the worse
     table = results.mrsa.table().set_index("memory")
     assert table.loc[0.5, "update_hidden_worst"] == values[1].min()
-    assert table.loc[0.0, "update_hidden_worst"] == pytest.approx(4)  # all rounds have four clients
+    # all rounds have four clients
+    assert table.loc[0.0, "update_hidden_worst"] == pytest.approx(4)
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
-    [({"share": 0.5}, "`share` must be used together with memory"),
+    [
+        ({"share": 0.5}, "`share` must be used together with memory"),
         ({"memory": -0.1}, "`memory` must lie in"),
-     ({"memory": 0.5, "share": 1.1}, "`share` must lie in")],
-)  # fmt: skip
+        ({"memory": 0.5, "share": 1.1}, "`share` must lie in"),
+    ],
+)
 def test_a_drift_that_makes_no_sense(settings: dict[str, float], message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         study.run(dataclasses.replace(SMALL, **settings))
@@ -175,14 +205,18 @@ def test_a_study_s_data_set_table_and_sentences() -> None:
         own = results.sel(scheme=label)
         played = np.asarray(mj.selection.rollout_trials(0, selector, online, 14, 3))
         for b, rows in enumerate(played):
-            worst, middle = (own[f"hidden_among_{n}"].values[b] for n in ("worst", "median"))
+            worst, middle = (
+                own[f"hidden_among_{n}"].values[b] for n in ("worst", "median")
+            )
             check(worst, middle, rows)
     rows = study.summarise(results)
     table = results.mrsa.table().set_index("scheme")
     for row in rows:
         last = results.sel(scheme=row.scheme).isel(round=-1)
         assert row.hidden_among_worst == last["hidden_among_worst"].min()
-        assert row.hidden_among_median == pytest.approx(float(last["hidden_among_median"].mean()))
+        assert row.hidden_among_median == pytest.approx(
+            float(last["hidden_among_median"].mean())
+        )
         assert table.loc[row.scheme, "hidden_among_worst"] == row.hidden_among_worst
     assert rows[1].hidden_among_worst == pytest.approx(2)  # the cap of blocks of two
     assert "Hidden among (worst)" in results.mrsa.explore().html
@@ -202,23 +236,25 @@ def test_the_table_shows_both_and_1_only_of_who_is_exposed(results: xr.Dataset) 
     middle = np.array([[2, 2, 1.0004], [2, 2, 12]], float)
     dims = ("scheme", "round")
     own = results.assign(
-        hidden_among_worst=(dims, worst), hidden_among_median=(dims, middle),
-        weak_lower=(dims, worst // 1), weak_upper=(dims, np.array([[2, 2, 1], [2, 2, 3]])),
-    )  # fmt: skip
+        hidden_among_worst=(dims, worst),
+        hidden_among_median=(dims, middle),
+        weak_lower=(dims, worst // 1),
+        weak_upper=(dims, np.array([[2, 2, 1], [2, 2, 3]])),
+    )
     headings, lines = _report.table_of(study.summarise(own))
     assert [line[headings.index("Hidden among")] for line in lines] == [
         "1 / 1.0004",
         "2.00 / 12.00",
     ]
     assert [line[headings.index("Weak T")] for line in lines] == ["1", "2-3"]
-    page = _report.study_page({"command": "demo", "seed": 0}, own, {"weak_and_hidden": b""})
+    page = _report.study_page(
+        {"command": "demo", "seed": 0}, own, {"weak_and_hidden": b""}
+    )
     assert page.index("How well clients are hidden") < page.index(">Findings</h2>")
 
 
 def test_an_older_sweep_opens_without_it(tmp_path: pathlib.Path) -> None:
-    text = (
-        'command = "simulate"\nrounds = 6\ntrials = 2\ntrajectories = true\nschemes = ["uniform"]\n'
-    )
+    text = 'command = "simulate"\nrounds = 6\ntrials = 2\ntrajectories = true\nschemes = ["uniform"]\n'
     text += "population.num_clients = 6\npopulation.cohort_size = 3\n[grid]\nseed = [0, 1]\n"
     path, out = tmp_path / "study.toml", tmp_path / "out"
     path.write_text(text)
@@ -229,7 +265,8 @@ def test_an_older_sweep_opens_without_it(tmp_path: pathlib.Path) -> None:
     np.testing.assert_array_equal(own.isel(round=-1), found["hidden_among_worst"])
     table = found.mrsa.table()
     np.testing.assert_allclose(
-        table["hidden_among_worst"], found["hidden_among_worst"].min("trial").values.ravel()
+        table["hidden_among_worst"],
+        found["hidden_among_worst"].min("trial").values.ravel(),
     )
     told = json.loads((out / "study.json").read_text())
     kept = [own for own in told["view"]["variables"] if "hidden_among" not in own[0]]

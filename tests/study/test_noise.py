@@ -1,7 +1,8 @@
-"""Noise in trainings: against the ledger's sums by hand, the mechanism's variance, and no noise.
+"""Noise in trainings.
 
-The oracle of the account is a plain loop over who survived, and epsilon by bisection of the
-Gaussian mechanism's delta (Balle and Wang, 2018).
+Against the ledger's sums by hand, the mechanism's variance, and no noise.
+The oracle of the account is a plain loop over who survived, and epsilon by bisection of
+the Gaussian mechanism's delta (Balle and Wang, 2018).
 """
 
 from __future__ import annotations
@@ -27,8 +28,11 @@ from mrsa_jax.study._build import build_bounded, build_mechanism
 _COHORT, _CLIENTS, _DIM, _DELTA = 4, 12, 650, 1e-4
 # tables of noise in rings of more bits take seconds
 _NOISY = {
-    "noise_multiplier": 1.5, "clip_norm": 0.5, "target_delta": _DELTA, "modulus_bits": 16,
-}  # fmt: skip
+    "noise_multiplier": 1.5,
+    "clip_norm": 0.5,
+    "target_delta": _DELTA,
+    "modulus_bits": 16,
+}
 
 
 def _config(**more: Any) -> study.TrainConfig:
@@ -37,17 +41,22 @@ def _config(**more: Any) -> study.TrainConfig:
     )
     parts = {
         "population": {
-            "num_clients": _CLIENTS, "cohort_size": _COHORT, "dropout_rates": (0.2,),
+            "num_clients": _CLIENTS,
+            "cohort_size": _COHORT,
+            "dropout_rates": (0.2,),
         },
         "data": {"dataset": "digits"},
         "training": {"model": "logistic", "evaluate_every": 4, "measure_drift": False},
         "aggregation": _NOISY,
-    }  # fmt: skip
+    }
     for name, own in more.items():
         parts[name] = parts.get(name, {}) | own
     return dataclasses.replace(
         base,
-        **{name: dataclasses.replace(getattr(base, name), **own) for name, own in parts.items()},
+        **{
+            name: dataclasses.replace(getattr(base, name), **own)
+            for name, own in parts.items()
+        },
     )
 
 
@@ -55,10 +64,15 @@ def _epsilon(mu: float, delta: float = _DELTA) -> float:
     """Return epsilon of mu-Gaussian differential privacy, by bisection."""
 
     def above(at: float) -> float:
-        here, there = stats.norm.cdf(mu / 2 - at / mu), stats.norm.logcdf(-mu / 2 - at / mu)
+        here, there = (
+            stats.norm.cdf(mu / 2 - at / mu),
+            stats.norm.logcdf(-mu / 2 - at / mu),
+        )
         return float(here - math.exp(at + there)) - delta
 
-    return 0.0 if mu == 0 or above(0.0) < 0 else float(optimize.brentq(above, 0.0, 200.0))
+    return (
+        0.0 if mu == 0 or above(0.0) < 0 else float(optimize.brentq(above, 0.0, 200.0))
+    )
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +109,9 @@ def test_the_account_is_of_those_who_survived(trained: xr.Dataset) -> None:
     np.testing.assert_allclose(
         trained["epsilon_mean"].values[0], epsilon[tested].mean(axis=1), rtol=1e-7
     )
-    each = [mechanism.epsilon(_DELTA, survivors=sizes[own]) for own in rows.T if own.any()]
+    each = [
+        mechanism.epsilon(_DELTA, survivors=sizes[own]) for own in rows.T if own.any()
+    ]
     assert float(trained["epsilon_proven"][0]) == pytest.approx(max(each), rel=0.01)
     assert epsilon[-1].max() < max(each) < 1.2 * epsilon[-1].max()
     assert trained["epsilon"].attrs["delta"] == _DELTA
@@ -105,17 +121,22 @@ def test_the_account_is_of_those_who_survived(trained: xr.Dataset) -> None:
 def test_what_noise_adds_to_a_mean_is_its_variance() -> None:
     """Of n survivors' zero updates the mean has variance n shares over n^2 in each coordinate."""
     config = _config().aggregation
-    average = _build.build_aggregator(b"seed", config, _COHORT, _DIM, cohort_size=_COHORT)
+    average = _build.build_aggregator(
+        b"seed", config, _COHORT, _DIM, cohort_size=_COHORT
+    )
     updates, members = jnp.zeros((_COHORT, _DIM), jnp.float32), jnp.arange(_COHORT)
     run = jax.jit(
-        lambda key, alive: average.aggregate(key, average.init(), updates, members, alive)[0]
+        lambda key, alive: average.aggregate(
+            key, average.init(), updates, members, alive
+        )[0]
     )
     for survivors in (_COHORT, 2):
         alive = jnp.arange(_COHORT) < survivors
         means = [run(jax.random.key(seed), alive).update for seed in range(30)]
         share = (1.5 * 0.5) ** 2 / _COHORT
         found = np.square(np.asarray(means, np.float64)) / (share / survivors)
-        # sums of squares of about 19,500 normal numbers: five standard deviations are 5 %
+        # sums of squares of about 19,500 normal numbers: five standard deviations are 5
+        # %
         assert abs(found.mean() - 1) < 5 * math.sqrt(2 / found.size)
         assert abs(np.mean(np.asarray(means, np.float64))) < 5 * math.sqrt(
             share / survivors / found.size
@@ -132,13 +153,21 @@ def test_without_noise_a_bound_that_nothing_reaches_changes_rounding_alone() -> 
     assert not {"epsilon", "mu", "wrapped"} & (set(plain) | set(bounded))
     tight = study.run(_config(aggregation=silent | {"clip_norm": 1e-3}))
     start = float(np.log(10))
-    assert abs(float(tight["loss"][0, -1]) - start) < 0.1 < start - float(plain["loss"][0, -1])
+    assert (
+        abs(float(tight["loss"][0, -1]) - start)
+        < 0.1
+        < start - float(plain["loss"][0, -1])
+    )
 
 
 def test_more_noise_is_less_accuracy_and_less_epsilon(trained: xr.Dataset) -> None:
     found = [
         study.run(_config(aggregation={"noise_multiplier": z, "noise": noise}))
-        for z, noise in ((0.05, "skellam"), (0.05, "discrete_gaussian"), (50.0, "skellam"))
+        for z, noise in (
+            (0.05, "skellam"),
+            (0.05, "discrete_gaussian"),
+            (50.0, "skellam"),
+        )
     ]
     little, other, much = (float(own["loss"][0, -1]) for own in found)
     assert little < 2.2 < much
@@ -153,7 +182,9 @@ def test_a_ring_too_small_is_refused_before_any_work(tmp_path: pathlib.Path) -> 
         study.run_and_save(dataclasses.replace(config, out=tmp_path / "out"))
     assert not (tmp_path / "out").exists()
     small = _config(aggregation={"modulus_bits": 5, "noise_multiplier": 0.0})
-    with pytest.raises(ConfigurationError, match="`modulus_bits` must leave room for a cohort's"):
+    with pytest.raises(
+        ConfigurationError, match="`modulus_bits` must leave room for a cohort's"
+    ):
         study.run(small)
     for clients, dim, bits in ((2, 1, 8), (12, 650, 12), (120, 61706, 32)):
         own = dataclasses.replace(small.aggregation, modulus_bits=bits)
@@ -162,12 +193,20 @@ def test_a_ring_too_small_is_refused_before_any_work(tmp_path: pathlib.Path) -> 
         assert clients * (int(lattice.num_levels) - 1) // 2 < 2 ** (bits - 1)
 
 
-def test_a_study_says_what_noise_promises(trained: xr.Dataset, tmp_path: pathlib.Path) -> None:
+def test_a_study_says_what_noise_promises(
+    trained: xr.Dataset, tmp_path: pathlib.Path
+) -> None:
     (row,) = _summary.summarise(trained)
     assert row.epsilon_worst == trained["epsilon"].values.max()
     assert row.epsilon_mean == pytest.approx(trained["epsilon"].values.mean())
-    assert row.planned_epsilon == trained["planned_epsilon"].values.max() < row.epsilon_worst
-    (sentence,) = [one for one in trained.mrsa.sentences() if "differentially private" in one]
+    assert (
+        row.planned_epsilon
+        == trained["planned_epsilon"].values.max()
+        < row.epsilon_worst
+    )
+    (sentence,) = [
+        one for one in trained.mrsa.sentences() if "differentially private" in one
+    ]
     assert row.epsilon_proven is not None
     proven = f"is proven to be at most {row.epsilon_proven:.3g} under"
     assert proven in sentence
@@ -176,17 +215,23 @@ def test_a_study_says_what_noise_promises(trained: xr.Dataset, tmp_path: pathlib
     assert "at delta 0.0001" in sentence
     page = re.sub(r"<[^>]+>", " ", trained.mrsa.report(tmp_path).read_text())
     for words in (
-        "Differential privacy", "Epsilon (proven)", f"{row.epsilon_worst:.4g}",
-        "Protected against: the server", "own device, nor clients who reveal their",
-        "Test accuracy against the epsilon", "Worst if Gaussian",
+        "Differential privacy",
+        "Epsilon (proven)",
+        f"{row.epsilon_worst:.4g}",
+        "Protected against: the server",
+        "own device, nor clients who reveal their",
+        "Test accuracy against the epsilon",
+        "Worst if Gaussian",
         f"epsilon {row.epsilon_proven:.3g} for every client, proven",
-    ):  # fmt: skip
+    ):
         assert words in page, words
     table = trained.mrsa.table()
     assert table["epsilon_worst"].tolist() == [row.epsilon_worst]
 
 
-def test_a_folder_with_noise_opens_and_old_settings_have_none(tmp_path: pathlib.Path) -> None:
+def test_a_folder_with_noise_opens_and_old_settings_have_none(
+    tmp_path: pathlib.Path,
+) -> None:
     config = dataclasses.replace(_config(), out=tmp_path / "out", rounds=3)
     saved = study.run_and_save(config)
     opened = study.open_study(config.out)
@@ -201,12 +246,19 @@ def test_a_folder_with_noise_opens_and_old_settings_have_none(tmp_path: pathlib.
     for name in ("noise_multiplier", "clip_norm", "noise", "target_delta"):
         del old["aggregation"][name]
     path = tmp_path / "old.toml"
-    path.write_text(f"[aggregation]\nnum_levels = {json.dumps(old['aggregation']['num_levels'])}")
+    path.write_text(
+        f"[aggregation]\nnum_levels = {json.dumps(old['aggregation']['num_levels'])}"
+    )
     assert study.load_config(study.TrainConfig, path) == study.TrainConfig()
 
 
-def test_with_segments_a_round_counts_by_the_smallest_sum(tmp_path: pathlib.Path) -> None:
-    """MC at three groups of two: each is by itself in one segment, whose sum is of two clients."""
+def test_with_segments_a_round_counts_by_the_smallest_sum(
+    tmp_path: pathlib.Path,
+) -> None:
+    """MC at three groups of two.
+
+    Each is by itself in one segment, whose sum is of two clients.
+    """
     config = _config(
         population={"num_clients": 12, "cohort_size": 6},
         aggregation={"modulus_bits": 24, "clip": 0.25},

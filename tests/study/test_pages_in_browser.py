@@ -1,4 +1,7 @@
-"""Every page in a real browser: it fits, is readable, fetches nothing, and its curves answer."""
+"""Every page in a real browser.
+
+It fits, is readable, fetches nothing, and its curves answer.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,9 @@ from mrsa_jax.study._page import Section, Series, charts_section, legend, openin
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(drivers() is None, reason="needs Chromium and chromedriver on the PATH"),
+    pytest.mark.skipif(
+        drivers() is None, reason="needs Chromium and chromedriver on the PATH"
+    ),
 ]
 
 EVIL = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'\u202egnp"
@@ -35,31 +40,107 @@ SWEEPS = {
               '\n[grid]\nscheme = ["uniform", "batch_partitioning:2"]\nseed = [0, 1]\n'
               '"population.dropout_rates" = [[0.1], [0.3]]'),
     "secagg": ("secagg", 'trials = 200\nnum_clients = 30\ngraph = "erdos_renyi"\n'
-               'connection_probability = 0.7\n[grid]\nstep_dropout_rate = [0.01, 0.05, 0.1]\n'
+               'connection_probability = 0.7\n[grid]\nstep_dropout_rate = [0.01, 0.05, '
+               '0.1]\n'
                "threshold = [16, 20]"),
 }  # fmt: skip
 COMMANDS = {
-    "demo": ["demo", *SMALL, *LEARN, "--rounds", "12", "--evaluate-every", "4", "--schemes",
-             "uniform", "partition", "batch_partitioning:2"],
-    "simulate": ["simulate", *SMALL, "--rounds", "20", "--trials", "3", "--schemes", "uniform",
-                 "weighted", "batch_partitioning:2"],
-    "train": ["train", *SMALL, *LEARN, "--rounds", "8", "--evaluate-every", "2", "--scheme",
-              "batch_partitioning:2"],
-    "noise": ["train", *SMALL, *LEARN, "--rounds", "6", "--evaluate-every", "2", "--scheme",
-              "batch_partitioning:2", "--noise-multiplier", "0.5", "--clip-norm", "1"],
+    "demo": [
+        "demo",
+        *SMALL,
+        *LEARN,
+        "--rounds",
+        "12",
+        "--evaluate-every",
+        "4",
+        "--schemes",
+        "uniform",
+        "partition",
+        "batch_partitioning:2",
+    ],
+    "simulate": [
+        "simulate",
+        *SMALL,
+        "--rounds",
+        "20",
+        "--trials",
+        "3",
+        "--schemes",
+        "uniform",
+        "weighted",
+        "batch_partitioning:2",
+    ],
+    "train": [
+        "train",
+        *SMALL,
+        *LEARN,
+        "--rounds",
+        "8",
+        "--evaluate-every",
+        "2",
+        "--scheme",
+        "batch_partitioning:2",
+    ],
+    "noise": [
+        "train",
+        *SMALL,
+        *LEARN,
+        "--rounds",
+        "6",
+        "--evaluate-every",
+        "2",
+        "--scheme",
+        "batch_partitioning:2",
+        "--noise-multiplier",
+        "0.5",
+        "--clip-norm",
+        "1",
+    ],
     "attack": ["attack", "least-squares", *SMALL, "--rounds", "20"],
-    "distinguish": ["attack", "distinguish", *SMALL, "--rounds", "6", "--others", "gaussian",
-                    "--trials", "300"],
-    "images": ["attack", "model-inversion", "--dataset", "digits", "--num-clients", "4",
-               "--iterations", "5"],
-    "advise": ["advise", "--num-clients", "12", "--cohort-size", "4", "--dropout-rates", "0.2",
-               "--rounds", "20", "--trials", "2"],
-    "reproduce": ["reproduce", "multiround.fig2", "multiround.table1", "heterosag.theorem1",
-                  "ccesa.bandwidth", "--fast"],
-}  # fmt: skip
-DISPLAYS = (
-    "return [...document.querySelectorAll('.plot .s{}')].map(e => getComputedStyle(e).display)"
-)
+    "distinguish": [
+        "attack",
+        "distinguish",
+        *SMALL,
+        "--rounds",
+        "6",
+        "--others",
+        "gaussian",
+        "--trials",
+        "300",
+    ],
+    "images": [
+        "attack",
+        "model-inversion",
+        "--dataset",
+        "digits",
+        "--num-clients",
+        "4",
+        "--iterations",
+        "5",
+    ],
+    "advise": [
+        "advise",
+        "--num-clients",
+        "12",
+        "--cohort-size",
+        "4",
+        "--dropout-rates",
+        "0.2",
+        "--rounds",
+        "20",
+        "--trials",
+        "2",
+    ],
+    "reproduce": [
+        "reproduce",
+        "multiround.fig2",
+        "multiround.table1",
+        "heterosag.theorem1",
+        "ccesa.bandwidth",
+        "--fast",
+    ],
+}
+DISPLAYS = "return [...document.querySelectorAll('.plot .s{}')].map(e => getComputedStyle(e).display)"
 PAGES = (*COMMANDS, "audit", *SWEEPS, "members", "hostile")
 WITHOUT_CURVES = ("reproduce", "images")  # that answer: drawings and pictures
 
@@ -82,15 +163,32 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, pathlib.Path]:
         made(name, ["sweep", str(path)])
     rng = np.random.default_rng(0)
     names = [EVIL.replace(",", ""), *(f"device-{k}" for k in range(11))]
-    rows = [f'{r},"{names[c].replace(chr(34), chr(34) * 2)}"'
-            for r in range(20) for c in rng.choice(12, 4, replace=False)]  # fmt: skip
+    rows = [
+        f'{r},"{names[c].replace(chr(34), chr(34) * 2)}"'
+        for r in range(20)
+        for c in rng.choice(12, 4, replace=False)
+    ]
     log = root / "a <b> log.csv"
     log.write_text("\n".join(["round,client", *rows]) + "\n", encoding="utf-8")
-    made("audit", ["audit", str(log), "--effort", "0.01", "--fail-below", "2", "--out",
-                   str(root / "audit")], status=3)  # fmt: skip
-    members = [{"method": method, "seen": seen, "accuracy": 0.5, "auc": auc}
-               for method in ("loss", EVIL)
-               for seen, auc in (("plain", 0.9), ("sum of 4", 0.5), (EVIL, 0.4))]  # fmt: skip
+    made(
+        "audit",
+        [
+            "audit",
+            str(log),
+            "--effort",
+            "0.01",
+            "--fail-below",
+            "2",
+            "--out",
+            str(root / "audit"),
+        ],
+        status=3,
+    )
+    members = [
+        {"method": method, "seen": seen, "accuracy": 0.5, "auc": auc}
+        for method in ("loss", EVIL)
+        for seen, auc in (("plain", 0.9), ("sum of 4", 0.5), (EVIL, 0.4))
+    ]
     content = {"title": EVIL, "summary": members, "scores": [], "sentences": [EVIL]}
     (root / "members").mkdir()
     (root / "members" / "scores.json").write_text(json.dumps(content))
@@ -118,7 +216,9 @@ def test_a_page_fits_is_readable_and_asks_for_nothing(
     screen.open(pages[name], width, theme)
     if theme == "light":  # what is folded does not fold with the colours
         assert screen.faults() == []
-    screen.run("document.querySelectorAll('details').forEach(one => { one.open = true; })")
+    screen.run(
+        "document.querySelectorAll('details').forEach(one => { one.open = true; })"
+    )
     assert screen.faults() == []
 
 
@@ -129,7 +229,9 @@ def test_a_drawing_scrolls_in_its_place_on_a_small_screen_and_fits_a_large_one(
     screen.open(pages["reproduce"], 1400)
     boxes = screen.all(".drawn")
     assert len(boxes) == 3  # of four items; one is a matrix of pixels
-    fitting = [inner <= outer for inner, outer in (screen.run(width, box) for box in boxes)]
+    fitting = [
+        inner <= outer for inner, outer in (screen.run(width, box) for box in boxes)
+    ]
     assert sum(fitting) >= 2  # one has panels beside each other
     screen.open(pages["reproduce"], 390)
     for box in screen.all(".drawn"):
@@ -152,8 +254,9 @@ def test_curves_answer_and_links_lead(
         assert re.search(r"\d", words), plot.get_attribute("aria-label")
         assert screen.run(
             "const t = arguments[0].querySelector('.tip').getBoundingClientRect();"
-            "return t.left >= 0 && t.right <= innerWidth", plot
-        )  # fmt: skip
+            "return t.left >= 0 && t.right <= innerWidth",
+            plot,
+        )
     links = screen.all("nav a")
     assert len(links) == len(screen.all("h2")) > 2
     for link in links:
@@ -199,38 +302,57 @@ def hovered(screen: Page, plot: object) -> str:
             "const p = arguments[0], r = p.getBoundingClientRect(); let said = '';"
             "const at = [[r.x + r.width / 2, r.y + r.height / 2]];"
             "for (const c of p.querySelectorAll('circle')) {"
-            "  const b = c.getBoundingClientRect(); at.push([b.x + b.width / 2, b.y]); }"
+            "  const b = c.getBoundingClientRect(); at.push([b.x + b.width / 2, b.y]); "
+            "}"
             "for (const [x, y] of at) { p.dispatchEvent(new PointerEvent('pointermove',"
             "  { clientX: x, clientY: y }));"
-            "  const tip = p.querySelector('.tip'); if (tip) { said += tip.textContent + '\\n'; } }"
+            "  const tip = p.querySelector('.tip'); if (tip) { said += tip.textContent "
+            "+ '\\n'; } }"
             "return said",
             plot,
         )
     )
 
 
-def test_the_values_are_those_that_were_drawn(tmp_path: pathlib.Path, screen: Page) -> None:
-    """A page made by hand: lines, steps, a logarithmic axis, a gap and marks, at a real pointer."""
+def test_the_values_are_those_that_were_drawn(
+    tmp_path: pathlib.Path, screen: Page
+) -> None:
+    """A page made by hand.
+
+    Lines, steps, a logarithmic axis, a gap and marks, at a real pointer.
+    """
     from selenium.webdriver import ActionChains
 
     x = np.arange(1.0, 6.0)
-    chart = Chart("t", "c", [
-        Line("line", x, [1.0, 10.0, 100.0, 1000.0, 10_000.0], "n"),
-        Line("step", x, [1.0, 2.0, 7.0, 4.0, 4.0], kind="step"),
-        Line("gap", x, [5.0, 5.0, np.nan, 5.0, 5.0]),
-    ], is_log_y=True, y_label="y")  # fmt: skip
-    marks = Chart("m", "c", [Line("line", [3.0], [0.5], kind="marks", words=["just <here>"])])
+    chart = Chart(
+        "t",
+        "c",
+        [
+            Line("line", x, [1.0, 10.0, 100.0, 1000.0, 10_000.0], "n"),
+            Line("step", x, [1.0, 2.0, 7.0, 4.0, 4.0], kind="step"),
+            Line("gap", x, [5.0, 5.0, np.nan, 5.0, 5.0]),
+        ],
+        is_log_y=True,
+        y_label="y",
+    )
+    marks = Chart(
+        "m", "c", [Line("line", [3.0], [0.5], kind="marks", words=["just <here>"])]
+    )
     series = [Series(label) for label in ("line", "step", "gap")]
-    sections = [Section("First", opening([chart], series) + legend(series, "x")),
-                charts_section({"m": marks}, series)]  # fmt: skip
+    sections = [
+        Section("First", opening([chart], series) + legend(series, "x")),
+        charts_section({"m": marks}, series),
+    ]
     path = tmp_path / "page.html"
     path.write_text(page("t", [], sections, series=series), encoding="utf-8")
     screen.open(path)
     first, second = screen.all(".plot")
     ActionChains(screen.driver).move_to_element(first).perform()
     assert first.find_element("css selector", ".tip").text.split("\n") == [
-        "rounds 3", "line, n: 100", "step: 7",
-    ]  # fmt: skip
+        "rounds 3",
+        "line, n: 100",
+        "step: 7",
+    ]
     for _ in range(2):
         first.send_keys("\ue014")
     assert (
@@ -257,7 +379,8 @@ def test_without_scripts_a_page_stands_and_switches(
         screen.driver.execute_cdp_cmd(off, {"value": False})
     assert set(screen.run(DISPLAYS.format(0))) == {"none"}
     assert "none" not in screen.run(DISPLAYS.format(1))
-    assert not re.search(r"\d", hovered(screen, screen.all(".plot")[0]))  # no script has run
+    # no script has run
+    assert not re.search(r"\d", hovered(screen, screen.all(".plot")[0]))
 
 
 BROKEN = {
@@ -282,7 +405,9 @@ def test_a_page_that_breaks_a_rule_is_found(
     tmp_path: pathlib.Path, screen: Page, rule: str
 ) -> None:
     path = tmp_path / "broken.html"
-    text = '<!doctype html><meta name="viewport" content="width=device-width"><p>good</p>'
+    text = (
+        '<!doctype html><meta name="viewport" content="width=device-width"><p>good</p>'
+    )
     path.write_text(text)
     screen.open(path, 390)
     assert screen.faults() == []
@@ -301,7 +426,8 @@ def test_what_scrolls_in_its_own_box_sticks_out_of_nothing(
     path = tmp_path / "boxed.html"
     path.write_text(
         '<!doctype html><meta name="viewport" content="width=device-width">'
-        '<div style="overflow-x: auto"><table><tr><td style="min-width: 3000px">x</td></tr></table>'
+        '<div style="overflow-x: auto"><table><tr><td style="min-width: '
+        '3000px">x</td></tr></table>'
     )
     screen.open(path, 390)
     assert screen.faults() == []

@@ -1,4 +1,7 @@
-"""One convention of rounds in whatever is printed: by the log's names, and otherwise from 1."""
+"""One convention of rounds in whatever is printed.
+
+By the log's names, and otherwise from 1.
+"""
 
 from __future__ import annotations
 
@@ -40,9 +43,13 @@ def test_rounds_without_names_are_counted_from_1(
         np.savez(path, P)
     else:
         head = "a,b,c,d\n" * (kind == "header")
-        path.write_text(head + "".join(",".join(map(str, row)) + "\n" for row in P.tolist()))
+        path.write_text(
+            head + "".join(",".join(map(str, row)) + "\n" for row in P.tolist())
+        )
     found = privacy.audit(P if kind == "python" else read_log(path), effort=0)
-    assert [first for _, first in found.exposed] == [2, FIRST], "arrays of Python count from 0"
+    assert [first for _, first in found.exposed] == [2, FIRST], (
+        "arrays of Python count from 0"
+    )
     said = " ".join(found.sentences())
     assert "(from round 3 on)" in said
     assert "(from round 5 on)" in said
@@ -58,9 +65,20 @@ def test_rounds_without_names_are_counted_from_1(
     content = json.loads(capsys.readouterr().out)
     assert [one["first_round"] for one in content["exposed"]] == [3, 5]
     with (out / "rounds.csv").open(newline="") as stream:
-        assert [row["round"] for row in csv.DictReader(stream)] == ["1", "2", "3", "4", "5"]
+        assert [row["round"] for row in csv.DictReader(stream)] == [
+            "1",
+            "2",
+            "3",
+            "4",
+            "5",
+        ]
     with (out / "clients.csv").open(newline="") as stream:
-        assert [row["first_exposed"] for row in csv.DictReader(stream)] == ["3", "5", "", ""]
+        assert [row["first_exposed"] for row in csv.DictReader(stream)] == [
+            "3",
+            "5",
+            "",
+            "",
+        ]
     recipe = {row["round"] for row in content["recipe"]["rounds"]}
     lines = (out / "recipe.csv").read_text().splitlines()
     assert {line.split(",")[1] for line in lines if line.startswith("round")} == {
@@ -85,7 +103,8 @@ def test_rounds_with_names_keep_them(start: int, tmp_path: pathlib.Path) -> None
     rows = [f"{start + j},c{i}" for j, row in enumerate(P) for i in np.flatnonzero(row)]
     (tmp_path / "log.csv").write_text("round,client\n" + "\n".join(rows) + "\n")
     wide = "round,a,b,c,d\n" + "".join(
-        f"{start + j}," + ",".join(map(str, row)) + "\n" for j, row in enumerate(P.tolist())
+        f"{start + j}," + ",".join(map(str, row)) + "\n"
+        for j, row in enumerate(P.tolist())
     )
     (tmp_path / "wide.csv").write_text(wide)
     for name in ("log.csv", "wide.csv"):
@@ -98,7 +117,9 @@ def test_rounds_with_names_keep_them(start: int, tmp_path: pathlib.Path) -> None
     assert "(from round 2 on)" in " ".join(privacy.audit(log, effort=0).sentences())
     frame = pd.DataFrame(P, columns=list("abcd"))
     frame.index = pd.Index(range(start, start + 5), name="round")
-    assert f"(from round {start + 2} on)" in " ".join(privacy.audit(frame, effort=0).sentences())
+    assert f"(from round {start + 2} on)" in " ".join(
+        privacy.audit(frame, effort=0).sentences()
+    )
 
 
 def test_a_study_an_explorer_and_an_attack_agree(
@@ -111,17 +132,32 @@ def test_a_study_an_explorer_and_an_attack_agree(
     rng = np.random.default_rng(0)
     np.save(tmp_path / "who.npy", P)
     np.save(tmp_path / "sums.npy", P @ rng.normal(size=(4, 3)))
-    words = ["attack", "least-squares", "--aggregates", str(tmp_path / "sums.npy"),
-             "--participation", str(tmp_path / "who.npy"), "--json", "--out",
-             str(tmp_path / "out")]  # fmt: skip
+    words = [
+        "attack",
+        "least-squares",
+        "--aggregates",
+        str(tmp_path / "sums.npy"),
+        "--participation",
+        str(tmp_path / "who.npy"),
+        "--json",
+        "--out",
+        str(tmp_path / "out"),
+    ]
     assert main(words) == 0
     scores = json.loads(capsys.readouterr().out)["scores"]
     assert [one["exposed_in_sum"] for one in scores] == [3, 5, None, None]
 
 
 def test_what_is_moved_by_hand_counts_from_1() -> None:
-    at = {"num_clients": 6, "cohort_size": 3, "privacy_target": 1, "dropout_rate": 0.0,
-          "availability": "independent", "rounds": 12, "seed": 0}  # fmt: skip
+    at = {
+        "num_clients": 6,
+        "cohort_size": 3,
+        "privacy_target": 1,
+        "dropout_rate": 0.0,
+        "availability": "independent",
+        "rounds": 12,
+        "seed": 0,
+    }
     state = _by_hand.state_of(at)
     first = int(state.first_exposure[state.first_exposure >= 0].min())
     assert f"the first in round {first + 1}<" in _by_hand.shown(at).html
@@ -139,8 +175,14 @@ def test_pictures_of_rounds_count_from_1() -> None:
 
 def test_columns_of_places_are_shown_from_1() -> None:
     """Whatever a data set describes as a round from 0 is marked so, and shown one higher."""
-    text = pathlib.Path(study.__file__).with_name("variables.toml").read_text(encoding="utf-8")
-    found = re.findall(r"^(\w+) = \[[^\]]*?Round, from 0", text, re.MULTILINE | re.DOTALL)
+    text = (
+        pathlib.Path(study.__file__)
+        .with_name("variables.toml")
+        .read_text(encoding="utf-8")
+    )
+    found = re.findall(
+        r"^(\w+) = \[[^\]]*?Round, from 0", text, re.MULTILINE | re.DOTALL
+    )
     assert set(found) == {"first_exposed_round", "first_exposure", "diverged_round"}
     assert tomllib.loads(text)
     for name in found:
@@ -148,5 +190,7 @@ def test_columns_of_places_are_shown_from_1() -> None:
         assert as_shown(name, np.array([0.0, np.nan])).tolist()[0] == 1.0
     assert as_shown("strong_privacy", 3) == 3
     table = pd.DataFrame({"scheme": ["a"], "first_exposed_round": [2.0]})
-    html = _explorer.linked(table, ["scheme"], "", {(0, "first_exposed_round"): (2.0, 4.0)})
+    html = _explorer.linked(
+        table, ["scheme"], "", {(0, "first_exposed_round"): (2.0, 4.0)}
+    )
     assert ">3 (3 to 5)<" in html

@@ -37,7 +37,9 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return now
 
 
-def test_the_first_round_of_a_process_is_left_out_of_the_rates(clock: list[float]) -> None:
+def test_the_first_round_of_a_process_is_left_out_of_the_rates(
+    clock: list[float],
+) -> None:
     """Resumed after 2 of 6 rounds; rounds 3 to 6 end at 130, 131, 133 and 134 seconds."""
     watcher = _Watcher()
     meter = Meter(watcher, np.array([4, 4, 4, 2, 3, 4]))
@@ -51,7 +53,11 @@ def test_the_first_round_of_a_process_is_left_out_of_the_rates(clock: list[float
     status[:3], status[5] = Status.SKIPPED, 3
     record = meter.record(status, 2**20)
     assert record["resumed_after_rounds"] == 2
-    assert (record["rounds_trained"], record["rounds_skipped"], record["rounds_failed"]) == (
+    assert (
+        record["rounds_trained"],
+        record["rounds_skipped"],
+        record["rounds_failed"],
+    ) == (
         6,
         3,
         1,
@@ -63,16 +69,21 @@ def test_the_first_round_of_a_process_is_left_out_of_the_rates(clock: list[float
     assert record["stated_peak_bytes"] == 2**20
     assert watcher.said[0:2] == [("",), (3, 6)]
     assert watcher.said[4:6] == [("87.5 % right, 1.67 updates/s",), (5, 6)]
-    words = performance_words(record | {"peak_process_bytes": 2**30, "peak_device_bytes": None})
+    words = performance_words(
+        record | {"peak_process_bytes": 2**30, "peak_device_bytes": None}
+    )
     assert words == (
-        "6 rounds trained, 3 skipped, 1 failed (the first 2 by an earlier process); 1 s per round, "
+        "6 rounds trained, 3 skipped, 1 failed (the first 2 by an earlier process); 1 "
+        "s per round, "
         "2.25 clients' updates per second; memory: 1 MiB stated for training, "
         "1 GiB at most (whole process)"
     )
 
 
 def test_a_training_of_no_rounds_has_no_rates(clock: list[float]) -> None:
-    record = Meter(Silent(), np.zeros(0, np.int64)).record(np.full(4, Status.SKIPPED), 5)
+    record = Meter(Silent(), np.zeros(0, np.int64)).record(
+        np.full(4, Status.SKIPPED), 5
+    )
     assert (record["rounds_trained"], record["rounds_skipped"]) == (0, 4)
     for name in ("first_round_seconds", "seconds_per_round", "updates_per_second"):
         assert record[name] is None

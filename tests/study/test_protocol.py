@@ -29,21 +29,35 @@ LOSSY = [*GRAPH, "--step-dropout-rate", "0.05"]
 @pytest.mark.parametrize(
     ("protocol", "message"),
     [
-        (ProtocolConfig(step_dropout_rate=1.5), r"`step_dropout_rate` must lie in \[0, 1\]"),
-        (ProtocolConfig(connection_probability=0.5), "`connection_probability` must not be set"),
+        (
+            ProtocolConfig(step_dropout_rate=1.5),
+            r"`step_dropout_rate` must lie in \[0, 1\]",
+        ),
+        (
+            ProtocolConfig(connection_probability=0.5),
+            "`connection_probability` must not be set",
+        ),
         (
             ProtocolConfig("erdos_renyi", connection_probability=0.0),
             r"`connection_probability` must lie in \(0, 1\]; got 0.0",
         ),
-        (ProtocolConfig("harary"), "`degree` must be given for harary and random_regular"),
+        (
+            ProtocolConfig("harary"),
+            "`degree` must be given for harary and random_regular",
+        ),
         (ProtocolConfig("complete", degree=3), "`degree` must be given for harary"),
         (ProtocolConfig("over_blocks:4"), "`graph` must be written over_blocks:T:K"),
         (ProtocolConfig("over_blocks:0:2"), "`graph` must be written over_blocks:T:K"),
-        (ProtocolConfig("over_blocks:4:2", degree=2), "`degree` must be given for harary"),
+        (
+            ProtocolConfig("over_blocks:4:2", degree=2),
+            "`degree` must be given for harary",
+        ),
         (ProtocolConfig(threshold=0), "`threshold` must be at least 1; got 0"),
     ],
 )
-def test_a_protocol_that_makes_no_sense_is_refused_without_jax(protocol, message) -> None:
+def test_a_protocol_that_makes_no_sense_is_refused_without_jax(
+    protocol, message
+) -> None:
     with pytest.raises(mj.ConfigurationError, match=message):
         validate_without_jax(TrainConfig(protocol=protocol))
 
@@ -52,14 +66,26 @@ def test_a_protocol_that_makes_no_sense_is_refused_without_jax(protocol, message
     ("protocol", "scheme", "message"),
     [
         # p* of 12 clients is 1.36 even without losses
-        (ProtocolConfig("erdos_renyi"), "uniform", "p\\* for 12 clients .* is above 1; got 1.3"),
+        (
+            ProtocolConfig("erdos_renyi"),
+            "uniform",
+            "p\\* for 12 clients .* is above 1; got 1.3",
+        ),
         (
             ProtocolConfig("erdos_renyi", step_dropout_rate=0.3),
             "uniform",
             "`connection_probability` must be given: CCESA's p\\* needs",
         ),
-        (ProtocolConfig("harary", degree=12), "uniform", r"`degree` must lie in \[0, 11\]"),
-        (ProtocolConfig("complete", threshold=6), "uniform", "`threshold` must be at least 7,"),
+        (
+            ProtocolConfig("harary", degree=12),
+            "uniform",
+            r"`degree` must lie in \[0, 11\]",
+        ),
+        (
+            ProtocolConfig("complete", threshold=6),
+            "uniform",
+            "`threshold` must be at least 7,",
+        ),
         (
             ProtocolConfig("harary", degree=4, threshold=2),
             "uniform",
@@ -70,13 +96,26 @@ def test_a_protocol_that_makes_no_sense_is_refused_without_jax(protocol, message
             "uniform",
             "`threshold` must be at least 8, or CCESA's Appendix F attack",
         ),
-        (ProtocolConfig("over_blocks:5:1"), "uniform", "blocks that divide the clients of a round"),
-        (ProtocolConfig("over_blocks:2:3"), "batch_partitioning:4", "over blocks of the scheme's"),
-        (ProtocolConfig("over_blocks:4:3"), "uniform", r"`degree` must lie in \[0, 2\]"),
+        (
+            ProtocolConfig("over_blocks:5:1"),
+            "uniform",
+            "blocks that divide the clients of a round",
+        ),
+        (
+            ProtocolConfig("over_blocks:2:3"),
+            "batch_partitioning:4",
+            "over blocks of the scheme's",
+        ),
+        (
+            ProtocolConfig("over_blocks:4:3"),
+            "uniform",
+            r"`degree` must lie in \[0, 2\]",
+        ),
         (
             ProtocolConfig("harary", degree=4),
             "bernoulli:0.2",
-            "`graph` must be complete, with no threshold given, where cohorts differ in size",
+            "`graph` must be complete, with no threshold given, where cohorts differ "
+            "in size",
         ),
         (
             ProtocolConfig(whole_blocks=True),
@@ -130,8 +169,26 @@ def test_training_stores_failed_rounds_and_what_was_learnt(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "train"
-    words = ["train", *SMALL, *LEARN, *LOSSY, "--rounds", "20", "--scheme", "uniform", "--weighted"]
-    words += ["--clip-rule", "last_rms", "--clip-multiplier", "8", "--json", "--out", str(out)]
+    words = [
+        "train",
+        *SMALL,
+        *LEARN,
+        *LOSSY,
+        "--rounds",
+        "20",
+        "--scheme",
+        "uniform",
+        "--weighted",
+    ]
+    words += [
+        "--clip-rule",
+        "last_rms",
+        "--clip-multiplier",
+        "8",
+        "--json",
+        "--out",
+        str(out),
+    ]
     assert main(words) == 0
     content = json.loads(capsys.readouterr().out)
     results = open_study(out).load().isel(scheme=0)
@@ -160,7 +217,13 @@ def test_a_demo_with_losses_attacks_what_was_learnt(
 ) -> None:
     out = tmp_path / "demo"
     words = ["demo", *SMALL, *LEARN, "--rounds", "40", "--step-dropout-rate", "0.03"]
-    words += ["--schemes", "uniform", "batch_partitioning:3", "--split-policy", "drop_block"]
+    words += [
+        "--schemes",
+        "uniform",
+        "batch_partitioning:3",
+        "--split-policy",
+        "drop_block",
+    ]
     assert main([*words, "--weighted", "--json", "--out", str(out)]) == 0
     random, blocks = json.loads(capsys.readouterr().out)["rows"]
     assert random["exposed_clients"] == 12
@@ -185,9 +248,27 @@ def test_simulate_measures_lossy_rounds(
 def test_clients_who_enforce_blocks_keep_them_whatever_the_server_asks(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A server that asks for all who are left: its lists part blocks, and are then refused."""
-    words = ["simulate", *SMALL, "--step-dropout-rate", "0.04", "--rounds", "40", "--trials", "2"]
-    words += ["--schemes", "batch_partitioning:3", "--json", "--out", str(tmp_path / "out")]
+    """A server that asks for all who are left.
+
+    Its lists part blocks, and are then refused.
+    """
+    words = [
+        "simulate",
+        *SMALL,
+        "--step-dropout-rate",
+        "0.04",
+        "--rounds",
+        "40",
+        "--trials",
+        "2",
+    ]
+    words += [
+        "--schemes",
+        "batch_partitioning:3",
+        "--json",
+        "--out",
+        str(tmp_path / "out"),
+    ]
     rows, said = [], []
     for more in ([], ["--whole-blocks", "--overwrite"]):
         assert main([*words, *more]) == 0
@@ -197,25 +278,50 @@ def test_clients_who_enforce_blocks_keep_them_whatever_the_server_asks(
     ignored, kept = rows
     assert (ignored["strong_privacy"], ignored["guaranteed_privacy"]) == (1, 1)
     assert ignored["exposed_clients"] > 0
-    assert (kept["strong_privacy"], kept["guaranteed_privacy"], kept["exposed_clients"]) == (
+    assert (
+        kept["strong_privacy"],
+        kept["guaranteed_privacy"],
+        kept["exposed_clients"],
+    ) == (
         3,
         3,
         0,
     )
     assert kept["failures"]["UNRELIABLE"] > 0
-    assert ["refused a list that parts a block" in text for text in said] == [False, True]
+    assert ["refused a list that parts a block" in text for text in said] == [
+        False,
+        True,
+    ]
     history = open_study(tmp_path / "out")["status"].values
     assert (history == mj.Status.OK).any()
 
 
-def test_no_loss_over_the_complete_graph_is_the_plain_study(tmp_path: pathlib.Path) -> None:
+def test_no_loss_over_the_complete_graph_is_the_plain_study(
+    tmp_path: pathlib.Path,
+) -> None:
     """Clients who enforce blocks change nothing while nobody is lost."""
     stored = []
     for name, more in (("plain", []), ("ruled", ["--whole-blocks"])):
         out = tmp_path / name
-        words = ["train", *SMALL, *LEARN, *more, "--rounds", "6", "--scheme", "partition"]
+        words = [
+            "train",
+            *SMALL,
+            *LEARN,
+            *more,
+            "--rounds",
+            "6",
+            "--scheme",
+            "partition",
+        ]
         assert main([*words, "--out", str(out)]) == 0
         stored.append(open_study(out).load())
     plain, ruled = stored
-    for name in ("accuracy", "loss", "status", "participation", "rank", "clipped_fraction"):
+    for name in (
+        "accuracy",
+        "loss",
+        "status",
+        "participation",
+        "rank",
+        "clipped_fraction",
+    ):
         np.testing.assert_array_equal(plain[name].values, ruled[name].values)

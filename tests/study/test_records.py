@@ -16,8 +16,15 @@ from mrsa_jax.study._records import Index, Log, arrays_of, framed, scanned
 
 
 def frame(key: str = "a", first: int = 0, count: int = 2, **values: Any) -> bytes:
-    header = {"key": key, "settings": "s", "first": first, "count": count, "kept": [],
-              "made_by": "{}", "seconds": 0.5}  # fmt: skip
+    header = {
+        "key": key,
+        "settings": "s",
+        "first": first,
+        "count": count,
+        "kept": [],
+        "made_by": "{}",
+        "seconds": 0.5,
+    }
     return framed(header, values or {"rank": np.arange(count, dtype=np.int32)})
 
 
@@ -53,7 +60,9 @@ def test_arrays_come_back_as_they_were() -> None:
 def test_a_log_cut_at_each_byte_has_its_whole_records() -> None:
     content = b"".join(THREE)
     for end in range(len(content) + 1):
-        assert keys(content[:end]) == [one for one in WHOLE if one[0] + len(THREE[0]) <= end]
+        assert keys(content[:end]) == [
+            one for one in WHOLE if one[0] + len(THREE[0]) <= end
+        ]
 
 
 def test_a_flipped_bit_costs_one_record_and_never_gives_another() -> None:
@@ -67,7 +76,9 @@ def test_a_flipped_bit_costs_one_record_and_never_gives_another() -> None:
 
 def test_what_looks_like_a_frame_inside_one_is_none() -> None:
     inner = frame("inside")
-    outer = framed({"key": "outside"}, {"x": np.frombuffer(os.urandom(50) + inner, np.uint8)})
+    outer = framed(
+        {"key": "outside"}, {"x": np.frombuffer(os.urandom(50) + inner, np.uint8)}
+    )
     assert [key for _, key in keys(outer)] == ["outside"]
     # stored as it is, and the outer head is damaged: it is a whole record of its own
     assert [key for _, key in keys(b"MRSA" + b"x" * 40 + inner)] == ["inside"]
@@ -147,8 +158,15 @@ def test_a_frame_is_found_behind_more_bytes_than_are_read_at_once() -> None:
 
 def test_a_frame_that_is_no_record_is_passed_over(tmp_path: pathlib.Path) -> None:
     """Its digest is right: another version, or somebody else, wrote it."""
-    known = {"key": "x", "settings": "s", "first": 0, "count": 1, "kept": [], "made_by": "{}",
-             "seconds": 0.5}  # fmt: skip
+    known = {
+        "key": "x",
+        "settings": "s",
+        "first": 0,
+        "count": 1,
+        "kept": [],
+        "made_by": "{}",
+        "seconds": 0.5,
+    }
     wrong: list[Any] = [
         {"key": ["x"]},
         {"first": "a"},
@@ -157,8 +175,12 @@ def test_a_frame_that_is_no_record_is_passed_over(tmp_path: pathlib.Path) -> Non
         {"seconds": []},
     ]
     others = [framed(known | one, {}) for one in wrong]
-    others += [framed({n: own for n, own in known.items() if n != name}, {}) for name in known]
-    others += [_records._frame(payload) for payload in (b"", b"\xff" * 8, b"\2\0\0\0[]")]
+    others += [
+        framed({n: own for n, own in known.items() if n != name}, {}) for name in known
+    ]
+    others += [
+        _records._frame(payload) for payload in (b"", b"\xff" * 8, b"\2\0\0\0[]")
+    ]
     path = tmp_path / "log" / "other.rec"
     path.parent.mkdir()
     path.write_bytes(b"".join([*others, THREE[0], *others]))

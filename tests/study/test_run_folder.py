@@ -45,7 +45,9 @@ def _config(tmp_path: pathlib.Path, **changes: object) -> TrainConfig:
     return TrainConfig(out=tmp_path / "run", **changes)  # type: ignore[arg-type]
 
 
-def _stop(config: TrainConfig, error: BaseException | None = None, saved: bool = False) -> None:
+def _stop(
+    config: TrainConfig, error: BaseException | None = None, saved: bool = False
+) -> None:
     """Begin the run of a configuration and leave it as an error would, an interrupt by default."""
     with (
         contextlib.suppress(KeyboardInterrupt, ConfigurationError),
@@ -73,7 +75,9 @@ def test_an_unfinished_run_of_the_same_settings_is_resumed_or_given_up(
 ) -> None:
     config = _config(tmp_path)
     _stop(config)
-    with pytest.raises(OutputExistsError, match=r"same settings.*--resume continues it, --over"):
+    with pytest.raises(
+        OutputExistsError, match=r"same settings.*--resume continues it, --over"
+    ):
         check_output(config)
     assert main(["train", "--out", str(config.out)]) == 2
     assert "--resume continues it, --overwrite starts anew" in capsys.readouterr().err
@@ -91,7 +95,9 @@ def test_a_run_of_other_settings_is_not_resumed(
     words = ["train", "--out", str(config.out), "--learning-rate", "0.2", "--seed", "3"]
     assert main([*words, "--resume"]) == 2
     said = " ".join(capsys.readouterr().err.split())
-    other = dataclasses.replace(config, seed=3, training=TrainingConfig(learning_rate=0.2))
+    other = dataclasses.replace(
+        config, seed=3, training=TrainingConfig(learning_rate=0.2)
+    )
     for text in (
         "`resume` must continue a run of the same settings",
         config_hash(config),
@@ -126,7 +132,12 @@ def test_a_run_of_other_code_or_files_is_not_resumed(
     """A file of the same name, size and time; another version; no record of either."""
     folder = tmp_path / "data"
     folder.mkdir()
-    for name in ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1"):
+    for name in (
+        "train-images-idx3",
+        "train-labels-idx1",
+        "t10k-images-idx3",
+        "t10k-labels-idx1",
+    ):
         (folder / f"{name}-ubyte").write_bytes(b"old")
     config = _config(tmp_path, data=DataConfig(dataset="idx", directory=folder))
     resumed = dataclasses.replace(config, resume=True)
@@ -140,12 +151,16 @@ def test_a_run_of_other_code_or_files_is_not_resumed(
         with pytest.raises(ConfigurationError) as caught:
             check_output(resumed)
         assert "train-labels-idx1-ubyte has changed (directory)" in str(caught.value)
-        assert str(caught.value).endswith("start anew with --overwrite and without --resume")
+        assert str(caught.value).endswith(
+            "start anew with --overwrite and without --resume"
+        )
         labels.write_bytes(b"old")
         assert check_output(resumed)
         with monkeypatch.context() as patch:
             patch.setattr(_run_folder, "__version__", "9.0")
-            with pytest.raises(ConfigurationError, match=r"mrsa_jax is 9\.0 now and was "):
+            with pytest.raises(
+                ConfigurationError, match=r"mrsa_jax is 9\.0 now and was "
+            ):
                 check_output(resumed)
             patch.setattr(_run_folder, "_ALIKE", ((mrsa_jax.__version__, "9.0"),))
             assert check_output(resumed)
@@ -167,7 +182,9 @@ def test_two_processes_do_not_share_a_folder(tmp_path: pathlib.Path) -> None:
     anew = dataclasses.replace(config, resume=False, overwrite=True)
     with contextlib.suppress(KeyboardInterrupt), run_folder(config, provenance(config)):
         for wish in (config, anew, DemoConfig(out=config.out, overwrite=True)):
-            with pytest.raises(OutputExistsError, match="in which another process trains"):
+            with pytest.raises(
+                OutputExistsError, match="in which another process trains"
+            ):
                 check_output(wish)
         with pytest.raises(OutputExistsError, match="in which another process trains"):
             _stop(config)
@@ -177,8 +194,13 @@ def test_two_processes_do_not_share_a_folder(tmp_path: pathlib.Path) -> None:
 
 
 def test_the_folder_says_from_the_start_what_runs_there(tmp_path: pathlib.Path) -> None:
-    config = _config(tmp_path, rounds=7, population=PopulationConfig(24, 6, (0.0, 0.25)))
-    with contextlib.suppress(KeyboardInterrupt), run_folder(config, provenance(config)) as own:
+    config = _config(
+        tmp_path, rounds=7, population=PopulationConfig(24, 6, (0.0, 0.25))
+    )
+    with (
+        contextlib.suppress(KeyboardInterrupt),
+        run_folder(config, provenance(config)) as own,
+    ):
         assert own.path == config.out
         assert not own.has_checkpoint
         content = json.loads((config.out / "run.json").read_text())
@@ -207,7 +229,11 @@ def test_wishes_of_one_call_are_not_kept(tmp_path: pathlib.Path) -> None:
     ],
 )
 def test_what_cannot_be_continued_leaves_nothing(
-    tmp_path: pathlib.Path, results: xr.Dataset, error: BaseException, saved: bool, stays: bool
+    tmp_path: pathlib.Path,
+    results: xr.Dataset,
+    error: BaseException,
+    saved: bool,
+    stays: bool,
 ) -> None:
     config = _config(tmp_path)
     _stop(config, error, saved)
@@ -253,9 +279,14 @@ def _kill_after(words: list[str], out: pathlib.Path, step: int) -> None:
 
 
 def test_a_run_that_is_killed_and_interrupted_ends_as_one_that_is_not(
-    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Kill -9, a flipped bit, Ctrl-C, then to the end; every number is equal, weights too."""
+    """Kill -9, a flipped bit, Ctrl-C, then to the end.
+
+    Every number is equal, weights too.
+    """
     weights: list[np.ndarray] = []
     train = federated.train
 
@@ -271,7 +302,9 @@ def test_a_run_that_is_killed_and_interrupted_ends_as_one_that_is_not(
     words += ["--out", str(out), "--checkpoint-every", "2"]
     _kill_after(words, out, 4)
     assert {"run.json", "run.toml", "checkpoints"} <= _names(out)
-    steps = sorted(int(name) for name in _names(out / "checkpoints") if name.isdecimal())
+    steps = sorted(
+        int(name) for name in _names(out / "checkpoints") if name.isdecimal()
+    )
     older, newest = steps[-2:]
     spoilt = out / "checkpoints" / f"{newest}" / "state.npz"
     content = bytearray(spoilt.read_bytes())

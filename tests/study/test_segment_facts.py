@@ -44,7 +44,9 @@ def _without_analysis(monkeypatch: pytest.MonkeyPatch) -> None:
     def judged(history: Any, participation: np.ndarray, **_: Any) -> Any:
         nothing = np.zeros(len(participation))
         names = [field.name for field in dataclasses.fields(_trial.History)]
-        return _trial.History(**dict.fromkeys(names, nothing) | {"participation": participation})
+        return _trial.History(
+            **dict.fromkeys(names, nothing) | {"participation": participation}
+        )
 
     monkeypatch.setattr(_segments, "analyse_segments", judged)
 
@@ -57,7 +59,10 @@ def played_rounds(config: TrainConfig) -> Played:
 
 
 def drawn_rounds(config: TrainConfig) -> Played:
-    """Draw the rounds of a training with uniform cohorts, by NumPy: nothing is compiled."""
+    """Draw the rounds of a training with uniform cohorts, by NumPy.
+
+    Nothing is compiled.
+    """
     population, rng = config.population, np.random.default_rng(config.seed)
     clients, cohort = population.num_clients, population.cohort_size
     cohorts = np.zeros((config.rounds, clients), bool)
@@ -68,7 +73,9 @@ def drawn_rounds(config: TrainConfig) -> Played:
     alive = np.logical_and.accumulate(survivors, axis=1)
     # what the rule of a plain sum makes of them is not read where there are segments
     status = np.zeros(config.rounds, np.int32)
-    rounds = mj.selection.RoundHistory(on_device(alive), on_device(cohorts), on_device(status))
+    rounds = mj.selection.RoundHistory(
+        on_device(alive), on_device(cohorts), on_device(status)
+    )
     selector = mj.selection.uniform(clients, cohort)
     made = _segments.build_segments(config.seed, config.hetero, selector, DIM, None)
     assert made is not None
@@ -80,13 +87,28 @@ def row_of(played: Played, scheme: str = "Random") -> _summary.Row:
     """Return a table's row of a training's rounds."""
     one = xr.Dataset(segment_variables([played])).isel(scheme=0)
     # a row needs what is not read here, too
-    rest = ("rank", "exposed_clients", "fairness_gap", "aggregation_cardinality", "skipped_rounds")
-    unknown = ("strong_privacy", "first_exposed_after", "all_exposed_after",
-               "expected_cardinality", "cardinality_error")  # fmt: skip
+    rest = (
+        "rank",
+        "exposed_clients",
+        "fairness_gap",
+        "aggregation_cardinality",
+        "skipped_rounds",
+    )
+    unknown = (
+        "strong_privacy",
+        "first_exposed_after",
+        "all_exposed_after",
+        "expected_cardinality",
+        "cardinality_error",
+    )
     return _summary.Row(
-        scheme=scheme, num_clients=1, guaranteed_privacy=1,
-        **dict.fromkeys(rest, 0.0), **dict.fromkeys(unknown), **_summary._of_segments(one),
-    )  # fmt: skip
+        scheme=scheme,
+        num_clients=1,
+        guaranteed_privacy=1,
+        **dict.fromkeys(rest, 0.0),
+        **dict.fromkeys(unknown),
+        **_summary._of_segments(one),
+    )
 
 
 def sentence_of(config: TrainConfig, played: Played) -> str:
@@ -109,13 +131,18 @@ def senders(alive: list[set[int]], t: int | None) -> set[int]:
 
 
 def sums_of(layout: Any, alive: list[set[int]], t: int | None) -> list[list[set[int]]]:
-    """Return the sets of slots whose sums a round gives by segment; nothing if it failed."""
+    """Return the sets of slots whose sums a round gives by segment.
+
+    Nothing if it failed.
+    """
     v4, limit = alive[4], limit_of(alive, t)
     summed = senders(alive, t)
     blocks = [(block.segment, set(block.members)) for block in layout.blocks]
     lonely = True
     while lonely:
-        alone = [members & summed for _, members in blocks if len(members & summed) == 1]
+        alone = [
+            members & summed for _, members in blocks if len(members & summed) == 1
+        ]
         lonely = bool(alone)
         summed -= set().union(*alone)
     answers = v4 & summed if len(summed) >= limit else set()
@@ -129,8 +156,14 @@ def sums_of(layout: Any, alive: list[set[int]], t: int | None) -> list[list[set[
 
 
 def slots_of(config: TrainConfig, rates: np.ndarray, asked: np.ndarray) -> list[int]:
-    """Return the clients of a cohort as slots are filled: slowest first, blocks together."""
-    size, block = config.population.cohort_size, int(config.scheme.partition(":")[2] or 1)
+    """Return the clients of a cohort as slots are filled.
+
+    Slowest first, blocks together.
+    """
+    size, block = (
+        config.population.cohort_size,
+        int(config.scheme.partition(":")[2] or 1),
+    )
     if config.scheme == "partition":
         block = size
     whole = size // block >= len(config.hetero.group_levels)
@@ -149,7 +182,9 @@ def slots_of(config: TrainConfig, rates: np.ndarray, asked: np.ndarray) -> list[
 def level_of(sums: list[list[set[int]]]) -> float:
     """Return 1 less the largest share of segments that some union of clients gives away."""
     users = sorted(set().union(*sums[0]))
-    rows = [[sum(1 << users.index(slot) for slot in block) for block in row] for row in sums]
+    rows = [
+        [sum(1 << users.index(slot) for slot in block) for block in row] for row in sums
+    ]
     most = 0
     for union in range(1, 2 ** len(users) - 1):
         given = sum(all(union & block in (0, block) for block in row) for row in rows)
@@ -158,7 +193,10 @@ def level_of(sums: list[list[set[int]]]) -> float:
 
 
 def middle(values: Sequence[tuple[Fraction, int]]) -> Fraction:
-    """Return the median of values with weights: the middle of the lower and the upper one."""
+    """Return the median of values with weights.
+
+    The middle of the lower and the upper one.
+    """
     total = sum(weight for _, weight in values)
 
     def first(reaches: Any) -> Fraction:
@@ -178,7 +216,9 @@ def trimmed(values: Sequence[tuple[Fraction, int]], trim: Fraction) -> Fraction:
     return kept / ((1 - 2 * trim) * total)
 
 
-def is_moved(config: SegmentConfig, weights: Sequence[int], bad: Sequence[bool]) -> bool:
+def is_moved(
+    config: SegmentConfig, weights: Sequence[int], bad: Sequence[bool]
+) -> bool:
     """Return whether bad sums take a rule out of the range of the others, or arbitrarily far."""
     if not any(bad):
         return False
@@ -194,7 +234,9 @@ def is_moved(config: SegmentConfig, weights: Sequence[int], bad: Sequence[bool])
         return trimmed(values, Fraction(config.trim).limit_denominator(1000)) > 2
     # the geometric median: the pull of all good sums is at most their weight
     assert config.combine == "geometric"
-    return sum(w for w, is_bad in zip(weights, bad, strict=True) if is_bad) * 2 >= sum(weights)
+    return sum(w for w, is_bad in zip(weights, bad, strict=True) if is_bad) * 2 >= sum(
+        weights
+    )
 
 
 def tolerance_of(config: SegmentConfig, sums: list[list[set[int]]]) -> int:
@@ -230,7 +272,11 @@ def seconds_of(layout: Any, rates: Sequence[float], sent: set[int]) -> float:
 def words_of(values: list[float], one: Any, many: Any, unknown: str) -> str:
     if not values:
         return unknown
-    return one(min(values)) if min(values) == max(values) else many(min(values), max(values))
+    return (
+        one(min(values))
+        if min(values) == max(values)
+        else many(min(values), max(values))
+    )
 
 
 def expected_sentence(config: TrainConfig, played: Played) -> list[str]:
@@ -238,13 +284,21 @@ def expected_sentence(config: TrainConfig, played: Played) -> list[str]:
     levels, tolerances, seconds = [], [], []
     own: Any = played.segments
     cohorts = np.asarray(played.cohorts)
-    survivors = cohorts[:, None] if played.rounds is None else np.asarray(played.rounds.survivors)
+    survivors = (
+        cohorts[:, None]
+        if played.rounds is None
+        else np.asarray(played.rounds.survivors)
+    )
     for number, rows in enumerate(survivors):
         if not rows[0].any():
             continue
         slots = slots_of(config, own.rates, rows[0])
         alive = [
-            {slot for slot, client in enumerate(slots) if rows[min(step, len(rows) - 1), client]}
+            {
+                slot
+                for slot, client in enumerate(slots)
+                if rows[min(step, len(rows) - 1), client]
+            }
             for step in range(5)
         ]
         sent = senders(alive, config.protocol.threshold)
@@ -252,12 +306,19 @@ def expected_sentence(config: TrainConfig, played: Played) -> list[str]:
             seconds.append(seconds_of(own.layout, own.rates[slots], sent))
         sums = sums_of(own.layout, alive, config.protocol.threshold)
         learnt = [
-            sorted(map(tuple, np.asarray(played.sums.participation[segment])[when].tolist()))
+            sorted(
+                map(
+                    tuple, np.asarray(played.sums.participation[segment])[when].tolist()
+                )
+            )
             for segment, when in enumerate(r == number for r in played.sums.rounds)
         ]
         for segment, row in enumerate(sums):
             as_rows = [
-                tuple(client in {slots[slot] for slot in block} for client in range(len(own.rates)))
+                tuple(
+                    client in {slots[slot] for slot in block}
+                    for client in range(len(own.rates))
+                )
                 for block in row
             ]
             assert learnt[segment] == sorted(as_rows)
@@ -265,8 +326,12 @@ def expected_sentence(config: TrainConfig, played: Played) -> list[str]:
         if sums:
             levels.append(level_of(sums))
             tolerances.append(tolerance_of(config.hetero, sums))
-    level = words_of(levels, "{:.3g}".format, "{:.3g} to {:.3g}".format,
-                     "unknown (no sum was learnt)")  # fmt: skip
+    level = words_of(
+        levels,
+        "{:.3g}".format,
+        "{:.3g} to {:.3g}".format,
+        "unknown (no sum was learnt)",
+    )
     plural = {0: "no Byzantine client", 1: "1 Byzantine client, in any group"}
     tolerated = words_of(
         tolerances,
@@ -283,7 +348,10 @@ def expected_sentence(config: TrainConfig, played: Played) -> list[str]:
 
 
 def round_up(seconds: float) -> str:
-    """Return three digits, of halves the larger ones: sums of floats do not tell them apart."""
+    """Return three digits, of halves the larger ones.
+
+    Sums of floats do not tell them apart.
+    """
     return f"{seconds * (1 + 1e-9):.3g}"
 
 
@@ -301,7 +369,9 @@ def drawn_config(number: int) -> TrainConfig | None:
         rounds=8,
         scheme=scheme,
         population=PopulationConfig(
-            num_clients=clients, cohort_size=cohort, dropout_rates=(rng.choice([0.0, 0.2]),)
+            num_clients=clients,
+            cohort_size=cohort,
+            dropout_rates=(rng.choice([0.0, 0.2]),),
         ),
         protocol=ProtocolConfig(
             step_dropout_rate=rng.choice([0.0, 0.05, 0.1, 0.3]),
@@ -310,9 +380,12 @@ def drawn_config(number: int) -> TrainConfig | None:
         hetero=SegmentConfig(
             segments,
             group_levels=tuple(sorted(rng.choices([2, 4, 8, 12], k=groups))),
-            subgroups=tuple(rng.randint(1, 2) for _ in range(groups)) * (rng.random() < 0.3),
+            subgroups=tuple(rng.randint(1, 2) for _ in range(groups))
+            * (rng.random() < 0.3),
             hybrid_threshold=rng.randint(1, groups - 1) if segments == "hc" else None,
-            client_rates=tuple(rng.choice([1.0, 2.0, 5.0]) for _ in range(rng.randint(1, 4))),
+            client_rates=tuple(
+                rng.choice([1.0, 2.0, 5.0]) for _ in range(rng.randint(1, 4))
+            ),
             combine=combine,
             trim=rng.choice([0.1, 0.25, 0.35, 0.4]),
             attack="sign_flip" if is_attacked else "none",
@@ -341,10 +414,16 @@ def check_words(config: TrainConfig, played: Played) -> str:
 
 
 def study_of(hetero: SegmentConfig, cohort: int = 10, loss: float = 0.0) -> TrainConfig:
-    population = PopulationConfig(num_clients=20, cohort_size=cohort, dropout_rates=(0.0,))
+    population = PopulationConfig(
+        num_clients=20, cohort_size=cohort, dropout_rates=(0.0,)
+    )
     protocol = ProtocolConfig(step_dropout_rate=loss)
     return TrainConfig(
-        rounds=28, scheme="uniform", population=population, protocol=protocol, hetero=hetero
+        rounds=28,
+        scheme="uniform",
+        population=population,
+        protocol=protocol,
+        hetero=hetero,
     )
 
 
@@ -356,7 +435,9 @@ def words_of_study(hetero: SegmentConfig, cohort: int = 10, loss: float = 0.0) -
 def test_plain_secagg_gives_no_union_away() -> None:
     text = words_of_study(SegmentConfig("groups", (12,)))
     assert "at privacy level 1 in one round" in text
-    assert "at privacy level 0 in one round" in words_of_study(SegmentConfig("groups", (2, 12)))
+    assert "at privacy level 0 in one round" in words_of_study(
+        SegmentConfig("groups", (2, 12))
+    )
 
 
 def test_a_level_is_that_of_the_rounds_own_losses() -> None:
@@ -382,23 +463,41 @@ def test_a_tolerance_is_that_of_the_rule_in_use(combine: Any, name: str) -> None
 
 def test_more_groups_tolerate_more() -> None:
     text = words_of_study(SegmentConfig("sc", (2,) * 5, combine="median"))
-    assert "The median over each segment's sums tolerates 1 Byzantine client, in any group." in text
+    assert (
+        "The median over each segment's sums tolerates 1 Byzantine client, in any "
+        "group." in text
+    )
     text = words_of_study(SegmentConfig("sc", (2,) * 5, combine="median"), loss=0.05)
     assert "tolerates 0 to 1 Byzantine clients, by the round." in text
-    text = words_of_study(SegmentConfig("groups", (2,) * 5, combine="trimmed", trim=0.4))
-    assert "The trimmed mean over each segment's sums tolerates 2 Byzantine clients" in text
+    text = words_of_study(
+        SegmentConfig("groups", (2,) * 5, combine="trimmed", trim=0.4)
+    )
+    assert (
+        "The trimmed mean over each segment's sums tolerates 2 Byzantine clients"
+        in text
+    )
 
 
 def test_krum_tolerates_what_it_was_built_for() -> None:
-    hetero = SegmentConfig("groups", (2,) * 5, combine="krum", attack="scaling", num_byzantine=1)
+    hetero = SegmentConfig(
+        "groups", (2,) * 5, combine="krum", attack="scaling", num_byzantine=1
+    )
     assert "The Krum over" not in words_of_study(hetero)
-    assert "Krum over each segment's sums tolerates 1 Byzantine client" in words_of_study(hetero)
-    assert "tolerates 0 to 1 Byzantine clients, by the round." in words_of_study(hetero, loss=0.05)
+    assert (
+        "Krum over each segment's sums tolerates 1 Byzantine client"
+        in words_of_study(hetero)
+    )
+    assert "tolerates 0 to 1 Byzantine clients, by the round." in words_of_study(
+        hetero, loss=0.05
+    )
 
 
 def test_schemes_with_other_rounds_are_named() -> None:
     """Not the first scheme's figures for all of them."""
-    lossless, lossy = study_of(SegmentConfig("mc")), study_of(SegmentConfig("mc"), loss=0.05)
+    lossless, lossy = (
+        study_of(SegmentConfig("mc")),
+        study_of(SegmentConfig("mc"), loss=0.05),
+    )
     rows = row_of(drawn_rounds(lossless), "A"), row_of(drawn_rounds(lossy), "B")
     text = _summary._segment_sentence(rows, "mean")
     assert "at privacy level 0.8 under A and 0.4 to 0.8 under B in one round" in text

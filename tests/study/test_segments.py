@@ -1,4 +1,7 @@
-"""Studies with segments: misuse, the registry, who is in which group, what is judged and said."""
+"""Studies with segments.
+
+Misuse, the registry, who is in which group, what is judged and said.
+"""
 
 from __future__ import annotations
 
@@ -34,32 +37,67 @@ WORDS = ["--num-clients", "24", "--cohort-size", "12", "--dropout-rates", "0.1",
 @pytest.mark.parametrize(
     ("segments", "message"),
     [
-        (SegmentConfig(subgroups=(1,)), "`subgroups` must not be set without --segments"),
-        (SegmentConfig(combine="median"), "`combine` must not be set without --segments"),
-        (SegmentConfig(num_byzantine=1), "`num_byzantine` must not be set without --segments"),
-        (SegmentConfig("mc", group_levels=(4,)), "`group_levels` must hold 2 or more; got"),
-        (SegmentConfig("mc", group_levels=(1, 4)), r"`group_levels` must lie in \[2, 2\*\*23\]"),
+        (
+            SegmentConfig(subgroups=(1,)),
+            "`subgroups` must not be set without --segments",
+        ),
+        (
+            SegmentConfig(combine="median"),
+            "`combine` must not be set without --segments",
+        ),
+        (
+            SegmentConfig(num_byzantine=1),
+            "`num_byzantine` must not be set without --segments",
+        ),
+        (
+            SegmentConfig("mc", group_levels=(4,)),
+            "`group_levels` must hold 2 or more; got",
+        ),
+        (
+            SegmentConfig("mc", group_levels=(1, 4)),
+            r"`group_levels` must lie in \[2, 2\*\*23\]",
+        ),
         (SegmentConfig("mc", group_levels=(4, 2)), "`group_levels` must not descend"),
         (SegmentConfig("mc", subgroups=(1, 1)), "`subgroups` must be one number"),
-        (SegmentConfig("hc"), "`hybrid_threshold` must be given for hc, and for no other"),
-        (SegmentConfig("mc", hybrid_threshold=2), "`hybrid_threshold` must be given for hc"),
-        (SegmentConfig("hc", hybrid_threshold=5), r"`hybrid_threshold` must lie in \[1, 4\]"),
+        (
+            SegmentConfig("hc"),
+            "`hybrid_threshold` must be given for hc, and for no other",
+        ),
+        (
+            SegmentConfig("mc", hybrid_threshold=2),
+            "`hybrid_threshold` must be given for hc",
+        ),
+        (
+            SegmentConfig("hc", hybrid_threshold=5),
+            r"`hybrid_threshold` must lie in \[1, 4\]",
+        ),
         (
             SegmentConfig("mc", group_levels=(2,) * 7),
             "`group_levels` must leave two clients of a cohort or more .* got '1 of 12",
         ),
         (SegmentConfig("mc", client_rates=()), "`client_rates` must hold at least one"),
-        (SegmentConfig("mc", client_rates=(1.0, 0.0)), "`client_rates` must be positive"),
+        (
+            SegmentConfig("mc", client_rates=(1.0, 0.0)),
+            "`client_rates` must be positive",
+        ),
         (SegmentConfig("mc", trim=0.5), r"`trim` must lie in \[0, 0.5\)"),
-        (SegmentConfig("mc", attack="wrong_pads"), "`num_byzantine` must be at least 1 with an"),
-        (SegmentConfig("mc", num_byzantine=1), "`num_byzantine` must be at least 1 with an"),
+        (
+            SegmentConfig("mc", attack="wrong_pads"),
+            "`num_byzantine` must be at least 1 with an",
+        ),
+        (
+            SegmentConfig("mc", num_byzantine=1),
+            "`num_byzantine` must be at least 1 with an",
+        ),
         (
             SegmentConfig("mc", attack="scaling", num_byzantine=24),
             "`num_byzantine` must be fewer than the 24 clients",
         ),
     ],
 )
-def test_segments_that_make_no_sense_are_refused(segments: SegmentConfig, message: str) -> None:
+def test_segments_that_make_no_sense_are_refused(
+    segments: SegmentConfig, message: str
+) -> None:
     with pytest.raises(mj.ConfigurationError, match=message):
         validate(TrainConfig(population=POPULATION, hetero=segments))
 
@@ -67,10 +105,19 @@ def test_segments_that_make_no_sense_are_refused(segments: SegmentConfig, messag
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"scheme": "bernoulli:0.2"}, "`segments` must be none where cohorts differ in size"),
-        ({"aggregation": AggregationConfig(weighted=True)}, "`weighted` must not be set"),
+        (
+            {"scheme": "bernoulli:0.2"},
+            "`segments` must be none where cohorts differ in size",
+        ),
+        (
+            {"aggregation": AggregationConfig(weighted=True)},
+            "`weighted` must not be set",
+        ),
         ({"protocol": ProtocolConfig("harary", degree=4)}, "`graph` must be complete"),
-        ({"protocol": ProtocolConfig(split_policy="abort")}, "`split_policy` must be ignore"),
+        (
+            {"protocol": ProtocolConfig(split_policy="abort")},
+            "`split_policy` must be ignore",
+        ),
         (
             {"protocol": ProtocolConfig(whole_blocks=True)},
             "`whole_blocks` must not be set",
@@ -79,13 +126,17 @@ def test_segments_that_make_no_sense_are_refused(segments: SegmentConfig, messag
 )
 def test_what_does_not_go_with_segments_is_refused(changes: dict, message: str) -> None:
     with pytest.raises(mj.ConfigurationError, match=message):
-        validate(TrainConfig(population=POPULATION, hetero=SegmentConfig("mc"), **changes))
+        validate(
+            TrainConfig(population=POPULATION, hetero=SegmentConfig("mc"), **changes)
+        )
 
 
 def test_krum_needs_more_sums(tmp_path: pathlib.Path) -> None:
     config = SegmentConfig("mc", combine="krum", attack="sign_flip", num_byzantine=1)
     out = tmp_path / "out"
-    with pytest.raises(mj.ConfigurationError, match="krum needs 5 sums of each segment"):
+    with pytest.raises(
+        mj.ConfigurationError, match="krum needs 5 sums of each segment"
+    ):
         check(TrainConfig(population=POPULATION, hetero=config, out=out))
 
 
@@ -94,7 +145,9 @@ def test_small_groups_can_be_accepted_but_not_empty_ones() -> None:
     config = SegmentConfig("mc", group_levels=levels, allow_small_groups=True)
     validate(TrainConfig(population=POPULATION, hetero=config))
     config = SegmentConfig("mc", group_levels=(2,) * 13, allow_small_groups=True)
-    with pytest.raises(mj.ConfigurationError, match="`group_levels` must not be more than"):
+    with pytest.raises(
+        mj.ConfigurationError, match="`group_levels` must not be more than"
+    ):
         validate(TrainConfig(population=POPULATION, hetero=config))
 
 
@@ -111,7 +164,10 @@ def test_names_are_those_of_the_registry() -> None:
 
 
 def test_groups_hold_whole_blocks_where_they_can() -> None:
-    """By hand: 12 of K = 12 in five groups; blocks of 2 and 3 in three groups, and of 6."""
+    """By hand: 12 of K = 12 in five groups.
+
+    Blocks of 2 and 3 in three groups, and of 6.
+    """
     five, three = SegmentConfig("mc"), SegmentConfig("mc", group_levels=(2, 4, 8))
     assert five.column_sizes(12) == [3, 3, 2, 2, 2]
     assert three.column_sizes(12, 3) == [6, 3, 3]
@@ -133,7 +189,9 @@ def test_slots_are_filled_slowest_first_and_blocks_stay_together() -> None:
     selector = mj.selection.batch_partitioning(24, 12, 3)
     blocks = _segments.build_segments(3, config, selector, 60, None)
     assert blocks is not None
-    assert (blocks.order.reshape(-1, 3) // 3 == blocks.order.reshape(-1, 3)[:, :1] // 3).all()
+    assert (
+        blocks.order.reshape(-1, 3) // 3 == blocks.order.reshape(-1, 3)[:, :1] // 3
+    ).all()
     slowest = made.rates.reshape(-1, 3).min(axis=1)
     assert (np.diff(slowest[blocks.order.reshape(-1, 3)[:, 0] // 3]) >= 0).all()
     assert [len(column) for column in blocks.layout.columns] == [6, 3, 3]
@@ -158,7 +216,8 @@ def test_what_the_server_learns_is_judged_segment_by_segment() -> None:
     assert judged.strong_privacy.tolist() == [4, 4, 1]
     assert judged.first_exposure.tolist() == [-1] * 6
     groups = _segments.build_segments(
-        0, SegmentConfig("groups", (2, 4), client_rates=(1.0,)), uniform, 4, None)  # fmt: skip
+        0, SegmentConfig("groups", (2, 4), client_rates=(1.0,)), uniform, 4, None
+    )
     assert groups is not None
     judged, _ = _segments.play_segments(groups, cohorts, None)
     assert judged.rank.tolist() == [2, 2, 4]  # {0,1} {2,3} {1,2} {3,4}
@@ -174,19 +233,33 @@ def test_training_with_segments_says_what_they_leak(
 ) -> None:
     out = tmp_path / "train"
     toml = tmp_path / "study.toml"
-    toml.write_text('[hetero]\nsegments = "mc"\ncombine = "median"\nattack = "wrong_pads"\n'
-                    "num_byzantine = 1\nclient_rates = [1, 2]\n")  # fmt: skip
+    toml.write_text(
+        '[hetero]\nsegments = "mc"\ncombine = "median"\nattack = "wrong_pads"\n'
+        "num_byzantine = 1\nclient_rates = [1, 2]\n"
+    )
     loaded = load_config(TrainConfig, toml).hetero
     assert (loaded.segments, loaded.client_rates) == ("mc", (1.0, 2.0))
-    words = ["train", "--config", str(toml), *WORDS, "--scheme", "uniform", "--clip", "0.1"]
+    words = [
+        "train",
+        "--config",
+        str(toml),
+        *WORDS,
+        "--scheme",
+        "uniform",
+        "--clip",
+        "0.1",
+    ]
     assert main([*words, "--json", "--out", str(out)]) == 0
     content = json.loads(capsys.readouterr().out)
     (row,) = content["rows"]
     assert row["privacy_level"] == pytest.approx(0.8)
     assert row["round_seconds"] > 0
-    assert row["tolerated_byzantine"] == 0  # a block of two groups of three holds half of twelve
+    # a block of two groups of three holds half of twelve
+    assert row["tolerated_byzantine"] == 0
     assert row["aggregation_cardinality"] == 12
-    assert content["sentences"][-1].startswith("Updates are summed segment by segment, at privacy")
+    assert content["sentences"][-1].startswith(
+        "Updates are summed segment by segment, at privacy"
+    )
     assert html.escape(content["sentences"][-1]) in (out / "report.html").read_text()
     results = open_study(out).load().isel(scheme=0)
     assert (results["status"].values == mj.Status.OK).all()
@@ -199,10 +272,28 @@ def test_training_with_segments_says_what_they_leak(
 def test_a_demo_with_segments_attacks_them(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Fine quantizers leave the attack nothing but algebra: exposed clients are rebuilt."""
+    """Fine quantizers leave the attack nothing but algebra.
+
+    Exposed clients are rebuilt.
+    """
     out = tmp_path / "demo"
-    words = ["demo", *WORDS, "--rounds", "40", "--segments", "groups", "--group-levels", "65536",
-             "65536", "--schemes", "uniform", "partition", "--json", "--out", str(out)]  # fmt: skip
+    words = [
+        "demo",
+        *WORDS,
+        "--rounds",
+        "40",
+        "--segments",
+        "groups",
+        "--group-levels",
+        "65536",
+        "65536",
+        "--schemes",
+        "uniform",
+        "partition",
+        "--json",
+        "--out",
+        str(out),
+    ]
     assert main([*words, "--clip", "0.5"]) == 0
     random, partition = json.loads(capsys.readouterr().out)["rows"]
     assert random["exposed_clients"] == 24

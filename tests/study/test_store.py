@@ -40,7 +40,9 @@ def test_another_study_is_not_replaced_unless_asked(
     tmp_path: pathlib.Path, results: xr.Dataset
 ) -> None:
     _write(_config(tmp_path), results)
-    with pytest.raises(OutputExistsError, match=r"must not hold another study.*--overwrite"):
+    with pytest.raises(
+        OutputExistsError, match=r"must not hold another study.*--overwrite"
+    ):
         check_output(_config(tmp_path, seed=1))
     assert check_output(_config(tmp_path, seed=1, overwrite=True))
     assert check_output(_config(tmp_path, json=True))
@@ -74,7 +76,9 @@ def test_results_come_back_with_their_provenance(
     assert [p.name for p in tmp_path.iterdir()] == ["demo"]
 
 
-def test_a_second_run_replaces_the_first(tmp_path: pathlib.Path, results: xr.Dataset) -> None:
+def test_a_second_run_replaces_the_first(
+    tmp_path: pathlib.Path, results: xr.Dataset
+) -> None:
     config = _config(tmp_path)
     _write(config, results)
     _write(config, results.assign(fairness_gap=results["fairness_gap"] + 1))
@@ -110,11 +114,14 @@ def test_a_kill_leaves_no_half_study_and_the_next_run_cleans_up(
     code = (
         "import pathlib, time\nfrom mrsa_jax.study import DemoConfig\n"
         "from mrsa_jax.study._store import study_folder\n"
-        f"with study_folder(DemoConfig(out=pathlib.Path({str(config.out)!r}))) as folder:\n"
+        f"with study_folder(DemoConfig(out=pathlib.Path({str(config.out)!r}))) as "
+        "folder:\n"
         "    (folder.path / 'half').write_text('half')\n"
         "    print('ready', flush=True)\n    time.sleep(600)\n"
     )
-    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True
+    )
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
     process.send_signal(signal.SIGKILL)
@@ -144,7 +151,9 @@ def test_a_kill_between_the_renames_loses_nothing(
     assert open_study(config.out).sizes["round"] == 3
 
 
-def test_a_running_neighbour_is_not_disturbed(tmp_path: pathlib.Path, results: xr.Dataset) -> None:
+def test_a_running_neighbour_is_not_disturbed(
+    tmp_path: pathlib.Path, results: xr.Dataset
+) -> None:
     config = _config(tmp_path)
     neighbour = tmp_path / f".demo.partial-{os.getppid()}"
     neighbour.mkdir()
@@ -153,10 +162,14 @@ def test_a_running_neighbour_is_not_disturbed(tmp_path: pathlib.Path, results: x
 
 
 @pytest.mark.parametrize("content", [None, "{}", "no json"])
-def test_what_is_no_study_is_refused(tmp_path: pathlib.Path, content: str | None) -> None:
+def test_what_is_no_study_is_refused(
+    tmp_path: pathlib.Path, content: str | None
+) -> None:
     if content is not None:
         (tmp_path / "study.json").write_text(content)
-    with pytest.raises(ConfigurationError, match="`path` must be the folder of a study"):
+    with pytest.raises(
+        ConfigurationError, match="`path` must be the folder of a study"
+    ):
         open_study(tmp_path)
 
 

@@ -28,7 +28,8 @@ def test_rows_hold_the_last_round(results: xr.Dataset) -> None:
 def test_trials_are_averaged_and_the_worst_privacy_is_kept(results: xr.Dataset) -> None:
     bare = results.drop_vars(["accuracy", "reconstruction_error", "participation"])
     other = bare.assign(
-        strong_privacy=bare["strong_privacy"] + 1, exposed_clients=bare["exposed_clients"] * 0
+        strong_privacy=bare["strong_privacy"] + 1,
+        exposed_clients=bare["exposed_clients"] * 0,
     )
     row, _ = summarise(
         xr.concat(
@@ -45,9 +46,13 @@ def test_trials_are_averaged_and_the_worst_privacy_is_kept(results: xr.Dataset) 
     assert row.accuracy is None
 
 
-def test_rounds_errors_and_failures_are_of_one_of_several_trials(results: xr.Dataset) -> None:
+def test_rounds_errors_and_failures_are_of_one_of_several_trials(
+    results: xr.Dataset,
+) -> None:
     bare = results.drop_vars(["accuracy", "reconstruction_error", "participation"])
-    codes = np.array([[Status.OK, Status.UNRELIABLE, Status.OK], [Status.SKIPPED] * 3], np.int32)
+    codes = np.array(
+        [[Status.OK, Status.UNRELIABLE, Status.OK], [Status.SKIPPED] * 3], np.int32
+    )
     trials = [
         bare.assign(
             status=(("scheme", "round"), codes if trial < 2 else 0 * codes + Status.OK),
@@ -56,7 +61,12 @@ def test_rounds_errors_and_failures_are_of_one_of_several_trials(results: xr.Dat
         )
         for trial in range(4)
     ]
-    joined = {"data_vars": "different", "coords": "minimal", "compat": "equals", "join": "exact"}
+    joined = {
+        "data_vars": "different",
+        "coords": "minimal",
+        "compat": "equals",
+        "join": "exact",
+    }
     random, partition = summarise(xr.concat(trials, "trial", **joined))
     assert math.isclose(random.cardinality_error or 0, 0.3 / math.sqrt(3 * 4))
     assert random.failures == {"UNRELIABLE": 2 / 4}
@@ -67,16 +77,25 @@ def test_rounds_errors_and_failures_are_of_one_of_several_trials(results: xr.Dat
 
 def test_sentences_say_who_is_exposed_and_what_it_costs(results: xr.Dataset) -> None:
     assert sentences(results) == (
-        "The server sees only securely aggregated sums. Even so, after 3 rounds it can solve for "
-        "the individual updates of 2 of 4 clients under Random (from round 2), with a median "
-        "relative squared error of 0.25 if updates never changed. It can solve for no client's "
+        "The server sees only securely aggregated sums. Even so, after 3 rounds it can "
+        "solve for "
+        "the individual updates of 2 of 4 clients under Random (from round 2), with a "
+        "median "
+        "relative squared error of 0.25 if updates never changed. It can solve for no "
+        "client's "
         "update under User partition, where that error is 0.65.",
-        "Of the schemes that keep their weak T for any number of rounds, User partition is the "
-        "most useful: 1.33 clients per round on average and 80.0 % test accuracy. Random, which "
-        "exposes clients, reaches 1.67 clients per round on average and 90.0 % test accuracy.",
-        "Hidden among is computed for clients that are alike. Attacked as if updates never "
-        "changed, real clients were hidden otherwise: the best-known client among 2.00, the "
-        "best-known tenth among 2.13 or fewer, the median client among 2.86 under User partition.",
+        "Of the schemes that keep their weak T for any number of rounds, User "
+        "partition is the "
+        "most useful: 1.33 clients per round on average and 80.0 % test accuracy. "
+        "Random, which "
+        "exposes clients, reaches 1.67 clients per round on average and 90.0 % test "
+        "accuracy.",
+        "Hidden among is computed for clients that are alike. Attacked as if updates "
+        "never "
+        "changed, real clients were hidden otherwise: the best-known client among "
+        "2.00, the "
+        "best-known tenth among 2.13 or fewer, the median client among 2.86 under User "
+        "partition.",
     )
 
 
@@ -86,42 +105,60 @@ def test_sentences_when_nobody_is_exposed(results: xr.Dataset) -> None:
         first_exposure=xr.full_like(results["first_exposure"], np.nan),
     )
     assert sentences(safe)[0].startswith(
-        "After 3 rounds, the server can solve for no client's update under any of the schemes, "
-        "with a median relative squared error of 0.25 to 0.65 if updates never changed. "
+        "After 3 rounds, the server can solve for no client's update under any of the "
+        "schemes, "
+        "with a median relative squared error of 0.25 to 0.65 if updates never "
+        "changed. "
     )
     assert sentences(safe.isel(round=[0]))[0].startswith("After 1 round, the server")
 
 
-def test_the_strictest_scheme_is_named_beside_the_most_useful(results: xr.Dataset) -> None:
+def test_the_strictest_scheme_is_named_beside_the_most_useful(
+    results: xr.Dataset,
+) -> None:
     safe = results.assign(
         exposed_clients=xr.zeros_like(results["exposed_clients"]),
         guaranteed_privacy=("scheme", [2, 2]),
     )
     cost = sentences(safe)[1]
     assert "rounds, Random is the most useful: 1.67 clients per round" in cost
-    assert "User partition has the highest strong T of these, 2, but 1.33 clients per" in cost
+    assert (
+        "User partition has the highest strong T of these, 2, but 1.33 clients per"
+        in cost
+    )
 
 
 def test_sentences_when_nobody_is_protected(results: xr.Dataset) -> None:
     leaky = results.assign(exposed_clients=xr.ones_like(results["exposed_clients"]))
     cost = sentences(leaky)[1]
-    assert cost == "None of the schemes both sums updates and protects every client permanently."
+    assert (
+        cost
+        == "None of the schemes both sums updates and protects every client permanently."
+    )
 
 
 def test_one_scheme_is_compared_with_nothing(results: xr.Dataset) -> None:
     cost = sentences(results.isel(scheme=[0]))[1]
-    assert cost == "Random has 1.67 clients per round on average and 90.0 % test accuracy."
+    assert (
+        cost == "Random has 1.67 clients per round on average and 90.0 % test accuracy."
+    )
 
 
 def test_only_a_scheme_whose_privacy_lasts_is_advised(results: xr.Dataset) -> None:
-    """A study that stops early: no client is exposed, and Random sums the most and trains best."""
+    """A study that stops early.
+
+    No client is exposed, and Random sums the most and trains best.
+    """
     early = results.assign(
         exposed_clients=xr.zeros_like(results["exposed_clients"]),
         first_exposure=xr.full_like(results["first_exposure"], np.nan),
     )
     leak, cost, _ = sentences(early)
     assert leak.startswith("After 3 rounds")  # no "Even so": nothing has leaked
-    assert "No client is exposed yet under Random (rounds left: N - rank = 4 - 3 = 1). " in leak
+    assert (
+        "No client is exposed yet under Random (rounds left: N - rank = 4 - 3 = 1). "
+        in leak
+    )
     assert "yet under User" not in leak
     assert "rounds, User partition is the most useful" in cost
     unknown = early.drop_vars("guaranteed_privacy")  # then nothing is guaranteed
@@ -132,8 +169,13 @@ def test_only_a_scheme_whose_privacy_lasts_is_advised(results: xr.Dataset) -> No
     )
 
 
-def test_what_an_attack_attained_stands_beside_what_is_computed(results: xr.Dataset) -> None:
-    """Errors by hand: .5, .75 and twice 1.5, so that a tenth lies at .5 + .3 x .25 = .575."""
+def test_what_an_attack_attained_stands_beside_what_is_computed(
+    results: xr.Dataset,
+) -> None:
+    """Errors by hand.
+
+    .5, .75 and twice 1.5, so that a tenth lies at .5 + .3 x .25 = .575.
+    """
     error = np.array([[0.0, 0.0, 0.0, 0.0], [1.5, 0.75, 0.5, 1.5]])
     hidden = np.full((2, 3), 6.45)
     attacked = results.assign(
@@ -145,9 +187,12 @@ def test_what_an_attack_attained_stands_beside_what_is_computed(results: xr.Data
     assert math.isclose(partition.reconstruction_tenth or 0, 0.575)
     *_, last = sentences(attacked)
     assert last == (
-        "Hidden among is computed for clients that are alike. Attacked as if updates never "
-        "changed, real clients were hidden otherwise: the best-known client among 2.00, the "
-        "best-known tenth among 2.35 or fewer, the median client no better than by guessing zero "
+        "Hidden among is computed for clients that are alike. Attacked as if updates "
+        "never "
+        "changed, real clients were hidden otherwise: the best-known client among "
+        "2.00, the "
+        "best-known tenth among 2.35 or fewer, the median client no better than by "
+        "guessing zero "
         "under User partition (the worst among 6.45 as computed)."
     )
     assert "alike" not in " ".join(sentences(results.drop_vars("reconstruction_error")))

@@ -1,4 +1,7 @@
-"""What commands tell of their trainings: equal to what they store, in the run's own folder."""
+"""What commands tell of their trainings.
+
+Equal to what they store, in the run's own folder.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +21,23 @@ CONFIG = study.TrainConfig(
     rounds=9,
     scheme="batch_partitioning:2",
     checkpoint_every=2,
-    population=study.PopulationConfig(num_clients=8, cohort_size=4, dropout_rates=(0.3,)),
+    population=study.PopulationConfig(
+        num_clients=8, cohort_size=4, dropout_rates=(0.3,)
+    ),
     data=study.DataConfig(dataset="digits"),
     training=study.TrainingConfig(model="logistic", batch_size=200, evaluate_every=4),
-    aggregation=study.AggregationConfig(noise_multiplier=2.0, clip_norm=1.0, modulus_bits=16),
+    aggregation=study.AggregationConfig(
+        noise_multiplier=2.0, clip_norm=1.0, modulus_bits=16
+    ),
     track=("json_lines",),
 )
-BY_ROUND = ("strong_privacy", "exposed_clients", "hidden_among_worst", "fairness_gap", "wrapped")
+BY_ROUND = (
+    "strong_privacy",
+    "exposed_clients",
+    "hidden_among_worst",
+    "fairness_gap",
+    "wrapped",
+)
 BY_TEST = ("accuracy", "loss", "epsilon_mean", "epsilon_worst")
 
 
@@ -51,8 +64,13 @@ def _lines(path: pathlib.Path) -> list[dict[str, Any]]:
 
 
 def _assert_equal(records: list[dict[str, Any]], results: Any) -> None:
-    """Compare with one scheme's part of a data set; what has no value there is not told."""
-    tests = {int(round_) - 1: at for at, round_ in enumerate(results["evaluation"].values)}
+    """Compare with one scheme's part of a data set.
+
+    What has no value there is not told.
+    """
+    tests = {
+        int(round_) - 1: at for at, round_ in enumerate(results["evaluation"].values)
+    }
     assert [own["step"] for own in records] == results["round"].values.tolist()
     for own in records:
         for name in (*BY_ROUND, *BY_TEST):
@@ -62,7 +80,9 @@ def _assert_equal(records: list[dict[str, Any]], results: Any) -> None:
             at = own["step"] if name in BY_ROUND else tests.get(own["step"])
             value = np.nan if at is None else results[name].values[at]
             assert (name in own) == bool(np.isfinite(value))
-            assert name not in own or own[name] == pytest.approx(float(value), rel=1e-12)
+            assert name not in own or own[name] == pytest.approx(
+                float(value), rel=1e-12
+            )
 
 
 def test_a_resumed_run_tells_each_round_once(tmp_path: pathlib.Path) -> None:
@@ -86,12 +106,20 @@ def test_a_demo_tells_of_every_scheme(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     names = {field.name for field in dataclasses.fields(study.DemoConfig)}
-    own = {name: getattr(CONFIG, name) for name in ("population", "data", "training", "rounds")}
+    own = {
+        name: getattr(CONFIG, name)
+        for name in ("population", "data", "training", "rounds")
+    }
     assert set(own) < names
-    config = study.DemoConfig(**own, schemes=("uniform", "partition"), out=tmp_path / "demo")
+    config = study.DemoConfig(
+        **own, schemes=("uniform", "partition"), out=tmp_path / "demo"
+    )
     file = tmp_path / "demo.toml"
     file.write_text(study.to_toml(config))
-    assert main(["demo", "--config", str(file), "--track", "json_lines", "tensorboard"]) == 0
+    assert (
+        main(["demo", "--config", str(file), "--track", "json_lines", "tensorboard"])
+        == 0
+    )
     capsys.readouterr()
     results = study.open_study(config.out).load()
     records = _lines(config.out / "tracking" / "metrics.jsonl")

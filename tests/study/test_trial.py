@@ -21,7 +21,10 @@ from mrsa_jax.study._build import (
 
 
 def test_a_history_is_analysed_round_by_round() -> None:
-    """Worked by hand: rounds {0,1}, nobody, {1,2}, {0,2}: the odd cycle exposes everybody."""
+    """Worked by hand: rounds {0,1}, nobody, {1,2}, {0,2}.
+
+    The odd cycle exposes everybody.
+    """
     history = np.array([[1, 1, 0], [0, 0, 0], [0, 1, 1], [1, 0, 1]], bool)
     found = _trial.analyse(history)
     assert found.rank.tolist() == [1, 1, 2, 3]
@@ -35,19 +38,31 @@ def test_a_history_is_analysed_round_by_round() -> None:
 
 def test_trials_are_analysed_as_one_by_one() -> None:
     selector = mj.selection.uniform(8, 3)
-    trials = mj.selection.rollout_trials(0, selector, mj.availability.independent(0.3), 12, 4)
+    trials = mj.selection.rollout_trials(
+        0, selector, mj.availability.independent(0.3), 12, 4
+    )
     together = _trial.analyse(trials)
     for b in range(4):
         alone = _trial.analyse(np.asarray(trials)[b])
-        for name in ("strong_privacy", "rank", "first_exposure", "exposed_clients", "skipped"):
-            np.testing.assert_array_equal(getattr(together, name)[b], getattr(alone, name))
+        for name in (
+            "strong_privacy",
+            "rank",
+            "first_exposure",
+            "exposed_clients",
+            "skipped",
+        ):
+            np.testing.assert_array_equal(
+                getattr(together, name)[b], getattr(alone, name)
+            )
 
 
 def test_parts_of_any_size_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     selector = mj.selection.uniform(9, 2)
     shape = (2, 7, 15, 9)
     trials = np.asarray(
-        mj.selection.rollout_trials(0, selector, mj.availability.independent(0.3), 15, 14)
+        mj.selection.rollout_trials(
+            0, selector, mj.availability.independent(0.3), 15, 14
+        )
     ).reshape(shape)
     whole = _trial.analyse(trials)
     first, rounds = whole.first_exposure[..., None, :], np.arange(15)[:, None]
@@ -61,7 +76,9 @@ def test_parts_of_any_size_give_the_same(monkeypatch: pytest.MonkeyPatch) -> Non
         for name, values in vars(whole).items():
             own = getattr(parts, name)
             assert own.dtype == values.dtype
-            np.testing.assert_allclose(own, values, rtol=1e-6 * (values.dtype.kind == "f"))
+            np.testing.assert_allclose(
+                own, values, rtol=1e-6 * (values.dtype.kind == "f")
+            )
 
 
 def _rank(rows: np.ndarray) -> int:
@@ -119,7 +136,9 @@ def _histories() -> list[np.ndarray]:
     found = [np.zeros((2, 3), bool), np.ones((3, 4), bool), np.eye(4, dtype=bool)]
     for size in (1, 2, 3):
         for _ in range(8):
-            blocks = generator.random((4, 6 // size)) < generator.choice([0.2, 0.5, 0.8])
+            blocks = generator.random((4, 6 // size)) < generator.choice(
+                [0.2, 0.5, 0.8]
+            )
             found.append(np.repeat(blocks, size, axis=1))
     return found
 
@@ -160,13 +179,19 @@ def test_large_histories_have_no_quick_bounds(monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_sum_of_one_is_withheld() -> None:
     cohorts = np.array([[1, 0, 0], [1, 1, 0], [0, 0, 0]], bool)
-    assert _trial.learnt_sums(cohorts).tolist() == [[False] * 3, [True, True, False], [False] * 3]
+    assert _trial.learnt_sums(cohorts).tolist() == [
+        [False] * 3,
+        [True, True, False],
+        [False] * 3,
+    ]
     assert (_trial.analyse(_trial.learnt_sums(cohorts)).first_exposure == -1).all()
 
 
 def test_one_label_shards_hold_one_label_and_equal_shards_may_hold_two() -> None:
     for single_label in (True, False):
-        config = DataConfig(dataset="digits", partition="shards", single_label=single_label)
+        config = DataConfig(
+            dataset="digits", partition="shards", single_label=single_label
+        )
         _, clients = build_clients(0, config, 37)
         labels = (mj.data.class_counts(clients) > 0).sum(axis=1)
         assert (labels.max() == 1) == single_label
@@ -185,7 +210,9 @@ def test_bernoulli_moments_equal_an_enumeration(rates: tuple[float, ...]) -> Non
             size = sum(joins) if sum(joins) >= 2 else 0
             mean, square = mean + weight * size, square + weight * size**2
         found = expected_cardinality(build_selector(scheme, population), assigned)
-        np.testing.assert_allclose(found, (mean, np.sqrt(max(square - mean**2, 0))), atol=1e-9)
+        np.testing.assert_allclose(
+            found, (mean, np.sqrt(max(square - mean**2, 0))), atol=1e-9
+        )
 
 
 @pytest.mark.parametrize(
@@ -200,14 +227,20 @@ def test_bernoulli_moments_equal_an_enumeration(rates: tuple[float, ...]) -> Non
         "power_of_choice:6",
     ],
 )
-def test_cardinality_lies_within_monte_carlo_error_of_its_expectation(text: str) -> None:
+def test_cardinality_lies_within_monte_carlo_error_of_its_expectation(
+    text: str,
+) -> None:
     """Mixed rates; five standard errors: a false failure has a chance of about 6e-7."""
-    population = PopulationConfig(num_clients=12, cohort_size=4, dropout_rates=(0.2, 0.5))
+    population = PopulationConfig(
+        num_clients=12, cohort_size=4, dropout_rates=(0.2, 0.5)
+    )
     rates = build_rates(1, population)
     scheme = parse_scheme(text)
     selector = build_selector(scheme, population)
     mean, deviation = expected_cardinality(selector, rates)
-    trials = mj.selection.rollout_trials(2, selector, mj.availability.independent(rates), 100, 40)
+    trials = mj.selection.rollout_trials(
+        2, selector, mj.availability.independent(rates), 100, 40
+    )
     sizes = _trial.learnt_sums(trials).sum(axis=-1)
     assert abs(sizes.mean() - mean) <= 5 * deviation / np.sqrt(sizes.size) + 1e-9
 
@@ -232,5 +265,11 @@ def test_rounds_with_parts_are_analysed_sum_by_sum() -> None:
         np.testing.assert_allclose(getattr(ends, name), path[-1:], rtol=1e-12)
     whole = _trial.analyse_rounds(played._replace(components=None))
     plain = _trial.analyse(own)
-    for name in ("rank", "first_exposure", "strong_privacy", "fairness_gap", "participation"):
+    for name in (
+        "rank",
+        "first_exposure",
+        "strong_privacy",
+        "fairness_gap",
+        "participation",
+    ):
         np.testing.assert_array_equal(getattr(whole, name), getattr(plain, name))

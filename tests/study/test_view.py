@@ -47,14 +47,27 @@ def view_of(folder: pathlib.Path) -> View:
 
 def value(key: str, trials: np.ndarray) -> dict[str, Any]:
     own = 10 * int(key[1:]) + trials
-    paths = own[:, None] + np.array([0.25, 0.5])  # of two rounds, where others have three
-    return {"rank": own.astype(np.int32), "path": paths, "mean": np.float64(key[1:]),
-            "short": own.astype(np.int8), "label": np.asarray(f"of {key}")}  # fmt: skip
+    # of two rounds, where others have three
+    paths = own[:, None] + np.array([0.25, 0.5])
+    return {
+        "rank": own.astype(np.int32),
+        "path": paths,
+        "mean": np.float64(key[1:]),
+        "short": own.astype(np.int8),
+        "label": np.asarray(f"of {key}"),
+    }
 
 
 def record(log: Log, key: str, first: int, count: int) -> None:
-    header = {"key": key, "settings": "s", "first": first, "count": count, "kept": [],
-              "made_by": "{}", "seconds": 1.0}  # fmt: skip
+    header = {
+        "key": key,
+        "settings": "s",
+        "first": first,
+        "count": count,
+        "kept": [],
+        "made_by": "{}",
+        "seconds": 1.0,
+    }
     log.append(framed(header, value(key, np.arange(first, first + count))))
 
 
@@ -74,11 +87,15 @@ def test_ranges_that_overlap_give_each_trial_once(
             patch.setitem(sys.modules, "zarr", None)  # which takes long to import
             view_of(tmp_path).write()
         assert view_of(tmp_path).is_current()
-        assert "made_of" in json.loads((tmp_path / "results.zarr" / ".zattrs").read_text())
+        assert "made_of" in json.loads(
+            (tmp_path / "results.zarr" / ".zattrs").read_text()
+        )
         shown = view_of(tmp_path).opened()
         path, plain = tmp_path / "results.zarr", {"done": False, "label": False}
         for consolidated in (True, False):
-            own = xr.open_zarr(path, consolidated=consolidated, mask_and_scale=plain, chunks=None)
+            own = xr.open_zarr(
+                path, consolidated=consolidated, mask_and_scale=plain, chunks=None
+            )
             xr.testing.assert_equal(own.load(), shown)
             assert own.dtypes == shown.dtypes
     if source == "what the store would be":
@@ -131,7 +148,9 @@ def test_a_store_that_is_damaged_or_replaced_is_not_taken(
     xr.testing.assert_equal(view_of(tmp_path).opened(), expected)
 
 
-@pytest.mark.parametrize("shape", [(7,), (3, 5, 4), (10, 10), (2, 9, 2, 3), (1, 1), (30, 1)])
+@pytest.mark.parametrize(
+    "shape", [(7,), (3, 5, 4), (10, 10), (2, 9, 2, 3), (1, 1), (30, 1)]
+)
 @pytest.mark.parametrize("limit", [1, 4, 7, 100])
 def test_chunks_cover_the_grid_once(shape: tuple[int, ...], limit: int) -> None:
     chunks, blocks = _blocks(shape, limit)
@@ -141,4 +160,6 @@ def test_chunks_cover_the_grid_once(shape: tuple[int, ...], limit: int) -> None:
         seen[place] += 1
         count += 1
     assert (seen == 1).all()
-    assert count <= 2 * np.prod(shape) / min(limit, np.prod(shape)) + 1 or len(shape) > 1
+    assert (
+        count <= 2 * np.prod(shape) / min(limit, np.prod(shape)) + 1 or len(shape) > 1
+    )

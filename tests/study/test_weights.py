@@ -1,7 +1,8 @@
-"""Weights of sums in every figure of a run: against the functions of `privacy` on P * sizes.
+"""Weights of sums in every figure of a run.
 
-Three clients of a block have 72, 304 and 65 samples: weighed by them, the sums of blocks of 3 hide
-the largest among 1.10, whatever is learnt of it, and strong T is 1.
+Against the functions of `privacy` on P * sizes.
+Three clients of a block have 72, 304 and 65 samples: weighed by them, the sums of
+blocks of 3 hide the largest among 1.10, whatever is learnt of it, and strong T is 1.
 """
 
 from __future__ import annotations
@@ -36,23 +37,32 @@ def _clients(seed: int, data: Any, num_clients: int) -> Any:
     rows = np.zeros((num_clients, SIZES.max()), np.int32)
     for row, start, size in zip(rows, starts, SIZES, strict=True):
         row[:size] = np.arange(start, start + size)
-    inputs, labels = jnp.asarray(dataset.train_inputs), jnp.asarray(dataset.train_labels)
+    inputs, labels = (
+        jnp.asarray(dataset.train_inputs),
+        jnp.asarray(dataset.train_labels),
+    )
     sizes = jnp.asarray(SIZES, jnp.int32)
-    return dataset, mj.data.ClientData(inputs, labels, jnp.asarray(rows), sizes, num_classes=10)
+    return dataset, mj.data.ClientData(
+        inputs, labels, jnp.asarray(rows), sizes, num_classes=10
+    )
 
 
 def _config(kind: Any, **more: Any) -> Any:
     own = {
-        "rounds": 7, "population": _POPULATION, "training": _TRAINING,
+        "rounds": 7,
+        "population": _POPULATION,
+        "training": _TRAINING,
         "data": study.DataConfig(dataset="digits"),
         "aggregation": study.AggregationConfig(weighted=True, fidelity="sets"),
-    }  # fmt: skip
+    }
     return kind(**own | more)
 
 
 @pytest.fixture
 def sized(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_training, "setting_of", functools.partial(setting_of, build=_clients))
+    monkeypatch.setattr(
+        _training, "setting_of", functools.partial(setting_of, build=_clients)
+    )
     monkeypatch.setattr("mrsa_jax.study._build.build_clients", _clients)
 
 
@@ -105,7 +115,10 @@ def test_histories_are_those_of_the_weighted_matrix(at_end: bool) -> None:
         found = _trial.analyse(P, at_end=at_end, weights=weights)
         weighted = P * weights
         for name, value in _expected(weighted).items():
-            assert getattr(found, name)[-1] == pytest.approx(value, rel=1e-9), (trial, name)
+            assert getattr(found, name)[-1] == pytest.approx(value, rel=1e-9), (
+                trial,
+                name,
+            )
         first = np.asarray(privacy.first_exposure(weighted))
         np.testing.assert_array_equal(found.first_exposure, first)
         plain = _trial.analyse(P, at_end=at_end)
@@ -124,7 +137,9 @@ def test_rounds_in_which_clients_are_lost_have_their_weights() -> None:
     parts = np.array([[0, 0, 2, 2], [1, 1, 1, -1], [0, 1, 0, 0]], np.int32)
     own = np.array([[True] * 4, [False] * 4, [True, False, True, True]])
     status = np.zeros(3, np.int32)
-    history = mj.selection.RoundHistory(np.ones((3, 5, 4), bool), own, status, None, parts)
+    history = mj.selection.RoundHistory(
+        np.ones((3, 5, 4), bool), own, status, None, parts
+    )
     weights = np.array([3, 5, 2, 7])
     rows, _ = mj.selection.learnt_rows(history)
     found = _trial.analyse_rounds(history, weights=weights)
@@ -196,9 +211,12 @@ def test_a_sweep_over_trainings() -> None:
             for name, value in _expected(P).items():
                 assert float(values[name]) == pytest.approx(value, rel=1e-9), name
                 path = values[f"{name}_by_round"]
-                np.testing.assert_allclose(path[P.any(1).argmax() :],
-                                           alone[name].values[P.any(1).argmax() :])  # fmt: skip
-            seen.add((own.scheme, own.aggregation.weighted, int(values["strong_privacy"])))
+                np.testing.assert_allclose(
+                    path[P.any(1).argmax() :], alone[name].values[P.any(1).argmax() :]
+                )
+            seen.add(
+                (own.scheme, own.aggregation.weighted, int(values["strong_privacy"]))
+            )
     assert ("batch_partitioning:3", False, 3) in seen
     assert ("batch_partitioning:3", True, 1) in seen
     assert len(seen) == 4
@@ -206,7 +224,10 @@ def test_a_sweep_over_trainings() -> None:
 
 @pytest.mark.usefixtures("sized")
 def test_a_demo_and_its_attack() -> None:
-    """Frozen updates: least squares on P * sizes leaves of a client 1 less its leverage."""
+    """Frozen updates.
+
+    Least squares on P * sizes leaves of a client 1 less its leverage.
+    """
     schemes = "batch_partitioning:3", "uniform"
     results = study.run(_config(study.DemoConfig, schemes=schemes, rounds=12))
     for label in results["scheme"].values:
@@ -225,9 +246,11 @@ def test_a_demo_and_its_attack() -> None:
 @pytest.mark.usefixtures("sized")
 def test_what_watches_a_training_sees_the_same(tmp_path: pathlib.Path) -> None:
     config = _config(
-        study.TrainConfig, scheme="batch_partitioning:3", track=("json_lines",),
+        study.TrainConfig,
+        scheme="batch_partitioning:3",
+        track=("json_lines",),
         out=tmp_path / "run",
-    )  # fmt: skip
+    )
     one = study.run_and_save(config).results.isel(scheme=0)
     lines = (tmp_path / "run" / "tracking" / "metrics.jsonl").read_text().splitlines()
     told = [json.loads(line) for line in lines]
@@ -240,7 +263,9 @@ def test_what_watches_a_training_sees_the_same(tmp_path: pathlib.Path) -> None:
 
 
 @pytest.mark.usefixtures("sized")
-def test_sums_of_a_weighted_run_are_attacked_with_its_weights(tmp_path: pathlib.Path) -> None:
+def test_sums_of_a_weighted_run_are_attacked_with_its_weights(
+    tmp_path: pathlib.Path,
+) -> None:
     config = _config(study.TrainConfig, scheme="uniform", out=tmp_path / "run")
     one = study.run_and_save(config).results.isel(scheme=0)
     rows = one["participation"].values
@@ -249,17 +274,25 @@ def test_sums_of_a_weighted_run_are_attacked_with_its_weights(tmp_path: pathlib.
     np.save(tmp_path / "sums.npy", P @ updates)
     np.save(tmp_path / "updates.npy", updates)
     attack = study.attacks_on_sums.LeastSquaresConfig(
-        run=tmp_path / "run", aggregates=tmp_path / "sums.npy", updates=tmp_path / "updates.npy"
+        run=tmp_path / "run",
+        aggregates=tmp_path / "sums.npy",
+        updates=tmp_path / "updates.npy",
     )
     found = study.run(attack)
-    expected = mj.attacks.reconstruction_error(updates, mj.attacks.least_squares(P, P @ updates))
+    expected = mj.attacks.reconstruction_error(
+        updates, mj.attacks.least_squares(P, P @ updates)
+    )
     own = [row["error"] for row in found.scores]
     np.testing.assert_allclose(own, expected, rtol=1e-6, atol=1e-9)
 
 
-def test_a_study_whose_figures_ignore_weights_is_refused(tmp_path: pathlib.Path) -> None:
+def test_a_study_whose_figures_ignore_weights_is_refused(
+    tmp_path: pathlib.Path,
+) -> None:
     """As version 1.0 wrote it: with a table that is not of its sums."""
-    config = _config(study.TrainConfig, scheme="batch_partitioning:3", out=tmp_path / "run")
+    config = _config(
+        study.TrainConfig, scheme="batch_partitioning:3", out=tmp_path / "run"
+    )
     study.run_and_save(config)
     assert "weights" in study.open_study(tmp_path / "run")
     shutil.rmtree(tmp_path / "run" / "results.zarr" / "weights")
@@ -268,10 +301,14 @@ def test_a_study_whose_figures_ignore_weights_is_refused(tmp_path: pathlib.Path)
 
 
 @pytest.mark.usefixtures("sized")
-def test_clients_that_weigh_nothing_are_no_mates(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clients_that_weigh_nothing_are_no_mates(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     sizes = np.array([72, 0, 65, 10, 20, 30])
     monkeypatch.setattr(f"{__name__}.SIZES", sizes)
-    one = study.run(_config(study.TrainConfig, scheme="batch_partitioning:3")).isel(scheme=0)
+    one = study.run(_config(study.TrainConfig, scheme="batch_partitioning:3")).isel(
+        scheme=0
+    )
     P = one["participation"].values * sizes
     _check(one, P)
     assert int(one["guaranteed_privacy"]) == 2

@@ -1,8 +1,8 @@
 """Record the members of each learnt sum of a running federation, watch and gate what they reveal.
 
-It needs only NumPy. If numba is installed, the gate is fast, and if mrsa_jax is, it proves more.
-Adapters of other systems are separate modules, to be imported where the system is installed:
-`mrsa_watch.flower` and `mrsa_watch.nvflare`.
+It needs only NumPy. If numba is installed, the gate is fast, and if mrsa_jax is, it
+proves more. Adapters of other systems are separate modules, to be imported where the
+system is installed: `mrsa_watch.flower` and `mrsa_watch.nvflare`.
 """
 
 from mrsa_watch._base.late import late_names

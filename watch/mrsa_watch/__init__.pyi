@@ -1,5 +1,8 @@
 from . import logs as logs, mrsa_check as mrsa_check
-from ._base.errors import ConfigurationError as ConfigurationError, MrsaError as MrsaError
+from ._base.errors import (
+    ConfigurationError as ConfigurationError,
+    MrsaError as MrsaError,
+)
 from ._follow import follow as follow
 from ._gate import Gate as Gate, GateAnswer as GateAnswer, GateState as GateState
 from ._preflight import Preflight as Preflight, preflight as preflight

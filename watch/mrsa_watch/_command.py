@@ -1,4 +1,7 @@
-"""`mrsa-watch record | watch | gate | check | preflight`: what a server needs, without JAX."""
+"""`mrsa-watch record | watch | gate | check | preflight`.
+
+What a server needs, without JAX.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +69,8 @@ def _terminate(_number: int, _frame: object) -> None:
 
 def _run(given: list[str]) -> int:
     try:
-        if given[:1] == ["check"]:  # a program by itself, which its holders may run without us
+        # a program by itself, which its holders may run without us
+        if given[:1] == ["check"]:
             from mrsa_watch import mrsa_check
 
             return mrsa_check.main(given[1:])
@@ -106,29 +110,62 @@ def _parser() -> argparse.ArgumentParser:
         "mrsa-watch",
         description="Record the members of each sum of a federation, and watch what sums reveal.",
     )
-    parser.add_argument("--version", action="version", version=f"mrsa-watch {__version__}")
+    parser.add_argument(
+        "--version", action="version", version=f"mrsa-watch {__version__}"
+    )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
-    add = _command(commands, "record", _record, "append one line per sum, read from standard input",
-                   'Each line of input is JSON of one sum, such as {"round": 1, "clients": ["anna"'
-                   ', "bob"]}, with weights, status, asked, lost, noise and clip where they are '
-                   "known, and part if the sum is over some coordinates only. A line is on the "
-                   "disk before the next one is read.")  # fmt: skip
-    add("log", type=user_path, help="participation log; a new file, or one that is continued")
+    add = _command(
+        commands,
+        "record",
+        _record,
+        "append one line per sum, read from standard input",
+        'Each line of input is JSON of one sum, such as {"round": 1, "clients": ["anna"'
+        ', "bob"]}, with weights, status, asked, lost, noise and clip where they are '
+        "known, and part if the sum is over some coordinates only. A line is on the "
+        "disk before the next one is read.",
+    )
+    add(
+        "log",
+        type=user_path,
+        help="participation log; a new file, or one that is continued",
+    )
     add("--system", required=True, help="recorded system, with its version")
-    add("--aggregation", required=True, help='"secagg+", "secagg", "plain" or other text')
-    add("--plain-names", action="store_true", help="keep clients' names instead of pseudonyms")
+    add(
+        "--aggregation",
+        required=True,
+        help='"secagg+", "secagg", "plain" or other text',
+    )
+    add(
+        "--plain-names",
+        action="store_true",
+        help="keep clients' names instead of pseudonyms",
+    )
 
-    add = _command(commands, "watch", _watch, "follow a log: one line per sum",
-                   "Exit status 3 at the first sum that breaks a requirement.")  # fmt: skip
+    add = _command(
+        commands,
+        "watch",
+        _watch,
+        "follow a log: one line per sum",
+        "Exit status 3 at the first sum that breaks a requirement.",
+    )
     add("log", type=user_path, help="participation log in JSON Lines")
     _bars(add)
-    add("--memory", type=float, metavar="RHO",
+    add(
+        "--memory",
+        type=float,
+        metavar="RHO",
         help="correlation of a client's updates from round to round: report how well the update "
-        "of one round is hidden, which --fail-below-hidden then compares")  # fmt: skip
-    add("--share", type=float, default=1.0, metavar="A",
+        "of one round is hidden, which --fail-below-hidden then compares",
+    )
+    add(
+        "--share",
+        type=float,
+        default=1.0,
+        metavar="A",
         help="fraction of an update's variance that lasts (%(default)s); below 1, what lasts is "
-        "reported and compared as well")  # fmt: skip
+        "reported and compared as well",
+    )
     add("--once", action="store_true", help="stop at the end of the file")
     add("--wait", action="store_true", help="wait for a log that does not exist yet")
     add("--keep-going", action="store_true", help="continue after a breach")
@@ -139,47 +176,105 @@ def _parser() -> argparse.ArgumentParser:
         metavar="SECONDS",
         help="seconds between two looks at the log",
     )
-    add("--out", type=user_path, metavar="FILE", help="keep one line of JSON per sum, each once")
-    add("--metrics", type=user_path, metavar="FILE",
-        help="keep the latest values in Prometheus's text format")  # fmt: skip
+    add(
+        "--out",
+        type=user_path,
+        metavar="FILE",
+        help="keep one line of JSON per sum, each once",
+    )
+    add(
+        "--metrics",
+        type=user_path,
+        metavar="FILE",
+        help="keep the latest values in Prometheus's text format",
+    )
     add("--json", action="store_true", help="print JSON instead of words")
 
-    add = _command(commands, "gate", _gate, "check whether the sums of cohorts may be learnt",
-                   "Each line of standard input is a JSON list of clients, named as in the log, or "
-                   'an object {"clients": [...], "weights": [...], "part": "..."}, of which '
-                   "weights and part may be absent; clients may map each name to its weight. "
-                   "Each line of output states whether their sum is allowed too, which clients to "
-                   "exclude, how many of them the log knows, and its last round. The log is read "
-                   "on before each answer. Exit status 3 if one was refused.")  # fmt: skip
+    add = _command(
+        commands,
+        "gate",
+        _gate,
+        "check whether the sums of cohorts may be learnt",
+        "Each line of standard input is a JSON list of clients, named as in the log, "
+        "or "
+        'an object {"clients": [...], "weights": [...], "part": "..."}, of which '
+        "weights and part may be absent; clients may map each name to its weight. "
+        "Each line of output states whether their sum is allowed too, which clients to "
+        "exclude, how many of them the log knows, and its last round. The log is read "
+        "on before each answer. Exit status 3 if one was refused.",
+    )
     add("log", type=user_path, help="participation log in JSON Lines")
     _bars(add)
-    add("--salt", type=user_path, metavar="FILE",
-        help="salt of the log's pseudonyms (LOG.salt), to ask with clients' names")  # fmt: skip
-    add("--new-clients", action="store_true",
-        help="take names that the log does not know as new clients (default: refuse)")  # fmt: skip
+    add(
+        "--salt",
+        type=user_path,
+        metavar="FILE",
+        help="salt of the log's pseudonyms (LOG.salt), to ask with clients' names",
+    )
+    add(
+        "--new-clients",
+        action="store_true",
+        help="take names that the log does not know as new clients (default: refuse)",
+    )
 
-    _command(commands, "check", _gate, "check a certificate of an audit against its log",
-             "mrsa-watch check CERTIFICATE LOG; `mrsa-watch check --help` shows more.")  # fmt: skip
+    _command(
+        commands,
+        "check",
+        _gate,
+        "check a certificate of an audit against its log",
+        "mrsa-watch check CERTIFICATE LOG; `mrsa-watch check --help` shows more.",
+    )
 
-    add = _command(commands, "preflight", _preflight, "compute what to expect of a plan",
-                   "How likely rounds are to work, and what the sums of simulated histories "
-                   "reveal. Exit status 3 if a requirement does not hold.")  # fmt: skip
+    add = _command(
+        commands,
+        "preflight",
+        _preflight,
+        "compute what to expect of a plan",
+        "How likely rounds are to work, and what the sums of simulated histories "
+        "reveal. Exit status 3 if a requirement does not hold.",
+    )
     for flag, metavar, text in (
         ("--num-clients", "N", "enrolled clients"),
         ("--cohort-size", "K", "clients selected per round"),
         ("--rounds", "R", "planned rounds"),
     ):
         add(flag, type=int, required=True, metavar=metavar, help=text)
-    add("--threshold", type=int, metavar="t", help="fewest updates for a sum (default: 2)")
-    add("--loss-rate", type=float, default=0.0, metavar="P",
-        help="probability that a selected client is lost")  # fmt: skip
-    add("--dropout-rates", type=float, default=0.0, metavar="P",
-        help="probability that a client is offline")  # fmt: skip
-    add("--blocks", type=int, default=1, metavar="T", help="clients that always move together")
+    add(
+        "--threshold",
+        type=int,
+        metavar="t",
+        help="fewest updates for a sum (default: 2)",
+    )
+    add(
+        "--loss-rate",
+        type=float,
+        default=0.0,
+        metavar="P",
+        help="probability that a selected client is lost",
+    )
+    add(
+        "--dropout-rates",
+        type=float,
+        default=0.0,
+        metavar="P",
+        help="probability that a client is offline",
+    )
+    add(
+        "--blocks",
+        type=int,
+        default=1,
+        metavar="T",
+        help="clients that always move together",
+    )
     add("--trials", type=int, default=5, help="histories to simulate (%(default)s)")
     add("--seed", type=int, default=0, help="seed of the simulations (%(default)s)")
     _bars(add)
-    add("--fail-below-chance", type=float, metavar="P", help="least probability that a round works")
+    add(
+        "--fail-below-chance",
+        type=float,
+        metavar="P",
+        help="least probability that a round works",
+    )
     add("--json", action="store_true", help="print JSON instead of words")
     return parser
 
@@ -187,16 +282,26 @@ def _parser() -> argparse.ArgumentParser:
 def _command(
     commands: Any, name: str, run: Callable[[Any], int], summary: str, more: str
 ) -> Callable[..., Any]:
-    parser = commands.add_parser(name, help=summary, description=f"{summary.capitalize()}. {more}")
+    parser = commands.add_parser(
+        name, help=summary, description=f"{summary.capitalize()}. {more}"
+    )
     parser.set_defaults(run=run)
     return parser.add_argument
 
 
 def _bars(add: Callable[..., Any]) -> None:
-    add("--fail-below", type=int, metavar="T",
-        help="least weak T that must be known (2: no client is exposed)")  # fmt: skip
-    add("--fail-below-hidden", type=float, metavar="CLIENTS",
-        help="least number that each client must be hidden among")  # fmt: skip
+    add(
+        "--fail-below",
+        type=int,
+        metavar="T",
+        help="least weak T that must be known (2: no client is exposed)",
+    )
+    add(
+        "--fail-below-hidden",
+        type=float,
+        metavar="CLIENTS",
+        help="least number that each client must be hidden among",
+    )
 
 
 def _warn(text: str) -> None:
@@ -215,7 +320,9 @@ def _objects(read: Callable[[bytes, str], Any]) -> Iterator[tuple[str, Any]]:
     """
     require(sys.stdin is not None, "input", "must be open")
     for number, text in enumerate(getattr(sys.stdin, "buffer", sys.stdin), start=1):
-        line = text if isinstance(text, bytes) else text.encode("utf-8", "surrogateescape")
+        line = (
+            text if isinstance(text, bytes) else text.encode("utf-8", "surrogateescape")
+        )
         if number == 1:
             line = line.removeprefix(_BYTE_ORDER_MARK)
         if line.strip():
@@ -227,8 +334,18 @@ def _record(chosen: Any) -> int:
     from mrsa_watch._recorder import Recorder
     from mrsa_watch.logs import load_exactly
 
-    known = {"round", "clients", "sum", "weights", "status", "asked", "lost", "noise", "clip",
-             "part"}  # fmt: skip
+    known = {
+        "round",
+        "clients",
+        "sum",
+        "weights",
+        "status",
+        "asked",
+        "lost",
+        "noise",
+        "clip",
+        "part",
+    }
     salt = b"" if chosen.plain_names else None
     names = {"system": chosen.system, "aggregation": chosen.aggregation}
     with Recorder(chosen.log, salt=salt, **names) as recorder:
@@ -236,7 +353,12 @@ def _record(chosen: Any) -> int:
             require(isinstance(fields, dict), where, "must hold a JSON object")
             missing, other = {"round", "clients"} - fields.keys(), fields.keys() - known
             rule = f"must hold round, clients and no others than {', '.join(sorted(known))}"
-            require(not missing and not other, where, rule, ", ".join(sorted(missing | other)))
+            require(
+                not missing and not other,
+                where,
+                rule,
+                ", ".join(sorted(missing | other)),
+            )
             for key in ("noise", "clip"):
                 if isinstance(fields.get(key), Fraction):
                     fields[key] = float(fields[key])
@@ -306,7 +428,11 @@ def _cohort(asked: Any, where: str) -> Any:
     require(is_known, where, rule, ", ".join(sorted(asked)))
     clients, weights = asked["clients"], asked.get("weights")
     if weights is None:
-        return [client_text(client) for client in clients] if isinstance(clients, list) else clients
+        return (
+            [client_text(client) for client in clients]
+            if isinstance(clients, list)
+            else clients
+        )
     are_lists = isinstance(clients, list) and isinstance(weights, list)
     is_fit = are_lists and len(clients) == len(weights)
     require(is_fit, where, "must hold a list of clients and one of as many weights")

@@ -26,25 +26,30 @@ _TAIL_BYTES = 64  # of what was read, compared before more is
 
 
 def follow(
-    path: str | os.PathLike[str], *, start: int = 0, poll_seconds: float | int | None = 0.2
+    path: str | os.PathLike[str],
+    *,
+    start: int = 0,
+    poll_seconds: float | int | None = 0.2,
 ) -> Iterator[bytes]:
     r"""Yield the complete lines of a file that grows, with their ends.
 
-    A line without its end does not count yet. The offset of the next line is `start` and the
-    lengths of all that were yielded, so a reader who kept it can continue from there.
+    A line without its end does not count yet. The offset of the next line is `start`
+    and the lengths of all that were yielded, so a reader who kept it can continue from
+    there.
 
     Args:
         path: The file; waited for if it is not there yet.
         start: Where to begin, in bytes: 0, or where a line ended.
-        poll_seconds: How often to look for more. None ends where the file has no further
-            complete line now.
+        poll_seconds: How often to look for more. None ends where the file has no
+            further complete line now.
 
     Yields:
         Each line.
 
     Raises:
-        ConfigurationError: If the file became shorter, was replaced or changed in what was read,
-            if `start` is not where a line begins, or if a line is longer than 128 MiB.
+        ConfigurationError: If the file became shorter, was replaced or changed in what
+            was read, if `start` is not where a line begins, or if a line is longer than
+            128 MiB.
 
     Examples:
         >>> from mrsa_watch import follow
@@ -56,11 +61,15 @@ def follow(
     """
     start = check_integer(start, "start", 0)
     if poll_seconds is not None:
-        poll_seconds = check_number(poll_seconds, "poll_seconds", "must be positive", POSITIVE)
+        poll_seconds = check_number(
+            poll_seconds, "poll_seconds", "must be positive", POSITIVE
+        )
     return _follow(user_path(path), start, poll_seconds)
 
 
-def _follow(path: pathlib.Path, start: int, poll_seconds: float | None) -> Iterator[bytes]:
+def _follow(
+    path: pathlib.Path, start: int, poll_seconds: float | None
+) -> Iterator[bytes]:
     tail = _opened(path, start, poll_seconds)
     if tail is None:
         return
@@ -105,7 +114,8 @@ class Tail:
             raise
         weakref.finalize(self, self._stream.close)  # of a gate that nobody closes
         self._parts: list[bytes] = []  # of the line that is not whole yet
-        self._whole: collections.deque[bytes] = collections.deque()  # read and not yielded yet
+        # read and not yielded yet
+        self._whole: collections.deque[bytes] = collections.deque()
 
     def __enter__(self) -> Tail:
         return self
@@ -117,8 +127,8 @@ class Tail:
         """Yield the lines that have become complete since the last call, with their ends.
 
         Raises:
-            ConfigurationError: If the file became shorter, was replaced or changed in what was
-                read, or if a line is longer than 128 MiB.
+            ConfigurationError: If the file became shorter, was replaced or changed in
+                what was read, or if a line is longer than 128 MiB.
         """
         while True:
             while self._whole:
@@ -135,13 +145,17 @@ class Tail:
             if rest:
                 self._parts.append(rest)
             if sum(map(len, self._parts)) > MOST_LINE_BYTES:
-                _refuse(self._path, f"must have lines of at most {MOST_LINE_BYTES} bytes")
+                _refuse(
+                    self._path, f"must have lines of at most {MOST_LINE_BYTES} bytes"
+                )
 
 
 def _tail_before(stream: FileIO, path: pathlib.Path, start: int) -> bytes:
     """Go to where reading starts, and return the bytes before."""
     size = os.fstat(stream.fileno()).st_size
-    require(start <= size, "start", f"must lie within the {size} bytes of {path}", start)
+    require(
+        start <= size, "start", f"must lie within the {size} bytes of {path}", start
+    )
     stream.seek(max(start - _TAIL_BYTES, 0))
     tail = stream.read(min(start, _TAIL_BYTES))
     whole = not tail or tail.endswith(b"\n")

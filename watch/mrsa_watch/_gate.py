@@ -1,7 +1,8 @@
-"""A gate before each round: does privacy hold if a cohort's sum is learnt, and who must stay out?
+"""A gate before each round.
 
-Multi-RoundSecAgg, Remark 1 (weak T) and equation (5) (strong T), after every sum at the cost of the
-sum alone; and how many clients each client is hidden among.
+Does privacy hold if a cohort's sum is learnt, and who must stay out?
+Multi-RoundSecAgg, Remark 1 (weak T) and equation (5) (strong T), after every sum at the
+cost of the sum alone; and how many clients each client is hidden among.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ from mrsa_watch._rows import Row
 from mrsa_watch.logs import PartNames
 
 DEFAULT_EFFORT = 0.01
-# Ways to leave out so many clients that are all tried: fewer for very many clients in all.
+# Ways to leave out so many clients that are all tried: fewer for very many clients in
+# all.
 _LEAST_TRIED, _MOST_TRIED = 16, 256
 _ABOVE = math.nextafter(1.0, 2.0)
 _UNKNOWN = (
@@ -49,24 +51,27 @@ class GateState:
         sums: Learnt sums that were added.
         clients: Clients in at least one of them.
         rank: Sums that are no combinations of earlier ones.
-        exposed: Clients whose update is a combination of the sums, in the order of their exposure.
+        exposed: Clients whose update is a combination of the sums, in the order of
+            their exposure.
         strong: Strong T; None while no client took part, as for the values below.
-        lower: Weak T is at least this: no combination of the sums involves fewer clients.
+        lower: Weak T is at least this: no combination of the sums involves fewer
+            clients.
         upper: Weak T is at most this: some combination involves this many.
-        hidden: Size of a single sum that would hide the worst hidden client equally well; None also
-            if it is not known to nine digits.
+        hidden: Size of a single sum that would hide the worst hidden client equally
+            well; None also if it is not known to nine digits.
         hidden_client: The worst hidden client.
-        error_bits: k such that a result on weak T or exposure is wrong with a chance below 2**-k,
-            for any history.
-        is_searched: Whether cheap bounds did not decide after this sum whether weak T is at least
-            `fail_below`, so that `effort` allowed a search.
+        error_bits: k such that a result on weak T or exposure is wrong with a chance
+            below 2**-k, for any history.
+        is_searched: Whether cheap bounds did not decide after this sum whether weak T
+            is at least `fail_below`, so that `effort` allowed a search.
         breaches: Each requirement that does not hold, and why.
-        parts: Parts of the vector, each evaluated by itself: all values above are then the worst of
-            them, and `rank` is of all together. 0 if all sums are of whole updates.
+        parts: Parts of the vector, each evaluated by itself: all values above are then
+            the worst of them, and `rank` is of all together. 0 if all sums are of whole
+            updates.
         weak_part: The part with the smallest weak T.
         hidden_part: The part in which the worst hidden client is.
-        last_round: The last round that was read from the log, as its number, or as "run:round" from
-            the second run on; None without a log.
+        last_round: The last round that was read from the log, as its number, or as
+            "run:round" from the second run on; None without a log.
     """
 
     sums: int = 0
@@ -111,27 +116,28 @@ class GateAnswer:
 class Gate:
     """Track the privacy of a growing history and check whether the next sum is acceptable.
 
-    Choose it over `privacy.audit` while a system runs: each sum costs O(t N) for t independent sums
-    of N clients, and never the whole history again. `check` asks about sums that were not learnt.
-    It sees which clients take part and never an update, and its answers do not depend on updates,
-    so a refusal reveals nothing about them.
+    Choose it over `privacy.audit` while a system runs: each sum costs O(t N) for t
+    independent sums of N clients, and never the whole history again. `check` asks about
+    sums that were not learnt. It sees which clients take part and never an update, and
+    its answers do not depend on updates, so a refusal reveals nothing about them.
 
     Args:
-        fail_below: Least weak T that must be known of the history, an integer of at least 1; 2
-            means that no client is exposed. None requires nothing.
-        fail_below_hidden: Least size of a single sum that would hide each client equally well, to
-            nine digits, noise not counted. None requires nothing.
+        fail_below: Least weak T that must be known of the history, an integer of at
+            least 1; 2 means that no client is exposed. None requires nothing.
+        fail_below_hidden: Least size of a single sum that would hide each client
+            equally well, to nine digits, noise not counted. None requires nothing.
         effort: Computing allowance for weak T each time that cheap bounds do not decide
-            `fail_below` (`mrsa_jax.privacy.weak_privacy`, if it is installed); they always decide
-            values of at most 3. What is not known fails.
-        new_clients: Whether `check` takes a name that the history does not know as a new client.
-            By default it refuses such a cohort: an unknown name may be a known client's.
+            `fail_below` (`mrsa_jax.privacy.weak_privacy`, if it is installed); they
+            always decide values of at most 3. What is not known fails.
+        new_clients: Whether `check` takes a name that the history does not know as a
+            new client. By default it refuses such a cohort: an unknown name may be a
+            known client's.
 
     Raises:
         ConfigurationError: If a requirement or the effort is no such number.
 
-    Edge cases: while no client took part, nothing fails, and every name is new. A sum that is a
-    combination of earlier ones changes nothing.
+    Edge cases: while no client took part, nothing fails, and every name is new. A sum
+    that is a combination of earlier ones changes nothing.
 
     Examples:
         >>> from mrsa_watch import Gate
@@ -168,7 +174,8 @@ class Gate:
         effort = check_number(effort, "effort", rule, 0.0)
         self._bars = Bars(fail_below, fail_below_hidden, effort)
         self._whole = Judged(self._bars)
-        self._judged = [self._whole]  # or, once there are parts of the vector, those alone
+        # or, once there are parts of the vector, those alone
+        self._judged = [self._whole]
         self._parts = PartNames()
         self._state = GateState()
         self._new_clients = new_clients
@@ -193,21 +200,23 @@ class Gate:
         A gate with a log takes a sum once, whether its line is read before or after.
 
         Args:
-            clients: Members of the sum; a sum without clients only counts. A mapping gives weights
-                too.
-            weights: Their known factors: positive integers, fractions, or text such as "3/7"; all 1
-                if None. Only their proportions matter.
-            part: Name of the part of the vector that the sum is over. None: of whole updates, so
-                that it is learnt in every part.
+            clients: Members of the sum; a sum without clients only counts. A mapping
+                gives weights too.
+            weights: Their known factors: positive integers, fractions, or text such as
+                "3/7"; all 1 if None. Only their proportions matter.
+            part: Name of the part of the vector that the sum is over. None: of whole
+                updates, so that it is learnt in every part.
 
         Returns:
             What the sums leak now.
 
         Raises:
-            ConfigurationError: If a client is named twice, is like another one and not it, or has
-                no lasting name (`None`, a bool, NaN), or a weight is none of these.
-            MrsaError: If results contradict each other (more independent sums than clients, or a
-                lower bound above the upper one). From then on, no sum is taken or checked.
+            ConfigurationError: If a client is named twice, is like another one and not
+                it, or has no lasting name (`None`, a bool, NaN), or a weight is none of
+                these.
+            MrsaError: If results contradict each other (more independent sums than
+                clients, or a lower bound above the upper one). From then on, no sum is
+                taken or checked.
         """
         self._follow_log()
         cohort = self._clients.cohort(clients, weights)
@@ -223,35 +232,39 @@ class Gate:
     ) -> tuple[GateAnswer, ...]:
         """Return for each cohort whether its sum may be learnt next, and which clients to exclude.
 
-        A gate with a log reads first what the log has gained. In a history of weighted sums, a
-        cohort without weights is taken with the latest weight of each client. Every client must
-        have one then if `fail_below_hidden` is set.
+        A gate with a log reads first what the log has gained. In a history of weighted
+        sums, a cohort without weights is taken with the latest weight of each client.
+        Every client must have one then if `fail_below_hidden` is set.
 
-        Nothing is remembered: a round that is refused or aborted changes nothing. Each cohort is
-        checked by itself; many at once share the passes over the history.
+        Nothing is remembered: a round that is refused or aborted changes nothing. Each
+        cohort is checked by itself; many at once share the passes over the history.
 
-        The excluded clients are the fewest if trying all ways to exclude this many takes at most
-        256 verdicts (down to 16 for very many clients): clients with the same history are alike, so
-        only the number of each kind matters. Beyond that, kinds (whole classes of clients that
-        always moved together first, then new clients) are kept as long as all requirements hold,
-        halving what is tried together, for up to four times as many verdicts. If nothing less is
-        found, all clients are excluded.
+        The excluded clients are the fewest if trying all ways to exclude this many
+        takes at most 256 verdicts (down to 16 for very many clients): clients with the
+        same history are alike, so only the number of each kind matters. Beyond that,
+        kinds (whole classes of clients that always moved together first, then new
+        clients) are kept as long as all requirements hold, halving what is tried
+        together, for up to four times as many verdicts. If nothing less is found, all
+        clients are excluded.
 
         Args:
             candidates: Cohorts; a mapping gives each client's weight.
-            part: Name of the part of the vector that their sums would be over; None: of whole
-                updates, which must be acceptable in all parts.
+            part: Name of the part of the vector that their sums would be over; None: of
+                whole updates, which must be acceptable in all parts.
             new_clients: As for `Gate`; None: as the gate was made.
 
         Raises:
-            ConfigurationError: If `candidates` is one cohort and not several, if a cohort names a
-                client twice, or one that is like a known client and not it, or if the log cannot
-                be followed (it was replaced or shortened, or has a line that breaks a rule).
+            ConfigurationError: If `candidates` is one cohort and not several, if a
+                cohort names a client twice, or one that is like a known client and not
+                it, or if the log cannot be followed (it was replaced or shortened, or
+                has a line that breaks a rule).
 
-        Cost: O(N + K) for each cohort if only weak T is required, and O(t K) with hidden among (K
-        clients per sum).
+        Cost: O(N + K) for each cohort if only weak T is required, and O(t K) with
+        hidden among (K clients per sum).
         """
-        is_several = isinstance(candidates, Sequence) and not isinstance(candidates, str)
+        is_several = isinstance(candidates, Sequence) and not isinstance(
+            candidates, str
+        )
         require(is_several, "candidates", "must be a sequence of cohorts", candidates)
         self._follow_log()
         takes_new = self._new_clients if new_clients is None else new_clients
@@ -261,7 +274,8 @@ class Gate:
         rows = [[_row_of(judged, one.cohort) for one in considered] for judged in asked]
         verdicts = self._reasons(asked, rows)
         return tuple(
-            self._answer(asked, *each) for each in zip(cohorts, considered, verdicts, strict=True)
+            self._answer(asked, *each)
+            for each in zip(cohorts, considered, verdicts, strict=True)
         )
 
     def _considered(self, cohort: Cohort, takes_new: bool) -> _Considered:
@@ -285,10 +299,14 @@ class Gate:
     def _needs_weights(self, cohort: Cohort) -> bool:
         """Return whether an answer depends on weights that are neither given nor known.
 
-        Weak T does not: no combination of sums removes a client that is in one sum alone, with
-        whatever weight.
+        Weak T does not: no combination of sums removes a client that is in one sum
+        alone, with whatever weight.
         """
-        return cohort.weights is None and self._is_weighted and self._bars.hidden is not None
+        return (
+            cohort.weights is None
+            and self._is_weighted
+            and self._bars.hidden is not None
+        )
 
     def _latest(self, names: Sequence[str]) -> list[Fraction]:
         """Return the latest weight of each client, 1 for those in no sum so far."""
@@ -307,7 +325,9 @@ class Gate:
         if not is_allowed and kept.names:
             left_out += self._left_out(asked, kept.names, kept.weights)
         if unknown:
-            shown = ", ".join(printable(self._clients.given(name)) for name in unknown[:3])
+            shown = ", ".join(
+                printable(self._clients.given(name)) for name in unknown[:3]
+            )
             more = f" and {len(unknown) - 3} more" if len(unknown) > 3 else ""
             reason = f"{shown}{more}: {considered.why}"
         elif kept.weights is not None and cohort.weights is None:
@@ -330,23 +350,25 @@ class Gate:
     ) -> Gate:
         """Return a gate that follows a participation log.
 
-        It takes the learnt sums of complete lines, and before each answer those that other
-        processes have added since.
+        It takes the learnt sums of complete lines, and before each answer those that
+        other processes have added since.
 
         Args:
             path: A log of `live.Recorder`.
-            salt: Of the log's pseudonyms, or the file that holds it (`<log>.salt`): clients are
-                then named as they are. Without it, a log of pseudonyms takes pseudonyms alone.
+            salt: Of the log's pseudonyms, or the file that holds it (`<log>.salt`):
+                clients are then named as they are. Without it, a log of pseudonyms
+                takes pseudonyms alone.
             **settings: As for `Gate`.
 
         Raises:
-            ConfigurationError: If there is no such log, if a line breaks a rule of its format, or
-                if its pseudonyms are of another salt.
+            ConfigurationError: If there is no such log, if a line breaks a rule of its
+                format, or if its pseudonyms are of another salt.
         """
         gate = Gate(**settings)
         gate._log = GateLog(user_path(path), salt)
         gate._follow_log()
-        gate._log.forget_ahead()  # what was there before is nothing that the caller adds
+        # what was there before is nothing that the caller adds
+        gate._log.forget_ahead()
         return gate
 
     def _follow_log(self) -> None:
@@ -356,7 +378,11 @@ class Gate:
             return
         for line in log.sums():
             self._clients = log.clients
-            named = [*line.clients, *(line.asked or ()), *itertools.chain(*line.lost.values())]
+            named = [
+                *line.clients,
+                *(line.asked or ()),
+                *itertools.chain(*line.lost.values()),
+            ]
             self._clients.add(self._clients.new(named))
             if line.status == "learnt":
                 cohort = Cohort(list(line.clients), _as_list(line.weights), {})
@@ -372,7 +398,10 @@ class Gate:
         (judged,) = self._asked_of(part) if part is not None else [self._whole]
         if part is not None and judged not in self._judged:
             self._parts.add(part)
-            self._judged = [*(each for each in self._judged if each.name is not None), judged]
+            self._judged = [
+                *(each for each in self._judged if each.name is not None),
+                judged,
+            ]
         if names:
             judged.add(names, weights)
             is_whole = part is None and judged not in self._judged
@@ -403,7 +432,11 @@ class Gate:
         """
         told = [own.reasons(cohorts) for own, cohorts in zip(asked, rows, strict=True)]
         names = {own.name for own in asked}
-        others = [own.reasons([None])[0] for own in self._judged if own.name not in {*names, None}]
+        others = [
+            own.reasons([None])[0]
+            for own in self._judged
+            if own.name not in {*names, None}
+        ]
         found = []
         for each in zip(*told, strict=True):
             answers = [*each, *(one for one in others if not one[0])]
@@ -428,13 +461,19 @@ class Gate:
             found: list[list[Row | None]] = []
             for (row, _), places in zip(full, own_places, strict=True):
                 ats = [np.sort(places[at]) for at in kept]
-                found.append([
-                    None if not len(at) else Row(
-                        row.places[at],
-                        None if row.weights is None else tuple(row.weights[k] for k in at),
-                    )
-                    for at in ats
-                ])  # fmt: skip
+                found.append(
+                    [
+                        None
+                        if not len(at)
+                        else Row(
+                            row.places[at],
+                            None
+                            if row.weights is None
+                            else tuple(row.weights[k] for k in at),
+                        )
+                        for at in ats
+                    ]
+                )
             return found
 
         def allowed(kept: list[np.ndarray]) -> list[bool]:
@@ -456,7 +495,9 @@ class Gate:
         told = dict.fromkeys(before)
         for own, figures in known:
             names = own.history.names
-            told |= dict.fromkeys(given(names[i]) for i in np.flatnonzero(figures.exposed))
+            told |= dict.fromkeys(
+                given(names[i]) for i in np.flatnonzero(figures.exposed)
+            )
         weakest, weak = min(known, key=lambda one: (one[1].lower, one[1].upper))
         worst, least = min(known, key=lambda one: _least(one[1]))
         at, hidden = least.least, least.hidden
@@ -509,20 +550,28 @@ def _row_of(judged: Judged, cohort: Cohort) -> Row | None:
 
 
 def _least(figures: Figures) -> float:
-    """Return among how many the worst client is hidden; what is not known next to exposure."""
+    """Return among how many the worst client is hidden.
+
+    What is not known next to exposure.
+    """
     least, hidden = figures.least, figures.hidden
     return _ABOVE if least is None or hidden is None else float(hidden[least])
 
 
 def _of_several(breaches: Sequence[str]) -> str:
-    """Return the first breach, and how many more parts have one; "" where there are none."""
+    """Return the first breach, and how many more parts have one.
+
+    "" where there are none.
+    """
     more = len(breaches) - 1
     if more < 1:
         return "".join(breaches)
     return f"{breaches[0]} (and so in {more} more part{'s' if more > 1 else ''})"
 
 
-def _kinds(asked: Sequence[Judged], names: Sequence[str]) -> tuple[list[int], np.ndarray]:
+def _kinds(
+    asked: Sequence[Judged], names: Sequence[str]
+) -> tuple[list[int], np.ndarray]:
     """Return for each client a number of those with its history in all parts, and their counts."""
     if len(asked) == 1:
         return [asked[0].kind(name) for name in names], asked[0].history.classes.sizes

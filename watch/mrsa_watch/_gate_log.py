@@ -19,16 +19,20 @@ class GateLog:
 
     Args:
         path: The log.
-        salt: Of its pseudonyms, or the file that holds it, if clients are named as they are.
+        salt: Of its pseudonyms, or the file that holds it, if clients are named as they
+            are.
 
     Attributes:
-        clients: Those that the log names; before its header, those of a log of plain names.
+        clients: Those that the log names; before its header, those of a log of plain
+            names.
 
     Raises:
         ConfigurationError: If there is no such file.
     """
 
-    def __init__(self, path: pathlib.Path, salt: bytes | str | pathlib.Path | None) -> None:
+    def __init__(
+        self, path: pathlib.Path, salt: bytes | str | pathlib.Path | None
+    ) -> None:
         require(path.is_file(), "path", "must be a participation log", str(path))
         self._salt = _salt_of(salt)
         self._tail = Tail(path)
@@ -43,8 +47,9 @@ class GateLog:
         """Yield the sums whose lines have become complete since the last call.
 
         Raises:
-            ConfigurationError: If the file did not only grow; if its pseudonyms are of another
-                salt, or a line breaks a rule of the format, then and at every later call.
+            ConfigurationError: If the file did not only grow; if its pseudonyms are of
+                another salt, or a line breaks a rule of the format, then and at every
+                later call.
         """
         if self._fault is not None:
             raise self._fault
@@ -53,7 +58,8 @@ class GateLog:
                 read = self._parser.feed(line)
                 self._take_header()
             except ConfigurationError as error:
-                self._fault = error  # the lines below may not be judged without this one
+                # the lines below may not be judged without this one
+                self._fault = error
                 raise
             if read is not None:
                 yield read
@@ -83,7 +89,9 @@ def _mark(cohort: Cohort, part: str | None) -> Hashable:
     return part, frozenset(zip(cohort.names, weights, strict=True))
 
 
-def _is_met(mark: Hashable, waiting: Counter[Hashable], others: Counter[Hashable]) -> bool:
+def _is_met(
+    mark: Hashable, waiting: Counter[Hashable], others: Counter[Hashable]
+) -> bool:
     """Return whether a sum was waited for; if not, it waits on the other side."""
     if waiting[mark]:
         waiting[mark] -= 1
@@ -102,5 +110,7 @@ def _salt_of(salt: bytes | str | pathlib.Path | None) -> bytes | None:
     except OSError as error:
         content = b""
         reason = str(error.strerror)
-    require(bool(content), "salt", "must be a file that holds a salt", f"{salt} ({reason})")
+    require(
+        bool(content), "salt", "must be a file that holds a salt", f"{salt} ({reason})"
+    )
     return content

@@ -55,19 +55,26 @@ class Clients:
         """Return the clients of a sum, after checking their names and weights.
 
         Raises:
-            ConfigurationError: If a client has no name, comes twice, or is like another one and
-                not it; if names are plain and the log has pseudonyms; or for a weight that is none.
+            ConfigurationError: If a client has no name, comes twice, or is like another
+                one and not it; if names are plain and the log has pseudonyms; or for a
+                weight that is none.
         """
-        is_several = isinstance(clients, Collection) and not isinstance(clients, str | bytes)
+        is_several = isinstance(clients, Collection) and not isinstance(
+            clients, str | bytes
+        )
         require(is_several, "clients", "must be a collection of names", clients)
         by_name = [(self._name(client), client) for client in clients]
         names = [name for name, _ in by_name]
         if len(set(names)) < len(names):
             twice, _ = Counter(names).most_common(1)[0]
             require(False, "clients", "must not contain duplicates", self.given(twice))
-        self._given |= {name: client for name, client in by_name if name not in self._given}
+        self._given |= {
+            name: client for name, client in by_name if name not in self._given
+        }
         if isinstance(clients, Mapping):
-            require(weights is None, "weights", "must not be set if clients are a mapping")
+            require(
+                weights is None, "weights", "must not be set if clients are a mapping"
+            )
             weights = clients.values()
         return Cohort(names, _exact(weights, len(names)), self.new(names))
 

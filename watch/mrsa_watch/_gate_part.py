@@ -15,7 +15,8 @@ from mrsa_watch._base.untrusted import printable
 from mrsa_watch._history import Figures, History
 from mrsa_watch._rows import Row
 
-_TOLERANCE = 1e-9  # of how well one is hidden: what floats may take off blocks' exact figures
+# of how well one is hidden: what floats may take off blocks' exact figures
+_TOLERANCE = 1e-9
 
 
 class Bars(NamedTuple):
@@ -63,7 +64,9 @@ class Judged:
         numbers = self.history.numbers
         fresh = self.history.fresh(names)
         own = (
-            numbers | {name: len(numbers) + k for k, name in enumerate(fresh)} if fresh else numbers
+            numbers | {name: len(numbers) + k for k, name in enumerate(fresh)}
+            if fresh
+            else numbers
         )
         places = [own[name] for name in names]
         rank = {place: at for at, place in enumerate(sorted(places))}
@@ -75,10 +78,15 @@ class Judged:
         return 0 if number is None else int(self.history.classes.of[number])
 
     def breaches(self) -> tuple[str, str]:
-        """Return why the bars of weak T and of hidden among do not hold; "" where they do."""
+        """Return why the bars of weak T and of hidden among do not hold.
+
+        "" where they do.
+        """
         if self.figures is None:
             return "", ""
-        return self._weak_breach(self.figures, "is"), self._hidden_breach(self.figures, "is")
+        return self._weak_breach(self.figures, "is"), self._hidden_breach(
+            self.figures, "is"
+        )
 
     def reasons(self, rows: Sequence[Row | None]) -> list[tuple[bool, str]]:
         """Return of each row whether all bars hold with it, and why."""
@@ -101,11 +109,17 @@ class Judged:
         for (at, _, figures), values in zip(asked, hidden, strict=True):
             figures = dataclasses.replace(figures, hidden=values)
             why = self._hidden_breach(figures, "would be")
-            found[at] = not why, why or f"{found[at][1]}; {self._hidden_words(figures, 'would be')}"
+            found[at] = (
+                not why,
+                why or f"{found[at][1]}; {self._hidden_words(figures, 'would be')}",
+            )
         return found
 
     def _search(self, matrix: np.ndarray) -> tuple[int, int] | None:
-        """Return bounds of weak T by a search; None where mrsa_jax, which has one, is not there."""
+        """Return bounds of weak T by a search.
+
+        None where mrsa_jax, which has one, is not there.
+        """
         try:
             from mrsa_jax.privacy import weak_privacy
         except ImportError:
@@ -121,7 +135,9 @@ class Judged:
         return self._named(f"weak T {verb} {interval}")
 
     def _named(self, words: str) -> str:
-        return words if self.name is None else f"in part {printable(self.name)}, {words}"
+        return (
+            words if self.name is None else f"in part {printable(self.name)}, {words}"
+        )
 
     def _weak_breach(self, figures: Figures, verb: str) -> str:
         bar = self.bars.weak
@@ -131,17 +147,27 @@ class Judged:
         if figures.upper < bar:
             return f"{words}, below {bar}"
         if figures.is_searched:
-            return f"{words} at this effort: {bar} is not proven, more effort may decide"
+            return (
+                f"{words} at this effort: {bar} is not proven, more effort may decide"
+            )
         return f"{words}: {bar} is not proven, and nothing was searched for it (mrsa_jax does)"
 
     def _hidden_words(self, figures: Figures, verb: str) -> str:
         least, hidden = figures.least, figures.hidden
         if least is None or hidden is None:
-            words = "among how many the worst client is hidden is not known to nine digits"
+            words = (
+                "among how many the worst client is hidden is not known to nine digits"
+            )
             return self._named(words)
         names = self.history.names
-        who = f"client {printable(names[least])}" if least < len(names) else "a new client"
-        return self._named(f"{who} {verb} hidden among {hidden_words(float(hidden[least]))}")
+        who = (
+            f"client {printable(names[least])}"
+            if least < len(names)
+            else "a new client"
+        )
+        return self._named(
+            f"{who} {verb} hidden among {hidden_words(float(hidden[least]))}"
+        )
 
     def _hidden_breach(self, figures: Figures, verb: str) -> str:
         if self.bars.hidden is None:

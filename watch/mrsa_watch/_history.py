@@ -20,7 +20,8 @@ _MOST_ENTRIES = 10**8  # of a matrix that is searched
 _MOST_BY_BALLS = 10**5  # rows x rows x (rows + clients): some tenths of a second
 _ABOVE = np.nextafter(1.0, 2.0)
 
-Search = Callable[[np.ndarray], tuple[int, int] | None]  # rows -> lower and upper bound on weak T
+# rows -> lower and upper bound on weak T
+Search = Callable[[np.ndarray], tuple[int, int] | None]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,9 +33,11 @@ class Figures:
         upper: Some combination involves this many.
         strong: The fewest clients that always move together.
         exposed: bool `[clients]`.
-        hidden: Size of a single sum that would hide each equally well, float64 `[clients]`; None
-            if it was not requested, or if floats do not know it to nine digits.
-        is_searched: Whether cheap bounds did not decide weak T, so that it was searched.
+        hidden: Size of a single sum that would hide each equally well, float64
+            `[clients]`; None if it was not requested, or if floats do not know it to
+            nine digits.
+        is_searched: Whether cheap bounds did not decide weak T, so that it was
+            searched.
     """
 
     lower: int
@@ -86,15 +89,18 @@ class History:
     def error_bits(self) -> int:
         """K such that any result so far on weak T or exposure is wrong with a chance below 2**-K.
 
-        A rank that is too small, a client wrongly alone, two of all classes so far wrongly
-        parallel: the primes err in one, or random vectors agree by chance.
+        A rank that is too small, a client wrongly alone, two of all classes so far
+        wrongly parallel: the primes err in one, or random vectors agree by chance.
         """
         cases = 1 + len(self.names) + len(self.classes.sizes) ** 2
         by_chance = int(2 * 59 - np.log2(cases)) - 1
         return min(wide_error_bits(self._minor_bits, _NUM_PRIMES, cases), by_chance)
 
     def fresh(self, names: Sequence[str]) -> list[str]:
-        """Return clients without a number, in order: last digits of floats depend on the order."""
+        """Return clients without a number, in order.
+
+        Last digits of floats depend on the order.
+        """
         return sorted(name for name in names if name not in self.numbers)
 
     def join(self, names: Sequence[str]) -> None:
@@ -112,8 +118,10 @@ class History:
         """Return whether a row, of known clients or not, is no combination of those so far."""
         self._refuse_if(self._is_broken)
         vectors = self._extended(row)
-        seen = [kernel.seen(row, own).any()
-                for kernel, own in zip(self._kernels, vectors, strict=True)]  # fmt: skip
+        seen = [
+            kernel.seen(row, own).any()
+            for kernel, own in zip(self._kernels, vectors, strict=True)
+        ]
         return any(seen)
 
     def add(self, row: Row) -> bool:
@@ -139,8 +147,10 @@ class History:
         if is_broken:
             self._is_broken = True
             raise MrsaError(
-                "the figures of this history contradict each other, so no sum may be learnt on "
-                "their word: this is a fault of mrsa-jax; audit the log with mrsa-jax audit"
+                "the figures of this history contradict each other, so no sum may be "
+                "learnt on "
+                "their word: this is a fault of mrsa-jax; audit the log with mrsa-jax "
+                "audit"
             )
 
     def _step(self, kernel: Kernel, row: Row, pivots: Iterator[int]) -> Step | None:
@@ -152,7 +162,9 @@ class History:
     def _drawn_again(self, row: Row, rest: Rest) -> tuple[Kernel, Step]:
         """Return a kernel modulo another prime that takes all rows and this one, and its step."""
         while True:
-            kernel = Kernel(*draw_wide_primes(1, [kernel.value for kernel in self._kernels]))
+            kernel = Kernel(
+                *draw_wide_primes(1, [kernel.value for kernel in self._kernels])
+            )
             kernel.join(len(self.names))
             for old in self._rows.rows:
                 step = self._step(kernel, old, iter(old.places.tolist()))
@@ -177,17 +189,25 @@ class History:
         """Return what the sums so far leak; there must be one.
 
         Args:
-            search: Narrows weak T where cheap bounds do not say whether it is at least `target`.
+            search: Narrows weak T where cheap bounds do not say whether it is at least
+                `target`.
             target: As for `search`.
         """
         light = self._light(self.classes, None)
         upper = min(light.upper, self._upper or light.upper)
-        found = self._searched(light._replace(upper=upper), self.classes, None, search, target)
+        found = self._searched(
+            light._replace(upper=upper), self.classes, None, search, target
+        )
         self._upper = found.upper
-        return dataclasses.replace(found, hidden=self._hidden(None, None, found.exposed))
+        return dataclasses.replace(
+            found, hidden=self._hidden(None, None, found.exposed)
+        )
 
     def figures_with(self, row: Row, search: Search | None, target: int) -> Figures:
-        """Return what would leak with one more row that adds to them; hidden is left out."""
+        """Return what would leak with one more row that adds to them.
+
+        Hidden is left out.
+        """
         classes = Classes(self.classes.of.copy(), self.classes.sizes)
         classes.join(int(row.places[-1]) + 1)
         classes = classes.split(row)
@@ -195,13 +215,17 @@ class History:
         upper = min(light.upper, len(row.places), self._upper or light.upper)
         return self._searched(light._replace(upper=upper), classes, row, search, target)
 
-    def hidden_with(self, rows: list[Row], exposed: list[np.ndarray]) -> list[np.ndarray | None]:
+    def hidden_with(
+        self, rows: list[Row], exposed: list[np.ndarray]
+    ) -> list[np.ndarray | None]:
         """Return how well each would be hidden with one more row, for several of them."""
         most = max([len(self.names), *(int(row.places[-1]) + 1 for row in rows)])
         rests = self._leverages.rests(self._rows, rows, most)
         return [self._hidden(*each) for each in zip(rows, rests, exposed, strict=True)]
 
-    def _hidden(self, row: Row | None, rest: Rest | None, exposed: np.ndarray) -> np.ndarray | None:
+    def _hidden(
+        self, row: Row | None, rest: Rest | None, exposed: np.ndarray
+    ) -> np.ndarray | None:
         is_accurate = self._leverages.is_accurate(rest)
         if not is_accurate and not exposed.any():
             return self._by_balls(row)
@@ -227,28 +251,37 @@ class History:
             return None
         matrix = self.matrix(row)
         found = None if matrix is None else np.asarray(hidden_among(matrix))
-        return None if found is None or np.isnan(found).any() else np.maximum(found, _ABOVE)
+        return (
+            None
+            if found is None or np.isnan(found).any()
+            else np.maximum(found, _ABOVE)
+        )
 
     def _extended(self, row: Row) -> list[np.ndarray]:
         """Return the kernel vectors with columns for clients whom only a row knows."""
         more = int(row.places[-1]) + 1 - len(self.names)
         if more <= 0:
             return [kernel.vectors for kernel in self._kernels]
-        return [np.concatenate([kernel.vectors, kernel.drawn(more)], axis=1)
-                for kernel in self._kernels]  # fmt: skip
+        return [
+            np.concatenate([kernel.vectors, kernel.drawn(more)], axis=1)
+            for kernel in self._kernels
+        ]
 
     def _light(self, classes: Classes, row: Row | None) -> _Light:
         count = len(classes.sizes)
         vectors = [None] * _NUM_PRIMES if row is None else self._extended(row)
-        keys = [kernel.keys(classes.of, count, row, own)
-                for kernel, own in zip(self._kernels, vectors, strict=True)]  # fmt: skip
+        keys = [
+            kernel.keys(classes.of, count, row, own)
+            for kernel, own in zip(self._kernels, vectors, strict=True)
+        ]
         (first, one), (second, two) = keys
         alone = one & two
         found = loops().lightest(first, second, alone, classes.sizes)
         single, pair, triple = map(int, found)  # NumPy's where numba is not
         in_use = np.sort(classes.sizes[classes.sizes > 0])
         known = [weight for weight in (single, pair, triple) if weight >= 0]
-        lower = min(known, default=int(in_use[0]))  # none only if random numbers agree by chance
+        # none only if random numbers agree by chance
+        lower = min(known, default=int(in_use[0]))
         # rank conditions leave a vector on any classes one more than are not needed
         corank = len(in_use) - self.rank - (row is not None)
         self._refuse_if(corank < 0)
@@ -258,7 +291,12 @@ class History:
         return _Light(lower, upper, exposed)
 
     def _searched(
-        self, light: _Light, classes: Classes, row: Row | None, search: Search | None, target: int
+        self,
+        light: _Light,
+        classes: Classes,
+        row: Row | None,
+        search: Search | None,
+        target: int,
     ) -> Figures:
         lower, upper, exposed = light
         strong = int(classes.sizes[classes.sizes > 0].min())
@@ -272,7 +310,10 @@ class History:
         return Figures(lower, upper, strong, exposed, None, found is not None)
 
     def matrix(self, row: Row | None = None) -> np.ndarray | None:
-        """Return the independent rows, and one more, as a matrix; None if it is too large."""
+        """Return the independent rows, and one more, as a matrix.
+
+        None if it is too large.
+        """
         rows = [*self._rows.rows, *([] if row is None else [row])]
         width = max(int(own.places[-1]) + 1 for own in rows)
         if len(rows) * width > _MOST_ENTRIES:
@@ -288,4 +329,6 @@ def _by_size(rest: Rest) -> Iterator[int]:
     """Yield clients, those with most in a rest first; most often the first will do."""
     size = np.abs(rest.values)
     yield int(np.argmax(size))
-    yield from itertools.islice((int(i) for i in np.argsort(-size, kind="stable")), 1, None)
+    yield from itertools.islice(
+        (int(i) for i in np.argsort(-size, kind="stable")), 1, None
+    )

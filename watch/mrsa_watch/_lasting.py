@@ -1,10 +1,11 @@
 """Among how many clients what lasts of each client's updates is hidden, after every sum.
 
-Client i sends sqrt(a) l_i + sqrt(1 - a) e_ir in round r: l_i never changes, e_ir is fresh. For l
-the sums of all e are noise. The best linear estimate of l_i explains the share h = |L^-1 p_i|^2 of
-its variance, with L the Cholesky factor of M = P P^T + (1 - a)/a D and D the diagonal of P P^T. A
-sum may be scaled, so each row of P has length 1 here, and D is the identity. A further sum adds a
-row to L^-1 and an entry to each L^-1 p_i.
+Client i sends sqrt(a) l_i + sqrt(1 - a) e_ir in round r: l_i never changes, e_ir is
+fresh. For l the sums of all e are noise. The best linear estimate of l_i explains the
+share h = |L^-1 p_i|^2 of its variance, with L the Cholesky factor of M = P P^T + (1 -
+a)/a D and D the diagonal of P P^T. A sum may be scaled, so each row of P has length 1
+here, and D is the identity. A further sum adds a row to L^-1 and an entry to each L^-1
+p_i.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ class Lasting:
     Args:
         share: a, of an update's variance that lasts: above 0 and below 1.
 
-    Edge cases: not known beyond half a gigabyte of memory, and where floats know fewer than six
-    digits. Each sum counts as one of another round, with other fresh parts.
+    Edge cases: not known beyond half a gigabyte of memory, and where floats know fewer
+    than six digits. Each sum counts as one of another round, with other fresh parts.
 
     Examples:
         >>> lasting = Lasting(0.5)
@@ -45,7 +46,9 @@ class Lasting:
 
     def add(self, clients: Sequence[Hashable], weights: Sequence[float]) -> None:
         """Add a sum of some clients, of whom none has the weight 0."""
-        columns = [self._places.setdefault(client, len(self._places)) for client in clients]
+        columns = [
+            self._places.setdefault(client, len(self._places)) for client in clients
+        ]
         self.count += 1
         if not self._fits():
             self._rows = self._inverse = self._solved = np.zeros((0, 0))
@@ -56,7 +59,8 @@ class Lasting:
         self._solved = np.pad(self._solved, ((0, 0), (0, new)))
         row = np.zeros(len(self._places))
         row[columns] = _unit(np.asarray(weights, np.float64))
-        # the further row of L is (y, pivot), where L y = P row and y y + pivot^2 = 1 + (1 - a)/a
+        # the further row of L is (y, pivot), where L y = P row and y y + pivot^2 = 1 +
+        # (1 - a)/a
         y = self._inverse @ (self._rows @ row)
         pivot = math.sqrt(1.0 + self._fresh - float(y @ y))
         inverse = np.append(-(y @ self._inverse), 1.0) / pivot
@@ -66,7 +70,10 @@ class Lasting:
         self._solved = np.vstack([self._solved, solved])
 
     def worst(self) -> tuple[float | None, Hashable]:
-        """Return among how many the worst hidden client is, and who it is; None if not known."""
+        """Return among how many the worst hidden client is, and who it is.
+
+        None if not known.
+        """
         if not self._fits() or self._error() > _MOST_ERROR:
             return None, None
         shares = (self._solved**2).sum(axis=0)

@@ -1,4 +1,7 @@
-"""Whom to leave out of a cohort so that its sum may be learnt: as few as can be found in time."""
+"""Whom to leave out of a cohort so that its sum may be learnt.
+
+As few as can be found in time.
+"""
 
 from __future__ import annotations
 
@@ -10,22 +13,28 @@ import numpy as np
 _AT_ONCE = 16
 _GREEDY = 4  # times as many verdicts where not all ways are tried
 
-Allowed = Callable[[list[np.ndarray]], list[bool]]  # places of those who stay -> allowed
+# places of those who stay -> allowed
+Allowed = Callable[[list[np.ndarray]], list[bool]]
 
 
 def fewest_left_out(
-    kinds: Sequence[int], codes: Sequence[int], sizes: np.ndarray, allowed: Allowed, most: int
+    kinds: Sequence[int],
+    codes: Sequence[int],
+    sizes: np.ndarray,
+    allowed: Allowed,
+    most: int,
 ) -> list[int]:
     """Return the sorted places in a cohort of those to leave out.
 
-    Clients of one kind and weight have the same history and the same part in the sum, so whether
-    it is allowed depends on how many of each stay.
+    Clients of one kind and weight have the same history and the same part in the sum,
+    so whether it is allowed depends on how many of each stay.
 
     Args:
         kinds: Class of each client; 0 for clients in no sum.
         codes: A number for each client's weight.
         sizes: Clients in each class.
-        allowed: Returns for lists of places whether their sum may be learnt; an empty one may.
+        allowed: Returns for lists of places whether their sum may be learnt; an empty
+            one may.
         most: Ways to exclude one number of clients that may be tried.
     """
     by_kind: dict[tuple[int, int], list[int]] = {}
@@ -38,21 +47,30 @@ def fewest_left_out(
         if _num_ways(counts, number) > most:
             break
         ways = [
-            np.asarray([place for part, take in zip(parts, way, strict=True)
-                        for place in part[len(part) - take :]])
+            np.asarray(
+                [
+                    place
+                    for part, take in zip(parts, way, strict=True)
+                    for place in part[len(part) - take :]
+                ]
+            )
             for way in _ways(counts, number)
-        ]  # fmt: skip
+        ]
         for start in range(0, len(ways), _AT_ONCE):
             block = ways[start : start + _AT_ONCE]
             for left, may in zip(
-                block, allowed([np.delete(everybody, left) for left in block]), strict=True
+                block,
+                allowed([np.delete(everybody, left) for left in block]),
+                strict=True,
             ):
                 if may:
                     return sorted(left.tolist())
     else:
         return everybody.tolist()
     whole = {key: len(part) == int(sizes[key[0]]) for key, part in by_kind.items()}
-    ordered = sorted(by_kind, key=lambda key: (not whole[key], key[0] > 0, -len(by_kind[key]), key))
+    ordered = sorted(
+        by_kind, key=lambda key: (not whole[key], key[0] > 0, -len(by_kind[key]), key)
+    )
     kept = _kept([by_kind[key] for key in ordered], allowed, _GREEDY * most)
     return sorted(set(everybody.tolist()) - set(kept))
 
@@ -64,11 +82,17 @@ def _num_ways(counts: Sequence[int], number: int) -> int:
         ways[0] = 1
         for count in counts:
             total = np.cumsum(ways)
-            total[count + 1 :] -= np.cumsum(ways)[: -(count + 1)] if count < number else 0
+            total[count + 1 :] -= (
+                np.cumsum(ways)[: -(count + 1)] if count < number else 0
+            )
             ways = np.minimum(total, 1e300)
         return int(min(ways[number], 1e18))
     parts = len(counts)
-    return parts if number == 1 else math.comb(parts, 2) + sum(count > 1 for count in counts)
+    return (
+        parts
+        if number == 1
+        else math.comb(parts, 2) + sum(count > 1 for count in counts)
+    )
 
 
 def _ways(counts: Sequence[int], number: int) -> Iterator[tuple[int, ...]]:

@@ -1,10 +1,11 @@
-"""Leverages of a growing history: how many clients each is hidden among after every sum.
+"""Leverages of a growing history.
 
-With L the Cholesky factor of the rows' Gram matrix (rows of length 1), L^-1 P is orthonormal; the
-rest q of a new row after P is r - P^T L^-T L^-1 P r, and adds q_i^2 / |q|^2 to client i's
-leverage. Floats err in q by the condition of L, so the rest is projected again until nothing comes
-of it (Gram and Schmidt, repeated); L's new row has the length of q itself for its corner and never
-a difference.
+How many clients each is hidden among after every sum.
+With L the Cholesky factor of the rows' Gram matrix (rows of length 1), L^-1 P is
+orthonormal; the rest q of a new row after P is r - P^T L^-T L^-1 P r, and adds q_i^2 /
+|q|^2 to client i's leverage. Floats err in q by the condition of L, so the rest is
+projected again until nothing comes of it (Gram and Schmidt, repeated); L's new row has
+the length of q itself for its corner and never a difference.
 """
 
 from __future__ import annotations
@@ -18,15 +19,23 @@ import numpy as np
 from mrsa_watch._rows import Row, Rows, grown
 from mrsa_watch._vectors import loops, negative, plus, reciprocal, times, total
 
-# ---- What a growing history cannot distinguish: random vectors of its kernel modulo a large prime.
+# ---- What a growing history cannot distinguish: random vectors of its kernel modulo a
+# large prime.
 #
-# With S as many clients (pivots) as there are independent rows P, B = P[:, S] invertible and A its
-# inverse, a further row r is c P on S for c = r_S A; it is independent if some client s has
-# sigma = r_s - c P_s not 0, and s is the next pivot. The vector n with n_s = 1, n_S = -A P_s is in
-# the kernel of P, and r n = sigma; so w - (r w / sigma) n is in that of both for every w in the
-# kernel of P. It changes w at the pivots alone: where a kernel vector was drawn at random, a client
-# who is no pivot keeps its first number, and w stays a random vector of the kernel. A takes O(t^2)
-# products a row. Client i is exposed exactly if all kernel vectors are 0 at i, except by chance.
+# With S as many clients (pivots) as there are independent rows P, B = P[:, S]
+# invertible and A its
+# inverse, a further row r is c P on S for c = r_S A; it is independent if some client s
+# has
+# sigma = r_s - c P_s not 0, and s is the next pivot. The vector n with n_s = 1, n_S =
+# -A P_s is in
+# the kernel of P, and r n = sigma; so w - (r w / sigma) n is in that of both for every
+# w in the
+# kernel of P. It changes w at the pivots alone: where a kernel vector was drawn at
+# random, a client
+# who is no pivot keeps its first number, and w stays a random vector of the kernel. A
+# takes O(t^2)
+# products a row. Client i is exposed exactly if all kernel vectors are 0 at i, except
+# by chance.
 
 VECTORS = 3  # two to compare, and one that a row asked about may use up
 _WORD = 1 << 64
@@ -82,7 +91,10 @@ class Kernel:
         return np.asarray(kept, np.uint64)
 
     def seen(self, row: Row, vectors: np.ndarray | None = None) -> np.ndarray:
-        """Return the row's products with kernel vectors: all 0 where it depends on the others."""
+        """Return the row's products with kernel vectors.
+
+        All 0 where it depends on the others.
+        """
         own = (self.vectors if vectors is None else vectors)[:, row.places]
         if row.weights is not None:
             own = self._times(own, self.residues(row))
@@ -132,11 +144,19 @@ class Kernel:
         )
         pivots = self._pivots[:rank]
         self.vectors[:, pivots] = plus(
-            self.vectors[:, pivots], self._times(factors[:, None], step.by_column), self.prime
+            self.vectors[:, pivots],
+            self._times(factors[:, None], step.by_column),
+            self.prime,
         )
         self._solver = grown(self._solver, rank + 1, rank + 1)
         loops().grow(
-            self._solver, rank, step.by_row, step.by_column, step.unit, self.prime, self.inverse
+            self._solver,
+            rank,
+            step.by_row,
+            step.by_column,
+            step.unit,
+            self.prime,
+            self.inverse,
         )
         self._pivots = grown(self._pivots, rank + 1)
         self._pivots[rank] = step.pivot
@@ -153,8 +173,13 @@ class Kernel:
     def _total(self, residues: np.ndarray, axis: int = 0) -> Any:
         return total(residues, axis, self.prime, self.inverse)
 
-    def keys(self, classes: np.ndarray, count: int, row: Row | None = None,
-             vectors: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+    def keys(
+        self,
+        classes: np.ndarray,
+        count: int,
+        row: Row | None = None,
+        vectors: np.ndarray | None = None,
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Return a number for each class of clients, equal where classes are parallel.
 
         Args:
@@ -180,12 +205,14 @@ class Kernel:
         return keys, (sums == 0).all(axis=0)
 
 
-# ---- Leverages of a growing history: among how many clients each is hidden after every sum.
+# ---- Leverages of a growing history: among how many clients each is hidden after every
+# sum.
 
 _PASSES = 5
 _NOTHING = 1e-13  # of the rest's length: what a pass may still find in it
-# The length that a combination of rows of length 1 may have, made one long, for nine digits: floats
-# err by it as `privacy._orthonormal` says, where short rests alone do not tell.
+# The length that a combination of rows of length 1 may have, made one long, for nine
+# digits: floats err by it as `privacy._orthonormal` says, where short rests alone do
+# not tell.
 _LONGEST = 1e-9 * 2.0**53
 _ROUNDINGS = 8  # of a projection and its repetitions, a row
 _AT_ONCE = 16  # rows that are asked about
@@ -198,9 +225,10 @@ class Rest(NamedTuple):
         values: float64 `[clients]`.
         along: Its part in the orthonormal rows, `[rank]`.
         length: Of `values`.
-        growth: The length of the combination of rows of length 1 that `values` is, made one long.
-        overlaps: The row's products with the others, entries as `Rows` holds them: of two rows
-            without weights exactly how many clients are in both.
+        growth: The length of the combination of rows of length 1 that `values` is, made
+            one long.
+        overlaps: The row's products with the others, entries as `Rows` holds them: of
+            two rows without weights exactly how many clients are in both.
     """
 
     values: np.ndarray
@@ -231,12 +259,17 @@ class Leverages:
         """Return whether floats know the leverages, with those of a rest, to nine digits."""
         last = 0.0 if rest is None else rest.growth**2
         rank = self._rank + (rest is not None)
-        # sums of `rank` products, in rows of which `rank` are of length 1; not where not a number
-        return bool(np.sqrt(self._growth + last) * (2 * _ROUNDINGS * max(1, rank)) <= _LONGEST)
+        # sums of `rank` products, in rows of which `rank` are of length 1; not where
+        # not a number
+        return bool(
+            np.sqrt(self._growth + last) * (2 * _ROUNDINGS * max(1, rank)) <= _LONGEST
+        )
 
     def join(self, count: int) -> None:
         """Take in clients up to this number."""
-        self.values = np.concatenate([self.values, np.zeros(max(0, count - len(self.values)))])
+        self.values = np.concatenate(
+            [self.values, np.zeros(max(0, count - len(self.values)))]
+        )
 
     def rest(self, rows: Rows, row: Row) -> Rest:
         """Return what a row adds to those before it."""
@@ -301,10 +334,15 @@ class Leverages:
         combined *= units
         lengths = np.linalg.norm(rest, axis=0)
         return [
-            Rest(rest[:, k], along[:, k], float(lengths[k]),
-                 _growth(combined[:, k], float(lengths[k])), overlaps[:, k])
+            Rest(
+                rest[:, k],
+                along[:, k],
+                float(lengths[k]),
+                _growth(combined[:, k], float(lengths[k])),
+                overlaps[:, k],
+            )
             for k in range(len(asked))
-        ]  # fmt: skip
+        ]
 
     def take(self, rest: Rest) -> None:
         """Make a row the next one, given what it adds to the others."""

@@ -16,7 +16,8 @@ _HALF = np.uint64(32)
 _LOW = np.uint64(0xFFFFFFFF)
 _ZERO = np.uint64(0)
 _ONE = np.uint64(1)
-_SPREAD = np.uint64(0x9E3779B97F4A7C15)  # an odd number whose products look random: for places
+# an odd number whose products look random: for places
+_SPREAD = np.uint64(0x9E3779B97F4A7C15)
 
 
 @compiled
@@ -59,8 +60,8 @@ def reciprocal(a, one, prime, inverse):
 def grow(solver, rank, by_row, by_column, unit, prime, inverse):
     """Take one more row and pivot into the inverse of the rows at their pivots.
 
-    `by_column` is the inverse times the new pivot's column, `by_row` the new row times the
-    inverse, `unit` one over what is left at the corner.
+    `by_column` is the inverse times the new pivot's column, `by_row` the new row times
+    the inverse, `unit` one over what is left at the corner.
     """
     for k in range(rank):
         factor = times(by_column[k], unit, prime, inverse)
@@ -87,8 +88,9 @@ def class_sums(vectors, classes, count, prime, _):
 
 @compiled
 def ratios(top, bottom, one, prime, inverse):
-    """Return top / bottom; the prime itself where only the bottom is 0, and 0 where both are.
+    """Return top / bottom.
 
+    The prime itself where only the bottom is 0, and 0 where both are.
     One inverse serves all (Montgomery's trick).
     """
     before = np.empty(top.shape[0], np.uint64)
@@ -116,8 +118,9 @@ def lightest(first, second, is_alone, sizes):
     Classes with the same keys in both are parallel. Classes of size 0 are none.
 
     Returns:
-        The weight of the lightest class alone; of the lightest two parallel ones; and of the three
-        lightest that are neither alone nor heavier than a parallel one. -1 where there are none.
+        The weight of the lightest class alone; of the lightest two parallel ones; and
+        of the three lightest that are neither alone nor heavier than a parallel one. -1
+        where there are none.
     """
     count = first.shape[0]
     size = 16
@@ -135,7 +138,9 @@ def lightest(first, second, is_alone, sizes):
             continue
         place = ((first[k] ^ (second[k] * _SPREAD)) * _SPREAD) >> np.uint64(20)
         at = np.int64(place) & (size - 1)
-        while table[at] >= 0 and (first[table[at]] != first[k] or second[table[at]] != second[k]):
+        while table[at] >= 0 and (
+            first[table[at]] != first[k] or second[table[at]] != second[k]
+        ):
             at = (at + 1) & (size - 1)
         if table[at] < 0:
             table[at] = k

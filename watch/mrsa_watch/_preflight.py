@@ -26,16 +26,17 @@ class Preflight:
     Attributes:
         quorum: Chance that enough clients are there for a round's cohort.
         success: Chance that a round that began ends with a sum.
-        smallest_sum: With chance 0.95 no sum of the rounds is over fewer clients than this; None
-            where no round can end with a sum.
+        smallest_sum: With chance 0.95 no sum of the rounds is over fewer clients than
+            this; None where no round can end with a sum.
         trials: Histories that were simulated.
         learnt: Mean number of sums in them.
         exposed: Mean number of clients whose update follows from the sums of a history.
-        first_exposure: Median over histories of the first round after which a client is exposed;
-            None where that is never so in half of them.
-        weak_lower, weak_upper: Weak T of the worst history lies between; None without a sum.
-        hidden: Among how many the worst client of the worst history is hidden; None where a
-            history has no sum, or floats do not know it.
+        first_exposure: Median over histories of the first round after which a client is
+            exposed; None where that is never so in half of them.
+        weak_lower, weak_upper: Weak T of the worst history lies between; None without a
+            sum.
+        hidden: Among how many the worst client of the worst history is hidden; None
+            where a history has no sum, or floats do not know it.
         breaches: Bars that do not hold.
     """
 
@@ -57,18 +58,27 @@ class Preflight:
 
     def to_words(self) -> str:
         """Return lines for people."""
-        size = "no sum" if self.smallest_sum is None else f"at least {self.smallest_sum} clients"
+        size = (
+            "no sum"
+            if self.smallest_sum is None
+            else f"at least {self.smallest_sum} clients"
+        )
         weak = "not known" if self.weak_lower is None else str(self.weak_lower)
         if self.weak_lower != self.weak_upper:
             weak += f" to {self.weak_upper}"
-        first = "nobody, in most" if self.first_exposure is None else f"round {self.first_exposure}"
+        first = (
+            "nobody, in most"
+            if self.first_exposure is None
+            else f"round {self.first_exposure}"
+        )
         hidden = "not known" if self.hidden is None else hidden_words(self.hidden)
         lines = [
             f"enough clients for a round:  {_percent(self.quorum)}",
             f"a round ends with a sum:     {_percent(self.success)}",
             f"the smallest sum:            {size} (chance {_SURE:.0%})",
             f"of {self.trials} simulated histories, {self.learnt:.1f} sums each:",
-            f"  clients exposed:           {self.exposed:.1f} in the mean; the first: {first}",
+            f"  clients exposed:           {self.exposed:.1f} in the mean; the first: "
+            f"{first}",
             f"  weak T of the worst:       {weak}",
             f"  worst client hidden among: {hidden}",
             *(f"BREACH: {why}" for why in self.breaches),
@@ -91,25 +101,30 @@ def preflight(
     fail_below_hidden: float | int | None = None,
     fail_below_chance: float | int | None = None,
 ) -> Preflight:
-    """Say what a plan is to expect: chances of its rounds, and what their sums will leak.
+    """Say what a plan is to expect.
 
-    Clients are away and are lost independently. Each round asks a cohort drawn uniformly among
-    those who are there, block by block; a block that loses a member is left out as a whole.
+    Chances of its rounds, and what their sums will leak.
+    Clients are away and are lost independently. Each round asks a cohort drawn
+    uniformly among those who are there, block by block; a block that loses a member is
+    left out as a whole.
 
     Args:
         num_clients: N, enrolled.
         cohort_size: K, asked in a round; N and K are multiples of `block_size`.
-        threshold: Fewest clients whose updates must arrive for the sum to be learnt; 2 by default.
+        threshold: Fewest clients whose updates must arrive for the sum to be learnt; 2
+            by default.
         num_rounds: Rounds that are planned; at most 200,000 in all trials together.
         loss: Chance that a client who was asked is lost before its update arrives.
         away: Chance that a client is not there when a round begins.
-        block_size: T clients who only move together, as Multi-RoundSecAgg's batches; 1 selects
-            clients one by one.
+        block_size: T clients who only move together, as Multi-RoundSecAgg's batches; 1
+            selects clients one by one.
         trials: Histories to simulate.
         seed: Of the simulations, a non-negative integer.
         fail_below: Bar on weak T in every simulated history.
-        fail_below_hidden: Bar on among how many the worst client is hidden in any of them.
-        fail_below_chance: Bar on the chance that a round has a quorum and ends with a sum.
+        fail_below_hidden: Bar on among how many the worst client is hidden in any of
+            them.
+        fail_below_chance: Bar on the chance that a round has a quorum and ends with a
+            sum.
 
     Raises:
         ConfigurationError: If a number breaks its rule.
@@ -127,18 +142,30 @@ def preflight(
     total = check_integer(num_clients, "num_clients", 1)
     cohort = check_integer(cohort_size, "cohort_size", 1)
     fewest = check_integer(2 if threshold is None else threshold, "threshold", 1)
-    require(cohort <= total, "cohort_size", "must be at most `num_clients`", cohort, total)
-    require(fewest <= cohort, "threshold", "must be at most `cohort_size`", fewest, cohort)
+    require(
+        cohort <= total, "cohort_size", "must be at most `num_clients`", cohort, total
+    )
+    require(
+        fewest <= cohort, "threshold", "must be at most `cohort_size`", fewest, cohort
+    )
     for name, value in (("num_clients", total), ("cohort_size", cohort)):
-        require(value % size == 0, name, f"must be a multiple of `block_size` {size}", value)
+        require(
+            value % size == 0, name, f"must be a multiple of `block_size` {size}", value
+        )
     rounds = check_integer(num_rounds, "num_rounds", 1)
     count = check_integer(trials, "trials", 1)
     rule = f"must be at most {_MOST_ROUNDS} in all trials together (a minute or so)"
     require(rounds * count <= _MOST_ROUNDS, "num_rounds", rule, rounds)
-    require(total <= _MOST_CLIENTS, "num_clients", f"must be at most {_MOST_CLIENTS}", total)
+    require(
+        total <= _MOST_CLIENTS, "num_clients", f"must be at most {_MOST_CLIENTS}", total
+    )
     start = check_integer(seed, "seed", 0)
     chances = []
-    asked_for = (("loss", loss), ("away", away), ("fail_below_chance", fail_below_chance or 0.0))
+    asked_for = (
+        ("loss", loss),
+        ("away", away),
+        ("fail_below_chance", fail_below_chance or 0.0),
+    )
     for name, given in asked_for:
         own = check_number(given, name, "must lie in [0, 1]", 0.0)
         require(own <= 1, name, "must lie in [0, 1]", given)
@@ -148,16 +175,21 @@ def preflight(
     blocks, asked, needed = total // size, cohort // size, -(-fewest // size)
     quorum, success = _tail(blocks, there, asked), _tail(asked, stays, needed)
     smallest = None
-    if success > 0:  # chances fall as sums grow: the first size that is not sure is one too many
+    # chances fall as sums grow: the first size that is not sure is one too many
+    if success > 0:
         sizes = range(needed + 1, asked + 1)
         unsure = bisect.bisect_left(
-            sizes, True, key=lambda k: (_tail(asked, stays, k) / success) ** rounds < _SURE
+            sizes,
+            True,
+            key=lambda k: (_tail(asked, stays, k) / success) ** rounds < _SURE,
         )
         smallest = size * (needed + unsure)
     plan = (blocks, asked, needed, there, stays, rounds)
     found = [_history(np.random.default_rng((start, k)), *plan) for k in range(count)]
     states = [gate.state for gate, _ in found]
-    firsts = sorted(math.inf if size > 1 or first is None else first for _, first in found)
+    firsts = sorted(
+        math.inf if size > 1 or first is None else first for _, first in found
+    )
     middle = firsts[(count - 1) // 2]
     lowers = [state.lower for state in states if state.lower is not None]
     uppers = [state.upper for state in states if state.upper is not None]
@@ -168,7 +200,9 @@ def preflight(
         smallest_sum=smallest,
         trials=count,
         learnt=sum(state.sums for state in states) / count,
-        exposed=0.0 if size > 1 else sum(len(state.exposed) for state in states) / count,
+        exposed=0.0
+        if size > 1
+        else sum(len(state.exposed) for state in states) / count,
         first_exposure=None if math.isinf(middle) else int(middle),
         weak_lower=size * min(lowers) if lowers else None,
         weak_upper=size * min(uppers) if uppers else None,
@@ -186,17 +220,27 @@ def _tail(count: int, chance: float, least: int) -> float:
         return 0.0
     whole, one, none = math.lgamma(count + 1), math.log(chance), math.log1p(-chance)
     terms = (
-        math.exp(whole - math.lgamma(k + 1) - math.lgamma(count - k + 1)
-                 + k * one + (count - k) * none)
+        math.exp(
+            whole
+            - math.lgamma(k + 1)
+            - math.lgamma(count - k + 1)
+            + k * one
+            + (count - k) * none
+        )
         for k in range(least, count + 1)
-    )  # fmt: skip
+    )
     return min(1.0, math.fsum(terms))
 
 
 def _history(
-    rng: np.random.Generator, blocks: int, asked: int, needed: int, there: float, stays: float,
+    rng: np.random.Generator,
+    blocks: int,
+    asked: int,
+    needed: int,
+    there: float,
+    stays: float,
     rounds: int,
-) -> tuple[Gate, int | None]:  # fmt: skip
+) -> tuple[Gate, int | None]:
     """Return a gate that took a history's sums of blocks, and the first round that exposed one."""
     gate, first = Gate(), None
     for number in range(1, rounds + 1):
@@ -214,17 +258,25 @@ def _history(
 
 
 def _breaches(
-    report: Preflight, weak: int | None, hidden: float | int | None, chance: float | int | None
+    report: Preflight,
+    weak: int | None,
+    hidden: float | int | None,
+    chance: float | int | None,
 ) -> list[str]:
     found, works = [], report.quorum * report.success
     if weak is not None and report.weak_lower is not None and report.weak_lower < weak:
-        found.append(f"weak T is {report.weak_lower} in a simulated history, below {weak}")
+        found.append(
+            f"weak T is {report.weak_lower} in a simulated history, below {weak}"
+        )
     if hidden is not None and report.learnt:
         if report.hidden is None:
             found.append("among how many the worst client is hidden is not known")
         elif report.hidden < hidden:
             words = hidden_words(report.hidden)
-            found.append(f"a client is hidden among {words} in a simulated history, below {hidden}")
+            found.append(
+                f"a client is hidden among {words} in a simulated history, below "
+                f"{hidden}"
+            )
     if chance is not None and works < chance:
         found.append(f"a round works with chance {works:.4f}, below {chance}")
     return found

@@ -46,8 +46,9 @@ from mrsa_watch.logs import (
 class HeldFile:
     """A file that this process alone extends, readable by its owner alone.
 
-    What `append` cannot write and flush as a whole is cut off again. Nothing is written to a file
-    that another process renamed, deleted or changed, since whoever reads the path would miss it.
+    What `append` cannot write and flush as a whole is cut off again. Nothing is written
+    to a file that another process renamed, deleted or changed, since whoever reads the
+    path would miss it.
 
     Args:
         path: The file, absolute; made if it is not there.
@@ -65,7 +66,9 @@ class HeldFile:
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
         if not locked(self._file):
             self.close()
-            require(False, "path", "must be a log that no other recorder holds", str(path))
+            require(
+                False, "path", "must be a log that no other recorder holds", str(path)
+            )
         flush_folder(path.parent)
 
     def close(self) -> None:
@@ -95,12 +98,17 @@ class HeldFile:
         """Raise unless the file is open, in its place, and as this process left it.
 
         Raises:
-            ConfigurationError: If it is closed, or was opened before this process was forked.
+            ConfigurationError: If it is closed, or was opened before this process was
+                forked.
             StoreError: If it was renamed, deleted, replaced, shortened or extended.
         """
         require(self._file >= 0, "recorder", "must be open")
         is_own = os.getpid() == self._process
-        require(is_own, "recorder", "must be used in the process that made it, not in a fork of it")
+        require(
+            is_own,
+            "recorder",
+            "must be used in the process that made it, not in a fork of it",
+        )
         if self._fault:
             self._refuse(self._fault)
         with writing(self._path, "path"):
@@ -109,21 +117,32 @@ class HeldFile:
                 now = self._path.stat()
         if now is None or not os.path.samestat(own, now):
             if not own.st_nlink:
-                self._refuse("it was deleted or replaced; until this process ends, its lines can "
-                             f"be copied from /proc/{self._process}/fd/{self._file}")  # fmt: skip
-            self._refuse("it was renamed or replaced; put it back, or close this recorder and "
-                         "make another (before a log is rotated, close its recorder)")  # fmt: skip
+                self._refuse(
+                    "it was deleted or replaced; until this process ends, its lines "
+                    "can "
+                    f"be copied from /proc/{self._process}/fd/{self._file}"
+                )
+            self._refuse(
+                "it was renamed or replaced; put it back, or close this recorder and "
+                "make another (before a log is rotated, close its recorder)"
+            )
         if own.st_size != self._size:
-            self._refuse(f"it has {own.st_size} bytes, and this recorder left {self._size}; stop "
-                         "what else writes to it, close this recorder and make "
-                         "another")  # fmt: skip
+            self._refuse(
+                f"it has {own.st_size} bytes, and this recorder left {self._size}; "
+                "stop "
+                "what else writes to it, close this recorder and make "
+                "another"
+            )
 
     def append(self, data: bytes) -> None:
-        """Write at once and flush to the disk; where that fails, the file ends as it did before.
+        """Write at once and flush to the disk.
+
+        Where that fails, the file ends as it did before.
 
         Raises:
-            StoreError: As `check`, or if it cannot be written. If what was written of it cannot be
-                cut off either, the error states this, and nothing more is written.
+            StoreError: As `check`, or if it cannot be written. If what was written of
+                it cannot be cut off either, the error states this, and nothing more is
+                written.
         """
         self.check()
         before = self._size
@@ -148,12 +167,15 @@ class HeldFile:
 
     def _cut_off(self, data: bytes) -> None:
         """Take back what was written of `data`; where that fails, forbid to write more."""
-        self._fault = ("what was written of a line could not be cut off, so that the line may be "
-                       "in it; close this recorder and make another")  # fmt: skip
+        self._fault = (
+            "what was written of a line could not be cut off, so that the line may be "
+            "in it; close this recorder and make another"
+        )
         with contextlib.suppress(OSError):
             more = os.fstat(self._file).st_size - self._size
             rest = os.pread(self._file, len(data) + 1, self._size)
-            if more >= 0 and data.startswith(rest):  # else another process wrote as well
+            # else another process wrote as well
+            if more >= 0 and data.startswith(rest):
                 if more:
                     os.ftruncate(self._file, self._size)
                 self._fault = ""
@@ -163,7 +185,8 @@ class HeldFile:
         raise StoreError(f"`path` {rule}; got {str(self._path)!r}: {why}")
 
 
-# ---- Writes a participation log while its system runs, so that a crash costs no line it confirmed.
+# ---- Writes a participation log while its system runs, so that a crash costs no line
+# it confirmed.
 
 _SALT_BYTES = 32
 _START = json.dumps({"format": FORMAT}).encode()[:-1]  # of every header
@@ -172,32 +195,34 @@ _START = json.dumps({"format": FORMAT}).encode()[:-1]  # of every header
 class Recorder:
     """Write the members of each sum that a server learns, one line per sum.
 
-    A log records which clients took part when, which is sensitive itself: names are pseudonyms by a
-    salted hash, in sorted order, and only their owner can read log and salt. A line is written at
-    once and flushed to the disk before `record` returns, so a confirmed line outlives a crash. If
-    `record` fails, the log ends as it did before. One recorder holds the log at a time. If anything
-    else renames, deletes, shortens or extends it, `record` raises an error and writes nothing:
-    close the recorder before you rotate its log.
+    A log records which clients took part when, which is sensitive itself: names are
+    pseudonyms by a salted hash, in sorted order, and only their owner can read log and
+    salt. A line is written at once and flushed to the disk before `record` returns, so
+    a confirmed line outlives a crash. If `record` fails, the log ends as it did before.
+    One recorder holds the log at a time. If anything else renames, deletes, shortens or
+    extends it, `record` raises an error and writes nothing: close the recorder before
+    you rotate its log.
 
-    An existing log is read and continued: a header with the next number of the run marks the
-    restart. A last line that a crash cut short is ended by `#torn`; every reader reports it and
-    ignores it, because its content was never confirmed.
+    An existing log is read and continued: a header with the next number of the run
+    marks the restart. A last line that a crash cut short is ended by `#torn`; every
+    reader reports it and ignores it, because its content was never confirmed.
 
     Args:
-        path: The log; made if it does not exist. A relative path is in the folder of the process.
+        path: The log; made if it does not exist. A relative path is in the folder of
+            the process.
         system: The recorded system, with its version.
-        aggregation: `"secagg+"`, `"secagg"`, `"plain"` (the server sees every update by itself) or
-            other text.
-        salt: Salt of the pseudonyms. None keeps 32 random bytes in the file `<path>.salt`, made at
-            first use and used again after a restart: anyone who has it can recompute the names.
-            `b""` keeps names as they are.
+        aggregation: `"secagg+"`, `"secagg"`, `"plain"` (the server sees every update by
+            itself) or other text.
+        salt: Salt of the pseudonyms. None keeps 32 random bytes in the file
+            `<path>.salt`, made at first use and used again after a restart: anyone who
+            has it can recompute the names. `b""` keeps names as they are.
 
     Attributes:
         path: The log, absolute.
 
     Raises:
-        ConfigurationError: If another recorder holds the log, if it is no participation log or
-            breaks a rule of it, or if its pseudonyms are of another salt.
+        ConfigurationError: If another recorder holds the log, if it is no participation
+            log or breaks a rule of it, or if its pseudonyms are of another salt.
         StoreError: If it cannot be written.
 
     Examples:
@@ -222,7 +247,12 @@ class Recorder:
     ) -> None:
         is_path = isinstance(path, str | os.PathLike)
         require(is_path, "path", "must be the path of a file", path)
-        require(salt is None or isinstance(salt, bytes), "salt", "must be bytes or None", salt)
+        require(
+            salt is None or isinstance(salt, bytes),
+            "salt",
+            "must be bytes or None",
+            salt,
+        )
         self.path = user_path(path).absolute()
         self._guard = threading.Lock()
         self._clients = Names()  # as this process was given them
@@ -237,9 +267,13 @@ class Recorder:
             digest = None if self._pseudonyms is None else self._pseudonyms.digest
             run = max((header.run + 1 for header in self._parser.headers), default=0)
             self._header: dict[str, Any] = {
-                "format": FORMAT, "version": VERSION, "system": system,
-                "aggregation": aggregation, "pseudonyms": digest, "run": run,
-            }  # fmt: skip
+                "format": FORMAT,
+                "version": VERSION,
+                "system": system,
+                "aggregation": aggregation,
+                "pseudonyms": digest,
+                "run": run,
+            }
             self._append(self._header, mark)
         except BaseException:
             self._file.close()
@@ -247,7 +281,9 @@ class Recorder:
 
     def __reduce__(self) -> NoReturn:
         """Refuse to be copied or sent to another process, which could not hold the log as well."""
-        raise TypeError("a Recorder holds its log: it cannot be copied, nor leave its process")
+        raise TypeError(
+            "a Recorder holds its log: it cannot be copied, nor leave its process"
+        )
 
     def __enter__(self) -> Recorder:
         return self
@@ -268,9 +304,9 @@ class Recorder:
     def identify(self, app: str, run_id: str) -> None:
         """Name the app that is recorded, and its run, and refuse a log that names another app.
 
-        The header is written once more, with both under `extra`. Another run of the same app
-        continues the log, as a restart does. The strategies of `live.flower` call this in every
-        app that `flwr run` started.
+        The header is written once more, with both under `extra`. Another run of the
+        same app continues the log, as a restart does. The strategies of `live.flower`
+        call this in every app that `flwr run` started.
 
         Args:
             app: A name that the app keeps over its runs.
@@ -280,10 +316,19 @@ class Recorder:
             ConfigurationError: If a header of the log names another app.
             StoreError: If the header cannot be written.
         """
-        told = [header.extra for header in self._parser.headers if isinstance(header.extra, dict)]
+        told = [
+            header.extra
+            for header in self._parser.headers
+            if isinstance(header.extra, dict)
+        ]
         others = {str(extra["app"]) for extra in told if extra.get("app", app) != app}
         rule = f"must be the log of {app}; give each app its own absolute path"
-        require(not others, "path", rule, f"{self.path}, which is of {', '.join(sorted(others))}")
+        require(
+            not others,
+            "path",
+            rule,
+            f"{self.path}, which is of {', '.join(sorted(others))}",
+        )
         header = {**self._header, "extra": {"app": app, "run_id": run_id}}
         if header != self._header:
             self._append(header)
@@ -293,10 +338,14 @@ class Recorder:
         """Return a client's name in the log: its pseudonym, 32 hex digits, or its text.
 
         Raises:
-            ConfigurationError: If it has no text that lasts (None, a bool, NaN), or one that names
-                no client ("null", "?").
+            ConfigurationError: If it has no text that lasts (None, a bool, NaN), or one
+                that names no client ("null", "?").
         """
-        return client_text(client) if self._pseudonyms is None else self._pseudonyms.of(client)
+        return (
+            client_text(client)
+            if self._pseudonyms is None
+            else self._pseudonyms.of(client)
+        )
 
     def record(
         self,
@@ -318,28 +367,32 @@ class Recorder:
 
         Args:
             round: The number of the round, as the system counts it.
-            clients: Members of the learnt sum, names or numbers; empty if `status` is another than
-                learnt.
+            clients: Members of the learnt sum, names or numbers; empty if `status` is
+                another than learnt.
             sum: Which of the round's sums, counted from 0.
-            weights: Their factors in the sum, in the order of `clients`: positive integers,
-                fractions, floats or `Decimal`s, each kept exactly. None: all are 1.
-            status: `"learnt"`, `"aborted"` (nothing was learnt) or `"refused"` (a gate forbade the
-                round before it began).
+            weights: Their factors in the sum, in the order of `clients`: positive
+                integers, fractions, floats or `Decimal`s, each kept exactly. None: all
+                are 1.
+            status: `"learnt"`, `"aborted"` (nothing was learnt) or `"refused"` (a gate
+                forbade the round before it began).
             asked: The clients that the server asked.
-            lost: Clients that were lost, by stage: `setup`, `share_keys`, `upload`, `unmask` (of
-                SecAgg+), `train`. Those lost at `unmask` are in the sum, all others are not.
+            lost: Clients that were lost, by stage: `setup`, `share_keys`, `upload`,
+                `unmask` (of SecAgg+), `train`. Those lost at `unmask` are in the sum,
+                all others are not.
             noise: Standard deviation of the noise in the learnt sum.
             clip: Largest norm of an update.
-            part: Name of the coordinates that the sum is over, if not all clients train them (LoRA
-                ranks, submodels), and `clients` are those who do. None for a sum of whole updates,
-                which every client in it trains. Each part is audited by itself.
+            part: Name of the coordinates that the sum is over, if not all clients train
+                them (LoRA ranks, submodels), and `clients` are those who do. None for a
+                sum of whole updates, which every client in it trains. Each part is
+                audited by itself.
 
         Raises:
-            ConfigurationError: If the line would break a rule of the format, or contradict an
-                earlier one; nothing is written.
-            StoreError: If it cannot be written, or something else moved or changed the log. The
-                line is not in the log then, and may be recorded again. If a partly written line
-                could not be cut off either, the error states this: continue in a new recorder.
+            ConfigurationError: If the line would break a rule of the format, or
+                contradict an earlier one; nothing is written.
+            StoreError: If it cannot be written, or something else moved or changed the
+                log. The line is not in the log then, and may be recorded again. If a
+                partly written line could not be cut off either, the error states this:
+                continue in a new recorder.
         """
         check_known(status, "status", STATUSES, "a known status")
         members = _listed(clients, "clients")
@@ -352,21 +405,34 @@ class Recorder:
             "clients": [inside[i] for i in order],
         }
         if part is not None:
-            require(isinstance(part, str), "part", "must be a name, or None for the whole", part)
+            require(
+                isinstance(part, str),
+                "part",
+                "must be a name, or None for the whole",
+                part,
+            )
             fields["part"] = part
         if weights is not None:
             factors = [_factor(weight) for weight in weights]
             rule = "must be as many as the clients"
-            require(len(factors) == len(inside), "weights", rule, len(factors), len(inside))
+            require(
+                len(factors) == len(inside), "weights", rule, len(factors), len(inside)
+            )
             fields["weights"] = [factors[i] for i in order]
         if asked is not None:
             fields["asked"] = sorted(self._names(asked, "asked"))
         if lost is not None:
-            require(isinstance(lost, Mapping), "lost", "must map stages to clients", lost)
-            fields["lost"] = {str(at): sorted(self._names(who, "lost")) for at, who in lost.items()}
+            require(
+                isinstance(lost, Mapping), "lost", "must map stages to clients", lost
+            )
+            fields["lost"] = {
+                str(at): sorted(self._names(who, "lost")) for at, who in lost.items()
+            }
         for key, value in (("noise", noise), ("clip", clip)):
             if value is not None:
-                fields[key] = check_number(value, key, "must be finite and not negative", 0.0)
+                fields[key] = check_number(
+                    value, key, "must be finite and not negative", 0.0
+                )
         now = datetime.datetime.now(datetime.UTC)
         fields["time"] = now.isoformat(timespec="seconds").replace("+00:00", "Z")
         self._append(fields)
@@ -384,7 +450,9 @@ class Recorder:
         try:
             self._clients.new(map(client_text, clients))
         except AlikeError as error:
-            rule = "must be written in one way (or have names that nobody takes for one)"
+            rule = (
+                "must be written in one way (or have names that nobody takes for one)"
+            )
             require(False, argument, rule, error.name, error.other)
 
     def _keep(self, clients: Iterable[Any]) -> None:

@@ -51,8 +51,9 @@ FORMAT, VERSION = "mrsa-jax client register", 1
 class Register:
     """Give clients indices that survive a restart.
 
-    A client's block is a matter of its index, so that an index is never given to another: who
-    leaves keeps it, and who comes back has it again. The file is replaced as a whole.
+    A client's block is a matter of its index, so that an index is never given to
+    another: who leaves keeps it, and who comes back has it again. The file is replaced
+    as a whole.
 
     Args:
         path: The file; made with the first client.
@@ -66,18 +67,25 @@ class Register:
         self.path, self.num_clients = path, num_clients
         self._names = _read(path) if path.exists() else []
         rule = f"must be at least the {len(self._names)} clients that {path} has registered"
-        require(len(self._names) <= num_clients, "selector", rule, f"{num_clients} clients")
+        require(
+            len(self._names) <= num_clients, "selector", rule, f"{num_clients} clients"
+        )
         self.places = {name: place for place, name in enumerate(self._names)}
         self._by_likeness = PseudonymNames()
         self._by_likeness.add(self._new(self._names))
 
     def _new(self, names: Iterable[str]) -> dict[Any, str]:
-        """Return the names that are new, by their likeness; raise for two that may be one."""
+        """Return the names that are new, by their likeness.
+
+        Raise for two that may be one.
+        """
         try:
             return self._by_likeness.new(names)
         except AlikeError as error:
             rule = f"must name each client in one way; {error.name!r} may be {error.other!r}"
-            raise ConfigurationError(f"`name` {rule}, which has a place in {self.path}") from error
+            raise ConfigurationError(
+                f"`name` {rule}, which has a place in {self.path}"
+            ) from error
 
     def join(self, names: Iterable[str]) -> None:
         """Give new names the next indices, as long as there are any.
@@ -90,7 +98,9 @@ class Register:
         new = list(by_likeness.values())[: self.num_clients - len(self._names)]
         if new:
             _write(self.path, self._names + new)
-            self.places |= {name: len(self._names) + place for place, name in enumerate(new)}
+            self.places |= {
+                name: len(self._names) + place for place, name in enumerate(new)
+            }
             self._names += new
             self._by_likeness.add(self._new(new))
 
@@ -103,8 +113,12 @@ def _read(path: pathlib.Path) -> list[str]:
     fields = found if isinstance(found, dict) else {}
     is_one = (fields.get("format"), fields.get("version")) == (FORMAT, VERSION)
     names: Any = fields.get("clients")
-    require(is_one and isinstance(names, list), str(path), "must be a register of clients")
-    good = all(isinstance(name, str) for name in names) and len(set(names)) == len(names)
+    require(
+        is_one and isinstance(names, list), str(path), "must be a register of clients"
+    )
+    good = all(isinstance(name, str) for name in names) and len(set(names)) == len(
+        names
+    )
     require(good, str(path), "must hold each client's name once")
     return list(names)
 

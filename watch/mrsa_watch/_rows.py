@@ -14,7 +14,8 @@ class Row(NamedTuple):
 
     Attributes:
         places: int32, the sorted indices of its clients.
-        weights: Their weights as integers without a common factor; None where all are 1.
+        weights: Their weights as integers without a common factor; None where all are
+            1.
     """
 
     places: np.ndarray
@@ -38,7 +39,11 @@ class Row(NamedTuple):
     @property
     def bits(self) -> float:
         """Return log2 of its length."""
-        squares = len(self.places) if self.weights is None else sum(w * w for w in self.weights)
+        squares = (
+            len(self.places)
+            if self.weights is None
+            else sum(w * w for w in self.weights)
+        )
         return 0.5 * math.log2(squares)
 
     @property
@@ -93,7 +98,10 @@ class Rows:
         end = begin + len(row.places)
         self.starts = grown(self.starts, count + 2)
         self.clients = grown(self.clients, end)
-        self.held, self.scales = grown(self.held, count + 1), grown(self.scales, count + 1)
+        self.held, self.scales = (
+            grown(self.held, count + 1),
+            grown(self.scales, count + 1),
+        )
         self.starts[count + 1] = end
         self.clients[begin:end] = row.places
         self.held[count] = -1
@@ -115,19 +123,25 @@ class Classes:
         sizes: int64, of each number; 0 for those not in use, and for 0.
     """
 
-    def __init__(self, of: np.ndarray | None = None, sizes: np.ndarray | None = None) -> None:
+    def __init__(
+        self, of: np.ndarray | None = None, sizes: np.ndarray | None = None
+    ) -> None:
         self.of = np.zeros(0, np.int64) if of is None else of
         self.sizes = np.zeros(1, np.int64) if sizes is None else sizes
 
     def join(self, count: int) -> None:
         """Take in clients up to so many."""
-        self.of = np.concatenate([self.of, np.zeros(max(0, count - len(self.of)), np.int64)])
+        self.of = np.concatenate(
+            [self.of, np.zeros(max(0, count - len(self.of)), np.int64)]
+        )
 
     def split(self, row: Row) -> Classes:
         """Return the classes with one more row."""
         own = self.of[row.places]
         keys = own if row.weights is None else own * len(row.places) + row.codes
-        parts, part_of, counts = np.unique(keys, return_inverse=True, return_counts=True)
+        parts, part_of, counts = np.unique(
+            keys, return_inverse=True, return_counts=True
+        )
         old = parts if row.weights is None else parts // len(row.places)
         is_new = (counts < self.sizes[old]) | (old == 0)
         number = np.where(is_new, len(self.sizes) - 1 + np.cumsum(is_new), old)
@@ -145,8 +159,10 @@ def grown(array: np.ndarray, *shape: int) -> np.ndarray:
     """
     if all(has >= needs for has, needs in zip(array.shape, shape, strict=True)):
         return array
-    sizes = [has if has >= needs else max(needs, 2 * has)
-             for has, needs in zip(array.shape, shape, strict=True)]  # fmt: skip
+    sizes = [
+        has if has >= needs else max(needs, 2 * has)
+        for has, needs in zip(array.shape, shape, strict=True)
+    ]
     found = np.zeros(sizes, array.dtype)
     found[tuple(slice(0, has) for has in array.shape)] = array
     return found

@@ -1,10 +1,11 @@
 """Among how many clients the update of any one round is hidden, after every sum, by NumPy alone.
 
-Where updates drift, the best linear estimate of client i's update of round r from the sums so far
-explains the share h = |L^-1 c|^2 of its variance: L is the Cholesky factor of M = (P P^T) o R and
-c = D_i R e_r (`mrsa_jax.privacy.hidden_among` with a memory; docs/hidden_among.md). A further sum
-adds a row to L and an entry to each L^-1 c, so that it costs the sums so far times the updates
-that were sent, and never the whole history again.
+Where updates drift, the best linear estimate of client i's update of round r from the
+sums so far explains the share h = |L^-1 c|^2 of its variance: L is the Cholesky factor
+of M = (P P^T) o R and c = D_i R e_r (`mrsa_jax.privacy.hidden_among` with a memory;
+docs/hidden_among.md). A further sum adds a row to L and an entry to each L^-1 c, so
+that it costs the sums so far times the updates that were sent, and never the whole
+history again.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ class WorstUpdate(NamedTuple):
     """The worst hidden update of one round, or what lasts of the worst hidden client's updates.
 
     Attributes:
-        hidden: Size of a single sum that would hide it equally well; None if it is not known.
+        hidden: Size of a single sum that would hide it equally well; None if it is not
+            known.
         client: The client that sent it.
     """
 
@@ -40,15 +42,16 @@ class Updates:
     """Follows how well each round's update is hidden, if all clients' updates drift alike.
 
     Args:
-        memory: rho of the correlation rho^|r - r'| of what lasts of an update: from 0 to 0.999999.
+        memory: rho of the correlation rho^|r - r'| of what lasts of an update: from 0
+            to 0.999999.
         share: Of an update's variance that lasts; the rest is fresh in each round.
 
     Raises:
         ConfigurationError: If one of them is no such number.
 
-    Edge cases: not known from the second sum of a round on (of one part, where there are parts),
-    beyond half a gigabyte of memory, and where floats know fewer than six digits. A client who is
-    alone in a sum is hidden among 1, and otherwise more.
+    Edge cases: not known from the second sum of a round on (of one part, where there
+    are parts), beyond half a gigabyte of memory, and where floats know fewer than six
+    digits. A client who is alone in a sum is hidden among 1, and otherwise more.
 
     Examples:
         >>> updates = Updates(0.5)
@@ -59,7 +62,9 @@ class Updates:
     """
 
     def __init__(self, memory: float, share: float = 1.0) -> None:
-        self.memory = check_number(memory, "memory", "must lie in [0, 0.999999]", 0.0, 0.999999)
+        self.memory = check_number(
+            memory, "memory", "must lie in [0, 0.999999]", 0.0, 0.999999
+        )
         self.share = check_number(share, "share", "must lie in [0, 1]", 0.0, 1.0)
         self._parts: dict[str | None, _Part] = {None: _Part(self.memory, self.share)}
         self._whole: list[tuple[Any, ...]] = []
@@ -76,13 +81,17 @@ class Updates:
         return f"if share {self.share:.3g} of them never changes"
 
     def lasting(self) -> WorstUpdate | None:
-        """Return the worst hidden client by what lasts of its updates; None with share 0 or 1.
+        """Return the worst hidden client by what lasts of its updates.
 
-        With share 1 the update of a round is what lasts of it, and with share 0 nothing lasts.
+        None with share 0 or 1.
+        With share 1 the update of a round is what lasts of it, and with share 0 nothing
+        lasts.
         """
         if not 0.0 < self.share < 1.0:
             return None
-        return _least([own.worst_lasting() for own in self._parts.values() if own.rounds])
+        return _least(
+            [own.worst_lasting() for own in self._parts.values() if own.rounds]
+        )
 
     def add(
         self,
@@ -94,10 +103,12 @@ class Updates:
         """Add a sum and return the worst hidden update of all sums so far.
 
         Args:
-            name: Of the sum's round; rounds follow each other in the order in which they come.
+            name: Of the sum's round; rounds follow each other in the order in which
+                they come.
             clients: Who is in the sum.
             weights: Their factors in it; all 1 if None. Of 0 are as if absent.
-            part: Of which coordinates it is; a sum of whole updates counts in every part.
+            part: Of which coordinates it is; a sum of whole updates counts in every
+                part.
         """
         row = (name, *_scaled(clients, weights))
         if part is None:
@@ -147,7 +158,9 @@ class _Part:
         if not self._is_known:
             self._rows = self._factor = self._solved = np.zeros((0, 0))
             return
-        at = np.array([self._names.setdefault(own, len(self._names)) for own, _ in pairs])
+        at = np.array(
+            [self._names.setdefault(own, len(self._names)) for own, _ in pairs]
+        )
         self._rows = _room(self._rows, row + 1, len(self._names))
         self._rows[row, at] = [weight for _, weight in pairs]
         self._put(row, at)
@@ -189,7 +202,8 @@ class _Part:
 
     def worst_lasting(self) -> WorstUpdate:
         """Return the worst hidden client by what lasts, or that nothing is known of it."""
-        if self.lasting is None or self.lasting.count > len(self.rounds):  # two sums of a round
+        # two sums of a round
+        if self.lasting is None or self.lasting.count > len(self.rounds):
             return WorstUpdate(None)
         return WorstUpdate(*self.lasting.worst())
 
@@ -204,13 +218,17 @@ def _scaled(
 ) -> tuple[tuple[Hashable, ...], tuple[float, ...]]:
     """Return the clients whose weight is not 0, and their weights times a power of two.
 
-    The largest is then from 1 to 2, so that no product of two overflows, or loses a whole row. A
-    row's scale changes no share.
+    The largest is then from 1 to 2, so that no product of two overflows, or loses a
+    whole row. A row's scale changes no share.
     """
     if weights is None:
         return tuple(clients), (1.0,) * len(clients)
     pairs = zip(clients, weights, strict=True)
-    exact = {client: Fraction(*weight.as_integer_ratio()) for client, weight in pairs if weight}
+    exact = {
+        client: Fraction(*weight.as_integer_ratio())
+        for client, weight in pairs
+        if weight
+    }
     largest = max(exact.values(), default=Fraction(1))
     exponent = largest.numerator.bit_length() - largest.denominator.bit_length()
     scale = Fraction(2) ** exponent
@@ -221,8 +239,10 @@ def _room(array: np.ndarray, rows: int, columns: int) -> np.ndarray:
     """Return an array that holds so many rows and columns, grown by half where it has to be."""
     if rows <= array.shape[0] and columns <= array.shape[1]:
         return array
-    shape = [have if want <= have else max(want, have * 3 // 2, 8)
-             for have, want in zip(array.shape, (rows, columns), strict=True)]  # fmt: skip
+    shape = [
+        have if want <= have else max(want, have * 3 // 2, 8)
+        for have, want in zip(array.shape, (rows, columns), strict=True)
+    ]
     grown = np.zeros(shape)
     grown[: array.shape[0], : array.shape[1]] = array
     return grown
@@ -240,7 +260,8 @@ def checked_updates(memory: float | None, share: float) -> Updates | None:
     """Return what follows the updates, None where no drift is asked about.
 
     Raises:
-        ConfigurationError: If a number is out of range, or a share comes without a memory.
+        ConfigurationError: If a number is out of range, or a share comes without a
+            memory.
     """
     if memory is None:
         require(share == 1.0, "share", "must be used together with memory", share)

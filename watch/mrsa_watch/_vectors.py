@@ -1,8 +1,8 @@
 """Residues modulo a 61-bit prime as NumPy arrays, and replacements of compiled loops.
 
-Residues are kept times 2**64 (Montgomery), so that a product takes no division; words wrap on
-purpose. The second half does what `_loops` does if numba is not installed: the same residues
-to the bit, the same floats except for their last digits.
+Residues are kept times 2**64 (Montgomery), so that a product takes no division; words
+wrap on purpose. The second half does what `_loops` does if numba is not installed: the
+same residues to the bit, the same floats except for their last digits.
 """
 
 from __future__ import annotations
@@ -50,7 +50,9 @@ def negative(a: Any, prime: np.uint64) -> Any:
 def total(residues: Words, axis: int, prime: np.uint64, inverse: np.uint64) -> Any:
     """Return sums of fewer than 2**31 residues along an axis."""
     low = (residues & _LOW).sum(axis=axis, dtype=np.uint64)
-    return _joined(low, (residues >> _HALF).sum(axis=axis, dtype=np.uint64), prime, inverse)
+    return _joined(
+        low, (residues >> _HALF).sum(axis=axis, dtype=np.uint64), prime, inverse
+    )
 
 
 def _joined(low: Any, high: Any, prime: np.uint64, inverse: np.uint64) -> Any:
@@ -68,7 +70,10 @@ def reciprocal(a: Any, prime: np.uint64) -> np.uint64:
 
 
 def loops() -> Any:
-    """Return the module of loops over a history: of numba where it is installed, else this one."""
+    """Return the module of loops over a history.
+
+    Of numba where it is installed, else this one.
+    """
     try:
         from mrsa_watch import _loops
     except ImportError:
@@ -76,8 +81,15 @@ def loops() -> Any:
     return _loops
 
 
-def grow(solver: Words, rank: int, by_row: Words, by_column: Words, unit: np.uint64,
-         prime: np.uint64, inverse: np.uint64) -> None:  # fmt: skip
+def grow(
+    solver: Words,
+    rank: int,
+    by_row: Words,
+    by_column: Words,
+    unit: np.uint64,
+    prime: np.uint64,
+    inverse: np.uint64,
+) -> None:
     """Do what `_loops.grow` does."""
     factors = times(by_column, unit, prime, inverse)
     step = times(factors[:, None], by_row, prime, inverse)
@@ -87,8 +99,13 @@ def grow(solver: Words, rank: int, by_row: Words, by_column: Words, unit: np.uin
     solver[rank, rank] = unit
 
 
-def class_sums(vectors: Words, classes: np.ndarray, count: int, prime: np.uint64,
-               inverse: np.uint64) -> Words:  # fmt: skip
+def class_sums(
+    vectors: Words,
+    classes: np.ndarray,
+    count: int,
+    prime: np.uint64,
+    inverse: np.uint64,
+) -> Words:
     """Do what `_loops.class_sums` does."""
     halves = np.zeros((2, len(vectors), count), np.uint64)
     for own, part in zip(halves, (vectors & _LOW, vectors >> _HALF), strict=True):
@@ -98,9 +115,13 @@ def class_sums(vectors: Words, classes: np.ndarray, count: int, prime: np.uint64
     return np.asarray(_joined(low, high, prime, inverse))
 
 
-def ratios(top: Words, bottom: Words, one: np.uint64, prime: np.uint64,
-           inverse: np.uint64) -> Words:  # fmt: skip
-    """Do what `_loops.ratios` does; products of pairs, of pairs of pairs ... share one inverse."""
+def ratios(
+    top: Words, bottom: Words, one: np.uint64, prime: np.uint64, inverse: np.uint64
+) -> Words:
+    """Do what `_loops.ratios` does.
+
+    Products of pairs, of pairs of pairs ... share one inverse.
+    """
     is_zero = bottom == _ZERO
     levels = [np.where(is_zero, one, bottom)]
     while len(levels[-1]) > 1:
@@ -127,13 +148,21 @@ def lightest(
     is_head = np.append(True, ~is_same)[: len(own)]  # the lightest of its group
     pairs = (own[1:] + own[:-1])[is_same & is_head[:-1]]
     heads = np.sort(own[is_head])[:3]
-    return (int(single.min(initial=np.iinfo(np.int64).max)) if len(single) else -1,
-            int(pairs.min()) if len(pairs) else -1,
-            int(heads.sum()) if len(heads) == 3 else -1)  # fmt: skip
+    return (
+        int(single.min(initial=np.iinfo(np.int64).max)) if len(single) else -1,
+        int(pairs.min()) if len(pairs) else -1,
+        int(heads.sum()) if len(heads) == 3 else -1,
+    )
 
 
-def inner(starts: np.ndarray, held: np.ndarray, clients: np.ndarray, values: np.ndarray,
-          rank: int, vectors: np.ndarray) -> np.ndarray:  # fmt: skip
+def inner(
+    starts: np.ndarray,
+    held: np.ndarray,
+    clients: np.ndarray,
+    values: np.ndarray,
+    rank: int,
+    vectors: np.ndarray,
+) -> np.ndarray:
     """Do what `_loops.inner` does, and `_loops.inner_one`."""
     found = np.zeros((rank, *vectors.shape[1:]))
     for j in range(rank):
@@ -144,12 +173,22 @@ def inner(starts: np.ndarray, held: np.ndarray, clients: np.ndarray, values: np.
     return found
 
 
-def spread(starts: np.ndarray, held: np.ndarray, clients: np.ndarray, values: np.ndarray,
-           factors: np.ndarray, vectors: np.ndarray) -> None:  # fmt: skip
+def spread(
+    starts: np.ndarray,
+    held: np.ndarray,
+    clients: np.ndarray,
+    values: np.ndarray,
+    factors: np.ndarray,
+    vectors: np.ndarray,
+) -> None:
     """Do what `_loops.spread` does, and `_loops.spread_one`."""
     for j, factor in enumerate(factors):
         places = clients[starts[j] : starts[j + 1]]
-        own = values[held[j] : held[j] + len(places)] if held[j] >= 0 else np.ones(len(places))
+        own = (
+            values[held[j] : held[j] + len(places)]
+            if held[j] >= 0
+            else np.ones(len(places))
+        )
         vectors[places] -= np.multiply.outer(own, factor)
 
 

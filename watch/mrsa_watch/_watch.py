@@ -1,7 +1,8 @@
-"""Watches a participation log: what it leaks after each sum, as lines that are kept once each.
+"""Watches a participation log.
 
-The log is the only state: a restart reads it from its first line, by the same steps, and gets the
-same values to the last digit.
+What it leaks after each sum, as lines that are kept once each.
+The log is the only state: a restart reads it from its first line, by the same steps,
+and gets the same values to the last digit.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ class Watched:
         aggregation: How its system makes sums, as the log states.
         update: The worst hidden update of one round, if updates drift.
         drift: How they drift, in words.
-        lasting: The worst hidden client by what lasts of its updates, if a share of them does.
+        lasting: The worst hidden client by what lasts of its updates, if a share of
+            them does.
         lasting_drift: How much lasts, in words.
     """
 
@@ -56,14 +58,21 @@ class Watched:
     lasting_drift: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as plain values for JSON; clients who were exposed before are only counted."""
+        """Return it as plain values for JSON.
+
+        Clients who were exposed before are only counted.
+        """
         line, state = self.line, self.state
-        parts: dict[str, Any] = {} if not state.parts else {
-            "part": line.part,
-            "parts": state.parts,
-            "weak_part": state.weak_part,
-            "hidden_part": state.hidden_part,
-        }  # fmt: skip
+        parts: dict[str, Any] = (
+            {}
+            if not state.parts
+            else {
+                "part": line.part,
+                "parts": state.parts,
+                "weak_part": state.weak_part,
+                "hidden_part": state.hidden_part,
+            }
+        )
         if self.update is not None:
             hidden = _finite(self.update.hidden)
             parts |= {"update_hidden": hidden, "update_client": self.update.client}
@@ -99,7 +108,9 @@ class Watched:
         worst = f", part {printable(state.hidden_part)}" if state.parts else ""
         exposed = f"{len(state.exposed)} exposed"
         if self.newly_exposed:
-            told = ", ".join(printable(client) for client in self.newly_exposed[:_MOST_NAMED])
+            told = ", ".join(
+                printable(client) for client in self.newly_exposed[:_MOST_NAMED]
+            )
             more = len(self.newly_exposed) - _MOST_NAMED
             exposed += f" (new: {told}{f' and {more} others' if more > 0 else ''})"
         interval = str(state.lower)
@@ -117,7 +128,11 @@ class Watched:
             f"weak T {interval}{weakest}{' (searched)' if state.is_searched else ''}",
             hidden,
             *([] if self.update is None else [update_words(self.update, self.drift)]),
-            *([] if self.lasting is None else [lasting_words(self.lasting, self.lasting_drift)]),
+            *(
+                []
+                if self.lasting is None
+                else [lasting_words(self.lasting, self.lasting_drift)]
+            ),
             *(f"BREACH: {why}" for why in self.new_breaches),
         ]
         return f"{name}: {'; '.join(parts)}"
@@ -160,10 +175,12 @@ def watch(
         gate: Takes the sums; new.
         poll_seconds: How often to look for more; None ends with the last complete line.
         updates: Follows the updates of each round, where they drift; new.
-        least_hidden: Bar on these and on what lasts of them; what is not known is below it.
+        least_hidden: Bar on these and on what lasts of them; what is not known is below
+            it.
 
     Raises:
-        ConfigurationError: If a line is not of the format, or the file did not only grow.
+        ConfigurationError: If a line is not of the format, or the file did not only
+            grow.
     """
     parser, is_told = LineParser(str(path)), [False, False]
     for found in parser.sums(_lines(path, poll_seconds)):
@@ -177,22 +194,33 @@ def watch(
             name = (found.run, found.round)
             update = updates.add(name, found.clients, found.weights, found.part)
             lasting = updates.lasting()
-            drifting = {"update": update, "drift": updates.words,
-                        "lasting": lasting, "lasting_drift": updates.lasting_words}  # fmt: skip
+            drifting = {
+                "update": update,
+                "drift": updates.words,
+                "lasting": lasting,
+                "lasting_drift": updates.lasting_words,
+            }
             values = [(update, update_words(update, updates.words))]
             if lasting is not None:
                 values.append((lasting, lasting_words(lasting, updates.lasting_words)))
             for place, (worst, words) in enumerate(values):
-                is_below = least_hidden is not None and not (worst.hidden or 0.0) >= least_hidden
+                is_below = (
+                    least_hidden is not None
+                    and not (worst.hidden or 0.0) >= least_hidden
+                )
                 if is_below and state.clients:
                     why = f"{words}, below {least_hidden:g}"
                     state = dataclasses.replace(state, breaches=(*state.breaches, why))
                     new = new if is_told[place] else (*new, why)
                     is_told[place] = True
         yield Watched(
-            found, state, state.exposed[len(before.exposed) :], new,
-            parser.headers[-1].aggregation, **drifting,
-        )  # fmt: skip
+            found,
+            state,
+            state.exposed[len(before.exposed) :],
+            new,
+            parser.headers[-1].aggregation,
+            **drifting,
+        )
 
 
 # ---- Figures of a watched log in the text format that Prometheus reads (OpenMetrics).
@@ -212,7 +240,8 @@ _HELP = {
     "update_hidden_among": "size of a single sum that would hide the worst update of one round "
     "equally well, if clients are alike and updates drift as set; absent if not known",
     "lasting_hidden_among": "size of a single sum that would hide what lasts of the worst client's "
-    "updates equally well, if clients are alike and the share set never changes; absent if not "
+    "updates equally well, if clients are alike and the share set never changes; "
+    "absent if not "
     "known",
     "parts": "parts of the vector, of which the worst is reported; absent without parts",
 }
@@ -269,17 +298,20 @@ def to_metrics(found: Watched, log: str) -> str:
 
 
 class Kept:
-    """Lines of a file that has one for each sum, however often it was begun anew; a context.
+    """Lines of a file that has one for each sum, however often it was begun anew.
 
-    Lines that are there already must be the same; a torn last one is taken away. Another process
-    that keeps lines in the file is an error at once.
+    A context.
+    Lines that are there already must be the same; a torn last one is taken away.
+    Another process that keeps lines in the file is an error at once.
 
     Args:
         path: The file.
     """
 
     def __init__(self, path: pathlib.Path) -> None:
-        require(path.parent.is_dir(), "out", "must lie in an existing folder", str(path))
+        require(
+            path.parent.is_dir(), "out", "must lie in an existing folder", str(path)
+        )
         self._path = path
         with writing(path):
             self._file = path.open("a+b", buffering=0)
@@ -310,8 +342,10 @@ class Kept:
         line = json.dumps(content, allow_nan=False).encode()
         if self._count < len(self._before):
             same = self._before[self._count] == line
-            rule = ("must be a file of this log, with these bars and this effort (line "
-                    f"{self._count + 1} is of another)")  # fmt: skip
+            rule = (
+                "must be a file of this log, with these bars and this effort (line "
+                f"{self._count + 1} is of another)"
+            )
             require(same, "out", rule, str(self._path))
             self._count += 1
             return False
@@ -381,10 +415,15 @@ def print_sums(
             is_new = kept is None or kept.put(content)
             if found.aggregation == "plain" and not is_plain:
                 is_plain = True
-                warn("in this log the server saw every update by itself (aggregation: plain); "
-                     "what follows is what the sums alone would leak")  # fmt: skip
+                warn(
+                    "in this log the server saw every update by itself (aggregation: "
+                    "plain); "
+                    "what follows is what the sums alone would leak"
+                )
             if is_new:
-                sys.stdout.write(f"{json.dumps(content) if as_json else found.to_words()}\n")
+                sys.stdout.write(
+                    f"{json.dumps(content) if as_json else found.to_words()}\n"
+                )
                 sys.stdout.flush()
             if metrics is not None:
                 write_whole(metrics, to_metrics(found, str(file)), "metrics")

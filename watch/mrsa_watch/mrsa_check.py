@@ -1,27 +1,31 @@
 #!/usr/bin/env python3
 """Check a certificate of `mrsa-jax audit` against a participation log, without trust.
 
-P has a row for each sum that the server learnt and a column for each client. The server can solve
-for the combinations z P. Clients with equal columns are a *class*: z P is the same on all
-of them, so M, with one column per class, is enough. Each claim has a proof in integers:
+P has a row for each sum that the server learnt and a column for each client. The server
+can solve for the combinations z P. Clients with equal columns are a *class*: z P is the
+same on all of them, so M, with one column per class, is enough. Each claim has a proof
+in integers:
 - "exposed", "weak T at most", "plain sum": z itself, and z M is computed.
-- "not exposed": u with M u = 0: then (z M) . u = 0, and a z M on class k alone has u_k = 0.
-- "weak T at least" w: no class is smaller; or, with vectors u as the columns of U: the classes of a
-  combination have dependent rows of U, but all sets of classes with fewer than w clients are
-  tested, and their rows are independent modulo a prime, hence over the rationals.
-- "hidden among at least": by Cauchy and Schwarz no y = z M has a larger share y_i^2 / |y|^2 than a
-  vector u with M u = 0 leaves. Shares add up to 1: one more way to "weak T at least".
-- "rank": a minor that is a unit modulo some number is not zero; and there are no more rows, or
-  classes, or classes less independent u.
-A --claim states what must follow: "weak T >= 4", "strong T = 2", "rank <= 9", "plain sum >= 3",
-"not exposed" (no client, or those named), "exposed anna" ("with bob"), "hidden among >= 3.5" (all,
-or those named); names with spaces are in quotes.
-If sums are over parts of the vector, each part has a separate matrix and claims, with the sums of
-whole updates in all of them, and the log has no other part. Claims on T, on hidden clients and on
-exposed ones are then about the worst part.
-Exit status: 0 if every proof is "checked", and the matrix is that of the log; 1 if something is
-"REFUSED", or a --claim does not follow; 3 if a check was omitted (too many steps, a log that cannot
-be read here, a reading that needs your --reading); 2: misuse.
+- "not exposed": u with M u = 0: then (z M) . u = 0, and a z M on class k alone has u_k
+  = 0.
+- "weak T at least" w: no class is smaller; or, with vectors u as the columns of U: the
+  classes of a combination have dependent rows of U, but all sets of classes with fewer
+  than w clients are tested, and their rows are independent modulo a prime, hence over
+  the rationals.
+- "hidden among at least": by Cauchy and Schwarz no y = z M has a larger share y_i^2 /
+  |y|^2 than a vector u with M u = 0 leaves. Shares add up to 1: one more way to "weak T
+  at least".
+- "rank": a minor that is a unit modulo some number is not zero; and there are no more
+  rows, or classes, or classes less independent u.
+A --claim states what must follow: "weak T >= 4", "strong T = 2", "rank <= 9", "plain
+sum >= 3", "not exposed" (no client, or those named), "exposed anna" ("with bob"),
+"hidden among >= 3.5" (all, or those named); names with spaces are in quotes. If sums
+are over parts of the vector, each part has a separate matrix and claims, with the sums
+of whole updates in all of them, and the log has no other part. Claims on T, on hidden
+clients and on exposed ones are then about the worst part. Exit status: 0 if every proof
+is "checked", and the matrix is that of the log; 1 if something is "REFUSED", or a
+--claim does not follow; 3 if a check was omitted (too many steps, a log that cannot be
+read here, a reading that needs your --reading); 2: misuse.
 """
 
 from __future__ import annotations
@@ -48,8 +52,10 @@ from typing import Any
 
 REALS = "over the real numbers"
 KNOWN_RANGE = (
-    "This is over the real numbers. Values known to be whole numbers of a small range, such as "
-    "bits or votes, may follow from sums that expose no client. A sum of n bits that is 0 or n "
+    "This is over the real numbers. Values known to be whole numbers of a small range, "
+    "such as "
+    "bits or votes, may follow from sums that expose no client. A sum of n bits that "
+    "is 0 or n "
     "reveals all of them."
 )
 FORMAT, VERSION = "mrsa-jax certificate", 1
@@ -65,8 +71,10 @@ Unchecked = TimeoutError  # something may be true, and was not looked at
 INTEGER = re.compile(r"-?[0-9]+")
 DECIMAL = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
 RATIO = re.compile(r"[0-9]+/[1-9][0-9]*")
-WANTED = re.compile(r"(?:(weak T|strong T|rank|plain sum) *(>=|<=|=)|(hidden among) *>=) *"
-                    r"([0-9][0-9./]{0,30})( .*)?|(not exposed|exposed)( .*)?")  # fmt: skip
+WANTED = re.compile(
+    r"(?:(weak T|strong T|rank|plain sum) *(>=|<=|=)|(hidden among) *>=) *"
+    r"([0-9][0-9./]{0,30})( .*)?|(not exposed|exposed)( .*)?"
+)
 SIGNED = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
 HARDWARE = re.compile(r"(?:0x|urn:uuid:)?[{(]?[0-9a-f]{2,}(?:[-:][0-9a-f]{2,})+[)}]?")
 SCHEME = r"(?:ipv[46]:|[a-z]{2,5}://)?"
@@ -74,7 +82,8 @@ BY_NUMBER = re.compile(
     SCHEME + r"(\d{1,3}(?:\.\d{1,3}){3}|\[[0-9a-f:.%]+\]|localhost)(?::\d{1,5})?/?"
 )
 BY_HOST = re.compile(SCHEME + r"([a-z0-9]+(?:[.\-_][a-z0-9\-_.]+|\d))(?::\d{4,5})?/?")
-DASHES = "\u2043\u2212\u02d7\u2cba\u30fc\uff70"  # besides those that Unicode calls dashes
+# besides those that Unicode calls dashes
+DASHES = "\u2043\u2212\u02d7\u2cba\u30fc\uff70"
 INVISIBLE = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
 )
@@ -146,7 +155,10 @@ def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def texts(value: Any) -> list[str]:
     """Return a list of different texts."""
-    need(type(value) is list and all(type(text) is str for text in value), "no list of texts")
+    need(
+        type(value) is list and all(type(text) is str for text in value),
+        "no list of texts",
+    )
     need(len(set(value)) == len(value), "a text twice in a list")
     return list(value)
 
@@ -164,7 +176,10 @@ def places(value: Any, below: int) -> list[int]:
     """Return a list of different places, from 0 on."""
     need(type(value) is list, "no list of places")
     found = [integer(item, 0) for item in value]
-    need(len(set(found)) == len(found) and max(found, default=0) < below, "wrong places in a list")
+    need(
+        len(set(found)) == len(found) and max(found, default=0) < below,
+        "wrong places in a list",
+    )
     return found
 
 
@@ -188,7 +203,9 @@ def is_number(text: str) -> bool:
 
 def alike(name: str) -> Any:
     """Return what two names of rounds share that a reader may take for one."""
-    name = "".join(c for c in unicodedata.normalize("NFKC", name) if c.isprintable() or c.isspace())
+    name = "".join(
+        c for c in unicodedata.normalize("NFKC", name) if c.isprintable() or c.isspace()
+    )
     name = " ".join(name.split())
     return Fraction(name) if len(name) <= 300 and DECIMAL.fullmatch(name) else name
 
@@ -196,8 +213,9 @@ def alike(name: str) -> Any:
 def alike_client(name: str) -> Any:
     """Return what two names share that may be of one client, or of one part of the vector.
 
-    Case, spaces, dashes, accents, letters that look alike or were read in another encoding, 0 and
-    O, 1 and l, leading zeros, forms of one number, quotes, and the port of an address are one.
+    Case, spaces, dashes, accents, letters that look alike or were read in another
+    encoding, 0 and O, 1 and l, leading zeros, forms of one number, quotes, and the port
+    of an address are one.
     """
     name = html.unescape(urllib.parse.unquote(name))
     if "\\" in name and name.isascii():
@@ -217,7 +235,9 @@ def alike_client(name: str) -> Any:
     if len(digits) <= 300 and SIGNED.fullmatch(digits):
         return Fraction(digits)
     if HARDWARE.fullmatch(name):
-        digits = re.sub("[^0-9a-f]", "", name.removeprefix("urn:uuid:").removeprefix("0x"))
+        digits = re.sub(
+            "[^0-9a-f]", "", name.removeprefix("urn:uuid:").removeprefix("0x")
+        )
         if len(digits) >= 12:
             return digits
     name = re.sub(r"[\s_\-]+", "-", name).strip("-") or name
@@ -247,14 +267,23 @@ def latin(name: str) -> str:
 
 
 def asked(text: str) -> tuple[str, str, Fraction, list[list[str]]]:
-    """Return the parts of a --claim: of what, a comparison, a number, and names, also of others."""
+    """Return the parts of a --claim.
+
+    Of what, a comparison, a number, and names, also of others.
+    """
     found = WANTED.fullmatch(text.strip())
-    need(found, f"--claim must be as the head of this file shows ('weak T >= 4'); got {text!a}")
+    need(
+        found,
+        f"--claim must be as the head of this file shows ('weak T >= 4'); got {text!a}",
+    )
     figure, sign, hidden, value, names, kind, more = found.groups()  # type: ignore[union-attr]
     words = shlex.split(names or more or "")
     cut = words.index("with") if kind == "exposed" and "with" in words else len(words)
     fits = not words if figure else kind != "exposed" or words[:cut]
-    need(fits, f"--claim must name clients after `exposed`, and none after T; got {text!a}")
+    need(
+        fits,
+        f"--claim must name clients after `exposed`, and none after T; got {text!a}",
+    )
     return (
         figure or hidden or kind,
         sign or "",
@@ -287,19 +316,29 @@ def is_plain(reading: Any) -> bool:
     """Return whether a reading takes a whole log, from columns whose names say what they are."""
     j, i = [str(name).lower() for name in reading.get("columns", (ROUND, CLIENT))[:2]]
     named = reading.get("header", 1) or reading["layout"] == "matrix"
-    cut = reading.get("left_out") or reading.get("where") or len(reading.get("columns", ())) > 3
+    cut = (
+        reading.get("left_out")
+        or reading.get("where")
+        or len(reading.get("columns", ())) > 3
+    )
     return bool(named and not cut and re.search(ROUND, j) and re.search(CLIENT, i))
 
 
-def read_log(data: bytes, reading: Any, spend: Any = abs) -> tuple[dict[Any, Fraction], list[str]]:
+def read_log(
+    data: bytes, reading: Any, spend: Any = abs
+) -> tuple[dict[Any, Fraction], list[str]]:
     """Return the weights of (round, client), where not zero, of a log, and what was left out.
 
-    A sum of a part of the vector has the part as a third in its keys, and behind its round's name.
+    A sum of a part of the vector has the part as a third in its keys, and behind its
+    round's name.
     """
     layout = reading.get("layout") if type(reading) is dict else None
     need(layout in ("lines", "matrix", "long"), "an unknown layout")
     keyed(reading, str(layout))
-    need(len(json.dumps(reading)) <= MOST_TEXT, "more words on reading than anybody reads")
+    need(
+        len(json.dumps(reading)) <= MOST_TEXT,
+        "more words on reading than anybody reads",
+    )
     if layout == "lines":
         entries, told = read_lines(lines_of(data, "\n", spend))
     else:
@@ -329,15 +368,25 @@ def read_table(lines: Any, reading: Any) -> tuple[dict[Any, Fraction], list[str]
     same = (reading["delimiter"], integer(reading["header"])) == (mark, header)
     need(same, f"the delimiter is {mark!a}, and the lines of header {header}")
     if not header:
-        lines, names = itertools.chain([first], lines), [str(k) for k in range(len(names))]
+        lines, names = (
+            itertools.chain([first], lines),
+            [str(k) for k in range(len(names))],
+        )
     need(len(set(names)) == len(names), "two columns of one name")
     return (read_matrix if reading["layout"] == "matrix" else read_rows)(
-        names, map(split, lines), reading)  # fmt: skip
+        names, map(split, lines), reading
+    )
 
 
-def read_matrix(names: list[str], rows: Any, reading: Any) -> tuple[dict[Any, Fraction], list[str]]:
+def read_matrix(
+    names: list[str], rows: Any, reading: Any
+) -> tuple[dict[Any, Fraction], list[str]]:
     """Read a row for each sum, with a column for each client."""
-    count, cut, entries = 0, dict.fromkeys(texts(reading["left_out"]), 0), dict[Any, Fraction]()
+    count, cut, entries = (
+        0,
+        dict.fromkeys(texts(reading["left_out"]), 0),
+        dict[Any, Fraction](),
+    )
     need(cut.keys() <= set(names), "a column that is not there")
     for row in rows:
         need(len(row) == len(names), "rows of different lengths")
@@ -347,48 +396,80 @@ def read_matrix(names: list[str], rows: Any, reading: Any) -> tuple[dict[Any, Fr
             elif weight := number(text):
                 put(entries, (str(count), name), weight)
         count += 1
-    told = [f"LEFT OUT: {len(cut)} of {len(names)} columns, each a client if it is one"] * bool(cut)
-    return entries, told + [f"LEFT OUT: column {name!a}, which is not 0 in {some} of {count} rows"
-                            for name, some in cut.items()]  # fmt: skip
+    told = [
+        f"LEFT OUT: {len(cut)} of {len(names)} columns, each a client if it is one"
+    ] * bool(cut)
+    return entries, told + [
+        f"LEFT OUT: column {name!a}, which is not 0 in {some} of {count} rows"
+        for name, some in cut.items()
+    ]
 
 
-def read_rows(names: list[str], rows: Any, reading: Any) -> tuple[dict[Any, Fraction], list[str]]:
+def read_rows(
+    names: list[str], rows: Any, reading: Any
+) -> tuple[dict[Any, Fraction], list[str]]:
     """Read a row for each client in each sum."""
-    columns, where, entries = reading["columns"], reading["where"], dict[Any, Fraction]()
+    columns, where, entries = (
+        reading["columns"],
+        reading["where"],
+        dict[Any, Fraction](),
+    )
     need(type(columns) is list and len(columns) in (3, 4), "other columns")
     need(len(where) <= 20, "other rules")
     used = texts(columns[:2] + [name for name in columns[2:] if name is not None])
-    need({*used, *(name for name, _ in where)} <= set(names), "a column that is not there")
-    j, i, w, part = (None if name is None else names.index(name) for name in [*columns, None][:4])
+    need(
+        {*used, *(name for name, _ in where)} <= set(names),
+        "a column that is not there",
+    )
+    j, i, w, part = (
+        None if name is None else names.index(name) for name in [*columns, None][:4]
+    )
     rules = [(names.index(name), set(texts(wanted))) for name, wanted in where]
     words, count, cut = dict[str, str](), 0, [0] * (len(rules) + 1)
-    seen = dict[str, int]()  # of each client, in bits: who has a row that passes each rule, and all
+    # of each client, in bits: who has a row that passes each rule, and all
+    seen = dict[str, int]()
     for row in rows:
         need(len(row) == len(names), "rows of different lengths")
-        key, count = tuple([words.setdefault(row[k], row[k]) for k in (j, i)]), count + 1
+        key, count = (
+            tuple([words.setdefault(row[k], row[k]) for k in (j, i)]),
+            count + 1,
+        )
         good = [row[k] in wanted for k, wanted in rules]
         good.append(all(good))
         cut = [some + (not passed) for some, passed in zip(cut, good)]
-        seen[key[1]] = seen.get(key[1], 0) | sum(passed << n for n, passed in enumerate(good))
+        seen[key[1]] = seen.get(key[1], 0) | sum(
+            passed << n for n, passed in enumerate(good)
+        )
         need(len(words) <= 2 * MOST_ENTRIES, "too many names in the log")
         own = "" if part is None else row[part]
         if own not in ("", "nan", "NaN"):
             key = (f"{key[0]}[{own}]", key[1], words.setdefault(own, own))
         if good[-1]:
             put(entries, key, number("1" if w is None else row[w]))
-    unused = [name for name in names if name not in [*used, *(name for name, _ in where)]]
+    unused = [
+        name for name in names if name not in [*used, *(name for name, _ in where)]
+    ]
     told = [f"not used: column {name!a}" for name in unused]
-    said = [f"where {name!a} is not {' or '.join(map(ascii, wanted))}" for name, wanted in where]
+    said = [
+        f"where {name!a} is not {' or '.join(map(ascii, wanted))}"
+        for name, wanted in where
+    ]
     for n, rule in enumerate(said + ["by all of these together"] * (len(said) > 1)):
         lost = [name for name, bits in seen.items() if not bits >> n & 1]
         some = ": " * bool(lost) + listed(lost[:20]) + " and others" * (len(lost) > 20)
-        told.append(f"LEFT OUT {rule}: {cut[n]} of {count} rows, with all rows of {len(lost)} of "
-                    f"{len(seen)} clients{some}")  # fmt: skip
+        told.append(
+            f"LEFT OUT {rule}: {cut[n]} of {count} rows, with all rows of {len(lost)} "
+            "of "
+            f"{len(seen)} clients{some}"
+        )
     return entries, told
 
 
 def read_lines(lines: Any) -> tuple[dict[Any, Fraction], list[str]]:
-    """Read a participation log of mrsa-jax: JSON Lines, a sum a line, headers in between."""
+    """Read a participation log of mrsa-jax.
+
+    JSON Lines, a sum a line, headers in between.
+    """
     run, count, sums, words = -1, 0, dict[Any, Any](), dict[str, str]()
     cut = collections.Counter[str]()
     for line in lines:
@@ -402,38 +483,58 @@ def read_lines(lines: Any) -> tuple[dict[Any, Fraction], list[str]]:
             run = integer(own["run"], 0)
             continue
         status = own.get("status", "learnt")
-        need(run >= 0 and status in ("learnt", "aborted", "refused"), "no header, or no status")
+        need(
+            run >= 0 and status in ("learnt", "aborted", "refused"),
+            "no header, or no status",
+        )
         cut[f"of sums that were {status}"] += 1
         if status == "learnt":
             names = texts(own["clients"])
             weights = own.get("weights", ["1"] * len(names))
             part = own.get("part")
             need(
-                part is None or (type(part) is str and part), "a part of the vector without a name"
+                part is None or (type(part) is str and part),
+                "a part of the vector without a name",
             )
             key = (run, integer(own["round"], 0), integer(own.get("sum", 0), 0), part)
             count += len(names) * (key not in sums)
-            need(len(names) == len(weights) and count <= MOST_ENTRIES, "too many clients in sums")
-            told = {words.setdefault(i, i): number(weight) for i, weight in zip(names, weights)}
-            need(sums.setdefault(key, told) == told, "a sum that the log has in two ways")
+            need(
+                len(names) == len(weights) and count <= MOST_ENTRIES,
+                "too many clients in sums",
+            )
+            told = {
+                words.setdefault(i, i): number(weight)
+                for i, weight in zip(names, weights)
+            }
+            need(
+                sums.setdefault(key, told) == told, "a sum that the log has in two ways"
+            )
     many, several = any(key[0] for key in sums), any(key[2] for key in sums)
     entries = {}
     for (r, j, k, part), told in sums.items():
-        name, more = f"{r}:" * many + str(j) + f"/{k}" * several, () if part is None else (part,)
+        name, more = (
+            f"{r}:" * many + str(j) + f"/{k}" * several,
+            () if part is None else (part,),
+        )
         name += "" if part is None else f"[{part}]"
         entries.update({(name, i, *more): weight for i, weight in told.items()})
     return entries, [f"{some} lines are {what}" for what, some in cut.items()]
 
 
 def are_independent(vectors: list[list[int]], modulus: int) -> bool:
-    """Return whether elimination modulo any number has units as pivots: a minor is not zero."""
+    """Return whether elimination modulo any number has units as pivots.
+
+    A minor is not zero.
+    """
     echelon: list[tuple[int, list[int]]] = []
     for vector in vectors:
         own = [value % modulus for value in vector]
         for pivot, other in echelon:
             if factor := own[pivot]:
                 own = [(x - factor * y) % modulus for x, y in zip(own, other)]
-        pivot = next((k for k, value in enumerate(own) if math.gcd(value, modulus) == 1), -1)
+        pivot = next(
+            (k for k, value in enumerate(own) if math.gcd(value, modulus) == 1), -1
+        )
         if pivot < 0:
             return False
         scale = pow(own[pivot], -1, modulus)
@@ -447,7 +548,9 @@ class Checker:
     left = MOST_STEPS
     doubt = "of a matrix that is not known to be the log's"
 
-    def __init__(self, coalition: Any = None, reading: Any = None, part: Any = None) -> None:
+    def __init__(
+        self, coalition: Any = None, reading: Any = None, part: Any = None
+    ) -> None:
         self.coalition, self.reading, self.part = coalition, reading, part
         self.least, self.most = collections.Counter[str](), dict[str, Any]()
         self.exposed: list[tuple[int, set[int]]] = []
@@ -457,7 +560,9 @@ class Checker:
         """Give up before a step too many; products of long integers count as more."""
         steps *= 1 + ((bits + 64) * (others + 64) >> 16)
         if steps > self.left:
-            raise Unchecked(f"it takes {steps} steps, and {self.left} are left (--steps)")
+            raise Unchecked(
+                f"it takes {steps} steps, and {self.left} are left (--steps)"
+            )
         self.left -= steps
 
     def load(self, data: bytes) -> list[dict[str, Any]]:
@@ -466,7 +571,9 @@ class Checker:
         items = sum(map(data.count, (b",", b"[", b"{")))
         need(items <= MOST_ITEMS, f"more than {MOST_ITEMS} items")
         self.spend(len(data) // 8 + 10 * items)
-        numbers: Any = dict.fromkeys(("parse_int", "parse_float", "parse_constant"), integer)
+        numbers: Any = dict.fromkeys(
+            ("parse_int", "parse_float", "parse_constant"), integer
+        )
         content: Any = json.loads(data.decode(), object_pairs_hook=once, **numbers)
         if type(content) is not dict or "parts" not in content:
             return [self.checked(content)]
@@ -481,53 +588,91 @@ class Checker:
 
     def checked(self, content: Any, part: Any = None) -> dict[str, Any]:
         """Return the content of a certificate that has all it needs, and nothing else."""
-        own = content if part is None else {k: v for k, v in content.items() if k != "part"}
+        own = (
+            content
+            if part is None
+            else {k: v for k, v in content.items() if k != "part"}
+        )
         keyed(own, "certificate")
         keyed(content["log"], "log")
-        need(content["format"] == FORMAT and integer(content["version"]) == VERSION, "no format")
-        remarks = [content["made by"], content["log"]["name"], *texts(content["no short proof"])]
+        need(
+            content["format"] == FORMAT and integer(content["version"]) == VERSION,
+            "no format",
+        )
+        remarks = [
+            content["made by"],
+            content["log"]["name"],
+            *texts(content["no short proof"]),
+        ]
         need({*map(type, remarks)} == {str}, "remarks that are no text")
-        need(sum(map(len, remarks)) <= MOST_TEXT, f"remarks of more than {MOST_TEXT} characters")
+        need(
+            sum(map(len, remarks)) <= MOST_TEXT,
+            f"remarks of more than {MOST_TEXT} characters",
+        )
         need(type(content["claims"]) is list and content["claims"], "it claims nothing")
         return dict(content)
 
     def read(self, content: dict[str, Any]) -> str:
         """Read the matrix, fractions made integers row by row, and the vectors u."""
         self.content = content
-        clients, rounds, sums = texts(content["clients"]), texts(content["rounds"]), content["sums"]
+        clients, rounds, sums = (
+            texts(content["clients"]),
+            texts(content["rounds"]),
+            content["sums"],
+        )
         for names, form in ((clients, alike_client), (rounds, alike)):
             need(len(set(map(form, names))) == len(names), "names that may be one")
         need(type(sums) is list and len(sums) == len(rounds), "other sums than rounds")
-        self.names, self.places = [*map(ascii, clients)], {i: k for k, i in enumerate(clients)}
+        self.names, self.places = (
+            [*map(ascii, clients)],
+            {i: k for k, i in enumerate(clients)},
+        )
         self.known = dict.fromkeys(places(content["coalition"], len(clients)))
         told = ", ".join(self.names[i] for i in self.known) or "nobody"
-        wanted = {clients[i] for i in self.known} if self.coalition is None else self.coalition
+        wanted = (
+            {clients[i] for i in self.known}
+            if self.coalition is None
+            else self.coalition
+        )
         wanted = wanted if self.part is None else {*wanted} & {*clients}
-        need({clients[i] for i in self.known} == set(wanted), f"the server knows {told}, which is "
-             f"another --coalition than {listed(wanted) or 'nobody'}")  # fmt: skip
+        need(
+            {clients[i] for i in self.known} == set(wanted),
+            f"the server knows {told}, which is "
+            f"another --coalition than {listed(wanted) or 'nobody'}",
+        )
         self.entries: dict[Any, Fraction] = {}
         columns: list[list[tuple[int, int]]] = [[] for _ in clients]
         for j, terms in enumerate(sums):
             weights, scale = [number(str(weight)) for _, weight in terms], 1
-            need({type(weight) for _, weight in terms} <= {int, str}, "a weight that is no number")
+            need(
+                {type(weight) for _, weight in terms} <= {int, str},
+                "a weight that is no number",
+            )
             for weight in weights:
                 scale = math.lcm(scale, weight.denominator)
-                need(weight and scale.bit_length() <= MOST_DIGITS, "a weight of 0, or odd ones")
+                need(
+                    weight and scale.bit_length() <= MOST_DIGITS,
+                    "a weight of 0, or odd ones",
+                )
             self.spend(len(weights) * (1 + scale.bit_length() // 32))
             for i, weight in zip(places([i for i, _ in terms], len(clients)), weights):
                 put(self.entries, (rounds[j], clients[i]), weight)
                 if i not in self.known:  # their updates are known
                     columns[i].append((j, int(weight * scale)))
         classes: dict[tuple[tuple[int, int], ...], int] = {}
-        self.class_of = [classes.setdefault(tuple(column), len(classes)) if column else -1
-                         for column in columns]  # fmt: skip
+        self.class_of = [
+            classes.setdefault(tuple(column), len(classes)) if column else -1
+            for column in columns
+        ]
         counts = collections.Counter(self.class_of)
         self.sizes = [counts[k] for k in range(len(classes))]
         self.rows: list[list[tuple[int, int]]] = [[] for _ in rounds]
         for k, column in enumerate(classes):
             for j, value in column:
                 self.rows[j].append((k, value))
-        self.bits = max((value.bit_length() for row in self.rows for _, value in row), default=1)
+        self.bits = max(
+            (value.bit_length() for row in self.rows for _, value in row), default=1
+        )
         self.among = [Fraction(size) for size in self.sizes]  # clients, at least
         self.longest = 0  # bits in a vector u
         self.kernel = [self.in_kernel(vector) for vector in content["kernel"]]
@@ -553,30 +698,44 @@ class Checker:
         """
         need(len(log) <= MOST_BYTES, f"more than {MOST_BYTES} bytes")
         digest, reading = hashlib.sha256(log).hexdigest(), self.content["reading"]
-        need(self.content["log"]["sha256"] == digest, f"the certificate is not of SHA-256 {digest}")
+        need(
+            self.content["log"]["sha256"] == digest,
+            f"the certificate is not of SHA-256 {digest}",
+        )
         need(self.reading in (None, reading), "it is not read as --reading says")
         if reading is None:
             raise Unchecked(f"SHA-256 {digest}, but its matrix cannot be read here")
         entries, told = read_log(log, reading, self.spend)
         told_of = {key[2] for key in entries if len(key) > 2}
-        need(not parts or told_of == {own.part for own in parts},
-             f"its parts of the vector are {listed(sorted(told_of)) or 'none'}")  # fmt: skip
+        need(
+            not parts or told_of == {own.part for own in parts},
+            f"its parts of the vector are {listed(sorted(told_of)) or 'none'}",
+        )
         for own in parts or [self]:
             self.spend(len(entries) * bool(parts))
             mine = {
-                key[:2]: weight for key, weight in entries.items() if key[2:] in ((), (own.part,))
+                key[:2]: weight
+                for key, weight in entries.items()
+                if key[2:] in ((), (own.part,))
             }
-            need((mine if parts else entries) == own.entries, "it has another matrix"
-                 + f" of part {own.part!a}" * bool(parts))  # fmt: skip
+            need(
+                (mine if parts else entries) == own.entries,
+                "it has another matrix" + f" of part {own.part!a}" * bool(parts),
+            )
         how = json.dumps(reading)
         agree = f"of the log as it is read; if you agree to that, add --reading {shlex.quote(how)}"
         for own in parts or [self]:
             own.doubt = "" if self.reading or is_plain(reading) else agree
-        return "\n  ".join([f"SHA-256 {digest}, with this matrix if read as {how}", *told])
+        return "\n  ".join(
+            [f"SHA-256 {digest}, with this matrix if read as {how}", *told]
+        )
 
     def in_kernel(self, vector: Any) -> list[int]:
         """Return integers u with M u = 0."""
-        need(type(vector) is list and len(vector) == len(self.sizes), "a vector of a wrong length")
+        need(
+            type(vector) is list and len(vector) == len(self.sizes),
+            "a vector of a wrong length",
+        )
         u = [integer(value) for value in vector]
         self.longest = max([self.longest, *map(int.bit_length, u)])
         self.spend(sum(map(len, self.rows)) + len(self.rows), self.longest, self.bits)
@@ -587,7 +746,9 @@ class Checker:
     def combination(self, terms: Any) -> dict[int, int]:
         """Return z M where it is not zero; z is given by pairs of a sum and an integer."""
         total: dict[int, int] = collections.defaultdict(int)
-        for j, text in zip(places([j for j, _ in terms], len(self.rows)), [z for _, z in terms]):
+        for j, text in zip(
+            places([j for j, _ in terms], len(self.rows)), [z for _, z in terms]
+        ):
             z = integer(text)
             self.spend(len(self.rows[j]) + 1, z.bit_length(), self.bits)
             for k, value in self.rows[j]:
@@ -601,14 +762,24 @@ class Checker:
 
     def check_exposed(self, claim: Any) -> str:
         """Check that a combination has one client, and others only who join the server."""
-        (i,), others = (places(claim[key], len(self.names)) for key in ("clients", "others"))
+        (i,), others = (
+            places(claim[key], len(self.names)) for key in ("clients", "others")
+        )
         found = self.combination(claim["combination"])
         inside = collections.Counter(self.class_of[i] for i in {i, *others})
-        need(self.class_of[i] in found and i not in others, "the client is not in the combination")
-        need(all(inside[k] == self.sizes[k] for k in found), "others are in the combination")
+        need(
+            self.class_of[i] in found and i not in others,
+            "the client is not in the combination",
+        )
+        need(
+            all(inside[k] == self.sizes[k] for k in found),
+            "others are in the combination",
+        )
         self.exposed.append((i, set(others)))
         self.note("weak T", 0, sum(self.sizes[k] for k in found))
-        joined = " if these join: " * bool(others) + ", ".join(self.names[j] for j in others)
+        joined = " if these join: " * bool(others) + ", ".join(
+            self.names[j] for j in others
+        )
         return f"client {self.names[i]} is exposed{joined}"
 
     def check_not_exposed(self, claim: Any) -> str:
@@ -620,7 +791,11 @@ class Checker:
         )
         classes = {self.class_of[i] for i in clients} - {-1}
         self.spend(len(classes) * len(self.kernel))
-        bare = [k for k in classes if self.sizes[k] == 1 and not any(u[k] for u in self.kernel)]
+        bare = [
+            k
+            for k in classes
+            if self.sizes[k] == 1 and not any(u[k] for u in self.kernel)
+        ]
         need(not bare, f"{len(bare)} clients without a vector")
         self.free.update(clients)
         absent = sum(self.class_of[i] < 0 for i in clients)
@@ -643,24 +818,40 @@ class Checker:
             places(claim["rows"], len(self.rows)),
             places(claim["columns"], len(self.sizes)),
         )
-        need(len(rows) == len(columns) == rank and modulus < 2**64, "no minor of that size")
+        need(
+            len(rows) == len(columns) == rank and modulus < 2**64,
+            "no minor of that size",
+        )
         self.spend(rank**3 // 2)
-        self.spend(2 * rank**2 + len(self.kernel) * len(self.sizes), self.bits, self.longest)
+        self.spend(
+            2 * rank**2 + len(self.kernel) * len(self.sizes), self.bits, self.longest
+        )
         self.spend(len(self.kernel) ** 2 * len(self.sizes) // 2)
-        minor = [[row.get(k, 0) for k in columns] for row in (dict(self.rows[j]) for j in rows)]
+        minor = [
+            [row.get(k, 0) for k in columns]
+            for row in (dict(self.rows[j]) for j in rows)
+        ]
         need(are_independent(minor, modulus), "a minor that may be zero")
         most = min(len(self.sizes), len({tuple(row) for row in self.rows if row}))
-        if rank == len(self.sizes) - len(self.kernel) and are_independent(self.kernel, modulus):
+        if rank == len(self.sizes) - len(self.kernel) and are_independent(
+            self.kernel, modulus
+        ):
             most = rank
         need(rank == most, f"it may be {most}")
         self.note("rank", rank, rank)
         return f"the rank is {rank}"
 
     def check_plain_sum(self, claim: Any) -> str:
-        """Count the clients in a combination; in a plain sum all have the same coefficient."""
+        """Count the clients in a combination.
+
+        In a plain sum all have the same coefficient.
+        """
         found = self.combination(claim["combination"])
         clients = sum(self.sizes[k] for k in found)
-        need(0 < clients == integer(claim["value"]), f"the combination has {clients} clients")
+        need(
+            0 < clients == integer(claim["value"]),
+            f"the combination has {clients} clients",
+        )
         if claim["claim"] == "weak T at most":
             self.note("weak T", 0, clients)
             return f"weak T is at most {clients}"
@@ -673,21 +864,36 @@ class Checker:
 
     def check_weak_T_at_least(self, claim: Any) -> str:
         """Check by classes, by all small sets of classes, or by shares that add up to 1."""
-        value, by, most = integer(claim["value"], 1), claim["by"], min(self.sizes, default=0)
+        value, by, most = (
+            integer(claim["value"], 1),
+            claim["by"],
+            min(self.sizes, default=0),
+        )
         if by == "kernel":
-            stated = integer(claim["steps"])  # is believed where it says that they are too many
+            # is believed where it says that they are too many
+            stated = integer(claim["steps"])
             self.spend(0 if stated <= self.left else stated)
             prime, limit = integer(claim["modulus"], 3), value - 1
             need(limit < sum(self.sizes) and prime < 2**20, "too large a number")
             own = self.kernel[: integer(claim["vectors"], 1)]
-            self.spend(8 * prime + len(own) * len(self.sizes) * (2 + self.longest // 1000))
-            need(all(prime % d for d in range(2, math.isqrt(prime) + 1)), "no prime as modulus")
+            self.spend(
+                8 * prime + len(own) * len(self.sizes) * (2 + self.longest // 1000)
+            )
+            need(
+                all(prime % d for d in range(2, math.isqrt(prime) + 1)),
+                "no prime as modulus",
+            )
             self.prime, self.inverse = prime, [0, 1]
             for x in range(2, prime):
-                self.inverse.append((prime - prime // x) * self.inverse[prime % x] % prime)
+                self.inverse.append(
+                    (prime - prime // x) * self.inverse[prime % x] % prime
+                )
             rows = [tuple(u[k] % prime for u in own) for k in range(len(self.sizes))]
             points = sorted(zip(self.sizes, rows), key=lambda point: point[0])
-            need(self.all_independent(points, limit), f"rows of U are dependent modulo {prime}")
+            need(
+                self.all_independent(points, limit),
+                f"rows of U are dependent modulo {prime}",
+            )
             most = value
         elif by == "hidden":
             self.spend(20 * len(self.sizes))
@@ -703,40 +909,64 @@ class Checker:
     def all_independent(self, points: list[Any], limit: int) -> bool:
         """Return whether sets of points (clients, row of U) with few clients are independent."""
         self.spend(3 * len(points) + 20)
-        points, prime, inverse = [p for p in points if p[0] <= limit], self.prime, self.inverse
+        points, prime, inverse = (
+            [p for p in points if p[0] <= limit],
+            self.prime,
+            self.inverse,
+        )
         if not all(any(vector) for _, vector in points):
             return False
-        few = sum(sum(p[0] for p in points[: k + 1]) <= limit for k in range(len(points[:4])))
+        few = sum(
+            sum(p[0] for p in points[: k + 1]) <= limit for k in range(len(points[:4]))
+        )
         is_plane = few == 3 and all(vector[0] for _, vector in points)
-        plane = [tuple(x * inverse[v[0]] % prime for x in v[1:3]) for _, v in points * is_plane]
+        plane = [
+            tuple(x * inverse[v[0]] % prime for x in v[1:3])
+            for _, v in points * is_plane
+        ]
         is_plane = is_plane and len(set(plane)) == len(plane)
-        # a set's later points are projected along its first, and must not become dependent; three
-        # points of a plane have not, where all slopes from the first are different
+        # a set's later points are projected along its first, and must not become
+        # dependent; three points of a plane have not, where all slopes from the first
+        # are different
         for place, (size, vector) in enumerate(points if few > 1 else []):
             self.spend(len(points) - place)
             if is_plane:
                 (a, b), later = plane[place], plane[place + 1 :]
-                if len({(x - a) * inverse[y - b] % prime for x, y in later}) == len(later):
+                if len({(x - a) * inverse[y - b] % prime for x, y in later}) == len(
+                    later
+                ):
                     continue
             self.spend((len(points) - place) * (len(vector) + 4))
             pivot = next(k for k, value in enumerate(vector) if value)
             unit = [value * inverse[vector[pivot]] % prime for value in vector]
             del unit[pivot]
             rest = [
-                (w, tuple([(x - own[pivot] * y) % prime
-                           for x, y in zip(own[:pivot] + own[pivot + 1 :], unit)]))
-                for w, own in points[place + 1 :] if size + w <= limit
-            ]  # fmt: skip
+                (
+                    w,
+                    tuple(
+                        [
+                            (x - own[pivot] * y) % prime
+                            for x, y in zip(own[:pivot] + own[pivot + 1 :], unit)
+                        ]
+                    ),
+                )
+                for w, own in points[place + 1 :]
+                if size + w <= limit
+            ]
             if not self.all_independent(rest, limit - size):
                 return False
         return True
 
     def check_hidden_among_at_least(self, claim: Any) -> str:
         """Check that no y = z M has y_i^2 / |y|^2 above 1 / value, by the class or a vector u."""
-        clients, value = places(claim["clients"], len(self.names)), number(claim["value"])
+        clients, value = (
+            places(claim["clients"], len(self.names)),
+            number(claim["value"]),
+        )
         (k,) = {self.class_of[i] for i in clients}
         need(
-            k >= 0 and 0 < len(claim["value"]) < 50 and value, "clients in no sum, or an odd number"
+            k >= 0 and 0 < len(claim["value"]) < 50 and value,
+            "clients in no sum, or an odd number",
         )
         own, rest = 0, 1  # u_k^2 / A is own / rest
         if claim["vector"] is not None:
@@ -751,24 +981,44 @@ class Checker:
     def shows(self, text: str) -> str:
         """Check that something that is asked for follows from what is checked."""
         what, sign, value, (names, others) = asked(text)
-        need(self.places.keys() >= {*names, *others}, "no such client in the log as it is read")
-        need(self.follows(what, sign, value, names, others), "no claim that is checked shows it")
+        need(
+            self.places.keys() >= {*names, *others},
+            "no such client in the log as it is read",
+        )
+        need(
+            self.follows(what, sign, value, names, others),
+            "no claim that is checked shows it",
+        )
         if self.doubt:
             raise Unchecked(self.doubt)
         return "it follows from claims that are checked"
 
-    def follows(self, what: str, sign: str, value: Any, names: Any, others: Any) -> bool:
+    def follows(
+        self, what: str, sign: str, value: Any, names: Any, others: Any
+    ) -> bool:
         """Return whether something that is asked for follows from what is checked."""
         inside = [i for i, k in enumerate(self.class_of) if k >= 0]
         own = [self.places[name] for name in names] or inside
-        need(own and {*own} <= {*inside}, "a client in no sum, or whom the server knows")
+        need(
+            own and {*own} <= {*inside}, "a client in no sum, or whom the server knows"
+        )
         joined = {self.places[name] for name in others}
-        least, most, weak = self.least[what], self.most.get(what, math.inf), self.least["weak T"]
+        least, most, weak = (
+            self.least[what],
+            self.most.get(what, math.inf),
+            self.least["weak T"],
+        )
         least = max(least, weak * (what == "plain sum"))  # which is a combination too
         if what == "exposed":
-            good = all(any(i == k and needs <= joined for k, needs in self.exposed) for i in own)
+            good = all(
+                any(i == k and needs <= joined for k, needs in self.exposed)
+                for i in own
+            )
         elif what == "not exposed":
-            good = all(weak > 1 or i in self.free or self.among[self.class_of[i]] > 1 for i in own)
+            good = all(
+                weak > 1 or i in self.free or self.among[self.class_of[i]] > 1
+                for i in own
+            )
         elif what == "hidden among":
             good = all(self.among[self.class_of[i]] >= value for i in own)
         else:
@@ -788,10 +1038,14 @@ def worst_shows(parts: list[Checker], text: str) -> str:
         return own.follows(what, sign, value, clients, joined)
 
     if what == "exposed":
-        good = all(any(some(own, sign, [name]) for own in parts if name in own.places)
-                   for name in names)  # fmt: skip
+        good = all(
+            any(some(own, sign, [name]) for own in parts if name in own.places)
+            for name in names
+        )
     elif what in ("not exposed", "hidden among"):
-        trained = [(own, [name for name in names if name in own.places]) for own in parts]
+        trained = [
+            (own, [name for name in names if name in own.places]) for own in parts
+        ]
         good = all(some(own, sign, mine) for own, mine in trained if mine or not names)
     else:
         good = sign == "<=" or all(some(own, ">=", []) for own in parts)
@@ -802,8 +1056,14 @@ def worst_shows(parts: list[Checker], text: str) -> str:
     return "it follows from claims that are checked, of the worst part"
 
 
-def check(certificate: bytes, log: bytes, steps: int = MOST_STEPS, asked: Any = (),
-          coalition: Any = None, reading: Any = None) -> list[tuple[str, str]]:  # fmt: skip
+def check(
+    certificate: bytes,
+    log: bytes,
+    steps: int = MOST_STEPS,
+    asked: Any = (),
+    coalition: Any = None,
+    reading: Any = None,
+) -> list[tuple[str, str]]:
     """Return a status and words for the certificate, the log, each claim and what is asked for."""
     found: list[tuple[str, str]] = []
 
@@ -814,7 +1074,10 @@ def check(certificate: bytes, log: bytes, steps: int = MOST_STEPS, asked: Any = 
             status, text = "not checked", str(why)
         except Exception as why:
             told = isinstance(why, Refused)
-            status, text = "REFUSED", str(why) if told else f"malformed ({type(why).__name__})"
+            status, text = (
+                "REFUSED",
+                str(why) if told else f"malformed ({type(why).__name__})",
+            )
         found.append((status, f"{label}: {text}"))
 
     wanted = () if asked and coalition is None else coalition
@@ -829,9 +1092,14 @@ def check(certificate: bytes, log: bytes, steps: int = MOST_STEPS, asked: Any = 
             told.append((own.part, own.read(content)))
             parts.append(own)
         named = {name for own in parts for name in own.places}
-        need(wanted is None or {*wanted} <= named, "another --coalition than the certificate's")
-        return "\n  ".join(f"part {name!a}: {said}" if name is not None else said
-                           for name, said in told)  # fmt: skip
+        need(
+            wanted is None or {*wanted} <= named,
+            "another --coalition than the certificate's",
+        )
+        return "\n  ".join(
+            f"part {name!a}: {said}" if name is not None else said
+            for name, said in told
+        )
 
     def is_log(data: bytes) -> str:
         several = [own for own in parts if own.part is not None]
@@ -840,7 +1108,9 @@ def check(certificate: bytes, log: bytes, steps: int = MOST_STEPS, asked: Any = 
 
     for label, work, data in (("certificate", read, certificate), ("log", is_log, log)):
         attempt(label, work, data)
-        if found[-1][0] == "REFUSED" or (found[-1][0] != "checked" and label == "certificate"):
+        if found[-1][0] == "REFUSED" or (
+            found[-1][0] != "checked" and label == "certificate"
+        ):
             return found
     left = parts[0].left
     for own in parts:
@@ -848,10 +1118,16 @@ def check(certificate: bytes, log: bytes, steps: int = MOST_STEPS, asked: Any = 
         for place, claim in enumerate(own.content["claims"], start=1):
             attempt(f"{label}claim {place}", own.run, claim)
         unproven = own.content["no short proof"]
-        found += [("not checked, no short proof", label + ascii(text)) for text in unproven]
+        found += [
+            ("not checked, no short proof", label + ascii(text)) for text in unproven
+        ]
         left = own.left
     for text in asked:
-        shows = parts[0].shows if parts[0].part is None else functools.partial(worst_shows, parts)
+        shows = (
+            parts[0].shows
+            if parts[0].part is None
+            else functools.partial(worst_shows, parts)
+        )
         attempt(f"--claim {text!a}", shows, text)
     return found
 
@@ -862,12 +1138,31 @@ def main(words: list[str] | None = None) -> int:
     for name in ("certificate", "log"):
         parser.add_argument(name)
     add = parser.add_argument
-    add("--claim", action="append", default=[], help="what must follow, as 'weak T >= 4' or 'not "
-        "exposed' (more at the head of this file); may be repeated")  # fmt: skip
-    add("--coalition", metavar="NAMES", help="comma-separated clients that reveal their "
-        "updates to the server; none with --claim unless set")  # fmt: skip
-    add("--reading", type=json.loads, metavar="JSON", help="the only way to read the log to accept")
-    add("--steps", type=int, default=MOST_STEPS, help="most elementary operations (%(default)s)")
+    add(
+        "--claim",
+        action="append",
+        default=[],
+        help="what must follow, as 'weak T >= 4' or 'not "
+        "exposed' (more at the head of this file); may be repeated",
+    )
+    add(
+        "--coalition",
+        metavar="NAMES",
+        help="comma-separated clients that reveal their "
+        "updates to the server; none with --claim unless set",
+    )
+    add(
+        "--reading",
+        type=json.loads,
+        metavar="JSON",
+        help="the only way to read the log to accept",
+    )
+    add(
+        "--steps",
+        type=int,
+        default=MOST_STEPS,
+        help="most elementary operations (%(default)s)",
+    )
     chosen = parser.parse_args(words)
     known = chosen.coalition and [name.strip() for name in chosen.coalition.split(",")]
     data = []

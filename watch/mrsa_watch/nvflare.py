@@ -1,11 +1,12 @@
 """Records NVFlare's rounds: whose contribution is in each sum that its server makes.
 
 Import it where NVFlare is; nothing else here does. The lines that NVFlare's workflow
-ScatterAndGather writes by itself are read by `mrsa_watch.read_log` without a recorder; its
-newer FedAvg writes none that say who took part.
+ScatterAndGather writes by itself are read by `mrsa_watch.read_log` without a recorder;
+its newer FedAvg writes none that say who took part.
 
-Source: NVFlare 2.9.0, `app_common/workflows/scatter_and_gather.py` and `base_model_controller.py`:
-both workflows fire BEFORE_TRAIN_TASK, AFTER_CONTRIBUTION_ACCEPT and AFTER_AGGREGATION.
+Source: NVFlare 2.9.0, `app_common/workflows/scatter_and_gather.py` and
+`base_model_controller.py`: both workflows fire BEFORE_TRAIN_TASK,
+AFTER_CONTRIBUTION_ACCEPT and AFTER_AGGREGATION.
 """
 
 from __future__ import annotations
@@ -38,22 +39,27 @@ __all__ = ["ParticipationRecorder"]
 class ParticipationRecorder(FLComponent):
     """A component of NVFlare's server that writes a participation log (`live.Recorder`).
 
-    Add it to the server of a job: `job.to_server(ParticipationRecorder("/logs/x.jsonl"))`. A line
-    is written when a round is aggregated: who was asked (who fetched the task), whose contribution
-    the aggregator accepted, with which weight, and the others as lost in training. A round that
-    ends without being aggregated is written as aborted when the job ends. Several jobs may
-    continue one log. A round that cannot be recorded stops the job.
+    Add it to the server of a job:
+    `job.to_server(ParticipationRecorder("/logs/x.jsonl"))`. A line is written when a
+    round is aggregated: who was asked (who fetched the task), whose contribution the
+    aggregator accepted, with which weight, and the others as lost in training. A round
+    that ends without being aggregated is written as aborted when the job ends. Several
+    jobs may continue one log. A round that cannot be recorded stops the job.
 
-    NVFlare's weight of a contribution is the number of its steps, times the client's weight in
-    the aggregator; one that comes after its round was aggregated is in no line of it.
+    NVFlare's weight of a contribution is the number of its steps, times the client's
+    weight in the aggregator; one that comes after its round was aggregated is in no
+    line of it.
 
     Args:
         path: The log, best absolute.
-        aggregation: `"plain"` (the server sees every update by itself, as it does unless they
-            are encrypted), or other text.
-        pseudonyms: Whether names are pseudonyms by a salted hash; False keeps them as they are.
-        aggregation_weights: The aggregator's weight of each client, where it was given some.
-        part: The part of the vector that the job's sums are of, by a name; None for whole updates.
+        aggregation: `"plain"` (the server sees every update by itself, as it does
+            unless they are encrypted), or other text.
+        pseudonyms: Whether names are pseudonyms by a salted hash; False keeps them as
+            they are.
+        aggregation_weights: The aggregator's weight of each client, where it was given
+            some.
+        part: The part of the vector that the job's sums are of, by a name; None for
+            whole updates.
 
     Raises:
         ConfigurationError: As `live.Recorder`, when the job starts.
@@ -99,7 +105,9 @@ class ParticipationRecorder(FLComponent):
                 handlers[event_type](fl_ctx)
         except (MrsaError, KeyError, TypeError, ValueError) as error:
             # NVFlare swallows what a handler raises: a log with a hole would look whole
-            self.system_panic(f"the participation log cannot be written: {error}", fl_ctx)
+            self.system_panic(
+                f"the participation log cannot be written: {error}", fl_ctx
+            )
 
     def _start(self, fl_ctx: Any) -> None:
         self._recorder = Recorder(
@@ -108,7 +116,9 @@ class ParticipationRecorder(FLComponent):
             aggregation=self.aggregation,
             salt=None if self.pseudonyms else b"",
         )
-        self.log_info(fl_ctx, f"the participation log of this job is {self._recorder.path}")
+        self.log_info(
+            fl_ctx, f"the participation log of this job is {self._recorder.path}"
+        )
 
     def _ask(self, fl_ctx: Any) -> None:
         task = fl_ctx.get_prop(AppConstants.TRAIN_SHAREABLE)
@@ -144,7 +154,9 @@ class ParticipationRecorder(FLComponent):
             raise ValueError("the job did not start")
         accepted = self._accepted.pop(current, {})
         asked = self._asked.pop(current, set()) | accepted.keys()
-        inside = [client for client, weight in accepted.items() if is_summed and weight > 0]
+        inside = [
+            client for client, weight in accepted.items() if is_summed and weight > 0
+        ]
         lost = asked - accepted.keys()
         recorder.record(
             current,

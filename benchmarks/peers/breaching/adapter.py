@@ -1,9 +1,10 @@
 """Gradient inversion by `breaching`, in an environment of its own.
 
-Reads one JSON job a line from standard input and answers with one JSON line: `load` a workload
-(image, label, parameters of the small LeNet, iterations), `run` its attack "invertinggradients"
-from one random start, `save` the gradient that it attacks ("gradient") or the image that it found
-("images"), so that both sides are known to attack the same thing. Nothing of mrsa_jax is imported.
+Reads one JSON job a line from standard input and answers with one JSON line: `load` a
+workload (image, label, parameters of the small LeNet, iterations), `run` its attack
+"invertinggradients" from one random start, `save` the gradient that it attacks
+("gradient") or the image that it found ("images"), so that both sides are known to
+attack the same thing. Nothing of mrsa_jax is imported.
 """
 
 import json
@@ -26,9 +27,13 @@ class Workload:
             settings = json.loads(str(stored["settings"]))
             image, label, start = stored["image"], stored["label"], stored["start"]
         height, width, channels = image.shape
-        self.image = torch.from_numpy(np.ascontiguousarray(image.transpose(2, 0, 1)))[None]
+        self.image = torch.from_numpy(np.ascontiguousarray(image.transpose(2, 0, 1)))[
+            None
+        ]
         self.label = torch.from_numpy(np.asarray([label], np.int64))
-        self.model = LeNetZhu(num_classes=settings["num_classes"], num_channels=channels)
+        self.model = LeNetZhu(
+            num_classes=settings["num_classes"], num_channels=channels
+        )
         self.last_shape = (-(-height // 4), -(-width // 4), 12)
         at = 0
         for parameter, there, back in self.weights():
@@ -53,7 +58,13 @@ class Workload:
         shape = [channels, height, width]
         zeros, ones = [0.0] * channels, [1.0] * channels
         self.metadata = OmegaConf.create(
-            {"shape": shape, "modality": "vision", "mean": zeros, "std": ones, "classes": 10}
+            {
+                "shape": shape,
+                "modality": "vision",
+                "mean": zeros,
+                "std": ones,
+                "classes": 10,
+            }
         )
         self.found = None
 
@@ -61,7 +72,11 @@ class Workload:
         """Yield each parameter with the way from the caller's layout to PyTorch's and back."""
         for layer in (self.model.body[0], self.model.body[2], self.model.body[4]):
             yield layer.bias, lambda a: a, lambda a: a
-            yield layer.weight, lambda a: a.transpose(3, 2, 0, 1), lambda a: a.transpose(2, 3, 1, 0)
+            yield (
+                layer.weight,
+                lambda a: a.transpose(3, 2, 0, 1),
+                lambda a: a.transpose(2, 3, 1, 0),
+            )
         height, width, channels = self.last_shape
         yield self.model.fc[0].bias, lambda a: a, lambda a: a
 
@@ -102,8 +117,12 @@ class Workload:
         """Return the gradient in the caller's layout, or the image found."""
         if what == "images":
             return self.found.numpy().transpose(0, 2, 3, 1)
-        by_parameter = dict(zip(map(id, self.model.parameters()), self.gradient, strict=True))
-        parts = [back(by_parameter[id(p)].numpy()).ravel() for p, _, back in self.weights()]
+        by_parameter = dict(
+            zip(map(id, self.model.parameters()), self.gradient, strict=True)
+        )
+        parts = [
+            back(by_parameter[id(p)].numpy()).ravel() for p, _, back in self.weights()
+        ]
         return np.concatenate(parts)
 
 

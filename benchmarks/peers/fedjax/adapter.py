@@ -30,7 +30,9 @@ class Workload:
                 values = values @ kernel + bias
                 if number + 1 < len(params):
                     values = jax.nn.relu(values)
-            chosen = jnp.take_along_axis(jax.nn.log_softmax(values), batch["y"][:, None], axis=1)
+            chosen = jnp.take_along_axis(
+                jax.nn.log_softmax(values), batch["y"][:, None], axis=1
+            )
             return -jnp.mean(chosen)
 
         self.algorithm = fedjax.algorithms.fed_avg.federated_averaging(
@@ -43,7 +45,11 @@ class Workload:
         )
         self.clients = [
             [
-                (b"%d" % client, self._dataset(number, client), jax.random.PRNGKey(client))
+                (
+                    b"%d" % client,
+                    self._dataset(number, client),
+                    jax.random.PRNGKey(client),
+                )
                 for client in range(self.rounds.num_clients)
             ]
             for number in range(self.rounds.num_rounds)

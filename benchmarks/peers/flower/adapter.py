@@ -1,9 +1,11 @@
-"""Flower, in an environment of its own: rounds of its simulation, and its SecAgg+ protocol.
+"""Flower, in an environment of its own.
 
-Kind "rounds": `run_simulation` with its Ray engine, clients in PyTorch; the first round only warms
-the engine up (its result is thrown away), and the seconds are those of the rounds after it.
-Kind "secagg": the server's `SecAggPlusWorkflow` and the clients' `secaggplus_mod`, all parties in
-this process, messages handed over in memory; the last clients are gone when padded vectors are due.
+Rounds of its simulation, and its SecAgg+ protocol.
+Kind "rounds": `run_simulation` with its Ray engine, clients in PyTorch; the first round
+only warms the engine up (its result is thrown away), and the seconds are those of the
+rounds after it. Kind "secagg": the server's `SecAggPlusWorkflow` and the clients'
+`secaggplus_mod`, all parties in this process, messages handed over in memory; the last
+clients are gone when padded vectors are due.
 """
 
 import os
@@ -50,7 +52,7 @@ from serving import Rounds, serve
 VERSION = importlib.metadata.version("flwr")
 
 
-# --- rounds of its simulation -----------------------------------------------------------------
+# ---- rounds of its simulation
 
 
 class Trainer(NumPyClient):
@@ -77,7 +79,9 @@ class Trainer(NumPyClient):
                 if number + 1 < len(pairs):
                     outputs = functional.relu(outputs)
             optimizer.zero_grad()
-            loss = functional.cross_entropy(outputs, labels[first : first + self.rounds.batch])
+            loss = functional.cross_entropy(
+                outputs, labels[first : first + self.rounds.batch]
+            )
             loss.backward()
             optimizer.step()
         return [value.detach().numpy() for value in values], len(labels), {}
@@ -157,14 +161,17 @@ class Simulation:
             backend_config={"client_resources": {"num_cpus": 1, "num_gpus": 0.0}},
         )
         # clients compute in Ray's processes, which this one does not count
-        return {"seconds": self.answer["ended"] - self.answer["begun"], "cpu_seconds": None}
+        return {
+            "seconds": self.answer["ended"] - self.answer["begun"],
+            "cpu_seconds": None,
+        }
 
     def saved(self, what):
         found = self.answer["found"]
         return self.rounds.flat(list(zip(found[::2], found[1::2], strict=True)))
 
 
-# --- its SecAgg+ protocol ---------------------------------------------------------------------
+# ---- its SecAgg+ protocol
 
 
 class Proxy:
@@ -200,20 +207,29 @@ class Manager:
 
 
 class Network:
-    """Hands messages to the clients' protocol in this process; some clients leave on the way."""
+    """Hands messages to the clients' protocol in this process.
+
+    Some clients leave on the way.
+    """
 
     def __init__(self, updates, lost):
         self.updates, self.lost = updates, lost
-        self.contexts = {node_id: Context(0, node_id, {}, RecordDict(), {}) for node_id in updates}
+        self.contexts = {
+            node_id: Context(0, node_id, {}, RecordDict(), {}) for node_id in updates
+        }
 
     def send_and_receive(self, messages, *, timeout=None):
         replies = []
         for message in messages:
             node_id = message.metadata.dst_node_id
             stage = message.content.config_records[RECORD_KEY_CONFIGS][SecAggKey.STAGE]
-            if node_id in self.lost and stage in (Stage.COLLECT_MASKED_VECTORS, Stage.UNMASK):
+            if node_id in self.lost and stage in (
+                Stage.COLLECT_MASKED_VECTORS,
+                Stage.UNMASK,
+            ):
                 continue
-            own = copy.deepcopy(message)  # as by a wire: clients take pieces out of what they get
+            # as by a wire: clients take pieces out of what they get
+            own = copy.deepcopy(message)
             replies.append(secaggplus_mod(own, self.contexts[node_id], self.fit))
         return replies
 
@@ -243,12 +259,17 @@ class SecAggPlus:
         )
         strategy = Everyone(node_ids)
         context = LegacyContext(
-            Context(0, 0, {}, RecordDict(), {}), ServerConfig(), strategy, Manager(count)
+            Context(0, 0, {}, RecordDict(), {}),
+            ServerConfig(),
+            strategy,
+            Manager(count),
         )
-        context.state.config_records[MAIN_CONFIGS_RECORD] = ConfigRecord({Key.CURRENT_ROUND: 1})
+        context.state.config_records[MAIN_CONFIGS_RECORD] = ConfigRecord(
+            {Key.CURRENT_ROUND: 1}
+        )
         nothing = ndarrays_to_parameters([np.zeros(1, np.float32)])
-        context.state.array_records[MAIN_PARAMS_RECORD] = compat.parameters_to_arrayrecord(
-            nothing, keep_input=False
+        context.state.array_records[MAIN_PARAMS_RECORD] = (
+            compat.parameters_to_arrayrecord(nothing, keep_input=False)
         )
         SecAggPlusWorkflow(
             num_shares=settings["num_shares"],

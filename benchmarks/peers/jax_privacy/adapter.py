@@ -1,8 +1,8 @@
 """jax_privacy's own samples of privacy losses (`experimental.monte_carlo`), in NumPy.
 
-Minimum separation is its `BMinSepSampling` from a cold start, which is our law: everybody may join
-in the first round. Balls in bins is its `BallsInBinsSampling`, whose losses it computes one sample
-after the other.
+Minimum separation is its `BMinSepSampling` from a cold start, which is our law:
+everybody may join in the first round. Balls in bins is its `BallsInBinsSampling`, whose
+losses it computes one sample after the other.
 """
 
 import importlib.metadata

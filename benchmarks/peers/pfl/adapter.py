@@ -71,7 +71,9 @@ class Workload:
             central_optimizer=torch.optim.SGD(self.network.parameters(), lr=1.0),
         )
         queue = iter(self.users)
-        data = FederatedDataset(lambda user: Dataset(self.users[user]), lambda: next(queue))
+        data = FederatedDataset(
+            lambda user: Dataset(self.users[user]), lambda: next(queue)
+        )
         backend = SimulatedBackend(training_data=data, val_data=None)
         FederatedAveraging().run(
             algorithm_params=NNAlgorithmParams(

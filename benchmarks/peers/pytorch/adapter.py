@@ -1,9 +1,10 @@
 """PyTorch's plain loop over clients, in an environment of its own.
 
-Reads one JSON job a line from standard input and answers with one JSON line: `load` a workload
-(an .npz of samples, minibatches and starting parameters), `run` it (seconds of one pass over all
-clients), `save` each client's update in the caller's layout of parameters, so that correctness
-is compared before speed. Nothing of mrsa_jax is imported here.
+Reads one JSON job a line from standard input and answers with one JSON line: `load` a
+workload (an .npz of samples, minibatches and starting parameters), `run` it (seconds of
+one pass over all clients), `save` each client's update in the caller's layout of
+parameters, so that correctness is compared before speed. Nothing of mrsa_jax is
+imported here.
 """
 
 import json
@@ -29,7 +30,9 @@ class Network(nn.Module):
             channels = features
         self.last_shape = (height, width, channels)
         sizes = [height * width * channels, *dense]
-        self.dense = nn.ModuleList(nn.Linear(a, b) for a, b in zip(sizes, dense, strict=False))
+        self.dense = nn.ModuleList(
+            nn.Linear(a, b) for a, b in zip(sizes, dense, strict=False)
+        )
 
     def forward(self, values):
         for layer in self.convolutions:
@@ -43,7 +46,11 @@ class Network(nn.Module):
         """Yield each parameter with the way from the caller's layout to PyTorch's and back."""
         for layer in self.convolutions:
             yield layer.bias, lambda a: a, lambda a: a
-            yield layer.weight, lambda a: a.transpose(3, 2, 0, 1), lambda a: a.transpose(2, 3, 1, 0)
+            yield (
+                layer.weight,
+                lambda a: a.transpose(3, 2, 0, 1),
+                lambda a: a.transpose(2, 3, 1, 0),
+            )
         height, width, channels = self.last_shape
         for number, layer in enumerate(self.dense):
             yield layer.bias, lambda a: a, lambda a: a
@@ -51,7 +58,8 @@ class Network(nn.Module):
                 yield layer.weight, lambda a: a.T, lambda a: a.T
                 continue
 
-            def there(a):  # rows by height, width, channel become columns by channel first
+            # rows by height, width, channel become columns by channel first
+            def there(a):
                 rows = a.reshape(height, width, channels, -1)
                 return rows.transpose(3, 2, 0, 1).reshape(a.shape[1], -1)
 
@@ -71,8 +79,12 @@ class Workload:
             inputs, labels = stored["inputs"], stored["labels"]
             start, order = stored["start"], stored["order"]
         self.rate, self.batch = settings["learning_rate"], settings["batch_size"]
-        self.network = Network(settings["shape"], settings["convolutions"], settings["dense"])
-        self.inputs = torch.from_numpy(np.ascontiguousarray(inputs.transpose(0, 3, 1, 2)))
+        self.network = Network(
+            settings["shape"], settings["convolutions"], settings["dense"]
+        )
+        self.inputs = torch.from_numpy(
+            np.ascontiguousarray(inputs.transpose(0, 3, 1, 2))
+        )
         self.labels = torch.from_numpy(labels.astype(np.int64))
         self.order = torch.from_numpy(order.astype(np.int64))
         self.start = []
@@ -86,7 +98,10 @@ class Workload:
         self.trained = []
 
     def run(self):
-        """Train every client, one after another; keep the parameters that each ends with."""
+        """Train every client, one after another.
+
+        Keep the parameters that each ends with.
+        """
         parameters = [parameter for parameter, _, _ in self.network.weights()]
         self.trained = []
         for own in self.order:
@@ -99,7 +114,9 @@ class Workload:
                 logits = self.network(self.inputs[chosen])
                 functional.cross_entropy(logits, self.labels[chosen]).backward()
                 optimizer.step()
-            self.trained.append([parameter.detach().clone() for parameter in parameters])
+            self.trained.append(
+                [parameter.detach().clone() for parameter in parameters]
+            )
 
     def updates(self):
         """Return each client's update as one vector in the caller's layout."""

@@ -1,7 +1,8 @@
-"""Draw the pictures of concepts and of how-tos: `python docs/concepts/pictures/draw.py`.
+"""Draw the pictures of concepts and of how-tos.
 
-Every number in them is computed here. They follow the reader's light or dark mode, and are narrow
-enough to be read on a telephone.
+`python docs/concepts/pictures/draw.py`.
+Every number in them is computed here. They follow the reader's light or dark mode, and
+are narrow enough to be read on a telephone.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ svg { font-family: system-ui, sans-serif; font-size: 14px; }
 .c0 { fill: #6d9ee0; } .c1 { fill: #e59a4a; } .c2 { fill: #6fbf8b; } .c3 { fill: #b98ad6; }
 .on { fill: #14181f; } .rule { fill: #414a5a; }
 }
-"""  # fmt: skip
+"""
 
 
 class Picture:
@@ -46,7 +47,8 @@ class Picture:
     def box(self, x: float, y: float, w: float, h: float, kind: str) -> None:
         """Draw a box by its corner and size."""
         self.parts.append(
-            f'<rect class="{kind}" x="{x:g}" y="{y:g}" width="{w:g}" height="{h:g}" rx="3"/>'
+            f'<rect class="{kind}" x="{x:g}" y="{y:g}" width="{w:g}" height="{h:g}" '
+            'rx="3"/>'
         )
 
     def text(
@@ -54,7 +56,8 @@ class Picture:
     ) -> None:
         """Write words at a point."""
         self.parts.append(
-            f'<text class="{kind}" x="{x:g}" y="{y:g}" text-anchor="{at}">{words}</text>'
+            f'<text class="{kind}" x="{x:g}" y="{y:g}" '
+            f'text-anchor="{at}">{words}</text>'
         )
 
     def line(self, *points: tuple[float, float], kind: str = "line") -> None:
@@ -64,7 +67,9 @@ class Picture:
 
     def dot(self, x: float, y: float, r: float, kind: str) -> None:
         """Draw a circle by its middle."""
-        self.parts.append(f'<circle class="{kind}" cx="{x:.4g}" cy="{y:.4g}" r="{r:g}"/>')
+        self.parts.append(
+            f'<circle class="{kind}" cx="{x:.4g}" cy="{y:.4g}" r="{r:g}"/>'
+        )
 
     def arrow(self, *points: tuple[float, float]) -> None:
         """Draw a line through points with a head at its end."""
@@ -77,8 +82,12 @@ class Picture:
     def chip(self, x: float, y: float, w: float, words: object, kind: str) -> None:
         """Draw a coloured box with words in it."""
         self.box(x, y, w, 30, kind)
-        self.text(x + w / 2, y + 20, str(words), "on mono" if kind[0] == "c" and kind != "cell"
-                  else "ink mono")  # fmt: skip
+        self.text(
+            x + w / 2,
+            y + 20,
+            str(words),
+            "on mono" if kind[0] == "c" and kind != "cell" else "ink mono",
+        )
 
     def svg(self) -> str:
         """Return the file's text."""
@@ -122,7 +131,9 @@ def exposure() -> Picture:
     P, updates = np.array([[1, 1, 0], [0, 1, 1], [1, 0, 1]]), np.array([3, 5, 7])
     signs = np.array([1, -1, 1])
     assert mj.privacy.first_exposure(P).tolist() == [2, 2, 2]
-    picture = Picture(220, "The first sum less the second plus the third is twice one update")
+    picture = Picture(
+        220, "The first sum less the second plus the third is twice one update"
+    )
     for client in range(3):
         picture.text(131 + 58 * client, 28, f"client {client}", "faint small")
     picture.text(331, 28, "sum", "faint")
@@ -159,14 +170,18 @@ def blocks() -> Picture:
         for j, row in enumerate(sums):
             for client, is_in in enumerate(row):
                 kind = f"c{client // 3}" if is_in else "cell"
-                picture.box(x + 17 * client + 5 * (client // 3), 40 + 21 * j, 15, 17, kind)
+                picture.box(
+                    x + 17 * client + 5 * (client // 3), 40 + 21 * j, 15, 17, kind
+                )
     picture.text(240, 204, "one column per client, one row per round", "faint")
     return picture
 
 
 def hidden() -> Picture:
     """How much each client weighs in the estimate of the worst one's update."""
-    picture = Picture(220, "One update stands out at random; in a block all weigh the same")
+    picture = Picture(
+        220, "One update stands out at random; in a block all weigh the same"
+    )
     none = mj.availability.independent(0.0)
     for y, name, scheme in (
         (20, "random", mj.selection.uniform(12, 6)),
@@ -176,7 +191,8 @@ def hidden() -> Picture:
         among = np.asarray(mj.privacy.hidden_among(sums))
         worst = int(among.argmin())
         weights = (np.linalg.pinv(sums) @ sums)[worst]
-        weights /= weights[worst]  # the sums' estimate of its update plus these times the others'
+        # the sums' estimate of its update plus these times the others'
+        weights /= weights[worst]
         np.testing.assert_allclose(weights @ weights, among[worst], rtol=1e-5)
         picture.text(10, y + 40, name, "big ink", "start")
         picture.text(10, y + 62, f"hidden among {among[worst]:.1f}", "faint", "start")
@@ -184,7 +200,9 @@ def hidden() -> Picture:
         for client, weight in enumerate(weights):
             height = max(abs(38 * weight), 1)
             top = y + 50 - (height if weight > 0 else 0)
-            picture.box(146 + 27 * client, top, 20, height, "c1" if client == worst else "c0")
+            picture.box(
+                146 + 27 * client, top, 20, height, "c1" if client == worst else "c0"
+            )
     picture.text(305, 206, "weight of each client in the best estimate", "faint")
     return picture
 
@@ -205,7 +223,10 @@ def families() -> Picture:
         picture.line((164 + 48 * T, 14), (164 + 48 * T, 216), kind="grid")
         picture.text(164 + 48 * T, 234, T, "faint")
     for row, (name, lines) in enumerate(shown.items()):
-        weak, strong = mj.privacy.weak_privacy(lines), int(mj.privacy.strong_privacy(lines))
+        weak, strong = (
+            mj.privacy.weak_privacy(lines),
+            int(mj.privacy.strong_privacy(lines)),
+        )
         assert weak.certified
         hidden = float(np.asarray(mj.privacy.hidden_among(lines)).min())
         y = 26 + 29 * row
@@ -235,13 +256,19 @@ def witness() -> Picture:
     picture.text(372, 28, "the claim", "faint")
     for j, row in enumerate(P):
         for client, is_in in enumerate(row):
-            picture.box(10 + 40 * client, 42 + 40 * j, 36, 30, f"c{client}" if is_in else "cell")
+            picture.box(
+                10 + 40 * client, 42 + 40 * j, 36, 30, f"c{client}" if is_in else "cell"
+            )
         picture.text(186, 62 + 40 * j, "×", "faint")
-        picture.chip(203, 42 + 40 * j, 46, f"{z[j]:+d}".replace("-", "−") if z[j] else 0, "cell")
+        picture.chip(
+            203, 42 + 40 * j, 46, f"{z[j]:+d}".replace("-", "−") if z[j] else 0, "cell"
+        )
     picture.line((10, 166), (249, 166))
     for client, is_in in enumerate(left):
         words = f"{is_in:+d}".replace("-", "−") if is_in else "0"
-        picture.chip(10 + 40 * client, 174, 36, words, f"c{client}" if is_in else "cell")
+        picture.chip(
+            10 + 40 * client, 174, 36, words, f"c{client}" if is_in else "cell"
+        )
     assert np.count_nonzero(left) == mj.privacy.weak_privacy(P).upper == 2
     picture.text(372, 74, "a combination of the sums", "ink")
     picture.text(372, 96, "holds 2 updates only:", "ink")
@@ -253,7 +280,9 @@ def segments() -> Picture:
     """Which groups add which segment together, and with how many levels."""
     levels = [2, 4, 8, 16, 32]
     matrix = mj.hetero.segment_matrix("mc", 5)
-    picture = Picture(284, "Groups add a segment in pairs, with the coarser of two quantizers")
+    picture = Picture(
+        284, "Groups add a segment in pairs, with the coarser of two quantizers"
+    )
     for g, most in enumerate(levels):
         picture.text(130 + 76 * g, 24, f"group {g}")
         picture.text(130 + 76 * g, 42, f"≤ {most}", "faint")
@@ -261,7 +290,9 @@ def segments() -> Picture:
         y = 52 + 40 * row
         picture.text(84, y + 20, f"segment {row}", at="end")
         for g, label in enumerate(labels):
-            mates = [h for h, other in enumerate(labels) if other == label and label >= 0] or [g]
+            mates = [
+                h for h, other in enumerate(labels) if other == label and label >= 0
+            ] or [g]
             kind = "cell" if len(mates) == 1 else f"c{label}"
             picture.chip(96 + 76 * g, y, 68, levels[min(mates)], kind)
     picture.text(282, 272, "levels of each sum: one colour per sum in a row", "faint")
@@ -280,7 +311,9 @@ def ledger() -> Picture:
     for client in range(12):
         x = 66 + 34 * client
         for j in range(8):
-            picture.box(x, 16 + 22 * j, 29, 18, f"c{client // 3}" if sums[j, client] else "cell")
+            picture.box(
+                x, 16 + 22 * j, 29, 18, f"c{client // 3}" if sums[j, client] else "cell"
+            )
         picture.text(x + 15, 214, count[client], "ink mono")
         height = 52 * mu[client]
         picture.box(x + 4, 266 - height, 22, height, f"c{client // 3}")
@@ -291,8 +324,15 @@ def ledger() -> Picture:
 
 
 CONCEPTS: Sequence[Callable[[], Picture]] = (
-    pads, exposure, blocks, hidden, families, witness, segments, ledger,
-)  # fmt: skip
+    pads,
+    exposure,
+    blocks,
+    hidden,
+    families,
+    witness,
+    segments,
+    ledger,
+)
 
 if __name__ == "__main__":
     from tasks import TASKS

@@ -10,7 +10,9 @@ from draw import Picture
 import mrsa_jax as mj
 
 
-def _flow(picture: Picture, y: float, names: Sequence[str], yours: Sequence[int]) -> None:
+def _flow(
+    picture: Picture, y: float, names: Sequence[str], yours: Sequence[int]
+) -> None:
     """Draw boxes that lead to one another; the reader's own have another colour."""
     width, step = 480 / len(names) - 26, (480 - 4) / len(names)
     for place, name in enumerate(names):
@@ -33,7 +35,11 @@ def scheme() -> Picture:
         [1],
     )
     picture.text(
-        12, 104, "The package's availability models, protocols, measures", "faint", "start"
+        12,
+        104,
+        "The package's availability models, protocols, measures",
+        "faint",
+        "start",
     )
     picture.text(12, 124, "and attacks work with any selector.", "faint", "start")
     return picture
@@ -41,10 +47,19 @@ def scheme() -> Picture:
 
 def loop() -> Picture:
     """A round in a program of the reader's own."""
-    picture = Picture(150, "Your step and optimiser between the selector and the secure sum")
-    _flow(picture, 24, ["selector", "your local\nstep", "secure\nsum", "your\noptimiser"], [1, 3])
+    picture = Picture(
+        150, "Your step and optimiser between the selector and the secure sum"
+    )
+    _flow(
+        picture,
+        24,
+        ["selector", "your local\nstep", "secure\nsum", "your\noptimiser"],
+        [1, 3],
+    )
     picture.arrow((414, 72), (414, 100), (58, 100), (58, 72))
-    picture.text(236, 126, "one lax.scan over rounds, compiled once for many schemes", "faint")
+    picture.text(
+        236, 126, "one lax.scan over rounds, compiled once for many schemes", "faint"
+    )
     return picture
 
 
@@ -77,13 +92,17 @@ def paper() -> Picture:
                 if row > 4 or (name == "single" and column == 1):
                     picture.box(x + 12 + 92 * column, 24 + 15 * row, 84, 5, "rule")
         picture.box(x + 12, 22, 84 if name == "single" else 176, 70, "c0")
-        picture.text(x + 100, 202, f"style(&quot;{name}&quot;): {inches:g} in", "ink mono")
+        picture.text(
+            x + 100, 202, f"style(&quot;{name}&quot;): {inches:g} in", "ink mono"
+        )
     return picture
 
 
 def mu() -> Picture:
     """Two laws of what the server sees, mu apart."""
-    picture = Picture(200, "mu is how far apart the server's view lies with and without a client")
+    picture = Picture(
+        200, "mu is how far apart the server's view lies with and without a client"
+    )
     at = np.linspace(-4, 5, 91)
     for centre, kind in ((0, "c0"), (1, "c1")):
         up = 150 - 120 * np.exp(-((at - centre) ** 2) / 2)
@@ -96,13 +115,17 @@ def mu() -> Picture:
     picture.text(middle + 62, 27, "mu = 1", "big ink", "start")
     picture.text(middle - 80, 90, "not in the sum", "ink", "end")
     picture.text(middle + 120, 90, "in the sum", "ink", "start")
-    picture.text(240, 178, "what the server sees, in standard deviations of the noise", "faint")
+    picture.text(
+        240, 178, "what the server sees, in standard deviations of the noise", "faint"
+    )
     return picture
 
 
 def points() -> Picture:
     """Points of a sweep that four processes claim."""
-    picture = Picture(196, "Each process claims points of one store, and none is computed twice")
+    picture = Picture(
+        196, "Each process claims points of one store, and none is computed twice"
+    )
     rng = np.random.default_rng(2)
     for place in range(40):
         kind = "cell" if place > 28 else f"c{rng.integers(4)}"
@@ -119,8 +142,9 @@ def points() -> Picture:
 def forms() -> Picture:
     """One operation in three forms."""
     picture = Picture(166, "Three forms of an operation give the same integers")
-    history = mj.selection.rollout(0, mj.selection.uniform(24, 6),
-                                   mj.availability.independent(0.2), 60)  # fmt: skip
+    history = mj.selection.rollout(
+        0, mj.selection.uniform(24, 6), mj.availability.independent(0.2), 60
+    )
     rank = int(mj.modular.rank(np.asarray(history, np.int64)))
     for place, (name, where) in enumerate(
         (("loops", "CPU"), ("array programs", "TPU, any"), ("kernels", "NVIDIA GPU"))
@@ -137,11 +161,15 @@ def forms() -> Picture:
 
 def flower() -> Picture:
     """A recorder and a gate at a server."""
-    picture = Picture(150, "A recorder writes who was in each sum; a gate asks before the next")
+    picture = Picture(
+        150, "A recorder writes who was in each sum; a gate asks before the next"
+    )
     _flow(picture, 60, ["Flower's\nserver", "recorder", "log.jsonl", "audit"], [0])
     picture.arrow((295, 56), (295, 26), (58, 26), (58, 56))
     picture.text(176, 18, "gate: may this cohort be summed?", "faint")
-    picture.text(12, 136, "names of clients and rounds only, never an update", "faint", "start")
+    picture.text(
+        12, 136, "names of clients and rounds only, never an update", "faint", "start"
+    )
     return picture
 
 
@@ -171,9 +199,13 @@ def gate() -> Picture:
         y = 14 + 32 * j + 24 * (j > 2)
         picture.text(12, y + 18, f"round {j + 1}" if j < 3 else "asked", at="start")
         for client, is_in in enumerate(row):
-            picture.box(70 + 27 * client, y, 24, 26, f"c{client // 2}" if is_in else "cell")
+            picture.box(
+                70 + 27 * client, y, 24, 26, f"c{client // 2}" if is_in else "cell"
+            )
         if j > 2:
-            exposed = np.flatnonzero(np.asarray(mj.privacy.first_exposure([*learnt, row])) >= 0)
+            exposed = np.flatnonzero(
+                np.asarray(mj.privacy.first_exposure([*learnt, row])) >= 0
+            )
             assert exposed.tolist() == ([3] if j == 3 else [])
             words = "refused: one exposed" if j == 3 else "allowed"
             picture.text(296, y + 18, words, "warn" if j == 3 else "ink", "start")
@@ -209,13 +241,28 @@ def log() -> Picture:
     for j, row in enumerate(rows):
         y = 38 + 38 * j
         listed = ", ".join(f"&quot;{names[client]}&quot;" for client in row)
-        picture.text(12, y + 20, f"round {j + 1}: [{listed}]", "ink mono small", "start")
+        picture.text(
+            12, y + 20, f"round {j + 1}: [{listed}]", "ink mono small", "start"
+        )
         picture.arrow((266, y + 15), (296, y + 15))
         for client in range(4):
-            picture.box(310 + 40 * client, y, 34, 30, f"c{client}" if client in row else "cell")
+            picture.box(
+                310 + 40 * client, y, 34, 30, f"c{client}" if client in row else "cell"
+            )
     return picture
 
 
 TASKS: Sequence[Callable[[], Picture]] = (
-    scheme, loop, training, paper, mu, points, forms, flower, advice, gate, parts, log,
-)  # fmt: skip
+    scheme,
+    loop,
+    training,
+    paper,
+    mu,
+    points,
+    forms,
+    flower,
+    advice,
+    gate,
+    parts,
+    log,
+)

@@ -21,7 +21,8 @@ def main(grid: Grid, context: Context) -> None:
     people = flower.Pseudonyms(grid)
     system = f"flower {flower.VERSION}"
     nodes, fraction = int(settings["nodes"]), float(settings["fraction"])
-    # names are pseudonyms already, which the clients made: no salt, so that logs can be joined
+    # names are pseudonyms already, which the clients made: no salt, so that logs can be
+    # joined
     with Recorder(path, system=system, aggregation="plain", salt=b"") as recorder:
         strategy = flower.record(
             FedAvg(

@@ -9,7 +9,9 @@ def draw_points(partition: int) -> tuple[np.ndarray, np.ndarray]:
     """Return a client's points and their labels; some clients have more than others."""
     draws = np.random.default_rng(partition)
     points = draws.normal(size=(20 + 10 * (partition % 4), SIZE))
-    return points, (points.sum(axis=1) + draws.normal(size=len(points)) > 0).astype(float)
+    return points, (points.sum(axis=1) + draws.normal(size=len(points)) > 0).astype(
+        float
+    )
 
 
 def train(weights: np.ndarray, points: np.ndarray, labels: np.ndarray) -> np.ndarray:

@@ -1,9 +1,10 @@
 """Convolution layers at the speed of matrix products, for kernels that differ by client.
 
-Clients hold different kernels, so their convolutions run inside a loop or a batch over clients,
-where XLA's own convolution is many times slower on the CPU than it need be. Three forms serve,
-chosen by what was measured: tiles with few products (`_winograd`, many channels, on the CPU),
-pooling tiles (`conv._tile`, few channels), and plain patches for everything else.
+Clients hold different kernels, so their convolutions run inside a loop or a batch over
+clients, where XLA's own convolution is many times slower on the CPU than it need be.
+Three forms serve, chosen by what was measured: tiles with few products (`_winograd`,
+many channels, on the CPU), pooling tiles (`conv._tile`, few channels), and plain
+patches for everything else.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ _of_a_layer = functools.partial(one_program, static_argnames="padding")
 def conv(inputs: Images, kernel: Kernel, bias: Bias, *, padding: int) -> Outputs:
     """Return convolution(inputs, kernel) + bias, stride 1, odd kernel.
 
-    Equal to XLA's convolution, forward and backward, within 2e-5 of the largest entry: tiles of
-    few products round about ten times as coarsely as plain sums. Exactly the bias where a
-    kernel's patch holds zeros alone, as there.
+    Equal to XLA's convolution, forward and backward, within 2e-5 of the largest entry:
+    tiles of few products round about ten times as coarsely as plain sums. Exactly the
+    bias where a kernel's patch holds zeros alone, as there.
 
     Args:
         inputs: Float [batch, height, width, channels].
@@ -53,12 +54,16 @@ def conv(inputs: Images, kernel: Kernel, bias: Bias, *, padding: int) -> Outputs
         True
     """
     if _has_few_products(inputs, kernel):
-        return _winograd.winograd(inputs, kernel, bias, padding=padding, is_pooled=False)
+        return _winograd.winograd(
+            inputs, kernel, bias, padding=padding, is_pooled=False
+        )
     side, _, _, features = kernel.shape
     edges = ((0, 0), (padding, padding), (padding, padding), (0, 0))
     patches = windows(jnp.pad(inputs, edges), side)
     batch, height, width, depth = patches.shape
-    outputs = patches.reshape(-1, depth) @ kernel.reshape(depth, features) + bias[None, :]
+    outputs = (
+        patches.reshape(-1, depth) @ kernel.reshape(depth, features) + bias[None, :]
+    )
     return outputs.reshape(batch, height, width, features)
 
 
@@ -75,18 +80,22 @@ def conv_relu(inputs: Images, kernel: Kernel, bias: Bias, *, padding: int) -> Ou
 
 
 @_of_a_layer
-def conv_relu_pool(inputs: Images, kernel: Kernel, bias: Bias, *, padding: int) -> Outputs:
+def conv_relu_pool(
+    inputs: Images, kernel: Kernel, bias: Bias, *, padding: int
+) -> Outputs:
     """Return max_pool_2x2(relu(convolution(inputs, kernel) + bias)), stride 1, odd kernel.
 
-    Equal to XLA's convolution and `reduce_window` up to float rounding (`conv` says how much).
-    Where several places of a window attain the maximum the first takes the gradient, as there;
-    in tiles of few products any of those whose patches are equal may, which gives the kernel
-    and the bias the same gradient. Windows that see zeros alone tie exactly, in relu too.
+    Equal to XLA's convolution and `reduce_window` up to float rounding (`conv` says how
+    much). Where several places of a window attain the maximum the first takes the
+    gradient, as there; in tiles of few products any of those whose patches are equal
+    may, which gives the kernel and the bias the same gradient. Windows that see zeros
+    alone tie exactly, in relu too.
 
-    Where no tie but rounding decides, between unequal patches or about a unit at zero, the
-    gradient may take another way than XLA's: an update of McMahan's CNN from ten digits is
-    within 1e-5 of float64's, of its norm, or by such a choice within 5 percent, which met about
-    one of nine updates of three steps. Plain float32 has the same choices, ten times more rarely.
+    Where no tie but rounding decides, between unequal patches or about a unit at zero,
+    the gradient may take another way than XLA's: an update of McMahan's CNN from ten
+    digits is within 1e-5 of float64's, of its norm, or by such a choice within 5
+    percent, which met about one of nine updates of three steps. Plain float32 has the
+    same choices, ten times more rarely.
 
     A last odd row or column of the convolution's output is dropped by the pool.
 
@@ -112,6 +121,9 @@ def conv_relu_pool(inputs: Images, kernel: Kernel, bias: Bias, *, padding: int) 
 
 
 def _has_few_products(inputs: Array, kernel: Array) -> bool:
-    """Return whether to save products: their transforms want float32, and a CPU's caches."""
+    """Return whether to save products.
+
+    Their transforms want float32, and a CPU's caches.
+    """
     is_float32 = inputs.dtype == kernel.dtype == jnp.float32
     return is_float32 and platform() == "cpu" and _winograd.serves(kernel.shape)

@@ -1,8 +1,9 @@
 """Convolution + bias + relu + 2x2 max-pool of few channels as one product of patches.
 
-On the input folded into 2x2 cells (space to depth) the block is a small convolution with four
-outputs a channel, one for each place of the pooling window, and a maximum over them. (Samples
-innermost, for longer rows, were measured too: LeNet took half as long again.)
+On the input folded into 2x2 cells (space to depth) the block is a small convolution
+with four outputs a channel, one for each place of the pooling window, and a maximum
+over them. (Samples innermost, for longer rows, were measured too: LeNet took half as
+long again.)
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ def pooled_size(size: int, kernel_size: int, padding: int) -> int:
     return (size + 2 * padding - kernel_size + 1) // 2
 
 
-def tile_conv_relu_pool(inputs: Images, kernel: Kernel, bias: Bias, *, padding: int) -> Outputs:
+def tile_conv_relu_pool(
+    inputs: Images, kernel: Kernel, bias: Bias, *, padding: int
+) -> Outputs:
     """Return the block `conv_relu_pool`; arguments as there."""
     side, _, _, features = kernel.shape
     cells = _patches_of_cells(inputs, side, padding)
@@ -55,9 +58,12 @@ def _patches_of_cells(
     zero = jnp.zeros((), inputs.dtype)
     edges = [(0, 0, 0), (padding, 2 * num_rows - height - padding, 0)]
     edges += [(padding, 2 * num_columns - width - padding, 0), (0, 0, 0)]
-    padded = jax.lax.pad(inputs, zero, edges)  # a negative edge crops what the pool drops
+    # a negative edge crops what the pool drops
+    padded = jax.lax.pad(inputs, zero, edges)
     cells = padded.reshape(batch, num_rows, 2, num_columns, 2, channels)
-    cells = cells.transpose(0, 1, 3, 2, 4, 5).reshape(batch, num_rows, num_columns, 4 * channels)
+    cells = cells.transpose(0, 1, 3, 2, 4, 5).reshape(
+        batch, num_rows, num_columns, 4 * channels
+    )
     return windows(cells, reach)
 
 
@@ -76,15 +82,22 @@ def windows(
 
 
 def _windows_backward(reach: int, saved: None, gradient: Array) -> tuple[Array]:
-    """Add each shifted part in place; sums of padded parts would be recomputed by every user."""
+    """Add each shifted part in place.
+
+    Sums of padded parts would be recomputed by every user.
+    """
     batch, height, width, window_depth = gradient.shape
     depth = window_depth // reach**2
-    total = jnp.zeros((batch, height + reach - 1, width + reach - 1, depth), gradient.dtype)
+    total = jnp.zeros(
+        (batch, height + reach - 1, width + reach - 1, depth), gradient.dtype
+    )
     for place in range(reach**2):
         down, right = divmod(place, reach)
         here = (slice(None), slice(down, down + height), slice(right, right + width))
         part = gradient[..., place * depth : (place + 1) * depth]
-        total = jax.lax.dynamic_update_slice(total, total[here] + part, (0, down, right, 0))
+        total = jax.lax.dynamic_update_slice(
+            total, total[here] + part, (0, down, right, 0)
+        )
     return (total,)
 
 
@@ -120,10 +133,14 @@ def _product_relu_max(
 
 def _forward(
     rows: Array, weights: Array, bias: Array
-) -> tuple[Float[Array, "rows features"], tuple[Array, Array, Int8[Array, "rows features"]]]:
+) -> tuple[
+    Float[Array, "rows features"], tuple[Array, Array, Int8[Array, "rows features"]]
+]:
     features = bias.shape[0]
     outputs = rows @ weights
-    places = [outputs[:, place * features : (place + 1) * features] for place in range(4)]
+    places = [
+        outputs[:, place * features : (place + 1) * features] for place in range(4)
+    ]
     pooled, where = relu_of_largest(places, bias)
     return pooled, (rows, weights, where)
 
@@ -140,10 +157,14 @@ def relu_of_largest(places: Sequence[Array], bias: Array) -> tuple[Array, Array]
     return pooled, jnp.where(is_active, where, jnp.int8(4))
 
 
-def _backward(saved: tuple[Array, Array, Array], gradient: Array) -> tuple[Array, Array, Array]:
+def _backward(
+    saved: tuple[Array, Array, Array], gradient: Array
+) -> tuple[Array, Array, Array]:
     rows, weights, where = saved
     zero = jnp.zeros((), gradient.dtype)
-    spread = jnp.concatenate([jnp.where(where == k, gradient, zero) for k in range(4)], axis=1)
+    spread = jnp.concatenate(
+        [jnp.where(where == k, gradient, zero) for k in range(4)], axis=1
+    )
     bias_gradient = jnp.sum(jnp.where(where < 4, gradient, zero), axis=0)
     return spread @ weights.T, rows.T @ spread, bias_gradient
 
@@ -151,12 +172,17 @@ def _backward(saved: tuple[Array, Array, Array], gradient: Array) -> tuple[Array
 _product_relu_max.defvjp(_forward, _backward)
 
 
-# ---- Small convolutions that stay fast when differentiated twice, as gradient inversion does.
+# ---- Small convolutions that stay fast when differentiated twice, as gradient
+# inversion does.
 #
-# XLA differentiates a strided convolution of few channels into dilated ones that a CPU runs slowly.
-# A convolution is bilinear, and so are its two derivatives, which are again a convolution of the
-# gradient with the reversed kernel and a product of patches: closed under differentiation, all are
-# matrix products of patches. Stride 2 becomes stride 1 by moving 2 x 2 pixels into channels.
+# XLA differentiates a strided convolution of few channels into dilated ones that a CPU
+# runs slowly.
+# A convolution is bilinear, and so are its two derivatives, which are again a
+# convolution of the
+# gradient with the reversed kernel and a product of patches: closed under
+# differentiation, all are
+# matrix products of patches. Stride 2 becomes stride 1 by moving 2 x 2 pixels into
+# channels.
 
 _Images = Float32[Array, "batch height width channels"]
 _Outputs = Float32[Array, "batch height width features"]
@@ -201,7 +227,9 @@ def _input_gradient(outputs: _Outputs, kernel: _Kernel) -> _Images:
 def _patches(inputs: Array, size: int) -> Array:
     """Return each pixel's neighbourhood, [batch, height, width, size * size * channels]."""
     reach = size // 2
-    return windows(jnp.pad(inputs, ((0, 0), (reach, reach), (reach, reach), (0, 0))), size)
+    return windows(
+        jnp.pad(inputs, ((0, 0), (reach, reach), (reach, reach), (0, 0))), size
+    )
 
 
 patch_conv.defvjp(
@@ -212,8 +240,14 @@ patch_conv.defvjp(
     ),
 )
 _kernel_gradient.defvjp(
-    lambda inputs, outputs, size: (_kernel_gradient(inputs, outputs, size), (inputs, outputs)),
-    lambda _, saved, kernel: (_input_gradient(saved[1], kernel), patch_conv(saved[0], kernel)),
+    lambda inputs, outputs, size: (
+        _kernel_gradient(inputs, outputs, size),
+        (inputs, outputs),
+    ),
+    lambda _, saved, kernel: (
+        _input_gradient(saved[1], kernel),
+        patch_conv(saved[0], kernel),
+    ),
 )
 
 
@@ -237,8 +271,12 @@ def strided_patch_conv(
     batch, height, width, channels = inputs.shape
     rows, columns = -(-height // 2), -(-width // 2)
     even = jnp.pad(inputs, ((0, 0), (0, height % 2), (0, width % 2), (0, 0)))
-    blocks = even.reshape(batch, rows, 2, columns, 2, channels).transpose(0, 1, 3, 2, 4, 5)
+    blocks = even.reshape(batch, rows, 2, columns, 2, channels).transpose(
+        0, 1, 3, 2, 4, 5
+    )
     # tap t reads pixel 2 i + t - 2, which is pixel t % 2 of block i + t // 2 - 1
-    taps = jnp.pad(kernel, ((0, 1), (0, 1), (0, 0), (0, 0))).reshape(3, 2, 3, 2, channels, -1)
+    taps = jnp.pad(kernel, ((0, 1), (0, 1), (0, 0), (0, 0))).reshape(
+        3, 2, 3, 2, channels, -1
+    )
     taps = taps.transpose(0, 2, 1, 3, 4, 5).reshape(3, 3, 4 * channels, -1)
     return patch_conv(blocks.reshape(batch, rows, columns, 4 * channels), taps)

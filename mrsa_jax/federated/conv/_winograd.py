@@ -1,10 +1,10 @@
 """Convolution by two-dimensional Toom-Cook tiles, with its own backward pass.
 
-A tile of m x m outputs of an r x r kernel takes (m + r - 1)² products a channel and feature
-instead of m² r²: 6.25 times fewer for 5 x 5 kernels, 4 times for 3 x 3. The products of all tiles
-are one batched matrix product; the transforms around it are sums along the tile's rows and
-columns. Minibatches run in chunks whose tiles stay in cache, and the backward pass makes the
-input's tiles again instead of keeping them.
+A tile of m x m outputs of an r x r kernel takes (m + r - 1)² products a channel and
+feature instead of m² r²: 6.25 times fewer for 5 x 5 kernels, 4 times for 3 x 3. The
+products of all tiles are one batched matrix product; the transforms around it are sums
+along the tile's rows and columns. Minibatches run in chunks whose tiles stay in cache,
+and the backward pass makes the input's tiles again instead of keeping them.
 """
 
 from __future__ import annotations
@@ -23,10 +23,13 @@ from jaxtyping import Array, Float32
 from mrsa_jax._core.device import at_once
 from mrsa_jax.federated.conv._tile import Bias, Images, Kernel, Outputs, relu_of_largest
 
-# ---- Matrices of short convolutions with few products (Toom-Cook, in Winograd's transposed form).
+# ---- Matrices of short convolutions with few products (Toom-Cook, in Winograd's
+# transposed form).
 #
-# `outputs` values of a filter of `taps` weights cost outputs + taps - 1 products instead of
-# outputs x taps. Source: Winograd 1980, "Arithmetic Complexity of Computations"; Lavin and Gray
+# `outputs` values of a filter of `taps` weights cost outputs + taps - 1 products
+# instead of
+# outputs x taps. Source: Winograd 1980, "Arithmetic Complexity of Computations"; Lavin
+# and Gray
 # 2016, "Fast Algorithms for Convolutional Neural Networks", eq. (5) to (7).
 
 # zero, then pairs of opposite sign: small numbers keep the rounding small
@@ -36,7 +39,10 @@ Matrix = list[list[Fraction]]
 
 
 class ToomCook(NamedTuple):
-    """y = output @ ((kernel @ g) * (data @ d)) with y_i = sum_k g_k d_{i+k}; all float64."""
+    """y = output @ ((kernel @ g) * (data @ d)) with y_i = sum_k g_k d_{i+k}.
+
+    All float64.
+    """
 
     output: np.ndarray  # [outputs, products]
     kernel: np.ndarray  # [products, taps]
@@ -47,8 +53,8 @@ class ToomCook(NamedTuple):
 def toom_cook(outputs: int, taps: int) -> ToomCook:
     """Return the matrices for a number of outputs and of taps.
 
-    Made of exact fractions; a factor of two moves between the kernel's and the data's row of each
-    product, so that both are of about one size and rounding stays small.
+    Made of exact fractions; a factor of two moves between the kernel's and the data's
+    row of each product, so that both are of about one size and rounding stays small.
 
     Args:
         outputs: Outputs of one application, at least 1.
@@ -63,8 +69,14 @@ def toom_cook(outputs: int, taps: int) -> ToomCook:
     points = _POINTS[: outputs + taps - 2]
     norms = [math.prod(a - b for b in points if b != a) for a in points]
     one, zero = Fraction(1), Fraction(0)
-    output = [[a**i for a in points] + [one if i == outputs - 1 else zero] for i in range(outputs)]
-    kernel = [[a**k / norm for k in range(taps)] for a, norm in zip(points, norms, strict=True)]
+    output = [
+        [a**i for a in points] + [one if i == outputs - 1 else zero]
+        for i in range(outputs)
+    ]
+    kernel = [
+        [a**k / norm for k in range(taps)]
+        for a, norm in zip(points, norms, strict=True)
+    ]
     kernel.append([zero] * (taps - 1) + [one])
     data = [[*_with_roots([b for b in points if b != a]), zero] for a in points]
     data.append(_with_roots(list(points)))
@@ -92,7 +104,8 @@ def _array(matrix: Matrix) -> np.ndarray:
 
 # ---- Convolution by two-dimensional Toom-Cook tiles, with its own backward pass.
 
-_FEWEST_CHANNELS = 16  # below, the transforms cost more than the products that they save
+# below, the transforms cost more than the products that they save
+_FEWEST_CHANNELS = 16
 
 
 def serves(kernel_shape: Sequence[int]) -> bool:
@@ -107,7 +120,10 @@ def serves(kernel_shape: Sequence[int]) -> bool:
 
 
 class _Tiling(NamedTuple):
-    """How images are cut: `outputs` x `outputs` results a tile, tiles a column and a row."""
+    """How images are cut.
+
+    `outputs` x `outputs` results a tile, tiles a column and a row.
+    """
 
     side: int
     padding: int
@@ -144,16 +160,22 @@ def _tiling(image_shape: Sequence[int], side: int, padding: int) -> _Tiling:
 def winograd(
     inputs: Images, kernel: Kernel, bias: Bias, *, padding: int, is_pooled: bool
 ) -> Outputs:
-    """Return `conv`, or the block `conv_relu_pool`: a tile's outputs are whole pooling windows."""
+    """Return `conv`, or the block `conv_relu_pool`.
+
+    A tile's outputs are whole pooling windows.
+    """
     tiling = _tiling(inputs.shape[1:3], kernel.shape[0], padding)
     return _block(inputs, kernel, bias, tiling, is_pooled)
 
 
-# --- transforms ---------------------------------------------------------------------------------
+# ---- transforms
 
 
 def _along_rows(matrix: np.ndarray, values: Array) -> Array:
-    """Multiply along the first axis; a product of matrices was faster than sums of slices."""
+    """Multiply along the first axis.
+
+    A product of matrices was faster than sums of slices.
+    """
     flat = jnp.asarray(matrix, jnp.float32) @ values.reshape(values.shape[0], -1)
     return flat.reshape(len(matrix), *values.shape[1:])
 
@@ -166,13 +188,20 @@ def _along_columns(matrix: np.ndarray, values: Array) -> Array:
     return flat.reshape(rows, len(matrix), *values.shape[2:])
 
 
-def _input_tiles(inputs: Array, tiling: _Tiling) -> Float32[Array, "products tiles channels"]:
-    """Return each tile of the inputs, transformed, by product: [p², batch x tiles, channels]."""
+def _input_tiles(
+    inputs: Array, tiling: _Tiling
+) -> Float32[Array, "products tiles channels"]:
+    """Return each tile of the inputs, transformed, by product.
+
+    [p², batch x tiles, channels].
+    """
     data, more = tiling.matrices.data, tiling.side - 1
     m, down, right = tiling.outputs, tiling.down, tiling.right
     # [m, m, batch, down + 1, right + 1, channels]
     cells = _cells(inputs, m, down + 1, right + 1, tiling.padding)
-    once = _along_rows(data, jnp.concatenate([cells[:, :, :, :-1], cells[:more, :, :, 1:]]))
+    once = _along_rows(
+        data, jnp.concatenate([cells[:, :, :, :-1], cells[:more, :, :, 1:]])
+    )
     columns = [once[:, :, :, :, :-1], once[:, :more, :, :, 1:]]
     twice = _along_columns(data, jnp.concatenate(columns, axis=1))
     return twice.reshape(tiling.products**2, -1, inputs.shape[-1])
@@ -194,7 +223,9 @@ def _overlapped(parts: Sequence[Array], m: int, axis: int) -> list[Array]:
     results = []
     for k in range(m):
         own = _shifted(parts[k], axis, 0)
-        results.append(own + _shifted(parts[k + m], axis, 1) if k + m < len(parts) else own)
+        results.append(
+            own + _shifted(parts[k + m], axis, 1) if k + m < len(parts) else own
+        )
     return results
 
 
@@ -207,15 +238,23 @@ def _shifted(values: Array, axis: int, start: int) -> Array:
 def _cells(values: Array, cell: int, down: int, right: int, pad: int = 0) -> Array:
     """Pad images to whole cells and order them by place within a cell, then by cell."""
     batch, height, width, depth = values.shape
-    edges = [(0, 0, 0), (pad, cell * down - height - pad, 0), (pad, cell * right - width - pad, 0)]
+    edges = [
+        (0, 0, 0),
+        (pad, cell * down - height - pad, 0),
+        (pad, cell * right - width - pad, 0),
+    ]
     padded = jax.lax.pad(values, jnp.zeros((), values.dtype), [*edges, (0, 0, 0)])
-    return padded.reshape(batch, down, cell, right, cell, depth).transpose(2, 4, 0, 1, 3, 5)
+    return padded.reshape(batch, down, cell, right, cell, depth).transpose(
+        2, 4, 0, 1, 3, 5
+    )
 
 
 def _images(cells: Array, height: int, width: int, pad: int = 0) -> Array:
     """Undo `_cells`."""
     cell, _, batch, down, right, depth = cells.shape
-    images = cells.transpose(2, 3, 0, 4, 1, 5).reshape(batch, cell * down, cell * right, depth)
+    images = cells.transpose(2, 3, 0, 4, 1, 5).reshape(
+        batch, cell * down, cell * right, depth
+    )
     return images[:, pad : pad + height, pad : pad + width]
 
 
@@ -241,7 +280,9 @@ def _tile_outputs(
     """Return the outputs of all tiles by row and column in the tile."""
     n = tiling.products
     products = products.reshape(n, n, *products.shape[1:])
-    return _along_columns(tiling.matrices.output, _along_rows(tiling.matrices.output, products))
+    return _along_columns(
+        tiling.matrices.output, _along_rows(tiling.matrices.output, products)
+    )
 
 
 def _tile_outputs_transposed(
@@ -254,31 +295,46 @@ def _tile_outputs_transposed(
 
 
 def _convolved(inputs: Array, weights: Array, tiling: _Tiling) -> Array:
-    """Return the outputs of all tiles; exactly zero where a kernel's patch is nothing but zeros.
+    """Return the outputs of all tiles.
 
-    A tile's transforms mix all its outputs, which leaves rounding where a product of patches has
-    none: with a zero bias it would switch on units that relu keeps off, all over blank borders.
+    Exactly zero where a kernel's patch is nothing but zeros.
+    A tile's transforms mix all its outputs, which leaves rounding where a product of
+    patches has none: with a zero bias it would switch on units that relu keeps off, all
+    over blank borders.
     """
     outputs = _tile_outputs(_input_tiles(inputs, tiling) @ weights, tiling)
     seen = (inputs != 0).any(axis=-1, keepdims=True)
-    edges = ((0, 0), (tiling.padding, tiling.padding), (tiling.padding, tiling.padding), (0, 0))
+    edges = (
+        (0, 0),
+        (tiling.padding, tiling.padding),
+        (tiling.padding, tiling.padding),
+        (0, 0),
+    )
     seen = jnp.pad(seen, edges)
     height, width = tiling.output_shape
-    rows = functools.reduce(jnp.logical_or, [seen[:, k : k + height] for k in range(tiling.side)])
+    rows = functools.reduce(
+        jnp.logical_or, [seen[:, k : k + height] for k in range(tiling.side)]
+    )
     cells = [rows[:, :, k : k + width] for k in range(tiling.side)]
     seen = functools.reduce(jnp.logical_or, cells)
-    return jnp.where(_by_place(seen, tiling.outputs, tiling), outputs, jnp.zeros((), outputs.dtype))
+    return jnp.where(
+        _by_place(seen, tiling.outputs, tiling), outputs, jnp.zeros((), outputs.dtype)
+    )
 
 
 def _by_place(values: Array, cell: int, tiling: _Tiling) -> Array:
     """Order images by place in the tile: [cell, cell, tiles, ...]."""
-    return _cells(values, cell, tiling.down, tiling.right).reshape(cell, cell, -1, values.shape[-1])
+    return _cells(values, cell, tiling.down, tiling.right).reshape(
+        cell, cell, -1, values.shape[-1]
+    )
 
 
 def _from_places(placed: Array, tiling: _Tiling, height: int, width: int) -> Array:
     """Undo `_by_place`."""
     cell, _, _, depth = placed.shape
-    return _images(placed.reshape(cell, cell, -1, tiling.down, tiling.right, depth), height, width)
+    return _images(
+        placed.reshape(cell, cell, -1, tiling.down, tiling.right, depth), height, width
+    )
 
 
 def _pull_back(
@@ -293,11 +349,14 @@ def _pull_back(
     return _input_tiles_transposed(inputs_gradient, tiling), weights_gradient
 
 
-# --- chunks -------------------------------------------------------------------------------------
+# ---- chunks
 
 
 def _in_chunks(batch: int, weights: Array, tiling: _Tiling) -> tuple[int, int]:
-    """Return how many chunks of how many samples; a chunk outweighs the kernel that it reads."""
+    """Return how many chunks of how many samples.
+
+    A chunk outweighs the kernel that it reads.
+    """
     products, channels, features = weights.shape
     sample = 4 * products * tiling.down * tiling.right * (channels + features)
     most = max(at_once("tiles", sample), 4 * math.prod(weights.shape) // sample)
@@ -348,14 +407,20 @@ def _backward_in_chunks(
         cut = tuple(_split(values, chunks, size) for values in batched)
         (weights_gradient, bias_gradient), parts = jax.lax.scan(step, zeros, cut)
         inputs_gradient = _joined(parts, batch)
-    return inputs_gradient, _kernel_transform_transposed(weights_gradient, tiling), bias_gradient
+    return (
+        inputs_gradient,
+        _kernel_transform_transposed(weights_gradient, tiling),
+        bias_gradient,
+    )
 
 
-# --- convolution, alone or with relu and pool ---------------------------------------------------
+# ---- convolution, alone or with relu and pool
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(3, 4))
-def _block(inputs: Array, kernel: Array, bias: Array, tiling: _Tiling, is_pooled: bool) -> Array:
+def _block(
+    inputs: Array, kernel: Array, bias: Array, tiling: _Tiling, is_pooled: bool
+) -> Array:
     return _forward(inputs, kernel, bias, tiling, is_pooled)[0]
 
 
@@ -363,7 +428,9 @@ def _forward(
     inputs: Array, kernel: Array, bias: Array, tiling: _Tiling, is_pooled: bool
 ) -> tuple[Array, tuple[Array, ...]]:
     weights = _kernel_transform(kernel, tiling)
-    height, width = (length // (2 if is_pooled else 1) for length in tiling.output_shape)
+    height, width = (
+        length // (2 if is_pooled else 1) for length in tiling.output_shape
+    )
 
     def one(chunk: Array) -> list[Array]:
         outputs = _convolved(chunk, weights, tiling)
@@ -399,9 +466,13 @@ def _backward(
 def _unpooled(gradient: Array, places: Array, tiling: _Tiling) -> Array:
     """Return the gradient of the outputs by place: each window's where its maximum is."""
     windows, zero = tiling.outputs // 2, jnp.zeros((), gradient.dtype)
-    placed, chosen = (_by_place(values, windows, tiling) for values in (gradient, places))
+    placed, chosen = (
+        _by_place(values, windows, tiling) for values in (gradient, places)
+    )
     spread = [
-        jnp.stack([jnp.where(chosen == 2 * i + j, placed, zero) for j in range(2)], axis=2)
+        jnp.stack(
+            [jnp.where(chosen == 2 * i + j, placed, zero) for j in range(2)], axis=2
+        )
         for i in range(2)
     ]
     outputs = jnp.stack(spread, axis=1)  # [windows, 2, windows, 2, tiles, features]

@@ -1,7 +1,9 @@
-"""The compiled programs of a training: a cohort's local training, the server's step, rounds.
+"""The compiled programs of a training.
 
-What a round receives and reports, how cohorts spread over devices, and rounds of one training or
-of several as one program. Everything here is traced; who calls it decides what is trained next.
+A cohort's local training, the server's step, rounds.
+What a round receives and reports, how cohorts spread over devices, and rounds of one
+training or of several as one program. Everything here is traced; who calls it decides
+what is trained next.
 """
 
 from mrsa_watch._base.late import late_names

@@ -1,7 +1,8 @@
 """One round of local training: a trainer mapped over the members of a cohort.
 
-Clients are trained a few side by side, in turns, from one model; a client's random stream comes
-from its own index, so that neither its slot nor its company changes what it learns.
+Clients are trained a few side by side, in turns, from one model; a client's random
+stream comes from its own index, so that neither its slot nor its company changes what
+it learns.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ from mrsa_jax.data import ClientData
 class LocalTrainer(Protocol):
     """How one client trains; a pytree. The library maps it over the cohort.
 
-    A trainer may also have `update_from_pool` (see `LocalSGD`), which is then used in its place
-    and saves the copy of each client's samples, `scaled` for learning-rate schedules, and `loss`
-    (see `local_sgd`), by which models are then tested.
+    A trainer may also have `update_from_pool` (see `LocalSGD`), which is then used in
+    its place and saves the copy of each client's samples, `scaled` for learning-rate
+    schedules, and `loss` (see `local_sgd`), by which models are then tested.
     """
 
     def update(
@@ -40,17 +41,22 @@ class LocalTrainer(Protocol):
         labels: Array,
         size: Int32[Array, ""],
     ) -> Float32[Array, " dim"]:
-        """Return new minus old parameters; only the first `size` samples are the client's."""
+        """Return new minus old parameters.
+
+        Only the first `size` samples are the client's.
+        """
         ...
 
 
 @runtime_checkable
 class StatefulTrainer(Protocol):
-    """How a client trains that keeps something from round to round, e.g. `scaffold`; a pytree.
+    """How a client trains that keeps something from round to round, e.g. `scaffold`.
 
-    The server keeps f32 [h] and sends them with the model; each client keeps its own f32
-    [s]; both begin at zero. What a client sends is its update and, behind it, h more entries,
-    whose sum over N the server adds to what it keeps. A round without a sum changes neither.
+    A pytree.
+    The server keeps f32 [h] and sends them with the model; each client keeps its own
+    f32 [s]; both begin at zero. What a client sends is its update and, behind it, h
+    more entries, whose sum over N the server adds to what it keeps. A round without a
+    sum changes neither.
     """
 
     def state_sizes(self, dim: int) -> tuple[int, int]:
@@ -66,7 +72,9 @@ class StatefulTrainer(Protocol):
         inputs: Float32[Array, "samples ..."],
         labels: Array,
         size: Int32[Array, ""],
-    ) -> tuple[Float32[Array, " dim"], Float32[Array, " shared"], Float32[Array, " own"]]:
+    ) -> tuple[
+        Float32[Array, " dim"], Float32[Array, " shared"], Float32[Array, " own"]
+    ]:
         """Return the update, what else is sent, and what the client keeps from now on."""
         ...
 
@@ -112,14 +120,14 @@ def cohort_updates(
 ) -> tuple[Float32[Array, "slots sent"], Bool[Array, " slots"], Key[Array, ""]]:
     """Train the members of a cohort from one model.
 
-    A client's random stream comes from its own index, not from its slot. `width` clients are
-    trained side by side (static), so many that their parameters stay in cache if None; it bounds
-    the memory and changes the updates by rounding only.
+    A client's random stream comes from its own index, not from its slot. `width`
+    clients are trained side by side (static), so many that their parameters stay in
+    cache if None; it bounds the memory and changes the updates by rounding only.
 
     Returns:
-        Updates f32 [slots, d] (zero in slots that are not present), of clients who keep something
-        followed by what else they send and what they keep now; which are finite, and the round's
-        key for quantization.
+        Updates f32 [slots, d] (zero in slots that are not present), of clients who keep
+        something followed by what else they send and what they keep now; which are
+        finite, and the round's key for quantization.
     """
     training_key = round_key(key, round_index, Stream.LOCAL_TRAINING)
 
@@ -137,7 +145,11 @@ def cohort_updates(
     updates = mapped(one, order, present[order], width)
     updates = updates[jnp.argsort(order)] if is_grouped else updates
     updates = jnp.where(present[:, None], updates, jnp.float32(0))
-    return updates, are_finite(updates), round_key(key, round_index, Stream.QUANTIZATION)
+    return (
+        updates,
+        are_finite(updates),
+        round_key(key, round_index, Stream.QUANTIZATION),
+    )
 
 
 def client_update(
@@ -149,11 +161,18 @@ def client_update(
     size: Int32[Array, ""],
 ) -> Float32[Array, " sent"]:
     """Return the update of the client in one row of the data, for its first `size` samples."""
-    inputs, labels, indices = client_data.inputs, client_data.labels, client_data.indices[row]
-    if isinstance(trainer, Stateful):  # what is sent and, behind it, what the client keeps
+    inputs, labels, indices = (
+        client_data.inputs,
+        client_data.labels,
+        client_data.indices[row],
+    )
+    # what is sent and, behind it, what the client keeps
+    if isinstance(trainer, Stateful):
         kept = trainer.states.shared, trainer.states.own[row]
         own = inputs[indices], labels[indices], size
-        return jnp.concatenate(trainer.trainer.update_with_state(key, parameters, *kept, *own))
+        return jnp.concatenate(
+            trainer.trainer.update_with_state(key, parameters, *kept, *own)
+        )
     from_pool = getattr(trainer, "update_from_pool", None)
     if from_pool is not None:
         return from_pool(key, parameters, inputs, labels, indices, size)
@@ -163,9 +182,10 @@ def client_update(
 def in_buckets(client_data: ClientData, trainer: Any) -> ClientData:
     """Return clients' data with rows and columns of indices that nobody reads, one size for many.
 
-    So other numbers of clients, and of the largest's samples, are trained by the same program, to
-    the bit. There are more columns only where a minibatch has fewer and is taken from the pool:
-    a larger one would add up in another order, and copies of samples would be as much longer.
+    So other numbers of clients, and of the largest's samples, are trained by the same
+    program, to the bit. There are more columns only where a minibatch has fewer and is
+    taken from the pool: a larger one would add up in another order, and copies of
+    samples would be as much longer.
     """
     indices, sizes = client_data.indices, client_data.sizes
     clients, columns = indices.shape
@@ -187,11 +207,14 @@ def measured_width(dim: int) -> int:
     return at_once("clients", 4 * dim)
 
 
-def by_size(present: Array, sizes: Array, num_devices: int = 1) -> Int32[Array, " slots"]:
+def by_size(
+    present: Array, sizes: Array, num_devices: int = 1
+) -> Int32[Array, " slots"]:
     """Return the order in which slots are trained, for each device a run of equal length.
 
-    Who train together take the steps of the largest, so like sizes go together; and slots are
-    dealt out to the devices in turns, largest first: these then end at about the same time.
+    Who train together take the steps of the largest, so like sizes go together; and
+    slots are dealt out to the devices in turns, largest first: these then end at about
+    the same time.
     """
     order = jnp.argsort(-jnp.where(present, sizes, jnp.int32(0)))
     return order.reshape(-1, num_devices).T.ravel().astype(jnp.int32)
@@ -216,8 +239,9 @@ def shuffled(
 ) -> Int32[Array, "epochs slots"]:
     """Return for each epoch the client's own samples in random order, the first sample after them.
 
-    So what a minibatch holds beyond the client's samples is finite where they are. The order does
-    not depend on the amount of padding: word i of a stream is that of slot i.
+    So what a minibatch holds beyond the client's samples is finite where they are. The
+    order does not depend on the amount of padding: word i of a stream is that of slot
+    i.
     """
     slots = jnp.arange(num_slots, dtype=jnp.int32)
     epochs = jnp.arange(num_epochs, dtype=jnp.int32)
@@ -232,13 +256,18 @@ def shuffled(
 
 # ---- A cohort's clients spread over the devices of a mesh.
 #
-# Each device trains its share of the slots with the data and the model replicated; the updates are
-# then gathered on the first device, where aggregation and server step run as without a mesh. Slots
+# Each device trains its share of the slots with the data and the model replicated; the
+# updates are
+# then gathered on the first device, where aggregation and server step run as without a
+# mesh. Slots
 # are padded to a multiple of the devices with slots in which nobody is.
 
 
 def replicated(tree: Any, mesh: Mesh) -> Any:
-    """Copy a pytree to every device of the mesh; of several processes, all must have the same."""
+    """Copy a pytree to every device of the mesh.
+
+    Of several processes, all must have the same.
+    """
     everywhere = NamedSharding(mesh, PartitionSpec())
     if not _spans_processes(mesh):
         return jax.device_put(tree, everywhere)
@@ -265,14 +294,18 @@ def gathered(tree: Any, mesh: Mesh) -> Any:
 def held_where_gathered(tree: Any, mesh: Mesh | None) -> Any:
     """Bring the arrays that a training starts from to where its updates are `gathered`.
 
-    What is computed from those stays there: it would be data of another place from the second
-    round on, for which all programs are compiled once more.
+    What is computed from those stays there: it would be data of another place from the
+    second round on, for which all programs are compiled once more.
     """
     if mesh is None:
         return tree
 
     def held(leaf: Any) -> Any:
-        return gathered(replicated(leaf, mesh), mesh) if isinstance(leaf, jax.Array) else leaf
+        return (
+            gathered(replicated(leaf, mesh), mesh)
+            if isinstance(leaf, jax.Array)
+            else leaf
+        )
 
     return jax.tree.map(held, tree)
 
@@ -282,7 +315,9 @@ def _spans_processes(mesh: Mesh) -> bool:
 
 
 @functools.partial(jax.jit, static_argnames=("mesh", "width"))
-def sharded(*arguments: Any, mesh: Mesh, width: int | None) -> tuple[Array, Array, Array, Array]:
+def sharded(
+    *arguments: Any, mesh: Mesh, width: int | None
+) -> tuple[Array, Array, Array, Array]:
     """Return updates by place, which are finite, the rounding key and each slot's place."""
 
     def of_one_device(*arguments: Any) -> tuple[Array, Array]:
@@ -306,8 +341,8 @@ def trained_cohort(
     """Train a cohort as `cohort_updates` does, its slots spread over the mesh if there is one.
 
     Args:
-        arguments: As there, up to `present`; clients' data are best on all devices already
-            (`replicated`).
+        arguments: As there, up to `present`; clients' data are best on all devices
+            already (`replicated`).
         mesh: Of one axis, or None.
         width: Clients side by side on each device.
 

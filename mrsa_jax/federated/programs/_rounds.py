@@ -1,8 +1,10 @@
-"""Rounds as one program: a scan over local training, secure aggregation and server step.
+"""Rounds as one program.
 
-What a round does once its clients are trained is written once, for a round by itself (separate
-executables, driven from the host) and for many in one program. A round of a program that comes
-after one which diverged, or that only fills the program up to its length, changes nothing.
+A scan over local training, secure aggregation and server step.
+What a round does once its clients are trained is written once, for a round by itself
+(separate executables, driven from the host) and for many in one program. A round of a
+program that comes after one which diverged, or that only fills the program up to its
+length, changes nothing.
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ from mrsa_jax.federated.programs._cohort import (
 
 # ---- The server's step along the mean update.
 #
-# The server optimizer is any `optax.GradientTransformation`, applied to minus the mean update;
+# The server optimizer is any `optax.GradientTransformation`, applied to minus the mean
+# update;
 # plain averaging is SGD with learning rate 1.
 
 PLAIN_AVERAGE = optax.sgd(1.0)
@@ -47,8 +50,9 @@ def server_step(
     update: Float32[Array, " dim"],
     is_learnt: Bool[Array, ""],
 ) -> tuple[Float32[Array, " dim"], Any, Bool[Array, ""]]:
-    """Apply an optimizer's `update` to minus the mean; a round without a sum changes nothing.
+    """Apply an optimizer's `update` to minus the mean.
 
+    A round without a sum changes nothing.
     Optimizers with the same `update` share a program: what they start from is data.
 
     Returns:
@@ -56,7 +60,8 @@ def server_step(
     """
 
     def moved(update: Array) -> tuple[Array, Any]:
-        # optimizers rely on standard promotion (Adam: float ** int), whatever the user has set
+        # optimizers rely on standard promotion (Adam: float ** int), whatever the user
+        # has set
         with jax.numpy_dtype_promotion("standard"):
             step, after = transform(-update, state, parameters)
             return optax.apply_updates(parameters, step), after
@@ -69,7 +74,8 @@ def server_step(
     return after, state_after, jnp.all(jnp.isfinite(after))
 
 
-# ---- Rounds as one program: a scan over local training, secure aggregation and server step.
+# ---- Rounds as one program: a scan over local training, secure aggregation and server
+# step.
 
 
 class Trained(NamedTuple):
@@ -87,13 +93,16 @@ class Trained(NamedTuple):
 
 
 class Round(NamedTuple):
-    """What one round receives; of several in a program, each with an axis of rounds before it.
+    """What one round receives.
+
+    Of several in a program, each with an axis of rounds before it.
 
     Attributes:
         is_run: bool; not what only fills a program up.
         index: int32, the round.
         members: int32 [slots], clients.
-        alive: bool [5, slots], V0 to V4; or [slots], who was asked, where nobody is lost.
+        alive: bool [5, slots], V0 to V4; or [slots], who was asked, where nobody is
+            lost.
         sends: bool [slots], V3: who trains.
         factor: f32, of the learning rate; None without a schedule.
         weights: uint32 [slots], 0 for who was not asked; None without weights.
@@ -118,7 +127,8 @@ class Carried(NamedTuple):
         aggregator: State of the aggregator.
         server: State of the server's optimizer.
         is_sound: bool, nothing has diverged so far.
-        states: Of the server and each client in addition to the model; None where they keep none.
+        states: Of the server and each client in addition to the model; None where they
+            keep none.
     """
 
     parameters: Any
@@ -135,15 +145,18 @@ class Report(NamedTuple):
         is_run: bool, or None for a round that was run by itself.
         status: int32.
         clipped_fraction: f32.
-        is_finite: bool, whether the model is, and updates: one at least where the others are
-            failed uploads.
+        is_finite: bool, whether the model is, and updates: one at least where the
+            others are failed uploads.
         summed: bool [slots].
         components: int32 [slots].
-        sums: The mean update and the weight that make the round's sum; None unless kept.
-        sketch: f32 [slots, S], some coordinates of each client's update; None unless asked for.
-        wrapped: int32, coordinates in which noise took the sum out of its ring's window.
-        failed_uploads: bool [slots], whose update was not finite and left out of the sum; none
-            where the aggregator does not look.
+        sums: The mean update and the weight that make the round's sum; None unless
+            kept.
+        sketch: f32 [slots, S], some coordinates of each client's update; None unless
+            asked for.
+        wrapped: int32, coordinates in which noise took the sum out of its ring's
+            window.
+        failed_uploads: bool [slots], whose update was not finite and left out of the
+            sum; none where the aggregator does not look.
     """
 
     is_run: Any
@@ -181,9 +194,14 @@ def trainer_at(trainer: Any, factor: Any, states: States | None = None) -> Any:
 
 
 def aggregated(
-    aggregator: Any, server: Any, carried: Carried, trained: Trained, round_: Round, keep: bool,
+    aggregator: Any,
+    server: Any,
+    carried: Carried,
+    trained: Trained,
+    round_: Round,
+    keep: bool,
     coordinates: Any = None,
-) -> tuple[Carried, Report]:  # fmt: skip
+) -> tuple[Carried, Report]:
     """Aggregate a round's updates and step; nothing waits for the device here."""
     extras: dict[str, Any] = {}  # what only some histories and aggregators know
     if round_.weights is not None:
@@ -195,9 +213,13 @@ def aggregated(
         dim = carried.parameters.shape[0]
         sent, own = _cut(sent, dim + states.shared.shape[0])
     out, state = aggregator.aggregate(
-        trained.rounding_key, carried.aggregator, sent, round_.members, round_.alive,
+        trained.rounding_key,
+        carried.aggregator,
+        sent,
+        round_.members,
+        round_.alive,
         **extras,
-    )  # fmt: skip
+    )
     status = jnp.asarray(out.status, jnp.int32)
     is_ok = status == int(Status.OK)
     summed, components = _learnt(out, is_ok, round_.sends)
@@ -206,7 +228,9 @@ def aggregated(
         update, change = _cut(update, dim)
         states = _kept(states, change, own, round_.members, summed & is_ok)
     before = carried.parameters, carried.server
-    parameters, server_state, is_model_finite = server_step(server.update, *before, update, is_ok)
+    parameters, server_state, is_model_finite = server_step(
+        server.update, *before, update, is_ok
+    )
     left_out = getattr(out, "failed_uploads", None)
     failed, can_continue = _failed_uploads(left_out, trained.is_finite, round_.sends)
     is_finite = (can_continue, is_model_finite)
@@ -218,9 +242,17 @@ def aggregated(
     # an aggregator without noise need not count what cannot happen
     wrapped = jnp.asarray(getattr(out, "wrapped", 0), jnp.int32)
     report = Report(
-        None, status, out.clipped_fraction, is_finite, summed, components, sums, sketch, wrapped,
+        None,
+        status,
+        out.clipped_fraction,
+        is_finite,
+        summed,
+        components,
+        sums,
+        sketch,
+        wrapped,
         failed,
-    )  # fmt: skip
+    )
     return Carried(parameters, state, server_state, carried.is_sound, states), report
 
 
@@ -230,8 +262,13 @@ def _cut(values: Array, at: int) -> tuple[Array, Array]:
 
 
 @jax.jit
-def _kept(states: States, change: Array, own: Array, members: Array, summed: Array) -> States:
-    """Return what is kept after a round: of clients in its sum what is new, of others the old."""
+def _kept(
+    states: States, change: Array, own: Array, members: Array, summed: Array
+) -> States:
+    """Return what is kept after a round.
+
+    Of clients in its sum what is new, of others the old.
+    """
     num_clients = states.own.shape[0]
     count = jnp.sum(summed, dtype=jnp.int32)
     moved = states.shared + change * (count.astype(jnp.float32) / num_clients)
@@ -255,11 +292,13 @@ def _learnt(out: Any, is_ok: Any, sends: Any) -> tuple[Any, Any]:
 
 
 @jax.jit
-def _failed_uploads(left_out: Any, is_finite: Array, sends: Array) -> tuple[Array, Array]:
+def _failed_uploads(
+    left_out: Any, is_finite: Array, sends: Array
+) -> tuple[Array, Array]:
     """Return whose upload failed, and whether the updates let the training continue.
 
-    An aggregator that leaves out updates which are not finite needs one that is. Any other sums
-    them with the rest, so that all must be.
+    An aggregator that leaves out updates which are not finite needs one that is. Any
+    other sums them with the rest, so that all must be.
     """
     if left_out is None:
         return jnp.zeros_like(sends), jnp.all(is_finite | ~sends)
@@ -296,10 +335,16 @@ def rounds_program(
         trainer = trainer_at(fixed.trainer, round_.factor, carried.states)
         return Trained(
             *cohort_updates(
-                trainer, carried.parameters, client_data, fixed.key, round_.index,
-                round_.members, round_.sends, width=width,
+                trainer,
+                carried.parameters,
+                client_data,
+                fixed.key,
+                round_.index,
+                round_.members,
+                round_.sends,
+                width=width,
             )
-        )  # fmt: skip
+        )
 
     step = functools.partial(_where_run, fixed, trained, server, keep)
     return jax.lax.scan(step, carried, rounds)
@@ -308,7 +353,9 @@ def rounds_program(
 def _where_run(
     fixed: Fixed, trained: Any, server: Any, keep: bool, carried: Carried, round_: Round
 ) -> tuple[Carried, Report]:
-    """Run a round unless it only fills, or comes after one that diverged: then report zeros.
+    """Run a round unless it only fills, or comes after one that diverged.
+
+    Then report zeros.
 
     Args:
         fixed: Of the training.
@@ -328,13 +375,16 @@ def _where_run(
 
     def idle(carried: Carried, round_: Round) -> tuple[Carried, Report]:
         shapes = jax.eval_shape(run, carried, round_)[1]
-        return carried, jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+        return carried, jax.tree.map(
+            lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes
+        )
 
     is_run: Bool[Array, ""] = round_.is_run & carried.is_sound
     return jax.lax.cond(is_run, run, idle, carried, round_)
 
 
-# ---- The slots of many trainings as one flat list, and rounds of all of them as one program.
+# ---- The slots of many trainings as one flat list, and rounds of all of them as one
+# program.
 
 
 class Slots(NamedTuple):
@@ -361,14 +411,22 @@ def flat_updates(
     """Train each slot from its run's model.
 
     Returns:
-        Updates by place, which are finite, rounding keys, and each slot's place; None for its own.
+        Updates by place, which are finite, rounding keys, and each slot's place; None
+        for its own.
     """
     place = None
     if mesh is not None or 1 < width < len(slots.run):
-        order = by_size(slots.present, pool.sizes[slots.row], 1 if mesh is None else mesh.size)
-        slots, place = jax.tree.map(lambda column: column[order], slots), jnp.argsort(order)
+        order = by_size(
+            slots.present, pool.sizes[slots.row], 1 if mesh is None else mesh.size
+        )
+        slots, place = (
+            jax.tree.map(lambda column: column[order], slots),
+            jnp.argsort(order),
+        )
 
-    def of_one_device(trainers: Any, parameters: Any, pool: Any, keys: Any, slots: Any) -> Any:
+    def of_one_device(
+        trainers: Any, parameters: Any, pool: Any, keys: Any, slots: Any
+    ) -> Any:
         def one(position: Array, is_present: Array) -> Array:
             own = jax.tree.map(lambda column: column[position], slots)
             trainer: Any = jax.tree.map(lambda leaf: leaf[own.run], trainers)
@@ -376,13 +434,17 @@ def flat_updates(
             size = jnp.where(is_present, pool.sizes[own.row], jnp.int32(0))
             return client_update(trainer, key, parameters[own.run], pool, own.row, size)
 
-        updates = mapped(one, jnp.arange(slots.run.shape[0], dtype=jnp.int32), slots.present, width)
+        updates = mapped(
+            one, jnp.arange(slots.run.shape[0], dtype=jnp.int32), slots.present, width
+        )
         updates = jnp.where(slots.present[:, None], updates, jnp.float32(0))
         return updates, are_finite(updates)
 
     each = jax.vmap(round_key, in_axes=(0, 0, None))
     shared = (trainers, parameters, pool, each(keys, rounds, Stream.LOCAL_TRAINING))
-    train = of_one_device if mesh is None else spread(of_one_device, mesh, len(shared), 1)
+    train = (
+        of_one_device if mesh is None else spread(of_one_device, mesh, len(shared), 1)
+    )
     updates, is_finite = train(*shared, slots)
     return updates, is_finite, each(keys, rounds, Stream.QUANTIZATION), place
 
@@ -414,7 +476,8 @@ def runs_program(
         tile: Runs aggregated side by side.
 
     Returns:
-        What each run carries after its last, and the reports with axes of rounds and runs.
+        What each run carries after its last, and the reports with axes of rounds and
+        runs.
     """
     own = _stacked(fixed)
 
@@ -429,7 +492,9 @@ def runs_program(
         return finished
 
     after, reports = jax.lax.scan(step, _stacked(carried), _stacked(rounds, 1))
-    each = (jax.tree.map(lambda leaf, at=at: leaf[at], after) for at in range(len(fixed)))
+    each = (
+        jax.tree.map(lambda leaf, at=at: leaf[at], after) for at in range(len(fixed))
+    )
     return tuple(each), reports
 
 
@@ -438,9 +503,13 @@ def _stacked(runs: tuple[Any, ...], axis: int = 0) -> Any:
 
 
 def _trained(
-    own: Fixed, carried: Carried, round_: Round, first_rows: Array, data: ClientData,
+    own: Fixed,
+    carried: Carried,
+    round_: Round,
+    first_rows: Array,
+    data: ClientData,
     width: int | None,
-) -> Trained:  # fmt: skip
+) -> Trained:
     """Train a round's cohorts of all runs that run it."""
     num_runs, num_slots = round_.members.shape
     trainers = own.trainer

@@ -1,4 +1,7 @@
-"""The searches behind weak privacy: light vectors of a row space, found or proved absent."""
+"""The searches behind weak privacy.
+
+Light vectors of a row space, found or proved absent.
+"""
 
 from mrsa_watch._base.late import late_names
 

@@ -30,7 +30,12 @@ from ._ranks import (
     solve_each as solve_each,
     support_of as support_of,
 )
-from ._search import Plan as Plan, Progress as Progress, parity_checks as parity_checks, run as run
+from ._search import (
+    Plan as Plan,
+    Progress as Progress,
+    parity_checks as parity_checks,
+    run as run,
+)
 from ._space import (
     Alone as Alone,
     Sieve as Sieve,

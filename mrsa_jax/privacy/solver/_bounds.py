@@ -1,9 +1,10 @@
 """Bounds on weak privacy after every round, for thousands of histories at once.
 
-All array code in fixed shapes. One rank-one update of a kernel basis a round, modulo two
-31-bit primes that are drawn for the call, gives the rank and the groups that stand alone; classes
-of equal columns give the weighted Singleton bound; dependent sets of up to three dual vectors are
-read off keys of a random projection to three axes. Nothing is searched.
+All array code in fixed shapes. One rank-one update of a kernel basis a round, modulo
+two 31-bit primes that are drawn for the call, gives the rank and the groups that stand
+alone; classes of equal columns give the weighted Singleton bound; dependent sets of up
+to three dual vectors are read off keys of a random projection to three axes. Nothing is
+searched.
 """
 
 from __future__ import annotations
@@ -35,20 +36,29 @@ from mrsa_jax._core.prime import (
 
 # ---- A lower bound on weak T from leverages that are proven from above.
 #
-# For a vector v of the row space with support S, client i's leverage is at least v_i^2/|v|^2, and
-# these add up to 1 over S. So S has no fewer clients than it takes, those with the largest
-# leverages first, for leverages to add up to 1: at least 1 / (the largest). A bound in polynomial
-# time, of a number that is NP-hard, and no search: it says most of many clients in few rounds.
+# For a vector v of the row space with support S, client i's leverage is at least
+# v_i^2/|v|^2, and
+# these add up to 1 over S. So S has no fewer clients than it takes, those with the
+# largest
+# leverages first, for leverages to add up to 1: at least 1 / (the largest). A bound in
+# polynomial
+# time, of a number that is NP-hard, and no search: it says most of many clients in few
+# rounds.
 #
-# Floats compute it and a proof encloses what they may be wrong by, whatever the history. With
+# Floats compute it and a proof encloses what they may be wrong by, whatever the
+# history. With
 # G = P P^T (integers that floats hold), x any approximation of G^-1 p and r = p - G x,
 #
 #     h = p^T G^-1 p = p^T x + r^T x + r^T G^-1 r <= p^T x + |r| |x| + |r|^2 / lambda,
 #
-# lambda any proven lower bound of G's eigenvalues: if the Cholesky factorisation of B = G - s I
-# runs to its end in floats, no eigenvalue of B lies below -g tr B with g = gamma/(1 - gamma) and
-# gamma = (n + 1) u/(1 - (n + 1) u) of n rows (Higham, Accuracy and Stability, theorem 10.7; Rump
-# 2006). Sums of n products err by at most gamma times the sum of the absolute values, whatever
+# lambda any proven lower bound of G's eigenvalues: if the Cholesky factorisation of B =
+# G - s I
+# runs to its end in floats, no eigenvalue of B lies below -g tr B with g = gamma/(1 -
+# gamma) and
+# gamma = (n + 1) u/(1 - (n + 1) u) of n rows (Higham, Accuracy and Stability, theorem
+# 10.7; Rump
+# 2006). Sums of n products err by at most gamma times the sum of the absolute values,
+# whatever
 # their order.
 
 _UNIT = 2.0**-53
@@ -58,7 +68,9 @@ _PART = 2**22  # float64 entries of columns at a time
 
 
 def leverage_bound(rows: np.ndarray, sizes: np.ndarray) -> int:
-    """Return a proven lower bound on the clients in any vector of the row space; 1 if none is.
+    """Return a proven lower bound on the clients in any vector of the row space.
+
+    1 if none is.
 
     Args:
         rows: Integers `[rank, groups]`, independent.
@@ -76,11 +88,16 @@ def leverage_bound(rows: np.ndarray, sizes: np.ndarray) -> int:
     least = _least_eigenvalue(gram)
     if least is None:
         return 1
-    return _fewest(np.concatenate([_from_above(gram, rows[:, p], least) for p in parts]), sizes)
+    return _fewest(
+        np.concatenate([_from_above(gram, rows[:, p], least) for p in parts]), sizes
+    )
 
 
 def leverage_seconds(rank: int, groups: int) -> float:
-    """Predict the bound's time on one core: products of matrices, and passes over the columns."""
+    """Predict the bound's time on one core.
+
+    Products of matrices, and passes over the columns.
+    """
     return 1.05e-10 * rank**2 * (3 * groups + rank) + 7e-8 * rank * groups
 
 
@@ -97,7 +114,9 @@ def _least_eigenvalue(gram: np.ndarray) -> float | None:
     except np.linalg.LinAlgError:
         return None
     gamma = _gamma(len(gram) + 1)
-    error = gamma / (1 - gamma) * float(np.trace(shifted)) + _UNIT * float(np.abs(shifted).max())
+    error = gamma / (1 - gamma) * float(np.trace(shifted)) + _UNIT * float(
+        np.abs(shifted).max()
+    )
     least = (shift - 2 * error) / _OUTWARD
     return least if least > 0 else None
 
@@ -131,7 +150,8 @@ def _fewest(above: np.ndarray, sizes: np.ndarray) -> int:
 
 # Weights are at most 2**26 clients; sums of four stay below 2**31.
 NEVER = 1 << 28
-# Up to so many groups the keys are looked at in every round, otherwise where the bound falls.
+# Up to so many groups the keys are looked at in every round, otherwise where the bound
+# falls.
 EVERY_ROUND = 48
 _AXES = 3
 
@@ -147,7 +167,8 @@ class Bounds(NamedTuple):
 class _State(NamedTuple):
     kernels: Array  # uint32 [primes, groups, groups]
     ranks: Array  # int32 [primes]
-    labels: Array  # int32 [groups]: for each column's class, the place of one of its members
+    # int32 [groups]: for each column's class, the place of one of its members
+    labels: Array
     active: Array  # bool [groups]: columns that are not zero so far
     upper: Array  # int32: lightest vector known
     grew: Array  # bool: whether the last row raised the rank
@@ -174,7 +195,8 @@ def bounds(
         projection: Random residues.
         of: The fields, stacked.
         binary: Whether all entries are 0 or 1.
-        tile: Histories that go at once. One at a time leaves out what a round does not need.
+        tile: Histories that go at once. One at a time leaves out what a round does not
+            need.
     """
 
     def one(history: tuple[Array, Array, Array]) -> Bounds:
@@ -184,12 +206,19 @@ def bounds(
 
 
 def _one_history(
-    rows: Array, codes: Array, weights: Array, projection: Array, of: Field, binary: bool
+    rows: Array,
+    codes: Array,
+    weights: Array,
+    projection: Array,
+    of: Field,
+    binary: bool,
 ) -> Bounds:
     primes, rounds, groups = rows.shape
     every_round = groups <= EVERY_ROUND
     # A round's sets are looked at in the next one; after the last comes one of nobody.
-    rows, codes = (jnp.pad(a, [(0, 0)] * (a.ndim - 2) + [(0, 1), (0, 0)]) for a in (rows, codes))
+    rows, codes = (
+        jnp.pad(a, [(0, 0)] * (a.ndim - 2) + [(0, 1), (0, 0)]) for a in (rows, codes)
+    )
     is_over = jnp.arange(rounds + 1) == rounds
     start = _State(
         jnp.broadcast_to(jnp.eye(groups, dtype=jnp.uint32), (primes, groups, groups)),
@@ -208,12 +237,14 @@ def _one_history(
     ) -> tuple[_State, tuple[Array, Array, Array, Array, Array]]:
         row, own_codes, is_over = step
         after, strong = _advance(before, row, own_codes, weights, of, binary)
-        # Any round of a small problem, or a plateau that ends here below what four classes
-        # weigh: longer ones end with no more to learn from sets of three.
+        # Any round of a small problem, or a plateau that ends here below what four
+        # classes weigh: longer ones end with no more to learn from sets of three.
         ends = (after.upper < before.upper) & (after.upper <= before.four)
         is_due = is_over | (before.grew if every_round else ends)
         light, floor = _look(before, weights, projection, of, is_due)
-        floor = jnp.where(is_due, floor, jnp.where(before.grew, jnp.int32(0), before.floor))
+        floor = jnp.where(
+            is_due, floor, jnp.where(before.grew, jnp.int32(0), before.floor)
+        )
         # A light set of the round before is one now.
         after = after._replace(upper=jnp.minimum(after.upper, light), floor=floor)
         return after, (after.upper, strong, jnp.max(after.ranks), light, floor)
@@ -229,13 +260,17 @@ def _advance(
     state: _State, row: Array, codes: Array, weights: Array, of: Field, binary: bool
 ) -> tuple[_State, Array]:
     """Add a row; return the state with its cheap upper bounds, and strong privacy."""
-    kernels, grew = jax.vmap(functools.partial(kernel_step, binary=binary))(state.kernels, row, of)
+    kernels, grew = jax.vmap(functools.partial(kernel_step, binary=binary))(
+        state.kernels, row, of
+    )
     ranks = state.ranks + grew.astype(jnp.int32)
     active = state.active | (codes != jnp.int32(0))
     labels = _split(state.labels, codes, binary)
     heavy, number = _classes(labels, active, weights)
     alone = jnp.all(kernels == jnp.uint32(0), axis=(0, 1)) & active
-    load = jnp.sum(jnp.where(codes != jnp.int32(0), weights, jnp.int32(0)), dtype=jnp.int32)
+    load = jnp.sum(
+        jnp.where(codes != jnp.int32(0), weights, jnp.int32(0)), dtype=jnp.int32
+    )
     ordered = jnp.sort(heavy)
     sums = jnp.cumsum(jnp.where(ordered < jnp.int32(NEVER), ordered, jnp.int32(0)))
     corank = jnp.maximum(number - jnp.max(ranks), jnp.int32(0))
@@ -248,7 +283,9 @@ def _advance(
     ]
     upper = jnp.min(jnp.stack(above))
     four = sums[min(3, sums.shape[0] - 1)]
-    after = _State(kernels, ranks, labels, active, upper, jnp.any(grew), state.floor, four)
+    after = _State(
+        kernels, ranks, labels, active, upper, jnp.any(grew), state.floor, four
+    )
     return after, jnp.min(heavy)
 
 
@@ -266,9 +303,16 @@ def _split(labels: Array, codes: Array, binary: bool) -> Array:
 
 
 def _classes(labels: Array, active: Array, weights: Array) -> tuple[Array, Array]:
-    """Return the weight of the class labelled k, NEVER if none is active; and their number."""
+    """Return the weight of the class labelled k, NEVER if none is active.
+
+    And their number.
+    """
     groups = labels.shape[0]
-    sizes = jnp.zeros(groups, jnp.int32).at[labels].add(jnp.where(active, weights, jnp.int32(0)))
+    sizes = (
+        jnp.zeros(groups, jnp.int32)
+        .at[labels]
+        .add(jnp.where(active, weights, jnp.int32(0)))
+    )
     used = sizes > jnp.int32(0)
     return jnp.where(used, sizes, jnp.int32(NEVER)), jnp.sum(used, dtype=jnp.int32)
 
@@ -292,9 +336,9 @@ def _dependent_sets(
 ) -> tuple[Array, Array]:
     """Weigh all dependent sets of one, two or three classes' dual vectors.
 
-    Sets that are independent after projection are independent: a lower bound needs no more. A
-    set counts as dependent if it is so modulo both primes. If a coordinate is zero by accident,
-    or the primes disagree on a rank or a pair, nothing is claimed.
+    Sets that are independent after projection are independent: a lower bound needs no
+    more. A set counts as dependent if it is so modulo both primes. If a coordinate is
+    zero by accident, or the primes disagree on a rank or a pair, nothing is claimed.
     """
     heavy, _ = _classes(state.labels, state.active, weights)
     used = heavy < jnp.int32(NEVER)
@@ -317,7 +361,9 @@ def _dependent_sets(
         | (state.ranks[0] != state.ranks[1])
     )
     four = jnp.sort(jnp.append(heavy, jnp.full(4, NEVER, jnp.int32)))[:4]
-    four = jnp.minimum(jnp.sum(jnp.minimum(four, jnp.int32(NEVER // 2))), jnp.int32(NEVER))
+    four = jnp.minimum(
+        jnp.sum(jnp.minimum(four, jnp.int32(NEVER // 2))), jnp.int32(NEVER)
+    )
     light = jnp.minimum(jnp.minimum(one, two), three)
     return (
         jnp.where(unsure, jnp.int32(NEVER), light),
@@ -330,8 +376,8 @@ def _points(
 ) -> tuple[Array, Array, Array]:
     """Return each class's projected dual vector as a point x/z, y/z of the plane.
 
-    A class's dual vector is the sum of its columns'. Also returns which vectors are zero, and
-    which are not but have no z.
+    A class's dual vector is the sum of its columns'. Also returns which vectors are
+    zero, and which are not but have no z.
     """
     mixed = []
     for axis in range(_AXES):
@@ -339,8 +385,15 @@ def _points(
         products = scale(kernel, factor[:, None], companion(factor, of)[:, None], of)
         mixed.append(sum_residues(products, of, axis=0))
     member = labels[None, :] == jnp.arange(labels.shape[0], dtype=jnp.int32)[:, None]
-    sums = [sum_residues(jnp.where(member, values[None, :], jnp.uint32(0)), of) for values in mixed]
-    zero = (sums[0] == jnp.uint32(0)) & (sums[1] == jnp.uint32(0)) & (sums[2] == jnp.uint32(0))
+    sums = [
+        sum_residues(jnp.where(member, values[None, :], jnp.uint32(0)), of)
+        for values in mixed
+    ]
+    zero = (
+        (sums[0] == jnp.uint32(0))
+        & (sums[1] == jnp.uint32(0))
+        & (sums[2] == jnp.uint32(0))
+    )
     over = inverse(sums[2], of)
     points = jnp.stack([multiply(sums[0], over, of), multiply(sums[1], over, of)])
     return points, zero, ~zero & (sums[2] == jnp.uint32(0))
@@ -364,10 +417,12 @@ def _lightest_line(
     def with_third(third: tuple[Array, Array, Array]) -> Array:
         place, seen, weight = third
         same = (slopes[0] == seen[0][:, None]) & (slopes[1] == seen[1][:, None])
-        return jnp.where(same & (places != place)[None, :], weight[:, None], jnp.int32(NEVER))
+        return jnp.where(
+            same & (places != place)[None, :], weight[:, None], jnp.int32(NEVER)
+        )
 
-    # Every third point, not every second: a sort takes a CPU longer, up to a thousand groups.
-    # Both ends are points that are shown, or the weight is never reached.
+    # Every third point, not every second: a sort takes a CPU longer, up to a thousand
+    # groups. Both ends are points that are shown, or the weight is never reached.
     weights = jnp.where(both, heavy[None, :], jnp.int32(NEVER))
     thirds = places, jnp.moveaxis(slopes, 2, 0), weights.T
     if is_bound_by_memory():
@@ -375,7 +430,9 @@ def _lightest_line(
     else:
         start = jnp.full_like(weights, NEVER)
         lightest, _ = lax.scan(
-            lambda least, third: (jnp.minimum(least, with_third(third)), None), start, thirds
+            lambda least, third: (jnp.minimum(least, with_third(third)), None),
+            start,
+            thirds,
         )
     lines = jnp.min(weights + lightest, axis=1) + jnp.minimum(heavy, jnp.int32(NEVER))
     return jnp.minimum(jnp.min(lines), jnp.int32(NEVER))

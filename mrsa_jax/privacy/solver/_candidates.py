@@ -1,8 +1,8 @@
 """Light vectors of a row space found by guessing well: upper bounds of weak privacy.
 
-Three sources miss different ones: sums and differences of few rounds, linear programs that make
-a round's remainder sparse, and information sets. Each gives supports; whether they carry a
-vector of the row space is decided elsewhere in exact integers.
+Three sources miss different ones: sums and differences of few rounds, linear programs
+that make a round's remainder sparse, and information sets. Each gives supports; whether
+they carry a vector of the row space is decided elsewhere in exact integers.
 """
 
 from __future__ import annotations
@@ -17,15 +17,21 @@ from mrsa_jax.privacy.solver._girth import SMALL
 
 # ---- Compiled upper bounds: light combinations of a random echelon form's rows.
 #
-# Information-set decoding: in a reduced echelon form with respect to a random order of the columns,
-# single rows, and pairs of rows at the ratio that cancels most, are vectors of the row space with
-# many zeros. All modulo the 13-bit prime `SMALL`: what looks light is confirmed in exact
+# Information-set decoding: in a reduced echelon form with respect to a random order of
+# the columns,
+# single rows, and pairs of rows at the ratio that cancels most, are vectors of the row
+# space with
+# many zeros. All modulo the 13-bit prime `SMALL`: what looks light is confirmed in
+# exact
 # integers by the caller. Import inside functions only (see `_core.compiled`).
 
 
 @compiled
 def _echelon(work, order, inverses):
-    """Reduce residues int32 `[rows, columns]` in place; return the rank and pivot columns."""
+    """Reduce residues int32 `[rows, columns]` in place.
+
+    Return the rank and pivot columns.
+    """
     count, columns = work.shape
     pivots = np.zeros(count, np.int64)
     rank = 0
@@ -117,7 +123,8 @@ def light_vector(residues, weights, orders, inverses, below, found):
     return best
 
 
-# ---- Light vectors of a row space found by guessing well: upper bounds of weak privacy.
+# ---- Light vectors of a row space found by guessing well: upper bounds of weak
+# privacy.
 
 _MOST_ROWS = 400  # pairs of pairs of rounds need the cube of it
 _KEPT = 8
@@ -130,8 +137,8 @@ def few_rounds(matrix: np.ndarray, weights: np.ndarray) -> Iterator[dict[int, in
 
     Each as the coefficients of its rounds.
 
-    Squared lengths come from one Gram matrix; they bound the number of non-zeros of an integer
-    vector from above, so the shortest are the ones worth building.
+    Squared lengths come from one Gram matrix; they bound the number of non-zeros of an
+    integer vector from above, so the shortest are the ones worth building.
     """
     if len(matrix) < 2 or matrix.dtype == object:
         return
@@ -148,9 +155,14 @@ def few_rounds(matrix: np.ndarray, weights: np.ndarray) -> Iterator[dict[int, in
     b, c = np.triu_indices(last, 1)
     for a in range(last):
         lengths = (
-            norms[last] + norms[a] + 2 * gram[last, a] + norms[b] + norms[c] + 2 * gram[b, c]
+            norms[last]
+            + norms[a]
+            + 2 * gram[last, a]
+            + norms[b]
+            + norms[c]
+            + 2 * gram[b, c]
             - 2 * (gram[last, b] + gram[last, c] + gram[a, b] + gram[a, c])
-        )  # fmt: skip
+        )
         lengths[(b == a) | (c == a)] = np.inf
         k = int(lengths.argmin())
         if lengths[k] < 2 * norms[last]:
@@ -159,12 +171,17 @@ def few_rounds(matrix: np.ndarray, weights: np.ndarray) -> Iterator[dict[int, in
 
 
 def program_seconds(matrix: np.ndarray) -> float:
-    """Predict how long an L1 program takes on one core; measured, within a factor of two."""
+    """Predict how long an L1 program takes on one core.
+
+    Measured, within a factor of two.
+    """
     rounds, columns = matrix.shape
     return 2e-3 + 1e-5 * columns + 5.5e-8 * rounds * np.count_nonzero(matrix)
 
 
-def sparse_remainder(matrix: np.ndarray, weights: np.ndarray, row: int) -> np.ndarray | None:
+def sparse_remainder(
+    matrix: np.ndarray, weights: np.ndarray, row: int
+) -> np.ndarray | None:
     """Return a sparse support of round `row` plus a combination of the others, by an L1 program.
 
     The lightest vector of a coset by weighted absolute values is often the one with the
@@ -177,11 +194,15 @@ def sparse_remainder(matrix: np.ndarray, weights: np.ndarray, row: int) -> np.nd
     return _sparsest(others, target, weights, None) if len(others) else target != 0
 
 
-def sparse_through(matrix: np.ndarray, weights: np.ndarray, column: int) -> np.ndarray | None:
+def sparse_through(
+    matrix: np.ndarray, weights: np.ndarray, column: int
+) -> np.ndarray | None:
     """Return a sparse support of a combination that is 1 at a column, by an L1 program."""
     if matrix.dtype == object:
         return None
-    return _sparsest(matrix.astype(np.float64), np.zeros(matrix.shape[1]), weights, column)
+    return _sparsest(
+        matrix.astype(np.float64), np.zeros(matrix.shape[1]), weights, column
+    )
 
 
 def _sparsest(
@@ -196,13 +217,17 @@ def _sparsest(
     count, columns = others.shape
     scale = np.maximum(1.0, np.abs(others).max(axis=1, keepdims=True))
     identity = sparse.identity(columns, format="csc")
-    equations = sparse.hstack([sparse.csc_matrix((others / scale).T), identity, -identity])
+    equations = sparse.hstack(
+        [sparse.csc_matrix((others / scale).T), identity, -identity]
+    )
     costs = np.concatenate([np.zeros(count), weights, weights]).astype(np.float64)
     bounds: list[tuple[int | None, int | None]]
     bounds = [(None, None)] * count + [(0, None)] * (2 * columns)
     if through is not None:
         bounds[count + through], bounds[count + columns + through] = (0, 0), (1, 1)
-    solved = optimize.linprog(costs, A_eq=equations, b_eq=-target, bounds=bounds, method="highs")
+    solved = optimize.linprog(
+        costs, A_eq=equations, b_eq=-target, bounds=bounds, method="highs"
+    )
     if solved.status != 0:
         return None
     remainder = solved.x[count : count + columns] + solved.x[count + columns :]
@@ -220,7 +245,9 @@ def information_sets(
     residues = (matrix % SMALL).astype(np.int32)
     rng = np.random.default_rng([40_111, seed, len(matrix)])
     found = np.zeros(matrix.shape[1], np.bool_)
-    a_call = max(1, min(_ATTEMPTS_A_CALL, _PRODUCTS_A_CALL // (len(matrix) * matrix.size)))
+    a_call = max(
+        1, min(_ATTEMPTS_A_CALL, _PRODUCTS_A_CALL // (len(matrix) * matrix.size))
+    )
     while attempts > 0:
         count = min(attempts, a_call)
         orders = np.stack([rng.permutation(matrix.shape[1]) for _ in range(count)])

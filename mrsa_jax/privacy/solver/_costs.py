@@ -1,7 +1,8 @@
 """What the searches for light vectors cost, predicted by counting what they will do.
 
-The searches add up the same operations as they go, so prediction and work can be compared
-without a clock. Costs are nanoseconds on one core of the machine of benchmarks/results.
+The searches add up the same operations as they go, so prediction and work can be
+compared without a clock. Costs are nanoseconds on one core of the machine of
+benchmarks/results.
 """
 
 from __future__ import annotations
@@ -11,12 +12,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-# The walk (`_girth`): a vector projected out of the others, each coordinate of those; a point of
-# the plane, a pair of points; a term of an elimination.
+# The walk (`_girth`): a vector projected out of the others, each coordinate of those; a
+# point of the plane, a pair of points; a term of an elimination.
 NODE, COORDINATE, POINT, PAIR, TERM = 60.0, 1.5, 12.0, 4.0, 1.0
-# The lifting (`_lifting`): a half of a word, stored or looked up; a set that only lacks its last
-# column; a word or set that is looked at, and a word's second digit; an operation modulo a large
-# prime; an entry of a table to clear.
+# The lifting (`_lifting`): a half of a word, stored or looked up; a set that only lacks
+# its last column; a word or set that is looked at, and a word's second digit; an
+# operation modulo a large prime; an entry of a table to clear.
 HALF, VISIT, LISTED, WORD, MODULAR, CLEAR = 60.0, 20.0, 60.0, 400.0, 4.0, 0.2
 
 _MOST_UNITS = 512  # weights are counted in parts of the limit, at most so fine
@@ -28,22 +29,30 @@ _HALVES_A_PART = 1 << 23  # so many stored halves stay near the processor
 _MOST_HALVES = 1 << 25  # a part's, of 16 bytes each, where they are spread evenly
 
 
-def light_sets(weights: np.ndarray, limit: int, most: int) -> tuple[list[float], list[float]]:
+def light_sets(
+    weights: np.ndarray, limit: int, most: int
+) -> tuple[list[float], list[float]]:
     """Return how many sets of 0, 1, ... `most` groups weigh at most `limit`.
 
-    Exact for equal weights; otherwise weights are rounded down to parts of the limit where it is
-    large, which counts a few sets too many. Infinite where there are more than floats hold.
+    Exact for equal weights; otherwise weights are rounded down to parts of the limit
+    where it is large, which counts a few sets too many. Infinite where there are more
+    than floats hold.
 
     Returns:
-        Their numbers, and how many of them have room for one more group as heavy as their
-        heaviest.
+        Their numbers, and how many of them have room for one more group as heavy as
+        their heaviest.
     """
     count = int(np.searchsorted(weights, limit, side="right"))
     if count == 0 or weights[0] == weights[count - 1]:
         fitting = limit // int(weights[0]) if count else 0
-        sets = [choose(count, size) if size <= fitting else 0.0 for size in range(most + 1)]
-        return sets, [total if size < fitting else 0.0 for size, total in enumerate(sets)]
-    # So many sets there are at least: of groups that are light enough for any set of their size.
+        sets = [
+            choose(count, size) if size <= fitting else 0.0 for size in range(most + 1)
+        ]
+        return sets, [
+            total if size < fitting else 0.0 for size, total in enumerate(sets)
+        ]
+    # So many sets there are at least: of groups that are light enough for any set of
+    # their size.
     light = np.searchsorted(weights, limit // np.arange(1, most + 1), side="right")
     fewest = max(choose(int(n), size) for size, n in enumerate(light, 1))
     if most > _MOST_DEPTH or fewest > _HOPELESS:
@@ -81,14 +90,17 @@ def girth_work(weights: np.ndarray, limit: int, depth: int) -> float:
     if groups >= depth and weights[0] == weights[-1] and depth * weights[0] <= limit:
         if choose(groups - 3, last + 2) > _HOPELESS:
             return math.inf
-        # Only sets that can still grow to the full depth: of `last`, with three more to come, ...
+        # Only sets that can still grow to the full depth: of `last`, with three more to
+        # come, ...
         nodes = [choose(groups - depth + level, level) for level in range(last + 1)]
         vectors = [
             (depth - level) * nodes[level] + choose(groups - depth + level, level + 1)
             for level in range(last + 1)
         ]
         rest = groups - 3
-        pairs = choose(rest, last + 2) + 3 * choose(rest, last + 1) + 3 * choose(rest, last)
+        pairs = (
+            choose(rest, last + 2) + 3 * choose(rest, last + 1) + 3 * choose(rest, last)
+        )
         triples = choose(groups, depth)
     else:
         sets, nodes = light_sets(weights, limit, depth)
@@ -100,8 +112,13 @@ def girth_work(weights: np.ndarray, limit: int, depth: int) -> float:
     return work
 
 
-def lifting_work(weights: np.ndarray, corank: int, limit: int, most: int, is_even: bool) -> float:
-    """Predict what a lifting spends that finds nothing; infinite where its halves do not fit."""
+def lifting_work(
+    weights: np.ndarray, corank: int, limit: int, most: int, is_even: bool
+) -> float:
+    """Predict what a lifting spends that finds nothing.
+
+    Infinite where its halves do not fit.
+    """
     groups = len(weights)
     stored = choose(groups, most // 2)
     if stored * HALF > _HOPELESS or stored / 2 ** _most_parts(corank) > _MOST_HALVES:
@@ -116,23 +133,31 @@ def lifting_work(weights: np.ndarray, corank: int, limit: int, most: int, is_eve
     )
 
 
-def size_work(groups: int, corank: int, size: int, is_even: bool, sets: Sequence[float]) -> float:
+def size_work(
+    groups: int, corank: int, size: int, is_even: bool, sets: Sequence[float]
+) -> float:
     """Predict the part of a lifting that words of one size take, `sets` being `light_sets`."""
     bits = min(corank, 63)
     chance = 2.0 ** (is_even - bits)  # that the columns of a set are a word
     halves = _halves_work(groups, size, num_parts(groups, corank, size))
     matches = choose(groups, size) * chance * LISTED
-    return halves + matches + sets[size] * chance * _word_work(groups, corank, size, sets)
+    return (
+        halves + matches + sets[size] * chance * _word_work(groups, corank, size, sets)
+    )
 
 
 def num_parts(groups: int, corank: int, size: int) -> int:
     """Return in how many parts the halves of words are gone through, as a power of two.
 
-    As many as keep a part's table near the processor, unless what all parts do again (sets that
-    only lack the last column) would cost more than the halves.
+    As many as keep a part's table near the processor, unless what all parts do again
+    (sets that only lack the last column) would cost more than the halves.
     """
     stored = choose(groups, size // 2)
-    least = next(p for p in range(64) if stored / 2**p <= _MOST_HALVES or p == _most_parts(corank))
+    least = next(
+        p
+        for p in range(64)
+        if stored / 2**p <= _MOST_HALVES or p == _most_parts(corank)
+    )
     wanted = math.ceil(math.log2(max(1.0, stored / _HALVES_A_PART)))
     enough = 1.5 * _halves_work(groups, size, least)
     while wanted > least and _halves_work(groups, size, wanted) > enough:
@@ -152,7 +177,10 @@ def _halves_work(groups: int, size: int, parts: int) -> float:
 
 
 def _word_work(groups: int, corank: int, size: int, sets: Sequence[float]) -> float:
-    """Predict the work for one word: further groups by their second digit, then the rest."""
+    """Predict the work for one word.
+
+    Further groups by their second digit, then the rest.
+    """
     most, count = len(sets) - 1, groups - size
     extra = most - size
     odds = 2.0 ** -max(min(corank, 63) - size + 1, 0)

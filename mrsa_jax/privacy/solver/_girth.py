@@ -1,16 +1,16 @@
 """Compiled search for small dependent sets of dual vectors, at any weight.
 
-The columns q_k of a kernel basis of P are its dual vectors: a set of groups carries a non-zero
-vector of the row space exactly if their dual vectors are linearly dependent. Sets are walked
-through in order, each chosen vector projected out; of the last three vectors of a set, two
-are read off the third: seen from it, they lie in one direction.
+The columns q_k of a kernel basis of P are its dual vectors: a set of groups carries a
+non-zero vector of the row space exactly if their dual vectors are linearly dependent.
+Sets are walked through in order, each chosen vector projected out; of the last three
+vectors of a set, two are read off the third: seen from it, they lie in one direction.
 
-The walk runs modulo the small prime `SMALL` on a random projection. Independence survives
-neither a projection nor a reduction by accident, so "none found" is a proof wherever the
-rank modulo the prime is the true one; what looks dependent is looked at again modulo a second
-small prime and two large ones. Work is counted in nanoseconds of a core (see `_costs`), so that
-what a search takes can be predicted, compared and limited without a clock. Import inside
-functions only (see `_core.compiled`).
+The walk runs modulo the small prime `SMALL` on a random projection. Independence
+survives neither a projection nor a reduction by accident, so "none found" is a proof
+wherever the rank modulo the prime is the true one; what looks dependent is looked at
+again modulo a second small prime and two large ones. Work is counted in nanoseconds of
+a core (see `_costs`), so that what a search takes can be predicted, compared and
+limited without a clock. Import inside functions only (see `_core.compiled`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ import numpy as np
 from mrsa_jax._core.compiled import compiled, first_nonzero, independent_rows
 from mrsa_jax.privacy.solver._costs import COORDINATE, NODE, PAIR, POINT, TERM
 
-# Two 13-bit primes, the walk's and a second opinion's: sums of two products fit 31 bits.
+# Two 13-bit primes, the walk's and a second opinion's: sums of two products fit 31
+# bits.
 SMALL, SECOND = 8191, 8179
 
 # GAVE_UP: the work was more than was allowed.
@@ -33,10 +34,11 @@ class Vectors(NamedTuple):
     """The dual vectors that are searched, and what decides about a set of them.
 
     Attributes:
-        small: int32 `[groups, depth]`: modulo `SMALL`, projected to `depth` axes (at least three;
-            more axes than needed only cost).
+        small: int32 `[groups, depth]`: modulo `SMALL`, projected to `depth` axes (at
+            least three; more axes than needed only cost).
         again: The same modulo `SECOND`.
-        kernels: uint64 `[primes, groups, corank]`: the whole dual vectors modulo large primes.
+        kernels: uint64 `[primes, groups, corank]`: the whole dual vectors modulo large
+            primes.
         primes: uint64 `[primes]`.
         weights: int64 `[groups]`, ascending.
         inverses: int32 `[SMALL]`, of the residues.
@@ -93,8 +95,9 @@ def gather(source, chosen, size, others, count, work):
 
 @compiled
 def takes(subset, size, kernels, primes, found):
-    """Write a set to `found` if its dual vectors are dependent modulo all primes; say whether.
+    """Write a set to `found` if its dual vectors are dependent modulo all primes.
 
+    Say whether.
     `kernels` is uint64 `[primes, groups, corank]`, `subset` its first `size` groups.
     """
     for which in range(kernels.shape[0]):
@@ -130,8 +133,8 @@ def eliminate(work, size, prime, inverses):
 def project(source, target, start, stop, level, chosen):
     """Write to `target` the vectors `start..stop - 1` without their part along `chosen`.
 
-    `source` and `target` are int32 `[groups, axes]`; the axis that goes is one along which
-    `chosen` is not zero. Returns False when `chosen` is zero.
+    `source` and `target` are int32 `[groups, axes]`; the axis that goes is one along
+    which `chosen` is not zero. Returns False when `chosen` is zero.
     """
     axes = source.shape[1] - level
     pivot = -1
@@ -193,7 +196,10 @@ def _first_zero(vectors, start, stop, axes):
 
 @compiled
 def _decides(of, room, size, found, spent):
-    """Write the set at hand to `found` if it is dependent modulo the large primes; say whether."""
+    """Write the set at hand to `found` if it is dependent modulo the large primes.
+
+    Say whether.
+    """
     depth = room.rows.shape[0]
     spent[0] += TERM * of.kernels.shape[0] * depth * depth * of.kernels.shape[2]
     return takes(room.subset, size, of.kernels, of.primes, found)
@@ -214,8 +220,9 @@ def _is_dependent(of, room, size, found, spent):
 def _on_one_point(of, room, level, far, left, found, spent):
     """Decide a pair of vectors in one direction, and any third with them.
 
-    The pair is at `level` and `level + 1` of the set at hand; a third comes before `far`, and
-    together with the second weighs at most `left`. Returns the size of the set found, or 0.
+    The pair is at `level` and `level + 1` of the set at hand; a third comes before
+    `far`, and together with the second weighs at most `left`. Returns the size of the
+    set found, or 0.
     """
     subset, weights = room.subset, of.weights
     first, second = subset[level], subset[level + 1]
@@ -236,10 +243,12 @@ def _on_one_point(of, room, level, far, left, found, spent):
 def _on_one_line(of, room, level, start, stop, left, found, spent):
     """Look for three dependent vectors of `start..stop - 1` that weigh at most `left`.
 
-    As points of a plane they lie on one line: seen from the first, the other two lie in one
-    direction. Each direction keeps a list of those met in it. Returns a set's size, or 0.
+    As points of a plane they lie on one line: seen from the first, the other two lie in
+    one direction. Each direction keeps a list of those met in it. Returns a set's size,
+    or 0.
     """
-    # Arrays are taken out of their tuples once: each time costs an atomic count of references.
+    # Arrays are taken out of their tuples once: each time costs an atomic count of
+    # references.
     weights, inverses, plane, subset = of.weights, of.inverses, room.plane, room.subset
     stamp, head, following = room.stamp, room.head, room.following
     far = stop
@@ -290,8 +299,8 @@ def _on_one_line(of, room, level, start, stop, left, found, spent):
 def search(of, limit, depth, task, tasks, found, spent, budget):
     """Search for a dependent set of at most `depth` groups and total weight at most `limit`.
 
-    Where all weights are equal, only sets of exactly `depth` groups are walked through: whatever
-    smaller set is dependent lies in one of those.
+    Where all weights are equal, only sets of exactly `depth` groups are walked through:
+    whatever smaller set is dependent lies in one of those.
 
     Args:
         of: `Vectors`.
@@ -304,19 +313,25 @@ def search(of, limit, depth, task, tasks, found, spent, budget):
         budget: When more than this is spent, the search gives up.
 
     Returns:
-        A status and the size of the set found. ANOMALY: a chosen vector vanished by accident
-        modulo `SMALL`, so the search is no proof; repeat it with another projection.
+        A status and the size of the set found. ANOMALY: a chosen vector vanished by
+        accident modulo `SMALL`, so the search is no proof; repeat it with another
+        projection.
     """
-    # A walk in depth, its stack in arrays. Each level holds the vectors that may still follow,
-    # without their parts along those chosen so far. Down to `last` one is chosen at a time; there
-    # three are missing, and three are dependent exactly if, seen from the first, the other two lie
-    # in one direction: all pairs of one direction meet in a table. So a walk of depth k costs what
-    # one of depth k - 1 would.
+    # A walk in depth, its stack in arrays. Each level holds the vectors that may still
+    # follow, without their parts along those chosen so far. Down to `last` one is
+    # chosen at a time; there three are missing, and three are dependent exactly if,
+    # seen from the first, the other two lie in one direction: all pairs of one
+    # direction meet in a table. So a walk of depth k costs what one of depth k - 1
+    # would.
     weights = of.weights
     groups = weights.shape[0]
     last = depth - 3  # vectors are chosen one by one down to here, then three at a time
     branch = min(2, last)  # vectors of this level are dealt out to the tasks
-    fill = groups >= depth and weights[0] == weights[groups - 1] and depth * weights[0] <= limit
+    fill = (
+        groups >= depth
+        and weights[0] == weights[groups - 1]
+        and depth * weights[0] <= limit
+    )
     stack = np.empty((last + 1, groups, depth), np.int32)
     for k in range(groups):
         assign(stack[0, k], of.small[k], depth)
@@ -324,10 +339,14 @@ def search(of, limit, depth, task, tasks, found, spent, budget):
     used = np.zeros(last + 2, np.int64)
     ends = np.full(last + 1, groups, np.int64)  # groups from here on are too heavy
     room = _Room(
-        np.zeros((2, groups), np.int32), np.zeros(1, np.int64), np.full(SMALL + 1, -1, np.int64),
-        np.zeros(SMALL + 1, np.int32), np.zeros(groups, np.int32), np.zeros(depth, np.int64),
+        np.zeros((2, groups), np.int32),
+        np.zeros(1, np.int64),
+        np.full(SMALL + 1, -1, np.int64),
+        np.zeros(SMALL + 1, np.int32),
+        np.zeros(groups, np.int32),
+        np.zeros(depth, np.int64),
         np.empty((depth, depth), np.int32),
-    )  # fmt: skip
+    )
     while ends[0] > 0 and weights[ends[0] - 1] > limit:
         ends[0] -= 1
     counter = 0
@@ -370,9 +389,13 @@ def search(of, limit, depth, task, tasks, found, spent, budget):
                         continue
                 while load + weights[stop - 1] > limit:
                     stop -= 1
-                if not project(stack[level], stack[level + 1], pick + 1, stop, level, pick):
+                if not project(
+                    stack[level], stack[level + 1], pick + 1, stop, level, pick
+                ):
                     return ANOMALY, 0
-                spent[0] += NODE + COORDINATE * ((stop - pick - 1) * (depth - level - 1))
+                spent[0] += NODE + COORDINATE * (
+                    (stop - pick - 1) * (depth - level - 1)
+                )
                 chosen[level] = pick
                 used[level + 1] = load
                 level += 1

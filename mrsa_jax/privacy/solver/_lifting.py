@@ -1,11 +1,11 @@
 """Compiled search for light vectors of the row space by lifting from its first binary digit.
 
-A lightest vector v of the row space can be scaled to coprime integers. Its odd entries are then a
-word C of the binary code that the saturated lattice of the row space leaves modulo 2, and the
-words with few ones are listed completely by meeting in the middle. For each of them the second
-digit (modulo 4) says at which few further places v / 2 can be odd; what is left to be
-looked at is one small determinant each. Every filter is a necessary condition, so
-"none found" is a proof.
+A lightest vector v of the row space can be scaled to coprime integers. Its odd entries
+are then a word C of the binary code that the saturated lattice of the row space leaves
+modulo 2, and the words with few ones are listed completely by meeting in the middle.
+For each of them the second digit (modulo 4) says at which few further places v / 2 can
+be odd; what is left to be looked at is one small determinant each. Every filter is a
+necessary condition, so "none found" is a proof.
 
 Import inside functions only (see `_core.compiled`).
 """
@@ -76,7 +76,9 @@ def _shrink(vectors, prime, axes, seed):
     result = np.zeros((groups, axes), np.int32)
     for a in range(axes):
         for c in range(corank):
-            seed = (seed * 6364136223846793005 + 1442695040888963407) & 0x7FFFFFFFFFFFFFFF
+            seed = (
+                seed * 6364136223846793005 + 1442695040888963407
+            ) & 0x7FFFFFFFFFFFFFFF
             factor = (seed >> 33) % prime
             for k in range(groups):
                 result[k, a] = (result[k, a] + factor * vectors[k, c]) % prime
@@ -87,7 +89,9 @@ def _shrink(vectors, prime, axes, seed):
 def _small_quotient(whole, prime, chosen, size, others, count, inverses):
     """Return what `_quotient` does modulo a small prime, int64, and whether it is clean."""
     work = np.empty((size + count, whole.shape[1]), np.int64)
-    clean = eliminate(gather(whole, chosen, size, others, count, work), size, prime, inverses)
+    clean = eliminate(
+        gather(whole, chosen, size, others, count, work), size, prime, inverses
+    )
     return work[size:], clean
 
 
@@ -103,9 +107,12 @@ def _fitting(prefix, room):
 @compiled
 def _extend(chosen, size, room, small, problem, found, spent, budget):
     """Look for a dependent set that is a given set and further groups within a weight."""
-    # Room for no further group: one determinant decides. For one: whatever the chosen leave of it
-    # is zero. For more: the search of `_girth`, in the space that the chosen leave.
-    kernels, primes, weights, inverses, inverses_again, whole, whole_again, prefix = problem
+    # Room for no further group: one determinant decides. For one: whatever the chosen
+    # leave of it is zero. For more: the search of `_girth`, in the space that the
+    # chosen leave.
+    kernels, primes, weights, inverses, inverses_again, whole, whole_again, prefix = (
+        problem
+    )
     groups = weights.shape[0]
     extra = _fitting(prefix, room)
     others = np.empty(groups, np.int64)
@@ -142,9 +149,17 @@ def _extend(chosen, size, room, small, problem, found, spent, budget):
     if takes(chosen, size, kernels, primes, found):
         return FOUND, size
     depth = max(extra, 3)
-    first, clean = _small_quotient(whole, np.int64(SMALL), chosen, size, others, count, inverses)
+    first, clean = _small_quotient(
+        whole, np.int64(SMALL), chosen, size, others, count, inverses
+    )
     second, clean_again = _small_quotient(
-        whole_again, inverses_again.shape[0], chosen, size, others, count, inverses_again
+        whole_again,
+        inverses_again.shape[0],
+        chosen,
+        size,
+        others,
+        count,
+        inverses_again,
     )
     if not clean or not clean_again:
         return ANOMALY, 0
@@ -153,9 +168,14 @@ def _extend(chosen, size, room, small, problem, found, spent, budget):
         _shrink(first, np.int64(SMALL), depth, np.int64(1)),
         _shrink(second, inverses_again.shape[0], depth, np.int64(2)),
         _quotient(kernels, primes, chosen, size, others, count),
-        primes, weights[others[:count]], inverses, inverses_again,
-    )  # fmt: skip
-    status, more = search(left, room, depth, np.int64(0), np.int64(1), part, spent, budget)
+        primes,
+        weights[others[:count]],
+        inverses,
+        inverses_again,
+    )
+    status, more = search(
+        left, room, depth, np.int64(0), np.int64(1), part, spent, budget
+    )
     if status == FOUND:
         assign(found, chosen, size)
         for i in range(more):
@@ -165,16 +185,19 @@ def _extend(chosen, size, room, small, problem, found, spent, budget):
 
 
 @compiled
-def _examine(word, size, room, keys, highs, small, problem, space, table, found, spent, budget):
+def _examine(
+    word, size, room, keys, highs, small, problem, space, table, found, spent, budget
+):
     """Look for a light vector whose odd entries are exactly a word of the binary code.
 
-    `room` is the weight left for further groups. With 2 s = the word's checks modulo 4, the
-    groups Y where half the vector is odd have keys that sum to s modulo the span of the
-    word's; the remaining groups have entries that are multiples of 4.
+    `room` is the weight left for further groups. With 2 s = the word's checks modulo 4,
+    the groups Y where half the vector is odd have keys that sum to s modulo the span of
+    the word's; the remaining groups have entries that are multiples of 4.
     """
-    # The vector is odd exactly at the word, so its half is an integer wherever the word is not.
-    # Where that half is odd in turn is again a sum of few columns with a known key: list those
-    # sets, and ask of each whether its dual vectors are dependent (`_extend`).
+    # The vector is odd exactly at the word, so its half is an integer wherever the word
+    # is not. Where that half is odd in turn is again a sum of few columns with a known
+    # key: list those sets, and ask of each whether its dual vectors are dependent
+    # (`_extend`).
     weights, prefix = problem[2], problem[7]
     outside, chosen = space[0], space[1]
     groups = keys.shape[0]
@@ -198,7 +221,9 @@ def _examine(word, size, room, keys, highs, small, problem, space, table, found,
     assign(chosen, word, size)
     spent[0] += WORD + TERM * size * count
     for more in range(min(extra, count) + 1):
-        lefts, rights, listed = list_sets(count, more, target, reduced, space, table, spent, budget)
+        lefts, rights, listed = list_sets(
+            count, more, target, reduced, space, table, spent, budget
+        )
         if listed < 0:
             spent[0] = max(spent[0], budget)
             return GAVE_UP, 0
@@ -211,7 +236,14 @@ def _examine(word, size, room, keys, highs, small, problem, space, table, found,
                 heavy += weights[chosen[k]]
             if heavy <= room:
                 status, total = _extend(
-                    chosen, size + more, room - heavy, small, problem, found, spent, budget
+                    chosen,
+                    size + more,
+                    room - heavy,
+                    small,
+                    problem,
+                    found,
+                    spent,
+                    budget,
                 )
                 if spent[0] > budget and status == NONE:
                     status = GAVE_UP
@@ -222,20 +254,35 @@ def _examine(word, size, room, keys, highs, small, problem, space, table, found,
 
 @compiled
 def words(
-    keys, highs, small, problem, limit, size, shift, part, starts, items, slot_bits, table, found,
-    spent, budget,
-):  # fmt: skip
-    """Go through the words of one size whose left half has given leading bits; examine each.
+    keys,
+    highs,
+    small,
+    problem,
+    limit,
+    size,
+    shift,
+    part,
+    starts,
+    items,
+    slot_bits,
+    table,
+    found,
+    spent,
+    budget,
+):
+    """Go through the words of one size whose left half has given leading bits.
+
+    Examine each.
 
     Args:
         keys: uint64 `[groups]`: each column's binary checks.
         highs: uint64 `[groups]`: the second digits of the same checks.
-        small: int32 `[groups, axes]`: dual vectors modulo `SMALL`, projected to at least as many
-            axes as groups fit into `limit`.
-        problem: The dual vectors modulo large primes uint64 `[primes, groups, corank]`; the
-            primes; weights, ascending; residues' inverses modulo the two small primes;
-            the whole dual vectors modulo those, int64 `[groups, corank]`; and the sums of
-            the smallest weights (0 first).
+        small: int32 `[groups, axes]`: dual vectors modulo `SMALL`, projected to at
+            least as many axes as groups fit into `limit`.
+        problem: The dual vectors modulo large primes uint64 `[primes, groups, corank]`;
+            the primes; weights, ascending; residues' inverses modulo the two small
+            primes; the whole dual vectors modulo those, int64 `[groups, corank]`; and
+            the sums of the smallest weights (0 first).
         limit: Largest weight of a set.
         size: Groups in a word, at least 1.
         shift: Leading bits are those from here on.
@@ -251,18 +298,24 @@ def words(
     Returns:
         A status and the size of the set found.
     """
-    # A word is two halves with equal checks. The last column of the left half grows from left to
-    # right: right halves that begin there are looked up among the left halves that end before it,
-    # and only then are the left halves that end there put into the table. So each word comes once.
+    # A word is two halves with equal checks. The last column of the left half grows
+    # from left to right: right halves that begin there are looked up among the left
+    # halves that end before it, and only then are the left halves that end there put
+    # into the table. So each word comes once.
     weights = problem[2]
     groups = keys.shape[0]
     length = max(1024, groups)
     space = (
-        np.empty(groups, np.int64), np.empty(2 * groups, np.int64),
-        np.empty(1024, np.uint64), np.empty(1024, np.uint64),
-        np.empty(length, np.uint64), np.empty(length, np.uint64),
-        np.empty(1 << 18, np.uint32), np.empty(length, np.uint64), np.empty(groups, np.uint64),
-    )  # fmt: skip
+        np.empty(groups, np.int64),
+        np.empty(2 * groups, np.int64),
+        np.empty(1024, np.uint64),
+        np.empty(1024, np.uint64),
+        np.empty(length, np.uint64),
+        np.empty(length, np.uint64),
+        np.empty(1 << 18, np.uint32),
+        np.empty(length, np.uint64),
+        np.empty(groups, np.uint64),
+    )
     word = np.zeros(size, np.int64)
     left = size // 2
     right = size - left
@@ -285,15 +338,37 @@ def words(
             matches = 1
         else:
             sums, packs, n, visits = subsets(
-                keys, b + 1, groups, b, right, shift, part, starts, items, sums, packs, table
+                keys,
+                b + 1,
+                groups,
+                b,
+                right,
+                shift,
+                part,
+                starts,
+                items,
+                sums,
+                packs,
+                table,
             )
             spent[0] += VISIT * visits + HALF * max(n, 0)
             if n < 0 or spent[0] > budget:
                 return GAVE_UP, 0
             lefts, rights, matches = probe(
-                keys, np.uint64(0), sums, packs, n, left, table, head, links, order, lefts, rights,
+                keys,
+                np.uint64(0),
+                sums,
+                packs,
+                n,
+                left,
+                table,
+                head,
+                links,
+                order,
+                lefts,
+                rights,
                 most_listed(spent, budget),
-            )  # fmt: skip
+            )
         if matches < 0:
             spent[0] = max(spent[0], budget)
             return GAVE_UP, 0
@@ -307,9 +382,19 @@ def words(
             if heavy > limit:
                 continue
             status, total = _examine(
-                word, size, limit - heavy, keys, highs, small, problem, space, table, found,
-                spent, budget,
-            )  # fmt: skip
+                word,
+                size,
+                limit - heavy,
+                keys,
+                highs,
+                small,
+                problem,
+                space,
+                table,
+                found,
+                spent,
+                budget,
+            )
             if spent[0] > budget and status == NONE:
                 status = GAVE_UP
             if status != NONE:

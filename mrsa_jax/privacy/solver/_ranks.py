@@ -1,8 +1,9 @@
 """The rank of every prefix of a history: proven, or with a stated chance of error.
 
-The rank modulo any prime is a proven lower bound. Primes are drawn at random for each call, so
-that no history can be made to deceive them: k of them err together with a chance that the size of
-the minors bounds, and once their product exceeds every larger minor nothing is left to chance.
+The rank modulo any prime is a proven lower bound. Primes are drawn at random for each
+call, so that no history can be made to deceive them: k of them err together with a
+chance that the size of the minors bounds, and once their product exceeds every larger
+minor nothing is left to chance.
 """
 
 from __future__ import annotations
@@ -19,9 +20,11 @@ import numpy as np
 from mrsa_jax._core.prime import host_residues
 from mrsa_watch._base.primes import draw_primes, enough_primes, error_bits
 
-# ---- Exact integers: combinations of rounds that are checked, and the eliminations behind them.
+# ---- Exact integers: combinations of rounds that are checked, and the eliminations
+# behind them.
 #
-# Everything here is decided over the integers. Residues only choose which system is solved.
+# Everything here is decided over the integers. Residues only choose which system is
+# solved.
 
 
 def residues_of(matrix: np.ndarray, prime: int) -> np.ndarray:
@@ -30,18 +33,25 @@ def residues_of(matrix: np.ndarray, prime: int) -> np.ndarray:
 
 
 def independent_rows(residues: np.ndarray, prime: int) -> np.ndarray:
-    """Return which rows are not combinations of those before them, modulo a prime: bool."""
+    """Return which rows are not combinations of those before them, modulo a prime.
+
+    Bool.
+    """
     from mrsa_jax._core import compiled
 
     rows = np.ascontiguousarray(residues)
-    return np.asarray(compiled.independent_rows_of_each(rows[None], np.uint64(prime))[0])
+    return np.asarray(
+        compiled.independent_rows_of_each(rows[None], np.uint64(prime))[0]
+    )
 
 
 def reduced_echelon(residues: np.ndarray, prime: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the non-zero rows of the reduced echelon form, and each one's pivot column."""
     from mrsa_jax._core import compiled
 
-    form, pivots = compiled.reduced_echelon(np.ascontiguousarray(residues), np.uint64(prime))
+    form, pivots = compiled.reduced_echelon(
+        np.ascontiguousarray(residues), np.uint64(prime)
+    )
     return form, pivots
 
 
@@ -68,9 +78,9 @@ def combination_on(
         column: One of the support at which the combination must not be zero, if any.
 
     Returns:
-        Coefficients (coprime Python integers) and the boolean support of the combination, or
-        None when there is none: the columns outside `support` already have full rank, or the
-        others span `column`.
+        Coefficients (coprime Python integers) and the boolean support of the
+        combination, or None when there is none: the columns outside `support` already
+        have full rank, or the others span `column`.
     """
     rank, columns = matrix.shape
     (prime,) = draw_primes(1)
@@ -78,19 +88,25 @@ def combination_on(
     inside = np.zeros(columns, np.bool_)
     inside[np.asarray(list(support), np.int64)] = True
     inside[through] = False
-    kept, outside = np.flatnonzero(inside), np.setdiff1d(np.flatnonzero(~inside), through)
+    kept, outside = (
+        np.flatnonzero(inside),
+        np.setdiff1d(np.flatnonzero(~inside), through),
+    )
     order = np.concatenate([outside, through, kept[np.argsort(-weights[kept])]])
     basis = order[independent_rows(residues_of(matrix, prime).T[order], prime)]
     if len(basis) < rank:
         return None
-    # The last column that raises the rank is inside `support` unless those outside have it all.
+    # The last column that raises the rank is inside `support` unless those outside have
+    # it all.
     last = basis[-1] if column is None else column
     if (column is None and not inside[last]) or last not in basis:
         return None
     return solve_on(matrix, np.append(basis[basis != last], last))
 
 
-def solve_on(matrix: np.ndarray, basis: np.ndarray) -> tuple[list[int], np.ndarray] | None:
+def solve_on(
+    matrix: np.ndarray, basis: np.ndarray
+) -> tuple[list[int], np.ndarray] | None:
     """Return z with z M zero on all columns of a basis but the last, and the support of z M.
 
     None when the columns are no basis after all (dependent over the rationals).
@@ -102,13 +118,16 @@ def solve_on(matrix: np.ndarray, basis: np.ndarray) -> tuple[list[int], np.ndarr
 def solve_each(
     matrix: np.ndarray, basis: np.ndarray, places: Sequence[int]
 ) -> list[list[int]] | None:
-    """Return a z for each of some places: z M is zero on all columns of a basis but that one.
+    """Return a z for each of some places.
 
+    Z M is zero on all columns of a basis but that one.
     Coprime Python integers; None when the columns are no basis after all.
     """
     import flint
 
-    square = flint.fmpz_mat([[int(value) for value in row] for row in matrix[:, basis].T])
+    square = flint.fmpz_mat(
+        [[int(value) for value in row] for row in matrix[:, basis].T]
+    )
     target = flint.fmpz_mat(len(basis), len(places))
     for column, place in enumerate(places):
         target[place, column] = 1
@@ -138,7 +157,8 @@ def support_of(coefficients: list[int], matrix: np.ndarray) -> np.ndarray:
 
 # ---- Clients with equal columns of P seen as one group with a weight.
 #
-# Every vector of the row space is constant on such a group, so weak privacy is decided on one
+# Every vector of the row space is constant on such a group, so weak privacy is decided
+# on one
 # column a group, a client's column counting as many times as the group has members.
 
 
@@ -147,9 +167,9 @@ class Groups:
     """A participation history with equal columns taken together.
 
     Attributes:
-        matrix: Integers `[rounds, groups]` (int64 below 2^62, so that two add up, or Python
-            integers where one is larger), one column for each class of identical non-zero columns,
-            lighter groups first.
+        matrix: Integers `[rounds, groups]` (int64 below 2^62, so that two add up, or
+            Python integers where one is larger), one column for each class of identical
+            non-zero columns, lighter groups first.
         sizes: int64 `[groups]`, clients in each.
         members: Client indices of each group.
     """
@@ -179,7 +199,8 @@ def collapse(history: np.ndarray, weights: np.ndarray | None = None) -> Groups:
     _, first, label = np.unique(codes, return_index=True, return_inverse=True)
     sizes = np.zeros(len(first), np.int64)
     np.add.at(sizes, label, counts)
-    order = np.lexsort((first, sizes))  # lighter groups first, then by their first client
+    # lighter groups first, then by their first client
+    order = np.lexsort((first, sizes))
     ends = np.cumsum(np.bincount(label, minlength=len(first)))[:-1]
     by_label = np.split(part[np.argsort(label, kind="stable")], ends)
     matrix = _smallest_type(history[:, part[first[order]]])
@@ -199,7 +220,10 @@ def column_codes(matrix: np.ndarray) -> np.ndarray:
 def _smallest_type(matrix: np.ndarray) -> np.ndarray:
     """Return the integers as int64 where the sum of any two fits, as Python integers elsewhere."""
     if matrix.dtype == object or matrix.dtype.itemsize == 8:
-        most = max((abs(int(end(matrix))) for end in (np.min, np.max) if matrix.size), default=0)
+        most = max(
+            (abs(int(end(matrix))) for end in (np.min, np.max) if matrix.size),
+            default=0,
+        )
         if most >= 1 << 62:
             return matrix.astype(object)
     return matrix.astype(np.int64)
@@ -223,7 +247,8 @@ CHEAP_SECONDS = 0.3
 SECONDS_PER_PRODUCT = 2.2e-9  # of residues, in an elimination; measured on one core
 _SPARE = 16
 _PRIME_BITS = 30
-_MOST_COUNTED = 10**8  # entries of all prefixes whose columns are counted; else the last one's
+# entries of all prefixes whose columns are counted; else the last one's
+_MOST_COUNTED = 10**8
 
 
 @dataclasses.dataclass(frozen=True)
@@ -234,8 +259,8 @@ class Ranks:
         kept: int64 `[rank]`, the rows that are no combinations of earlier ones.
         prefix: int64 `[rows]`, the rank of the first j + 1 rows.
         proven: bool `[rows]`, whether that is proven; a proven lower bound everywhere.
-        error_bits: None where all is proven. Otherwise k: some rank is too small with error
-            chance below 2**-k, whatever the matrix was made for.
+        error_bits: None where all is proven. Otherwise k: some rank is too small with
+            error chance below 2**-k, whatever the matrix was made for.
         minor_bits: log2 of a bound on every minor.
     """
 
@@ -253,9 +278,10 @@ def ranks_of(
 ) -> Ranks:
     """Return the rank of the first j + 1 rows for every j.
 
-    It is proven equal where it meets the number of distinct non-zero columns or rows so far, or
-    once the product of the primes tried exceeds every larger minor (Hadamard): a larger minor would
-    be a multiple of all. That is tried if it is predicted to take at most `seconds` of a core.
+    It is proven equal where it meets the number of distinct non-zero columns or rows so
+    far, or once the product of the primes tried exceeds every larger minor (Hadamard):
+    a larger minor would be a multiple of all. That is tried if it is predicted to take
+    at most `seconds` of a core.
     """
     lengths = [log2_length(row) for row in matrix]
     longest = sorted(lengths, reverse=True)[: min(matrix.shape)]
@@ -265,7 +291,8 @@ def ranks_of(
     ranks = np.zeros(len(matrix), np.int64)
     bounds = ranks
     needed = np.zeros(len(matrix))
-    whole_bits = 0.0  # of the product of the primes modulo which the whole matrix was ranked
+    # of the product of the primes modulo which the whole matrix was ranked
+    whole_bits = 0.0
     primes: list[int] = []
     kept: np.ndarray | None = None
     mixes = matrix.shape[1] > 2 * width
@@ -273,8 +300,11 @@ def ranks_of(
     while True:
         primes.extend(draw_primes(1, primes))
         prime = primes[-1]
-        if mixes:  # random sums of the columns: as many keep every rank except with chance p**-16
-            rows = product(matrix, rng.integers(0, prime, (matrix.shape[1], width)), prime)
+        # random sums of the columns: as many keep every rank except with chance p**-16
+        if mixes:
+            rows = product(
+                matrix, rng.integers(0, prime, (matrix.shape[1], width)), prime
+            )
         else:
             rows = residues_of(matrix, prime)
         found = np.cumsum(independent_rows(rows, prime))
@@ -293,14 +323,19 @@ def ranks_of(
             left = math.ceil(float((needed - whole_bits)[~proven].max()) / _PRIME_BITS)
             each = SECONDS_PER_PRODUCT * matrix.size * max(1, int(ranks[-1]))
             if left * each > seconds:
-                return Ranks(kept, ranks, proven, error_bits(all_bits, len(primes)), all_bits)
+                return Ranks(
+                    kept, ranks, proven, error_bits(all_bits, len(primes)), all_bits
+                )
             mixes = False
             if progress is not None and left * each > 1.0:
                 progress("proving the rank", len(primes), len(primes) + left)
 
 
 def product(matrix: np.ndarray, factors: np.ndarray, prime: int) -> np.ndarray:
-    """Return matrix @ factors modulo a prime, uint64; sums are split so that none overflows."""
+    """Return matrix @ factors modulo a prime, uint64.
+
+    Sums are split so that none overflows.
+    """
     from scipy import sparse
 
     rows, columns = np.nonzero(matrix)
@@ -314,7 +349,12 @@ def product(matrix: np.ndarray, factors: np.ndarray, prime: int) -> np.ndarray:
         small, large = left.copy(), left.copy()
         small.data &= 0xFFFF
         large.data >>= 16
-        parts = [(small, low, 0), (small, high, 16), (large, low, 16), (large, high, 32)]
+        parts = [
+            (small, low, 0),
+            (small, high, 16),
+            (large, low, 16),
+            (large, high, 32),
+        ]
     total = np.zeros((left.shape[0], factors.shape[1]), np.int64)
     for half, factor, shift in parts:
         total = (total + (half @ factor) % prime * pow(2, shift, prime)) % prime
@@ -324,7 +364,8 @@ def product(matrix: np.ndarray, factors: np.ndarray, prime: int) -> np.ndarray:
 def _prefix_bounds(matrix: np.ndarray, ranks: np.ndarray) -> np.ndarray:
     """Return min(distinct non-zero columns, distinct non-zero rows) of every prefix.
 
-    Columns are counted only where the rows leave the rank open, of large histories in the end.
+    Columns are counted only where the rows leave the rank open, of large histories in
+    the end.
     """
     _, first = np.unique(column_codes(matrix.T), return_index=True)
     new = np.zeros(len(matrix), np.int64)

@@ -1,7 +1,8 @@
-"""Proofs that no light vector exists, or one that does: the searches and what they cost.
+"""Proofs that no light vector exists, or one that does.
 
-Two searches share the work, each where it is the cheaper one by a cost model: a walk through
-sets of dual vectors (`_girth`) and lifting from the binary code (`_lifting`).
+The searches and what they cost.
+Two searches share the work, each where it is the cheaper one by a cost model: a walk
+through sets of dual vectors (`_girth`) and lifting from the binary code (`_lifting`).
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from mrsa_jax.privacy.solver._costs import girth_work, lifting_work, num_parts
 from mrsa_jax.privacy.solver._ranks import kernel_of, residues_of
 from mrsa_watch._base.primes import draw_primes
 
-# ---- The row space's lattice modulo 4: its parity checks, by elimination over the 2-adic integers.
+# ---- The row space's lattice modulo 4: its parity checks, by elimination over the
+# 2-adic integers.
 
 _ALL = np.uint64(2**64 - 1)
 
@@ -31,8 +33,8 @@ class Checks:
     """Parity checks modulo 4 of the saturated lattice L of a row space.
 
     Attributes:
-        digits: uint8 `[corank, columns]` in 0..3: v lies in L modulo 4 exactly if all checks
-            vanish modulo 4.
+        digits: uint8 `[corank, columns]` in 0..3: v lies in L modulo 4 exactly if all
+            checks vanish modulo 4.
         is_even: Whether every vector of L has an even number of odd entries.
     """
 
@@ -43,17 +45,21 @@ class Checks:
 def parity_checks(matrix: np.ndarray) -> Checks | None:
     """Return the checks of the integer vectors in the row space of independent integer rows.
 
-    Rows are eliminated modulo 2**64, always with an entry that has the fewest factors 2, so that
-    every quotient is a 2-adic integer and nothing but the last digits of a row is lost: row i,
-    divided by its pivot's factors 2, is known modulo 2**64 over those factors. The form's
-    leading ones then span the saturated lattice, whatever powers of 2 divided the minors.
+    Rows are eliminated modulo 2**64, always with an entry that has the fewest factors
+    2, so that every quotient is a 2-adic integer and nothing but the last digits of a
+    row is lost: row i, divided by its pivot's factors 2, is known modulo 2**64 over
+    those factors. The form's leading ones then span the saturated lattice, whatever
+    powers of 2 divided the minors.
 
     Returns:
         None when fewer than two digits are left.
     """
     rows, columns = matrix.shape
-    work = (matrix % (1 << 64)).astype(np.uint64) if matrix.dtype == object else matrix.astype(
-        np.int64).view(np.uint64).copy()  # fmt: skip
+    work = (
+        (matrix % (1 << 64)).astype(np.uint64)
+        if matrix.dtype == object
+        else matrix.astype(np.int64).view(np.uint64).copy()
+    )
     free = np.ones(columns, np.bool_)
     pivots = np.zeros(rows, np.int64)
     for i in range(rows):
@@ -68,7 +74,8 @@ def parity_checks(matrix: np.ndarray) -> Checks | None:
         inverse = np.uint64(pow(int(work[i, column]) >> digits, -1, 1 << 64))
         factors = (work[i + 1 :, column] >> np.uint64(digits)) * inverse
         work[i + 1 :] -= factors[:, None] * work[i]
-        # Divided by a power of two the row keeps its value only if that divides every entry.
+        # Divided by a power of two the row keeps its value only if that divides every
+        # entry.
         work[i] = (work[i] >> np.uint64(digits)) * inverse
         free[column] = False
         pivots[i] = column
@@ -82,7 +89,8 @@ def parity_checks(matrix: np.ndarray) -> Checks | None:
     return Checks(checks, bool((odd % 2 == 0).all()))
 
 
-# ---- Proofs that no light vector exists, or one that does: the searches and what they cost.
+# ---- Proofs that no light vector exists, or one that does: the searches and what they
+# cost.
 
 _SMALL_PRIMES = (8191, 8179)
 _MOST_COLUMNS = 4096
@@ -91,7 +99,8 @@ _SECONDS_A_TASK = 1.0
 _MOST_TASKS = 4096
 _ATTEMPTS = 4
 _MOST_BYTES = 1 << 30  # that a walk's vectors may take
-# A search gives up where it has done so many times the work that was predicted, and some more.
+# A search gives up where it has done so many times the work that was predicted, and
+# some more.
 _PATIENCE, _GRACE_SECONDS = 2.0, 1.0
 
 Progress = Callable[[str, int, int], None]
@@ -99,13 +108,16 @@ Progress = Callable[[str, int, int], None]
 
 @dataclasses.dataclass(frozen=True)
 class Duals:
-    """Dual vectors of a row space: the columns of a kernel basis, modulo several primes.
+    """Dual vectors of a row space.
+
+    The columns of a kernel basis, modulo several primes.
 
     Attributes:
         weights: int64 `[groups]`, ascending.
         primes: uint64 `[2]`, two large ones drawn for these vectors.
         kernels: uint64 `[2, groups, corank]`, modulo the large primes.
-        small: int64 `[2, groups, corank]`, modulo the small ones; None when the rank falls there.
+        small: int64 `[2, groups, corank]`, modulo the small ones; None when the rank
+            falls there.
         checks: The lattice modulo 4, if it could be computed.
     """
 
@@ -145,7 +157,8 @@ class Outcome:
 
     Attributes:
         is_proof: Whether no vector of weight at most the limit exists.
-        subset: Columns that carry a vector within the limit (modulo two large primes), or None.
+        subset: Columns that carry a vector within the limit (modulo two large primes),
+            or None.
         method: Which search.
         work: What it did, counted in nanoseconds of a core.
     """
@@ -157,7 +170,10 @@ class Outcome:
 
 
 def duals(matrix: np.ndarray, weights: np.ndarray) -> Duals | None:
-    """Return the dual vectors of independent integer rows; None if a large prime loses rank."""
+    """Return the dual vectors of independent integer rows.
+
+    None if a large prime loses rank.
+    """
     primes = draw_primes(2)
     kernels = [kernel_of(residues_of(matrix, prime), prime) for prime in primes]
     corank = matrix.shape[1] - matrix.shape[0]
@@ -240,11 +256,19 @@ def _girth_tasks(of: Duals, chosen: Plan, attempt: int) -> list[Task]:
     depth = max(of.most_groups(chosen.limit), 3)
     count = 1
     if depth >= 5 and chosen.seconds > _SECONDS_A_TASK / 4:
-        count = max(4 * num_cores(), min(_MOST_TASKS, math.ceil(chosen.seconds / _SECONDS_A_TASK)))
+        count = max(
+            4 * num_cores(),
+            min(_MOST_TASKS, math.ceil(chosen.seconds / _SECONDS_A_TASK)),
+        )
     vectors = _girth.Vectors(
-        _folded(of, 0, depth, attempt), _folded(of, 1, depth, attempt), of.kernels, of.primes,
-        of.weights, inverses(_SMALL_PRIMES[0]), inverses(_SMALL_PRIMES[1]),
-    )  # fmt: skip
+        _folded(of, 0, depth, attempt),
+        _folded(of, 1, depth, attempt),
+        of.kernels,
+        of.primes,
+        of.weights,
+        inverses(_SMALL_PRIMES[0]),
+        inverses(_SMALL_PRIMES[1]),
+    )
 
     def task(number: int) -> Found:
         found, spent = np.zeros(depth, np.int64), np.zeros(1)
@@ -267,16 +291,37 @@ def _lifting_tasks(of: Duals, chosen: Plan, attempt: int) -> list[Task]:
     table = _words.binomials(len(keys), (most + 1) // 2)
     again = inverses(_SMALL_PRIMES[1])
     prefix = np.concatenate([[0], np.cumsum(of.weights)])
-    problem = (of.kernels, of.primes, of.weights,
-               inverses(_SMALL_PRIMES[0]), again, of.small[0], of.small[1], prefix)  # fmt: skip
+    problem = (
+        of.kernels,
+        of.primes,
+        of.weights,
+        inverses(_SMALL_PRIMES[0]),
+        again,
+        of.small[0],
+        of.small[1],
+        prefix,
+    )
 
     def task(size: int, parts: int, part: int, slots: int) -> Found:
         found, spent = np.zeros(most + 1, np.int64), np.zeros(1)
         shift, starts, items = _buckets(keys, bits, parts)
         status, total = _lifting.words(
-            keys, highs, small, problem, chosen.limit, size, np.uint64(shift), np.uint64(part),
-            starts, items, slots, table, found, spent, chosen.budget,
-        )  # fmt: skip
+            keys,
+            highs,
+            small,
+            problem,
+            chosen.limit,
+            size,
+            np.uint64(shift),
+            np.uint64(part),
+            starts,
+            items,
+            slots,
+            table,
+            found,
+            spent,
+            chosen.budget,
+        )
         return status, tuple(int(k) for k in found[:total]), float(spent[0])
 
     tasks: list[Task] = []
@@ -285,14 +330,21 @@ def _lifting_tasks(of: Duals, chosen: Plan, attempt: int) -> list[Task]:
             continue
         halves = math.comb(len(keys), size // 2)
         parts = num_parts(len(keys), of.corank, size)
-        slots = max(8, min(bits - parts, math.ceil(math.log2(max(2, halves / 2**parts))), 24))
+        slots = max(
+            8, min(bits - parts, math.ceil(math.log2(max(2, halves / 2**parts))), 24)
+        )
         for part in range(1 << parts):
             tasks.append(functools.partial(task, size, parts, part, slots))
     return tasks
 
 
-def _buckets(keys: np.ndarray, bits: int, parts: int) -> tuple[int, np.ndarray, np.ndarray]:
-    """Order columns by the leading bits of their keys; a single bucket when there are no parts."""
+def _buckets(
+    keys: np.ndarray, bits: int, parts: int
+) -> tuple[int, np.ndarray, np.ndarray]:
+    """Order columns by the leading bits of their keys.
+
+    A single bucket when there are no parts.
+    """
     shift = bits - parts if parts else 63
     lead = (keys >> np.uint64(shift)).astype(np.int64)
     items = np.argsort(lead, kind="stable")
@@ -308,12 +360,19 @@ def _mixed_checks(checks: Checks, attempt: int) -> tuple[np.ndarray, np.ndarray,
     rng = np.random.default_rng([20_219, attempt])
     while True:
         mix = rng.integers(0, 2, (bits, corank))
-        if bits < corank or flint.nmod_mat(flint.fmpz_mat(mix.tolist()), 2).rank() == bits:
+        if (
+            bits < corank
+            or flint.nmod_mat(flint.fmpz_mat(mix.tolist()), 2).rank() == bits
+        ):
             break
     digits = mix @ checks.digits.astype(np.int64) % 4
     places = np.uint64(1) << np.arange(bits, dtype=np.uint64)[:, None]
     keys = ((digits & 1).astype(np.uint64) * places).sum(axis=0, dtype=np.uint64)
-    return keys, ((digits >> 1).astype(np.uint64) * places).sum(axis=0, dtype=np.uint64), bits
+    return (
+        keys,
+        ((digits >> 1).astype(np.uint64) * places).sum(axis=0, dtype=np.uint64),
+        bits,
+    )
 
 
 def _folded(of: Duals, which: int, axes: int, attempt: int) -> np.ndarray:
@@ -323,5 +382,7 @@ def _folded(of: Duals, which: int, axes: int, attempt: int) -> np.ndarray:
 
 def folded(small: np.ndarray, prime: int, axes: int, attempt: int) -> np.ndarray:
     """Return dual vectors modulo a small prime on random axes, int32 `[groups, axes]`."""
-    mix = np.random.default_rng([prime, attempt]).integers(0, prime, (small.shape[1], axes))
+    mix = np.random.default_rng([prime, attempt]).integers(
+        0, prime, (small.shape[1], axes)
+    )
     return np.ascontiguousarray(small @ mix % prime).astype(np.int32)

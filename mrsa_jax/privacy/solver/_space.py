@@ -57,7 +57,8 @@ class Vector:
             groups: The history, whose groups the columns are.
 
         Raises:
-            MrsaError: If the combination is not zero somewhere else than the vector says.
+            MrsaError: If the combination is not zero somewhere else than the vector
+                says.
         """
         whole = [0] * len(groups.matrix)
         for j, z in zip(kept, self.coefficients, strict=False):
@@ -65,7 +66,8 @@ class Vector:
         on = support_of(whole, groups.matrix)
         if not (on == self.columns).all() or groups.sizes[on].sum() != self.weight:
             raise MrsaError(
-                "a combination of the sums is not what it was found as, so nothing may rest on it: "
+                "a combination of the sums is not what it was found as, so nothing may "
+                "rest on it: "
                 "this is a fault of mrsa-jax; please report the history"
             )
         return tuple(whole)
@@ -129,7 +131,10 @@ class Space:
         return one_round(self.rows, self.weights, int(loads.argmin()))
 
     def combination(self, coefficients: dict[int, int], method: str) -> Vector | None:
-        """Return a combination of a few rows, given by their coefficients; None if it is zero."""
+        """Return a combination of a few rows, given by their coefficients.
+
+        None if it is zero.
+        """
         total = sum(z * self.rows[j].astype(object) for j, z in coefficients.items())
         columns = np.asarray(total != 0, np.bool_)
         if not columns.any():
@@ -150,7 +155,9 @@ class Space:
         columns = np.zeros(self.rows.shape[1], np.bool_)
         for k in np.flatnonzero(support):
             columns[self.groups.members[k]] = True
-        return Vector(int(self.groups.sizes[support].sum()), columns, tuple(coefficients), method)
+        return Vector(
+            int(self.groups.sizes[support].sum()), columns, tuple(coefficients), method
+        )
 
     def plan(self, limit: int) -> _search.Plan | None:
         """Return how weights up to `limit` would be searched; None if there is no way."""
@@ -182,17 +189,23 @@ class Space:
         return False, self.vector(outcome.subset, outcome.method)
 
 
-# ---- Light vectors of one or two groups, and clients who stand alone, from a basis of columns.
+# ---- Light vectors of one or two groups, and clients who stand alone, from a basis of
+# columns.
 #
-# With B a basis of columns, row i of X = B^-1 A says which other columns move with column i: none,
-# and the column stands alone: its unit vector lies in the space; one, or a multiple of another row,
-# and two columns form a light vector. Only the products of X with a few random vectors are ever
-# computed, modulo primes drawn for the call. Modulo a prime that keeps the rank, a column that does
+# With B a basis of columns, row i of X = B^-1 A says which other columns move with
+# column i: none,
+# and the column stands alone: its unit vector lies in the space; one, or a multiple of
+# another row,
+# and two columns form a light vector. Only the products of X with a few random vectors
+# are ever
+# computed, modulo primes drawn for the call. Modulo a prime that keeps the rank, a
+# column that does
 # not stand alone does not over the rationals either.
 
 _AXES = 3
 _MOST_PAIRS = 16
-# Exact coefficients: for each unknown, bit of the largest minor, and column that is solved for.
+# Exact coefficients: for each unknown, bit of the largest minor, and column that is
+# solved for.
 _SECONDS_PER_LIFT = 1.3e-13
 
 
@@ -202,11 +215,11 @@ class Alone:
 
     Attributes:
         groups: Sorted.
-        last_rows: For each, the last of the space's rows that its combination uses: from it on the
-            group stands alone.
+        last_rows: For each, the last of the space's rows that its combination uses:
+            from it on the group stands alone.
         vectors: For each, its exact combination; empty where that was too expensive.
-        error_bits: None where groups and last rows are proven; otherwise k: one of them is wrong
-            with error chance below 2**-k.
+        error_bits: None where groups and last rows are proven; otherwise k: one of them
+            is wrong with error chance below 2**-k.
     """
 
     groups: tuple[int, ...]
@@ -260,8 +273,8 @@ class Sieve:
     def _column_basis(self, prime: int) -> np.ndarray:
         """Return as many independent columns as there are independent rows, modulo a prime.
 
-        A random part of the columns spans most of the space; a column that the rest needs is not
-        orthogonal to what annihilates that part.
+        A random part of the columns spans most of the space; a column that the rest
+        needs is not orthogonal to what annihilates that part.
         """
         rank, columns = self._rows.shape
         part = self._rng.permutation(columns)[: 2 * rank]
@@ -281,7 +294,9 @@ class Sieve:
         factors = self._rng.integers(1, prime, (columns, _AXES))
         factors[self._basis] = 0
         right = product(self._rows, factors, prime)
-        system = np.concatenate([residues_of(self._rows[:, self._basis], prime), right], axis=1)
+        system = np.concatenate(
+            [residues_of(self._rows[:, self._basis], prime), right], axis=1
+        )
         form, pivots = reduced_echelon(system, prime)
         if (pivots == np.arange(rank)).all():
             self._primes.append(prime)
@@ -314,7 +329,9 @@ class Sieve:
             support = support_of(coefficients, self._rows)
             if np.flatnonzero(support).tolist() == [k]:
                 weight = int(self._groups.sizes[k])
-                found.append((k, Vector(weight, support, tuple(coefficients), "column basis")))
+                found.append(
+                    (k, Vector(weight, support, tuple(coefficients), "column basis"))
+                )
         return Alone(
             tuple(k for k, _ in found),
             tuple(vector.last_row for _, vector in found),
@@ -355,7 +372,8 @@ class Sieve:
     def lightest_pair(self) -> tuple[int, Vector | None]:
         """Return a lower bound on the weight of pairs of groups, and an exact one if it is met.
 
-        The bound is more than the weight of all groups when no two dual vectors are parallel.
+        The bound is more than the weight of all groups when no two dual vectors are
+        parallel.
         """
         sizes = self._groups.sizes
         pairs = sorted((int(sizes[i] + sizes[j]), i, j) for i, j in self._parallel())
@@ -380,7 +398,10 @@ class Sieve:
             others = np.setdiff1d(np.arange(self._rows.shape[1]), basis)
             for k in others[:_MOST_PAIRS]:
                 vector = self._exact(np.where(basis == j, k, basis), i)
-                if vector is not None and vector.weight <= self._groups.sizes[[i, j]].sum():
+                if (
+                    vector is not None
+                    and vector.weight <= self._groups.sizes[[i, j]].sum()
+                ):
                     return vector
             return None
         return self._exact(basis, i)
@@ -388,7 +409,8 @@ class Sieve:
     def _parallel(self) -> list[tuple[int, int]]:
         """Return pairs of groups, one at least in the basis, with parallel images mod one prime.
 
-        Free columns have independent unit vectors for dual vectors, images of the factors.
+        Free columns have independent unit vectors for dual vectors, images of the
+        factors.
         """
         prime, image, factors = self._primes[0], self._images[0], self._factors[0]
         free = np.setdiff1d(np.arange(self._rows.shape[1]), self._basis)
@@ -396,7 +418,9 @@ class Sieve:
         vectors = np.concatenate([(prime - image) % prime, factors[free]])
         shown = (vectors != 0).any(axis=1)
         owners, vectors = owners[shown], vectors[shown]
-        scale = np.asarray([pow(int(z), -1, prime) if z else 0 for z in vectors[:, 2]], np.int64)
+        scale = np.asarray(
+            [pow(int(z), -1, prime) if z else 0 for z in vectors[:, 2]], np.int64
+        )
         keys = vectors[:, 0] * scale % prime * (1 << 31) + vectors[:, 1] * scale % prime
         order = np.lexsort((self._groups.sizes[owners], keys))
         same = np.flatnonzero(keys[order][1:] == keys[order][:-1])

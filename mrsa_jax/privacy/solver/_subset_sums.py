@@ -1,11 +1,12 @@
-"""Compiled meet in the middle: sets of few numbers whose (signed) sum vanishes modulo a prime.
+"""Compiled meet in the middle.
 
-A set is cut where half of its members lie on either side: the sums of all possible first halves
-go into a table as the cut moves up, the sums of last halves are looked up in it. So every set
-is met exactly once, in the square root of the number of sets. A table that outgrew the cache
-would cost a memory access for every sum; instead the range of sums is cut into parts, each with
-a small table. The last number of a sum is read off a sorted list, so that no sums are formed
-but those that lie in the part.
+Sets of few numbers whose (signed) sum vanishes modulo a prime.
+A set is cut where half of its members lie on either side: the sums of all possible
+first halves go into a table as the cut moves up, the sums of last halves are looked up
+in it. So every set is met exactly once, in the square root of the number of sets. A
+table that outgrew the cache would cost a memory access for every sum; instead the range
+of sums is cut into parts, each with a small table. The last number of a sum is read off
+a sorted list, so that no sums are formed but those that lie in the part.
 
 Import inside functions only (see `_core.compiled`).
 """
@@ -29,16 +30,18 @@ _BUCKET_SHIFT = np.uint64(61 - _BUCKET_BITS)
 class Numbers(NamedTuple):
     """Residues in the order in which sets are cut, ready to be completed from sorted lists.
 
-    A literal stands for a number with its sign: place * signs for the number itself and, with
-    signs = 2, place * 2 + 1 for its negative.
+    A literal stands for a number with its sign: place * signs for the number itself
+    and, with signs = 2, place * 2 + 1 for its negative.
 
     Attributes:
         values: uint64 `[literals]`.
         weights: int64 `[places]`.
         lightest: int64 `[places + 1]`: the least weight from each place on.
-        ordered: uint64 `[places + 1, literals]`: row i holds the values from place i on, sorted.
+        ordered: uint64 `[places + 1, literals]`: row i holds the values from place i
+            on, sorted.
         literals: int32 `[places + 1, literals]`: whose they are.
-        starts: int32 `[places + 1, 2**6 + 1]`: where the values of each 64th of the range begin.
+        starts: int32 `[places + 1, 2**6 + 1]`: where the values of each 64th of the
+            range begin.
     """
 
     values: np.ndarray
@@ -53,8 +56,8 @@ class Part(NamedTuple):
     """What does not change during one search.
 
     Attributes:
-        signs: 1 for plain sums, 2 for coefficients 1 and -1: then a sum and its negative count
-            as the same, the smaller of the two.
+        signs: 1 for plain sums, 2 for coefficients 1 and -1: then a sum and its
+            negative count as the same, the smaller of the two.
         prime: uint64, at most 2**61.
         low: uint64; only sums from here on are taken,
         width: uint64, so many of them.
@@ -73,8 +76,8 @@ class Scratch(NamedTuple):
 
     Attributes:
         table: uint64, a power of two long: sums of first halves, `EMPTY` where free.
-        loads: int64, as long: the least weight of each; of length 1 where all numbers weigh the
-            same, as then no pair of halves is too heavy.
+        loads: int64, as long: the least weight of each; of length 1 where all numbers
+            weigh the same, as then no pair of halves is too heavy.
         used: int64 `[1]`, entries of the table.
         chosen: int64 `[size + 1]`: literals of the sum at hand.
         sums: uint64 `[size + 1]`.
@@ -104,7 +107,9 @@ def prepare(values: np.ndarray, weights: np.ndarray) -> Numbers:
         literals[place, : rest.size] = order + place * signs
         starts[place] = np.searchsorted(rest[order], bounds)
     least = np.minimum.accumulate(weights[::-1])[::-1]
-    return Numbers(flat, weights, np.append(least, least[-1]), ordered, literals, starts)
+    return Numbers(
+        flat, weights, np.append(least, least[-1]), ordered, literals, starts
+    )
 
 
 def scratch(size: int, length: int, loads: int) -> Scratch:
@@ -149,10 +154,16 @@ def _act(mode, limit, key, weight, table, loads, used):
 def _walk(mode, part, numbers, first, count, base, weight, cap, scratch):
     """Form `base` plus all sums of `count` literals of different places from `first` on.
 
-    Sums heavier than `cap`, with `base`'s own `weight`, are left out. When an outcome ends the
-    walk, the literals are `scratch.chosen[:count]`.
+    Sums heavier than `cap`, with `base`'s own `weight`, are left out. When an outcome
+    ends the walk, the literals are `scratch.chosen[:count]`.
     """
-    signs, prime, least, width, limit = part.signs, part.prime, part.low, part.width, part.limit
+    signs, prime, least, width, limit = (
+        part.signs,
+        part.prime,
+        part.low,
+        part.width,
+        part.limit,
+    )
     table, loads, used = scratch.table, scratch.loads, scratch.used
     if count == 0:
         key = base
@@ -161,7 +172,8 @@ def _walk(mode, part, numbers, first, count, base, weight, cap, scratch):
         if weight > cap or key < least or key - least >= width:
             return NONE
         return _act(mode, limit, key, weight, table, loads, used)
-    # Arrays are taken out of their tuples once: each time costs an atomic count of references.
+    # Arrays are taken out of their tuples once: each time costs an atomic count of
+    # references.
     chosen, sums, weights = scratch.chosen, scratch.sums, scratch.weights
     values, sizes, lightest = numbers.values, numbers.weights, numbers.lightest
     ordered, literals, starts = numbers.ordered, numbers.literals, numbers.starts
@@ -184,7 +196,8 @@ def _walk(mode, part, numbers, first, count, base, weight, cap, scratch):
             weights[depth] = heavier
             chosen[depth] = (place + 1) * signs
             continue
-        # The last literal: those that complete the sum to one in the part stand side by side.
+        # The last literal: those that complete the sum to one in the part stand side by
+        # side.
         number = signs * (places - place) if left == 1 else 0
         for side in range(signs if left == 1 else 0):
             low = least if side == 0 else prime - least - width + _ONE
@@ -240,10 +253,13 @@ def search(part, forward, backward, size, scratch, found):
     for cut in range(front - 1, places - back + 1):
         value, weight = forward.values[cut * signs], forward.weights[cut]
         if cut >= front:
-            outcome = _walk(PROBE, part, forward, cut + 1, back - 1, value, weight, room, scratch)
+            outcome = _walk(
+                PROBE, part, forward, cut + 1, back - 1, value, weight, room, scratch
+            )
             if outcome == FOUND:
                 found[front] = cut * signs
-                for i in range(1, back):  # a slice's assignment takes seconds to compile
+                # a slice's assignment takes seconds to compile
+                for i in range(1, back):
                     found[front + i] = scratch.chosen[i - 1]
                 _find_front(part, forward, backward, size, scratch, found)
                 return FOUND

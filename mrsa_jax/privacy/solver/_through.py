@@ -1,4 +1,7 @@
-"""The lightest vector of a row space through each column: exact vectors, and complete searches."""
+"""The lightest vector of a row space through each column.
+
+Exact vectors, and complete searches.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,15 @@ import numpy as np
 from mrsa_jax._core.compiled import compiled, first_nonzero
 from mrsa_jax.privacy.solver._candidates import program_seconds, sparse_through
 from mrsa_jax.privacy.solver._costs import COORDINATE, NODE, TERM, light_sets
-from mrsa_jax.privacy.solver._girth import ANOMALY, GAVE_UP, NONE, SMALL, assign, project, takes
+from mrsa_jax.privacy.solver._girth import (
+    ANOMALY,
+    GAVE_UP,
+    NONE,
+    SMALL,
+    assign,
+    project,
+    takes,
+)
 from mrsa_jax.privacy.solver._ranks import (
     AUDIT_BITS,
     SECONDS_PER_PRODUCT,
@@ -24,17 +35,26 @@ from mrsa_watch._base.primes import draw_primes, enough_primes, error_bits
 
 # ---- Compiled search for the lightest vector of the row space through each group.
 #
-# A set of groups carries a vector that is non-zero on all of it, and no smaller set a vector,
-# exactly if their dual vectors (`_girth`) are a circuit: dependent, and no subset of them is. The
-# lightest vector through a group lies on a circuit. All circuits up to a weight are walked
-# through in order: each chosen vector is projected out of those behind it, and one that has
-# become zero closes a set; what contains a dependent set is no circuit, so the walk continues
+# A set of groups carries a vector that is non-zero on all of it, and no smaller set a
+# vector,
+# exactly if their dual vectors (`_girth`) are a circuit: dependent, and no subset of
+# them is. The
+# lightest vector through a group lies on a circuit. All circuits up to a weight are
+# walked
+# through in order: each chosen vector is projected out of those behind it, and one that
+# has
+# become zero closes a set; what contains a dependent set is no circuit, so the walk
+# continues
 # without it.
 #
-# The walk runs modulo `SMALL` on a random projection, under which independent sets may become
-# dependent, never the other way round. Each set that closes is decided modulo large primes: it is
-# dependent over the rationals if it is so modulo all of them and their product is larger than all
-# minors. Where it is not, and others could have joined it, the walk is no proof (ANOMALY). Import
+# The walk runs modulo `SMALL` on a random projection, under which independent sets may
+# become
+# dependent, never the other way round. Each set that closes is decided modulo large
+# primes: it is
+# dependent over the rationals if it is so modulo all of them and their product is
+# larger than all
+# minors. Where it is not, and others could have joined it, the walk is no proof
+# (ANOMALY). Import
 # inside functions only (see `_core.compiled`).
 
 FULL = 4
@@ -66,7 +86,9 @@ def _close(subset, size, weight, kernels, primes, least, places, count, found, w
 
 
 @compiled
-def search(vectors, kernels, primes, weights, limit, least, places, found, spent, budget):
+def search(
+    vectors, kernels, primes, weights, limit, least, places, found, spent, budget
+):
     """Go through all circuits up to a weight; lower the bound of each group on them.
 
     Args:
@@ -76,14 +98,15 @@ def search(vectors, kernels, primes, weights, limit, least, places, found, spent
         weights: int64 `[groups]`, ascending.
         limit: Largest weight.
         least: int64 `[groups]`: known weights of vectors through each; lowered.
-        places: int64 `[groups]`: receives where in `found` the circuit is that lowered it.
+        places: int64 `[groups]`: receives where in `found` the circuit is that lowered
+            it.
         found: int64 `[sets, groups]`: receives circuits, -1 behind them.
         spent: float64 `[1]`: the work so far in nanoseconds; this call's is added.
         budget: When more than this is spent, the search gives up.
 
     Returns:
-        A status and how many circuits were found. NONE: no group has a vector that is lighter than
-        `least` and of at most the limit.
+        A status and how many circuits were found. NONE: no group has a vector that is
+        lighter than `least` and of at most the limit.
     """
     groups, axes = vectors.shape
     stack = np.empty((axes + 1, groups, axes), np.int32)
@@ -92,7 +115,8 @@ def search(vectors, kernels, primes, weights, limit, least, places, found, spent
     chosen = np.zeros(groups + 1, np.int64)
     work = np.zeros(groups + 1, np.int64)
     used = np.zeros(axes + 1, np.int64)
-    begin = np.zeros(axes + 1, np.int64)  # first group that may still be chosen at a level
+    # first group that may still be chosen at a level
+    begin = np.zeros(axes + 1, np.int64)
     ends = np.full(axes + 1, groups, np.int64)  # groups from here on are too heavy
     is_zero = np.zeros((axes + 1, groups), np.bool_)
     count = 0
@@ -121,9 +145,17 @@ def search(vectors, kernels, primes, weights, limit, least, places, found, spent
                         return FULL, count
                     before = count
                     count = _close(
-                        chosen, level + 1, weight, kernels, primes, least, places, count, found,
+                        chosen,
+                        level + 1,
+                        weight,
+                        kernels,
+                        primes,
+                        least,
+                        places,
+                        count,
+                        found,
                         work,
-                    )  # fmt: skip
+                    )
                     spent[0] += (count - before) * (level + 1) * terms
                 elif weight + weights[0] <= limit:
                     return ANOMALY, count
@@ -145,9 +177,11 @@ def search(vectors, kernels, primes, weights, limit, least, places, found, spent
         level -= 1
 
 
-# ---- The lightest vector of a row space through each column: exact vectors, and complete searches.
+# ---- The lightest vector of a row space through each column: exact vectors, and
+# complete searches.
 
-_MOST_PRIMES = 24  # as many prove what they decide where their product exceeds all minors
+# as many prove what they decide where their product exceeds all minors
+_MOST_PRIMES = 24
 _ATTEMPTS = 4
 _SLOWER = 3  # a program through a column is than one of a round; measured
 _SPARE_AXES = 2  # so that few independent sets look dependent
@@ -162,11 +196,13 @@ class Through:
         vectors: For each column the lightest exact vector known that is not zero there.
         lower: int64 `[columns]`: no vector through the column is lighter.
         methods: For each column what its lower bound follows from.
-        error_bits: None where all lower bounds are proven; otherwise k: one is wrong with error
-            chance below 2**-k.
+        error_bits: None where all lower bounds are proven; otherwise k: one is wrong
+            with error chance below 2**-k.
     """
 
-    def __init__(self, rows: np.ndarray, weights: np.ndarray, minor_bits: float) -> None:
+    def __init__(
+        self, rows: np.ndarray, weights: np.ndarray, minor_bits: float
+    ) -> None:
         """Take independent rows of distinct columns, by ascending weight (`collapse`)."""
         self.rows, self._weights, self._minor_bits = rows, weights, minor_bits
         self.vectors: list[Vector] = []
@@ -205,12 +241,17 @@ class Through:
             self.methods[k] = method
 
     def through(self, column: int, support: np.ndarray, method: str) -> Vector | None:
-        """Return an exact vector on some columns that is not zero at one; None if there is none."""
+        """Return an exact vector on some columns that is not zero at one.
+
+        None if there is none.
+        """
         found = combination_on(self.rows, support, self._weights, column)
         if found is None:
             return None
         coefficients, columns = found
-        return Vector(int(self._weights[columns].sum()), columns, tuple(coefficients), method)
+        return Vector(
+            int(self._weights[columns].sum()), columns, tuple(coefficients), method
+        )
 
     def program_seconds(self) -> float:
         """Predict how long one column's program takes on one core, and its exact vector."""
@@ -223,9 +264,14 @@ class Through:
         columns = self.open[:most]
         for done, k in enumerate(columns.tolist()):
             if progress is not None:
-                progress("looking for light combinations: linear program", done, len(columns))
+                progress(
+                    "looking for light combinations: linear program", done, len(columns)
+                )
             support = sparse_through(self.rows, self._weights, k)
-            if support is not None and self._weights[support].sum() < self.vectors[k].weight:
+            if (
+                support is not None
+                and self._weights[support].sum() < self.vectors[k].weight
+            ):
                 vector = self.through(k, np.flatnonzero(support), "linear program")
                 if vector is not None:
                     self.take(vector)
@@ -257,11 +303,14 @@ class Through:
         if columns > _MOST_COLUMNS or math.inf in sets:
             return math.inf
         work = NODE + math.fsum(
-            NODE * roomy[level] + 2 * COORDINATE * sets[level + 1] * max(axes - level, 1)
+            NODE * roomy[level]
+            + 2 * COORDINATE * sets[level + 1] * max(axes - level, 1)
             for level in range(most)
         )
         primes = self._enough_primes()[0]
-        return 1e-4 + work / 1e9 + (primes + 1) * SECONDS_PER_PRODUCT * rank**2 * columns
+        return (
+            1e-4 + work / 1e9 + (primes + 1) * SECONDS_PER_PRODUCT * rank**2 * columns
+        )
 
     def _sizes(self, limit: int) -> tuple[int, int]:
         """Return how many columns a circuit of some weight has at most, and axes for its walk."""
@@ -281,9 +330,11 @@ class Through:
 
     @functools.cached_property
     def _duals(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, int | None] | None:
-        """Dual vectors `[columns, corank]` modulo a small prime; primes, those modulo each, bits.
+        """Dual vectors `[columns, corank]` modulo a small prime.
 
-        The bits are of the chance that sets are dependent modulo all primes and not of themselves.
+        Primes, those modulo each, bits.
+        The bits are of the chance that sets are dependent modulo all primes and not of
+        themselves.
         """
         rank, columns = self.rows.shape
         small = kernel_of(residues_of(self.rows, SMALL), SMALL).astype(np.int64)
@@ -301,7 +352,10 @@ class Through:
         return small, np.asarray(primes, np.uint64), np.stack(kernels), chance
 
     def search(self, limit: int, seconds: float) -> bool:
-        """Go through all circuits up to a weight; return whether the bounds follow from it."""
+        """Go through all circuits up to a weight.
+
+        Return whether the bounds follow from it.
+        """
         assert self._duals is not None
         small, primes, kernels, chance = self._duals
         budget, axes = Plan("circuits", limit, seconds).budget, self._sizes(limit)[1]
@@ -312,7 +366,16 @@ class Through:
             least, places = self.upper, np.zeros(len(self._weights), np.int64)
             found = np.empty((4 * len(places), len(places)), np.int64)
             status, count = search(
-                vectors, kernels, primes, self._weights, limit, least, places, found, spent, budget
+                vectors,
+                kernels,
+                primes,
+                self._weights,
+                limit,
+                least,
+                places,
+                found,
+                spent,
+                budget,
             )
             for k in np.flatnonzero(least < self.upper):
                 if least[k] < self.vectors[k].weight:

@@ -1,13 +1,13 @@
 """Compiled enumeration of light words of a binary code by meeting in the middle.
 
-A word is the union of a left half, whose largest column is smaller than all others, and a right
-half; their keys (columns' check bits, summed by XOR) agree. Left halves are kept in a hash table
-that grows with the columns, so every word is met once.
+A word is the union of a left half, whose largest column is smaller than all others, and
+a right half; their keys (columns' check bits, summed by XOR) agree. Left halves are
+kept in a hash table that grows with the columns, so every word is met once.
 
-A half is kept as one number, its rank among the sets of its size: columns c_0 < c_1 < ... are
-C(c_0, 1) + C(c_1, 2) + ... (the combinatorial number system; Knuth, The Art of Computer
-Programming, 7.2.1.3), which fits 64 bits wherever the halves can be gone through at all. Import
-inside functions only (see `_core.compiled`).
+A half is kept as one number, its rank among the sets of its size: columns c_0 < c_1 <
+... are C(c_0, 1) + C(c_1, 2) + ... (the combinatorial number system; Knuth, The Art of
+Computer Programming, 7.2.1.3), which fits 64 bits wherever the halves can be gone
+through at all. Import inside functions only (see `_core.compiled`).
 """
 
 from __future__ import annotations
@@ -33,12 +33,15 @@ def binomials(columns: int, most: int) -> np.ndarray:
     """Return C(j, i) for i up to `most` (at least 2) and j up to `columns`, as uint64 `[i, j]`.
 
     Raises:
-        OverflowError: If the sets of this many columns cannot all be numbered in 64 bits.
+        OverflowError: If the sets of this many columns cannot all be numbered in 64
+            bits.
     """
     sizes = range(max(most, 2) + 1)
     if max(math.comb(columns, i) for i in sizes) > LARGEST:
         raise OverflowError(f"sets of {most} of {columns} columns do not fit 64 bits")
-    return np.array([[math.comb(j, i) for j in range(columns + 1)] for i in sizes], np.uint64)
+    return np.array(
+        [[math.comb(j, i) for j in range(columns + 1)] for i in sizes], np.uint64
+    )
 
 
 @compiled
@@ -50,21 +53,25 @@ def grow(array):
 
 
 @compiled
-def subsets(keys, low, high, fixed, size, shift, part, starts, items, sums, packs, table):
+def subsets(
+    keys, low, high, fixed, size, shift, part, starts, items, sums, packs, table
+):
     """List the sets of `size` columns: `fixed` and others of `low..high - 1`.
 
-    Only those are listed whose keys sum (XOR) to something with the leading bits `part` (the bits
-    from `shift` on): the last column is taken from those with the leading bits still missing.
-    `fixed` lies below `low` or from `high` on; `table` holds `binomials`.
+    Only those are listed whose keys sum (XOR) to something with the leading bits `part`
+    (the bits from `shift` on): the last column is taken from those with the leading
+    bits still missing. `fixed` lies below `low` or from `high` on; `table` holds
+    `binomials`.
 
     Returns:
-        The sums, the sets' numbers, how many there are (-1 for more than `MOST_LISTED`), and how
-        many sets of one column less were gone through.
+        The sums, the sets' numbers, how many there are (-1 for more than
+        `MOST_LISTED`), and how many sets of one column less were gone through.
     """
     if size >= table.shape[0] or max(high, fixed + 1) >= table.shape[1]:
         raise OverflowError("a set of columns has no number in this table")
     count = np.int64(0)
-    # Others are numbered after a fixed column that is smaller, before one that is larger.
+    # Others are numbered after a fixed column that is smaller, before one that is
+    # larger.
     below = 1 if fixed < low else 0
     number = table[1 if below else size, fixed]
     if size == 1:
@@ -146,12 +153,26 @@ def _sum_keys(keys, number, size, table, columns):
 
 
 @compiled
-def probe(keys, target, sums, packs, count, left, table, head, links, order, lefts, rights, most):
+def probe(
+    keys,
+    target,
+    sums,
+    packs,
+    count,
+    left,
+    table,
+    head,
+    links,
+    order,
+    lefts,
+    rights,
+    most,
+):
     """Match right halves with the left halves in the table.
 
     Returns:
-        The halves of the pairs that sum to target, and how many there are (-1 for more than
-        `most`).
+        The halves of the pairs that sum to target, and how many there are (-1 for more
+        than `most`).
     """
     found = np.int64(0)
     columns = np.empty(left, np.int64)
@@ -194,15 +215,20 @@ def insert(sums, packs, count, head, links, order, stored):
     return links, stored
 
 
-# ---- Compiled lists of the sets of columns whose keys sum to a given one, modulo a word's own.
+# ---- Compiled lists of the sets of columns whose keys sum to a given one, modulo a
+# word's own.
 #
-# Of what a lifting (`_lifting`) looks at after a word of the binary code: at which further places
+# Of what a lifting (`_lifting`) looks at after a word of the binary code: at which
+# further places
 # half the vector may be odd. Import inside functions only (see `_core.compiled`).
 
 
 @compiled
 def reduced_keys(keys, word, size, target, outside, count, reduced):
-    """Write the keys of the columns `outside` modulo the span of a word's; return target's too."""
+    """Write the keys of the columns `outside` modulo the span of a word's.
+
+    Return target's too.
+    """
     basis = np.zeros(size, np.uint64)
     tops = np.zeros(size, np.uint64)
     rank = 0
@@ -268,7 +294,9 @@ def _list_few(count, more, target, reduced, head, links, lefts, rights, table, m
 
 
 @compiled
-def _list_many(count, more, target, reduced, space, lefts, rights, table, spent, budget):
+def _list_many(
+    count, more, target, reduced, space, lefts, rights, table, spent, budget
+):
     """List the sets of four groups or more whose keys sum to the target, as `list_sets`."""
     sums, packs, head, links = space[2], space[3], space[6], space[7]
     left = more // 2
@@ -288,9 +316,22 @@ def _list_many(count, more, target, reduced, space, lefts, rights, table, spent,
     some_left, some_right = np.empty(64, np.uint64), np.empty(64, np.uint64)
     for b in range(count):
         for half in range(2):
-            low, high, size = (b + 1, count, right) if half == 0 else (np.int64(0), b, left)
+            low, high, size = (
+                (b + 1, count, right) if half == 0 else (np.int64(0), b, left)
+            )
             sums, packs, n, visits = subsets(
-                reduced, low, high, b, size, whole, nothing, starts, items, sums, packs, table
+                reduced,
+                low,
+                high,
+                b,
+                size,
+                whole,
+                nothing,
+                starts,
+                items,
+                sums,
+                packs,
+                table,
             )
             spent[0] += VISIT * visits + HALF * max(n, 0)
             if n < 0 or spent[0] > budget:
@@ -299,9 +340,20 @@ def _list_many(count, more, target, reduced, space, lefts, rights, table, spent,
                 links, stored = insert(sums, packs, n, head, links, order, stored)
                 continue
             some_left, some_right, found = probe(
-                reduced, target, sums, packs, n, left, table, head, links, order,
-                some_left, some_right, most_listed(spent, budget) - total,
-            )  # fmt: skip
+                reduced,
+                target,
+                sums,
+                packs,
+                n,
+                left,
+                table,
+                head,
+                links,
+                order,
+                some_left,
+                some_right,
+                most_listed(spent, budget) - total,
+            )
             if found < 0:
                 return lefts, rights, np.int64(-1)
             while total + found > lefts.shape[0]:
@@ -335,7 +387,17 @@ def list_sets(count, more, target, reduced, space, table, spent, budget):
     if more <= 3:
         spent[0] += LISTED + HALF / 8 * (count if more == 2 else count * count / 2)
         return _list_few(
-            count, more, target, reduced, space[6], space[7], lefts, rights, table,
+            count,
+            more,
+            target,
+            reduced,
+            space[6],
+            space[7],
+            lefts,
+            rights,
+            table,
             most_listed(spent, budget),
-        )  # fmt: skip
-    return _list_many(count, more, target, reduced, space, lefts, rights, table, spent, budget)
+        )
+    return _list_many(
+        count, more, target, reduced, space, lefts, rights, table, spent, budget
+    )

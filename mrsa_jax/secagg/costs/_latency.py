@@ -1,7 +1,8 @@
 """Seconds a round: bytes and operations over bandwidths, compute rates and stragglers.
 
-The four steps are synchronous: the server answers when everybody it waits for has been heard.
-CCESA's Table 2 times steps alone; this model adds the network and clients of unequal speed.
+The four steps are synchronous: the server answers when everybody it waits for has been
+heard. CCESA's Table 2 times steps alone; this model adds the network and clients of
+unequal speed.
 """
 
 from __future__ import annotations
@@ -40,7 +41,9 @@ _MEASURED = {
 
 @pytree
 class LatencyModel:
-    """Rates that turn costs into seconds; a pytree of float32 leaves, built by `latency_model`.
+    """Rates that turn costs into seconds.
+
+    A pytree of float32 leaves, built by `latency_model`.
 
     Attributes:
         up_bytes_per_second: Of a client at nominal speed, towards the server.
@@ -73,8 +76,9 @@ class Latency:
 
     Attributes:
         seconds: float32[rounds, 4], of each step; 5 with the consistency check.
-        late: int32[rounds, 4], clients whose message came after the server had stopped waiting.
-            Costs are not changed by them: pass survivors without them to see what is lost.
+        late: int32[rounds, 4], clients whose message came after the server had stopped
+            waiting. Costs are not changed by them: pass survivors without them to see
+            what is lost.
     """
 
     seconds: np.ndarray
@@ -96,13 +100,16 @@ class Latency:
 
 
 def operation_seconds(**seconds: float | int) -> Operations:
-    """Return the seconds of one operation of each kind; those not given as measured here.
+    """Return the seconds of one operation of each kind.
+
+    Those not given as measured here.
 
     Args:
         **seconds: By the names of `Operations`, each at least 0.
 
     Raises:
-        ConfigurationError: For an unknown name, or a time that is negative or not finite.
+        ConfigurationError: For an unknown name, or a time that is negative or not
+            finite.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -113,7 +120,9 @@ def operation_seconds(**seconds: float | int) -> Operations:
     known = ", ".join(_MEASURED)
     require(not unknown, "seconds", f"must name operations ({known})", *sorted(unknown))
     every = {**_MEASURED, **seconds}
-    return Operations(**{name: not_negative(value, name) for name, value in every.items()})
+    return Operations(
+        **{name: not_negative(value, name) for name, value in every.items()}
+    )
 
 
 def latency_model(
@@ -138,9 +147,12 @@ def latency_model(
         round_trip_seconds: Added once to each step.
         client_seconds: Of a client's operations; as measured when None.
         server_seconds: Of the server's operations; as measured, on one core, when None.
-        compute_slowdown: By how much clients compute slower; all at nominal speed when None.
-        link_slowdown: By how much their links are slower; all at nominal speed when None.
-        quantile: Share in (0, 1] of the clients expected at a step that the server waits for.
+        compute_slowdown: By how much clients compute slower; all at nominal speed when
+            None.
+        link_slowdown: By how much their links are slower; all at nominal speed when
+            None.
+        quantile: Share in (0, 1] of the clients expected at a step that the server
+            waits for.
         timeout_seconds: Longest wait of a step.
 
     Returns:
@@ -177,25 +189,27 @@ def round_latency(
 ) -> Latency:
     """Simulate how long rounds take, slow-downs drawn anew for each client and round.
 
-    At each step a client reads the server's last answer, computes, and sends; the server waits
-    until `quantile` of those that it expects (who sent at the step before; at the first step,
-    who sends at all) have been heard, at most `timeout_seconds`. If so many never come, it waits
-    for the timeout, or without one until the last that comes. Then it computes its own part. A
-    step takes no less than its bytes need on the server's link, nor than a round trip.
+    At each step a client reads the server's last answer, computes, and sends; the
+    server waits until `quantile` of those that it expects (who sent at the step before;
+    at the first step, who sends at all) have been heard, at most `timeout_seconds`. If
+    so many never come, it waits for the timeout, or without one until the last that
+    comes. Then it computes its own part. A step takes no less than its bytes need on
+    the server's link, nor than a round trip.
 
     Args:
         seed: Integer or key.
-        costs: Of one round (`round_costs`; `expected_costs` without dropouts), simulated
-            `num_rounds` times, or of many rounds on one leading axis.
+        costs: Of one round (`round_costs`; `expected_costs` without dropouts),
+            simulated `num_rounds` times, or of many rounds on one leading axis.
         model: Rates and distributions.
-        num_rounds: Rounds to simulate; needed for the costs of one round, and no other number
-            than theirs is legal for many.
+        num_rounds: Rounds to simulate; needed for the costs of one round, and no other
+            number than theirs is legal for many.
 
     Returns:
         Seconds of each step of each round.
 
     Raises:
-        ConfigurationError: If `num_rounds` does not fit, or costs are expectations over dropouts.
+        ConfigurationError: If `num_rounds` does not fit, or costs are expectations over
+            dropouts.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -213,7 +227,9 @@ def round_latency(
     sends = np.asarray(costs.sends)
     sure = bool(np.isin(sends, (0, 1)).all())
     require(sure, "costs", "must be of rounds whose dropouts are known (`round_costs`)")
-    require(sends.ndim in (2, 3), "costs", "must have at most one leading axis", sends.shape)
+    require(
+        sends.ndim in (2, 3), "costs", "must have at most one leading axis", sends.shape
+    )
     is_many = sends.ndim == 3
     if is_many and num_rounds is None:
         num_rounds = len(sends)
@@ -243,9 +259,15 @@ class _Amounts(NamedTuple):
 
 @functools.partial(jax.jit, static_argnums=(3, 4))
 def _simulate(
-    key: Key[Array, ""], model: LatencyModel, amounts: _Amounts, num_rounds: int, is_many: bool
+    key: Key[Array, ""],
+    model: LatencyModel,
+    amounts: _Amounts,
+    num_rounds: int,
+    is_many: bool,
 ) -> tuple[Array, Array]:
-    keys = jax.vmap(lambda index: fold(key, index))(jnp.arange(num_rounds, dtype=jnp.int32))
+    keys = jax.vmap(lambda index: fold(key, index))(
+        jnp.arange(num_rounds, dtype=jnp.int32)
+    )
     one = functools.partial(_one_round, model)
     return jax.vmap(one, in_axes=(0, 0 if is_many else None))(keys, amounts)
 
@@ -257,12 +279,17 @@ def _one_round(
     compute = model.compute_slowdown.sample(fold(key, _COMPUTE), num_clients)
     link = model.link_slowdown.sample(fold(key, _LINK), num_clients)
     answers = jnp.concatenate([jnp.zeros_like(amounts.down[:1]), amounts.down[:-1]])
-    # An answer is on its way to everybody who was heard, but only those heard again wait for it.
-    moving = answers / model.down_bytes_per_second + amounts.up / model.up_bytes_per_second
+    # An answer is on its way to everybody who was heard, but only those heard again
+    # wait for it.
+    moving = (
+        answers / model.down_bytes_per_second + amounts.up / model.up_bytes_per_second
+    )
     working = amounts.client @ jnp.stack(jax.tree.leaves(model.client_seconds))
     taken = link[None] * moving + compute[None] * working
     expected = jnp.concatenate([amounts.sends[:1], amounts.sends[:-1]]).sum(axis=-1)
-    wait = jax.vmap(_wait, in_axes=(None, 0, 0, 0))(model, taken, amounts.sends, expected)
+    wait = jax.vmap(_wait, in_axes=(None, 0, 0, 0))(
+        model, taken, amounts.sends, expected
+    )
     late = (amounts.sends & (taken > wait[:, None])).sum(axis=-1, dtype=jnp.int32)
     shared = jnp.maximum(amounts.up.sum(axis=-1), answers.sum(axis=-1))
     wait = jnp.maximum(wait, shared / model.server_bytes_per_second)
@@ -285,12 +312,16 @@ def _wait(
     index = jnp.clip(jnp.minimum(wanted, heard) - 1, 0, taken.shape[0] - 1)
     last = jnp.where(heard > 0, times[index], jnp.float32(0))
     limited = jnp.isfinite(model.timeout_seconds) & (wanted > heard)
-    return jnp.where(limited, model.timeout_seconds, jnp.minimum(last, model.timeout_seconds))
+    return jnp.where(
+        limited, model.timeout_seconds, jnp.minimum(last, model.timeout_seconds)
+    )
 
 
-# ---- How long this machine takes for each operation of the protocol, with the real primitives.
+# ---- How long this machine takes for each operation of the protocol, with the real
+# primitives.
 #
-# For `latency_model`: X25519, HKDF-SHA256, AES-256-GCM and ChaCha20 through `cryptography`, field
+# For `latency_model`: X25519, HKDF-SHA256, AES-256-GCM and ChaCha20 through
+# `cryptography`, field
 # products in NumPy, as `mrsa_jax.protocol` uses them.
 
 _PRIME = 2**31 - 1
@@ -321,10 +352,14 @@ def calibrate(budget_seconds: float | int = 0.2) -> Operations:
     budget = float(budget_seconds)
     fits = 0.0 < budget < float("inf")
     require(fits, "budget_seconds", "must be positive and finite", budget_seconds)
-    seconds = {name: _least(operation, budget) for name, operation in _operations().items()}
+    seconds = {
+        name: _least(operation, budget) for name, operation in _operations().items()
+    }
     field = seconds.pop("field") / (_FIELD[0] * _FIELD[1])
     seconds["prg_words"] /= _WORDS
-    return operation_seconds(share_products=field, interpolation_products=field, **seconds)
+    return operation_seconds(
+        share_products=field, interpolation_products=field, **seconds
+    )
 
 
 def _least(operation: Callable[[], Any], budget: float) -> float:
@@ -363,8 +398,12 @@ def _operations() -> dict[str, Callable[[], Any]]:
     points = np.arange(1, _FIELD[0] + 1, dtype=np.uint64)[:, None]
     row, prime = np.full(_FIELD[1], _PRIME - 3, np.uint64)[None], np.uint64(_PRIME)
     return {
-        "key_pairs": lambda: X25519PrivateKey.generate().public_key().public_bytes_raw(),
-        "key_agreements": lambda: HKDF(SHA256(), 32, None, b"pad").derive(own.exchange(other)),
+        "key_pairs": lambda: (
+            X25519PrivateKey.generate().public_key().public_bytes_raw()
+        ),
+        "key_agreements": lambda: HKDF(SHA256(), 32, None, b"pad").derive(
+            own.exchange(other)
+        ),
         "field": lambda: (values * points + row) % prime,
         "encryptions": lambda: AESGCM(bytes(32)).encrypt(bytes(12), bytes(72), b""),
         "prg_words": add_pad,

@@ -1,7 +1,8 @@
-"""How much slower than its nominal speed a client is: distributions of slow-down factors.
+"""How much slower than its nominal speed a client is.
 
-Small pytrees for `latency_model`. The shifted exponential is the usual model of stragglers in
-distributed computing, the Pareto the one with heavy tails.
+Distributions of slow-down factors.
+Small pytrees for `latency_model`. The shifted exponential is the usual model of
+stragglers in distributed computing, the Pareto the one with heavy tails.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ from mrsa_watch._base.errors import POSITIVE, check_number
 class Slowdown(Protocol):
     """A distribution of slow-down factors: a pytree whose numbers are leaves."""
 
-    def sample(self, key: Key[Array, ""], num_clients: int) -> Float32[Array, " clients"]:
+    def sample(
+        self, key: Key[Array, ""], num_clients: int
+    ) -> Float32[Array, " clients"]:
         """Return one factor for each client; 1 is the nominal speed, 2 half of it."""
         ...
 
@@ -33,7 +36,9 @@ class Steady:
 
     factor: Array
 
-    def sample(self, key: Key[Array, ""], num_clients: int) -> Float32[Array, " clients"]:
+    def sample(
+        self, key: Key[Array, ""], num_clients: int
+    ) -> Float32[Array, " clients"]:
         """Return the factor for each client."""
         del key
         return jnp.broadcast_to(self.factor, (num_clients,))
@@ -47,7 +52,9 @@ class ExponentialTail:
     mean_excess: Array
 
     @functools.partial(one_program, static_argnums=2)
-    def sample(self, key: Key[Array, ""], num_clients: int) -> Float32[Array, " clients"]:
+    def sample(
+        self, key: Key[Array, ""], num_clients: int
+    ) -> Float32[Array, " clients"]:
         """Return one factor for each client."""
         return self.fastest - self.mean_excess * jnp.log(_uniform(key, num_clients))
 
@@ -60,7 +67,9 @@ class LogNormal:
     sigma: Array
 
     @functools.partial(one_program, static_argnums=2)
-    def sample(self, key: Key[Array, ""], num_clients: int) -> Float32[Array, " clients"]:
+    def sample(
+        self, key: Key[Array, ""], num_clients: int
+    ) -> Float32[Array, " clients"]:
         """Return one factor for each client."""
         normal = jax.scipy.special.ndtri(_uniform(key, num_clients))
         return self.median * jnp.exp(self.sigma * normal)
@@ -74,7 +83,9 @@ class Pareto:
     shape: Array
 
     @functools.partial(one_program, static_argnums=2)
-    def sample(self, key: Key[Array, ""], num_clients: int) -> Float32[Array, " clients"]:
+    def sample(
+        self, key: Key[Array, ""], num_clients: int
+    ) -> Float32[Array, " clients"]:
         """Return one factor for each client."""
         return self.fastest * jnp.exp(-jnp.log(_uniform(key, num_clients)) / self.shape)
 
@@ -97,11 +108,14 @@ def steady(factor: float | int = 1.0) -> Steady:
     return Steady(positive(factor, "factor"))
 
 
-def exponential_tail(mean_excess: float | int, fastest: float | int = 1.0) -> ExponentialTail:
+def exponential_tail(
+    mean_excess: float | int, fastest: float | int = 1.0
+) -> ExponentialTail:
     """Return the shifted exponential: a fastest factor plus an exponential excess.
 
-    The slowest of n clients is slower by `fastest` + `mean_excess` (1 + 1/2 + ... + 1/n) on
-    average. Draws come from 24 bits, so an excess never exceeds 18 times its mean.
+    The slowest of n clients is slower by `fastest` + `mean_excess` (1 + 1/2 + ... +
+    1/n) on average. Draws come from 24 bits, so an excess never exceeds 18 times its
+    mean.
 
     Args:
         mean_excess: Mean of the excess, at least 0.
@@ -116,7 +130,9 @@ def exponential_tail(mean_excess: float | int, fastest: float | int = 1.0) -> Ex
         >>> bool((mj.secagg.costs.exponential_tail(0.5).sample(jax.random.key(0), 50) > 1.0).all())
         True
     """
-    return ExponentialTail(positive(fastest, "fastest"), not_negative(mean_excess, "mean_excess"))
+    return ExponentialTail(
+        positive(fastest, "fastest"), not_negative(mean_excess, "mean_excess")
+    )
 
 
 def lognormal(sigma: float | int, median: float | int = 1.0) -> LogNormal:
@@ -162,13 +178,17 @@ def pareto(shape: float | int, fastest: float | int = 1.0) -> Pareto:
 def positive(value: float | int, argument: str) -> Float32[Array, ""]:
     """Return a positive finite number as float32, or raise naming `argument`."""
     rule = "must be positive and finite"
-    return jnp.float32(check_number(value, argument, rule, POSITIVE, kind="must be a number"))
+    return jnp.float32(
+        check_number(value, argument, rule, POSITIVE, kind="must be a number")
+    )
 
 
 def not_negative(value: float | int, argument: str) -> Float32[Array, ""]:
     """Return a finite number of at least 0 as float32, or raise naming `argument`."""
     rule = "must be at least 0 and finite"
-    return jnp.float32(check_number(value, argument, rule, 0.0, kind="must be a number"))
+    return jnp.float32(
+        check_number(value, argument, rule, 0.0, kind="must be a number")
+    )
 
 
 @functools.partial(one_program, static_argnums=1)

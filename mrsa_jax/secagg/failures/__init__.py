@@ -1,4 +1,7 @@
-"""How often a round fails, by bounds, exact sums and simulation: Theorems 1 to 6 of CCESA."""
+"""How often a round fails, by bounds, exact sums and simulation.
+
+Theorems 1 to 6 of CCESA.
+"""
 
 from mrsa_watch._base.late import late_names
 

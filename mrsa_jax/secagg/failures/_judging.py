@@ -1,9 +1,9 @@
 """Draw rounds of secure aggregation as sets and judge them by Theorems 1 and 2, many at once.
 
 On the CPU the Erdős–Rényi and the complete graph run in compiled loops (`_loops`);
-everything else, and every other device, runs as array operations, judged by a kernel on an NVIDIA
-GPU. All give the same rounds.
-Paper: CCESA (Choi, Sohn, Han, Moon), Sections 4.2 and 4.3.
+everything else, and every other device, runs as array operations, judged by a kernel on
+an NVIDIA GPU. All give the same rounds. Paper: CCESA (Choi, Sohn, Han, Moon), Sections
+4.2 and 4.3.
 """
 
 from __future__ import annotations
@@ -20,11 +20,23 @@ from jaxtyping import Array, Bool, Int32, Key, UInt8, UInt32
 
 from mrsa_jax._core.arrays import on_device, spread
 from mrsa_jax._core.device import at_once, chosen_form, over_ranges
-from mrsa_jax._core.streams import ALWAYS, Stream, client_words, key_words, round_key, trial_key
+from mrsa_jax._core.streams import (
+    ALWAYS,
+    Stream,
+    client_words,
+    key_words,
+    round_key,
+    trial_key,
+)
 from mrsa_jax.availability import IndependentSteps, StepDropout, independent_steps
 from mrsa_jax.graphs import GraphModel
 from mrsa_jax.graphs._models import Complete, ErdosRenyi
-from mrsa_jax.secagg.failures._theory import _log_arrivals, log_factorials, log_pmf, log_sum
+from mrsa_jax.secagg.failures._theory import (
+    _log_arrivals,
+    log_factorials,
+    log_pmf,
+    log_sum,
+)
 from mrsa_jax.secagg.failures._verdicts import (
     MOST_IN_REGISTERS,
     planted_verdict,
@@ -32,15 +44,20 @@ from mrsa_jax.secagg.failures._verdicts import (
     verdicts_in_registers,
 )
 
-# ---- Rounds drawn under the condition that one failure is in them, for rates too small to count.
+# ---- Rounds drawn under the condition that one failure is in them, for rates too small
+# to count.
 #
-# Paper: CCESA, Theorems 1, 2, 5 and 6. The union bounds behind Theorems 5 and 6 are sums over
-# possible failures; here one of them is chosen in proportion to its exact chance, a round is drawn
-# given it, and the round counts when the chosen failure is the first one in it (Karp and Luby).
+# Paper: CCESA, Theorems 1, 2, 5 and 6. The union bounds behind Theorems 5 and 6 are
+# sums over
+# possible failures; here one of them is chosen in proportion to its exact chance, a
+# round is drawn
+# given it, and the round counts when the chosen failure is the first one in it (Karp
+# and Luby).
 # Everything here is NumPy in float64 on counter-based words, the same on every device.
 
 _LOG2 = math.log(2.0)
-_WORDS = 3  # a client: its place in a random order, how long it lasts, whether it is joined
+# a client: its place in a random order, how long it lasts, whether it is joined
+_WORDS = 3
 
 
 class Planted(NamedTuple):
@@ -62,7 +79,8 @@ class Planted(NamedTuple):
 def isolated_cuts(n: int, p: float, q: float) -> np.ndarray:
     """Return log E[cuts of V3 into k and m - k without an edge] as [m, k], 1 <= k <= m/2.
 
-    Even splits count once; -inf elsewhere. The expectation includes the chance of |V3| = m.
+    Even splits count once; -inf elsewhere. The expectation includes the chance of |V3|
+    = m.
     """
     factorials = log_factorials(n)
     table = np.full((n + 1, n // 2 + 1), -np.inf)
@@ -70,12 +88,21 @@ def isolated_cuts(n: int, p: float, q: float) -> np.ndarray:
     arrive = _log_arrivals(n, q)
     for m in range(2, n + 1):
         k = np.arange(1, m // 2 + 1)
-        ways = factorials[m] - factorials[k] - factorials[m - k] - np.where(2 * k == m, _LOG2, 0.0)
-        table[m, 1 : m // 2 + 1] = arrive[m] + ways + (k * (m - k)).astype(np.float64) * missing
+        ways = (
+            factorials[m]
+            - factorials[k]
+            - factorials[m - k]
+            - np.where(2 * k == m, _LOG2, 0.0)
+        )
+        table[m, 1 : m // 2 + 1] = (
+            arrive[m] + ways + (k * (m - k)).astype(np.float64) * missing
+        )
     return table
 
 
-def plant_cuts(key: Array, first: int, count: int, table: np.ndarray, q: float) -> Planted:
+def plant_cuts(
+    key: Array, first: int, count: int, table: np.ndarray, q: float
+) -> Planted:
     """Return rounds each with a cut of V3 without edges, chosen by its chance in `table`."""
     client, scalar = map(np.array, _draw(key, jnp.uint32(first), count, len(table) - 1))
     cell = _choose(table.ravel(), _unit(scalar[0], scalar[1]))
@@ -83,7 +110,8 @@ def plant_cuts(key: Array, first: int, count: int, table: np.ndarray, q: float) 
     place = _places(client[0])
     arrived = place < summed[:, None]
     kept = 1.0 - q
-    # Of those who arrive, who also answers; of the others, the step at which they were lost.
+    # Of those who arrive, who also answers; of the others, the step at which they were
+    # lost.
     lasts = _unit(client[1])
     lost = np.cumsum([q, kept * q, kept * kept * q])
     by_step = np.searchsorted(lost / max(lost[-1], 1e-300), lasts.ravel(), side="right")
@@ -97,8 +125,8 @@ def plant_cuts(key: Array, first: int, count: int, table: np.ndarray, q: float) 
 def lost_secrets(n: int, p: float, q: float, thresholds: np.ndarray) -> np.ndarray:
     """Return the log chance that a client's shares are too few, as [client, level, shares].
 
-    Level 0, 1, 2: the client is in V2 but not V3, in V3 but not V4, in V4. Shares are those of
-    its neighbours in V4, at most t - 1, or t - 2 where its own share is there.
+    Level 0, 1, 2: the client is in V2 but not V3, in V3 but not V4, in V4. Shares are
+    those of its neighbours in V4, at most t - 1, or t - 2 where its own share is there.
     """
     kept = 1.0 - q
     law = log_pmf(n - 1, p * kept**4)
@@ -118,13 +146,16 @@ def plant_lost_secrets(
     cell = _choose(table.ravel(), _unit(scalar[0], scalar[1]))
     client, level, shares = np.unravel_index(cell, table.shape)
     own = np.arange(n) == client[:, None]
-    # A random set of the others gives shares: these are joined and last; nobody else is both.
+    # A random set of the others gives shares: these are joined and last; nobody else is
+    # both.
     gives = _places(np.where(own, np.int64(2) ** 32, words[0])) < shares[:, None]
     kept = 1.0 - q
     lasts = p * kept**4
     chances = np.asarray([q, kept * q, kept**2 * q, kept**3 * q, kept**4 * (1.0 - p)])
     bounds = np.cumsum(chances / max(1.0 - lasts, 1e-300))
-    drawn = np.searchsorted(bounds[:4], _unit(words[1]).ravel(), side="right").reshape(own.shape)
+    drawn = np.searchsorted(bounds[:4], _unit(words[1]).ravel(), side="right").reshape(
+        own.shape
+    )
     joined = (_unit(words[2]) < p) & (drawn < 4)
     levels = np.where(gives, 4, drawn)
     levels = np.where(own, level[:, None] + 2, levels)
@@ -150,7 +181,9 @@ def _places(words: np.ndarray) -> np.ndarray:
     """Return each client's place in the order of its words."""
     places = np.empty(words.shape, np.int64)
     order = np.argsort(words, axis=1, kind="stable")
-    np.put_along_axis(places, order, np.broadcast_to(np.arange(words.shape[1]), words.shape), 1)
+    np.put_along_axis(
+        places, order, np.broadcast_to(np.arange(words.shape[1]), words.shape), 1
+    )
     return places
 
 
@@ -168,19 +201,22 @@ def _draw(
 ) -> tuple[UInt32[Array, "words count n"], UInt32[Array, "2 count"]]:
     """Return words of clients and of trials."""
     trials = first + jax.lax.iota(jnp.uint32, count)
-    keys = jax.vmap(lambda trial: round_key(trial_key(key, trial), 0, Stream.STEPS))(trials)
+    keys = jax.vmap(lambda trial: round_key(trial_key(key, trial), 0, Stream.STEPS))(
+        trials
+    )
     client = jnp.stack([client_words(keys, n, word).T for word in range(_WORDS)])
     return client, jnp.stack([client_words(keys, 1, _WORDS + i)[0] for i in range(2)])
 
 
-# ---- Draw rounds of secure aggregation as sets and judge them by Theorems 1 and 2, many at once.
+# ---- Draw rounds of secure aggregation as sets and judge them by Theorems 1 and 2,
+# many at once.
 
 
 def default_chunk(num_clients: int, compiled: bool) -> int:
     """Return how many rounds to run at once: megabytes of graphs on the CPU.
 
-    On an accelerator as many as fill it; drawing and judging them takes about three times the
-    bytes of their adjacency matrices.
+    On an accelerator as many as fill it; drawing and judging them takes about three
+    times the bytes of their adjacency matrices.
     """
     kind, least_bytes = ("judged", 2**12) if compiled else ("graphs", 2**10)
     return at_once(kind, max(num_clients**2, least_bytes))
@@ -188,7 +224,9 @@ def default_chunk(num_clients: int, compiled: bool) -> int:
 
 def is_compiled(graph: GraphModel, steps: StepDropout) -> bool:
     """Return whether rounds of these models run in compiled loops."""
-    kinds = isinstance(graph, ErdosRenyi | Complete) and isinstance(steps, IndependentSteps)
+    kinds = isinstance(graph, ErdosRenyi | Complete) and isinstance(
+        steps, IndependentSteps
+    )
     return kinds and _runs_loops()
 
 
@@ -217,7 +255,9 @@ def judge_trials(
     """
     start, limits = jnp.uint32(first), on_device(thresholds)
     if mesh is None and is_compiled(graph, steps):
-        return _judge_loops(graph, steps, thresholds, _loop_keys(key, start, chunk), count)
+        return _judge_loops(
+            graph, steps, thresholds, _loop_keys(key, start, chunk), count
+        )
     if mesh is None:
         judged = judge_arrays(*draw_arrays(graph, steps, key, start, chunk), limits)
     else:
@@ -229,7 +269,10 @@ def judge_trials(
 
 
 def round_keys(key: Key[Array, ""], trial: Array) -> tuple[Array, Array]:
-    """Return the keys of a trial's graph and of its losses: those of round 0 of the trial."""
+    """Return the keys of a trial's graph and of its losses.
+
+    Those of round 0 of the trial.
+    """
     own = trial_key(key, trial)
     return round_key(own, 0, Stream.ASSIGNMENT), round_key(own, 0, Stream.STEPS)
 
@@ -238,21 +281,29 @@ def round_keys(key: Key[Array, ""], trial: Array) -> tuple[Array, Array]:
 def _loop_keys(
     key: Key[Array, ""], first: UInt32[Array, ""], chunk: int
 ) -> tuple[UInt32[Array, "trials 2"], UInt32[Array, "trials 2"]]:
-    keys = jax.vmap(lambda trial: round_keys(key, trial))(first + jax.lax.iota(jnp.uint32, chunk))
+    keys = jax.vmap(lambda trial: round_keys(key, trial))(
+        first + jax.lax.iota(jnp.uint32, chunk)
+    )
     graph, steps = (jnp.stack(key_words(each), axis=-1) for each in keys)
     return graph, steps
 
 
-# Drawing and judging are separate executables: in one, XLA draws a graph's words again for
-# each of its uses, in loops without vectors (measured: five times slower).
+# Drawing and judging are separate executables: in one, XLA draws a graph's words again
+# for each of its uses, in loops without vectors (measured: five times slower).
 @functools.partial(jax.jit, static_argnames="chunk")
 def draw_arrays(
-    graph: GraphModel, steps: StepDropout, key: Key[Array, ""], first: UInt32[Array, ""], chunk: int
+    graph: GraphModel,
+    steps: StepDropout,
+    key: Key[Array, ""],
+    first: UInt32[Array, ""],
+    chunk: int,
 ) -> tuple[Bool[Array, "trials n n"], Bool[Array, "trials 5 n"]]:
     return _drawn(graph, steps, key, first + jax.lax.iota(jnp.uint32, chunk))
 
 
-def _drawn(graph: GraphModel, steps: StepDropout, key: Array, trials: Array) -> tuple[Array, Array]:
+def _drawn(
+    graph: GraphModel, steps: StepDropout, key: Array, trials: Array
+) -> tuple[Array, Array]:
     everybody = jnp.ones(graph.num_clients, jnp.bool_)
 
     def one(trial: Array) -> tuple[Array, Array]:
@@ -270,7 +321,9 @@ def _draw_over_mesh(
 
 
 @functools.partial(jax.jit, static_argnames="mesh")
-def _judge_drawn_over_mesh(thresholds: Array, edges: Array, alive: Array, mesh: Mesh) -> Any:
+def _judge_drawn_over_mesh(
+    thresholds: Array, edges: Array, alive: Array, mesh: Mesh
+) -> Any:
     def share(thresholds: Array, edges: Array, alive: Array) -> Any:
         return judge_arrays(edges, alive, thresholds)
 
@@ -283,8 +336,8 @@ def judge_arrays(
     survivors: Bool[Array, "trials 5 n"],
     thresholds: Int32[Array, " n"],
 ) -> tuple[UInt8[Array, " trials"], Int32[Array, " trials"]]:
-    # `_loops` judges the same rounds one after the other on a CPU, `verdict` here is the rule
-    # itself
+    # `_loops` judges the same rounds one after the other on a CPU, `verdict` here is
+    # the rule itself
     fits = adjacency.shape[-1] <= MOST_IN_REGISTERS
     if fits and chosen_form(("xla", "pallas")) == "pallas":
         verdicts = verdicts_in_registers(adjacency, survivors, thresholds)
@@ -294,7 +347,11 @@ def judge_arrays(
 
 
 def _judge_loops(
-    graph: Any, steps: Any, thresholds: np.ndarray, keys: tuple[Array, Array], count: int
+    graph: Any,
+    steps: Any,
+    thresholds: np.ndarray,
+    keys: tuple[Array, Array],
+    count: int,
 ) -> tuple[np.ndarray, np.ndarray]:
     from mrsa_jax.secagg.failures import _loops
 
@@ -305,29 +362,42 @@ def _judge_loops(
 
     def part(rows: slice) -> None:
         drawn = (graph_keys[rows], step_keys[rows])
-        _loops.judge_rounds(*drawn, limit, rates, thresholds, verdicts[rows], sums[rows])
+        _loops.judge_rounds(
+            *drawn, limit, rates, thresholds, verdicts[rows], sums[rows]
+        )
 
     over_ranges("judged", part, count)
     return verdicts, sums
 
 
 def judge_planted(
-    graph: ErdosRenyi, rounds: Planted, thresholds: np.ndarray, key: Array, first: int, count: int
+    graph: ErdosRenyi,
+    rounds: Planted,
+    thresholds: np.ndarray,
+    key: Array,
+    first: int,
+    count: int,
 ) -> np.ndarray:
     """Return the bytes of the first `count` rounds, of which all but the free edges is given."""
     if not _runs_loops():
         everybody_stays = independent_steps(0.0)
-        drawn, _ = draw_arrays(graph, everybody_stays, key, jnp.uint32(first), len(rounds.client))
+        drawn, _ = draw_arrays(
+            graph, everybody_stays, key, jnp.uint32(first), len(rounds.client)
+        )
         return np.asarray(_judge_planted_arrays(drawn, rounds, thresholds))[:count]
     from mrsa_jax.secagg.failures import _loops
 
     graph_keys = np.asarray(_loop_keys(key, jnp.uint32(first), len(rounds.client))[0])
-    alive, cuts, given = (_packed(each) for each in (rounds.survivors, rounds.cut, rounds.row))
+    alive, cuts, given = (
+        _packed(each) for each in (rounds.survivors, rounds.cut, rounds.row)
+    )
     verdicts, limit = np.zeros(count, np.uint8), edge_limit(graph)
 
     def part(rows: slice) -> None:
         planted = (alive[rows], cuts[rows], rounds.client[rows], given[rows])
-        _loops.judge_planted(graph_keys[rows], limit, *planted, thresholds, verdicts[rows])
+        _loops.judge_planted(
+            graph_keys[rows], limit, *planted, thresholds, verdicts[rows]
+        )
 
     over_ranges("judged", part, count)
     return verdicts

@@ -1,9 +1,11 @@
-"""Compiled rounds of CCESA at the fidelity of sets: random graph, losses, Theorems 1 and 2.
+"""Compiled rounds of CCESA at the fidelity of sets.
 
-Import inside functions only (see `_core.compiled`). Sets of clients are 64-bit words, client i
-at bit i % 64 of word i // 64; of an adjacency matrix, word w of row i is `rows[w, i]`. The random
-words are those of `streams.pair_words` and `client_words`, so a round is bit for bit the one
-that `graphs.erdos_renyi` and `availability.independent_steps` draw from the same keys.
+Random graph, losses, Theorems 1 and 2.
+Import inside functions only (see `_core.compiled`). Sets of clients are 64-bit words,
+client i at bit i % 64 of word i // 64; of an adjacency matrix, word w of row i is
+`rows[w, i]`. The random words are those of `streams.pair_words` and `client_words`, so
+a round is bit for bit the one that `graphs.erdos_renyi` and
+`availability.independent_steps` draw from the same keys.
 """
 
 from __future__ import annotations
@@ -45,7 +47,10 @@ def _has(members, client):
 
 @compiled
 def _draw_survivors(key, limits, places, words, alive):
-    """Fill V0 to V4; client i has left by step s when its word is below limits[s - 1, i]."""
+    """Fill V0 to V4.
+
+    Client i has left by step s when its word is below limits[s - 1, i].
+    """
     clients = limits.shape[1]
     threefry_words(key[0], key[1], _CLIENT_WORDS, 0, places[:clients], words[:clients])
     alive[:] = _ZERO
@@ -71,8 +76,14 @@ def _draw_graph(key, limit, places, words, rows):
         row = j * (j + 1) // 2
         if row + j > stop:
             first, stop = row, min(row + words.size, (clients * (clients + 1)) // 2)
-            threefry_words(key[0], key[1], _PAIR_WORDS, first, places[: stop - first],
-                           words[: stop - first])  # fmt: skip
+            threefry_words(
+                key[0],
+                key[1],
+                _PAIR_WORDS,
+                first,
+                places[: stop - first],
+                words[: stop - first],
+            )
         own = words[row - first : row - first + j]
         if limit == _ALWAYS:
             own[:] = np.uint32(0)
@@ -142,7 +153,9 @@ def _ends_without_a_sum(rows, alive, thresholds, sends, answers):
     sends[:] = alive[3]
     for i in range(clients):
         limit = np.int64(thresholds[i])
-        is_short = _num_holders(rows, alive[2], i) < limit <= _num_holders(rows, alive[1], i)
+        is_short = (
+            _num_holders(rows, alive[2], i) < limit <= _num_holders(rows, alive[1], i)
+        )
         if _has(alive[3], i) and is_short:
             sends[i >> 6] &= ~(_ONE << np.uint64(i & 63))
     answers[:] = alive[4] & sends
@@ -172,7 +185,13 @@ def judge_round(rows, alive, thresholds, sets):
     `sets` is uint64[5, words] to work in.
     """
     width, clients = rows.shape
-    silent, reached, frontier, around, left = sets[0], sets[1], sets[2], sets[3], sets[4]
+    silent, reached, frontier, around, left = (
+        sets[0],
+        sets[1],
+        sets[2],
+        sets[3],
+        sets[4],
+    )
     silent[:] = _ZERO
     verdict, first_lost, num_summed = 0, -1, 0
     for w in range(width):
@@ -291,7 +310,8 @@ def judge_planted(graph_keys, limit, alive, cuts, planted, given, thresholds, ve
         graph_keys: uint32[B, 2], of the graphs.
         limit: uint32, the threshold of an edge's word.
         alive: uint64[B, 5, words], V0 to V4.
-        cuts: uint64[B, words], parts of V3 that lose their edges to its rest; empty for none.
+        cuts: uint64[B, words], parts of V3 that lose their edges to its rest; empty for
+            none.
         planted: int32[B], the clients whose rows are given, or -1.
         given: uint64[B, words], those rows.
         thresholds: int32[n].

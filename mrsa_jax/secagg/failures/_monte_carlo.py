@@ -1,8 +1,9 @@
-"""How often rounds of CCESA fail: simulation of graphs, losses and thresholds, by counting.
+"""How often rounds of CCESA fail.
 
-Rounds are simulated as sets (graph, survivors, thresholds) and judged by Theorems 1 and 2 of
-CCESA (Choi, Sohn, Han, Moon), Section 4. P_e^(r) -> `unreliable`, P_e^(p) -> `not_private`.
-Where nothing would ever be counted, use `rare_failure_rates`.
+Simulation of graphs, losses and thresholds, by counting.
+Rounds are simulated as sets (graph, survivors, thresholds) and judged by Theorems 1 and
+2 of CCESA (Choi, Sohn, Han, Moon), Section 4. P_e^(r) -> `unreliable`, P_e^(p) ->
+`not_private`. Where nothing would ever be counted, use `rare_failure_rates`.
 """
 
 from __future__ import annotations
@@ -67,20 +68,22 @@ class Rate:
 class FailureRates:
     """What became of simulated rounds; every rate is over all of them.
 
-    `no_sum` is the outcome. `unreliable` and `not_private` are conditions of theorems, which
-    also hold or fail where there is nothing to sum.
+    `no_sum` is the outcome. `unreliable` and `not_private` are conditions of theorems,
+    which also hold or fail where there is nothing to sum.
 
     Attributes:
         trials: Rounds simulated.
-        no_sum: The round ended without a sum: too few inputs, or too few shares to unmask it; its
-            status in `aggregate` is not OK.
-        unreliable: The sum over V3 could not be unmasked (Theorem 1 fails). Never where V3 is
-            empty, although no sum is learnt then.
+        no_sum: The round ended without a sum: too few inputs, or too few shares to
+            unmask it; its status in `aggregate` is not OK.
+        unreliable: The sum over V3 could not be unmasked (Theorem 1 fails). Never where
+            V3 is empty, although no sum is learnt then.
         not_private: Sums of separate parts of V3 could be unmasked (Theorem 2 fails).
-        failed: One or both of the theorems' conditions fail; not a rate of rounds without a sum.
+        failed: One or both of the theorems' conditions fail; not a rate of rounds
+            without a sum.
         both: Both.
         disconnected: G_3 was disconnected; not private is a part of it.
-        unmaskable: CCESA's Appendix F attack could have unmasked some client: 2 t <= |Adj| + 1.
+        unmaskable: CCESA's Appendix F attack could have unmasked some client: 2 t <=
+            |Adj| + 1.
         too_few: |V3| < 2, where clients refuse to unmask whatever the theorems say.
         mean_survivors: Mean of |V3|.
     """
@@ -110,7 +113,9 @@ def rows_of_rates(found: Any) -> list[tuple[str, str]]:
         rate = getattr(found, field.name)
         if hasattr(rate, "upper"):
             interval = f"{number(rate.lower)} to {number(rate.upper)}"
-            rows.append((field.name.replace("_", " "), f"{number(rate.rate)} ({interval})"))
+            rows.append(
+                (field.name.replace("_", " "), f"{number(rate.rate)} ({interval})")
+            )
     return rows
 
 
@@ -130,30 +135,36 @@ def failure_rates(
 ) -> FailureRates:
     """Return how often a round of CCESA(n, p) ends without a sum, and why, by simulation.
 
-    Each trial draws a new Erdős–Rényi graph and new losses. Nothing is counted where the chance
-    is far below 1 / `num_trials`: see `rare_failure_rates` and the bounds of Theorems 5 and 6.
+    Each trial draws a new Erdős–Rényi graph and new losses. Nothing is counted where
+    the chance is far below 1 / `num_trials`: see `rare_failure_rates` and the bounds of
+    Theorems 5 and 6.
 
     Args:
-        seed: Integer or typed key. Trial b uses the graph and the losses of round 0 of trial b.
+        seed: Integer or typed key. Trial b uses the graph and the losses of round 0 of
+            trial b.
         n: Clients, at least 2.
         p: Chance of an edge, in [0, 1]; 1 is SecAgg.
         q: Chance to leave at one of the four steps, in [0, 1], for everybody or [n].
         t: Shares that rebuild a secret, an integer of at least 1, or int[n].
         num_trials: Rounds, at least 1.
         chunk_size: Rounds held at once; by default megabytes of them, or what fills an
-            accelerator, and half if its memory does not hold that. Results do not depend on it.
+            accelerator, and half if its memory does not hold that. Results do not
+            depend on it.
         progress: Called as `progress(done, num_trials)` after each chunk.
-        mesh: Devices of one axis that the rounds are dealt out to; the counts are the same.
-        first: Number of the first trial: counts of ranges that follow each other add up.
+        mesh: Devices of one axis that the rounds are dealt out to; the counts are the
+            same.
+        first: Number of the first trial: counts of ranges that follow each other add
+            up.
 
     Returns:
-        Rates with Clopper-Pearson 95 % intervals. New values of p, q and t compile nothing new.
+        Rates with Clopper-Pearson 95 % intervals. New values of p, q and t compile
+        nothing new.
 
     Raises:
         ConfigurationError: If an argument is out of range or of the wrong kind.
 
-    Cost: n^2 per round; at n = 100 about 15 microseconds of a CPU core, half of them for the
-    random words of the 4,950 pairs.
+    Cost: n^2 per round; at n = 100 about 15 microseconds of a CPU core, half of them
+    for the random words of the 4,950 pairs.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -176,9 +187,16 @@ def failure_rates(
     require(losses.shape in ((), (n,)), "q", rule, f"shape {losses.shape}")
     limits = thresholds_of(t, "t", n)
     return failure_rates_of(
-        seed, graph, independent_steps(losses), limits, num_trials,
-        chunk_size=chunk_size, progress=progress, mesh=mesh, first=first,
-    )  # fmt: skip
+        seed,
+        graph,
+        independent_steps(losses),
+        limits,
+        num_trials,
+        chunk_size=chunk_size,
+        progress=progress,
+        mesh=mesh,
+        first=first,
+    )
 
 
 @needs_values
@@ -199,7 +217,8 @@ def failure_rates_of(
     Args:
         seed: Integer or typed key.
         graph: How a round's graph is drawn, e.g. `mrsa_jax.graphs.harary(100, 20)`.
-        steps: Who survives the steps, e.g. `mrsa_jax.availability.independent_steps(0.02)`.
+        steps: Who survives the steps, e.g.
+            `mrsa_jax.availability.independent_steps(0.02)`.
         thresholds: An integer of at least 1 for all, or int[n].
         num_trials: Rounds, at least 1.
         chunk_size: Rounds held at once. Results do not depend on it.
@@ -208,7 +227,8 @@ def failure_rates_of(
         first: As for `failure_rates`.
 
     Returns:
-        As `failure_rates`, which is the case of an Erdős–Rényi graph with independent losses.
+        As `failure_rates`, which is the case of an Erdős–Rényi graph with independent
+        losses.
 
     Raises:
         ConfigurationError: If an argument is out of range or of the wrong kind.
@@ -219,11 +239,19 @@ def failure_rates_of(
         >>> mj.secagg.failure_rates_of(0, ring, losses, 3, num_trials=5).unreliable.count
         0
 
-    Source: CCESA, Theorems 1 and 2, for the graphs of Bell et al. (SecAgg+) as for its own.
+    Source: CCESA, Theorems 1 and 2, for the graphs of Bell et al. (SecAgg+) as for its
+    own.
     """
     is_graph = isinstance(graph, graphs.GraphModel)
-    require(is_graph, "graph", "must be a graph model, with `sample` and `num_clients`", graph)
-    require(isinstance(steps, StepDropout), "steps", "must be a step dropout model", steps)
+    require(
+        is_graph,
+        "graph",
+        "must be a graph model, with `sample` and `num_clients`",
+        graph,
+    )
+    require(
+        isinstance(steps, StepDropout), "steps", "must be a step dropout model", steps
+    )
     limits = thresholds_of(thresholds, "thresholds", graph.num_clients)
     rates = getattr(steps, "thresholds", None)
     shape = () if rates is None else tuple(rates.shape[1:])
@@ -238,7 +266,9 @@ def failure_rates_of(
     chunk = devices * _judging.default_chunk(graph.num_clients, in_loops)
     if chunk_size is not None:
         chunk = -(-check_integer(chunk_size, "chunk_size", 1) // devices) * devices
-    require(progress is None or callable(progress), "progress", "must be callable", progress)
+    require(
+        progress is None or callable(progress), "progress", "must be callable", progress
+    )
 
     def counted(chunk: int) -> FailureRates:
         bytes_seen = np.zeros(256, np.int64)
@@ -246,7 +276,14 @@ def failure_rates_of(
         for done in range(0, trials, chunk):
             count = min(chunk, trials - done)
             verdicts, sums = _judging.judge_trials(
-                graph, steps, limits, key, begin + done, count, -(-chunk // devices) * devices, over
+                graph,
+                steps,
+                limits,
+                key,
+                begin + done,
+                count,
+                -(-chunk // devices) * devices,
+                over,
             )
             bytes_seen += np.bincount(verdicts, minlength=256)
             survivors += int(sums.sum(dtype=np.int64))
@@ -261,10 +298,14 @@ def failure_rates_of(
 
 def thresholds_of(value: Any, argument: str, num_clients: int) -> np.ndarray:
     """Return thresholds as int32[n], or raise naming `argument`."""
-    return np.broadcast_to(check_thresholds(value, argument, num_clients), (num_clients,)).copy()
+    return np.broadcast_to(
+        check_thresholds(value, argument, num_clients), (num_clients,)
+    ).copy()
 
 
-def _summary(bytes_seen: np.ndarray, trials: int, survivors: int, too_few: int) -> FailureRates:
+def _summary(
+    bytes_seen: np.ndarray, trials: int, survivors: int, too_few: int
+) -> FailureRates:
     flags = np.arange(256)
     unreliable = (flags & _verdicts.UNRELIABLE) != 0
     not_private = (flags & _verdicts.NOT_PRIVATE) != 0

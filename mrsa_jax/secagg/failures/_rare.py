@@ -1,7 +1,8 @@
 """Failure rates too small to count: 1e-40 in ten thousand rounds.
 
-CCESA (Choi, Sohn, Han, Moon) claims P_e^(p) below 1e-40, which no simulation can meet by
-counting. Here rounds are drawn given one failure and weighted back exactly (`_judging`).
+CCESA (Choi, Sohn, Han, Moon) claims P_e^(p) below 1e-40, which no simulation can meet
+by counting. Here rounds are drawn given one failure and weighted back exactly
+(`_judging`).
 """
 
 from __future__ import annotations
@@ -48,7 +49,8 @@ class RareRate:
         log_factor: Log of the exact factor.
         count: Rounds that counted.
         trials: Rounds that they are a share of; 0 if none was drawn of the right kind.
-        log_rate: Log of the estimate, unbiased; NaN for no trials, -inf for a count of zero.
+        log_rate: Log of the estimate, unbiased; NaN for no trials, -inf for a count of
+            zero.
         log_lower: Log of the lower end of the 95 % interval: the factor times the
             Clopper-Pearson interval of the share.
         log_upper: Log of its upper end.
@@ -107,12 +109,15 @@ class RareFailureRates:
 
     Attributes:
         trials: Rounds drawn for each of the two.
-        unreliable: The sum over V3 cannot be unmasked. The factor is the expected number of
-            clients with too few shares, the share that of rounds whose planted one is the first.
-        not_private: Sums of separate parts of V3 can be unmasked. The factor is the exact chance
-            that G_3 is disconnected, the share taken over rounds drawn given that.
+        unreliable: The sum over V3 cannot be unmasked. The factor is the expected
+            number of clients with too few shares, the share that of rounds whose
+            planted one is the first.
+        not_private: Sums of separate parts of V3 can be unmasked. The factor is the
+            exact chance that G_3 is disconnected, the share taken over rounds drawn
+            given that.
         log_disconnected: Log of that factor, `log_disconnection_probability`.
-        log_cuts: Log of the expected number of cuts of G_3 without an edge, which bounds it.
+        log_cuts: Log of the expected number of cuts of G_3 without an edge, which
+            bounds it.
     """
 
     __repr__ = told
@@ -143,15 +148,16 @@ def rare_failure_rates(
 
     Choose it where `failure_rates` counts nothing; both estimate the same chances.
 
-    Not private: rounds are drawn given that G_3 is disconnected. A cut of V3 is chosen in
-    proportion to its chance to have no edge, the rest of the round is drawn given that, and kept
-    if the cut parts the first client's component from the rest, which makes every disconnected
-    round equally favoured. The share that is not private times the exact chance of disconnection
-    is the estimate. Unreliable: a client is chosen in proportion to the chance that its shares
-    are too few, the rest is drawn given that, and counts if the client's secret is needed and no
-    client before it fails too; times the expected number of such clients. Both shares are near
-    1 where failures are rare, so a few thousand rounds give two digits of 1e-40 as of 1e-400.
-    Where failures are common (p near 0), few rounds are kept: count instead.
+    Not private: rounds are drawn given that G_3 is disconnected. A cut of V3 is chosen
+    in proportion to its chance to have no edge, the rest of the round is drawn given
+    that, and kept if the cut parts the first client's component from the rest, which
+    makes every disconnected round equally favoured. The share that is not private times
+    the exact chance of disconnection is the estimate. Unreliable: a client is chosen in
+    proportion to the chance that its shares are too few, the rest is drawn given that,
+    and counts if the client's secret is needed and no client before it fails too; times
+    the expected number of such clients. Both shares are near 1 where failures are rare,
+    so a few thousand rounds give two digits of 1e-40 as of 1e-400. Where failures are
+    common (p near 0), few rounds are kept: count instead.
 
     Args:
         seed: Integer or typed key.
@@ -163,8 +169,8 @@ def rare_failure_rates(
         progress: Called as `progress(done, 2 * num_trials)` after each chunk.
 
     Returns:
-        Estimates in natural logarithms with 95 % intervals, exact up to the 2^-32 to which
-        chances on random words are rounded.
+        Estimates in natural logarithms with 95 % intervals, exact up to the 2^-32 to
+        which chances on random words are rounded.
 
     Raises:
         ConfigurationError: If an argument is out of range or of the wrong kind.
@@ -179,21 +185,28 @@ def rare_failure_rates(
         >>> rates.not_private.log_upper <= bound < math.log(1e-30)
         True
 
-    Source: Karp and Luby, "Monte-Carlo algorithms for enumeration and reliability problems"
-    (1983), over the unions that the proofs of CCESA's Theorems 5 and 6 bound.
+    Source: Karp and Luby, "Monte-Carlo algorithms for enumeration and reliability
+    problems" (1983), over the unions that the proofs of CCESA's Theorems 5 and 6 bound.
     """
     n = check_integer(n, "n", 2)
     p, q = check_chance(p, "p"), check_chance(q, "q")
     limits = thresholds_of(t, "t", n)
     key = as_key(seed)
     trials = check_integer(num_trials, "num_trials", 1, 2**32 - 1)
-    require(progress is None or callable(progress), "progress", "must be callable", progress)
+    require(
+        progress is None or callable(progress), "progress", "must be callable", progress
+    )
     graph = graphs.erdos_renyi(n, p)
     compiled = _judging._runs_loops()
-    chunk = min(at_once("planted", _PLANTED_BYTES * n), _judging.default_chunk(n, compiled))
+    chunk = min(
+        at_once("planted", _PLANTED_BYTES * n), _judging.default_chunk(n, compiled)
+    )
 
     def seen(table: np.ndarray, plant: Any, own: Array, before: int) -> np.ndarray:
-        """Return how often each byte came up; none if what the table lists cannot happen."""
+        """Return how often each byte came up.
+
+        None if what the table lists cannot happen.
+        """
 
         def counted(chunk: int) -> np.ndarray:
             counts = np.zeros(256, np.int64)
@@ -201,7 +214,9 @@ def rare_failure_rates(
                 count = min(chunk, trials - first)
                 if table.max() > -math.inf:
                     rounds: Planted = plant(own, first, chunk)
-                    bytes_ = _judging.judge_planted(graph, rounds, limits, own, first, count)
+                    bytes_ = _judging.judge_planted(
+                        graph, rounds, limits, own, first, count
+                    )
                     counts += np.bincount(bytes_, minlength=256)
                 if progress is not None:
                     progress(before + first + count, 2 * trials)
@@ -211,7 +226,9 @@ def rare_failure_rates(
 
     cuts = isolated_cuts(n, p, q)
     lost = lost_secrets(n, p, q, limits)
-    by_cut = seen(cuts, lambda k, i, c: plant_cuts(k, i, c, cuts, q), fold(key, _PRIVACY), 0)
+    by_cut = seen(
+        cuts, lambda k, i, c: plant_cuts(k, i, c, cuts, q), fold(key, _PRIVACY), 0
+    )
     by_client = seen(
         lost,
         lambda k, i, c: plant_lost_secrets(k, i, c, lost, p, q),
@@ -225,7 +242,9 @@ def rare_failure_rates(
     log_disconnected = log_disconnection_probability(n, p, q)
     return RareFailureRates(
         trials=trials,
-        unreliable=RareRate.of(log_sum(lost.ravel()), int(by_client[kept].sum()), trials),
+        unreliable=RareRate.of(
+            log_sum(lost.ravel()), int(by_client[kept].sum()), trials
+        ),
         not_private=RareRate.of(log_disconnected, *counts),
         log_disconnected=log_disconnected,
         log_cuts=log_sum(cuts.ravel()),

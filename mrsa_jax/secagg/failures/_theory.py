@@ -1,8 +1,10 @@
-"""What CCESA's theorems promise: connection probability, share threshold, failure bounds.
+"""What CCESA's theorems promise.
 
-Paper: CCESA (Choi, Sohn, Han, Moon), Sections 4.3 and F. Plain Python and NumPy in float64 and
-in log space: bounds are natural logarithms, since 1e-40 is ordinary and 1e-400 has no float.
-n -> `n`, p -> `p`, q of one step -> `q`, q_total = 1 - (1-q)^4 -> `total_dropout_rate`, t -> `t`.
+Connection probability, share threshold, failure bounds.
+Paper: CCESA (Choi, Sohn, Han, Moon), Sections 4.3 and F. Plain Python and NumPy in
+float64 and in log space: bounds are natural logarithms, since 1e-40 is ordinary and
+1e-400 has no float. n -> `n`, p -> `p`, q of one step -> `q`, q_total = 1 - (1-q)^4 ->
+`total_dropout_rate`, t -> `t`.
 """
 
 from __future__ import annotations
@@ -40,7 +42,9 @@ def log_binomials(n: int) -> np.ndarray:
 
 def log_chance(chance: float) -> float:
     """Return log(chance): -inf of 0, nan of nan."""
-    return math.log(chance) if chance > 0.0 else (-math.inf if chance == 0.0 else math.nan)
+    return (
+        math.log(chance) if chance > 0.0 else (-math.inf if chance == 0.0 else math.nan)
+    )
 
 
 @usual_floats
@@ -60,7 +64,8 @@ def log_pmf(n: int, chance: float, missed: float | None = None) -> np.ndarray:
     Args:
         n: Trials, at least 0.
         chance: Of one trial.
-        missed: 1 - `chance`, where it is known more exactly than the subtraction gives it.
+        missed: 1 - `chance`, where it is known more exactly than the subtraction gives
+            it.
     """
     missed = 1.0 - chance if missed is None else missed
     hits = np.arange(n + 1, dtype=np.float64)
@@ -69,7 +74,11 @@ def log_pmf(n: int, chance: float, missed: float | None = None) -> np.ndarray:
 
 def _times(counts: np.ndarray, chance: float) -> np.ndarray:
     """Return counts * log(chance), 0 where the count is 0."""
-    return counts * math.log(chance) if chance > 0.0 else np.where(counts > 0.0, -np.inf, 0.0)
+    return (
+        counts * math.log(chance)
+        if chance > 0.0
+        else np.where(counts > 0.0, -np.inf, 0.0)
+    )
 
 
 def log_tail_below(n: int, chance: float, limit: float) -> float:
@@ -84,7 +93,8 @@ def log_tail_above(n: int, chance: float, limit: float) -> float:
     return min(0.0, log_sum(log_pmf(n, chance)[terms:]))
 
 
-# ---- What CCESA's theorems promise: connection probability, share threshold, failure bounds.
+# ---- What CCESA's theorems promise: connection probability, share threshold, failure
+# bounds.
 
 _MOST_CLIENTS = 2**16
 
@@ -92,23 +102,24 @@ _MOST_CLIENTS = 2**16
 def connection_probability(n: int | np.integer, total_dropout_rate: ArrayLike) -> float:
     """Return p*, above which CCESA(n, p) is reliable and private asymptotically almost surely.
 
-    The larger of `reliable_connection_threshold` and `private_connection_threshold`; for
-    n >= 100 always the former. It falls with n like 3 sqrt(log n / n). Use it as the chance of
-    an edge where it is at most 1; `share_threshold` gives the t that goes with it.
+    The larger of `reliable_connection_threshold` and `private_connection_threshold`;
+    for n >= 100 always the former. It falls with n like 3 sqrt(log n / n). Use it as
+    the chance of an edge where it is at most 1; `share_threshold` gives the t that goes
+    with it.
 
     Args:
         n: Clients, at least 3 (at 2 the formula is 0, which connects nobody).
-        total_dropout_rate: q_total = 1 - (1 - q)^4 in [0, 0.5), the chance to leave in one of
-            the four steps.
+        total_dropout_rate: q_total = 1 - (1 - q)^4 in [0, 0.5), the chance to leave in
+            one of the four steps.
 
     Returns:
-        p*, even when it is above 1: then no Erdős–Rényi graph meets the conditions. It is at
-        most 1 from n = 29 on (q_total = 0), 31 (.01), 40 (.05), 55 (.1), 117 (.2), 321 (.3),
-        1659 (.4).
+        p*, even when it is above 1: then no Erdős–Rényi graph meets the conditions. It
+        is at most 1 from n = 29 on (q_total = 0), 31 (.01), 40 (.05), 55 (.1), 117
+        (.2), 321 (.3), 1659 (.4).
 
     Raises:
-        ConfigurationError: If n is below 3 or no integer, or the rate outside [0, 0.5): at one
-            half and above, the condition of Theorem 3 has no solution.
+        ConfigurationError: If n is below 3 or no integer, or the rate outside [0, 0.5):
+            at one half and above, the condition of Theorem 3 has no solution.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -118,8 +129,8 @@ def connection_probability(n: int | np.integer, total_dropout_rate: ArrayLike) -
         ... )
         (0.3106, 1.117)
 
-    Source: CCESA, Remark 1, eq. (5), logarithms natural. Of the 40 entries of Table G.2 five
-    differ from it in the third digit (docs/errata.md).
+    Source: CCESA, Remark 1, eq. (5), logarithms natural. Of the 40 entries of Table G.2
+    five differ from it in the third digit (docs/errata.md).
     """
     n = check_integer(n, "n", 3)
     total = check_chance(total_dropout_rate, "total_dropout_rate")
@@ -141,15 +152,16 @@ def reliable_connection_threshold(n: int | np.integer, q: ArrayLike) -> float:
         The threshold, even when above 1.
 
     Raises:
-        ConfigurationError: If n is below 3, q outside [0, 1], or (1-q)^4 at most one half.
+        ConfigurationError: If n is below 3, q outside [0, 1], or (1-q)^4 at most one
+            half.
 
     Examples:
         >>> import mrsa_jax as mj
         >>> round(mj.secagg.failures.reliable_connection_threshold(100, 0.0), 4)
         0.6362
 
-    Source: CCESA, Theorem 3. Its proof uses t - 1 instead of t (docs/errata.md); the printed
-    form is kept, since Table G.2 and Table 2 are made with it.
+    Source: CCESA, Theorem 3. Its proof uses t - 1 instead of t (docs/errata.md); the
+    printed form is kept, since Table G.2 and Table 2 are made with it.
     """
     n = check_integer(n, "n", 3)
     kept = (1.0 - check_chance(q, "q")) ** 4
@@ -160,8 +172,8 @@ def reliable_connection_threshold(n: int | np.integer, q: ArrayLike) -> float:
 def private_connection_threshold(n: int | np.integer, q: ArrayLike) -> float:
     """Return the p above which CCESA(n, p) is private asymptotically almost surely.
 
-    log(M) / M with M = ceil(n (1-q)^3 - sqrt(n log n)), nearly the fewest clients whose masked
-    inputs arrive: above it, an Erdős–Rényi graph on them is connected.
+    log(M) / M with M = ceil(n (1-q)^3 - sqrt(n log n)), nearly the fewest clients whose
+    masked inputs arrive: above it, an Erdős–Rényi graph on them is connected.
 
     Args:
         n: Clients, at least 3.
@@ -189,7 +201,9 @@ def private_connection_threshold(n: int | np.integer, q: ArrayLike) -> float:
 
 def _reliable_threshold(n: int, kept: float) -> float:
     """Theorem 3 with `kept` = (1-q)^4."""
-    return (3.0 * math.sqrt((n - 1) * math.log(n - 1)) - 1.0) / ((n - 1) * (2.0 * kept - 1.0))
+    return (3.0 * math.sqrt((n - 1) * math.log(n - 1)) - 1.0) / (
+        (n - 1) * (2.0 * kept - 1.0)
+    )
 
 
 def _private_threshold(n: int, kept: float) -> float:
@@ -199,11 +213,12 @@ def _private_threshold(n: int, kept: float) -> float:
 
 
 def share_threshold(n: int | np.integer, p: ArrayLike) -> int:
-    """Return how many shares rebuild a secret: the least t that resists the unmasking attack.
+    """Return how many shares rebuild a secret.
 
-    t = ceil(((n-1) p + sqrt((n-1) log(n-1)) + 1) / 2): a server that asks one half of a client's
-    neighbours for one kind of share and the rest for the other then fails for every client,
-    except with a chance of n / (n - 1)^2 (Proposition 1).
+    The least t that resists the unmasking attack.
+    t = ceil(((n-1) p + sqrt((n-1) log(n-1)) + 1) / 2): a server that asks one half of a
+    client's neighbours for one kind of share and the rest for the other then fails for
+    every client, except with a chance of n / (n - 1)^2 (Proposition 1).
 
     Args:
         n: Clients, at least 2.
@@ -220,20 +235,24 @@ def share_threshold(n: int | np.integer, p: ArrayLike) -> int:
         >>> mj.secagg.share_threshold(1000, 0.3106), mj.secagg.share_threshold(40, 0.7)
         (198, 21)
 
-    Source: CCESA, Remark 4, with its ceiling. "P_e^(r) below 1e-2" in the text on Fig. 3 fails
-    at n = 100 with it and holds without (docs/errata.md).
+    Source: CCESA, Remark 4, with its ceiling. "P_e^(r) below 1e-2" in the text on Fig.
+    3 fails at n = 100 with it and holds without (docs/errata.md).
     """
     n = check_integer(n, "n", 2)
     edges = check_chance(p, "p")
-    return math.ceil(((n - 1) * edges + math.sqrt((n - 1) * math.log(n - 1)) + 1.0) / 2.0)
+    return math.ceil(
+        ((n - 1) * edges + math.sqrt((n - 1) * math.log(n - 1)) + 1.0) / 2.0
+    )
 
 
-def reliability_bound(n: int | np.integer, p: ArrayLike, q: ArrayLike, t: ArrayLike) -> Any:
+def reliability_bound(
+    n: int | np.integer, p: ArrayLike, q: ArrayLike, t: ArrayLike
+) -> Any:
     """Return the log of Theorem 5's bound on the chance that a round is unreliable.
 
     n exp(-(n-1) D), D the Kullback-Leibler divergence of ((t-1)/(n-1), p (1-q)^4).
-    `exact_reliability_union_bound` has the same argument without Chernoff's step, about a decade
-    lower; `log_reliability_first_moment` also counts a client's own share.
+    `exact_reliability_union_bound` has the same argument without Chernoff's step, about
+    a decade lower; `log_reliability_first_moment` also counts a client's own share.
 
     Args:
         n: Clients, at least 2.
@@ -242,9 +261,9 @@ def reliability_bound(n: int | np.integer, p: ArrayLike, q: ArrayLike, t: ArrayL
         t: Shares that rebuild a secret, a real number of at least 1.
 
     Returns:
-        Natural logarithm of the bound, at most 0.0; 0.0 where (t-1)/(n-1) > p (1-q)^4, since
-        Chernoff's bound says nothing there; -inf for a bound of zero. Of traced p, q or t, a
-        traced number, which can be differentiated.
+        Natural logarithm of the bound, at most 0.0; 0.0 where (t-1)/(n-1) > p (1-q)^4,
+        since Chernoff's bound says nothing there; -inf for a bound of zero. Of traced
+        p, q or t, a traced number, which can be differentiated.
 
     Raises:
         ConfigurationError: If an argument is out of range or no number.
@@ -258,9 +277,9 @@ def reliability_bound(n: int | np.integer, p: ArrayLike, q: ArrayLike, t: ArrayL
         >>> mj.secagg.reliability_bound(100, 0.3, 0.026, 51)  # outside the domain
         0.0
 
-    Source: CCESA, Theorem 5. Differs from the paper in its domain: "for arbitrary t" is wrong,
-    and the formula can lie below the truth there (n = 100, p = .3, q_total = .1, t = 51: formula
-    4.7e-4, truth nearly 1; docs/errata.md).
+    Source: CCESA, Theorem 5. Differs from the paper in its domain: "for arbitrary t" is
+    wrong, and the formula can lie below the truth there (n = 100, p = .3, q_total = .1,
+    t = 51: formula 4.7e-4, truth nearly 1; docs/errata.md).
     """
     n = check_integer(n, "n", 2)
     if is_traced(p, q, t):
@@ -270,11 +289,17 @@ def reliability_bound(n: int | np.integer, p: ArrayLike, q: ArrayLike, t: ArrayL
         part = (t - 1.0) / (n - 1)
         own = xlogy(part, part) + xlog1py(1.0 - part, -part)
         gap = own - xlogy(part, lasts) - xlog1py(1.0 - part, -lasts)
-        bound = jnp.where(part > lasts, 0.0, jnp.minimum(0.0, math.log(n) - (n - 1) * gap))
+        bound = jnp.where(
+            part > lasts, 0.0, jnp.minimum(0.0, math.log(n) - (n - 1) * gap)
+        )
         return nan_unless(legal, bound)
     mean = check_chance(p, "p") * (1.0 - check_chance(q, "q")) ** 4
     share = (check_threshold(t) - 1.0) / (n - 1)
-    return 0.0 if share > mean else min(0.0, math.log(n) - (n - 1) * _divergence(share, mean))
+    return (
+        0.0
+        if share > mean
+        else min(0.0, math.log(n) - (n - 1) * _divergence(share, mean))
+    )
 
 
 def _divergence(x: float, y: float) -> float:
@@ -282,7 +307,9 @@ def _divergence(x: float, y: float) -> float:
     first = x * math.log(x / y) if x > 0.0 else 0.0
     if x >= 1.0:
         return first
-    return first + (1.0 - x) * (math.log1p(-x) - math.log1p(-y)) if y < 1.0 else math.inf
+    return (
+        first + (1.0 - x) * (math.log1p(-x) - math.log1p(-y)) if y < 1.0 else math.inf
+    )
 
 
 def check_threshold(t: Any, argument: str = "t") -> float:
@@ -294,8 +321,8 @@ def check_threshold(t: Any, argument: str = "t") -> float:
 def privacy_bound(n: int | np.integer, p: ArrayLike, q: ArrayLike) -> Any:
     """Return the log of Theorem 6's bound on the chance that a round is not private.
 
-    sum over m of P(m clients' masked inputs arrive) min(1, b_m), where b_m sums over cuts the
-    chance that no edge crosses: b_m = sum_{k=1}^{m/2} C(m, k) (1-p)^(k (m-k)).
+    sum over m of P(m clients' masked inputs arrive) min(1, b_m), where b_m sums over
+    cuts the chance that no edge crosses: b_m = sum_{k=1}^{m/2} C(m, k) (1-p)^(k (m-k)).
     `log_disconnection_probability` has the exact chance that this bounds.
 
     Args:
@@ -304,9 +331,9 @@ def privacy_bound(n: int | np.integer, p: ArrayLike, q: ArrayLike) -> Any:
         q: Chance to leave at one step, in [0, 1].
 
     Returns:
-        Natural logarithm of the bound, at most 0.0; -inf where it is zero (p = 1, or q = 1). Of
-        traced p or q, a traced number, which can be differentiated; then n is at most 4096, as
-        memory grows with n^2.
+        Natural logarithm of the bound, at most 0.0; -inf where it is zero (p = 1, or q
+        = 1). Of traced p or q, a traced number, which can be differentiated; then n is
+        at most 4096, as memory grows with n^2.
 
     Raises:
         ConfigurationError: If an argument is out of range or no number.
@@ -321,11 +348,16 @@ def privacy_bound(n: int | np.integer, p: ArrayLike, q: ArrayLike) -> Any:
         ... )
         -41.48
 
-    Source: CCESA, Theorem 6. Differs from the paper in min(1, b_m): the proofs need b_m <= 1,
-    which fails for small m (m = 2, p = .25: 1.5; docs/errata.md).
+    Source: CCESA, Theorem 6. Differs from the paper in min(1, b_m): the proofs need b_m
+    <= 1, which fails for small m (m = 2, p = .25: 1.5; docs/errata.md).
     """
     n = check_integer(n, "n", 2)
-    require(n <= _MOST_CLIENTS, "n", f"must be at most {_MOST_CLIENTS}, whose cuts are summed", n)
+    require(
+        n <= _MOST_CLIENTS,
+        "n",
+        f"must be at most {_MOST_CLIENTS}, whose cuts are summed",
+        n,
+    )
     if is_traced(p, q):
         return _privacy_bound_traced(n, p, q)
     p = check_chance(p, "p")
@@ -339,7 +371,12 @@ def privacy_bound(n: int | np.integer, p: ArrayLike, q: ArrayLike) -> Any:
 
 def _privacy_bound_traced(n: int, p: Any, q: Any) -> Array:
     """Return Theorem 6's bound in a program: all cuts of at least two clients at once."""
-    require(n <= 2**12, "n", "must be at most 4096 where p or q are traced: cuts take memory", n)
+    require(
+        n <= 2**12,
+        "n",
+        "must be at most 4096 where p or q are traced: cuts take memory",
+        n,
+    )
     factorials = log_factorials(n)
     p, q = jnp.asarray(p, float), jnp.asarray(q, float)
     legal, kept = is_chance(p) & is_chance(q), (1.0 - q) ** 3
@@ -350,8 +387,14 @@ def _privacy_bound_traced(n: int, p: Any, q: Any) -> Array:
     edges = on_device(k * sides, p.dtype)
     cuts = logsumexp(ways + edges * jnp.log1p(-p), axis=1, where=is_cut)
     hits = on_device(m[:, 0], p.dtype)
-    arrive = on_device(log_binomials(n)[2:], p.dtype) + xlogy(hits, kept) + xlog1py(n - hits, -kept)
-    return nan_unless(legal, jnp.minimum(0.0, logsumexp(arrive + jnp.minimum(cuts, 0.0))))
+    arrive = (
+        on_device(log_binomials(n)[2:], p.dtype)
+        + xlogy(hits, kept)
+        + xlog1py(n - hits, -kept)
+    )
+    return nan_unless(
+        legal, jnp.minimum(0.0, logsumexp(arrive + jnp.minimum(cuts, 0.0)))
+    )
 
 
 def _log_arrivals(n: int, q: float) -> np.ndarray:

@@ -1,7 +1,9 @@
-"""Failure chances without Chernoff and Hoeffding: exact tails, first moments, disconnection.
+"""Failure chances without Chernoff and Hoeffding.
 
-Where the paper bounds, these sum: the binomial tails behind Theorem 5 and Proposition 1, and the
-exact chance that G_3 is disconnected, which Theorem 6 bounds. Paper: CCESA, Sections 4.2, C, F.
+Exact tails, first moments, disconnection.
+Where the paper bounds, these sum: the binomial tails behind Theorem 5 and Proposition
+1, and the exact chance that G_3 is disconnected, which Theorem 6 bounds. Paper: CCESA,
+Sections 4.2, C, F.
 """
 
 from __future__ import annotations
@@ -30,8 +32,8 @@ def exact_reliability_union_bound(
 ) -> float:
     """Return the log of n P(X < t), the sum that Theorem 5 bounds by Chernoff.
 
-    X is binomial(n-1, p (1-q)^4): the neighbours of a client that last to the end. Unlike
-    `reliability_bound` it holds for every t.
+    X is binomial(n-1, p (1-q)^4): the neighbours of a client that last to the end.
+    Unlike `reliability_bound` it holds for every t.
 
     Args:
         n: Clients, at least 2.
@@ -64,9 +66,10 @@ def log_reliability_first_moment(
 ) -> float:
     r"""Return the log of the expected number of clients whose secret is needed and lost.
 
-    By Theorem 1, a round is unreliable if and only if there is such a client, so this is the
-    sharpest union bound: for each client in V3, and for each of V2 \\ V3 with a neighbour in V3,
-    the chance that fewer than t shares come back, its own included while it is there.
+    By Theorem 1, a round is unreliable if and only if there is such a client, so this
+    is the sharpest union bound: for each client in V3, and for each of V2 \\ V3 with a
+    neighbour in V3, the chance that fewer than t shares come back, its own included
+    while it is there.
 
     Args:
         n: Clients, at least 2.
@@ -75,8 +78,8 @@ def log_reliability_first_moment(
         t: Secret shares that rebuild a secret, a real number of at least 1.
 
     Returns:
-        Natural logarithm of the expected number, above 0.0 where more than one is expected (so
-        not itself a probability); -inf for zero.
+        Natural logarithm of the expected number, above 0.0 where more than one is
+        expected (so not itself a probability); -inf for zero.
 
     Raises:
         ConfigurationError: If an argument is out of range or no number.
@@ -92,8 +95,8 @@ def log_reliability_first_moment(
         ... ) < failures.exact_reliability_union_bound(*setting)
         True
 
-    Source: CCESA, Theorem 1 and Definition 3, by linearity of expectation; differs from the
-    paper's proofs, which drop the client's own share.
+    Source: CCESA, Theorem 1 and Definition 3, by linearity of expectation; differs from
+    the paper's proofs, which drop the client's own share.
     """
     n = check_integer(n, "n", 2)
     p, q = check_chance(p, "p"), check_chance(q, "q")
@@ -108,7 +111,8 @@ def _lost_secrets(n: int, p: float, q: float, t: float) -> tuple[float, float, f
     kept = 1.0 - q
     lasts = p * kept**4
     few = log_tail_below(n - 1, lasts, t)
-    # A client of V2 \ V3 without a neighbour in V3 is not needed; it has no share left at all.
+    # A client of V2 \ V3 without a neighbour in V3 is not needed; it has no share left
+    # at all.
     alone = (n - 1) * log_chance(1.0 - p * kept**3)
     needed = few + math.log(-math.expm1(alone - few)) if alone < few else -math.inf
     return (
@@ -121,9 +125,9 @@ def _lost_secrets(n: int, p: float, q: float, t: float) -> tuple[float, float, f
 def unmasking_bound(n: int | np.integer, p: ArrayLike, t: ArrayLike) -> float:
     """Return the log of a bound on the chance that CCESA's Appendix F attack unmasks some client.
 
-    A server that asks t holders for a client's self-pad seed and t others for its secret key
-    learns that client's input; this needs 2 t <= |Adj| + 1. The bound is n P(Y >= 2t - 1), Y
-    binomial(n-1, p), the exact tail of a degree.
+    A server that asks t holders for a client's self-pad seed and t others for its
+    secret key learns that client's input; this needs 2 t <= |Adj| + 1. The bound is n
+    P(Y >= 2t - 1), Y binomial(n-1, p), the exact tail of a degree.
 
     Args:
         n: Clients, at least 2.
@@ -147,20 +151,24 @@ def unmasking_bound(n: int | np.integer, p: ArrayLike, t: ArrayLike) -> float:
         >>> failures.unmasking_bound(100, 0.5, 51)  # two majorities of 100 holders would meet
         -inf
 
-    Source: CCESA, Section F, before Hoeffding's step. The attack is outside Theorems 1 and 2,
-    which hold for an honest-but-curious server.
+    Source: CCESA, Section F, before Hoeffding's step. The attack is outside Theorems 1
+    and 2, which hold for an honest-but-curious server.
     """
     n = check_integer(n, "n", 2)
     p = check_chance(p, "p")
-    return min(0.0, math.log(n) + log_tail_above(n - 1, p, 2.0 * check_threshold(t) - 1.0))
+    return min(
+        0.0, math.log(n) + log_tail_above(n - 1, p, 2.0 * check_threshold(t) - 1.0)
+    )
 
 
-def log_disconnection_probability(n: int | np.integer, p: ArrayLike, q: ArrayLike) -> float:
+def log_disconnection_probability(
+    n: int | np.integer, p: ArrayLike, q: ArrayLike
+) -> float:
     """Return the log of the exact chance that G_3 is disconnected.
 
-    G_3 is the assignment graph on the clients whose masked inputs arrive; of an Erdős–Rényi
-    graph it is again one. A round that is not private has a disconnected G_3, so this is the
-    sharpest bound of the kind of `privacy_bound`.
+    G_3 is the assignment graph on the clients whose masked inputs arrive; of an
+    Erdős–Rényi graph it is again one. A round that is not private has a disconnected
+    G_3, so this is the sharpest bound of the kind of `privacy_bound`.
 
     Args:
         n: Clients, at least 2. Time grows as n^2: about 0.2 s for 1,000.
@@ -168,8 +176,8 @@ def log_disconnection_probability(n: int | np.integer, p: ArrayLike, q: ArrayLik
         q: Chance to leave at one step, in [0, 1].
 
     Returns:
-        Natural logarithm, at most 0.0, to about 1e-11 relative in the chance itself; -inf for
-        zero. No vertex and one vertex count as connected.
+        Natural logarithm, at most 0.0, to about 1e-11 relative in the chance itself;
+        -inf for zero. No vertex and one vertex count as connected.
 
     Raises:
         ConfigurationError: If an argument is out of range or no number.
@@ -185,19 +193,23 @@ def log_disconnection_probability(n: int | np.integer, p: ArrayLike, q: ArrayLik
         ... )
         True
 
-    Source: Gilbert, "Random graphs" (1959), for the recurrence over the component of a vertex.
+    Source: Gilbert, "Random graphs" (1959), for the recurrence over the component of a
+    vertex.
     """
     n = check_integer(n, "n", 2)
     p = check_chance(p, "p")
-    return min(0.0, log_sum(_log_arrivals(n, check_chance(q, "q")) + log_disconnected(n, p)))
+    return min(
+        0.0, log_sum(_log_arrivals(n, check_chance(q, "q")) + log_disconnected(n, p))
+    )
 
 
 def log_disconnected(n: int, p: float) -> np.ndarray:
     """Return log P(an Erdős–Rényi graph on m vertices is disconnected) for m = 0..n.
 
-    Both directions are sums of positive terms, so neither loses digits. Connected: remove vertex
-    2; vertex 1's component of the rest has k vertices, at least one of them joined to vertex 2.
-    Disconnected: vertex 1's component has k < m vertices and no edge to the others.
+    Both directions are sums of positive terms, so neither loses digits. Connected:
+    remove vertex 2; vertex 1's component of the rest has k vertices, at least one of
+    them joined to vertex 2. Disconnected: vertex 1's component has k < m vertices and
+    no edge to the others.
     """
     apart = np.full(n + 1, -np.inf)
     if p == 1.0:
@@ -215,23 +227,26 @@ def log_disconnected(n: int, p: float) -> np.ndarray:
         k = sizes[1:m]
         crossing = k * (m - k) * missing
         ways = factorials[m - 2] - factorials[k - 1] - factorials[m - 1 - k]
-        # vertex 2's side keeps m - k vertices, 2 among them; the other side must touch only 2
+        # vertex 2's side keeps m - k vertices, 2 among them; the other side must touch
+        # only 2
         rest = k * (m - 1 - k) * missing
         together[m] = log_sum(ways + together[k] + together[m - k] + joined[k] + rest)
         ways = factorials[m - 1] - factorials[k - 1] - factorials[m - k]
         apart[m] = log_sum(ways + together[k] + crossing)
         if together[m] > -0.5:  # the complement is the smaller and the more exact one
-            together[m] = math.log1p(-math.exp(apart[m])) if apart[m] < 0.0 else together[m]
+            together[m] = (
+                math.log1p(-math.exp(apart[m])) if apart[m] < 0.0 else together[m]
+            )
     return np.minimum(apart, 0.0)
 
 
 def isolation_bound(n: int | np.integer, p: ArrayLike, q: ArrayLike) -> float:
     """Return the log of a lower bound on the chance that G_3 is disconnected.
 
-    The chance of an isolated client by Bonferroni's inequality, for each number m of clients
-    whose masked inputs arrive: m (1-p)^(m-1) - C(m, 2) (1-p)^(2m-3), where positive. Above the
-    connectivity threshold almost every disconnected graph has one isolated vertex, so this meets
-    `privacy_bound` from below.
+    The chance of an isolated client by Bonferroni's inequality, for each number m of
+    clients whose masked inputs arrive: m (1-p)^(m-1) - C(m, 2) (1-p)^(2m-3), where
+    positive. Above the connectivity threshold almost every disconnected graph has one
+    isolated vertex, so this meets `privacy_bound` from below.
 
     Args:
         n: Clients, at least 2.
@@ -264,7 +279,9 @@ def isolation_bound(n: int | np.integer, p: ArrayLike, q: ArrayLike) -> float:
     single = np.log(m) + (m - 1.0) * missing
     pairs = np.log(m * (m - 1.0) / 2.0) + (2.0 * m - 3.0) * missing
     with np.errstate(divide="ignore"):
-        sure = single + np.log(np.maximum(-np.expm1(np.minimum(pairs - single, 0.0)), 0.0))
+        sure = single + np.log(
+            np.maximum(-np.expm1(np.minimum(pairs - single, 0.0)), 0.0)
+        )
     return min(0.0, log_sum(arrive + sure))
 
 
@@ -277,19 +294,20 @@ def whole_blocks_rate(
 ) -> float:
     """Return the probability that a round of clients who keep blocks works, over a complete graph.
 
-    A block that loses a member before its input arrives is left out of the sum, and its members
-    do not help to unmask it; the round works if t of the others do.
+    A block that loses a member before its input arrives is left out of the sum, and its
+    members do not help to unmask it; the round works if t of the others do.
 
     Args:
         num_blocks: m, blocks that are asked, at least 1.
         block_size: T, at least 1.
         threshold: t, at least 1.
         loss_rate: l, the probability that a client is lost before its input arrives.
-        unmasking_loss_rate: The probability that one whose input arrived is lost before it unmasks.
+        unmasking_loss_rate: The probability that one whose input arrived is lost before
+            it unmasks.
 
     Returns:
-        sum over B of Bin(B; m, (1 - l)^T) P[Bin(T B, 1 - unmasking_loss_rate) >= t], over B with
-        two clients or more: the sum over one is withheld.
+        sum over B of Bin(B; m, (1 - l)^T) P[Bin(T B, 1 - unmasking_loss_rate) >= t],
+        over B with two clients or more: the sum over one is withheld.
 
     Raises:
         ConfigurationError: If a number is out of range.
@@ -300,7 +318,10 @@ def whole_blocks_rate(
         >>> f"{rate:.4f}, and {0.95**12:.4f} if every client must stay"
         '0.8957, and 0.5404 if every client must stay'
     """
-    m, size = check_integer(num_blocks, "num_blocks", 1), check_integer(block_size, "block_size", 1)
+    m, size = (
+        check_integer(num_blocks, "num_blocks", 1),
+        check_integer(block_size, "block_size", 1),
+    )
     t = check_integer(threshold, "threshold", 1)
     kept = (1.0 - check_chance(loss_rate, "loss_rate")) ** size
     stays = 1.0 - check_chance(unmasking_loss_rate, "unmasking_loss_rate")

@@ -1,8 +1,8 @@
 """One round judged by Theorems 1 and 2 as array operations on packed sets, mapped or in a kernel.
 
-Paper: CCESA (Choi, Sohn, Han, Moon), Section 4.2. Sets of clients are 32-bit words: an eighth
-of the memory traffic of bool matrices, and measured twenty times as fast as the predicates of
-`_conditions`, whose verdicts these are.
+Paper: CCESA (Choi, Sohn, Han, Moon), Section 4.2. Sets of clients are 32-bit words: an
+eighth of the memory traffic of bool matrices, and measured twenty times as fast as the
+predicates of `_conditions`, whose verdicts these are.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ _Limits = Int32[Array, " n"]
 _Alive = Bool[Array, "5 n"] | tuple[Bool[Array, " n"], ...]
 
 
-def verdict(adjacency: _Graph, survivors: _Alive, thresholds: _Limits) -> UInt8[Array, ""]:
+def verdict(
+    adjacency: _Graph, survivors: _Alive, thresholds: _Limits
+) -> UInt8[Array, ""]:
     """Return the byte of one round."""
     return _judged(adjacency, survivors, thresholds)[0]
 
@@ -42,15 +44,17 @@ def planted_verdict(
 ) -> UInt8[Array, ""]:
     """Return the byte of one round, with `PLANTED_FIRST` if what was planted fails first.
 
-    A client if it is the first whose secret is needed and lost; without one (-1), a cut of V3 if
-    it parts the component of V3's first client from the rest.
+    A client if it is the first whose secret is needed and lost; without one (-1), a cut
+    of V3 if it parts the component of V3's first client from the rest.
     """
     byte, lost, first = _judged(adjacency, survivors, thresholds)
     summed = survivors[3]
     first_lost = _some(lost) & (jnp.argmax(lost).astype(jnp.int32) == client)
     side = _packed(summed & (cut == cut[jnp.argmax(summed)]))
     parted = _some(summed) & ~_some(first != side)
-    return byte | _byte((PLANTED_FIRST, jnp.where(client >= jnp.int32(0), first_lost, parted)))
+    return byte | _byte(
+        (PLANTED_FIRST, jnp.where(client >= jnp.int32(0), first_lost, parted))
+    )
 
 
 def verdicts_in_registers(
@@ -73,20 +77,30 @@ def verdicts_in_registers(
     num_trials, clients, _ = adjacency.shape
     size = max(_BITS, pl.next_power_of_2(clients))
 
-    def kernel(adjacency_ref: Any, survivors_ref: Any, thresholds_ref: Any, bytes_ref: Any) -> None:
+    def kernel(
+        adjacency_ref: Any, survivors_ref: Any, thresholds_ref: Any, bytes_ref: Any
+    ) -> None:
         trial, everybody = pl.program_id(0), pl.ds(0, size)
         is_client = jax.lax.iota(jnp.int32, size) < clients
         pairs = is_client[:, None] & is_client[None, :]
-        edges = triton.load(adjacency_ref.at[trial, everybody, everybody], mask=pairs, other=False)
+        edges = triton.load(
+            adjacency_ref.at[trial, everybody, everybody], mask=pairs, other=False
+        )
         alive = tuple(
-            triton.load(survivors_ref.at[trial, row, everybody], mask=is_client, other=False)
+            triton.load(
+                survivors_ref.at[trial, row, everybody], mask=is_client, other=False
+            )
             for row in map(jnp.int32, range(5))
         )
-        limits = triton.load(thresholds_ref.at[everybody], mask=is_client, other=2**31 - 1)
+        limits = triton.load(
+            thresholds_ref.at[everybody], mask=is_client, other=2**31 - 1
+        )
         bytes_ref[trial] = _judged(edges, alive, limits)[0].astype(jnp.int32)
 
     shapes = [jax.ShapeDtypeStruct((num_trials,), jnp.int32)]
-    (found,) = launch("judge", kernel, (num_trials,), shapes, adjacency, survivors, thresholds)
+    (found,) = launch(
+        "judge", kernel, (num_trials,), shapes, adjacency, survivors, thresholds
+    )
     return found.astype(jnp.uint8)
 
 
@@ -115,7 +129,9 @@ def _byte(*flags: tuple[int, Array]) -> Array:
     return functools.reduce(jnp.bitwise_or, values)
 
 
-def _some(flags: Bool[Array, "*lead n"], axis: int | None = None) -> Bool[Array, "*lead"]:
+def _some(
+    flags: Bool[Array, "*lead n"], axis: int | None = None
+) -> Bool[Array, "*lead"]:
     """Return whether a flag holds; kernels have no `any`."""
     return jnp.max(flags.astype(jnp.int32), axis=axis) > 0
 
@@ -131,10 +147,14 @@ def _packed(members: Bool[Array, "*sets n"]) -> UInt32[Array, "*sets words"]:
 
 
 def _sizes(sets: UInt32[Array, "n words"]) -> Int32[Array, " n"]:
-    return jnp.sum(jax.lax.population_count(sets.astype(jnp.int32)), axis=-1, dtype=jnp.int32)
+    return jnp.sum(
+        jax.lax.population_count(sets.astype(jnp.int32)), axis=-1, dtype=jnp.int32
+    )
 
 
-def _joined(rows: UInt32[Array, "n words"], part: UInt32[Array, " words"]) -> Bool[Array, " n"]:
+def _joined(
+    rows: UInt32[Array, "n words"], part: UInt32[Array, " words"]
+) -> Bool[Array, " n"]:
     """Return who is joined to at least one of a set."""
     return _some((rows & part[None, :]) != jnp.uint32(0), axis=-1)
 
@@ -144,7 +164,9 @@ def _silent_and_lost(
 ) -> tuple[Bool[Array, " n"], Bool[Array, " n"]]:
     """Return who is not informative, and who of them is in V3+."""
     silent = _holders(rows, survivors[4]) < thresholds
-    return silent, silent & (survivors[3] | (survivors[2] & _joined(rows, _packed(survivors[3]))))
+    return silent, silent & (
+        survivors[3] | (survivors[2] & _joined(rows, _packed(survivors[3])))
+    )
 
 
 def _ends_without_a_sum(
@@ -152,8 +174,9 @@ def _ends_without_a_sum(
 ) -> Bool[Array, ""]:
     """Return whether the server learns no sum over all whose inputs it may sum.
 
-    Clients refuse as `secagg._aggregator_state.heeded` says, so that the status is that of
-    `aggregate`. Theorem 1 alone speaks of shares: it holds where nobody sent an input.
+    Clients refuse as `secagg._aggregator_state.heeded` says, so that the status is that
+    of `aggregate`. Theorem 1 alone speaks of shares: it holds where nobody sent an
+    input.
     """
     asked, shared = (_holders(rows, survivors[step]) for step in (1, 2))
     sends = survivors[3] & ((shared >= thresholds) | (asked < thresholds))
@@ -164,7 +187,9 @@ def _ends_without_a_sum(
     return (num_summed < jnp.int32(FEWEST_IN_A_SUM)) | _some(lost)
 
 
-def _holders(rows: UInt32[Array, "n words"], here: Bool[Array, " n"]) -> Int32[Array, " n"]:
+def _holders(
+    rows: UInt32[Array, "n words"], here: Bool[Array, " n"]
+) -> Int32[Array, " n"]:
     """Return how many of those who hold shares of each client's secrets are among `here`."""
     return _sizes(rows & _packed(here)[None, :]) + here.astype(jnp.int32)
 
@@ -184,9 +209,9 @@ def _components(
 ) -> _Flood:
     """Return the components of G_3.
 
-    One loop for all of them: a step adds the neighbours to the component that grows, or finishes
-    it and begins the next. So there are at most 2 n steps; rounds side by side each continue at
-    once, and not when the slowest of them has finished its component.
+    One loop for all of them: a step adds the neighbours to the component that grows, or
+    finishes it and begins the next. So there are at most 2 n steps; rounds side by side
+    each continue at once, and not when the slowest of them has finished its component.
     """
     quiet, reachable = _packed(silent), _packed(survivors[2])
     none = jnp.uint32(0)
@@ -207,7 +232,9 @@ def _components(
 
     everybody = _packed(survivors[3])
     nothing = jnp.zeros_like(everybody)
-    start = _Flood(everybody, _first_of(everybody), jnp.int32(0), jnp.bool_(False), nothing)
+    start = _Flood(
+        everybody, _first_of(everybody), jnp.int32(0), jnp.bool_(False), nothing
+    )
     return jax.lax.while_loop(lambda now: _some(now.left != none), step, start)
 
 
@@ -215,4 +242,6 @@ def _first_of(members: UInt32[Array, " words"]) -> UInt32[Array, " words"]:
     """Return the set of the first member."""
     place = jnp.argmax((members != jnp.uint32(0)).astype(jnp.int32)).astype(jnp.int32)
     lowest = members & (~members + jnp.uint32(1))
-    return jnp.where(jax.lax.iota(jnp.int32, members.shape[0]) == place, lowest, jnp.uint32(0))
+    return jnp.where(
+        jax.lax.iota(jnp.int32, members.shape[0]) == place, lowest, jnp.uint32(0)
+    )

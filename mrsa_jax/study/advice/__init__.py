@@ -1,4 +1,7 @@
-"""The choice of a scheme: what is measured in a log, what each scheme gives, which to take."""
+"""The choice of a scheme.
+
+What is measured in a log, what each scheme gives, which to take.
+"""
 
 from mrsa_watch._base.late import late_names
 

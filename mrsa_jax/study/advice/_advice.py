@@ -55,11 +55,16 @@ class Demands:
 
 
 def mark_best(options: Iterable[Option]) -> tuple[Option, ...]:
-    """Return options with what no other beats marked: in T, hidden among and cardinality."""
+    """Return options with what no other beats marked.
+
+    In T, hidden among and cardinality.
+    """
     every = list(options)
     return tuple(
         dataclasses.replace(
-            one, is_best=one.cardinality >= 1.0 and not any(_beats(other, one) for other in every)
+            one,
+            is_best=one.cardinality >= 1.0
+            and not any(_beats(other, one) for other in every),
         )
         for one in every
     )
@@ -74,10 +79,10 @@ def _beats(one: Option, other: Option) -> bool:
 def choose(options: Iterable[Option], demands: Demands) -> Option | None:
     """Return the option to take, or None if none gives what is demanded.
 
-    Where T or hidden among is demanded, it is the one with the fullest sums of those that give it.
-    Otherwise the one that hides best among those whose mean clients per round are as many as
-    required, or is 0.8 of that of random selection; and if there is none, the one with the fullest
-    sums of all that keep a T above 1.
+    Where T or hidden among is demanded, it is the one with the fullest sums of those
+    that give it. Otherwise the one that hides best among those whose mean clients per
+    round are as many as required, or is 0.8 of that of random selection; and if there
+    is none, the one with the fullest sums of all that keep a T above 1.
     """
     known = [one for one in options if not math.isnan(one.cardinality)]
     fitting = [one for one in known if demands.met_by(one)]
@@ -100,7 +105,9 @@ def _protection(one: Option) -> tuple[float | int, ...]:
 
 
 def number(value: float) -> str:
-    """Return a number of clients, or F, in three digits; a question mark where it is unknown.
+    """Return a number of clients, or F, in three digits.
+
+    A question mark where it is unknown.
 
     Examples:
         >>> number(1000.4), number(11.768), number(0.0143), number(1e-9), number(math.nan)
@@ -124,12 +131,17 @@ def take(setting: Setting, demands: Demands, chosen: Option) -> str:
     why = f"it gives {demands}, with" if str(demands) else "it has"
     hidden = hidden_words(chosen.hidden_worst)
     words = (
-        f"Take {chosen.scheme}: {why} {_sum(chosen)}. For any number of rounds, no combination "
-        f"of sums contains fewer than {chosen.weak_lower} clients, and every client is hidden as "
+        f"Take {chosen.scheme}: {why} {_sum(chosen)}. For any number of rounds, no "
+        "combination "
+        f"of sums contains fewer than {chosen.weak_lower} clients, and every client is "
+        "hidden as "
         f"well as in a single sum of {hidden}."
     )
     if setting.loss_rate > 0:
-        what = {"drop_block": "its block is excluded from the sum", "abort": "the round is aborted"}
+        what = {
+            "drop_block": "its block is excluded from the sum",
+            "abort": "the round is aborted",
+        }
         words += f" That holds if, whenever a client is lost inside a round, {what[chosen.policy]}."
     return words
 
@@ -146,16 +158,20 @@ def nothing_fits(options: Sequence[Option], demands: Demands) -> str:
         if largest.weak_lower == 1:
             sizes = f"{largest.num_clients} clients and {largest.cohort_size} of them per round"
             return (
-                f"No scheme gives {asked}: blocks of no size fit {sizes}. Take numbers with a "
+                f"No scheme gives {asked}: blocks of no size fit {sizes}. Take numbers "
+                "with a "
                 "common divisor."
             )
         return (
-            f"No scheme gives {asked}: T and hidden among end at the cohort, {largest.weak_lower} "
-            f"and {hidden_words(largest.hidden_worst)} under {largest.scheme}. Ask more clients "
+            f"No scheme gives {asked}: T and hidden among end at the cohort, "
+            f"{largest.weak_lower} "
+            f"and {hidden_words(largest.hidden_worst)} under {largest.scheme}. Ask "
+            "more clients "
             "per round."
         )
     return (
-        f"No scheme gives {asked}. Nearest is {best.scheme}, with {_sum(best)}: demand less, ask "
+        f"No scheme gives {asked}. Nearest is {best.scheme}, with {_sum(best)}: demand "
+        "less, ask "
         "more clients per round, or lose fewer."
     )
 
@@ -163,15 +179,21 @@ def nothing_fits(options: Sequence[Option], demands: Demands) -> str:
 def remainder(setting: Setting, chosen: Option) -> list[str]:
     """Say what becomes of the clients that T does not divide."""
     own = setting
-    n, k = own.num_clients - chosen.num_clients, own.cohort_size - (chosen.cohort_size or 0)
+    n, k = (
+        own.num_clients - chosen.num_clients,
+        own.cohort_size - (chosen.cohort_size or 0),
+    )
     said = []
     if n:
         said.append(
-            text_of("advice_remainder").format(t=chosen.weak_lower, clients=own.num_clients, out=n)
+            text_of("advice_remainder").format(
+                t=chosen.weak_lower, clients=own.num_clients, out=n
+            )
         )
     if chosen.cohort_size is not None and k:
         said.append(
-            f"It does not divide {own.cohort_size} clients per round: ask {chosen.cohort_size}, or "
+            f"It does not divide {own.cohort_size} clients per round: ask "
+            f"{chosen.cohort_size}, or "
             f"{chosen.cohort_size + chosen.weak_lower}."
         )
     return said
@@ -180,8 +202,13 @@ def remainder(setting: Setting, chosen: Option) -> list[str]:
 def instead(setting: Setting, options: Sequence[Option], chosen: Option) -> list[str]:
     """Say what the next stricter scheme costs, and what comes of none."""
     said = []
-    stricter = [one for one in options if one.is_best and one.hidden_worst > chosen.hidden_worst
-                and one.weak_lower >= chosen.weak_lower > 1]  # fmt: skip
+    stricter = [
+        one
+        for one in options
+        if one.is_best
+        and one.hidden_worst > chosen.hidden_worst
+        and one.weak_lower >= chosen.weak_lower > 1
+    ]
     if stricter:
         nearest = min(stricter, key=lambda one: one.hidden_worst)
         said.append(
@@ -189,13 +216,23 @@ def instead(setting: Setting, options: Sequence[Option], chosen: Option) -> list
             f"{hidden_words(nearest.hidden_worst)}, with {_sum(nearest)}."
         )
     plain = next((one for one in options if one.weak_lower == 1 and one.played), None)
-    if plain is not None and plain.played is not None and plain.played.hidden_worst is not None:
+    if (
+        plain is not None
+        and plain.played is not None
+        and plain.played.hidden_worst is not None
+    ):
         worst, exposed = plain.played.hidden_worst, plain.played.exposed_clients
-        leak = f"{exposed:.4g} of {plain.num_clients} clients are exposed" if exposed else (
-            f"no client is exposed yet, and the worst client hidden among {hidden_words(worst)}"
-        )  # fmt: skip
+        leak = (
+            f"{exposed:.4g} of {plain.num_clients} clients are exposed"
+            if exposed
+            else (
+                "no client is exposed yet, and the worst client hidden among "
+                f"{hidden_words(worst)}"
+            )
+        )
         said.append(
-            f"Without it ({plain.label}): {_sum(plain)}, and after {setting.rounds} rounds {leak}."
+            f"Without it ({plain.label}): {_sum(plain)}, and after {setting.rounds} "
+            f"rounds {leak}."
         )
     return said
 
@@ -212,7 +249,8 @@ def losses(setting: Setting, policies: Sequence[Option], loss_rate: float) -> st
         weak = f"{low}" if low == high else f"{low} to {high}"
         hidden = hidden_words(ignored.hidden_worst or 1.0)
         left = (
-            f" (after {setting.rounds} rounds weak T is {weak}, and the worst client hidden "
+            f" (after {setting.rounds} rounds weak T is {weak}, and the worst client "
+            "hidden "
             f"among {hidden})"
         )
     sizes = {name: number(one.cardinality) for name, one in by.items()}
@@ -242,8 +280,10 @@ class Advice:
         demands: What a scheme must give.
         options: Every scheme that comes into question, in the order of T.
         chosen: The one to take; None if none gives what is demanded.
-        policies: The chosen scheme under each policy for blocks that lose a member inside a round.
-        policy_loss: With which chance to be lost; that of the setting, or 0.2 if that is 0.
+        policies: The chosen scheme under each policy for blocks that lose a member
+            inside a round.
+        policy_loss: With which chance to be lost; that of the setting, or 0.2 if that
+            is 0.
         measured: What the log said; None without.
     """
 
@@ -262,7 +302,8 @@ class Advice:
         away = ", ".join(f"{100 * rate:.3g}" for rate in own.dropout_rates)
         log = "" if self.measured is None else f"{printable(self.measured.file)}: "
         return (
-            f"{log}{own.num_clients} clients, {own.cohort_size} per round, offline {away} % of the "
+            f"{log}{own.num_clients} clients, {own.cohort_size} per round, offline "
+            f"{away} % of the "
             f"time, {100 * own.loss_rate:.3g} % lost inside rounds"
         )
 
@@ -271,8 +312,18 @@ class Advice:
         """Of the columns of `table`."""
         rounds = self.setting.rounds
         drifting = () if self.setting.memory is None else ("update hidden",)
-        return ("scheme", "T", "hidden", "mean clients", "no sum", "F", f"T after {rounds}",
-                f"hidden after {rounds}", *drifting, "")  # fmt: skip
+        return (
+            "scheme",
+            "T",
+            "hidden",
+            "mean clients",
+            "no sum",
+            "F",
+            f"T after {rounds}",
+            f"hidden after {rounds}",
+            *drifting,
+            "",
+        )
 
     @property
     def reading(self) -> str:
@@ -291,7 +342,9 @@ class Advice:
     @property
     def policy_table(self) -> list[tuple[str, ...]]:
         """A row for each policy."""
-        return [(POLICY_WORDS[one.policy], *self._cells(one)[1:-1]) for one in self.policies]
+        return [
+            (POLICY_WORDS[one.policy], *self._cells(one)[1:-1]) for one in self.policies
+        ]
 
     def _cells(self, one: Option) -> tuple[str, ...]:
         sizes = one.num_clients, one.cohort_size or self.setting.cohort_size
@@ -300,7 +353,11 @@ class Advice:
         fair = weak = hidden = update = "-"
         if found is not None:
             fair = _about(found.fairness_gap, found.fairness_interval)
-        if found is not None and found.weak_lower is not None and found.hidden_worst is not None:
+        if (
+            found is not None
+            and found.weak_lower is not None
+            and found.hidden_worst is not None
+        ):
             both = found.weak_lower, found.weak_upper
             weak = str(both[0]) if both[0] == both[1] else f"{both[0]}-{both[1]}"
             both_hidden = found.hidden_worst, found.hidden_median or 1
@@ -313,10 +370,18 @@ class Advice:
             one.scheme + ("" if is_whole else f", {sizes[0]}/{sizes[1]}"),
             str(one.weak_lower),
             hidden_words(one.hidden_worst),
-            _about(one.cardinality, one.cardinality_interval, is_simulated=not one.is_computed),
+            _about(
+                one.cardinality,
+                one.cardinality_interval,
+                is_simulated=not one.is_computed,
+            ),
             "?" if math.isnan(one.skipped) else _percent(one.skipped),
-            fair, weak, hidden, *drifting, mark,
-        )  # fmt: skip
+            fair,
+            weak,
+            hidden,
+            *drifting,
+            mark,
+        )
 
     @property
     def sentences(self) -> list[str]:
@@ -336,7 +401,11 @@ class Advice:
 
     def _assigned(self) -> list[str]:
         assignment = self.setting.assignment
-        return [text_of("advice_assigned").format(assignment=assignment)] if assignment else []
+        return (
+            [text_of("advice_assigned").format(assignment=assignment)]
+            if assignment
+            else []
+        )
 
     @property
     def content(self) -> dict[str, Any]:
@@ -360,7 +429,9 @@ class Advice:
 
     def __repr__(self) -> str:
         """Return what to take, in a line."""
-        return f"Advice({self.title}; take {self.chosen.scheme if self.chosen else None})"
+        return (
+            f"Advice({self.title}; take {self.chosen.scheme if self.chosen else None})"
+        )
 
     def __str__(self) -> str:
         """Return the words, then the table."""
@@ -371,10 +442,17 @@ class Advice:
 
     def _repr_html_(self) -> str:
         """Return the advice as a notebook shows it."""
-        return card(self.title, self.table, headings=self.headings, note="\n".join(self.sentences))
+        return card(
+            self.title,
+            self.table,
+            headings=self.headings,
+            note="\n".join(self.sentences),
+        )
 
 
-def _about(value: float, interval: tuple[float, float], *, is_simulated: bool = False) -> str:
+def _about(
+    value: float, interval: tuple[float, float], *, is_simulated: bool = False
+) -> str:
     if math.isnan(value):
         return number(value)
     half = (interval[1] - interval[0]) / 2

@@ -1,7 +1,9 @@
-"""One history at a time, looked at by hand: sizes and rates in, what its sums reveal out.
+"""One history at a time, looked at by hand.
 
-What is shown is a function of the settings. It compiles nothing, whatever changes, while clients
-are offline independently of one another; a notebook moves it with sliders (`_explorer`).
+Sizes and rates in, what its sums reveal out.
+What is shown is a function of the settings. It compiles nothing, whatever changes,
+while clients are offline independently of one another; a notebook moves it with sliders
+(`_explorer`).
 """
 
 from __future__ import annotations
@@ -30,7 +32,10 @@ from mrsa_watch._base.html import hidden_words, table, tidy
 
 _MOST_ROUNDS = 300
 _WIDE = "grid-template-columns: repeat(auto-fit, minmax(min(26rem, 100%), 1fr))"
-_SERIES = [Series("worst client", is_scheme=False), Series("median client", is_scheme=False)]
+_SERIES = [
+    Series("worst client", is_scheme=False),
+    Series("median client", is_scheme=False),
+]
 _CODE = """import mrsa_jax as mj
 
 selector = mj.selection.{selector}
@@ -44,7 +49,9 @@ _CONTROLS = (
     Control("cohort_size", "per round K", 2, 60),
     Control("privacy_target", "blocks of T", 1, 24),
     Control("dropout_rate", "offline", 0, 0.8, 0.05),
-    Control("availability", "availability", options=("independent", "markov:5", "markov:20")),
+    Control(
+        "availability", "availability", options=("independent", "markov:5", "markov:20")
+    ),
     Control("rounds", "rounds", 5, _MOST_ROUNDS, 5),
 )
 
@@ -57,7 +64,8 @@ class State:
         values: The settings, with N and K rounded down to multiples of T.
         history: bool[J, N], who is in the sum of each round.
         first_exposure: int32[N], the round that exposes a client; -1 for never.
-        hidden: float64[J, 2], among how many the worst and the median client are hidden.
+        hidden: float64[J, 2], among how many the worst and the median client are
+            hidden.
         fairness_gap: F after all rounds.
         cardinality: C, mean clients per round.
         advice: What `advise` reports on these sizes, in a sentence.
@@ -89,32 +97,54 @@ def state_of(values: Mapping[str, Any]) -> State:
         >>> found.values["num_clients"], found.values["cohort_size"], found.exposed_clients
         (24, 6, 0)
     """
-    n, k, size = (int(values[name]) for name in ("num_clients", "cohort_size", "privacy_target"))
+    n, k, size = (
+        int(values[name]) for name in ("num_clients", "cohort_size", "privacy_target")
+    )
     size = min(size, n, k)
     n, k = n - n % size, min(n, k) // size * size
     own = {**values, "num_clients": n, "cohort_size": k, "privacy_target": size}
     rate, seed, rounds, model = (
         own[name] for name in ("dropout_rate", "seed", "rounds", "availability")
     )
-    require(model.partition(":")[0] in ("independent", "markov"), "availability",
-            "must be independent or markov:ROUNDS here", model)  # fmt: skip
+    require(
+        model.partition(":")[0] in ("independent", "markov"),
+        "availability",
+        "must be independent or markov:ROUNDS here",
+        model,
+    )
     online: Any = availability.independent(rate)
     if Model.parse(model, (rate,)).parameters:
         online = availability.markov(rate, float(model.partition(":")[2]))
     uniform = selection.uniform(n, k)
     selector = selection.batch_partitioning(n, k, size) if size > 1 else uniform
-    # the first rounds do not depend on how many follow: of chains, one program for any number
+    # the first rounds do not depend on how many follow: of chains, one program for any
+    # number
     length = rounds if model == "independent" else max(rounds, _MOST_ROUNDS)
     with use_form("loops"):  # nothing is compiled for a shape
-        history = np.array(selection.rollout_trials(seed, selector, online, length, 1))[0, :rounds]
+        history = np.array(selection.rollout_trials(seed, selector, online, length, 1))[
+            0, :rounds
+        ]
         found = summaries(history[None], WORST_AND_MEDIAN)
     assert found is not None  # histories are small
     hidden = hidden_by_round(history, found, WORST_AND_MEDIAN)
-    code = _CODE.format(selector=selector, online=online, seed=seed, rounds=rounds,
-                        block=f", block_size={size}" * (size > 1))  # fmt: skip
+    code = _CODE.format(
+        selector=selector,
+        online=online,
+        seed=seed,
+        rounds=rounds,
+        block=f", block_size={size}" * (size > 1),
+    )
     counts = found.counts[0]
-    return State(own, history, found.first_exposure[0], hidden, float(np.ptp(counts)) / rounds,
-                 float(counts.sum()) / rounds, _advice(n, k, rate, model), code)  # fmt: skip
+    return State(
+        own,
+        history,
+        found.first_exposure[0],
+        hidden,
+        float(np.ptp(counts)) / rounds,
+        float(counts.sum()) / rounds,
+        _advice(n, k, rate, model),
+        code,
+    )
 
 
 @functools.lru_cache(512)
@@ -127,7 +157,9 @@ def charts_of(state: State) -> list[Chart]:
     """Return who is in which sum, and among how many clients are hidden after each round."""
     size = state.values["privacy_target"]
     rounds = 1 + np.arange(len(state.hidden))
-    lines = [Line(_SERIES[q].label, rounds, state.hidden[:, q], kind="step") for q in (1, 0)]
+    lines = [
+        Line(_SERIES[q].label, rounds, state.hidden[:, q], kind="step") for q in (1, 0)
+    ]
     levels = (0.0, float(state.values["cohort_size"]))
     rules = [(float(size), f"T = {size}")] * (size > 1)
     hidden = Chart.named("hidden_by_hand", lines, y_range=levels, rules=rules)
@@ -143,16 +175,26 @@ def shown(values: Mapping[str, Any]) -> Shown:
     since = f", the first in round {first.min() + 1}" if first.size else ""
     empty = int((~state.history.any(axis=1)).sum())
     rows = [
-        ("hidden among", f"{hidden_words(state.hidden[-1, 0])} (worst client), "
-                         f"{hidden_words(state.hidden[-1, 1])} (median client)"),
-        ("exposed clients", f"{state.exposed_clients} of {state.history.shape[1]}{since}"),
-        ("cardinality C", f"{number(state.cardinality)} clients per round on average, "
-                          f"{empty} of {len(state.history)} rounds without one"),
+        (
+            "hidden among",
+            f"{hidden_words(state.hidden[-1, 0])} (worst client), "
+            f"{hidden_words(state.hidden[-1, 1])} (median client)",
+        ),
+        (
+            "exposed clients",
+            f"{state.exposed_clients} of {state.history.shape[1]}{since}",
+        ),
+        (
+            "cardinality C",
+            f"{number(state.cardinality)} clients per round on average, "
+            f"{empty} of {len(state.history)} rounds without one",
+        ),
         ("fairness gap F", number(state.fairness_gap)),
         ("advise", state.advice),
-    ]  # fmt: skip
+    ]
     content = (
-        f'<div class="pictures" style="{_WIDE}">{plots}</div>{keys(_SERIES, is_switch=False)}'
+        '<div class="pictures" '
+        f'style="{_WIDE}">{plots}</div>{keys(_SERIES, is_switch=False)}'
         f'{table(rows)}<pre tabindex="0">{tidy(state.code)}</pre>'
     )
     html = styled(content, _SERIES, f"\n{asset('chart.js')}")
@@ -171,16 +213,18 @@ def explore(
 ) -> Explorer:
     """Return one history with what its sums reveal, to explore by hand in a notebook.
 
-    It shows which client is in which sum, among how many the worst and the median client are hidden
-    after each round, exposed clients, C and F, what `advise` says, and the Python that makes this
-    history. With `anywidget` installed, a notebook shows sliders for all settings.
+    It shows which client is in which sum, among how many the worst and the median
+    client are hidden after each round, exposed clients, C and F, what `advise` says,
+    and the Python that makes this history. With `anywidget` installed, a notebook shows
+    sliders for all settings.
 
     Args:
         num_clients: N, rounded down to a multiple of T, as K is.
         cohort_size: K.
         privacy_target: T of batch partitioning; 1 is random selection.
         dropout_rate: Probability to be offline in a round.
-        availability: `"independent"` or `"markov:ROUNDS"`, the mean length of an absence.
+        availability: `"independent"` or `"markov:ROUNDS"`, the mean length of an
+            absence.
         rounds: J.
         seed: Of the draws.
 
@@ -198,12 +242,20 @@ def explore(
     Cost: 20 to 100 ms of one core per change.
     """
     values: dict[str, Any] = {
-        "num_clients": num_clients, "cohort_size": cohort_size, "privacy_target": privacy_target,
-        "dropout_rate": dropout_rate, "availability": availability, "rounds": rounds, "seed": seed,
-    }  # fmt: skip
+        "num_clients": num_clients,
+        "cohort_size": cohort_size,
+        "privacy_target": privacy_target,
+        "dropout_rate": dropout_rate,
+        "availability": availability,
+        "rounds": rounds,
+        "seed": seed,
+    }
     for one in _CONTROLS:
         if not one.options:
-            own, rule = values[one.name], f"must be a number from {one.low} to {one.high}"
+            own, rule = (
+                values[one.name],
+                f"must be a number from {one.low} to {one.high}",
+            )
             is_number = isinstance(own, int | float) and not isinstance(own, bool)
             require(is_number and one.low <= own <= one.high, one.name, rule, own)
     check_integer(seed, "seed", 0, 2**32 - 1)

@@ -1,4 +1,7 @@
-"""What a participation log reveals about its system: N, K, and how often clients are lost where."""
+"""What a participation log reveals about its system.
+
+N, K, and how often clients are lost where.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,8 @@ from mrsa_watch._base.html import counted
 from mrsa_watch.logs import LineParser, SumLine, sums_of
 
 _MOST_BYTES = 2**31  # of a participation log
-_BEFORE, _AFTER = "setup", "unmask"  # lost before anything is shared; lost when already in the sum
+# lost before anything is shared; lost when already in the sum
+_BEFORE, _AFTER = "setup", "unmask"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,7 +34,8 @@ class Rate:
         total: How often it could have.
         rate: Their quotient.
         lower: Lower end of its 95 % interval, the wider of two: each client by itself
-            (Clopper-Pearson), and each round as one draw, since whole rounds may go badly.
+            (Clopper-Pearson), and each round as one draw, since whole rounds may go
+            badly.
         upper: Upper end.
     """
 
@@ -43,7 +48,9 @@ class Rate:
     @staticmethod
     def of(counts: Sequence[int], totals: Sequence[int]) -> Rate | None:
         """Return the rate of counts by round; None where nothing could happen."""
-        pairs = np.array([pair for pair in zip(counts, totals, strict=True) if pair[1]], np.int64)
+        pairs = np.array(
+            [pair for pair in zip(counts, totals, strict=True) if pair[1]], np.int64
+        )
         if not len(pairs):
             return None
         count, total = map(int, pairs.sum(axis=0))
@@ -51,7 +58,10 @@ class Rate:
         low, high = binomial_interval(count, total)
         if len(pairs) > 1:
             half = float(half_interval(pairs[:, 0] / pairs[:, 1]))
-            low, high = min(low, max(rate - half, 0.0)), max(high, min(rate + half, 1.0))
+            low, high = (
+                min(low, max(rate - half, 0.0)),
+                max(high, min(rate + half, 1.0)),
+            )
         return Rate(count, total, rate, low, high)
 
     def __str__(self) -> str:
@@ -67,8 +77,8 @@ class Measured:
     Attributes:
         file: Its path.
         num_clients: Clients that it names anywhere.
-        cohort_size: How many were asked in most rounds; the largest sum where it says only who
-            was summed.
+        cohort_size: How many were asked in most rounds; the largest sum where it says
+            only who was summed.
         cohort_sizes: Fewest and most asked, or summed.
         num_rounds: Rounds in it.
         num_sums: Sums that were learnt.
@@ -76,9 +86,10 @@ class Measured:
         participations: Fewest, median and most sums that a client is in.
         says_lost: Whether it says who was asked, or who was lost.
         is_plain: Whether it says that the server saw every update by itself.
-        before: Lost before anything was shared, of those asked; None where it does not say.
-        inside: Lost before their update was summed, of those who began; where it does not say,
-            what sums lack of the largest.
+        before: Lost before anything was shared, of those asked; None where it does not
+            say.
+        inside: Lost before their update was summed, of those who began; where it does
+            not say, what sums lack of the largest.
         unmasking: Lost when their update was in the sum, of those in it; None as above.
         is_torn: Whether its last line is not whole, and was left out.
     """
@@ -109,13 +120,17 @@ class Measured:
         low, high = self.cohort_sizes
         size = f"{low} to {high}" if self.varies else f"{high}"
         said = [
-            f"The log names {self.num_clients} clients in {counted(self.num_rounds, 'round')}, "
+            f"The log names {self.num_clients} clients in "
+            f"{counted(self.num_rounds, 'round')}, "
             f"{size} of them {named} per round (K = {self.cohort_size} is used)."
         ]
         if self.aborted:
             said[0] += f" {self.aborted} ended without a sum."
         if self.is_plain:
-            said.append("The server of this system saw every update by itself: no scheme hides it.")
+            said.append(
+                "The server of this system saw every update by itself: no scheme hides "
+                "it."
+            )
         if self.says_lost:
             said.append(self._losses())
         else:
@@ -130,9 +145,15 @@ class Measured:
         words = [
             f"{rate} {what}"
             for rate, what in (
-                (self.before, "of those asked were lost at setup, and count as offline"),
+                (
+                    self.before,
+                    "of those asked were lost at setup, and count as offline",
+                ),
                 (self.inside, "of the others were lost before the sum"),
-                (self.unmasking, "of those summed were lost at unmasking, which splits nothing"),
+                (
+                    self.unmasking,
+                    "of those summed were lost at unmasking, which splits nothing",
+                ),
             )
             if rate is not None
         ]
@@ -156,7 +177,8 @@ def measure_log(file: pathlib.Path, **options: Any) -> Measured:
     """Return what a log of any format says; options are those of `privacy.read_log`.
 
     Raises:
-        ConfigurationError: If it breaks a rule of its format, or holds no round of two clients.
+        ConfigurationError: If it breaks a rule of its format, or holds no round of two
+            clients.
         DataNotFoundError: If it is not there.
     """
     lines = sums_of(file, _MOST_BYTES)
@@ -164,17 +186,25 @@ def measure_log(file: pathlib.Path, **options: Any) -> Measured:
         return _of_lines(file, *lines)
     log = privacy.read_log(file, **options)
     rows = np.asarray(log.participation != 0, np.bool_)
-    rounds = [_Round(summed=set(np.flatnonzero(row).tolist()), sums=1) for row in rows if row.any()]
+    rounds = [
+        _Round(summed=set(np.flatnonzero(row).tolist()), sums=1)
+        for row in rows
+        if row.any()
+    ]
     return _found(file, rounds)
 
 
-def _of_lines(file: pathlib.Path, parser: LineParser, sums: Iterator[SumLine]) -> Measured:
+def _of_lines(
+    file: pathlib.Path, parser: LineParser, sums: Iterator[SumLine]
+) -> Measured:
     rounds: dict[Any, _Round] = {}
     for found in sums:
         if found.status != "refused":
             _add(rounds.setdefault((found.run, found.round), _Round()), found)
     is_plain = any(header.aggregation == "plain" for header in parser.headers)
-    return _found(file, list(rounds.values()), is_plain=is_plain, is_torn=parser.is_unfinished)
+    return _found(
+        file, list(rounds.values()), is_plain=is_plain, is_torn=parser.is_unfinished
+    )
 
 
 def _add(own: _Round, line: SumLine) -> None:
@@ -188,7 +218,11 @@ def _add(own: _Round, line: SumLine) -> None:
 
 
 def _found(
-    file: pathlib.Path, rounds: Iterable[_Round], *, is_plain: bool = False, is_torn: bool = False
+    file: pathlib.Path,
+    rounds: Iterable[_Round],
+    *,
+    is_plain: bool = False,
+    is_torn: bool = False,
 ) -> Measured:
     own = [one for one in rounds if one.says or one.summed]
     for one in own:
@@ -211,11 +245,15 @@ def _found(
         "inside": Rate.of(
             [len(r.lost) for r in said], [len(r.asked) - len(r.before) for r in said]
         ),
-        "unmasking": Rate.of([len(r.after) for r in said], [len(r.summed) for r in said]),
+        "unmasking": Rate.of(
+            [len(r.after) for r in said], [len(r.summed) for r in said]
+        ),
     }
     if not said:
         usual = max(sizes)
-        told = {"inside": Rate.of([usual - size for size in sizes], [usual] * len(sizes))}
+        told = {
+            "inside": Rate.of([usual - size for size in sizes], [usual] * len(sizes))
+        }
     return Measured(
         file=file,
         num_clients=len(clients),

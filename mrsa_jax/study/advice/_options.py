@@ -23,7 +23,8 @@ from mrsa_watch._base.values import by_value
 _MOST_TARGETS, _FEWEST_TARGETS = 7, 3
 _LARGEST_GRID = 8  # the size of whose sums is known exactly
 _LEAST_SUM = 0.02  # of the cohort, on average
-_LEAST_COHORT, _LEAST_CLIENTS = 0.75, 0.75  # of what was asked for, where T does not divide it
+# of what was asked for, where T does not divide it
+_LEAST_COHORT, _LEAST_CLIENTS = 0.75, 0.75
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,7 +42,9 @@ class Candidate:
     cohort_size: int
 
 
-def candidates(setting: Setting, want: int | None, further: Iterable[str]) -> list[Candidate]:
+def candidates(
+    setting: Setting, want: int | None, further: Iterable[str]
+) -> list[Candidate]:
     """Return random selection and what protects better, each with the sizes that it fits.
 
     Args:
@@ -51,7 +54,8 @@ def candidates(setting: Setting, want: int | None, further: Iterable[str]) -> li
     """
     n, k = setting.num_clients, setting.cohort_size
     found = [Candidate(Scheme.parse("uniform"), n, k)]
-    if len(set(setting.dropout_rates)) > 1:  # else it differs only in how evenly all take part
+    # else it differs only in how evenly all take part
+    if len(set(setting.dropout_rates)) > 1:
         found.append(Candidate(Scheme.parse("weighted"), n, k))
     for t in _thinned(setting, targets(n, k, want), want):
         sizes = n - n % t, k - k % t
@@ -67,33 +71,43 @@ def candidates(setting: Setting, want: int | None, further: Iterable[str]) -> li
         except ConfigurationError:
             if text in further:
                 raise
-            continue  # it has parameters, which only the user knows, or it is not for such cohorts
+            # it has parameters, which only the user knows, or it is not for such
+            # cohorts
+            continue
         if one not in found:
             found.append(one)
     return found
 
 
 def _thinned(setting: Setting, sizes: list[int], want: int | None) -> list[int]:
-    """Return the block sizes that are of use: but one, those with sums often enough, and few."""
+    """Return the block sizes that are of use.
+
+    But one, those with sums often enough, and few.
+    """
     rate = sum(setting.dropout_rates) / len(setting.dropout_rates)
     kept: list[int] = []
     for t in sizes:
         n, k = setting.num_clients, setting.cohort_size
-        mean = expected_size(n - n % t, k - k % t, t, rate) * (1 - setting.loss_rate) ** t
+        mean = (
+            expected_size(n - n % t, k - k % t, t, rate) * (1 - setting.loss_rate) ** t
+        )
         kept.append(t)
         if mean < _LEAST_SUM * k:  # the first that fails shows where it ends
             break
     if len(kept) > _MOST_TARGETS:
-        steps = [i * (len(kept) - 1) / (_MOST_TARGETS - 1) for i in range(_MOST_TARGETS)]
+        steps = [
+            i * (len(kept) - 1) / (_MOST_TARGETS - 1) for i in range(_MOST_TARGETS)
+        ]
         kept = [kept[round(step)] for step in steps]
     return sorted({*kept, *(t for t in sizes if t == want)})
 
 
 def targets(num_clients: int, cohort_size: int, want: int | None = None) -> list[int]:
-    """Return block sizes T > 1 worth a look, ascending: first of all those that divide N and K.
+    """Return block sizes T > 1 worth a look, ascending.
 
-    Where hardly any does, also those that leave few clients and little of a cohort over. What is
-    demanded is among them if cohorts are so large.
+    First of all those that divide N and K.
+    Where hardly any does, also those that leave few clients and little of a cohort
+    over. What is demanded is among them if cohorts are so large.
 
     Examples:
         >>> targets(120, 12), targets(121, 11), targets(120, 12, 5)
@@ -104,9 +118,10 @@ def targets(num_clients: int, cohort_size: int, want: int | None = None) -> list
     found = {t for t in range(2, common + 1) if common % t == 0}
     if len(found) < _FEWEST_TARGETS:
         found |= {
-            t for t in range(2, k + 1)
+            t
+            for t in range(2, k + 1)
             if k - k % t >= _LEAST_COHORT * k and n - n % t >= _LEAST_CLIENTS * n
-        }  # fmt: skip
+        }
     return sorted(found | ({want} if want is not None and 1 < want <= k else set()))
 
 
@@ -116,7 +131,9 @@ POLICIES: tuple[SplitPolicy, ...] = typing.get_args(SplitPolicy)
 @dataclasses.dataclass(frozen=True)
 @by_value
 class Option:
-    """A scheme with the sizes that it fits: what it keeps in any number of rounds, and its cost.
+    """A scheme with the sizes that it fits.
+
+    What it keeps in any number of rounds, and its cost.
 
     Attributes:
         scheme: As flags and files write it.
@@ -125,18 +142,22 @@ class Option:
         cohort_size: K, or the same of it; None if any number may be asked.
         block_size: T of clients who are never parted; 1 where there are none.
         policy: What becomes of a block that loses a member inside a round.
-        weak_lower: Weak T that no history of any length falls below; 1 where nothing is kept.
+        weak_lower: Weak T that no history of any length falls below; 1 where nothing is
+            kept.
         strong_privacy: Strong T of the same kind.
         hidden_worst: Among how many every client stays hidden; 1 as above.
-        cardinality: Mean clients per round, rounds without a sum counted as none; NaN if unknown.
-        cardinality_interval: That number twice where it is computed, else its 95 % interval.
+        cardinality: Mean clients per round, rounds without a sum counted as none; NaN
+            if unknown.
+        cardinality_interval: That number twice where it is computed, else its 95 %
+            interval.
         skipped: Share of rounds without a sum; NaN if unknown.
         skipped_interval: As for the cardinality.
         played: What was simulated; None if nothing was.
-        is_computed: Whether the cardinality is computed, not simulated: of the one assignment of
-            dropout rates to clients that the seed draws, where rates differ.
-        is_best: Whether no other option has at least as much of T, hidden among and cardinality,
-            and more of one.
+        is_computed: Whether the cardinality is computed, not simulated: of the one
+            assignment of dropout rates to clients that the seed draws, where rates
+            differ.
+        is_best: Whether no other option has at least as much of T, hidden among and
+            cardinality, and more of one.
     """
 
     scheme: str
@@ -182,7 +203,9 @@ class Judge:
             return "drop_block"
         return "abort" if guaranteed_privacy(selector) > 1 else "ignore"
 
-    def option(self, one: Candidate, policy: SplitPolicy, loss_rate: float | None = None) -> Option:
+    def option(
+        self, one: Candidate, policy: SplitPolicy, loss_rate: float | None = None
+    ) -> Option:
         """Return what is known of a candidate without simulation."""
         loss = self.setting.loss_rate if loss_rate is None else loss_rate
         selector, online = self.built(one)
@@ -193,7 +216,8 @@ class Judge:
         rates = getattr(online.for_clients(one.num_clients), "dropout_rates", None)
         known = None if rates is None else np.broadcast_to(rates, (one.num_clients,))
         mean, _ = expected_cardinality(selector, known)
-        empty = np.nan  # of any number of clients that may be asked only the rounds tell
+        # of any number of clients that may be asked only the rounds tell
+        empty = np.nan
         if k is not None:
             size, empty = after_losses(k, block, policy, loss)
             begins = mean / k
@@ -201,19 +225,36 @@ class Judge:
         elif loss > 0:
             mean = np.nan
         return Option(
-            one.scheme.written, one.scheme.label, one.num_clients, k, block, policy, kept, whole,
+            one.scheme.written,
+            one.scheme.label,
+            one.num_clients,
+            k,
+            block,
+            policy,
+            kept,
+            whole,
             _hidden_for_ever(selector, whole) if kept > 1 else 1.0,
-            mean, (mean, mean), empty, (empty, empty), is_computed=not math.isnan(mean),
-        )  # fmt: skip
+            mean,
+            (mean, mean),
+            empty,
+            (empty, empty),
+            is_computed=not math.isnan(mean),
+        )
 
-    def played(self, one: Candidate, option: Option, loss_rate: float | None = None) -> Option:
+    def played(
+        self, one: Candidate, option: Option, loss_rate: float | None = None
+    ) -> Option:
         """Return an option with the results of its simulation."""
         own = self.setting
         selector, online = self.built(one)
         found = play(
-            selector, online, option.policy, own.loss_rate if loss_rate is None else loss_rate,
-            option.block_size, own,
-        )  # fmt: skip
+            selector,
+            online,
+            option.policy,
+            own.loss_rate if loss_rate is None else loss_rate,
+            option.block_size,
+            own,
+        )
         changes: dict[str, Any] = {"played": found}
         for name in ("cardinality", "skipped"):
             if np.isnan(getattr(option, name)):
@@ -223,7 +264,10 @@ class Judge:
 
 
 def _block(selector: Any) -> int:
-    """Return T of the blocks that are never parted; all clients where all are asked together."""
+    """Return T of the blocks that are never parted.
+
+    All clients where all are asked together.
+    """
     is_everybody = cohort_size_of(selector) == selector.num_clients
     return int(selector.num_clients) if is_everybody else block_size_of(selector)
 
@@ -233,9 +277,10 @@ def after_losses(
 ) -> tuple[float, float]:
     """Return the mean size of the sum of a round that began, and the chance that there is none.
 
-    K clients in blocks of T take part, and each is lost with chance l before its update is summed.
-    `"abort"` needs all K: the chance is (1 - l)^K. `"drop_block"` sums each of the K/T blocks with
-    chance (1 - l)^T. `"ignore"` sums whoever is left, except a sum of one, which is withheld.
+    K clients in blocks of T take part, and each is lost with chance l before its update
+    is summed. `"abort"` needs all K: the chance is (1 - l)^K. `"drop_block"` sums each
+    of the K/T blocks with chance (1 - l)^T. `"ignore"` sums whoever is left, except a
+    sum of one, which is withheld.
 
     Examples:
         >>> [round(after_losses(12, 4, policy, 0.2)[0], 3) for policy in POLICIES]
@@ -253,8 +298,8 @@ def after_losses(
 def _hidden_for_ever(selector: Any, block_size: int) -> float:
     """Return among how many every client stays hidden, whatever disjoint lines are ever summed.
 
-    The span of all lines that a selector may sum holds every history. Components do not affect
-    each other, and equal ones are looked at once.
+    The span of all lines that a selector may sum holds every history. Components do not
+    affect each other, and equal ones are looked at once.
     """
     members = getattr(selector, "members", None)
     if members is None:
@@ -263,7 +308,9 @@ def _hidden_for_ever(selector: Any, block_size: int) -> float:
     found, size = float("inf"), every.shape[1]
     known: set[Any] = set()
     for own in every.reshape(selector.shape[0], -1, size):
-        clients, places = np.unique(own[own[:, 0] < selector.num_clients], return_inverse=True)
+        clients, places = np.unique(
+            own[own[:, 0] < selector.num_clients], return_inverse=True
+        )
         table = np.zeros((places.size // size, clients.size), np.bool_)
         np.put_along_axis(table, places.reshape(-1, size), values=True, axis=1)
         key = table.shape, table.tobytes()

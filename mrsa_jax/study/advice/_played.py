@@ -1,4 +1,7 @@
-"""What simulated rounds leave of a scheme: its sums, and what they reveal about clients."""
+"""What simulated rounds leave of a scheme.
+
+Its sums, and what they reveal about clients.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,8 @@ from mrsa_jax.study._trial import learnt_sums
 from mrsa_watch._base.values import by_value
 
 _EFFORT = 0.0  # of the search for weak T, which takes longer than all else
-_ENTRIES = 1_000_000  # rounds x clients from which on blocks go as one: below, new shapes cost more
+# rounds x clients from which on blocks go as one: below, new shapes cost more
+_ENTRIES = 1_000_000
 
 Interval = tuple[float, float]
 
@@ -29,8 +33,10 @@ class Setting:
     Attributes:
         num_clients: N.
         cohort_size: K.
-        dropout_rates: Chances to be away when a round begins, spread evenly over the clients.
-        loss_rate: Chance of a client that takes part to be lost before its update is summed.
+        dropout_rates: Chances to be away when a round begins, spread evenly over the
+            clients.
+        loss_rate: Chance of a client that takes part to be lost before its update is
+            summed.
         availability: Who is away when, as flags write it.
         rounds: J, that are simulated.
         trials: B; 0 for closed forms alone.
@@ -62,13 +68,17 @@ class Setting:
     @property
     def assignment(self) -> str:
         """Which of many assignments the clients have, in words; "" where all are alike."""
-        return self.population(self.num_clients, self.cohort_size).assignment_words(self.seed)
+        return self.population(self.num_clients, self.cohort_size).assignment_words(
+            self.seed
+        )
 
 
 @dataclasses.dataclass(frozen=True)
 @by_value
 class Played:
-    """A scheme after the simulated rounds; intervals are of the mean over trials, at 95 %.
+    """A scheme after the simulated rounds.
+
+    Intervals are of the mean over trials, at 95 %.
 
     Attributes:
         num_trials: Of the simulation.
@@ -78,16 +88,18 @@ class Played:
         skipped_interval: Its interval.
         fairness_gap: F.
         fairness_interval: Its interval.
-        weak_lower: Weak T is at least this in the first trial; 1 where some trial exposes anybody;
-            None without a sum.
+        weak_lower: Weak T is at least this in the first trial; 1 where some trial
+            exposes anybody; None without a sum.
         weak_upper: It is at most this there; 1 and None as above.
         strong_privacy: Strong T, the smallest of all trials; None as above.
         exposed_clients: Mean number of clients whose update the server can solve for.
-        hidden_worst: Among how many the worst hidden client of all trials is hidden; None as above.
+        hidden_worst: Among how many the worst hidden client of all trials is hidden;
+            None as above.
         hidden_median: Among how many the median client is hidden, a mean over trials.
         hidden_interval: Its interval.
-        update_hidden_worst: Among how many the worst update of all trials is hidden, if updates
-            drift; None as above, without a memory, and where floats do not know it.
+        update_hidden_worst: Among how many the worst update of all trials is hidden, if
+            updates drift; None as above, without a memory, and where floats do not know
+            it.
     """
 
     num_trials: int
@@ -127,24 +139,38 @@ def play(
     """
     if loss_rate == 0:
         sizes = setting.rounds, setting.trials
-        history = learnt_sums(selection.rollout_trials(setting.seed, selector, online, *sizes))
+        history = learnt_sums(
+            selection.rollout_trials(setting.seed, selector, online, *sizes)
+        )
     else:
         # nobody is lost before the third step, and all of the lost in it
         lost = threshold(np.array([0.0, 0.0, loss_rate, loss_rate]))
         steps = availability.IndependentSteps(on_device(lost))
         history = np.asarray(
             selection.rollout_rounds(
-                setting.seed, selector, online, steps, setting.rounds,
-                policy=policy, blocks=block_size, num_trials=setting.trials,
+                setting.seed,
+                selector,
+                online,
+                steps,
+                setting.rounds,
+                policy=policy,
+                blocks=block_size,
+                num_trials=setting.trials,
             ).participation
-        )  # fmt: skip
+        )
     return measure(history, block_size, setting.memory, setting.share)
 
 
 def measure(
-    history: np.ndarray, block_size: int = 1, memory: float | None = None, share: float = 1.0
+    history: np.ndarray,
+    block_size: int = 1,
+    memory: float | None = None,
+    share: float = 1.0,
 ) -> Played:
-    """Measure histories bool[B, J, N] after their last round; blocks that stay whole go as one."""
+    """Measure histories bool[B, J, N] after their last round.
+
+    Blocks that stay whole go as one.
+    """
     sizes = history.sum(axis=-1).astype(np.float64)
     counts = history.sum(axis=1)
     gaps = (counts.max(axis=-1) - counts.min(axis=-1)) / history.shape[1]
@@ -153,7 +179,8 @@ def measure(
     if history[0].size > _ENTRIES:
         first = history[..., ::block_size]
         if (history == np.repeat(first, block_size, axis=-1)).all():
-            # all columns of a block are alike: leverages and supports are those of one, T times
+            # all columns of a block are alike: leverages and supports are those of one,
+            # T times
             clients, times = first, block_size
     hidden = times * np.asarray(privacy.hidden_among(clients))
     seen = hidden[np.isfinite(hidden).any(axis=-1)]
@@ -163,7 +190,9 @@ def measure(
         worst = times * float(drifting.min())
     medians = np.array([np.median(own[np.isfinite(own)]) for own in seen])
     weak = (1, 1) if (hidden == 1.0).any() else _weak(clients[0], times)
-    strong = [found for one in clients if (found := privacy.strong_privacy(one)) is not None]
+    strong = [
+        found for one in clients if (found := privacy.strong_privacy(one)) is not None
+    ]
     return Played(
         num_trials=len(history),
         cardinality=float(mean.mean()),

@@ -16,14 +16,22 @@ from mrsa_jax.study._progress import Progress, note
 from mrsa_jax.study._run_folder import write_json, write_rows
 from mrsa_jax.study.advice._advice import Advice, Demands, choose, mark_best
 from mrsa_jax.study.advice._log import Measured, measure_log
-from mrsa_jax.study.advice._options import POLICIES, Candidate, Judge, Option, Setting, candidates
+from mrsa_jax.study.advice._options import (
+    POLICIES,
+    Candidate,
+    Judge,
+    Option,
+    Setting,
+    candidates,
+)
 from mrsa_watch._base.errors import check_known, require
 
 _STRESS = 0.2  # chance to be lost inside a round, for the comparison of policies
 _ENTRIES = 4_000_000  # rounds x clients x trials of a scheme, about
 _MOST_ENTRIES = 50_000_000  # rounds x clients that are simulated without being asked to
 _MOST_TRIALS = 10
-_FEW_ENTRIES = 1_000_000  # rounds x clients from which on only the best schemes are simulated
+# rounds x clients from which on only the best schemes are simulated
+_FEW_ENTRIES = 1_000_000
 _MOST_LINES, _MOST_PLAYED = 2, 3  # families of lines, each a separate program; schemes
 
 
@@ -44,7 +52,9 @@ def run(config: AdviseConfig, progress: Progress) -> Advice:
     known = {one: judge.option(one, judge.best_policy(one)) for one in every}
     if setting.trials:
         _play(judge, known, demands, config.schemes, progress)
-    order = sorted(known, key=lambda one: (known[one].weak_lower, known[one].hidden_worst))
+    order = sorted(
+        known, key=lambda one: (known[one].weak_lower, known[one].hidden_worst)
+    )
     options = mark_best(known[one] for one in order)
     chosen = choose(options, demands)
     policies: tuple[Option, ...] = ()
@@ -73,9 +83,17 @@ def _setting(config: AdviseConfig, measured: Measured | None) -> Setting:
         trials = int(np.clip(_ENTRIES // entries, 2, _MOST_TRIALS))
         trials = 0 if entries > _MOST_ENTRIES else trials
     return Setting(
-        clients, cohort, tuple(rates), loss or 0.0, config.availability, config.rounds, trials,
-        config.seed, config.memory, config.share,
-    )  # fmt: skip
+        clients,
+        cohort,
+        tuple(rates),
+        loss or 0.0,
+        config.availability,
+        config.rounds,
+        trials,
+        config.seed,
+        config.memory,
+        config.share,
+    )
 
 
 def _measured(rate: Any, where: str) -> float:
@@ -93,12 +111,20 @@ def _play(
     named: tuple[str, ...],
     progress: Progress,
 ) -> None:
-    """Simulate options: all of a small population; of a large one what is likely to be taken."""
+    """Simulate options: all of a small population.
+
+    Of a large one what is likely to be taken.
+    """
     options = dict(zip(known, mark_best(known.values()), strict=True))
     likely = choose(options.values(), demands)
     first, *_ = known  # random selection
     order = sorted(
-        known, key=lambda one: (one != first, options[one] != likely, not options[one].is_best)
+        known,
+        key=lambda one: (
+            one != first,
+            options[one] != likely,
+            not options[one].is_best,
+        ),
     )
     is_large = judge.setting.rounds * judge.setting.num_clients > _FEW_ENTRIES
     taken: list[Candidate] = []
@@ -107,7 +133,9 @@ def _play(
         is_lines = hasattr(judge.built(one)[0], "members")
         lines += is_lines
         is_needed = np.isnan(known[one].cardinality) or one.scheme.written in named
-        is_much = (is_lines and lines > _MOST_LINES) or (is_large and len(taken) >= _MOST_PLAYED)
+        is_much = (is_lines and lines > _MOST_LINES) or (
+            is_large and len(taken) >= _MOST_PLAYED
+        )
         if is_needed or not is_much:
             taken.append(one)
     progress.stage("schemes", len(taken))
@@ -116,10 +144,13 @@ def _play(
         progress.update(done, len(taken))
 
 
-def _policies(judge: Judge, one: Candidate, loss: float, progress: Progress) -> tuple[Option, ...]:
+def _policies(
+    judge: Judge, one: Candidate, loss: float, progress: Progress
+) -> tuple[Option, ...]:
     """Return a scheme under each policy for blocks that lose a member."""
     found = {policy: judge.option(one, policy, loss) for policy in POLICIES}
-    if judge.setting.trials:  # the others keep what they promise, and their sums are known
+    # the others keep what they promise, and their sums are known
+    if judge.setting.trials:
         progress.stage("blocks that lose a member", 1)
         found["ignore"] = judge.played(one, found["ignore"], loss)
         progress.update(1, 1)
@@ -141,12 +172,17 @@ def run_and_save(
 def _save(folder: pathlib.Path, found: Advice) -> None:
     """Write the advice as JSON, its table as CSV, and what the schemes promise as a figure."""
     write_json(folder / "advice.json", found.content)
-    write_rows(folder / "options.csv", [_flat(option) for option in found.content["options"]])
+    write_rows(
+        folder / "options.csv", [_flat(option) for option in found.content["options"]]
+    )
     save_charts(advice_charts(found.content["options"]), folder)
 
 
 def _flat(option: dict[str, Any]) -> dict[str, Any]:
-    """Return an option as one row: what was simulated and the ends of intervals are columns."""
+    """Return an option as one row.
+
+    What was simulated and the ends of intervals are columns.
+    """
     row: dict[str, Any] = {}
     for name, value in option.items():
         if isinstance(value, dict):
@@ -168,30 +204,33 @@ def advise(
 ) -> Advice:
     """Choose a selection scheme and its T for a population, or by a log of a system that runs.
 
-    It judges random selection, and batch and crossing partitions for each T that fits; reports for
-    each what it keeps for any number of rounds, the mean clients per round (exactly where that is
-    known), and what simulated rounds leave of privacy and fairness; and takes the one that gives
-    what is demanded with the fullest sums. Without demands it takes the one that hides clients best
-    among those whose mean clients per round are at least 0.8 of that of random selection. Where T
-    does not divide N and K, the nearest smaller sizes stand in for them.
+    It judges random selection, and batch and crossing partitions for each T that fits;
+    reports for each what it keeps for any number of rounds, the mean clients per round
+    (exactly where that is known), and what simulated rounds leave of privacy and
+    fairness; and takes the one that gives what is demanded with the fullest sums.
+    Without demands it takes the one that hides clients best among those whose mean
+    clients per round are at least 0.8 of that of random selection. Where T does not
+    divide N and K, the nearest smaller sizes stand in for them.
 
     Args:
         num_clients: N.
         cohort_size: K.
-        dropout_rate: Chance to be away when a round begins, in [0, 1); several are spread evenly
-            over the clients.
+        dropout_rate: Chance to be away when a round begins, in [0, 1); several are
+            spread evenly over the clients.
         progress: Receives how far it is.
-        **settings: Others of `AdviseConfig`, among them `log`, a file of any format that
-            `privacy.read_log` reads, in which all of the above are measured; `loss_rate`, the
-            chance to be lost inside a round; `want_privacy`, `want_hidden`, `min_cardinality`.
+        **settings: Others of `AdviseConfig`, among them `log`, a file of any format
+            that `privacy.read_log` reads, in which all of the above are measured;
+            `loss_rate`, the chance to be lost inside a round; `want_privacy`,
+            `want_hidden`, `min_cardinality`.
 
     Returns:
         What each scheme gives and which to take: printable, a table in notebooks, with
-        `.chosen`, `.options`, `.policies` (what becomes of it when blocks lose members) and
-        `.to_dict()`.
+        `.chosen`, `.options`, `.policies` (what becomes of it when blocks lose members)
+        and `.to_dict()`.
 
     Raises:
-        ConfigurationError: If a setting breaks a rule or is unknown, or the log is malformed.
+        ConfigurationError: If a setting breaks a rule or is unknown, or the log is
+            malformed.
         DataNotFoundError: If there is no such log.
 
     Examples:
@@ -202,10 +241,11 @@ def advise(
         >>> mj.study.advise(12, 4, 0.3, trials=0, want_privacy=4).chosen.scheme
         'partition'
 
-    Cost: the exact figures are sums over blocks; simulated are 300 rounds of 120 clients in
-    seconds, of 10,000 in a minute, and `trials=0` leaves them out.
+    Cost: the exact figures are sums over blocks; simulated are 300 rounds of 120
+    clients in seconds, of 10,000 in a minute, and `trials=0` leaves them out.
 
-    Source: Multi-RoundSecAgg, Theorem 1, for the sizes; what losses inside rounds do, and the
+    Source: Multi-RoundSecAgg, Theorem 1, for the sizes; what losses inside rounds do,
+    and the
         choice, are this package's.
     """
     known = [field.name for field in dataclasses.fields(AdviseConfig)]
@@ -217,7 +257,10 @@ def advise(
     if isinstance(settings.get("log"), str):
         settings["log"] = pathlib.Path(settings["log"])
     config = AdviseConfig(
-        num_clients=num_clients, cohort_size=cohort_size, dropout_rate=tuple(rates), **settings
+        num_clients=num_clients,
+        cohort_size=cohort_size,
+        dropout_rate=tuple(rates),
+        **settings,
     )
     found: Advice = commands.run(config, progress)
     return found

@@ -1,4 +1,7 @@
-"""Canaries under noise in the ring: findings of the best test against what the ledger allows."""
+"""Canaries under noise in the ring.
+
+Findings of the best test against what the ledger allows.
+"""
 
 from __future__ import annotations
 
@@ -21,19 +24,29 @@ AS_PLANNED = "within the ledger, noise as planned"
 
 def run(config: CanariesConfig, report: AttackFindings, progress: Progress) -> None:
     """Play the best test with and without a canary, for each scheme and client."""
-    report.title = "Canaries: does the noise in the ring hide a client as its ledger says?"
+    report.title = (
+        "Canaries: does the noise in the ring hide a client as its ledger says?"
+    )
     mechanism = dp.ring_mechanism(
-        config.mechanism, config.noise_multiplier, config.clip_norm, dim=config.dim,
-        num_clients=config.cohort_size, modulus_bits=config.modulus_bits,
-    )  # fmt: skip
+        config.mechanism,
+        config.noise_multiplier,
+        config.clip_norm,
+        dim=config.dim,
+        num_clients=config.cohort_size,
+        modulus_bits=config.modulus_bits,
+    )
     for label, kept in config.histories(config.rounds):
-        require(bool(kept.any()), "rounds", "must leave a round with a sum", config.rounds)
+        require(
+            bool(kept.any()), "rounds", "must leave a round with a sum", config.rounds
+        )
         ledger = dp.ledger(kept, mechanism=mechanism)
         epsilons = ledger.epsilon(config.target_delta)
         figures = np.where(ledger.mu > 0, -ledger.mu, np.inf)
         chosen = {name: client_of(figures, name) for name in config.clients}
         progress.stage(f"{label}: canaries", len(config.others) * len(chosen))
-        for done, (kind, whose) in enumerate((k, c) for k in config.others for c in chosen):
+        for done, (kind, whose) in enumerate(
+            (k, c) for k in config.others for c in chosen
+        ):
             client = chosen[whose]
             spread = None if kind == "known" else config.spread
             audit = attacks.canaries(client, mechanism, spread=spread)
@@ -96,16 +109,23 @@ def _verdicts(report: AttackFindings) -> list[str]:
     words = text_of("canary_found")
     margins = ("noise_margin", "correlation_margin")
     doubled = [{name: 2 * row[name] for name in margins} for row in report.summary]
-    return [words.format(**(row | own)) for row, own in zip(report.summary, doubled, strict=True)]
+    return [
+        words.format(**(row | own))
+        for row, own in zip(report.summary, doubled, strict=True)
+    ]
 
 
-# --- memory -------------------------------------------------------------------------------------
+# ---- memory
 
 
 def arrays(config: Any) -> int:
-    """Return the arrays of canaries: scores, and the cohorts' vectors of some trials at once."""
+    """Return the arrays of canaries.
+
+    Scores, and the cohorts' vectors of some trials at once.
+    """
     cohort = 4 * config.cohort_size * 2 * config.dim  # padded to a power of two
-    left = 2 * 4 * config.rounds * config.dim  # of all rounds, as scanned and as multiplied
+    # of all rounds, as scanned and as multiplied
+    left = 2 * 4 * config.rounds * config.dim
     # a covariance over rounds for each trial, with its square, in float64 as in float32
     grams = 28 * min(config.trials * config.rounds**2, 2**21 + config.rounds**2)
     scores = 2 * 8 * config.trials * config.rounds

@@ -18,18 +18,22 @@ from mrsa_jax.study.attack._run import rows_of
 from mrsa_jax.study.attacks_on_sums import DisaggregationConfig
 from mrsa_watch._base.errors import require
 
-# a history to recover: its label, what is seen, who took part and their updates where known
+# a history to recover: its label, what is seen, who took part and their updates where
+# known
 _Case = tuple[str, CountView, np.ndarray | None, np.ndarray | None]
 
 
-def run(config: DisaggregationConfig, report: AttackFindings, progress: Progress) -> None:
+def run(
+    config: DisaggregationConfig, report: AttackFindings, progress: Progress
+) -> None:
     """Attack simulated rounds, or the sums and counts in a user's files."""
     report.title = "Disaggregation: who was in each sum, from the sums and how often each took part"
     for case in _cases(config):
         _score_columns(config, report, progress, case)
     report.sentences += [
         f"{row['scheme']}: who was in which sum is right for {row['columns_right']} of "
-        f"{row['clients']} clients; {row['shared']} of them move together with another and can "
+        f"{row['clients']} clients; {row['shared']} of them move together with another "
+        "and can "
         "only be recovered as one."
         for row in report.summary
         if "columns_right" in row
@@ -37,7 +41,10 @@ def run(config: DisaggregationConfig, report: AttackFindings, progress: Progress
 
 
 def _cases(config: DisaggregationConfig) -> Iterator[_Case]:
-    """Go through what is attacked: the user's files, or simulated rounds of each scheme."""
+    """Go through what is attacked.
+
+    The user's files, or simulated rounds of each scheme.
+    """
     if config.aggregates is not None:
         yield config.aggregates.name, *_counted_files(config), None
         return
@@ -60,9 +67,13 @@ def _lengths(rounds: int, interval: int) -> np.ndarray:
 
 def _count_view(sums: Any, history: np.ndarray, lengths: np.ndarray) -> CountView:
     rule = "must add up to the rounds of `participation`"
-    require(int(lengths.sum()) == len(history), "interval_lengths", rule, int(lengths.sum()))
+    require(
+        int(lengths.sum()) == len(history), "interval_lengths", rule, int(lengths.sum())
+    )
     starts = np.concatenate([[0], np.cumsum(lengths)[:-1]])
-    counts = np.add.reduceat(np.asarray(history).astype(bool).astype(np.int64), starts, axis=0)
+    counts = np.add.reduceat(
+        np.asarray(history).astype(bool).astype(np.int64), starts, axis=0
+    )
     return CountView(sums, counts, lengths)
 
 
@@ -77,7 +88,9 @@ def _counted_files(config: DisaggregationConfig) -> tuple[CountView, np.ndarray 
         require(fits, "participation", rule, truth.shape, sums.shape)
     if config.counts is None:
         assert truth is not None
-        lengths = np.array(config.interval_lengths or _lengths(len(sums), config.interval))
+        lengths = np.array(
+            config.interval_lengths or _lengths(len(sums), config.interval)
+        )
         return _count_view(sums, truth, lengths), truth
     counts = _run.read_array(config.counts, "counts")
     require(counts.ndim == 2, "counts", "must be [intervals, clients]", counts.shape)
@@ -96,7 +109,10 @@ def _counted_files(config: DisaggregationConfig) -> tuple[CountView, np.ndarray 
 
 
 def _score_columns(
-    config: DisaggregationConfig, report: AttackFindings, progress: Progress, case: _Case
+    config: DisaggregationConfig,
+    report: AttackFindings,
+    progress: Progress,
+    case: _Case,
 ) -> None:
     """Recover one participation matrix, and add its rows to the report."""
     label, view, truth, updates = case
@@ -152,7 +168,7 @@ def _matched(found: Any, truth: Any) -> tuple[np.ndarray, np.ndarray]:
     return found.participation[:, order], found.estimates[order]
 
 
-# --- memory -------------------------------------------------------------------------------------
+# ---- memory
 
 
 def arrays(config: Any) -> int:
@@ -164,7 +180,8 @@ def arrays(config: Any) -> int:
     else:
         rounds, dim, n = config.rounds, config.dim, config.num_clients
         is_simulated, schemes = True, len(config.schemes)
-    # updates, estimates, these in the order of the truth, and their difference and its square
+    # updates, estimates, these in the order of the truth, and their difference and its
+    # square
     of_updates = (5 if is_simulated else 1) + (schemes - 1)
     of_sums = 1 + (2 if config.drift > 0 else 0)
     narrow = min(dim, 8 * rounds)

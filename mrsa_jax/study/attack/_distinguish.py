@@ -1,4 +1,7 @@
-"""Whether a client's updates were shifted: how often the best test is right, and the formula."""
+"""Whether a client's updates were shifted.
+
+How often the best test is right, and the formula.
+"""
 
 from __future__ import annotations
 
@@ -32,10 +35,14 @@ _COPIES = 4  # of a client's update while it is trained
 
 def run(config: DistinguishConfig, report: AttackFindings, progress: Progress) -> None:
     """Play the best test with and without a shift, for each scheme and client."""
-    report.title = "Distinguishing: was a client's update shifted? The best test, and the formula"
+    report.title = (
+        "Distinguishing: was a client's update shifted? The best test, and the formula"
+    )
     for label, history in config.histories(config.warm_up + config.rounds):
         kept = history[config.warm_up :]
-        require(bool(kept.any()), "rounds", "must leave a round with a sum", config.rounds)
+        require(
+            bool(kept.any()), "rounds", "must leave a round with a sum", config.rounds
+        )
         among = np.asarray(privacy.hidden_among(kept, noise=config.noise))
         chosen = {name: client_of(among, name) for name in config.clients}
         for kind in config.others:
@@ -48,14 +55,23 @@ def run(config: DistinguishConfig, report: AttackFindings, progress: Progress) -
             for done, (name, client) in enumerate(chosen.items()):
                 attack, scores = play(config, kept, client)
                 head = {"scheme": label, "others": kind, "whose": name}
-                unchanged = privacy.distinguishability(kept, config.shift, noise=config.noise)
+                unchanged = privacy.distinguishability(
+                    kept, config.shift, noise=config.noise
+                )
                 more = {
                     "client": client,
                     "sums": int(kept.any(axis=1).sum()),
                     "hidden_among": float(among[client]),
                     "formula_mu": float(unchanged.mu[client]),
                 }
-                score(config.false_positive_rates, report, head, more, attack.test(kept).mu, scores)
+                score(
+                    config.false_positive_rates,
+                    report,
+                    head,
+                    more,
+                    attack.test(kept).mu,
+                    scores,
+                )
                 if is_drawn:
                     progress.update(done + 1, total)
     report.sentences += [*found_words(report)]
@@ -64,7 +80,8 @@ def run(config: DistinguishConfig, report: AttackFindings, progress: Progress) -
 
 def client_of(figures: np.ndarray, name: str) -> int:
     """Return the client of the least figure, or in the middle; inf: who took no part."""
-    # rounded, so that rounding does not choose among clients of one block; nan goes to the end
+    # rounded, so that rounding does not choose among clients of one block; nan goes to
+    # the end
     known = np.where(np.isinf(figures), np.nan, figures.round(9))
     order = np.argsort(known, kind="stable")
     count = int(np.isfinite(figures).sum())
@@ -108,7 +125,9 @@ def score(
         }
         report.scores.append(head | measured)
     ordered = np.sort(without)  # ties, of those who are exposed, count half
-    below = sum(np.searchsorted(ordered, shifted, side).mean() for side in ("left", "right"))
+    below = sum(
+        np.searchsorted(ordered, shifted, side).mean() for side in ("left", "right")
+    )
     found = {
         "mu": mu,
         "formula_auc": float(special.ndtr(mu / np.sqrt(2))),
@@ -119,18 +138,21 @@ def score(
     report.summary.append(head | more | found)
 
 
-# --- trained rounds -----------------------------------------------------------------------------
+# ---- trained rounds
 
 
 class _Trained:
     """Trainings of one scheme's history, and what was measured of the updates in them.
 
-    All along one random direction. The clients' samples are drawn anew from the data in each
-    training, with repetition, so that updates at the same model are independent. What the server
-    expects of anybody is the mean update, which a step on all samples of the data gives.
+    All along one random direction. The clients' samples are drawn anew from the data in
+    each training, with repetition, so that updates at the same model are independent.
+    What the server expects of anybody is the mean update, which a step on all samples
+    of the data gives.
     """
 
-    def __init__(self, config: DistinguishConfig, history: np.ndarray, progress: Progress) -> None:
+    def __init__(
+        self, config: DistinguishConfig, history: np.ndarray, progress: Progress
+    ) -> None:
         dataset = load_data(config.dataset, config.seed)
         self.model = build("model", config.model, dataset.num_classes)
         shape = dataset.train_inputs.shape[1:]
@@ -140,7 +162,9 @@ class _Trained:
             config, self.model, shape, config.client_size
         )
         _, self.of_all = _run.start_and_trainer(config, self.model, shape, whole)
-        drawn = jax.random.normal(_run.stream(config, Stream.ASSIGNMENT), self.start.shape)
+        drawn = jax.random.normal(
+            _run.stream(config, Stream.ASSIGNMENT), self.start.shape
+        )
         self.direction = drawn / jnp.linalg.norm(drawn)
         self.history, self.config = history, config
         self.progress, self.done = progress, 0
@@ -165,7 +189,10 @@ class _Trained:
         others[:, client] = 0.0  # its own update without the shift is known
         generator = np.random.default_rng([config.seed, client, 0xD15])
         scores = []
-        for updates, own in ((self.without, 0.0), (self._updates(client, shift), shift)):
+        for updates, own in (
+            (self.without, 0.0),
+            (self._updates(client, shift), shift),
+        ):
             sums = np.einsum("rn,brn->br", others, updates) + own * kept[:, client]
             drawn = generator.standard_normal(sums.shape)
             scores.append(test.scores(sums + np.sqrt(noise) * drawn))
@@ -178,7 +205,10 @@ class _Trained:
         if client is not None:
             shifts[config.warm_up :, client] = shift
         # another stream for each client whose updates are shifted
-        key = fold(_run.stream(config, Stream.LOCAL_TRAINING), 0 if client is None else 1 + client)
+        key = fold(
+            _run.stream(config, Stream.LOCAL_TRAINING),
+            0 if client is None else 1 + client,
+        )
         samples = 4 * config.client_size * int(np.prod(self.pool[0].shape[1:]))
         in_flight = config.num_clients * (4 * _COPIES * len(self.start) + samples)
         tile = min(at_once("repeated", in_flight), count)
@@ -187,11 +217,18 @@ class _Trained:
             each = jnp.arange(start, start + tile)  # the last ones may be too many
             updates = _trained(
                 jax.vmap(functools.partial(jax.random.fold_in, key))(each),
-                (self.trainer, self.of_all), self.pool, self.start, self.direction,
-                on_device(shifts), on_device(self.history, jnp.float32),
-                config.client_size, tile,
-            )  # fmt: skip
-            found[start : start + tile] = np.asarray(updates)[: count - start, config.warm_up :]
+                (self.trainer, self.of_all),
+                self.pool,
+                self.start,
+                self.direction,
+                on_device(shifts),
+                on_device(self.history, jnp.float32),
+                config.client_size,
+                tile,
+            )
+            found[start : start + tile] = np.asarray(updates)[
+                : count - start, config.warm_up :
+            ]
             self.done += min(tile, count - start)
             self.progress.update(self.done, (1 + len(config.clients)) * count)
         return found
@@ -248,7 +285,7 @@ def _trained(
     return map_tiles(one_training, keys, tile)
 
 
-# --- what is shown ------------------------------------------------------------------------------
+# ---- what is shown
 
 
 def found_words(report: AttackFindings) -> list[str]:
@@ -257,7 +294,8 @@ def found_words(report: AttackFindings) -> list[str]:
     words = []
     for label in dict.fromkeys(row["scheme"] for row in report.scores):
         found = [
-            f"{row['tpr']:.1%} ({row['whose']} client, {row['others']} updates; formula "
+            f"{row['tpr']:.1%} ({row['whose']} client, {row['others']} updates; "
+            "formula "
             f"{row['formula']:.1%})"
             for row in report.scores
             if row["scheme"] == label and row["fpr"] == rate
@@ -267,16 +305,19 @@ def found_words(report: AttackFindings) -> list[str]:
     return words
 
 
-# --- memory -------------------------------------------------------------------------------------
+# ---- memory
 
 
 def arrays(config: Any) -> int:
-    """Return the arrays of distinguishing: sums of all trials, or updates of all trainings."""
+    """Return the arrays of distinguishing.
+
+    Sums of all trials, or updates of all trainings.
+    """
     simulated = 0
     if "gaussian" in config.others:
-        simulated = 2 * 8 * config.trials + 4 * min(config.trials, 2**21 // config.rounds) * (
-            config.num_clients + 3 * config.rounds
-        )
+        simulated = 2 * 8 * config.trials + 4 * min(
+            config.trials, 2**21 // config.rounds
+        ) * (config.num_clients + 3 * config.rounds)
     if "trained" not in config.others:
         return simulated
     pool, dim, entries = _run.model_sizes(config)

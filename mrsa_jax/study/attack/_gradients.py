@@ -28,14 +28,19 @@ _MOST_DRAWN = 12  # images in a row of the grid
 
 def run(config: GradientsConfig, report: AttackFindings, progress: Progress) -> None:
     """Invert updates of a model that is not trained yet."""
-    report.title = f"Gradient inversion ({config.method}): images from an update of {config.model}"
+    report.title = (
+        f"Gradient inversion ({config.method}): images from an update of {config.model}"
+    )
     num_clients = config.num_summed
     images, labels, classes = _chosen_images(config, num_clients * config.num_images)
     shape, one, everybody = tuple(images.shape[1:]), config.num_images, len(images)
     model = build("model", config.model, classes)
     start, trainer = _run.start_and_trainer(config, model, shape, batch_size=one)
-    clients = _run.equal_parts(images, labels, num_clients, one, classes)  # each makes one step
-    updates = np.asarray(federated.client_updates(config.seed, model, start, clients, trainer))
+    # each makes one step
+    clients = _run.equal_parts(images, labels, num_clients, one, classes)
+    updates = np.asarray(
+        federated.client_updates(config.seed, model, start, clients, trainer)
+    )
     wire = _run.through_wire(_run.stream(config, Stream.QUANTIZATION), updates)
     attack = attacks.gradient_inversion(
         config.method,
@@ -56,21 +61,31 @@ def run(config: GradientsConfig, report: AttackFindings, progress: Progress) -> 
         for name in config.seen:
             update, count = seen[name]
             known = on_device(labels[:count]) if config.known_labels else None
-            view = UpdateView(model, start, shape, classes, on_device(update), count, known)
+            view = UpdateView(
+                model, start, shape, classes, on_device(update), count, known
+            )
             progress.stage(f"{name}: {counted(count, 'image')}", config.iterations)
-            found = attack.run(_run.stream(config, Stream.ATTACK), view, progress.update)
+            found = attack.run(
+                _run.stream(config, Stream.ATTACK), view, progress.update
+            )
             label = _label(config, name)
-            ordered = _score_images(report, label, found, images[:count], labels[:count])
+            ordered = _score_images(
+                report, label, found, images[:count], labels[:count]
+            )
             report.arrays[name] = ordered
             rows.append((label, ordered))
-            texts.append([f"{value:.1f} dB" for value in attacks.psnr(ordered, images[:count])])
+            texts.append(
+                [f"{value:.1f} dB" for value in attacks.psnr(ordered, images[:count])]
+            )
     finally:  # once, and what an interruption leaves too
         if len(rows) > 1:
             drawn = [(label, row[:_MOST_DRAWN]) for label, row in rows]
             scores = [None if text is None else text[:_MOST_DRAWN] for text in texts]
             report.figures["images"] = plotting.plot_image_grid(drawn, scores=scores)
     grey = attacks.psnr(np.full_like(images, images.mean()), images).mean()
-    report.sentences.append(f"For comparison: an image of one even grey has {grey:.1f} dB.")
+    report.sentences.append(
+        f"For comparison: an image of one even grey has {grey:.1f} dB."
+    )
 
 
 def _label(config: GradientsConfig, name: str) -> str:
@@ -78,7 +93,11 @@ def _label(config: GradientsConfig, name: str) -> str:
 
 
 def _score_images(
-    report: AttackFindings, label: str, found: Any, truth: np.ndarray, labels: np.ndarray
+    report: AttackFindings,
+    label: str,
+    found: Any,
+    truth: np.ndarray,
+    labels: np.ndarray,
 ) -> np.ndarray:
     """Add rows for each image, and return the images in the order of their originals."""
     order = attacks.matched_images(found.images, truth)
@@ -110,7 +129,9 @@ def _score_images(
     return images
 
 
-def _chosen_images(config: GradientsConfig, count: int) -> tuple[np.ndarray, np.ndarray, int]:
+def _chosen_images(
+    config: GradientsConfig, count: int
+) -> tuple[np.ndarray, np.ndarray, int]:
     """Return images, labels and the number of classes."""
     if config.dataset is not None:
         dataset = load_data(config.dataset, config.seed)
@@ -157,7 +178,9 @@ def _picture(path: pathlib.Path) -> np.ndarray:
         with Image.open(path) as opened:
             return _small(_square(opened.convert("RGB")))
     except OSError as error:
-        raise ConfigurationError(f"`folder` must hold sound pictures; {path}: {error}") from error
+        raise ConfigurationError(
+            f"`folder` must hold sound pictures; {path}: {error}"
+        ) from error
 
 
 def _square(picture: Any) -> Any:
@@ -171,7 +194,7 @@ def _small(picture: Any) -> np.ndarray:
     return np.asarray(picture.resize((_SIDE, _SIDE)), np.float32) / np.float32(255)
 
 
-# --- memory -------------------------------------------------------------------------------------
+# ---- memory
 
 
 def arrays(config: Any) -> int:

@@ -14,7 +14,9 @@ from mrsa_jax.study.attack import _run
 from mrsa_jax.study.attacks_on_models import InconsistencyConfig
 
 
-def run(config: InconsistencyConfig, report: AttackFindings, progress: Progress) -> None:
+def run(
+    config: InconsistencyConfig, report: AttackFindings, progress: Progress
+) -> None:
     """Send a target the model and the others a silent one, through the real protocol."""
     report.title = "A malicious server: the target's update, read off a sum of several"
     dataset, clients = _run.dealt_out(config, config.cohort_size)
@@ -30,7 +32,11 @@ def run(config: InconsistencyConfig, report: AttackFindings, progress: Progress)
             model, trainer, quantizer, modulus_bits=bits, is_bound=name == "bound"
         )
         found = attack.run(
-            as_key(config.seed), start, clients, range(config.cohort_size), config.target
+            as_key(config.seed),
+            start,
+            clients,
+            range(config.cohort_size),
+            config.target,
         )
         row = {
             "pads": "bound to the model" if name == "bound" else "plain SecAgg",
@@ -46,13 +52,17 @@ def run(config: InconsistencyConfig, report: AttackFindings, progress: Progress)
     report.sentences.append(text_of("inconsistency"))
 
 
-# --- memory -------------------------------------------------------------------------------------
+# ---- memory
 
 
 def arrays(config: Any) -> int:
     """Return the arrays of the malicious server: real messages of all clients."""
     pool, shape, classes = _run.data_of(config.dataset, None, config.seed)
-    dim = math.prod(shape) * config.hidden_size + config.hidden_size * (1 + classes) + classes
+    dim = (
+        math.prod(shape) * config.hidden_size
+        + config.hidden_size * (1 + classes)
+        + classes
+    )
     return pool + 4 * dim * (_OF_SENDER * config.cohort_size + _OF_MESSAGES)
 
 

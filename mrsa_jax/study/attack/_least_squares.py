@@ -24,7 +24,8 @@ from mrsa_jax.study.attacks_on_sums import LeastSquaresConfig
 from mrsa_watch._base.errors import require
 
 _LEVELS, _CLIP = 2**16, 1.0
-FOUND = 0.05  # an update is called recovered below this error, as in Multi-RoundSecAgg's Fig. 9
+# an update is called recovered below this error, as in Multi-RoundSecAgg's Fig. 9
+FOUND = 0.05
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -40,23 +41,30 @@ class _Sums:
     @classmethod
     def of(cls, label: str, kept: Any, memory: float | None) -> _Sums:
         truth = kept.sent if memory is None else kept.last
-        return cls(label, kept.view.participation, kept.view.aggregates, truth, kept.change)
+        return cls(
+            label, kept.view.participation, kept.view.aggregates, truth, kept.change
+        )
 
 
 def run(config: LeastSquaresConfig, report: AttackFindings, progress: Progress) -> None:
     """Attack simulated rounds, a run that is stored, or the sums in a user's files."""
     report.title = "Least squares: each client's update from the sums"
     attack = attacks.least_squares_attack(
-        ridge=config.ridge, noise=config.noise, prior=config.prior, memory=config.memory,
+        ridge=config.ridge,
+        noise=config.noise,
+        prior=config.prior,
+        memory=config.memory,
         share=config.share,
-    )  # fmt: skip
+    )
     if config.aggregates is not None:
         _score_sums(config, report, attack, _from_files(config))
     elif config.run is not None:
         _score_sums(config, report, attack, _from_run(config, progress))
     else:
         for label, history in config.histories(config.warm_up + config.rounds):
-            _score_sums(config, report, attack, _simulated(config, label, history, progress))
+            _score_sums(
+                config, report, attack, _simulated(config, label, history, progress)
+            )
     report.sentences += _least_squares_words(config, report)
 
 
@@ -74,10 +82,17 @@ def _simulated(
     aggregator = secagg.ring_average(quantizer, width, len(start), fidelity="sets")
     progress.stage(f"{label}: training", int(history.any(axis=1).sum()))
     kept = attacks.summed_rounds(
-        config.seed, model, start, clients, history,
-        trainer=trainer, aggregator=aggregator, is_frozen=config.frozen,
-        warm_up=config.warm_up, progress=progress.update,
-    )  # fmt: skip
+        config.seed,
+        model,
+        start,
+        clients,
+        history,
+        trainer=trainer,
+        aggregator=aggregator,
+        is_frozen=config.frozen,
+        warm_up=config.warm_up,
+        progress=progress.update,
+    )
     return _Sums.of(label, kept, config.memory)
 
 
@@ -91,7 +106,9 @@ def _from_files(config: LeastSquaresConfig) -> _Sums:
     else:
         assert config.participation is not None
         history = _run.read_array(config.participation, "participation")
-    truth = None if config.updates is None else _run.read_array(config.updates, "updates")
+    truth = (
+        None if config.updates is None else _run.read_array(config.updates, "updates")
+    )
     return _Sums(config.aggregates.name, history, sums, truth)
 
 
@@ -103,7 +120,9 @@ def _stored_history(folder: pathlib.Path) -> np.ndarray:
     is_run = "participation" in stored and stored.sizes["scheme"] == 1
     require(is_run, "run", rule, str(folder))
     rows = np.asarray(stored["participation"].to_numpy()[0], np.bool_)
-    return with_weights(rows, stored["weights"].to_numpy() if "weights" in stored else None)
+    return with_weights(
+        rows, stored["weights"].to_numpy() if "weights" in stored else None
+    )
 
 
 def _from_run(config: LeastSquaresConfig, progress: Progress) -> _Sums:
@@ -112,50 +131,78 @@ def _from_run(config: LeastSquaresConfig, progress: Progress) -> _Sums:
     history = _stored_history(config.run)
     own = load_config(TrainConfig, config.run / "config.toml")
     is_plain = (
-        own.protocol.is_plain and own.hetero.is_plain and not own.aggregation.weighted
-        and own.aggregation.clip_rule == "fixed" and own.training.server == "average"
-        and own.training.server_learning_rate in (None, 1.0) and not own.training.decay_rounds
-    )  # fmt: skip
+        own.protocol.is_plain
+        and own.hetero.is_plain
+        and not own.aggregation.weighted
+        and own.aggregation.clip_rule == "fixed"
+        and own.training.server == "average"
+        and own.training.server_learning_rate in (None, 1.0)
+        and not own.training.decay_rounds
+    )
     rule = (
-        "must be of plain averaging over a complete graph to be repeated (its store keeps no "
-        "sums); train a federated.Training(..., keep_aggregates=True) and give --aggregates"
+        "must be of plain averaging over a complete graph to be repeated (its store "
+        "keeps no "
+        "sums); train a federated.Training(..., keep_aggregates=True) and give "
+        "--aggregates"
     )
     require(is_plain, "run", rule, str(config.run))
-    dataset, clients = _build.build_clients(own.seed, own.data, own.population.num_clients)
+    dataset, clients = _build.build_clients(
+        own.seed, own.data, own.population.num_clients
+    )
     model = _build.build_model(own.training, dataset)
-    start = federated.initial_parameters(own.seed, model, dataset.train_inputs.shape[1:])
+    start = federated.initial_parameters(
+        own.seed, model, dataset.train_inputs.shape[1:]
+    )
     width = max(2, int(history.sum(axis=1).max(initial=2)))
     frozen = _build.for_attack(own.aggregation)
     label = parse_scheme(own.scheme).label
     progress.stage(f"{label}: training again", int(history.any(axis=1).sum()))
     kept = attacks.summed_rounds(
-        own.seed, model, start, clients, history,
+        own.seed,
+        model,
+        start,
+        clients,
+        history,
         trainer=_build.build_trainer(own.training, model),
         aggregator=_build.build_aggregator(
-            secret_seed(own, label, "attack"), frozen, width, len(start),
+            secret_seed(own, label, "attack"),
+            frozen,
+            width,
+            len(start),
             cohort_size=own.population.cohort_size,
         ),
         warm_up=0 if config.window is None else _window_start(history, config.window),
         progress=progress.update,
-    )  # fmt: skip
+    )
     return _Sums.of(label, kept, config.memory)
 
 
 def _window_start(history: np.ndarray, length: int) -> int:
     """Return the round from which the last `length` sums are."""
     rows = np.flatnonzero(history.any(axis=1))
-    require(length <= len(rows), "window", "must be no longer than the history", length, len(rows))
+    require(
+        length <= len(rows),
+        "window",
+        "must be no longer than the history",
+        length,
+        len(rows),
+    )
     return int(rows[len(rows) - length])
 
 
 def _score_sums(
-    config: LeastSquaresConfig, report: AttackFindings, attack: attacks.LeastSquares, sums: _Sums
+    config: LeastSquaresConfig,
+    report: AttackFindings,
+    attack: attacks.LeastSquares,
+    sums: _Sums,
 ) -> None:
     """Solve one system, and add its rows to the report."""
     history, values = sums.participation, sums.aggregates
     history = np.asarray(as_integers(history, "participation", min_ndim=1))
     rule = "must be [rounds, clients]"
-    require(history.ndim == 2 and history.size > 0, "participation", rule, history.shape)
+    require(
+        history.ndim == 2 and history.size > 0, "participation", rule, history.shape
+    )
     rule = "must be [rounds, d], with a row for each row of `participation`"
     fits = values.ndim == 2 and len(values) == len(history)
     require(fits, "aggregates", rule, values.shape, history.shape)
@@ -164,13 +211,16 @@ def _score_sums(
         require(sums.truth.shape == shape, "updates", rule, sums.truth.shape, shape)
     if config.window is not None:
         rule = "must be no longer than the history"
-        require(config.window <= len(history), "window", rule, config.window, len(history))
+        require(
+            config.window <= len(history), "window", rule, config.window, len(history)
+        )
         history, values = history[-config.window :], values[-config.window :]
     if config.memory is not None and config.prior == "mean":
         sums, values = _about_the_mean(sums, history, values)
     exposed = np.asarray(privacy.first_exposure(history))
-    predicted = attacks.predicted_error(history, noise=config.noise, memory=config.memory,
-                                        share=config.share)  # fmt: skip
+    predicted = attacks.predicted_error(
+        history, noise=config.noise, memory=config.memory, share=config.share
+    )
     error = np.full(history.shape[1], np.nan)
     if sums.truth is not None:
         error = attacks.streamed_errors(history, values, sums.truth, attack=attack)
@@ -201,9 +251,15 @@ def _about_the_mean(
 
 
 def _estimate(
-    report: AttackFindings, attack: attacks.LeastSquares, history: np.ndarray, values: np.ndarray
+    report: AttackFindings,
+    attack: attacks.LeastSquares,
+    history: np.ndarray,
+    values: np.ndarray,
 ) -> None:
-    """Keep the estimates themselves: in the folder, if there is one, without holding them."""
+    """Keep the estimates themselves.
+
+    In the folder, if there is one, without holding them.
+    """
     if report.folder is None:
         report.arrays["estimates"] = attack.estimates(history, values)
         return
@@ -215,7 +271,11 @@ def _estimate(
 
 
 def _sums_summary(
-    sums: _Sums, history: np.ndarray, error: np.ndarray, predicted: np.ndarray, exposed: np.ndarray
+    sums: _Sums,
+    history: np.ndarray,
+    error: np.ndarray,
+    predicted: np.ndarray,
+    exposed: np.ndarray,
 ) -> dict[str, Any]:
     took_part = np.asarray(history).astype(bool).any(axis=0)
     row: dict[str, Any] = {
@@ -224,7 +284,9 @@ def _sums_summary(
         "clients": int(took_part.sum()),
         "strong_T": privacy.strong_privacy(history),
         "exposed": int((exposed >= 0).sum()),
-        "predicted_error": float(predicted[took_part].mean()) if took_part.any() else None,
+        "predicted_error": float(predicted[took_part].mean())
+        if took_part.any()
+        else None,
     }
     if sums.truth is not None:
         known = error[np.isfinite(error)]
@@ -237,26 +299,32 @@ def _sums_summary(
     return row
 
 
-def _least_squares_words(config: LeastSquaresConfig, report: AttackFindings) -> list[str]:
+def _least_squares_words(
+    config: LeastSquaresConfig, report: AttackFindings
+) -> list[str]:
     words, frozen = [], " if updates never changed" * config.frozen
     is_drifting = config.memory is not None
     expected = f"unrelated updates that {'drift so' if is_drifting else 'never change'}"
     for row in report.summary:
         start = f"{row['scheme']}: {row['exposed']} of {row['clients']} clients are exposed, "
         predicted = _digits(row["predicted_error"])
-        if is_drifting:  # what exposes a client tells its updates only if these never change
+        # what exposes a client tells its updates only if these never change
+        if is_drifting:
             start, mates = f"{row['scheme']}: ", row["strong_T"]
             if mates > 1:
                 predicted += f"; with T = {mates} at least {1 - 1 / mates:.3g}"
         if "recovered" in row:
             words.append(
-                f"{start}{row['recovered']} recovered with an error below {FOUND:g}; mean error "
-                f"{_digits(row['mean_error'])}{frozen} (expected of {expected}: {predicted})."
+                f"{start}{row['recovered']} recovered with an error below {FOUND:g}; "
+                "mean error "
+                f"{_digits(row['mean_error'])}{frozen} (expected of {expected}: "
+                f"{predicted})."
                 f"{_quantiles(row, report)}"
             )
         else:
             words.append(
-                f"{start}the mean error of the estimates in estimates.npy is about {predicted}, "
+                f"{start}the mean error of the estimates in estimates.npy is about "
+                f"{predicted}, "
                 f"of {expected}."
             )
     return words
@@ -280,21 +348,35 @@ def _digits(value: float | None) -> str:
     return "unknown" if value is None else f"{value:.3g}"
 
 
-# --- memory -------------------------------------------------------------------------------------
+# ---- memory
 
 
 def arrays(config: Any) -> int:
-    """Return the arrays of least squares: sums and moments of what was sent are float64."""
+    """Return the arrays of least squares.
+
+    Sums and moments of what was sent are float64.
+    """
     if config.run is not None:
         own = load_config(TrainConfig, config.run / "config.toml")
-        pool, shape, classes = _run.data_of(own.data.dataset, own.data.directory, own.seed)
+        pool, shape, classes = _run.data_of(
+            own.data.dataset, own.data.directory, own.seed
+        )
         dim = _run.dim_of(own.training.model, shape, classes)
-        n, k, rounds = own.population.num_clients, own.population.cohort_size, own.rounds
+        n, k, rounds = (
+            own.population.num_clients,
+            own.population.cohort_size,
+            own.rounds,
+        )
         rounds = rounds if config.window is None else min(rounds, config.window)
         files, frozen = _run.sizes_of(config.updates), False
         return pool + files + _of_rounds(dim, n, k, rounds, frozen)
-    if config.aggregates is not None:  # read in pieces where it is an .npy; pages count as read
-        n = _run.shape_of(config, "participation")[-1] if config.participation is not None else 0
+    # read in pieces where it is an .npy; pages count as read
+    if config.aggregates is not None:
+        n = (
+            _run.shape_of(config, "participation")[-1]
+            if config.participation is not None
+            else 0
+        )
         d = _run.shape_of(config, "aggregates")[-1]
         return _run.sizes_of(config.aggregates, config.updates) + 8 * n * d
     pool, dim, _ = _run.model_sizes(config)

@@ -29,12 +29,16 @@ def run(config: MembershipConfig, report: AttackFindings, progress: Progress) ->
     start, trainer = _run.start_and_trainer(config, model, shape, config.batch_size)
     methods = [
         attacks.membership(
-            method, trainer, num_shadows=config.num_shadows, shadow_size=config.client_size
+            method,
+            trainer,
+            num_shadows=config.num_shadows,
+            shadow_size=config.client_size,
         )
         for method in config.methods
     ]
     report.title = (
-        f"Membership: {config.model} on {config.dataset}, {config.client_size} samples a client, "
+        f"Membership: {config.model} on {config.dataset}, {config.client_size} samples "
+        "a client, "
         f"{config.num_epochs} epochs"
     )
     progress.stage("clients' training", 1)
@@ -49,9 +53,13 @@ def run(config: MembershipConfig, report: AttackFindings, progress: Progress) ->
             view = _view(config, model, start, pool, target, seen[target])
             own = attack.run(fold(_run.stream(config, Stream.ATTACK), target), view)
             found.append(own.scores - own.threshold)
-            progress.update(i * config.num_targets + target + 1, len(config.methods) * len(seen))
+            progress.update(
+                i * config.num_targets + target + 1, len(config.methods) * len(seen)
+            )
         _score_members(config, report, attack.method, np.stack(found))
-    report.sentences += ["At chance: accuracy and AUC 0.5, true positives as many as false ones."]
+    report.sentences += [
+        "At chance: accuracy and AUC 0.5, true positives as many as false ones."
+    ]
 
 
 def _pool(config: MembershipConfig) -> data.ClientData:
@@ -69,7 +77,9 @@ def _pool(config: MembershipConfig) -> data.ClientData:
     return _run.equal_parts(inputs, noisy, count, size, dataset.num_classes)
 
 
-def _seen_models(config: MembershipConfig, start: np.ndarray, updates: np.ndarray) -> np.ndarray:
+def _seen_models(
+    config: MembershipConfig, start: np.ndarray, updates: np.ndarray
+) -> np.ndarray:
     """Return for each target what is seen of its model, float32 [targets, seen, d]."""
     key = _run.stream(config, Stream.QUANTIZATION)
     models = []
@@ -83,7 +93,12 @@ def _seen_models(config: MembershipConfig, start: np.ndarray, updates: np.ndarra
 
 
 def _view(
-    config: MembershipConfig, model: Any, start: Any, pool: Any, target: int, seen: np.ndarray
+    config: MembershipConfig,
+    model: Any,
+    start: Any,
+    pool: Any,
+    target: int,
+    seen: np.ndarray,
 ) -> attacks.views.MembershipView:
     """Return models with the target's samples and as many others for candidates."""
     size, count = config.client_size, pool.num_clients
@@ -91,19 +106,30 @@ def _view(
     chosen = np.concatenate([np.arange(target * size, (target + 1) * size), others])
     own = slice((count + 1) * size, None)
     return attacks.views.MembershipView(
-        model, on_device(seen), start, tuple(pool.inputs.shape[1:]), pool.num_classes,
-        pool.inputs[chosen], pool.labels[chosen], pool.inputs[own], pool.labels[own],
-    )  # fmt: skip
+        model,
+        on_device(seen),
+        start,
+        tuple(pool.inputs.shape[1:]),
+        pool.num_classes,
+        pool.inputs[chosen],
+        pool.labels[chosen],
+        pool.inputs[own],
+        pool.labels[own],
+    )
 
 
-def _say_accuracy(report: AttackFindings, model: Any, models: np.ndarray, pool: Any) -> None:
+def _say_accuracy(
+    report: AttackFindings, model: Any, models: np.ndarray, pool: Any
+) -> None:
     """Say how much better the clients' models know their own samples than others."""
     size = pool.indices.shape[1]
     others = slice(pool.num_clients * size, (pool.num_clients + 1) * size)
 
     def right(client: int, chosen: Any) -> float:
         logits = model.apply(
-            federated.unflatten(model, pool.inputs.shape[1:], on_device(models[client])),
+            federated.unflatten(
+                model, pool.inputs.shape[1:], on_device(models[client])
+            ),
             pool.inputs[chosen],
         )
         answers = np.asarray(logits).argmax(axis=1)
@@ -113,7 +139,8 @@ def _say_accuracy(report: AttackFindings, model: Any, models: np.ndarray, pool: 
     own = np.mean([right(i, slice(i * size, (i + 1) * size)) for i in each])
     new = np.mean([right(i, others) for i in each])
     report.sentences.append(
-        f"The clients' models are right about {own:.0%} of their samples and {new:.0%} of new "
+        f"The clients' models are right about {own:.0%} of their samples and {new:.0%} "
+        "of new "
         "ones (labels as noisy): the gap is what the attacks live on."
     )
 
@@ -121,7 +148,10 @@ def _say_accuracy(report: AttackFindings, model: Any, models: np.ndarray, pool: 
 def _score_members(
     config: MembershipConfig, report: AttackFindings, method: str, scores: np.ndarray
 ) -> None:
-    """Add a row for each kind of model [targets, seen, candidates]; thresholds are at 0."""
+    """Add a row for each kind of model [targets, seen, candidates].
+
+    Thresholds are at 0.
+    """
     size = config.client_size
     is_member = np.tile(np.arange(2 * size) < size, len(scores))
     for place, name in enumerate(config.seen):
@@ -130,7 +160,9 @@ def _score_members(
             own.ravel(), is_member, threshold=0.0, false_positive_rates=_RATES
         )
         label = f"sum of {config.num_summed}" if name == "sum" else name
-        width = 1.96 * float(np.sqrt(judged.accuracy * (1 - judged.accuracy) / own.size))
+        width = 1.96 * float(
+            np.sqrt(judged.accuracy * (1 - judged.accuracy) / own.size)
+        )
         head = {"method": method, "seen": label}
         row = {
             "accuracy": judged.accuracy,
@@ -143,16 +175,21 @@ def _score_members(
         }
         report.summary.append(head | row)
         for target in range(len(own)):
-            single = attacks.membership_score(own[target], is_member[: 2 * size], threshold=0.0)
+            single = attacks.membership_score(
+                own[target], is_member[: 2 * size], threshold=0.0
+            )
             own_row = {"target": target, "accuracy": single.accuracy, "auc": single.auc}
             report.scores.append(head | own_row)
 
 
-# --- memory -------------------------------------------------------------------------------------
+# ---- memory
 
 
 def arrays(config: Any) -> int:
-    """Return the arrays of membership inference: the clients' models and the shadow models."""
+    """Return the arrays of membership inference.
+
+    The clients' models and the shadow models.
+    """
     pool, shape, classes = _run.data_of(config.dataset, None, config.seed)
     dim = _run.dim_of(config.model, shape, classes)
     clients = max(config.num_targets, config.num_summed)
@@ -166,4 +203,5 @@ def arrays(config: Any) -> int:
 
 
 _OF_SHADOW = 4  # arrays like the model, of each shadow model
-_OF_QUESTION = 4  # arrays like the activations, of each sample that models are asked about
+# arrays like the activations, of each sample that models are asked about
+_OF_QUESTION = 4

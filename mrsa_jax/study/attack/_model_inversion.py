@@ -21,11 +21,19 @@ from mrsa_watch._base.errors import require
 _MOST_DRAWN = 12  # images in a row of the grid
 
 
-def run(config: ModelInversionConfig, report: AttackFindings, progress: Progress) -> None:
-    """Invert softmax regression: one client's model in the clear and padded, and the mean."""
+def run(
+    config: ModelInversionConfig, report: AttackFindings, progress: Progress
+) -> None:
+    """Invert softmax regression.
+
+    One client's model in the clear and padded, and the mean.
+    """
     report.title = f"Model inversion: softmax regression on {config.dataset}"
     dataset, clients = _run.dealt_out(config, config.num_clients)
-    shape, model = tuple(dataset.train_inputs.shape[1:]), federated.logistic(dataset.num_classes)
+    shape, model = (
+        tuple(dataset.train_inputs.shape[1:]),
+        federated.logistic(dataset.num_classes),
+    )
     start, trainer = _run.start_and_trainer(config, model, shape, batch_size=10)
     progress.stage("clients' training", 1)
     updates = federated.client_updates(config.seed, model, start, clients, trainer)
@@ -35,7 +43,9 @@ def run(config: ModelInversionConfig, report: AttackFindings, progress: Progress
     wire = _run.through_wire(key, models, config.connection_probability)
     means, drawn = _class_means(dataset)
     attack = attacks.model_inversion(
-        num_steps=config.iterations, step_size=config.step_size, smoothness=config.smoothness
+        num_steps=config.iterations,
+        step_size=config.step_size,
+        smoothness=config.smoothness,
     )
     seen = {
         "plain": attacks.read_models(wire.plain)[0],
@@ -50,7 +60,9 @@ def run(config: ModelInversionConfig, report: AttackFindings, progress: Progress
                 words = f"The round failed ({wire.status.name}): no mean was learnt."
                 report.sentences.append(words)
                 continue
-            view = attacks.views.ModelView(model, on_device(seen[name]), shape, dataset.num_classes)
+            view = attacks.views.ModelView(
+                model, on_device(seen[name]), shape, dataset.num_classes
+            )
             found = attack.run(None, view)
             _score_classes(report, name, found, means)
             report.arrays[name] = found.images
@@ -63,7 +75,8 @@ def run(config: ModelInversionConfig, report: AttackFindings, progress: Progress
             report.figures["images"] = grid
     report.arrays["class_means"] = means
     report.sentences += [
-        f"{row['seen']}: {row['identified']} of {row['classes']} images are most like the class "
+        f"{row['seen']}: {row['identified']} of {row['classes']} images are most like "
+        "the class "
         f"that they are of; by chance {row['by_chance']:.2g} would be."
         for row in report.summary
     ]
@@ -74,12 +87,18 @@ def _class_means(dataset: data.Dataset) -> tuple[np.ndarray, Sequence[int]]:
     labels, images = np.asarray(dataset.train_labels), np.asarray(dataset.train_inputs)
     counts = np.bincount(labels, minlength=dataset.num_classes)
     rule = "must have samples of each of its classes"
-    require(bool((counts > 0).all()), "dataset", rule, np.flatnonzero(counts == 0).tolist())
-    means = np.stack([images[labels == c].mean(axis=0) for c in range(dataset.num_classes)])
+    require(
+        bool((counts > 0).all()), "dataset", rule, np.flatnonzero(counts == 0).tolist()
+    )
+    means = np.stack(
+        [images[labels == c].mean(axis=0) for c in range(dataset.num_classes)]
+    )
     return means, list(range(min(dataset.num_classes, _MOST_DRAWN)))
 
 
-def _score_classes(report: AttackFindings, name: str, found: Any, means: np.ndarray) -> None:
+def _score_classes(
+    report: AttackFindings, name: str, found: Any, means: np.ndarray
+) -> None:
     own = attacks.identified(found.images, means)
     flat = found.images.reshape(len(means), -1).astype(np.float64)
     real = means.reshape(len(means), -1).astype(np.float64)
@@ -94,16 +113,22 @@ def _score_classes(report: AttackFindings, name: str, found: Any, means: np.ndar
         "identified": int(own.sum()),
         "by_chance": 1.0,
         "confidence": float(found.confidence.mean()),
-        "likeness": float(np.nanmean(likeness)) if np.isfinite(likeness).any() else None,
+        "likeness": float(np.nanmean(likeness))
+        if np.isfinite(likeness).any()
+        else None,
     }
     report.summary.append(row)
 
 
-# --- memory -------------------------------------------------------------------------------------
+# ---- memory
 
 
 def arrays(config: Any) -> int:
     """Return the arrays of model inversion: the clients' models and their uploads."""
     pool, shape, classes = _run.data_of(config.dataset, None, config.seed)
     dim = _run.dim_of("logistic", shape, classes)
-    return pool + _run.on_the_wire(dim, config.num_clients) + 8 * 4 * len(config.seen) * dim
+    return (
+        pool
+        + _run.on_the_wire(dim, config.num_clients)
+        + 8 * 4 * len(config.seen) * dim
+    )

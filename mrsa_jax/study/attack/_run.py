@@ -36,9 +36,14 @@ if TYPE_CHECKING:
 
 
 def rows_of(**columns: Any) -> list[dict[str, Any]]:
-    """Return a row for each place of some columns; what is one value is the same in all."""
+    """Return a row for each place of some columns.
+
+    What is one value is the same in all.
+    """
     lists = [own.tolist() for own in np.broadcast_arrays(*columns.values())]
-    return [dict(zip(columns, values, strict=True)) for values in zip(*lists, strict=True)]
+    return [
+        dict(zip(columns, values, strict=True)) for values in zip(*lists, strict=True)
+    ]
 
 
 def save(report: AttackFindings, folder: StudyFolder) -> None:
@@ -100,9 +105,11 @@ def run_and_save(
     return found
 
 
-# ---- What attacks are staged on: data dealt out, training on it, what lines carry, memory.
+# ---- What attacks are staged on: data dealt out, training on it, what lines carry,
+# memory.
 
-IN_A_ROUND = 10  # arrays of a cohort's updates: trained, masked, drawn, coded, decoded, float64
+# arrays of a cohort's updates: trained, masked, drawn, coded, decoded, float64
+IN_A_ROUND = 10
 _IN_A_WIRE = 14  # codes, draws, pads, padded codes, and what is read from them
 
 
@@ -115,7 +122,9 @@ def on_the_wire(dim: int, senders: int) -> int:
 def data_of(name: str, directory: Any, seed: int) -> tuple[int, tuple[int, ...], int]:
     """Return the bytes of a data set, on the host and on the device, a sample's shape, classes."""
     found = load_data(name, seed, directory)
-    size = sum(np.asarray(one).nbytes for one in (found.train_inputs, found.test_inputs))
+    size = sum(
+        np.asarray(one).nbytes for one in (found.train_inputs, found.test_inputs)
+    )
     return 2 * size, tuple(found.train_inputs.shape[1:]), found.num_classes
 
 
@@ -137,13 +146,19 @@ def activations(model: str, shape: tuple[int, ...], classes: int) -> int:
         )
 
     found = jax.eval_shape(answers, jax.random.key(0))
-    return sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(found)) + math.prod(shape)
+    return sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(found)) + math.prod(
+        shape
+    )
 
 
 def model_sizes(config: Any) -> tuple[int, int, int]:
     """Return the bytes of the data, the model's parameters, and its entries for a sample."""
     pool, shape, classes = data_of(config.dataset, None, config.seed)
-    return pool, dim_of(config.model, shape, classes), activations(config.model, shape, classes)
+    return (
+        pool,
+        dim_of(config.model, shape, classes),
+        activations(config.model, shape, classes),
+    )
 
 
 def shape_of(config: Any, name: str) -> tuple[int, ...]:
@@ -170,8 +185,13 @@ def dealt_out(config: Any, count: int) -> tuple[data.Dataset, data.ClientData]:
     return dataset, data.iid(stream(config, Stream.PARTITION), dataset, count)
 
 
-def equal_parts(inputs: Any, labels: Any, count: int, size: int, classes: int) -> data.ClientData:
-    """Return clients that hold `size` samples each, in their order; what is left is nobody's."""
+def equal_parts(
+    inputs: Any, labels: Any, count: int, size: int, classes: int
+) -> data.ClientData:
+    """Return clients that hold `size` samples each, in their order.
+
+    What is left is nobody's.
+    """
     return data.ClientData(
         inputs=on_device(inputs),
         labels=on_device(labels),
@@ -182,19 +202,28 @@ def equal_parts(inputs: Any, labels: Any, count: int, size: int, classes: int) -
 
 
 def start_and_trainer(
-    config: Any, model: Any, shape: tuple[int, ...], batch_size: int, clip_norm: Any = None
+    config: Any,
+    model: Any,
+    shape: tuple[int, ...],
+    batch_size: int,
+    clip_norm: Any = None,
 ) -> tuple[Any, federated.LocalTrainer]:
     """Return a model's first parameters, and how an attack's clients train it."""
     epochs = getattr(config, "num_epochs", 1)
     trainer = federated.local_sgd(
-        model, config.learning_rate, batch_size=batch_size, num_epochs=epochs, clip_norm=clip_norm
+        model,
+        config.learning_rate,
+        batch_size=batch_size,
+        num_epochs=epochs,
+        clip_norm=clip_norm,
     )
     return federated.initial_parameters(config.seed, model, shape), trainer
 
 
 def through_wire(seed: Any, values: Any, connection_probability: float = 1.0) -> Any:
-    """Send vectors through a round of secure aggregation; what `attacks.wire_round` returns.
+    """Send vectors through a round of secure aggregation.
 
+    What `attacks.wire_round` returns.
     The quantizer's range clips nothing, and the ring is no larger than the sum needs.
     """
     clip = float(np.abs(np.asarray(values)).max()) or 1.0
@@ -215,7 +244,8 @@ def read_array(path: pathlib.Path, name: str) -> np.ndarray:
         name: The flag that it comes from.
 
     Raises:
-        ConfigurationError: If the file is broken, holds objects or several arrays of other names.
+        ConfigurationError: If the file is broken, holds objects or several arrays of
+            other names.
     """
     try:
         if path.suffix == ".npy":
@@ -230,7 +260,9 @@ def read_array(path: pathlib.Path, name: str) -> np.ndarray:
         raise
     except Exception as error:  # NumPy raises whatever it meets in a broken file
         words = f"{path}: {str(error)[:200]}"
-        raise ConfigurationError(f"`{name}` must be a sound array file; {words}") from error
+        raise ConfigurationError(
+            f"`{name}` must be a sound array file; {words}"
+        ) from error
 
 
 # ---- Points of a sweep over attacks: the rows of each attack's summary.
@@ -241,17 +273,30 @@ _LABELS = ("scheme", "updates", "whose", "method", "seen", "pads")
 
 
 def _num_rows(config: Any) -> int:
-    """Return how many things an attack is about: those of its settings that are lists of them."""
-    if getattr(config, "aggregates", None) is not None or getattr(config, "run", None) is not None:
+    """Return how many things an attack is about.
+
+    Those of its settings that are lists of them.
+    """
+    if (
+        getattr(config, "aggregates", None) is not None
+        or getattr(config, "run", None) is not None
+    ):
         return 1
     listed = ("schemes", "others", "clients", "methods", "seen", "pads")
-    return math.prod(len(getattr(config, name)) for name in listed if hasattr(config, name))
+    return math.prod(
+        len(getattr(config, name)) for name in listed if hasattr(config, name)
+    )
 
 
 def group_of(config: AttackSettings) -> Hashable:
-    """Return all settings but the seed: what is a number of a program differs between attacks."""
+    """Return all settings but the seed.
+
+    What is a number of a program differs between attacks.
+    """
     content = studied(to_dict(config))
-    return json.dumps({name: value for name, value in content.items() if name != "seed"})
+    return json.dumps(
+        {name: value for name, value in content.items() if name != "seed"}
+    )
 
 
 def sizes(configs: Sequence[AttackSettings]) -> dict[str, int]:
@@ -259,11 +304,15 @@ def sizes(configs: Sequence[AttackSettings]) -> dict[str, int]:
     return {"row": max(map(_num_rows, configs))}
 
 
-def variables(configs: Sequence[AttackSettings], kept: Collection[str]) -> dict[str, Variable]:
+def variables(
+    configs: Sequence[AttackSettings], kept: Collection[str]
+) -> dict[str, Variable]:
     """Return the summary's columns."""
     label = Variable(("row",), f"<U{_LABEL_LENGTH}", "1", "What the row is of")
     numbers = {
-        name: Variable(("row",), "float64", units, f"{name.replace('_', ' ')} of the row")
+        name: Variable(
+            ("row",), "float64", units, f"{name.replace('_', ' ')} of the row"
+        )
         for name, units in attack_of(configs[0]).units.items()
     }
     return {"label": label} | numbers
@@ -287,7 +336,10 @@ def memory_bytes(
 
 
 def run_points(
-    configs: Sequence[AttackSettings], machine: Machine, kept: Collection[str], together: int
+    configs: Sequence[AttackSettings],
+    machine: Machine,
+    kept: Collection[str],
+    together: int,
 ) -> Iterator[dict[str, np.ndarray]]:
     """Run each attack and give its summary."""
     for config in configs:

@@ -1,4 +1,7 @@
-"""Failures of secure aggregation, alone and in sweeps: rates with intervals, next to bounds."""
+"""Failures of secure aggregation, alone and in sweeps.
+
+Rates with intervals, next to bounds.
+"""
 
 from __future__ import annotations
 
@@ -30,17 +33,22 @@ from mrsa_jax.study._tables import (
     total_dropout_rate,
 )
 
-# ---- What the flags of `mrsa-jax secagg` mean: a graph, a threshold, a ring, losses, memory.
+# ---- What the flags of `mrsa-jax secagg` mean: a graph, a threshold, a ring, losses,
+# memory.
 
-_PROGRAMS = 2**28  # what a command takes at its smallest: programs, libraries, keystream
-# Bytes of each pair of clients (edges, shares, messages), and of each entry of an input, by what
-# is done; measured on complete graphs.
+# what a command takes at its smallest: programs, libraries, keystream
+_PROGRAMS = 2**28
+# Bytes of each pair of clients (edges, shares, messages), and of each entry of an
+# input, by what is done; measured on complete graphs.
 _PAIR = {"sets": 24, "array": 240, "real": 3000, "trials": 64}
 _ENTRY = {"sets": 0, "array": 16, "real": 48, "trials": 0}
 
 
 def secagg_bytes(config: SecaggConfig) -> int:
-    """Return about what a round or a failure study needs; more than it takes on sparse graphs."""
+    """Return about what a round or a failure study needs.
+
+    More than it takes on sparse graphs.
+    """
     kind = "trials" if config.trials is not None else config.fidelity or "array"
     entries = config.num_clients * config.dim
     return _PROGRAMS + _PAIR[kind] * config.num_clients**2 + _ENTRY[kind] * entries
@@ -129,19 +137,30 @@ class Setting:
     def inputs(self) -> np.ndarray:
         """Return random residues, uint32[n, dim]."""
         shape = (self.config.num_clients, self.config.dim)
-        return self._generator(0).integers(0, self.modulus, shape, np.uint64).astype(np.uint32)
+        return (
+            self._generator(0)
+            .integers(0, self.modulus, shape, np.uint64)
+            .astype(np.uint32)
+        )
 
     def _generator(self, stream: int) -> np.random.Generator:
         return np.random.default_rng([_OFFSET, stream, self.config.seed])
 
     def secret_seed(self) -> bytes:
-        """Return what the round's secrets come from; how it is printed and modelled is no part."""
-        plain = dataclasses.replace(self.config, json=False, up_mbits=None, compute_slowdown=1.0)
+        """Return what the round's secrets come from.
+
+        How it is printed and modelled is no part.
+        """
+        plain = dataclasses.replace(
+            self.config, json=False, up_mbits=None, compute_slowdown=1.0
+        )
         return secret_seed(plain)
 
     def title(self) -> str:
         """Name the graph and its numbers."""
-        shape = self.named.label + (", the paper's p*" if self.is_default_chance else "")
+        shape = self.named.label + (
+            ", the paper's p*" if self.is_default_chance else ""
+        )
         return f"{self.config.num_clients} clients, {shape}, t = {self.threshold}"
 
     def to_dict(self) -> dict[str, Any]:
@@ -163,7 +182,8 @@ def log10(natural: float) -> float:
     return natural / math.log(10.0)
 
 
-# ---- Failures of secure aggregation, alone and in sweeps: rates with intervals, next to bounds.
+# ---- Failures of secure aggregation, alone and in sweeps: rates with intervals, next
+# to bounds.
 
 _RARE_TRIALS = 4096  # give two digits
 RATES = {
@@ -175,7 +195,8 @@ RATES = {
     "disconnected": "G_3 is disconnected",
     "unmaskable": "unmaskable by CCESA's Appendix F attack",
 }
-"""What is counted, the outcome first; the other rates are of its causes and of risks."""
+"""What is counted, the outcome first; the other rates are of its causes and of risks.
+"""
 _RARE = {
     "unreliable": "in which inputs arrive but too few shares come back (Theorem 1 fails)",
     "not_private": "that is not private",
@@ -209,7 +230,8 @@ def run_failures(config: SecaggConfig, progress: Progress) -> Findings:
     }
     title = (
         f"{setting.title()}\nq = {config.step_dropout_rate:g} a step (in all "
-        f"{setting.total_dropout_rate:.3g}), {config.trials:,} rounds, seed {config.seed}"
+        f"{setting.total_dropout_rate:.3g}), {config.trials:,} rounds, seed "
+        f"{config.seed}"
     )
     return Findings(title, _sentences(content), content)
 
@@ -222,9 +244,14 @@ def counted(
     assert config.trials is not None  # checked with the other settings
     steps = availability.independent_steps(config.step_dropout_rate)
     return secagg.failure_rates_of(
-        config.seed, setting.graph, steps, setting.threshold, config.trials,
-        progress=progress, first=first,
-    )  # fmt: skip
+        config.seed,
+        setting.graph,
+        steps,
+        setting.threshold,
+        config.trials,
+        progress=progress,
+        first=first,
+    )
 
 
 def check_risk(setting: Setting) -> None:
@@ -264,15 +291,22 @@ def log_too_few(n: int, q: float) -> float:
 
 def _numbers(setting: Setting) -> tuple[int, float | None, float, int]:
     config = setting.config
-    return config.num_clients, setting.chance, config.step_dropout_rate, setting.threshold
+    return (
+        config.num_clients,
+        setting.chance,
+        config.step_dropout_rate,
+        setting.threshold,
+    )
 
 
 def _rare(
     setting: Setting, rates: secagg.failures.FailureRates, progress: Progress
 ) -> dict[str, Any] | None:
-    """Estimate what was never counted; None where everything was, or no method is known.
+    """Estimate what was never counted.
 
-    A round without a sum is unreliable or has fewer than two inputs: `no_sum` has an upper end.
+    None where everything was, or no method is known.
+    A round without a sum is unreliable or has fewer than two inputs: `no_sum` has an
+    upper end.
     """
     n, p, q, t = _numbers(setting)
     names = [name for name in _RARE if getattr(rates, name).count == 0]
@@ -316,7 +350,9 @@ def power(log10_value: float | None) -> str:
 
 def _sentences(report: dict[str, Any]) -> list[str]:
     rare = dict(report["rare"] or {})
-    lines = [_outcome_sentence(report["rates"], report["trials"], rare.pop("no_sum", None))]
+    lines = [
+        _outcome_sentence(report["rates"], report["trials"], rare.pop("no_sum", None))
+    ]
     for name, rate in rare.items():
         label = _RARE[name]
         if rate["is_impossible"]:
@@ -328,12 +364,17 @@ def _sentences(report: dict[str, Any]) -> list[str]:
             lines.append(
                 f"Chance of a round {label}, too rare to count: "
                 f"10^{rate['log10_rate']:.2f} (95 %: 10^{rate['log10_lower']:.2f} to "
-                f"10^{rate['log10_upper']:.2f}), from {rate['trials']:,} rounds drawn with such "
+                f"10^{rate['log10_upper']:.2f}), from {rate['trials']:,} rounds drawn "
+                "with such "
                 "a failure in them."
             )
     if not report["log10_bounds"]:
-        lines.append("The theorems speak of Erdős–Rényi and complete graphs only: no bounds.")
-    lines.append(f"Padded inputs arrive from {report['mean_survivors']:.1f} clients on average.")
+        lines.append(
+            "The theorems speak of Erdős–Rényi and complete graphs only: no bounds."
+        )
+    lines.append(
+        f"Padded inputs arrive from {report['mean_survivors']:.1f} clients on average."
+    )
     return lines
 
 
@@ -347,7 +388,9 @@ def _outcome_sentence(
     if most is not None:
         return f"Chance of a round without a sum: at most {power(most['log10_upper'])}."
     text = f"{ended:,} of {trials:,} rounds ended without a sum"
-    return text + (f", {too_few:,} of them with fewer than two inputs." if too_few else ".")
+    return text + (
+        f", {too_few:,} of them with fewer than two inputs." if too_few else "."
+    )
 
 
 _TRACED = ("seed", "connection_probability", "step_dropout_rate", "threshold")
@@ -365,7 +408,9 @@ def sizes(configs: Sequence[SecaggConfig]) -> dict[str, int]:
     return {}
 
 
-def variables(configs: Sequence[SecaggConfig], kept: Collection[str]) -> dict[str, Variable]:
+def variables(
+    configs: Sequence[SecaggConfig], kept: Collection[str]
+) -> dict[str, Variable]:
     """Return the rates with their 95 % intervals, the graph's numbers, and the bounds."""
     found: dict[str, Variable] = {}
     for name, text in RATES.items():
@@ -375,7 +420,9 @@ def variables(configs: Sequence[SecaggConfig], kept: Collection[str]) -> dict[st
             found[f"{name}_{part}"] = Variable((), "float64", "1", words)
     found |= VARIABLES["round"]
     for name in BOUNDS:
-        words = "log10 of a bound of CCESA or ours; -inf for zero, none for other graphs"
+        words = (
+            "log10 of a bound of CCESA or ours; -inf for zero, none for other graphs"
+        )
         found[f"log10_{name}"] = Variable((), "float64", "1", words)
     return found
 
@@ -411,8 +458,12 @@ def run_points(
         }
         for name in RATES:
             rate = getattr(rates, name)
-            found |= {f"{name}_{part}": getattr(rate, part) for part in ("count", *_ENDS)}
-        found |= {f"log10_{name}": value for name, value in log10_bounds(setting).items()}
+            found |= {
+                f"{name}_{part}": getattr(rate, part) for part in ("count", *_ENDS)
+            }
+        found |= {
+            f"log10_{name}": value for name, value in log10_bounds(setting).items()
+        }
         yield {name: np.asarray(value) for name, value in found.items()}
 
 
@@ -429,4 +480,7 @@ def joined(
         round(float(part["mean_survivors"]) * count)
         for part, count in zip(parts, trials, strict=True)
     )
-    return {n: np.asarray(own) for n, own in (found | {"mean_survivors": arrived / total}).items()}
+    return {
+        n: np.asarray(own)
+        for n, own in (found | {"mean_survivors": arrived / total}).items()
+    }

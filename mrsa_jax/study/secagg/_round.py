@@ -1,5 +1,6 @@
-"""One round of secure aggregation: run it at a fidelity, and compare its bytes and seconds.
+"""One round of secure aggregation.
 
+Run it at a fidelity, and compare its bytes and seconds.
 `run` is that of the command: of one round, or of many that may fail.
 """
 
@@ -42,7 +43,8 @@ class _Round(NamedTuple):
     Attributes:
         survivors: bool[5, n], V0 to V4.
         steps: As in `AggregateResult`.
-        total_is_right: Whether the total is the plain sum over V3; None where there is none.
+        total_is_right: Whether the total is the plain sum over V3; None where there is
+            none.
         is_first: Whether times include compilation.
     """
 
@@ -62,13 +64,20 @@ def run_round(config: SecaggConfig, progress: Progress) -> Findings:
     adjacency, survivors = setting.adjacency(), setting.survivors()
     at_risk = _check_risk(setting, adjacency)
     fidelity = config.fidelity or "array"
-    outcome = (_sets(setting, adjacency, survivors) if fidelity == "sets"
-               else _summed(setting, adjacency, survivors, progress))  # fmt: skip
+    outcome = (
+        _sets(setting, adjacency, survivors)
+        if fidelity == "sets"
+        else _summed(setting, adjacency, survivors, progress)
+    )
     content = _content(setting, fidelity, adjacency, outcome, at_risk)
-    bits, rest = setting.modulus.bit_length() - 1, setting.modulus & (setting.modulus - 1)
+    bits, rest = (
+        setting.modulus.bit_length() - 1,
+        setting.modulus & (setting.modulus - 1),
+    )
     ring = str(setting.modulus) if rest else f"2**{bits}"
     title = (
-        f"{setting.title()}\n{content['num_edges']:,} edges, {config.dim:,} residues modulo "
+        f"{setting.title()}\n{content['num_edges']:,} edges, {config.dim:,} residues "
+        "modulo "
         f"{ring}, fidelity {fidelity}, seed {config.seed}"
     )
     return Findings(title, _sentences(config, content), content)
@@ -79,7 +88,8 @@ def _check_risk(setting: Setting, adjacency: np.ndarray) -> int:
     count = int(secagg.unmasking_risk(adjacency, setting.threshold).sum())
     safe = (int(adjacency.sum(axis=1).max()) + 1) // 2 + 1
     rule = (
-        f"must be at least {safe} in this graph, or CCESA's Appendix F attack could unmask single "
+        f"must be at least {safe} in this graph, or CCESA's Appendix F attack could "
+        "unmask single "
         f"clients, {count} of {len(adjacency)} (--allow-unmasking-risk accepts that)"
     )
     allowed = count == 0 or setting.config.allow_unmasking_risk
@@ -96,19 +106,31 @@ def _summed(
     options: Any = {"modulus": setting.modulus, "consistency": config.consistency}
     if config.fidelity == "real":
         entropy = setting.secret_seed()
-        result = protocol.run(*given, entropy=entropy, progress=stages(progress), **options)
+        result = protocol.run(
+            *given, entropy=entropy, progress=stages(progress), **options
+        )
     else:
         words = (adjacency.sum() // 2 + len(adjacency)) * config.dim
         is_first = bool(words > _MOST_TWICE)
         for stage in ["round, with compilation"] + ["round, compiled"] * (not is_first):
             progress.stage(stage, 1)
-            result = secagg.aggregate(setting.secret_seed(), *given, keep_padded=False, **options)
+            result = secagg.aggregate(
+                setting.secret_seed(), *given, keep_padded=False, **options
+            )
             progress.update(1, 1)
     alive, is_right = result.transcript.survivors, None
     if result.status == Status.OK:
-        plain = inputs[alive[3]].sum(axis=0, dtype=np.uint64) % np.uint64(setting.modulus)
+        plain = inputs[alive[3]].sum(axis=0, dtype=np.uint64) % np.uint64(
+            setting.modulus
+        )
         is_right = bool(np.array_equal(result.total, plain))
-    known = result.status, result.learned, result.is_reliable, result.is_private, result.steps
+    known = (
+        result.status,
+        result.learned,
+        result.is_reliable,
+        result.is_private,
+        result.steps,
+    )
     return _Round(alive, *known, is_right, is_first)
 
 
@@ -120,7 +142,11 @@ def _sets(setting: Setting, adjacency: np.ndarray, survivors: np.ndarray) -> _Ro
         alive, signs = signing(adjacency, alive, t)
     is_reliable = bool(secagg.is_reliable(adjacency, alive, t))
     costs = secagg.round_costs(adjacency, alive, t, *size, signers=signs)
-    up, down, counts = costs.server_bytes_up, costs.server_bytes_down, costs.sends.sum(axis=-1)
+    up, down, counts = (
+        costs.server_bytes_up,
+        costs.server_bytes_down,
+        costs.sends.sum(axis=-1),
+    )
     nan = float("nan")
     good = Status.OK if is_reliable else Status.UNRELIABLE
     return _Round(
@@ -131,13 +157,19 @@ def _sets(setting: Setting, adjacency: np.ndarray, survivors: np.ndarray) -> _Ro
         bool(secagg.is_private(adjacency, alive, t)),
         tuple(
             secagg.StepReport(name, int(count), nan, nan, int(sent), int(answered))
-            for name, count, sent, answered in zip(costs.steps, counts, up, down, strict=True)
+            for name, count, sent, answered in zip(
+                costs.steps, counts, up, down, strict=True
+            )
         ),
     )
 
 
 def _content(
-    setting: Setting, fidelity: str, adjacency: np.ndarray, outcome: _Round, at_risk: int
+    setting: Setting,
+    fidelity: str,
+    adjacency: np.ndarray,
+    outcome: _Round,
+    at_risk: int,
 ) -> dict[str, Any]:
     """Return everything as JSON has it."""
     config, alive = setting.config, outcome.survivors
@@ -163,7 +195,9 @@ def _content(
         "steps": [_step(report) for report in outcome.steps],
         "times_include_compilation": outcome.is_first,
         "bytes": {
-            "round": sum(report.bytes_up + report.bytes_down for report in outcome.steps),
+            "round": sum(
+                report.bytes_up + report.bytes_down for report in outcome.steps
+            ),
             "complete_graph": _all_bytes(complete),
             "fedavg": _all_bytes(plain) if plain else 0,
         },
@@ -182,7 +216,10 @@ def _all_bytes(costs: secagg.RoundCosts) -> int:
 
 
 def _modelled(
-    setting: Setting, adjacency: np.ndarray, survivors: np.ndarray, complete: secagg.RoundCosts
+    setting: Setting,
+    adjacency: np.ndarray,
+    survivors: np.ndarray,
+    complete: secagg.RoundCosts,
 ) -> dict[str, Any] | None:
     """Return a round's modelled seconds, for this graph, the complete one and a plain sum."""
     config = setting.config
@@ -190,7 +227,10 @@ def _modelled(
         return None
     size = (config.dim, setting.modulus)
     usual = vars(secagg.costs.operation_seconds())
-    slower = {name: float(seconds) * config.compute_slowdown for name, seconds in usual.items()}
+    slower = {
+        name: float(seconds) * config.compute_slowdown
+        for name, seconds in usual.items()
+    }
     model = secagg.costs.latency_model(
         up_bytes_per_second=config.up_mbits * 1.25e5,
         down_bytes_per_second=config.up_mbits * 1.25e6,
@@ -198,10 +238,14 @@ def _modelled(
     )
 
     def steps(costs: secagg.RoundCosts) -> list[float]:
-        return secagg.costs.round_latency(config.seed, costs, model, 1).seconds[0].tolist()
+        return (
+            secagg.costs.round_latency(config.seed, costs, model, 1).seconds[0].tolist()
+        )
 
     signers = survivors[4] if config.consistency else None
-    own = secagg.round_costs(adjacency, survivors, setting.threshold, *size, signers=signers)
+    own = secagg.round_costs(
+        adjacency, survivors, setting.threshold, *size, signers=signers
+    )
     return {
         "steps": steps(own),
         "complete_graph": sum(steps(complete)),
@@ -217,10 +261,13 @@ def _sentences(config: SecaggConfig, report: dict[str, Any]) -> list[str]:
         f"{report['clients_at_unmasking_risk']}."
     )
     if report["total_is_plain_sum"] is not None:
-        lines.append(f"The total is the plain sum: {_yes(report['total_is_plain_sum'])}.")
+        lines.append(
+            f"The total is the plain sum: {_yes(report['total_is_plain_sum'])}."
+        )
     lines += [
         f"The consistency check: {2 * step['num_clients']} messages, "
-        f"{step['bytes_up'] + step['bytes_down']:,} bytes, and signed keys and longer lists of "
+        f"{step['bytes_up'] + step['bytes_down']:,} bytes, and signed keys and longer "
+        "lists of "
         "survivors before it."
         for step in report["steps"][3:-1]  # the one that it adds, before the last
     ]
@@ -253,15 +300,22 @@ def _comparisons(config: SecaggConfig, report: dict[str, Any]) -> list[str]:
     is_secagg = Graph.parse(config.graph).row.is_complete
     if sizes["fedavg"]:
         ratio = sizes["round"] / sizes["complete_graph"]
-        beside = "" if is_secagg else f", {ratio:.3g} times those over the complete graph (SecAgg)"
+        beside = (
+            ""
+            if is_secagg
+            else f", {ratio:.3g} times those over the complete graph (SecAgg)"
+        )
         plain = sizes["round"] / sizes["fedavg"]
-        lines.append(f"Bytes of the round: {plain:.3g} times those of a plain sum{beside}.")
+        lines.append(
+            f"Bytes of the round: {plain:.3g} times those of a plain sum{beside}."
+        )
     modelled = report["modelled_seconds"]
     if modelled:
         complete = f"{modelled['complete_graph']:.3g} s over the complete graph, "
         lines.append(
             f"Modelled at {config.up_mbits:g} Mbit/s: {sum(modelled['steps']):.3g} s a "
-            f"round; {'' if is_secagg else complete}{modelled['fedavg']:.3g} s for a plain sum."
+            f"round; {'' if is_secagg else complete}{modelled['fedavg']:.3g} s for a "
+            "plain sum."
         )
     return lines
 
@@ -276,7 +330,9 @@ def _learned(report: dict[str, Any]) -> str:
     single = [str(row[0]) for row in rows if len(row) == 1]
     many = "a sum" if len(rows) == 1 else f"{len(rows)} sums"
     parts = f"A curious server learns {many} over part of the {arrived} clients"
-    sizes = ", ".join(str(len(row)) for row in rows[:6]) + (", ..." if len(rows) > 6 else "")
+    sizes = ", ".join(str(len(row)) for row in rows[:6]) + (
+        ", ..." if len(rows) > 6 else ""
+    )
     alone = ", ".join(single[:6]) + (", ..." if len(single) > 6 else "")
     exposed = f"; exposed are the inputs of: {alone}" if single else ""
     return f"{parts} (sizes {sizes}){exposed}."

@@ -1,8 +1,8 @@
 """What a sweep is: settings of one command, and axes along which some of them change.
 
-A TOML file holds the settings as the command's own file does, and next to them `[grid]`, whose
-fields are crossed with each other, and any number of `[[zip]]`, whose fields change together.
-Nothing here imports JAX.
+A TOML file holds the settings as the command's own file does, and next to them
+`[grid]`, whose fields are crossed with each other, and any number of `[[zip]]`, whose
+fields change together. Nothing here imports JAX.
 """
 
 from __future__ import annotations
@@ -72,7 +72,8 @@ class SweepConfig:
     axes: tuple[dict[str, Any], ...]
     skip_impossible: bool
     trajectories: bool
-    keep: tuple[str, ...] | None  # None where nothing is asked for: as it was before it could be
+    # None where nothing is asked for: as it was before it could be
+    keep: tuple[str, ...] | None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,7 +102,8 @@ class Sweep:
         out: Folder of the results.
         overwrite: Whether to replace another study there.
         reuse: Folder of another sweep, whose points are taken where they are the same.
-        skip_impossible: Leave cells that make no sense empty instead of refusing the sweep.
+        skip_impossible: Leave cells that make no sense empty instead of refusing the
+            sweep.
         trajectories: Keep what there is after each round, too.
         keep: Names of what else to keep of who took part.
         source: Text of the file.
@@ -137,7 +139,8 @@ class Sweep:
     def config(self) -> SweepConfig:
         """What is studied, as plain values."""
         axes = [
-            {"name": axis.name, "fields": axis.fields, "values": axis.values} for axis in self.axes
+            {"name": axis.name, "fields": axis.fields, "values": axis.values}
+            for axis in self.axes
         ]
         return SweepConfig(
             seed=self.base.seed,
@@ -158,7 +161,8 @@ class Sweep:
 
         Args:
             index: Its place on each axis.
-            known: Tables of other cells, which share those that do not change between them.
+            known: Tables of other cells, which share those that do not change between
+                them.
         """
         known, changed = {} if known is None else known, {}
         for name, axes in self._changing.items():
@@ -189,12 +193,19 @@ class Sweep:
     def points(self) -> Iterator[Point]:
         """Go through the cells, the last axis fastest."""
         known: dict[tuple[Any, ...], Any] = {}
-        checks, read = (each_once(check_types), each_once(check_parts)), each_once(as_read)
+        checks, read = (
+            (each_once(check_types), each_once(check_parts)),
+            each_once(as_read),
+        )
         for index in itertools.product(*map(range, self.shape)):
             try:
                 config = self.kind.resolve(self.settings_at(index, known), checks)
-                tables = {name: read(own) for name, own in own_and_tables(config)[1].items()}
-                yield Point(index, dataclasses.replace(config, **tables) if tables else config)
+                tables = {
+                    name: read(own) for name, own in own_and_tables(config)[1].items()
+                }
+                yield Point(
+                    index, dataclasses.replace(config, **tables) if tables else config
+                )
             except ConfigurationError as error:
                 yield Point(index, None, str(error))
 
@@ -225,11 +236,15 @@ class Sweep:
                 shown = [
                     " with ".join(
                         str(self._label(field, value))
-                        for field, value in zip(axis.fields, axis.values[place], strict=True)
+                        for field, value in zip(
+                            axis.fields, axis.values[place], strict=True
+                        )
                     )
                     for place in own[:6]
                 ]
-                found.append(f"{names} = {' or '.join(shown)}{' or ...' * (len(own) > 6)}")
+                found.append(
+                    f"{names} = {' or '.join(shown)}{' or ...' * (len(own) > 6)}"
+                )
         return ", ".join(found)
 
     def _label(self, field: str, value: Any) -> Any:
@@ -264,13 +279,14 @@ def sweep_of(content: Mapping[str, Any]) -> Sweep:
     """Return the sweep that plain values describe, as a TOML file holds them.
 
     Args:
-        content: Settings of one command (named by `command`, `"simulate"` when left out), `grid`
-            and `zip` tables of lists, `skip_impossible`, `trajectories` and `keep`.
+        content: Settings of one command (named by `command`, `"simulate"` when left
+            out), `grid` and `zip` tables of lists, `skip_impossible`, `trajectories`
+            and `keep`.
 
     Raises:
-        ConfigurationError: For an unknown command or field (by its path in the file, with the
-            nearest known one), a value of another type, an empty or repeated axis, or zipped
-            lists of different lengths.
+        ConfigurationError: For an unknown command or field (by its path in the file,
+            with the nearest known one), a value of another type, an empty or repeated
+            axis, or zipped lists of different lengths.
     """
     left = copy.deepcopy(dict(content))  # fields are taken out as they are read
     name = left.pop("command", "simulate")
@@ -279,7 +295,9 @@ def sweep_of(content: Mapping[str, Any]) -> Sweep:
     flags = {}
     for flag in ("skip_impossible", "trajectories"):
         flags[flag] = left.pop(flag, False)
-        require(isinstance(flags[flag], bool), flag, "must be true or false", flags[flag])
+        require(
+            isinstance(flags[flag], bool), flag, "must be true or false", flags[flag]
+        )
     keep = left.pop("keep", [])
     good = isinstance(keep, list) and all(isinstance(one, str) for one in keep)
     require(good, "keep", "must be a list of names", keep)
@@ -292,11 +310,16 @@ def sweep_of(content: Mapping[str, Any]) -> Sweep:
     require(good, "zip", rule, zips)
     fields = _flat_fields(kind.settings, grid, "grid")
     implied = {f: v for f, v in kind.implied_axes(left).items() if f not in fields}
-    axes = [_axis(kind, "grid", {name: values}) for name, values in (implied | fields).items()]
+    axes = [
+        _axis(kind, "grid", {name: values})
+        for name, values in (implied | fields).items()
+    ]
     for i, table in enumerate(zips):
         where = "zip" if one_table else f"zip[{i}]"
         title = table.pop("name", None)
-        axes.append(_axis(kind, where, _flat_fields(kind.settings, table, where), title))
+        axes.append(
+            _axis(kind, where, _flat_fields(kind.settings, table, where), title)
+        )
     check_axes(axes)
     base: Any = from_dict(kind.settings, left, "")
     tracked = getattr(base, "track", ())
@@ -314,8 +337,13 @@ def sweep_of(content: Mapping[str, Any]) -> Sweep:
     )
 
 
-def _flat_fields(cls: type, table: dict[str, Any], where: str, prefix: str = "") -> dict[str, Any]:
-    """Return the lists of a table by dotted field; both ways to write a dotted name are taken."""
+def _flat_fields(
+    cls: type, table: dict[str, Any], where: str, prefix: str = ""
+) -> dict[str, Any]:
+    """Return the lists of a table by dotted field.
+
+    Both ways to write a dotted name are taken.
+    """
     found: dict[str, Any] = {}
     for key, value in table.items():
         dotted = f"{prefix}{key}"
@@ -336,21 +364,30 @@ def hint_of(cls: type, dotted: str, where: str) -> Any:
     if dotted in hints:
         return hints[dotted]
     known = [name for name, hint in hints.items() if not dataclasses.is_dataclass(hint)]
-    close = [name for name in known if name.rpartition(".")[2] == dotted.rpartition(".")[2]]
+    close = [
+        name for name in known if name.rpartition(".")[2] == dotted.rpartition(".")[2]
+    ]
     close = close or difflib.get_close_matches(dotted, known, n=1, cutoff=0.5)
-    advice = f"; did you mean {close[0]!r}?" if close else f" (known: {', '.join(known)})"
+    advice = (
+        f"; did you mean {close[0]!r}?" if close else f" (known: {', '.join(known)})"
+    )
     raise ConfigurationError(f"`{where}.{dotted}` is not a field{advice}")
 
 
 def hints_of(cls: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Go through all fields by dotted name, with their types: tables, and what is in them."""
+    """Go through all fields by dotted name, with their types.
+
+    Tables, and what is in them.
+    """
     for name, hint in typing.get_type_hints(cls).items():
         yield f"{prefix}{name}", hint
         if dataclasses.is_dataclass(hint):
             yield from hints_of(hint, f"{prefix}{name}.")
 
 
-def _axis(kind: Kind, where: str, lists: dict[str, Any], title: str | None = None) -> Axis:
+def _axis(
+    kind: Kind, where: str, lists: dict[str, Any], title: str | None = None
+) -> Axis:
     """Return an axis of fields that change together."""
     require(len(lists) > 0, where, "must name at least one field")
     columns = {}
@@ -362,7 +399,9 @@ def _axis(kind: Kind, where: str, lists: dict[str, Any], title: str | None = Non
         items = _expanded(values, path)
         rule = "must be a list of at least one value, or a range"
         require(isinstance(items, list) and len(items) > 0, path, rule, values)
-        columns[field] = [read_field(hint, item, f"{path}[{i}]") for i, item in enumerate(items)]
+        columns[field] = [
+            read_field(hint, item, f"{path}[{i}]") for i, item in enumerate(items)
+        ]
     lengths = {field: len(column) for field, column in columns.items()}
     rule = "must hold lists of one length"
     require(len(set(lengths.values())) == 1, where, rule, lengths)
@@ -370,8 +409,15 @@ def _axis(kind: Kind, where: str, lists: dict[str, Any], title: str | None = Non
     first = next(iter(columns))
     if where == "grid":
         repeated = len(set(rows)) < len(rows)
-        require(not repeated, f"{where}.{first}", "must not hold a value twice", lists[first])
-    require(title is None or isinstance(title, str), f"{where}.name", "must be text", title)
+        require(
+            not repeated,
+            f"{where}.{first}",
+            "must not hold a value twice",
+            lists[first],
+        )
+    require(
+        title is None or isinstance(title, str), f"{where}.name", "must be text", title
+    )
     return Axis(title or first.rpartition(".")[2], tuple(columns), rows)
 
 
@@ -379,7 +425,9 @@ def _expanded(values: Any, path: str) -> Any:
     """Return a list; a table such as {linspace = [0.1, 0.5, 5]} becomes one."""
     if not isinstance(values, dict):
         return values
-    require(len(values) == 1, path, f"must be a list or one of {', '.join(_RANGES)}", values)
+    require(
+        len(values) == 1, path, f"must be a list or one of {', '.join(_RANGES)}", values
+    )
     ((name, numbers),) = values.items()
     check_known(name, path, _RANGES, "a list or a range")
     least, most, form = _RANGES[name]
@@ -388,13 +436,23 @@ def _expanded(values: Any, path: str) -> Any:
     require(good, f"{path}.{name}", f"must be {form}", numbers)
     if name == "range":
         whole = all(isinstance(one, int) for one in numbers)
-        require(whole and numbers[2:] != [0], f"{path}.range", f"must be whole: {form}", numbers)
+        require(
+            whole and numbers[2:] != [0],
+            f"{path}.range",
+            f"must be whole: {form}",
+            numbers,
+        )
         made = range(*numbers)
         # one of very many has no length
         _check_size(path, (made[-1] - made[0]) // made.step + 1 if made else 0)
         return list(made)
     count = numbers[2]
-    require(isinstance(count, int) and count >= 1, f"{path}.{name}", f"must be {form}", numbers)
+    require(
+        isinstance(count, int) and count >= 1,
+        f"{path}.{name}",
+        f"must be {form}",
+        numbers,
+    )
     _check_size(path, count)
     positive = name == "linspace" or min(numbers[:2]) > 0
     require(positive, f"{path}.{name}", "must have positive ends", numbers)
@@ -405,7 +463,10 @@ def _expanded(values: Any, path: str) -> Any:
 
 
 def read_field(hint: Any, value: Any, path: str) -> Any:
-    """Return a value of a field's type; a single one stands for a list of it, 1.0 for 1."""
+    """Return a value of a field's type.
+
+    A single one stands for a list of it, 1.0 for 1.
+    """
     inner = without_none(hint)
     if typing.get_origin(inner) is tuple and not isinstance(value, list):
         value = [value]
@@ -416,15 +477,26 @@ def read_field(hint: Any, value: Any, path: str) -> Any:
 
 def check_axes(axes: list[Axis]) -> None:
     """Raise for axes that change one field twice, share a name, or have too many cells."""
-    require(len(axes) > 0, "grid", "must name at least one field, or there must be a [[zip]]")
+    require(
+        len(axes) > 0,
+        "grid",
+        "must name at least one field, or there must be a [[zip]]",
+    )
     fields = list(itertools.chain.from_iterable(axis.fields for axis in axes))
     for field in fields:
-        require(fields.count(field) == 1, "grid", "must not change a field on two axes", field)
+        require(
+            fields.count(field) == 1,
+            "grid",
+            "must not change a field on two axes",
+            field,
+        )
     names = [axis.name for axis in axes]
     for name in names:
         rule = "must differ from those of other axes; a [[zip]] takes a `name`"
         require(names.count(name) == 1, "name", rule, name)
-        rule = "must begin with a letter or digit, and hold only these, _, -, . and spaces"
+        rule = (
+            "must begin with a letter or digit, and hold only these, _, -, . and spaces"
+        )
         require(re.fullmatch(r"\w[\w .-]*", name) is not None, "name", rule, name)
         taken = ("trial", "round", "client", "row", "done", "seconds")
         require(name not in taken, "name", f"must be none of {taken}", name)
@@ -432,7 +504,9 @@ def check_axes(axes: list[Axis]) -> None:
 
 
 def _check_size(where: str, size: int) -> None:
-    require(size <= _MOST_POINTS, where, f"must have at most {_MOST_POINTS} points", size)
+    require(
+        size <= _MOST_POINTS, where, f"must have at most {_MOST_POINTS} points", size
+    )
 
 
 def _replaced(settings: Any, path: list[str], value: Any) -> Any:

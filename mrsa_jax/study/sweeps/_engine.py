@@ -1,14 +1,17 @@
-"""How a sweep is run: what its folder lacks is computed, and the results are put together.
+"""How a sweep is run.
 
-By one process, or by several: workers of dask.distributed, or hosts that share each point. Workers
-write into the store themselves and claim points as any process does, so a worker that dies loses
-the points in flight only, and dask gives these to another. All of them must see the folder.
+What its folder lacks is computed, and the results are put together.
+By one process, or by several: workers of dask.distributed, or hosts that share each
+point. Workers write into the store themselves and claim points as any process does, so
+a worker that dies loses the points in flight only, and dask gives these to another. All
+of them must see the folder.
 
 On several hosts, by `jax.distributed`, every point is shared by all.
-All processes go through the same points in the same order, each with its devices' share of the
-trials or clients. The first one claims points as a process alone does, so that other sweeps on the
-store leave them to it, says which come next, and writes them. (Separate points for each process
-need no such thing: start several sweeps on one store, or use dask's workers.)
+All processes go through the same points in the same order, each with its devices' share
+of the trials or clients. The first one claims points as a process alone does, so that
+other sweeps on the store leave them to it, says which come next, and writes them.
+(Separate points for each process need no such thing: start several sweeps on one store,
+or use dask's workers.)
 """
 
 from __future__ import annotations
@@ -79,8 +82,8 @@ class Count:
     def passes(self) -> Iterator[list[Task]]:
         """Give all tasks that are to be done, again and again until nothing is missing.
 
-        What another process holds is tried again, after a little where nothing else was done: it
-        may have been killed.
+        What another process holds is tried again, after a little where nothing else was
+        done: it may have been killed.
         """
         while self.missing:
             before = len(self.missing)
@@ -103,7 +106,9 @@ class Count:
 
     def _forget_done(self) -> None:
         own = self._plan
-        self.missing = {n for n in self.missing if own.there(self._store.index, n) < own.trials(n)}
+        self.missing = {
+            n for n in self.missing if own.there(self._store.index, n) < own.trials(n)
+        }
         self._left = sum(own.num_cells[number] for number in self.missing)
 
     def _show(self) -> None:
@@ -113,8 +118,8 @@ class Count:
 def run_sweep(plan: Plan, progress: Progress | None = None) -> xr.Dataset:
     """Compute the points that are missing in the store, and open it.
 
-    An interruption loses only the points in flight; a later call, or another process at the same
-    time, does the rest.
+    An interruption loses only the points in flight; a later call, or another process at
+    the same time, does the rest.
 
     Args:
         plan: As `plan_sweep` returns it.
@@ -164,8 +169,12 @@ def compute(
         on_done: Called with the number of each point that was written.
         on_claimed: Called before anything is computed, with what will be.
     """
-    with store.claim({number: plan.identities[number].key for number in task.numbers}) as held:
-        own = tuple(number for number in held if plan.there(store.index, number) == task.first)
+    with store.claim(
+        {number: plan.identities[number].key for number in task.numbers}
+    ) as held:
+        own = tuple(
+            number for number in held if plan.there(store.index, number) == task.first
+        )
         if not own:
             return
         plan.check_unchanged(own)
@@ -175,12 +184,15 @@ def compute(
         start = time.perf_counter()
         for number, values in zip(own, computed(plan, task), strict=True):
             seconds = time.perf_counter() - start
-            plan.check_unchanged([number])  # again: a file may have been replaced meanwhile
+            # again: a file may have been replaced meanwhile
+            plan.check_unchanged([number])
             first, count = task.first, task.count
             if plan.is_whole and first:
                 (before,) = plan.parts(store.index, number, first)
                 runner = plan.sweep.kind.runner()
-                values = runner.joined((before.values(plan.variables), values), (first, count))
+                values = runner.joined(
+                    (before.values(plan.variables), values), (first, count)
+                )
                 first, count, seconds = 0, first + count, seconds + before.seconds
             store.write(plan.identities[number], first, count, values, seconds)
             on_done(number)
@@ -192,7 +204,9 @@ def computed(plan: Plan, task: Task) -> Iterator[dict[str, np.ndarray]]:
     runner: Runner = plan.sweep.kind.runner()
     configs = [plan.config(task, number) for number in task.numbers]
     more = {"first": task.first} if task.first else {}
-    return runner.run_points(configs, plan.machine, plan.sweep.kept, task.together, **more)
+    return runner.run_points(
+        configs, plan.machine, plan.sweep.kept, task.together, **more
+    )
 
 
 if TYPE_CHECKING:
@@ -229,9 +243,13 @@ def run_on_workers(
         WorkersError: If workers die again and again.
         StoreError: If the store cannot be written.
     """
-    if workers is not None:  # of this machine; those of a scheduler have separate memory
+    # of this machine; those of a scheduler have separate memory
+    if workers is not None:
         plan.check_memory(workers)
-    with _client(workers, scheduler) as client, contextlib.closing(plan.open_store()) as store:
+    with (
+        _client(workers, scheduler) as client,
+        contextlib.closing(plan.open_store()) as store,
+    ):
         cut = _cut(plan, max(1, len(client.scheduler_info()["workers"])))
         count = Count(cut, store, checked_progress(progress))
         for tasks in count.passes():
@@ -245,7 +263,9 @@ def _cut(plan: Plan, workers: int) -> Plan:
     groups = []
     for group in plan.groups:
         share = -(-len(group.numbers) // (workers * _TASKS_EACH))
-        groups.append(dataclasses.replace(group, together=max(1, min(group.together, share))))
+        groups.append(
+            dataclasses.replace(group, together=max(1, min(group.together, share)))
+        )
     return dataclasses.replace(plan, groups=tuple(groups))
 
 
@@ -262,7 +282,8 @@ def _compute_all(client: Any, plan: Plan, tasks: Sequence[Task], count: Count) -
                 count.add(number)
     except KilledWorker as error:
         raise WorkersError(
-            "workers died again and again over the same points (out of memory?); what is complete "
+            "workers died again and again over the same points (out of memory?); what "
+            "is complete "
             f"is kept in {plan.sweep.out}: {error}"
         ) from error
     finally:
@@ -271,7 +292,8 @@ def _compute_all(client: Any, plan: Plan, tasks: Sequence[Task], count: Count) -
 
 def _work(plugins: dict[str, dict[str, str]], plan: Plan, task: Task) -> list[int]:
     """Compute points on a worker; return those that were written."""
-    if plugins:  # what they print, now or later, does not get among the first process's results
+    # what they print, now or later, does not get among the first process's results
+    if plugins:
         sys.stdout = sys.stderr
     if plugins != loaded_plugins():
         load_plugins(plugins)
@@ -315,21 +337,26 @@ _NONE, _END = -1, -2  # instead of a first trial
 
 
 def join_hosts(
-    coordinator: str | None, num_processes: int | None = None, process_index: int | None = None
+    coordinator: str | None,
+    num_processes: int | None = None,
+    process_index: int | None = None,
 ) -> None:
     """Connect this process to the others; to be called before JAX computes anything.
 
     Args:
-        coordinator: Address of the first process, such as `"10.0.0.1:1234"`; None where the
-            cluster's manager says all (SLURM, Open MPI, Kubernetes, cloud TPUs).
+        coordinator: Address of the first process, such as `"10.0.0.1:1234"`; None where
+            the cluster's manager says all (SLURM, Open MPI, Kubernetes, cloud TPUs).
         num_processes: Their number.
         process_index: Which one this is, from 0.
 
     Raises:
-        ConfigurationError: If the others do not come within a minute, or an index is out of range.
+        ConfigurationError: If the others do not come within a minute, or an index is
+            out of range.
     """
     if num_processes is not None and process_index is not None:
-        require(num_processes >= 1, "num_processes", "must be at least 1", num_processes)
+        require(
+            num_processes >= 1, "num_processes", "must be at least 1", num_processes
+        )
         rule = "must lie in [0, num_processes)"
         good = 0 <= process_index < num_processes
         require(good, "process_index", rule, process_index, num_processes)
@@ -342,7 +369,8 @@ def join_hosts(
         )
     except (RuntimeError, ValueError) as error:
         raise ConfigurationError(
-            f"`coordinator` must answer, and all processes come; got {coordinator!r}: {error}"
+            f"`coordinator` must answer, and all processes come; got {coordinator!r}: "
+            f"{error}"
         ) from error
 
 
@@ -373,11 +401,16 @@ def _check_alike(plan: Plan) -> None:
     from jax.experimental import multihost_utils
 
     own = hashlib.sha256(plan.cells.tobytes()).digest()
-    several = multihost_utils.process_allgather(np.frombuffer(own, np.uint8), tiled=False)
+    several = multihost_utils.process_allgather(
+        np.frombuffer(own, np.uint8), tiled=False
+    )
     if len(np.unique(np.reshape(several, (-1, len(own))), axis=0)) > 1:
-        names = sorted({name for one in plan.identities.values() for name in one.made_by})
+        names = sorted(
+            {name for one in plan.identities.values() for name in one.made_by}
+        )
         raise ConfigurationError(
-            f"`coordinator` must join processes of the same code and files; got others: compare "
+            "`coordinator` must join processes of the same code and files; got "
+            "others: compare "
             f"{', '.join(names)} on the hosts, and start all of them again"
         )
 
@@ -395,8 +428,8 @@ def _lead(plan: Plan, progress: Progress) -> xr.Dataset:
             for task in tasks:
                 compute(plan, store, task, count.add, functools.partial(_tell, plan))
             if count.missing:
-                # another process holds them: the others of this one must not wait for a message
-                # longer than their network does
+                # another process holds them: the others of this one must not wait for a
+                # message longer than their network does
                 _tell(plan, None)
         _tell(plan, None, _END)
         store.show()
@@ -407,7 +440,9 @@ def _follow(plan: Plan) -> None:
     """Compute what the first process says, each device its share."""
     plan = _on_all_devices(plan)
     while True:
-        first, count, together, *numbers = _broadcast(np.zeros(3 + _room(plan), np.int32)).tolist()
+        first, count, together, *numbers = _broadcast(
+            np.zeros(3 + _room(plan), np.int32)
+        ).tolist()
         if first == _END:
             return
         if first != _NONE:
@@ -427,7 +462,10 @@ def _room(plan: Plan) -> int:
 
 
 def _tell(plan: Plan, task: Task | None, what: int = _NONE) -> None:
-    """Say what comes next; without a task: that nothing does yet, or that it is the end."""
+    """Say what comes next.
+
+    Without a task: that nothing does yet, or that it is the end.
+    """
     message = np.full(3 + _room(plan), what, np.int32)
     if task is not None:
         own = (task.first, task.count, task.together, *task.numbers)

@@ -1,4 +1,7 @@
-"""What a point is found by: a digest of its settings, and of the code and files it is made of."""
+"""What a point is found by.
+
+A digest of its settings, and of the code and files it is made of.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +22,16 @@ from mrsa_jax.study._training_tables import PARTITIONS, DataConfig, TrainingConf
 
 COMPUTES_ALIKE: dict[str, tuple[str, ...]] = {
     "simulate": (),
-    "train": ("figures of the weights that sums had, clipped values and failed uploads kept",),
+    "train": (
+        "figures of the weights that sums had, clipped values and failed uploads kept",
+    ),
     "secagg": ("rounds without a sum are counted",),
 }
 """By which changes results of a kind came to differ, oldest first, in a few words each.
 
-Versions of the package with as many changes compute alike, and take each other's points; no other
-part of a key depends on the version. A change of any figure of the golden points adds its words.
+Versions of the package with as many changes compute alike, and take each other's
+points; no other part of a key depends on the version. A change of any figure of the
+golden points adds its words.
 """
 RANGED = ("simulate", "secagg")
 """Kinds whose points are a number of trials, each by itself: more can be added."""
@@ -33,13 +39,18 @@ RANGED = ("simulate", "secagg")
 
 def _of_population(own: PopulationConfig) -> Iterable[str]:
     read = Model.parse(own.availability).row.reads(own.dropout_rates)
-    by_label = own.assignment == "by_label"  # whose rates lie between those that are given
-    return {"dropout_rates", "assignment"}.difference(read, {"assignment"} if by_label else ())
+    # whose rates lie between those that are given
+    by_label = own.assignment == "by_label"
+    return {"dropout_rates", "assignment"}.difference(
+        read, {"assignment"} if by_label else ()
+    )
 
 
 def _of_data(own: DataConfig) -> Iterable[str]:
     read = PARTITIONS[own.partition][1:]
-    return {name for _, *names in PARTITIONS.values() for name in names}.difference(read)
+    return {name for _, *names in PARTITIONS.values() for name in names}.difference(
+        read
+    )
 
 
 def _of_aggregation(own: AggregationConfig) -> Iterable[str]:
@@ -82,7 +93,8 @@ class Identity:
     """What a point is.
 
     Attributes:
-        key: 64 hexadecimal digits of all that decides on its results, except the number of trials.
+        key: 64 hexadecimal digits of all that decides on its results, except the number
+            of trials.
         settings: Of its settings alone, as they were written.
         made_by: Versions, code and files, by name.
     """
@@ -93,7 +105,9 @@ class Identity:
 
 
 class Identities:
-    """What the points of a sweep are; each table, file and piece of code is looked at once.
+    """What the points of a sweep are.
+
+    Each table, file and piece of code is looked at once.
 
     Args:
         kind: Of the points.
@@ -132,9 +146,14 @@ class Identities:
         return {name: own for name, own in studied(content).items() if name not in left}
 
     def _differing(self, config: Any) -> list[dict[str, Any]]:
-        """Return settings that are not usual: with files by their content, and as written."""
+        """Return settings that are not usual.
+
+        With files by their content, and as written.
+        """
         own, tables = map(self._studied, own_and_tables(config))
-        usual = {name: value for name, value in self._usual.items() if name not in tables}
+        usual = {
+            name: value for name, value in self._usual.items() if name not in tables
+        }
         found = [_less(self._without_paths(own), usual), _less(own, usual)]
         for name, table in tables.items():
             if name not in self._tables:
@@ -152,8 +171,11 @@ class Identities:
         """Return settings with the content of a trace instead of its path."""
         if isinstance(value, dict):
             left = {"directory"} if "dataset" in value else set()
-            return {name: self._without_paths(one) for name, one in value.items()
-                    if name not in left}  # fmt: skip
+            return {
+                name: self._without_paths(one)
+                for name, one in value.items()
+                if name not in left
+            }
         if isinstance(value, str) and value.startswith("replay:"):
             path, mode = Model.parse(value).parameters
             return f"replay:{self._sources.digest(path)}:{mode}"
@@ -162,7 +184,10 @@ class Identities:
 
 @functools.cache
 def _defaults(config: type) -> dict[str, Any]:
-    """Return what a field is where nobody sets it: a new field of that value changes no key."""
+    """Return what a field is where nobody sets it.
+
+    A new field of that value changes no key.
+    """
     try:
         return to_dict(config())
     except TypeError:  # of a user's own, which must be set
@@ -180,17 +205,23 @@ def _less(content: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
                 found[name] = value
         elif value != usual:
             found[name] = value
-    gone = [name for name in defaults if name not in content]  # None, where that is not usual
+    # None, where that is not usual
+    gone = [name for name in defaults if name not in content]
     return found | dict.fromkeys(gone)
 
 
 def _digest(content: Any) -> str:
-    text = json.dumps(_canonical(content), sort_keys=True, separators=(",", ":"), default=str)
+    text = json.dumps(
+        _canonical(content), sort_keys=True, separators=(",", ":"), default=str
+    )
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _canonical(value: Any) -> Any:
-    """Return plain values of which equal numbers are written alike: 1.0 as 1, -0.0 as 0."""
+    """Return plain values of which equal numbers are written alike.
+
+    1.0 as 1, -0.0 as 0.
+    """
     if isinstance(value, dict):
         return {name: _canonical(one) for name, one in value.items()}
     if isinstance(value, list | tuple):

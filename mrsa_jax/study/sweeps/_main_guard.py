@@ -1,4 +1,7 @@
-"""Whether processes can be started where a script stands: each of them runs the script again."""
+"""Whether processes can be started where a script stands.
+
+Each of them runs the script again.
+"""
 
 from __future__ import annotations
 
@@ -16,21 +19,24 @@ _GUARD = 'if __name__ == "__main__":'
 def check_main(distributed: Any, workers: int | None) -> None:
     """Raise where a worker process would run the statement again that starts it.
 
-    Python starts a process by running the main script's text, but under another name: what stands
-    below the guard is left out. Notebooks, `python -c` and modules with a `__main__` have no text
-    that is run.
+    Python starts a process by running the main script's text, but under another name:
+    what stands below the guard is left out. Notebooks, `python -c` and modules with a
+    `__main__` have no text that is run.
 
     Args:
         distributed: The library that starts them.
         workers: How many are asked for.
 
     Raises:
-        ConfigurationError: If the statement is not below a guard, or the script is no file.
+        ConfigurationError: If the statement is not below a guard, or the script is no
+            file.
     """
     main = sys.modules["__main__"]
     spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
     is_package = spec is not None and spec.name.rpartition(".")[2] == "__main__"
-    starts_anew = distributed.config.get("distributed.worker.multiprocessing-method") != "fork"
+    starts_anew = (
+        distributed.config.get("distributed.worker.multiprocessing-method") != "fork"
+    )
     if file is None or is_package or not starts_anew:
         return
     path = pathlib.Path(file)
@@ -39,7 +45,8 @@ def check_main(distributed: Any, workers: int | None) -> None:
     line = _line_of(main)
     if line is not None and not _is_guarded(path, line):
         raise ConfigurationError(
-            f"`workers` must be set below `{_GUARD}`, because each worker process runs the script "
+            f"`workers` must be set below `{_GUARD}`, because each worker process runs "
+            "the script "
             f"again; got {workers} in {path.name}, line {line}"
         )
 
@@ -58,7 +65,11 @@ def _is_guarded(path: pathlib.Path, line: int) -> bool:
     """Return whether a line is part of a condition on the script's name."""
     try:
         tree = ast.parse(path.read_bytes())
-    except (OSError, SyntaxError, ValueError):  # what is not Python's text is not run again
+    except (
+        OSError,
+        SyntaxError,
+        ValueError,
+    ):  # what is not Python's text is not run again
         return True
     for node in ast.walk(tree):
         if isinstance(node, ast.If) and node.lineno <= line <= (node.end_lineno or 0):

@@ -1,8 +1,8 @@
 """Folders of sweeps that were computed apart become one.
 
-All is compared before anything is written. Then the grid is laid out, and records are copied as
-they are: after an interruption the folder is a sweep that lacks points, and the same call
-resumes it.
+All is compared before anything is written. Then the grid is laid out, and records are
+copied as they are: after an interruption the folder is a sweep that lacks points, and
+the same call resumes it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,14 @@ from mrsa_jax.study._records import Index, Record
 from mrsa_jax.study._run_folder import read_json
 from mrsa_jax.study._runner import Variable
 from mrsa_jax.study._view import CELL, View
-from mrsa_jax.study.sweeps._axes import Axis, Sweep, check_axes, hint_of, hints_of, read_field
+from mrsa_jax.study.sweeps._axes import (
+    Axis,
+    Sweep,
+    check_axes,
+    hint_of,
+    hints_of,
+    read_field,
+)
 from mrsa_jax.study.sweeps._keys import RANGED
 from mrsa_jax.study.sweeps._store import SweepStore, manifest_of
 from mrsa_watch._base.errors import ConfigurationError, check_known, is_number, require
@@ -38,16 +45,17 @@ if TYPE_CHECKING:
 _COMPUTED = {"float64": (1e-9, 0.0), "float32": (2.0**-23, 0.0)}
 """By how much floats of one key may differ between two machines, relatively and absolutely.
 
-In double precision they are sums and decompositions, which are known to nine digits; in single
-precision one quotient of two integers, which is rounded once.
+In double precision they are sums and decompositions, which are known to nine digits; in
+single precision one quotient of two integers, which is rounded once.
 """
 _TRAINED = 0.1, 0.05
 """The same of what follows from trained numbers.
 
-No power of the precision bounds it: a sum in another order moves an update to another level of the
-quantizer, and training amplifies that. With SSE and with AVX2 a CPU's losses of a convex model
-differed by 1e-6 after 200 rounds, those of networks by up to 0.07, their accuracies by 0.04, and
-what their updates share by 0.012. Integers, as who was in which sum, are compared to the bit.
+No power of the precision bounds it: a sum in another order moves an update to another
+level of the quantizer, and training amplifies that. With SSE and with AVX2 a CPU's
+losses of a convex model differed by 1e-6 after 200 rounds, those of networks by up to
+0.07, their accuracies by 0.04, and what their updates share by 0.012. Integers, as who
+was in which sum, are compared to the bit.
 """
 
 
@@ -59,24 +67,26 @@ def merge(
 ) -> xr.Dataset:
     """Combine the points of several sweeps in one folder, and open it.
 
-    Use it for a study whose parts were computed on machines without a common disk. Axes get the
-    values of all folders, and settings that differ between them become axes; cells that no folder
-    has stay empty. Trials of a point that two folders have are compared: integers to the bit,
-    floats to nine digits, those of single precision to the last. Results of trained numbers may
-    differ by a tenth or by 0.05, because machines round differently. Nothing is computed, and
-    merging again changes nothing.
+    Use it for a study whose parts were computed on machines without a common disk. Axes
+    get the values of all folders, and settings that differ between them become axes;
+    cells that no folder has stay empty. Trials of a point that two folders have are
+    compared: integers to the bit, floats to nine digits, those of single precision to
+    the last. Results of trained numbers may differ by a tenth or by 0.05, because
+    machines round differently. Nothing is computed, and merging again changes nothing.
 
     Args:
         folders: Folders of sweeps of one command.
         out: Folder of the result: a new one, or that of a sweep, whose points are kept.
-        progress: Receives warnings of records that are damaged, whose points stay empty.
+        progress: Receives warnings of records that are damaged, whose points stay
+            empty.
 
     Returns:
         Data set of all of them, as `sweep` returns it.
 
     Raises:
-        ConfigurationError: If a folder holds no sweep or one of another command, axes do not fit
-            together, or a point that two folders have differs: nothing is written then.
+        ConfigurationError: If a folder holds no sweep or one of another command, axes
+            do not fit together, or a point that two folders have differs: nothing is
+            written then.
         OutputExistsError: If `out` holds something else.
         StoreError: If it cannot be written.
 
@@ -95,7 +105,9 @@ def merge(
     good = isinstance(folders, list | tuple) and len(folders) > 0
     good = good and all(isinstance(one, str | os.PathLike) for one in folders)
     require(good, "folders", "must be a list of folders of sweeps", folders)
-    require(isinstance(out, str | os.PathLike), "out", "must be the path of a folder", out)
+    require(
+        isinstance(out, str | os.PathLike), "out", "must be the path of a folder", out
+    )
     target = pathlib.Path(out)
     paths = {path.resolve(): path for path in map(pathlib.Path, folders)}
     if (read_json(target / "study.json") or {}).get("command") == "sweep":
@@ -108,15 +120,21 @@ def merge(
     for place, part in enumerate(parts):
         for other in parts[:place]:
             _check_agree(other, part)
-    variables = {name: one for part in parts for name, one in part.view.variables.items()}
+    variables = {
+        name: one for part in parts for name, one in part.view.variables.items()
+    }
     lengths = [part.view.shown["inner"] for part in parts]
-    inner = {dim: max(own.get(dim, 0) for own in lengths) for own in lengths for dim in own}
+    inner = {
+        dim: max(own.get(dim, 0) for own in lengths) for own in lengths for dim in own
+    }
     union = dataclasses.replace(union, out=target)
     with contextlib.closing(SweepStore.create(union, cells, variables, inner)) as store:
         store.index.refresh()
         for record in (one for part in parts for one in part.records()):
             if not any(
-                own.first == record.first and own.end >= record.end and own.kept >= record.kept
+                own.first == record.first
+                and own.end >= record.end
+                and own.kept >= record.kept
                 for own in store.index.records.get(record.key, ())
             ):
                 store.take(record.frame())
@@ -137,8 +155,13 @@ class _Part:
         return itertools.chain.from_iterable(self.index.records.values())
 
     def rows(self) -> Iterator[tuple[tuple[int, ...], dict[str, Any], Any]]:
-        """Go through the cells: place, what the axes set there, and what is to be shown."""
-        for index, cell in zip(np.ndindex(*self.sweep.shape), self.view.cells, strict=True):
+        """Go through the cells.
+
+        Place, what the axes set there, and what is to be shown.
+        """
+        for index, cell in zip(
+            np.ndindex(*self.sweep.shape), self.view.cells, strict=True
+        ):
             yield index, dict(self.sweep.changes(index)), cell
 
     def named(self, key: str) -> str:
@@ -160,10 +183,14 @@ def _part(folder: pathlib.Path) -> _Part:
 
 def _swept(config: Mapping[str, Any]) -> Sweep:
     """Return the sweep whose `SweepConfig` a folder's manifest holds."""
-    kind = KINDS[check_known(config["swept"], "command", KINDS, "one that can be swept")]
+    kind = KINDS[
+        check_known(config["swept"], "command", KINDS, "one that can be swept")
+    ]
     axes = []
     for axis in config["axes"]:
-        hints = [hint_of(kind.settings, field, axis["name"]) for field in axis["fields"]]
+        hints = [
+            hint_of(kind.settings, field, axis["name"]) for field in axis["fields"]
+        ]
         rows = tuple(
             tuple(
                 None if value is None else read_field(hint, value, axis["name"])
@@ -185,7 +212,10 @@ def _swept(config: Mapping[str, Any]) -> Sweep:
 
 
 def _union(parts: Sequence[_Part]) -> tuple[Sweep, np.ndarray]:
-    """Return the sweep over all values of all axes, and its cells; those of nobody are empty."""
+    """Return the sweep over all values of all axes, and its cells.
+
+    Those of nobody are empty.
+    """
     sweeps = [part.sweep for part in parts]
     kinds = list(dict.fromkeys(sweep.kind.name for sweep in sweeps))
     require(len(kinds) == 1, "folders", "must hold sweeps of one command", *kinds)
@@ -193,16 +223,25 @@ def _union(parts: Sequence[_Part]) -> tuple[Sweep, np.ndarray]:
     known = set(itertools.chain.from_iterable(named))
     ranged = ("trials",) if kinds[0] in RANGED else ()
     for field, hint in hints_of(sweeps[0].kind.settings):
-        if dataclasses.is_dataclass(hint) or not studied({field.partition(".")[0]: None}):
-            continue  # no setting by itself, or one that does not decide what a point is
-        differs = any(_at(sweep.base, field) != _at(sweeps[0].base, field) for sweep in sweeps)
+        if dataclasses.is_dataclass(hint) or not studied(
+            {field.partition(".")[0]: None}
+        ):
+            # no setting by itself, or one that does not decide what a point is
+            continue
+        differs = any(
+            _at(sweep.base, field) != _at(sweeps[0].base, field) for sweep in sweeps
+        )
         if differs and field not in (*known, *ranged):
             named[(field,)] = field.rpartition(".")[2]
 
-    def row(part: _Part, fields: tuple[str, ...], changed: Mapping[str, Any]) -> tuple[Any, ...]:
+    def row(
+        part: _Part, fields: tuple[str, ...], changed: Mapping[str, Any]
+    ) -> tuple[Any, ...]:
         return tuple(changed.get(name, _at(part.sweep.base, name)) for name in fields)
 
-    values: dict[tuple[str, ...], dict[tuple[Any, ...], int]] = {fields: {} for fields in named}
+    values: dict[tuple[str, ...], dict[tuple[Any, ...], int]] = {
+        fields: {} for fields in named
+    }
     for part in parts:
         for _, changed, _ in part.rows():
             for fields, own in values.items():
@@ -215,20 +254,28 @@ def _union(parts: Sequence[_Part]) -> tuple[Sweep, np.ndarray]:
     cells = np.zeros([len(axis.values) for axis in axes], CELL)
     for part in parts:
         for index, changed, cell in part.rows():
-            place = tuple(own[row(part, fields, changed)] for fields, own in values.items())
+            place = tuple(
+                own[row(part, fields, changed)] for fields, own in values.items()
+            )
             there = cells[place]
             if cell["key"] and there["key"] not in (b"", cell["key"]):
                 raise ConfigurationError(
-                    "`folders` must hold points of the same code, files and version; got "
-                    f"{part.sweep.named(index)}, which {str(part.view.folder)!r} has of others: "
+                    "`folders` must hold points of the same code, files and version; "
+                    "got "
+                    f"{part.sweep.named(index)}, which {str(part.view.folder)!r} has "
+                    "of others: "
                     "nothing was merged; run the sweep again in one of them"
                 )
             if cell["key"] and cell["trials"] > there["trials"]:
                 cells[place] = cell
     base = sweeps[0].base
     if ranged:
-        base = dataclasses.replace(base, trials=max(sweep.base.trials for sweep in sweeps))
-    kept = [name for name in sweeps[0].keep or () if all(name in one.kept for one in sweeps)]
+        base = dataclasses.replace(
+            base, trials=max(sweep.base.trials for sweep in sweeps)
+        )
+    kept = [
+        name for name in sweeps[0].keep or () if all(name in one.kept for one in sweeps)
+    ]
     union = dataclasses.replace(
         sweeps[0],
         base=base,
@@ -257,9 +304,12 @@ def _check_agree(one: _Part, other: _Part) -> None:
                 where = f" of trials {trials[0]} to {trials[-1]}" if len(trials) else ""
                 raise ConfigurationError(
                     "`folders` must agree on the points that both have; got "
-                    f"{other.named(b.key)}, which differs between {str(one.view.folder)!r} and "
-                    f"{str(other.view.folder)!r} in {name}{where}, with the same settings and "
-                    "code: nothing was merged. One of them is damaged, or a change of the package "
+                    f"{other.named(b.key)}, which differs between "
+                    f"{str(one.view.folder)!r} and "
+                    f"{str(other.view.folder)!r} in {name}{where}, with the same "
+                    "settings and "
+                    "code: nothing was merged. One of them is damaged, or a change of "
+                    "the package "
                     "that changes results was not told in COMPUTES_ALIKE"
                 )
 
@@ -284,9 +334,16 @@ def _differing(
         fits = x.shape == y.shape and x.dtype == y.dtype
         same = np.zeros(len(x), bool)
         if fits:
-            bounds = _TRAINED if is_trained(name) else _COMPUTED.get(x.dtype.name, (0.0, 0.0))
+            bounds = (
+                _TRAINED
+                if is_trained(name)
+                else _COMPUTED.get(x.dtype.name, (0.0, 0.0))
+            )
             close = np.isclose(x, y, *bounds, True) if x.dtype.kind == "f" else x == y
             same = close.reshape(len(x), -1).all(axis=1)
         if not same.all():
             is_by_trial = variables[name].dims[:1] == ("trial",)
-            yield name, first + np.flatnonzero(~same) if is_by_trial else np.zeros(0, int)
+            yield (
+                name,
+                first + np.flatnonzero(~same) if is_by_trial else np.zeros(0, int),
+            )

@@ -1,4 +1,7 @@
-"""What a sweep comes to before anything is computed: its points by program, and its tasks."""
+"""What a sweep comes to before anything is computed.
+
+Its points by program, and its tasks.
+"""
 
 from __future__ import annotations
 
@@ -99,7 +102,8 @@ class Plan:
         """Say what is needed where several processes of this machine compute, or refuse it.
 
         Raises:
-            ConfigurationError: If memory does not suffice, naming the point that needs most.
+            ConfigurationError: If memory does not suffice, naming the point that needs
+                most.
         """
         if not self.groups:
             return ""
@@ -124,11 +128,15 @@ class Plan:
         grid, found = self.cells.reshape(self.sweep.shape), []
         for k, axis in enumerate(self.sweep.axes):
             lines = np.moveaxis(grid, k, -1)
-            same = (lines == lines[..., :1]).all(axis=-1) & (lines["key"][..., 0] != b"")
+            same = (lines == lines[..., :1]).all(axis=-1) & (
+                lines["key"][..., 0] != b""
+            )
             if len(axis.values) > 1 and same.any():
                 places = [(*own[:k], 0, *own[k:]) for own in np.argwhere(same).tolist()]
                 where = self.sweep.among(places, but=k) or "everywhere"
-                count = f"{len(places) * len(axis.values)} of {counted(grid.size, 'cell')}"
+                count = (
+                    f"{len(places) * len(axis.values)} of {counted(grid.size, 'cell')}"
+                )
                 found.append(f"{axis.name} changes nothing in {count}: {where}")
         return found
 
@@ -149,10 +157,15 @@ class Plan:
     def config(self, task: Task, number: int) -> Any:
         """Return the settings of a point with the trials of a task."""
         config = self.points[number].config
-        return dataclasses.replace(config, trials=task.count) if self.is_ranged else config
+        return (
+            dataclasses.replace(config, trials=task.count) if self.is_ranged else config
+        )
 
     def tasks(self, index: Index | None = None) -> list[Task]:
-        """Return what is to be computed, group by group: all of it, or what a folder lacks."""
+        """Return what is to be computed, group by group.
+
+        All of it, or what a folder lacks.
+        """
         found = []
         for group in self.groups:
             ranges: dict[tuple[int, int], list[int]] = {}
@@ -162,12 +175,16 @@ class Plan:
                     ranges.setdefault((first, end - first), []).append(number)
             for (first, count), own in ranges.items():
                 found += [
-                    Task(tuple(own[i : i + group.together]), first, count, group.together)
+                    Task(
+                        tuple(own[i : i + group.together]), first, count, group.together
+                    )
                     for i in range(0, len(own), group.together)
                 ]
         return found
 
-    def parts(self, index: Index, number: int, trials: int | None = None) -> list[Record]:
+    def parts(
+        self, index: Index, number: int, trials: int | None = None
+    ) -> list[Record]:
         """Return the records of a point, or of this many of its trials, as far as there are any."""
         trials, key = trials or self.trials(number), self.identities[number].key
         kept = self.sweep.kept
@@ -183,23 +200,28 @@ class Plan:
 
         Returns:
             How many points are `there`, those that lack `more_trials`, by what
-            they have and are to have; how many are `new`; `changed` gives the reason why points
-            with the same settings are computed again. `seconds` are those that
-            records of points in the same groups took per trial, for all that is missing of these
-            groups; `unknown` points are in groups without any.
+            they have and are to have; how many are `new`; `changed` gives the reason
+            why points with the same settings are computed again. `seconds` are those
+            that records of points in the same groups took per trial, for all that is
+            missing of these groups; `unknown` points are in groups without any.
         """
         there, seconds, unknown = 0, 0.0, 0
         partly: collections.Counter[tuple[int, int]] = collections.Counter()
         for group in self.groups:
             has = {
-                n: max((self.there(one, n) for one in indices), default=0) for n in group.numbers
+                n: max((self.there(one, n) for one in indices), default=0)
+                for n in group.numbers
             }
             lack = {n: self.trials(n) - has[n] for n in has if has[n] < self.trials(n)}
             there += len(has) - len(lack)
             partly.update((has[n], self.trials(n)) for n in lack if has[n])
             keys = [self.identities[n].key for n in group.numbers]
-            took = [r.seconds / r.count for key in keys for one in indices
-                    for r in one.records.get(key, ())]  # fmt: skip
+            took = [
+                r.seconds / r.count
+                for key in keys
+                for one in indices
+                for r in one.records.get(key, ())
+            ]
             seconds += float(np.median(took)) * sum(lack.values()) if took else 0.0
             unknown += 0 if took else len(lack)
         return {
@@ -221,7 +243,9 @@ class Plan:
             "command": sweep.kind.name,
             "axes": {axis.name: len(axis.values) for axis in sweep.axes},
             "cells": sweep.size,
-            "impossible": [sweep.named(p.index) + ": " + p.problem for p in self.impossible],
+            "impossible": [
+                sweep.named(p.index) + ": " + p.problem for p in self.impossible
+            ],
             "points": self.num_computed,
             "unread": self.unread(),
             "groups": [len(group.numbers) for group in self.groups],
@@ -233,7 +257,9 @@ class Plan:
 
     def changed(self, index: Index) -> list[str]:
         """Report since which version points with the same settings must be computed again."""
-        before = {own.settings: own for records in index.records.values() for own in records}
+        before = {
+            own.settings: own for records in index.records.values() for own in records
+        }
         counts: collections.Counter[str] = collections.Counter()
         for own in self.identities.values():
             old = before.get(own.settings)
@@ -241,9 +267,12 @@ class Plan:
                 words = changes(json.loads(old.made_by), own.made_by)
                 code = [one for one in words if not one.startswith("mrsa_jax is")]
                 reasons = COMPUTES_ALIKE.get(self.sweep.kind.name, ())[-1:]
-                counts["; ".join(code or (*words, *reasons)) or "the platform is another"] += 1
+                counts[
+                    "; ".join(code or (*words, *reasons)) or "the platform is another"
+                ] += 1
         return [
-            f"{words} since {counted(count, 'point')} {'was' if count == 1 else 'were'} computed: "
+            f"{words} since {counted(count, 'point')} "
+            f"{'was' if count == 1 else 'were'} computed: "
             f"{'it is' if count == 1 else 'they are'} computed anew"
             for words, count in counts.items()
         ]
@@ -274,9 +303,12 @@ class Plan:
             changed = changes_since(before, self.points[number].config)
             if changed:
                 raise ConfigurationError(
-                    "`out` must be filled by one state of code and files, also on every worker; "
-                    f"got {str(self.sweep.out)!r}, and since the sweep began {'; '.join(changed)}: "
-                    "what is complete is kept; start the workers and the same command again"
+                    "`out` must be filled by one state of code and files, also on "
+                    "every worker; "
+                    f"got {str(self.sweep.out)!r}, and since the sweep began "
+                    f"{'; '.join(changed)}: "
+                    "what is complete is kept; start the workers and the same command "
+                    "again"
                 )
 
 
@@ -288,8 +320,8 @@ def plan_sweep(sweep: Sweep, machine: Machine | None = None) -> Plan:
         machine: What points may use.
 
     Raises:
-        ConfigurationError: Naming the cells that make no sense, unless the sweep leaves these
-            empty; or where no cell makes sense.
+        ConfigurationError: Naming the cells that make no sense, unless the sweep leaves
+            these empty; or where no cell makes sense.
     """
     machine = machine or Machine()
     runner: Runner = sweep.kind.runner()
@@ -303,15 +335,23 @@ def plan_sweep(sweep: Sweep, machine: Machine | None = None) -> Plan:
     for number, point in enumerate(sweep.points()):
         if not point.problem:
             own = known.of(point.config)
-            trials = getattr(point.config, "trials", 1) if sweep.kind.name in RANGED else 1
+            trials = (
+                getattr(point.config, "trials", 1) if sweep.kind.name in RANGED else 1
+            )
             same = first.get(own.key)
             try:
                 if same is None:
                     programs[number] = runner.group_of(point.config)
-                    first[own.key], points[number], identities[number] = number, point, own
+                    first[own.key], points[number], identities[number] = (
+                        number,
+                        point,
+                        own,
+                    )
                 elif trials > getattr(points[same].config, "trials", trials):
                     programs[same] = runner.group_of(point.config)
-                    points[same] = dataclasses.replace(points[same], config=point.config)
+                    points[same] = dataclasses.replace(
+                        points[same], config=point.config
+                    )
             except ConfigurationError as error:  # shows only when its schemes are built
                 point = Point(point.index, None, str(error))
                 own = dataclasses.replace(own, key="")
@@ -323,17 +363,30 @@ def plan_sweep(sweep: Sweep, machine: Machine | None = None) -> Plan:
     variables = runner.variables(configs, sweep.kept)
     for name in sweep.keep or ():
         rule = f"must name what points of {sweep.kind.name} can have"
-        require(name in variables, "keep", f"{rule}: {', '.join(DETAILS)} of who took part", name)
+        require(
+            name in variables,
+            "keep",
+            f"{rule}: {', '.join(DETAILS)} of who took part",
+            name,
+        )
     inner = runner.sizes(configs)
     each = sum(
-        np.dtype(one.dtype).itemsize * int(np.prod([inner[d] for d in one.dims], dtype=np.int64))
+        np.dtype(one.dtype).itemsize
+        * int(np.prod([inner[d] for d in one.dims], dtype=np.int64))
         for one in variables.values()
     )
     return Plan(
-        sweep, machine, cells, points, identities, tuple(bad),
+        sweep,
+        machine,
+        cells,
+        points,
+        identities,
+        tuple(bad),
         _grouped(sweep, points, programs, machine),
-        variables, inner, each * sweep.size,
-    )  # fmt: skip
+        variables,
+        inner,
+        each * sweep.size,
+    )
 
 
 def _grouped(
@@ -364,10 +417,13 @@ def _check_possible(sweep: Sweep, num_good: int, bad: Sequence[Point]) -> None:
     for cells in list(causes.values())[:_SHOWN]:
         more = f" ({len(cells)} cells, the first of which)" if len(cells) > 1 else ""
         where = sweep.among([point.index for point in cells]) if more else ""
-        lines.append(f"  {where or sweep.named(cells[0].index)}{more}: {cells[0].problem}")
+        lines.append(
+            f"  {where or sweep.named(cells[0].index)}{more}: {cells[0].problem}"
+        )
     if len(causes) > _SHOWN:
         lines.append(f"  and {len(causes) - _SHOWN} more causes")
     raise ConfigurationError(
-        f"`grid` must hold only cells that make sense; {len(bad)} of {sweep.size} do not (nothing "
+        f"`grid` must hold only cells that make sense; {len(bad)} of {sweep.size} do "
+        "not (nothing "
         "was run; skip_impossible = true leaves them empty):\n" + "\n".join(lines)
     )

@@ -1,7 +1,9 @@
-"""The folder of a sweep: its grid, the records of its points, and who computes which of them.
+"""The folder of a sweep.
 
-A point is claimed by a lock on a byte that its key chooses, which the system takes back however a
-process ends. Locks save work, nothing more: where they do not hold, a point is computed twice.
+Its grid, the records of its points, and who computes which of them.
+A point is claimed by a lock on a byte that its key chooses, which the system takes back
+however a process ends. Locks save work, nothing more: where they do not hold, a point
+is computed twice.
 """
 
 from __future__ import annotations
@@ -54,19 +56,35 @@ def check_sweep_output(sweep: Sweep) -> None:
     if sweep.reuse is not None:
         manifest_of(sweep.reuse, "reuse")
         is_kept = not sweep.overwrite or sweep.reuse.resolve() != sweep.out.resolve()
-        require(is_kept, "reuse", "must not be the folder that is replaced", str(sweep.reuse))
+        require(
+            is_kept,
+            "reuse",
+            "must not be the folder that is replaced",
+            str(sweep.reuse),
+        )
     manifest = read_json(sweep.out / _MANIFEST)
-    if manifest is not None and manifest.get("command") == "sweep" and not sweep.overwrite:
+    if (
+        manifest is not None
+        and manifest.get("command") == "sweep"
+        and not sweep.overwrite
+    ):
         if manifest.get("schema") != SCHEMA:
             raise ConfigurationError(
-                f"`out` must hold a store of schema {SCHEMA}; got {manifest.get('schema')!r} in "
-                f"{str(sweep.out)!r}, which opens and reports as before: choose another --out"
+                f"`out` must hold a store of schema {SCHEMA}; got "
+                f"{manifest.get('schema')!r} in "
+                f"{str(sweep.out)!r}, which opens and reports as before: choose "
+                "another --out"
             )
         if not os.access(sweep.out, os.W_OK):
             raise StoreError(f"`out` must be a writable folder; got {str(sweep.out)!r}")
         return
-    there = [name for name in (_LAYOUT_LOCK, _MANIFEST, "run.json") if (sweep.out / name).exists()]
-    if there != [_LAYOUT_LOCK]:  # else laid out when it was killed, or its manifest was lost
+    there = [
+        name
+        for name in (_LAYOUT_LOCK, _MANIFEST, "run.json")
+        if (sweep.out / name).exists()
+    ]
+    # else laid out when it was killed, or its manifest was lost
+    if there != [_LAYOUT_LOCK]:
         _store.check_output(sweep.config)
 
 
@@ -74,7 +92,9 @@ def manifest_of(folder: pathlib.Path, argument: str) -> dict[str, Any]:
     """Return the manifest of a sweep's folder; raise if it is none."""
     manifest = read_json(folder / _MANIFEST) or {}
     good = manifest.get("command") == "sweep" and manifest.get("schema") == SCHEMA
-    require(good, argument, f"must be the folder of a sweep of schema {SCHEMA}", str(folder))
+    require(
+        good, argument, f"must be the folder of a sweep of schema {SCHEMA}", str(folder)
+    )
     return manifest
 
 
@@ -129,7 +149,12 @@ class SweepStore:
         return cls(sweep)
 
     def write(
-        self, identity: Identity, first: int, count: int, values: Mapping[str, Any], seconds: float
+        self,
+        identity: Identity,
+        first: int,
+        count: int,
+        values: Mapping[str, Any],
+        seconds: float,
     ) -> None:
         """Write a point, or a range of its trials.
 
@@ -156,7 +181,9 @@ class SweepStore:
     def claim(self, keys: Mapping[int, str]) -> Iterator[list[int]]:
         """Hold points that nobody else computes, by number; give those that are held."""
         with _as_store_errors(self.path):
-            held = [number for number, key in keys.items() if self._claims.take(_byte(key))]
+            held = [
+                number for number, key in keys.items() if self._claims.take(_byte(key))
+            ]
         try:
             self.index.refresh()  # another may have finished one in between
             yield held
@@ -182,7 +209,10 @@ class SweepStore:
 
 
 def _shown(
-    sweep: Sweep, cells: np.ndarray, variables: Mapping[str, Variable], inner: Mapping[str, int]
+    sweep: Sweep,
+    cells: np.ndarray,
+    variables: Mapping[str, Variable],
+    inner: Mapping[str, int],
 ) -> dict[str, Any]:
     """Return a manifest's words about the grid, as JSON has it."""
     used = {dim for variable in variables.values() for dim in variable.dims}
@@ -214,7 +244,9 @@ def _shown(
     return dict(json.loads(json.dumps(shown)))
 
 
-def _lay_out(sweep: Sweep, path: pathlib.Path, cells: np.ndarray, shown: dict[str, Any]) -> None:
+def _lay_out(
+    sweep: Sweep, path: pathlib.Path, cells: np.ndarray, shown: dict[str, Any]
+) -> None:
     """Write what the grid is; the manifest, which makes the folder a study, comes last."""
     part = path / f"{shown['cells']}.part"
     with part.open("wb") as file:
@@ -225,7 +257,9 @@ def _lay_out(sweep: Sweep, path: pathlib.Path, cells: np.ndarray, shown: dict[st
     manifest = _store.provenance(sweep.config) | {
         "schema": SCHEMA,
         "swept": sweep.kind.name,
-        "axes": [{"name": axis.name, "fields": list(axis.fields)} for axis in sweep.axes],
+        "axes": [
+            {"name": axis.name, "fields": list(axis.fields)} for axis in sweep.axes
+        ],
         "view": shown,
     }
     del manifest["made_by"]  # each record has its own
@@ -236,7 +270,10 @@ def _lay_out(sweep: Sweep, path: pathlib.Path, cells: np.ndarray, shown: dict[st
 
 
 def _shows(
-    path: pathlib.Path, manifest: Mapping[str, Any] | None, shown: Any, cells: np.ndarray
+    path: pathlib.Path,
+    manifest: Mapping[str, Any] | None,
+    shown: Any,
+    cells: np.ndarray,
 ) -> bool:
     """Return whether the folder is laid out as it is to be, and nothing of that is damaged."""
     if manifest is None or manifest.get("view") != shown:
@@ -254,20 +291,26 @@ def _check_extends(sweep: Sweep, manifest: dict[str, Any], cells: np.ndarray) ->
         return
     asked = _trials_by_settings(cells)
     there = _trials_by_settings(cells_of(sweep.out, manifest))
-    extends = all(asked.get(settings, -1) >= trials for settings, trials in there.items())
+    extends = all(
+        asked.get(settings, -1) >= trials for settings, trials in there.items()
+    )
     if extends and set(manifest["view"]["kept"]) <= set(sweep.kept):
         return
     words = "; ".join(f"{n} is {b} now and was {a}" for n, a, b in differing[:3])
     raise OutputExistsError(
-        f"`out` must not hold another sweep; got {str(sweep.out)!r}, which holds points of "
-        f"{manifest.get('created')} that this one has not ({words}): choose another --out, with "
+        f"`out` must not hold another sweep; got {str(sweep.out)!r}, which holds "
+        "points of "
+        f"{manifest.get('created')} that this one has not ({words}): choose another "
+        "--out, with "
         f"--reuse {str(sweep.out)!r} for what both have, or replace it with --overwrite"
     )
 
 
 def _trials_by_settings(cells: np.ndarray) -> dict[bytes, int]:
     found: dict[bytes, int] = {}
-    for settings, trials in zip(cells["settings"].tolist(), cells["trials"].tolist(), strict=True):
+    for settings, trials in zip(
+        cells["settings"].tolist(), cells["trials"].tolist(), strict=True
+    ):
         if settings:
             found[settings] = max(trials, found.get(settings, 0))
     return found
@@ -292,14 +335,16 @@ def _check_not_in_use(path: pathlib.Path) -> None:
     with (path / _LOCK).open("ab") as file:
         if not locked(file, 0, 0):
             raise OutputExistsError(
-                f"`out` must not be in use; got {str(path)!r}, which another process fills"
+                f"`out` must not be in use; got {str(path)!r}, which another process "
+                "fills"
             )
 
 
 def _as_store_errors(path: pathlib.Path) -> contextlib.AbstractContextManager[None]:
     """Say what a failure to write means for the store."""
     return writing(
-        path, more="; what is complete is kept, and the same command continues from there"
+        path,
+        more="; what is complete is kept, and the same command continues from there",
     )
 
 
@@ -309,10 +354,12 @@ def _byte(key: str) -> int:
 
 
 class _Claims:
-    """Locks on points: a byte of one file each, held by this process and by one of its threads.
+    """Locks on points.
 
-    Record locks work on network file systems too. They belong to a process, so threads are kept
-    apart by a set. One more byte, of the process alone, says that it is at work here.
+    A byte of one file each, held by this process and by one of its threads.
+    Record locks work on network file systems too. They belong to a process, so threads
+    are kept apart by a set. One more byte, of the process alone, says that it is at
+    work here.
     """
 
     def __init__(self, path: pathlib.Path) -> None:

@@ -1,4 +1,7 @@
-"""A sweep from Python: from a study as it is written, perhaps with objects, to its data set."""
+"""A sweep from Python.
+
+From a study as it is written, perhaps with objects, to its data set.
+"""
 
 from __future__ import annotations
 
@@ -45,20 +48,22 @@ def sweep(
 ) -> Any:
     """Compute a grid of settings into one store, or what is missing of it, and open the store.
 
-    Use it for any comparison of more than a few settings: equal points are computed once, those
-    that differ in numbers alone are compiled once, and a kill loses the points in flight only. The
-    same folder with a larger grid, or more trials, computes what is new; a point whose plugin or
-    files have changed since is computed anew.
+    Use it for any comparison of more than a few settings: equal points are computed
+    once, those that differ in numbers alone are compiled once, and a kill loses the
+    points in flight only. The same folder with a larger grid, or more trials, computes
+    what is new; a point whose plugin or files have changed since is computed anew.
 
-    A scheme, availability model, graph, model, data set, trainer or quantizer need not be
-    registered: its setting, or axis, also takes the object itself, or the factory that
-    `register` takes. It is shown as `{"mine": object}` names it, else by the factory's name or as
-    the object was typed. Its code and all values that it holds are part of what a point is.
+    A scheme, availability model, graph, model, data set, trainer or quantizer need not
+    be registered: its setting, or axis, also takes the object itself, or the factory
+    that `register` takes. It is shown as `{"mine": object}` names it, else by the
+    factory's name or as the object was typed. Its code and all values that it holds are
+    part of what a point is.
 
     Args:
-        study: A TOML file, or what one holds: settings of `simulate` or `train` (named by
-            `command`), and the axes in `grid` and `zip` (`mrsa-jax sweep --help`). Numbers may be
-            NumPy's, and lists arrays, tuples, ranges or series: the points are the same.
+        study: A TOML file, or what one holds: settings of `simulate` or `train` (named
+            by `command`), and the axes in `grid` and `zip` (`mrsa-jax sweep --help`).
+            Numbers may be NumPy's, and lists arrays, tuples, ranges or series: the
+            points are the same.
         out: Folder of the store; as the study says, or `results/sweep`, if left out.
         overwrite: Replace another study there, or start this one anew.
         reuse: Folder of another sweep: points that it has are taken from there.
@@ -66,21 +71,23 @@ def sweep(
             `selection.register`; it counts for each of them.
         memory_bytes: Bound on the memory of the points that are computed at once.
         devices: Devices that a point's trials, or clients, are dealt out to.
-        workers: Compute in so many processes of this machine, by dask. Objects do not reach them.
+        workers: Compute in so many processes of this machine, by dask. Objects do not
+            reach them.
         dry_run: Only check every cell and say what the sweep comes to.
         progress: Receives how many points are done.
 
     Returns:
-        Data set with an axis for each line of the grid, and `done` for each point. A result with
-        the name of an axis ends in `_found`. Of a dry run a dictionary, as `mrsa-jax sweep` prints
-        it with `--dry-run --json`: points, those that are `there` and `new`, what `changed`,
-        `unread` axes, `seconds`, `files`, bytes.
+        Data set with an axis for each line of the grid, and `done` for each point. A
+        result with the name of an axis ends in `_found`. Of a dry run a dictionary, as
+        `mrsa-jax sweep` prints it with `--dry-run --json`: points, those that are
+        `there` and `new`, what `changed`, `unread` axes, `seconds`, `files`, bytes.
 
     Raises:
-        ConfigurationError: By the path of the field that breaks a rule, or with the cells that
-            make no sense, or with an object that has no name or no digest; nothing is run then.
-        OutputExistsError: If the folder holds something else, or a sweep with points that this one
-            has not.
+        ConfigurationError: By the path of the field that breaks a rule, or with the
+            cells that make no sense, or with an object that has no name or no digest;
+            nothing is run then.
+        OutputExistsError: If the folder holds something else, or a sweep with points
+            that this one has not.
         StoreError: If it cannot be written.
 
     Examples:
@@ -117,10 +124,17 @@ def sweep(
         rule = "must only be set with objects: what is registered names its own with `register`"
         require(depends is None or bool(objects.names), "depends", rule, depends)
         rule = (
-            "must not be set with objects, which other processes do not have: register them in a "
+            "must not be set with objects, which other processes do not have: register "
+            "them in a "
             "file, and run mrsa-jax sweep STUDY.toml --plugin FILE.py --workers"
         )
-        require(workers is None or not objects.names, "workers", rule, workers, *objects.names)
+        require(
+            workers is None or not objects.names,
+            "workers",
+            rule,
+            workers,
+            *objects.names,
+        )
         asked = dataclasses.replace(
             asked,
             out=asked.out if out is None else pathlib.Path(out),
@@ -136,8 +150,10 @@ def sweep(
         return run_on_workers(plan, progress, workers=workers)
 
 
-# ---- Objects on the axes: what has no name gets one for the time of the sweep. It is registered as
-# a plugin's would be, with a digest of its code and of all that it holds. So everything behind it,
+# ---- Objects on the axes: what has no name gets one for the time of the sweep. It is
+# registered as
+# a plugin's would be, with a digest of its code and of all that it holds. So everything
+# behind it,
 # keys and stores among them, sees a name.
 
 _MOST_CHARACTERS = 80
@@ -161,7 +177,9 @@ class _Family:
 
     def has_value(self, thing: Any) -> bool:
         """Return whether an object is a value of the family."""
-        has_all = all(any(hasattr(thing, one) for one in own.split(" or ")) for own in self.has)
+        has_all = all(
+            any(hasattr(thing, one) for one in own.split(" or ")) for own in self.has
+        )
         return has_all and not isinstance(thing, type)
 
 
@@ -169,7 +187,13 @@ def _of_its_sizes(selector: Any) -> Callable[..., Any]:
     def factory(num_clients: int, cohort_size: int) -> Any:
         own = selector.num_clients, int(getattr(selector, "cohort_size", cohort_size))
         rule = "must be made for the clients and the cohort of the population"
-        require(own == (num_clients, cohort_size), "scheme", rule, own, (num_clients, cohort_size))
+        require(
+            own == (num_clients, cohort_size),
+            "scheme",
+            rule,
+            own,
+            (num_clients, cohort_size),
+        )
         return selector
 
     return factory
@@ -178,17 +202,27 @@ def _of_its_sizes(selector: Any) -> Callable[..., Any]:
 def _of_its_model(trainer: Any) -> Callable[..., Any]:
     def factory(model: Any, training: Any) -> Any:
         own = getattr(trainer, "model", model)
-        require(own == model, "trainer", "must be made for the model that is trained", own, model)
+        require(
+            own == model,
+            "trainer",
+            "must be made for the model that is trained",
+            own,
+            model,
+        )
         return trainer
 
     return factory
 
 
-_SCHEMES = _Family(selection.ROWS, selection.register, ("init", "select"), _of_its_sizes)
+_SCHEMES = _Family(
+    selection.ROWS, selection.register, ("init", "select"), _of_its_sizes
+)
 _FAMILIES = {
     "scheme": _SCHEMES,
     "schemes": _SCHEMES,
-    "availability": _Family(availability.ROWS, availability.register, ("for_clients", "sample")),
+    "availability": _Family(
+        availability.ROWS, availability.register, ("for_clients", "sample")
+    ),
     "graph": _Family(graphs.ROWS, graphs.register, ("num_clients", "sample")),
     **{
         kind: _Family(own.rows, functools.partial(_parts.register, kind), own.has)
@@ -219,25 +253,35 @@ class Objects:
         """Return settings in which names stand for the objects.
 
         Raises:
-            ConfigurationError: If an object has no name, the name of another, or no digest.
+            ConfigurationError: If an object has no name, the name of another, or no
+                digest.
         """
-        return {name: self._named(str(name), value, path) for name, value in content.items()}
+        return {
+            name: self._named(str(name), value, path) for name, value in content.items()
+        }
 
     def _named(self, name: str, value: Any, path: str) -> Any:
         family, path = _FAMILIES.get(name.rpartition(".")[2]), f"{path}{name}"
         if isinstance(value, list):
             places = [(one, f"{path}[{i}]") for i, one in enumerate(value)]
             if family is not None:
-                return [own for one, at in places for own in self._names(family, one, at)]
+                return [
+                    own for one, at in places for own in self._names(family, one, at)
+                ]
             tables = all(isinstance(one, Mapping) for one in value)  # [[zip]]
-            return [self.named(one, f"{at}.") for one, at in places] if tables else value
+            return (
+                [self.named(one, f"{at}.") for one, at in places] if tables else value
+            )
         if family is not None:
             several = self._names(family, value, path)
             return several[0] if len(several) == 1 else several
         return self.named(value, f"{path}.") if isinstance(value, Mapping) else value
 
     def _names(self, family: _Family, item: Any, path: str) -> list[Any]:
-        """Return the name of an object, or those of a table of some; another value as it is."""
+        """Return the name of an object, or those of a table of some.
+
+        Another value as it is.
+        """
         if isinstance(item, Mapping):
             for name, thing in item.items():
                 rule = "must be an object, or a function that makes one"
@@ -252,7 +296,11 @@ class Objects:
         return [name]
 
     def _register(self, family: _Family, name: Any, thing: Any, path: str) -> None:
-        good = isinstance(name, str) and 0 < len(name) <= _MOST_CHARACTERS and name.isprintable()
+        good = (
+            isinstance(name, str)
+            and 0 < len(name) <= _MOST_CHARACTERS
+            and name.isprintable()
+        )
         good = good and not any(one in name for one in (":", " at 0x", "<lambda>"))
         rule = "must have a name that tables can show, without a colon, as {'mine': object} gives"
         require(good, path, rule, name)
@@ -260,14 +308,21 @@ class Objects:
         digests = code()
         rows = family.rows
         if name in rows:
-            rule = "must have a name that nothing else has, as {'another': object} gives"
-            require(name in self.names and rows[name].code() == digests, path, rule, name)
+            rule = (
+                "must have a name that nothing else has, as {'another': object} gives"
+            )
+            require(
+                name in self.names and rows[name].code() == digests, path, rule, name
+            )
             return
         value, legal = _linen(thing), f"object_{digest_of(name.encode())}"
         is_value = family.has_value(value)
         family.register(legal, family.made(value) if is_value else value)
         row = rows.pop(legal)
-        own: dict[str, Any] = {"code": code.again, "rule": row.rule.replace(legal, name)}
+        own: dict[str, Any] = {
+            "code": code.again,
+            "rule": row.rule.replace(legal, name),
+        }
         if hasattr(row, "label"):
             own["label"] = label_of_words(name)
         if is_value:

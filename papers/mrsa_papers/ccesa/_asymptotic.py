@@ -1,8 +1,8 @@
 """CCESA's Theorems 3 and 4: which p suffices as n grows, by exact chances at each n.
 
-Choi, Sohn, Han, Moon, Section 4.3.1, Appendices C.4 and C.5. A limit cannot be computed; what can
-is the chance itself, at p on the printed threshold, for growing n, and each inequality of the
-proofs.
+Choi, Sohn, Han, Moon, Section 4.3.1, Appendices C.4 and C.5. A limit cannot be
+computed; what can is the chance itself, at p on the printed threshold, for growing n,
+and each inequality of the proofs.
 """
 
 from __future__ import annotations
@@ -35,9 +35,20 @@ def reliable(context: Context) -> Found:
             q = step_rate(total)
             p = secagg.failures.reliable_connection_threshold(n, q)
             t = secagg.share_threshold(n, p)
-            exact = secagg.failures.exact_reliability_union_bound(n, p, q, t) / math.log(10)
+            exact = secagg.failures.exact_reliability_union_bound(
+                n, p, q, t
+            ) / math.log(10)
             proof = math.log10(n) - 2 * math.log10(n - 1)
-            rows.append({"q_total": total, "n": n, "p": p, "t": t, "log10": exact, "proof": proof})
+            rows.append(
+                {
+                    "q_total": total,
+                    "n": n,
+                    "p": p,
+                    "t": t,
+                    "log10": exact,
+                    "proof": proof,
+                }
+            )
     data = rows_to_frame(rows)
     above = data[data["log10"] > data["proof"]]
     falls = [curve["log10"].to_numpy() for _, curve in data.groupby("q_total")]
@@ -66,8 +77,10 @@ def reliable(context: Context) -> Found:
     return Found(
         checks,
         data,
-        "Union bound on the chance of an unreliable round over CCESA(n, p) at Theorem 3's "
-        "threshold and Remark 4's t, from exact binomial tails. Dashed: the proof's n/(n-1)^2.",
+        "Union bound on the chance of an unreliable round over CCESA(n, p) at Theorem "
+        "3's "
+        "threshold and Remark 4's t, from exact binomial tails. Dashed: the proof's "
+        "n/(n-1)^2.",
     )
 
 
@@ -76,9 +89,12 @@ def _out_of_reach() -> Check:
     n, p = 1000, 0.9
     q = step_rate(_MANY)
     kept = 1 - _MANY
-    threshold = (3 * math.sqrt((n - 1) * math.log(n - 1)) - 1) / ((n - 1) * (2 * kept - 1))
+    threshold = (3 * math.sqrt((n - 1) * math.log(n - 1)) - 1) / (
+        (n - 1) * (2 * kept - 1)
+    )
     t = secagg.share_threshold(n, p)
-    # a client that nobody lost may still lack shares: its own and those of its neighbours
+    # a client that nobody lost may still lack shares: its own and those of its
+    # neighbours
     lost = _tail_from(n - 1, p * kept, t - 1)
     return state(
         f"p = {p:g} above the threshold at q_total = {_MANY:g}, n = {n}",
@@ -97,7 +113,10 @@ def _tail_from(n: int, chance: float, least: int) -> float:
 
 
 def private(context: Context) -> Found:
-    """Return Theorem 4: the chance that G_3 is disconnected at its threshold, as n grows."""
+    """Return Theorem 4.
+
+    The chance that G_3 is disconnected at its threshold, as n grows.
+    """
     sizes = (100, 200, 400) if context.fast else (100, 200, 400, 800, 1600, 3200)
     rows = []
     jobs = [(total, n) for total in (0.0, 0.1) for n in sizes]
@@ -105,12 +124,20 @@ def private(context: Context) -> Found:
         q = step_rate(total)
         start = secagg.failures.private_connection_threshold(n, q)
         rows += [
-            {"q_total": total, "n": n, "epsilon": slack, "p": (1 + slack) * start,
-             "apart": math.exp(
-                 secagg.failures.log_disconnection_probability(n, (1 + slack) * start, q)),
-             "far": _far(n, q)}
+            {
+                "q_total": total,
+                "n": n,
+                "epsilon": slack,
+                "p": (1 + slack) * start,
+                "apart": math.exp(
+                    secagg.failures.log_disconnection_probability(
+                        n, (1 + slack) * start, q
+                    )
+                ),
+                "far": _far(n, q),
+            }
             for slack in _SLACKS
-        ]  # fmt: skip
+        ]
     data = rows_to_frame(rows)
     falls, stays = (_curves(data, slack) for slack in reversed(_SLACKS))
     far = data["far"] * data["n"].astype(float) ** 2
@@ -131,8 +158,10 @@ def private(context: Context) -> Found:
             tolerance=f"exact; falls from each n to the next, 100 to {sizes[-1]}",
             otherwise="our reading",
             note="it rises towards 1 - 1/e, the chance at log n / n: without the proof's epsilon p "
-            "may be as near to the threshold as one likes. Such rounds leak where shares come "
-            "back; at Remark 4's t hardly any do. Theorem 3's threshold is far above this one",
+            "may be as near to the threshold as one likes. Such rounds leak where "
+            "shares come "
+            "back; at Remark 4's t hardly any do. Theorem 3's threshold is far above "
+            "this one",
         ),
         state(
             "(b): chance that |V_3| is further than sqrt(n log n) from its mean",
@@ -145,7 +174,8 @@ def private(context: Context) -> Found:
     return Found(
         checks,
         data,
-        "Exact chance that G_3, the graph on the clients that are summed, is disconnected: at "
+        "Exact chance that G_3, the graph on the clients that are summed, is "
+        "disconnected: at "
         "Theorem 4's threshold (solid) and at twice that (dashed). Dotted: 1 - 1/e.",
     )
 
@@ -160,7 +190,9 @@ def _far(n: int, q: float) -> float:
 def _curves(data: pd.DataFrame, slack: float) -> list[np.ndarray]:
     """Return the chances over n at one epsilon, for each q_total."""
     own = data[data["epsilon"] == slack]
-    return [rows.sort_values("n")["apart"].to_numpy() for _, rows in own.groupby("q_total")]
+    return [
+        rows.sort_values("n")["apart"].to_numpy() for _, rows in own.groupby("q_total")
+    ]
 
 
 def _ends(curves: Sequence[np.ndarray]) -> str:
@@ -175,10 +207,14 @@ def draw_reliable(figure: Figure, data: pd.DataFrame) -> None:
     ):
         ax.plot(rows["n"], rows["log10"], ms=5, **look)
     bound = data.drop_duplicates("n")
-    ax.plot(bound["n"], bound["proof"], color="#777777", ls="--", label="proof: n/(n-1)²")
+    ax.plot(
+        bound["n"], bound["proof"], color="#777777", ls="--", label="proof: n/(n-1)²"
+    )
     ax.set_xscale("log")
     ax.yaxis.set_major_formatter(lambda value, _: f"$10^{{{value:g}}}$")
-    ax.set(xlabel="clients n (log axis)", ylabel="chance of an unreliable round, at most")
+    ax.set(
+        xlabel="clients n (log axis)", ylabel="chance of an unreliable round, at most"
+    )
     ax.set_title("Theorem 3 at its threshold")
     legend(ax)
 

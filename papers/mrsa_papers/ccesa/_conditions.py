@@ -1,9 +1,11 @@
-"""CCESA's Theorems 1 and 2: their conditions against the pads themselves, in all small rounds.
+"""CCESA's Theorems 1 and 2.
 
-Choi, Sohn, Han, Moon, Section 4.2 and Appendices C.1 to C.3. What a round gives away is decided
-without components or informative neighbourhoods: each input stands in one padded input alone, so a
-sum over some clients is known exactly where adding up their padded inputs leaves no pad whose seed
-is unknown. Every graph, every way to be lost and thresholds from 1 to n + 1 are gone through.
+Their conditions against the pads themselves, in all small rounds.
+Choi, Sohn, Han, Moon, Section 4.2 and Appendices C.1 to C.3. What a round gives away is
+decided without components or informative neighbourhoods: each input stands in one
+padded input alone, so a sum over some clients is known exactly where adding up their
+padded inputs leaves no pad whose seed is unknown. Every graph, every way to be lost and
+thresholds from 1 to n + 1 are gone through.
 """
 
 from __future__ import annotations
@@ -34,7 +36,10 @@ def reliable(context: Context) -> Found:
     """Return Theorem 1: the condition for the server to learn the sum over V_3."""
     data = _counted(context)
     rounds = int(data["rounds"].sum())
-    wrong, withheld = int(data["reliable wrong"].sum()), int(data["reliable withheld"].sum())
+    wrong, withheld = (
+        int(data["reliable wrong"].sum()),
+        int(data["reliable withheld"].sum()),
+    )
     checks = (
         state(
             "rounds in which Theorem 1 and the pads disagree about the sum over V_3",
@@ -45,18 +50,29 @@ def reliable(context: Context) -> Found:
         ),
         _as_step_3_prints(withheld, rounds, "Theorem 1"),
     )
-    return Found(checks, data, _caption(context, "reliable", "the sum over V_3 is learnt"))
+    return Found(
+        checks, data, _caption(context, "reliable", "the sum over V_3 is learnt")
+    )
 
 
 def private(context: Context) -> Found:
     """Return Theorem 2: the condition for no sum over a part of V_3 to be learnt."""
     data = _counted(context)
     rounds = int(data["rounds"].sum())
-    names = ("private wrong", "private withheld", "connected wrong", "converse wrong", "connected")
-    wrong, withheld, leaks, converse, connected = (int(data[name].sum()) for name in names)
+    names = (
+        "private wrong",
+        "private withheld",
+        "connected wrong",
+        "converse wrong",
+        "connected",
+    )
+    wrong, withheld, leaks, converse, connected = (
+        int(data[name].sum()) for name in names
+    )
     checks = (
         state(
-            "rounds in which Theorem 2 and the pads disagree about sums over parts of V_3",
+            "rounds in which Theorem 2 and the pads disagree about sums over parts of "
+            "V_3",
             wrong == 0,
             paper="none: if and only if",
             ours=f"{wrong} of {rounds} ({int(data['private'].sum())} private)",
@@ -70,23 +86,30 @@ def private(context: Context) -> Found:
             tolerance=_every(context),
         ),
         state(
-            "rounds that leak nothing though all nodes of a component C_l are informative",
+            "rounds that leak nothing though all nodes of a component C_l are "
+            "informative",
             converse == 0,
             paper="none (proof of the converse)",
             ours=f"{converse} of {rounds}",
             tolerance=_every(context),
             otherwise="paper errs",
             note="the theorem's own C_l+ is right: a neighbour in V_2 - V_3 that is not "
-            "informative keeps its pads with the component unknown, which step (a) drops",
+            "informative keeps its pads with the component unknown, which step (a) "
+            "drops",
         ),
         _as_step_3_prints(withheld, rounds, "Theorem 2"),
     )
-    return Found(checks, data, _caption(context, "private", "no sum over a part of V_3 is learnt"))
+    return Found(
+        checks,
+        data,
+        _caption(context, "private", "no sum over a part of V_3 is learnt"),
+    )
 
 
 def _as_step_3_prints(wrong: int, rounds: int, theorem: str) -> Check:
     return state(
-        f"rounds in which {theorem} and the pads disagree, no client sending its own share",
+        f"rounds in which {theorem} and the pads disagree, no client sending its own "
+        "share",
         wrong == 0,
         paper="Step 3 sends shares of neighbours; Definition 3 counts the own one",
         ours=f"{wrong} of {rounds}",
@@ -108,7 +131,9 @@ def _counted(context: Context) -> pd.DataFrame:
         if context.fast:  # t = 2 alone decides all claims at n = 4
             jobs = [(n, t) for n, t in jobs if n < 4 or t == 2]
         steps = context.steps("Theorems 1 and 2: all small rounds", jobs)
-        return rows_to_frame({"n": n, "t": t} | judged(every_round(n, t)) for n, t in steps)
+        return rows_to_frame(
+            {"n": n, "t": t} | judged(every_round(n, t)) for n, t in steps
+        )
 
     return context.once("all small rounds", made)
 
@@ -128,7 +153,8 @@ def judged(rounds: Rounds) -> dict[str, int]:
         "private": np.asarray(secagg.is_private(*rounds)),
     }
     true = {
-        name: _truths(known, whole, size) for name, known in (("all", learnt), ("own", withheld))
+        name: _truths(known, whole, size)
+        for name, known in (("all", learnt), ("own", withheld))
     }
     converse = connected | closed.all(axis=1)
     return {
@@ -147,10 +173,13 @@ def judged(rounds: Rounds) -> dict[str, int]:
     }
 
 
-def _truths(known: np.ndarray, whole: np.ndarray, size: np.ndarray) -> dict[str, np.ndarray]:
+def _truths(
+    known: np.ndarray, whole: np.ndarray, size: np.ndarray
+) -> dict[str, np.ndarray]:
     """Return which rounds are reliable and which private, by what sums are known."""
     at_whole = known[np.arange(len(whole)), whole]
-    parts = known.sum(axis=1) - 1 - (at_whole & (whole > 0))  # neither the empty set nor V_3
+    # neither the empty set nor V_3
+    parts = known.sum(axis=1) - 1 - (at_whole & (whole > 0))
     return {"reliable": at_whole, "private": (parts == 0) | (size < 2)}
 
 
@@ -159,7 +188,8 @@ def known_sums(rounds: Rounds, *, own: bool = True) -> Bool[np.ndarray, "rounds 
 
     Args:
         rounds: The rounds.
-        own: Whether clients send the shares of their own seeds, which Step 3 does not print.
+        own: Whether clients send the shares of their own seeds, which Step 3 does not
+            print.
 
     Returns:
         True for the empty set, False for sets that reach outside V_3.
@@ -168,7 +198,8 @@ def known_sums(rounds: Rounds, *, own: bool = True) -> Bool[np.ndarray, "rounds 
     seen = _informative(rounds, own=own)
     summed, lost = alive[:, 3], alive[:, 2] & ~alive[:, 3]
     sets = (np.arange(2**n)[:, None] >> np.arange(n)) & 1 == 1
-    hidden = (sets[None] & ~(summed & seen)[:, None, :]).any(axis=2)  # a self pad is left on
+    # a self pad is left on
+    hidden = (sets[None] & ~(summed & seen)[:, None, :]).any(axis=2)
     for i, j in itertools.combinations(range(n), 2):
         used = graphs[:, i, j] & alive[:, 2, i] & alive[:, 2, j]
         known = (lost[:, i] & seen[:, i]) | (lost[:, j] & seen[:, j])
@@ -178,7 +209,9 @@ def known_sums(rounds: Rounds, *, own: bool = True) -> Bool[np.ndarray, "rounds 
     return ~hidden
 
 
-def _informative(rounds: Rounds, *, own: bool = True) -> Bool[np.ndarray, "rounds clients"]:
+def _informative(
+    rounds: Rounds, *, own: bool = True
+) -> Bool[np.ndarray, "rounds clients"]:
     holders = rounds.graphs | (np.eye(rounds.graphs.shape[-1], dtype=bool) & own)
     return (holders & rounds.alive[:, 4, None, :]).sum(axis=2) >= rounds.thresholds
 
@@ -211,14 +244,16 @@ def every_round(n: int, threshold: int) -> Rounds:
     alive = last[:, None, :] > np.arange(5)[None, :, None]  # in how many of V_0 to V_4
     count, ways = len(graphs), len(alive)
     return Rounds(
-        np.repeat(graphs, ways, axis=0), np.tile(alive, (count, 1, 1)),
+        np.repeat(graphs, ways, axis=0),
+        np.tile(alive, (count, 1, 1)),
         np.full((count * ways, n), threshold, np.int32),
-    )  # fmt: skip
+    )
 
 
 def _caption(context: Context, name: str, words: str) -> str:
     return (
-        f"Rounds of few clients: {_every(context)}. Shown: the share that is {name} ({words}); "
+        f"Rounds of few clients: {_every(context)}. Shown: the share that is {name} "
+        f"({words}); "
         "crosses: rounds in which the theorem and the pads disagree."
     )
 
@@ -237,7 +272,14 @@ def _draw(figure: Figure, data: pd.DataFrame, name: str, title: str) -> None:
     ax = figure.subplots()
     for number, (n, rows) in enumerate(data.groupby("n")):
         shares, mark = 100 * rows[name] / rows["rounds"], MARKERS[number]
-        ax.plot(rows["t"], shares, ms=6, color=COLOURS[number], marker=mark, label=f"n = {n}")
+        ax.plot(
+            rows["t"],
+            shares,
+            ms=6,
+            color=COLOURS[number],
+            marker=mark,
+            label=f"n = {n}",
+        )
         wrong = 100 * rows[f"{name} wrong"] / rows["rounds"]
         ax.plot(rows["t"], wrong, "x", color=COLOURS[number], ms=8)
     ax.plot([], [], "x", color="#444444", ms=8, label="theorem and pads disagree")

@@ -1,7 +1,7 @@
 """Items of CCESA on resources: Table 1 by measured growth, and bandwidths.
 
-Every quantity of Table 1 is counted on sampled graphs and dropouts and fitted against the growth
-that the paper claims. Errata as docs/errata.md lists them.
+Every quantity of Table 1 is counted on sampled graphs and dropouts and fitted against
+the growth that the paper claims. Errata as docs/errata.md lists them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ PROTOCOLS = {"SecAgg": "#E69F00", "CCESA": "#0072B2"}
 _DIM, _MODULUS = 10_000, 2**16  # m and the ring of Table 2
 _TOTAL = 0.1  # q_total of the counted rounds
 _HISTORIES = 32  # of dropouts on each graph
-_CLOSE = 0.05  # of the fitted exponent: finite n leave constants beside the leading term
+# of the fitted exponent: finite n leave constants beside the leading term
+_CLOSE = 0.05
 
 
 def _root(n: float | int) -> float:
@@ -81,15 +82,21 @@ def growth(context: Context) -> Found:
     return Found(
         tuple(checks),
         data,
-        f"Means over {_HISTORIES} sampled histories of dropouts on one graph for each n (p*, "
-        f"Remark 4's t, q_total = {_TOTAL:g}, m = 10,000, 16-bit ring; SecAgg: complete graph, "
-        "t = n/2 + 1). A count is fitted as a power of the claimed growth: 1 means that it grows "
+        f"Means over {_HISTORIES} sampled histories of dropouts on one graph for each "
+        "n (p*, "
+        f"Remark 4's t, q_total = {_TOTAL:g}, m = 10,000, 16-bit ring; SecAgg: "
+        "complete graph, "
+        "t = n/2 + 1). A count is fitted as a power of the claimed growth: 1 means "
+        "that it grows "
         "so. FedAvg moves the residues alone.",
     )
 
 
 def _counted(seed: int, scheme: str, n: int) -> dict[str, float]:
-    """Return means over sampled histories: of clients who did everything, and the server's."""
+    """Return means over sampled histories.
+
+    Of clients who did everything, and the server's.
+    """
     key, q = fold(as_key(seed), n), step_rate(_TOTAL)
     if scheme == "CCESA":
         p, _, t = thresholds_of(n, _TOTAL)
@@ -108,10 +115,15 @@ def _counted(seed: int, scheme: str, n: int) -> dict[str, float]:
         "client: field products of sharing": costs.client.share_products.sum(axis=1),
         "client: keystream words": costs.client.prg_words.sum(axis=1),
     }
-    found = {name: float(values[did_everything].mean()) for name, values in per_client.items()}
+    found = {
+        name: float(values[did_everything].mean())
+        for name, values in per_client.items()
+    }
     words = costs.server.prg_words.sum(axis=-1) - inputs * _DIM
     return found | {
-        "server: bytes beyond residues": float((moved.sum(axis=-1) - inputs * 2 * _DIM).mean()),
+        "server: bytes beyond residues": float(
+            (moved.sum(axis=-1) - inputs * 2 * _DIM).mean()
+        ),
         _LOST_PADS: float(words.mean()),
     }
 
@@ -146,7 +158,8 @@ def _printed_server_cell(data: pd.DataFrame) -> Check:
         tolerance=f"exponent at most {1 + _CLOSE:g}",
         otherwise="paper errs",
         note="with a fixed dropout rate up to order n clients are lost, each with order "
-        "sqrt(n log n) pads to remove: O(m n sqrt(n log n)), which also gives the factor "
+        "sqrt(n log n) pads to remove: O(m n sqrt(n log n)), which also gives the "
+        "factor "
         "sqrt(n / log n) that the text claims",
     )
 
@@ -160,7 +173,8 @@ def _reliability_and_privacy() -> Iterator[Check]:
         shares.append((math.log(n) - log) / _root(n))
         privacy.append(secagg.privacy_bound(n, p, q) / math.log(n))
     yield state(
-        "CCESA: exponent of n e^(-c sqrt(n log n)), the chance that a round is unreliable",
+        "CCESA: exponent of n e^(-c sqrt(n log n)), the chance that a round is "
+        "unreliable",
         min(shares) >= 1.0,
         paper="c = 1 (Table 1)",
         ours=f"c from {min(shares):.2f} to {max(shares):.2f} over n = 100 to 1000",
@@ -183,7 +197,10 @@ _BITS = ("n", "p", "B_CCESA", "B_SA", "wire_CCESA", "wire_SA")
 
 
 def bandwidths(context: Context) -> Found:
-    """Return Appendix D.1: B_CCESA beside B_SA and Turbo-aggregate, and what the wire carries."""
+    """Return Appendix D.1.
+
+    B_CCESA beside B_SA and Turbo-aggregate, and what the wire carries.
+    """
     rows = []
     for n in SIZES:
         p = secagg.connection_probability(n, 0.0)
@@ -197,8 +214,10 @@ def bandwidths(context: Context) -> Found:
     return Found(
         (*_formula_checks(data), *_turbo_checks()),
         data,
-        "Bits a client moves beyond FedAvg's residues at p* (q_total = 0, a_K = a_S = 256), as a "
-        "share of SecAgg's: the paper's count, and the messages really sent, with ids, headers, "
+        "Bits a client moves beyond FedAvg's residues at p* (q_total = 0, a_K = a_S = "
+        "256), as a "
+        "share of SecAgg's: the paper's count, and the messages really sent, with ids, "
+        "headers, "
         "tags and 36-byte shares.",
     )
 
@@ -206,8 +225,9 @@ def bandwidths(context: Context) -> Found:
 def wire_terms(degree: float | int) -> dict[str, float]:
     """Split what a client really sends and receives, residues apart, into bytes by term.
 
-    The paper's count is the first two terms at a_K = a_S = 256; the rest is what it leaves out.
-    On the wire a share is 36 bytes (9 limbs of 31 bits in 32-bit words), not 32.
+    The paper's count is the first two terms at a_K = a_S = 256; the rest is what it
+    leaves out. On the wire a share is 36 bytes (9 limbs of 31 bits in 32-bit words),
+    not 32.
     """
     shares = 5 * degree + 1
     return {
@@ -215,8 +235,8 @@ def wire_terms(degree: float | int) -> dict[str, float]:
         "shares": float(32 * shares),
         "limbs of 32 bits": float(4 * shares),
         "authentication tags": 2.0 * 16 * degree,
-        # of the sender (4 messages), of neighbours (keys, shares up and down), of those in V3,
-        # of the owners of the shares sent at last
+        # of the sender (4 messages), of neighbours (keys, shares up and down), of those
+        # in V3, of the owners of the shares sent at last
         "identities": float(4 * (4 + 3 * degree + 2 * (degree + 1))),
         # entries of a list: one per list, two of the last message, one of residues
         "counts": float(7 * 4),
@@ -299,8 +319,14 @@ def _draw_quantity(ax: Axes, data: pd.DataFrame) -> None:
         claim, exponent = curve.iloc[0][["claim", "exponent"]]
         base = claim if claim.isalnum() else f"({claim})"
         marker = "s" if scheme == "CCESA" else "o"
-        ax.plot(curve["n"], curve["value"], marker=marker, ms=5, color=PROTOCOLS[str(scheme)],
-                label=f"{scheme}: {base}^{exponent:.2f}")  # fmt: skip
+        ax.plot(
+            curve["n"],
+            curve["value"],
+            marker=marker,
+            ms=5,
+            color=PROTOCOLS[str(scheme)],
+            label=f"{scheme}: {base}^{exponent:.2f}",
+        )
     ax.set(xscale="log", yscale="log", xlabel="clients n")
     log_ticks(ax, data["n"])
     ax.legend(loc="upper left")
@@ -309,10 +335,23 @@ def _draw_quantity(ax: Axes, data: pd.DataFrame) -> None:
 def draw_bandwidths(figure: Figure, data: pd.DataFrame) -> None:
     """Draw CCESA's additional bandwidth over SecAgg's (columns n, ratio, wire_ratio)."""
     ax = figure.subplots()
-    ax.plot(data["n"], data["ratio"], color=PROTOCOLS["CCESA"], marker="s", ms=5,
-            label="the paper's count, B_CCESA / B_SA")  # fmt: skip
-    ax.plot(data["n"], data["wire_ratio"], "x", color="#444444", ms=8, mew=1.6,
-            label="bytes really sent")  # fmt: skip
+    ax.plot(
+        data["n"],
+        data["ratio"],
+        color=PROTOCOLS["CCESA"],
+        marker="s",
+        ms=5,
+        label="the paper's count, B_CCESA / B_SA",
+    )
+    ax.plot(
+        data["n"],
+        data["wire_ratio"],
+        "x",
+        color="#444444",
+        ms=8,
+        mew=1.6,
+        label="bytes really sent",
+    )
     for _, row in data[data["n"].isin((100, 300, 500, 1000))].iterrows():
         beside(ax, f"{row['ratio']:.3f}", (row["n"], row["ratio"]), (2, 8))
     ax.set(xlabel="clients n", ylabel="share of SecAgg's bandwidth", ylim=(0, 0.75))

@@ -50,9 +50,9 @@ def _cases(guesses: Sequence[Guesses]) -> Iterator[tuple[Guesses, list[Guesses]]
 def score_rows(guesses: Sequence[Guesses]) -> list[dict[str, Any]]:
     """Return a row for each training set, kind of model and attack, over all targets and seeds.
 
-    Candidates called members are those who score at least the adversary's threshold; members
-    found at a rate of false positives are those who score above all but so many of the others, in
-    all models together.
+    Candidates called members are those who score at least the adversary's threshold;
+    members found at a rate of false positives are those who score above all but so many
+    of the others, in all models together.
     """
     rows = []
     for case, together in _cases(guesses):
@@ -64,39 +64,63 @@ def score_rows(guesses: Sequence[Guesses]) -> list[dict[str, Any]]:
         areas = np.concatenate([guess.areas for guess in together])
         middle, reach = float(areas.mean()), float(half_interval(areas))
         found = _found(together, [trials // 2 // 1000, trials // 2 // 100])
-        rows.append({
-            "size": case.size, "scheme": case.scheme, "method": case.method,
-            "trials": trials, "right": right, "accuracy": right / trials,
-            "lower": low, "upper": high, "called": number, "hits": hits,
-            "precision": hits / number if number else float("nan"), "recall": 2 * hits / trials,
-            "models": len(areas), "auc": middle, "auc low": middle - reach,
-            "auc high": middle + reach, "auc half at 99.9 %": float(half_interval(areas, 0.999)),
-            "found at 0.1 %": found[0], "found at 1 %": found[1],
-        })  # fmt: skip
+        rows.append(
+            {
+                "size": case.size,
+                "scheme": case.scheme,
+                "method": case.method,
+                "trials": trials,
+                "right": right,
+                "accuracy": right / trials,
+                "lower": low,
+                "upper": high,
+                "called": number,
+                "hits": hits,
+                "precision": hits / number if number else float("nan"),
+                "recall": 2 * hits / trials,
+                "models": len(areas),
+                "auc": middle,
+                "auc low": middle - reach,
+                "auc high": middle + reach,
+                "auc half at 99.9 %": float(half_interval(areas, 0.999)),
+                "found at 0.1 %": found[0],
+                "found at 1 %": found[1],
+            }
+        )
     return rows
 
 
 def curve_rows(guesses: Sequence[Guesses], method: Method) -> list[dict[str, Any]]:
     """Return points of an attack's curves, and between which luck alone lies (95 %, pointwise).
 
-    Of n others k are called members by luck: their threshold is exceeded with a chance that is
-    Beta(k + 1, n - k), and so is it by each of as many members.
+    Of n others k are called members by luck: their threshold is exceeded with a chance
+    that is Beta(k + 1, n - k), and so is it by each of as many members.
     """
     from scipy import stats
 
     rows = []
-    for case, together in _cases([guess for guess in guesses if guess.method == method]):
+    for case, together in _cases(
+        [guess for guess in guesses if guess.method == method]
+    ):
         others = case.size * sum(len(guess.scores) for guess in together)
         counts = np.unique(np.geomspace(1, others - 1, 60).round().astype(int))
         luck = stats.betabinom(others, counts + 1, others - counts)
-        low, high = (np.asarray(luck.ppf(q), np.float64) / others for q in (0.025, 0.975))
+        low, high = (
+            np.asarray(luck.ppf(q), np.float64) / others for q in (0.025, 0.975)
+        )
         found = _found(together, counts.tolist())
         rows += [
-            {"size": case.size, "scheme": case.scheme, "method": method,
-             "fpr": float(counts[k]) / others, "tpr": found[k],
-             "chance low": float(low[k]), "chance high": float(high[k])}
+            {
+                "size": case.size,
+                "scheme": case.scheme,
+                "method": method,
+                "fpr": float(counts[k]) / others,
+                "tpr": found[k],
+                "chance low": float(low[k]),
+                "chance high": float(high[k]),
+            }
             for k in range(len(counts))
-        ]  # fmt: skip
+        ]
     return rows
 
 

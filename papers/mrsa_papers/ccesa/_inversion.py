@@ -1,9 +1,9 @@
 """CCESA's Figures 2 and B.2: model inversion of what clients send, plain and padded.
 
-Choi, Sohn, Han, Moon, Section 5.3 and Appendix B.2: softmax regression on the faces of 40 people,
-a person a client; an eavesdropper reads the clients' models off the line and looks for the face
-of each (Fredrikson et al. 2015). Open readings, stated in the item: p, the minibatch, the split
-into training and test images, which round is overheard.
+Choi, Sohn, Han, Moon, Section 5.3 and Appendix B.2: softmax regression on the faces of
+40 people, a person a client; an eavesdropper reads the clients' models off the line and
+looks for the face of each (Fredrikson et al. 2015). Open readings, stated in the item:
+p, the minibatch, the split into training and test images, which round is overheard.
 """
 
 from __future__ import annotations
@@ -44,17 +44,35 @@ def inversion(context: Context) -> Found:
     for seed in context.steps("model inversion: trainings and attacks", range(seeds)):
         rows += _attacked(context, dataset, chances, seed, rounds)
     frame = rows_to_frame(rows)
-    names = [lines.PLAIN, lines.SECAGG, *(lines.ccesa_name(chance) for chance in chances)]
+    names = [
+        lines.PLAIN,
+        lines.SECAGG,
+        *(lines.ccesa_name(chance) for chance in chances),
+    ]
     guess = 1 / dataset.num_classes
     total = frame[frame["scheme"] == _TOTAL]["identified"].astype(bool)
     known = (
-        "from the sum of all, which every scheme gives the server and which is sent back to all, "
+        "from the sum of all, which every scheme gives the server and which is sent "
+        "back to all, "
         f"{int(total.sum())} of {len(total)} are identified"
     )
     checks = (
-        _seen(frame, lines.PLAIN, guess, "reveals the individual's identity", is_hidden=False),
+        _seen(
+            frame,
+            lines.PLAIN,
+            guess,
+            "reveals the individual's identity",
+            is_hidden=False,
+        ),
         *(
-            _seen(frame, name, guess, "no clue", is_hidden=True, note=known if k == 0 else "")
+            _seen(
+                frame,
+                name,
+                guess,
+                "no clue",
+                is_hidden=True,
+                note=known if k == 0 else "",
+            )
             for k, name in enumerate(names[1:])
         ),
         _forty_percent(context),
@@ -65,15 +83,26 @@ def inversion(context: Context) -> Found:
         checks,
         frame,
         f"{dataset.name} ({'the' if is_own else 'instead of the'} AT&T faces"
-        + ("" if is_own else ", which cannot be fetched here: --dataset olivetti where they are")
+        + (
+            ""
+            if is_own
+            else ", which cannot be fetched here: --dataset olivetti where they are"
+        )
         + f"): {_CLIENTS} clients of one class and at most ten training images each, "
-        f"{dataset.num_classes} classes; softmax regression, 50 local epochs, rate 0.05, all of a "
-        f"client's images in a step (a reading). The models of round {rounds}, {lines.LEVELS} "
-        f"levels on +-{lines.CLIP:g} ({100 * clipped:.2g} % clipped), under real pads, are read "
-        f"off the line as if they had none. Of {seeds} seeds; a client counts as identified if "
-        "the image that its model gives for its class is most like that class's mean. p is lost: "
-        f"p* ({threshold:.3f}) and 0.4. Total variation weighs {_SMOOTHNESS:g}. Shown: a client "
-        "of each class, seed 0, each image from its darkest to its lightest pixel; r is the "
+        f"{dataset.num_classes} classes; softmax regression, 50 local epochs, rate "
+        "0.05, all of a "
+        f"client's images in a step (a reading). The models of round {rounds}, "
+        f"{lines.LEVELS} "
+        f"levels on +-{lines.CLIP:g} ({100 * clipped:.2g} % clipped), under real pads, "
+        "are read "
+        f"off the line as if they had none. Of {seeds} seeds; a client counts as "
+        "identified if "
+        "the image that its model gives for its class is most like that class's mean. "
+        "p is lost: "
+        f"p* ({threshold:.3f}) and 0.4. Total variation weighs {_SMOOTHNESS:g}. Shown: "
+        "a client "
+        "of each class, seed 0, each image from its darkest to its lightest pixel; r "
+        "is the "
         "correlation with the class's mean, a tick means identified.",
         (Stated("rounds", _ROUNDS, rounds, is_least=True),),
     )
@@ -81,7 +110,10 @@ def inversion(context: Context) -> Found:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _People:
-    """Who is looked for: the clients' classes, the classes' mean images, who is shown where."""
+    """Who is looked for.
+
+    The clients' classes, the classes' mean images, who is shown where.
+    """
 
     labels: np.ndarray
     means: np.ndarray
@@ -89,9 +121,16 @@ class _People:
 
 
 def _attacked(
-    context: Context, dataset: data.Dataset, chances: Iterable[float], seed: int, rounds: int
+    context: Context,
+    dataset: data.Dataset,
+    chances: Iterable[float],
+    seed: int,
+    rounds: int,
 ) -> list[dict[str, Any]]:
-    """Train, overhear the last round, invert what is read; a row for each client and scheme."""
+    """Train, overhear the last round, invert what is read.
+
+    A row for each client and scheme.
+    """
     key = context.key(seed)
     clients = one_class(key, dataset)
     model = federated.logistic(dataset.num_classes)
@@ -141,18 +180,26 @@ def _overheard(
         quantize.stochastic(lines.LEVELS, lines.CLIP), _CLIENTS, dim, fidelity="sets"
     )
     asked = np.ones((rounds - 1, _CLIENTS), np.bool_)
-    before = federated.train(key, federated.Training(model, clients, asked, trainer, average))
+    before = federated.train(
+        key, federated.Training(model, clients, asked, trainer, average)
+    )
     start = on_device(before.parameters, jnp.float32)
-    updates = federated.client_updates(key, model, start, clients, trainer, round_index=rounds - 1)
+    updates = federated.client_updates(
+        key, model, start, clients, trainer, round_index=rounds - 1
+    )
     return lines.wire(key, start[None, :] + updates, chances, round_index=rounds - 1)
 
 
-def _people(dataset: data.Dataset, clients: data.ClientData, *, is_shown: bool) -> _People:
+def _people(
+    dataset: data.Dataset, clients: data.ClientData, *, is_shown: bool
+) -> _People:
     own = np.asarray(clients.labels)[np.asarray(clients.indices)[:, 0]]
     labels = np.asarray(dataset.train_labels)
     classes = range(dataset.num_classes)
     means = np.stack([dataset.train_inputs[labels == c].mean(axis=0) for c in classes])
-    first = [int(np.flatnonzero(own == c)[0]) for c in classes][:_SHOWN] if is_shown else []
+    first = (
+        [int(np.flatnonzero(own == c)[0]) for c in classes][:_SHOWN] if is_shown else []
+    )
     return _People(own, means, {client: column for column, client in enumerate(first)})
 
 
@@ -166,10 +213,16 @@ def _originals(
         ("mean of the class", lambda client: people.means[people.labels[client]]),
     )
     return [
-        {"scheme": name, "client": client, "class": int(people.labels[client]),
-         "column": column, **image_as_cells(stretched(image(client)))}
-        for name, image in kinds for client, column in people.shown.items()
-    ]  # fmt: skip
+        {
+            "scheme": name,
+            "client": client,
+            "class": int(people.labels[client]),
+            "column": column,
+            **image_as_cells(stretched(image(client))),
+        }
+        for name, image in kinds
+        for client, column in people.shown.items()
+    ]
 
 
 def _judged(name: str, images: np.ndarray, people: _People) -> list[dict[str, Any]]:
@@ -178,9 +231,13 @@ def _judged(name: str, images: np.ndarray, people: _People) -> list[dict[str, An
     rows: list[dict[str, Any]] = []
     for client, label in enumerate(people.labels.tolist()):
         image = images[client, label]
-        row = {"scheme": name, "client": client, "class": label,
-               "identified": bool(found[client, label]),
-               "r": _likeness(image, people.means[label])}  # fmt: skip
+        row = {
+            "scheme": name,
+            "client": client,
+            "class": label,
+            "identified": bool(found[client, label]),
+            "r": _likeness(image, people.means[label]),
+        }
         if client in people.shown:
             row |= {"column": people.shown[client], **image_as_cells(stretched(image))}
         rows.append(row)
@@ -196,12 +253,20 @@ def _likeness(image: np.ndarray, reference: np.ndarray) -> float:
 
 
 def _seen(
-    frame: pd.DataFrame, name: str, guess: float, paper: str, *, is_hidden: bool, note: str = ""
+    frame: pd.DataFrame,
+    name: str,
+    guess: float,
+    paper: str,
+    *,
+    is_hidden: bool,
+    note: str = "",
 ) -> Check:
     own = frame[frame["scheme"] == name]
     counts = [(int(own["identified"].sum()), len(own))]
     claim = f"clients identified from what is sent, {name}"
-    return lines.chance_check(claim, counts, guess, is_hidden=is_hidden, paper=paper, note=note)
+    return lines.chance_check(
+        claim, counts, guess, is_hidden=is_hidden, paper=paper, note=note
+    )
 
 
 def _forty_percent(context: Context) -> Check:
@@ -228,7 +293,8 @@ def _forty_percent(context: Context) -> Check:
         otherwise="our reading",
         of_data=False,
         note=f"resources are read as p, by Appendix D.1. t = {rule} is Remark 4's, 21 that of "
-        f"Figure B.1, whose p = 0.7 costs {100 * enough:.1f} %. Pads hide the models at p = 0.4 "
+        f"Figure B.1, whose p = 0.7 costs {100 * enough:.1f} %. Pads hide the models "
+        "at p = 0.4 "
         "too, but their sum is lost",
     )
 

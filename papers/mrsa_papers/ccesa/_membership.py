@@ -1,8 +1,9 @@
-"""CCESA's Tables 3 and B.1: membership inference on what clients send, plain, padded and summed.
+"""CCESA's Tables 3 and B.1.
 
-Choi, Sohn, Han, Moon, Section 5.3 and Appendix B.2: is a sample among those that a client trained
-on (Shokri et al. 2017)? Open readings, stated in the item: the attack's model, p, the rounds, and
-that members are those of the client whose model is overheard.
+Membership inference on what clients send, plain, padded and summed.
+Choi, Sohn, Han, Moon, Section 5.3 and Appendix B.2: is a sample among those that a
+client trained on (Shokri et al. 2017)? Open readings, stated in the item: the attack's
+model, p, the rounds, and that members are those of the client whose model is overheard.
 """
 
 from __future__ import annotations
@@ -23,7 +24,15 @@ from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.streams import Stream, host_generator, round_key
 from mrsa_papers.ccesa._guesses import Guesses, Method, curve_rows, score_rows
 from mrsa_papers.ccesa._wire import PLAIN, SECAGG, Wire, ccesa_name, chance_check, wire
-from mrsa_papers.harness import Check, Context, Found, Stated, is_data_of, rows_to_frame, state
+from mrsa_papers.harness import (
+    Check,
+    Context,
+    Found,
+    Stated,
+    is_data_of,
+    rows_to_frame,
+    state,
+)
 from mrsa_papers.harness._figures import LINES, in_turn, log_ticks
 from mrsa_watch._base.errors import require
 
@@ -65,7 +74,9 @@ def members(context: Context) -> Found:
     curves = curve_rows(guesses, "likelihood_ratio")
     measures = (("scores", score_rows(guesses)), ("curve", curves))
     frame = rows_to_frame(
-        row for measure, rows in measures for row in _labelled(measure, rows, setting, dataset)
+        row
+        for measure, rows in measures
+        for row in _labelled(measure, rows, setting, dataset)
     )
     scores = frame[frame["measure"] == "scores"]
     stated = (Stated("clients", _PAPER_CLIENTS, _CLIENTS),)
@@ -74,7 +85,10 @@ def members(context: Context) -> Found:
 
 @dataclasses.dataclass(frozen=True)
 class _Setting:
-    """How much is done; `sizes` gives the paper's n_train by the samples of a client here."""
+    """How much is done.
+
+    `sizes` gives the paper's n_train by the samples of a client here.
+    """
 
     sizes: dict[int, int]
     seeds: int
@@ -86,7 +100,8 @@ class _Setting:
 def _setting(fast: bool, dataset: data.Dataset) -> _Setting:
     """Return training sets of the paper's shares of CIFAR-10's 50,000 samples."""
     count = len(dataset.train_labels)
-    most = (count + len(dataset.test_labels)) // (_CLIENTS + 3)  # leaves others for the attack
+    # leaves others for the attack
+    most = (count + len(dataset.test_labels)) // (_CLIENTS + 3)
     sizes = {min(count * n // 50_000 // _CLIENTS, most): n for n in _PRINTED}
     sizes = {size: n for size, n in sizes.items() if size >= _LEAST}
     rule = f"must leave each of {_CLIENTS} clients {_LEAST} training samples"
@@ -117,10 +132,14 @@ def _attacked(
         if is_ratio and size != min(setting.sizes):
             continue
         count = setting.ratio_shadows if is_ratio else setting.shadows
-        attack = attacks.membership(method, trainer, num_shadows=count, shadow_size=size)
+        attack = attacks.membership(
+            method, trainer, num_shadows=count, shadow_size=size
+        )
         got = attack.run(round_key(key, 0, Stream.ATTACK), view)
         guesses += [
-            Guesses(size, name, method, np.take_along_axis(scores, places, 1), got.threshold)
+            Guesses(
+                size, name, method, np.take_along_axis(scores, places, 1), got.threshold
+            )
             for name, scores in zip(names, got.scores, strict=True)
         ]
     return guesses
@@ -135,10 +154,13 @@ def _overheard(
 ) -> tuple[tuple[str, ...], attacks.views.MembershipView, int]:
     """Return what is seen, as names and as a view of the clients' samples and of others.
 
-    Training and test samples are dealt to the clients, to those who are asked about though nobody
-    trained on them (as many, where there are so many) and to the adversary.
+    Training and test samples are dealt to the clients, to those who are asked about
+    though nobody trained on them (as many, where there are so many) and to the
+    adversary.
     """
-    inputs = jnp.concatenate([on_device(dataset.train_inputs), on_device(dataset.test_inputs)])
+    inputs = jnp.concatenate(
+        [on_device(dataset.train_inputs), on_device(dataset.test_inputs)]
+    )
     pair = (dataset.train_labels, dataset.test_labels)
     labels = jnp.concatenate([on_device(each, jnp.int32) for each in pair])
     order = host_generator(key, Stream.PARTITION).permutation(len(labels))
@@ -170,9 +192,14 @@ def _overheard(
 
 
 def _seen(line: Wire) -> dict[str, np.ndarray]:
-    """Return the models of each kind, [targets, d]: for each client its own or its sum's mean."""
+    """Return the models of each kind, [targets, d].
+
+    For each client its own or its sum's mean.
+    """
     models = {PLAIN: line.read(PLAIN)}
-    models |= {_sum_name(size): np.repeat(line.means(size), size, axis=0) for size in _SUMS}
+    models |= {
+        _sum_name(size): np.repeat(line.means(size), size, axis=0) for size in _SUMS
+    }
     hidden = (name for name in line.uploads if name != PLAIN)
     return models | {name: line.read(name) for name in hidden}
 
@@ -209,15 +236,22 @@ def _labelled(
         size, method, scheme = (row.pop(name) for name in ("size", "method", "scheme"))
         own = setting.sizes[size]
         has_print = is_own and method == "shadow" and scheme in columns
-        printed = _PRINTED[own][columns.index(scheme)] if has_print else (math.nan, math.nan)
+        printed = (
+            _PRINTED[own][columns.index(scheme)] if has_print else (math.nan, math.nan)
+        )
         yield {
-            "measure": measure, "n_train": _CLIENTS * size, "printed n_train": own,
-            "scheme": scheme, "method": _METHODS[method], **row,
-            "printed": printed[0], "printed precision": printed[1],
-        }  # fmt: skip
+            "measure": measure,
+            "n_train": _CLIENTS * size,
+            "printed n_train": own,
+            "scheme": scheme,
+            "method": _METHODS[method],
+            **row,
+            "printed": printed[0],
+            "printed precision": printed[1],
+        }
 
 
-# --- verdicts -----------------------------------------------------------------------------------
+# ---- verdicts
 
 
 def _checks(scores: pd.DataFrame) -> Iterator[Check]:
@@ -231,11 +265,15 @@ def _checks(scores: pd.DataFrame) -> Iterator[Check]:
         for scheme in (PLAIN, *hidden):
             rows = own[(own["scheme"] == scheme) & (own[trials] > 0)]
             words = "random guess" if scheme in hidden else "better than a guess"
-            paper = ", ".join(f"{value:.2f} %" for value in rows[printed].dropna()) or words
+            paper = (
+                ", ".join(f"{value:.2f} %" for value in rows[printed].dropna()) or words
+            )
             is_first = what == "accuracy" and scheme == PLAIN
             yield chance_check(
                 f"{what} of the attack, {scheme}",
-                list(zip(rows[hits].astype(int), rows[trials].astype(int), strict=True)),
+                list(
+                    zip(rows[hits].astype(int), rows[trials].astype(int), strict=True)
+                ),
                 0.5,
                 is_hidden=scheme in hidden,
                 paper=paper,
@@ -252,21 +290,28 @@ def _sums_note(scores: pd.DataFrame) -> str:
     names = [PLAIN, *(_sum_name(size) for size in _SUMS)]
     parts = [
         f"{method}: "
-        + ", ".join(f"{rows.set_index('scheme').loc[name, 'auc']:.2f}" for name in names)
+        + ", ".join(
+            f"{rows.set_index('scheme').loc[name, 'auc']:.2f}" for name in names
+        )
         for method, rows in first.groupby("method", sort=False)
     ]
     ratio = first[first["method"] == _METHODS["likelihood_ratio"]].set_index("scheme")
-    found = ", ".join(f"{100 * ratio.loc[name, 'found at 0.1 %']:.1f} %" for name in names)
+    found = ", ".join(
+        f"{100 * ratio.loc[name, 'found at 0.1 %']:.1f} %" for name in names
+    )
     return (
-        f"area under the curve for T = 1, {', '.join(map(str, _SUMS))} at the smallest set: "
-        f"{'; '.join(parts)}. Members found at 0.1 % false positives by likelihood ratio: {found}"
+        f"area under the curve for T = 1, {', '.join(map(str, _SUMS))} at the smallest "
+        "set: "
+        f"{'; '.join(parts)}. Members found at 0.1 % false positives by likelihood "
+        f"ratio: {found}"
     )
 
 
 def _recall(own: pd.DataFrame) -> Check:
     """Judge the recall that the two tables imply for FedAvg, with as many members as others.
 
-    With r found and f of the others called, accuracy is (1 + r - f) / 2 and precision r / (r + f).
+    With r found and f of the others called, accuracy is (1 + r - f) / 2 and precision r
+    / (r + f).
     """
     implied = [
         100 * (2 * accuracy - 100) / 100 / (1 - (100 - precision) / precision)
@@ -282,7 +327,8 @@ def _recall(own: pd.DataFrame) -> Check:
         otherwise="paper errs",
         of_data=False,
         note="members and others are as many: accuracy (1 + r - f)/2 and precision r/(r + f) give "
-        f"the recall r. In our runs: {', '.join(f'{100 * value:.1f} %' for value in ours)}",
+        "the recall r. In our runs: "
+        f"{', '.join(f'{100 * value:.1f} %' for value in ours)}",
     )
 
 
@@ -307,21 +353,31 @@ def _areas(hidden: pd.DataFrame) -> Check:
 
 def _caption(setting: _Setting, dataset: data.Dataset) -> str:
     sizes = ", ".join(
-        f"{_CLIENTS * size} ({paper:,} in the paper)" for size, paper in setting.sizes.items()
+        f"{_CLIENTS * size} ({paper:,} in the paper)"
+        for size, paper in setting.sizes.items()
     )
     return (
-        f"{dataset.name} (CIFAR-10 in the paper): {_CLIENTS} clients (10 in the paper; 12 make "
-        f"even sums), n_train = {sizes}: its shares of the data set. A network of 32 hidden units, "
-        f"{setting.epochs} local epochs, rate 0.1, batch 10: the clients overfit. Overheard are "
-        f"the models of the first round, {setting.seeds} seeds, each client attacked with its own "
-        f"samples and as many that nobody trained on. Shadow models: {setting.shadows} of the "
-        f"adversary's own samples, {setting.ratio_shadows} for the likelihood ratio (smallest "
-        f"n_train alone; about {setting.ratio_shadows // (2 * _CLIENTS)} saw each sample that is "
-        "asked about, so it is weaker than one of hundreds of models). Padded models are read as "
+        f"{dataset.name} (CIFAR-10 in the paper): {_CLIENTS} clients (10 in the paper; "
+        "12 make "
+        f"even sums), n_train = {sizes}: its shares of the data set. A network of 32 "
+        "hidden units, "
+        f"{setting.epochs} local epochs, rate 0.1, batch 10: the clients overfit. "
+        "Overheard are "
+        f"the models of the first round, {setting.seeds} seeds, each client attacked "
+        "with its own "
+        f"samples and as many that nobody trained on. Shadow models: {setting.shadows} "
+        "of the "
+        f"adversary's own samples, {setting.ratio_shadows} for the likelihood ratio "
+        "(smallest "
+        f"n_train alone; about {setting.ratio_shadows // (2 * _CLIENTS)} saw each "
+        "sample that is "
+        "asked about, so it is weaker than one of hundreds of models). Padded models "
+        "are read as "
         f"if they had no pads; CCESA at p = {_CHANCE:g} (at n = {_CLIENTS} p* is "
         f"{secagg.connection_probability(_CLIENTS, 0.0):.2f}, no chance). "
         "Thresholds are fitted to single models, so for sums read the area. Intervals: "
-        "Clopper-Pearson (left) and Student's over models (middle), 95 %; grey: where curves lie "
+        "Clopper-Pearson (left) and Student's over models (middle), 95 %; grey: where "
+        "curves lie "
         "by luck."
     )
 
@@ -351,13 +407,27 @@ def _draw_accuracy(ax: Axes, data: pd.DataFrame) -> None:
     for k, (_, own, look) in enumerate(schemes):
         rows = own.set_index("n_train").reindex(sizes)
         places = np.arange(len(sizes)) + 0.2 * (k - (count - 1) / 2)
-        middle, low, high = (100 * rows[name] for name in ("accuracy", "lower", "upper"))
+        middle, low, high = (
+            100 * rows[name] for name in ("accuracy", "lower", "upper")
+        )
         reach = [middle - low, high - middle]
-        ax.errorbar(places, middle, yerr=reach, ls="none", capsize=3, ms=6, lw=1.4, **look)
-        ax.plot(places, rows["printed"], ls="none", marker="_", ms=14, mew=2, color=look["color"],
-                alpha=0.55)  # fmt: skip
+        ax.errorbar(
+            places, middle, yerr=reach, ls="none", capsize=3, ms=6, lw=1.4, **look
+        )
+        ax.plot(
+            places,
+            rows["printed"],
+            ls="none",
+            marker="_",
+            ms=14,
+            mew=2,
+            color=look["color"],
+            alpha=0.55,
+        )
     if data["printed"].notna().any():
-        ax.plot([], [], ls="none", marker="_", ms=12, mew=2, color=_LUCK, label="printed")
+        ax.plot(
+            [], [], ls="none", marker="_", ms=12, mew=2, color=_LUCK, label="printed"
+        )
     ax.axhline(50, color=_LUCK, lw=0.9, ls=":")
     ax.set_xticks(range(len(sizes)), [str(size) for size in sizes])
     ax.set(xlabel="training samples of all clients", ylabel="candidates told right (%)")
@@ -368,25 +438,35 @@ def _draw_accuracy(ax: Axes, data: pd.DataFrame) -> None:
 
 def _draw_areas(ax: Axes, data: pd.DataFrame) -> None:
     """Draw the area under the curve over how many clients are in a sum."""
-    for _, rows, look in in_turn(data, "method", color=_COLOURS, marker=_MARKERS, ls=_STYLES):
+    for _, rows, look in in_turn(
+        data, "method", color=_COLOURS, marker=_MARKERS, ls=_STYLES
+    ):
         curve = rows.sort_values("size")
         reach = [curve["auc"] - curve["auc low"], curve["auc high"] - curve["auc"]]
-        ax.errorbar(curve["size"], curve["auc"], yerr=reach, ms=6, lw=1.4, capsize=3, **look)
+        ax.errorbar(
+            curve["size"], curve["auc"], yerr=reach, ms=6, lw=1.4, capsize=3, **look
+        )
     ax.axhline(0.5, color=_LUCK, lw=0.9, ls=":")
     ax.set_xscale("log", base=2)
     log_ticks(ax, data["size"])
-    ax.set(xlabel="clients in the sum, T", ylabel="area under the curve", ylim=(0.45, 1.02))
+    ax.set(
+        xlabel="clients in the sum, T", ylabel="area under the curve", ylim=(0.45, 1.02)
+    )
     ax.legend(loc="upper right")
 
 
 def _draw_roc(ax: Axes, data: pd.DataFrame, lowest: float = 1e-3) -> None:
     """Draw the share of members found over the share of others called members, on log axes."""
     for _, rows, look in in_turn(data, "scheme", color=_COLOURS, ls=_STYLES):
-        curve = rows[(rows["fpr"] >= lowest) & (rows["tpr"] >= lowest)].sort_values("fpr")
+        curve = rows[(rows["fpr"] >= lowest) & (rows["tpr"] >= lowest)].sort_values(
+            "fpr"
+        )
         ax.plot(curve["fpr"], curve["tpr"], **look)
     if "chance low" in data:
         band = data[data["scheme"] == data["scheme"].iloc[0]].sort_values("fpr")
-        ends = (band[name].clip(lower=lowest / 10) for name in ("chance low", "chance high"))
+        ends = (
+            band[name].clip(lower=lowest / 10) for name in ("chance low", "chance high")
+        )
         ax.fill_between(band["fpr"], *ends, color=_LUCK, alpha=0.2, lw=0)
     ax.plot([lowest, 1], [lowest, 1], color=_LUCK, lw=0.9, ls=":", label="chance")
     ax.set(xscale="log", yscale="log", xlim=(lowest, 1), ylim=(lowest, 1.15))

@@ -1,7 +1,9 @@
-"""CCESA's Figures 4 and B.1: accuracy of sparse graphs against SecAgg's, and how rounds fail.
+"""CCESA's Figures 4 and B.1.
 
-Choi, Sohn, Han, Moon, Section 5.2, Appendices B.1 and G. Open readings, stated in the items: the
-minibatch, that everybody is asked, q_total of Figure B.1, what "sufficient" allows.
+Accuracy of sparse graphs against SecAgg's, and how rounds fail.
+Choi, Sohn, Han, Moon, Section 5.2, Appendices B.1 and G. Open readings, stated in the
+items: the minibatch, that everybody is asked, q_total of Figure B.1, what "sufficient"
+allows.
 """
 
 from __future__ import annotations
@@ -15,7 +17,15 @@ from jaxtyping import Array, Key
 from mrsa_jax import data, federated, secagg
 from mrsa_papers.ccesa._theory import TOTALS, bandwidth_share, step_rate
 from mrsa_papers.ccesa._training import Runs, first_samples
-from mrsa_papers.harness import Check, Context, Found, Stated, compare, rows_to_frame, state
+from mrsa_papers.harness import (
+    Check,
+    Context,
+    Found,
+    Stated,
+    compare,
+    rows_to_frame,
+    state,
+)
 from mrsa_papers.harness._figures import MARKERS, draw_seed_curves
 from mrsa_papers.harness._intervals import Interval, bands, difference, late_accuracy
 
@@ -50,7 +60,9 @@ def objects(context: Context) -> Found:
     return Found(
         checks,
         frame,
-        _caption(runs, frame, "CIFAR-10, VGG-11 and 200 rounds", "t by Remark 4 at each p"),
+        _caption(
+            runs, frame, "CIFAR-10, VGG-11 and 200 rounds", "t by Remark 4 at each p"
+        ),
         (
             Stated("model", "VGG-11", "VGG-11" if is_vgg else "a smaller one"),
             Stated("rounds", 200, runs.rounds, is_least=True),
@@ -59,22 +71,29 @@ def objects(context: Context) -> Found:
 
 
 def faces(context: Context) -> Found:
-    """Return Figure B.1: n = 40, t = 21, each client the images of one class, two q_total."""
+    """Return Figure B.1.
+
+    N = 40, t = 21, each client the images of one class, two q_total.
+    """
     runs = _faces_runs(context)
     frame = _measure(runs)
     checks = (
         compare(
-            "t by Remark 4 at n = 40, p = 0.7", 21, secagg.share_threshold(40, 0.7),
+            "t by Remark 4 at n = 40, p = 0.7",
+            21,
+            secagg.share_threshold(40, 0.7),
             note="and n/2 + 1, SecAgg's",
         ),
         *(_suffices(frame, runs, OWN, total, 0.7, "p = 0.7") for total in runs.totals),
         compare(
-            "bandwidth of CCESA(40, 0.7) over SecAgg's (Appendix D.1)", 0.7,
-            bandwidth_share(40, 0.7), tolerance=0.01,
+            "bandwidth of CCESA(40, 0.7) over SecAgg's (Appendix D.1)",
+            0.7,
+            bandwidth_share(40, 0.7),
+            tolerance=0.01,
         ),
         _theorem_5(frame),
         _same(runs, 0.9, "p = 0.9"),
-    )  # fmt: skip
+    )
     return Found(
         checks,
         frame,
@@ -102,17 +121,35 @@ def _objects_runs(context: Context) -> Runs:
         totals=(0.1,),
         splits={
             IID: functools.partial(data.iid, num_clients=1000),
-            SHARDS: functools.partial(data.shards, num_clients=1000, shards_per_client=2),
+            SHARDS: functools.partial(
+                data.shards, num_clients=1000, shards_per_client=2
+            ),
         },
         chances=(1.0, threshold, 0.25, 0.2, 0.15),
-        grid=(0.15, 0.17, 0.18, 0.19, 0.2, 0.21, 0.22, 0.23, 0.24, 0.25, 0.27, threshold, 0.35),
+        grid=(
+            0.15,
+            0.17,
+            0.18,
+            0.19,
+            0.2,
+            0.21,
+            0.22,
+            0.23,
+            0.24,
+            0.25,
+            0.27,
+            threshold,
+            0.35,
+        ),
         threshold=None,
         rounds=8 if fast else 200 if own else 50,
         every=2 if fast else 10 if own else 2,
         seeds=2 if fast else 3,
         trials=200 if fast else 2000,
         model=model,
-        trainer=federated.local_sgd(model, 0.1, batch_size=10, num_epochs=3, momentum=0.5),
+        trainer=federated.local_sgd(
+            model, 0.1, batch_size=10, num_epochs=3, momentum=0.5
+        ),
         clip=1.0,
     )
 
@@ -152,9 +189,13 @@ def _measure(runs: Runs) -> pd.DataFrame:
     return rows_to_frame([*runs.accuracy_rows(), *rates])
 
 
-def _curve(frame: pd.DataFrame, split: str, total: float, chance: float) -> pd.DataFrame:
+def _curve(
+    frame: pd.DataFrame, split: str, total: float, chance: float
+) -> pd.DataFrame:
     own = frame[frame["measure"] == "accuracy"]
-    return own[(own["split"] == split) & (own["q_total"] == total) & (own["p"] == chance)]
+    return own[
+        (own["split"] == split) & (own["q_total"] == total) & (own["p"] == chance)
+    ]
 
 
 def _below(frame: pd.DataFrame, split: str, total: float, chance: float) -> Interval:
@@ -169,12 +210,14 @@ def _suffices(
     """Judge that CCESA(n, p) reaches SecAgg's accuracy."""
     gap = _below(frame, split, total, chance)
     ends = [
-        100 * float(late_accuracy(_curve(frame, split, total, p)).mean()) for p in (1.0, chance)
+        100 * float(late_accuracy(_curve(frame, split, total, p)).mean())
+        for p in (1.0, chance)
     ]
     tail = _curve(frame, split, total, chance)
     learnt = tail[tail["round"] == runs.rounds]["learnt rounds"].mean()
     return state(
-        f"{name} against SecAgg after {runs.rounds} rounds, {split}, q_total = {total:g}",
+        f"{name} against SecAgg after {runs.rounds} rounds, {split}, q_total = "
+        f"{total:g}",
         (-gap).reaches(-_CLOSE),
         paper="SecAgg's accuracy",
         ours=f"{gap} points below ({ends[0]:.1f} % and {ends[1]:.1f} %)",
@@ -199,13 +242,19 @@ def _failing(runs: Runs, chance: float) -> str:
     """Return the share of rounds that fail at p for each q_total of the paper's Figure 3."""
     n, t, seed = runs.num_clients, runs.shares(chance), runs.context.seed
     found = {
-        q: secagg.failure_rates(seed, n, chance, step_rate(q), t, runs.trials).unreliable.rate
+        q: secagg.failure_rates(
+            seed, n, chance, step_rate(q), t, runs.trials
+        ).unreliable.rate
         for q in TOTALS
     }
-    return ", ".join(f"{100 * rate:.0f} % (q_total = {total:g})" for total, rate in found.items())
+    return ", ".join(
+        f"{100 * rate:.0f} % (q_total = {total:g})" for total, rate in found.items()
+    )
 
 
-def _others(frame: pd.DataFrame, runs: Runs, split: str, total: float, chance: float) -> str:
+def _others(
+    frame: pd.DataFrame, runs: Runs, split: str, total: float, chance: float
+) -> str:
     """Return what sparser graphs give, where p itself is claimed to be enough."""
     parts = [
         f"p = {p:g}: {_below(frame, split, total, p)} points below"
@@ -217,7 +266,9 @@ def _others(frame: pd.DataFrame, runs: Runs, split: str, total: float, chance: f
 
 def _degraded(frame: pd.DataFrame, runs: Runs) -> Check:
     """Judge that two classes a client cost accuracy (Appendix G.2.1)."""
-    even, skew = (late_accuracy(_curve(frame, split, 0.1, 1.0)) for split in (IID, SHARDS))
+    even, skew = (
+        late_accuracy(_curve(frame, split, 0.1, 1.0)) for split in (IID, SHARDS)
+    )
     gap = difference(even, skew)
     return state(
         "SecAgg with two shards a client against IID",
@@ -249,7 +300,9 @@ def _theorem_5(frame: pd.DataFrame) -> Check:
     own = frame[(frame["measure"] == "failure") & (frame["theorem 5"] < 1)]
     above = own[own["lower"] > own["theorem 5"]]
     ratio = (own["theorem 5"] / own["rate"])[own["count"] >= 20]
-    spread = f", {ratio.min():.1f} to {ratio.max():.0f} times the rate" if len(ratio) else ""
+    spread = (
+        f", {ratio.min():.1f} to {ratio.max():.0f} times the rate" if len(ratio) else ""
+    )
     return state(
         "Theorem 5 over simulated rounds",
         above.empty,
@@ -275,17 +328,27 @@ def _same(runs: Runs, chance: float, name: str) -> Check:
 def _caption(runs: Runs, frame: pd.DataFrame, own: str, threshold: str) -> str:
     experiment, trainer = runs.experiment(next(iter(runs.splits))), runs.trainer
     sizes = experiment.clients(0).sizes
-    momentum = "" if trainer.momentum is None else f", momentum {float(trainer.momentum):g}"
+    momentum = (
+        "" if trainer.momentum is None else f", momentum {float(trainer.momentum):g}"
+    )
     clipped = float(frame["most clipped"].max())
     return (
-        f"{runs.context.images.name} ({own} in the paper): {runs.num_clients} clients of "
-        f"{int(sizes.min())} to {int(sizes.max())} training samples, all asked in every round; a "
-        f"model of {experiment.dim} parameters, {trainer.num_epochs} local epochs, rate "
-        f"{float(trainer.learning_rate):g}{momentum}, batch {trainer.batch_size}, {runs.rounds} "
-        f"rounds, {runs.seeds} paired seeds, {threshold}.{bands(runs.seeds)} A round whose sum "
-        "cannot be unmasked leaves the model alone. Right: share of simulated rounds that fail, "
-        f"with Clopper-Pearson 95 % intervals, {runs.trials} rounds each, a new graph in each; "
-        f"triangles: none failed. At most {100 * clipped:.2g} % of a round's update entries were "
+        f"{runs.context.images.name} ({own} in the paper): {runs.num_clients} clients "
+        "of "
+        f"{int(sizes.min())} to {int(sizes.max())} training samples, all asked in "
+        "every round; a "
+        f"model of {experiment.dim} parameters, {trainer.num_epochs} local epochs, "
+        "rate "
+        f"{float(trainer.learning_rate):g}{momentum}, batch {trainer.batch_size}, "
+        f"{runs.rounds} "
+        f"rounds, {runs.seeds} paired seeds, {threshold}.{bands(runs.seeds)} A round "
+        "whose sum "
+        "cannot be unmasked leaves the model alone. Right: share of simulated rounds "
+        "that fail, "
+        f"with Clopper-Pearson 95 % intervals, {runs.trials} rounds each, a new graph "
+        "in each; "
+        f"triangles: none failed. At most {100 * clipped:.2g} % of a round's update "
+        "entries were "
         "clipped."
     )
 
@@ -319,21 +382,43 @@ def _draw_rates(ax: Axes, data: pd.DataFrame) -> None:
     for i, (total, rows) in enumerate(data.groupby("q_total")):
         curve, colour = rows.sort_values("p"), _COLOURS[i % 6]
         failed, none = curve[curve["count"] > 0], curve[curve["count"] == 0]
-        reach = np.stack([failed["rate"] - failed["lower"], failed["upper"] - failed["rate"]])
+        reach = np.stack(
+            [failed["rate"] - failed["lower"], failed["upper"] - failed["rate"]]
+        )
         ax.errorbar(
-            failed["p"], failed["rate"], yerr=reach, color=colour, ls="none", capsize=2.5,
-            marker=MARKERS[i % 6], ms=5, lw=1.2,
+            failed["p"],
+            failed["rate"],
+            yerr=reach,
+            color=colour,
+            ls="none",
+            capsize=2.5,
+            marker=MARKERS[i % 6],
+            ms=5,
+            lw=1.2,
             label=f"simulated, $q_{{total}}$ = {total:g}",
-        )  # fmt: skip
-        ax.plot(none["p"], none["upper"], marker=7, ls="none", ms=7, mfc="none", color=colour)
+        )
+        ax.plot(
+            none["p"],
+            none["upper"],
+            marker=7,
+            ls="none",
+            ms=7,
+            mfc="none",
+            color=colour,
+        )
         ax.plot(curve["p"], curve["exact union"], color=colour, lw=1.4)
         ax.plot(curve["p"], curve["theorem 5"], color=colour, lw=1.4, ls="--")
     for look, label in (("-", "exact union bound"), ("--", "Theorem 5")):
         ax.plot([], [], color="#444444", lw=1.4, ls=look, label=label)
     if (data["count"] == 0).any():
         label = "none failed: end of the interval"
-        ax.plot([], [], marker=7, ls="none", ms=7, mfc="none", color="#444444", label=label)
+        ax.plot(
+            [], [], marker=7, ls="none", ms=7, mfc="none", color="#444444", label=label
+        )
     ax.set_yscale("log")
-    ax.set(xlabel="connection probability p", ylabel="share of rounds that fail (log axis)",
-           ylim=(1e-5, 2))  # fmt: skip
+    ax.set(
+        xlabel="connection probability p",
+        ylabel="share of rounds that fail (log axis)",
+        ylim=(1e-5, 2),
+    )
     ax.legend(loc="best")

@@ -1,7 +1,8 @@
 """Items of CCESA that are formulas: Figure 3, Table G.2, Remark 4 and Proposition 1.
 
-Choi, Sohn, Han, Moon, "Communication-Computation Efficient Secure Aggregation for Federated
-Learning". Printed values as the text has them; errata as docs/errata.md lists them.
+Choi, Sohn, Han, Moon, "Communication-Computation Efficient Secure Aggregation for
+Federated Learning". Printed values as the text has them; errata as docs/errata.md lists
+them.
 """
 
 from __future__ import annotations
@@ -60,9 +61,9 @@ def real_threshold(n: int, p: float) -> float:
 def bandwidth_bits(degree: float | int) -> float:
     """Return B_CCESA, the bits that a client moves beyond FedAvg's residues, with nobody lost.
 
-    B_CCESA = 2 (|Adj| + 1) a_K + (5 |Adj| + 1) a_S at a_K = a_S = 256 (Appendix D.1): two public
-    keys up and 2 |Adj| down, 2 |Adj| shares up and down, |Adj| + 1 shares up to unmask. SecAgg's
-    B_SA is that of |Adj| = n - 1.
+    B_CCESA = 2 (|Adj| + 1) a_K + (5 |Adj| + 1) a_S at a_K = a_S = 256 (Appendix D.1):
+    two public keys up and 2 |Adj| down, 2 |Adj| shares up and down, |Adj| + 1 shares up
+    to unmask. SecAgg's B_SA is that of |Adj| = n - 1.
     """
     return float(2 * (degree + 1) * 256 + (5 * degree + 1) * 256)
 
@@ -82,16 +83,23 @@ def error_bounds(context: Context) -> Found:
         bounds = {
             "P_r, t rounded up": secagg.reliability_bound(n, p, q, t),
             "P_r, real t": secagg.reliability_bound(n, p, q, real_threshold(n, p)),
-            "P_r, exact union bound": secagg.failures.exact_reliability_union_bound(n, p, q, t),
+            "P_r, exact union bound": secagg.failures.exact_reliability_union_bound(
+                n, p, q, t
+            ),
             "P_p": secagg.privacy_bound(n, p, q),
         }
-        rows += [words | {"bound": b, "log10": log / math.log(10)} for b, log in bounds.items()]
+        rows += [
+            words | {"bound": b, "log10": log / math.log(10)}
+            for b, log in bounds.items()
+        ]
     data = rows_to_frame(rows)
     return Found(
         (*_figure_3_checks(data), _simulated(context)),
         data,
-        "Theorem 5 (unreliable) and Theorem 6 (not private) at the threshold connection "
-        "probability and Remark 4's t. Dotted: t before it is rounded up, with which the paper's "
+        "Theorem 5 (unreliable) and Theorem 6 (not private) at the threshold "
+        "connection "
+        "probability and Remark 4's t. Dotted: t before it is rounded up, with which "
+        "the paper's "
         "figure was most likely drawn.",
     )
 
@@ -101,7 +109,8 @@ def _figure_3_checks(data: pd.DataFrame) -> Iterator[Check]:
     rounded = data[data["bound"] == "P_r, t rounded up"]
     above = rounded[rounded["log10"] >= -2]
     where = ", ".join(
-        f"{10 ** row['log10']:.4f} at q_total = {row['q_total']:g}" for _, row in above.iterrows()
+        f"{10 ** row['log10']:.4f} at q_total = {row['q_total']:g}"
+        for _, row in above.iterrows()
     )
     only = set(above["n"]) or {"none"}
     yield state(
@@ -137,7 +146,9 @@ def _simulated(context: Context) -> Check:
     trials = 4_000 if context.fast else 40_000
     found = []
     for total in TOTALS:
-        rates = secagg.failure_rates(context.seed, 100, *thresholds_of(100, total), trials)
+        rates = secagg.failure_rates(
+            context.seed, 100, *thresholds_of(100, total), trials
+        )
         found.append(rates.unreliable)
     counts = ", ".join(str(rate.count) for rate in found)
     worst = max(rate.upper for rate in found)
@@ -177,7 +188,8 @@ def unmasking(context: Context) -> Found:
     for total, n in itertools.product(TOTALS, SIZES):
         p, _, t = thresholds_of(n, total)
         exact = secagg.failures.unmasking_bound(n, p, t)
-        bound = min(0.0, math.log(n) - 2.0 * math.log(n - 1))  # Hoeffding: n / (n - 1)^2
+        # Hoeffding: n / (n - 1)^2
+        bound = min(0.0, math.log(n) - 2.0 * math.log(n - 1))
         chances = {"exact": math.exp(exact), "bound": math.exp(bound)}
         rows.append({"q_total": total, "n": n, "p": p, "t": t} | chances)
     data = rows_to_frame(rows)
@@ -204,7 +216,8 @@ def unmasking(context: Context) -> Found:
         checks,
         data,
         "Chance that some client has at least 2t - 1 neighbours, so that the attack "
-        "of Appendix F could collect both of its secrets: exact tails at p* and Remark 4's t, and "
+        "of Appendix F could collect both of its secrets: exact tails at p* and Remark "
+        "4's t, and "
         "Hoeffding's bound n/(n-1)^2.",
     )
 
@@ -220,10 +233,14 @@ def draw_bounds(figure: Figure, data: pd.DataFrame) -> None:
     right.set_title("Not private: Theorem 6 at p*")
     left.get_legend().remove()
     handles, labels = left.get_legend_handles_labels()
-    right.legend(handles, labels, loc="upper left", bbox_to_anchor=(1.01, 1.0), borderaxespad=0.0)
+    right.legend(
+        handles, labels, loc="upper left", bbox_to_anchor=(1.01, 1.0), borderaxespad=0.0
+    )
 
 
-def _draw_bound(ax: Axes, data: pd.DataFrame, bounds: Sequence[str], limit: int) -> None:
+def _draw_bound(
+    ax: Axes, data: pd.DataFrame, bounds: Sequence[str], limit: int
+) -> None:
     """Draw bounds on a chance of failure over n (columns q_total, n, bound, log10)."""
     for _, curves, look in in_turn(
         data, "q_total", "$q_{{total}}$ = {:g}", color=COLOURS, marker=MARKERS
@@ -234,10 +251,20 @@ def _draw_bound(ax: Axes, data: pd.DataFrame, bounds: Sequence[str], limit: int)
             own = look | {"lw": 1.8} if name == bounds[0] else rest
             ax.plot(curve["n"], curve["log10"], ls=_DASHES.get(name, "--"), ms=5, **own)
     for name in bounds[1:]:
-        ax.plot([], [], color="#444444", lw=1.2, ls=_DASHES.get(name, "--"), label=name[5:])
+        ax.plot(
+            [], [], color="#444444", lw=1.2, ls=_DASHES.get(name, "--"), label=name[5:]
+        )
     ax.axhline(limit, color="#777777", lw=0.9, ls=(0, (1, 2)))
     words = f"the paper's limit, $10^{{{limit:g}}}$"
-    beside(ax, words, (data["n"].max(), limit), (0, 3), ha="right", fontsize=8, color="#555555")
+    beside(
+        ax,
+        words,
+        (data["n"].max(), limit),
+        (0, 3),
+        ha="right",
+        fontsize=8,
+        color="#555555",
+    )
     ax.yaxis.set_major_formatter(lambda value, _: f"$10^{{{value:g}}}$")
     ax.set(xlabel="clients n", ylabel="bound on the chance (log axis)")
     legend(ax)
@@ -247,11 +274,18 @@ def draw_unmasking(figure: Figure, data: pd.DataFrame) -> None:
     """Draw the chance of the unmasking attack over n (columns q_total, n, exact, bound)."""
     ax = figure.subplots()
     bound = data.drop_duplicates("n")
-    ax.plot(bound["n"], bound["bound"], color="#777777", ls="--", label="Proposition 1, n/(n-1)²")
+    ax.plot(
+        bound["n"],
+        bound["bound"],
+        color="#777777",
+        ls="--",
+        label="Proposition 1, n/(n-1)²",
+    )
     for _, curve, look in in_turn(
         data, "q_total", "exact, $q_{{total}}$ = {:g}", color=COLOURS, marker=MARKERS
     ):
-        seen = curve["exact"].where(curve["exact"] > 0)  # no degree is high enough: not shown
+        # no degree is high enough: not shown
+        seen = curve["exact"].where(curve["exact"] > 0)
         ax.plot(curve["n"], seen, ms=5, lw=1.2, **look)
     ax.set(yscale="log", xlabel="clients n", ylabel="chance of a round (log axis)")
     ax.set_title("Some client has 2t - 1 neighbours or more")

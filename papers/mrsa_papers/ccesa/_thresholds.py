@@ -26,7 +26,8 @@ _TABLE_G2 = {
     0.05: (0.707, 0.538, 0.457, 0.406, 0.370, 0.344, 0.321, 0.304, 0.289, 0.276),
     0.1: (0.795, 0.605, 0.513, 0.456, 0.416, 0.385, 0.361, 0.341, 0.325, 0.311),
 }
-# Its entries that differ from eq. (5) in the third digit; no log base or rounding explains all.
+# Its entries that differ from eq. (5) in the third digit; no log base or rounding
+# explains all.
 _MISPRINTS = {(0.01, 400), (0.01, 800), (0.05, 600), (0.05, 800), (0.1, 300)}
 
 
@@ -36,14 +37,22 @@ _PRINTED = "#CC79A7"
 def threshold_probabilities(context: Context) -> Found:
     """Return Table G.2: p* for 40 pairs of n and q_total."""
     data = rows_to_frame(
-        {"q_total": total, "n": n, "printed": printed,
-         "ours": secagg.connection_probability(n, total), "50 digits": _in_decimals(n, total)}
-        for total in TOTALS for n, printed in zip(SIZES, _TABLE_G2[total], strict=True)
-    )  # fmt: skip
+        {
+            "q_total": total,
+            "n": n,
+            "printed": printed,
+            "ours": secagg.connection_probability(n, total),
+            "50 digits": _in_decimals(n, total),
+        }
+        for total in TOTALS
+        for n, printed in zip(SIZES, _TABLE_G2[total], strict=True)
+    )
     agree = (data["printed"] - data["ours"].round(3)).abs() < 1e-9
     gap = float((data["ours"] - data["50 digits"]).abs().max())
     checks = [
-        compare("largest gap to eq. (5) in 50-digit decimals", 0.0, gap, tolerance=1e-12),
+        compare(
+            "largest gap to eq. (5) in 50-digit decimals", 0.0, gap, tolerance=1e-12
+        ),
         compare(
             "entries that equal eq. (5) rounded to three digits, of 40",
             40,
@@ -64,7 +73,9 @@ def threshold_probabilities(context: Context) -> Found:
                 note="no base of the logarithm and no way of rounding explains all five",
             )
         )
-    return Found(tuple(checks), data, "Eq. (5), lines, and the printed values, crosses.")
+    return Found(
+        tuple(checks), data, "Eq. (5), lines, and the printed values, crosses."
+    )
 
 
 def _in_decimals(n: int, total: float) -> float:
@@ -73,10 +84,15 @@ def _in_decimals(n: int, total: float) -> float:
         settings.prec = 50
         kept = 1 - decimal.Decimal(str(total))
         size = decimal.Decimal(n)
-        left = size * (kept.ln() * decimal.Decimal("0.75")).exp() - (size * size.ln()).sqrt()
+        left = (
+            size * (kept.ln() * decimal.Decimal("0.75")).exp()
+            - (size * size.ln()).sqrt()
+        )
         fewest = left.to_integral_value(decimal.ROUND_CEILING)
         private = fewest.ln() / fewest
-        reliable = (3 * ((size - 1) * (size - 1).ln()).sqrt() - 1) / ((size - 1) * (2 * kept - 1))
+        reliable = (3 * ((size - 1) * (size - 1).ln()).sqrt() - 1) / (
+            (size - 1) * (2 * kept - 1)
+        )
         return float(max(private, reliable))
 
 
@@ -119,31 +135,56 @@ def share_thresholds(context: Context) -> Found:
     return Found(
         tuple(checks),
         rows_to_frame(rows),
-        "t of Remark 4 (bars), the mean number of share holders left, (n - 1) p (1 - q)^4 + 1, "
-        "and half of all holders: t lies between them, so that shares suffice after dropouts and "
+        "t of Remark 4 (bars), the mean number of share holders left, (n - 1) p (1 - "
+        "q)^4 + 1, "
+        "and half of all holders: t lies between them, so that shares suffice after "
+        "dropouts and "
         "two disjoint sets of holders do not.",
     )
 
 
-def _threshold_row(where: str, n: int, total: float, p: float, printed: int | None) -> dict:
+def _threshold_row(
+    where: str, n: int, total: float, p: float, printed: int | None
+) -> dict:
     kept = 1.0 if math.isnan(total) else 1.0 - total
     return {
-        "where": where, "n": n, "q_total": total, "p": p, "printed": printed,
-        "t": secagg.share_threshold(n, p), "holders left": (n - 1) * p * kept + 1,
+        "where": where,
+        "n": n,
+        "q_total": total,
+        "p": p,
+        "printed": printed,
+        "t": secagg.share_threshold(n, p),
+        "holders left": (n - 1) * p * kept + 1,
         "half of holders": ((n - 1) * p + 1) / 2,
-    }  # fmt: skip
+    }
 
 
 def draw_probabilities(figure: Figure, data: pd.DataFrame) -> None:
     """Draw p* over n, computed and printed (columns q_total, n, ours, printed)."""
     ax = figure.subplots()
     wrong = (data["printed"] - data["ours"].round(3)).abs() > 1e-9
-    for _, curve, look in in_turn(data, "q_total", "$q_{{total}}$ = {:g}", color=COLOURS):
+    for _, curve, look in in_turn(
+        data, "q_total", "$q_{{total}}$ = {:g}", color=COLOURS
+    ):
         ax.plot(curve["n"], curve["ours"], lw=1.4, **look)
-    ax.plot(data["n"], data["printed"], "x", color="#444444", ms=6, label="printed in Table G.2")
+    ax.plot(
+        data["n"],
+        data["printed"],
+        "x",
+        color="#444444",
+        ms=6,
+        label="printed in Table G.2",
+    )
     ringed = data[wrong]
-    ax.plot(ringed["n"], ringed["printed"], "o", mfc="none", mec=_PRINTED, ms=12,
-            label="third digit differs")  # fmt: skip
+    ax.plot(
+        ringed["n"],
+        ringed["printed"],
+        "o",
+        mfc="none",
+        mec=_PRINTED,
+        ms=12,
+        label="third digit differs",
+    )
     ax.set(xlabel="clients n", ylabel="connection probability p*", ylim=(0, 1))
     ax.set_title("Threshold connection probability, eq. (5)")
     legend(ax)
@@ -154,10 +195,21 @@ def draw_thresholds(figure: Figure, data: pd.DataFrame) -> None:
     ax = figure.subplots()
     places = np.arange(len(data))[::-1]
     holders = 2 * data["half of holders"]
-    ax.barh(places, data["t"] / holders, height=0.55, color="#56B4E9", label="t of Remark 4")
+    ax.barh(
+        places, data["t"] / holders, height=0.55, color="#56B4E9", label="t of Remark 4"
+    )
     left = data["holders left"] / holders
-    ax.plot(left, places, "D", color="#009E73", ms=7, label="holders left after dropouts, mean")
-    ax.axvline(0.5, color=_PRINTED, lw=1.6, label="half: below it a liar learns both secrets")
+    ax.plot(
+        left,
+        places,
+        "D",
+        color="#009E73",
+        ms=7,
+        label="holders left after dropouts, mean",
+    )
+    ax.axvline(
+        0.5, color=_PRINTED, lw=1.6, label="half: below it a liar learns both secrets"
+    )
     for place, t in zip(places, data["t"], strict=True):
         ax.text(0.02, place, f"t = {t}", va="center", fontsize=8.5)
     ax.set_yticks(places, [_setting(row) for _, row in data.iterrows()])

@@ -1,7 +1,7 @@
 """Table 2 of CCESA: running times of SecAgg and CCESA, published and ours.
 
-Times of another machine and another program are shown beside ours; judged are ratios, which do
-not depend on either. The published table is judged by the same claim.
+Times of another machine and another program are shown beside ours; judged are ratios,
+which do not depend on either. The published table is judged by the same claim.
 """
 
 from __future__ import annotations
@@ -85,12 +85,18 @@ def running_times(context: Context) -> Found:
     return Found(
         (right, *counted, *_our_checks(data), *_printed_checks()),
         data,
-        "Milliseconds of one client at each step (mean over clients) and of the server to unmask, "
-        "the least of one to nine repeats, m = 10,000, 16-bit ring, one core. Published: another "
-        "program and machine. Real: `protocol.run`. Arrays: `secagg.aggregate`, which makes each "
-        "pair's keystream once for both clients and does nothing at Step 3. On the complete graph "
-        "all secrets come back from the same holders, so that our server needs one set of Lagrange "
-        "weights, not one a client. Absolute times depend on the machine and are not judged.",
+        "Milliseconds of one client at each step (mean over clients) and of the server "
+        "to unmask, "
+        "the least of one to nine repeats, m = 10,000, 16-bit ring, one core. "
+        "Published: another "
+        "program and machine. Real: `protocol.run`. Arrays: `secagg.aggregate`, which "
+        "makes each "
+        "pair's keystream once for both clients and does nothing at Step 3. On the "
+        "complete graph "
+        "all secrets come back from the same holders, so that our server needs one set "
+        "of Lagrange "
+        "weights, not one a client. Absolute times depend on the machine and are not "
+        "judged.",
     )
 
 
@@ -104,7 +110,9 @@ def _draw(seed: int, scheme: str, n: int, total: float, t: int, p: float) -> _Ca
         survivors = np.asarray(leave.sample(fold(key, 2, attempt), everybody))
         if secagg.is_reliable(adjacency, survivors, t):
             break
-    inputs = np.random.default_rng(seed).integers(0, 2**_BITS, (n, _DIM), dtype=np.uint32)
+    inputs = np.random.default_rng(seed).integers(
+        0, 2**_BITS, (n, _DIM), dtype=np.uint32
+    )
     return _Case(scheme, n, total, t, p, adjacency, survivors, inputs)
 
 
@@ -129,15 +137,25 @@ def _measure(pair: list[_Case], repeats: int) -> list[_Found]:
             words = (case.inputs, case.adjacency, case.survivors, case.t, _BITS)
             secret = b"reproduce times " + str(repeat).encode()
             result = protocol.run(*words, entropy=secret)
-            wanted = case.inputs[case.survivors[3]].sum(axis=0, dtype=np.uint32) % 2**_BITS
-            twins = [secagg.aggregate(secret, *words) for _ in range(1 if repeat else 2)]
+            wanted = (
+                case.inputs[case.survivors[3]].sum(axis=0, dtype=np.uint32) % 2**_BITS
+            )
+            twins = [
+                secagg.aggregate(secret, *words) for _ in range(1 if repeat else 2)
+            ]
             for found in (result, *twins):
-                right[k] &= found.status is Status.OK and np.array_equal(found.total, wanted)
+                right[k] &= found.status is Status.OK and np.array_equal(
+                    found.total, wanted
+                )
             real[k] = np.minimum(real[k], _milliseconds(result, case))
-            arrays[k] = np.minimum(arrays[k], _milliseconds(twins[-1], case))  # the first compiles
+            # the first compiles
+            arrays[k] = np.minimum(arrays[k], _milliseconds(twins[-1], case))
         if repeat + 1 >= repeats and _is_close(_ratio(real), pair[-1].p):
             break
-    return [_Found(tuple(real[k]), tuple(arrays[k]), bool(right[k])) for k in range(len(pair))]
+    return [
+        _Found(tuple(real[k]), tuple(arrays[k]), bool(right[k]))
+        for k in range(len(pair))
+    ]
 
 
 def _ratio(milliseconds: np.ndarray) -> float:
@@ -150,7 +168,10 @@ def _is_close(ratio: float, p: float) -> bool:
 
 
 def _as_claimed(ratio: float, p: float) -> bool | None:
-    """Return whether times shrink by p; None where noise could have moved them there or away."""
+    """Return whether times shrink by p.
+
+    None where noise could have moved them there or away.
+    """
     if abs(ratio / p - 1) <= _COUNTS_CLOSE:
         return True
     return None if _is_close(ratio, p) else False
@@ -168,10 +189,22 @@ def _milliseconds(result: secagg.AggregateResult, case: _Case) -> list[float]:
 
 def _rows(case: _Case, found: _Found) -> list[dict]:
     printed = _PRINTED[case.scheme, case.n, case.total]
-    own = {"scheme": case.scheme, "n": case.n, "q_total": case.total, "t": case.t, "p": case.p}
+    own = {
+        "scheme": case.scheme,
+        "n": case.n,
+        "q_total": case.total,
+        "t": case.t,
+        "p": case.p,
+    }
     times = zip(STEPS, printed, found.real, found.arrays, strict=True)
     return [
-        own | {"step": step, "published_ms": float(paper), "real_ms": real, "arrays_ms": arrays}
+        own
+        | {
+            "step": step,
+            "published_ms": float(paper),
+            "real_ms": real,
+            "arrays_ms": arrays,
+        }
         for step, paper, real, arrays in times
     ]
 
@@ -181,7 +214,9 @@ def _all_right(failed: list[str], count: int) -> Check:
         "sums of the timed rounds, real and arrays",
         not failed,
         paper="the survivors' sum",
-        ours=f"right in all {count} rounds" if not failed else f"wrong for {', '.join(failed)}",
+        ours=f"right in all {count} rounds"
+        if not failed
+        else f"wrong for {', '.join(failed)}",
     )
 
 
@@ -189,13 +224,20 @@ def _counted_ratio(pair: list[_Case]) -> Check:
     """Judge the claim on operations, which no other load on the machine disturbs."""
     counts = []
     for case in pair:
-        costs = secagg.round_costs(case.adjacency, case.survivors, case.t, _DIM, 2**_BITS)
-        own = (costs.client.key_agreements, costs.client.encryptions, costs.client.prg_words)
+        costs = secagg.round_costs(
+            case.adjacency, case.survivors, case.t, _DIM, 2**_BITS
+        )
+        own = (
+            costs.client.key_agreements,
+            costs.client.encryptions,
+            costs.client.prg_words,
+        )
         counts.append([float(one[:, costs.sends[3]].sum(axis=0).mean()) for one in own])
     ratios = [sparse / whole for whole, sparse in zip(*counts, strict=True)]
     case = pair[1]
     return state(
-        f"counted CCESA/SecAgg of a client, n = {case.n}, q_total = {case.total:g}: key "
+        f"counted CCESA/SecAgg of a client, n = {case.n}, q_total = {case.total:g}: "
+        "key "
         "agreements, encryptions, keystream",
         all(abs(ratio / case.p - 1) <= _COUNTS_CLOSE for ratio in ratios),
         paper=f"p = {case.p}",
@@ -244,22 +286,28 @@ def _printed_checks() -> Iterator[Check]:
             if off
             else "",
         )
-    lossy = [_server_ratio(n, 0.1) / p - 1 for n, total, _, p in TABLE_2_PARAMETERS if total]
+    lossy = [
+        _server_ratio(n, 0.1) / p - 1 for n, total, _, p in TABLE_2_PARAMETERS if total
+    ]
     plain = {n: _server_ratio(n, 0.0) for n in (100, 300, 500)}
     shares = {n: p for n, total, _, p in TABLE_2_PARAMETERS if not total}
-    scales = all(math.isclose(plain[n], shares[n], rel_tol=_PRINTED_CLOSE) for n in plain)
+    scales = all(
+        math.isclose(plain[n], shares[n], rel_tol=_PRINTED_CLOSE) for n in plain
+    )
     furthest = max(map(abs, lossy))
     claim = "printed server column at q_total = 0.1: largest distance from p"
     yield compare(claim, 0.0, furthest, tolerance=_PRINTED_CLOSE)
     yield state(
         "printed server column at q_total = 0, CCESA/SecAgg",
         scales,
-        paper="p for every n and q_total: " + ", ".join(f"{p}" for p in shares.values()),
+        paper="p for every n and q_total: "
+        + ", ".join(f"{p}" for p in shares.values()),
         ours=", ".join(f"{ratio:.2f}" for ratio in plain.values()),
         tolerance=f"each within {100 * _PRINTED_CLOSE:g} %",
         otherwise="paper errs",
         note="the printed times themselves contradict the text. With nobody lost the server "
-        "expands n self pads and recovers n secrets in either scheme, so nothing shrinks by "
+        "expands n self pads and recovers n secrets in either scheme, so nothing "
+        "shrinks by "
         "p but the shares it reads",
     )
 
@@ -281,7 +329,11 @@ def draw_times(figure: Figure, data: pd.DataFrame) -> None:
 
 
 # marker, size and width of its line
-_MARKS = {"published_ms": ("_", 17, 2.4), "real_ms": ("o", 7, 1), "arrays_ms": ("x", 7, 2)}
+_MARKS = {
+    "published_ms": ("_", 17, 2.4),
+    "real_ms": ("o", 7, 1),
+    "arrays_ms": ("x", 7, 2),
+}
 
 
 def _draw_step(ax: Axes, data: pd.DataFrame) -> None:
@@ -294,8 +346,16 @@ def _draw_step(ax: Axes, data: pd.DataFrame) -> None:
         for column, (marker, size, width) in _MARKS.items():
             if column in chosen:
                 label = f"{scheme}, {column.removesuffix('_ms')}"
-                ax.plot(places, chosen[column], ls="none", color=colour, label=label,
-                        marker=marker, ms=size, mew=width)  # fmt: skip
+                ax.plot(
+                    places,
+                    chosen[column],
+                    ls="none",
+                    color=colour,
+                    label=label,
+                    marker=marker,
+                    ms=size,
+                    mew=width,
+                )
     ax.set_yscale("log")
     ticks = [f"n = {n}\n$q_{{total}}$ = {total:g}" for n, total in settings]
     ax.set_xticks(range(len(settings)), ticks)

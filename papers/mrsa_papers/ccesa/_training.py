@@ -1,8 +1,10 @@
-"""What CCESA's two reliability experiments share: rounds over graphs, trainings, failure rates.
+"""What CCESA's two reliability experiments share.
 
-Choi, Sohn, Han, Moon, Section 5.2 and Appendix B.1: everybody trains in every round, and p acts
-through rounds whose sum cannot be unmasked and which leave the model alone. Runs of one seed are
-paired: same split, model, minibatches and dropouts for every p, and edges that p only adds to.
+Rounds over graphs, trainings, failure rates.
+Choi, Sohn, Han, Moon, Section 5.2 and Appendix B.1: everybody trains in every round,
+and p acts through rounds whose sum cannot be unmasked and which leave the model alone.
+Runs of one seed are paired: same split, model, minibatches and dropouts for every p,
+and edges that p only adds to.
 """
 
 from __future__ import annotations
@@ -71,14 +73,21 @@ class Runs:
         return secagg.graph_rule(graph, self.num_clients, threshold=self.shares(chance))
 
     def history(self, total: float, chance: float, seed: int) -> selection.RoundHistory:
-        """Roll the rounds of a seed out: survivors, graphs, and whether the sums are learnt."""
+        """Roll the rounds of a seed out.
+
+        Survivors, graphs, and whether the sums are learnt.
+        """
 
         def rolled() -> selection.RoundHistory:
             everybody = selection.uniform(self.num_clients, self.num_clients)
             return selection.rollout_rounds(
-                self.context.key(seed), everybody, independent(0.0),
-                independent_steps(step_rate(total)), self.rounds, rule=self.rule(chance),
-            )  # fmt: skip
+                self.context.key(seed),
+                everybody,
+                independent(0.0),
+                independent_steps(step_rate(total)),
+                self.rounds,
+                rule=self.rule(chance),
+            )
 
         return self.context.once((self, "history", total, chance, seed), rolled)
 
@@ -88,27 +97,36 @@ class Runs:
 
     def experiment(self, split: str) -> Experiment:
         """Return the training on one split."""
-        return Experiment(self.context, self.model, self.splits[split], self.trainer, self.every)
+        return Experiment(
+            self.context, self.model, self.splits[split], self.trainer, self.every
+        )
 
     def result(
         self, split: str, total: float, chance: float, seed: int
     ) -> federated.TrainingResult:
         """Train over the rounds that are learnt; those that fail leave the model alone.
 
-        Values of p under which the same rounds are learnt train the same model (`same_model`
-        checks it), which is then trained once.
+        Values of p under which the same rounds are learnt train the same model
+        (`same_model` checks it), which is then trained once.
         """
         learnt = self.learnt(total, chance, seed).tobytes()
         return self.context.once(
-            (self, split, total, seed, learnt), lambda: self.train(split, total, chance, seed)
+            (self, split, total, seed, learnt),
+            lambda: self.train(split, total, chance, seed),
         )
 
     def train(
-        self, split: str, total: float, chance: float, seed: int, rounds: int | None = None
+        self,
+        split: str,
+        total: float,
+        chance: float,
+        seed: int,
+        rounds: int | None = None,
     ) -> federated.TrainingResult:
         """Train over the first rounds, in all of which the aggregator draws and judges the graph.
 
-        Rounds that the rollout knows to fail would be trained for nothing, and are left out.
+        Rounds that the rollout knows to fail would be trained for nothing, and are left
+        out.
         """
         played: selection.RoundHistory = jax.tree.map(
             lambda leaf: leaf[:rounds], self.history(total, chance, seed)
@@ -117,22 +135,31 @@ class Runs:
         played = played._replace(survivors=played.survivors & is_learnt[:, None, None])
         experiment = self.experiment(split)
         ring = secagg.ring_average(
-            quantize.stochastic(_LEVELS, self.clip), self.num_clients, experiment.dim,
-            rule=self.rule(chance), fidelity="sets",
-        )  # fmt: skip
+            quantize.stochastic(_LEVELS, self.clip),
+            self.num_clients,
+            experiment.dim,
+            rule=self.rule(chance),
+            fidelity="sets",
+        )
         return experiment.train(seed, played, ring)
 
     def same_model(self, chance: float, rounds: int) -> bool:
         """Say whether p and p = 1 train the same bits over first rounds that both learn."""
         split, total = next(iter(self.splits)), self.totals[0]
         sparse, whole = (self.train(split, total, p, 0, rounds) for p in (chance, 1.0))
-        both = self.learnt(total, chance, 0)[:rounds] & self.learnt(total, 1.0, 0)[:rounds]
+        both = (
+            self.learnt(total, chance, 0)[:rounds] & self.learnt(total, 1.0, 0)[:rounds]
+        )
         same = np.array_equal(sparse.parameters, whole.parameters)
-        return bool(both.all()) and same and bool((sparse.status == int(Status.OK)).all())
+        return (
+            bool(both.all()) and same and bool((sparse.status == int(Status.OK)).all())
+        )
 
     def accuracy_rows(self) -> list[dict[str, Any]]:
         """Return a row for each test of each training."""
-        jobs = itertools.product(range(self.seeds), self.splits, self.totals, self.chances)
+        jobs = itertools.product(
+            range(self.seeds), self.splits, self.totals, self.chances
+        )
         rows: list[dict[str, Any]] = []
         for seed, split, total, chance in self.context.steps(
             f"n = {self.num_clients}: trainings", jobs
@@ -142,12 +169,21 @@ class Runs:
             agreed = bool(((result.status == int(Status.OK)) == learnt).all())
             clipped = float(result.clipped_fraction[learnt].max(initial=0.0))
             rows += [
-                {"measure": "accuracy", "split": split, "q_total": total, "p": chance,
-                 "t": self.shares(chance), "seed": seed, "round": done, "accuracy": accuracy,
-                 "learnt rounds": int(learnt[:done].sum()), "as judged before": agreed,
-                 "most clipped": clipped}
+                {
+                    "measure": "accuracy",
+                    "split": split,
+                    "q_total": total,
+                    "p": chance,
+                    "t": self.shares(chance),
+                    "seed": seed,
+                    "round": done,
+                    "accuracy": accuracy,
+                    "learnt rounds": int(learnt[:done].sum()),
+                    "as judged before": agreed,
+                    "most clipped": clipped,
+                }
                 for done, accuracy, _ in tests_of(result)
-            ]  # fmt: skip
+            ]
         return rows
 
     def rate_rows(self) -> list[dict[str, Any]]:
@@ -159,13 +195,23 @@ class Runs:
             rates = secagg.failure_rates(self.context.seed, *words, self.trials)
             found = rates.unreliable
             rows.append(
-                {"measure": "failure", "q_total": total, "p": chance, "t": words[-1],
-                 "count": found.count, "trials": found.trials, "rate": found.rate,
-                 "lower": found.lower, "upper": found.upper,
-                 "theorem 5": math.exp(secagg.reliability_bound(*words)),
-                 "exact union": math.exp(secagg.failures.exact_reliability_union_bound(*words)),
-                 "not private": rates.not_private.count}
-            )  # fmt: skip
+                {
+                    "measure": "failure",
+                    "q_total": total,
+                    "p": chance,
+                    "t": words[-1],
+                    "count": found.count,
+                    "trials": found.trials,
+                    "rate": found.rate,
+                    "lower": found.lower,
+                    "upper": found.upper,
+                    "theorem 5": math.exp(secagg.reliability_bound(*words)),
+                    "exact union": math.exp(
+                        secagg.failures.exact_reliability_union_bound(*words)
+                    ),
+                    "not private": rates.not_private.count,
+                }
+            )
         return rows
 
 

@@ -1,7 +1,9 @@
-"""What CCESA's attack items share: uploads under real pads as they are overheard, and verdicts.
+"""What CCESA's attack items share.
 
-Choi, Sohn, Han, Moon, Section 5.3: an eavesdropper takes what a client sends for its model,
-without pads (federated averaging), under those of SecAgg and under those of CCESA(n, p).
+Uploads under real pads as they are overheard, and verdicts.
+Choi, Sohn, Han, Moon, Section 5.3: an eavesdropper takes what a client sends for its
+model, without pads (federated averaging), under those of SecAgg and under those of
+CCESA(n, p).
 """
 
 from __future__ import annotations
@@ -50,14 +52,16 @@ class Wire:
     def read(self, name: str) -> Float32[np.ndarray, "clients dim"]:
         """Return what an eavesdropper takes for the clients' models.
 
-        Codes above the quantizer's levels give pads away: then the ring is scaled onto the
-        levels, as a model with entries far beyond any trained one's is certain of everything,
-        and attacks by gradients stand still on it.
+        Codes above the quantizer's levels give pads away: then the ring is scaled onto
+        the levels, as a model with entries far beyond any trained one's is certain of
+        everything, and attacks by gradients stand still on it.
         """
         codes = self.uploads[name]
         if int(codes.max()) >= LEVELS:
             codes = codes // np.uint32(self.modulus // LEVELS)
-        return attacks.read_models(attacks.views.WireView(codes, self.modulus, self.quantizer))
+        return attacks.read_models(
+            attacks.views.WireView(codes, self.modulus, self.quantizer)
+        )
 
     def means(self, size: int) -> Float32[np.ndarray, "sums dim"]:
         """Return the mean models that the server gets from secure sums of so many clients each."""
@@ -66,7 +70,9 @@ class Wire:
         blocks = [secagg.Block(group, 0, dim, self.modulus, LEVELS) for group in groups]
         plan = secagg.segment_plan(blocks, n, dim)
         totals = secagg.ring_sum(self.seeds, self.codes, plan, self.round_index).totals
-        sums = np.stack([np.asarray(self.quantizer.decode(total, size)) for total in totals])
+        sums = np.stack(
+            [np.asarray(self.quantizer.decode(total, size)) for total in totals]
+        )
         return sums / np.float32(size)
 
 
@@ -78,7 +84,9 @@ def wire(
     clip: float = CLIP,
     round_index: int = 0,
 ) -> Wire:
-    """Quantize the clients' models and pad them: not at all, as SecAgg, and as CCESA(n, p).
+    """Quantize the clients' models and pad them.
+
+    Not at all, as SecAgg, and as CCESA(n, p).
 
     Args:
         key: Key of the rounding, the graphs and the pads' seeds.
@@ -102,13 +110,17 @@ def wire(
     for number, (name, graph) in enumerate(drawn.items()):
         adjacency = graph.sample(round_key(key, round_index, Stream.ASSIGNMENT))
         words = np.asarray(jax.random.key_data(key), np.uint32)
-        material = secagg.key_material(b"reproduce wire" + bytes(words) + bytes([number]))
+        material = secagg.key_material(
+            b"reproduce wire" + bytes(words) + bytes([number])
+        )
         pairs = graphs.edges(adjacency)
         seeds = secagg.derive_seeds(material, np.arange(n), round_index, pairs)
         uploads[name] = np.asarray(secagg.pad_inputs(seeds, codes, plan, round_index))
         own.append(seeds)
     clipped = float(jnp.mean(quantizer.clipped_fraction(models)))
-    return Wire(np.asarray(codes), uploads, quantizer, modulus, own[0], round_index, clipped)
+    return Wire(
+        np.asarray(codes), uploads, quantizer, modulus, own[0], round_index, clipped
+    )
 
 
 def ccesa_name(chance: float) -> str:
@@ -126,18 +138,19 @@ def chance_check(
     labels: Iterable[str] = ("",),
     note: str = "",
 ) -> Check:
-    """Judge counts of right guesses: all of them at chance, or all of them well above it.
+    """Judge counts of right guesses.
 
-    Either is asked of whole intervals: at chance are those that hold it and end less than a tenth
-    of the way to certainty from it. What is on both sides of a bound is undecided, as few guesses
-    show neither.
+    All of them at chance, or all of them well above it.
+    Either is asked of whole intervals: at chance are those that hold it and end less
+    than a tenth of the way to certainty from it. What is on both sides of a bound is
+    undecided, as few guesses show neither.
 
     Args:
         claim: What is guessed.
         counts: Right guesses and guesses, of each case.
         chance: Of a right guess by luck.
-        is_hidden: Whether the guesses should be at chance, or better by a tenth of the way to
-            certainty at least.
+        is_hidden: Whether the guesses should be at chance, or better by a tenth of the
+            way to certainty at least.
         paper: What the paper says.
         labels: Of the cases.
         note: Said beside the verdict.
@@ -148,30 +161,43 @@ def chance_check(
     step = 0.1 * (1 - chance)
     floor = chance + step
     holds = every(
-        _is_chance(low, high, chance, step) if is_hidden
-        else True if low >= floor else False if high < floor else None
+        _is_chance(low, high, chance, step)
+        if is_hidden
+        else True
+        if low >= floor
+        else False
+        if high < floor
+        else None
         for low, high in ends
-    )  # fmt: skip
+    )
     words = [
         f"{label}{100 * hits / trials:.2f} % ({100 * low:.1f} to {100 * high:.1f})"
         for label, (hits, trials), (low, high) in zip(labels, cases, ends, strict=True)
     ]
     joint = "simultaneous " if len(cases) > 1 else ""
     reach = (
-        f"chance, {100 * chance:g} %, within the {joint}99 % interval, and its ends within "
+        f"chance, {100 * chance:g} %, within the {joint}99 % interval, and its ends "
+        "within "
         f"{100 * step:.3g} points of chance"
         if is_hidden
         else f"lower end of the {joint}99 % interval at least {100 * floor:g} % (chance: "
         f"{100 * chance:g} %)"
     )
     return state(
-        claim, holds if cases else None, paper=paper, ours=", ".join(words) or "no guess",
-        tolerance=reach, note=note,
-    )  # fmt: skip
+        claim,
+        holds if cases else None,
+        paper=paper,
+        ours=", ".join(words) or "no guess",
+        tolerance=reach,
+        note=note,
+    )
 
 
 def _is_chance(low: float, high: float, chance: float, margin: float) -> bool | None:
-    """Return whether an interval is that of guesses at chance; None where it is too wide."""
+    """Return whether an interval is that of guesses at chance.
+
+    None where it is too wide.
+    """
     if not low <= chance <= high:
         return False
     return True if max(chance - low, high - chance) <= margin else None

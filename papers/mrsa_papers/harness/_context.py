@@ -1,7 +1,7 @@
 """What the items of one run share: seed, size, progress, and the paper's population.
 
-Multi-RoundSecAgg, Section 6: N = 120, K = 12, dropout rates .1 to .5 shuffled over the clients
-(the paper does not say how they are assigned), six schemes.
+Multi-RoundSecAgg, Section 6: N = 120, K = 12, dropout rates .1 to .5 shuffled over the
+clients (the paper does not say how they are assigned), six schemes.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ class Context:
         directory: Folder of the data set, where it needs one.
 
     Raises:
-        ConfigurationError: For an unknown data set (naming the nearest), or a seed out of range.
+        ConfigurationError: For an unknown data set (naming the nearest), or a seed out
+            of range.
 
     Examples:
         >>> Context(fast=True).seed
@@ -69,7 +70,10 @@ class Context:
             )
 
     def online(self, num_clients: int = 120) -> Availability:
-        """Return who is online: independent dropouts at rates of .1 to .5, shuffled by the seed."""
+        """Return who is online.
+
+        Independent dropouts at rates of .1 to .5, shuffled by the seed.
+        """
         population = study.PopulationConfig(num_clients=num_clients)
         return independent(_build.build_rates(self.seed, population))
 
@@ -116,7 +120,10 @@ def schemes_for(num_clients: int = 120, cohort_size: int = 12) -> dict[str, Sele
 
 def targets_of(schemes: Mapping[str, Selector]) -> dict[str, int]:
     """Return the T that each scheme aims at: 1 where there are no blocks."""
-    return {label: _build.guaranteed_privacy(selector) for label, selector in schemes.items()}
+    return {
+        label: _build.guaranteed_privacy(selector)
+        for label, selector in schemes.items()
+    }
 
 
 def rows_to_frame(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
@@ -126,9 +133,11 @@ def rows_to_frame(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     return pd.DataFrame(list(rows))
 
 
-# ---- One harness for all that trains: who trains what, on which split, and how it is tested.
+# ---- One harness for all that trains: who trains what, on which split, and how it is
+# tested.
 #
-# Trainings are paired: with the same seed they start from the same model and draw the same
+# Trainings are paired: with the same seed they start from the same model and draw the
+# same
 # minibatches, so that differences between them vary less than accuracies do.
 
 Split = Callable[[Key[Array, ""], data.Dataset], data.ClientData]
@@ -171,11 +180,17 @@ class Experiment:
         key, shape = self.context.key(seed), self.context.images.input_shape
         start = federated.initial_parameters(key, self.model, shape)
         clients = self.clients(seed)
-        updates = federated.client_updates(key, self.model, start, clients, self.trainer)
+        updates = federated.client_updates(
+            key, self.model, start, clients, self.trainer
+        )
         return np.asarray(updates)
 
     def train(
-        self, seed: int, history: Any, aggregator: Any, clients: data.ClientData | None = None
+        self,
+        seed: int,
+        history: Any,
+        aggregator: Any,
+        clients: data.ClientData | None = None,
     ) -> federated.TrainingResult:
         """Train on a seed: `train_seeds` of one."""
         own = self.clients(seed) if clients is None else clients
@@ -202,15 +217,23 @@ class Experiment:
         images = self.context.images
         trainings = [
             federated.Training(
-                self.model, own, history, self.trainer, aggregator, rate_schedule=self.schedule,
-                test=(images.test_inputs, images.test_labels), evaluate_every=self.every,
+                self.model,
+                own,
+                history,
+                self.trainer,
+                aggregator,
+                rate_schedule=self.schedule,
+                test=(images.test_inputs, images.test_labels),
+                evaluate_every=self.every,
             )
             for own, history in zip(clients, histories, strict=True)
-        ]  # fmt: skip
+        ]
         results = federated.train_many(
-            [self.context.key(seed) for seed in seeds], trainings,
-            mesh=self.mesh, progress=progress,
-        )  # fmt: skip
+            [self.context.key(seed) for seed in seeds],
+            trainings,
+            mesh=self.mesh,
+            progress=progress,
+        )
         jax.block_until_ready([result.parameters for result in results])
         return results
 

@@ -19,7 +19,11 @@ def is_data_of(dataset: data.Dataset, known: str) -> bool:
     """
     name = "".join(c for c in dataset.name.lower() if c.isalnum())
     rest = name.split(known.replace("_", ""))
-    named = len(rest) > 1 and not rest[1][:1].isdigit() and not rest[0].endswith(("fashion", "e"))
+    named = (
+        len(rest) > 1
+        and not rest[1][:1].isdigit()
+        and not rest[0].endswith(("fashion", "e"))
+    )
     return named and (len(dataset.train_labels), dataset.num_classes) == DATA[known][1:]
 
 

@@ -81,7 +81,10 @@ def drawn(draw: Draw, data: pd.DataFrame) -> Figure:
 
 
 def save_figure(item: Item, draw: Draw, folder: pathlib.Path) -> pathlib.Path:
-    """Write an item's figure as PNG, SVG and PDF, its data as CSV beside them; return the PNG."""
+    """Write an item's figure as PNG, SVG and PDF, its data as CSV beside them.
+
+    Return the PNG.
+    """
     with named_if_not_drawn(item.name):
         plotting.save_figure(drawn(draw, item.data), folder / item.name)
     item.data.to_csv(folder / f"{item.name}.csv", index=False)
@@ -89,9 +92,16 @@ def save_figure(item: Item, draw: Draw, folder: pathlib.Path) -> pathlib.Path:
 
 
 def draw_seed_curves(
-    ax: Axes, data: pd.DataFrame, *, curve: str, x: str = "round", xlabel: str = "rounds"
+    ax: Axes,
+    data: pd.DataFrame,
+    *,
+    curve: str,
+    x: str = "round",
+    xlabel: str = "rounds",
 ) -> None:
-    """Draw accuracy over rounds or time: means over seeds with 95 % intervals, of two the range.
+    """Draw accuracy over rounds or time.
+
+    Means over seeds with 95 % intervals, of two the range.
 
     Args:
         ax: Where to draw.
@@ -114,7 +124,9 @@ def draw_seeds(
     alpha: float = 0.14,
     limits: tuple[float, float] = (-np.inf, np.inf),
 ) -> None:
-    """Draw the mean accuracy over seeds as a curve, over what they span: 95 %; of two, the range.
+    """Draw the mean accuracy over seeds as a curve, over what they span: 95 %.
+
+    Of two, the range.
 
     Args:
         ax: Where to draw.
@@ -189,7 +201,9 @@ def panels(
     return axes
 
 
-def beside(ax: Axes, text: str, at: tuple[Any, Any], shift: tuple[int, int], **words: Any) -> None:
+def beside(
+    ax: Axes, text: str, at: tuple[Any, Any], shift: tuple[int, int], **words: Any
+) -> None:
     """Write small words beside a point, shifted by points of a font."""
     look = {"fontsize": 8.5} | words
     ax.annotate(text, at, xytext=shift, textcoords="offset points", **look)

@@ -23,7 +23,9 @@ def image_as_cells(image: Any) -> dict[str, str]:
     }
 
 
-def image_from_text(shape: str, pixels: str) -> Float[np.ndarray, "height width channels"]:
+def image_from_text(
+    shape: str, pixels: str
+) -> Float[np.ndarray, "height width channels"]:
     """Return the image that two cells hold, its pixels in [0, 1].
 
     Examples:

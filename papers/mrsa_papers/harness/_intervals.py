@@ -1,7 +1,8 @@
-"""Means over seeds with their intervals: what accuracy tables and their verdicts are read from.
+"""Means over seeds with their intervals.
 
-Runs are paired where seed i of one shares data, model and random streams with seed i of another:
-their differences vary less than the accuracies do.
+What accuracy tables and their verdicts are read from.
+Runs are paired where seed i of one shares data, model and random streams with seed i of
+another: their differences vary less than the accuracies do.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ class Interval:
     Attributes:
         mean: The mean.
         half: Half the interval's width; infinite of one seed.
-        few: The values, where they are fewer than three: their range is shown then, as an interval
-            of two is mostly wider than what is measured.
+        few: The values, where they are fewer than three: their range is shown then, as
+            an interval of two is mostly wider than what is measured.
     """
 
     mean: float
@@ -74,19 +75,27 @@ class Interval:
         return True if self.low > bound else False if self.high <= bound else None
 
     def lies_within(self, margin: int | float) -> bool | None:
-        """Return whether it is wholly nearer to 0 than `margin`; None where it cannot tell."""
+        """Return whether it is wholly nearer to 0 than `margin`.
+
+        None where it cannot tell.
+        """
         return every((self.reaches(-margin), (-self).reaches(-margin)))
 
     def plus(self, shift: int | float) -> Interval:
         """Return the interval of the values plus a number."""
-        return Interval(self.mean + shift, self.half, tuple(value + shift for value in self.few))
+        return Interval(
+            self.mean + shift, self.half, tuple(value + shift for value in self.few)
+        )
 
     def __neg__(self) -> Interval:
         return Interval(-self.mean, self.half, tuple(-value for value in self.few))
 
     @property
     def shown(self) -> tuple[float, float]:
-        """Return the ends that a figure shows: the interval's, or the range of one or two."""
+        """Return the ends that a figure shows.
+
+        The interval's, or the range of one or two.
+        """
         return (min(self.few), max(self.few)) if self.few else (self.low, self.high)
 
     def __str__(self) -> str:
@@ -106,7 +115,9 @@ class Interval:
 
 
 def interval(values: Any) -> Interval:
-    """Return mean and 95 % interval of one value a seed; of one seed it is infinitely wide.
+    """Return mean and 95 % interval of one value a seed.
+
+    Of one seed it is infinitely wide.
 
     Examples:
         >>> interval([1.0, 2.0, 3.0]).mean, interval([1.0]).half
@@ -120,7 +131,9 @@ def interval(values: Any) -> Interval:
 
 
 def every(found: Iterable[bool | None]) -> bool | None:
-    """Return whether all hold: False where one does not, else None where one cannot be told.
+    """Return whether all hold.
+
+    False where one does not, else None where one cannot be told.
 
     Examples:
         >>> every([True, None]), every([None, False]), every([True])
@@ -138,12 +151,18 @@ def spread(seeds: int) -> str:
         ('95 % intervals', 'the range of both seeds')
     """
     return (
-        "95 % intervals" if seeds > 2 else "the range of both seeds" if seeds == 2 else "one seed"
+        "95 % intervals"
+        if seeds > 2
+        else "the range of both seeds"
+        if seeds == 2
+        else "one seed"
     )
 
 
 def bands(seeds: int) -> str:
-    """Return the sentence of a caption about the bands of its curves; "" where there are none.
+    """Return the sentence of a caption about the bands of its curves.
+
+    "" where there are none.
 
     Examples:
         >>> bands(2), bands(1)
@@ -157,14 +176,18 @@ def difference(one: Any, other: Any) -> Interval:
     return interval(100 * (np.asarray(one, np.float64) - np.asarray(other, np.float64)))
 
 
-def late_by(frame: pd.DataFrame, curve: str, *, share: float = 0.1) -> dict[str, pd.Series]:
+def late_by(
+    frame: pd.DataFrame, curve: str, *, share: float = 0.1
+) -> dict[str, pd.Series]:
     """Return each curve's late accuracies by the name that a column gives it."""
     curves = frame.groupby(curve, sort=False)
     return {str(name): late_accuracy(rows, share=share) for name, rows in curves}
 
 
 def late_accuracy(frame: pd.DataFrame, *, share: float = 0.1) -> pd.Series:
-    """Return each seed's accuracy: the mean of the tests in the last tenth (or share) of rounds.
+    """Return each seed's accuracy.
+
+    The mean of the tests in the last tenth (or share) of rounds.
 
     Args:
         frame: One curve: columns seed, round (from 1) and accuracy.

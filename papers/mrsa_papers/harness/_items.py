@@ -1,6 +1,7 @@
 """A reproduced table or figure, the claims it is judged by, and their verdicts.
 
-A figure whose content is lost is judged by what its text and caption say that can be checked.
+A figure whose content is lost is judged by what its text and caption say that can be
+checked.
 """
 
 from __future__ import annotations
@@ -13,18 +14,27 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Verdict = Literal[
-    "reproduced", "holds on other data", "our reading", "not stated", "paper errs", "undecided",
-    "differs", "no data",
-]  # fmt: skip
+    "reproduced",
+    "holds on other data",
+    "our reading",
+    "not stated",
+    "paper errs",
+    "undecided",
+    "differs",
+    "no data",
+]
 """How a claim fared.
 
-- `holds on other data`: the data set stands in for the paper's, which reproduces nothing.
-- `our reading`: it fails as the words are read here, and they can be read otherwise; or a setting
-  that the paper states is not met, so that neither a hit nor a miss is one of the paper's.
-- `not stated`: it fails for an input that the paper does not give, and may hold for the paper's.
+- `holds on other data`: the data set stands in for the paper's, which reproduces
+  nothing.
+- `our reading`: it fails as the words are read here, and they can be read otherwise; or
+  a setting that the paper states is not met, so that neither a hit nor a miss is one of
+  the paper's.
+- `not stated`: it fails for an input that the paper does not give, and may hold for the
+  paper's.
 - `paper errs`: ours differs from the print and is proven right, whatever the data.
-- `undecided`: the interval holds values that meet the claim and values that do not, or only data
-  that stand in for the paper's speak against it.
+- `undecided`: the interval holds values that meet the claim and values that do not, or
+  only data that stand in for the paper's speak against it.
 - `no data`: not judged, as the data set is not on this machine.
 """
 
@@ -43,11 +53,12 @@ class Check:
         tolerance: How far they may lie apart, in words.
         verdict: One of `VERDICTS`.
         note: Erratum, open reading or method, when there is something to say.
-        key: What the list of explained misses calls it, where the claim's own words hold numbers
-            that hang on the size; the claim itself where empty.
-        of_data: Whether it may hang on the data set or other settings; a printed number that
-            follows from a formula does not.
-        as_made: The verdict by the settings that were run, where the paper's are not met.
+        key: What the list of explained misses calls it, where the claim's own words
+            hold numbers that hang on the size; the claim itself where empty.
+        of_data: Whether it may hang on the data set or other settings; a printed number
+            that follows from a formula does not.
+        as_made: The verdict by the settings that were run, where the paper's are not
+            met.
     """
 
     claim: str
@@ -91,15 +102,18 @@ class Stated(NamedTuple):
     def __str__(self) -> str:
         """Return both in words."""
         ours, paper = (
-            f"{own:,}" if isinstance(own, int) else own for own in (self.ours, self.paper)
+            f"{own:,}" if isinstance(own, int) else own
+            for own in (self.ours, self.paper)
         )
         return f"{self.what}: {ours} (the paper: {paper})"
 
 
 class Found(NamedTuple):
-    """What an item's maker finds, in the order of `Item`: judged claims, data, caption, settings.
+    """What an item's maker finds, in the order of `Item`.
 
-    The settings are those that the paper states and that this maker may not meet at every size.
+    Judged claims, data, caption, settings.
+    The settings are those that the paper states and that this maker may not meet at
+    every size.
     """
 
     checks: tuple[Check, ...]
@@ -142,7 +156,8 @@ _ELSEWHERE: dict[Verdict, Verdict] = {
 def on_other_data(item: Item) -> Item:
     """Return an item that was made on data instead of the paper's, its verdicts lowered.
 
-    What holds, holds on other data; what would convict the paper leaves the claim undecided.
+    What holds, holds on other data; what would convict the paper leaves the claim
+    undecided.
 
     Examples:
         >>> own = state("SC is better", True, paper="SC", ours="SC", tolerance="exact")
@@ -158,15 +173,20 @@ def on_other_data(item: Item) -> Item:
     return dataclasses.replace(item, checks=checks)
 
 
-_JUDGED: tuple[Verdict, ...] = ("reproduced", "holds on other data", "paper errs", "differs")
+_JUDGED: tuple[Verdict, ...] = (
+    "reproduced",
+    "holds on other data",
+    "paper errs",
+    "differs",
+)
 
 
 def at_other_settings(item: Item) -> Item:
     """Return an item with its verdicts lowered where a setting that the paper states is not met.
 
-    A number that is found after fewer rounds is none of the paper's, whether it is like it or not.
-    What would be undecided stays so. `Check.as_made` keeps the verdict, against which the list of
-    explained misses is held.
+    A number that is found after fewer rounds is none of the paper's, whether it is like
+    it or not. What would be undecided stays so. `Check.as_made` keeps the verdict,
+    against which the list of explained misses is held.
 
     Examples:
         >>> near = state("error", True, paper="6.7e-3", ours="6.8e-3", tolerance="1e-3")
@@ -189,7 +209,9 @@ def at_other_settings(item: Item) -> Item:
         else check
         for check in item.checks
     )
-    return dataclasses.replace(item, checks=checks, caption=f"{item.caption} {words.capitalize()}.")
+    return dataclasses.replace(
+        item, checks=checks, caption=f"{item.caption} {words.capitalize()}."
+    )
 
 
 def compare(
@@ -242,22 +264,26 @@ def state(
 
     Args:
         claim: What is compared.
-        holds: Whether the paper's statement holds in our data, within `tolerance`; None where
-            they cannot tell.
+        holds: Whether the paper's statement holds in our data, within `tolerance`; None
+            where they cannot tell.
         ours: What we find.
         paper: The statement, if there is one.
         tolerance: How "almost" and "about" are read.
-        otherwise: Verdict where it does not hold: `"paper errs"` only with a proof at hand.
+        otherwise: Verdict where it does not hold: `"paper errs"` only with a proof at
+            hand.
         note: Said beside the verdict.
         key: As in `Check`.
-        of_data: As in `Check`: False where it follows by arithmetic from what is printed.
+        of_data: As in `Check`: False where it follows by arithmetic from what is
+            printed.
 
     Examples:
         >>> words = dict(paper="T = 12", ours="T = 12", tolerance="exact")
         >>> state("T of user partition", True, **words).verdict
         'reproduced'
     """
-    verdict: Verdict = "undecided" if holds is None else "reproduced" if holds else otherwise
+    verdict: Verdict = (
+        "undecided" if holds is None else "reproduced" if holds else otherwise
+    )
     return Check(claim, paper, ours, tolerance, verdict, note, key, of_data)
 
 

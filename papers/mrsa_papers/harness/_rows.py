@@ -1,7 +1,7 @@
 """What is known of an item before it is made: one row a table or figure.
 
-Nothing here imports JAX, so that `mrsa-jax reproduce --help` and `--list` answer at once; a row
-names its functions, which load when the item is made.
+Nothing here imports JAX, so that `mrsa-jax reproduce --help` and `--list` answer at
+once; a row names its functions, which load when the item is made.
 """
 
 from __future__ import annotations
@@ -38,14 +38,15 @@ DATA = {
 class Miss:
     """A claim that is known to come out otherwise here: an expected miss.
 
-    `mrsa-jax reproduce` fails on a miss that its item does not list. A claim that is listed and
-    holds after all is said, and is no failure.
+    `mrsa-jax reproduce` fails on a miss that its item does not list. A claim that is
+    listed and holds after all is said, and is no failure.
 
     Attributes:
         claim: The claim's `Check.name`.
         why: Why ours differs: what was proved or measured.
         size: At which size; `"both"` where it is no matter of the size.
-        dataset: The data set on which that was found; None where it is no matter of the data.
+        dataset: The data set on which that was found; None where it is no matter of the
+            data.
     """
 
     claim: str
@@ -68,10 +69,11 @@ class Row:
         seconds: What its full size takes on two quiet cores, roughly.
         fast_seconds: What its fast size takes there, roughly.
         maker: What makes its data and judges its claims against the published values:
-            `"theory.family_sizes"` is `family_sizes` of `_theory.py` in the paper's folder.
+            `"theory.family_sizes"` is `family_sizes` of `_theory.py` in the paper's
+            folder.
         figure: What draws the data on a figure, likewise.
-        data: The data set that the paper trained on, as `mrsa_jax.data.load` names it; `ANY`
-            where it trains and is not in the paper, None where it trains nothing.
+        data: The data set that the paper trained on, as `mrsa_jax.data.load` names it;
+            `ANY` where it trains and is not in the paper, None where it trains nothing.
         misses: Its claims that are known to come out otherwise.
     """
 
@@ -107,7 +109,10 @@ class Row:
             ('seconds', 'an hour or more')
         """
         limits = ((60, "seconds"), (900, "minutes"), (3000, "tens of minutes"))
-        return next((words for limit, words in limits if self.seconds < limit), "an hour or more")
+        return next(
+            (words for limit, words in limits if self.seconds < limit),
+            "an hour or more",
+        )
 
 
 @functools.cache
@@ -117,7 +122,10 @@ def catalog_of(paper: str) -> dict[str, Any]:
     told = tomllib.loads(path.read_text(encoding="utf-8"))
     for name, own in told["items"].items():
         misses = tuple(
-            Miss(claim, **miss | ({"dataset": None} if miss.get("dataset") == ANY else {}))
+            Miss(
+                claim,
+                **miss | ({"dataset": None} if miss.get("dataset") == ANY else {}),
+            )
             for miss in own.pop("misses", ())
             for claim in miss.pop("claims")
         )

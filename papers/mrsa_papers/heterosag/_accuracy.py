@@ -1,7 +1,8 @@
-"""HeteroSAg's Experiment 1 (Figure 3a): accuracy of unequal quantizers against equal ones.
+"""HeteroSAg's Experiment 1 (Figure 3a).
 
-Elkordy, Avestimehr, Section VI-C. Open readings, stated in the item: the clip range, which
-classes are in which group, how bits are counted.
+Accuracy of unequal quantizers against equal ones.
+Elkordy, Avestimehr, Section VI-C. Open readings, stated in the item: the clip range,
+which classes are in which group, how bits are counted.
 """
 
 from __future__ import annotations
@@ -52,8 +53,16 @@ def accuracy(context: Context) -> Found:
         context, federated.mlp(10), training.one_class_each, size.every
     )
     width = training.clip_range(experiment.first_updates(0))
-    jobs = [(_SORTED, scheme, 1.0, trial) for trial in range(size.seeds) for scheme in SCHEMES]
-    jobs += [(_SPREAD, scheme, 1.0, t) for t in range(size.other_seeds) for scheme in ("SC", "MC")]
+    jobs = [
+        (_SORTED, scheme, 1.0, trial)
+        for trial in range(size.seeds)
+        for scheme in SCHEMES
+    ]
+    jobs += [
+        (_SPREAD, scheme, 1.0, t)
+        for t in range(size.other_seeds)
+        for scheme in ("SC", "MC")
+    ]
     jobs += [
         (_SORTED, scheme, factor, trial)
         for factor in size.factors
@@ -78,20 +87,32 @@ def accuracy(context: Context) -> Found:
 def _caption(experiment: Experiment, size: _Size, width: float) -> str:
     dataset = experiment.context.images
     return (
-        f"{dataset.name}, {len(dataset.train_labels)} training samples, {NUM_CLIENTS} users of one "
-        f"class each (two of each), G = 5 groups of four, K = {LEVELS}, MLP of {experiment.dim} "
+        f"{dataset.name}, {len(dataset.train_labels)} training samples, {NUM_CLIENTS} "
+        "users of one "
+        f"class each (two of each), G = 5 groups of four, K = {LEVELS}, MLP of "
+        f"{experiment.dim} "
         f"parameters, batch 50, rate .01, one local epoch, {size.seeds} paired "
-        f"seeds.{bands(size.seeds)} Clip range [-{width:g}, {width:g}]: the largest entry of any "
-        "user's first update, the same for all. Sorted classes: the slowest group holds classes 0 "
-        "and 1, the next 2 and 3, and so on; spread: no class twice in a group. Times: the "
-        "slowest group sends 1 Mbit/s, the others as much more as their quantizers have bits."
+        f"seeds.{bands(size.seeds)} Clip range [-{width:g}, {width:g}]: the largest "
+        "entry of any "
+        "user's first update, the same for all. Sorted classes: the slowest group "
+        "holds classes 0 "
+        "and 1, the next 2 and 3, and so on; spread: no class twice in a group. Times: "
+        "the "
+        "slowest group sends 1 Mbit/s, the others as much more as their quantizers "
+        "have bits."
     )
 
 
 def _trained(
-    experiment: Experiment, scheme: str, width: float, rounds: int, trial: int = 0, *,
-    clients: data.ClientData | None = None, fidelity: Any = "sets",
-) -> federated.TrainingResult:  # fmt: skip
+    experiment: Experiment,
+    scheme: str,
+    width: float,
+    rounds: int,
+    trial: int = 0,
+    *,
+    clients: data.ClientData | None = None,
+    fidelity: Any = "sets",
+) -> federated.TrainingResult:
     """Train with everybody in every round."""
     asked = np.ones((rounds, NUM_CLIENTS), np.bool_)
     layout = layout_of(scheme, experiment.dim)
@@ -100,9 +121,14 @@ def _trained(
 
 
 def _rows(
-    experiment: Experiment, rounds: int, width: float, classes: str, scheme: str, factor: float,
+    experiment: Experiment,
+    rounds: int,
+    width: float,
+    classes: str,
+    scheme: str,
+    factor: float,
     trial: int,
-) -> Iterator[dict[str, Any]]:  # fmt: skip
+) -> Iterator[dict[str, Any]]:
     own = width * factor
     clients = _spread(experiment.clients(trial)) if classes == _SPREAD else None
     result = _trained(experiment, scheme, own, rounds, trial, clients=clients)
@@ -110,32 +136,50 @@ def _rows(
     clipped = float(np.nanmax(result.clipped_fraction))
     for done, accuracy, loss in tests_of(result):
         yield {
-            "classes": classes, "scheme": scheme, "range": own, "factor": factor, "seed": trial,
-            "round": done, "accuracy": accuracy, "loss": loss, "seconds, plain bits": plain * done,
-            "seconds, encoded bits": encoded * done, "most clipped": clipped,
-        }  # fmt: skip
+            "classes": classes,
+            "scheme": scheme,
+            "range": own,
+            "factor": factor,
+            "seed": trial,
+            "round": done,
+            "accuracy": accuracy,
+            "loss": loss,
+            "seconds, plain bits": plain * done,
+            "seconds, encoded bits": encoded * done,
+            "most clipped": clipped,
+        }
 
 
 def _spread(clients: data.ClientData) -> data.ClientData:
-    """Return clients so that consecutive ones differ in class: 0 2 4 ... 18, 1 3 5 ... 19."""
+    """Return clients so that consecutive ones differ in class.
+
+    0 2 4 ... 18, 1 3 5 ... 19.
+    """
     order = np.arange(NUM_CLIENTS).reshape(-1, 2).T.ravel()
     return training.ordered(clients, order)
 
 
 @functools.cache
 def seconds(scheme: str, dim: int) -> tuple[float, float]:
-    """Return what a round's inputs take: by plain bits of the codes, and as encoded and padded.
+    """Return what a round's inputs take.
 
-    A residue takes ceil(log2 R) bits, a plain code ceil(log2 K). Each user sends in proportion to
-    the bits of its group's quantizer.
+    By plain bits of the codes, and as encoded and padded.
+    A residue takes ceil(log2 R) bits, a plain code ceil(log2 K). Each user sends in
+    proportion to the bits of its group's quantizer.
     """
     bits = np.repeat(np.ceil(np.log2(LEVELS)), GROUP_SIZE)
-    times = hetero.costs.communication_times(layout_of(scheme, dim), _SLOWEST_RATE * bits)
+    times = hetero.costs.communication_times(
+        layout_of(scheme, dim), _SLOWEST_RATE * bits
+    )
     return times.plain_round_seconds, times.round_seconds
 
 
 def _late(
-    frame: pd.DataFrame, *, classes: str = _SORTED, factor: float = 1.0, share: float = 0.1
+    frame: pd.DataFrame,
+    *,
+    classes: str = _SORTED,
+    factor: float = 1.0,
+    share: float = 0.1,
 ) -> dict[str, pd.Series]:
     """Return each scheme's accuracies in the last tenth (or share) of rounds, a value a seed."""
     own = frame[(frame["classes"] == classes) & (frame["factor"] == factor)]
@@ -146,21 +190,35 @@ def _accuracy_checks(frame: pd.DataFrame, size: _Size, width: float) -> Iterator
     late = _late(frame)
     over = {s: difference(late[s], late["K = 2"]) for s in ("SC", "MC")}
     under = {s: difference(late["K = 12"], late[s]) for s in ("SC", "MC")}
-    between, end = (difference(own["SC"], own["MC"]) for own in (_late(frame, share=1.0), late))
+    between, end = (
+        difference(own["SC"], own["MC"]) for own in (_late(frame, share=1.0), late)
+    )
     read = f"means of {size.seeds} paired seeds with 95 % intervals, t = {size.rounds}"
     means = ", ".join(f"{s} {100 * late[s].mean():.1f} %" for s in SCHEMES)
     opened = f"clip range [-{width:g}, {width:g}]; the paper gives none. {means}"
-    yield state("SC and MC above K = 2 after 100 rounds",
-                every(i.exceeds(10) for i in over.values()),
-                paper="far above", ours=_points(over),
-                tolerance=f"intervals more than 10 points above; {read}", note=opened)  # fmt: skip
-    yield state("SC and MC against K = 12", every((-i).reaches(-5) for i in under.values()),
-                paper="close", ours=_points(under, " below"),
-                tolerance=f"close: intervals at most 5 points below; {read}",
-                note=_sweep(frame, size))  # fmt: skip
-    yield state("SC against MC", between.exceeds(0), paper="SC is better",
-                ours=f"SC {between} points above over all tests, {end} at the end",
-                tolerance=f"interval over all tests above 0; {read}")  # fmt: skip
+    yield state(
+        "SC and MC above K = 2 after 100 rounds",
+        every(i.exceeds(10) for i in over.values()),
+        paper="far above",
+        ours=_points(over),
+        tolerance=f"intervals more than 10 points above; {read}",
+        note=opened,
+    )
+    yield state(
+        "SC and MC against K = 12",
+        every((-i).reaches(-5) for i in under.values()),
+        paper="close",
+        ours=_points(under, " below"),
+        tolerance=f"close: intervals at most 5 points below; {read}",
+        note=_sweep(frame, size),
+    )
+    yield state(
+        "SC against MC",
+        between.exceeds(0),
+        paper="SC is better",
+        ours=f"SC {between} points above over all tests, {end} at the end",
+        tolerance=f"interval over all tests above 0; {read}",
+    )
 
 
 def _order_checks(frame: pd.DataFrame, size: _Size, width: float) -> Iterator[Check]:
@@ -168,12 +226,14 @@ def _order_checks(frame: pd.DataFrame, size: _Size, width: float) -> Iterator[Ch
     late = _late(frame)
     best = every(difference(late["K = 12"], late[s]).exceeds(0) for s in SCHEMES[:-1])
     yield state(
-        f"the best scheme after {size.rounds} rounds", best, paper="K = 12",
+        f"the best scheme after {size.rounds} rounds",
+        best,
+        paper="K = 12",
         ours=", ".join(f"{s} {100 * own.mean():.1f} %" for s, own in late.items()),
         tolerance=f"95 % intervals of {size.seeds} paired seeds over 0; the claims "
         "about t = 100 need the full size",
         note=f"clip range [-{width:g}, {width:g}]; the paper gives none",
-    )  # fmt: skip
+    )
 
 
 def _points(gaps: dict[str, Interval], word: str = "") -> str:
@@ -195,30 +255,45 @@ def _other_classes(frame: pd.DataFrame, size: _Size) -> str:
     if not size.other_seeds:
         return ""
     late, spread = _late(frame), _late(frame, classes=_SPREAD)
-    gaps = {scheme: difference(own, late[scheme][own.index]) for scheme, own in spread.items()}
+    gaps = {
+        scheme: difference(own, late[scheme][own.index])
+        for scheme, own in spread.items()
+    }
     return f" Spread instead of sorted: {_points(gaps, ' higher')} ({size.other_seeds} seeds)."
 
 
 def _time_checks(dim: int) -> Iterator[Check]:
     plain = {scheme: seconds(scheme, dim)[0] for scheme in SCHEMES}
     encoded = {scheme: seconds(scheme, dim)[1] for scheme in SCHEMES}
-    hidden = {scheme: encoded["K = 12"] / encoded[scheme] for scheme in ("K = 2", "SC", "MC")}
+    hidden = {
+        scheme: encoded["K = 12"] / encoded[scheme] for scheme in ("K = 2", "SC", "MC")
+    }
     ratio = {scheme: plain["K = 12"] / plain[scheme] for scheme in ("SC", "MC")}
-    yield state("time of a round, SC and MC against K = 2",
-                plain["SC"] == plain["MC"] == plain["K = 2"], paper="the same",
-                ours=_ratios({s: plain[s] / plain["K = 2"] for s in ("SC", "MC")}),
-                tolerance="exact; plain bits of the slowest group")  # fmt: skip
-    yield state("time of a round, K = 12 against SC and MC", set(ratio.values()) == {4.0},
-                paper="4 times", ours=_ratios(ratio), tolerance="exact; plain bits")  # fmt: skip
-    yield state("the same in the bits that are really sent, ceil(log2 R) each",
-                hidden["SC"] == hidden["MC"] == 4.0,
-                paper="4 times",
-                ours=_ratios(hidden),
-                tolerance="exact; eq. (6): residues mod R = |S| (K - 1) + 1",
-                otherwise="paper errs" if hidden["K = 2"] == 8 / 5 else "differs",
-                of_data=False,
-                note="R = 221 and 21 for all twenty users at K = 12 and K = 2 (8 and 5 bits), 9 "
-                "for two groups of four at K = 2 (4 bits), 5 for one (3 bits)")  # fmt: skip
+    yield state(
+        "time of a round, SC and MC against K = 2",
+        plain["SC"] == plain["MC"] == plain["K = 2"],
+        paper="the same",
+        ours=_ratios({s: plain[s] / plain["K = 2"] for s in ("SC", "MC")}),
+        tolerance="exact; plain bits of the slowest group",
+    )
+    yield state(
+        "time of a round, K = 12 against SC and MC",
+        set(ratio.values()) == {4.0},
+        paper="4 times",
+        ours=_ratios(ratio),
+        tolerance="exact; plain bits",
+    )
+    yield state(
+        "the same in the bits that are really sent, ceil(log2 R) each",
+        hidden["SC"] == hidden["MC"] == 4.0,
+        paper="4 times",
+        ours=_ratios(hidden),
+        tolerance="exact; eq. (6): residues mod R = |S| (K - 1) + 1",
+        otherwise="paper errs" if hidden["K = 2"] == 8 / 5 else "differs",
+        of_data=False,
+        note="R = 221 and 21 for all twenty users at K = 12 and K = 2 (8 and 5 bits), 9 "
+        "for two groups of four at K = 2 (4 bits), 5 for one (3 bits)",
+    )
 
 
 def _ratios(found: dict[str, float]) -> str:
@@ -228,7 +303,8 @@ def _ratios(found: dict[str, float]) -> str:
 def _same_without_pads(experiment: Experiment, width: float) -> Check:
     """Train two rounds with real pads: the sums without them are the same, bit for bit."""
     padded, plain = (
-        _trained(experiment, "MC", width, 2, fidelity=fidelity) for fidelity in ("array", "sets")
+        _trained(experiment, "MC", width, 2, fidelity=fidelity)
+        for fidelity in ("array", "sets")
     )
     equal = bool(np.array_equal(padded.parameters, plain.parameters))
     return state(

@@ -1,7 +1,8 @@
-"""HeteroSAg's Experiment 2 (Figure 3b): a median over a segment's sums against an attacker.
+"""HeteroSAg's Experiment 2 (Figure 3b).
 
-Elkordy, Avestimehr, Section VI-C. The paper models the attacker (a user who pads wrongly) by
-Gaussian segments; the real wrong pads are run beside its model.
+A median over a segment's sums against an attacker.
+Elkordy, Avestimehr, Section VI-C. The paper models the attacker (a user who pads
+wrongly) by Gaussian segments; the real wrong pads are run beside its model.
 """
 
 from __future__ import annotations
@@ -64,45 +65,66 @@ def byzantine(context: Context) -> Found:
     return Found(
         tuple(_checks(frame, read, name, width)),
         frame,
-        f"{name} (the paper: Fashion-MNIST; give its folder or name), {training.NUM_CLIENTS} "
-        f"users, IID, G = 5 groups of four, logistic regression of {experiment.dim} parameters, "
-        f"batch 50, rate .01, one local epoch, clip range [-{width:g}, {width:g}] (the largest "
-        "entry of any user's first update). User 1 (group 0) attacks: by the paper's model its "
-        f"five sums become N(0, {_STD:g}²), by real wrong pads they are uniform on their rings. "
+        f"{name} (the paper: Fashion-MNIST; give its folder or name), "
+        f"{training.NUM_CLIENTS} "
+        f"users, IID, G = 5 groups of four, logistic regression of {experiment.dim} "
+        "parameters, "
+        f"batch 50, rate .01, one local epoch, clip range [-{width:g}, {width:g}] (the "
+        "largest "
+        "entry of any user's first update). User 1 (group 0) attacks: by the paper's "
+        "model its "
+        f"five sums become N(0, {_STD:g}²), by real wrong pads they are uniform on "
+        "their rings. "
         f"Means of {seeds} seeds.{bands(seeds)}",
-    )  # fmt: skip
+    )
 
 
 def _average(label: str, dim: int, width: float) -> Any:
     combine, attack = RUNS[label]
     who = jnp.arange(training.NUM_CLIENTS) == 0
     return hetero.segment_average(
-        training.layout_of("MC", dim), (-width, width), fidelity="sets", combine=combine,
+        training.layout_of("MC", dim),
+        (-width, width),
+        fidelity="sets",
+        combine=combine,
         byzantine=None if attack is None else attack(who),
-    )  # fmt: skip
+    )
 
 
 def _checks(frame: pd.DataFrame, read: str, name: str, width: float) -> Iterator[Check]:
     late = late_by(frame, "run")
     median, mean = (difference(late[_CLEAN], late[label]) for label in (_MEDIAN, _MEAN))
-    pads, pads_mean = (difference(late[_CLEAN], late[label]) for label in (_PADS, _PADS_MEAN))
+    pads, pads_mean = (
+        difference(late[_CLEAN], late[label]) for label in (_PADS, _PADS_MEAN)
+    )
     price = difference(late[_CLEAN], late[_CLEAN_MEDIAN])
     means = ", ".join(f"{label} {100 * late[label].mean():.1f} %" for label in RUNS)
     spread = width / np.sqrt(3)
-    yield state("n_B = 1, median, against n_B = 0, mean (the attacker as the paper models it)",
-                (-median).reaches(-5), paper="very close", ours=f"{median} points below",
-                tolerance=f"close: an interval at most 5 points below; {read}",
-                note=f"{name}. {means}")  # fmt: skip
-    yield state("the same with real wrong pads", (-pads).reaches(-5), paper="very close",
-                ours=f"{pads} points below",
-                tolerance=f"close: an interval at most 5 points below; {read}",
-                note=f"without any attacker the median costs {price} points")  # fmt: skip
-    yield state("n_B = 1 with the mean", mean.exceeds(0), paper="distorted",
-                ours=f"{mean} points below; with real wrong pads {pads_mean}",
-                tolerance=f"95 % interval above 0; {read}",
-                note="a sum spoilt by wrong pads is uniform on its ring, so its average lies in "
-                f"the clip range, with a standard deviation of {spread:.2g}, not {_STD:g}",
-                )  # fmt: skip
+    yield state(
+        "n_B = 1, median, against n_B = 0, mean (the attacker as the paper models it)",
+        (-median).reaches(-5),
+        paper="very close",
+        ours=f"{median} points below",
+        tolerance=f"close: an interval at most 5 points below; {read}",
+        note=f"{name}. {means}",
+    )
+    yield state(
+        "the same with real wrong pads",
+        (-pads).reaches(-5),
+        paper="very close",
+        ours=f"{pads} points below",
+        tolerance=f"close: an interval at most 5 points below; {read}",
+        note=f"without any attacker the median costs {price} points",
+    )
+    yield state(
+        "n_B = 1 with the mean",
+        mean.exceeds(0),
+        paper="distorted",
+        ours=f"{mean} points below; with real wrong pads {pads_mean}",
+        tolerance=f"95 % interval above 0; {read}",
+        note="a sum spoilt by wrong pads is uniform on its ring, so its average lies in "
+        f"the clip range, with a standard deviation of {spread:.2g}, not {_STD:g}",
+    )
 
 
 def draw_byzantine(figure: Figure, data: pd.DataFrame) -> None:

@@ -1,7 +1,7 @@
 """Items of HeteroSAg on error and cost: equations (11) to (18), and Section VI-A.
 
-Elkordy, Avestimehr, "Secure Aggregation with Heterogeneous Quantization in Federated Learning".
-Errata as docs/errata.md lists them.
+Elkordy, Avestimehr, "Secure Aggregation with Heterogeneous Quantization in Federated
+Learning". Errata as docs/errata.md lists them.
 """
 
 from __future__ import annotations
@@ -46,33 +46,51 @@ def error_bounds(context: Context) -> Found:
     """Return the bounds (11) to (18): against counting, exact errors and simulation."""
     trials = 20 if context.fast else 200
     steps = context.steps("Theorem 2: quantization errors", _VERIFIED)
-    data = rows_to_frame(row for name in steps for row in _measured(context.seed, name, trials))
-    halfway, uniform = (data[data["updates"] == kind] for kind in ("halfway", "uniform"))
+    data = rows_to_frame(
+        row for name in steps for row in _measured(context.seed, name, trials)
+    )
+    halfway, uniform = (
+        data[data["updates"] == kind] for kind in ("halfway", "uniform")
+    )
     four = [_counted(name, _DIM) for name in ("SC", "HC (T = 3)", "HC (T = 2)", "MC")]
     inside = data["simulated"].sub(data["exact"]).abs() <= 5 * data["error"]
     return Found(
         (
             *_experiment_1(),
             *_closed_forms(context),
-            state("Remark 4: SC has the smaller error, MC the larger", four == sorted(four),
-                  paper="ordered",
-                  ours="SC < HC(3) < HC(2) < MC" if four == sorted(four) else "not ordered",
-                  tolerance="Experiment 1's groups and levels"),
-            state("error of rounded updates, simulated, against its exact value",
-                  bool(inside.all()), paper="eq. (21), step (c)",
-                  ours=f"{int(inside.sum())} of {len(data)} within five standard errors",
-                  tolerance=f"{trials} roundings, two kinds of updates"),
-            state("exact error against the bound (11)",
-                  bool((data["exact"] <= data["bound"] * (1 + 1e-5)).all()), paper="at most",
-                  ours=f"equal where values lie halfway between levels "
-                  f"({_share(halfway)} of the bound), {_share(uniform)} for uniform values",
-                  tolerance="every scheme"),
+            state(
+                "Remark 4: SC has the smaller error, MC the larger",
+                four == sorted(four),
+                paper="ordered",
+                ours="SC < HC(3) < HC(2) < MC"
+                if four == sorted(four)
+                else "not ordered",
+                tolerance="Experiment 1's groups and levels",
+            ),
+            state(
+                "error of rounded updates, simulated, against its exact value",
+                bool(inside.all()),
+                paper="eq. (21), step (c)",
+                ours=f"{int(inside.sum())} of {len(data)} within five standard errors",
+                tolerance=f"{trials} roundings, two kinds of updates",
+            ),
+            state(
+                "exact error against the bound (11)",
+                bool((data["exact"] <= data["bound"] * (1 + 1e-5)).all()),
+                paper="at most",
+                ours=f"equal where values lie halfway between levels "
+                f"({_share(halfway)} of the bound), {_share(uniform)} for uniform "
+                "values",
+                tolerance="every scheme",
+            ),
         ),
         data,
-        f"N = {training.NUM_CLIENTS}, five groups of four, K = {training.LEVELS}, over (r2 - "
-        "r1)^2 and d. Bars: Theorem 2. Marks: exact errors and simulated ones, for values "
+        f"N = {training.NUM_CLIENTS}, five groups of four, K = {training.LEVELS}, over "
+        "(r2 - "
+        "r1)^2 and d. Bars: Theorem 2. Marks: exact errors and simulated ones, for "
+        "values "
         "halfway between two levels (the worst) and for uniform ones.",
-    )  # fmt: skip
+    )
 
 
 def scheme_error_bound(
@@ -94,12 +112,13 @@ def scheme_error_bound(
         dim: m, a multiple of the number of segments.
         subgroups: L_g of each group; one each if None.
         hybrid_threshold: T of "hc", 1 to Z - 1.
-        as_printed: Keep the first term of (18) where g_T = G - 1, which counts the subgroups of
-            the last group twice.
+        as_printed: Keep the first term of (18) where g_T = G - 1, which counts the
+            subgroups of the last group twice.
 
     Returns:
-        The bound, equal to `quantization_error_bound` of the scheme's matrix. (18) double counts
-        where g_T is the last group, and its d_T is z_T - Z_(g_T - 1) here (docs/errata.md).
+        The bound, equal to `quantization_error_bound` of the scheme's matrix. (18)
+        double counts where g_T is the last group, and its d_T is z_T - Z_(g_T - 1) here
+        (docs/errata.md).
     """
     parts = [1] * len(levels) if subgroups is None else list(subgroups)
     segments = sum(parts)
@@ -110,10 +129,15 @@ def scheme_error_bound(
     else:
         counts = _hybrid_counts(parts, hybrid_threshold, as_printed)
     total = sum(
-        (Fraction(number, (own - 1) ** 2) for number, own in zip(counts, levels, strict=True)),
+        (
+            Fraction(number, (own - 1) ** 2)
+            for number, own in zip(counts, levels, strict=True)
+        ),
         Fraction(0),
     )
-    return float(total * group_size * (dim // segments) / (4 * (group_size * segments) ** 2))
+    return float(
+        total * group_size * (dim // segments) / (4 * (group_size * segments) ** 2)
+    )
 
 
 def _chain_counts(parts: list[int]) -> list[int]:
@@ -134,7 +158,8 @@ def _hybrid_counts(parts: list[int], threshold: int, as_printed: bool) -> list[i
     """Return the counts of (18)."""
     last = len(parts) - 1
     first_of_chain = sum(parts) - threshold - 1  # z_T
-    group = next(g for g in range(last + 1) if sum(parts[: g + 1]) > first_of_chain)  # g_T
+    # g_T
+    group = next(g for g in range(last + 1) if sum(parts[: g + 1]) > first_of_chain)
     own = first_of_chain - sum(parts[:group])  # d_T
     counts = [_multiple_count(parts, g, parts[g]) for g in range(group)]
     counts += [part * (threshold + 1) for part in parts[group:]]
@@ -145,23 +170,27 @@ def _hybrid_counts(parts: list[int], threshold: int, as_printed: bool) -> list[i
     return counts
 
 
-def expansion_factor(num_levels: int, num_summed: int, *, rounded: bool = True) -> float:
+def expansion_factor(
+    num_levels: int, num_summed: int, *, rounded: bool = True
+) -> float:
     """Return by how much secure sums lengthen quantized updates, Section VI-A.
 
-    log2(|S| (K - 1) + 1) / log2 K bits for each coordinate on the wire against plain bits, keys
-    and shares apart.
+    log2(|S| (K - 1) + 1) / log2 K bits for each coordinate on the wire against plain
+    bits, keys and shares apart.
 
     Args:
         num_levels: K, at least 2.
         num_summed: |S|, clients that sum together; 2 n-bar bounds the schemes'.
-        rounded: Count whole bits on the wire (ceil of the numerator), as the paper's numbers do;
-            its formula does not.
+        rounded: Count whole bits on the wire (ceil of the numerator), as the paper's
+            numbers do; its formula does not.
 
     Returns:
         The factor, at least 1.
     """
     ring = num_summed * (num_levels - 1) + 1
-    return ((ring - 1).bit_length() if rounded else math.log2(ring)) / math.log2(num_levels)
+    return ((ring - 1).bit_length() if rounded else math.log2(ring)) / math.log2(
+        num_levels
+    )
 
 
 def _share(data: pd.DataFrame) -> str:
@@ -173,7 +202,9 @@ def _share(data: pd.DataFrame) -> str:
 def _counted(name: str, dim: int) -> float:
     """Return eq. (11), counted over users and segments as printed."""
     layout = training.layout_of(name, dim)
-    return _equation_11(layout.levels_of(), [stop - start for start, stop in layout.bounds])
+    return _equation_11(
+        layout.levels_of(), [stop - start for start, stop in layout.bounds]
+    )
 
 
 def _equation_11(levels: np.ndarray, widths: Iterable[int]) -> float:
@@ -192,21 +223,29 @@ def _measured(seed: int, name: str, trials: int) -> list[dict[str, Any]]:
         levels[:, start:stop] = row[:, None]
     generator = np.random.default_rng(seed)
     uniform = generator.random((training.NUM_CLIENTS, dim)).astype(np.float32)
-    halfway = ((np.floor(uniform * (levels - 1)) + 0.5) / (levels - 1)).astype(np.float32)
+    halfway = ((np.floor(uniform * (levels - 1)) + 0.5) / (levels - 1)).astype(
+        np.float32
+    )
     bound = _counted(name, dim) / dim
     rows = []
     for kind, updates in (("halfway", halfway), ("uniform", uniform)):
         found = []
         for trial in range(trials):
-            codes, _ = hetero.encode(fold(as_key(seed), trial), updates, layout, (0.0, 1.0))
+            codes, _ = hetero.encode(
+                fold(as_key(seed), trial), updates, layout, (0.0, 1.0)
+            )
             gap = (np.asarray(codes, np.float64) / (levels - 1) - updates).mean(axis=0)
             found.append(float((gap**2).sum()) / dim)
-        rows.append({
-            "scheme": name, "updates": kind, "bound": bound,
-            "exact": hetero.quantization_error(updates, layout, (0.0, 1.0)) / dim,
-            "simulated": float(np.mean(found)),
-            "error": float(np.std(found, ddof=1) / math.sqrt(trials)),
-        })  # fmt: skip
+        rows.append(
+            {
+                "scheme": name,
+                "updates": kind,
+                "bound": bound,
+                "exact": hetero.quantization_error(updates, layout, (0.0, 1.0)) / dim,
+                "simulated": float(np.mean(found)),
+                "error": float(np.std(found, ddof=1) / math.sqrt(trials)),
+            }
+        )
     return rows
 
 
@@ -216,7 +255,11 @@ def _experiment_1() -> Iterator[Check]:
         if name in training.SCHEMES:
             scheme, threshold = training.SCHEMES[name]
             closed = scheme_error_bound(
-                scheme, training.LEVELS, training.GROUP_SIZE, _DIM, hybrid_threshold=threshold or 0
+                scheme,
+                training.LEVELS,
+                training.GROUP_SIZE,
+                _DIM,
+                hybrid_threshold=threshold or 0,
             )
         else:
             closed = hetero.quantization_error_bound(
@@ -224,9 +267,13 @@ def _experiment_1() -> Iterator[Check]:
             )
         agree = math.isclose(closed, counted, rel_tol=1e-12)
         close = agree and math.isclose(counted, verified, rel_tol=1e-12)
-        yield state(f"Experiment 1, {name}: bound over (r2 - r1)^2", close,
-              paper=f"{verified:.10g} (another program)", ours=f"{closed:.10g}",
-              tolerance="closed form, counting of (11) and value to 12 digits")  # fmt: skip
+        yield state(
+            f"Experiment 1, {name}: bound over (r2 - r1)^2",
+            close,
+            paper=f"{verified:.10g} (another program)",
+            ours=f"{closed:.10g}",
+            tolerance="closed form, counting of (11) and value to 12 digits",
+        )
 
 
 def _closed_forms(context: Context) -> Iterator[Check]:
@@ -243,16 +290,21 @@ def _closed_forms(context: Context) -> Iterator[Check]:
         hybrid = [("hc", threshold) for threshold in range(2, total - 1)]
         for scheme, threshold in (("sc", None), ("mc", None), *hybrid):
             matrix = hetero.segment_matrix_plus(scheme, parts, threshold)
-            columns = np.repeat(levels, parts)  # of one user each; one coordinate a segment
+            # of one user each; one coordinate a segment
+            columns = np.repeat(levels, parts)
             own_levels = np.where(matrix < 0, columns, columns[np.maximum(matrix, 0)])
             counted = _equation_11(own_levels, [1] * total)
             words: Any = {"subgroups": parts, "hybrid_threshold": threshold or 0}
             is_equal, is_printed = (
                 math.isclose(
-                    scheme_error_bound(scheme, levels, 1, total, as_printed=own, **words),
-                    counted, rel_tol=1e-12,
-                ) for own in (False, threshold is not None)
-            )  # fmt: skip
+                    scheme_error_bound(
+                        scheme, levels, 1, total, as_printed=own, **words
+                    ),
+                    counted,
+                    rel_tol=1e-12,
+                )
+                for own in (False, threshold is not None)
+            )
             is_last = total - (threshold or 0) - 1 >= total - parts[-1]
             row = {"hybrid": scheme == "hc", "equal": is_equal, "printed": is_printed}
             rows.append(row | {"last": is_last})
@@ -261,17 +313,23 @@ def _closed_forms(context: Context) -> Iterator[Check]:
     wrong = plus[~plus["printed"]]
     ways = f"all ways to cut up to {3 if context.fast else 4} groups into 1 to {most - 1} subgroups"
     yield state(
-        "(12), (16) and (13), (17) against counting the matrices", bool(plain["equal"].all()),
-        paper="SC+ and MC+", ours=f"{plain['equal'].sum()} of {len(plain)} equal", tolerance=ways,
-    )  # fmt: skip
+        "(12), (16) and (13), (17) against counting the matrices",
+        bool(plain["equal"].all()),
+        paper="SC+ and MC+",
+        ours=f"{plain['equal'].sum()} of {len(plain)} equal",
+        tolerance=ways,
+    )
     is_last = bool(plus["equal"].all() and wrong["last"].all())
     yield state(
-        "(18) as printed against counting", len(wrong) == 0, paper="HC+", tolerance=ways,
+        "(18) as printed against counting",
+        len(wrong) == 0,
+        paper="HC+",
+        tolerance=ways,
         ours=f"wrong in {len(wrong)} of {len(plus)} cases",
         otherwise="paper errs" if is_last else "differs",
         note="where g_T is the last group its subgroups are counted twice; without the first "
         f"term there, {plus['equal'].sum()} of {len(plus)} equal",
-    )  # fmt: skip
+    )
 
 
 def expansion(context: Context) -> Found:
@@ -290,16 +348,22 @@ def expansion(context: Context) -> Found:
         note = f"{real:.6f} by the formula as printed, without whole bits"
         checks.append(compare(name, paper, whole, tolerance=1e-12, note=note))
     rows = [
-        {"K": levels, "summed": 2**power, "factor": expansion_factor(levels, 2**power),
-         "real bits": expansion_factor(levels, 2**power, rounded=False)}
+        {
+            "K": levels,
+            "summed": 2**power,
+            "factor": expansion_factor(levels, 2**power),
+            "real bits": expansion_factor(levels, 2**power, rounded=False),
+        }
         for levels in (2, 16, 2**16)
         for power in range(1, 15)
-    ]  # fmt: skip
+    ]
     return Found(
         tuple(checks),
         rows_to_frame(rows),
-        "Bits of a residue mod |S| (K - 1) + 1 over bits of its code, by the number |S| of users "
-        "that sum together. Marks: whole bits on the wire, as in the paper's numbers; lines: its "
+        "Bits of a residue mod |S| (K - 1) + 1 over bits of its code, by the number "
+        "|S| of users "
+        "that sum together. Marks: whole bits on the wire, as in the paper's numbers; "
+        "lines: its "
         "formula.",
     )
 
@@ -319,24 +383,45 @@ def costs(context: Context) -> Found:
         ("user: words of pads", "users N", 0.0, "O(n m): not with N"),
         ("user: words of pads", "users a subgroup n", 1.0, "O(n m)"),
         ("user: words of pads", "parameters m", 1.0, "O(n m)"),
-        ("user: words of pads, one sum of all", "users N", 1.0, "O(N m) in the usual protocol"),
-        ("user: shares and agreements", "users N", 1.0, "O(N) shares of O(N) products: O(N^2)"),
+        (
+            "user: words of pads, one sum of all",
+            "users N",
+            1.0,
+            "O(N m) in the usual protocol",
+        ),
+        (
+            "user: shares and agreements",
+            "users N",
+            1.0,
+            "O(N) shares of O(N) products: O(N^2)",
+        ),
         ("user: bits of residues", "parameters m", 1.0, "O(N + m)"),
         ("user: bits of residues", "users N", 0.0, "O(N + m): residues not with N"),
-        ("server: words of pads", "users N", 1.0, "(not in the paper) N m without losses"),
+        (
+            "server: words of pads",
+            "users N",
+            1.0,
+            "(not in the paper) N m without losses",
+        ),
     )
     slopes: list[Check] = []
     for name, varied, power, claim in claims:
         own = data[(data["count"] == name) & (data["varied"] == varied)]
         slope = float(np.polyfit(np.log(own["at"]), np.log(own["value"]), 1)[0])
         slopes.append(
-            state(f"{name}, as a power of {varied}", abs(slope - power) <= 0.1, paper=claim,
-                  ours=f"exponent {slope:.3f}", tolerance=f"within 0.1 of {power:g}")
-        )  # fmt: skip
+            state(
+                f"{name}, as a power of {varied}",
+                abs(slope - power) <= 0.1,
+                paper=claim,
+                ours=f"exponent {slope:.3f}",
+                tolerance=f"within 0.1 of {power:g}",
+            )
+        )
     return Found(
         (*slopes, _few_pads()),
         data,
-        "Counted over one round of MC with subgroups of n users (K = 2, power-of-two rings), "
+        "Counted over one round of MC with subgroups of n users (K = 2, power-of-two "
+        "rings), "
         "against one sum of all users. m is the number of parameters.",
     )
 
@@ -352,7 +437,9 @@ def _round_costs(number: int, size: int, dim: int) -> dict[str, float]:
         "user: words of pads, one sum of all": float(
             hetero.costs.segment_costs(one).keystream_words[0]
         ),
-        "user: shares and agreements": float((found.shares + found.key_agreements).mean()),
+        "user: shares and agreements": float(
+            (found.shares + found.key_agreements).mean()
+        ),
         "user: bits of residues": float(found.payload_bits.mean()),
         "server: words of pads": float(found.server_keystream_words),
     }
@@ -377,15 +464,34 @@ def draw_errors(figure: Figure, data: pd.DataFrame) -> None:
     places = np.arange(len(names))
     bounds = data.drop_duplicates("scheme").set_index("scheme")["bound"]
     ax.bar(places, bounds[names], width=0.62, color="#d9e6ee", label="bound, Theorem 2")
-    for kind, shift, colour in (("halfway", -0.13, "#0072B2"), ("uniform", 0.13, "#009E73")):
+    for kind, shift, colour in (
+        ("halfway", -0.13, "#0072B2"),
+        ("uniform", 0.13, "#009E73"),
+    ):
         rows = data[data["updates"] == kind].set_index("scheme").loc[names]
-        ax.plot(places + shift, rows["exact"], "_", ms=15, mew=2.2, color=colour,
-                label=f"exact, {kind} values")  # fmt: skip
-        ax.plot(places + shift, rows["simulated"], "x", ms=6, mew=1.4, color="#333333",
-                label="simulated" if kind == "uniform" else None)  # fmt: skip
+        ax.plot(
+            places + shift,
+            rows["exact"],
+            "_",
+            ms=15,
+            mew=2.2,
+            color=colour,
+            label=f"exact, {kind} values",
+        )
+        ax.plot(
+            places + shift,
+            rows["simulated"],
+            "x",
+            ms=6,
+            mew=1.4,
+            color="#333333",
+            label="simulated" if kind == "uniform" else None,
+        )
     ax.set_yscale("log")
     ax.set_xticks(places, names)
-    ax.set(ylabel="error of the mean, of a coordinate\n(over the range squared, log axis)")
+    ax.set(
+        ylabel="error of the mean, of a coordinate\n(over the range squared, log axis)"
+    )
     ax.set_title("Quantization error: N = 20, K = 2, 4, 8, 10, 12")
     ax.grid(axis="x", visible=False)
     draw.legend(ax)
@@ -394,7 +500,9 @@ def draw_errors(figure: Figure, data: pd.DataFrame) -> None:
 def draw_expansion(figure: Figure, data: pd.DataFrame) -> None:
     """Draw the expansion factor over users that sum together (columns K, summed, factor, ...)."""
     ax = figure.subplots()
-    for levels, rows, look in draw.in_turn(data, "K", color=draw.COLOURS[1:], marker=draw.MARKERS):
+    for levels, rows, look in draw.in_turn(
+        data, "K", color=draw.COLOURS[1:], marker=draw.MARKERS
+    ):
         name = "2^{16}" if levels == 2**16 else levels
         ax.plot(rows["summed"], rows["real bits"], color=look["color"], lw=1.2)
         look["label"] = f"$K = {name}$"
@@ -403,7 +511,9 @@ def draw_expansion(figure: Figure, data: pd.DataFrame) -> None:
     top = (14, ax.get_ylim()[1])
     draw.beside(ax, "two subgroups of 7", top, (4, -10), fontsize=8, color="#555555")
     ax.set_xscale("log", base=2)
-    ax.set(xlabel="users that sum together, |S|", ylabel="bits sent over bits of the code")
+    ax.set(
+        xlabel="users that sum together, |S|", ylabel="bits sent over bits of the code"
+    )
     ax.set_title("Bandwidth expansion (marks: whole bits)")
     draw.legend(ax)
 

@@ -1,8 +1,9 @@
 """HeteroSAg's segment-selection matrices and small examples, beside what the paper prints.
 
-Elkordy, Avestimehr, "Secure Aggregation with Heterogeneous Quantization in Federated Learning",
-Section II-D (Example 1, Table II), III (Examples 2 to 4, Table III), IV-A and V (Example 5).
-Rows that reached us damaged are said to be so; docs/errata.md lists them.
+Elkordy, Avestimehr, "Secure Aggregation with Heterogeneous Quantization in Federated
+Learning", Section II-D (Example 1, Table II), III (Examples 2 to 4, Table III), IV-A
+and V (Example 5). Rows that reached us damaged are said to be so; docs/errata.md lists
+them.
 """
 
 from __future__ import annotations
@@ -62,8 +63,16 @@ _PRINTED = [
 ]
 # What Table III and Section V-A print of matrices whose own print is lost.
 _SUMS = (
-    ("Table III-A: sums with Group 0 under SC", "sc", ((0, 1), (0,), (0,), (0,), (0, 4))),
-    ("Table III-B: sums with Group 0 under MC", "mc", ((0, 1), (0, 2), (0, 3), (0, 4), (0,))),
+    (
+        "Table III-A: sums with Group 0 under SC",
+        "sc",
+        ((0, 1), (0,), (0,), (0,), (0, 4)),
+    ),
+    (
+        "Table III-B: sums with Group 0 under MC",
+        "mc",
+        ((0, 1), (0, 2), (0, 3), (0, 4), (0,)),
+    ),
 )
 _FIRST_ROW = ((0, 1), (2, 4), (3,))  # Section V-A, of the 5 x 5 matrix of MC
 
@@ -76,25 +85,39 @@ def matrices(context: Context) -> Found:
         lines, ours = _aligned(printed), printed.ours()
         states = _readings(lines, ours)
         checks.append(_rows_check(printed, states))
-        for segment, (line, row, read) in enumerate(zip(lines, ours, states, strict=True)):
+        for segment, (line, row, read) in enumerate(
+            zip(lines, ours, states, strict=True)
+        ):
             for group, label in enumerate(row):
-                rows.append({
-                    "matrix": printed.name, "segment": segment, "group": group, "label": label,
-                    "block": int(printed.matrix[segment, group]), "print": read,
-                    "printed row": " ".join(line),
-                })  # fmt: skip
+                rows.append(
+                    {
+                        "matrix": printed.name,
+                        "segment": segment,
+                        "group": group,
+                        "label": label,
+                        "block": int(printed.matrix[segment, group]),
+                        "print": read,
+                        "printed row": " ".join(line),
+                    }
+                )
     for claim, scheme, sums in _SUMS:
         found = _sums_of(hetero.segment_matrix(scheme, 5), 0)
         checks.append(_sums_check(claim, sums, found, f"{len(sums)} of 5 segments"))
     first = hetero.blocks_of(hetero.segment_matrix("mc", 5))[0]
-    checks.append(_sums_check("Section V-A: first row of MC, G = 5", _FIRST_ROW, first, "3 sums"))
+    checks.append(
+        _sums_check("Section V-A: first row of MC, G = 5", _FIRST_ROW, first, "3 sums")
+    )
     return Found(
         tuple(checks),
         rows_to_frame(rows),
-        "Rows are segments, columns groups (or subgroups); equal labels in a row sum the segment "
-        "together, * by itself. Framed rows cannot be read in the print and are ours alone. The "
-        "print of MC and HC at G = 5 is lost, as are Algorithms 2 and 5: Table III-B, Section V-A "
-        "and the 6 x 6 matrix confirm the reconstruction, the inner loop of Algorithm 3.",
+        "Rows are segments, columns groups (or subgroups); equal labels in a row sum "
+        "the segment "
+        "together, * by itself. Framed rows cannot be read in the print and are ours "
+        "alone. The "
+        "print of MC and HC at G = 5 is lost, as are Algorithms 2 and 5: Table III-B, "
+        "Section V-A "
+        "and the 6 x 6 matrix confirm the reconstruction, the inner loop of Algorithm "
+        "3.",
     )
 
 
@@ -141,37 +164,57 @@ def _rows_check(printed: _Printed, states: list[str]) -> Check:
 
 def _sums_of(matrix: np.ndarray, group: int) -> tuple[tuple[int, ...], ...]:
     """Return for each segment the groups whose sum contains a group."""
-    return tuple(next(block for block in row if group in block) for row in hetero.blocks_of(matrix))
+    return tuple(
+        next(block for block in row if group in block)
+        for row in hetero.blocks_of(matrix)
+    )
 
 
 def _sums_check(claim: str, paper: Any, ours: Any, tolerance: str) -> Check:
-    return state(claim, paper == ours, paper=_sets(paper), ours=_sets(ours), tolerance=tolerance)
+    return state(
+        claim, paper == ours, paper=_sets(paper), ours=_sets(ours), tolerance=tolerance
+    )
 
 
 def _sets(groups: Any) -> str:
     return " ".join("{" + ",".join(map(str, block)) + "}" for block in groups)
 
 
-# Example 1: three users with 2, 3 and 3 levels, pads over 2, 6 and 6 values, sums mod 6.
+# Example 1: three users with 2, 3 and 3 levels, pads over 2, 6 and 6 values, sums mod
+# 6.
 _LEVELS, _RANGES, _MODULUS = (2, 3, 3), (2, 6, 6), 6
-_TABLE_II = np.asarray([
-    [0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1],
-    [1, 2, 3, 4, 5, 0, 1, 2, 3, 4, 5, 0],
-    [5, 4, 3, 2, 1, 0, 4, 3, 2, 1, 0, 5],
-]).T  # fmt: skip
+_TABLE_II = np.asarray(
+    [
+        [0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1],
+        [1, 2, 3, 4, 5, 0, 1, 2, 3, 4, 5, 0],
+        [5, 4, 3, 2, 1, 0, 4, 3, 2, 1, 0, 5],
+    ]
+).T
 
 
 def examples(context: Context) -> Found:
     """Return Example 1 with Table II by enumeration, and Example 5's numbers."""
-    tuples = [pads for pads in itertools.product(*map(range, _RANGES)) if sum(pads) % 6 == 0]
+    tuples = [
+        pads for pads in itertools.product(*map(range, _RANGES)) if sum(pads) % 6 == 0
+    ]
     rows = []
-    for pads, codes in itertools.product(tuples, itertools.product(*map(range, _LEVELS))):
+    for pads, codes in itertools.product(
+        tuples, itertools.product(*map(range, _LEVELS))
+    ):
         sent = [(c + z) % r for c, z, r in zip(codes, pads, _RANGES, strict=True)]
-        rows.append({
-            "Z_1": pads[0], "Z_2": pads[1], "Z_3": pads[2], "codes": "".join(map(str, codes)),
-            "server": sum(sent) % _MODULUS, "truth": sum(codes),
-            "overflow": any(c + z >= r for c, z, r in zip(codes, pads, _RANGES, strict=True)),
-        })  # fmt: skip
+        rows.append(
+            {
+                "Z_1": pads[0],
+                "Z_2": pads[1],
+                "Z_3": pads[2],
+                "codes": "".join(map(str, codes)),
+                "server": sum(sent) % _MODULUS,
+                "truth": sum(codes),
+                "overflow": any(
+                    c + z >= r for c, z, r in zip(codes, pads, _RANGES, strict=True)
+                ),
+            }
+        )
     data = rows_to_frame(rows)
     data["is wrong"] = data["server"] != data["truth"]
     chosen = (data["Z_1"] == 1) & (data["Z_2"] == 1) & (data["Z_3"] == 4)
@@ -194,8 +237,10 @@ def examples(context: Context) -> Found:
             *_example_5(),
         ),
         data,
-        "Every pad of Table II with every input of Example 1: where the server's sum mod 6 is not "
-        "the sum of the inputs. Only user 1, whose range is not the server's, can spoil it.",
+        "Every pad of Table II with every input of Example 1: where the server's sum "
+        "mod 6 is not "
+        "the sum of the inputs. Only user 1, whose range is not the server's, can "
+        "spoil it.",
     )
 
 
@@ -208,7 +253,9 @@ def _overflow_check(data: Any) -> Check:
         paper="every overflow",
         ours=f"{wrong} of {len(data)} sums wrong, of {int(data['overflow'].sum())} with overflow",
         tolerance="every pad and input, equally weighted",
-        otherwise="paper errs" if bool((data["is wrong"] == spoilt).all()) else "differs",
+        otherwise="paper errs"
+        if bool((data["is wrong"] == spoilt).all())
+        else "differs",
         note="a user whose ring is the server's, mod 6, may overflow without harm: exactly the "
         "overflows of user 1 (mod 2) distort the sum",
     )
@@ -219,7 +266,10 @@ def _example_5() -> Iterator[Check]:
     layout = hetero.segment_layout("sc", sizes, [2, 4, 8], 5, subgroups=EXAMPLE_5)
     numbers = {len(column) for column in layout.columns}
     matrix = hetero.segment_matrix_plus("sc", EXAMPLE_5)
-    alone = [int((matrix[:, column] < 0).sum()) / len(matrix) for column in range(len(matrix))]
+    alone = [
+        int((matrix[:, column] < 0).sum()) / len(matrix)
+        for column in range(len(matrix))
+    ]
     first = len(matrix) - 2 - 1  # z_T at T = 2
     by_rule, by_difference = first % EXAMPLE_5[0], first - EXAMPLE_5[0]
     yield compare("Example 5: users in each subgroup", 3, max(numbers), note="15 users")
@@ -227,7 +277,8 @@ def _example_5() -> Iterator[Check]:
     note = f"{len(set(alone))} value over all subgroups"
     yield compare(learnt, 0.6, max(alone), tolerance=1e-12, note=note)
     yield state(
-        "Example 5, HC+ at T = 2: (g_T, d_T) by the printed rule d_T = z_T mod Z_(g_T - 1)",
+        "Example 5, HC+ at T = 2: (g_T, d_T) by the printed rule d_T = z_T mod Z_(g_T "
+        "- 1)",
         (1, by_rule) == (1, 1),
         paper="(1,1) in the example",
         ours=f"(1,{by_rule}) by the rule, (1,{by_difference}) by z_T - Z_(g_T - 1)",
@@ -263,8 +314,12 @@ def _draw_matrix(ax: Axes, data: pd.DataFrame) -> None:
     ax.set(xlim=(-0.55, groups - 0.45), ylim=(segments - 0.45, -0.55))
     ax.set_xticks(range(groups))
     ax.set_yticks(range(segments))
-    ax.set(xlabel="group" if groups > 5 or data["label"].str.len().max() < 3 else "subgroup",
-           ylabel="segment")  # fmt: skip
+    ax.set(
+        xlabel="group"
+        if groups > 5 or data["label"].str.len().max() < 3
+        else "subgroup",
+        ylabel="segment",
+    )
     ax.set_aspect("equal")
     ax.grid(visible=False)
 
@@ -278,7 +333,9 @@ def draw_examples(figure: Figure, data: pd.DataFrame) -> None:
     grid = np.asarray([[table[(*own, code)] for own in pads] for code in codes])
     from matplotlib.colors import ListedColormap
 
-    ax.imshow(grid, cmap=ListedColormap(["#e8eef2", WARNING]), aspect="auto", vmin=0, vmax=1)
+    ax.imshow(
+        grid, cmap=ListedColormap(["#e8eef2", WARNING]), aspect="auto", vmin=0, vmax=1
+    )
     ax.set_xticks(range(len(pads)), ["\n".join(map(str, own)) for own in pads])
     ax.set_yticks(range(len(codes)), [" ".join(code) for code in codes], fontsize=7.5)
     ax.set(xlabel="pads of users 1, 2, 3 (Table II)", ylabel="inputs of users 1, 2, 3")

@@ -1,8 +1,10 @@
-"""Items of HeteroSAg on privacy and robustness: Theorems 1, 3 and 4, and tolerated attackers.
+"""Items of HeteroSAg on privacy and robustness.
 
-Elkordy, Avestimehr, "Secure Aggregation with Heterogeneous Quantization in Federated Learning".
-The privacy level by its definition: 1 less the largest share of segments whose sum over some
-union of groups the server knows. Errata as docs/errata.md lists them.
+Theorems 1, 3 and 4, and tolerated attackers.
+Elkordy, Avestimehr, "Secure Aggregation with Heterogeneous Quantization in Federated
+Learning". The privacy level by its definition: 1 less the largest share of segments
+whose sum over some union of groups the server knows. Errata as docs/errata.md lists
+them.
 """
 
 from __future__ import annotations
@@ -41,7 +43,9 @@ def _least_prime_factor(number: int) -> int:
 
 
 @functools.cache
-def _truth(scheme: str, size: int, threshold: int | None) -> tuple[Fraction, tuple[int, ...]]:
+def _truth(
+    scheme: str, size: int, threshold: int | None
+) -> tuple[Fraction, tuple[int, ...]]:
     """Return the true level and a union of groups that attains it, checked here again."""
     matrix = hetero.segment_matrix(scheme, size, threshold)
     report = hetero.privacy_report(matrix)
@@ -49,7 +53,9 @@ def _truth(scheme: str, size: int, threshold: int | None) -> tuple[Fraction, tup
     known = segments_known(matrix, groups)
     level = Fraction(report.level)
     if not report.certified or level != 1 - Fraction(known, size):
-        raise ArithmeticError(f"no certified privacy level for {scheme}, {size}, {threshold}")
+        raise ArithmeticError(
+            f"no certified privacy level for {scheme}, {size}, {threshold}"
+        )
     return level, groups
 
 
@@ -60,11 +66,19 @@ def levels(context: Context) -> Found:
     for size, scheme, threshold in context.steps("Theorem 1: privacy levels", cases):
         claim = hetero.claimed_privacy_level(scheme, size, threshold)
         true, groups = _truth(scheme, size, threshold)
-        rows.append({
-            "scheme": scheme.upper(), "G": size, "T": threshold, "claimed": float(claim),
-            "true": float(true), "claimed fraction": str(claim), "true fraction": str(true),
-            "groups": " ".join(map(str, groups)), "holds": claim == true,
-        })  # fmt: skip
+        rows.append(
+            {
+                "scheme": scheme.upper(),
+                "G": size,
+                "T": threshold,
+                "claimed": float(claim),
+                "true": float(true),
+                "claimed fraction": str(claim),
+                "true fraction": str(true),
+                "groups": " ".join(map(str, groups)),
+                "holds": claim == true,
+            }
+        )
     data = rows_to_frame(rows)
     return Found(
         (
@@ -77,13 +91,17 @@ def levels(context: Context) -> Found:
             _growing(data),
         ),
         data,
-        "Lines: Theorem 1. Marks: the level by its definition, each with a union of groups that "
-        "attains it, over which the segments that the server knows were counted again. MC reaches "
+        "Lines: Theorem 1. Marks: the level by its definition, each with a union of "
+        "groups that "
+        "attains it, over which the segments that the server knows were counted again. "
+        "MC reaches "
         "its claim where G is prime (and at G = 4), HC where T is large enough.",
     )
 
 
-def _part(data: pd.DataFrame, scheme: str, parities: tuple[int, ...], claim: str) -> Check:
+def _part(
+    data: pd.DataFrame, scheme: str, parities: tuple[int, ...], claim: str
+) -> Check:
     own = data[(data["scheme"] == scheme) & data["G"].mod(2).isin(parities)]
     wrong = own[~own["holds"]]
     found, note = f"holds in all {len(own)} cases", ""
@@ -93,14 +111,21 @@ def _part(data: pd.DataFrame, scheme: str, parities: tuple[int, ...], claim: str
         gaps = (wrong["claimed"] - wrong["true"]).abs().to_numpy()
         worst = wrong.iloc[int(gaps.argmax())]
         note = (
-            f"{_case(worst)}: of the groups {worst['groups'].replace(' ', ', ')} together the "
-            f"server knows {round((1 - worst['true']) * worst['G'])} segments; the proof looks at "
+            f"{_case(worst)}: of the groups {worst['groups'].replace(' ', ', ')} "
+            "together the "
+            f"server knows {round((1 - worst['true']) * worst['G'])} segments; the "
+            "proof looks at "
             "one group and at pairs of groups only"
         )
     return state(
-        f"{scheme}: {claim}", wrong.empty, paper="every G", ours=found,
-        tolerance="exact, G = 2 to 15", otherwise="paper errs", note=note,
-    )  # fmt: skip
+        f"{scheme}: {claim}",
+        wrong.empty,
+        paper="every G",
+        ours=found,
+        tolerance="exact, G = 2 to 15",
+        otherwise="paper errs",
+        note=note,
+    )
 
 
 def _case(row: pd.Series) -> str:
@@ -171,11 +196,17 @@ def levels_plus(context: Context) -> Found:
         for scheme, threshold in _schemes(total):
             true, _ = _truth(scheme, total, threshold)
             claim = hetero.claimed_privacy_level(scheme, total, threshold)
-            rows.append({
-                "scheme": scheme.upper() + "+", "Z": total, "T": threshold,
-                "claimed": float(claim), "true": float(true), "ways to cut": len(cuts),
-                "holds": claim == true,
-            })  # fmt: skip
+            rows.append(
+                {
+                    "scheme": scheme.upper() + "+",
+                    "Z": total,
+                    "T": threshold,
+                    "claimed": float(claim),
+                    "true": float(true),
+                    "ways to cut": len(cuts),
+                    "holds": claim == true,
+                }
+            )
     data = rows_to_frame(rows)
     return Found(
         (
@@ -192,7 +223,8 @@ def levels_plus(context: Context) -> Found:
             *_example_5_levels(),
         ),
         data,
-        "Levels depend on the number of subgroups Z alone: lines Theorem 3, marks the definition. "
+        "Levels depend on the number of subgroups Z alone: lines Theorem 3, marks the "
+        "definition. "
         f"Z = 2 to {most}; larger Z as in Theorem 1.",
     )
 
@@ -206,7 +238,9 @@ def _compositions(total: int) -> list[tuple[int, ...]]:
     if total == 0:
         return [()]
     return [
-        (first, *rest) for first in range(1, total + 1) for rest in _compositions(total - first)
+        (first, *rest)
+        for first in range(1, total + 1)
+        for rest in _compositions(total - first)
     ]
 
 
@@ -214,7 +248,9 @@ def _algorithm_6(counts: tuple[int, ...], threshold: int) -> np.ndarray:
     """Run Algorithm 6 as it must have been meant, on pairs (g, d); -1 for '*'."""
     total = sum(counts)
     before = [0, *itertools.accumulate(counts)]  # before[g] = Z_(g-1)
-    column = {(g, d): before[g] + d for g, count in enumerate(counts) for d in range(count)}
+    column = {
+        (g, d): before[g] + d for g, count in enumerate(counts) for d in range(count)
+    }
     matrix = np.full((total, total), -1, np.int32)
     first = total - threshold - 1  # z_T
     start = max(g for g in range(len(counts)) if before[g] <= first)
@@ -243,20 +279,27 @@ def _plus_part(data: pd.DataFrame, scheme: str) -> Check:
     wrong = own[~own["holds"]]
     claims = {"SC+": "2/Z", "MC+": "(Z-1)/Z odd, (Z-2)/Z even", "HC+": "(Z-T)/Z"}
     names = ", ".join(
-        f"Z = {int(row['Z'])}" + ("" if np.isnan(row["T"]) else f", T = {int(row['T'])}")
+        f"Z = {int(row['Z'])}"
+        + ("" if np.isnan(row["T"]) else f", T = {int(row['T'])}")
         for _, row in wrong.iterrows()
     )
     label = " (printed as that of MC+)" if scheme == "SC+" else ""
     return state(
-        f"{scheme}: level {claims[scheme]}{label}", wrong.empty, paper="every Z",
+        f"{scheme}: level {claims[scheme]}{label}",
+        wrong.empty,
+        paper="every Z",
         ours="holds in all cases" if wrong.empty else f"fails at {names}",
         otherwise="paper errs",
         note="" if wrong.empty else "as Theorem 1; choose a prime number of subgroups",
-    )  # fmt: skip
+    )
 
 
 def _example_5_levels() -> Iterator[Check]:
-    printed = (("SC+", "sc", None, 0.4), ("MC+", "mc", None, 0.8), ("HC+, T = 2", "hc", 2, 0.6))
+    printed = (
+        ("SC+", "sc", None, 0.4),
+        ("MC+", "mc", None, 0.8),
+        ("HC+, T = 2", "hc", 2, 0.6),
+    )
     for name, scheme, threshold, paper in printed:
         matrix = hetero.segment_matrix_plus(scheme, EXAMPLE_5, threshold)
         ours = hetero.privacy_level(matrix)
@@ -274,11 +317,15 @@ def _draw_levels_of(ax: Axes, data: pd.DataFrame) -> None:
     size, many = ("G", "groups G") if "G" in data else ("Z", "subgroups Z")
     ax.set_xticks(range(int(data[size].min()), int(data[size].max()) + 1))
     if data["T"].notna().any():
-        looks = {True: ("o", "#0072B2", "claim holds"),
-                 False: ("X", WARNING, "claim too high (true level beside)")}  # fmt: skip
+        looks = {
+            True: ("o", "#0072B2", "claim holds"),
+            False: ("X", WARNING, "claim too high (true level beside)"),
+        }
         for holds, rows in data.groupby("holds"):
             marker, colour, label = looks[bool(holds)]
-            ax.scatter(rows[size], rows["T"], s=34, marker=marker, color=colour, label=label)
+            ax.scatter(
+                rows[size], rows["T"], s=34, marker=marker, color=colour, label=label
+            )
         for _, row in data[~data["holds"]].iterrows():
             words, place = f"{row['true']:.2f}", (row[size], row["T"])
             beside(ax, words, place, (0, 5), fontsize=6.5, ha="center")
@@ -288,8 +335,14 @@ def _draw_levels_of(ax: Axes, data: pd.DataFrame) -> None:
         return
     ax.plot(data[size], data["claimed"], color="#777777", lw=1.3, label="claimed")
     for holds, rows in data.groupby("holds"):
-        ax.plot(rows[size], rows["true"], "o" if holds else "X", ms=7, ls="none",
-                color="#0072B2" if holds else WARNING,
-                label="true, as claimed" if holds else "true, not as claimed")  # fmt: skip
+        ax.plot(
+            rows[size],
+            rows["true"],
+            "o" if holds else "X",
+            ms=7,
+            ls="none",
+            color="#0072B2" if holds else WARNING,
+            label="true, as claimed" if holds else "true, not as claimed",
+        )
     ax.set(xlabel=f"number of {many}", ylabel="privacy level", ylim=(-0.03, 1.03))
     ax.legend(loc="best")

@@ -1,4 +1,7 @@
-"""Items of HeteroSAg on losses and attackers: Theorem 4, and Section V-A's number of attackers."""
+"""Items of HeteroSAg on losses and attackers.
+
+Theorem 4, and Section V-A's number of attackers.
+"""
 
 from __future__ import annotations
 
@@ -18,16 +21,21 @@ if TYPE_CHECKING:
 _RATES = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5)
 
 
-def survival_probability(subgroup_size: int, dropout_rate: float, num_subgroups: int = 1) -> float:
+def survival_probability(
+    subgroup_size: int, dropout_rate: float, num_subgroups: int = 1
+) -> float:
     """Return the chance that two clients or more of each subgroup survive, equation (19).
 
-    (1 - [n (1 - p) p^(n - 1) + p^n])^Z with n = n-bar; 1 for Z is the paper's theorem. The
-    protocol needs less: a subgroup without survivors exposes nobody, nor does a single survivor
-    in a sum with another subgroup.
+    (1 - [n (1 - p) p^(n - 1) + p^n])^Z with n = n-bar; 1 for Z is the paper's theorem.
+    The protocol needs less: a subgroup without survivors exposes nobody, nor does a
+    single survivor in a sum with another subgroup.
     """
     nobody, one = 1.0, 0.0  # stay, without cancellation
     for _ in range(subgroup_size):
-        nobody, one = nobody * dropout_rate, one * dropout_rate + nobody * (1.0 - dropout_rate)
+        nobody, one = (
+            nobody * dropout_rate,
+            one * dropout_rate + nobody * (1.0 - dropout_rate),
+        )
     failure = nobody + one
     if num_subgroups == 1 or failure >= 1.0:
         return max(0.0, 1.0 - failure)
@@ -46,12 +54,22 @@ def dropouts(context: Context) -> Found:
             left = generator.binomial(size, 1 - rate, (trials, total))
             count = int((left >= 2).all(axis=1).sum())
             # every interval holds together with chance .999
-            low, high = binomial_interval(count, trials, 1 - 1e-3 / (len(cases) * len(numbers)))
+            low, high = binomial_interval(
+                count, trials, 1 - 1e-3 / (len(cases) * len(numbers))
+            )
             exact = survival_probability(size, rate, total)
-            rows.append({
-                "n": size, "p": rate, "Z": total, "formula": exact, "simulated": count / trials,
-                "lower": low, "upper": high, "holds": low <= exact <= high,
-            })  # fmt: skip
+            rows.append(
+                {
+                    "n": size,
+                    "p": rate,
+                    "Z": total,
+                    "formula": exact,
+                    "simulated": count / trials,
+                    "lower": low,
+                    "upper": high,
+                    "holds": low <= exact <= high,
+                }
+            )
     data = rows_to_frame(rows)
     one, many = (data[data["Z"] == total] for total in numbers)
     published = {(4, 0.1): 0.9963, (4, 0.2): 0.9728, (4, 0.5): 0.6875, (7, 0.5): 0.9375}
@@ -62,25 +80,37 @@ def dropouts(context: Context) -> Found:
     fits = all(abs(known[case] - value) < 5e-5 for case, value in published.items())
     return Found(
         (
-            state("eq. (19), one subgroup, against simulation", bool(one["holds"].all()),
-                  paper="1 - n (1-p) p^(n-1) - p^n",
-                  ours=f"within all {len(one)} intervals of {trials} rounds",
-                  tolerance="exact intervals that hold together with chance .999"),
-            state("eq. (19) as the chance for each and every subgroup", single,
-                  paper="eq. (19), whatever their number",
-                  ours=f"its power Z: {many['formula'].min():.3f}, not "
-                  f"{one['formula'].min():.3f}, for five subgroups at n = 4, p = .5",
-                  tolerance="simulated rounds of five subgroups",
-                  otherwise="our reading" if bool(many["holds"].all()) else "differs",
-                  note="'in each subgroup' may mean one of them or all; eq. (19) is one's chance"),
-            state("values of eq. (19) at n = 4 and 7", fits, paper=_values(published),
-                  ours=_values({case: known[case] for case in published}),
-                  tolerance="four digits", note="recomputed by another program"),
+            state(
+                "eq. (19), one subgroup, against simulation",
+                bool(one["holds"].all()),
+                paper="1 - n (1-p) p^(n-1) - p^n",
+                ours=f"within all {len(one)} intervals of {trials} rounds",
+                tolerance="exact intervals that hold together with chance .999",
+            ),
+            state(
+                "eq. (19) as the chance for each and every subgroup",
+                single,
+                paper="eq. (19), whatever their number",
+                ours=f"its power Z: {many['formula'].min():.3f}, not "
+                f"{one['formula'].min():.3f}, for five subgroups at n = 4, p = .5",
+                tolerance="simulated rounds of five subgroups",
+                otherwise="our reading" if bool(many["holds"].all()) else "differs",
+                note="'in each subgroup' may mean one of them or all; eq. (19) is one's chance",
+            ),
+            state(
+                "values of eq. (19) at n = 4 and 7",
+                fits,
+                paper=_values(published),
+                ours=_values({case: known[case] for case in published}),
+                tolerance="four digits",
+                note="recomputed by another program",
+            ),
         ),
         data,
-        "Lines: eq. (19) for one subgroup and its fifth power for five. Crosses: simulated rounds "
+        "Lines: eq. (19) for one subgroup and its fifth power for five. Crosses: "
+        "simulated rounds "
         "(intervals are thinner than the marks).",
-    )  # fmt: skip
+    )
 
 
 def _values(found: dict[tuple[int, float], float]) -> str:
@@ -94,52 +124,80 @@ def attackers(context: Context) -> Found:
     for size in range(2, most + 1):
         matrix = hetero.segment_matrix("mc", size)
         fewest = min(len(row) for row in hetero.blocks_of(matrix))
-        rows.append({
-            "G": size,
-            "paper": 0.25 * size - 1,
-            "whole": int(np.floor(0.25 * size - 1)),
-            "exact": hetero.tolerated_byzantine(matrix, weighted=False, max_nodes=1).anywhere,
-            "fewest sums": fewest,
-        })  # fmt: skip
+        rows.append(
+            {
+                "G": size,
+                "paper": 0.25 * size - 1,
+                "whole": int(np.floor(0.25 * size - 1)),
+                "exact": hetero.tolerated_byzantine(
+                    matrix, weighted=False, max_nodes=1
+                ).anywhere,
+                "fewest sums": fewest,
+            }
+        )
     data = rows_to_frame(rows)
     equal = data["exact"] == data["whole"].clip(lower=0)
     wrong = data[~equal]
-    law = [(size // 2 - 1) // 2 if size % 2 == 0 else (size - 1) // 4 for size in data["G"]]
+    law = [
+        (size // 2 - 1) // 2 if size % 2 == 0 else (size - 1) // 4 for size in data["G"]
+    ]
     five = data[data["G"] == 5].iloc[0]
     return Found(
         (
-            state("n_B <= 0.25 G - 1 against the exact number", wrong.empty, paper="every G",
-                  ours=f"equal for {int(equal.sum())} of {len(data)}: "
-                  f"{'all' if equal[data['G'] % 4 == 0].all() else 'not all'} multiples of 4; "
-                  f"too small elsewhere" if bool((wrong['exact'] > wrong['whole']).all())
-                  else "too large somewhere",
-                  tolerance=f"exact, G = 2 to {most}", otherwise="paper errs",
-                  note="an attacker spoils one sum of each segment, so fewer than half of the "
-                  "fewest sums of a row may be attacked: (G+1)/2 sums for odd G, G/2 for even"),
-            state("exact number from the fewest sums of a row", law == data["exact"].tolist(),
-                  paper="(not in the paper)", ours="n_B < (fewest sums)/2 for every G"),
-            state("Experiment 2 (G = 5, n_B = 1) against the paper's own bound",
-                  bool(five["paper"] >= 1),
-                  paper=f"n_B <= {five['paper']:g}", ours=f"n_B <= {int(five['exact'])}",
-                  otherwise="paper errs" if five["exact"] == 1 else "differs",
-                  note="the experiment breaks the printed bound and keeps the exact one"),
+            state(
+                "n_B <= 0.25 G - 1 against the exact number",
+                wrong.empty,
+                paper="every G",
+                ours=f"equal for {int(equal.sum())} of {len(data)}: "
+                f"{'all' if equal[data['G'] % 4 == 0].all() else 'not all'} multiples "
+                "of 4; "
+                f"too small elsewhere"
+                if bool((wrong["exact"] > wrong["whole"]).all())
+                else "too large somewhere",
+                tolerance=f"exact, G = 2 to {most}",
+                otherwise="paper errs",
+                note="an attacker spoils one sum of each segment, so fewer than half of the "
+                "fewest sums of a row may be attacked: (G+1)/2 sums for odd G, G/2 for "
+                "even",
+            ),
+            state(
+                "exact number from the fewest sums of a row",
+                law == data["exact"].tolist(),
+                paper="(not in the paper)",
+                ours="n_B < (fewest sums)/2 for every G",
+            ),
+            state(
+                "Experiment 2 (G = 5, n_B = 1) against the paper's own bound",
+                bool(five["paper"] >= 1),
+                paper=f"n_B <= {five['paper']:g}",
+                ours=f"n_B <= {int(five['exact'])}",
+                otherwise="paper errs" if five["exact"] == 1 else "differs",
+                note="the experiment breaks the printed bound and keeps the exact one",
+            ),
         ),
         data,
-        "Attackers that a median over the sums of a row can take, wherever they sit: the printed "
+        "Attackers that a median over the sums of a row can take, wherever they sit: "
+        "the printed "
         "0.25 G - 1 and the exact number.",
-    )  # fmt: skip
+    )
 
 
 def draw_survival(figure: Figure, data: pd.DataFrame) -> None:
     """Draw the chance of two survivors everywhere (columns n, p, Z, formula, simulated)."""
     ax = figure.subplots()
     ordered = data.sort_values(["n", "Z", "p"])
-    for (size, total), rows, look in in_turn(ordered, ["n", "Z"], color=COLOURS, ls=LINES):
+    for (size, total), rows, look in in_turn(
+        ordered, ["n", "Z"], color=COLOURS, ls=LINES
+    ):
         words = "one subgroup" if total == 1 else f"all of {total} subgroups"
         ax.plot(rows["p"], rows["formula"], **look | {"label": f"n = {size}, {words}"})
         seen = "simulated" if look["color"] == COLOURS[0] else ""
         ax.plot(rows["p"], rows["simulated"], "x", color="#333333", ms=6, label=seen)
-    ax.set(xlabel="dropout rate p", ylabel="chance of two survivors or more", ylim=(0, 1.03))
+    ax.set(
+        xlabel="dropout rate p",
+        ylabel="chance of two survivors or more",
+        ylim=(0, 1.03),
+    )
     ax.set_title("Theorem 4: one subgroup, and every subgroup")
     legend(ax)
 
@@ -148,7 +206,9 @@ def draw_attackers(figure: Figure, data: pd.DataFrame) -> None:
     """Draw tolerated attackers over groups (columns G, paper, exact)."""
     ax = figure.subplots()
     ax.step(data["G"], data["exact"], where="mid", color="#0072B2", label="exact")
-    ax.plot(data["G"], data["paper"], color=WARNING, ls="--", label="printed, 0.25 G - 1")
+    ax.plot(
+        data["G"], data["paper"], color=WARNING, ls="--", label="printed, 0.25 G - 1"
+    )
     ax.set(xlabel="number of groups G", ylabel="attackers n_B", ylim=(-0.7, None))
     ax.set_title("Byzantine users that a median bears under MC")
     legend(ax)

@@ -1,7 +1,7 @@
 """What HeteroSAg's two experiments share: users, layouts, and the clip range.
 
-Elkordy, Avestimehr, "Secure Aggregation with Heterogeneous Quantization in Federated Learning",
-Section VI-C.
+Elkordy, Avestimehr, "Secure Aggregation with Heterogeneous Quantization in Federated
+Learning", Section VI-C.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ SCHEMES: dict[str, tuple[str, int | None]] = {
 def layout_of(name: str, dim: int) -> hetero.SegmentLayout:
     """Return the layout of one of `SCHEMES` over the paper's groups, or of one quantizer for all.
 
-    Five groups of four with K = (2, 4, 8, 10, 12); `"K = 2"`: everybody sums the whole update with
-    the same quantizer.
+    Five groups of four with K = (2, 4, 8, 10, 12); `"K = 2"`: everybody sums the whole
+    update with the same quantizer.
     """
     if name.startswith("K = "):
         return hetero.segment_layout("groups", [NUM_CLIENTS], [int(name[4:])], dim)
@@ -42,7 +42,10 @@ def layout_of(name: str, dim: int) -> hetero.SegmentLayout:
 
 
 def one_class_each(seed: Key[Array, ""], dataset: data.Dataset) -> data.ClientData:
-    """Deal shards of one class; clients by ascending class, two of each where they are ten."""
+    """Deal shards of one class.
+
+    Clients by ascending class, two of each where they are ten.
+    """
     clients = data.shards(seed, dataset, NUM_CLIENTS, single_label=True)
     classes = data.class_counts(clients).argmax(axis=1)
     return ordered(clients, np.argsort(classes, kind="stable"))
@@ -57,15 +60,22 @@ def ordered(clients: data.ClientData, order: np.ndarray) -> data.ClientData:
 
 
 def experiment_of(context: Context, model: Any, split: Split, every: int) -> Experiment:
-    """Return the paper's training: one local epoch in batches of 50 at the fixed rate .01."""
-    return Experiment(context, model, split, federated.local_sgd(model, 0.01, batch_size=50), every)
+    """Return the paper's training.
+
+    One local epoch in batches of 50 at the fixed rate .01.
+    """
+    return Experiment(
+        context, model, split, federated.local_sgd(model, 0.01, batch_size=50), every
+    )
 
 
 def clip_range(updates: np.ndarray) -> float:
-    """Return r of the clip range [-r, r]: the first updates' largest entry, rounded to two digits.
+    """Return r of the clip range [-r, r].
 
-    The paper assumes that all entries fall in its range and does not say which range that is:
-    this is the smallest symmetric one (rounded up) of which that is true at the start.
+    The first updates' largest entry, rounded to two digits.
+    The paper assumes that all entries fall in its range and does not say which range
+    that is: this is the smallest symmetric one (rounded up) of which that is true at
+    the start.
     """
     largest = float(np.abs(updates).max())
     unit = 10.0 ** (np.floor(np.log10(largest)) - 1)

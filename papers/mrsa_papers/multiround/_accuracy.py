@@ -1,8 +1,10 @@
-"""Tables 3, 4, 5 and Figures 5b, 5c, 6, 7, 8 of Multi-RoundSecAgg: accuracy of six schemes.
+"""Tables 3, 4, 5 and Figures 5b, 5c, 6, 7, 8 of Multi-RoundSecAgg.
 
-So, Ali, Guler, Jiao, Avestimehr, Section 6, Appendices E to G. Each item runs on its own data set
-where that is given, and else on what is here with its settings scaled; the published accuracies
-are compared on their own data set only, the claims about schemes on any.
+Accuracy of six schemes.
+So, Ali, Guler, Jiao, Avestimehr, Section 6, Appendices E to G. Each item runs on its
+own data set where that is given, and else on what is here with its settings scaled; the
+published accuracies are compared on their own data set only, the claims about schemes
+on any.
 """
 
 from __future__ import annotations
@@ -12,7 +14,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mrsa_jax import data
-from mrsa_papers.harness import Check, Context, Found, Stated, bands, interval, late_accuracy
+from mrsa_papers.harness import (
+    Check,
+    Context,
+    Found,
+    Stated,
+    bands,
+    interval,
+    late_accuracy,
+)
 from mrsa_papers.harness._datasets import is_data_of
 from mrsa_papers.harness._figures import by_scheme, draw_seeds, panels, short
 from mrsa_papers.harness._rows import DATA, catalog_of
@@ -60,7 +70,8 @@ class _Size:
 
 
 _FULL, _FAST = _Size(5, 120, 80, 50, 25), _Size(2, 8, 8, 24, 4)
-_PAPER = _Size(5, 1000, 1000, 500, 50)  # on the data set of the paper, which states no rounds
+# on the data set of the paper, which states no rounds
+_PAPER = _Size(5, 1000, 1000, 500, 50)
 _RATE = 0.1  # of all schemes at the fast size
 _PAPER_MODELS = {"cifar100": "vgg11", "cifar10": "lenet", "mnist": "cnn"}
 _LAST_FALL = 800  # round at which the learning rate falls for the last time
@@ -101,10 +112,16 @@ def more_clients(context: Context) -> Found:
     size = _size(context, "fig8")
     base = _setting(context, "fig8", "iid")
     settings = tuple(
-        dataclasses.replace(base, panel=f"N = {n}, K = {k}", rounds=size.larger,
-                            every=max(1, size.larger // size.tests), num_clients=n, cohort_size=k)
+        dataclasses.replace(
+            base,
+            panel=f"N = {n}, K = {k}",
+            rounds=size.larger,
+            every=max(1, size.larger // size.tests),
+            num_clients=n,
+            cohort_size=k,
+        )
         for n, k in ((240, 12), (120, 24))
-    )  # fmt: skip
+    )
     frame = _frames(context, settings, size)
     is_same = is_own(context.images, "fig8")
     read = claims.Reading(context.fast, size.seeds, size.larger, is_same)
@@ -124,13 +141,16 @@ def _table(context: Context, name: str, splits: tuple[str, str]) -> Found:
     published = [dict(zip(LABELS, row, strict=True)) for row in PUBLISHED[name]]
     if is_same:
         named = zip(frame["panel"], frame["scheme"], strict=True)
-        frame["published"] = [published[panel != "IID"][scheme] for panel, scheme in named]
+        frame["published"] = [
+            published[panel != "IID"][scheme] for panel, scheme in named
+        ]
     read = claims.Reading(context.fast, size.seeds, settings[0].rounds, is_same)
     checks: list[Check] = [
         *claims.of_iid(frame, "IID", published[0], read),
         *claims.of_non_iid(frame, [s.panel for s in settings[1:]], published[1], read),
     ]
-    if is_same and not context.fast:  # the interval of two seeds would hold any accuracy
+    # the interval of two seeds would hold any accuracy
+    if is_same and not context.fast:
         for setting, row in zip(settings, published, strict=False):
             checks += claims.of_accuracies(frame, setting.panel, row)
     caption = _caption(context, name, settings, size, frame)
@@ -140,7 +160,8 @@ def _table(context: Context, name: str, splits: tuple[str, str]) -> Found:
 def _stated(item: str, settings: Sequence[Setting], size: _Size) -> tuple[Stated, ...]:
     """Return what the paper states of the trainings of an item.
 
-    It states no number of rounds; where a learning rate falls at round 800 there are as many.
+    It states no number of rounds; where a learning rate falls at round 800 there are as
+    many.
     """
     own = settings[0]
     found = [Stated("model", _PAPER_MODELS[_data(item)], own.model)]
@@ -191,12 +212,17 @@ def _setting(context: Context, item: str, split: str) -> Setting:
 def _frames(context: Context, settings: Sequence[Setting], size: _Size) -> pd.DataFrame:
     import pandas as pd
 
-    return pd.concat([training.curves(context, s, size.seeds) for s in settings],
-                     ignore_index=True)  # fmt: skip
+    return pd.concat(
+        [training.curves(context, s, size.seeds) for s in settings], ignore_index=True
+    )
 
 
 def _caption(
-    context: Context, item: str, settings: Sequence[Setting], size: _Size, frame: pd.DataFrame
+    context: Context,
+    item: str,
+    settings: Sequence[Setting],
+    size: _Size,
+    frame: pd.DataFrame,
 ) -> str:
     """Say what was run, and where it is not what the paper ran."""
     dataset, first = context.images, settings[0]
@@ -209,7 +235,9 @@ def _caption(
         else f"{dataset.name} instead of the paper's data set, so no published accuracy stands "
         f"beside ours. {paper}"
     )
-    clients = "" if item == "fig8" else f"N = {first.num_clients}, K = {first.cohort_size}, "
+    clients = (
+        "" if item == "fig8" else f"N = {first.num_clients}, K = {first.cohort_size}, "
+    )
     each = len(dataset.train_labels) / first.num_clients
     batch = first.minibatch(dataset)
     shared = (
@@ -219,7 +247,11 @@ def _caption(
     )
     labelled = any(s.dropouts == "label" for s in settings)
     by_label = ", or by label (.1 for the first, .5 for the last)" if labelled else ""
-    falls = ", falling to .4 of itself after 40 % and 80 % of the rounds" if first.decays else ""
+    falls = (
+        ", falling to .4 of itself after 40 % and 80 % of the rounds"
+        if first.decays
+        else ""
+    )
     rates = (
         f"Learning rate {_RATE} for all schemes"
         if context.fast
@@ -227,13 +259,19 @@ def _caption(
         f"choice that the intervals leave out ({_rates(frame)})"
     )
     return (
-        f"{where}. {_MODELS[first.model]}, {clients}dropout rates .1 to .5 shuffled over the "
-        f"clients by each seed{by_label}, about {each:.0f} samples a client in minibatches of "
-        f"{batch} (the paper: {first.samples / first.num_clients:.0f} in {first.batch}; as many "
+        f"{where}. {_MODELS[first.model]}, {clients}dropout rates .1 to .5 shuffled "
+        "over the "
+        f"clients by each seed{by_label}, about {each:.0f} samples a client in "
+        "minibatches of "
+        f"{batch} (the paper: {first.samples / first.num_clients:.0f} in "
+        f"{first.batch}; as many "
         f"local steps), "
-        f"E = 1, {size.seeds} paired seeds, {first.rounds} rounds, skipped ones counted.{shared} "
-        f"{rates}{falls}. Sums in the ring of 32 bits, 2^16 levels over 16 times the last mean "
-        f"update's largest entry: at most {100 * frame['most clipped'].max():.2g} % of a round's "
+        f"E = 1, {size.seeds} paired seeds, {first.rounds} rounds, skipped ones "
+        f"counted.{shared} "
+        f"{rates}{falls}. Sums in the ring of 32 bits, 2^16 levels over 16 times the "
+        "last mean "
+        f"update's largest entry: at most {100 * frame['most clipped'].max():.2g} % of "
+        "a round's "
         f"entries were clipped.{bands(size.seeds)}"
     )
 
@@ -242,7 +280,9 @@ def _rates(frame: pd.DataFrame) -> str:
     parts = []
     for panel, rows in frame.groupby("panel", sort=False):
         own = rows.groupby("scheme", sort=False)["rate"].first()
-        parts.append(f"{panel}: " + ", ".join(f"{s} {rate:g}" for s, rate in own.items()))
+        parts.append(
+            f"{panel}: " + ", ".join(f"{s} {rate:g}" for s, rate in own.items())
+        )
     return "; ".join(parts)
 
 
@@ -254,11 +294,12 @@ def draw_accuracy(figure: Figure, data: pd.DataFrame) -> None:
 
 
 def draw_curves(ax: Axes, data: pd.DataFrame) -> None:
-    """Draw accuracy over rounds, a curve a scheme: means over seeds with 95 % intervals.
+    """Draw accuracy over rounds, a curve a scheme.
 
-    Of two seeds the band and the legend give the range: an interval would be wider than the axes.
-    The legend gives each scheme's accuracy late in the training, and the published one where the
-    data have it.
+    Means over seeds with 95 % intervals.
+    Of two seeds the band and the legend give the range: an interval would be wider than
+    the axes. The legend gives each scheme's accuracy late in the training, and the
+    published one where the data have it.
     """
     for name, rows, look in by_scheme(data):
         late = 100 * late_accuracy(rows, share=training.LATE)
@@ -267,5 +308,10 @@ def draw_curves(ax: Axes, data: pd.DataFrame) -> None:
             look["label"] += f" (paper {rows['published'].iloc[0]:.2f})"
         draw_seeds(ax, rows, look | {"lw": 1.6}, alpha=0.13, limits=(0.0, 100.0))
     ax.set(xlabel="rounds", ylabel="test accuracy (%)", xlim=(0, None), ylim=(0, 100))
-    tight = {"fontsize": 8, "columnspacing": 1.2, "handlelength": 2.6, "handletextpad": 0.6}
+    tight = {
+        "fontsize": 8,
+        "columnspacing": 1.2,
+        "handlelength": 2.6,
+        "handletextpad": 0.6,
+    }
     ax.legend(loc="upper center", bbox_to_anchor=(0.46, -0.13), ncols=2, **tight)

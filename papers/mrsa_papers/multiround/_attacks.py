@@ -1,8 +1,9 @@
 """Figure 9 of Multi-RoundSecAgg, Figure 8 of its 2021 text, and two figures of our own beside them.
 
-So, Ali, Guler, Jiao, Avestimehr, Appendix H.2: N = 40, K = 8, the sums of 40 consecutive rounds
-late in a training, solved by least squares. The 2021 text solves for the clients' models, the AAAI
-text for their updates: models differ little, so their relative error says little of a single one.
+So, Ali, Guler, Jiao, Avestimehr, Appendix H.2: N = 40, K = 8, the sums of 40
+consecutive rounds late in a training, solved by least squares. The 2021 text solves for
+the clients' models, the AAAI text for their updates: models differ little, so their
+relative error says little of a single one.
 """
 
 from __future__ import annotations
@@ -34,7 +35,10 @@ if TYPE_CHECKING:
 
 
 SMALL = 0.05
-"""Mean relative squared error below which a server has the updates; the paper found 6.7e-3."""
+"""Mean relative squared error below which a server has the updates.
+
+The paper found 6.7e-3.
+"""
 
 SLOW = 0.001
 FROZEN = "updates that do not change"
@@ -47,22 +51,43 @@ _BEFORE_UPDATES, _BEFORE_MODELS = 1_460, 260
 """Rounds before the window in Figure 9, and in Figure 8 of 2021."""
 
 _UPDATES = Plan(
-    "lenet", "shards_with_shared", 50_000, 50, 0.03, True, 60, (40, 60), 3, (1, 2, 4), (1.0, SLOW)
+    "lenet",
+    "shards_with_shared",
+    50_000,
+    50,
+    0.03,
+    True,
+    60,
+    (40, 60),
+    3,
+    (1, 2, 4),
+    (1.0, SLOW),
 )
 _MODELS = Plan("cnn", "iid", 60_000, 100, 0.03, False, 40, (40,), 2, (1, 2))
 
 
 def updates_over_a_window(context: Context) -> Found:
-    """Return Figure 9: the error of each client's update, random selection against blocks."""
+    """Return Figure 9.
+
+    The error of each client's update, random selection against blocks.
+    """
     plan = _UPDATES
     if context.fast:
-        plan = dataclasses.replace(plan, model="logistic", before=40, seeds=2, targets=(1, 2))
+        plan = dataclasses.replace(
+            plan, model="logistic", before=40, seeds=2, targets=(1, 2)
+        )
     frame = _solved(context, plan, "Figure 9")
-    short, long = (_regimes(frame[frame["rounds"] == length]) for length in plan.lengths)
-    number, hidden = (_printed(context, "cifar10", own) for own in ("6.715e-3", "0.7829"))
+    short, long = (
+        _regimes(frame[frame["rounds"] == length]) for length in plan.lengths
+    )
+    number, hidden = (
+        _printed(context, "cifar10", own) for own in ("6.715e-3", "0.7829")
+    )
     checks = [_recovered(means, words, number) for words, means in short.items()]
     for target in plan.targets[1:]:
-        checks += [_hidden(means, words, target, hidden) for words, means in short.items()]
+        checks += [
+            _hidden(means, words, target, hidden) for words, means in short.items()
+        ]
     moving = frame[(frame["rounds"] == plan.lengths[0]) & (frame["speed"] == 1.0)]
     checks += [
         _longer(short[OWN_RATE], long[OWN_RATE], plan.lengths),
@@ -71,10 +96,13 @@ def updates_over_a_window(context: Context) -> Found:
         _exposed(frame),
     ]
     words = _caption(context, plan, frame) + (
-        " Updates that do not change: the sums that the server had seen, had every client sent "
+        " Updates that do not change: the sums that the server had seen, had every "
+        "client sent "
         "its first update again."
     )
-    return Found(tuple(checks), frame, words, _stated(plan, _BEFORE_UPDATES, _UPDATES.model))
+    return Found(
+        tuple(checks), frame, words, _stated(plan, _BEFORE_UPDATES, _UPDATES.model)
+    )
 
 
 def _stated(plan: Plan, before: int, model: str) -> tuple[Stated, ...]:
@@ -88,7 +116,11 @@ def _stated(plan: Plan, before: int, model: str) -> tuple[Stated, ...]:
 def _regimes(window: pd.DataFrame) -> dict[str, dict[str, list[float]]]:
     """Return each scheme's mean errors where updates do not change, hardly do, and do."""
     moving, slow = (window[window["speed"] == speed] for speed in (1.0, SLOW))
-    return {FROZEN: _means(slow, "frozen"), SLOW_RATE: _means(slow), OWN_RATE: _means(moving)}
+    return {
+        FROZEN: _means(slow, "frozen"),
+        SLOW_RATE: _means(slow),
+        OWN_RATE: _means(moving),
+    }
 
 
 def models_of_2021(context: Context) -> Found:
@@ -133,13 +165,17 @@ def models_of_2021(context: Context) -> Found:
         ),
     )
     words = _caption(context, plan, frame) + (
-        " Error: of the model that each client would send at the window's start. Dotted: the "
-        "error of the global model, which the server has anyway. The paper's mean is 1.72e-3."
+        " Error: of the model that each client would send at the window's start. "
+        "Dotted: the "
+        "error of the global model, which the server has anyway. The paper's mean is "
+        "1.72e-3."
     )
     return Found(checks, frame, words, _stated(plan, _BEFORE_MODELS, _MODELS.model))
 
 
-def _solved(context: Context, plan: Plan, name: str, *, of_models: bool = False) -> pd.DataFrame:
+def _solved(
+    context: Context, plan: Plan, name: str, *, of_models: bool = False
+) -> pd.DataFrame:
     """Return a row for each client, scheme, speed, length and seed.
 
     Items that ask for the same plan share its trainings.
@@ -191,7 +227,9 @@ def _recovered(means: dict[str, list[float]], words: str, printed: str = "") -> 
     )
 
 
-def _hidden(means: dict[str, list[float]], words: str, target: int, printed: str = "") -> Check:
+def _hidden(
+    means: dict[str, list[float]], words: str, target: int, printed: str = ""
+) -> Check:
     values = means[label_of(target)]
     return state(
         f"mean error of T = {target}, {words}",
@@ -200,8 +238,10 @@ def _hidden(means: dict[str, list[float]], words: str, target: int, printed: str
         ours=_words(values),
         tolerance="each seed over half of 1 - 1/T",
         note="1 - 1/T holds of unrelated updates of equal length; it is less where a block's "
-        "clients resemble each other, more where their lengths differ" if target == 2 else "",
-    )  # fmt: skip
+        "clients resemble each other, more where their lengths differ"
+        if target == 2
+        else "",
+    )
 
 
 def _exposed(frame: pd.DataFrame) -> Check:
@@ -219,7 +259,9 @@ def _exposed(frame: pd.DataFrame) -> Check:
 
 
 def _longer(
-    short: dict[str, list[float]], long: dict[str, list[float]], lengths: tuple[int, ...]
+    short: dict[str, list[float]],
+    long: dict[str, list[float]],
+    lengths: tuple[int, ...],
 ) -> Check:
     ratios = np.array(short[RANDOM]) / np.array(long[RANDOM])
     return state(
@@ -238,7 +280,8 @@ def _regularised(means: dict[str, list[float]], targets: tuple[int, ...]) -> Che
     random = np.array(means[RANDOM])
     worst = min(float((np.array(means[label_of(t)]) - random).min()) for t in targets)
     return state(
-        "a regularised server learns more of random selection than of blocks, moving updates",
+        "a regularised server learns more of random selection than of blocks, moving "
+        "updates",
         worst > 0,
         ours=", ".join(f"{name} {_words(values)}" for name, values in means.items()),
         tolerance="in each seed, for each T",
@@ -258,18 +301,28 @@ def _caption(context: Context, plan: Plan, frame: pd.DataFrame) -> str:
     return (
         f"{_MODELS_IN_WORDS[plan.model]} on {dataset.name} (accuracy "
         f"{100 * frame['accuracy'].mean():.0f} %), {plan.num_clients} clients "
-        f"({plan.split.replace('_', ' ')}), {plan.cohort_size} per round, dropout rates .1 to .5 "
-        f"shuffled over the clients by each seed, {plan.seeds} seeds. {plan.before} rounds of "
-        f"random selection at the rate {plan.rate:g}{fall}; from there every scheme goes on at a "
-        f"rate that stays.{speeds} Sums learnt: {sums} rounds. Motion: by how much of its length "
-        f"a client's update changes up to rounds {plan.lengths[-1] // 2} and {plan.lengths[-1]} of "
+        f"({plan.split.replace('_', ' ')}), {plan.cohort_size} per round, dropout "
+        "rates .1 to .5 "
+        f"shuffled over the clients by each seed, {plan.seeds} seeds. {plan.before} "
+        "rounds of "
+        f"random selection at the rate {plan.rate:g}{fall}; from there every scheme "
+        "goes on at a "
+        f"rate that stays.{speeds} Sums learnt: {sums} rounds. Motion: by how much of "
+        "its length "
+        f"a client's update changes up to rounds {plan.lengths[-1] // 2} and "
+        f"{plan.lengths[-1]} of "
         f"the window, root mean square. "
-        f"Rounding to the ring's codes adds {frame['rounding'].max():.1g} of a sum's length, "
+        f"Rounding to the ring's codes adds {frame['rounding'].max():.1g} of a sum's "
+        "length, "
         f"clipping {100 * frame['clipped'].max():.2g} % of its entries at most."
     )
 
 
-_MODELS_IN_WORDS = {"lenet": "LeNet", "cnn": "The CNN", "logistic": "Softmax regression"}
+_MODELS_IN_WORDS = {
+    "lenet": "LeNet",
+    "cnn": "The CNN",
+    "logistic": "Softmax regression",
+}
 
 
 def draw_errors(figure: Figure, data: pd.DataFrame) -> None:
@@ -277,10 +330,14 @@ def draw_errors(figure: Figure, data: pd.DataFrame) -> None:
     lengths = sorted(data["rounds"].unique())
     speeds = sorted(data["speed"].unique())
     figure.set_size_inches(4.6 * (1 + len(speeds)), 3.3 * len(lengths))
-    grid = figure.subplots(len(lengths), 1 + len(speeds), squeeze=False, sharex=True, sharey=True)
+    grid = figure.subplots(
+        len(lengths), 1 + len(speeds), squeeze=False, sharex=True, sharey=True
+    )
     for axes, length in zip(grid, lengths, strict=True):
         rows = data[data["rounds"] == length]
-        panels = [("updates that do not change", rows[rows["speed"] == speeds[0]], "frozen")]
+        panels = [
+            ("updates that do not change", rows[rows["speed"] == speeds[0]], "frozen")
+        ]
         for speed in speeds:
             words = "own learning rate" if speed == 1 else f"learning rate x {speed:g}"
             panels.append((words, rows[rows["speed"] == speed], "error"))
@@ -294,21 +351,38 @@ def draw_errors(figure: Figure, data: pd.DataFrame) -> None:
 def draw_errors_of_models(figure: Figure, data: pd.DataFrame) -> None:
     """Draw errors of clients' models: frozen and moving, with that of the global model."""
     figure.set_size_inches(10.4, 3.8)
-    panels = (("frozen", "models that do not change"), ("error", "models of the training"))
-    for ax, (column, words) in zip(figure.subplots(1, 2, sharey=True), panels, strict=True):
+    panels = (
+        ("frozen", "models that do not change"),
+        ("error", "models of the training"),
+    )
+    for ax, (column, words) in zip(
+        figure.subplots(1, 2, sharey=True), panels, strict=True
+    ):
         plotting.plot_error_histogram(data, column=column, ax=ax)
         guess = data["unattacked"].mean()
-        ax.axvline(guess, color="#D55E00", ls=":", lw=1.6, label=f"global model: {guess:.2g}")
+        ax.axvline(
+            guess, color="#D55E00", ls=":", lw=1.6, label=f"global model: {guess:.2g}"
+        )
         ax.legend(fontsize=8, loc="upper right")
         ax.set_title(words)
 
 
-# ---- A figure of our own: the error of least squares against motion, T and the window's length.
+# ---- A figure of our own: the error of least squares against motion, T and the
+# window's length.
 
 _MOTION = Plan(
-    "logistic", "shards", 60_000, 100, 0.03, False, 100, (40, 45, 50, 60, 80), 5, (1, 2, 4, 8),
+    "logistic",
+    "shards",
+    60_000,
+    100,
+    0.03,
+    False,
+    100,
+    (40, 45, 50, 60, 80),
+    5,
+    (1, 2, 4, 8),
     (1.0, 0.1, 0.01, SLOW),
-)  # fmt: skip
+)
 
 
 def error_against_motion(context: Context) -> Found:
@@ -316,7 +390,12 @@ def error_against_motion(context: Context) -> Found:
     plan = _MOTION
     if context.fast:
         plan = dataclasses.replace(
-            plan, before=30, lengths=(40, 60), seeds=2, targets=(1, 2), speeds=(1.0, SLOW)
+            plan,
+            before=30,
+            lengths=(40, 60),
+            seeds=2,
+            targets=(1, 2),
+            speeds=(1.0, SLOW),
         )
     clients = _solved(context, plan, "Motion")
     each = ["scheme", "target", "speed", "rounds", "seed"]
@@ -324,8 +403,10 @@ def error_against_motion(context: Context) -> Found:
     return Found(
         (*_of_motion(frame, plan), _exposed_in_motion(clients, plan)),
         frame.drop(columns=["client"]),
-        _caption(context, plan, clients) + " A small mark is a seed (mean over clients), a line "
-        "joins means of logarithms over seeds; dashed: updates that do not change, which random "
+        _caption(context, plan, clients)
+        + " A small mark is a seed (mean over clients), a line "
+        "joins means of logarithms over seeds; dashed: updates that do not change, "
+        "which random "
         "selection gives away altogether.",
     )
 
@@ -336,13 +417,18 @@ def _of_motion(frame: pd.DataFrame, plan: Plan) -> Iterator[Check]:
     fast, slow = (window[window["speed"] == speed] for speed in (1.0, SLOW))
     still = frame[(frame["rounds"] == last) & (frame["speed"] == SLOW)]
     frozen, ours = _means(still, "frozen"), _means(still)
-    gaps = [abs(a - b) for name in ours for a, b in zip(ours[name], frozen[name], strict=True)]
+    gaps = [
+        abs(a - b)
+        for name in ours
+        for a, b in zip(ours[name], frozen[name], strict=True)
+    ]
     blocks = frame[frame["target"] > 1].groupby(["target", "speed", "rounds", "seed"])
     least = blocks["error"].mean()
     short = _means(fast)
     long = _means(frame[(frame["rounds"] == last) & (frame["speed"] == 1.0)])
     yield state(
-        f"where models hardly move, the error is that of frozen ones, sums of {last} rounds",
+        f"where models hardly move, the error is that of frozen ones, sums of {last} "
+        "rounds",
         max(gaps) < SMALL,
         paper="updates do not change much across the rounds",
         ours=f"largest difference {max(gaps):.2g} at a relative motion of "
@@ -350,7 +436,8 @@ def _of_motion(frame: pd.DataFrame, plan: Plan) -> Iterator[Check]:
         tolerance="within 0.05 for each scheme and seed",
     )
     yield state(
-        f"where models move as in training, {first} rounds of random selection tell nothing",
+        f"where models move as in training, {first} rounds of random selection tell "
+        "nothing",
         min(short[RANDOM]) > 1,
         ours=f"{_words(short[RANDOM])} at a relative motion of {fast['motion'].mean():.2g}",
         tolerance="error over 1, that of no estimate at all, in each seed",
@@ -372,7 +459,10 @@ def _exposed_in_motion(clients: pd.DataFrame, plan: Plan) -> Check:
     """Judge the privacy engine's prediction on updates that hardly move."""
     own = clients[(clients["rounds"] == plan.lengths[-1]) & (clients["speed"] == SLOW)]
     fallen = own["error"] < SMALL
-    exposed, others = float(fallen[own["exposed"]].mean()), float(fallen[~own["exposed"]].mean())
+    exposed, others = (
+        float(fallen[own["exposed"]].mean()),
+        float(fallen[~own["exposed"]].mean()),
+    )
     return state(
         f"who is predicted exposed is who is recovered, {SLOW_RATE}",
         exposed > 0.95 and others < 0.05,
@@ -391,7 +481,8 @@ def _amplified(frame: pd.DataFrame) -> Check:
     means = own.groupby(["speed", "rounds", "seed"])[["error", "expected"]].mean()
     ratio = means["error"] / means["expected"]
     return state(
-        "1 - leverage + motion^2 x gain of the inverse predicts random selection's error",
+        "1 - leverage + motion^2 x gain of the inverse predicts random selection's "
+        "error",
         bool(1 / 3 < ratio.median() < 3),
         ours=f"measured over predicted: {ratio.min():.2g} to {ratio.max():.2g}, median "
         f"{ratio.median():.2g}",
@@ -423,7 +514,9 @@ def _draw_error(ax: Axes, data: pd.DataFrame, by: str = "scheme") -> None:
 
     for place, (value, rows) in enumerate(data.groupby(by, sort=False)):
         is_scheme, marker = by == "scheme", MARKERS[place % len(MARKERS)]
-        colour = scheme_colour(str(value)) if is_scheme else SHADES[-1 - place % len(SHADES)]
+        colour = (
+            scheme_colour(str(value)) if is_scheme else SHADES[-1 - place % len(SHADES)]
+        )
         label = short(str(value)) if is_scheme else f"{value} rounds"
         seeds = rows.groupby(["speed", "seed"])[["motion", "error", "frozen"]].mean()
         logs = seeds[["motion", "error"]].transform(np.log)
@@ -435,7 +528,9 @@ def _draw_error(ax: Axes, data: pd.DataFrame, by: str = "scheme") -> None:
         if still > 1e-6:
             ax.axhline(still, color=colour, ls="--", lw=0.9)
     ax.axhline(1, color="#777777", lw=0.8, ls=":")
-    ax.set(xscale="log", yscale="log", xlabel="relative motion of an update in the window")
+    ax.set(
+        xscale="log", yscale="log", xlabel="relative motion of an update in the window"
+    )
     ax.xaxis.set_minor_formatter(NullFormatter())
     ax.set_ylabel("mean relative squared error")
     ax.legend(fontsize=8)

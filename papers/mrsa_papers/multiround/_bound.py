@@ -1,9 +1,9 @@
 """Theorem 2: how fast training converges when only C of K clients are summed on average.
 
-Source: Multi-RoundSecAgg (AAAI version), Section 5.2 and Appendix B, with docs/errata.md.
-Symbols: rho `smoothness`, mu `strong_convexity`, sigma_i^2 `gradient_variance`, G
-`gradient_bound`, L* `minimum`, L_i* `client_minima`, E `local_steps`, J `num_rounds`,
-C `cardinality`. NumPy, float64.
+Source: Multi-RoundSecAgg (AAAI version), Section 5.2 and Appendix B, with
+docs/errata.md. Symbols: rho `smoothness`, mu `strong_convexity`, sigma_i^2
+`gradient_variance`, G `gradient_bound`, L* `minimum`, L_i* `client_minima`, E
+`local_steps`, J `num_rounds`, C `cardinality`. NumPy, float64.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ Form = Literal["printed", "corrected"]
 
 @dataclasses.dataclass(frozen=True)
 class ConvexConstants:
-    """What Theorem 2 knows of a problem; build it with `convex_constants`, or from a problem.
+    """What Theorem 2 knows of a problem.
+
+    Build it with `convex_constants`, or from a problem.
 
     Attributes:
         smoothness: rho of Assumption 1.
@@ -70,7 +72,8 @@ def convex_constants(
         smoothness: rho >= mu.
         strong_convexity: mu > 0.
         gradient_variance: sigma_i^2 >= 0: one for all clients, or [N].
-        gradient_bound: G >= 0, root of the bound on the mean squared norm of stochastic gradients.
+        gradient_bound: G >= 0, root of the bound on the mean squared norm of stochastic
+            gradients.
         squared_distance: E |x(0) - x*|^2 >= 0.
         minimum: L*.
         client_minima: L_i*: one for all clients, or [N]; their mean is at most L*.
@@ -87,7 +90,10 @@ def convex_constants(
         >>> unit.heterogeneity(120)
         0.0
     """
-    rho, mu = one_number(smoothness, "smoothness"), one_number(strong_convexity, "strong_convexity")
+    rho, mu = (
+        one_number(smoothness, "smoothness"),
+        one_number(strong_convexity, "strong_convexity"),
+    )
     require(mu > 0.0, "strong_convexity", "must be positive", mu)
     require(rho >= mu, "smoothness", "must be at least `strong_convexity`", rho, mu)
     variance = number_or_vector(gradient_variance, "gradient_variance")
@@ -101,7 +107,13 @@ def convex_constants(
     minima = np.atleast_1d(number_or_vector(client_minima, "client_minima"))
     mean = float(minima.mean())
     slack = 1e-9 * (1.0 + abs(least) + abs(mean))
-    require(mean <= least + slack, "client_minima", "must have a mean up to `minimum`", mean, least)
+    require(
+        mean <= least + slack,
+        "client_minima",
+        "must have a mean up to `minimum`",
+        mean,
+        least,
+    )
     return ConvexConstants(
         rho, mu, float(variance.mean()), bound, distance, least, tuple(minima.tolist())
     )
@@ -121,18 +133,20 @@ def convergence_bound(
 ) -> float:
     """Return Theorem 2's bound on E[L(x(J))] - L* after J rounds, skipped ones included.
 
-    For federated averaging on strongly convex losses, equal dropout rates, uniform choice among
-    the available cohorts (`fairness="uniform"`), the mean of K local models as the next model,
-    and step sizes 2 / (mu (gamma + j)) at the j-th executed local step:
+    For federated averaging on strongly convex losses, equal dropout rates, uniform
+    choice among the available cohorts (`fairness="uniform"`), the mean of K local
+    models as the next model, and step sizes 2 / (mu (gamma + j)) at the j-th executed
+    local step:
 
         b(I) = rho / (gamma + I - 1) (2 (alpha + beta) / mu^2 + gamma/2 |x(0) - x*|^2),
-        alpha = (1/N) sum sigma_i^2 + 6 rho Gamma + 8 (E - 1)^2 G^2, gamma = max(8 rho/mu, E).
+        alpha = (1/N) sum sigma_i^2 + 6 rho Gamma + 8 (E - 1)^2 G^2, gamma = max(8
+        rho/mu, E).
 
     "printed" is b(E J C/K) with beta = 4 (N - K) E^2 G^2 / (K (N - 1)) and
-    Gamma = L* - sum L_i*. "corrected" is a valid bound: the mean of b(E X) over the number
-    X ~ Binomial(J, C/K) of rounds that are executed (b is convex, so its value at the mean is
-    too small); beta = 4 T (N - K) E^2 G^2 / (K (N - T)), the variance of drawing blocks and not
-    single clients; and Gamma = L* - (1/N) sum L_i*.
+    Gamma = L* - sum L_i*. "corrected" is a valid bound: the mean of b(E X) over the
+    number X ~ Binomial(J, C/K) of rounds that are executed (b is convex, so its value
+    at the mean is too small); beta = 4 T (N - K) E^2 G^2 / (K (N - T)), the variance of
+    drawing blocks and not single clients; and Gamma = L* - (1/N) sum L_i*.
 
     Args:
         num_clients: N, a multiple of T.
@@ -148,8 +162,8 @@ def convergence_bound(
         The bound, float64.
 
     Raises:
-        ConfigurationError: If a size or C is out of range, `form` is unknown, or the constants
-            hold another number of clients.
+        ConfigurationError: If a size or C is out of range, `form` is unknown, or the
+            constants hold another number of clients.
 
     Examples:
         >>> unit = convex_constants(smoothness=1.0, strong_convexity=1.0, gradient_variance=1.0,
@@ -159,8 +173,8 @@ def convergence_bound(
         [0.3885, 0.4012]
 
     Source: Multi-RoundSecAgg, Theorem 2, eq. (8); corrected as in docs/errata.md, with
-        t -> j + 1 in (24). Keeps (1/N) sum sigma_i^2, which is valid and weaker than the (1/N^2)
-        of Li et al.
+        t -> j + 1 in (24). Keeps (1/N) sum sigma_i^2, which is valid and weaker than
+        the (1/N^2) of Li et al.
     """
     n, k, t = check_sizes(num_clients, cohort_size, privacy_target)
     rounds = check_size(num_rounds, "num_rounds")
@@ -173,7 +187,8 @@ def convergence_bound(
     held = len(constants.client_minima)
     require(held in (1, n), "constants", rule, f"{held} client minima, {n} clients")
     unit = t if form == "corrected" else 1
-    # the variance of a cohort's mean over that of one client's, for values equal within blocks
+    # the variance of a cohort's mean over that of one client's, for values equal within
+    # blocks
     drawing = 0.0 if n == k else unit * (n - k) / (k * (n - unit))
     beta = 4.0 * drawing * (steps * constants.gradient_bound) ** 2
     alpha = (

@@ -1,10 +1,10 @@
 """What Multi-RoundSecAgg claims about accuracies, and how each claim is read and judged.
 
-"Comparable" is read from paired differences over seeds: an interval that ends at most one point
-below (IID) or two (non-IID, where the paper calls 1.53 points comparable in Table 5). "Above" and
-"worst" ask for an interval on one side of 0. An interval that lies on both sides of its bound
-decides nothing, however wide. What the paper measured is printed only where ours is measured on the
-same data.
+"Comparable" is read from paired differences over seeds: an interval that ends at most
+one point below (IID) or two (non-IID, where the paper calls 1.53 points comparable in
+Table 5). "Above" and "worst" ask for an interval on one side of 0. An interval that
+lies on both sides of its bound decides nothing, however wide. What the paper measured
+is printed only where ours is measured on the same data.
 """
 
 from __future__ import annotations
@@ -61,7 +61,10 @@ class Reading(NamedTuple):
 def of_iid(
     frame: pd.DataFrame, panel: str, published: Mapping[str, float], read: Reading
 ) -> Iterator[Check]:
-    """Judge the claims about IID data: all but user partition are alike, and that is worst."""
+    """Judge the claims about IID data.
+
+    All but user partition are alike, and that is worst.
+    """
     late = late_by_scheme(frame, panel)
     if not read.is_fast:
         yield from _alike(late, panel, read, read.beside(published))
@@ -75,11 +78,14 @@ def of_non_iid(
     published: Mapping[str, float],
     read: Reading,
 ) -> Iterator[Check]:
-    """Judge the claims about non-IID data: T = 3, 4 beat random and equal weighted selection.
+    """Judge the claims about non-IID data.
+
+    T = 3, 4 beat random and equal weighted selection.
 
     Args:
         frame: The accuracies.
-        panels: The panel with shuffled dropout rates, then that with rates by label, if any.
+        panels: The panel with shuffled dropout rates, then that with rates by label, if
+            any.
         published: The paper's accuracies by scheme.
         read: What the data can show.
     """
@@ -108,12 +114,17 @@ def _above(
     how = ("shuffled rates", "rates by label")
     holds = [gap.exceeds(0) for gap in gaps]
     said = {True: "holds", None: "undecided", False: "fails"}
-    fits = "both agree" if all(holds) else " and ".join(
-        f"{said[is_so]} with {words}"
-        for words, is_so in zip(how, holds, strict=False)
-    )  # fmt: skip
+    fits = (
+        "both agree"
+        if all(holds)
+        else " and ".join(
+            f"{said[is_so]} with {words}"
+            for words, is_so in zip(how, holds, strict=False)
+        )
+    )
     opened = (
-        "the paper does not say which clients have which dropout rate; its first version gives "
+        "the paper does not say which clients have which dropout rate; its first "
+        "version gives "
         f"them by label where data are non-IID: {fits}. "
         if len(panels) > 1
         else ""
@@ -128,7 +139,8 @@ def _above(
         True if True in holds else every(holds),
         paper=read.printed("above", published[scheme] - published[RANDOM]),
         ours="; ".join(
-            f"{words} {gap.text('+.1f')} points" for words, gap in zip(how, gaps, strict=False)
+            f"{words} {gap.text('+.1f')} points"
+            for words, gap in zip(how, gaps, strict=False)
         ),
         tolerance=f"above: an interval over 0{under}; {read.words}",
         note=opened + accuracies,
@@ -146,14 +158,15 @@ def of_figure8(frame: pd.DataFrame, setting: Setting, read: Reading) -> Iterator
         share = trained_share(frame, panel, PARTITION)
         ends = 100 * float(late[PARTITION].mean())
         yield state(
-            f"user partition, {panel}", share <= _FAILS,
+            f"user partition, {panel}",
+            share <= _FAILS,
             paper="fails to train: T = 24, and no block of 24 is ever wholly available",
             ours=f"{100 * share:.2g} % of the rounds train; {ends:.1f} % accuracy, "
             f"{difference(late[RANDOM], late[PARTITION])} points below random",
             tolerance=f"at most {100 * _FAILS:.0f} % of the rounds; {read.words}",
             note="dropout rates shuffled over the clients; with sorted ones (blocks of equal "
             "rates) blocks of 24 would be available in one round of twelve",
-        )  # fmt: skip
+        )
 
 
 def of_accuracies(
@@ -164,11 +177,16 @@ def of_accuracies(
     for scheme, value in published.items():
         own = interval(100 * late[scheme])
         holds = own.plus(-value).lies_within(_AS_PRINTED)
-        yield state(f"{scheme}, {panel} (%)", holds, paper=f"{value:.2f}",
-                    ours=str(own), tolerance=f"an interval within {_AS_PRINTED:g} points",
-                    note="the paper states neither rounds nor the seeds' spread; intervals "
-                    f"leave out {RATES_PICKED}",
-                    of_data=False)  # fmt: skip
+        yield state(
+            f"{scheme}, {panel} (%)",
+            holds,
+            paper=f"{value:.2f}",
+            ours=str(own),
+            tolerance=f"an interval within {_AS_PRINTED:g} points",
+            note="the paper states neither rounds nor the seeds' spread; intervals "
+            f"leave out {RATES_PICKED}",
+            of_data=False,
+        )
 
 
 def late_by_scheme(frame: pd.DataFrame, panel: str) -> dict[str, pd.Series]:
@@ -193,11 +211,17 @@ def shown(late: Mapping[str, pd.Series], published: Mapping[str, float]) -> str:
 
 
 def _alike(
-    late: Mapping[str, pd.Series], panel: str, read: Reading, published: Mapping[str, float]
+    late: Mapping[str, pd.Series],
+    panel: str,
+    read: Reading,
+    published: Mapping[str, float],
 ) -> Iterator[Check]:
     """Judge that T = 4 and 3 equal random selection."""
     words, note = "comparable to random selection's", shown(late, published)
-    return (_comparable(late, scheme, RANDOM, panel, words, read, note=note) for scheme in (T4, T3))
+    return (
+        _comparable(late, scheme, RANDOM, panel, words, read, note=note)
+        for scheme in (T4, T3)
+    )
 
 
 def _comparable(
@@ -212,38 +236,63 @@ def _comparable(
     within: float = _COMPARABLE,
 ) -> Check:
     gap = difference(late[scheme], late[other])
-    return state(f"{scheme} against {other.lower()}, {panel}", gap.reaches(-within),
-                 paper=words, ours=f"{gap.text('+.1f')} points", note=note,
-                 tolerance=f"an interval that ends at most {within:g} points below; "
-                 f"{read.words}")  # fmt: skip
+    return state(
+        f"{scheme} against {other.lower()}, {panel}",
+        gap.reaches(-within),
+        paper=words,
+        ours=f"{gap.text('+.1f')} points",
+        note=note,
+        tolerance=f"an interval that ends at most {within:g} points below; "
+        f"{read.words}",
+    )
 
 
 def _as_its_table(
-    late: Mapping[str, pd.Series], panel: str, published: Mapping[str, float], read: Reading
+    late: Mapping[str, pd.Series],
+    panel: str,
+    published: Mapping[str, float],
+    read: Reading,
 ) -> Check:
-    """Judge T = 6 by the sign of its own table: the text speaks of all T, the tables differ."""
+    """Judge T = 6 by the sign of its own table.
+
+    The text speaks of all T, the tables differ.
+    """
     gap = difference(late[T6], late[RANDOM])
     paper = published[T6] - published[RANDOM]
     is_alike = abs(paper) <= _COMPARABLE
     words, side = ("above", "over 0") if paper > 0 else ("below", "below 0")
     if is_alike:
         words, side = "alike", f"within {_COMPARABLE:g} point"
-    holds = gap.lies_within(_COMPARABLE) if is_alike else (gap if paper > 0 else -gap).exceeds(0)
-    return state(f"{T6} against random, {panel}", holds,
-                 paper=read.printed(words, paper),
-                 ours=f"{gap.text('+.1f')} points",
-                 tolerance=f"an interval {side}; {read.words}",
-                 note="the text speaks of all Multi-RoundSecAgg schemes; for T = 6 its own table "
-                 "is what counts here")  # fmt: skip
+    holds = (
+        gap.lies_within(_COMPARABLE)
+        if is_alike
+        else (gap if paper > 0 else -gap).exceeds(0)
+    )
+    return state(
+        f"{T6} against random, {panel}",
+        holds,
+        paper=read.printed(words, paper),
+        ours=f"{gap.text('+.1f')} points",
+        tolerance=f"an interval {side}; {read.words}",
+        note="the text speaks of all Multi-RoundSecAgg schemes; for T = 6 its own table "
+        "is what counts here",
+    )
 
 
 def _worst(late: Mapping[str, pd.Series], panel: str, read: Reading) -> Check:
-    """Judge that user partition is worst, by an interval: of two seeds it is mostly too wide."""
+    """Judge that user partition is worst, by an interval.
+
+    Of two seeds it is mostly too wide.
+    """
     means = {scheme: float(values.mean()) for scheme, values in late.items()}
     rest = min((s for s in means if s != PARTITION), key=lambda s: means[s])
     gap = difference(late[PARTITION], late[rest])
     after = f" after {read.rounds} rounds" if read.is_fast else ""
     needs = "; the other claims need the full size" if read.is_fast else ""
-    return state(f"worst scheme{after}, {panel}", (-gap).exceeds(0), paper="user partition",
-                 ours=f"user partition {gap.text('+.1f')} points against the next worst, {rest}",
-                 tolerance=f"a 95 % interval below 0; {read.words}{needs}")  # fmt: skip
+    return state(
+        f"worst scheme{after}, {panel}",
+        (-gap).exceeds(0),
+        paper="user partition",
+        ours=f"user partition {gap.text('+.1f')} points against the next worst, {rest}",
+        tolerance=f"a 95 % interval below 0; {read.words}{needs}",
+    )

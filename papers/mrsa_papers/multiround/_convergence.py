@@ -1,8 +1,9 @@
-"""Theorem 2 of Multi-RoundSecAgg: its bound against training, and the steps of its proof.
+"""Theorem 2 of Multi-RoundSecAgg.
 
-Training is federated averaging on quadratic losses, whose constants are all known; what the
-selection does to it is counted by enumeration of the cohorts. `convergence_bound` has
-the bound as printed and as corrected (docs/errata.md).
+Its bound against training, and the steps of its proof.
+Training is federated averaging on quadratic losses, whose constants are all known; what
+the selection does to it is counted by enumeration of the cohorts. `convergence_bound`
+has the bound as printed and as corrected (docs/errata.md).
 """
 
 from __future__ import annotations
@@ -41,8 +42,10 @@ def convergence(context: Context) -> Found:
     return Found(
         tuple(_checks(context, data, trials)),
         data,
-        f"Federated averaging on quadratic losses of {_N} clients, {_K} in a round, E = 1, with "
-        f"blocks of T that share their data's centre; equal dropout rates p, {trials} trials. "
+        f"Federated averaging on quadratic losses of {_N} clients, {_K} in a round, E "
+        "= 1, with "
+        f"blocks of T that share their data's centre; equal dropout rates p, {trials} "
+        "trials. "
         "Solid: mean gap to the least loss. Dashed: (8) as printed, C by Theorem 1.",
     )
 
@@ -53,12 +56,22 @@ def _problem(context: Context, target: int) -> Any:
     return quadratic_problem(context.seed, _N, 2, block_size=target, **words)
 
 
-def _trained(context: Context, target: int, rate: float, trials: int) -> Iterator[dict[str, Any]]:
+def _trained(
+    context: Context, target: int, rate: float, trials: int
+) -> Iterator[dict[str, Any]]:
     problem = _problem(context, target)
-    gaps = np.asarray(simulate_convergence(
-        context.seed, problem, selection.batch_partitioning(_N, _K, target, "uniform"),
-        independent(rate), _ROUNDS, trials, initial=_START,
-    ), np.float64)  # fmt: skip
+    gaps = np.asarray(
+        simulate_convergence(
+            context.seed,
+            problem,
+            selection.batch_partitioning(_N, _K, target, "uniform"),
+            independent(rate),
+            _ROUNDS,
+            trials,
+            initial=_START,
+        ),
+        np.float64,
+    )
     constants = problem.constants(_START)
     cardinality = selection.expected_cardinality(_N, _K, target, rate)
     for rounds in range(_STEP, _ROUNDS + 1, _STEP):
@@ -68,10 +81,15 @@ def _trained(context: Context, target: int, rate: float, trials: int) -> Iterato
             for form in ("printed", "corrected")
         )
         yield {
-            "T": target, "p": rate, "C": cardinality, "rounds": rounds,
-            "gap": float(own.mean()), "error": float(own.std(ddof=1) / np.sqrt(trials)),
-            "printed": printed, "corrected": corrected,
-        }  # fmt: skip
+            "T": target,
+            "p": rate,
+            "C": cardinality,
+            "rounds": rounds,
+            "gap": float(own.mean()),
+            "error": float(own.std(ddof=1) / np.sqrt(trials)),
+            "printed": printed,
+            "corrected": corrected,
+        }
 
 
 def _checks(context: Context, data: pd.DataFrame, trials: int) -> Iterator[Check]:
@@ -89,10 +107,13 @@ def _checks(context: Context, data: pd.DataFrame, trials: int) -> Iterator[Check
     slow = ends[ends["T"] == _TARGETS[-1]]
     falls = {name: bool((np.diff(slow[name]) > 0).all()) for name in ("gap", "printed")}
     yield state(
-        f"gap after {_ROUNDS} rounds at T = {_TARGETS[-1]}, from the larger C to the smaller",
+        f"gap after {_ROUNDS} rounds at T = {_TARGETS[-1]}, from the larger C to the "
+        "smaller",
         all(falls.values()),
         paper="rises: C controls the rate (Remark 8)",
-        ours=", ".join(f"C = {row['C']:.2f}: {row['gap']:.3g}" for _, row in slow.iterrows()),
+        ours=", ".join(
+            f"C = {row['C']:.2f}: {row['gap']:.3g}" for _, row in slow.iterrows()
+        ),
         tolerance="means, and the bound",
     )
     yield _shifted(context)
@@ -101,7 +122,10 @@ def _checks(context: Context, data: pd.DataFrame, trials: int) -> Iterator[Check
 
 
 def _shifted(context: Context) -> Check:
-    """Judge Gamma = L* - sum of L_i*: a constant added to every loss must change nothing."""
+    """Judge Gamma = L* - sum of L_i*.
+
+    A constant added to every loss must change nothing.
+    """
     constants = _problem(context, 1).constants(_START)
     moved = dataclasses.replace(
         constants,
@@ -127,16 +151,21 @@ def _shifted(context: Context) -> Check:
 
 def _drawn(context: Context) -> Check:
     """Judge beta's factor, the variance of a cohort's mean, by enumeration of the cohorts."""
-    ratios = {t: drawing_variance(context.seed, t) * _K * (_N - 1) / (_N - _K) for t in _TARGETS}
+    ratios = {
+        t: drawing_variance(context.seed, t) * _K * (_N - 1) / (_N - _K)
+        for t in _TARGETS
+    }
     return state(
-        "variance of a cohort's mean over (N - K)/(K(N - 1)), values that are equal in blocks",
+        "variance of a cohort's mean over (N - K)/(K(N - 1)), values that are equal in "
+        "blocks",
         max(ratios.values()) <= 1 + 1e-9,
         paper="at most 1 for every T: (22), from drawing clients one by one",
         ours=", ".join(f"T = {t}: {ratio:.4g}" for t, ratio in ratios.items()),
         tolerance="exact enumeration of all cohorts",
         otherwise="our reading",
         note="(22) does not name the factor. Drawing blocks is cluster sampling, with the factor "
-        "T(N - K)/(K(N - T)); the bound is loose, and training stays below it all the same",
+        "T(N - K)/(K(N - T)); the bound is loose, and training stays below it all the "
+        "same",
     )
 
 
@@ -150,7 +179,8 @@ def drawing_variance(seed: int, target: int) -> float:
 def _jensen(context: Context) -> Check:
     """Judge (26): the bound at the mean number of executed rounds for the bound's mean."""
     constants = _problem(context, 1).constants(_START)
-    least = float(np.mean(constants.client_minima))  # printed and right Gamma are equal at 0
+    # printed and right Gamma are equal at 0
+    least = float(np.mean(constants.client_minima))
     even = dataclasses.replace(
         constants, minimum=constants.minimum - least, client_minima=(0.0,) * _N
     )

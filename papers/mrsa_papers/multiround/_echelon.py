@@ -1,7 +1,7 @@
 """The floating-point estimate of weak privacy that the published notebooks use.
 
-It is kept to show where it goes wrong. Source: the notebooks that accompany Multi-RoundSecAgg;
-it is the smallest row weight of a reduced row echelon form.
+It is kept to show where it goes wrong. Source: the notebooks that accompany
+Multi-RoundSecAgg; it is the smallest row weight of a reduced row echelon form.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _ZERO = 1e-12  # entries no larger count as zero, as in a reduction without scal
 def echelon_estimate(P: Any) -> Int32[np.ndarray, " rounds"]:
     """Estimate weak privacy after each round from a floating-point echelon form. Do not use it.
 
-    Every row of a reduced row echelon form is a combination of the sums, so its weight would be
-    an upper bound of T if the arithmetic were exact. It is far above T once the rows fill up, can
-    rise from round to round, which T never does, and says nothing from below.
-    `mrsa_jax.privacy.weak_privacy_trajectory` gives bounds that are proven.
+    Every row of a reduced row echelon form is a combination of the sums, so its weight
+    would be an upper bound of T if the arithmetic were exact. It is far above T once
+    the rows fill up, can rise from round to round, which T never does, and says nothing
+    from below. `mrsa_jax.privacy.weak_privacy_trajectory` gives bounds that are proven.
 
     Args:
         P: Participation matrix, bools or integer weights, `[rounds, clients]`.
@@ -32,8 +32,8 @@ def echelon_estimate(P: Any) -> Int32[np.ndarray, " rounds"]:
         int32[J]: entry j after rows 0..j; -1 while no client took part.
 
     Raises:
-        ConfigurationError: If an entry is a fraction or NaN, or P has not two axes or an empty
-            one.
+        ConfigurationError: If an entry is a fraction or NaN, or P has not two axes or
+            an empty one.
 
     Examples:
         >>> echelon_estimate([[0, 0, 0], [1, 1, 0], [0, 1, 1]]).tolist()
@@ -56,7 +56,10 @@ def echelon_estimate(P: Any) -> Int32[np.ndarray, " rounds"]:
 
 
 def _reduce(basis: np.ndarray, pivots: list[int], row: np.ndarray) -> np.ndarray:
-    """Return the reduced echelon form of the basis and one more row; `pivots` grows with it."""
+    """Return the reduced echelon form of the basis and one more row.
+
+    `pivots` grows with it.
+    """
     row = row - row[pivots] @ basis
     row[pivots] = 0.0
     if np.abs(row).max() <= _ZERO:

@@ -1,8 +1,9 @@
 """A figure of our own: who was predicted exposed is who was recovered.
 
-`privacy.first_exposure` is integer arithmetic on a history alone; the attack is floating point on
-sums of real updates that do not change. Beside it the error that each other client's leverage
-predicts. Multi-RoundSecAgg, Appendix H.2, has one history and one scheme of each kind.
+`privacy.first_exposure` is integer arithmetic on a history alone; the attack is
+floating point on sums of real updates that do not change. Beside it the error that each
+other client's leverage predicts. Multi-RoundSecAgg, Appendix H.2, has one history and
+one scheme of each kind.
 """
 
 from __future__ import annotations
@@ -55,17 +56,26 @@ def exposed_and_recovered(context: Context) -> Found:
         rows += _rows(name, lost, histories, updates, size)
     frame = rows_to_frame(rows)
     checks = [_exact(frame, kind) for kind in updates]
-    checks += [_by_leverage(frame), *(_shared(frame, target) for target in (2, 4)), _blocks(frame)]
+    checks += [
+        _by_leverage(frame),
+        *(_shared(frame, target) for target in (2, 4)),
+        _blocks(frame),
+    ]
     return Found(
         tuple(checks),
         frame,
         f"{len(frame.groupby(['scheme', 'lost', 'rounds', 'seed']))} histories of N = "
         f"{plan.num_clients}, K = {plan.cohort_size}: {', '.join(selectors)}; after "
-        f"{', '.join(map(str, size.rounds))} rounds; cohorts whole, or each member lost before the "
-        f"sum with chance {_LOST[1]:g}, which splits blocks. Trained updates: softmax regression "
-        f"on {context.images.name}, one sorted shard a client, {size.trials} seeds, at a model of "
-        f"{plan.before} rounds that does not move. Drawn updates: {_UNRELATED} independent normal "
-        "entries. Left: errors of those predicted exposed (modulo drawn primes) and of all others. "
+        f"{', '.join(map(str, size.rounds))} rounds; cohorts whole, or each member "
+        "lost before the "
+        f"sum with chance {_LOST[1]:g}, which splits blocks. Trained updates: softmax "
+        "regression "
+        f"on {context.images.name}, one sorted shard a client, {size.trials} seeds, at "
+        "a model of "
+        f"{plan.before} rounds that does not move. Drawn updates: {_UNRELATED} "
+        "independent normal "
+        "entries. Left: errors of those predicted exposed (modulo drawn primes) and of "
+        "all others. "
         "Right: error predicted by leverage against measured, of those not exposed.",
     )
 
@@ -87,9 +97,13 @@ def _updates(context: Context, plan: Plan, trials: int) -> dict[str, np.ndarray]
     for trial in range(trials):
         start = played.trained_start(context, plan, trial)
         found = federated.client_updates(
-            start.key, start.model, start.parameters, start.clients, start.trainer,
+            start.key,
+            start.model,
+            start.parameters,
+            start.clients,
+            start.trainer,
             mesh=context.mesh,
-        )  # fmt: skip
+        )
         trained.append(np.asarray(found, np.float64))
     drawn = rng.normal(size=(trials, plan.num_clients, _UNRELATED))
     return {"trained": np.stack(trained), "drawn": drawn}
@@ -101,15 +115,25 @@ def _histories(
     """Return who is in the sum of each round, bool [trials, rounds, N]."""
     key = as_key(context.seed)
     rates = assign_rates(key, RATES, plan.num_clients)
-    whole = np.asarray(selection.rollout_trials(
-        fold(key, int(Stream.ATTACK)), selector, independent(rates), size.rounds[-1], size.trials
-    ))  # fmt: skip
+    whole = np.asarray(
+        selection.rollout_trials(
+            fold(key, int(Stream.ATTACK)),
+            selector,
+            independent(rates),
+            size.rounds[-1],
+            size.trials,
+        )
+    )
     rng = np.random.default_rng([context.seed, int(Stream.STEPS)])
     return whole & (rng.random(whole.shape) >= lost)
 
 
 def _rows(
-    name: str, lost: float, histories: np.ndarray, updates: dict[str, np.ndarray], size: _Size
+    name: str,
+    lost: float,
+    histories: np.ndarray,
+    updates: dict[str, np.ndarray],
+    size: _Size,
 ) -> list[dict[str, Any]]:
     """Attack the beginnings of some histories; return a row for each client of each."""
     first = np.asarray(privacy.first_exposure(histories))
@@ -119,20 +143,31 @@ def _rows(
         exposed = (first >= 0) & (first < rounds)
         predicted = attacks.predicted_error(learnt)
         errors = {
-            kind: attacks.streamed_errors(learnt, np.matmul(learnt.astype(np.float64), own), own)
+            kind: attacks.streamed_errors(
+                learnt, np.matmul(learnt.astype(np.float64), own), own
+            )
             for kind, own in updates.items()
         }
         rows += [
-            {"scheme": name, "lost": lost, "rounds": rounds, "seed": trial, "client": client,
-             "exposed": bool(exposed[trial, client]), "predicted": predicted[trial, client].item()}
+            {
+                "scheme": name,
+                "lost": lost,
+                "rounds": rounds,
+                "seed": trial,
+                "client": client,
+                "exposed": bool(exposed[trial, client]),
+                "predicted": predicted[trial, client].item(),
+            }
             | {kind: own[trial, client].item() for kind, own in errors.items()}
             for trial, client in np.ndindex(exposed.shape)
-        ]  # fmt: skip
+        ]
     return rows
 
 
 def confusion(exposed: np.ndarray, recovered: np.ndarray) -> tuple[float, float]:
-    """Return precision and recall of a prediction; 1 where nothing was predicted, or recovered.
+    """Return precision and recall of a prediction.
+
+    1 where nothing was predicted, or recovered.
 
     Examples:
         >>> confusion(np.array([True, True, False]), np.array([True, False, False]))
@@ -150,7 +185,8 @@ def _exact(frame: pd.DataFrame, kind: str) -> Check:
         f"who is predicted exposed is who is recovered, {kind} updates",
         precision == recall == 1 and 0 < int(exposed.sum()) < len(frame),
         ours=f"precision {precision:.4g}, recall {recall:.4g} of {len(frame)} clients, "
-        f"{int(exposed.sum())} exposed; errors up to {errors[exposed].max(initial=0):.1g}, of the "
+        f"{int(exposed.sum())} exposed; errors up to "
+        f"{errors[exposed].max(initial=0):.1g}, of the "
         f"others from {errors[~exposed].min(initial=np.inf):.1g}",
         tolerance=f"both 1; recovered: relative squared error under {RECOVERED:g}",
         note="predicted from the history alone, modulo primes drawn at random",
@@ -182,13 +218,20 @@ def _shared(frame: pd.DataFrame, target: int) -> Check:
     wanted = 1 - 1 / target
     return state(
         f"blocks of T = {target}: mean error about 1 - 1/T, updates that do not change",
-        every((drawn.plus(-wanted).lies_within(0.02), trained.plus(-wanted).lies_within(0.2))),
+        every(
+            (
+                drawn.plus(-wanted).lies_within(0.02),
+                trained.plus(-wanted).lies_within(0.2),
+            )
+        ),
         paper="above 1 - 1/T (Figure 9)" if target == 2 else "not stated",
         ours=f"drawn {drawn.text('.3g')}, trained {trained.text('.3g')}; 1 - 1/T = {wanted:g}",
         tolerance="95 % intervals: drawn within 0.02, trained within 0.2",
         note="exact for unrelated updates of equal length, so the paper's were not; the mean of a "
-        "long and a short update is far from the short one" if target == 2 else "",
-    )  # fmt: skip
+        "long and a short update is far from the short one"
+        if target == 2
+        else "",
+    )
 
 
 def _blocks(frame: pd.DataFrame) -> Check:
@@ -220,7 +263,9 @@ def _draw_recovered(ax: Axes, data: pd.DataFrame) -> None:
     bins = np.logspace(-33, 3, 73).tolist()
     looks = ((True, "predicted exposed", WARNING), (False, "all others", SHADES[2]))
     for exposed, words, colour in looks:
-        values = np.clip(data.loc[data["exposed"] == exposed, "trained"].dropna(), 1.1e-33, 0.9e3)
+        values = np.clip(
+            data.loc[data["exposed"] == exposed, "trained"].dropna(), 1.1e-33, 0.9e3
+        )
         label = f"{words}: {len(values)}"
         ax.hist(values, bins, color=colour, alpha=0.7, label=label, log=True)
     ax.set(xscale="log", xlabel=_ERROR, ylabel="clients", ylim=(0.6, None))
@@ -231,11 +276,20 @@ def _draw_predicted(ax: Axes, data: pd.DataFrame) -> None:
     """Draw measured against predicted errors of clients who are not exposed."""
     hidden = data[~data["exposed"]]
     shown = hidden.iloc[:: max(1, len(hidden) // 2500)]
-    for column, colour, marker in (("trained", SHADES[1], "o"), ("drawn", SHADES[4], "s")):
+    for column, colour, marker in (
+        ("trained", SHADES[1], "o"),
+        ("drawn", SHADES[4], "s"),
+    ):
         ax.plot(
-            shown["predicted"], shown[column], marker, color=colour, ms=2, alpha=0.35,
-            label=f"{column} updates", rasterized=True,
-        )  # fmt: skip
+            shown["predicted"],
+            shown[column],
+            marker,
+            color=colour,
+            ms=2,
+            alpha=0.35,
+            label=f"{column} updates",
+            rasterized=True,
+        )
     ax.plot([1e-3, 1], [1e-3, 1], color=WARNING, lw=1.2, label="measured = predicted")
     ax.set(xscale="log", yscale="log", xlim=(1e-3, 1.15), ylim=(1e-4, 30))
     ax.set(xlabel="predicted error, 1 \N{MINUS SIGN} leverage", ylabel=_ERROR)

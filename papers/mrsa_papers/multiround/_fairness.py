@@ -1,8 +1,10 @@
-"""Theorem 1 of Multi-RoundSecAgg: the fairness gap F = 0, exactly for few blocks and simulated.
+"""Theorem 1 of Multi-RoundSecAgg.
 
-F is the gap between clients' expected shares of the rounds. Blocks move together, so F is that of
-blocks: a Markov chain over how often each was used, whose steps are exact fractions. What is
-simulated at the paper's size is F after J rounds of one history, which shrinks where F is 0.
+The fairness gap F = 0, exactly for few blocks and simulated.
+F is the gap between clients' expected shares of the rounds. Blocks move together, so F
+is that of blocks: a Markov chain over how often each was used, whose steps are exact
+fractions. What is simulated at the paper's size is F after J rounds of one history,
+which shrinks where F is 0.
 """
 
 from __future__ import annotations
@@ -33,11 +35,16 @@ EQUAL, LEAST, MIXED = (
 
 
 def fairness_gap(context: Context) -> Found:
-    """Return Theorem 1's F: exact expectations for few blocks, and simulated gaps over rounds."""
+    """Return Theorem 1's F.
+
+    Exact expectations for few blocks, and simulated gaps over rounds.
+    """
     sizes = (100, 400) if context.fast else (100, 400, 1600, 6400)
     trials = 8 if context.fast else 40
     rows, setups = [], _setups(context)
-    for name, rounds in context.steps("Theorem 1: gaps", itertools.product(setups, sizes)):
+    for name, rounds in context.steps(
+        "Theorem 1: gaps", itertools.product(setups, sizes)
+    ):
         selector, online = setups[name]
         counts = np.asarray(
             selection.rollout_counts(context.seed, selector, online, rounds, trials)
@@ -51,9 +58,12 @@ def fairness_gap(context: Context) -> Found:
     return Found(
         (*_exact_checks(context), *_simulated_checks(data, sizes[-1])),
         data,
-        f"Most minus least often summed client over the rounds, single histories of N = {_N}, "
-        f"K = {_K}, T = {_T}. Equal dropout rates ({_RATE:g}), with the blocks drawn uniformly "
-        "(lambda = 0) or the least used first (lambda = 1), and rates of .1 to .5 shuffled over "
+        "Most minus least often summed client over the rounds, single histories of N "
+        f"= {_N}, "
+        f"K = {_K}, T = {_T}. Equal dropout rates ({_RATE:g}), with the blocks drawn "
+        "uniformly "
+        "(lambda = 0) or the least used first (lambda = 1), and rates of .1 to .5 "
+        "shuffled over "
         "the clients.",
     )
 
@@ -93,8 +103,10 @@ def _exact_checks(context: Context) -> Iterator[Check]:
         tolerance="exact fraction",
         otherwise="our reading",
         note="the theorem ends 'when all users have the dropout probability p', which may be meant "
-        "of C alone or of F too: its proof, by symmetry, needs it. Here a block is whole in 1/4 of "
-        "the rounds, and the other one is taken in .81 x 3/4 at least: F is .357 or more for ever",
+        "of C alone or of F too: its proof, by symmetry, needs it. Here a block is "
+        "whole in 1/4 of "
+        "the rounds, and the other one is taken in .81 x 3/4 at least: F is .357 or "
+        "more for ever",
     )
 
 
@@ -110,7 +122,9 @@ def _simulated_checks(data: pd.DataFrame, last: int) -> Iterator[Check]:
         ours=f"{uniform.min():.4f} to {uniform.max():.4f}",
         tolerance=f"{reach:.4f}: Bernstein's bound for expectations that are equal, chance 1e-6",
     )
-    fair = all(bool((np.diff(means[name].to_numpy()) < 0).all()) for name in (EQUAL, LEAST))
+    fair = all(
+        bool((np.diff(means[name].to_numpy()) < 0).all()) for name in (EQUAL, LEAST)
+    )
     yield state(
         "mean F over rounds, equal dropout rates",
         fair,
@@ -126,8 +140,8 @@ def _simulated_checks(data: pd.DataFrame, last: int) -> Iterator[Check]:
 def _reach(rounds: int, trials: int) -> float:
     """Return the most by which counts of equal expectation differ, over the rounds.
 
-    A block is in a round with chance s = C/N, rounds are independent: twice Bernstein's bound, over
-    all blocks and trials together.
+    A block is in a round with chance s = C/N, rounds are independent: twice Bernstein's
+    bound, over all blocks and trials together.
     """
     blocks = _N // _T
     share = selection.expected_cardinality(_N, _K, _T, _RATE) / _N
@@ -138,13 +152,16 @@ def _reach(rounds: int, trials: int) -> float:
 def expected_gap(
     available: Sequence[Fraction], chosen: int, rounds: int, *, is_least: bool
 ) -> Fraction:
-    """Return F after so many rounds: the gap between blocks' expected shares, in fractions.
+    """Return F after so many rounds.
+
+    The gap between blocks' expected shares, in fractions.
 
     Args:
         available: Chance that each block is whole.
         chosen: K/T, blocks in a round; with fewer that are whole the round is skipped.
         rounds: Rounds.
-        is_least: Whether one of the least used among the whole blocks is forced (Algorithm 2).
+        is_least: Whether one of the least used among the whole blocks is forced
+            (Algorithm 2).
 
     Examples:
         >>> expected_gap([Fraction(1, 2), Fraction(1, 2)], 1, 5, is_least=True)
@@ -154,7 +171,12 @@ def expected_gap(
     states = {(0,) * count: Fraction(1)}
     total = [Fraction(0)] * count
     whole = [
-        (which, math.prod(own if i in which else 1 - own for i, own in enumerate(available)))
+        (
+            which,
+            math.prod(
+                own if i in which else 1 - own for i, own in enumerate(available)
+            ),
+        )
         for size in range(chosen, count + 1)
         for which in itertools.combinations(range(count), size)
     ]
@@ -183,9 +205,13 @@ def _cohorts(
     firsts = [i for i in which if used[i] == least] if is_least else list(which)
     found: dict[tuple[int, ...], Fraction] = defaultdict(Fraction)
     for first in firsts:
-        rest = list(itertools.combinations([i for i in which if i != first], chosen - 1))
+        rest = list(
+            itertools.combinations([i for i in which if i != first], chosen - 1)
+        )
         for others in rest:
-            found[tuple(sorted((first, *others)))] += Fraction(1, len(firsts) * len(rest))
+            found[tuple(sorted((first, *others)))] += Fraction(
+                1, len(firsts) * len(rest)
+            )
     return found
 
 
@@ -195,7 +221,9 @@ def draw_fairness_gap(figure: Figure, data: pd.DataFrame) -> None:
     for _, rows, look in in_turn(data, "setup", "{}", color=COLOURS, marker=MARKERS):
         gaps = rows.groupby("rounds")["gap"]
         ax.plot(gaps.mean().index, gaps.mean(), ms=5, **look)
-        ax.fill_between(gaps.mean().index, gaps.min(), gaps.max(), color=look["color"], alpha=0.15)
+        ax.fill_between(
+            gaps.mean().index, gaps.min(), gaps.max(), color=look["color"], alpha=0.15
+        )
     ax.set(xscale="log", yscale="log", xlabel="rounds (log axis)")
     ax.set(ylabel="fairness gap F (log axis)")
     ax.set_title("Theorem 1: the fairness gap over rounds (bands: all histories)")

@@ -34,16 +34,19 @@ _FIGURE_2 = ("11110000", "11001100", "11000011", "00111100", "00110011", "000011
 def family_size_bound(num_clients: int, cohort_size: int, privacy_target: int) -> int:
     """Return how many distinct cohorts of K any scheme with privacy T can use, at most.
 
-    Privacy T means that the distinct non-zero columns of the family's matrix occur T times or
-    more: D <= N/T groups of clients who only move together. A cohort is a set of s groups that
-    hold K clients; K >= s T, and the D - s others hold at most N - K >= (D - s) T. Cohorts have
-    equal weight, so none contains another, and by the inequality of Lubell, Yamamoto and Meshalkin
-    there are at most max over s of C(D, s). With T dividing K and N this is C(N/T, K/T), the
-    family of `batch_partitioning`: no scheme offers more choice.
+    Privacy T means that the distinct non-zero columns of the family's matrix occur T
+    times or more: D <= N/T groups of clients who only move together. A cohort is a set
+    of s groups that hold K clients; K >= s T, and the D - s others hold at most N - K
+    >= (D - s) T. Cohorts have equal weight, so none contains another, and by the
+    inequality of Lubell, Yamamoto and Meshalkin there are at most max over s of C(D,
+    s). With T dividing K and N this is C(N/T, K/T), the family of `batch_partitioning`:
+    no scheme offers more choice.
 
-    Source: Multi-RoundSecAgg, Appendix C. Its (29) counts only cohorts of E groups each; rows
-        may use different numbers of groups, hence the inequality (docs/errata.md). Its step (ii)
-        asks for E <= D/2; counting the groups left out too makes the bound hold for every K.
+    Source: Multi-RoundSecAgg, Appendix C. Its (29) counts only cohorts of E groups
+    each; rows
+        may use different numbers of groups, hence the inequality (docs/errata.md). Its
+        step (ii) asks for E <= D/2; counting the groups left out too makes the bound
+        hold for every K.
     """
     n, k, t = num_clients, cohort_size, privacy_target
     if n % t == 0 and k % t == 0:
@@ -60,7 +63,9 @@ def family_sizes(context: Context) -> Found:
         size = selection.family_size(120, 12, target)
         rows.append({"scheme": scheme, "T": target, "paper": printed, "ours": size})
         if target == 1:
-            exponent = compare(f"{scheme}: log10 of the size", 16, math.log10(size), tolerance=0.5)
+            exponent = compare(
+                f"{scheme}: log10 of the size", 16, math.log10(size), tolerance=0.5
+            )
             checks.append(exponent)
             continue
         note = "91389 is a misprint of C(40, 4) = 91390" if target == 3 else ""
@@ -77,7 +82,9 @@ def family_figure(context: Context) -> Found:
     """Return Figure 2: the family B of N = 8, K = 4, T = 2, every entry compared."""
     printed = np.array([[int(bit) for bit in row] for row in _FIGURE_2], dtype=np.bool_)
     ours = selection.enumerate_family(8, 4, 2)
-    wrong = int((printed != ours).sum()) if printed.shape == ours.shape else printed.size
+    wrong = (
+        int((printed != ours).sum()) if printed.shape == ours.shape else printed.size
+    )
     rows = [
         {"row": row + 1, "client": client + 1, "member": int(member)}
         for (row, client), member in np.ndenumerate(ours)
@@ -86,7 +93,9 @@ def family_figure(context: Context) -> Found:
         compare("rows of B, R = C(4, 2)", 6, len(ours)),
         compare("entries of the printed 6 x 8 matrix that differ", 0, wrong),
     )
-    caption = "Every cohort is a union of two of the four blocks {1,2}, {3,4}, {5,6}, {7,8}."
+    caption = (
+        "Every cohort is a union of two of the four blocks {1,2}, {3,4}, {5,6}, {7,8}."
+    )
     return Found(checks, rows_to_frame(rows), caption)
 
 
@@ -116,7 +125,9 @@ def draw_family(figure: Figure, data: pd.DataFrame) -> None:
     ax.imshow(matrix, cmap="Greys", vmin=0, vmax=1.4, aspect="equal")
     for (row, client), member in np.ndenumerate(matrix):
         colour = "white" if member else "#555555"
-        ax.text(client, row, str(member), ha="center", va="center", color=colour, fontsize=9)
+        ax.text(
+            client, row, str(member), ha="center", va="center", color=colour, fontsize=9
+        )
     rows, clients = (np.arange(size) for size in matrix.shape)
     ax.set_xticks(clients, [str(client + 1) for client in clients])
     ax.set_yticks(rows, [str(row + 1) for row in rows])

@@ -1,11 +1,12 @@
 """Figures 1 and 10 of Multi-RoundSecAgg: from sums through least squares to images.
 
-So, Ali, Guler, Jiao, Avestimehr, Appendix H: the server solves its sums for updates (eq. (34)) and
-inverts them (Geiping et al. 2020). What it solves for is one client's update under random
-selection, and under Multi-RoundSecAgg the mean of a batch of T, which the paper inverts as if it
-were one client's; a better server looks for T images at once. Here in its worst case: every
-client's update is one step on one image of its own and stays the same from round to round. Labels
-are told from the last layer's bias, as the server does not have them.
+So, Ali, Guler, Jiao, Avestimehr, Appendix H: the server solves its sums for updates
+(eq. (34)) and inverts them (Geiping et al. 2020). What it solves for is one client's
+update under random selection, and under Multi-RoundSecAgg the mean of a batch of T,
+which the paper inverts as if it were one client's; a better server looks for T images
+at once. Here in its worst case: every client's update is one step on one image of its
+own and stays the same from round to round. Labels are told from the last layer's bias,
+as the server does not have them.
 """
 
 from __future__ import annotations
@@ -19,7 +20,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from mrsa_jax import attacks, availability, data, federated, privacy, quantize, secagg, selection
+from mrsa_jax import (
+    attacks,
+    availability,
+    data,
+    federated,
+    privacy,
+    quantize,
+    secagg,
+    selection,
+)
 from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.streams import Stream, fold
 from mrsa_papers.harness import Context, image_as_cells, interval, rows_to_frame
@@ -35,10 +45,13 @@ _TARGETS = (1, 2, 4)
 _CLIENTS, _COHORT, _ROUNDS = 16, 8, 80
 _LEVELS, _SHOWN, _RATE = 2**16, 8, 0.1
 _RATES = (1.0, 0.1, 0.01, 1e-3, 1e-4, 1e-5)  # of the server, where models move
-_SMOOTHNESS = 1e-5  # weight of the total variation: a hundred times more halves the PSNR
+# weight of the total variation: a hundred times more halves the PSNR
+_SMOOTHNESS = 1e-5
 _TOGETHER = (
-    "a sum of T updates is known exactly, and T images can be looked for at once: how well they "
-    "hide one another is a matter of inverting batches, and which of them is whose stays hidden"
+    "a sum of T updates is known exactly, and T images can be looked for at once: how "
+    "well they "
+    "hide one another is a matter of inverting batches, and which of them is whose "
+    "stays hidden"
 )
 _RECOGNISED = 18.0  # dB from which a digit is read without doubt
 
@@ -56,7 +69,10 @@ class _Ground(NamedTuple):
 
 
 def images_from_sums(context: Context) -> Found:
-    """Return Figures 1 and 10: images from the sums of random selection and of blocks of T."""
+    """Return Figures 1 and 10.
+
+    Images from the sums of random selection and of blocks of T.
+    """
     seeds, steps = (3, 200) if context.fast else (4, 1000)
     attack = attacks.gradient_inversion(num_steps=steps, smoothness=_SMOOTHNESS)
     rows: list[dict[str, Any]] = []
@@ -70,11 +86,16 @@ def images_from_sums(context: Context) -> Found:
         rows += _from_sums(ground, target, attack)
     frame = rows_to_frame(rows)
     caption = (
-        f"{_clients_in_words(context, seeds)}; the small LeNet of Zhu et al. at its start, updates "
-        f"of one step, the same in all of {_ROUNDS} rounds with K = {_COHORT} and dropout rate .1, "
-        f"quantized to {_LEVELS:,} levels and summed in the ring. Least squares, then {steps:,} "
-        "iterations of signed Adam on the cosine, with labels told from the last layer's bias: for "
-        "one image, as the paper does, or for T of them, then matched with the originals. The "
+        f"{_clients_in_words(context, seeds)}; the small LeNet of Zhu et al. at its "
+        "start, updates "
+        f"of one step, the same in all of {_ROUNDS} rounds with K = {_COHORT} and "
+        "dropout rate .1, "
+        f"quantized to {_LEVELS:,} levels and summed in the ring. Least squares, then "
+        f"{steps:,} "
+        "iterations of signed Adam on the cosine, with labels told from the last "
+        "layer's bias: for "
+        "one image, as the paper does, or for T of them, then matched with the "
+        "originals. The "
         "paper shows one image of CIFAR-10 and prints no numbers."
     )
     return Found(tuple(_checks(frame)), frame, caption)
@@ -91,10 +112,14 @@ def images_against_motion(context: Context) -> Found:
         rows += _from_moving_sums(_ground(context, seed), target, rate, attack)
     frame = rows_to_frame(rows)
     caption = (
-        f"{_clients_in_words(context, seeds)}; the small LeNet trained over {_ROUNDS} rounds, all "
-        f"of them one window, by a server that adds {_RATES[-1]:g} to {_RATES[0]:g} of the mean "
-        f"update; {steps:,} iterations on what least squares makes of it, for one image (T = 1) or "
-        "two (T = 2). Motion: mean squared distance of a client's updates from their mean, "
+        f"{_clients_in_words(context, seeds)}; the small LeNet trained over {_ROUNDS} "
+        "rounds, all "
+        f"of them one window, by a server that adds {_RATES[-1]:g} to {_RATES[0]:g} of "
+        "the mean "
+        f"update; {steps:,} iterations on what least squares makes of it, for one "
+        "image (T = 1) or "
+        "two (T = 2). Motion: mean squared distance of a client's updates from their "
+        "mean, "
         "relative to its square. Dashed: updates that never change."
     )
     return Found(tuple(_motion_checks(frame)), frame, caption)
@@ -114,10 +139,15 @@ def _from_moving_sums(
     blocks, images = _inverted_blocks(ground, found, target, attack)
     rows = _scored(ground, f"T = {target}", blocks, images, is_shown=False)
     return [
-        row | {"target": target, "rate": rate or 0.0, "error": float(errors[row["client"]]),
-               "motion": float(motion[row["client"]])}
+        row
+        | {
+            "target": target,
+            "rate": rate or 0.0,
+            "error": float(errors[row["client"]]),
+            "motion": float(motion[row["client"]]),
+        }
         for row in rows
-    ]  # fmt: skip
+    ]
 
 
 def _motion_checks(frame: pd.DataFrame) -> Iterator[Check]:
@@ -132,7 +162,9 @@ def _motion_checks(frame: pd.DataFrame) -> Iterator[Check]:
         still = by_seed(0.0, target)
         lost = interval(still - by_seed(fastest, target))
         near = interval(still - by_seed(slowest, target))
-        moved = frame[(frame["rate"] == fastest) & (frame["target"] == target)]["motion"].mean()
+        moved = frame[(frame["rate"] == fastest) & (frame["target"] == target)][
+            "motion"
+        ].mean()
         yield state(
             f"moving models leak less, T = {target}",
             lost.exceeds(0),
@@ -156,7 +188,9 @@ def _ground(context: Context, seed: int) -> _Ground:
 def _new_ground(context: Context, seed: int) -> _Ground:
     dataset = context.images
     key = context.key(seed)
-    clients = data.iid(fold(key, int(Stream.PARTITION)), dataset, len(dataset.train_labels))
+    clients = data.iid(
+        fold(key, int(Stream.PARTITION)), dataset, len(dataset.train_labels)
+    )
     chosen = np.asarray(clients.indices)[:_CLIENTS, 0]
     images, labels = dataset.train_inputs[chosen], dataset.train_labels[chosen]
     low, high = float(images.min()), float(images.max())
@@ -177,23 +211,36 @@ def _new_ground(context: Context, seed: int) -> _Ground:
 
 def _played(ground: _Ground, target: int, rate: float | None) -> Any:
     """Return all rounds' sums; of updates that never change where the rate is None."""
-    selector, online = selector_of(_CLIENTS, _COHORT, target), availability.independent(0.1)
+    selector, online = (
+        selector_of(_CLIENTS, _COHORT, target),
+        availability.independent(0.1),
+    )
     history = np.asarray(selection.rollout(ground.key, selector, online, _ROUNDS))
     # updates of a model that moves may grow
     clip = float(np.abs(ground.updates).max()) * (1.001 if rate is None else 3)
     words = np.asarray(jax.random.key_data(ground.key))
     aggregator = secagg.ring_average(
-        quantize.stochastic(_LEVELS, clip), _COHORT, ground.updates.shape[1],
+        quantize.stochastic(_LEVELS, clip),
+        _COHORT,
+        ground.updates.shape[1],
         key_material=f"reproduce images {target} {rate} {words.tolist()}".encode(),
-    )  # fmt: skip
+    )
     return attacks.summed_rounds(
-        ground.key, ground.model, ground.parameters, ground.clients, history,
+        ground.key,
+        ground.model,
+        ground.parameters,
+        ground.clients,
+        history,
         trainer=federated.local_sgd(ground.model, _RATE, batch_size=1),
-        aggregator=aggregator, is_frozen=rate is None, server_rate=rate or 0.0,
-    )  # fmt: skip
+        aggregator=aggregator,
+        is_frozen=rate is None,
+        server_rate=rate or 0.0,
+    )
 
 
-def _from_sums(ground: _Ground, target: int, attack: attacks.Attack) -> list[dict[str, Any]]:
+def _from_sums(
+    ground: _Ground, target: int, attack: attacks.Attack
+) -> list[dict[str, Any]]:
     """Return a row for each client: how well its image comes out of the sums."""
     seen = _played(ground, target, None).view
     found = attacks.least_squares(seen.participation, seen.aggregates)
@@ -205,10 +252,14 @@ def _from_sums(ground: _Ground, target: int, attack: attacks.Attack) -> list[dic
         both = _inverted_blocks(ground, found, target, attack)
         rows += _scored(ground, _name(target, together=True), *both)
     return [
-        row | {"target": target, "error": float(errors[row["client"]]),
-               "exposed": bool(exposed[row["client"]])}
+        row
+        | {
+            "target": target,
+            "error": float(errors[row["client"]]),
+            "exposed": bool(exposed[row["client"]]),
+        }
         for row in rows
-    ]  # fmt: skip
+    ]
 
 
 def _inverted_blocks(
@@ -233,13 +284,20 @@ def _from_upload(ground: _Ground, attack: attacks.Attack) -> list[dict[str, Any]
     """Return the same for what each client sends under its pads."""
     clip = float(np.abs(ground.updates).max()) * 1.001
     quantizer = quantize.stochastic(_LEVELS, clip)
-    sent = attacks.wire_round(ground.key, ground.updates, quantizer, modulus_bits=20).padded
+    sent = attacks.wire_round(
+        ground.key, ground.updates, quantizer, modulus_bits=20
+    ).padded
     seen = _inverted_blocks(ground, attacks.read_models(sent), 1, attack)
     return _scored(ground, PADDED, *seen)
 
 
 def _scored(
-    ground: _Ground, name: str, blocks: np.ndarray, images: np.ndarray, *, is_shown: bool = True
+    ground: _Ground,
+    name: str,
+    blocks: np.ndarray,
+    images: np.ndarray,
+    *,
+    is_shown: bool = True,
 ) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for block, own in zip(blocks, images, strict=True):
@@ -250,11 +308,17 @@ def _scored(
             attacks.mean_squared_error(best, truth),
             attacks.ssim(best, truth),
         )
-        for client, image, psnr, error, likeness in zip(block, best, *scores, strict=True):
+        for client, image, psnr, error, likeness in zip(
+            block, best, *scores, strict=True
+        ):
             row: dict[str, Any] = {
-                "seed": ground.seed, "seen": name, "client": int(client), "psnr": float(psnr),
-                "mse": float(error), "ssim": float(likeness),
-            }  # fmt: skip
+                "seed": ground.seed,
+                "seen": name,
+                "client": int(client),
+                "psnr": float(psnr),
+                "mse": float(error),
+                "ssim": float(likeness),
+            }
             if is_shown and ground.seed == 0 and client < _SHOWN:
                 row |= image_as_cells(image)
             rows.append(row)
@@ -264,11 +328,18 @@ def _scored(
 def _originals(ground: _Ground) -> list[dict[str, Any]]:
     """Return the originals that are shown, and what a server guesses that sees nothing."""
     mean = np.broadcast_to(ground.images.mean(axis=0), ground.images.shape)
-    rows = _scored(ground, "mean of all images", np.arange(_CLIENTS)[:, None], mean[:, None])
+    rows = _scored(
+        ground, "mean of all images", np.arange(_CLIENTS)[:, None], mean[:, None]
+    )
     if ground.seed == 0:
         shown = range(min(_SHOWN, _CLIENTS))
         rows += [
-            {"seed": 0, "seen": "original", "client": c, **image_as_cells(ground.images[c])}
+            {
+                "seed": 0,
+                "seen": "original",
+                "client": c,
+                **image_as_cells(ground.images[c]),
+            }
             for c in shown
         ]
     return rows
@@ -277,7 +348,11 @@ def _originals(ground: _Ground) -> list[dict[str, Any]]:
 def _name(target: int, *, together: bool = False) -> str:
     if target == 1:
         return "random selection (T = 1)"
-    return f"T = {target}, for {target} images" if together else f"T = {target}, for one image"
+    return (
+        f"T = {target}, for {target} images"
+        if together
+        else f"T = {target}, for one image"
+    )
 
 
 def _checks(frame: pd.DataFrame) -> Iterator[Check]:
@@ -292,7 +367,8 @@ def _checks(frame: pd.DataFrame) -> Iterator[Check]:
         interval(one).exceeds(_RECOGNISED),
         paper="reconstructed (Fig. 1)",
         ours=f"PSNR {interval(one)} dB; updates to a mean squared error of "
-        f"{random['error'].mean():.1e}; {int(random['exposed'].sum())} of {len(random)} "
+        f"{random['error'].mean():.1e}; {int(random['exposed'].sum())} of "
+        f"{len(random)} "
         "clients predicted exposed",
         tolerance=f"a mean PSNR over {_RECOGNISED:g} dB, 95 % interval over seeds",
     )
@@ -303,7 +379,8 @@ def _checks(frame: pd.DataFrame) -> Iterator[Check]:
             less, over = interval(one - own), interval(own - guess)
             number = f"{target} images" if together else "one image, as the paper does"
             yield state(
-                f"random selection leaks much more than T = {target}, inverted for {number}",
+                f"random selection leaks much more than T = {target}, inverted for "
+                f"{number}",
                 less.exceeds(3),
                 paper="much more (Fig. 1, 10)",
                 ours=f"PSNR {less} dB higher; T = {target}: {interval(own)} dB, {over} above "
@@ -324,7 +401,9 @@ def _checks(frame: pd.DataFrame) -> Iterator[Check]:
 def draw_images(figure: Figure, data: pd.DataFrame) -> None:
     """Draw what was inverted beside the originals, a row for each thing that is seen."""
     first = data.sort_values("seen", key=lambda seen: seen != "original", kind="stable")
-    draw_image_grid(figure, first, "seen", "client", "psnr", lambda row: f"{row['psnr']:.1f} dB")
+    draw_image_grid(
+        figure, first, "seen", "client", "psnr", lambda row: f"{row['psnr']:.1f} dB"
+    )
 
 
 def draw_motion(figure: Figure, data: pd.DataFrame) -> None:
@@ -335,8 +414,17 @@ def draw_motion(figure: Figure, data: pd.DataFrame) -> None:
         still, moving = seeds.loc[[0.0]], seeds.drop(index=0.0, level="rate")
         middle = moving.groupby("rate").mean()
         ax.plot(middle["motion"], middle["psnr"], lw=1.4, ms=5, **look)
-        ax.plot(moving["motion"], moving["psnr"], ls="", ms=2.5, alpha=0.4, **look | {"label": ""})
+        ax.plot(
+            moving["motion"],
+            moving["psnr"],
+            ls="",
+            ms=2.5,
+            alpha=0.4,
+            **look | {"label": ""},
+        )
         ax.axhline(float(still["psnr"].mean()), color=look["color"], ls="--", lw=0.9)
-    ax.set(xscale="log", xlabel="motion: variance of a client's updates over their square")
+    ax.set(
+        xscale="log", xlabel="motion: variance of a client's updates over their square"
+    )
     ax.set_ylabel("mean PSNR (dB)")
     ax.legend(fontsize=8)

@@ -1,8 +1,8 @@
 """A figure of our own: weighted random selection leaks earlier than random.
 
-Selecting the least used clients makes all counts of participation nearly equal after every N/K
-rounds, so that the sums of two such stretches cancel on all but a few clients.
-The witness has coefficients 1 and -1 and needs no certificate.
+Selecting the least used clients makes all counts of participation nearly equal after
+every N/K rounds, so that the sums of two such stretches cancel on all but a few
+clients. The witness has coefficients 1 and -1 and needs no certificate.
 """
 
 from __future__ import annotations
@@ -23,38 +23,52 @@ _N, _K = 60, 10
 
 
 def early_leaks(context: Context) -> Found:
-    """Return how much earlier weighted random leaks than random: at multiples of N/K rounds."""
+    """Return how much earlier weighted random leaks than random.
+
+    At multiples of N/K rounds.
+    """
     trials = 60 if context.fast else 200
     online = context.online(_N)
     selectors = {
         "Random": selection.uniform(_N, _K),
         "Weighted random": selection.weighted(_N, _K),
     }
-    law = np.minimum(_K, _N - np.arange(_N))  # of generic rows, rank = rounds: min(K, N - rank + 1)
+    # of generic rows, rank = rounds: min(K, N - rank + 1)
+    law = np.minimum(_K, _N - np.arange(_N))
     rows, firsts, checks = [], {}, []
     for label, selector in context.steps("Early leaks", selectors.items()):
-        history = np.asarray(selection.rollout_trials(context.seed, selector, online, _N, trials))
+        history = np.asarray(
+            selection.rollout_trials(context.seed, selector, online, _N, trials)
+        )
         upper = window_bounds(history)
         leaked = np.maximum.accumulate(upper < law, axis=1)
         firsts[label] = np.where(leaked[:, -1], leaked.argmax(axis=1) + 1, 0)
         for j in range(_N):
-            row = {"scheme": label, "rounds": j + 1, "leaked": float(leaked[:, j].mean())}
+            row = {
+                "scheme": label,
+                "rounds": j + 1,
+                "leaked": float(leaked[:, j].mean()),
+            }
             rows.append(row | {"fewest": int(upper[:, j].min()), "law": int(law[j])})
         checks.append(_recounted(label, history, upper))
     return Found(
         (*_comparison(firsts), *checks),
         rows_to_frame(rows),
-        f"N = {_N}, K = {_K}, {trials} trials: share in which some combination of the sums so far "
-        "has fewer clients than min(K, N - rank + 1), the generic law. It is the sum of m rounds "
+        f"N = {_N}, K = {_K}, {trials} trials: share in which some combination of the "
+        "sums so far "
+        "has fewer clients than min(K, N - rank + 1), the generic law. It is the sum "
+        "of m rounds "
         "minus that of the m rounds before: a fact without any certificate.",
     )
 
 
 def window_bounds(history: np.ndarray) -> np.ndarray:
-    """Return int32[B, J]: fewest clients in a sum or a difference of two adjacent windows so far.
+    """Return int32[B, J].
 
+    Fewest clients in a sum or a difference of two adjacent windows so far.
     The witness is 1 on m rounds and -1 on the next m: after t rounds its combination is
-    2 f(t-m) - f(t) - f(t-2m), where f counts participations. Rounds must not all be skipped.
+    2 f(t-m) - f(t) - f(t-2m), where f counts participations. Rounds must not all be
+    skipped.
     """
     trials, rounds, clients = history.shape
     counts = np.zeros((trials, rounds + 1, clients), np.int32)
@@ -67,7 +81,10 @@ def window_bounds(history: np.ndarray) -> np.ndarray:
 
 
 def _weights(rows: np.ndarray) -> np.ndarray:
-    """Return the number of non-zeros of each row; N + 1 for a zero row, which says nothing."""
+    """Return the number of non-zeros of each row.
+
+    N + 1 for a zero row, which says nothing.
+    """
     weights = (rows != 0).sum(axis=-1).astype(np.int32)
     return np.where(weights == 0, np.int32(rows.shape[-1] + 1), weights)
 
@@ -85,7 +102,11 @@ def window_witness(history: np.ndarray, clients: int) -> list[int] | None:
 
 def recount(history: np.ndarray, witness: list[int]) -> int:
     """Return how many clients a combination of the sums involves, in plain Python integers."""
-    rows = [(z, row) for z, row in zip(witness, history.astype(int).tolist(), strict=True) if z]
+    rows = [
+        (z, row)
+        for z, row in zip(witness, history.astype(int).tolist(), strict=True)
+        if z
+    ]
     combined = [sum(z * row[i] for z, row in rows) for i in range(history.shape[1])]
     return sum(value != 0 for value in combined)
 
@@ -99,7 +120,8 @@ def _recounted(label: str, history: np.ndarray, upper: np.ndarray) -> Check:
     witness = window_witness(history[trial, : _N - 2 * _K], fewest)
     ours = -1 if witness is None else recount(history[trial, : _N - 2 * _K], witness)
     return compare(
-        f"{label}: fewest clients in a combination of {_N - 2 * _K} rounds, counted again",
+        f"{label}: fewest clients in a combination of {_N - 2 * _K} rounds, counted "
+        "again",
         fewest,
         ours,
         note="the witness z multiplied out in plain Python integers",
@@ -113,7 +135,9 @@ def _comparison(firsts: dict[str, np.ndarray]) -> Iterator[Check]:
     yield state(
         "trials with T below the generic law",
         shares["Weighted random"] >= 2 * shares["Random"] > 0,
-        ours=", ".join(f"{label} {100 * share:.0f} %" for label, share in shares.items()),
+        ours=", ".join(
+            f"{label} {100 * share:.0f} %" for label, share in shares.items()
+        ),
         tolerance="at least twice as many",
         note="the least used clients are nearly the same after every N/K rounds",
     )

@@ -1,8 +1,9 @@
-"""Remark 6 and Appendix C of Multi-RoundSecAgg: no family of cohorts offers more choice.
+"""Remark 6 and Appendix C of Multi-RoundSecAgg.
 
-A family keeps T if every non-zero column of its matrix occurs T times or more. For few clients all
-families are gone through; for more, all ways to group clients, with every union of groups that
-holds K clients, which is the largest family of that grouping.
+No family of cohorts offers more choice.
+A family keeps T if every non-zero column of its matrix occurs T times or more. For few
+clients all families are gone through; for more, all ways to group clients, with every
+union of groups that holds K clients, which is the largest family of that grouping.
 """
 
 from __future__ import annotations
@@ -22,11 +23,15 @@ from mrsa_papers.harness._figures import SHADES, legend
 if TYPE_CHECKING:
     from mrsa_papers.harness._figures import Figure, pd
 
-_FAMILIES = ((4, 2, 1), (4, 2, 2), (6, 2, 1), (6, 2, 2))  # N, K, T: 2^6 and 2^15 families
+# N, K, T: 2^6 and 2^15 families
+_FAMILIES = ((4, 2, 1), (4, 2, 2), (6, 2, 1), (6, 2, 2))
 
 
 def necessity(context: Context) -> Found:
-    """Return Remark 6: the most cohorts of any family that keeps T, against C(N/T, K/T)."""
+    """Return Remark 6.
+
+    The most cohorts of any family that keeps T, against C(N/T, K/T).
+    """
     most = 10 if context.fast else 14
     sizes = [
         (n, k, t)
@@ -36,16 +41,22 @@ def necessity(context: Context) -> Found:
         if n % t == 0 and k % t == 0
     ]
     rows = [
-        {"N": n, "K": k, "T": t, "most": largest_union_family(n, k, t).cohorts,
-         "bound": selection.family_size(n, k, t)}
+        {
+            "N": n,
+            "K": k,
+            "T": t,
+            "most": largest_union_family(n, k, t).cohorts,
+            "bound": selection.family_size(n, k, t),
+        }
         for n, k, t in context.steps("Remark 6: groupings", sizes)
-    ]  # fmt: skip
+    ]
     data = rows_to_frame(rows)
     over = data[data["most"] > data["bound"]]
     short = data[data["most"] < data["bound"]]
     checks = (
         state(
-            f"groupings of up to {most} clients that allow more cohorts than C(N/T, K/T)",
+            f"groupings of up to {most} clients that allow more cohorts than C(N/T, "
+            "K/T)",
             over.empty,
             paper="none for K <= N/2",
             ours=f"{len(over)} of {len(data)} triples N, K, T",
@@ -63,7 +74,8 @@ def necessity(context: Context) -> Found:
     return Found(
         checks,
         data,
-        f"The most cohorts of K that groups of T or more clients allow, over all groupings of up "
+        "The most cohorts of K that groups of T or more clients allow, over all "
+        "groupings of up "
         f"to {most} clients, against batch partitioning's C(N/T, K/T).",
     )
 
@@ -93,13 +105,15 @@ def _equal_numbers(most: int) -> Check:
     ]
     first = f", first at N, K, T = {', '.join(map(str, mixed[0]))}" if mixed else ""
     return state(
-        "groupings whose cohorts consist of different numbers of groups, as (29) does not count",
+        "groupings whose cohorts consist of different numbers of groups, as (29) does "
+        "not count",
         not mixed,
         paper="none: E groups in each round",
         ours=f"at {len(mixed)} triples{first}",
         otherwise="our reading",
         note="E may be meant as a most. In groups of 2, 2 and 4 clients cohorts of 4 have one "
-        "group or two; the bound then needs the LYM inequality (no cohort contains another)",
+        "group or two; the bound then needs the LYM inequality (no cohort contains "
+        "another)",
     )
 
 
@@ -122,7 +136,9 @@ def largest_union_family(n: int, k: int, t: int) -> Largest:
     for sizes in _groupings(n, t):
         ways: Counter[tuple[int, int]] = Counter({(0, 0): 1})  # clients held, groups
         for size in sizes:
-            ways.update({(held + size, groups + 1): c for (held, groups), c in ways.items()})
+            ways.update(
+                {(held + size, groups + 1): c for (held, groups), c in ways.items()}
+            )
         found = {groups: count for (held, groups), count in ways.items() if held == k}
         most, is_mixed = max(most, sum(found.values())), is_mixed or len(found) > 1
     return Largest(most, is_mixed)
@@ -144,10 +160,15 @@ def largest_family(n: int, k: int, t: int) -> int:
     """
     cohorts = list(itertools.combinations(range(n), k))
     families = np.arange(2 ** len(cohorts))
-    columns = np.stack([
-        families & sum(1 << place for place, cohort in enumerate(cohorts) if client in cohort)
-        for client in range(n)
-    ])  # fmt: skip
+    columns = np.stack(
+        [
+            families
+            & sum(
+                1 << place for place, cohort in enumerate(cohorts) if client in cohort
+            )
+            for client in range(n)
+        ]
+    )
     alike = (columns[:, None] == columns[None]).sum(axis=1)
     keeps = ((alike >= t) | (columns == 0)).all(axis=0)
     counts = np.array([int(family).bit_count() for family in families[keeps]])
@@ -161,8 +182,12 @@ def draw_necessity(figure: Figure, data: pd.DataFrame) -> None:
     ax.plot(ends, ends, color="#777777", ls=":", label="equal")
     for number, (target, rows) in enumerate(data.groupby("T")):
         colour = SHADES[number % len(SHADES)]
-        ax.plot(rows["bound"], rows["most"], "o", color=colour, ms=6, label=f"T = {target}")
-    ax.set(xscale="log", yscale="log", xlabel="batch partitioning's cohorts, C(N/T, K/T)")
+        ax.plot(
+            rows["bound"], rows["most"], "o", color=colour, ms=6, label=f"T = {target}"
+        )
+    ax.set(
+        xscale="log", yscale="log", xlabel="batch partitioning's cohorts, C(N/T, K/T)"
+    )
     ax.set(ylabel="most cohorts of any grouping")
     ax.set_title("No family that keeps T has more cohorts (log axes)")
     legend(ax)

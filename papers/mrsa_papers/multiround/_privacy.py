@@ -1,7 +1,7 @@
 """Figure 4a of Multi-RoundSecAgg with bounds and proofs, the published estimate, and early leaks.
 
-T is the weak privacy of Remark 1, as in the paper's figure: the fewest clients in any non-zero
-combination of the sums so far.
+T is the weak privacy of Remark 1, as in the paper's figure: the fewest clients in any
+non-zero combination of the sums so far.
 """
 
 from __future__ import annotations
@@ -41,16 +41,23 @@ class Bounded:
 
 
 def bounded(context: Context) -> dict[str, Bounded]:
-    """Return trials of the six schemes with bounds: the paper's, or half as many clients."""
+    """Return trials of the six schemes with bounds.
+
+    The paper's, or half as many clients.
+    """
     n, rounds, trials = (60, 90, 4) if context.fast else (_CLIENTS, 160, 20)
 
     def made() -> dict[str, Bounded]:
         found, online = {}, context.online(n)
         schemes = schemes_for(n).items()
         for label, selector in context.steps("Figure 4a: bounds of T", schemes):
-            history = selection.rollout_trials(context.seed, selector, online, rounds, trials)
+            history = selection.rollout_trials(
+                context.seed, selector, online, rounds, trials
+            )
             curves = privacy.weak_privacy_trajectory(history, method="bounds")
-            found[label] = Bounded(*map(np.asarray, (history, curves.lower, curves.upper)))
+            found[label] = Bounded(
+                *map(np.asarray, (history, curves.lower, curves.upper))
+            )
         return found
 
     return context.once("bounded", made)
@@ -63,7 +70,9 @@ def certified(context: Context) -> dict[str, Any]:
 
     def made() -> dict[str, Any]:
         found: dict[str, Any] = {}
-        for label, history in context.steps("Figure 4a: certificates", histories.items()):
+        for label, history in context.steps(
+            "Figure 4a: certificates", histories.items()
+        ):
             found[label] = privacy.weak_privacy_trajectory(
                 history,
                 method="certified",
@@ -77,7 +86,10 @@ def certified(context: Context) -> dict[str, Any]:
 
 
 def privacy_over_rounds(context: Context) -> Found:
-    """Return Figure 4a: T over rounds as proven intervals, the published estimate beside it."""
+    """Return Figure 4a.
+
+    T over rounds as proven intervals, the published estimate beside it.
+    """
     trials = bounded(context)
     rows = []
     for label, found in trials.items():
@@ -86,13 +98,17 @@ def privacy_over_rounds(context: Context) -> Found:
             ("bounds", found.lower, found.upper),
             ("echelon estimate", estimates, estimates),
         ):
-            for j, (least, most) in enumerate(zip(_means(low), _means(high), strict=True)):
+            for j, (least, most) in enumerate(
+                zip(_means(low), _means(high), strict=True)
+            ):
                 row = {"panel": panel, "scheme": label, "rounds": j + 1}
                 rows.append(row | {"lower": least, "upper": most})
     for label, curve in certified(context).items():
         for j in np.flatnonzero(np.asarray(curve.upper) > 0).tolist():
             row = {"panel": "one history", "scheme": label, "rounds": j + 1}
-            rows.append(row | {"lower": float(curve.lower[j]), "upper": float(curve.upper[j])})
+            rows.append(
+                row | {"lower": float(curve.lower[j]), "upper": float(curve.upper[j])}
+            )
     n = trials["Random"].history.shape[-1]
     count = len(trials["Random"].history)
     checks = [_falls_to_one(label, trials[label], n) for label in _RANDOM]
@@ -103,9 +119,12 @@ def privacy_over_rounds(context: Context) -> Found:
     return Found(
         tuple(checks),
         rows_to_frame(rows),
-        f"Weak T at N = {n}, K = 12. Left: bounds over {count} trials, means; T lies in the band, "
-        "a line is drawn where its edges meet; error chance below 2^-30 a history. Middle: one "
-        "history each, with certificates. Right: the smallest row weight of a floating-point "
+        f"Weak T at N = {n}, K = 12. Left: bounds over {count} trials, means; T lies "
+        "in the band, "
+        "a line is drawn where its edges meet; error chance below 2^-30 a history. "
+        "Middle: one "
+        "history each, with certificates. Right: the smallest row weight of a "
+        "floating-point "
         "echelon form, as in the published notebooks.",
         (Stated("clients", _CLIENTS, n),),
     )
@@ -116,7 +135,9 @@ def _means(values: np.ndarray) -> list[float]:
     part = values > 0
     sums = np.where(part, values, 0).sum(axis=0)
     counts = part.sum(axis=0)
-    return [float(s / c) if c else float("nan") for s, c in zip(sums, counts, strict=True)]
+    return [
+        float(s / c) if c else float("nan") for s, c in zip(sums, counts, strict=True)
+    ]
 
 
 def _falls_to_one(label: str, found: Bounded, n: int) -> Check:
@@ -134,11 +155,15 @@ def _falls_to_one(label: str, found: Bounded, n: int) -> Check:
 
 
 def _falls_sharply(label: str, curve: Any, n: int) -> Check:
-    """Judge "drops sharply" on one certified history: from half of K to 1 within N / 5 rounds."""
+    """Judge "drops sharply" on one certified history.
+
+    From half of K to 1 within N / 5 rounds.
+    """
     lower, upper = np.asarray(curve.lower), np.asarray(curve.upper)
     one = int(np.argmax(upper == 1)) if (upper == 1).any() else 10**6
     width = one - int(np.flatnonzero(lower >= 6).max(initial=-1))
-    least = one - int(np.argmax((upper > 0) & (upper < 6)))  # a witness has fewer than 6 clients
+    # a witness has fewer than 6 clients
+    least = one - int(np.argmax((upper > 0) & (upper < 6)))
     return state(
         f"{label}: rounds from T >= 6 to T = 1",
         width <= n / 5,
@@ -152,7 +177,10 @@ def _falls_sharply(label: str, curve: Any, n: int) -> Check:
 
 def _for_ever(found: Bounded) -> Check:
     part = found.upper > 0
-    least, most = found.lower[part].min(initial=10**6), found.upper[part].max(initial=-1)
+    least, most = (
+        found.lower[part].min(initial=10**6),
+        found.upper[part].max(initial=-1),
+    )
     return state(
         "User partition: T",
         bool(least == most == 12),
@@ -187,7 +215,8 @@ def echelon_against_truth(context: Context) -> Found:
         worst = int(np.argmax(np.where(upper > 0, estimate - upper, -1)))
         checks.append(
             state(
-                f"{label}: rounds in which the estimate is above a proven upper bound of T",
+                f"{label}: rounds in which the estimate is above a proven upper bound "
+                "of T",
                 not over.any(),
                 paper="0, if it is to be T",
                 ours=f"{int(over.sum())} of {int((upper > 0).sum())}; in round {worst + 1} "
@@ -201,7 +230,8 @@ def echelon_against_truth(context: Context) -> Found:
     return Found(
         tuple(checks),
         rows_to_frame(rows),
-        "One history a scheme: band proven bounds of T (a line where they meet), dashes the "
+        "One history a scheme: band proven bounds of T (a line where they meet), "
+        "dashes the "
         "smallest row weight of a floating-point reduced row echelon form.",
     )
 
@@ -216,9 +246,12 @@ def _exhaustive(context: Context) -> Check:
         curve = privacy.weak_privacy_trajectory(history, method="certified", effort=0.1)
         known = np.asarray(curve.certified) & (np.asarray(curve.upper) > 0)
         unproven += int((~known).sum())
-        wrong += bool((echelon_estimate(history)[known] > np.asarray(curve.upper)[known]).any())
+        wrong += bool(
+            (echelon_estimate(history)[known] > np.asarray(curve.upper)[known]).any()
+        )
     return state(
-        f"random histories at N = {n}, K = {k} in which the estimate is above T somewhere",
+        f"random histories at N = {n}, K = {k} in which the estimate is above T "
+        "somewhere",
         wrong == 0,
         paper="0, if it is to be T",
         ours=f"{wrong} of {trials} ({unproven} rounds without certificate left out)",
@@ -256,9 +289,16 @@ def _draw_bounds(ax: Axes, data: pd.DataFrame) -> None:
     legend(ax)
 
 
-def _draw_band(ax: Axes, curve: pd.DataFrame, colour: str, alpha: float) -> tuple[np.ndarray, ...]:
-    """Draw where T lies by its bounds, and the lower one; return rounds and both bounds."""
-    rounds, lower, upper = (curve[name].to_numpy(float) for name in ("rounds", "lower", "upper"))
+def _draw_band(
+    ax: Axes, curve: pd.DataFrame, colour: str, alpha: float
+) -> tuple[np.ndarray, ...]:
+    """Draw where T lies by its bounds, and the lower one.
+
+    Return rounds and both bounds.
+    """
+    rounds, lower, upper = (
+        curve[name].to_numpy(float) for name in ("rounds", "lower", "upper")
+    )
     ax.fill_between(rounds, lower, upper, step="post", color=colour, alpha=alpha, lw=0)
     ax.plot(rounds, lower, lw=0.6, color=colour, drawstyle="steps-post")
     return rounds, lower, upper
@@ -278,5 +318,7 @@ def draw_echelon(figure: Figure, data: pd.DataFrame) -> None:
     ax.set_yticks(ticks, [str(value) for value in ticks])
     ax.minorticks_off()
     ax.set(xlabel="rounds", ylabel="weak T (clients), log axis")
-    ax.set_title("Echelon-form estimate against proven bounds of weak T, one history each")
+    ax.set_title(
+        "Echelon-form estimate against proven bounds of weak T, one history each"
+    )
     legend(ax)

@@ -1,8 +1,9 @@
 """A strongly convex problem whose constants are all known, and federated averaging on it.
 
-The ground on which Theorem 2's bound is checked against what selection really does to training.
-Source: Multi-RoundSecAgg (AAAI version), Section 5.2, Assumptions 1 to 4, and Appendix B, eq. (12)
-to (15), with the cases of (15) in the right order (docs/errata.md).
+The ground on which Theorem 2's bound is checked against what selection really does to
+training. Source: Multi-RoundSecAgg (AAAI version), Section 5.2, Assumptions 1 to 4, and
+Appendix B, eq. (12) to (15), with the cases of (15) in the right order
+(docs/errata.md).
 """
 
 from __future__ import annotations
@@ -20,7 +21,14 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float32, Key
 
 from mrsa_jax._core.arrays import number_or_vector, on_device, varying_like
-from mrsa_jax._core.streams import Stream, as_key, client_words, fold, round_key, trial_key
+from mrsa_jax._core.streams import (
+    Stream,
+    as_key,
+    client_words,
+    fold,
+    round_key,
+    trial_key,
+)
 from mrsa_jax.availability import Availability
 from mrsa_jax.selection import Selector, rollout_trials
 from mrsa_papers.multiround._bound import ConvexConstants, convex_constants
@@ -30,8 +38,9 @@ from mrsa_watch._base.errors import check_size, require
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class QuadraticProblem:
-    """Clients with quadratic losses on their own samples; build it with `quadratic_problem`.
+    """Clients with quadratic losses on their own samples.
 
+    Build it with `quadratic_problem`.
     L_i(x) = mean over samples c of client i of (x - c)' H_i (x - c) / 2, H_i diagonal;
     L(x) = mean of L_i(x). A stochastic gradient is that of one sample, H_i (x - c).
 
@@ -56,7 +65,10 @@ class QuadraticProblem:
         return float((h[:, None] * (point - c) ** 2).mean(axis=(0, 1)).sum() / 2.0)
 
     def gap(self, x: Float32[Array, " dim"]) -> Float32[Array, ""]:
-        """Return L(x) - L*, from the distance to x*, so that nothing cancels; traceable."""
+        """Return L(x) - L*, from the distance to x*, so that nothing cancels.
+
+        Traceable.
+        """
         h = jnp.mean(self.curvatures, axis=0)
         weighted = jnp.sum(self.curvatures * jnp.mean(self.samples, axis=1), axis=0)
         distance = x - weighted / jnp.sum(self.curvatures, axis=0)
@@ -67,14 +79,17 @@ class QuadraticProblem:
     ) -> ConvexConstants:
         """Return the constants of Theorem 2 for training from `initial` (default 0).
 
-        All are exact but G: with step sizes up to 1/rho no coordinate leaves the range of the
-        samples and the start, and G^2 is the largest mean squared gradient in that box.
+        All are exact but G: with step sizes up to 1/rho no coordinate leaves the range
+        of the samples and the start, and G^2 is the largest mean squared gradient in
+        that box.
         """
         h, c = _as_float64(self.curvatures, self.samples)
         start = _start(initial, c.shape[-1]).astype(np.float64)
         low = np.minimum(c.min(axis=(0, 1)), start)
         high = np.maximum(c.max(axis=(0, 1)), start)
-        worst = np.maximum(((low - c) ** 2).mean(axis=1), ((high - c) ** 2).mean(axis=1))
+        worst = np.maximum(
+            ((low - c) ** 2).mean(axis=1), ((high - c) ** 2).mean(axis=1)
+        )
         deviations = (c - c.mean(axis=1, keepdims=True)) ** 2
         minima = (h * deviations.mean(axis=1)).sum(axis=1) / 2.0
         return convex_constants(
@@ -106,11 +121,13 @@ def quadratic_problem(
         num_clients: N >= 1.
         dim: d >= 1.
         num_samples: M >= 1 samples a client, at most 2^16.
-        curvature: (least, largest) diagonal entry of H_i, 0 < least <= largest; uniform between.
-        spread: Standard deviation of the clients' centres, >= 0: how unlike clients are.
+        curvature: (least, largest) diagonal entry of H_i, 0 < least <= largest; uniform
+            between.
+        spread: Standard deviation of the clients' centres, >= 0: how unlike clients
+            are.
         noise: Standard deviation of a client's samples about its centre, >= 0.
-        block_size: Neighbours i // block_size share centre and curvature: the case in which
-            drawing whole blocks costs most. Divides N.
+        block_size: Neighbours i // block_size share centre and curvature: the case in
+            which drawing whole blocks costs most. Divides N.
 
     Returns:
         The problem.
@@ -124,12 +141,17 @@ def quadratic_problem(
         True
     """
     n, d = check_size(num_clients, "num_clients"), check_size(dim, "dim")
-    m, size = check_size(num_samples, "num_samples"), check_size(block_size, "block_size")
+    m, size = (
+        check_size(num_samples, "num_samples"),
+        check_size(block_size, "block_size"),
+    )
     require(m <= 2**16, "num_samples", "must be at most 2**16", m)
     require(n % size == 0, "num_clients", "must be a multiple of `block_size`", n, size)
     ends = _float32(list(curvature), "curvature")
     rule = "must be two numbers, the least positive and at most the largest"
-    require(bool(ends.size == 2 and 0.0 < ends[0] <= ends[-1]), "curvature", rule, curvature)
+    require(
+        bool(ends.size == 2 and 0.0 < ends[0] <= ends[-1]), "curvature", rule, curvature
+    )
     widths = [_float32(spread, "spread"), _float32(noise, "noise")]
     for name, width in zip(("spread", "noise"), widths, strict=True):
         good = width.ndim == 0 and float(width) >= 0.0
@@ -137,8 +159,13 @@ def quadratic_problem(
     keys = jax.random.split(fold(as_key(seed), int(Stream.PARTITION)), 3)
     blocks = (n // size, d)
     least, most = np.float32(ends[0]), np.float32(ends[1])
-    h = np.asarray(jax.random.uniform(keys[0], blocks, jnp.float32)) * (most - least) + least
-    centres = np.asarray(jax.random.normal(keys[1], blocks, jnp.float32)) * np.float32(widths[0])
+    h = (
+        np.asarray(jax.random.uniform(keys[0], blocks, jnp.float32)) * (most - least)
+        + least
+    )
+    centres = np.asarray(jax.random.normal(keys[1], blocks, jnp.float32)) * np.float32(
+        widths[0]
+    )
     drawn = np.asarray(jax.random.normal(keys[2], (n, m, d), jnp.float32))
     samples = np.repeat(centres, size, axis=0)[:, None] + drawn * np.float32(widths[1])
     curvatures = np.repeat(np.clip(h, least, most), size, axis=0)
@@ -158,13 +185,15 @@ def simulate_convergence(
 ) -> Float32[Array, "trials points"]:
     """Return L(x(t)) - L* of federated averaging after t = 0..J rounds of many trials.
 
-    In a round every client of the cohort takes E gradient steps on samples drawn uniformly from
-    its own, and their mean is the next model; a skipped round leaves it. Step sizes are Theorem
-    2's, 2 / (mu (gamma + j)) at executed step j, gamma = max(8 rho/mu, E). The mean over trials
-    estimates what `convergence_bound(..., form="corrected")` bounds.
+    In a round every client of the cohort takes E gradient steps on samples drawn
+    uniformly from its own, and their mean is the next model; a skipped round leaves it.
+    Step sizes are Theorem 2's, 2 / (mu (gamma + j)) at executed step j, gamma = max(8
+    rho/mu, E). The mean over trials estimates what
+    `convergence_bound(..., form="corrected")` bounds.
 
     Args:
-        seed: Integer or typed key; histories are those of `rollout_trials` with this seed.
+        seed: Integer or typed key; histories are those of `rollout_trials` with this
+            seed.
         problem: E.g. `quadratic_problem`.
         selector: Whom the server asks.
         availability: Who is online.
@@ -177,8 +206,8 @@ def simulate_convergence(
         float32[B, J + 1].
 
     Raises:
-        ConfigurationError: As `rollout_trials`; if the problem has another number of clients, E
-            is no positive integer, or x(0) not d finite numbers.
+        ConfigurationError: As `rollout_trials`; if the problem has another number of
+            clients, E is no positive integer, or x(0) not d finite numbers.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -221,7 +250,9 @@ def _train_trials(
     return jax.vmap(one)(trials, history)
 
 
-def _train(key: Array, problem: QuadraticProblem, history: Array, start: Array, steps: int) -> Any:
+def _train(
+    key: Array, problem: QuadraticProblem, history: Array, start: Array, steps: int
+) -> Any:
     """Return L(x(t)) - L* for t = 0..J of one trial."""
     mu, rho = jnp.min(problem.curvatures), jnp.max(problem.curvatures)
     gamma = jnp.maximum(8.0 * rho / mu, jnp.float32(steps))
@@ -239,7 +270,9 @@ def _train(key: Array, problem: QuadraticProblem, history: Array, start: Array, 
             local = local - rate * problem.curvatures * (local - sample)
         size = jnp.sum(cohort, dtype=jnp.int32)
         total = jnp.sum(jnp.where(cohort[:, None], local, jnp.float32(0.0)), axis=0)
-        x = jnp.where(size > 0, total / jnp.maximum(size, 1).astype(jnp.float32), model.x)
+        x = jnp.where(
+            size > 0, total / jnp.maximum(size, 1).astype(jnp.float32), model.x
+        )
         executed = model.executed + jnp.where(size > 0, jnp.int32(steps), jnp.int32(0))
         return _Model(x, executed), problem.gap(x)
 
@@ -269,5 +302,10 @@ def _start(initial: ArrayLike | Sequence[float | int] | None, dim: int) -> np.nd
     if initial is None:
         return np.zeros(dim, np.float32)
     start = _float32(initial, "initial")
-    require(start.shape == (dim,), "initial", f"must hold {dim} numbers", f"shape {start.shape}")
+    require(
+        start.shape == (dim,),
+        "initial",
+        f"must hold {dim} numbers",
+        f"shape {start.shape}",
+    )
     return start.astype(np.float32)

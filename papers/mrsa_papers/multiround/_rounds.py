@@ -1,7 +1,9 @@
-"""Figures 4b, 4c and 5a of Multi-RoundSecAgg: fairness and cardinality over rounds, and T vs C.
+"""Figures 4b, 4c and 5a of Multi-RoundSecAgg.
 
-All three read the same rollouts: six schemes at N = 120, K = 12, over several assignments of the
-dropout rates to clients, because the paper does not state its own and C and F depend on it.
+Fairness and cardinality over rounds, and T vs C.
+All three read the same rollouts: six schemes at N = 120, K = 12, over several
+assignments of the dropout rates to clients, because the paper does not state its own
+and C and F depend on it.
 """
 
 from __future__ import annotations
@@ -15,14 +17,25 @@ import numpy as np
 
 from mrsa_jax import plotting, selection
 from mrsa_jax.availability import assign_rates, independent
-from mrsa_papers.harness import Check, Found, rows_to_frame, schemes_for, state, targets_of
+from mrsa_papers.harness import (
+    Check,
+    Found,
+    rows_to_frame,
+    schemes_for,
+    state,
+    targets_of,
+)
 from mrsa_papers.harness._context import RATES, Context
 from mrsa_papers.harness._figures import by_scheme, legend
 
 if TYPE_CHECKING:
     from mrsa_papers.harness._figures import Axes, Figure, pd
 
-_BLOCKS = ("Multi-RoundSecAgg (T=6)", "Multi-RoundSecAgg (T=4)", "Multi-RoundSecAgg (T=3)")
+_BLOCKS = (
+    "Multi-RoundSecAgg (T=6)",
+    "Multi-RoundSecAgg (T=4)",
+    "Multi-RoundSecAgg (T=3)",
+)
 
 # "Almost the same C": the share of K by which C may fall short of random selection's.
 _ALMOST = 0.05
@@ -44,12 +57,17 @@ class Curves:
 
 
 def rollouts(context: Context) -> dict[str, dict[str, Curves]]:
-    """Return the curves of every scheme: `"shuffled"` and `"cyclic"` -> label -> curves."""
+    """Return the curves of every scheme.
+
+    `"shuffled"` and `"cyclic"` -> label -> curves.
+    """
 
     def made() -> dict[str, dict[str, Curves]]:
         found: dict[str, dict[str, Curves]] = {"shuffled": {}, "cyclic": {}}
         jobs = itertools.product(found, schemes_for().items())
-        for how, (label, selector) in context.steps("Figures 4b, 4c, 5a: rollouts", jobs):
+        for how, (label, selector) in context.steps(
+            "Figures 4b, 4c, 5a: rollouts", jobs
+        ):
             found[how][label] = _curves(context, selector, how)
         return found
 
@@ -63,11 +81,17 @@ def _curves(context: Context, selector: Any, how: str) -> Curves:
     for i in range(assignments):
         seed = (context.seed + i) % 2**32
         rates = np.asarray(assign_rates(seed, RATES, 120, how=how))  # type: ignore[arg-type]
-        parts.append(selection.rollout_metrics(seed, selector, independent(rates), rounds, trials))
+        parts.append(
+            selection.rollout_metrics(
+                seed, selector, independent(rates), rounds, trials
+            )
+        )
         mean, _ = selector.cardinality(rates.astype(np.float64))
         expected += [float(mean)] * trials
     fairness = np.concatenate([np.asarray(part.fairness_gap) for part in parts])
-    cardinality = np.concatenate([np.asarray(part.aggregation_cardinality) for part in parts])
+    cardinality = np.concatenate(
+        [np.asarray(part.aggregation_cardinality) for part in parts]
+    )
     return Curves(fairness, cardinality, np.array(expected))
 
 
@@ -76,7 +100,9 @@ def fairness_over_rounds(context: Context) -> Found:
     curves = rollouts(context)
     rounds = curves["cyclic"]["Random"].fairness.shape[1]
     ends = {
-        how: {label: float(curve.fairness[:, -1].mean()) for label, curve in found.items()}
+        how: {
+            label: float(curve.fairness[:, -1].mean()) for label, curve in found.items()
+        }
         for how, found in curves.items()
     }
     shuffled = ends["shuffled"]
@@ -93,8 +119,10 @@ def fairness_over_rounds(context: Context) -> Found:
     return Found(
         tuple(checks),
         _frame(curves["shuffled"], "fairness"),
-        "Most minus least often summed client, divided by the rounds. Mean over shuffled "
-        "assignments of the dropout rates; bands 5 % to 95 % of the trials, which differ in the "
+        "Most minus least often summed client, divided by the rounds. Mean over "
+        "shuffled "
+        "assignments of the dropout rates; bands 5 % to 95 % of the trials, which "
+        "differ in the "
         "assignment too.",
     )
 
@@ -112,14 +140,20 @@ def _fairer(ends: dict[str, dict[str, float]], label: str, rounds: int) -> Check
         ),
         tolerance="means 5 % apart, under one of two assignments",
         note="the paper does not say which clients get which dropout rate; "
-        + ("both agree" if all(below.values()) else "only where every block mixes all rates"),
+        + (
+            "both agree"
+            if all(below.values())
+            else "only where every block mixes all rates"
+        ),
     )
 
 
 def cardinality_over_rounds(context: Context) -> Found:
     """Return Figure 4c: the aggregation cardinality C over rounds."""
     curves = rollouts(context)["shuffled"]
-    ends = {label: float(curve.cardinality[:, -1].mean()) for label, curve in curves.items()}
+    ends = {
+        label: float(curve.cardinality[:, -1].mean()) for label, curve in curves.items()
+    }
     rounds = curves["Random"].cardinality.shape[1]
     checks = [
         state(
@@ -134,7 +168,8 @@ def cardinality_over_rounds(context: Context) -> Found:
     return Found(
         tuple(checks),
         _frame(curves, "cardinality"),
-        "Mean number of clients in a round's sum so far, skipped rounds counted as 0. Mean over "
+        "Mean number of clients in a round's sum so far, skipped rounds counted as 0. "
+        "Mean over "
         "shuffled assignments of the dropout rates; bands 5 % to 95 % of the trials.",
     )
 
@@ -144,7 +179,9 @@ def _as_expected(label: str, curve: Curves, rounds: int) -> Check:
     gap = float((curve.cardinality[:, -1] - curve.expected).mean())
     share = float(np.clip(curve.expected.mean() / 12, 0.0, 1.0))
     total, log = rounds * len(curve.expected), math.log(2 * 6 / 1e-6)
-    slack = 12 * (math.sqrt(2 * share * (1 - share) * log / total) + 2 * log / (3 * total))
+    slack = 12 * (
+        math.sqrt(2 * share * (1 - share) * log / total) + 2 * log / (3 * total)
+    )
     return state(
         f"C of {label} against its expectation",
         abs(gap) <= slack,
@@ -189,7 +226,8 @@ def tradeoff(context: Context) -> Found:
     return Found(
         tuple(checks),
         rows_to_frame(rows),
-        "T that each scheme keeps for ever (figure 4a measures it) and the mean number of clients "
+        "T that each scheme keeps for ever (figure 4a measures it) and the mean number "
+        "of clients "
         "in a sum; bars 5 % to 95 % of trials and assignments of the dropout rates.",
     )
 
@@ -203,7 +241,11 @@ def _frame(curves: dict[str, Curves], name: str) -> pd.DataFrame:
         values = getattr(curve, name)
         low, high = np.quantile(values, (0.05, 0.95), axis=0)
         rounds = np.arange(1, values.shape[1] + 1)
-        table = {"scheme": label, "rounds": rounds, "mean": values.mean(axis=0).astype(float)}
+        table = {
+            "scheme": label,
+            "rounds": rounds,
+            "mean": values.mean(axis=0).astype(float),
+        }
         own = pd.DataFrame(table | {"low": low, "high": high})
         # all of the first hundred rounds are shown, then every fifth
         parts.append(own[(own["rounds"] <= 100) | (own["rounds"] % 5 == 0)])
@@ -218,7 +260,10 @@ def draw_fairness(figure: Figure, data: pd.DataFrame) -> None:
 
 def draw_cardinality(figure: Figure, data: pd.DataFrame) -> None:
     """Draw the aggregation cardinality over rounds."""
-    name, title = "aggregation cardinality C (clients)", "Mean number of clients in a sum"
+    name, title = (
+        "aggregation cardinality C (clients)",
+        "Mean number of clients in a sum",
+    )
     _draw_metric(figure.subplots(), data, name=name, title=title)
 
 

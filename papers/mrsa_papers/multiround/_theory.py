@@ -1,5 +1,6 @@
-"""Items of Multi-RoundSecAgg that need few or no rounds: Theorem 1, Remark 7, Theorem 3.
+"""Items of Multi-RoundSecAgg that need few or no rounds.
 
+Theorem 1, Remark 7, Theorem 3.
 Paper values are those of the AAAI version; errata as docs/errata.md lists them.
 """
 
@@ -32,7 +33,8 @@ if TYPE_CHECKING:
 
 _TARGETS = (1, 2, 3, 4, 6, 12)
 
-# (N, K) of the Monte Carlo beside Theorem 3; the paper simulates (120, 12) and (40, 8) elsewhere.
+# (N, K) of the Monte Carlo beside Theorem 3; the paper simulates (120, 12) and (40, 8)
+# elsewhere.
 _SIZES = ((20, 4), (40, 8), (60, 6), (80, 8), (120, 12))
 
 
@@ -42,21 +44,28 @@ def theorem_1(context: Context) -> Found:
     rows = []
     jobs = itertools.product(RATES, _TARGETS)
     for rate, target in context.steps("Figure 3: C against T", jobs):
-        printed = float(_theorem_1_exactly(120, 12, target, Fraction(rate).limit_denominator(10)))
+        printed = float(
+            _theorem_1_exactly(120, 12, target, Fraction(rate).limit_denominator(10))
+        )
         selector = selection.batch_partitioning(120, 12, target)
         metrics = selection.rollout_metrics(
             context.seed, selector, independent(rate), num_rounds, num_trials
         )
-        rows.append({
-            "p": rate, "T": target, "theorem": printed,
-            "closed_form": selection.expected_cardinality(120, 12, target, rate),
-            "simulated": 12.0 * float(1 - np.asarray(metrics.skipped).mean()),
-        })  # fmt: skip
+        rows.append(
+            {
+                "p": rate,
+                "T": target,
+                "theorem": printed,
+                "closed_form": selection.expected_cardinality(120, 12, target, rate),
+                "simulated": 12.0 * float(1 - np.asarray(metrics.skipped).mean()),
+            }
+        )
     data = rows_to_frame(rows)
     return Found(
         tuple(_theorem_1_checks(data, num_trials * num_rounds)),
         data,
-        "Expected number of clients in a round's sum at N = 120, K = 12 for equal dropout rates p, "
+        "Expected number of clients in a round's sum at N = 120, K = 12 for equal "
+        "dropout rates p, "
         "which the paper's figure does not state: lines Theorem 1, crosses simulated.",
     )
 
@@ -68,12 +77,17 @@ def _theorem_1_checks(data: pd.DataFrame, rounds: int) -> Iterator[Check]:
         for _, curve in data.groupby("p")
     )
     share = (data["theorem"] / 12).clip(0, 1)
-    # Bernstein's bound for the mean of independent rounds, at a chance of 1e-6 over all points.
+    # Bernstein's bound for the mean of independent rounds, at a chance of 1e-6 over all
+    # points.
     log = math.log(2 * len(data) / 1e-6)
-    slack = 12 * (np.sqrt(2 * share * (1 - share) * log / rounds) + 2 * log / (3 * rounds))
+    slack = 12 * (
+        np.sqrt(2 * share * (1 - share) * log / rounds) + 2 * log / (3 * rounds)
+    )
     inside = ((data["simulated"] - data["theorem"]).abs() <= slack).all()
     worst = float((data["simulated"] - data["theorem"]).abs().max())
-    yield compare("largest gap to Theorem 1 in exact rationals", 0.0, gap, tolerance=1e-9)
+    yield compare(
+        "largest gap to Theorem 1 in exact rationals", 0.0, gap, tolerance=1e-9
+    )
     yield state(
         "C against T",
         falls,
@@ -107,17 +121,29 @@ def swaps_within_blocks(context: Context) -> Found:
     num_rounds, online = 60 if context.fast else 300, context.online()
     rows = []
     for label, target in targets_of(schemes).items():
-        history = np.asarray(selection.rollout(context.seed, schemes[label], online, num_rounds))
+        history = np.asarray(
+            selection.rollout(context.seed, schemes[label], online, num_rounds)
+        )
         swapped = updates[_shuffled_within(rng, 120, 2 if target == 1 else target)]
-        chosen = history.astype(np.uint64)  # sums modulo 2^32 are right modulo 2^64, cut off
+        # sums modulo 2^32 are right modulo 2^64, cut off
+        chosen = history.astype(np.uint64)
         before, after = ((chosen @ own).astype(np.uint32) for own in (updates, swapped))
         sums, changed = history.any(axis=1).sum(), (before != after).any(axis=1).sum()
-        rows.append({"scheme": label, "T": target, "sums": int(sums), "changed_sums": int(changed)})
+        rows.append(
+            {
+                "scheme": label,
+                "T": target,
+                "sums": int(sums),
+                "changed_sums": int(changed),
+            }
+        )
     data = rows_to_frame(rows)
     blocks = data[data["T"] > 1]
     others = data[data["T"] == 1]
     checks = (
-        compare("sums changed by swaps within blocks", 0, int(blocks["changed_sums"].sum())),
+        compare(
+            "sums changed by swaps within blocks", 0, int(blocks["changed_sums"].sum())
+        ),
         state(
             "the same swaps without blocks",
             bool((others["changed_sums"] > 0).all()),
@@ -129,8 +155,10 @@ def swaps_within_blocks(context: Context) -> Found:
     return Found(
         checks,
         data,
-        "Clients' uint32 updates are permuted within blocks (within pairs where a scheme has no "
-        "blocks). If all sums stay the same, no function of the sums, linear or not, tells the "
+        "Clients' uint32 updates are permuted within blocks (within pairs where a "
+        "scheme has no "
+        "blocks). If all sums stay the same, no function of the sums, linear or not, "
+        "tells the "
         "clients of a block apart.",
     )
 
@@ -144,12 +172,12 @@ def _shuffled_within(rng: np.random.Generator, n: int, size: int) -> np.ndarray:
 def full_rank_probability_bound(num_clients: int, cohort_size: int) -> float:
     """Return Theorem 3's lower bound on the chance that N rounds reveal every client.
 
-    That is, that the N x N participation matrix is invertible, when each client joins each round
-    by itself with chance t = K/N: 1 - 2 N (1 - t)^N - N (N - 1) (t^2 + (1 - t)^2)^N, eq. (32)
-    with o(1) = 0 (Jain, Sah, Sawhney 2020). Its terms are the chances of a zero row or column,
-    and of two equal ones; it is asymptotic, but within one standard error of simulations for the
-    paper's sizes (docs/errata.md). Eq. (31), of K clients drawn uniformly, has a constant without
-    a value.
+    That is, that the N x N participation matrix is invertible, when each client joins
+    each round by itself with chance t = K/N: 1 - 2 N (1 - t)^N - N (N - 1) (t^2 + (1 -
+    t)^2)^N, eq. (32) with o(1) = 0 (Jain, Sah, Sawhney 2020). Its terms are the chances
+    of a zero row or column, and of two equal ones; it is asymptotic, but within one
+    standard error of simulations for the paper's sizes (docs/errata.md). Eq. (31), of K
+    clients drawn uniformly, has a constant without a value.
 
     Returns:
         The bound in [0, 1]; 0 where the formula is negative and says nothing.
@@ -161,7 +189,10 @@ def full_rank_probability_bound(num_clients: int, cohort_size: int) -> float:
 
 
 def full_rank(context: Context) -> Found:
-    """Return Theorem 3: the chance that N rounds of random selection determine every update."""
+    """Return Theorem 3.
+
+    The chance that N rounds of random selection determine every update.
+    """
     draws = 256 if context.fast else 3000
     sizes = _SIZES[:2] if context.fast else _SIZES
     rows = []
@@ -170,26 +201,38 @@ def full_rank(context: Context) -> Found:
         first = _rounds_to_full_rank(context.seed, n, k, kind, draws)
         bound = full_rank_probability_bound(n, k) if kind == "iid" else math.nan
         rows += [
-            {"N": n, "K": k, "selection": kind, "rounds": rounds,
-             "full_rank": float((first <= rounds).mean()), "bound": bound}
+            {
+                "N": n,
+                "K": k,
+                "selection": kind,
+                "rounds": rounds,
+                "full_rank": float((first <= rounds).mean()),
+                "bound": bound,
+            }
             for rounds in range(n - 2, n + 13)
-        ]  # fmt: skip
+        ]
     data = rows_to_frame(rows)
     return Found(
         tuple(_theorem_3_checks(data, draws)),
         data,
-        f"Share of {draws} histories whose participation matrix has rank N, ranks by drawn primes. "
-        "Crosses: the bound (32) for i.i.d. selection with its o(1) set to 0; (31) has no numeric "
+        f"Share of {draws} histories whose participation matrix has rank N, ranks by "
+        "drawn primes. "
+        "Crosses: the bound (32) for i.i.d. selection with its o(1) set to 0; (31) has "
+        "no numeric "
         "value (its constant is unknown): only how it falls is judged.",
     )
 
 
-def _rounds_to_full_rank(seed: int, n: int, k: int, kind: str, draws: int) -> np.ndarray:
+def _rounds_to_full_rank(
+    seed: int, n: int, k: int, kind: str, draws: int
+) -> np.ndarray:
     """Return after how many rounds each history first has rank n (n + 13: not in n + 12)."""
     rate = 0.1
     horizon = n + 12
     selector = (
-        selection.bernoulli(n, k / (n * (1 - rate))) if kind == "iid" else selection.uniform(n, k)
+        selection.bernoulli(n, k / (n * (1 - rate)))
+        if kind == "iid"
+        else selection.uniform(n, k)
     )
     found, online = [], independent(rate)
     for chunk, first in enumerate(range(0, draws, _AT_ONCE), start=1):
@@ -203,12 +246,14 @@ def _first_full(histories: np.ndarray) -> np.ndarray:
     """Return after how many rounds each history has rank N (rounds + 1: never)."""
     _, horizon, n = histories.shape
     is_full = np.zeros(len(histories), np.bool_)
-    if len(histories) > _FEW:  # ranks of all after N rounds, no sooner, are the cheap part
+    # ranks of all after N rounds, no sooner, are the cheap part
+    if len(histories) > _FEW:
         is_full = np.asarray(modular.rank(histories[:, :n])) == n
     found = np.where(is_full, n, horizon + 1)
     later = np.flatnonzero(~is_full)
     if later.size:
-        padded = np.resize(later, 1 << (int(later.size) - 1).bit_length())  # few compiled sizes
+        # few compiled sizes
+        padded = np.resize(later, 1 << (int(later.size) - 1).bit_length())
         ranks = np.asarray(modular.rank_trajectory(histories[padded]))[: later.size]
         reached = ranks == n
         found[later] = np.where(reached[:, -1], reached.argmax(axis=1) + 1, horizon + 1)
@@ -225,7 +270,8 @@ def _theorem_3_checks(data: pd.DataFrame, draws: int) -> Iterator[Check]:
         rate, bound = float(row["full_rank"]), float(row["bound"])
         error = math.sqrt(max(bound * (1 - bound), 1 / draws) / draws)
         yield state(
-            f"i.i.d. selection, N = {row['N']}, K = {row['K']}: P(full rank) after N rounds",
+            f"i.i.d. selection, N = {row['N']}, K = {row['K']}: P(full rank) after N "
+            "rounds",
             rate >= bound - 4.9 * error,
             paper=f"at least {bound:.6g}",
             ours=f"{rate:.4f}",
@@ -247,7 +293,10 @@ def _theorem_3_checks(data: pd.DataFrame, draws: int) -> Iterator[Check]:
 
 
 def _decays(at_n: pd.DataFrame, draws: int) -> Check:
-    """Judge (31), whose c' is not given: that of the fewest clients must do for more of them."""
+    """Judge (31), whose c' is not given.
+
+    That of the fewest clients must do for more of them.
+    """
     found, words = [], []
     for share, rows in at_n.groupby(at_n["K"] / at_n["N"]):
         if len(rows) < 2:
@@ -260,11 +309,16 @@ def _decays(at_n: pd.DataFrame, draws: int) -> Check:
         slow, fast = (-math.log(end / 2) / sizes[0] for end in reversed(ends[0]))
         for n, (low, high) in zip(sizes[1:], ends[1:], strict=True):
             limits = [2 * math.exp(-rate * n) for rate in (fast, slow)]
-            found.append(True if high <= limits[0] else False if low > limits[1] else None)
+            found.append(
+                True if high <= limits[0] else False if low > limits[1] else None
+            )
         parts = ", ".join(
-            f"N = {n}: {1 - rate:.2g}" for n, rate in zip(sizes, rows["full_rank"], strict=True)
+            f"N = {n}: {1 - rate:.2g}"
+            for n, rate in zip(sizes, rows["full_rank"], strict=True)
         )
-        words.append(f"K/N = {share:g}, c' = {slow:.3f} to {fast:.3f}, {parts} are singular")
+        words.append(
+            f"K/N = {share:g}, c' = {slow:.3f} to {fast:.3f}, {parts} are singular"
+        )
     return state(
         "K-uniform selection: P(full rank) after N rounds as N grows, K/N fixed",
         every(found) if found else None,
@@ -287,9 +341,13 @@ def draw_cardinality(figure: Figure, data: pd.DataFrame) -> None:
     ax = figure.subplots()
     for _, curve, look in draw.in_turn(data, "p", "p = {:g}", **_LOOKS):
         ax.plot(curve["T"], curve["theorem"], ms=5, **look)
-        ax.plot(curve["T"], curve["simulated"], ls="none", marker="x", ms=9, color="#444444")
+        ax.plot(
+            curve["T"], curve["simulated"], ls="none", marker="x", ms=9, color="#444444"
+        )
     ax.plot([], [], ls="none", marker="x", ms=9, color="#444444", label="simulated")
-    ax.set(xlabel="privacy target T (clients)", ylabel="expected cardinality C (clients)")
+    ax.set(
+        xlabel="privacy target T (clients)", ylabel="expected cardinality C (clients)"
+    )
     ax.set(ylim=(0, 12.6), xlim=(0, 12.4))
     ax.set_title("The price of privacy (N = 120, K = 12, equal dropout rates p)")
     draw.legend(ax)
@@ -307,7 +365,9 @@ def draw_swaps(figure: Figure, data: pd.DataFrame) -> None:
         draw.beside(ax, text, (share, place), (6, 0), va="center", fontsize=10)
     ax.set_yticks(places, [draw.short(label) for label in data["scheme"]])
     ax.set(xlabel="sums that change (%)", xlim=(0, 115))
-    ax.set_title("Clients swap updates within a block (within pairs where there is none)")
+    ax.set_title(
+        "Clients swap updates within a block (within pairs where there is none)"
+    )
     ax.grid(axis="y", visible=False)
 
 
@@ -317,7 +377,11 @@ def draw_full_rank(figure: Figure, data: pd.DataFrame) -> None:
     for (n, k), both, look in draw.in_turn(data, ["N", "K"], **_LOOKS):
         for kind, curve in both.groupby("selection"):
             is_iid = kind == "iid"
-            own = {"ls": "-", "label": f"N = {n}, K = {k}"} if is_iid else {"ls": ":", "label": ""}
+            own = (
+                {"ls": "-", "label": f"N = {n}, K = {k}"}
+                if is_iid
+                else {"ls": ":", "label": ""}
+            )
             ax.plot(curve["rounds"] - n, curve["full_rank"], ms=4, **look | own)
             if is_iid:
                 bound = curve["bound"].iloc[0]

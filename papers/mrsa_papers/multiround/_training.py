@@ -1,7 +1,9 @@
-"""What Multi-RoundSecAgg's accuracy experiments share: settings, paired trainings, learning rates.
+"""What Multi-RoundSecAgg's accuracy experiments share.
 
-So, Ali, Guler, Jiao, Avestimehr, Section 6, Appendices E to G. Schemes are paired: with the same
-seed they have the same dropout rates, split and initial model, and draw the same minibatches.
+Settings, paired trainings, learning rates.
+So, Ali, Guler, Jiao, Avestimehr, Section 6, Appendices E to G. Schemes are paired: with
+the same seed they have the same dropout rates, split and initial model, and draw the
+same minibatches.
 """
 
 from __future__ import annotations
@@ -34,11 +36,15 @@ GRID = (0.1, 0.03, 0.01, 0.003, 0.001, 0.0003, 0.0001)
 """Learning rates of which the paper takes the best for each scheme."""
 
 LATE = 0.2
-"""Share of the rounds, the last ones, over whose tests an accuracy is a mean: single rounds of
-non-IID training differ by ten points."""
+"""Share of the rounds, the last ones, over whose tests an accuracy is a mean.
 
-# 2**16 levels over 16 times the last mean update's largest entry: a step of 1/2048 of that entry,
-# while no client's update is 16 times as large as the mean of 12 or 24 that pull the same way.
+Single rounds of
+non-IID training differ by ten points.
+"""
+
+# 2**16 levels over 16 times the last mean update's largest entry: a step of 1/2048 of
+# that entry, while no client's update is 16 times as large as the mean of 12 or 24 that
+# pull the same way.
 _LEVELS, _ROOM, _FIRST_CLIP = 2**16, 16.0, 1.0
 
 
@@ -48,7 +54,8 @@ class Setting:
 
     Attributes:
         panel: Its name.
-        model: A model of `federated`: `"lenet"`, `"cnn"` (McMahan's), `"vgg11"`, or a smaller one.
+        model: A model of `federated`: `"lenet"`, `"cnn"` (McMahan's), `"vgg11"`, or a
+            smaller one.
         split: `"iid"`, `"shards"` (one sorted shard each), `"shards_with_shared"` or
             `"dirichlet"` (by class, concentration .5).
         rounds: Rounds J, those that are skipped included.
@@ -56,11 +63,12 @@ class Setting:
         batch: The paper's minibatch.
         samples: Training samples of the paper's data set.
         rate: Learning rate of all schemes; None to take the best of the grid for each.
-        decays: Whether the rate falls to .4 of itself after 400 and after 800 of 1000 rounds.
+        decays: Whether the rate falls to .4 of itself after 400 and after 800 of 1000
+            rounds.
         num_clients: N.
         cohort_size: K.
-        dropouts: Which clients get which dropout rates of .1 to .5: `"shuffled"` over them, or by
-            `"label"` (clients of label 0 .1, of the last label .5).
+        dropouts: Which clients get which dropout rates of .1 to .5: `"shuffled"` over
+            them, or by `"label"` (clients of label 0 .1, of the last label .5).
     """
 
     panel: str
@@ -79,49 +87,75 @@ class Setting:
     def minibatch(self, dataset: data.Dataset) -> int:
         """Return the minibatch that keeps the paper's number of local steps.
 
-        Its own on its own data set; in proportion to the clients' samples on a smaller one.
+        Its own on its own data set; in proportion to the clients' samples on a smaller
+        one.
         """
         return max(1, round(self.batch * len(dataset.train_labels) / self.samples))
 
     @property
     def schedule(self) -> federated.RateSchedule | None:
-        """The rate's factor by round: .4 of itself after 400 and again after 800 of 1000."""
+        """The rate's factor by round.
+
+        .4 of itself after 400 and again after 800 of 1000.
+        """
         if not self.decays:
             return None
         return federated.decay_at([self.rounds * share // 10 for share in (4, 8)], 0.4)
 
     def clients(self, key: Key[Array, ""], dataset: data.Dataset) -> data.ClientData:
         """Spread a data set over the clients."""
-        shared = functools.partial(data.shards_with_shared, shared_size=shared_size(dataset))
+        shared = functools.partial(
+            data.shards_with_shared, shared_size=shared_size(dataset)
+        )
         splits: dict[str, Callable[..., data.ClientData]] = {
-            "iid": data.iid, "shards": data.shards, "dirichlet": data.dirichlet_by_class,
+            "iid": data.iid,
+            "shards": data.shards,
+            "dirichlet": data.dirichlet_by_class,
             "shards_with_shared": shared,
-        }  # fmt: skip
+        }
         clients = splits[self.split](key, dataset, self.num_clients)
         if clients.sizes.min() >= clients.sizes.max() - 1:
             return clients
         # the largest client is padded to a multiple of 64: most seeds share one program
         spare = -clients.indices.shape[1] % 64
-        return dataclasses.replace(clients, indices=jnp.pad(clients.indices, ((0, 0), (0, spare))))
+        return dataclasses.replace(
+            clients, indices=jnp.pad(clients.indices, ((0, 0), (0, spare)))
+        )
 
     def history(
-        self, key: Key[Array, ""], selector: selection.Selector, clients: data.ClientData
+        self,
+        key: Key[Array, ""],
+        selector: selection.Selector,
+        clients: data.ClientData,
     ) -> np.ndarray:
-        """Return who takes part in which round; who has which dropout rate is the seed's own."""
+        """Return who takes part in which round.
+
+        Who has which dropout rate is the seed's own.
+        """
         own = (
             data.label_dropout_rates(clients, RATES)
             if self.dropouts == "label"
             else assign_rates(key, RATES, self.num_clients)
         )
-        return np.asarray(selection.rollout(key, selector, independent(own), self.rounds))
+        return np.asarray(
+            selection.rollout(key, selector, independent(own), self.rounds)
+        )
 
-    def experiment(self, context: Context, rate: float, batch: int | None = None) -> Experiment:
+    def experiment(
+        self, context: Context, rate: float, batch: int | None = None
+    ) -> Experiment:
         """Return the training at a learning rate, in minibatches of this size or its own."""
         model = getattr(federated, self.model)(context.images.num_classes)
         size = self.minibatch(context.images) if batch is None else batch
         trainer = federated.local_sgd(model, rate, batch_size=size)
         return Experiment(
-            context, model, self.clients, trainer, self.every, self.schedule, context.mesh
+            context,
+            model,
+            self.clients,
+            trainer,
+            self.every,
+            self.schedule,
+            context.mesh,
         )
 
 
@@ -139,7 +173,9 @@ def curves(context: Context, setting: Setting, seeds: int) -> pd.DataFrame:
         for before, (scheme, rate) in enumerate(rates.items()):
 
             def tell(done: int, all_rounds: int, before: int = before) -> None:
-                context.progress.update(seeds * before + seeds * done // all_rounds, whole)
+                context.progress.update(
+                    seeds * before + seeds * done // all_rounds, whole
+                )
 
             rows += _train(context, setting, scheme, range(seeds), rate, tell)
         return rows_to_frame(rows)
@@ -148,11 +184,12 @@ def curves(context: Context, setting: Setting, seeds: int) -> pd.DataFrame:
 
 
 def best_rates(context: Context, setting: Setting, pilot: int) -> dict[str, float]:
-    """Return each scheme's learning rate: the setting's, or the best of the grid on seed `pilot`.
+    """Return each scheme's learning rate.
 
-    The grid is searched from its largest rate down, until a rate is worse than the best before
-    it: rates far below the best learn nothing in so few rounds. Other N and K, and other dropout
-    rates, take the rates found for N = 120, K = 12 and shuffled ones.
+    The setting's, or the best of the grid on seed `pilot`.
+    The grid is searched from its largest rate down, until a rate is worse than the best
+    before it: rates far below the best learn nothing in so few rounds. Other N and K,
+    and other dropout rates, take the rates found for N = 120, K = 12 and shuffled ones.
     """
     labels = list(schemes_for(setting.num_clients, setting.cohort_size))
     if setting.rate is not None:
@@ -163,7 +200,11 @@ def best_rates(context: Context, setting: Setting, pilot: int) -> dict[str, floa
 
     def score(label: str, rate: float) -> float:
         rows = rows_to_frame(_train(context, base, label, [pilot], rate))
-        return -1.0 if rows["diverged"].any() else float(late_accuracy(rows, share=LATE).iloc[0])
+        return (
+            -1.0
+            if rows["diverged"].any()
+            else float(late_accuracy(rows, share=LATE).iloc[0])
+        )
 
     def made() -> dict[str, float]:
         steps = context.steps(f"{setting.panel}: learning rates", labels)
@@ -191,13 +232,19 @@ def largest_peak(grid: Sequence[float], score: Callable[[float], float]) -> floa
 
 
 def shared_size(dataset: data.Dataset) -> int:
-    """Return the shared set's size: 200 of 50,000 in proportion, equally many of each class."""
+    """Return the shared set's size.
+
+    200 of 50,000 in proportion, equally many of each class.
+    """
     each = 200 * len(dataset.train_labels) / 50_000 / dataset.num_classes
     return max(1, round(each)) * dataset.num_classes
 
 
 def ring_of(cohort_size: int, dim: int) -> secagg.RingAverage:
-    """Return the secure aggregation of all these trainings: 32 bits, a range that follows."""
+    """Return the secure aggregation of all these trainings.
+
+    32 bits, a range that follows.
+    """
     return secagg.ring_average(
         quantize.stochastic(_LEVELS, _FIRST_CLIP),
         cohort_size,
@@ -230,8 +277,14 @@ def _train(
         clipped = result.clipped_fraction[np.isfinite(result.clipped_fraction)]
         for done, accuracy, loss in tests_of(result):
             yield {
-                "panel": setting.panel, "scheme": scheme, "seed": trial, "rate": rate,
-                "round": done, "trained rounds": int(trained[done - 1]), "accuracy": accuracy,
-                "loss": loss, "diverged": result.diverged_round is not None,
+                "panel": setting.panel,
+                "scheme": scheme,
+                "seed": trial,
+                "rate": rate,
+                "round": done,
+                "trained rounds": int(trained[done - 1]),
+                "accuracy": accuracy,
+                "loss": loss,
+                "diverged": result.diverged_round is not None,
                 "most clipped": float(clipped.max(initial=0.0)),
-            }  # fmt: skip
+            }

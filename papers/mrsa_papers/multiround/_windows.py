@@ -1,8 +1,9 @@
 """Windows of a training, as a curious server sees them, and what least squares makes of them.
 
-So, Ali, Guler, Jiao, Avestimehr, Appendix H.2: the sums of consecutive rounds late in a training,
-eq. (33), solved for the clients' updates at its start, eq. (34). Windows of several schemes and
-learning rates start from one model, so that they differ in nothing else.
+So, Ali, Guler, Jiao, Avestimehr, Appendix H.2: the sums of consecutive rounds late in a
+training, eq. (33), solved for the clients' updates at its start, eq. (34). Windows of
+several schemes and learning rates start from one model, so that they differ in nothing
+else.
 """
 
 from __future__ import annotations
@@ -25,10 +26,12 @@ RANDOM = "Random"
 
 RECOVERED = 1e-12
 """Relative squared error below which a client is recovered from sums that did not move: between
-the 1e-24 of an exact solution in float64 and the 1e-8 of clients who are all but exposed."""
+the 1e-24 of an exact solution in float64 and the 1e-8 of clients who are all but
+exposed.
+"""
 
-# A range twice that of the first updates, in steps of 2^-19 of it: what rounding adds is far below
-# what the updates move by, at any learning rate.
+# A range twice that of the first updates, in steps of 2^-19 of it: what rounding adds
+# is far below what the updates move by, at any learning rate.
 _LEVELS, _ROOM = 2**20, 2.0
 
 # An attacker who knows that updates move, but not by how much.
@@ -45,8 +48,8 @@ class Plan:
         samples: Training samples of the paper's data set.
         batch: The paper's minibatch.
         rate: Learning rate of the training.
-        decays: Whether it falls to .4 of itself at 40 % and 80 % of the rounds before the window;
-            within the window it stays.
+        decays: Whether it falls to .4 of itself at 40 % and 80 % of the rounds before
+            the window; within the window it stays.
         before: Rounds before the window.
         lengths: Rounds of the windows, ascending: each is the beginning of the next.
         seeds: How many trainings.
@@ -74,10 +77,18 @@ class Plan:
     def setting(self) -> Setting:
         """The training before the window."""
         return Setting(
-            panel="", model=self.model, split=self.split, rounds=self.before, every=self.before,
-            batch=self.batch, samples=self.samples, rate=self.rate, decays=self.decays,
-            num_clients=self.num_clients, cohort_size=self.cohort_size,
-        )  # fmt: skip
+            panel="",
+            model=self.model,
+            split=self.split,
+            rounds=self.before,
+            every=self.before,
+            batch=self.batch,
+            samples=self.samples,
+            rate=self.rate,
+            decays=self.decays,
+            num_clients=self.num_clients,
+            cohort_size=self.cohort_size,
+        )
 
 
 class Start(NamedTuple):
@@ -97,11 +108,13 @@ class Window(NamedTuple):
 
     target: int
     speed: float
-    participation: np.ndarray  # bool [rounds, N], rows of zeros where nothing was learnt
+    # bool [rounds, N], rows of zeros where nothing was learnt
+    participation: np.ndarray
     sums: np.ndarray  # f32 [rounds, d]
     updates: np.ndarray  # f32 [N, d], what each client would send in the first round
     parameters: np.ndarray  # f32 [d], the model then
-    motion: float  # by how much of its length a client's update changes, root mean square
+    # by how much of its length a client's update changes, root mean square
+    motion: float
     rounding: float  # by how much the first sum misses the sum of its updates, relative
     clipped: float  # largest share of a round's entries outside the quantizer's range
     is_diverged: bool
@@ -109,7 +122,10 @@ class Window(NamedTuple):
 
     @property
     def unattacked(self) -> np.ndarray:
-        """The error for each client of guessing what everybody knows: no update, or the model."""
+        """The error for each client of guessing what everybody knows.
+
+        No update, or the model.
+        """
         size = np.square(self.updates, dtype=np.float64).sum(axis=1)
         known = self.known if self.known is not None else np.float32(0)
         own = np.square(self.updates - known, dtype=np.float64).sum(axis=1)
@@ -129,14 +145,18 @@ def label_of(target: int) -> str:
 def selector_of(n: int, k: int, target: int) -> selection.Selector:
     """Return random selection of K of N where T is 1, and else that of blocks of T."""
     is_random = target == 1
-    return selection.uniform(n, k) if is_random else selection.batch_partitioning(n, k, target)
+    return (
+        selection.uniform(n, k)
+        if is_random
+        else selection.batch_partitioning(n, k, target)
+    )
 
 
 def whole_minibatch(clients: data.ClientData, wanted: int) -> int:
     """Return the minibatch nearest to the one wanted that divides the largest client's samples.
 
-    A shorter last minibatch gives its samples more weight, in each round to others: updates then
-    move even where the model does not.
+    A shorter last minibatch gives its samples more weight, in each round to others:
+    updates then move even where the model does not.
     """
     size = int(clients.sizes.max())
     divisors = [number for number in range(1, size + 1) if size % number == 0]
@@ -150,42 +170,70 @@ def trained_start(context: Context, plan: Plan, trial: int) -> Start:
     batch = whole_minibatch(clients, setting.minibatch(context.images))
     experiment = setting.experiment(context, plan.rate, batch)
     history = _history(key, plan, 1)[: plan.before]
-    found = experiment.train(trial, history, ring_of(plan.cohort_size, experiment.dim), clients)
+    found = experiment.train(
+        trial, history, ring_of(plan.cohort_size, experiment.dim), clients
+    )
     factor = 0.4**2 if plan.decays else 1.0
     return Start(
-        key, clients, experiment.model, experiment.trainer.scaled(jnp.float32(factor)),
-        np.asarray(found.parameters), float(found.accuracy[-1]), found.diverged_round is not None,
-    )  # fmt: skip
+        key,
+        clients,
+        experiment.model,
+        experiment.trainer.scaled(jnp.float32(factor)),
+        np.asarray(found.parameters),
+        float(found.accuracy[-1]),
+        found.diverged_round is not None,
+    )
 
 
 def _history(key: Key[Array, ""], plan: Plan, target: int) -> np.ndarray:
     """Return who takes part in which round, before and in the longest window."""
     selector = selector_of(plan.num_clients, plan.cohort_size, target)
     available = independent(assign_rates(key, RATES, plan.num_clients))
-    return np.asarray(selection.rollout(key, selector, available, plan.before + plan.lengths[-1]))
+    return np.asarray(
+        selection.rollout(key, selector, available, plan.before + plan.lengths[-1])
+    )
 
 
-def played_window(context: Context, plan: Plan, start: Start, target: int, speed: float) -> Window:
+def played_window(
+    context: Context, plan: Plan, start: Start, target: int, speed: float
+) -> Window:
     """Train through the longest window and keep what the server learns."""
-    key, trainer = fold(start.key, plan.before), start.trainer.scaled(jnp.float32(speed))
+    key, trainer = (
+        fold(start.key, plan.before),
+        start.trainer.scaled(jnp.float32(speed)),
+    )
     rounds = _history(start.key, plan, target)[plan.before :]
 
     def updates_at(parameters: np.ndarray, index: int) -> np.ndarray:
-        return np.asarray(federated.client_updates(
-            key, start.model, parameters, start.clients, trainer,
-            round_index=index, mesh=context.mesh,
-        ))  # fmt: skip
+        return np.asarray(
+            federated.client_updates(
+                key,
+                start.model,
+                parameters,
+                start.clients,
+                trainer,
+                round_index=index,
+                mesh=context.mesh,
+            )
+        )
 
     first = int(rounds.any(axis=1).argmax())
     updates = updates_at(start.parameters, first)
     clip = _ROOM * float(np.abs(updates).max(initial=1e-12))
     training = federated.Training(
-        start.model, start.clients, rounds, trainer,
+        start.model,
+        start.clients,
+        rounds,
+        trainer,
         secagg.ring_average(
-            quantize.stochastic(_LEVELS, clip), plan.cohort_size, updates.shape[1], fidelity="sets"
+            quantize.stochastic(_LEVELS, clip),
+            plan.cohort_size,
+            updates.shape[1],
+            fidelity="sets",
         ),
-        initial_parameters=start.parameters, keep_aggregates=True,
-    )  # fmt: skip
+        initial_parameters=start.parameters,
+        keep_aggregates=True,
+    )
     seen = federated.train(key, training, mesh=context.mesh)
     learnt = np.asarray(seen.participation)
     sums = np.zeros((len(learnt), updates.shape[1]), np.float32)
@@ -194,14 +242,22 @@ def played_window(context: Context, plan: Plan, start: Start, target: int, speed
     steps = sums / np.maximum(learnt.sum(axis=1), 1)[:, None].astype(np.float32)
     changes = []
     for index in places[[-1, len(places) // 2]].tolist():
-        model = start.parameters + steps[:index].sum(axis=0)  # with which the round began
+        # with which the round began
+        model = start.parameters + steps[:index].sum(axis=0)
         changes.append(_relative(updates_at(model, index) - updates, updates))
     exact = learnt[first].astype(np.float32) @ updates
     return Window(
-        target, speed, learnt, sums, updates, start.parameters, float(np.sqrt(np.mean(changes))),
+        target,
+        speed,
+        learnt,
+        sums,
+        updates,
+        start.parameters,
+        float(np.sqrt(np.mean(changes))),
         float(np.sqrt(_relative((sums[first] - exact)[None], exact[None]))),
-        float(np.nanmax(seen.clipped_fraction)), seen.diverged_round is not None,
-    )  # fmt: skip
+        float(np.nanmax(seen.clipped_fraction)),
+        seen.diverged_round is not None,
+    )
 
 
 def _relative(change: np.ndarray, whole: np.ndarray) -> float:
@@ -227,9 +283,9 @@ def of_models(window: Window) -> Window:
 def noise_gain(participation: np.ndarray) -> np.ndarray:
     """Return by how much least squares amplifies the motion of updates, for each client.
 
-    Where each update changes from sum to sum by noise of a relative squared length s, client i's
-    relative squared error grows by s times sum_j |S_j| G_ij^2, with G = P^+ and |S_j| clients in
-    sum j.
+    Where each update changes from sum to sum by noise of a relative squared length s,
+    client i's relative squared error grows by s times sum_j |S_j| G_ij^2, with G = P^+
+    and |S_j| clients in sum j.
 
     Args:
         participation: bool [..., J, N].
@@ -243,21 +299,29 @@ def noise_gain(participation: np.ndarray) -> np.ndarray:
     """
     attack = attacks.least_squares_attack()
     flat = participation.reshape(-1, *participation.shape[-2:])
-    gains = [np.square(attack.estimator(one)) @ one.sum(axis=1).astype(np.float64) for one in flat]
+    gains = [
+        np.square(attack.estimator(one)) @ one.sum(axis=1).astype(np.float64)
+        for one in flat
+    ]
     return np.stack(gains).reshape(*participation.shape[:-2], participation.shape[-1])
 
 
 def rows_of(
     windows: Sequence[Window], length: int, trial: int, accuracy: float
 ) -> list[dict[str, Any]]:
-    """Solve the first `length` rounds of windows of one training; return a row for each client."""
+    """Solve the first `length` rounds of windows of one training.
+
+    Return a row for each client.
+    """
     learnt = np.stack([one.participation[:length] for one in windows])
     sums = np.stack([one.sums[:length] for one in windows])
     truth = np.stack([one.updates for one in windows])
     still = np.matmul(learnt.astype(np.float64), truth)
     columns = {
         "error": attacks.streamed_errors(learnt, sums, truth),
-        "regularised": attacks.streamed_errors(learnt, sums, truth, attack=_REGULARISED),
+        "regularised": attacks.streamed_errors(
+            learnt, sums, truth, attack=_REGULARISED
+        ),
         "frozen": attacks.streamed_errors(learnt, still, truth),
         "predicted": attacks.predicted_error(learnt),
         "gain": noise_gain(learnt),

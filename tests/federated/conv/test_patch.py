@@ -31,7 +31,9 @@ def _ours(inputs: jax.Array, kernel: jax.Array, stride: int) -> jax.Array:
 
 
 @pytest.mark.parametrize(("height", "width", "stride"), _SIZES)
-def test_values_and_two_derivatives_are_those_of_xla(height: int, width: int, stride: int) -> None:
+def test_values_and_two_derivatives_are_those_of_xla(
+    height: int, width: int, stride: int
+) -> None:
     draw = np.random.default_rng(0)
     inputs, kernel, target = (
         np.float32(draw.normal(size=shape))
@@ -43,18 +45,27 @@ def test_values_and_two_derivatives_are_those_of_xla(height: int, width: int, st
             return jnp.sum(jnp.tanh(conv(inputs, kernel, stride)))  # type: ignore[operator]
 
         def mismatch(inputs: jax.Array) -> jax.Array:
-            return jnp.sum(jnp.square(jax.grad(energy, argnums=1)(inputs, kernel) - target))
+            return jnp.sum(
+                jnp.square(jax.grad(energy, argnums=1)(inputs, kernel) - target)
+            )
 
         return [
             conv(inputs, kernel, stride),  # type: ignore[operator]
             *jax.grad(energy, argnums=(0, 1))(inputs, kernel),
             jax.grad(mismatch)(inputs),
-            jax.grad(lambda k: jnp.sum(jnp.square(jax.grad(energy)(inputs, k))))(kernel),
+            jax.grad(lambda k: jnp.sum(jnp.square(jax.grad(energy)(inputs, k))))(
+                kernel
+            ),
         ]
 
-    both = (jax.jit(functools.partial(results, conv))(inputs, kernel) for conv in (_ours, _xla))
+    both = (
+        jax.jit(functools.partial(results, conv))(inputs, kernel)
+        for conv in (_ours, _xla)
+    )
     for ours, theirs in zip(*both, strict=True):
-        np.testing.assert_allclose(ours, theirs, rtol=2e-4, atol=2e-4 * float(np.abs(theirs).max()))
+        np.testing.assert_allclose(
+            ours, theirs, rtol=2e-4, atol=2e-4 * float(np.abs(theirs).max())
+        )
 
 
 def test_smooth_lenet_is_the_network_of_plain_layers() -> None:
@@ -63,7 +74,11 @@ def test_smooth_lenet_is_the_network_of_plain_layers() -> None:
         def __call__(self, values: jax.Array) -> jax.Array:
             for number, stride in enumerate((2, 2, 1)):
                 layer = nn.Conv(
-                    12, (5, 5), (stride, stride), padding=2, name=f"_ConvSigmoid_{number}"
+                    12,
+                    (5, 5),
+                    (stride, stride),
+                    padding=2,
+                    name=f"_ConvSigmoid_{number}",
                 )
                 values = nn.sigmoid(layer(values))
             return nn.Dense(10)(values.reshape(values.shape[0], -1))

@@ -1,4 +1,7 @@
-"""Flower's own commands on loopback: each in a home of its own, and ended with what it started."""
+"""Flower's own commands on loopback.
+
+Each in a home of its own, and ended with what it started.
+"""
 
 from __future__ import annotations
 
@@ -24,14 +27,22 @@ def environment(programs: pathlib.Path, home: pathlib.Path) -> dict[str, str]:
     """Return the variables of Flower's commands, with these programs first and this home."""
     home.mkdir(exist_ok=True)
     strange = ("PYTHON", "VIRTUAL_ENV", "XLA_", "MRSA_", "JAX_", "FLWR_", "RAY_")
-    own = {name: value for name, value in os.environ.items() if not name.startswith(strange)}
+    own = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(strange)
+    }
     return own | {
-        "HOME": str(home), "FLWR_HOME": str(home / ".flwr"),
+        "HOME": str(home),
+        "FLWR_HOME": str(home / ".flwr"),
         "PATH": f"{programs}{os.pathsep}{own['PATH']}",
-        "FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1",
+        "FLWR_TELEMETRY_ENABLED": "0",
+        "FLWR_DISABLE_UPDATE_CHECK": "1",
         "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
-        "RAY_USAGE_STATS_ENABLED": "0", "OMP_NUM_THREADS": "1", "NO_COLOR": "1",
-    }  # fmt: skip
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "OMP_NUM_THREADS": "1",
+        "NO_COLOR": "1",
+    }
 
 
 def run(
@@ -42,19 +53,33 @@ def run(
 ) -> str:
     """Run lines of bash to their end, and return what they printed."""
     done = subprocess.run(
-        ["bash", "-e", "-c", command], cwd=folder, env=variables, capture_output=True, text=True,
-        timeout=PATIENCE_SECONDS, check=False,
-    )  # fmt: skip
-    assert done.returncode in statuses, f"{command}: {done.stdout[-3000:]}{done.stderr[-3000:]}"
+        ["bash", "-e", "-c", command],
+        cwd=folder,
+        env=variables,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+        check=False,
+    )
+    assert done.returncode in statuses, (
+        f"{command}: {done.stdout[-3000:]}{done.stderr[-3000:]}"
+    )
     return done.stdout + done.stderr
 
 
 @contextlib.contextmanager
-def started(words: list[str], variables: dict[str, str], log: pathlib.Path) -> Iterator[None]:
+def started(
+    words: list[str], variables: dict[str, str], log: pathlib.Path
+) -> Iterator[None]:
     """Keep a command running, with its output in a file, until the block ends."""
     with log.open("ab") as out:
         server = subprocess.Popen(
-            words, cwd=log.parent, env=variables, stdout=out, stderr=out, start_new_session=True
+            words,
+            cwd=log.parent,
+            env=variables,
+            stdout=out,
+            stderr=out,
+            start_new_session=True,
         )
     try:
         yield
@@ -71,7 +96,10 @@ def wait_for(port: int) -> None:
     """Return as soon as somebody listens."""
     end = time.monotonic() + 120
     while time.monotonic() < end:
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1.0):
+        with (
+            contextlib.suppress(OSError),
+            socket.create_connection(("127.0.0.1", port), 1.0),
+        ):
             return
         time.sleep(0.2)
     raise AssertionError(f"nobody listens on {port}")
@@ -81,7 +109,8 @@ def wait_for(port: int) -> None:
 def link(variables: dict[str, str], name: str, *more: str) -> Iterator[int]:
     """Keep a link running, on a port that is returned, which Flower's commands know by a name.
 
-    The link that `flwr run` would start by itself must answer in 15 seconds, and then in 0.4.
+    The link that `flwr run` would start by itself must answer in 15 seconds, and then
+    in 0.4.
     """
     home, port = pathlib.Path(variables["HOME"]), free_port()
     words = ["flower-superlink", "--insecure", "--port", str(port), *more]

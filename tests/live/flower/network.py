@@ -1,4 +1,7 @@
-"""Flower's server and its clients in one process: real messages and stages, losses by hand."""
+"""Flower's server and its clients in one process.
+
+Real messages and stages, losses by hand.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,11 @@ import numpy as np
 from flwr.app import ArrayRecord, Context, Error, Message, MetricRecord, RecordDict
 from flwr.client.mod import secaggplus_mod
 from flwr.common import Code, FitRes, Status, ndarrays_to_parameters
-from flwr.common.secure_aggregation.secaggplus_constants import RECORD_KEY_CONFIGS, Key, Stage
+from flwr.common.secure_aggregation.secaggplus_constants import (
+    RECORD_KEY_CONFIGS,
+    Key,
+    Stage,
+)
 from flwr.compat.common import recorddict_compat as compat
 from flwr.server import LegacyContext, ServerConfig
 from flwr.server.workflow import DefaultWorkflow
@@ -36,8 +43,9 @@ Losses = dict[tuple[int, str], set[int]]
 class Network(Grid):
     """Nodes that answer at once, but for those that are lost in a stage of a round.
 
-    Every other loss is an error that the server gets instead of an answer; the others are silent.
-    `asked[round, stage]` is what the server sent, by node; `truth` who was asked and lost.
+    Every other loss is an error that the server gets instead of an answer; the others
+    are silent. `asked[round, stage]` is what the server sent, by node; `truth` who was
+    asked and lost.
     """
 
     def __init__(
@@ -67,9 +75,11 @@ class Network(Grid):
         """The weighted mean that a round's sum must come to."""
         nodes = list(nodes)
         weights = [self.examples.get(node, 1) for node in nodes]
-        return np.average([self.update(number, node) for node in nodes], axis=0, weights=weights)
+        return np.average(
+            [self.update(number, node) for node in nodes], axis=0, weights=weights
+        )
 
-    # --- Flower's grid ----------------------------------------------------------------------------
+    # ---- Flower's grid
 
     def set_run(self, run: Run) -> None:
         raise AssertionError
@@ -102,20 +112,33 @@ class Network(Grid):
     def _answer(self, message: Message) -> Message | None:
         node, records = message.metadata.dst_node_id, message.content.config_records
         is_secure = RECORD_KEY_CONFIGS in records
-        stage = STAGES[str(records[RECORD_KEY_CONFIGS][Key.STAGE])] if is_secure else "train"
+        stage = (
+            STAGES[str(records[RECORD_KEY_CONFIGS][Key.STAGE])]
+            if is_secure
+            else "train"
+        )
         is_new = "config" in records
-        number = int(records["config"]["server-round"] if is_new else message.metadata.group_id)  # type: ignore[call-overload]
-        self.asked.setdefault((number, stage), {})[node] = copy.deepcopy(message.content)
+        number = int(
+            records["config"]["server-round"] if is_new else message.metadata.group_id
+        )  # type: ignore[call-overload]
+        self.asked.setdefault((number, stage), {})[node] = copy.deepcopy(
+            message.content
+        )
         gone = self.lost.setdefault((number, stage), set())
         try:
             reply = self._reply(message, node, number, is_secure, is_new)
-        except (KeyError, ValueError) as error:  # the client's, which a real node answers with
+        except (
+            KeyError,
+            ValueError,
+        ) as error:  # the client's, which a real node answers with
             gone.add(node)
             return Message(Error(0, repr(error)), reply_to=message)
         if node not in self.losses.get((number, stage), ()):
             return reply
         gone.add(node)
-        return Message(Error(0, "lost"), reply_to=message) if len(gone) % 2 == 0 else None
+        return (
+            Message(Error(0, "lost"), reply_to=message) if len(gone) % 2 == 0 else None
+        )
 
     def _reply(
         self, message: Message, node: int, number: int, is_secure: bool, is_new: bool
@@ -125,21 +148,31 @@ class Network(Grid):
             if is_new:
                 metrics = MetricRecord({"num-examples": count})
                 arrays = ArrayRecord([update])
-                return Message(RecordDict({"a": arrays, "m": metrics}), reply_to=message)
-            result = FitRes(Status(Code.OK, ""), ndarrays_to_parameters([update]), int(count), {})
+                return Message(
+                    RecordDict({"a": arrays, "m": metrics}), reply_to=message
+                )
+            result = FitRes(
+                Status(Code.OK, ""), ndarrays_to_parameters([update]), int(count), {}
+            )
             return Message(compat.fitres_to_recorddict(result, False), reply_to=message)
 
-        context = self._contexts.setdefault(node, Context(0, node, {}, RecordDict(), {}))
+        context = self._contexts.setdefault(
+            node, Context(0, node, {}, RecordDict(), {})
+        )
         own = secaggplus_mod if is_secure else lambda m, c, call: call(m, c)
         if self.mod is not None:
             return self.mod(message, context, lambda m, c: own(m, c, train))
         return own(message, context, train)
 
 
-def serve(network: Network, strategy: Any, workflow: Any, num_rounds: int) -> LegacyContext:
+def serve(
+    network: Network, strategy: Any, workflow: Any, num_rounds: int
+) -> LegacyContext:
     """Run Flower's own loop of rounds."""
     context = LegacyContext(
-        Context(0, 0, {}, RecordDict(), {}), ServerConfig(num_rounds=num_rounds), strategy
+        Context(0, 0, {}, RecordDict(), {}),
+        ServerConfig(num_rounds=num_rounds),
+        strategy,
     )
     DefaultWorkflow(fit_workflow=workflow)(network, context)
     return context
@@ -154,10 +187,14 @@ def lines(path: pathlib.Path) -> list[SumLine]:
 def sums(path: pathlib.Path) -> list[tuple[int, str, set[int], dict[str, set[int]]]]:
     """Round, status, clients and losses of each line, of a log with names as they are."""
     return [
-        (line.round, line.status, {*map(int, line.clients)},
-         {stage: {*map(int, names)} for stage, names in line.lost.items()})
+        (
+            line.round,
+            line.status,
+            {*map(int, line.clients)},
+            {stage: {*map(int, names)} for stage, names in line.lost.items()},
+        )
         for line in lines(path)
-    ]  # fmt: skip
+    ]
 
 
 def weights(line: SumLine) -> dict[int, Fraction]:

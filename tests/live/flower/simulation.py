@@ -1,7 +1,7 @@
 """An app for `flwr run`; its run-config names a `folder`, and `settings` as JSON.
 
-Clients crash where the plan says so, and each writes down that it did before it does, and which
-node it is. The server writes the log, and `found.npz` with the means.
+Clients crash where the plan says so, and each writes down that it did before it does,
+and which node it is. The server writes the log, and `found.npz` with the means.
 """
 
 from __future__ import annotations
@@ -39,7 +39,11 @@ def losses(text: str) -> dict[str, list[int]]:
         for client in range(settings["clients"]):
             is_lost, place = draws.random() < settings["chance"], draws.integers(4)
             if is_lost:
-                stage = "train" if settings["workflow"] == "plain" else [*STAGES.values()][place]
+                stage = (
+                    "train"
+                    if settings["workflow"] == "plain"
+                    else [*STAGES.values()][place]
+                )
                 plan.setdefault(f"{number} {stage}", []).append(client)
     return plan
 
@@ -49,7 +53,11 @@ def crash(message: Any, context: Any, call_next: Any) -> Any:
     if message.metadata.message_type == "train":
         folder = pathlib.Path(context.run_config["folder"])
         records = message.content.config_records
-        of = records[RECORD_KEY_CONFIGS]["stage"] if RECORD_KEY_CONFIGS in records else "train"
+        of = (
+            records[RECORD_KEY_CONFIGS]["stage"]
+            if RECORD_KEY_CONFIGS in records
+            else "train"
+        )
         key = f"{message.metadata.group_id} {STAGES.get(of, of)}"
         client = int(context.node_config["partition-id"])
         (folder / f"node {context.node_id}").write_text(str(client))
@@ -92,7 +100,9 @@ class Keeps(FedAvg):
 
 
 client = ClientApp(
-    client_fn=lambda context: Client(int(context.node_config["partition-id"])).to_client(),
+    client_fn=lambda context: Client(
+        int(context.node_config["partition-id"])
+    ).to_client(),
     mods=[crash, secure],
 )
 server = ServerApp()
@@ -107,8 +117,11 @@ def main(grid: Any, context: Any) -> None:
     settings = json.loads(context.run_config["settings"])
     inside, kind = Keeps(), settings["workflow"]
     recorder = Recorder(
-        folder / "log.jsonl", system=f"flower {flower.VERSION}", salt=b"",
-        aggregation="plain" if kind == "plain" else "secagg+")  # fmt: skip
+        folder / "log.jsonl",
+        system=f"flower {flower.VERSION}",
+        salt=b"",
+        aggregation="plain" if kind == "plain" else "secagg+",
+    )
     with recorder:
         strategy = flower.record(inside, recorder)
         if "scheme" in settings:

@@ -1,4 +1,7 @@
-"""Clients of Flower that unmask whole blocks only: what they refuse, and what is learnt then."""
+"""Clients of Flower that unmask whole blocks only.
+
+What they refuse, and what is learnt then.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 from flwr.app import ConfigRecord, Context, Message, RecordDict
-from flwr.common.secure_aggregation.secaggplus_constants import RECORD_KEY_CONFIGS, Key, Stage
+from flwr.common.secure_aggregation.secaggplus_constants import (
+    RECORD_KEY_CONFIGS,
+    Key,
+    Stage,
+)
 from network import Losses, Network, serve, sums
 from test_record import Keeps
 
@@ -21,7 +28,9 @@ NODES = range(201, 209)
 BLOCKS = {node: (node - 201) // 2 for node in NODES}
 
 
-def answer(node: int, configs: dict[str, Any] | None, kind: str = "train", **more: int) -> str:
+def answer(
+    node: int, configs: dict[str, Any] | None, kind: str = "train", **more: int
+) -> str:
     """Return what the mod lets through, or why it refuses."""
     Network(())  # by which Flower knows its run
     content = RecordDict()
@@ -37,17 +46,25 @@ def answer(node: int, configs: dict[str, Any] | None, kind: str = "train", **mor
 
 
 def unmask(*alive: int, dead: tuple[int, ...] = ()) -> dict[str, Any]:
-    return {Key.STAGE: Stage.UNMASK, Key.ACTIVE_NODE_ID_LIST: list(alive),
-            Key.DEAD_NODE_ID_LIST: list(dead)}  # fmt: skip
+    return {
+        Key.STAGE: Stage.UNMASK,
+        Key.ACTIVE_NODE_ID_LIST: list(alive),
+        Key.DEAD_NODE_ID_LIST: list(dead),
+    }
 
 
 def keys(*nodes: int) -> dict[str, Any]:
-    return {Key.STAGE: Stage.SHARE_KEYS} | {str(node): [b"one", b"two"] for node in nodes}
+    return {Key.STAGE: Stage.SHARE_KEYS} | {
+        str(node): [b"one", b"two"] for node in nodes
+    }
 
 
 def shares(*nodes: int) -> dict[str, Any]:
-    return {Key.STAGE: Stage.COLLECT_MASKED_VECTORS, Key.SOURCE_LIST: list(nodes),
-            Key.CIPHERTEXT_LIST: [b"sealed"] * len(nodes)}  # fmt: skip
+    return {
+        Key.STAGE: Stage.COLLECT_MASKED_VECTORS,
+        Key.SOURCE_LIST: list(nodes),
+        Key.CIPHERTEXT_LIST: [b"sealed"] * len(nodes),
+    }
 
 
 WHOLE = "the sum must be over whole blocks"
@@ -89,13 +106,19 @@ def test_strangers_colluders_and_other_messages() -> None:
     for wrong in ({}, [0, 0, 1, 1], None):
         with pytest.raises(mj.ConfigurationError, match="`blocks` must name the block"):
             unchecked(wrong)  # type: ignore[arg-type]
-    with pytest.raises(mj.ConfigurationError, match="`blocks` must have the numbers of nodes"):
+    with pytest.raises(
+        mj.ConfigurationError, match="`blocks` must have the numbers of nodes"
+    ):
         unchecked({"201": 0, "202": 0})  # type: ignore[dict-item]
-    with pytest.raises(mj.ConfigurationError, match="`blocks` must be equal for the mates"):
+    with pytest.raises(
+        mj.ConfigurationError, match="`blocks` must be equal for the mates"
+    ):
         unchecked({201: float("nan"), 202: float("nan")})
 
 
-def test_blocks_that_are_changed_later_change_no_mod(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_that_are_changed_later_change_no_mod(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Drawn again behind its back, they would let a sum without a mate pass."""
     blocks = dict(BLOCKS)
     mod = flower.whole_blocks(blocks)
@@ -128,8 +151,11 @@ def test_a_server_that_sums_parts_of_blocks_exposes_unless_clients_refuse(
     for name, mod in (("obedient", None), ("enforcing", flower.whole_blocks(BLOCKS))):
         path = tmp_path / f"{name}.jsonl"
         network, _ = played(path, mod, losses, "ignore", 9)
-        rows = [[node in clients for node in NODES] for _, status, clients, _ in sums(path)
-                if status == "learnt"]  # fmt: skip
+        rows = [
+            [node in clients for node in NODES]
+            for _, status, clients, _ in sums(path)
+            if status == "learnt"
+        ]
         learnt[name] = len(rows)
         exposed[name] = int((np.asarray(mj.privacy.first_exposure(rows)) >= 0).sum())
     assert learnt == {"obedient": 9, "enforcing": 1}
@@ -138,12 +164,18 @@ def test_a_server_that_sums_parts_of_blocks_exposes_unless_clients_refuse(
 
 
 def test_a_server_that_drops_blocks_works_on(tmp_path: pathlib.Path) -> None:
-    losses: Losses = {(1, "setup"): {201}, (2, "share_keys"): {202}, (3, "upload"): {203},
-                      (4, "unmask"): {204}}  # fmt: skip
+    losses: Losses = {
+        (1, "setup"): {201},
+        (2, "share_keys"): {202},
+        (3, "upload"): {203},
+        (4, "unmask"): {204},
+    }
     results = []
     for name, mod in (("stock", None), ("enforcing", flower.whole_blocks(BLOCKS))):
         path = tmp_path / f"{name}.jsonl"
         _, inside = played(path, mod, losses, "drop_block", 5)
-        results.append([(number, status, clients) for number, status, clients, _ in sums(path)])
+        results.append(
+            [(number, status, clients) for number, status, clients, _ in sums(path)]
+        )
         assert len(inside.means) == 5
     assert results[0] == results[1]

@@ -1,9 +1,11 @@
-"""A server that names other clients to each: why Flower's clients ask for t above half of all.
+"""A server that names other clients to each.
 
-Stock clients sign nothing, so each believes whom the server names. A rule on the threshold that
-counts the named ones alone, 2 t > n, then holds for both of two mates and parts them: one is named
-few holders of its secrets and the other many, of whom some are told that both are in the sum and
-the rest that neither is. Above half of all clients, the two kinds cannot both be enough.
+Why Flower's clients ask for t above half of all.
+Stock clients sign nothing, so each believes whom the server names. A rule on the
+threshold that counts the named ones alone, 2 t > n, then holds for both of two mates
+and parts them: one is named few holders of its secrets and the other many, of whom some
+are told that both are in the sum and the rest that neither is. Above half of all
+clients, the two kinds cannot both be enough.
 """
 
 from __future__ import annotations
@@ -14,23 +16,36 @@ import numpy as np
 from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.common import bytes_to_ndarray
 from flwr.common.secure_aggregation.crypto.shamir import combine_shares
-from flwr.common.secure_aggregation.crypto.symmetric_encryption import generate_shared_key
-from flwr.common.secure_aggregation.secaggplus_constants import RECORD_KEY_CONFIGS, Key, Stage
+from flwr.common.secure_aggregation.crypto.symmetric_encryption import (
+    generate_shared_key,
+)
+from flwr.common.secure_aggregation.secaggplus_constants import (
+    RECORD_KEY_CONFIGS,
+    Key,
+    Stage,
+)
 from flwr.common.secure_aggregation.secaggplus_utils import pseudo_rand_gen
-from flwr.supercore.primitives.asymmetric import bytes_to_private_key, bytes_to_public_key
+from flwr.supercore.primitives.asymmetric import (
+    bytes_to_private_key,
+    bytes_to_public_key,
+)
 from network import Network
 
 import mrsa_jax as mj
 from mrsa_jax.live import flower
 
 NODES = range(1, 11)
-BLOCKS = {node: (node - 1) // 2 for node in NODES}  # of two: 1 and 2 are the mates to part
+# of two: 1 and 2 are the mates to part
+BLOCKS = {node: (node - 1) // 2 for node in NODES}
 ALL = frozenset(NODES)
 MODULUS, LEVELS, CLIP, SIZE = 2**32, 2**16, 1.0, 3
 
 
 class Lies(NamedTuple):
-    """What each node is told: whom it is with, its threshold, who is in the sum or lost."""
+    """What each node is told.
+
+    Whom it is with, its threshold, who is in the sum or lost.
+    """
 
     named: dict[int, frozenset[int]]
     thresholds: dict[int, int]
@@ -38,12 +53,18 @@ class Lies(NamedTuple):
     dead: dict[int, frozenset[int]]
 
     def sources(self, node: int) -> frozenset[int]:
-        """Return the others whose shares can come to a node: each was named to the other."""
+        """Return the others whose shares can come to a node.
+
+        Each was named to the other.
+        """
         return frozenset(j for j in self.named[node] - {node} if node in self.named[j])
 
 
 class Held(NamedTuple):
-    """What the server holds: whose seeds and pad keys it can rebuild, and padded uploads."""
+    """What the server holds.
+
+    Whose seeds and pad keys it can rebuild, and padded uploads.
+    """
 
     seeds: dict[int, bytes]
     keys: dict[int, bytes]
@@ -52,7 +73,10 @@ class Held(NamedTuple):
 
 
 def of_its_cohort(strong: Any) -> Any:
-    """Return the mod with the weaker rule: t above half of the clients that are named to it."""
+    """Return the mod with the weaker rule.
+
+    T above half of the clients that are named to it.
+    """
     thresholds: dict[int, int] = {}
 
     def mod(message: Message, context: Any, call_next: Any) -> Message:
@@ -78,41 +102,84 @@ def played(lies: Lies, mod: Any) -> tuple[Held, Network]:
         message = Message(content, dst_node_id=node, message_type="train", group_id="1")
         reply = network._answer(message)
         assert reply is not None
-        return None if reply.has_error() else dict(reply.content.config_records[RECORD_KEY_CONFIGS])
+        return (
+            None
+            if reply.has_error()
+            else dict(reply.content.config_records[RECORD_KEY_CONFIGS])
+        )
 
     def asked(stage: str, told: dict[int, dict[str, Any]]) -> dict[int, dict[str, Any]]:
         answers = {node: ask(node, stage, **configs) for node, configs in told.items()}
         return {node: answer for node, answer in answers.items() if answer is not None}
 
-    here = asked(Stage.SETUP, {node: {
-        Key.SAMPLE_NUMBER: len(lies.named[node]), Key.SHARE_NUMBER: len(lies.named[node]),
-        Key.THRESHOLD: lies.thresholds[node], Key.CLIPPING_RANGE: CLIP, Key.TARGET_RANGE: LEVELS,
-        Key.MOD_RANGE: MODULUS, Key.MAX_WEIGHT: 1.0} for node in NODES})  # fmt: skip
-    public = {node: [here[node][Key.PUBLIC_KEY_1], here[node][Key.PUBLIC_KEY_2]] for node in here}
-    sealed = asked(Stage.SHARE_KEYS, {
-        node: {str(j): public[j] for j in sorted(lies.named[node]) if j in public}
-        for node in here})  # fmt: skip
-    post = {(i, j): text for i, one in sealed.items() for j, text in
-            zip(one[Key.DESTINATION_LIST], one[Key.CIPHERTEXT_LIST], strict=True)}  # fmt: skip
+    here = asked(
+        Stage.SETUP,
+        {
+            node: {
+                Key.SAMPLE_NUMBER: len(lies.named[node]),
+                Key.SHARE_NUMBER: len(lies.named[node]),
+                Key.THRESHOLD: lies.thresholds[node],
+                Key.CLIPPING_RANGE: CLIP,
+                Key.TARGET_RANGE: LEVELS,
+                Key.MOD_RANGE: MODULUS,
+                Key.MAX_WEIGHT: 1.0,
+            }
+            for node in NODES
+        },
+    )
+    public = {
+        node: [here[node][Key.PUBLIC_KEY_1], here[node][Key.PUBLIC_KEY_2]]
+        for node in here
+    }
+    sealed = asked(
+        Stage.SHARE_KEYS,
+        {
+            node: {str(j): public[j] for j in sorted(lies.named[node]) if j in public}
+            for node in here
+        },
+    )
+    post = {
+        (i, j): text
+        for i, one in sealed.items()
+        for j, text in zip(
+            one[Key.DESTINATION_LIST], one[Key.CIPHERTEXT_LIST], strict=True
+        )
+    }
     came = {node: sorted(lies.sources(node) & sealed.keys()) for node in sealed}
-    uploads = asked(Stage.COLLECT_MASKED_VECTORS, {
-        node: {Key.SOURCE_LIST: came[node],
-               Key.CIPHERTEXT_LIST: [post[j, node] for j in came[node]]} for node in sealed
-    })  # fmt: skip
-    shown = asked(Stage.UNMASK, {
-        node: {Key.ACTIVE_NODE_ID_LIST: sorted(lies.alive[node]),
-               Key.DEAD_NODE_ID_LIST: sorted(lies.dead[node])} for node in uploads
-    })  # fmt: skip
+    uploads = asked(
+        Stage.COLLECT_MASKED_VECTORS,
+        {
+            node: {
+                Key.SOURCE_LIST: came[node],
+                Key.CIPHERTEXT_LIST: [post[j, node] for j in came[node]],
+            }
+            for node in sealed
+        },
+    )
+    shown = asked(
+        Stage.UNMASK,
+        {
+            node: {
+                Key.ACTIVE_NODE_ID_LIST: sorted(lies.alive[node]),
+                Key.DEAD_NODE_ID_LIST: sorted(lies.dead[node]),
+            }
+            for node in uploads
+        },
+    )
     shares: dict[tuple[bool, int], list[bytes]] = {}
     for node, answer in shown.items():
-        for owner, share in zip(answer[Key.NODE_ID_LIST], answer[Key.SHARE_LIST], strict=True):
+        for owner, share in zip(
+            answer[Key.NODE_ID_LIST], answer[Key.SHARE_LIST], strict=True
+        ):
             shares.setdefault((owner in lies.alive[node], owner), []).append(share)
     rebuilt: dict[bool, dict[int, bytes]] = {True: {}, False: {}}
     for (is_seed, owner), found in shares.items():
         if len(found) >= lies.thresholds[owner]:
             rebuilt[is_seed][owner] = combine_shares(found)
-    vectors = {node: [bytes_to_ndarray(one) for one in answer[Key.MASKED_PARAMETERS]]
-               for node, answer in uploads.items()}  # fmt: skip
+    vectors = {
+        node: [bytes_to_ndarray(one) for one in answer[Key.MASKED_PARAMETERS]]
+        for node, answer in uploads.items()
+    }
     keys = {node: one[0] for node, one in public.items()}
     return Held(rebuilt[True], rebuilt[False], keys, vectors), network
 
@@ -120,8 +187,9 @@ def played(lies: Lies, mod: Any) -> tuple[Held, Network]:
 def parts_mates(lies: Lies, held: Held) -> bool:
     """Tell, by exact ranks, whether some combination that the server can open parts 1 and 2.
 
-    A combination opens if it is zero where no seed is known, and equal at both ends of each pad of
-    which no key is known. It parts the mates unless these conditions imply that they are equal.
+    A combination opens if it is zero where no seed is known, and equal at both ends of
+    each pad of which no key is known. It parts the mates unless these conditions imply
+    that they are equal.
     """
     names = sorted(held.uploads)
     place = {node: k for k, node in enumerate(names)}
@@ -139,7 +207,9 @@ def parts_mates(lies: Lies, held: Held) -> bool:
     if not {1, 2} <= place.keys():
         return False
     apart = unit[place[1]] - unit[place[2]]
-    return bool(mj.modular.rank(np.array([*rows, apart])) > mj.modular.rank(np.array(rows)))
+    return bool(
+        mj.modular.rank(np.array([*rows, apart])) > mj.modular.rank(np.array(rows))
+    )
 
 
 def unpadded(lies: Lies, held: Held, members: set[int]) -> list[np.ndarray]:
@@ -161,7 +231,10 @@ def unpadded(lies: Lies, held: Held, members: set[int]) -> list[np.ndarray]:
 
 
 def attack(few: frozenset[int], thresholds: dict[int, int]) -> Lies:
-    """Return the lies: 1, and all who are told that it is in the sum, know of `few` alone."""
+    """Return the lies.
+
+    1, and all who are told that it is in the sum, know of `few` alone.
+    """
     told_in = few - {2}
     named = {node: few if node in told_in else ALL for node in NODES}
     alive = {node: few if node in told_in else ALL - few for node in NODES} | {2: ALL}
@@ -170,7 +243,8 @@ def attack(few: frozenset[int], thresholds: dict[int, int]) -> Lies:
 
 
 FEW = frozenset({1, 2, 3, 4})
-OF_COHORTS = {node: 3 if node in FEW - {2} else 6 for node in NODES}  # above half of 4 and of 10
+# above half of 4 and of 10
+OF_COHORTS = {node: 3 if node in FEW - {2} else 6 for node in NODES}
 
 
 def test_above_half_of_the_cohort_is_too_weak() -> None:
@@ -191,7 +265,10 @@ def test_above_half_of_the_cohort_is_too_weak() -> None:
 
 
 def test_above_half_of_all_it_does_not_part_mates() -> None:
-    """The same lies are refused; with thresholds that are not, and cohorts to match, they fail."""
+    """The same lies are refused.
+
+    With thresholds that are not, and cohorts to match, they fail.
+    """
     mod = flower.whole_blocks(BLOCKS)
     held, network = played(attack(FEW, OF_COHORTS), mod)
     assert network.lost[1, "setup"] == {1, 3, 4}
@@ -208,45 +285,73 @@ def test_above_half_of_all_it_does_not_part_mates() -> None:
 
 
 def guessed(rng: np.random.Generator, is_weak: bool) -> Lies:
-    """Draw lies of the attack's kind: few or nearly all are named, and two lists are told."""
+    """Draw lies of the attack's kind.
+
+    Few or nearly all are named, and two lists are told.
+    """
     everyone = sorted(set(BLOCKS.values()))
 
     def union(blocks: Any) -> frozenset[int]:
         return frozenset(node for node in NODES if BLOCKS[node] in blocks)
 
     named, thresholds = {}, {}
-    few = union({0, *rng.choice(everyone[1:], rng.integers(1, 3), replace=False).tolist()})
+    few = union(
+        {0, *rng.choice(everyone[1:], rng.integers(1, 3), replace=False).tolist()}
+    )
     lost_to = rng.random()  # how often a node is told that the first block is lost
     for node in NODES:
         kinds = (few | union([BLOCKS[node]]), ALL, ALL - union([rng.choice(everyone)]))
-        kind = rng.choice(3, p=[0.8, 0.1, 0.1] if node in few - {2} else [0.1, 0.6, 0.3])
+        kind = rng.choice(
+            3, p=[0.8, 0.1, 0.1] if node in few - {2} else [0.1, 0.6, 0.3]
+        )
         named[node] = kinds[kind] | union([BLOCKS[node]])
         thresholds[node] = (len(named[node]) if is_weak else len(NODES)) // 2 + 1
     lies = Lies(named, thresholds, {}, {})
     for node in NODES:
         shared = lies.sources(node) | {node}
         whole = union([b for b in everyone if union([b]) <= shared])
-        lost = union([0]) if node not in few and rng.random() < lost_to else frozenset[int]()
+        lost = (
+            union([0])
+            if node not in few and rng.random() < lost_to
+            else frozenset[int]()
+        )
         lies.alive[node], lies.dead[node] = whole - lost, lost & shared
     return lies
 
 
 def opened(lies: Lies) -> Held:
-    """Return what `played` does, without messages: whose secrets enough nodes show shares of."""
+    """Return what `played` does, without messages.
+
+    Whose secrets enough nodes show shares of.
+    """
     known: list[dict[int, int]] = [dict.fromkeys(NODES, 0), dict.fromkeys(NODES, 0)]
     able = {node for node in NODES if len(lies.named[node]) >= lies.thresholds[node]}
-    uploads = {node for node in able if len(lies.sources(node) & able) + 1 >= lies.thresholds[node]
-               and all(j in (lies.sources(node) & able) | {node} for j in NODES
-                       if BLOCKS[j] == BLOCKS[node])}  # fmt: skip
+    uploads = {
+        node
+        for node in able
+        if len(lies.sources(node) & able) + 1 >= lies.thresholds[node]
+        and all(
+            j in (lies.sources(node) & able) | {node}
+            for j in NODES
+            if BLOCKS[j] == BLOCKS[node]
+        )
+    }
     for node in uploads:
         reached = (lies.sources(node) & able) | {node}
-        fits = len(lies.alive[node]) >= max(2, lies.thresholds[node]) and node in lies.alive[node]
+        fits = (
+            len(lies.alive[node]) >= max(2, lies.thresholds[node])
+            and node in lies.alive[node]
+        )
         if fits and lies.alive[node] | lies.dead[node] <= reached:
-            for found, owners in zip(known, (lies.alive[node], lies.dead[node]), strict=True):
+            for found, owners in zip(
+                known, (lies.alive[node], lies.dead[node]), strict=True
+            ):
                 for owner in owners:
                     found[owner] += 1
-    seeds, keys = ({node: b"" for node in NODES if found[node] >= lies.thresholds[node]}
-                   for found in known)  # fmt: skip
+    seeds, keys = (
+        {node: b"" for node in NODES if found[node] >= lies.thresholds[node]}
+        for found in known
+    )
     return Held(seeds, keys, {}, {node: [] for node in uploads})
 
 

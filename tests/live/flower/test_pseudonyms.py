@@ -9,7 +9,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from flwr.app import ArrayRecord, ConfigRecord, Context, Error, Message, MetricRecord, RecordDict
+from flwr.app import (
+    ArrayRecord,
+    ConfigRecord,
+    Context,
+    Error,
+    Message,
+    MetricRecord,
+    RecordDict,
+)
 from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg
 from network import Network, lines
@@ -28,7 +36,10 @@ def tell(message: Message, context: Context) -> Message:
 @app.train()
 def train(message: Message, context: Context) -> Message:
     content = RecordDict(
-        {"arrays": ArrayRecord([np.ones(2)]), "metrics": MetricRecord({"num-examples": 1})}
+        {
+            "arrays": ArrayRecord([np.ones(2)]),
+            "metrics": MetricRecord({"num-examples": 1}),
+        }
     )
     return Message(content, reply_to=message)
 
@@ -59,14 +70,17 @@ def _names(configs: dict[int, dict[str, Any] | None]) -> list[str]:
 
 
 def test_a_secret_makes_one_name_for_any_node_number(tmp_path: pathlib.Path) -> None:
-    anna, bob = ({"secret": str(tmp_path / name), "partition-id": 0} for name in ("anna", "bob"))
+    anna, bob = (
+        {"secret": str(tmp_path / name), "partition-id": 0} for name in ("anna", "bob")
+    )
     first = _names({11: anna, 12: bob})
     assert _names({7: {**bob, "partition-id": 5}, 9: anna}) == first[::-1]
     assert len(set(first)) == 2
     assert all(re.fullmatch("[0-9a-f]{32}", name) for name in first)
     secret = tmp_path / "anna"
     assert secret.stat().st_mode & 0o777 == 0o600
-    assert {path.name for path in tmp_path.iterdir()} == {"anna", "bob"}  # no drafts are left
+    # no drafts are left
+    assert {path.name for path in tmp_path.iterdir()} == {"anna", "bob"}
     assert secret.read_bytes().hex()[:32] not in first
     secret.write_bytes(b"short")
     with pytest.raises(ConfigurationError, match="must hold 32 bytes"):
@@ -82,7 +96,9 @@ def test_simulated_nodes_of_one_machine_differ_by_partition(
     assert _names({1: {"partition-id": 1}, 2: {"partition-id": 0}}) == first[::-1]
 
 
-def test_who_does_not_answer_is_left_out_and_asked_again(tmp_path: pathlib.Path) -> None:
+def test_who_does_not_answer_is_left_out_and_asked_again(
+    tmp_path: pathlib.Path,
+) -> None:
     config = {"secret": str(tmp_path / "one")}
     grid = Nodes({1: None, 2: config})
     people = Pseudonyms(grid)
@@ -100,11 +116,16 @@ def test_who_does_not_answer_is_left_out_and_asked_again(tmp_path: pathlib.Path)
 @pytest.mark.parametrize("name", ["anna", 5, "A" * 32])
 def test_what_is_no_pseudonym_is_not_taken(name: Any) -> None:
     class Odd(Nodes):
-        def send_and_receive(self, messages: Any, *, timeout: float | None = None) -> Any:
+        def send_and_receive(
+            self, messages: Any, *, timeout: float | None = None
+        ) -> Any:
             one, two, three = messages
             told = RecordDict({"pseudonym": ConfigRecord({"pseudonym": name})})
-            return [Message(told, reply_to=one), Message(RecordDict(), reply_to=two),
-                    Message(Error(0, "no"), reply_to=three)]  # fmt: skip
+            return [
+                Message(told, reply_to=one),
+                Message(RecordDict(), reply_to=two),
+                Message(Error(0, "no"), reply_to=three),
+            ]
 
     assert list(Pseudonyms(Odd({1: None, 2: None, 3: None})).get_node_ids()) == []
 
@@ -112,10 +133,18 @@ def test_what_is_no_pseudonym_is_not_taken(name: Any) -> None:
 def test_two_runs_of_a_strategy_know_the_same_people(tmp_path: pathlib.Path) -> None:
     configs = [{"secret": str(tmp_path / name)} for name in ("anna", "bob")]
     for first in (10, 20):  # Flower numbers the nodes of each run anew
-        people = Pseudonyms(Nodes({first + i: config for i, config in enumerate(configs)}))
-        with Recorder(tmp_path / "log", system="f", aggregation="plain", salt=b"") as recorder:
+        people = Pseudonyms(
+            Nodes({first + i: config for i, config in enumerate(configs)})
+        )
+        with Recorder(
+            tmp_path / "log", system="f", aggregation="plain", salt=b""
+        ) as recorder:
             strategy = record(FedAvg(fraction_evaluate=0.0), recorder, name=people.name)
-            strategy.start(people, ArrayRecord([np.zeros(2)]), num_rounds=1, timeout=9.0)
+            strategy.start(
+                people, ArrayRecord([np.zeros(2)]), num_rounds=1, timeout=9.0
+            )
     one, two = lines(tmp_path / "log")
-    assert one.clients == two.clients == tuple(sorted(_names(dict(enumerate(configs, 5)))))
+    assert (
+        one.clients == two.clients == tuple(sorted(_names(dict(enumerate(configs, 5)))))
+    )
     assert one.asked == one.clients

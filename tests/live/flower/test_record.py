@@ -1,4 +1,7 @@
-"""Recorded Flower strategies, both interfaces: each sum's line is there before its aggregate."""
+"""Recorded Flower strategies, both interfaces.
+
+Each sum's line is there before its aggregate.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +67,9 @@ def run(network: Network, strategy: Any, num_rounds: int) -> None:
         strategy.start(network, ArrayRecord([np.zeros(3)]), num_rounds)
 
 
-INTERFACES = pytest.mark.parametrize("kind", [Keeps, KeepsMessages], ids=["fit", "messages"])
+INTERFACES = pytest.mark.parametrize(
+    "kind", [Keeps, KeepsMessages], ids=["fit", "messages"]
+)
 
 
 @pytest.fixture
@@ -99,11 +104,13 @@ class Fake:
         self.sums.append((tuple(clients), tuple(weights)))
 
 
-# --- misuse ---------------------------------------------------------------------------------------
+# ---- misuse
 
 
 def test_a_strategy_is_recorded_once(recorder: Recorder) -> None:
-    with pytest.raises(ConfigurationError, match="`strategy` must not be recorded already"):
+    with pytest.raises(
+        ConfigurationError, match="`strategy` must not be recorded already"
+    ):
         flower.record(flower.record(FedAvg(), recorder), recorder)
 
 
@@ -180,12 +187,16 @@ def test_a_missing_flower_is_told_at_import() -> None:
 
 @INTERFACES
 @pytest.mark.parametrize("count", [-1, float("nan"), float("inf")])
-def test_a_weight_that_is_none_is_told(recorder: Recorder, kind: Any, count: float) -> None:
+def test_a_weight_that_is_none_is_told(
+    recorder: Recorder, kind: Any, count: float
+) -> None:
     if kind is Keeps and count != -1:
         pytest.skip("integers alone travel in this interface")
     network = Network(NODES)
     network.examples[103] = count
-    with pytest.raises(ConfigurationError, match="`num_examples` of node 103 must be finite and"):
+    with pytest.raises(
+        ConfigurationError, match="`num_examples` of node 103 must be finite and"
+    ):
         run(network, flower.record(kind(recorder.path), recorder), 1)
     assert lines(recorder.path) == []
 
@@ -193,15 +204,19 @@ def test_a_weight_that_is_none_is_told(recorder: Recorder, kind: Any, count: flo
 @INTERFACES
 def test_two_nodes_of_one_name_are_told(recorder: Recorder, kind: Any) -> None:
     strategy = flower.record(kind(recorder.path), recorder, name=lambda node: node // 2)
-    with pytest.raises(ConfigurationError, match="`name` must tell all nodes of a round apart"):
+    with pytest.raises(
+        ConfigurationError, match="`name` must tell all nodes of a round apart"
+    ):
         run(Network(NODES), strategy, 1)
 
 
-# --- what is recorded -----------------------------------------------------------------------------
+# ---- what is recorded
 
 
 @INTERFACES
-def test_the_log_is_the_truth_and_before_the_aggregate(recorder: Recorder, kind: Any) -> None:
+def test_the_log_is_the_truth_and_before_the_aggregate(
+    recorder: Recorder, kind: Any
+) -> None:
     inside = kind(recorder.path)
     network = Network(NODES, LOSSES)
     network.examples = {node: node - 100 for node in NODES}
@@ -245,7 +260,9 @@ def test_fractions_of_examples_are_kept_exactly(recorder: Recorder) -> None:
 def test_pseudonyms_and_lasting_names(tmp_path: pathlib.Path, kind: Any) -> None:
     path = tmp_path / "log.jsonl"
     with Recorder(path, system="flower", aggregation="plain") as recorder:
-        strategy = flower.record(kind(path), recorder, name=lambda node: f"phone {node}")
+        strategy = flower.record(
+            kind(path), recorder, name=lambda node: f"phone {node}"
+        )
         run(Network(NODES), strategy, 1)
         expected = sorted(recorder.name(f"phone {node}") for node in NODES)
     (line,) = lines(path)
@@ -261,15 +278,23 @@ def test_all_else_goes_through(recorder: Recorder, kind: Any) -> None:
     assert isinstance(wrapped, kind.__mro__[2])  # of the same interface
     with pytest.raises(AttributeError, match="nothing"):
         _ = wrapped.nothing
-    nobody = kind(recorder.path, **({"fraction_fit": 0.0, "min_fit_clients": 0}
-                                    if kind is Keeps else {"fraction_train": 0.0}))  # fmt: skip
+    nobody = kind(
+        recorder.path,
+        **(
+            {"fraction_fit": 0.0, "min_fit_clients": 0}
+            if kind is Keeps
+            else {"fraction_train": 0.0}
+        ),
+    )
     run(Network(NODES), flower.record(nobody, recorder), 2)
     assert lines(recorder.path) == []  # it asked nobody
 
 
 def test_a_strategys_own_loop_is_recorded(recorder: Recorder) -> None:
     class Twice(KeepsMessages):
-        def start(self, grid: Any, initial_arrays: Any, num_rounds: int = 3, **more: Any) -> Any:
+        def start(
+            self, grid: Any, initial_arrays: Any, num_rounds: int = 3, **more: Any
+        ) -> Any:
             return super().start(grid, initial_arrays, 2 * num_rounds, **more)
 
     inside = Twice(recorder.path)
@@ -277,12 +302,14 @@ def test_a_strategys_own_loop_is_recorded(recorder: Recorder) -> None:
     assert [line.round for line in lines(recorder.path)] == [1, 2, 3, 4]
 
 
-# --- whose log it is ------------------------------------------------------------------------------
+# ---- whose log it is
 
 
 def _app(network: Network, path: pathlib.Path, kind: Any, way: str) -> None:
     """Run an app for two rounds as `flwr run` does, with a relative path."""
-    with Recorder(path.name, system="flower", aggregation="plain", salt=b"") as recorder:
+    with Recorder(
+        path.name, system="flower", aggregation="plain", salt=b""
+    ) as recorder:
         if way == "select":
             selector = mj.selection.batch_partitioning(6, 6, 3)
             strategy = flower.select(kind(path), recorder, selector)
@@ -321,7 +348,9 @@ def test_the_log_is_told_of_by_its_whole_path(
     path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[str] = []
-    monkeypatch.setattr(_strategies, "log", lambda level, text, *values: told.append(text % values))
+    monkeypatch.setattr(
+        _strategies, "log", lambda level, text, *values: told.append(text % values)
+    )
     monkeypatch.chdir(path.parent)
     with Recorder("log.jsonl", system="flower", aggregation="plain") as recorder:
         flower.record(FedAvg(), recorder)
@@ -329,7 +358,7 @@ def test_the_log_is_told_of_by_its_whole_path(
     assert told == [f"The participation log of this run is {path}"] * 2
 
 
-# --- the gate -------------------------------------------------------------------------------------
+# ---- the gate
 
 
 @INTERFACES
@@ -353,7 +382,7 @@ def test_the_gate_takes_learnt_sums_in(tmp_path: pathlib.Path, kind: Any) -> Non
     assert dict(zip(clients, factors, strict=True)) == {names[101]: 1, names[103]: 5}
 
 
-# --- Flower's own SecAgg+ -------------------------------------------------------------------------
+# ---- Flower's own SecAgg+
 
 
 def test_flowers_own_workflow_is_recorded(recorder: Recorder) -> None:
@@ -366,7 +395,8 @@ def test_flowers_own_workflow_is_recorded(recorder: Recorder) -> None:
     everybody = set(NODES)
     assert sums(recorder.path) == [
         (1, "learnt", everybody - {101}, {"train": {101}}),
-        (2, "aborted", set(), {}),  # it cannot go on without the shares of who shared none
+        # it cannot go on without the shares of who shared none
+        (2, "aborted", set(), {}),
         (3, "learnt", everybody, {}),
     ]  # round 4 came to nothing, and nobody has said so yet
     assert inside.held == {1: 1, 3: 3}
@@ -374,15 +404,19 @@ def test_flowers_own_workflow_is_recorded(recorder: Recorder) -> None:
     assert sums(recorder.path)[3] == (4, "aborted", set(), {})
 
 
-def test_sums_of_a_part_of_the_vector_are_written_and_gated_as_such(tmp_path: pathlib.Path) -> None:
+def test_sums_of_a_part_of_the_vector_are_written_and_gated_as_such(
+    tmp_path: pathlib.Path,
+) -> None:
     gate, path = mj.live.Gate(fail_below=2), tmp_path / "log.jsonl"
     with Recorder(path, system="flower", aggregation="secagg+", salt=b"") as recorder:
         books = flower.record(FedAvg(), recorder, gate=gate, part="upper").books
         assert books.open(1, [1, 2, 3])
         books.learn(1, {1: 5, 2: 5, 3: 5})
-        assert not books.open(2, [1, 2])  # the first sum less this one would be client 3's
+        # the first sum less this one would be client 3's
+        assert not books.open(2, [1, 2])
         whole = flower.record(FedAvg(), recorder, gate=gate).books
-        assert not whole.open(3, [1, 2])  # as a sum of whole updates is learnt in that part too
+        # as a sum of whole updates is learnt in that part too
+        assert not whole.open(3, [1, 2])
         assert whole.open(4, [1, 2, 3])
         whole.close()
     log = mj.privacy.read_log(path)

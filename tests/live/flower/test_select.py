@@ -15,7 +15,8 @@ import mrsa_jax as mj
 from mrsa_jax import ConfigurationError
 from mrsa_jax.live import Gate, Recorder, flower
 
-NODES = range(301, 313)  # a node's index is its number less 301: new ones are taken in order
+# a node's index is its number less 301: new ones are taken in order
+NODES = range(301, 313)
 _selector = functools.cache(lambda: mj.selection.batch_partitioning(12, 6, 3))
 
 
@@ -28,8 +29,14 @@ def _recorder(path: pathlib.Path) -> Recorder:
     return Recorder(path, system="flower", aggregation="secagg+", salt=b"")
 
 
-def _play(path: pathlib.Path, network: Network, num_rounds: int, kind: Any = Keeps,
-          selector: Any = None, **settings: Any) -> None:  # fmt: skip
+def _play(
+    path: pathlib.Path,
+    network: Network,
+    num_rounds: int,
+    kind: Any = Keeps,
+    selector: Any = None,
+    **settings: Any,
+) -> None:
     """Run a server from its start to its end."""
     with _recorder(path) as recorder:
         run(
@@ -40,24 +47,46 @@ def _play(path: pathlib.Path, network: Network, num_rounds: int, kind: Any = Kee
 
 
 def _asked(path: pathlib.Path) -> list[list[int]]:
-    return [sorted(int(name) - 301 for name in line.asked or ()) for line in lines(path)]
+    return [
+        sorted(int(name) - 301 for name in line.asked or ()) for line in lines(path)
+    ]
 
 
-# --- misuse ---------------------------------------------------------------------------------------
+# ---- misuse
 
 
 @pytest.mark.parametrize(
     ("kind", "settings", "name"),
-    [(KeepsMessages, {"fraction_train": 0.5}, "fraction_train"),
-     (KeepsMessages, {"min_train_nodes": 7}, "min_train_nodes and min_available_nodes"),
-     (KeepsMessages, {"min_available_nodes": 12}, "min_train_nodes and min_available_nodes")],
-)  # fmt: skip
+    [
+        (KeepsMessages, {"fraction_train": 0.5}, "fraction_train"),
+        (
+            KeepsMessages,
+            {"min_train_nodes": 7},
+            "min_train_nodes and min_available_nodes",
+        ),
+        (
+            KeepsMessages,
+            {"min_available_nodes": 12},
+            "min_train_nodes and min_available_nodes",
+        ),
+    ],
+)
 def test_a_strategy_that_wants_others_than_the_cohort_is_told(
-    path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, kind: Any, settings: Any, name: str
+    path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: Any,
+    settings: Any,
+    name: str,
 ) -> None:
-    monkeypatch.setattr("flwr.serverapp.strategy.strategy_utils.sleep", lambda seconds: None)
+    monkeypatch.setattr(
+        "flwr.serverapp.strategy.strategy_utils.sleep", lambda seconds: None
+    )
     with _recorder(path) as recorder, pytest.raises(ConfigurationError, match=name):
-        run(Network(NODES), flower.select(kind(path, **settings), recorder, _selector()), 1)
+        run(
+            Network(NODES),
+            flower.select(kind(path, **settings), recorder, _selector()),
+            1,
+        )
 
 
 def test_a_strategy_that_asks_a_part_of_the_cohort_is_told(path: pathlib.Path) -> None:
@@ -65,7 +94,10 @@ def test_a_strategy_that_asks_a_part_of_the_cohort_is_told(path: pathlib.Path) -
         def configure_fit(self, *args: Any, **named: Any) -> Any:
             return super().configure_fit(*args, **named)[::2]
 
-    with _recorder(path) as recorder, pytest.raises(ConfigurationError, match="fraction_fit must"):
+    with (
+        _recorder(path) as recorder,
+        pytest.raises(ConfigurationError, match="fraction_fit must"),
+    ):
         run(Network(NODES), flower.select(Half(path), recorder, _selector()), 1)
     assert lines(path) == []
 
@@ -73,29 +105,45 @@ def test_a_strategy_that_asks_a_part_of_the_cohort_is_told(path: pathlib.Path) -
 def test_a_log_of_another_selection_is_told(path: pathlib.Path) -> None:
     _play(path, Network(NODES), 3)
     with _recorder(path) as recorder:
-        for selector in (mj.selection.uniform(12, 4), mj.selection.batch_partitioning(12, 6, 2)):
-            with pytest.raises(ConfigurationError, match="`selector` must be the one that chose"):
+        for selector in (
+            mj.selection.uniform(12, 4),
+            mj.selection.batch_partitioning(12, 6, 2),
+        ):
+            with pytest.raises(
+                ConfigurationError, match="`selector` must be the one that chose"
+            ):
                 flower.select(Keeps(path), recorder, selector)
-        with pytest.raises(ConfigurationError, match="`selector` must be at least the 12 clients"):
-            flower.select(Keeps(path), recorder, mj.selection.batch_partitioning(9, 6, 3))
+        with pytest.raises(
+            ConfigurationError, match="`selector` must be at least the 12 clients"
+        ):
+            flower.select(
+                Keeps(path), recorder, mj.selection.batch_partitioning(9, 6, 3)
+            )
     other = path.with_name("recorded")
     with _recorder(other) as recorder:
         recorder.record(1, ["301"])
-        with pytest.raises(ConfigurationError, match=r"in line 2 of .* whom the server asked"):
+        with pytest.raises(
+            ConfigurationError, match=r"in line 2 of .* whom the server asked"
+        ):
             flower.select(Keeps(other), recorder, _selector())
         path.with_name("recorded.clients").write_text("[]")
-        with pytest.raises(ConfigurationError, match=r"recorded\.clients` must be a register"):
+        with pytest.raises(
+            ConfigurationError, match=r"recorded\.clients` must be a register"
+        ):
             flower.select(Keeps(other), recorder, _selector())
 
 
 def test_a_log_whose_register_is_gone_is_told(path: pathlib.Path) -> None:
     _play(path, Network(NODES), 1)
     path.with_name("log.jsonl.clients").unlink()
-    with _recorder(path) as recorder, pytest.raises(ConfigurationError, match=r"line 2 of .*log"):
+    with (
+        _recorder(path) as recorder,
+        pytest.raises(ConfigurationError, match=r"line 2 of .*log"),
+    ):
         flower.select(Keeps(path), recorder, _selector())
 
 
-# --- who is asked ---------------------------------------------------------------------------------
+# ---- who is asked
 
 
 @INTERFACES
@@ -117,7 +165,9 @@ def test_a_server_that_starts_again_goes_on(path: pathlib.Path, kind: Any) -> No
         _play(path, Network(NODES, late), more, kind, seed=3)
         played += more
     assert _asked(path) == _asked(whole)
-    assert [line.clients for line in lines(path)] == [line.clients for line in lines(whole)]
+    assert [line.clients for line in lines(path)] == [
+        line.clients for line in lines(whole)
+    ]
     assert [line.run for line in lines(path)] == [0] + [1] * 4 + [3] * 5
 
 
@@ -147,17 +197,22 @@ def test_nodes_join_leave_and_come_back(path: pathlib.Path, kind: Any) -> None:
 
 
 @INTERFACES
-def test_more_nodes_than_the_selector_has_clients_are_told(path: pathlib.Path, kind: Any) -> None:
+def test_more_nodes_than_the_selector_has_clients_are_told(
+    path: pathlib.Path, kind: Any
+) -> None:
     network = Network([*NODES, 401, 402])
-    with pytest.warns(RuntimeWarning, match="is of 12 clients.*: 2 more are left out") as told:
+    with pytest.warns(
+        RuntimeWarning, match="is of 12 clients.*: 2 more are left out"
+    ) as told:
         _play(path, network, 6, kind)
     assert len(told) == 1
     assert set().union(*_asked(path)) <= set(range(12))
 
 
 @INTERFACES
-def test_rounds_wait_for_nodes(path: pathlib.Path, kind: Any,
-                               monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
+def test_rounds_wait_for_nodes(
+    path: pathlib.Path, kind: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     network = Network(NODES[:4])
 
     def join(*args: Any, **named: Any) -> bool:
@@ -185,7 +240,10 @@ def test_the_gate_wants_a_block_left_out(path: pathlib.Path, kind: Any) -> None:
 
 @pytest.mark.slow
 def test_a_gate_keeps_its_bar_whatever_is_lost(path: pathlib.Path) -> None:
-    """Cohorts without blocks, before rounds and again before unmasking: T stays at the bar."""
+    """Cohorts without blocks, before rounds and again before unmasking.
+
+    T stays at the bar.
+    """
     draws, num_rounds = np.random.default_rng(6), 10
     losses: Losses = {
         (number, "upload"): {node for node in NODES if draws.random() < 0.2}
@@ -196,7 +254,9 @@ def test_a_gate_keeps_its_bar_whatever_is_lost(path: pathlib.Path) -> None:
         log = path.with_name(f"bar {bar}")
         gate = Gate(fail_below=bar)
         with _recorder(log) as recorder:
-            strategy = flower.select(Keeps(log), recorder, mj.selection.uniform(12, 4), gate=gate)
+            strategy = flower.select(
+                Keeps(log), recorder, mj.selection.uniform(12, 4), gate=gate
+            )
             workflow = flower.SecAggPlus(1.0, 2, max_weight=10.0)
             network = Network(NODES, losses, size=1)
             network.examples = {node: node - 300 for node in NODES}
@@ -208,17 +268,25 @@ def test_a_gate_keeps_its_bar_whatever_is_lost(path: pathlib.Path) -> None:
     assert found[3].lower >= 3
 
 
-# --- T --------------------------------------------------------------------------------------------
+# ---- T
 
 
 def _participation(path: pathlib.Path) -> np.ndarray:
-    return np.asarray([[str(node) in line.clients for node in NODES]
-                       for line in lines(path) if line.clients])  # fmt: skip
+    return np.asarray(
+        [
+            [str(node) in line.clients for node in NODES]
+            for line in lines(path)
+            if line.clients
+        ]
+    )
 
 
 @pytest.mark.slow
 def test_blocks_keep_t_where_losses_split_them(path: pathlib.Path) -> None:
-    """The same losses with Flower's way of summing whoever is left: T falls below the block."""
+    """The same losses with Flower's way of summing whoever is left.
+
+    T falls below the block.
+    """
     draws, num_rounds = np.random.default_rng(2), 12
     losses: Losses = {
         (number, "upload"): {node for node in NODES if draws.random() < 0.1}

@@ -1,4 +1,7 @@
-"""`flwr run`, its simulation on ray, and clients that crash: the log is what they wrote down."""
+"""`flwr run`, its simulation on ray, and clients that crash.
+
+The log is what they wrote down.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,9 @@ from mrsa_jax.privacy._weak import WeakPrivacy
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(not importlib.util.find_spec("ray"), reason="Flower's simulation needs ray"),
+    pytest.mark.skipif(
+        not importlib.util.find_spec("ray"), reason="Flower's simulation needs ray"
+    ),
 ]
 HERE = pathlib.Path(__file__).parent
 SIZE, MAX_WEIGHT = 4, 10.0
@@ -66,7 +71,9 @@ class Run(NamedTuple):
 def link(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """Return the variables of commands that share a link."""
     home = tmp_path_factory.mktemp("link")
-    found = launch.environment(pathlib.Path(sys.executable).parent, home) | {"JAX_PLATFORMS": "cpu"}
+    found = launch.environment(pathlib.Path(sys.executable).parent, home) | {
+        "JAX_PLATFORMS": "cpu"
+    }
     (home / "app").mkdir()
     (home / "app" / "pyproject.toml").write_text(PROJECT)
     shutil.copy(HERE / "simulation.py", home / "app")
@@ -78,11 +85,15 @@ def _simulate(link: dict[str, str], folder: pathlib.Path, **settings: Any) -> Ru
     folder.mkdir()
     config = f"folder='{folder}' settings='{json.dumps(settings)}'"
     where = f"num-supernodes={settings['clients']} {RAY}"
-    command = f'flwr run app --stream --run-config "$CONFIG" --federation-config "{where}"'
+    command = (
+        f'flwr run app --stream --run-config "$CONFIG" --federation-config "{where}"'
+    )
     said = launch.run(command, {**link, "CONFIG": config}, pathlib.Path(link["HOME"]))
     assert (folder / "found.npz").exists(), said[-3000:]
     assert "deprecat" not in said.lower()
-    client = {path.name.split()[1]: int(path.read_text()) for path in folder.glob("node *")}
+    client = {
+        path.name.split()[1]: int(path.read_text()) for path in folder.glob("node *")
+    }
     lost = collections.defaultdict(set)
     for path in folder.glob("lost *"):
         _, number, stage, who = path.name.split()
@@ -93,7 +104,9 @@ def _simulate(link: dict[str, str], folder: pathlib.Path, **settings: Any) -> Ru
 
 
 def _mean(number: int, clients: list[int]) -> np.ndarray:
-    values = [np.random.default_rng([number, who]).uniform(-1, 1, SIZE) for who in clients]
+    values = [
+        np.random.default_rng([number, who]).uniform(-1, 1, SIZE) for who in clients
+    ]
     return np.average(values, axis=0, weights=[who % 4 + 1 for who in clients])
 
 
@@ -102,9 +115,14 @@ def _check(run: Run, num_rounds: int, stages: tuple[str, ...], atol: float) -> N
     for line in run.lines:
         for stage in stages:
             found = {run.client[name] for name in line.lost.get(stage, ())}
-            assert found == run.lost.get((line.round, stage), set()), (line.round, stage)
+            assert found == run.lost.get((line.round, stage), set()), (
+                line.round,
+                stage,
+            )
         assert (line.status == "learnt") == (line.round in run.means)
-        factors = {run.client[str(node)]: weight for node, weight in weights(line).items()}
+        factors = {
+            run.client[str(node)]: weight for node, weight in weights(line).items()
+        }
         assert factors == {who: who % 4 + 1 for who in factors}
         if factors:
             mean = _mean(line.round, [*factors])
@@ -113,7 +131,13 @@ def _check(run: Run, num_rounds: int, stages: tuple[str, ...], atol: float) -> N
 
 def test_plain_averaging(link: dict[str, str], tmp_path: pathlib.Path) -> None:
     run = _simulate(
-        link, tmp_path / "run", clients=14, rounds=8, seed=1, chance=0.2, workflow="plain"
+        link,
+        tmp_path / "run",
+        clients=14,
+        rounds=8,
+        seed=1,
+        chance=0.2,
+        workflow="plain",
     )
     _check(run, 8, ("train",), 1e-12)
     assert len(run.means) == 8
@@ -126,7 +150,13 @@ def test_plain_averaging(link: dict[str, str], tmp_path: pathlib.Path) -> None:
 def test_secagg_plus(link: dict[str, str], tmp_path: pathlib.Path) -> None:
     """Every stage loses clients, and every round is learnt all the same."""
     run = _simulate(
-        link, tmp_path / "run", clients=14, rounds=8, seed=2, chance=0.2, workflow="ignore"
+        link,
+        tmp_path / "run",
+        clients=14,
+        rounds=8,
+        seed=2,
+        chance=0.2,
+        workflow="ignore",
     )
     stages = ("setup", "share_keys", "upload", "unmask")
     # a level of quantization a client, over weights of at least 1 of 10 in all
@@ -134,20 +164,34 @@ def test_secagg_plus(link: dict[str, str], tmp_path: pathlib.Path) -> None:
     assert len(run.means) == 8
     everybody = set(range(14))
     for line in run.lines:
-        gone = set().union(*(run.lost.get((line.round, stage), set()) for stage in stages[:3]))
+        gone = set().union(
+            *(run.lost.get((line.round, stage), set()) for stage in stages[:3])
+        )
         assert {run.client[name] for name in line.clients} == everybody - gone
-    told = {stage: sum(len(run.lost.get((number, stage), ())) for number in range(1, 9))
-            for stage in stages}  # fmt: skip
+    told = {
+        stage: sum(len(run.lost.get((number, stage), ())) for number in range(1, 9))
+        for stage in stages
+    }
     assert all(told.values())
 
 
-def test_selection_keeps_t_at_a_fifth_lost(link: dict[str, str], tmp_path: pathlib.Path) -> None:
-    """Blocks of three; Flower's workflow, given the same cohorts and losses, parts their members.
+def test_selection_keeps_t_at_a_fifth_lost(
+    link: dict[str, str], tmp_path: pathlib.Path
+) -> None:
+    """Blocks of three.
 
-    Few of its rounds are learnt, so that weak T may happen to be large: strong T says it.
+    Flower's workflow, given the same cohorts and losses, parts their members.
+    Few of its rounds are learnt, so that weak T may happen to be large: strong T says
+    it.
     """
-    settings = {"clients": 18, "cohort": 12, "scheme": "batch_partitioning:3", "rounds": 30,
-                "seed": 4, "chance": 0.2}  # fmt: skip
+    settings = {
+        "clients": 18,
+        "cohort": 12,
+        "scheme": "batch_partitioning:3",
+        "rounds": 30,
+        "seed": 4,
+        "chance": 0.2,
+    }
     found: dict[str, WeakPrivacy] = {}
     for workflow in ("drop_block", "stock"):
         run = _simulate(link, tmp_path / workflow, workflow=workflow, **settings)

@@ -1,4 +1,7 @@
-"""SecAgg+ whose losses are recorded: the log is the injected truth, the sum the kept clients'."""
+"""SecAgg+ whose losses are recorded.
+
+The log is the injected truth, the sum the kept clients'.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,10 @@ LEVELS, CLIP = 2**22, 8.0
 
 
 def tolerance(kept: dict[int, Any]) -> float:
-    """Return what quantization may change of a mean: a level a client, and its rounded weight."""
+    """Return what quantization may change of a mean.
+
+    A level a client, and its rounded weight.
+    """
     total = sum(float(weight) for weight in kept.values()) / MAX_WEIGHT
     return len(kept) * (2 * CLIP + 2) / LEVELS / total
 
@@ -46,7 +52,9 @@ def _random_losses(num_rounds: int, chance: float, seed: int) -> Losses:
     }
 
 
-def _check_truth(network: Network, path: pathlib.Path, means: dict[int, np.ndarray]) -> None:
+def _check_truth(
+    network: Network, path: pathlib.Path, means: dict[int, np.ndarray]
+) -> None:
     """Check every line against what the network saw, and every mean against its clients'."""
     found = lines(path)
     for line in found:
@@ -76,8 +84,15 @@ def _check_no_node_gave_both_shares(network: Network) -> None:
 
 
 def test_a_strategy_that_records_nothing_is_told() -> None:
-    with pytest.raises(ConfigurationError, match="`strategy` must be made by `record` or `select`"):
-        serve(Network(NODES), FedAvg(initial_parameters=START), flower.SecAggPlus(1.0, 0.5), 1)
+    with pytest.raises(
+        ConfigurationError, match="`strategy` must be made by `record` or `select`"
+    ):
+        serve(
+            Network(NODES),
+            FedAvg(initial_parameters=START),
+            flower.SecAggPlus(1.0, 0.5),
+            1,
+        )
 
 
 def test_a_loss_at_each_stage(recorder: Recorder) -> None:
@@ -85,8 +100,12 @@ def test_a_loss_at_each_stage(recorder: Recorder) -> None:
     losses: Losses = {(i, stage): {200 + i} for i, stage in enumerate(STAGES, 1)}
     inside, network = Keeps(recorder.path), Network(NODES, losses)
     network.examples = {node: node - 200 for node in NODES}
-    serve(network, flower.record(inside, recorder),
-          flower.SecAggPlus(1.0, 0.5, max_weight=MAX_WEIGHT), 5)  # fmt: skip
+    serve(
+        network,
+        flower.record(inside, recorder),
+        flower.SecAggPlus(1.0, 0.5, max_weight=MAX_WEIGHT),
+        5,
+    )
     assert sums(recorder.path) == [
         (1, "learnt", everybody - {201}, {"setup": {201}}),
         (2, "learnt", everybody - {202}, {"share_keys": {202}}),
@@ -105,8 +124,12 @@ def test_losses_at_all_stages_at_once(recorder: Recorder, num_shares: float) -> 
     network = Network(NODES, _random_losses(num_rounds, 0.06, 5))
     network.examples = {node: node % 5 + 1 for node in NODES}
     inside = Keeps(recorder.path)
-    serve(network, flower.record(inside, recorder),
-          flower.SecAggPlus(num_shares, 3, max_weight=MAX_WEIGHT), num_rounds)  # fmt: skip
+    serve(
+        network,
+        flower.record(inside, recorder),
+        flower.SecAggPlus(num_shares, 3, max_weight=MAX_WEIGHT),
+        num_rounds,
+    )
     assert len(inside.means) >= 5
     assert sum(map(bool, network.lost.values())) >= 10
     _check_truth(network, recorder.path, inside.means)
@@ -118,8 +141,15 @@ def test_flowers_own_workflow_stops_where_this_one_goes_on(recorder: Recorder) -
     for workflow, number in ((SecAggPlusWorkflow, 0), (flower.SecAggPlus, 2)):
         inside = Keeps(recorder.path)
         other = recorder.path.with_name(workflow.__name__)
-        strategy = flower.record(inside, Recorder(other, system="flower", aggregation="secagg+"))
-        serve(Network(NODES, losses), strategy, workflow(1.0, 0.5, max_weight=MAX_WEIGHT), 2)
+        strategy = flower.record(
+            inside, Recorder(other, system="flower", aggregation="secagg+")
+        )
+        serve(
+            Network(NODES, losses),
+            strategy,
+            workflow(1.0, 0.5, max_weight=MAX_WEIGHT),
+            2,
+        )
         assert len(inside.means) == number
 
 
@@ -144,10 +174,14 @@ def test_blocks_stay_whole_by_policy(recorder: Recorder, policy: Any) -> None:
         kept = set(NODES) - gone - (split if policy == "drop_block" else set())
         enough = len(kept - losses[number, "unmask"]) >= threshold
         learnt = enough and not (policy == "abort" and split)
-        assert (status, clients) == (("learnt", kept) if learnt else ("aborted", set())), number
+        assert (status, clients) == (
+            ("learnt", kept) if learnt else ("aborted", set())
+        ), number
     assert 3 <= split_rounds < num_rounds
     if policy == "abort":  # and no shares were asked for
-        aborted = {number for number, status, *_ in sums(recorder.path) if status == "aborted"}
+        aborted = {
+            number for number, status, *_ in sums(recorder.path) if status == "aborted"
+        }
         assert not {(number, "unmask") for number in aborted} & network.asked.keys()
 
 
@@ -163,7 +197,9 @@ def test_a_cut_graph_of_pads_is_not_unmasked(recorder: Recorder) -> None:
                 keys = content.config_records[RECORD_KEY_CONFIGS]
                 ring[node] = {int(name) for name in keys if name.isdigit()} - {node}
             first = min(NODES)
-            second = next(n for n in NODES if n != first and not ring[n] & (ring[first] | {first}))
+            second = next(
+                n for n in NODES if n != first and not ring[n] & (ring[first] | {first})
+            )
             network.losses = {(1, "upload"): {first, second}}
 
     network.before_send = lose_two
@@ -171,7 +207,9 @@ def test_a_cut_graph_of_pads_is_not_unmasked(recorder: Recorder) -> None:
     assert all(len(neighbours) == 2 for neighbours in ring.values())
     gone = network.losses[1, "upload"]
     assert sums(recorder.path) == [
-        (1, "aborted", set(), {"upload": gone}), (2, "learnt", set(NODES), {})]  # fmt: skip
+        (1, "aborted", set(), {"upload": gone}),
+        (2, "learnt", set(NODES), {}),
+    ]
     assert (1, "unmask") not in network.asked
 
 
@@ -206,26 +244,43 @@ def test_a_crash_in_a_round_is_an_aborted_one(recorder: Recorder) -> None:
 
     network.before_send = crash
     with pytest.raises(RuntimeError, match="the network is down"):
-        serve(network, flower.record(Keeps(recorder.path), recorder),
-              flower.SecAggPlus(1.0, 0.5), 1)  # fmt: skip
+        serve(
+            network,
+            flower.record(Keeps(recorder.path), recorder),
+            flower.SecAggPlus(1.0, 0.5),
+            1,
+        )
     assert sums(recorder.path) == [(1, "aborted", set(), {})]
 
 
-def test_the_gate_judges_by_weights_as_far_as_they_are_known(tmp_path: pathlib.Path) -> None:
-    """Before a round those that each client had last, in the log too; then those of the sum."""
+def test_the_gate_judges_by_weights_as_far_as_they_are_known(
+    tmp_path: pathlib.Path,
+) -> None:
+    """Before a round those that each client had last, in the log too.
+
+    Then those of the sum.
+    """
     told: list[dict[int, int]] = []
 
     class Weighs(Fake):
         def check(self, candidates: Any) -> Any:
-            told.append({int(name): int(weight) for name, weight in candidates[0].items()})
+            told.append(
+                {int(name): int(weight) for name, weight in candidates[0].items()}
+            )
             return super().check(candidates)
 
     network, path = Network([201, 202, 203]), tmp_path / "log"
-    weights = [{node: factor * (node - 200) for node in network.nodes} for factor in (2, 3)]
+    weights = [
+        {node: factor * (node - 200) for node in network.nodes} for factor in (2, 3)
+    ]
     for network.examples in weights:  # two servers, one after the other
-        with Recorder(path, system="flower", aggregation="secagg+", salt=b"") as recorder:
+        with Recorder(
+            path, system="flower", aggregation="secagg+", salt=b""
+        ) as recorder:
             strategy = flower.record(Keeps(path), recorder, gate=Weighs())
-            serve(network, strategy, flower.SecAggPlus(1.0, 0.5, max_weight=MAX_WEIGHT), 1)
+            serve(
+                network, strategy, flower.SecAggPlus(1.0, 0.5, max_weight=MAX_WEIGHT), 1
+            )
     ones = dict.fromkeys(network.nodes, 1)
     assert told == [ones, weights[0], weights[0], weights[1]]
 
@@ -233,8 +288,14 @@ def test_the_gate_judges_by_weights_as_far_as_they_are_known(tmp_path: pathlib.P
 def test_a_weight_that_is_none_is_told_before_unmasking(recorder: Recorder) -> None:
     network = Network(NODES)
     network.examples[203] = -1
-    with pytest.raises(ConfigurationError, match="`num_examples` of node 203 must be finite and"):
-        serve(network, flower.record(Keeps(recorder.path), recorder),
-              flower.SecAggPlus(1.0, 0.5), 1)  # fmt: skip
+    with pytest.raises(
+        ConfigurationError, match="`num_examples` of node 203 must be finite and"
+    ):
+        serve(
+            network,
+            flower.record(Keeps(recorder.path), recorder),
+            flower.SecAggPlus(1.0, 0.5),
+            1,
+        )
     assert (1, "unmask") not in network.asked
     assert sums(recorder.path) == [(1, "aborted", set(), {})]

@@ -1,4 +1,7 @@
-"""Columns and names that would turn a verdict: none is passed over, or taken apart, in silence."""
+"""Columns and names that would turn a verdict.
+
+None is passed over, or taken apart, in silence.
+"""
 
 from __future__ import annotations
 
@@ -43,20 +46,36 @@ WRITERS: dict[str, Writer] = {
     "tab": _text("\t", "\r"),
     "parquet": _parquet,
 }
-# c took part in both rounds, but its first update never reached the sum: a is alone there
+# c took part in both rounds, but its first update never reached the sum: a is alone
+# there
 ROUNDS = {"round": [1, 1, 2, 2], "client": ["a", "c", "b", "c"]}
 REACHED = [True, False, True, True]
 
 SPEAKING_NAMES = (
-    "status Status client_status updateStatus state success succeeded is_success completed "
-    "is_complete finished done failed failure is_failed dropped drop_out dropout dropped_out "
-    "outcome result error error_message exception accepted rejected aborted cancelled crashed "
-    "excluded included skipped aggregated participated responded survived is_straggler timeout "
+    "status Status client_status updateStatus state success succeeded is_success "
+    "completed "
+    "is_complete finished done failed failure is_failed dropped drop_out dropout "
+    "dropped_out "
+    "outcome result error error_message exception accepted rejected aborted cancelled "
+    "crashed "
+    "excluded included skipped aggregated participated responded survived is_straggler "
+    "timeout "
     "timed_out disconnected used is_used valid active online available received in_sum "
-    "num_examples numExamples n_samples samples sample_count train_samples numsamples examples "
-    "example_count dataset_size count n size agg_weight weight_factor coefficient staleness"
+    "num_examples numExamples n_samples samples sample_count train_samples numsamples "
+    "examples "
+    "example_count dataset_size count n size agg_weight weight_factor coefficient "
+    "staleness"
 )
-SILENT_NAMES = ["loss", "train_loss", "accuracy", "seconds", "timestamp", "hostname", "lr", "cpu"]
+SILENT_NAMES = [
+    "loss",
+    "train_loss",
+    "accuracy",
+    "seconds",
+    "timestamp",
+    "hostname",
+    "lr",
+    "cpu",
+]
 SPEAKING_VALUES = [
     ("completed", "failed"), ("ok", "error"), ("OK", "TIMEOUT"), ("aggregated", "dropped"),
     ("SUCCESS", "FAILURE"), ("TrainCompleted", "TrainFailed"), ("fit_ok", "fit_error"),
@@ -74,7 +93,8 @@ def write(
 
 
 def _read(path: pathlib.Path, **settings: Any) -> ParticipationLog:
-    return inspect.unwrap(read_log)(path, **settings)  # the type checker's checks are not the point
+    # the type checker's checks are not the point
+    return inspect.unwrap(read_log)(path, **settings)
 
 
 def _exposed(log: ParticipationLog) -> set[Any]:
@@ -95,10 +115,15 @@ def test_a_column_that_speaks_of_participation_waits_for_a_decision(write: Any) 
     for name, (yes, no) in speaking:
         table = {**ROUNDS, name: [yes if reached else no for reached in REACHED]}
         path = write(table)
-        with pytest.raises(ConfigurationError, match=rf"a decision on column '{name}' \("):
+        with pytest.raises(
+            ConfigurationError, match=rf"a decision on column '{name}' \("
+        ):
             read_log(path)
         plain = read_log(path, ignore_columns=[name])
-        assert (plain.columns_used, plain.columns_ignored) == (("round", "client"), (name,))
+        assert (plain.columns_used, plain.columns_ignored) == (
+            ("round", "client"),
+            (name,),
+        )
         assert _exposed(plain) == set()
         chosen = _read(path, where={name: yes}) if yes != "" else plain
         assert chosen.columns_used == ("round", "client", name)
@@ -113,7 +138,8 @@ def test_columns_that_say_nothing_are_listed_as_ignored(write: Any) -> None:
         assert found.to_dict()["columns_ignored"] == [name]
         words = f"Columns used: round and client; columns ignored: {name}."
         assert words in found.sentences()
-    constant = read_log(write({**ROUNDS, "job": [1, 1, 1, 1]}))  # chooses no row, either way
+    # chooses no row, either way
+    constant = read_log(write({**ROUNDS, "job": [1, 1, 1, 1]}))
     assert constant.columns_ignored == ("job",)
 
 
@@ -145,9 +171,15 @@ def test_where_keeps_what_a_filter_of_the_rows_keeps(write: Any) -> None:
 
 def test_weights_wait_for_a_decision_too(write: Any) -> None:
     """Three rounds of two clients: as weighted sums they leave nothing hidden."""
-    table = {"round": [1, 1, 2, 2], "client": ["a", "b", "a", "b"], "num_examples": [3, 5, 4, 5]}
+    table = {
+        "round": [1, 1, 2, 2],
+        "client": ["a", "b", "a", "b"],
+        "num_examples": [3, 5, 4, 5],
+    }
     path = write(table)
-    with pytest.raises(ConfigurationError, match="--weight-column COLUMN takes it as weights"):
+    with pytest.raises(
+        ConfigurationError, match="--weight-column COLUMN takes it as weights"
+    ):
         read_log(path)
     assert _exposed(read_log(path, ignore_columns="num_examples")) == set()
     weighted = read_log(path, weight_column="num_examples")
@@ -155,10 +187,15 @@ def test_weights_wait_for_a_decision_too(write: Any) -> None:
     assert _exposed(weighted) == {"a", "b"}
     usual = write({**table, "weight": [1, 2, 1, 2]})
     for settings in ({}, {"weight_column": "num_examples"}):
-        with pytest.raises(ConfigurationError, match=r"a decision on column '(num_ex|weight)"):
+        with pytest.raises(
+            ConfigurationError, match=r"a decision on column '(num_ex|weight)"
+        ):
             _read(usual, **settings)
     log = read_log(usual, ignore_columns="weight, num_examples")
-    assert (log.participation.tolist(), log.columns_used) == ([[True] * 2] * 2, ("round", "client"))
+    assert (log.participation.tolist(), log.columns_used) == (
+        [[True] * 2] * 2,
+        ("round", "client"),
+    )
 
 
 @pytest.mark.parametrize(
@@ -166,17 +203,40 @@ def test_weights_wait_for_a_decision_too(write: Any) -> None:
     [
         ({"where": "status"}, "`where` must be COLUMN=TEXT.*; got 'status'"),
         ({"where": ["=x"]}, "`where` must be COLUMN=TEXT"),
-        ({"where": {"status": []}}, "`where` must give each column a text; got 'status'"),
-        ({"where": "state=completed"}, "expected one column 'state'; found columns 'round'"),
-        ({"where": "status=complete"}, "rows with 'complete' in column 'status'; found 'ok', 'fa"),
-        ({"ignore_columns": "statsu"}, "expected a column 'statsu' to ignore; found columns"),
-        ({"ignore_columns": "status", "where": "status=ok"}, "either used or ignored; found both"),
-        ({"ignore_columns": "client"}, "a round and a client column|found a column 'status'"),
-        ({"weight_column": "status"}, "expected a weight, a number of 0 or more; found 'ok'"),
+        (
+            {"where": {"status": []}},
+            "`where` must give each column a text; got 'status'",
+        ),
+        (
+            {"where": "state=completed"},
+            "expected one column 'state'; found columns 'round'",
+        ),
+        (
+            {"where": "status=complete"},
+            "rows with 'complete' in column 'status'; found 'ok', 'fa",
+        ),
+        (
+            {"ignore_columns": "statsu"},
+            "expected a column 'statsu' to ignore; found columns",
+        ),
+        (
+            {"ignore_columns": "status", "where": "status=ok"},
+            "either used or ignored; found both",
+        ),
+        (
+            {"ignore_columns": "client"},
+            "a round and a client column|found a column 'status'",
+        ),
+        (
+            {"weight_column": "status"},
+            "expected a weight, a number of 0 or more; found 'ok'",
+        ),
         ({"where": "status=ok", "layout": "matrix"}, "and 'status' asked for"),
     ],
 )
-def test_choices_that_do_not_fit(write: Any, settings: dict[str, Any], message: str) -> None:
+def test_choices_that_do_not_fit(
+    write: Any, settings: dict[str, Any], message: str
+) -> None:
     path = write({**ROUNDS, "status": ["ok", "failed", "ok", "ok"]})
     with pytest.raises(ConfigurationError, match=message):
         _read(path, **settings)
@@ -192,7 +252,9 @@ def test_columns_of_a_matrix_are_clients_or_ignored(tmp_path: pathlib.Path) -> N
             (_parquet(tmp_path, table), {}),
             (_parquet(tmp_path, table), {"layout": "matrix"}),
         ):
-            message = f"found a column '{name}'|and a client c|each round once in the index"
+            message = (
+                f"found a column '{name}'|and a client c|each round once in the index"
+            )
             with pytest.raises(ConfigurationError, match=message):
                 _read(path, **settings)
             log = _read(path, ignore_columns=name, **settings)
@@ -207,7 +269,9 @@ def test_columns_of_a_matrix_are_clients_or_ignored(tmp_path: pathlib.Path) -> N
         with pytest.raises(ConfigurationError, match="expected names of columns"):
             _read(tmp_path / "plain.npy", **settings)
     path.write_text("a,01,1\n1,0,1\n")
-    with pytest.raises(ConfigurationError, match=r"one way to write a client .*; found '1' and"):
+    with pytest.raises(
+        ConfigurationError, match=r"one way to write a client .*; found '1' and"
+    ):
         read_log(path, layout="matrix")
 
 
@@ -228,11 +292,17 @@ def test_a_stray_quote_anywhere_is_named_by_its_line(tmp_path: pathlib.Path) -> 
     count = 0
     for number, text in _strays(lines):
         path.write_text(text)
-        with pytest.raises(ConfigurationError, match=f"log.csv:{number}: expected quotes around"):
+        with pytest.raises(
+            ConfigurationError, match=f"log.csv:{number}: expected quotes around"
+        ):
             read_log(path)
         count += 1
     assert count == sum(len(line) + 1 for line in lines)
-    for text in ('round,client\n1,x"a,"\n2,b\n', 'round,client\n1,"a\n2,"b\n', '1,0\n"1,0\n'):
+    for text in (
+        'round,client\n1,x"a,"\n2,b\n',
+        'round,client\n1,"a\n2,"b\n',
+        '1,0\n"1,0\n',
+    ):
         path.write_text(text)
         with pytest.raises(ConfigurationError, match="expected quotes around"):
             read_log(path)
@@ -242,15 +312,32 @@ def test_line_breaks_in_names_are_refused(tmp_path: pathlib.Path) -> None:
     for name in ("a\nb", "a\rb", "a\r\nb"):
         for column in ("round", "client"):
             table = {**ROUNDS, column: ["x", name, "y", "z"]}
-            with pytest.raises(ConfigurationError, match="row 1: expected a name in one line"):
+            with pytest.raises(
+                ConfigurationError, match="row 1: expected a name in one line"
+            ):
                 read_log(_parquet(tmp_path, table))
 
 
 @pytest.mark.parametrize(
     "names",
-    ["1 01", "1 1.0", "1 +1", "1000 1e3", "0 -0", "0.5 .5", "007 7", "10 1e1", "-1 -01", "5 5.",
-     "anna anna\u200b", "anna \u202eanna", "caf\u00e9 cafe\u0301", "a\x1bb ab", "７ 7"],
-)  # fmt: skip
+    [
+        "1 01",
+        "1 1.0",
+        "1 +1",
+        "1000 1e3",
+        "0 -0",
+        "0.5 .5",
+        "007 7",
+        "10 1e1",
+        "-1 -01",
+        "5 5.",
+        "anna anna\u200b",
+        "anna \u202eanna",
+        "caf\u00e9 cafe\u0301",
+        "a\x1bb ab",
+        "７ 7",
+    ],
+)
 def test_names_that_may_be_one_are_not_taken_for_two(write: Any, names: str) -> None:
     one, two = names.split()
     for column in ("round", "client"):
@@ -279,20 +366,30 @@ def test_rounds_that_are_no_rounds_are_named(write: Any) -> None:
             rounds[place] = odd
             path = write({"round": rounds, "client": ["a", "b", "a", "b"]})
             where = f"row {place}" if path.suffix == ".parquet" else f"csv:{place + 2}"
-            with pytest.raises(ConfigurationError, match=f"{where}: expected {message}"):
+            with pytest.raises(
+                ConfigurationError, match=f"{where}: expected {message}"
+            ):
                 read_log(path)
     named = {"round": ["1/2", "2/4", "init", "7"], "client": ["a", "b", "a", "b"]}
-    assert set(read_log(write(named)).rounds) == set(named["round"])  # dates, not fractions
+    # dates, not fractions
+    assert set(read_log(write(named)).rounds) == set(named["round"])
 
 
 def test_names_that_differ_stay_apart(write: Any) -> None:
-    """Hundreds of random names of which no two are alike: none is refused, none is lost."""
+    """Hundreds of random names of which no two are alike.
+
+    None is refused, none is lost.
+    """
     rng = np.random.default_rng(2)
     marks = np.array(list("abcXYZ019-_.:/é"))
     names = {"".join(rng.choice(marks, rng.integers(3, 9))) for _ in range(1000)}
     number = re.compile(r"[-.0-9]+")
-    names = {name for name in names if any(map(str.isalnum, name)) and "..." not in name}
-    by_likeness = {likeness(name): name for name in sorted(names) if not number.fullmatch(name)}
+    names = {
+        name for name in names if any(map(str.isalnum, name)) and "..." not in name
+    }
+    by_likeness = {
+        likeness(name): name for name in sorted(names) if not number.fullmatch(name)
+    }
     names = sorted(by_likeness.values())
     assert len(names) > 500
     log = read_log(write({"round": [1] * len(names), "client": names}))

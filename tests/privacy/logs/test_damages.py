@@ -1,7 +1,8 @@
-"""Logs with known answers, damaged as real systems damage them: refused, or not safer than so.
+"""Logs with known answers, damaged as real systems damage them.
 
-The answers are exact, by brute force over fractions. Each refusal that ends in a command is run,
-and what the command reads must not look safer either.
+Refused, or not safer than so.
+The answers are exact, by brute force over fractions. Each refusal that ends in a
+command is run, and what the command reads must not look safer either.
 """
 
 from __future__ import annotations
@@ -84,7 +85,8 @@ class Draw:
         style = style or self.random.choice(["site", "number", "word", "letter", "hex"])
         while True:
             bits = [
-                [self.random.random() < 0.6 for _ in range(self.count)] for _ in range(self.sums)
+                [self.random.random() < 0.6 for _ in range(self.count)]
+                for _ in range(self.sums)
             ]
             if all(map(any, bits)) and all(map(any, zip(*bits, strict=True))):
                 break
@@ -97,10 +99,19 @@ class Draw:
         return History(tuple(map(STYLES[style], range(self.count))), rows)
 
     def some(self, cells: Sequence[Row], change: Callable[[str], Any]) -> list[Row]:
-        """Return rows of which some name their client otherwise: at least one in a later sum."""
-        last = self.random.choice([n for n, row in enumerate(cells) if row[0] > 1] or [0])
+        """Return rows of which some name their client otherwise.
+
+        At least one in a later sum.
+        """
+        last = self.random.choice(
+            [n for n, row in enumerate(cells) if row[0] > 1] or [0]
+        )
         return [
-            (j, change(name) if n == last or self.random.random() < 0.2 else name, weight)
+            (
+                j,
+                change(name) if n == last or self.random.random() < 0.2 else name,
+                weight,
+            )
             for n, (j, name, weight) in enumerate(cells)
         ]
 
@@ -133,7 +144,8 @@ class Draw:
     def wide(self, history: History, **more: Sequence[Any]) -> pathlib.Path:
         """Write a column for each client and more columns behind."""
         columns = {
-            name: [int(row[i]) for row in history.rows] for i, name in enumerate(history.names)
+            name: [int(row[i]) for row in history.rows]
+            for i, name in enumerate(history.names)
         }
         columns |= {name: list(values) for name, values in more.items()}
         lines = [",".join(["round", *columns])]
@@ -244,7 +256,8 @@ def long_ids_without_their_last_digits(draw: Draw) -> Damaged:
 def float_columns_of_long_ids(draw: Draw) -> Damaged:
     history = draw.history("long")
     table = pd.DataFrame(
-        [(j, float(int(name))) for j, name, _ in history.cells()], columns=["round", "client"]
+        [(j, float(int(name))) for j, name, _ in history.cells()],
+        columns=["round", "client"],
     ).drop_duplicates()
     if draw.random.random() < 0.5:
         return Damaged(table, truth=history)
@@ -256,9 +269,12 @@ def float_columns_of_long_ids(draw: Draw) -> Damaged:
 def columns_of_short_floats(draw: Draw) -> Damaged:
     base = 16777216 if draw.random.random() < 0.5 else 2048
     kind = np.float32 if base > 5000 else np.float16
-    history = draw.history()._replace(names=tuple(str(base + i) for i in range(draw.count)))
+    history = draw.history()._replace(
+        names=tuple(str(base + i) for i in range(draw.count))
+    )
     table = pd.DataFrame(
-        [(j, kind(int(name))) for j, name, _ in history.cells()], columns=["round", "client"]
+        [(j, kind(int(name))) for j, name, _ in history.cells()],
+        columns=["round", "client"],
     ).drop_duplicates()
     table["client"] = table["client"].astype(kind)
     return Damaged(table, truth=history)
@@ -266,7 +282,9 @@ def columns_of_short_floats(draw: Draw) -> Damaged:
 
 @damage
 def ids_that_overflowed(draw: Draw) -> Damaged:
-    history = draw.history()._replace(names=tuple(str(2**31 + i) for i in range(draw.count)))
+    history = draw.history()._replace(
+        names=tuple(str(2**31 + i) for i in range(draw.count))
+    )
     cells = draw.some(history.cells(), lambda name: str(int(name) - 2**32))
     names = {name for _, name, _ in cells}
     if not any(str(int(name) + 2**32) in names for name in names):
@@ -286,41 +304,51 @@ def other_dashes_in_some_rows(draw: Draw) -> Damaged:
     history = draw.history("site")
     dash = draw.random.choice("\u2010\u2011\u2013\u2212_ ")
     return Damaged(
-        draw.csv(draw.some(history.cells(), lambda n: n.replace("-", dash))), truth=history
+        draw.csv(draw.some(history.cells(), lambda n: n.replace("-", dash))),
+        truth=history,
     )
 
 
 @damage
 def ports_in_some_rows(draw: Draw) -> Damaged:
     history = draw.history("address")
-    cells = draw.some(history.cells(), lambda n: f"{n}:{draw.random.randint(40000, 60000)}")
+    cells = draw.some(
+        history.cells(), lambda n: f"{n}:{draw.random.randint(40000, 60000)}"
+    )
     return Damaged(draw.csv(cells), truth=history)
 
 
 @damage
 def zeros_before_some_numbers(draw: Draw) -> Damaged:
     history = draw.history("number")
-    return Damaged(draw.csv(draw.some(history.cells(), lambda n: f"00{n}")), truth=history)
+    return Damaged(
+        draw.csv(draw.some(history.cells(), lambda n: f"00{n}")), truth=history
+    )
 
 
 @damage
 def floats_in_some_rows(draw: Draw) -> Damaged:
     history = draw.history("number")
-    return Damaged(draw.csv(draw.some(history.cells(), lambda n: f"{n}.0")), truth=history)
+    return Damaged(
+        draw.csv(draw.some(history.cells(), lambda n: f"{n}.0")), truth=history
+    )
 
 
 @damage
 def invisible_marks_in_some_rows(draw: Draw) -> Damaged:
     history = draw.history()
     mark = draw.random.choice("\u200b\u00a0\ufeff\u2060\ufe0f")
-    return Damaged(draw.csv(draw.some(history.cells(), lambda n: n + mark)), truth=history)
+    return Damaged(
+        draw.csv(draw.some(history.cells(), lambda n: n + mark)), truth=history
+    )
 
 
 @damage
 def letters_of_another_alphabet(draw: Draw) -> Damaged:
     history = draw.history("site")
     return Damaged(
-        draw.csv(draw.some(history.cells(), lambda n: n.replace("s", "ѕ"))), truth=history
+        draw.csv(draw.some(history.cells(), lambda n: n.replace("s", "ѕ"))),
+        truth=history,
     )
 
 
@@ -350,7 +378,8 @@ def names_cut_short(draw: Draw) -> Damaged:
     history = draw.history()._replace(names=names)
     end = draw.random.choice(["...", "…"])
     cells = {
-        (j, name[:12] + end if name[-1] in "01" else name, w) for j, name, w in history.cells()
+        (j, name[:12] + end if name[-1] in "01" else name, w)
+        for j, name, w in history.cells()
     }
     return Damaged(draw.csv(sorted(cells)), truth=history)
 
@@ -392,13 +421,16 @@ def packed_files_cut_short(draw: Draw) -> Damaged:
 @damage
 def lines_of_a_spreadsheet_and_comments(draw: Draw) -> Damaged:
     history = draw.history()
-    mark, before = draw.random.choice([(";", "sep=;\n"), (",", "# by hand\n"), ("\t", "#a\n#b\n")])
+    mark, before = draw.random.choice(
+        [(";", "sep=;\n"), (",", "# by hand\n"), ("\t", "#a\n#b\n")]
+    )
     return Damaged(draw.csv(history.cells(), mark=mark, before=before), truth=history)
 
 
 def _nvflare(cells: Sequence[tuple[int, str, str]], end: str) -> str:
     return "".join(
-        f"2026-01-05 10:00:0{j % 10},123 - ScatterAndGather - INFO - {context}{end} Contribution "
+        f"2026-01-05 10:00:0{j % 10},123 - ScatterAndGather - INFO - {context}{end} "
+        "Contribution "
         f"from {name} ACCEPTED by the aggregator at round {j}.\n"
         for j, name, context in cells
     )
@@ -429,7 +461,9 @@ def two_jobs_in_one_server_log(draw: Draw) -> Damaged:
         cells.sort(key=lambda cell: cell[0])
     end = draw.random.choice([":", " -"])
     text = _nvflare(cells, end)
-    return Damaged(draw.text(text, "log.txt"), truth=History(history.names, tuple(rows)))
+    return Damaged(
+        draw.text(text, "log.txt"), truth=History(history.names, tuple(rows))
+    )
 
 
 @damage
@@ -444,9 +478,14 @@ def a_server_that_started_anew(draw: Draw) -> Damaged:
     text = "".join([start, *lines[:cut], start, *lines[cut:]])
     own = [name for j, name, _ in cells[:cut]]
     rest = [name for j, name, _ in cells[cut : len(first)]]
-    rows = [tuple(Fraction(name in part) for name in history.names) for part in (own, rest) if part]
+    rows = [
+        tuple(Fraction(name in part) for name in history.names)
+        for part in (own, rest)
+        if part
+    ]
     return Damaged(
-        draw.text(text, "log.txt"), truth=History(history.names, (*rows, *history.rows[1:]))
+        draw.text(text, "log.txt"),
+        truth=History(history.names, (*rows, *history.rows[1:])),
     )
 
 
@@ -456,7 +495,8 @@ def rounds_numbered_anew(draw: Draw) -> Damaged:
     cut = draw.random.randint(1, draw.sums - 1)
     cells = [(j if j <= cut else j - cut, name, w) for j, name, w in history.cells()]
     in_both = any(a and b for a, b in zip(*history.rows[:2], strict=True))
-    if cut == 1 and not in_both:  # round 1 of two runs stands there as one: nothing shows it
+    # round 1 of two runs stands there as one: nothing shows it
+    if cut == 1 and not in_both:
         return Damaged(draw.csv(history.cells()), truth=history)
     return Damaged(draw.csv(cells), truth=history)
 
@@ -523,7 +563,9 @@ def missing_values(draw: Draw) -> Damaged:
     place = draw.random.randrange(len(cells))
     gap = draw.random.choice(["", "nan", "NaN", "NULL", "None"])
     j, name, weight = cells[place]
-    cells[place] = (gap, name, weight) if draw.random.random() < 0.5 else (j, gap, weight)
+    cells[place] = (
+        (gap, name, weight) if draw.random.random() < 0.5 else (j, gap, weight)
+    )
     return Damaged(draw.csv(cells), truth=history)
 
 
@@ -552,20 +594,27 @@ def decimal_commas(draw: Draw) -> Damaged:
     rows = tuple(tuple(w / 4 for w in row) for row in history.rows)
     truth = History(history.names, rows)
     cells = [(j, n, str(float(w)).replace(".", ",")) for j, n, w in truth.cells()]
-    return Damaged(draw.csv(cells, "round,client,weight", draw.random.choice(";,")), truth=truth)
+    return Damaged(
+        draw.csv(cells, "round,client,weight", draw.random.choice(";,")), truth=truth
+    )
 
 
 @damage
 def other_units_from_some_round_on(draw: Draw) -> Damaged:
     history = draw.history(weighted=True)
-    cells = [(j, n, w if j > 1 else f"{float(w) / 1024:.12g}") for j, n, w in history.cells()]
+    cells = [
+        (j, n, w if j > 1 else f"{float(w) / 1024:.12g}") for j, n, w in history.cells()
+    ]
     return Damaged(draw.csv(cells, "round,client,weight"), truth=history)
 
 
 @damage
 def units_in_the_cells(draw: Draw) -> Damaged:
     history = draw.history(weighted=True)
-    cells = [(j, n, f"{w}kB" if draw.random.random() < 0.3 else w) for j, n, w in history.cells()]
+    cells = [
+        (j, n, f"{w}kB" if draw.random.random() < 0.3 else w)
+        for j, n, w in history.cells()
+    ]
     if not any("kB" in str(w) for *_, w in cells):
         cells[0] = (*cells[0][:2], "3kB")
     return Damaged(draw.csv(cells, "round,client,weight"), truth=history)
@@ -574,7 +623,9 @@ def units_in_the_cells(draw: Draw) -> Damaged:
 @damage
 def samples_that_nobody_asked_for(draw: Draw) -> Damaged:
     history = draw.history(weighted=True)
-    return Damaged(draw.csv(history.cells(), "round,client,num_examples"), truth=history)
+    return Damaged(
+        draw.csv(history.cells(), "round,client,num_examples"), truth=history
+    )
 
 
 @damage
@@ -653,7 +704,10 @@ def a_client_of_two_columns(draw: Draw) -> Damaged:
 
 def _records(history: History, key: str = "clients") -> list[dict[str, Any]]:
     return [
-        {"round": j + 1, key: [name for name, w in zip(history.names, row, strict=True) if w]}
+        {
+            "round": j + 1,
+            key: [name for name, w in zip(history.names, row, strict=True) if w],
+        }
         for j, row in enumerate(history.rows)
     ]
 
@@ -665,14 +719,17 @@ def _lines(records: Sequence[Any]) -> str:
 @damage
 def records_of_rounds(draw: Draw) -> Damaged:
     history = draw.history()
-    key = draw.random.choice(["clients", "participating_clients", "participants", "cids"])
+    key = draw.random.choice(
+        ["clients", "participating_clients", "participants", "cids"]
+    )
     records = _records(history, key)
     form = draw.random.choice(["lines", "array", "object"])
     if form == "lines":
         return Damaged(draw.text(_lines(records)), truth=history)
     whole: Any = records if form == "array" else {"name": "x", "history": records}
     return Damaged(
-        draw.text(json.dumps(whole, indent=draw.random.choice([None, 1]))), truth=history
+        draw.text(json.dumps(whole, indent=draw.random.choice([None, 1]))),
+        truth=history,
     )
 
 
@@ -733,13 +790,17 @@ def lines_of_two_writers(draw: Draw) -> Damaged:
     lines = [f"{j},{name}" for j, name, _ in history.cells()]
     place = draw.random.randrange(len(lines) - 1)
     lines[place : place + 2] = [lines[place] + lines[place + 1]]
-    return Damaged(draw.text("round,client\n" + "\n".join(lines) + "\n", "log.csv"), truth=history)
+    return Damaged(
+        draw.text("round,client\n" + "\n".join(lines) + "\n", "log.csv"), truth=history
+    )
 
 
 @damage
 def masked_ids(draw: Draw) -> Damaged:
     history = draw.history("number")
-    table = pd.DataFrame([(j, int(n)) for j, n, _ in history.cells()], columns=["round", "client"])
+    table = pd.DataFrame(
+        [(j, int(n)) for j, n, _ in history.cells()], columns=["round", "client"]
+    )
     table["client"] = table["client"].astype("Int64")
     table.loc[draw.random.randrange(len(table)), "client"] = pd.NA
     return Damaged(table, truth=history)
@@ -749,7 +810,9 @@ def masked_ids(draw: Draw) -> Damaged:
 def nothing_at_all(draw: Draw) -> Damaged:
     """Whole logs in every form: these are read, and as they are."""
     history = draw.history(draw.random.choice(list(STYLES)))
-    form = draw.random.choice(["csv", "rows", "wide", "table", "cross", "nvflare", "hash"])
+    form = draw.random.choice(
+        ["csv", "rows", "wide", "table", "cross", "nvflare", "hash"]
+    )
     cells = history.cells()
     if form == "rows":
         log: Any = draw.text(_lines([{"round": j, "client": n} for j, n, _ in cells]))
@@ -759,7 +822,9 @@ def nothing_at_all(draw: Draw) -> Damaged:
         log = pd.DataFrame([row[:2] for row in cells], columns=["round", "client"])
         log = pd.crosstab(log["round"], log["client"]) if form == "cross" else log
     elif form == "nvflare":
-        log = draw.text(_nvflare([(j, n, "[run=1, wf=w, peer=x]") for j, n, _ in cells], " -"))
+        log = draw.text(
+            _nvflare([(j, n, "[run=1, wf=w, peer=x]") for j, n, _ in cells], " -")
+        )
     elif form == "hash":
         log = draw.csv([(f"{j * 7919:04x}x", n, 1) for j, n, _ in cells])
     else:
@@ -805,23 +870,34 @@ def check_not_safer(log: ParticipationLog, truth: History, *, all_named: bool) -
     rows = [[int(value) for value in row] for row in log.participation.tolist()]
     places = {likeness(str(name)): i for i, name in enumerate(log.clients)}
     same = {
-        i: places[likeness(name)] for i, name in enumerate(truth.names) if likeness(name) in places
+        i: places[likeness(name)]
+        for i, name in enumerate(truth.names)
+        if likeness(name) in places
     }
     if all_named:
         assert len(same) == len(truth.names), "a client was lost"
     scale = math.lcm(*(w.denominator for row in truth.rows for w in row))
     whole = [[int(w * scale) for w in row] for row in truth.rows]
     exposed, known = set(oracle.exposed(rows)), oracle.exposed(whole)
-    assert all(same[i] in exposed for i in known if i in same), "an exposed client looks hidden"
+    assert all(same[i] in exposed for i in known if i in same), (
+        "an exposed client looks hidden"
+    )
     found, exact = oracle.leverages(rows), oracle.leverages(whole)
     assert all(found[j] >= exact[i] for i, j in same.items()), "hidden among too many"
     if len(same) == len(truth.names):
-        assert (oracle.strong_privacy(rows) or 0) <= (oracle.strong_privacy(whole) or 0), "strong T"
-        assert (oracle.weak_privacy(rows) or 0) <= (oracle.weak_privacy(whole) or 0), "weak T"
+        assert (oracle.strong_privacy(rows) or 0) <= (
+            oracle.strong_privacy(whole) or 0
+        ), "strong T"
+        assert (oracle.weak_privacy(rows) or 0) <= (oracle.weak_privacy(whole) or 0), (
+            "weak T"
+        )
 
 
 def play(name: str, seed: int, folder: pathlib.Path) -> str:
-    """Damage one log in one way, and hold its reading to the rule; return what became of it."""
+    """Damage one log in one way, and hold its reading to the rule.
+
+    Return what became of it.
+    """
     made = DAMAGES[name](Draw(seed, folder))
     assert made.truth is not None
     log = _read(made.log)
@@ -850,14 +926,18 @@ def test_there_are_forty_damages() -> None:
 
 
 @pytest.mark.parametrize("name", DAMAGES)
-def test_damaged_logs_are_refused_or_not_safer(name: str, tmp_path: pathlib.Path) -> None:
+def test_damaged_logs_are_refused_or_not_safer(
+    name: str, tmp_path: pathlib.Path
+) -> None:
     """Four of each, some 300 in all."""
     found = {play(name, seed, tmp_path) for seed in range(4)}
     assert found != {"refused"} or name in REFUSED, "no refusal ends in a command"
 
 
 @pytest.mark.slow
-def test_ten_thousand_damaged_logs_are_refused_or_not_safer(tmp_path: pathlib.Path) -> None:
+def test_ten_thousand_damaged_logs_are_refused_or_not_safer(
+    tmp_path: pathlib.Path,
+) -> None:
     names = list(DAMAGES)
     for seed in range(10_000):
         play(names[seed % len(names)], 100 + seed, tmp_path)

@@ -1,7 +1,8 @@
-"""Logs that can be read in two ways: each is refused, and the command at its end reads it.
+"""Logs that can be read in two ways.
 
-The first of each kind are samples of what passed a gate, the others their like. What the command
-reads was written down by hand.
+Each is refused, and the command at its end reads it.
+The first of each kind are samples of what passed a gate, the others their like. What
+the command reads was written down by hand.
 """
 
 from __future__ import annotations
@@ -81,14 +82,20 @@ ODD_ROWS = {
     )
 }
 ODD_ROWS |= {
-    f"{name} beside {kind}": Sample(_rows(name, clients), "which names none", None, "--where")
+    f"{name} beside {kind}": Sample(
+        _rows(name, clients), "which names none", None, "--where"
+    )
     for name, kind, clients in (
         ("server", "numbers", "1 2 3"),
         ("-1", "numbers", "4 5 6"),
         ("total", "words", "Ulm Bonn Köln"),
         ("x9", "letters", "a b c"),
         ("hello", "hashes", "a3f19c b771e0 c09d4f"),
-        ("agg", "uuids", " ".join(f"{i}b4e28ba-2fa1-11d2-883f-0016d3cca4" for i in range(3))),
+        (
+            "agg",
+            "uuids",
+            " ".join(f"{i}b4e28ba-2fa1-11d2-883f-0016d3cca4" for i in range(3)),
+        ),
     )
 }
 ODD_COLUMNS = {
@@ -107,7 +114,10 @@ ODD_COLUMNS = {
 }
 ODD_COLUMNS |= {
     f"{name} beside hospitals": Sample(
-        _columns(name, "Charité,Mayo,Ulm"), "a column", "Charité|Mayo Ulm|Mayo", "--ignore-columns"
+        _columns(name, "Charité,Mayo,Ulm"),
+        "a column",
+        "Charité|Mayo Ulm|Mayo",
+        "--ignore-columns",
     )
     for name in (
         "is_eval",
@@ -219,7 +229,13 @@ LISTS = {
         ("3|5", "3|5", "5|7", "3", "3 5|5 7|3"),
         ("3 5 7", "3 5 7", "5 7", "3", "3 5 7|5 7|3"),
         ("a,b", '"a,b"', '"b,c"', '"a,c"', "a b|b c|a c"),
-        ("site-1;site-2", "site-1;site-2", "site-2", "site-3", "site-1 site-2|site-2|site-3"),
+        (
+            "site-1;site-2",
+            "site-1;site-2",
+            "site-2",
+            "site-3",
+            "site-1 site-2|site-2|site-3",
+        ),
         ("[3 5]", "[3 5]", "[5 7]", "[3]", "3 5|5 7|3"),
         ("{3, 5}", '"{3, 5}"', "5", "7", "3 5|5|7"),
         ("['a', 'b']", "\"['a', 'b']\"", "\"['b']\"", "\"['c']\"", "a b|b|c"),
@@ -243,7 +259,11 @@ def _sums(log: ParticipationLog) -> list[dict[str, Fraction]]:
     """Return the clients of each sum with their weights, the first of which is 1."""
     rows = []
     for row in log.participation.tolist():
-        own = {str(name): int(value) for name, value in zip(log.clients, row, strict=True) if value}
+        own = {
+            str(name): int(value)
+            for name, value in zip(log.clients, row, strict=True)
+            if value
+        }
         rows.append(own)
     return [_scaled(row) for row in rows]
 
@@ -268,7 +288,8 @@ def test_each_is_refused_and_its_command_reads_it(
     sample = SAMPLES[kind][name]
     path = tmp_path / "log.csv"
     path.write_text(
-        sample.lines.replace("/1", "\n1").replace("/2", "\n2").replace("/3", "\n3") + "\n"
+        sample.lines.replace("/1", "\n1").replace("/2", "\n2").replace("/3", "\n3")
+        + "\n"
         if name != "N/A"
         else _rows("N/A").replace("/", "\n").replace("N\nA", "N/A")
     )
@@ -311,14 +332,17 @@ def test_each_is_asked_about_in_other_forms_too(tmp_path: pathlib.Path) -> None:
         assert "server" in kept.clients
         assert kept.decisions == ("odd_names=keep",)
         assert (
-            "Names and numbers were read with odd_names=keep." in audit(kept, effort=0).sentences()
+            "Names and numbers were read with odd_names=keep."
+            in audit(kept, effort=0).sentences()
         )
 
 
 def test_columns_of_one_client_are_joined(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "log.csv"
     path.write_text("round,Site-1,site-2,site-3,site-1\n1,1,1,1,0\n2,0,1,0,1\n")
-    with pytest.raises(ConfigurationError, match="one way to write a client") as refused:
+    with pytest.raises(
+        ConfigurationError, match="one way to write a client"
+    ) as refused:
         read_log(path)
     found = pasted(refused.value, path)
     assert found is not None
@@ -334,7 +358,10 @@ def test_floats_that_several_integers_share() -> None:
         for base, is_shared in ((first, True), (first - 6, False)):
             ids = [base, base + 2, base + 4]
             table = pd.DataFrame({"round": [1, 2, 2], "client": np.array(ids, kind)})
-            for log in (table, pa.Table.from_pandas(table) if kind != np.float16 else table):
+            for log in (
+                table,
+                pa.Table.from_pandas(table) if kind != np.float16 else table,
+            ):
                 if is_shared:
                     with pytest.raises(ConfigurationError, match="lost digits"):
                         read_log(log)
@@ -398,7 +425,9 @@ UNORDERED = {
 @pytest.mark.parametrize("name", ORDERED)
 def test_names_that_show_their_order(name: str, tmp_path: pathlib.Path) -> None:
     written, right = ORDERED[name]
-    (tmp_path / "log.csv").write_text("round;client\n" + "".join(f"{j};a\n" for j in written))
+    (tmp_path / "log.csv").write_text(
+        "round;client\n" + "".join(f"{j};a\n" for j in written)
+    )
     log = read_log(tmp_path / "log.csv")
     assert (list(map(str, log.rounds)), log.is_ordered) == (right, True)
 
@@ -408,7 +437,9 @@ def test_names_that_do_not(name: str, tmp_path: pathlib.Path) -> None:
     """They keep the file's order, and what needs the order of time asks for it."""
     written = UNORDERED[name]
     path = tmp_path / "log.csv"
-    path.write_text("round;client\n" + "".join(f"{j};{c}\n" for j in written for c in "ab"))
+    path.write_text(
+        "round;client\n" + "".join(f"{j};{c}\n" for j in written for c in "ab")
+    )
     log = read_log(path)
     assert (list(log.rounds), log.is_ordered) == (written, False)
     assert "do not show their order" in " ".join(audit(log, effort=0).sentences())
@@ -420,7 +451,9 @@ def test_names_that_do_not(name: str, tmp_path: pathlib.Path) -> None:
         with pytest.raises(ConfigurationError, match="--round-order file"):
             call()
     assert mj.privacy.hidden_among(log).shape == (2,)
-    file, by_name = (inspect.unwrap(read_log)(path, round_order=how) for how in ("file", "sorted"))
+    file, by_name = (
+        inspect.unwrap(read_log)(path, round_order=how) for how in ("file", "sorted")
+    )
     assert list(file.rounds) == written
     assert file.is_ordered
     assert by_name.is_ordered
@@ -430,13 +463,17 @@ def test_names_that_do_not(name: str, tmp_path: pathlib.Path) -> None:
 
 def test_tables_state_an_order() -> None:
     months = pd.CategoricalDtype(["March", "April", "May"], ordered=True)
-    table = pd.DataFrame({"round": ["May", "March", "April"], "client": ["a", "b", "c"]})
+    table = pd.DataFrame(
+        {"round": ["May", "March", "April"], "client": ["a", "b", "c"]}
+    )
     assert not read_log(table).is_ordered
     table["round"] = table["round"].astype(months)
     for log in (table, pa.Table.from_pandas(table)):
         assert read_log(log).rounds == ("March", "April", "May")
         assert read_log(log).is_ordered
-    times = pd.DataFrame({"round": pd.to_datetime(["2026-02-01", "2026-01-01"]), "client": [1, 2]})
+    times = pd.DataFrame(
+        {"round": pd.to_datetime(["2026-02-01", "2026-01-01"]), "client": [1, 2]}
+    )
     assert read_log(times).is_ordered
 
 
@@ -449,7 +486,16 @@ def test_the_command_asks_for_the_order(
     assert main(words) == 2
     assert "--round-order file" in capsys.readouterr().err
     assert main([*words, "--round-order", "file"]) == 0
-    found = ["advise", "--log", str(path), "--round-order", "file", "--trials", "0", "--json"]
+    found = [
+        "advise",
+        "--log",
+        str(path),
+        "--round-order",
+        "file",
+        "--trials",
+        "0",
+        "--json",
+    ]
     assert main([*found, "--num-clients", "12", "--cohort-size", "4"]) == 0
 
 
@@ -460,17 +506,22 @@ WHOLE = {
     "an array": RECORDS,
     "an object with a list": {"run": "x", "history": RECORDS},
     "a round under each key": {"1": ["a", "b"], "2": ["b", "c"]},
-    "a record under each key": {f"round_{r['round']}": {"clients": r["clients"]} for r in RECORDS},
+    "a record under each key": {
+        f"round_{r['round']}": {"clients": r["clients"]} for r in RECORDS
+    },
     "a column under each key": {"round": [1, 1, 2, 2], "client": ["a", "b", "b", "c"]},
     "objects of clients": [
-        {"round": r["round"], "clients": [{"id": c} for c in r["clients"]]} for r in RECORDS
+        {"round": r["round"], "clients": [{"id": c} for c in r["clients"]]}
+        for r in RECORDS
     ],
 }
 
 
 @pytest.mark.parametrize("name", WHOLE)
 @pytest.mark.parametrize("indent", [None, 2])
-def test_whole_documents_of_json(name: str, indent: int | None, tmp_path: pathlib.Path) -> None:
+def test_whole_documents_of_json(
+    name: str, indent: int | None, tmp_path: pathlib.Path
+) -> None:
     (tmp_path / "log.json").write_text(json.dumps(WHOLE[name], indent=indent))
     assert _sums(read_log(tmp_path / "log.json")) == _truth("a b|b c")
 
@@ -489,7 +540,9 @@ def test_whole_documents_of_json(name: str, indent: int | None, tmp_path: pathli
     ],
 )
 def test_lists_of_clients_by_their_names(key: str, tmp_path: pathlib.Path) -> None:
-    records = [{"server_round": r["round"], key: r["clients"], "loss": 0.5} for r in RECORDS]
+    records = [
+        {"server_round": r["round"], key: r["clients"], "loss": 0.5} for r in RECORDS
+    ]
     path = tmp_path / "log.jsonl"
     path.write_text("".join(json.dumps(record) + "\n" for record in records))
     assert _sums(read_log(path)) == _truth("a b|b c")
@@ -498,13 +551,25 @@ def test_lists_of_clients_by_their_names(key: str, tmp_path: pathlib.Path) -> No
 @pytest.mark.parametrize(
     ("more", "told", "sums"),
     [
-        ({"num_examples": [[3, 5], [4, 5]]}, "column 'num_examples'", "a*3 b*5|b*4 c*5"),
+        (
+            {"num_examples": [[3, 5], [4, 5]]},
+            "column 'num_examples'",
+            "a*3 b*5|b*4 c*5",
+        ),
         ({"dropped": [["b"], []]}, "column 'dropped'", "a|b c"),
         ({"survivors": [["a"], ["b", "c"]], "clients": None}, None, "a|b c"),
         ({"selected": [["a", "b", "c"], ["b", "c"]]}, None, "a b|b c"),
-        ({"selected_clients": [["a", "b"], ["b", "c"]], "clients": None}, "selected", "a b|b c"),
         (
-            {"sampled": [["a", "b"], ["b", "c"]], "failed": [["a"], []], "clients": None},
+            {"selected_clients": [["a", "b"], ["b", "c"]], "clients": None},
+            "selected",
+            "a b|b c",
+        ),
+        (
+            {
+                "sampled": [["a", "b"], ["b", "c"]],
+                "failed": [["a"], []],
+                "clients": None,
+            },
             "sampled",
             "b|b c",
         ),
@@ -539,19 +604,30 @@ def test_lists_beside_the_clients(
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('[{"round": 1, "clients": ["a"]}, 3]', "element 2: expected a JSON object; found '3'"),
+        (
+            '[{"round": 1, "clients": ["a"]}, 3]',
+            "element 2: expected a JSON object; found '3'",
+        ),
         ('[{"round": 1, "clients": ["a"]}', "expected ',' in a JSON array"),
         ('[{"round": 1, "clients": ["a"]}] []', "expected one JSON array; found"),
         ('{"a": [{"round": 1}], "b": [{"round": 2}]}', "expected one list of records"),
         ('{"round": [1, 2], "client": ["a"]}', "expected columns of one length"),
         ("[" * 10_000, "values nested too deeply"),
         ('{"round": 1, "clients": []}', "expected a record with clients; found none"),
-        ('{"round": 1, "clients": ["a"]}\n{"round": 2}', "log:2: expected the name or number"),
+        (
+            '{"round": 1, "clients": ["a"]}\n{"round": 2}',
+            "log:2: expected the name or number",
+        ),
         ('{"round": 1, "clients": ["a", "a"]}', "each client once in a round"),
-        ('{"round": 1, "clients": [["a"]]}', "plain values in column 'clients'; found nested"),
+        (
+            '{"round": 1, "clients": [["a"]]}',
+            "plain values in column 'clients'; found nested",
+        ),
     ],
 )
-def test_documents_that_are_no_logs(text: str, message: str, tmp_path: pathlib.Path) -> None:
+def test_documents_that_are_no_logs(
+    text: str, message: str, tmp_path: pathlib.Path
+) -> None:
     (tmp_path / "log").write_text(text)
     with pytest.raises(ConfigurationError, match=message):
         read_log(tmp_path / "log")
@@ -564,7 +640,8 @@ TEXTS = {
     "UTF-32": PLAIN.encode("utf-32"),
     "a mark of UTF-8": b"\xef\xbb\xbf" + PLAIN.encode(),
     "sep=": b'"sep=;"\r\n' + PLAIN.replace(",", ";").encode(),
-    "comments": b"# by hand\n\n# on Monday\n" + PLAIN.replace("2,b", "# a restart\n2,b").encode(),
+    "comments": b"# by hand\n\n# on Monday\n"
+    + PLAIN.replace("2,b", "# a restart\n2,b").encode(),
     "a header in a comment": b"# round client\n1 7\n1 8\n2 8\n",
     "zstd": pa.compress(PLAIN.encode(), codec="zstd", asbytes=True),
     "xz": lzma.compress(PLAIN.encode()),
@@ -582,7 +659,9 @@ def test_texts_as_programs_write_them(name: str, tmp_path: pathlib.Path) -> None
 def test_a_row_that_was_commented_out_is_asked_about(tmp_path: pathlib.Path) -> None:
     for line in ("#2,a", "# 2,a"):
         (tmp_path / "log").write_text(PLAIN + line + "\n")
-        with pytest.raises(ConfigurationError, match=r"a round's number|one way to write a round"):
+        with pytest.raises(
+            ConfigurationError, match=r"a round's number|one way to write a round"
+        ):
             read_log(tmp_path / "log")
 
 
@@ -605,13 +684,24 @@ def test_masked_values_are_no_values() -> None:
 
 
 def test_the_checker_takes_for_alike_what_the_readers_do() -> None:
-    """Random names and their damaged forms: what is alike for a reader is so for the checker."""
+    """Random names and their damaged forms.
+
+    What is alike for a reader is so for the checker.
+    """
     rng = random.Random(7)
     marks = [*"aAbeO0o1lI-_ .:#'\"%&;\u2013\u200b\u0430\u00e9\u0301", "\u00c3\u00a9"]
     names = ["".join(rng.choices(marks, k=rng.randint(1, 6))) for _ in range(1500)]
     names += [
         f"{base}{rng.choice([':5000', '.0', '', 'e2'])}"
-        for base in ("10.0.0.1", "host-1.lan", "007", "1,500", "0xA3F1", "ipv4:10.0.0.1", "b'a'")
+        for base in (
+            "10.0.0.1",
+            "host-1.lan",
+            "007",
+            "1,500",
+            "0xA3F1",
+            "ipv4:10.0.0.1",
+            "b'a'",
+        )
         for _ in range(9)
     ]
     by_reader: dict[Any, set[Any]] = {}
@@ -625,10 +715,22 @@ def test_the_checker_takes_for_alike_what_the_readers_do() -> None:
 @pytest.mark.parametrize(
     ("text", "settings", "message"),
     [
-        ("round,client\n1,Site-1\n1,site-2\n2,site-1\n", {"alike_names": "same"}, "save it as CSV"),
-        ("round,client\n1,Site-1\n1,site-1\n", {"alike_names": "different"}, "takes apart"),
+        (
+            "round,client\n1,Site-1\n1,site-2\n2,site-1\n",
+            {"alike_names": "same"},
+            "save it as CSV",
+        ),
+        (
+            "round,client\n1,Site-1\n1,site-1\n",
+            {"alike_names": "different"},
+            "takes apart",
+        ),
         ("round,client\n1,3;5\n2,5\n", {"client_separator": ";"}, "save it as CSV"),
-        ("round;client;weight\n1;a;1.500\n1;b;1\n", {"decimal": "comma"}, "save it as CSV"),
+        (
+            "round;client;weight\n1;a;1.500\n1;b;1\n",
+            {"decimal": "comma"},
+            "save it as CSV",
+        ),
         ("# x\n" + PLAIN, {}, "save it as CSV"),
     ],
 )

@@ -152,7 +152,13 @@ ALIKE = [
     ],
     ["1", "01", "1.0", "1.", "+1", "١", "１", "#1", 1, 1.0, "'1'"],
     ["1000", "1,000", "1000.0", 1000],
-    ["10.0.0.7", "10.0.0.7:80", "10.0.0.7:5001", "ipv4:10.0.0.7:5002", "http://10.0.0.7/"],
+    [
+        "10.0.0.7",
+        "10.0.0.7:80",
+        "10.0.0.7:5001",
+        "ipv4:10.0.0.7:5002",
+        "http://10.0.0.7/",
+    ],
     ["[::1]:5000", "ipv6:[::1]:5001", "[::1]"],
     ["localhost:1", "localhost:2"],
     ["node.example.org:8080", "node.example.org", "https://Node.example.org/"],
@@ -220,8 +226,15 @@ def test_alphabets_and_numbers_stay_apart() -> None:
 
 
 def test_nobody() -> None:
-    assert all(map(names_nobody, ("", "none", "NULL", "n/a", "?", "...", "—", "<NA>", "nan", "-")))
-    assert not any(map(names_nobody, ("anna", "7", "nancy", "nanny", "null-island", "東", "-7")))
+    assert all(
+        map(
+            names_nobody,
+            ("", "none", "NULL", "n/a", "?", "...", "—", "<NA>", "nan", "-"),
+        )
+    )
+    assert not any(
+        map(names_nobody, ("anna", "7", "nancy", "nanny", "null-island", "東", "-7"))
+    )
 
 
 @pytest.mark.parametrize("kind", [Names, PseudonymNames])
@@ -245,13 +258,18 @@ def test_pseudonyms_keep_what_is_alike() -> None:
     """Equal names have one pseudonym, alike ones one first half, others neither."""
     pseudonyms = Pseudonyms(b"s" * 32)
     of = {name: pseudonyms.of(name) for names in ALIKE for name in names}
-    assert all(len(text) == 32 and set(text) <= set("0123456789abcdef") for text in of.values())
+    assert all(
+        len(text) == 32 and set(text) <= set("0123456789abcdef") for text in of.values()
+    )
     texts = {client_text(name) for name in of}
     assert len(set(of.values())) == len(texts)
     for (one, first), (other, second) in itertools.combinations(of.items(), 2):
         assert (first[:16] == second[:16]) == (likeness(one) == likeness(other))
     assert (
-        pseudonyms.of(7) == pseudonyms.of("7") == pseudonyms.of(np.int64(7)) == pseudonyms.of(7.0)
+        pseudonyms.of(7)
+        == pseudonyms.of("7")
+        == pseudonyms.of(np.int64(7))
+        == pseudonyms.of(7.0)
     )
     assert not set(of.values()) & {Pseudonyms(b"t" * 32).of(name) for name in of}
 
@@ -262,7 +280,10 @@ def test_a_log_of_version_1_0_keeps_its_pseudonyms() -> None:
     pseudonyms = Pseudonyms(salt, digest)
     assert pseudonyms.digest == digest != Pseudonyms(salt).digest
     for client, text in (("anna", "anna"), (7, "7"), (b"x", "b'x'")):
-        assert pseudonyms.of(client) == hmac.digest(salt, text.encode(), "sha256")[:16].hex()
+        assert (
+            pseudonyms.of(client)
+            == hmac.digest(salt, text.encode(), "sha256")[:16].hex()
+        )
 
 
 def test_pseudonyms_of_another_salt_are_refused() -> None:
@@ -288,12 +309,16 @@ def test_likeness_is_an_equivalence_of_texts() -> None:
         lambda text: text.replace("o", "ο"),
         lambda text: text + "\u200d",
         lambda text: f"  {text}",
-        lambda text: text.encode().decode("cp1252", "ignore") if text.isascii() else text,
+        lambda text: (
+            text.encode().decode("cp1252", "ignore") if text.isascii() else text
+        ),
     ]
     generator = random.Random(7)
     letters = "abcdoxyz"
     for _ in range(300):
-        word = "".join(generator.choice(letters) for _ in range(generator.randint(2, 6)))
+        word = "".join(
+            generator.choice(letters) for _ in range(generator.randint(2, 6))
+        )
         name = f"{word}-{generator.randint(1, 99)}"
         spelled = name
         for spell in generator.sample(spellings, 3):

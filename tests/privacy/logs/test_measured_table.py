@@ -1,7 +1,8 @@
 """Where T changes at N = 120, K = 12 with dropout rates drawn from .1 to .5.
 
-The ranges are those of an independent prototype's survey of 27 to 31 histories a scheme (its
-table of changes by rank); the tail law T = min(K, N - rank + 1) is the generic one.
+The ranges are those of an independent prototype's survey of 27 to 31 histories a scheme
+(its table of changes by rank); the tail law T = min(K, N - rank + 1) is the generic
+one.
 """
 
 from __future__ import annotations
@@ -49,7 +50,9 @@ def test_blocks_are_exact_in_every_round(target, values, ranks) -> None:
         first = dict(steps)
         for value, (low, high) in ranks.items():
             assert low <= first[value] <= high
-        bounds = mj.privacy.weak_privacy_trajectory(history(selector, seed, 150), "bounds")
+        bounds = mj.privacy.weak_privacy_trajectory(
+            history(selector, seed, 150), "bounds"
+        )
         np.testing.assert_array_equal(bounds.lower, found.lower)
         np.testing.assert_array_equal(bounds.upper, found.upper)
 
@@ -92,7 +95,10 @@ def test_the_tail_of_random_selection_is_exact(name) -> None:
 def test_random_selection_is_exact_to_rank_96_and_from_114() -> None:
     rows = history(mj.selection.uniform(CLIENTS, COHORT), 2, 140)
     ranks = mj.privacy.weak_privacy_trajectory(rows[None], "bounds").rank[0]
-    at = {int(rank): int(np.flatnonzero(ranks == rank)[0]) + 1 for rank in set(ranks.tolist())}
+    at = {
+        int(rank): int(np.flatnonzero(ranks == rank)[0]) + 1
+        for rank in set(ranks.tolist())
+    }
     early = mj.privacy.weak_privacy_trajectory(rows[: at[96]], effort=4.0)
     assert early.certified.all()
     late = mj.privacy.weak_privacy(rows[: at[114]])

@@ -22,9 +22,13 @@ HEADER = {
 }  # fmt: skip
 
 
-def _log(path: pathlib.Path, *lines: dict[str, Any] | str, header: Any = HEADER) -> pathlib.Path:
+def _log(
+    path: pathlib.Path, *lines: dict[str, Any] | str, header: Any = HEADER
+) -> pathlib.Path:
     all_lines = [header, *lines]
-    texts = [line if isinstance(line, str) else json.dumps(line) + "\n" for line in all_lines]
+    texts = [
+        line if isinstance(line, str) else json.dumps(line) + "\n" for line in all_lines
+    ]
     path.write_text("".join(texts))
     return path
 
@@ -41,22 +45,49 @@ SUM = {"round": 1, "clients": ["a", "b"]}
     ("lines", "settings", "message"),
     [
         ((), {}, "log: expected a learnt sum; found none$"),
-        (({"round": 1, "status": "aborted"},), {}, "a learnt sum; found none .1 aborted.$"),
+        (
+            ({"round": 1, "status": "aborted"},),
+            {},
+            "a learnt sum; found none .1 aborted.$",
+        ),
         ((SUM, "{\n", SUM), {}, "log:3: expected a JSON object on one line"),
         ((SUM, "\n", SUM), {}, "log:3: expected a JSON object on one line"),
-        ((SUM, {**SUM, "clients": ["c"]}), {}, "log:3: expected of round 1.* what line 2 says"),
-        ((SUM, {"round": 2, "clients": ["a", "A\u200b", "A"]}), {},
-         r"log:3: expected one way to write a client .*; found 'A\\u200b' and 'a'"),
-        ((SUM, {"round": 2, "clients": ["1", "01", "c"]}), {}, "log:3: expected one way to write"),
-        ((SUM,), {"memory_bytes": 1}, "`memory_bytes` must hold .* 1 rounds x 2 clients"),
-        ((SUM,), {"round_column": "round"}, "a participation log, which has its own keys, and 'ro"),
-        ((SUM,), {"where": "status=learnt"}, "a participation log, which has its own keys, and 's"),
+        (
+            (SUM, {**SUM, "clients": ["c"]}),
+            {},
+            "log:3: expected of round 1.* what line 2 says",
+        ),
+        (
+            (SUM, {"round": 2, "clients": ["a", "A\u200b", "A"]}),
+            {},
+            r"log:3: expected one way to write a client .*; found 'A\\u200b' and 'a'",
+        ),
+        (
+            (SUM, {"round": 2, "clients": ["1", "01", "c"]}),
+            {},
+            "log:3: expected one way to write",
+        ),
+        (
+            (SUM,),
+            {"memory_bytes": 1},
+            "`memory_bytes` must hold .* 1 rounds x 2 clients",
+        ),
+        (
+            (SUM,),
+            {"round_column": "round"},
+            "a participation log, which has its own keys, and 'ro",
+        ),
+        (
+            (SUM,),
+            {"where": "status=learnt"},
+            "a participation log, which has its own keys, and 's",
+        ),
         ((SUM,), {"ignore_columns": "time"}, "none in a participation log"),
         ((SUM,), {"format": "csv"}, "log:1: expected CSV .*; found JSON"),
         ((SUM,), {"format": "parquet"}, "expected a Parquet file"),
         ((SUM,), {"format": "nvflare"}, "expected a line 'Contribution from"),
     ],
-)  # fmt: skip
+)
 def test_logs_that_cannot_be_read(
     path: pathlib.Path, lines: tuple[Any, ...], settings: dict[str, Any], message: str
 ) -> None:
@@ -65,7 +96,12 @@ def test_logs_that_cannot_be_read(
 
 
 def test_a_log_whose_header_is_missing(path: pathlib.Path) -> None:
-    for more in ({"status": "learnt"}, {"asked": ["a", "b"]}, {"part": "low"}, {"sum": 0}):
+    for more in (
+        {"status": "learnt"},
+        {"asked": ["a", "b"]},
+        {"part": "low"},
+        {"sum": 0},
+    ):
         path.write_text(json.dumps({**SUM, **more}) + "\n")
         message = "log:1: expected the header of a participation lo"
         with pytest.raises(ConfigurationError, match=message):
@@ -83,35 +119,48 @@ def test_a_format_that_is_not_known(path: pathlib.Path) -> None:
 
 def test_a_log_by_hand(path: pathlib.Path) -> None:
     """Rows are learnt sums by round; noise and clip stand beside them."""
-    log = read_log(_log(
-        path,
-        {"round": 9, "clients": ["bob", "anna"], "noise": 0.5, "clip": 2},
-        {"round": 7, "status": "aborted", "asked": ["zoe"], "lost": {"upload": ["zoe"]}},
-        {"round": 2, "clients": ["carl"]},
-        {"round": 8, "status": "refused"},
-    ))  # fmt: skip
+    log = read_log(
+        _log(
+            path,
+            {"round": 9, "clients": ["bob", "anna"], "noise": 0.5, "clip": 2},
+            {
+                "round": 7,
+                "status": "aborted",
+                "asked": ["zoe"],
+                "lost": {"upload": ["zoe"]},
+            },
+            {"round": 2, "clients": ["carl"]},
+            {"round": 8, "status": "refused"},
+        )
+    )
     assert (log.rounds, log.clients) == ((2, 9), ("anna", "bob", "carl"))
     assert log.participation.tolist() == [[False, False, True], [True, True, False]]
     assert (log.noise, log.clip, log.scales) == ((None, 0.5), (None, 2.0), None)
     assert log.aggregation == ("secagg+",)
     assert log.notes == (
-        "Sums of which nothing was learnt, and which do not count: 1 aborted and 1 refused.",
+        "Sums of which nothing was learnt, and which do not count: 1 aborted and 1 "
+        "refused.",
     )
 
 
 def test_weights_are_exact_and_rows_are_scaled(path: pathlib.Path) -> None:
-    log = read_log(_log(
-        path,
-        {"round": 1, "clients": ["a", "b", "c"], "weights": ["1/3", "1/2", 1]},
-        {"round": 2, "clients": ["a", "b"], "weights": ["0.1", 2]},
-        {"round": 3, "clients": ["c"]},
-    ))  # fmt: skip
+    log = read_log(
+        _log(
+            path,
+            {"round": 1, "clients": ["a", "b", "c"], "weights": ["1/3", "1/2", 1]},
+            {"round": 2, "clients": ["a", "b"], "weights": ["0.1", 2]},
+            {"round": 3, "clients": ["c"]},
+        )
+    )
     assert log.participation.tolist() == [[2, 3, 6], [1, 20, 0], [0, 0, 1]]
     assert log.scales == (Fraction(6), Fraction(10), Fraction(1))
 
 
 def test_sums_and_runs_have_names_of_their_own(path: pathlib.Path) -> None:
-    lines: list[dict[str, Any]] = [{"round": 10, "clients": ["a"]}, {"round": 9, "clients": ["b"]}]
+    lines: list[dict[str, Any]] = [
+        {"round": 10, "clients": ["a"]},
+        {"round": 9, "clients": ["b"]},
+    ]
     assert read_log(_log(path, *lines)).rounds == (9, 10)
     assert read_log(path, round_order="file").rounds == (10, 9)
     two = [*lines, {"round": 9, "sum": 1, "clients": ["c"]}]
@@ -123,9 +172,19 @@ def test_sums_and_runs_have_names_of_their_own(path: pathlib.Path) -> None:
 
 
 def test_lines_in_any_order_are_one_history(path: pathlib.Path) -> None:
-    """Clocks may jump, and lines of several writers may be mixed: rounds order the rows."""
-    lines = [{"round": j, "sum": j % 2, "clients": [f"c{j % 5}", "x"], "time": f"{2040 - j}-01-01"}
-             for j in range(12)]  # fmt: skip
+    """Clocks may jump, and lines of several writers may be mixed.
+
+    Rounds order the rows.
+    """
+    lines = [
+        {
+            "round": j,
+            "sum": j % 2,
+            "clients": [f"c{j % 5}", "x"],
+            "time": f"{2040 - j}-01-01",
+        }
+        for j in range(12)
+    ]
     first = read_log(_log(path, *lines))
     random.Random(1).shuffle(lines)
     again = read_log(_log(path, *lines))
@@ -135,22 +194,37 @@ def test_lines_in_any_order_are_one_history(path: pathlib.Path) -> None:
 
 def test_repetitions_and_cut_lines_are_told_of_by_line(path: pathlib.Path) -> None:
     again = [SUM] * 10
-    log = read_log(_log(path, SUM, *again, '{"rou #torn\n', {**HEADER, "run": 1}, SUM,
-                        '{"round": 2, "clients": ["z"]}'))  # fmt: skip
+    log = read_log(
+        _log(
+            path,
+            SUM,
+            *again,
+            '{"rou #torn\n',
+            {**HEADER, "run": 1},
+            SUM,
+            '{"round": 2, "clients": ["z"]}',
+        )
+    )
     assert log.rounds == ("0:1", "1:1")
     assert log.notes == (
-        "Lines 3, 4, 5, 6, 7, 8, 9, 10 and 2 more say what earlier ones say: each sum counts once.",
-        "Line 13 was cut short, before the recorder confirmed what stood there: not counted.",
+        "Lines 3, 4, 5, 6, 7, 8, 9, 10 and 2 more say what earlier ones say: each sum "
+        "counts once.",
+        "Line 13 was cut short, before the recorder confirmed what stood there: not "
+        "counted.",
         "Line 16, the last, has no end yet: not counted.",
     )
     told = audit(log, effort=0).sentences()
-    assert [told.index(note) for note in log.notes] == sorted(map(told.index, log.notes))
+    assert [told.index(note) for note in log.notes] == sorted(
+        map(told.index, log.notes)
+    )
     assert audit(log, effort=0).to_dict()["notes"] == list(log.notes)
 
 
 def test_every_cut_of_a_log_is_a_log(path: pathlib.Path) -> None:
     """Whole lines count, the rest is told of, and nothing else changes."""
-    lines = [{"round": j, "clients": ["a", f"b{j}"], "weights": [1, j + 1]} for j in range(4)]
+    lines = [
+        {"round": j, "clients": ["a", f"b{j}"], "weights": [1, j + 1]} for j in range(4)
+    ]
     text = _log(path, *lines).read_bytes()
     whole = read_log(path).participation
     ends = [place + 1 for place, byte in enumerate(text) if byte == ord("\n")]
@@ -167,41 +241,60 @@ def test_a_plain_server_saw_everything(path: pathlib.Path) -> None:
     plain = {**HEADER, "aggregation": "plain"}
     told = audit(read_log(_log(path, SUM, header=plain)), effort=0).sentences()
     assert told[0] == (
-        "The server saw every update by itself (plain aggregation): what follows is what secure "
+        "The server saw every update by itself (plain aggregation): what follows is "
+        "what secure "
         "aggregation of these sums would hide."
     )
     both = _log(path, SUM, {**plain, "run": 1}, SUM)
-    assert audit(read_log(both), effort=0).sentences()[0].startswith("In part of the runs the serv")
-    assert audit(read_log(both), effort=0).to_dict()["aggregation"] == ["secagg+", "plain"]
-    assert "saw every update" not in " ".join(audit(read_log(_log(path, SUM))).sentences())
+    assert (
+        audit(read_log(both), effort=0)
+        .sentences()[0]
+        .startswith("In part of the runs the serv")
+    )
+    assert audit(read_log(both), effort=0).to_dict()["aggregation"] == [
+        "secagg+",
+        "plain",
+    ]
+    assert "saw every update" not in " ".join(
+        audit(read_log(_log(path, SUM))).sentences()
+    )
 
 
 def test_noise_that_the_log_tells_of(path: pathlib.Path) -> None:
     """mu^2 is the sum over a client's rounds of (weight x clip / noise)^2, others known."""
     noisy = {"noise": 2.0, "clip": 4.0}
-    log = read_log(_log(
-        path,
-        {"round": 1, "clients": ["a", "b"], "weights": [1, "1/2"], **noisy},
-        {"round": 2, "clients": ["b", "c"], "noise": 3, "clip": 1},
-    ))  # fmt: skip
+    log = read_log(
+        _log(
+            path,
+            {"round": 1, "clients": ["a", "b"], "weights": [1, "1/2"], **noisy},
+            {"round": 2, "clients": ["b", "c"], "noise": 3, "clip": 1},
+        )
+    )
     found = audit(log, effort=0).noisy
     assert found is not None
     mu = {str(name): own for name, own, _ in found.known}
     assert mu == pytest.approx({"a": 2.0, "b": (1 + 1 / 9) ** 0.5, "c": 1 / 3})
     assert found.sentences()[0].startswith(
-        "With the noise that the log records (noise multiplier 0.5 to 3) all of this is up to tha"
+        "With the noise that the log records (noise multiplier 0.5 to 3) all of this "
+        "is up to tha"
     )
-    told = audit(log, effort=0, noise_multiplier=1.0, clip=1.0).noisy  # what the caller says counts
+    # what the caller says counts
+    told = audit(log, effort=0, noise_multiplier=1.0, clip=1.0).noisy
     assert told is not None
     assert {str(name): own for name, own, _ in told.known}["c"] == pytest.approx(1.0)
-    # blocks scaled by what the log says of each sum: the same as with one multiplier for all
-    same = read_log(_log(path, {**SUM, **noisy}, {"round": 2, "clients": ["b", "c"], **noisy}))
+    # blocks scaled by what the log says of each sum: the same as with one multiplier
+    # for all
+    same = read_log(
+        _log(path, {**SUM, **noisy}, {"round": 2, "clients": ["b", "c"], **noisy})
+    )
     one = audit(same, effort=0).noisy
     other = audit(same, effort=0, noise_multiplier=0.5, clip=4.0).noisy
     assert one is not None
     assert other is not None
     assert [own[0] for own in one.known] == [own[0] for own in other.known]
-    np.testing.assert_allclose([own[1:] for own in one.known], [own[1:] for own in other.known])
+    np.testing.assert_allclose(
+        [own[1:] for own in one.known], [own[1:] for own in other.known]
+    )
 
 
 def test_sums_without_noise_or_clip_count_as_without(path: pathlib.Path) -> None:
@@ -239,7 +332,11 @@ def _rows(path: pathlib.Path, *rows: Any) -> pathlib.Path:
     return path
 
 
-ROWS = [{"round": 1, "client": "a"}, {"round": 1, "client": "b"}, {"round": 3, "client": "b"}]
+ROWS = [
+    {"round": 1, "client": "a"},
+    {"round": 1, "client": "b"},
+    {"round": 3, "client": "b"},
+]
 
 
 def test_json_lines_are_a_long_table(path: pathlib.Path) -> None:
@@ -254,24 +351,48 @@ def test_json_lines_are_a_long_table(path: pathlib.Path) -> None:
     ("rows", "message"),
     [
         (("{}\n",), "log:1: expected a header with a round and a client column"),
-        (({"time": 1, "who": "a"},), "log:1: expected a header with a round and a client column"),
-        ((*ROWS, {"round": 4}), "log:4: expected the name or number of a client; found nothing"),
+        (
+            ({"time": 1, "who": "a"},),
+            "log:1: expected a header with a round and a client column",
+        ),
+        (
+            (*ROWS, {"round": 4}),
+            "log:4: expected the name or number of a client; found nothing",
+        ),
         ((*ROWS, {"client": "a"}), "log:4: expected a round .*; found nothing"),
-        ((*ROWS, {"round": 4, "client": None}), "log:4: expected the name or number of a client"),
+        (
+            (*ROWS, {"round": 4, "client": None}),
+            "log:4: expected the name or number of a client",
+        ),
         (
             (*ROWS, {"round": 4, "client": ["a"]}),
             "log:1: expected plain values in column 'client', or a",
         ),
-        ((*ROWS, ROWS[1]), "log:4: expected each client once in a round .*; found client 'b' in"),
-        ((*ROWS, {"round": 1.0, "client": "c"}), "log:4: expected one way to write a round"),
+        (
+            (*ROWS, ROWS[1]),
+            "log:4: expected each client once in a round .*; found client 'b' in",
+        ),
+        (
+            (*ROWS, {"round": 1.0, "client": "c"}),
+            "log:4: expected one way to write a round",
+        ),
         ((*ROWS, {"round": -1, "client": "c"}), "log:4: expected a round"),
         (
             (*ROWS, '{"round": 4, "client": "c"'),
             "log:4: expected a JSON object on one li",
         ),
-        ((*ROWS, '{"round": NaN, "client": "c"}\n'), "log:4: expected .* finite.*; found NaN"),
-        ((*ROWS, '{"round": 4, "round": 5}\n'), "log:4: .*different keys; found key 'round' twic"),
-        ((*ROWS, "[" * 100_000 + "\n"), "log:4: expected a JSON object; found values nested too d"),
+        (
+            (*ROWS, '{"round": NaN, "client": "c"}\n'),
+            "log:4: expected .* finite.*; found NaN",
+        ),
+        (
+            (*ROWS, '{"round": 4, "round": 5}\n'),
+            "log:4: .*different keys; found key 'round' twic",
+        ),
+        (
+            (*ROWS, "[" * 100_000 + "\n"),
+            "log:4: expected a JSON object; found values nested too d",
+        ),
         (
             (*ROWS, {"round": 4, "client": "c", "weight": -1}),
             "log:1: expected a weight, .*; found nothing",
@@ -284,7 +405,10 @@ def test_json_lines_are_a_long_table(path: pathlib.Path) -> None:
             ({**ROWS[0], "num_examples": 5}, {**ROWS[1], "num_examples": 6}),
             "a decision on column 'num_examples'",
         ),
-        (({"round": 1, "client": "a", "metrics": {"x": 1}},), "column 'metrics' .nested values."),
+        (
+            ({"round": 1, "client": "a", "metrics": {"x": 1}},),
+            "column 'metrics' .nested values.",
+        ),
     ],
 )
 def test_malformed_rows_are_named_by_line(
@@ -305,7 +429,10 @@ def test_rows_wait_for_decisions_as_those_of_a_table_do(path: pathlib.Path) -> N
     assert log.participation.tolist() == [[10, 0], [0, 1]]
     assert log.scales == (Fraction(1), Fraction(10))
     assert log.columns_ignored == ("loss",)
-    assert read_log(path, ignore_columns="status,num_examples,loss").participation.sum() == 3
+    assert (
+        read_log(path, ignore_columns="status,num_examples,loss").participation.sum()
+        == 3
+    )
 
 
 def test_booleans_and_names_that_are_keys_elsewhere(path: pathlib.Path) -> None:

@@ -27,38 +27,86 @@ def _write(folder: pathlib.Path, content: str | bytes) -> pathlib.Path:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("", "log.csv:1: expected a header or a row of participation; found an empty file"),
-        ("\n \n", "log.csv:1: expected a header or a row of participation; found an empty file"),
-        ("round,client\n", "log.csv:1: expected rows of participation after the header; found non"),
-        ("when,who\n1,a\n", "log.csv:1: expected a header with a round and a client column"),
-        ("when,client\n1,a\n", "log.csv:1: expected a header with a round and a client column"),
-        ("round,client,client\n1,a,b\n", "log.csv:1: expected one column 'client'; found columns"),
+        (
+            "",
+            "log.csv:1: expected a header or a row of participation; found an empty "
+            "file",
+        ),
+        (
+            "\n \n",
+            "log.csv:1: expected a header or a row of participation; found an empty "
+            "file",
+        ),
+        (
+            "round,client\n",
+            "log.csv:1: expected rows of participation after the header; found non",
+        ),
+        (
+            "when,who\n1,a\n",
+            "log.csv:1: expected a header with a round and a client column",
+        ),
+        (
+            "when,client\n1,a\n",
+            "log.csv:1: expected a header with a round and a client column",
+        ),
+        (
+            "round,client,client\n1,a,b\n",
+            "log.csv:1: expected one column 'client'; found columns",
+        ),
         ("round,client\n1,a\n2\n", "log.csv:3: expected 2 fields; found 1: '2'"),
-        ("round,client\n1,a\n\n2,b,c\n", "log.csv:4: expected 2 fields; found 3: '2,b,c'"),
-        ("round,client\n1,a\n2,\n", "log.csv:3: expected the name or number of a client; found n"),
-        ("round,client\n1,a\n2,nan\n", "log.csv:3: expected the name or number of a client; fou"),
+        (
+            "round,client\n1,a\n\n2,b,c\n",
+            "log.csv:4: expected 2 fields; found 3: '2,b,c'",
+        ),
+        (
+            "round,client\n1,a\n2,\n",
+            "log.csv:3: expected the name or number of a client; found n",
+        ),
+        (
+            "round,client\n1,a\n2,nan\n",
+            "log.csv:3: expected the name or number of a client; fou",
+        ),
         ("round,client\n,a\n2,b\n", "log.csv:2: expected a round .*; found nothing"),
         ("round,client\n1,a\nNaN,b\n", "log.csv:3: expected a round .*; found 'NaN'"),
         ("round,client\n1,a\n-1,b\n", "log.csv:3: expected a round .*; found -1"),
         ("round,client,weight\n1,a,x\n", "log.csv:2: expected a weight, .*; found 'x'"),
         ("round,client,weight\n1,a,-1\n", "log.csv:2: expected a weight, .*; found -1"),
-        ("round,client,weight\n1,a,nan\n", "log.csv:2: expected a weight, .*; found 'nan'"),
-        ("round,client,weight\n1,a,inf\n", "log.csv:2: expected a weight, .*; found 'inf'"),
-        ("round,client,weight\n1,a,2\n1,b,\n", "log.csv:3: expected a weight, .*; found nothing"),
+        (
+            "round,client,weight\n1,a,nan\n",
+            "log.csv:2: expected a weight, .*; found 'nan'",
+        ),
+        (
+            "round,client,weight\n1,a,inf\n",
+            "log.csv:2: expected a weight, .*; found 'inf'",
+        ),
+        (
+            "round,client,weight\n1,a,2\n1,b,\n",
+            "log.csv:3: expected a weight, .*; found nothing",
+        ),
         (
             "round,client\n1,a\n2,a\n3,b\n1,b\n2,b\n1,a \n",
-            "log.csv:7: expected each client once in a round .*; found client 'a' in round 1 "
+            "log.csv:7: expected each client once in a round .*; found client 'a' in "
+            "round 1 "
             "again, first in .*log.csv:2",
         ),
-        ('round,client\n1,"a\nb"\n1,\n', "log.csv:2: expected quotes around whole fields that"),
+        (
+            'round,client\n1,"a\nb"\n1,\n',
+            "log.csv:2: expected quotes around whole fields that",
+        ),
         (b"round,client\n1,a\n2,\xff\n", "log.csv:3: expected UTF-8 text"),
         ("1,0,1\n0,1\n", "log.csv:2: expected 3 fields as in line 1; found 2"),
-        ("1,0,1\n0,2,1\n", "log.csv:2, field 2: expected 0 or 1 .*--layout matrix.*; found 2"),
+        (
+            "1,0,1\n0,2,1\n",
+            "log.csv:2, field 2: expected 0 or 1 .*--layout matrix.*; found 2",
+        ),
         ("1,0,1\n0,0.5,1\n", "log.csv:2, field 2: expected 0 or 1 .*; found 1/2"),
         ("1,0,1\n0,-1,1\n", "log.csv:2, field 2: expected 0 or 1 .*; found -1"),
         ("1,0,1\n0,nan,1\n", "log.csv:2, field 2: expected a number; found 'nan'"),
         ("1,0,1\n0,,1\n", "log.csv:2, field 2: expected a number; found ''"),
-        ("1,17\n1,23\n", "log.csv:1, field 2: expected 0 or 1 .*--layout long.*; found 17"),
+        (
+            "1,17\n1,23\n",
+            "log.csv:1, field 2: expected 0 or 1 .*--layout long.*; found 17",
+        ),
     ],
 )
 def test_malformed_logs_are_named_by_line(
@@ -74,11 +122,18 @@ def test_malformed_logs_are_named_by_line(
         ({"layout": "wide"}, "`layout` must be a known name"),
         ({"round_order": "time"}, "`round_order` must be a known name"),
         ({"memory_bytes": 0}, "`memory_bytes` must be at least 1; got 0"),
-        ({"round_column": "when"}, "log.csv:1: expected one column 'when'; found columns 'round'"),
-        ({"memory_bytes": 5}, "`memory_bytes` must hold .* 2 rounds x 3 clients, 6 bytes; got 5"),
+        (
+            {"round_column": "when"},
+            "log.csv:1: expected one column 'when'; found columns 'round'",
+        ),
+        (
+            {"memory_bytes": 5},
+            "`memory_bytes` must hold .* 2 rounds x 3 clients, 6 bytes; got 5",
+        ),
         (
             {"layout": "matrix"},
-            "log.csv:1: expected a column for each client .*; found a column 'client', which",
+            "log.csv:1: expected a column for each client .*; found a column 'client', "
+            "which",
         ),
     ],
 )
@@ -92,7 +147,9 @@ def test_settings_that_do_not_fit(
 
 def test_files_that_are_not_there(tmp_path: pathlib.Path) -> None:
     for path in (tmp_path / "none.csv", tmp_path):
-        with pytest.raises(DataNotFoundError, match="expected a file; found none that can be read"):
+        with pytest.raises(
+            DataNotFoundError, match="expected a file; found none that can be read"
+        ):
             read_log(path)
 
 
@@ -100,8 +157,13 @@ def _plain(log: ParticipationLog) -> tuple[tuple, tuple, list]:
     return log.rounds, log.clients, log.participation.astype(object).tolist()
 
 
-def test_a_log_of_another_system_with_gaps_and_string_ids(tmp_path: pathlib.Path) -> None:
-    """As a Flower strategy may log its fits: server rounds with gaps, more columns, any order."""
+def test_a_log_of_another_system_with_gaps_and_string_ids(
+    tmp_path: pathlib.Path,
+) -> None:
+    """As a Flower strategy may log its fits.
+
+    Server rounds with gaps, more columns, any order.
+    """
     path = tmp_path / "fit_metrics.csv"
     with path.open("w", newline="") as stream:
         writer = csv.writer(stream)
@@ -126,7 +188,11 @@ def test_a_log_of_another_system_with_gaps_and_string_ids(tmp_path: pathlib.Path
     weighted = read_log(
         path, weight_column="num_examples", ignore_columns="train_loss", restarts="same"
     )
-    assert weighted.participation.tolist() == [[100, 480, 0], [0, 0, 512], [0, 480, 512]]
+    assert weighted.participation.tolist() == [
+        [100, 480, 0],
+        [0, 0, 512],
+        [0, 480, 512],
+    ]
 
 
 @pytest.mark.parametrize(
@@ -140,7 +206,11 @@ def test_a_log_of_another_system_with_gaps_and_string_ids(tmp_path: pathlib.Path
         (b"\xef\xbb\xbfround,client\n1,a\n2,b\n", (1, 2), ("a", "b")),
         ("round , client\n1 , a\n2, b\n", (1, 2), ("a", "b")),
         (gzip.compress(b"round,client\n1,a\n2,b\n", mtime=0), (1, 2), ("a", "b")),
-        ("client,round\na,2024-01-09\nb,2024-01-10\n", ("2024-01-09", "2024-01-10"), ("a", "b")),
+        (
+            "client,round\na,2024-01-09\nb,2024-01-10\n",
+            ("2024-01-09", "2024-01-10"),
+            ("a", "b"),
+        ),
         ("round,client\n1,-5\n2,-3\n", (1, 2), (-5, -3)),
         ("round,client\n10.5,b\n10.25,a\n", ("10.25", "10.5"), ("a", "b")),
     ],
@@ -160,7 +230,11 @@ def test_rounds_may_stay_in_the_order_of_the_file(tmp_path: pathlib.Path) -> Non
     log = read_log(path, round_order="file")
     assert log.is_ordered
     assert _plain(log) == _plain(read_log(path))
-    assert _plain(log) == (("monday", "april"), ("a", "b"), [[True, True], [True, False]])
+    assert _plain(log) == (
+        ("monday", "april"),
+        ("a", "b"),
+        [[True, True], [True, False]],
+    )
 
 
 def test_columns_can_be_named_or_go_without_a_header(tmp_path: pathlib.Path) -> None:
@@ -214,7 +288,9 @@ def test_a_matrix_may_hold_weights_and_names_when_asked(tmp_path: pathlib.Path) 
     log = read_log(_write(tmp_path, "a,b\n2,0\n0.5,0.25\n"), layout="matrix")
     assert _plain(log) == ((0, 1), ("a", "b"), [[2, 0], [2, 1]])
     assert log.scales == (1, 4)
-    with pytest.raises(ConfigurationError, match="csv:2, field 1: expected a number of 0 or"):
+    with pytest.raises(
+        ConfigurationError, match="csv:2, field 1: expected a number of 0 or"
+    ):
         read_log(_write(tmp_path, "1,0\n-2,1\n"), layout="matrix")
 
 
@@ -226,8 +302,14 @@ def test_parquet(tmp_path: pathlib.Path) -> None:
         return read_log(path)
 
     want = [[True, False], [True, True]]
-    assert _plain(read(round=[3, 7, 7], client_id=["a", "b", "a"])) == ((3, 7), ("a", "b"), want)
-    log = read(rnd=[7.0, 3.0, 7.0], user=pd.Categorical(["b", "a", "a"], ["c", "b", "a"]))
+    assert _plain(read(round=[3, 7, 7], client_id=["a", "b", "a"])) == (
+        (3, 7),
+        ("a", "b"),
+        want,
+    )
+    log = read(
+        rnd=[7.0, 3.0, 7.0], user=pd.Categorical(["b", "a", "a"], ["c", "b", "a"])
+    )
     assert _plain(log) == ((3, 7), ("a", "b"), want)
     days = pd.to_datetime(["2024-01-02", "2024-01-01", "2024-01-02"])
     assert _plain(read(round=days, client=[9, 1, 1]))[1:] == ((1, 9), want)
@@ -235,13 +317,25 @@ def test_parquet(tmp_path: pathlib.Path) -> None:
     assert (log.participation.tolist(), log.scales) == ([[2, 1], [0, 3]], (4, 1))
     assert _plain(read(a=[1, 0], b=[1, 1])) == ((0, 1), ("a", "b"), [[1, 1], [0, 1]])
     for columns, message in (
-        ({"round": [1, 2], "client": ["a", None]}, "row 1: expected the name or number of a cl"),
+        (
+            {"round": [1, 2], "client": ["a", None]},
+            "row 1: expected the name or number of a cl",
+        ),
         ({"round": [1, np.nan], "client": ["a", "b"]}, "row 1: expected a round"),
-        ({"round": [1, 1], "client": ["a", "a"]}, "row 1: expected each client once in a round"),
-        ({"round": [1, 1], "client": [1, 2], "weight": [1.0, np.inf]}, "row 1: expected a weight"),
+        (
+            {"round": [1, 1], "client": ["a", "a"]},
+            "row 1: expected each client once in a round",
+        ),
+        (
+            {"round": [1, 1], "client": [1, 2], "weight": [1.0, np.inf]},
+            "row 1: expected a weight",
+        ),
         ({"round": [], "client": []}, "expected rows of participation"),
         ({"x": [1, 2], "y": [0, 1]}, "row 1, column 'x': expected 0 or 1"),
-        ({"x": ["a"], "y": ["b"]}, "expected a header with a round and a client column"),
+        (
+            {"x": ["a"], "y": ["b"]},
+            "expected a header with a round and a client column",
+        ),
     ):
         with pytest.raises(ConfigurationError, match=message):
             read(**columns)
@@ -264,7 +358,11 @@ def test_arrays(tmp_path: pathlib.Path) -> None:
     log = read([[0.5, 1.0], [0.0, 3.0]], layout="matrix")
     assert (log.participation.tolist(), log.scales) == ([[1, 2], [0, 3]], (2, 1))
     assert read([[2**63, 1]], layout="matrix").participation.tolist() == [[2**63, 1]]
-    assert _plain(read([[4, 9], [6, 9]], layout="long")) == ((4, 6), (9,), [[True], [True]])
+    assert _plain(read([[4, 9], [6, 9]], layout="long")) == (
+        (4, 6),
+        (9,),
+        [[True], [True]],
+    )
     for array, message in (
         ([[0.5, 1.0]], "row 0, column 0: expected 0 or 1"),
         ([[1, 0], [0, -1]], "row 1, column 1: expected 0 or 1"),
@@ -277,7 +375,9 @@ def test_arrays(tmp_path: pathlib.Path) -> None:
         with pytest.raises(ConfigurationError, match=message):
             read(array)
     for array in ([[1.0, np.nan]], [[1.0, np.inf]], [[1.0, -1.0]]):
-        with pytest.raises(ConfigurationError, match="row 0, column 1: expected a number of 0 or"):
+        with pytest.raises(
+            ConfigurationError, match="row 0, column 1: expected a number of 0 or"
+        ):
             read(array, layout="matrix")
 
 
@@ -287,11 +387,17 @@ def test_archives(tmp_path: pathlib.Path) -> None:
     assert (read_log(path).participation == P).all()
     np.savez(path, P=P, Q=np.eye(2))
     assert read_log(path, array="Q").participation.shape == (2, 2)
-    with pytest.raises(ConfigurationError, match="expected one array, or --array NAME; found arr"):
+    with pytest.raises(
+        ConfigurationError, match="expected one array, or --array NAME; found arr"
+    ):
         read_log(path)
-    with pytest.raises(ConfigurationError, match="expected an array 'R'; found arrays P, Q"):
+    with pytest.raises(
+        ConfigurationError, match="expected an array 'R'; found arrays P, Q"
+    ):
         read_log(path, array="R")
-    with pytest.raises(ConfigurationError, match="`memory_bytes` must hold the history"):
+    with pytest.raises(
+        ConfigurationError, match="`memory_bytes` must hold the history"
+    ):
         read_log(path, array="P", memory_bytes=5)
     path.write_bytes(b"PK\x03\x04")
     with pytest.raises(ConfigurationError, match="expected an archive of arrays"):
@@ -324,13 +430,17 @@ def test_a_few_bytes_that_unpack_to_much_are_refused_before_they_are_held(
     path = tmp_path / "log.csv.gz"
     path.write_bytes(gzip.compress(b"round,client\n" + b"0,1\n" * 3_000_000))
     tracemalloc.start()
-    with pytest.raises(ConfigurationError, match=r"found client 1 in round 0 again, first in .*:2"):
+    with pytest.raises(
+        ConfigurationError, match=r"found client 1 in round 0 again, first in .*:2"
+    ):
         read_log(path)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 100 * 2**20  # the text itself is 12 MB, once packed and once not
     monkeypatch.setattr("mrsa_watch.logs._csv.LEAST_BYTES", 1)
-    with pytest.raises(ConfigurationError, match="`memory_bytes` must hold the history"):
+    with pytest.raises(
+        ConfigurationError, match="`memory_bytes` must hold the history"
+    ):
         read_log(path, restarts="new", memory_bytes=10**6)
 
 
@@ -340,7 +450,11 @@ def test_fields_are_kept_alike_in_every_piece(
     """Whatever the pieces: quotes, carriage returns and empty lines among plain ones."""
     rows = [f"{j},client {i}" for j in range(40) for i in range(3 + j % 4)]
     rows[7] = rows[7].replace("client 0", '"client 0"')
-    text = "\r\n".join(["round,client", *rows[:50], "", *rows[50:90]]) + "\n" + "\n".join(rows[90:])
+    text = (
+        "\r\n".join(["round,client", *rows[:50], "", *rows[50:90]])
+        + "\n"
+        + "\n".join(rows[90:])
+    )
     path = tmp_path / "log.csv"
     path.write_bytes(text.encode())
     wanted = read_log(path)
@@ -351,14 +465,19 @@ def test_fields_are_kept_alike_in_every_piece(
         assert (found.participation == wanted.participation).all()
     path.write_bytes(text.replace("30,client 2", "30,client 2,5").encode())
     number = text.split("\n").index("30,client 2") + 1
-    with pytest.raises(ConfigurationError, match=rf"log.csv:{number}: expected 2 fields; found 3"):
+    with pytest.raises(
+        ConfigurationError, match=rf"log.csv:{number}: expected 2 fields; found 3"
+    ):
         read_log(path)
 
 
 def test_rows_that_may_be_alike_are_all_read(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A matrix has rounds of the same clients; a condition leaves out what stands there often."""
+    """A matrix has rounds of the same clients.
+
+    A condition leaves out what stands there often.
+    """
     monkeypatch.setattr("mrsa_watch.logs._csv._PIECE_BYTES", 16)
     path = _write(tmp_path, "a,b,c\n" + "1,1,0\n0,1,1\n" * 40)
     assert read_log(path, layout="matrix").participation.shape == (80, 3)

@@ -22,7 +22,9 @@ from mrsa_jax.privacy.solver import (
 def generic(columns, rank, weights=None, seed=1):
     """A dense space without light vectors, columns in ascending order of weight."""
     rows = np.random.default_rng(seed).integers(-(2**20), 2**20, (rank, columns))
-    return Space(rows, np.ones(columns, np.int64) if weights is None else np.sort(weights))
+    return Space(
+        rows, np.ones(columns, np.int64) if weights is None else np.sort(weights)
+    )
 
 
 def works(space, method, limit):
@@ -43,7 +45,9 @@ def brute_force_sets(weights, limit, size):
     return sum(total <= limit for total in sets)
 
 
-@pytest.mark.parametrize("weights", [[2] * 9, [1, 1, 2, 2, 2, 3, 5, 7, 30], [3, 4, 5, 6, 7, 8]])
+@pytest.mark.parametrize(
+    "weights", [[2] * 9, [1, 1, 2, 2, 2, 3, 5, 7, 30], [3, 4, 5, 6, 7, 8]]
+)
 def test_sets_within_a_weight_are_counted_exactly(weights) -> None:
     weights = np.array(weights)
     for limit in range(1, 25):
@@ -62,7 +66,15 @@ def test_heavy_weights_are_counted_from_above() -> None:
 
 @pytest.mark.parametrize(
     ("columns", "rank", "limit"),
-    [(200, 120, 3), (200, 100, 4), (60, 30, 5), (40, 20, 6), (30, 8, 8), (26, 6, 12), (23, 3, 18)],
+    [
+        (200, 120, 3),
+        (200, 100, 4),
+        (60, 30, 5),
+        (40, 20, 6),
+        (30, 8, 8),
+        (26, 6, 12),
+        (23, 3, 18),
+    ],
 )
 def test_a_walk_does_what_was_predicted_at_every_depth(columns, rank, limit) -> None:
     predicted, counted = works(generic(columns, rank), "girth", limit)
@@ -72,7 +84,11 @@ def test_a_walk_does_what_was_predicted_at_every_depth(columns, rank, limit) -> 
 @pytest.mark.parametrize("limit", [6, 9, 12])
 def test_a_walk_does_what_was_predicted_for_unequal_weights(limit) -> None:
     rng = np.random.default_rng(limit)
-    weights = [np.repeat([1, 2, 3], [3, 10, 40]), rng.integers(1, 20, 50), rng.integers(1, 4, 40)]
+    weights = [
+        np.repeat([1, 2, 3], [3, 10, 40]),
+        rng.integers(1, 20, 50),
+        rng.integers(1, 4, 40),
+    ]
     for sizes in weights:
         space = generic(len(sizes), len(sizes) - 20, sizes)
         predicted, counted = works(space, "girth", limit)
@@ -98,12 +114,20 @@ def test_a_lifting_does_what_was_predicted(columns, rank, limit) -> None:
 
 
 def test_no_prediction_is_too_small_for_a_float() -> None:
-    """Any number of columns, of clients behind them, and any limit: a number or infinity."""
+    """Any number of columns, of clients behind them, and any limit.
+
+    A number or infinity.
+    """
     rng = np.random.default_rng(3)
     for columns in (1, 3, 40, 700, 4096):
-        for sizes in (np.ones(columns, np.int64), np.sort(rng.integers(1, 10**6, columns))):
+        for sizes in (
+            np.ones(columns, np.int64),
+            np.sort(rng.integers(1, 10**6, columns)),
+        ):
             whole = int(sizes.sum())
-            for limit in sorted({1, 3, int(sizes[-1]), whole // 3, whole // 2, whole - 1, whole}):
+            for limit in sorted(
+                {1, 3, int(sizes[-1]), whole // 3, whole // 2, whole - 1, whole}
+            ):
                 most = int(np.searchsorted(np.cumsum(sizes), limit, side="right"))
                 work = girth_work(sizes, limit, max(most, 3)) if limit else 0.0
                 assert work >= 0
@@ -127,8 +151,9 @@ def test_every_planned_lifting_can_number_its_halves() -> None:
 
 
 def test_a_code_with_far_more_words_than_chance_has_is_given_up(monkeypatch) -> None:
-    """One odd entry a row: all sets of the rows' columns are words, thousands of times more.
+    """One odd entry a row.
 
+    All sets of the rows' columns are words, thousands of times more.
     The search stops near what was predicted, and claims nothing.
     """
     monkeypatch.setattr("mrsa_jax.privacy.solver._search._GRACE_SECONDS", 0.01)

@@ -14,10 +14,15 @@ CLIENTS, ROWS = 7, 4
 
 
 def fewest_clients(histories: np.ndarray) -> np.ndarray:
-    """Enumerate supports S: P without S has a smaller rank where a vector lies inside S."""
+    """Enumerate supports S.
+
+    P without S has a smaller rank where a vector lies inside S.
+    """
     subsets = np.array(list(itertools.product([0, 1], repeat=CLIENTS)))
     outside = histories[:, None] * (1 - subsets)[None, :, None]
-    ranks = np.asarray(mj.modular.rank(outside.reshape(-1, ROWS, CLIENTS))).reshape(-1, 2**CLIENTS)
+    ranks = np.asarray(mj.modular.rank(outside.reshape(-1, ROWS, CLIENTS))).reshape(
+        -1, 2**CLIENTS
+    )
     sizes = subsets.sum(axis=1)
     return np.where(ranks < ranks[:, :1], sizes, CLIENTS + 1).min(axis=1)
 
@@ -49,7 +54,10 @@ def test_never_above_the_truth_on_matrices_of_all_sizes(count: int) -> None:
 
 def test_one_sum_and_blocks_are_bounded_by_what_they_are() -> None:
     for size in (1, 2, 3, 7, 49, 10_000):
-        assert leverage_bound(np.ones((1, size), np.int64), np.ones(size, np.int64)) == size
+        assert (
+            leverage_bound(np.ones((1, size), np.int64), np.ones(size, np.int64))
+            == size
+        )
         assert leverage_bound(np.ones((1, 1), np.int64), np.array([size])) == size
     blocks = np.kron(np.eye(5, dtype=np.int64), np.ones((1, 6), np.int64))
     assert leverage_bound(blocks, np.ones(30, np.int64)) == 6

@@ -31,7 +31,9 @@ def listed(columns, fixed, low, high, size, table):
 
 
 def test_a_table_that_numbers_too_many_sets_is_refused() -> None:
-    with pytest.raises(OverflowError, match="sets of 40 of 80 columns do not fit 64 bits"):
+    with pytest.raises(
+        OverflowError, match="sets of 40 of 80 columns do not fit 64 bits"
+    ):
         _words.binomials(80, 40)
     with pytest.raises(OverflowError, match="no number in this table"):
         listed(9, 0, 1, 9, 4, _words.binomials(9, 3))
@@ -39,7 +41,9 @@ def test_a_table_that_numbers_too_many_sets_is_refused() -> None:
         listed(9, 0, 1, 9, 3, _words.binomials(8, 3))
     empty = np.empty(4, np.uint64)
     with pytest.raises(OverflowError, match="places of 32 bits"):
-        _words.insert(empty, empty, 1, np.empty(4, np.uint32), empty, np.uint64(62), 2**32 - 2)
+        _words.insert(
+            empty, empty, 1, np.empty(4, np.uint32), empty, np.uint64(62), 2**32 - 2
+        )
 
 
 @pytest.mark.parametrize("columns", [1, 5, 13])
@@ -47,8 +51,14 @@ def test_every_set_has_one_number_and_comes_back(columns) -> None:
     """Sets with a given smallest column, and with a given largest one."""
     table = _words.binomials(columns, columns)
     for size in range(1, columns + 1):
-        above = [s for b in range(columns) for s in listed(columns, b, b + 1, columns, size, table)]
-        below = [s for b in range(columns) for s in listed(columns, b, 0, b, size, table)]
+        above = [
+            s
+            for b in range(columns)
+            for s in listed(columns, b, b + 1, columns, size, table)
+        ]
+        below = [
+            s for b in range(columns) for s in listed(columns, b, 0, b, size, table)
+        ]
         wanted = list(itertools.combinations(range(columns), size))
         assert sorted(above) == wanted
         assert sorted(below) == wanted
@@ -71,32 +81,39 @@ def test_numbers_reach_as_far_as_the_table(columns, size) -> None:
 def lightest(rows) -> int:
     """The minimum weight of the row space of three rows of full rank, in Python integers.
 
-    A lightest vector's zeros span all of a plane in the coefficients: two of them fix it.
+    A lightest vector's zeros span all of a plane in the coefficients: two of them fix
+    it.
     """
     columns = [[int(value) for value in column] for column in np.asarray(rows).T]
     best = len(columns)
     for a, b in itertools.combinations(columns, 2):
         normal = [a[i - 2] * b[i - 1] - a[i - 1] * b[i - 2] for i in range(3)]
-        weight = sum(sum(z * v for z, v in zip(normal, c, strict=True)) != 0 for c in columns)
+        weight = sum(
+            sum(z * v for z, v in zip(normal, c, strict=True)) != 0 for c in columns
+        )
         best = min(best, weight or best)
     return best
 
 
 def planted(weight, odd, rng):
-    """Three rows of weight + 3 columns with one light vector: its first entries odd, the rest not.
+    """Three rows of weight + 3 columns with one light vector.
 
+    Its first entries odd, the rest not.
     A dense change of basis with entries to 2**20 hides it from everything but a search.
     """
     rows = rng.integers(1, 2**20, (3, weight + 3))
     rows[0] = 0
-    entries = np.concatenate([2 * rng.integers(0, 9, odd) + 1, 4 * rng.integers(0, 9, weight) + 2])
+    entries = np.concatenate(
+        [2 * rng.integers(0, 9, odd) + 1, 4 * rng.integers(0, 9, weight) + 2]
+    )
     rows[0, rng.permutation(weight + 3)[:weight]] = entries[:weight]
     change = rng.integers(-(2**20), 2**20, (3, 3))
     return change @ rows
 
 
 @pytest.mark.parametrize(
-    "weight", [pytest.param(w, marks=pytest.mark.slow if w > 18 else ()) for w in range(8, 25)]
+    "weight",
+    [pytest.param(w, marks=pytest.mark.slow if w > 18 else ()) for w in range(8, 25)],
 )
 def test_a_planted_vector_is_found_at_its_weight_and_not_below(weight) -> None:
     """All its entries odd (one long word of the code), few odd (a long list after it), or half."""

@@ -1,4 +1,7 @@
-"""The two searches for light vectors: against exhaustion, against each other, and their limits."""
+"""The two searches for light vectors.
+
+Against exhaustion, against each other, and their limits.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,10 @@ def space_of(matrix):
 
 
 def small_matrices(count, seed):
-    """Random histories of every kind: cohorts, dense, signed weights, groups of unequal size."""
+    """Random histories of every kind.
+
+    Cohorts, dense, signed weights, groups of unequal size.
+    """
     rng = np.random.default_rng(seed)
     for number in range(count):
         clients, rounds = int(rng.integers(8, 15)), int(rng.integers(3, 11))
@@ -49,18 +55,23 @@ def small_matrices(count, seed):
 
 
 def hidden_matrices(count, seed):
-    """Histories in which only a search sees anything: light vectors under dense changes of basis.
+    """Histories in which only a search sees anything.
 
-    Odd entries, entries with factors 2 and multiples of the small primes; groups of equal and of
-    unequal sizes; rows that nearly repeat others.
+    Light vectors under dense changes of basis.
+    Odd entries, entries with factors 2 and multiples of the small primes; groups of
+    equal and of unequal sizes; rows that nearly repeat others.
     """
     rng = np.random.default_rng(seed)
     for number in range(count):
         rank = int(rng.integers(1, 7))
         clients = int(rng.integers(rank + 3, 15))
         rows = rng.integers(-9, 10, (rank, clients))
-        entries = [[1], [2, 1], [1, -1, 2, 4], [3, 6, 12, 5], [8191, 1, 8179]][number % 5]
-        rows[0] = rng.choice(entries, clients) * (rng.permutation(clients) < number % clients)
+        entries = [[1], [2, 1], [1, -1, 2, 4], [3, 6, 12, 5], [8191, 1, 8179]][
+            number % 5
+        ]
+        rows[0] = rng.choice(entries, clients) * (
+            rng.permutation(clients) < number % clients
+        )
         if number % 3 == 0:
             rows[1:] *= 2 ** rng.integers(0, 3, (rank - 1, 1))
         if number % 4 == 0 and rank > 1:
@@ -78,17 +89,22 @@ def hidden_matrices(count, seed):
 def test_each_search_finds_exactly_what_is_there(method, count) -> None:
     """For every limit below the Singleton bound: a proof iff no vector is that light.
 
-    Neither where sets are dependent modulo a small prime alone: hardly ever, unless by design.
+    Neither where sets are dependent modulo a small prime alone: hardly ever, unless by
+    design.
     """
     looked, undecided = 0, 0
-    for matrix in itertools.chain(small_matrices(count, 4), hidden_matrices(count // 2, 5)):
+    for matrix in itertools.chain(
+        small_matrices(count, 4), hidden_matrices(count // 2, 5)
+    ):
         space = space_of(matrix)
         truth = oracle.weak_privacy(matrix)
         for limit in range(space.strong, space.singleton):
             chosen = space.plan(limit)
             if chosen is None or space.duals.checks is None:
                 continue
-            is_proof, vector = space.search(dataclasses.replace(chosen, method=method), None)
+            is_proof, vector = space.search(
+                dataclasses.replace(chosen, method=method), None
+            )
             looked += 1
             if not is_proof and vector is None:
                 undecided += 1
@@ -96,7 +112,9 @@ def test_each_search_finds_exactly_what_is_there(method, count) -> None:
             assert is_proof == (truth > limit), (matrix.tolist(), limit)
             if not is_proof:
                 assert truth <= vector.weight <= limit
-                total = np.array(vector.coefficients, object) @ space.rows.astype(object)
+                total = np.array(vector.coefficients, object) @ space.rows.astype(
+                    object
+                )
                 assert ((total != 0) == vector.columns).all()
     assert looked > 2 * count
     assert undecided < looked / 10
@@ -104,9 +122,17 @@ def test_each_search_finds_exactly_what_is_there(method, count) -> None:
 
 @pytest.mark.parametrize("method", ["girth", "lifting"])
 def test_a_hidden_light_vector_is_found_and_is_the_lightest(method) -> None:
-    """Thirty clients, a combination of all rounds that leaves five: random rows have none."""
+    """Thirty clients, a combination of all rounds that leaves five.
+
+    Random rows have none.
+    """
     rng = np.random.default_rng(12)
-    for coefficients in ([1, -1, 2, -2, 4], [1, 1, 1, 1, 1], [2, 2, 2, 2, 1], [4, 4, 4, 2, 1]):
+    for coefficients in (
+        [1, -1, 2, -2, 4],
+        [1, 1, 1, 1, 1],
+        [2, 2, 2, 2, 1],
+        [4, 4, 4, 2, 1],
+    ):
         hidden = np.zeros(30, np.int64)
         hidden[rng.choice(30, 5, replace=False)] = coefficients
         rows = rng.integers(0, 2, (14, 30))
@@ -151,13 +177,24 @@ def test_parts_of_a_search_cover_it_all(monkeypatch) -> None:
 
 
 def test_parity_checks_are_those_of_the_saturated_lattice() -> None:
-    """Rows with a factor 2 in every minor: the integer vectors of their span, enumerated."""
-    for rows in ([[2, 0, 2], [0, 2, 2]], [[1, 1, 0, 0], [1, -1, 0, 2]], [[3, 1, 1, 1, 2]]):
+    """Rows with a factor 2 in every minor.
+
+    The integer vectors of their span, enumerated.
+    """
+    for rows in (
+        [[2, 0, 2], [0, 2, 2]],
+        [[1, 1, 0, 0], [1, -1, 0, 2]],
+        [[3, 1, 1, 1, 2]],
+    ):
         matrix = np.array(rows)
         checks = parity_checks(matrix)
-        values = np.stack(np.meshgrid(*[range(-3, 4)] * matrix.shape[1], indexing="ij"), -1)
+        values = np.stack(
+            np.meshgrid(*[range(-3, 4)] * matrix.shape[1], indexing="ij"), -1
+        )
         vectors = values.reshape(-1, matrix.shape[1])
-        inside = [v for v in vectors.tolist() if oracle.rank([*rows, v]) == oracle.rank(rows)]
+        inside = [
+            v for v in vectors.tolist() if oracle.rank([*rows, v]) == oracle.rank(rows)
+        ]
         for vector in inside:
             assert not (checks.digits.astype(int) @ vector % 4).any()
         odd = {tuple(np.array(vector) % 2) for vector in inside}
@@ -222,10 +259,13 @@ def test_combinations_vanish_outside_and_units_are_units() -> None:
                 assert set(np.flatnonzero(found[1])) <= set(support)
                 assert (support_of(found[0], space.rows) == found[1]).all()
         units = [
-            k for k in range(columns)
-            if oracle.rank([*space.rows.tolist(), [int(j == k) for j in range(columns)]])
+            k
+            for k in range(columns)
+            if oracle.rank(
+                [*space.rows.tolist(), [int(j == k) for j in range(columns)]]
+            )
             == space.rank
-        ]  # fmt: skip
+        ]
         sieve = Sieve(Groups(space.rows, space.weights, ()), space.rows, 200.0)
         alone = sieve.alone(list(range(columns)), 1.0)
         assert (alone.groups, alone.error_bits) == (tuple(units), None)
@@ -240,7 +280,10 @@ def test_combinations_vanish_outside_and_units_are_units() -> None:
 
 
 def test_many_columns_are_decided_without_a_kernel_basis(monkeypatch) -> None:
-    """The way of wide histories, run on narrow ones: true bounds, exact up to two clients."""
+    """The way of wide histories, run on narrow ones.
+
+    True bounds, exact up to two clients.
+    """
     exact = 0
     for matrix in small_matrices(200, 11):
         truth = weak_privacy(matrix)

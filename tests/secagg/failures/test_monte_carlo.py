@@ -29,7 +29,7 @@ def backend(request, monkeypatch):
     return request.param
 
 
-# ---------------------------------------------------------------- an oracle in plain Python
+# ---- an oracle in plain Python
 
 
 def judge(adjacency, survivors, thresholds):
@@ -47,7 +47,11 @@ def judge(adjacency, survivors, thresholds):
             grown = part | {j for i in part for j in beside[i] & v3}
         parts.append(part)
         left -= part
-    learnt = [part for part in parts if part | {i for i in v2 if beside[i] & part} <= informative]
+    learnt = [
+        part
+        for part in parts
+        if part | {i for i in v2 if beside[i] & part} <= informative
+    ]
     apart = len(parts) > 1
     unmaskable = any(2 * thresholds[i] <= len(beside[i]) + 1 for i in range(n))
     return (
@@ -65,7 +69,11 @@ def ends_without_a_sum(beside, thresholds, v1, v2, v3, v4):
     def holders(i, there):
         return len((beside[i] | {i}) & there)
 
-    sends = {i for i in v3 if holders(i, v2) >= thresholds[i] or holders(i, v1) < thresholds[i]}
+    sends = {
+        i
+        for i in v3
+        if holders(i, v2) >= thresholds[i] or holders(i, v1) < thresholds[i]
+    }
     answers = {i for i in v4 & sends if holders(i, sends) >= thresholds[i]}
     needed = sends | {i for i in v2 if beside[i] & sends}
     is_lost = any(holders(i, answers) < thresholds[i] for i in needed)
@@ -136,7 +144,11 @@ GOOD = {"seed": 0, "n": 6, "p": 0.5, "q": 0.1, "t": 2, "num_trials": 4}
         ("p", "0.5", "must be a number"),
         ("q", -0.1, r"must lie in \[0, 1\]"),
         ("q", math.nan, r"must lie in \[0, 1\]"),
-        ("q", [0.1] * 5, r"must be one rate or 6, one for each client; got 'shape \(5,\)'"),
+        (
+            "q",
+            [0.1] * 5,
+            r"must be one rate or 6, one for each client; got 'shape \(5,\)'",
+        ),
         ("t", 0, r"must lie in \[1, 2\*\*31\); got 0"),
         ("t", 2.5, "must be an integer; got 2.5"),
         ("t", True, "must be an integer; got True"),
@@ -198,7 +210,9 @@ def test_trials_are_the_documented_rounds_judged_by_the_definitions(
 ):
     graph, steps = mj.graphs.erdos_renyi(n, p), mj.availability.independent_steps(q)
     limits = np.asarray(thresholds, np.int32)
-    verdicts, sums = _judging.judge_trials(graph, steps, limits, as_key(7), 0, trials, 300)
+    verdicts, sums = _judging.judge_trials(
+        graph, steps, limits, as_key(7), 0, trials, 300
+    )
     assert len(verdicts) == len(sums) == trials
     for trial, (adjacency, survivors) in enumerate(
         zip(*drawn_rounds(7, trials, graph, steps), strict=True)
@@ -248,7 +262,9 @@ def exact_no_sum(n, q, t):
 def test_rounds_without_a_sum_are_counted_whatever_the_theorems_say(backend):
     """By hand: five of a complete graph give a sum where three or more last to the end."""
     lasts = Fraction(7, 10) ** 4
-    by_hand = 1 - sum(math.comb(5, k) * lasts**k * (1 - lasts) ** (5 - k) for k in (3, 4, 5))
+    by_hand = 1 - sum(
+        math.comb(5, k) * lasts**k * (1 - lasts) ** (5 - k) for k in (3, 4, 5)
+    )
     assert exact_no_sum(5, Fraction(3, 10), 3) == by_hand
     found = mj.secagg.failure_rates(3, 5, 1, 0.3, 3, 6_000)
     assert covers(found.no_sum.count, 6_000, float(by_hand))
@@ -257,7 +273,11 @@ def test_rounds_without_a_sum_are_counted_whatever_the_theorems_say(backend):
     assert few.no_sum.rate == 1.0
     assert few.failed.rate < 0.8
     nobody = mj.secagg.failure_rates(0, 10, 1, 1.0, 6, 100)
-    assert (nobody.no_sum.rate, nobody.unreliable.rate, nobody.failed.rate) == (1.0, 0.0, 0.0)
+    assert (nobody.no_sum.rate, nobody.unreliable.rate, nobody.failed.rate) == (
+        1.0,
+        0.0,
+        0.0,
+    )
 
 
 def test_a_refusal_may_save_a_round_that_theorem_1_calls_unreliable(backend):
@@ -304,7 +324,9 @@ def test_a_full_device_is_given_half_a_chunk(monkeypatch):
     monkeypatch.setattr(_judging, "judge_trials", judge_few)
     assert mj.secagg.failure_rates_of(5, graph, steps, 3, 50, chunk_size=50) == whole
     most[0] = 20
-    told = "`chunk_size` must fit .*7.5GiB.: judging rounds of 6 clients; got 25 at once"
+    told = (
+        "`chunk_size` must fit .*7.5GiB.: judging rounds of 6 clients; got 25 at once"
+    )
     with pytest.raises(mj.ConfigurationError, match=told):
         mj.secagg.failure_rates_of(5, graph, steps, 3, 50, chunk_size=50)
 
@@ -344,7 +366,9 @@ def test_the_paper_s_setting_fails_as_rarely_as_it_should():
     t = mj.secagg.share_threshold(n, p)
     rates = mj.secagg.failure_rates(0, n, p, 0.0, t, trials)
     lower, _ = binomial_interval(rates.unreliable.count, trials, SURE)
-    assert lower <= math.exp(mj.secagg.failures.log_reliability_first_moment(n, p, 0.0, t))
+    assert lower <= math.exp(
+        mj.secagg.failures.log_reliability_first_moment(n, p, 0.0, t)
+    )
     assert rates.unreliable.count > 0
     assert rates.not_private.count == 0
     assert rates.not_private.upper < 2e-4
@@ -456,7 +480,8 @@ def first_failure(adjacency, survivors, thresholds, cut, client):
         lost = [
             i
             for i in sorted(v2)
-            if (i in v3 or beside[i] & v3) and len((beside[i] | {i}) & v4) < thresholds[i]
+            if (i in v3 or beside[i] & v3)
+            and len((beside[i] | {i}) & v4) < thresholds[i]
         ]
         return lost[:1] == [client]
     part, grown = set(), {min(v3)}
@@ -470,7 +495,10 @@ def first_failure(adjacency, survivors, thresholds, cut, client):
 @pytest.mark.parametrize("kind", ["cut", "client"])
 def test_planted_rounds_hold_what_was_planted(backend, kind):
     n, p, q, count = 6, 0.5, 0.15, 200
-    graph, thresholds = mj.graphs.erdos_renyi(n, p), np.asarray([1, 2, 3, 2, 4, 1], np.int32)
+    graph, thresholds = (
+        mj.graphs.erdos_renyi(n, p),
+        np.asarray([1, 2, 3, 2, 4, 1], np.int32),
+    )
     key = as_key(3)
     if kind == "cut":
         rounds = _judging.plant_cuts(key, 0, count, _judging.isolated_cuts(n, p, q), q)
@@ -485,7 +513,9 @@ def test_planted_rounds_hold_what_was_planted(backend, kind):
         assert (client >= 0) == (kind == "client")
         adjacency = planted_graph(drawn[trial], cut, survivors[3], client, row)
         first = first_failure(adjacency, survivors, thresholds, cut, client)
-        expected = judge(adjacency, survivors, thresholds) | _verdicts.PLANTED_FIRST * first
+        expected = (
+            judge(adjacency, survivors, thresholds) | _verdicts.PLANTED_FIRST * first
+        )
         assert bytes_[trial] == expected
         if kind == "cut":
             assert 1 <= (cut & survivors[3]).sum() == cut.sum() < survivors[3].sum()
@@ -516,7 +546,11 @@ def test_rare_rates_are_those_of_full_enumeration(t):
 
 @pytest.mark.parametrize(
     ("n", "p", "q", "t"),
-    [(12, 0.35, 0.05, 3), (16, 0.5, 0.1, [2 + i % 4 for i in range(16)]), (8, 0.3, 0.0, 2)],
+    [
+        (12, 0.35, 0.05, 3),
+        (16, 0.5, 0.1, [2 + i % 4 for i in range(16)]),
+        (8, 0.3, 0.0, 2),
+    ],
 )
 def test_rare_rates_are_those_that_counting_finds(n, p, q, t):
     counted = mj.secagg.failure_rates(2, n, p, q, t, 40_000)
@@ -534,12 +568,16 @@ def test_rare_rates_are_those_that_counting_finds(n, p, q, t):
         assert few.lower <= few.rate <= few.upper
 
 
-@pytest.mark.parametrize(("n", "p", "q"), [(10, 0.4, 0.05), (30, 0.2, 0.0), (20, 0.9, 0.2)])
+@pytest.mark.parametrize(
+    ("n", "p", "q"), [(10, 0.4, 0.05), (30, 0.2, 0.0), (20, 0.9, 0.2)]
+)
 def test_as_many_rounds_are_kept_as_the_exact_chances_say(n, p, q):
     rare = mj.secagg.rare_failure_rates(0, n, p, q, 2, 8_000)
     share = math.exp(rare.log_disconnected - rare.log_cuts)
     assert covers(rare.not_private.trials, rare.trials, share)
-    assert rare.log_disconnected == mj.secagg.failures.log_disconnection_probability(n, p, q)
+    assert rare.log_disconnected == mj.secagg.failures.log_disconnection_probability(
+        n, p, q
+    )
 
 
 @pytest.mark.parametrize("total", [0.0, 0.05, 0.1])
@@ -600,7 +638,8 @@ def test_rare_rates_at_the_ends_of_the_ranges():
     apart = mj.secagg.rare_failure_rates(0, 3, 0.0, 0.0, 1, 2_000)
     assert apart.log_disconnected == 0.0
     assert apart.not_private.rate == 1.0  # all three inputs stand alone
-    assert covers(apart.not_private.trials, 2_000, 1 / 3)  # one of three cuts is the first
+    # one of three cuts is the first
+    assert covers(apart.not_private.trials, 2_000, 1 / 3)
     beyond = mj.secagg.rare_failure_rates(0, 4, 1.0, 0.0, 5, 2_000)
     assert close_to(beyond.unreliable, 1.0)
     none = mj.secagg.failures.RareRate.of(-50.0, 0, 0)

@@ -35,7 +35,12 @@ CALLS = {
     "log_disconnection_probability": {"n": 100, "p": 0.5, "q": 0.1},
     "isolation_bound": {"n": 100, "p": 0.5, "q": 0.1},
     "unmasking_bound": {"n": 100, "p": 0.5, "t": 10},
-    "whole_blocks_rate": {"num_blocks": 3, "block_size": 4, "threshold": 7, "loss_rate": 0.05},
+    "whole_blocks_rate": {
+        "num_blocks": 3,
+        "block_size": 4,
+        "threshold": 7,
+        "loss_rate": 0.05,
+    },
 }
 WRONG = {
     "n": [1, 0, -3, 2.5, True, "100", None],
@@ -43,7 +48,10 @@ WRONG = {
     "q": [-0.1, 1.1, math.nan, True, None],
     "t": [0, 0.5, -1, math.nan, math.inf, True, None, "3"],
     "total_dropout_rate": [-0.01, 0.5, 0.7, 1.0, math.nan, False, None],
-    **{key: [0, -3, 2.5, True, None] for key in ("num_blocks", "block_size", "threshold")},
+    **{
+        key: [0, -3, 2.5, True, None]
+        for key in ("num_blocks", "block_size", "threshold")
+    },
     "loss_rate": [-0.1, 1.1, math.nan, True, None],
 }
 
@@ -51,7 +59,9 @@ WRONG = {
 @pytest.mark.parametrize("name", CALLS)
 def test_every_argument_is_checked_by_name(name):
     # Without the suite's type checks, which would stop a string before we do.
-    function = inspect.unwrap(getattr(mj.secagg, name, None) or getattr(mj.secagg.failures, name))
+    function = inspect.unwrap(
+        getattr(mj.secagg, name, None) or getattr(mj.secagg.failures, name)
+    )
     function(**CALLS[name])
     for argument in CALLS[name]:
         for value in WRONG[argument]:
@@ -66,7 +76,10 @@ def test_no_public_bound_is_left_out_of_the_table():
 
 
 def test_a_name_says_whether_a_logarithm_comes_back():
-    """What is called a probability is one; only bounds, as documented, and log_... are logs."""
+    """What is called a probability is one.
+
+    Only bounds, as documented, and log_... are logs.
+    """
     for name, arguments in CALLS.items():
         function = getattr(mj.secagg, name, None) or getattr(mj.secagg.failures, name)
         is_log = name.endswith("_bound") or name.startswith("log_")
@@ -78,7 +91,9 @@ def test_a_name_says_whether_a_logarithm_comes_back():
 def test_asymptotic_conditions_need_three_clients_and_half_of_them_to_stay():
     with pytest.raises(mj.ConfigurationError, match=r"`n` must be at least 3; got 2"):
         mj.secagg.connection_probability(2, 0.0)
-    with pytest.raises(mj.ConfigurationError, match=r"`total_dropout_rate` must be below 0\.5"):
+    with pytest.raises(
+        mj.ConfigurationError, match=r"`total_dropout_rate` must be below 0\.5"
+    ):
         mj.secagg.connection_probability(100, 0.5)
     with pytest.raises(mj.ConfigurationError, match=r"`q` must be such that"):
         mj.secagg.failures.reliable_connection_threshold(100, step_rate(0.5) + 1e-9)
@@ -90,10 +105,12 @@ def test_numpy_and_jax_scalars_are_numbers():
     import jax.numpy as jnp
 
     expected = mj.secagg.reliability_bound(100, 0.5, 0.25, 10)
-    assert mj.secagg.reliability_bound(np.int64(100), np.float32(0.5), 0.25, np.int32(10)) == (
-        expected
+    assert mj.secagg.reliability_bound(
+        np.int64(100), np.float32(0.5), 0.25, np.int32(10)
+    ) == (expected)
+    assert mj.secagg.privacy_bound(50, jnp.float32(0.5), 0) == mj.secagg.privacy_bound(
+        50, 0.5, 0
     )
-    assert mj.secagg.privacy_bound(50, jnp.float32(0.5), 0) == mj.secagg.privacy_bound(50, 0.5, 0)
 
 
 # ---------------------------------------------------------------- the published table
@@ -134,7 +151,10 @@ def test_the_whole_table_of_published_settings(total):
         p = mj.secagg.connection_probability(n, total)
         assert abs(p - p_star) <= 0.50001e-4
         assert mj.secagg.share_threshold(n, p) == t
-        assert abs(mj.secagg.reliability_bound(n, p, q, t) / LOG10 - theorem5) <= 0.50001e-3
+        assert (
+            abs(mj.secagg.reliability_bound(n, p, q, t) / LOG10 - theorem5)
+            <= 0.50001e-3
+        )
         assert abs(mj.secagg.privacy_bound(n, p, q) / LOG10 - theorem6) <= 0.50001e-2
 
 
@@ -146,7 +166,9 @@ def test_rounding_the_threshold_up_is_what_breaks_one_in_a_hundred():
         assert math.ceil(t) == mj.secagg.share_threshold(100, p)
         real.append(math.exp(mj.secagg.reliability_bound(100, p, q, t)))
         rounded.append(math.exp(mj.secagg.reliability_bound(100, p, q, math.ceil(t))))
-    np.testing.assert_allclose(real, [0.00787, 0.00760, 0.00619, 0.00383], atol=0.5001e-5)
+    np.testing.assert_allclose(
+        real, [0.00787, 0.00760, 0.00619, 0.00383], atol=0.5001e-5
+    )
     np.testing.assert_allclose(rounded[:3], [0.01061, 0.01392, 0.01294], atol=0.5001e-5)
 
 
@@ -174,7 +196,9 @@ def test_settings_of_the_paper_s_experiments():
 )
 def test_where_the_connection_probability_is_one(total, smallest):
     assert mj.secagg.connection_probability(smallest, total) <= 1.0
-    assert all(mj.secagg.connection_probability(n, total) > 1.0 for n in range(3, smallest))
+    assert all(
+        mj.secagg.connection_probability(n, total) > 1.0 for n in range(3, smallest)
+    )
 
 
 def test_connection_probability_is_the_larger_of_two_theorems():
@@ -190,7 +214,7 @@ def test_connection_probability_is_the_larger_of_two_theorems():
     assert mj.secagg.failures.private_connection_threshold(100, 0.02) == math.log(m) / m
 
 
-# ---------------------------------------------------------------- exact fractions, small n
+# ---- exact fractions, small n
 
 CASES = [
     (n, Fraction(p, 8), Fraction(q, 8))
@@ -213,7 +237,9 @@ def close(log_value, exact):
 def test_privacy_bound_is_theorem_6(n, p, q):
     total = Fraction(0)
     for m, chance in enumerate(binomial(n, (1 - q) ** 3)):
-        cuts = sum(math.comb(m, k) * (1 - p) ** (k * (m - k)) for k in range(1, m // 2 + 1))
+        cuts = sum(
+            math.comb(m, k) * (1 - p) ** (k * (m - k)) for k in range(1, m // 2 + 1)
+        )
         total += chance * min(Fraction(1), Fraction(cuts))
     assert close(mj.secagg.privacy_bound(n, float(p), float(q)), total)
 
@@ -227,7 +253,9 @@ def test_reliability_bounds_are_theorem_5_and_its_tail(n, p, q):
             continue
         union = min(Fraction(1), n * sum(tail[:t]))
         arguments = (n, float(p), float(q), t)
-        assert close(mj.secagg.failures.exact_reliability_union_bound(*arguments), union)
+        assert close(
+            mj.secagg.failures.exact_reliability_union_bound(*arguments), union
+        )
         bound = mj.secagg.reliability_bound(*arguments)
         x = Fraction(t - 1, n - 1)
         if x > mean:
@@ -238,7 +266,10 @@ def test_reliability_bounds_are_theorem_5_and_its_tail(n, p, q):
         for a, b in ((x, mean), (1 - x, 1 - mean)):
             power *= float(b / a) ** float((n - 1) * a) if a > 0 else 1.0
         assert math.isclose(math.exp(bound), min(1.0, n * power), rel_tol=1e-11)
-        assert bound >= mj.secagg.failures.exact_reliability_union_bound(*arguments) - 1e-12
+        assert (
+            bound
+            >= mj.secagg.failures.exact_reliability_union_bound(*arguments) - 1e-12
+        )
 
 
 @pytest.mark.parametrize(("n", "p", "q"), CASES)
@@ -249,9 +280,13 @@ def test_first_moment_counts_the_clients_whose_secret_is_lost(n, p, q):
         own = kept**4 * sum(tail[: t - 1])
         lost = kept**3 * q * sum(tail[:t])
         earlier = kept**2 * q * (sum(tail[:t]) - (1 - p * kept**3) ** (n - 1))
-        value = mj.secagg.failures.log_reliability_first_moment(n, float(p), float(q), t)
+        value = mj.secagg.failures.log_reliability_first_moment(
+            n, float(p), float(q), t
+        )
         assert close(value, n * (own + lost + earlier))
-        bound = mj.secagg.failures.exact_reliability_union_bound(n, float(p), float(q), t)
+        bound = mj.secagg.failures.exact_reliability_union_bound(
+            n, float(p), float(q), t
+        )
         assert min(0.0, value) <= bound + 1e-12
 
 
@@ -260,7 +295,9 @@ def test_unmasking_bound_is_the_tail_of_a_degree(n, p):
     degrees = binomial(n - 1, p)
     for t in (1, 1.5, 2, n / 2, n):
         if t >= 1:
-            exact = min(Fraction(1), n * sum(d for k, d in enumerate(degrees) if 2 * t <= k + 1))
+            exact = min(
+                Fraction(1), n * sum(d for k, d in enumerate(degrees) if 2 * t <= k + 1)
+            )
             assert close(mj.secagg.failures.unmasking_bound(n, float(p), t), exact)
 
 
@@ -269,7 +306,8 @@ def connected_chances(n, p):
     together = [Fraction(1), Fraction(1)]
     for m in range(2, n + 1):
         lost = (
-            math.comb(m - 1, k - 1) * together[k] * (1 - p) ** (k * (m - k)) for k in range(1, m)
+            math.comb(m - 1, k - 1) * together[k] * (1 - p) ** (k * (m - k))
+            for k in range(1, m)
         )
         together.append(1 - sum(lost))
     return together
@@ -298,13 +336,17 @@ def test_disconnection_by_enumerating_all_graphs_on_five_vertices():
             reached |= {v for edge in edges for v in edge if reached & set(edge)}
         if len(reached) == 5:
             connected += p ** sum(chosen) * (1 - p) ** (10 - sum(chosen))
-    assert close(mj.secagg.failures.log_disconnection_probability(5, 2 / 7, 0.0), 1 - connected)
+    assert close(
+        mj.secagg.failures.log_disconnection_probability(5, 2 / 7, 0.0), 1 - connected
+    )
 
 
 def test_disconnection_keeps_its_digits_in_both_tails():
     for n, p in [(60, Fraction(1, 500)), (60, Fraction(9, 10)), (90, Fraction(1, 20))]:
         exact = 1 - connected_chances(n, p)[n]
-        assert close(mj.secagg.failures.log_disconnection_probability(n, float(p), 0.0), exact)
+        assert close(
+            mj.secagg.failures.log_disconnection_probability(n, float(p), 0.0), exact
+        )
 
 
 # ---------------------------------------------------------------- properties and edges
@@ -318,7 +360,11 @@ def test_bounds_are_ordered_at_the_published_settings(total):
         t = mj.secagg.share_threshold(n, p)
         chernoff = mj.secagg.reliability_bound(n, p, q, t)
         tail = mj.secagg.failures.exact_reliability_union_bound(n, p, q, t)
-        assert mj.secagg.failures.log_reliability_first_moment(n, p, q, t) < tail < chernoff
+        assert (
+            mj.secagg.failures.log_reliability_first_moment(n, p, q, t)
+            < tail
+            < chernoff
+        )
         assert 0.5 < (chernoff - tail) / LOG10 < 1.5  # about a decade
         hoeffding = math.log(n) - 2.0 * math.log(n - 1)  # Proposition 1
         assert mj.secagg.failures.unmasking_bound(n, p, t) < hoeffding
@@ -329,7 +375,10 @@ def test_bounds_are_monotone():
     chances = np.linspace(0.4, 1.0, 13)
     by_p = [
         [mj.secagg.reliability_bound(60, p, q, 20) for p in chances],
-        [mj.secagg.failures.exact_reliability_union_bound(60, p, q, 20) for p in chances],
+        [
+            mj.secagg.failures.exact_reliability_union_bound(60, p, q, 20)
+            for p in chances
+        ],
         [mj.secagg.privacy_bound(60, p, q) for p in chances],
         [mj.secagg.failures.log_disconnection_probability(60, p, q) for p in chances],
     ]
@@ -355,10 +404,14 @@ def test_theorem_5_as_printed_is_far_below_the_truth_outside_its_domain():
 
 def test_edges_of_the_domain():
     secagg = mj.secagg
-    assert secagg.reliability_bound(100, 1.0, 0.0, 51) == -math.inf  # nobody is ever lost
+    # nobody is ever lost
+    assert secagg.reliability_bound(100, 1.0, 0.0, 51) == -math.inf
     assert secagg.reliability_bound(100, 1.0, 0.0, 100) == 0.0
     assert secagg.reliability_bound(100, 0.0, 0.0, 1) == 0.0
-    assert secagg.failures.exact_reliability_union_bound(100, 0.3, step_rate(0.1), 51) == 0.0
+    assert (
+        secagg.failures.exact_reliability_union_bound(100, 0.3, step_rate(0.1), 51)
+        == 0.0
+    )
     assert secagg.privacy_bound(100, 1.0, 0.3) == -math.inf
     assert secagg.privacy_bound(100, 0.3, 1.0) == -math.inf  # nobody's input arrives
     assert secagg.privacy_bound(100, 0.0, 0.0) == 0.0
@@ -371,9 +424,9 @@ def test_edges_of_the_domain():
 
 def test_small_chances_have_logarithms_where_floats_end():
     assert mj.secagg.privacy_bound(3000, 0.3, 0.01) < -900.0
-    assert mj.secagg.failures.log_disconnection_probability(1000, 0.9, 0.0) == pytest.approx(
-        math.log(1000) + 999 * math.log(0.1), abs=1e-9
-    )
+    assert mj.secagg.failures.log_disconnection_probability(
+        1000, 0.9, 0.0
+    ) == pytest.approx(math.log(1000) + 999 * math.log(0.1), abs=1e-9)
     assert mj.secagg.reliability_bound(5000, 0.9, 0.0, 100) < -5000.0
 
 
@@ -390,7 +443,11 @@ def test_intervals_are_those_of_scipy():
             for level in (0.95,) if trials > 100 else (0.95, 0.999):
                 tail = (1 - level) / 2
                 lower = beta.ppf(tail, count, trials - count + 1) if count else 0.0
-                upper = beta.ppf(1 - tail, count + 1, trials - count) if count < trials else 1.0
+                upper = (
+                    beta.ppf(1 - tail, count + 1, trials - count)
+                    if count < trials
+                    else 1.0
+                )
                 found = binomial_interval(count, trials, level)
                 np.testing.assert_allclose(found, [lower, upper], rtol=1e-7)
 
@@ -400,7 +457,9 @@ def test_intervals_cover_exactly_as_promised():
     ends = [binomial_interval(count, trials, level) for count in range(trials + 1)]
     for chance in np.linspace(0.01, 0.99, 50):
         pmf = stats.binom.pmf(np.arange(trials + 1), trials, chance)
-        covered = sum(m for m, (low, high) in zip(pmf, ends, strict=True) if low <= chance <= high)
+        covered = sum(
+            m for m, (low, high) in zip(pmf, ends, strict=True) if low <= chance <= high
+        )
         assert covered >= level - 1e-12
 
 
@@ -411,7 +470,7 @@ def test_interval_of_nothing_seen_has_a_closed_form():
         assert upper == pytest.approx(-math.expm1(math.log(0.025) / trials), rel=1e-9)
 
 
-# ---------------------------------------------------------------- rounds of clients who keep blocks
+# ---- rounds of clients who keep blocks
 
 
 @pytest.mark.parametrize(
@@ -440,12 +499,18 @@ def test_rounds_of_whole_blocks_work_as_often_as_simulated():
     """Twelve thousand rounds of the array form, each client lost at each step by chance."""
     trials, n = 12_000, 12
     rng = np.random.default_rng(0)
-    stays = np.stack([np.ones((trials, n), bool)] * 3 + [rng.random((trials, n)) > 0.05,
-                     rng.random((trials, n)) > 1 - 0.98**2], axis=1)  # fmt: skip
-    rule = mj.secagg.graph_rule(mj.graphs.complete(n), n, policy="drop_block", blocks=4,
-                                keeps_blocks=True)  # fmt: skip
+    stays = np.stack(
+        [np.ones((trials, n), bool)] * 3
+        + [rng.random((trials, n)) > 0.05, rng.random((trials, n)) > 1 - 0.98**2],
+        axis=1,
+    )
+    rule = mj.secagg.graph_rule(
+        mj.graphs.complete(n), n, policy="drop_block", blocks=4, keeps_blocks=True
+    )
     decide = jax.jit(jax.vmap(lambda row: rule.learn(jax.random.key(0), row).status))
-    works = int((np.asarray(decide(np.logical_and.accumulate(stays, axis=1))) == 0).sum())
+    works = int(
+        (np.asarray(decide(np.logical_and.accumulate(stays, axis=1))) == 0).sum()
+    )
     low, high = binomial_interval(works, trials, 1 - 1e-6)
     assert low < mj.secagg.failures.whole_blocks_rate(3, 4, 7, 0.05, 1 - 0.98**2) < high
     assert high - low < 0.04
@@ -471,7 +536,14 @@ def test_bounds_in_a_program_are_theirs_and_so_are_their_slopes():
                 value, slopes = traced(*at)
                 assert float(value) == pytest.approx(bound(*at), rel=1e-12)
                 for place, own in enumerate(slopes):
-                    assert float(own) == pytest.approx(slope(bound, at, place), rel=1e-6, abs=1e-8)
-        assert float(jax.jit(lambda p: mj.secagg.reliability_bound(100, p, 0.026, 51))(0.3)) == 0.0
+                    assert float(own) == pytest.approx(
+                        slope(bound, at, place), rel=1e-6, abs=1e-8
+                    )
+        assert (
+            float(
+                jax.jit(lambda p: mj.secagg.reliability_bound(100, p, 0.026, 51))(0.3)
+            )
+            == 0.0
+        )
     with pytest.raises(mj.ConfigurationError, match="`n` must be at most 4096"):
         jax.jit(lambda p: mj.secagg.privacy_bound(5000, p, 0.1))(0.3)

@@ -23,21 +23,39 @@ from mrsa_jax.study.advice._played import Setting, measure, play
 FAST: dict[str, Any] = {"rounds": 20, "trials": 2}
 
 
-# --- misuse ---------------------------------------------------------------------------------------
+# ---- misuse
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"cohort_size": 7}, r"`cohort_size` must lie in \[2, num_clients\]; got 7 and 6"),
-        ({"cohort_size": 1}, r"`cohort_size` must lie in \[2, num_clients\]; got 1 and 6"),
+        (
+            {"cohort_size": 7},
+            r"`cohort_size` must lie in \[2, num_clients\]; got 7 and 6",
+        ),
+        (
+            {"cohort_size": 1},
+            r"`cohort_size` must lie in \[2, num_clients\]; got 1 and 6",
+        ),
         ({"num_clients": 1}, "`num_clients` must be at least 2; got 1"),
-        ({"num_clients": 10**8}, "`num_clients` must be at most 1,000,000; got 100000000"),
-        ({"num_clients": None}, "`num_clients` must be given, or a log to measure it in"),
+        (
+            {"num_clients": 10**8},
+            "`num_clients` must be at most 1,000,000; got 100000000",
+        ),
+        (
+            {"num_clients": None},
+            "`num_clients` must be given, or a log to measure it in",
+        ),
         ({"cohort_size": None}, "`cohort_size` must be given"),
         ({"dropout_rate": ()}, "`dropout_rate` must be given"),
-        ({"dropout_rate": (1.0,)}, "`dropout_rate` must be at least 0 and below 1; got 1.0"),
-        ({"dropout_rate": (0.1, math.nan)}, "`dropout_rate` must be at least 0 and below 1"),
+        (
+            {"dropout_rate": (1.0,)},
+            "`dropout_rate` must be at least 0 and below 1; got 1.0",
+        ),
+        (
+            {"dropout_rate": (0.1, math.nan)},
+            "`dropout_rate` must be at least 0 and below 1",
+        ),
         ({"loss_rate": 1.0}, "`loss_rate` must be at least 0 and below 1; got 1.0"),
         ({"loss_rate": -0.1}, "`loss_rate` must be at least 0 and below 1"),
         ({"rounds": 0}, "`rounds` must be at least 1"),
@@ -60,11 +78,13 @@ def test_wrong_settings_are_named(changes: dict[str, Any], message: str) -> None
 
 
 def test_unknown_settings_are_named() -> None:
-    with pytest.raises(ConfigurationError, match="`want_privcy` must be a known setting: did you"):
+    with pytest.raises(
+        ConfigurationError, match="`want_privcy` must be a known setting: did you"
+    ):
         study.advise(6, 2, 0.1, want_privcy=2)
 
 
-# --- sizes of sums, by enumeration ------------------------------------------------------------
+# ---- sizes of sums, by enumeration
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -90,7 +110,9 @@ def test_sizes_by_enumeration_of_who_is_there() -> None:
     (pairs,) = (one for one in found.options if one.scheme == "batch_partitioning:2")
     # rates are float32
     assert pairs.cardinality == pytest.approx(begins * 4 * 0.9**2, rel=1e-6)
-    assert pairs.skipped == pytest.approx(1 - begins * (1 - (1 - 0.9**2) ** 2), rel=1e-6)
+    assert pairs.skipped == pytest.approx(
+        1 - begins * (1 - (1 - 0.9**2) ** 2), rel=1e-6
+    )
     assert pairs.is_computed
 
 
@@ -98,17 +120,22 @@ def test_without_losses_sizes_are_theorem_1() -> None:
     for one in study.advise(24, 8, (0.1, 0.4), trials=0).options:
         if one.scheme.startswith("batch_partitioning"):
             low, high = (
-                selection.expected_cardinality(24, 8, one.block_size, rate) for rate in (0.4, 0.1)
+                selection.expected_cardinality(24, 8, one.block_size, rate)
+                for rate in (0.4, 0.1)
             )
             assert low < one.cardinality < high
     for one in study.advise(24, 8, 0.3, trials=0).options:
         if "crossing" not in one.scheme:
             exact = selection.expected_cardinality(24, 8, one.block_size, 0.3)
-            assert one.cardinality == pytest.approx(exact, rel=1e-6)  # rates are float32
+            # rates are float32
+            assert one.cardinality == pytest.approx(exact, rel=1e-6)
 
 
 def test_simulated_sizes_are_the_exact_ones() -> None:
-    """Chance of false failure below 1e-6: six deviations of a mean of 4 trials of 200 rounds."""
+    """Chance of false failure below 1e-6.
+
+    Six deviations of a mean of 4 trials of 200 rounds.
+    """
     online = availability.independent(0.1)
     selector = selection.batch_partitioning(6, 4, 2)
     begins = selection.expected_cardinality(6, 4, 2, 0.1) / 4
@@ -116,7 +143,9 @@ def test_simulated_sizes_are_the_exact_ones() -> None:
     found = play(selector, online, "drop_block", 0.2, 2, setting)
     mean, empty = after_losses(4, 2, "drop_block", 0.2)
     assert abs(found.cardinality - begins * mean) < 6 * 2 / math.sqrt(4 * 200)
-    assert abs(found.skipped - (1 - begins * (1 - empty))) < 6 * 0.5 / math.sqrt(4 * 200)
+    assert abs(found.skipped - (1 - begins * (1 - empty))) < 6 * 0.5 / math.sqrt(
+        4 * 200
+    )
 
 
 @pytest.mark.parametrize("loss", [0.0, 0.2])
@@ -130,7 +159,7 @@ def test_sums_never_grow_with_T(loss: float) -> None:
         assert less.cardinality >= more.cardinality
 
 
-# --- promises -------------------------------------------------------------------------------------
+# ---- promises
 
 
 def test_promises_are_those_of_the_families() -> None:
@@ -140,12 +169,18 @@ def test_promises_are_those_of_the_families() -> None:
         elif "crossing" in one.scheme:
             side = one.weak_lower
             lines = design.grids(16, side)
-            assert one.hidden_worst == pytest.approx(float(np.min(privacy.hidden_among(lines))))
+            assert one.hidden_worst == pytest.approx(
+                float(np.min(privacy.hidden_among(lines)))
+            )
             assert one.hidden_worst == pytest.approx(side**2 / (2 * side - 1))
             assert one.strong_privacy == 1
         else:
             same = one.block_size
-            assert (one.weak_lower, one.strong_privacy, one.hidden_worst) == (same, same, same)
+            assert (one.weak_lower, one.strong_privacy, one.hidden_worst) == (
+                same,
+                same,
+                same,
+            )
 
 
 @pytest.mark.slow
@@ -166,7 +201,11 @@ def test_nothing_is_promised_where_split_blocks_are_summed() -> None:
     assert by["ignore"].played.weak_upper == 1
     target = found.chosen.block_size  # type: ignore[union-attr]
     assert by["abort"].weak_lower == by["drop_block"].weak_lower == target > 1
-    assert by["abort"].cardinality <= by["drop_block"].cardinality < by["ignore"].cardinality
+    assert (
+        by["abort"].cardinality
+        <= by["drop_block"].cardinality
+        < by["ignore"].cardinality
+    )
 
 
 def test_clients_that_are_all_asked_move_together() -> None:
@@ -175,7 +214,7 @@ def test_clients_that_are_all_asked_move_together() -> None:
     assert next(one for one in found.options if one.scheme == "uniform").weak_lower == 6
 
 
-# --- what is simulated ----------------------------------------------------------------------------
+# ---- what is simulated
 
 
 def test_fairness_of_user_partition() -> None:
@@ -186,7 +225,8 @@ def test_fairness_of_user_partition() -> None:
     assert one.played.fairness_gap == pytest.approx(1 / 7)
     assert one.played.fairness_interval == pytest.approx((1 / 7, 1 / 7))
     assert one.skipped == 0
-    # its two blocks are never in one sum: each update is the third part of one, whatever drifts
+    # its two blocks are never in one sum: each update is the third part of one,
+    # whatever drifts
     assert one.played.update_hidden_worst == pytest.approx(3)
     place = found.headings.index("update hidden")
     assert found.table[found.options.index(one)][place] == "3.00"
@@ -197,18 +237,28 @@ def test_measures_by_hand() -> None:
     triangle = [[1, 1, 0, 0], [0, 1, 1, 0], [0, 0, 0, 0]]
     pairs = [[1, 1, 0, 0], [0, 0, 1, 1], [0, 0, 0, 0]]
     found = measure(np.array([triangle, pairs], np.bool_), memory=0.5)
-    assert (found.cardinality, found.skipped) == (pytest.approx(4 / 3), pytest.approx(1 / 3))
+    assert (found.cardinality, found.skipped) == (
+        pytest.approx(4 / 3),
+        pytest.approx(1 / 3),
+    )
     assert found.fairness_gap == pytest.approx((2 / 3 + 0) / 2)
     assert (found.weak_lower, found.weak_upper) == (2, 2)
     assert (found.strong_privacy, found.exposed_clients) == (1, 0)
-    # of v = a (1, 1, 0) + b (0, 1, 1) the largest share of one entry: h = 2/3, so among 1.5
-    assert (found.hidden_worst, found.hidden_median) == (pytest.approx(1.5), pytest.approx(1.75))
-    # M = [[2, 1/2], [1/2, 2]]: h = 8/15 of all updates of the triangle, and 1/2 of a pair's
+    # of v = a (1, 1, 0) + b (0, 1, 1) the largest share of one entry: h = 2/3, so among
+    # 1.5
+    assert (found.hidden_worst, found.hidden_median) == (
+        pytest.approx(1.5),
+        pytest.approx(1.75),
+    )
+    # M = [[2, 1/2], [1/2, 2]]: h = 8/15 of all updates of the triangle, and 1/2 of a
+    # pair's
     assert found.update_hidden_worst == pytest.approx(15 / 8)
 
 
 def test_one_exposed_client_is_T_of_1() -> None:
-    histories = np.array([[[1, 1, 1, 1], [0, 0, 1, 1]], [[1, 1, 1, 1], [0, 1, 1, 1]]], np.bool_)
+    histories = np.array(
+        [[[1, 1, 1, 1], [0, 0, 1, 1]], [[1, 1, 1, 1], [0, 1, 1, 1]]], np.bool_
+    )
     found = measure(histories)
     assert (found.weak_lower, found.weak_upper) == (1, 1)
     assert (found.hidden_worst, found.exposed_clients) == (1.0, 0.5)
@@ -217,7 +267,11 @@ def test_one_exposed_client_is_T_of_1() -> None:
 def test_no_sum_at_all() -> None:
     found = measure(np.zeros((2, 3, 4), np.bool_), memory=0.5)
     assert found.update_hidden_worst is None
-    assert (found.weak_lower, found.hidden_worst, found.strong_privacy) == (None, None, None)
+    assert (found.weak_lower, found.hidden_worst, found.strong_privacy) == (
+        None,
+        None,
+        None,
+    )
     assert (found.skipped, found.cardinality) == (1.0, 0.0)
 
 
@@ -233,7 +287,7 @@ def test_blocks_that_go_as_one_change_nothing(monkeypatch: pytest.MonkeyPatch) -
     assert measure(split, 2).strong_privacy == 1
 
 
-# --- the choice -----------------------------------------------------------------------------------
+# ---- the choice
 
 
 @pytest.fixture
@@ -325,7 +379,9 @@ def test_schemes_of_ones_own_are_judged() -> None:
 
 
 @pytest.mark.usefixtures("own_rows")
-def test_a_registered_scheme_that_cannot_serve_stops_nothing_unless_it_is_named() -> None:
+def test_a_registered_scheme_that_cannot_serve_stops_nothing_unless_it_is_named() -> (
+    None
+):
     def refuses(num_clients: int, cohort_size: int) -> Any:
         return selection.batch_partitioning(num_clients, cohort_size, 5)
 
@@ -341,7 +397,11 @@ def test_a_registered_scheme_that_cannot_serve_stops_nothing_unless_it_is_named(
     for factory in (refuses, fails, needs, serves):
         selection.register(factory.__name__, factory)
     every = study.advise(6, 3, 0.1, trials=0).options
-    own = [one.scheme for one in every if one.scheme in ("refuses", "fails", "needs", "serves")]
+    own = [
+        one.scheme
+        for one in every
+        if one.scheme in ("refuses", "fails", "needs", "serves")
+    ]
     assert own == ["serves"]
     for name, words in (
         ("refuses", "must be a multiple of `privacy_target`; got 3 and 5"),
@@ -357,14 +417,19 @@ def test_absences_that_last_are_simulated() -> None:
     assert found.chosen is not None
     assert not found.chosen.is_computed
     assert found.chosen.cardinality == found.chosen.played.cardinality  # type: ignore[union-attr]
-    assert all("±" in row[3] for row in found.table), "a simulated value shows its interval"
+    assert all("±" in row[3] for row in found.table), (
+        "a simulated value shows its interval"
+    )
     nothing = study.advise(6, 3, 0.2, availability="markov:3", trials=0)
     assert nothing.chosen is None
     assert "?" in str(nothing)
 
 
 def test_how_often_enforced_rounds_work_by_enumeration() -> None:
-    """Two blocks of 2 of four who are asked, a threshold of 3: both blocks must stay whole."""
+    """Two blocks of 2 of four who are asked, a threshold of 3.
+
+    Both blocks must stay whole.
+    """
     found = study.advise(12, 4, 0.2, want_privacy=2, loss_rate=0.1, trials=0)
     assert found.chosen is not None
     assert found.chosen.block_size == 2
@@ -381,16 +446,35 @@ def test_advice_is_shown() -> None:
     assert "take partition" in repr(found)
     assert found.title in str(found)
     assert "<table" in found._repr_html_()
-    assert json.loads(json.dumps(found.to_dict(), allow_nan=False))["chosen"]["weak_lower"] == 3
+    assert (
+        json.loads(json.dumps(found.to_dict(), allow_nan=False))["chosen"]["weak_lower"]
+        == 3
+    )
 
 
 @pytest.mark.parametrize(
     ("rates", "model", "words"),
     [
-        ((0.1, 0.6), "independent", "dropout rates 0.1, 0.6 shuffled over the clients by seed"),
-        ((0.1, 0.3), "markov:4", "dropout rates 0.1, 0.3 shuffled over the clients by seed"),
-        ((0.1, 0.6), "cyclic", "starts in the cycle of dropout rates 0.1, 0.6 shuffled"),
-        ((0.2,), "diurnal:0.1:4", "places in the period shuffled over the clients by seed"),
+        (
+            (0.1, 0.6),
+            "independent",
+            "dropout rates 0.1, 0.6 shuffled over the clients by seed",
+        ),
+        (
+            (0.1, 0.3),
+            "markov:4",
+            "dropout rates 0.1, 0.3 shuffled over the clients by seed",
+        ),
+        (
+            (0.1, 0.6),
+            "cyclic",
+            "starts in the cycle of dropout rates 0.1, 0.6 shuffled",
+        ),
+        (
+            (0.2,),
+            "diurnal:0.1:4",
+            "places in the period shuffled over the clients by seed",
+        ),
         ((0.3, 0.3), "independent", ""),
         ((0.3,), "markov:4", ""),
     ],
@@ -399,8 +483,12 @@ def test_figures_of_a_drawn_assignment_name_it(
     rates: tuple[float, ...], model: str, words: str
 ) -> None:
     """Whatever another seed would assign otherwise is said to be of one assignment."""
-    found = [study.advise(12, 4, rates, availability=model, trials=0, seed=k) for k in (3, 4)]
-    sizes = [[one.cardinality for one in own.options if one.is_computed] for own in found]
+    found = [
+        study.advise(12, 4, rates, availability=model, trials=0, seed=k) for k in (3, 4)
+    ]
+    sizes = [
+        [one.cardinality for one in own.options if one.is_computed] for own in found
+    ]
     assert bool(words) or sizes[0] == sizes[1]
     for seed, own in zip((3, 4), found, strict=True):
         (*_, said) = [text for text in own.sentences if "assignment" in text] or [""]
@@ -412,7 +500,16 @@ def test_figures_of_a_drawn_assignment_name_it(
 
 
 def test_two_assignments_have_two_sizes() -> None:
-    """Blocks of equal rates work more often than mixed ones: no figure is of all assignments."""
-    sizes = {study.advise(12, 4, (0.1, 0.6), trials=0, schemes=("batch_partitioning:2",),
-                          seed=seed).options[2].cardinality for seed in range(3)}  # fmt: skip
+    """Blocks of equal rates work more often than mixed ones.
+
+    No figure is of all assignments.
+    """
+    sizes = {
+        study.advise(
+            12, 4, (0.1, 0.6), trials=0, schemes=("batch_partitioning:2",), seed=seed
+        )
+        .options[2]
+        .cardinality
+        for seed in range(3)
+    }
     assert len(sizes) > 1

@@ -1,4 +1,7 @@
-"""What advice reads from logs: the losses that were written into them, and what cannot be known."""
+"""What advice reads from logs.
+
+The losses that were written into them, and what cannot be known.
+"""
 
 from __future__ import annotations
 
@@ -16,18 +19,32 @@ from mrsa_jax.study.advice import Rate
 from mrsa_jax.study.advice._log import measure_log
 from mrsa_watch.logs import FORMAT
 
-HEADER = {"format": FORMAT, "version": 1, "system": "s", "aggregation": "secagg+",
-          "pseudonyms": None, "run": 0}  # fmt: skip
+HEADER = {
+    "format": FORMAT,
+    "version": 1,
+    "system": "s",
+    "aggregation": "secagg+",
+    "pseudonyms": None,
+    "run": 0,
+}
 
 
-def _write(path: pathlib.Path, *lines: dict[str, Any] | str, header: Any = HEADER) -> pathlib.Path:
-    texts = [one if isinstance(one, str) else json.dumps(one) + "\n" for one in (header, *lines)]
+def _write(
+    path: pathlib.Path, *lines: dict[str, Any] | str, header: Any = HEADER
+) -> pathlib.Path:
+    texts = [
+        one if isinstance(one, str) else json.dumps(one) + "\n"
+        for one in (header, *lines)
+    ]
     path.write_text("".join(texts), encoding="utf-8")
     return path
 
 
 def _simulated(path: pathlib.Path, rounds: int) -> dict[str, tuple[int, int]]:
-    """Record rounds with losses at each stage; return the counts that were drawn, by their kind."""
+    """Record rounds with losses at each stage.
+
+    Return the counts that were drawn, by their kind.
+    """
     draw = np.random.default_rng(7)
     truth = {"before": [0, 0], "inside": [0, 0], "unmasking": [0, 0]}
     with live.Recorder(path, system="s", aggregation="secagg+") as recorder:
@@ -39,10 +56,17 @@ def _simulated(path: pathlib.Path, rounds: int) -> dict[str, tuple[int, int]]:
             uploads = [c for c in began if c not in shares and draw.random() < 0.1]
             inside = [c for c in began if c not in shares and c not in uploads]
             late = [c for c in inside if draw.random() < 0.3]
-            lost = {"setup": early, "share_keys": shares, "upload": uploads, "unmask": late}
+            lost = {
+                "setup": early,
+                "share_keys": shares,
+                "upload": uploads,
+                "unmask": late,
+            }
             status = "learnt" if len(inside) > 1 else "aborted"
             inside = inside if status == "learnt" else []
-            recorder.record(number, inside, asked=asked, lost=lost if inside else {}, status=status)
+            recorder.record(
+                number, inside, asked=asked, lost=lost if inside else {}, status=status
+            )
             for kind, own, of in (
                 ("before", early, asked),
                 ("inside", shares + uploads, began),
@@ -59,7 +83,11 @@ def test_rates_are_those_that_made_the_log(tmp_path: pathlib.Path) -> None:
     for kind, counts in truth.items():
         rate = getattr(found, kind)
         assert (rate.count, rate.total) == counts
-    for rate, chance in ((found.before, 0.2), (found.inside, 0.145), (found.unmasking, 0.3)):
+    for rate, chance in (
+        (found.before, 0.2),
+        (found.inside, 0.145),
+        (found.unmasking, 0.3),
+    ):
         assert rate is not None
         assert rate.lower < chance < rate.upper  # with this seed
     assert (found.num_clients, found.cohort_size, found.num_rounds) == (40, 12, 200)
@@ -82,7 +110,9 @@ def test_advice_from_a_log_takes_what_it_measured(tmp_path: pathlib.Path) -> Non
     given = study.advise(44, None, 0.05, log=log, loss_rate=0.0, trials=0).setting
     assert (given.num_clients, given.cohort_size) == (44, 12)
     assert (given.dropout_rates, given.loss_rate) == ((0.05,), 0.0)
-    with pytest.raises(ConfigurationError, match="`num_clients` must be at least 40, the clients"):
+    with pytest.raises(
+        ConfigurationError, match="`num_clients` must be at least 40, the clients"
+    ):
         study.advise(39, log=log, trials=0)
 
 
@@ -103,15 +133,29 @@ def test_a_rate_and_its_interval() -> None:
 def test_sums_of_one_round_are_one_round(tmp_path: pathlib.Path) -> None:
     path = _write(
         tmp_path / "log.jsonl",
-        {"round": 1, "sum": 0, "clients": ["a", "b"], "asked": ["a", "b", "c"],
-         "lost": {"upload": ["c"]}},
+        {
+            "round": 1,
+            "sum": 0,
+            "clients": ["a", "b"],
+            "asked": ["a", "b", "c"],
+            "lost": {"upload": ["c"]},
+        },
         {"round": 1, "sum": 1, "clients": ["d", "e"], "asked": ["d", "e"]},
         {"round": 2, "status": "refused"},
-        {"round": 3, "status": "aborted", "asked": ["a", "b", "c", "d", "e"],
-         "lost": {"setup": ["a"], "train": ["b", "c"]}},
-    )  # fmt: skip
+        {
+            "round": 3,
+            "status": "aborted",
+            "asked": ["a", "b", "c", "d", "e"],
+            "lost": {"setup": ["a"], "train": ["b", "c"]},
+        },
+    )
     found = measure_log(path)
-    assert (found.cohort_size, found.num_rounds, found.num_sums, found.aborted) == (5, 2, 2, 1)
+    assert (found.cohort_size, found.num_rounds, found.num_sums, found.aborted) == (
+        5,
+        2,
+        2,
+        1,
+    )
     assert (found.before.count, found.before.total) == (1, 10)  # type: ignore[union-attr]
     assert (found.inside.count, found.inside.total) == (3, 9)  # type: ignore[union-attr]
     assert found.participations == (0, 1.0, 1)
@@ -120,13 +164,21 @@ def test_sums_of_one_round_are_one_round(tmp_path: pathlib.Path) -> None:
 def test_who_is_lost_twice_in_a_round_is_one_client(tmp_path: pathlib.Path) -> None:
     """Each line keeps the rules; together they must not make rates above 1."""
     asked = {"asked": ["a", "b", "c"]}
-    found = measure_log(_write(
-        tmp_path / "log.jsonl",
-        {"round": 1, "status": "aborted", **asked, "lost": {"setup": ["a", "b"]}},
-        {"round": 1, "sum": 1, "status": "aborted", **asked, "lost": {"upload": ["a", "b", "c"]}},
-        {"round": 2, "status": "aborted", **asked, "lost": {"unmask": ["a", "b"]}},
-        {"round": 2, "sum": 1, **asked, "clients": ["c"]},
-    ))  # fmt: skip
+    found = measure_log(
+        _write(
+            tmp_path / "log.jsonl",
+            {"round": 1, "status": "aborted", **asked, "lost": {"setup": ["a", "b"]}},
+            {
+                "round": 1,
+                "sum": 1,
+                "status": "aborted",
+                **asked,
+                "lost": {"upload": ["a", "b", "c"]},
+            },
+            {"round": 2, "status": "aborted", **asked, "lost": {"unmask": ["a", "b"]}},
+            {"round": 2, "sum": 1, **asked, "clients": ["c"]},
+        )
+    )
     rates = found.before, found.inside, found.unmasking
     counts = [(one.count, one.total) for one in rates if one is not None]
     assert counts == [(2, 6), (3, 4), (0, 1)]
@@ -134,7 +186,8 @@ def test_who_is_lost_twice_in_a_round_is_one_client(tmp_path: pathlib.Path) -> N
 
 def test_who_is_missing_without_a_word_was_lost(tmp_path: pathlib.Path) -> None:
     path = _write(
-        tmp_path / "log.jsonl", {"round": 1, "clients": ["a", "b"], "asked": list("abcd")}
+        tmp_path / "log.jsonl",
+        {"round": 1, "clients": ["a", "b"], "asked": list("abcd")},
     )
     found = measure_log(path)
     assert (found.inside.count, found.inside.total) == (2, 4)  # type: ignore[union-attr]
@@ -142,10 +195,14 @@ def test_who_is_missing_without_a_word_was_lost(tmp_path: pathlib.Path) -> None:
 
 
 def test_cohorts_that_vary(tmp_path: pathlib.Path) -> None:
-    lines = [{"round": i, "clients": list("abcdef"[:size])} for i, size in enumerate([4, 6, 4, 5])]
+    lines = [
+        {"round": i, "clients": list("abcdef"[:size])}
+        for i, size in enumerate([4, 6, 4, 5])
+    ]
     found = measure_log(_write(tmp_path / "log.jsonl", *lines))
     assert found.varies
-    # who was asked is not known: sums lack of the largest, and nothing is known of before
+    # who was asked is not known: sums lack of the largest, and nothing is known of
+    # before
     assert (found.cohort_size, found.cohort_sizes, found.before) == (6, (4, 6), None)
     assert (found.inside.count, found.inside.total) == (5, 24)  # type: ignore[union-attr]
     words = " ".join(found.sentences())
@@ -159,7 +216,9 @@ def test_a_log_in_columns(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "log.csv"
     rows = ["1,a", "1,b", "1,c", "2,a", "2,b", "3,c", "3,d", "3,a"]
     path.write_text("\n".join(["when,who", *rows]) + "\n")
-    found = study.advise(log=str(path), round_column="when", client_column="who", trials=0)
+    found = study.advise(
+        log=str(path), round_column="when", client_column="who", trials=0
+    )
     assert found.measured is not None
     assert (found.setting.num_clients, found.setting.cohort_size) == (4, 3)
     assert found.setting.loss_rate == pytest.approx(1 / 9)
@@ -177,15 +236,21 @@ def test_logs_are_read_as_audits_read_them(tmp_path: pathlib.Path) -> None:
         found = measure_log(tmp_path / name)
         assert found == dataclasses.replace(plain, file=found.file)
     rows = [{"round": 1, "client": name} for name in "abc"]
-    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "rows.jsonl").write_text(
+        "".join(json.dumps(row) + "\n" for row in rows)
+    )
     found = measure_log(tmp_path / "rows.jsonl")
     assert (found.num_clients, found.cohort_size, found.says_lost) == (3, 3, False)
 
 
 def test_plain_sums_and_torn_lines_are_told(tmp_path: pathlib.Path) -> None:
     line = {"round": 1, "clients": ["a", "b"]}
-    path = _write(tmp_path / "log.jsonl", line, '{"round": 2, "cli',
-                  header={**HEADER, "aggregation": "plain"})  # fmt: skip
+    path = _write(
+        tmp_path / "log.jsonl",
+        line,
+        '{"round": 2, "cli',
+        header={**HEADER, "aggregation": "plain"},
+    )
     words = " ".join(measure_log(path).sentences())
     assert "saw every update by itself" in words
     assert "last line is incomplete" in words
@@ -195,17 +260,35 @@ def test_plain_sums_and_torn_lines_are_told(tmp_path: pathlib.Path) -> None:
     ("lines", "message"),
     [
         ([], "`log` must be of a log with a round of two clients or more"),
-        ([{"round": 1, "status": "aborted"}], "`log` must be of a log with a round of two"),
-        ([{"round": 1, "clients": ["a"]}], "`log` must be of a log with a round of two"),
-        ([{"round": 1, "clients": ["a", "a"]}], "log.jsonl:2: expected each client once"),
+        (
+            [{"round": 1, "status": "aborted"}],
+            "`log` must be of a log with a round of two",
+        ),
+        (
+            [{"round": 1, "clients": ["a"]}],
+            "`log` must be of a log with a round of two",
+        ),
+        (
+            [{"round": 1, "clients": ["a", "a"]}],
+            "log.jsonl:2: expected each client once",
+        ),
         (["nonsense\n"], "log.jsonl:2"),
         (
-            [{"round": 1, "status": "aborted", "asked": ["a", "b"], "lost": {"setup": ["a", "b"]}}],
+            [
+                {
+                    "round": 1,
+                    "status": "aborted",
+                    "asked": ["a", "b"],
+                    "lost": {"setup": ["a", "b"]},
+                }
+            ],
             "`log` must be of a log in which not everybody is lost before rounds",
         ),
     ],
 )
-def test_logs_that_say_too_little(lines: list[Any], message: str, tmp_path: pathlib.Path) -> None:
+def test_logs_that_say_too_little(
+    lines: list[Any], message: str, tmp_path: pathlib.Path
+) -> None:
     path = _write(tmp_path / "log.jsonl", *lines)
     with pytest.raises(ConfigurationError, match=message):
         study.advise(log=str(path), trials=0)

@@ -27,9 +27,15 @@ GRID = "[grid]\nscheme = ['uniform']\n"
         ),
         ("round = 3\n" + GRID, "`round` is not a field; did you mean 'rounds'?"),
         ("rounds = 'x'\n" + GRID, "`rounds` must be of type int; got 'x'"),
-        ("[population]\nnum_client = 3\n" + GRID, "`population.num_client` is not a field"),
+        (
+            "[population]\nnum_client = 3\n" + GRID,
+            "`population.num_client` is not a field",
+        ),
         ("[grid]\nnum_clients = [4]", "did you mean 'population.num_clients'?"),
-        ("[grid]\npopulation.num_client = [4]", "`grid.population.num_client` is not a field"),
+        (
+            "[grid]\npopulation.num_client = [4]",
+            "`grid.population.num_client` is not a field",
+        ),
         ("[grid]\npopulation = [4]", "`grid.population` must name one of its fields"),
         ("[grid]\nseed = 4", "`grid.seed` must be a list of at least one value"),
         ("[grid]\nseed = []", "`grid.seed` must be a list of at least one value"),
@@ -43,22 +49,52 @@ GRID = "[grid]\nscheme = ['uniform']\n"
         ("[grid]\nseed = {rang = [0, 3]}", "did you mean 'range'?"),
         ("[grid]\nseed = {range = [3]}", "`grid.seed.range` must be [first, end]"),
         ("[grid]\nseed = {range = [0, 3, 0]}", "`grid.seed.range` must be whole"),
-        ("[grid]\npopulation.dropout_rates = {linspace = [0, 1]}", "[first, last, how many]"),
-        ("[grid]\npopulation.dropout_rates = {geomspace = [0, 1, 3]}", "must have positive ends"),
-        ("[[zip]]\nseed = [1, 2]\nrounds = [3]", "`zip[0]` must hold lists of one length"),
+        (
+            "[grid]\npopulation.dropout_rates = {linspace = [0, 1]}",
+            "[first, last, how many]",
+        ),
+        (
+            "[grid]\npopulation.dropout_rates = {geomspace = [0, 1, 3]}",
+            "must have positive ends",
+        ),
+        (
+            "[[zip]]\nseed = [1, 2]\nrounds = [3]",
+            "`zip[0]` must hold lists of one length",
+        ),
         ("[[zip]]\n", "`zip[0]` must name at least one field"),
         ("zip = 3\n" + GRID, "`zip` must be tables of lists"),
-        (GRID + "[[zip]]\nscheme = ['weighted']", "must not change a field on two axes"),
-        ("[grid]\nseed = [1]\n[[zip]]\nname = 'seed'\nrounds = [2]", "`name` must differ"),
-        ("[grid]\nseed = [1]\n[[zip]]\nname = 'trial'\nrounds = [2]", "`name` must be none of"),
-        ("[[zip]]\nname = '../x'\nrounds = [2]", "`name` must begin with a letter or digit"),
-        ("skip_impossible = 1\n" + GRID, "`skip_impossible` must be true or false; got 1"),
-        ("[grid]\nseed = {range = [0, 2000000]}", "`grid.seed` must have at most 1000000 points"),
+        (
+            GRID + "[[zip]]\nscheme = ['weighted']",
+            "must not change a field on two axes",
+        ),
+        (
+            "[grid]\nseed = [1]\n[[zip]]\nname = 'seed'\nrounds = [2]",
+            "`name` must differ",
+        ),
+        (
+            "[grid]\nseed = [1]\n[[zip]]\nname = 'trial'\nrounds = [2]",
+            "`name` must be none of",
+        ),
+        (
+            "[[zip]]\nname = '../x'\nrounds = [2]",
+            "`name` must begin with a letter or digit",
+        ),
+        (
+            "skip_impossible = 1\n" + GRID,
+            "`skip_impossible` must be true or false; got 1",
+        ),
+        (
+            "[grid]\nseed = {range = [0, 2000000]}",
+            "`grid.seed` must have at most 1000000 points",
+        ),
         (
             "[grid]\nseed = {range = [0, 1001]}\nrounds = {range = [1, 1001]}",
             "`grid` must have at most 1000000 points; got 6006000",
         ),
-        ("scheme = 'uniform'\nschemes = ['weighted']\n" + GRID, "`schemes` must not be set"),
+        (
+            "scheme = 'uniform'\nschemes = ['weighted']\n" + GRID,
+            "`schemes` must not be set",
+        ),
         ("command = 'train'\nrounds = 3\n", "`grid` must name at least one field"),
     ],
 )
@@ -91,7 +127,12 @@ name = "shape"
 population.num_clients = [12, 24]
 population.cohort_size = [4, 6]
 """)
-    assert [axis.name for axis in sweep.axes] == ["seed", "dropout_rates", "scheme", "shape"]
+    assert [axis.name for axis in sweep.axes] == [
+        "seed",
+        "dropout_rates",
+        "scheme",
+        "shape",
+    ]
     assert sweep.shape == (2, 2, 2, 2)
     assert sweep.size == 16
     points = list(sweep.points())
@@ -139,7 +180,13 @@ trials = [1.0, 2, 3]
     assert values[0] == (((0.1,),), ((0.2,),), ((0.3,),), ((0.4,),), ((0.5,),))
     assert values[1] == ((10,), (20,), (30,))
     assert values[3] == ((0, 1), (1, 2), (2, 3))
-    assert sweep.labels(sweep.axes[0])["population.dropout_rates"] == [0.1, 0.2, 0.3, 0.4, 0.5]
+    assert sweep.labels(sweep.axes[0])["population.dropout_rates"] == [
+        0.1,
+        0.2,
+        0.3,
+        0.4,
+        0.5,
+    ]
     rates = parsed("""command = "train"
 [grid]
 training.learning_rate = {geomspace = [0.001, 0.1, 3]}""")
@@ -198,7 +245,10 @@ privacy_target = [2, 4, 5]
 """)
     problems = [point.problem for point in sweep.points()]
     assert problems[0] == ""
-    assert "`cohort_size` must be a multiple of `privacy_target`; got 6 and 4" in problems[1]
+    assert (
+        "`cohort_size` must be a multiple of `privacy_target`; got 6 and 4"
+        in problems[1]
+    )
     assert sweep.named((0, 2)) == "scheme = Multi-RoundSecAgg, privacy_target = 5"
 
 
@@ -230,9 +280,12 @@ def test_impossible_cells_are_grouped_by_cause() -> None:
         mj.study.sweep({"rounds": 5, "trials": 1, "grid": grid})
     _, first, second = str(caught.value).splitlines()
     assert first.startswith(
-        "  num_clients = 10 or 12, cohort_size = 12 or 15 (6 cells, the first of which): `cohort_"
+        "  num_clients = 10 or 12, cohort_size = 12 or 15 (6 cells, the first of "
+        "which): `cohort_"
     )
-    assert second.startswith("  scheme = Multi-RoundSecAgg (T=5), cohort_size = 4 or 12 (5 cells,")
+    assert second.startswith(
+        "  scheme = Multi-RoundSecAgg (T=5), cohort_size = 4 or 12 (5 cells,"
+    )
 
 
 def test_cells_share_the_tables_that_no_axis_changes_between_them() -> None:
@@ -247,7 +300,9 @@ population.dropout_rates = [[0.1], [0.2, 0.3]]
     assert len({id(config.population) for config in configs}) == 2
     assert len({id(config.protocol) for config in configs}) == 1
     for point, config in zip(sweep.points(), configs, strict=True):
-        assert point.config == config == sweep.kind.resolve(sweep.settings_at(point.index))
+        assert (
+            point.config == config == sweep.kind.resolve(sweep.settings_at(point.index))
+        )
 
 
 def test_equal_tables_of_other_types_are_looked_at_each() -> None:

@@ -1,4 +1,7 @@
-"""Sweeps whose code, files or package change between two runs: nothing is mixed in silence."""
+"""Sweeps whose code, files or package change between two runs.
+
+Nothing is mixed in silence.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +75,9 @@ def run(out: pathlib.Path, text: str = GRID, **changes: Any) -> Any:
 def equal(one: Any, other: Any) -> None:
     for name in one.data_vars:
         if name != "seconds":
-            np.testing.assert_array_equal(one[name].values, other[name].values, err_msg=name)
+            np.testing.assert_array_equal(
+                one[name].values, other[name].values, err_msg=name
+            )
 
 
 class Stop(Exception):
@@ -96,7 +101,7 @@ def interrupted(out: pathlib.Path, most: int, text: str = GRID) -> None:
         sweeps.run_sweep(planned(out, text), AfterSome(most))
 
 
-# --- plugins ------------------------------------------------------------------------------------
+# ---- plugins
 
 
 def told(out: pathlib.Path, text: str = GRID) -> list[str]:
@@ -124,8 +129,10 @@ def test_an_edited_plugin_is_named_and_its_points_alone_are_computed_again(
     again = run(out)
     assert records(out) == size + 5
     assert (again["strong_privacy"].sel(scheme="mine").values == 2).all()
-    assert (again["seconds"].values[before["done"].values]
-            == before["seconds"].values[before["done"].values]).all()  # fmt: skip
+    assert (
+        again["seconds"].values[before["done"].values]
+        == before["seconds"].values[before["done"].values]
+    ).all()
     assert told(out) == []
 
 
@@ -151,7 +158,9 @@ def test_an_edit_that_leaves_size_and_time_is_run_and_seen(
     os.utime(plugin, ns=times)
     load_plugins([str(plugin)])
     assert int(ROWS["mine"].build(12, 4).block_size) == 4
-    assert told(tmp_path / "out")[0].startswith("waiting.py has changed (scheme mine) since 1")
+    assert told(tmp_path / "out")[0].startswith(
+        "waiting.py has changed (scheme mine) since 1"
+    )
 
 
 NEIGHBOUR = """
@@ -164,7 +173,9 @@ mj.selection.register("mine", lambda n, k: mj.selection.batch_partitioning(n, k,
 """
 
 
-@pytest.mark.parametrize("text", ["def size():\n    return 4\n", "size = lambda: int('4')\n"])
+@pytest.mark.parametrize(
+    "text", ["def size():\n    return 4\n", "size = lambda: int('4')\n"]
+)
 def test_an_edited_neighbour_is_run_again_and_named(
     text: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -177,7 +188,8 @@ def test_an_edited_neighbour_is_run_again_and_named(
     out = tmp_path / "out"
     interrupted(out, 4)
     (tmp_path / "mine_inner.py").write_text(text)
-    os.utime(tmp_path / "mine_inner.py", (1, 1))  # not what the compiled one was made of
+    # not what the compiled one was made of
+    os.utime(tmp_path / "mine_inner.py", (1, 1))
     load_plugins([str(path)])
     assert told(out)[0].startswith("mine_inner.py has changed (scheme mine) since 1")
     assert int(ROWS["mine"].build(12, 4).block_size) == 4
@@ -214,7 +226,9 @@ mj.selection.register("mine", functools.partial(of, Made(None)))
         ("cohort_size, t)", "cohort_size, t + 2)"),
     ],
 )
-def test_what_a_notebook_defines_is_told_by_all_that_it_names(old: str, new: str) -> None:
+def test_what_a_notebook_defines_is_told_by_all_that_it_names(
+    old: str, new: str
+) -> None:
     script(NOTEBOOK)
     first = ROWS["mine"].code()
     script("# moved by a comment\n" + NOTEBOOK)
@@ -224,10 +238,12 @@ def test_what_a_notebook_defines_is_told_by_all_that_it_names(old: str, new: str
     assert ROWS["mine"].code() != first
 
 
-# --- files --------------------------------------------------------------------------------------
+# ---- files
 
 
-def test_a_replaced_trace_of_the_same_name_size_and_time_is_named(tmp_path: pathlib.Path) -> None:
+def test_a_replaced_trace_of_the_same_name_size_and_time_is_named(
+    tmp_path: pathlib.Path,
+) -> None:
     trace, out = tmp_path / "trace.npy", tmp_path / "out"
     generator = np.random.default_rng(0)
     np.save(trace, generator.random((12, 12)) < 0.5)
@@ -244,7 +260,9 @@ def test_a_replaced_trace_of_the_same_name_size_and_time_is_named(tmp_path: path
     # what it is called says nothing
     trace = trace.rename(tmp_path / "renamed.npy")
     run(out, text.replace("trace.npy", "renamed.npy"), overwrite=True)
-    moved = planned(tmp_path / "x", text.replace("trace.npy", "renamed.npy")).cells["key"]
+    moved = planned(tmp_path / "x", text.replace("trace.npy", "renamed.npy")).cells[
+        "key"
+    ]
     np.save(tmp_path / "trace.npy", np.load(trace))
     assert (planned(tmp_path / "x", text).cells["key"] == moved).all()
 
@@ -263,12 +281,14 @@ def test_a_trace_that_is_replaced_while_the_sweep_runs_leaves_no_point_of_it(
             if done == 1:
                 np.save(trace, np.zeros((12, 12), np.bool_))
 
-    with pytest.raises(ConfigurationError, match=r"since the sweep began trace\.npy has changed"):
+    with pytest.raises(
+        ConfigurationError, match=r"since the sweep began trace\.npy has changed"
+    ):
         sweeps.run_sweep(planned(out, text), Replacing(9))
     assert int(study.open_study(out)["done"].sum()) == 1
 
 
-# --- the package --------------------------------------------------------------------------------
+# ---- the package
 
 
 def test_another_version_computes_alike_unless_it_says_otherwise(
@@ -279,7 +299,9 @@ def test_another_version_computes_alike_unless_it_says_otherwise(
     monkeypatch.setattr(_run_folder, "__version__", "9.0.1")
     assert told(out) == []
     assert records(out) == 2
-    monkeypatch.setitem(_keys.COMPUTES_ALIKE, "simulate", ("exposure of weighted sums",))
+    monkeypatch.setitem(
+        _keys.COMPUTES_ALIKE, "simulate", ("exposure of weighted sums",)
+    )
     since = f"mrsa_jax is 9.0.1 now and was {now}; exposure of weighted sums since 2 points were"
     assert told(out) == [f"{since} computed: they are computed anew"]
     run(out)
@@ -298,13 +320,19 @@ def test_points_of_other_versions_of_libraries_are_named_and_computed_again(
     assert told(out, PACKAGED) == []
     for name, version in now.items():
         with monkeypatch.context() as patch:
-            patch.setattr(_run_folder, "library_versions", lambda own=name: now | {own: "99.0"})
+            patch.setattr(
+                _run_folder, "library_versions", lambda own=name: now | {own: "99.0"}
+            )
             since = f"{name} is 99.0 now and was {version} since 2 points were computed: they are"
             assert told(out, PACKAGED) == [f"{since} computed anew"]
             assert planned(out, PACKAGED).there(Index(out).refresh(), 0) == 0
-    monkeypatch.setattr(_run_folder, "library_versions", lambda: now | {"numpy": "99.0"})
+    monkeypatch.setattr(
+        _run_folder, "library_versions", lambda: now | {"numpy": "99.0"}
+    )
     run(tmp_path / "other", PACKAGED)
-    with pytest.raises(ConfigurationError, match="points of the same code, files and version"):
+    with pytest.raises(
+        ConfigurationError, match="points of the same code, files and version"
+    ):
         study.merge([out, tmp_path / "other"], tmp_path / "both")
     found = run(tmp_path / "reused", PACKAGED, reuse=out)
     assert records(tmp_path / "reused") == found["done"].size
@@ -321,7 +349,9 @@ def test_a_folder_that_kept_no_versions_of_libraries_opens_and_is_computed_again
     equal(expected, found.load())
     assert len(found.mrsa.table()) == 3
     (words,) = told(out, PACKAGED)
-    assert words.startswith("versions of jax, jaxlib, flax, optax, numpy are recorded now since 3")
+    assert words.startswith(
+        "versions of jax, jaxlib, flax, optax, numpy are recorded now since 3"
+    )
     equal(expected, run(out, PACKAGED))
     assert records(out) == 6
 
@@ -339,27 +369,36 @@ def test_a_store_of_the_first_schema_is_read_and_left_alone(
     attributes.pop("made_of")
     (out / "results.zarr" / ".zattrs").write_text(json.dumps(attributes))
     equal(expected, study.open_study(out).load())
-    with pytest.raises(ConfigurationError, match="which opens and reports as before: choose"):
+    with pytest.raises(
+        ConfigurationError, match="which opens and reports as before: choose"
+    ):
         run(out)
     equal(expected, study.open_study(out).load())
 
 
-# --- others at the same time --------------------------------------------------------------------
+# ---- others at the same time
 
 
 def test_a_worker_with_another_plugin_is_refused(
     plugin: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
-    """A worker that lives on has loaded the text of before; a file that it reads differs."""
+    """A worker that lives on has loaded the text of before.
+
+    A file that it reads differs.
+    """
     from mrsa_jax._core.registry import loaded_plugins
 
     loaded(plugin, OTHER)
     plan, plugins = planned(tmp_path / "out"), loaded_plugins()
     plan.open_store().close()
-    task = next(task for task in plan.tasks() if plan.points[task.numbers[0]].index[0] == 1)
+    task = next(
+        task for task in plan.tasks() if plan.points[task.numbers[0]].index[0] == 1
+    )
     plugin.write_text(PLUGIN)
     load_plugins([str(plugin)])
-    with pytest.raises(ConfigurationError, match=r"on every worker.*waiting\.py has changed"):
+    with pytest.raises(
+        ConfigurationError, match=r"on every worker.*waiting\.py has changed"
+    ):
         _engine._work(plugins, plan.of_task(task), task)
     plugin.write_text(OTHER)  # the worker has the old one loaded, and finds the new one
     assert _engine._work(plugins, plan.of_task(task), task) == list(task.numbers)
@@ -379,7 +418,9 @@ def test_points_of_other_code_are_never_mixed_in(
 
         def update(self, done: int, total: int) -> None:
             if done == 1:
-                store.write(old.identities[5], 0, 3, {"rank": np.zeros(3, np.int32)}, 0.0)
+                store.write(
+                    old.identities[5], 0, 3, {"rank": np.zeros(3, np.int32)}, 0.0
+                )
 
     equal(run(tmp_path / "fresh"), sweeps.run_sweep(plan, Other(9)).load())
     store.close()
@@ -396,7 +437,7 @@ def test_a_cell_that_has_become_impossible_keeps_nothing(
     assert np.isnan(found["rank"].sel(scheme="mine")).all()
 
 
-# --- code that no text shows --------------------------------------------------------------------
+# ---- code that no text shows
 
 WRAPPED = """
 import functools
@@ -427,7 +468,11 @@ def privacies(found: Any) -> set[int]:
 
 
 def test_a_changed_decorator_gives_its_own_results(tmp_path: pathlib.Path) -> None:
-    small = {"rounds": 9, "trials": 2, "population": {"num_clients": 12, "cohort_size": 4}}
+    small = {
+        "rounds": 9,
+        "trials": 2,
+        "population": {"num_clients": 12, "cohort_size": 4},
+    }
 
     def swept(text: str, name: str, **more: Any) -> Any:
         asked = small | {"grid": {"scheme": ["uniform", {"mine": cell(text)["mine"]}]}}
@@ -472,44 +517,61 @@ def sizes(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> pathlib.Pa
 
 @pytest.mark.parametrize("how", ["imported", "environment"])
 def test_values_that_a_plugin_takes_from_outside_count_as_it_has_them(
-    how: str, tmp_path: pathlib.Path, sizes: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+    how: str,
+    tmp_path: pathlib.Path,
+    sizes: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("SIZE", "2")
     size = IMPORTED if how == "imported" else "int(os.environ['SIZE'])"
     by_name(tmp_path, size=size)
     interrupted(tmp_path / "out", 4)
-    sizes.write_text("size = 4  # of another length: bytecode is kept by seconds and size\n")
+    sizes.write_text(
+        "size = 4  # of another length: bytecode is kept by seconds and size\n"
+    )
     monkeypatch.setenv("SIZE", "4")
     monkeypatch.delitem(__import__("sys").modules, "mine_sizes", raising=False)
     by_name(tmp_path, size=size)
-    assert told(tmp_path / "out")[0].startswith("mine has changed (scheme mine) since 1")
+    assert told(tmp_path / "out")[0].startswith(
+        "mine has changed (scheme mine) since 1"
+    )
 
 
 def test_a_plugin_that_reads_outside_as_it_runs_must_name_what(
     tmp_path: pathlib.Path, sizes: pathlib.Path
 ) -> None:
     by_name(tmp_path, used=IMPORTED)
-    with pytest.raises(ConfigurationError, match=r"`factory` .*got importlib\.import_module"):
+    with pytest.raises(
+        ConfigurationError, match=r"`factory` .*got importlib\.import_module"
+    ):
         planned(tmp_path / "out")
     more = f", depends=__import__('pathlib').Path({str(sizes)!r})"
     by_name(tmp_path, used=IMPORTED, more=more)
     interrupted(tmp_path / "out", 4)
     assert told(tmp_path / "out") == []
-    sizes.write_text("size = 4  # of another length: bytecode is kept by seconds and size\n")
-    assert told(tmp_path / "out")[0].startswith("mine_sizes.py has changed (scheme mine) since 1")
+    sizes.write_text(
+        "size = 4  # of another length: bytecode is kept by seconds and size\n"
+    )
+    assert told(tmp_path / "out")[0].startswith(
+        "mine_sizes.py has changed (scheme mine) since 1"
+    )
 
 
 def test_what_is_named_is_that_of_before_when_a_point_is_written(
     tmp_path: pathlib.Path, sizes: pathlib.Path
 ) -> None:
-    by_name(tmp_path, size="2", more=f", depends=__import__('pathlib').Path({str(sizes)!r})")
+    by_name(
+        tmp_path, size="2", more=f", depends=__import__('pathlib').Path({str(sizes)!r})"
+    )
 
     class Replacing(AfterSome):
         def update(self, done: int, total: int) -> None:
             if done == 4:
                 sizes.write_text("size = 4\n")
 
-    with pytest.raises(ConfigurationError, match=r"since the sweep began mine_sizes\.py has"):
+    with pytest.raises(
+        ConfigurationError, match=r"since the sweep began mine_sizes\.py has"
+    ):
         sweeps.run_sweep(planned(tmp_path / "out"), Replacing(9))
 
 
@@ -536,14 +598,22 @@ def test_what_code_keeps_for_itself_as_it_runs_stops_no_sweep(
 
 
 def test_depends_goes_with_objects(tmp_path: pathlib.Path) -> None:
-    small = {"rounds": 9, "trials": 2, "population": {"num_clients": 12, "cohort_size": 4}}
+    small = {
+        "rounds": 9,
+        "trials": 2,
+        "population": {"num_clients": 12, "cohort_size": 4},
+    }
     reading = "int(os.environ.get('SIZE', 2))"
     text = PLUGIN.replace("cohort_size, 2)", f"cohort_size, {reading})")
     mine = cell("import os" + text.partition("mj.selection.register")[0])
     asked = small | {"grid": {"scheme": ["uniform", {"mine": mine["mine"]}]}}
-    with pytest.raises(ConfigurationError, match=r"`grid.scheme\[1\]` .*got os\.environ.*depends="):
+    with pytest.raises(
+        ConfigurationError, match=r"`grid.scheme\[1\]` .*got os\.environ.*depends="
+    ):
         study.sweep(asked, out=tmp_path / "out", dry_run=True)
-    with pytest.raises(ConfigurationError, match="`depends` must only be set with objects"):
+    with pytest.raises(
+        ConfigurationError, match="`depends` must only be set with objects"
+    ):
         study.sweep(small, out=tmp_path / "out", dry_run=True, depends=3)
     study.sweep(asked, out=tmp_path / "out", depends=["2"])
     there = [

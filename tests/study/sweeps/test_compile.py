@@ -1,4 +1,7 @@
-"""How often a sweep compiles: once a group, however many points it has and however it is cut."""
+"""How often a sweep compiles.
+
+Once a group, however many points it has and however it is cut.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,8 @@ from mrsa_jax.selection._loops import play_blocks, play_coins
 from mrsa_jax.study import sweeps
 from mrsa_jax.study.sweeps import Machine, parse_sweep
 
-# Sent for each program that is asked of the backend, whether the cache on disk holds it or not.
+# Sent for each program that is asked of the backend, whether the cache on disk holds it
+# or not.
 COMPILED = "/jax/core/compile/backend_compile_duration"
 
 SIMULATE = """
@@ -82,7 +86,8 @@ def programs():
 
 def planned(text, folder, at_once=None):
     sweep = dataclasses.replace(parse_sweep(text), out=folder)
-    bound = None if at_once is None else at_once * 4 * 17 * 14  # of SIMULATE's histories
+    # of SIMULATE's histories
+    bound = None if at_once is None else at_once * 4 * 17 * 14
     return sweeps.plan_sweep(sweep, Machine(memory_bytes=bound))
 
 
@@ -106,7 +111,9 @@ def test_what_is_counted():
 @pytest.mark.parametrize("losses", ["", "\n[protocol]\nstep_dropout_rate = 0.1\n"])
 def test_simulations_compile_once_a_group(losses, tmp_path):
     main = "_roll" if losses else "_roll_cells"
-    _, first = compiled(SIMULATE + FOUR_HISTORIES + losses, tmp_path / "four", at_once=4)
+    _, first = compiled(
+        SIMULATE + FOUR_HISTORIES + losses, tmp_path / "four", at_once=4
+    )
     # without losses the rounds are compiled loops, which know no shapes
     assert first[main] == (1 if losses else 0)
     # 18 points with settings of their own; 5 tasks of 4, 4, 4, 4 and 2
@@ -121,7 +128,8 @@ def test_simulations_compile_once_a_group(losses, tmp_path):
     with programs() as again, pytest.warns(RuntimeWarning, match="are no whole record"):
         sweeps.run_sweep(plan)
     assert not again
-    # a second group; with more memory free, calls are larger, and so is the first one's program
+    # a second group; with more memory free, calls are larger, and so is the first one's
+    # program
     more = SIMULATE + HISTORIES + "population.num_clients = [14, 18]\n" + losses
     plan, found = compiled(more, tmp_path / "more")
     assert [len(group.numbers) for group in plan.groups] == [18, 18]
@@ -144,12 +152,17 @@ def test_trainings_compile_once_a_group(tmp_path):
 
 
 def test_rounds_clients_and_shards_compile_nothing_within_their_buckets(tmp_path):
-    train = TRAIN.replace("num_clients = 8\n", "").replace("rounds = 7\n", "") + ONE_TRAINING
+    train = (
+        TRAIN.replace("num_clients = 8\n", "").replace("rounds = 7\n", "")
+        + ONE_TRAINING
+    )
     split = "data.partition = ['dirichlet']\n"
     shape = "rounds = [7]\npopulation.num_clients = [16]\n"
     _, first = compiled(train + split + shape, tmp_path / "one")
     assert first["cohort_updates"] == 1
-    shapes = "rounds = [5, 6, 8, 30]\npopulation.num_clients = [12, 13, 16]\nseed = [1, 2]\n"
+    shapes = (
+        "rounds = [5, 6, 8, 30]\npopulation.num_clients = [12, 13, 16]\nseed = [1, 2]\n"
+    )
     plan, found = compiled(train + split + shapes, tmp_path / "many")
     assert plan.num_computed == 24
     assert not found
@@ -163,10 +176,14 @@ def test_rounds_clients_and_shards_compile_nothing_within_their_buckets(tmp_path
         assert cell["accuracy"] == alone["accuracy"].values[-1]
         for name in ("rank", "strong_privacy", "exposed_clients"):
             assert cell[name] == alone[name].values[-1]
-        assert cell["hidden_among_median"] == pytest.approx(alone["hidden_among_median"].values[-1])
+        assert cell["hidden_among_median"] == pytest.approx(
+            alone["hidden_among_median"].values[-1]
+        )
     losses = "population.num_clients = [16]\nprotocol.step_dropout_rate = [0.1]\n"
     compiled(train + split + losses + "rounds = [17]\n", tmp_path / "lossy")
-    _, found = compiled(train + split + losses + "rounds = [20, 30]\n", tmp_path / "losses")
+    _, found = compiled(
+        train + split + losses + "rounds = [20, 30]\n", tmp_path / "losses"
+    )
     assert not found
     paths, clients = "trajectories = true\n" + train, "population.num_clients = [16]\n"
     compiled(paths + clients + "rounds = [20]\n", tmp_path / "path")
@@ -193,7 +210,8 @@ def test_noise_and_the_norm_are_numbers(tmp_path):
     assert not found
     other = "aggregation.noise_multiplier = [0.0, 2.0]\naggregation.target_delta = [1e-5, 1e-6]\n"
     groups = planned(train + NOISY + other, tmp_path).groups
-    assert [len(group.numbers) for group in groups] == [2, 4]  # without noise nothing reads delta
+    # without noise nothing reads delta
+    assert [len(group.numbers) for group in groups] == [2, 4]
 
 
 SEGMENTS = """
@@ -221,7 +239,11 @@ def test_noise_of_segments_is_a_number(tmp_path):
     [
         ("rounds = [7, 5]", 2),
         # plain averaging, and a server with a rate
-        ("training.server_learning_rate = [1.0, 0.9, 0.5]\ntraining.server = ['average']", 2),
+        (
+            "training.server_learning_rate = [1.0, 0.9, 0.5]\ntraining.server = "
+            "['average']",
+            2,
+        ),
         # as many slots as the largest cohort that is drawn
         ("seed = [0, 1]\nscheme = ['bernoulli:0.4', 'uniform']", 3),
         # clients' data are as long as the largest part that is drawn
@@ -249,7 +271,12 @@ def test_ten_shapes_of_blocks_and_coins_compile_nothing(model, rates):
         sizes |= {"availability": model.format(2 + k), "dropout_rates": rates}
         for schemes in (["uniform", "batch_partitioning:2"], ["bernoulli:0.4"]):
             grid = {"scheme": schemes, "seed": list(range(1 + k % 3))}
-            asked = {"rounds": 9 + k, "trials": 1 + k, "population": sizes, "grid": grid}
+            asked = {
+                "rounds": 9 + k,
+                "trials": 1 + k,
+                "population": sizes,
+                "grid": grid,
+            }
             points.append([point.config for point in sweeps.sweep_of(asked).points()])
     run = sweeps.sweep_of(asked).kind.runner().run_points
     for configs in points[:2]:
@@ -260,6 +287,7 @@ def test_ten_shapes_of_blocks_and_coins_compile_nothing(model, rates):
         for configs in points[2:]:
             list(run(configs, Machine(), (), 64))
     assert not found
-    # shapes are no kinds of arguments: a loop is compiled once, when a history first needs it
+    # shapes are no kinds of arguments: a loop is compiled once, when a history first
+    # needs it
     for loop, count in zip(loops, before, strict=True):
         assert len(loop.signatures) <= max(1, count), loop

@@ -1,4 +1,7 @@
-"""Folders of sweeps with files that are damaged, or made by somebody: named, and passed over."""
+"""Folders of sweeps with files that are damaged, or made by somebody.
+
+Named, and passed over.
+"""
 
 from __future__ import annotations
 
@@ -106,7 +109,9 @@ SPOILT: dict[str, Spoiling] = {
     "values that are cut": with_content(zlib.compress(bytes(8))[:-3]),
     "values and more": with_content(zlib.compress(bytes(8)) + b"0"),
     "another shape": with_array(2, [3]),
-    "another number of trials": lambda header, arrays: packed(header | {"count": 3}, arrays),
+    "another number of trials": lambda header, arrays: packed(
+        header | {"count": 3}, arrays
+    ),
     "another number of axes": with_array(2, [2, 1]),
     "no shape": with_array(2, None),
     "a negative shape": with_array(2, [-2]),
@@ -136,7 +141,9 @@ SPOILT: dict[str, Spoiling] = {
         struct.pack("<I", 200_000) + b"[" * 100_000 + b"]" * 100_000
     ),
     "an empty frame": lambda header, arrays: _frame(b""),
-    "a header that is longer than all": lambda header, arrays: _frame(b"\xff\xff\xff\xff{}"),
+    "a header that is longer than all": lambda header, arrays: _frame(
+        b"\xff\xff\xff\xff{}"
+    ),
 }
 
 
@@ -153,10 +160,14 @@ def spoil(folder: pathlib.Path, how: Spoiling, place: int = 0) -> pathlib.Path:
 
 def rerun(folder: pathlib.Path, **more: Any) -> tuple[Any, list[str]]:
     progress = Warned()
-    return study.sweep(STUDY, out=folder, progress=progress, **more).load(), progress.said
+    return study.sweep(
+        STUDY, out=folder, progress=progress, **more
+    ).load(), progress.said
 
 
-@pytest.mark.parametrize(("how", "place"), [(how, i % 2) for i, how in enumerate(SPOILT)])
+@pytest.mark.parametrize(
+    ("how", "place"), [(how, i % 2) for i, how in enumerate(SPOILT)]
+)
 def test_a_record_that_contradicts_itself_is_named_and_computed_again(
     how: str, place: int, folder: pathlib.Path
 ) -> None:
@@ -168,13 +179,19 @@ def test_a_record_that_contradicts_itself_is_named_and_computed_again(
     tracemalloc.stop()
     assert most < BOMB / 4
     assert found["done"].values.tolist() == [place == 1, place == 0]
-    assert found.mrsa.sentences()[1].endswith(f" bytes of {path.name} in {folder} are damaged.")
+    assert found.mrsa.sentences()[1].endswith(
+        f" bytes of {path.name} in {folder} are damaged."
+    )
     again, said = rerun(folder)
     (words,) = said
-    assert f" bytes of {path.name} in {folder} are damaged: points that they held" in words
+    assert (
+        f" bytes of {path.name} in {folder} are damaged: points that they held" in words
+    )
     equal = [name for name in before.data_vars if name != "seconds"]
     for name in equal:
-        np.testing.assert_array_equal(again[name].values, before[name].values, err_msg=name)
+        np.testing.assert_array_equal(
+            again[name].values, before[name].values, err_msg=name
+        )
 
 
 def test_a_damaged_record_of_another_folder_is_named(
@@ -187,7 +204,9 @@ def test_a_damaged_record_of_another_folder_is_named(
     progress = Warned()
     both = study.merge([folder, tmp_path / "new"], tmp_path / "both", progress=progress)
     assert both["done"].values.all()
-    assert ["are damaged: what they held is left out" in words for words in progress.said] == [True]
+    assert [
+        "are damaged: what they held is left out" in words for words in progress.said
+    ] == [True]
 
 
 def test_a_log_that_is_cut_is_named_and_its_last_point_computed_again(
@@ -202,7 +221,8 @@ def test_a_log_that_is_cut_is_named_and_its_last_point_computed_again(
     size = len(content) - 3 - last
     assert found["done"].values.all()
     assert said == [
-        f"the last {size} bytes of {path.name} in {folder} are no whole record: points that they "
+        f"the last {size} bytes of {path.name} in {folder} are no whole record: points "
+        "that they "
         "held are computed again"
     ]
 
@@ -221,10 +241,12 @@ def test_a_log_that_cannot_be_read_is_named(
     monkeypatch.setattr(Index, "_scan", refused)
     found, said = rerun(folder)
     assert found["done"].values.all()
-    assert [f"{path.stat().st_size} bytes of {path.name}" in words for words in said] == [True]
+    assert [
+        f"{path.stat().st_size} bytes of {path.name}" in words for words in said
+    ] == [True]
 
 
-# --- the other files of a folder ----------------------------------------------------------------
+# ---- the other files of a folder
 
 
 def whole_zip(path: pathlib.Path) -> None:
@@ -235,7 +257,9 @@ def whole_zip(path: pathlib.Path) -> None:
 def claiming(path: pathlib.Path) -> None:
     """Have a header that asks for more than there is memory."""
     content = path.read_bytes()
-    path.write_bytes(content.replace(b"'shape': (2,), }", b"'shape': (2" + b"0" * 17 + b",), }"))
+    path.write_bytes(
+        content.replace(b"'shape': (2,), }", b"'shape': (2" + b"0" * 17 + b",), }")
+    )
 
 
 CELLS: dict[str, Callable[[pathlib.Path], Any]] = {
@@ -256,7 +280,9 @@ CELLS: dict[str, Callable[[pathlib.Path], Any]] = {
 def test_damaged_cells_are_named_and_mended(how: str, folder: pathlib.Path) -> None:
     (path,) = folder.glob("cells-*.npy")
     CELLS[how](path)
-    with pytest.raises(ConfigurationError, match="`folder` must hold a whole sweep, or be given"):
+    with pytest.raises(
+        ConfigurationError, match="`folder` must hold a whole sweep, or be given"
+    ):
         study.open_study(folder)
     if how != "a folder":
         found, said = rerun(folder)
@@ -268,8 +294,12 @@ MANIFESTS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "a view that is none": lambda own: own.update(view=3),
     "no variables": lambda own: own["view"].pop("variables"),
     "variables that are none": lambda own: own["view"].update(variables=[3]),
-    "a type that is none": lambda own: own["view"]["variables"][0].__setitem__(2, "rank"),
-    "another kind of type": lambda own: own["view"]["variables"][0].__setitem__(2, "V8"),
+    "a type that is none": lambda own: own["view"]["variables"][0].__setitem__(
+        2, "rank"
+    ),
+    "another kind of type": lambda own: own["view"]["variables"][0].__setitem__(
+        2, "V8"
+    ),
     "no lengths": lambda own: own["view"].update(inner={}),
     "lengths that are none": lambda own: own["view"].update(inner={"trial": "2"}),
     "negative lengths": lambda own: own["view"].update(inner={"trial": -2}),
@@ -281,7 +311,9 @@ MANIFESTS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "cells elsewhere": lambda own: own["view"].update(cells="../other.npy"),
     "no coordinates": lambda own: own["view"].pop("coordinates"),
     "coordinates that are none": lambda own: own["view"].update(coordinates=[[1]]),
-    "too few coordinates": lambda own: own["view"]["coordinates"][-1].__setitem__(2, [1]),
+    "too few coordinates": lambda own: own["view"]["coordinates"][-1].__setitem__(
+        2, [1]
+    ),
     "names that are none": lambda own: own["view"].update(stored=3),
     "nothing kept": lambda own: own["view"].pop("kept"),
 }
@@ -294,9 +326,13 @@ def test_a_damaged_manifest_is_named_and_mended(how: str, folder: pathlib.Path) 
     MANIFESTS[how](content)
     path.write_text(json.dumps(content))
     shutil.rmtree(folder / "results.zarr")
-    with pytest.raises(ConfigurationError, match="`folder` must hold a whole sweep, or be given"):
+    with pytest.raises(
+        ConfigurationError, match="`folder` must hold a whole sweep, or be given"
+    ):
         study.open_study(folder)
-    with pytest.raises(ConfigurationError, match="`folder` must hold a whole sweep, or be given"):
+    with pytest.raises(
+        ConfigurationError, match="`folder` must hold a whole sweep, or be given"
+    ):
         study.merge([folder], folder.parent / "merged")
     found, said = rerun(folder)
     assert (found["done"].values.all(), said) == (True, [])

@@ -1,4 +1,7 @@
-"""Sweeps on workers: the same numbers, also when a worker dies; clear errors without a cluster."""
+"""Sweeps on workers: the same numbers, also when a worker dies.
+
+Clear errors without a cluster.
+"""
 
 import dataclasses
 import os
@@ -30,14 +33,20 @@ def planned(folder, machine=None):
 def equal_but_for_time(one, other):
     for name in one.data_vars:
         if name != "seconds":
-            np.testing.assert_array_equal(one[name].values, other[name].values, err_msg=name)
+            np.testing.assert_array_equal(
+                one[name].values, other[name].values, err_msg=name
+            )
 
 
 def test_a_scheduler_that_does_not_answer(tmp_path, monkeypatch):
     monkeypatch.setattr(_engine, "_SECONDS_TO_CONNECT", 0.2)
-    with pytest.raises(ConfigurationError, match=r"`scheduler` must answer; got 'tcp://127"):
+    with pytest.raises(
+        ConfigurationError, match=r"`scheduler` must answer; got 'tcp://127"
+    ):
         _engine.run_on_workers(planned(tmp_path / "out"), scheduler="tcp://127.0.0.1:9")
-    with pytest.raises(ConfigurationError, match=r"`scheduler` must answer; got 'nowhere://x'"):
+    with pytest.raises(
+        ConfigurationError, match=r"`scheduler` must answer; got 'nowhere://x'"
+    ):
         _engine.run_on_workers(planned(tmp_path / "out"), scheduler="nowhere://x")
     assert not (tmp_path / "out").exists()
 

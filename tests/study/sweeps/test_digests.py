@@ -56,18 +56,24 @@ def test_digests_are_those_of_another_process() -> None:
             "PYTHONHASHSEED": seed,
         }
         words = [sys.executable, "-c", program]
-        done = subprocess.run(words, env=own, capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            words, env=own, capture_output=True, text=True, check=True
+        )
         found.append(json.loads(done.stdout))
-    here = {name: code_of_object(made(1), "mine", "grid") for name, made in OBJECTS.items()}
+    here = {
+        name: code_of_object(made(1), "mine", "grid") for name, made in OBJECTS.items()
+    }
     for other in found:
         assert [name for name in OBJECTS if other[name] != here[name]] == []
 
 
-# --- modules ------------------------------------------------------------------------------------
+# ---- modules
 
 
 @pytest.fixture
-def modules(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[pathlib.Path]:
+def modules(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[pathlib.Path]:
     """A folder whose modules can be imported, and are forgotten afterwards."""
     before = set(sys.modules)
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -108,7 +114,9 @@ USES_OF_PACKAGES = {
 
 
 @pytest.mark.parametrize("use", [*USES, *USES_OF_PACKAGES])
-def test_attributes_of_modules_count_as_they_are_now(use: str, modules: pathlib.Path) -> None:
+def test_attributes_of_modules_count_as_they_are_now(
+    use: str, modules: pathlib.Path
+) -> None:
     thing = notebook((USES | USES_OF_PACKAGES)[use])
     before = digest(thing)
     name = "own_numbers" if use in USES else "own_package.inner"
@@ -123,7 +131,9 @@ def test_attributes_of_modules_count_as_they_are_now(use: str, modules: pathlib.
 def test_attributes_of_libraries_count_where_somebody_set_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    thing = notebook("import scipy.constants as c\ndef thing(): return c.g, c.convert_temperature")
+    thing = notebook(
+        "import scipy.constants as c\ndef thing(): return c.g, c.convert_temperature"
+    )
     before = digest(thing)
     with monkeypatch.context() as patch:
         patch.setattr("scipy.constants.g", 9.0)
@@ -141,7 +151,9 @@ def test_attributes_of_libraries_count_where_somebody_set_them(
     assert digest(layer) != before
 
 
-def test_an_installed_package_counts_by_its_version(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_installed_package_counts_by_its_version(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     thing = notebook("import scipy.stats\ndef thing(): return scipy.stats.norm")
     before = code_of_object(thing, "mine", "grid")
     monkeypatch.setattr("scipy.__version__", "99.0")
@@ -149,7 +161,7 @@ def test_an_installed_package_counts_by_its_version(monkeypatch: pytest.MonkeyPa
     assert after == before | {"scipy": "99.0 scipy"}
 
 
-# --- what lies outside --------------------------------------------------------------------------
+# ---- what lies outside
 
 OUTSIDE = {
     "open": "def thing(): return open('a').read()",
@@ -163,8 +175,8 @@ OUTSIDE = {
     "in a partial": "import os, functools\nthing = functools.partial(lambda e: e, os.environ)",
     "in a method": "import os\nclass thing:\n    def f(self): return os.environ['RATE']",
     "in a decorator": "import os, functools\ndef times(f):\n    @functools.wraps(f)\n"
-                      "    def inner(): return os.environ, f()\n    return inner\n"
-                      "@times\ndef thing(): return 3",
+    "    def inner(): return os.environ, f()\n    return inner\n"
+    "@times\ndef thing(): return 3",
     "module as a value": "import os\ndef of(m): return m.environ\ndef thing(): return of(os)",
     "import_module": "import importlib\ndef thing(): return importlib.import_module('a').rate",
     "__import__": "def thing(): return __import__('a').rate",
@@ -193,33 +205,41 @@ OUTSIDE = {
     "thread-local": "import threading\nthing = threading.local()",
     "hidden attributes": "class A:\n    __dict__ = property(dict)\nthing = A()",
     "function of NumPy": "import numpy as np\nthing = np.frompyfunc(lambda x: x, 1, 1)",
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("use", OUTSIDE)
 @pytest.mark.filterwarnings("ignore:unclosed file")
 def test_what_has_no_rule_is_refused_and_counts_by_what_is_named(use: str) -> None:
     thing = notebook(OUTSIDE[use])
-    with pytest.raises(ConfigurationError, match=r"`grid` must hold only .*what it depends on"):
+    with pytest.raises(
+        ConfigurationError, match=r"`grid` must hold only .*what it depends on"
+    ):
         digest(thing)
-    several = [code_of_object(thing, "mine", "grid", depends=own) for own in ([3], [3], [4], ())]
+    several = [
+        code_of_object(thing, "mine", "grid", depends=own)
+        for own in ([3], [3], [4], ())
+    ]
     assert several[0] == several[1]
     assert len({own["depends"] for own in several}) == 3
     assert len({own[""] for own in several}) == 1
 
 
 ALLOWED = (
-    "import logging\nlog = logging.getLogger('a')\ndef thing(x):\n    log.info('a')\n    return x",
+    "import logging\nlog = logging.getLogger('a')\ndef thing(x):\n    log.info('a')\n  "
+    "  return x",
     "import threading\nlock = threading.Lock()\ndef thing(x):\n    with lock: return x",
     "import time\ndef thing(x):\n    print(time.perf_counter())\n    return x",
     "import os.path\ndef thing(x): return os.path.join('a', x)",
     "import numpy as np\ndef thing(x): return np.random.default_rng(x).random()",
     "class A:\n    def load(self): pass\n    def open(self): pass\n"
     "import numpy as np\ndef thing(x): return np.add(x.load(), x.open())",
-    "def thing(x):\n    try:\n        import nowhere\n    except ImportError:\n        return x",
+    "def thing(x):\n    try:\n        import nowhere\n    except ImportError:\n        "
+    "return x",
     "import pathlib\np = pathlib.Path('a')\ndef thing(x): return p / x",
     "import jax\ndef thing(x): return jax.jit(jax.vmap(lambda y: jax.nn.relu(y)))(x)",
-    "import mrsa_jax as mj\ndef thing(n, k): return mj.selection.batch_partitioning(n, k, 2)",
+    "import mrsa_jax as mj\ndef thing(n, k): return mj.selection.batch_partitioning(n, "
+    "k, 2)",
     "import functools, optax\nthing = functools.partial(optax.adam, b1=0.3)",
 )
 
@@ -229,7 +249,7 @@ def test_what_reads_nothing_is_taken_as_it_is(text: str) -> None:
     assert digest(notebook(text)) == digest(notebook(text))
 
 
-# --- what is named ------------------------------------------------------------------------------
+# ---- what is named
 
 
 def test_a_path_that_is_named_stands_for_its_content(tmp_path: pathlib.Path) -> None:
@@ -253,5 +273,7 @@ def test_a_path_that_is_named_stands_for_its_content(tmp_path: pathlib.Path) -> 
     (folder / "b.txt").write_text("")
     assert found([folder, 5]) != before[1]
     assert found(file.rename(tmp_path / "moved"))["depends"] == before[0]["depends"]
-    with pytest.raises(ConfigurationError, match=r"`depends` must hold only .*os\.environ"):
+    with pytest.raises(
+        ConfigurationError, match=r"`depends` must hold only .*os\.environ"
+    ):
         found([os.environ])

@@ -54,7 +54,12 @@ def at(results, **place):
 def test_each_cell_is_its_study_alone(small):
     _, results = small
     assert bool(results["done"].all())
-    assert results["strong_privacy"].dims == ("scheme", "privacy_target", "dropout_rates", "trial")
+    assert results["strong_privacy"].dims == (
+        "scheme",
+        "privacy_target",
+        "dropout_rates",
+        "trial",
+    )
     for scheme, label, target in [
         ("uniform", "Random", 1),
         ("partition", "User partition", 2),
@@ -77,9 +82,14 @@ def test_each_cell_is_its_study_alone(small):
             for name in ("fairness_gap", "aggregation_cardinality"):
                 np.testing.assert_allclose(cell[name], alone[name][:, -1], rtol=3e-7)
             first = alone["first_exposure"].values
-            expected = [min((r for r in own if r >= 0), default=np.nan) for own in first.tolist()]
+            expected = [
+                min((r for r in own if r >= 0), default=np.nan)
+                for own in first.tolist()
+            ]
             np.testing.assert_array_equal(cell["first_exposed_round"].values, expected)
-            assert (cell["skipped_rounds"].values == alone["skipped"].values.sum(-1)).all()
+            assert (
+                cell["skipped_rounds"].values == alone["skipped"].values.sum(-1)
+            ).all()
             assert cell["expected_cardinality"] == alone["expected_cardinality"]
 
 
@@ -101,14 +111,14 @@ def test_one_program_computes_all_targets_and_rates(small):
     assert len(plan.groups) == 1
     shapes = planned(
         "unused",
-        SMALL.replace("privacy_target = [1, 2]", "population.num_clients = [12, 24]").replace(
-            '"batch_partitioning"]', '"bernoulli:0.5"]'
-        ),
+        SMALL.replace(
+            "privacy_target = [1, 2]", "population.num_clients = [12, 24]"
+        ).replace('"batch_partitioning"]', '"bernoulli:0.5"]'),
     )
     # two sizes, and Bernoulli selection beside block selection
     assert sorted(len(group.numbers) for group in shapes.groups) == [2, 2, 4, 4]
-    # four points of 3 trials, 12 rounds and 24 clients, a history in four forms, and one analysed,
-    # whose trials are four to the program, at 96 bytes for each entry
+    # four points of 3 trials, 12 rounds and 24 clients, a history in four forms, and
+    # one analysed, whose trials are four to the program, at 96 bytes for each entry
     histories = 4 * 4 * 3 * 12 * 24
     assert shapes.memory_bytes == histories + 96 * 4 * 12 * 24
 
@@ -129,7 +139,9 @@ print(json.dumps([most() - before, plan.memory_bytes]))
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="other systems count it in other units")
+@pytest.mark.skipif(
+    sys.platform != "linux", reason="other systems count it in other units"
+)
 @pytest.mark.usefixtures("on_a_cpu")
 def test_what_a_large_point_takes_is_stated(tmp_path):
     text = f"out = '{tmp_path}/out'\nrounds = 60\ntrials = 1\n"
@@ -143,11 +155,18 @@ def test_what_a_large_point_takes_is_stated(tmp_path):
 
 @pytest.mark.usefixtures("on_a_cpu")
 def test_the_largest_point_is_stated_as_it_was_measured():
-    pytest.importorskip("numba", reason="without it trajectories are made for their ends")
+    pytest.importorskip(
+        "numba", reason="without it trajectories are made for their ends"
+    )
     assert 3.48 < _trial.known_bytes(1, 1000, 10**6) / 2**30 < 4
     assert 2.07 < _trial.known_bytes(1, 200, 10**6) / 2**30 < 2.5
     population = {"num_clients": 10**5, "cohort_size": 100}
-    text = {"rounds": 1000, "trials": 1, "population": population, "grid": {"scheme": ["uniform"]}}
+    text = {
+        "rounds": 1000,
+        "trials": 1,
+        "population": population,
+        "grid": {"scheme": ["uniform"]},
+    }
     ends, paths = (
         sweeps.plan_sweep(sweeps.sweep_of(text | {"trajectories": kept})).memory_bytes
         for kept in (False, True)
@@ -160,12 +179,17 @@ def test_memory_bounds_how_many_points_run_at_once(tmp_path):
     plan = planned(tmp_path / "out", machine=Machine(memory_bytes=2 * 4 * 3 * 12 * 12))
     assert plan.groups[0].together == 2
     assert [len(task.numbers) for task in plan.tasks()] == [2, 2, 2, 2]
-    assert planned(tmp_path / "out", machine=Machine(memory_bytes=1)).groups[0].together == 1
+    assert (
+        planned(tmp_path / "out", machine=Machine(memory_bytes=1)).groups[0].together
+        == 1
+    )
 
 
 def test_trials_on_two_devices_are_the_same(small, tmp_path):
     _, expected = small
-    dealt = sweeps.run_sweep(planned(tmp_path / "out", machine=Machine(devices=2))).load()
+    dealt = sweeps.run_sweep(
+        planned(tmp_path / "out", machine=Machine(devices=2))
+    ).load()
     for name in expected.data_vars:
         if name != "seconds":
             np.testing.assert_array_equal(dealt[name].values, expected[name].values)
@@ -177,8 +201,13 @@ def test_impossible_cells_are_listed_and_nothing_is_run(tmp_path):
         planned(tmp_path / "out", text)
     message = str(caught.value)
     assert "2 of 12 do not (nothing was run" in message
-    assert "scheme = Multi-RoundSecAgg, privacy_target = 3 (2 cells, the first of which)" in message
-    assert "`cohort_size` must be a multiple of `privacy_target`; got 4 and 3" in message
+    assert (
+        "scheme = Multi-RoundSecAgg, privacy_target = 3 (2 cells, the first of which)"
+        in message
+    )
+    assert (
+        "`cohort_size` must be a multiple of `privacy_target`; got 4 and 3" in message
+    )
     assert not (tmp_path / "out").exists()
     plan = planned(tmp_path / "out", text, skip_impossible=True)
     results = sweeps.run_sweep(plan).load()
@@ -208,7 +237,9 @@ trials = [1, 2]
             cell = results.sel(rounds=rounds, trials=trials)
             for name in ("rank", "strong_privacy", "exposed_clients", "fairness_gap"):
                 path = cell[f"{name}_by_round"].values
-                np.testing.assert_array_equal(path[:trials, rounds - 1], cell[name].values[:trials])
+                np.testing.assert_array_equal(
+                    path[:trials, rounds - 1], cell[name].values[:trials]
+                )
                 beyond = [path[:, rounds:], path[trials:], cell[name].values[trials:]]
                 for part in beyond:
                     assert np.isnan(part).all()
@@ -223,7 +254,9 @@ def test_rounds_that_lose_clients(tmp_path):
             rounds=12,
             trials=3,
             schemes=("batch_partitioning:2",),
-            population=study.PopulationConfig(num_clients=12, cohort_size=4, dropout_rates=(0.1,)),
+            population=study.PopulationConfig(
+                num_clients=12, cohort_size=4, dropout_rates=(0.1,)
+            ),
             protocol=study.ProtocolConfig(step_dropout_rate=0.2),
         )
     ).isel(scheme=0)
@@ -233,27 +266,34 @@ def test_rounds_that_lose_clients(tmp_path):
     assert cell["failed_rounds"].values.tolist() == (status > 1).sum(axis=1).tolist()
     assert cell["failed_rounds"].values.sum() > 0
     assert np.isnan(cell["expected_cardinality"])
-    for name in ("first_exposure", "skipped", "status"):  # as `simulate` has them, if asked for
+    # as `simulate` has them, if asked for
+    for name in ("first_exposure", "skipped", "status"):
         np.testing.assert_array_equal(cell[name].values, alone[name].values)
         assert cell[name].dims == alone[name].dims
 
 
 def test_only_what_points_have_can_be_kept(tmp_path):
-    with pytest.raises(ConfigurationError, match="`keep` must name what points of simulate can"):
+    with pytest.raises(
+        ConfigurationError, match="`keep` must name what points of simulate can"
+    ):
         planned(tmp_path / "out", 'keep = ["accuracy_by_client"]\n' + SMALL)
     with pytest.raises(ConfigurationError, match="`keep` must be a list of names"):
         planned(tmp_path / "out", 'keep = "status"\n' + SMALL)
     same = planned(tmp_path / "out", "keep = []\n" + SMALL).sweep
-    assert study.config_hash(same.config) == study.config_hash(planned(tmp_path / "o").sweep.config)
+    assert study.config_hash(same.config) == study.config_hash(
+        planned(tmp_path / "o").sweep.config
+    )
 
 
-# --- going on -----------------------------------------------------------------------------------
+# ---- going on
 
 
 def equal_but_for_time(one, other):
     for name in one.data_vars:
         if name != "seconds":
-            np.testing.assert_array_equal(one[name].values, other[name].values, err_msg=name)
+            np.testing.assert_array_equal(
+                one[name].values, other[name].values, err_msg=name
+            )
 
 
 class Stop(Exception):
@@ -261,7 +301,10 @@ class Stop(Exception):
 
 
 def test_an_interruption_loses_only_the_points_in_flight(small, tmp_path):
-    """Every number of written points is interrupted once; the rest is done by the next run."""
+    """Every number of written points is interrupted once.
+
+    The rest is done by the next run.
+    """
     _, expected = small
 
     class AfterSome:
@@ -292,7 +335,9 @@ def test_an_interruption_loses_only_the_points_in_flight(small, tmp_path):
     assert watcher.seen[-1] == 12
     equal_but_for_time(expected, results.load())
     # and nothing is computed a third time
-    before = {p: p.stat().st_mtime_ns for p in (tmp_path / "out").rglob("*") if p.is_file()}
+    before = {
+        p: p.stat().st_mtime_ns for p in (tmp_path / "out").rglob("*") if p.is_file()
+    }
     sweeps.run_sweep(plan)
     locks = ("points.lock", "layout.lock")
     changed = [p.name for p, at in before.items() if p.stat().st_mtime_ns != at]
@@ -326,7 +371,9 @@ def test_another_study_is_not_touched(tmp_path):
     assert sweeps.run_sweep(replaced).attrs["config"]["base"]["rounds"] == 13
     manifest = tmp_path / "out" / "study.json"
     manifest.write_text(manifest.read_text().replace('"schema": 2', '"schema": 7'))
-    with pytest.raises(ConfigurationError, match=r"must hold a store of schema 2; got 7"):
+    with pytest.raises(
+        ConfigurationError, match=r"must hold a store of schema 2; got 7"
+    ):
         sweeps.run_sweep(other)
     notes = tmp_path / "notes"
     notes.mkdir()
@@ -335,7 +382,9 @@ def test_another_study_is_not_touched(tmp_path):
         sweeps.run_sweep(planned(notes))
 
 
-@pytest.mark.parametrize("lost", ["study.json", "cells", "half of the cells", "results.zarr"])
+@pytest.mark.parametrize(
+    "lost", ["study.json", "cells", "half of the cells", "results.zarr"]
+)
 def test_what_is_lost_but_for_records_is_written_again(small, tmp_path, lost):
     _, expected = small
     shutil.copytree(small[0].sweep.out, tmp_path / "out")
@@ -350,17 +399,25 @@ def test_what_is_lost_but_for_records_is_written_again(small, tmp_path, lost):
         cells.unlink()
         if lost != "cells":
             cells.write_bytes(content[: len(content) // 2])
-        with pytest.raises(ConfigurationError, match="must hold a whole sweep, or be given to the"):
+        with pytest.raises(
+            ConfigurationError, match="must hold a whole sweep, or be given to the"
+        ):
             study.open_study(tmp_path / "out")
-        with pytest.raises(ConfigurationError, match="must hold a whole sweep, or be given to the"):
-            planned(tmp_path / "out", SMALL.replace("rounds = 12", "rounds = 13")).open_store()
+        with pytest.raises(
+            ConfigurationError, match="must hold a whole sweep, or be given to the"
+        ):
+            planned(
+                tmp_path / "out", SMALL.replace("rounds = 12", "rounds = 13")
+            ).open_store()
     equal_but_for_time(expected, sweeps.run_sweep(plan))
     assert {p: p.read_bytes() for p in (tmp_path / "out" / "log").iterdir()} == logs
 
 
 def test_records_are_not_replaced_by_a_sweep_that_is_to_use_them(small, tmp_path):
     out = pathlib.Path(shutil.copytree(small[0].sweep.out, tmp_path / "out"))
-    with pytest.raises(ConfigurationError, match="`reuse` must not be the folder that is replaced"):
+    with pytest.raises(
+        ConfigurationError, match="`reuse` must not be the folder that is replaced"
+    ):
         sweeps.run_sweep(planned(out, overwrite=True, reuse=tmp_path / "." / "out"))
     equal_but_for_time(small[1], study.open_study(out))
     elsewhere = (out / "log").rename(tmp_path / "elsewhere")
@@ -395,7 +452,7 @@ def test_a_full_disk_leaves_the_store_sound(small, tmp_path, monkeypatch):
     equal_but_for_time(expected, sweeps.run_sweep(plan).load())
 
 
-# --- processes ----------------------------------------------------------------------------------
+# ---- processes
 
 SWEEP = "import sys; from mrsa_jax.cli import main; sys.exit(main(sys.argv[1:]))"
 
@@ -459,7 +516,10 @@ def test_two_processes_at_once_do_each_point_once(file, tmp_path):
 
 @pytest.mark.slow
 def test_twenty_kills_at_random_moments(file, tmp_path):
-    """Each run is killed somewhere; the last one ends; nothing differs from one without kills."""
+    """Each run is killed somewhere; the last one ends.
+
+    Nothing differs from one without kills.
+    """
     generator = np.random.default_rng(0)
 
     def count():
@@ -499,8 +559,12 @@ def test_a_damaged_point_is_named_and_computed_again(small, tmp_path):
     os.truncate(log, len(sound) - 1)
     assert int(study.open_study(tmp_path / "out")["done"].sum()) < 12
     with (
-        pytest.warns(RuntimeWarning, match="bytes of .* are damaged: points that they held are"),
-        pytest.warns(RuntimeWarning, match="the last .* are no whole record: points that they"),
+        pytest.warns(
+            RuntimeWarning, match="bytes of .* are damaged: points that they held are"
+        ),
+        pytest.warns(
+            RuntimeWarning, match="the last .* are no whole record: points that they"
+        ),
     ):
         again = sweeps.run_sweep(plan).load()
     equal_but_for_time(expected, again)
@@ -509,12 +573,16 @@ def test_a_damaged_point_is_named_and_computed_again(small, tmp_path):
 def test_a_sweep_is_extended_and_given_more_trials(small, tmp_path):
     """Each cell is the one that is computed alone, and nothing that was there is computed."""
     shutil.copytree(small[0].sweep.out, tmp_path / "out")
-    more = SMALL.replace("trials = 3", "trials = 5").replace("[0.1, 0.5]", "[0.5, 0.3, 0.1]")
+    more = SMALL.replace("trials = 3", "trials = 5").replace(
+        "[0.1, 0.5]", "[0.5, 0.3, 0.1]"
+    )
     more = more.replace("[1, 2]", "[1, 2, 4]")
     plan = planned(tmp_path / "out", more)
     store = plan.open_store()
     store.index.refresh()
-    tasks = {(task.first, task.count): len(task.numbers) for task in plan.tasks(store.index)}
+    tasks = {
+        (task.first, task.count): len(task.numbers) for task in plan.tasks(store.index)
+    }
     assert tasks == {(3, 2): 8, (0, 5): 7}
     store.close()
     fresh = sweeps.run_sweep(planned(tmp_path / "fresh", more)).load()
@@ -526,7 +594,9 @@ def test_a_sweep_is_extended_and_given_more_trials(small, tmp_path):
     np.testing.assert_array_equal(reused["seconds"].values, small[1]["seconds"].values)
     with pytest.raises(OutputExistsError, match=r"points of .* that this one has not"):
         sweeps.run_sweep(planned(tmp_path / "out"))
-    with pytest.raises(ConfigurationError, match="`reuse` must be the folder of a sweep"):
+    with pytest.raises(
+        ConfigurationError, match="`reuse` must be the folder of a sweep"
+    ):
         sweeps.run_sweep(planned(tmp_path / "x", reuse=tmp_path / "nothing"))
 
 
@@ -534,7 +604,9 @@ def test_trajectories_are_asked_for_later(small, tmp_path):
     shutil.copytree(small[0].sweep.out, tmp_path / "out")
     text = "trajectories = true\n" + SMALL
     found = sweeps.run_sweep(planned(tmp_path / "out", text)).load()
-    np.testing.assert_array_equal(found["rank_by_round"][..., -1].values, small[1]["rank"].values)
+    np.testing.assert_array_equal(
+        found["rank_by_round"][..., -1].values, small[1]["rank"].values
+    )
     with pytest.raises(OutputExistsError, match=r"points of .* that this one has not"):
         sweeps.run_sweep(planned(tmp_path / "out"))
     fewer = sweeps.run_sweep(planned(tmp_path / "ends", reuse=tmp_path / "out")).load()
@@ -555,7 +627,9 @@ step_dropout_rate = [0.02, 0.1]
     for trials in (30, 50):
         own = text.replace("{trials}", str(trials))
         found = sweeps.run_sweep(planned(tmp_path / "out", own)).load()
-    fresh = sweeps.run_sweep(planned(tmp_path / "fresh", text.replace("{trials}", "50"))).load()
+    fresh = sweeps.run_sweep(
+        planned(tmp_path / "fresh", text.replace("{trials}", "50"))
+    ).load()
     equal_but_for_time(fresh, found)
     assert (fresh["unreliable_count"] > 0).any()
 
@@ -604,7 +678,8 @@ def test_a_point_of_another_process_is_left_to_it(tmp_path):
 
             def update(self, done, total):
                 seen.append((done, time.monotonic()))
-                if done == total - 2:  # all but the held one and the cell that is like it
+                # all but the held one and the cell that is like it
+                if done == total - 2:
                     holder.kill()
 
         results = sweeps.run_sweep(plan, Watch())
@@ -649,9 +724,12 @@ def test_a_dry_run_says_what_is_there_and_why_the_rest_is_not(tmp_path):
         "rounds": 9,
         "trials": 2,
         "population": {"num_clients": 12, "cohort_size": 4},
-        "grid": {"scheme": ["uniform"], "seed": [0, 1],
-                 "population": {"availability": ["independent", f"replay:{trace}"]}},
-    }  # fmt: skip
+        "grid": {
+            "scheme": ["uniform"],
+            "seed": [0, 1],
+            "population": {"availability": ["independent", f"replay:{trace}"]},
+        },
+    }
 
     def asked(**changes):
         found = study.sweep(grid | changes, out=out, dry_run=True)
@@ -661,22 +739,35 @@ def test_a_dry_run_says_what_is_there_and_why_the_rest_is_not(tmp_path):
         return found
 
     first = asked()
-    assert (first["there"], first["new"], first["unknown"], first["seconds"]) == (0, 4, 4, 0.0)
+    assert (first["there"], first["new"], first["unknown"], first["seconds"]) == (
+        0,
+        4,
+        4,
+        0.0,
+    )
     assert not out.exists()
     results = study.sweep(grid, out=out)
     again = asked()
-    assert (again["there"], again["new"], again["unknown"], again["seconds"]) == (4, 0, 0, 0.0)
+    assert (again["there"], again["new"], again["unknown"], again["seconds"]) == (
+        4,
+        0,
+        0,
+        0.0,
+    )
     assert abs(again["files"] - sum(path.is_file() for path in out.rglob("*"))) <= 4
     more = asked(trials=5)
     assert more["more_trials"] == [[2, 5, 4]]
     each = results["seconds"].values / 2
     by_group = np.median(each, axis=1) if len(more["groups"]) > 1 else np.median(each)
-    assert more["seconds"] == pytest.approx(3 * np.sum(by_group * 4 / np.size(by_group)))
+    assert more["seconds"] == pytest.approx(
+        3 * np.sum(by_group * 4 / np.size(by_group))
+    )
     np.save(trace, np.zeros((9, 12), bool))
     changed = asked()
     assert (changed["there"], changed["new"]) == (2, 2)
     assert changed["changed"] == [
-        "trace.npy has changed (availability) since 2 points were computed: they are computed anew"
+        "trace.npy has changed (availability) since 2 points were computed: they are "
+        "computed anew"
     ]
     reused = study.sweep(grid, out=tmp_path / "x", reuse=out, dry_run=True)
     assert (reused["there"], reused["new"]) == (2, 2)

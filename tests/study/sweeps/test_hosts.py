@@ -46,7 +46,10 @@ training.learning_rate = [0.01, 0.1]
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("127.0.0.1:9", 2, 2), r"`process_index` must lie in \[0, num_processes\); got 2 and 2"),
+        (
+            ("127.0.0.1:9", 2, 2),
+            r"`process_index` must lie in \[0, num_processes\); got 2 and 2",
+        ),
         (("127.0.0.1:9", 0, 0), "`num_processes` must be at least 1; got 0"),
     ],
 )
@@ -81,7 +84,17 @@ sys.exit(main(sys.argv[2:]))
 
 def logged(who, slow, log, path, out, *words):
     return subprocess.Popen(
-        [sys.executable, "-c", LOGGED, str(log), "sweep", str(path), "--out", str(out), *words],
+        [
+            sys.executable,
+            "-c",
+            LOGGED,
+            str(log),
+            "sweep",
+            str(path),
+            "--out",
+            str(out),
+            *words,
+        ],
         env=os.environ | {"JAX_NUM_CPU_DEVICES": "1", "WHO": who, "SLOW": str(slow)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -111,7 +124,9 @@ def compared(one, other):
                 one[name].values, other[name].values, rtol=1e-4, atol=1e-6, err_msg=name
             )
         else:
-            np.testing.assert_array_equal(one[name].values, other[name].values, err_msg=name)
+            np.testing.assert_array_equal(
+                one[name].values, other[name].values, err_msg=name
+            )
 
 
 @pytest.mark.slow
@@ -124,7 +139,9 @@ def test_one_device_and_eight_and_two_processes(text, tmp_path):
     finished(started(path, tmp_path / "eight", "--devices", "8", devices=8))
     address = f"127.0.0.1:{free_port()}"
     words = ["--coordinator", address, "--num-processes", "2", "--process-index"]
-    finished(*(started(path, tmp_path / "two", *words, str(i), devices=2) for i in range(2)))
+    finished(
+        *(started(path, tmp_path / "two", *words, str(i), devices=2) for i in range(2))
+    )
     alone = study.open_study(tmp_path / "one").load()
     compared(alone, study.open_study(tmp_path / "eight").load())
     compared(alone, study.open_study(tmp_path / "two").load())

@@ -41,14 +41,19 @@ def test_what_is_shown_or_asked_for_is_no_part_of_a_key() -> None:
     for name, value in same.items():
         assert key_of(scheme="uniform", **{name: value}) == known, name
     others = {"rounds": 199, "seed": 1, "memory": 0.5, "scheme": "weighted"}
-    keys = {key_of(**{"scheme": "uniform"} | {name: value}) for name, value in others.items()}
+    keys = {
+        key_of(**{"scheme": "uniform"} | {name: value})
+        for name, value in others.items()
+    }
     assert len(keys | {known}) == 5
 
 
 def test_equal_numbers_give_one_key() -> None:
     keys = set()
     for rate in (0.0, -0.0):
-        own = dataclasses.replace(SIMULATE.settings().population, dropout_rates=(rate, 1.0))
+        own = dataclasses.replace(
+            SIMULATE.settings().population, dropout_rates=(rate, 1.0)
+        )
         keys.add(key_of(scheme="uniform", population=own))
     assert len(keys) == 1
     assert _keys._digest({"a": [1.0, 0.1]}) == _keys._digest({"a": [1, 0.1]})
@@ -57,9 +62,9 @@ def test_equal_numbers_give_one_key() -> None:
 
 def test_none_where_it_is_not_usual_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     assert _keys._less({}, {"a": 1}) == {"a": None}
-    assert _keys._less({"a": 1, "b": {"c": 2, "d": 3}}, {"a": 1, "b": {"c": 2, "d": 4}}) == {
-        "b": {"d": 3}
-    }
+    assert _keys._less(
+        {"a": 1, "b": {"c": 2, "d": 3}}, {"a": 1, "b": {"c": 2, "d": 4}}
+    ) == {"b": {"d": 3}}
     known = key_of(scheme="uniform")
     monkeypatch.setitem(_keys.COMPUTES_ALIKE, "simulate", ("a change",))
     assert key_of(scheme="uniform") != known
@@ -95,12 +100,16 @@ def test_partitions_read_what_is_said_and_nothing_else(
 
 
 @pytest.mark.parametrize("rates", [(0.3,), (0.1, 0.4)])
-@pytest.mark.parametrize("model", ["independent", "markov:3", "cyclic", "diurnal:0.2:4", "replay:"])
+@pytest.mark.parametrize(
+    "model", ["independent", "markov:3", "cyclic", "diurnal:0.2:4", "replay:"]
+)
 def test_availability_reads_what_is_said_and_nothing_else(
     model: str, rates: tuple[float, ...], tmp_path: pathlib.Path
 ) -> None:
     def built(own: PopulationConfig) -> list[Any]:
-        return [np.asarray(leaf).tolist() for leaf in jax.tree.leaves(build_online(0, own))]
+        return [
+            np.asarray(leaf).tolist() for leaf in jax.tree.leaves(build_online(0, own))
+        ]
 
     if model == "replay:":
         np.save(tmp_path / "t.npy", np.arange(24).reshape(4, 6) % 5 > 0)
@@ -109,7 +118,10 @@ def test_availability_reads_what_is_said_and_nothing_else(
         rates = rates[-1:]
     plain = PopulationConfig(6, 3, rates, availability=model)
     unread = set(UNREAD[PopulationConfig](plain))
-    for name, value in {"dropout_rates": (0.2, *rates[1:]), "assignment": "sorted"}.items():
+    for name, value in {
+        "dropout_rates": (0.2, *rates[1:]),
+        "assignment": "sorted",
+    }.items():
         own = dataclasses.replace(plain, **{name: value})
         assert (built(own) == built(plain)) == (name in unread), name
         assert (as_read(own) == as_read(plain)) == (name in unread), name
@@ -119,14 +131,24 @@ def test_availability_reads_what_is_said_and_nothing_else(
 
 def test_clip_rules_and_noise_read_what_is_said() -> None:
     assert set(UNREAD[AggregationConfig](AggregationConfig())) == {
-        "clip_multiplier", "clip_floor", "noise", "target_delta",
-    }  # fmt: skip
-    moving = AggregationConfig(clip_rule="last_max", clip_multiplier=2.0, noise="discrete_gaussian")
+        "clip_multiplier",
+        "clip_floor",
+        "noise",
+        "target_delta",
+    }
+    moving = AggregationConfig(
+        clip_rule="last_max", clip_multiplier=2.0, noise="discrete_gaussian"
+    )
     assert as_read(moving) == dataclasses.replace(moving, noise="skellam")
     for rule in get_args(ClipRuleName):
-        own = [clip_rule(AggregationConfig(clip_rule=rule, clip_multiplier=m)) for m in (2.0, 3.0)]
+        own = [
+            clip_rule(AggregationConfig(clip_rule=rule, clip_multiplier=m))
+            for m in (2.0, 3.0)
+        ]
         assert (own[0] == own[1]) == (rule == "fixed")
-    noisy = AggregationConfig(noise_multiplier=1.0, clip_norm=1.0, noise="discrete_gaussian")
+    noisy = AggregationConfig(
+        noise_multiplier=1.0, clip_norm=1.0, noise="discrete_gaussian"
+    )
     assert as_read(noisy) == noisy
     decays = TrainingConfig(decay_rounds=(3,), decay_factor=0.5)
     assert as_read(decays) == decays
@@ -143,7 +165,9 @@ data.partition = ["iid", "dirichlet"]
 data.concentration = [0.5, 2.0, 8.0]
 """)
     known = Identities(sweep.kind)
-    keys = np.array([known.of(point.config).key for point in sweep.points()]).reshape(2, 2, 2, 3)
+    keys = np.array([known.of(point.config).key for point in sweep.points()]).reshape(
+        2, 2, 2, 3
+    )
     assert len(np.unique(keys)) == 12
     assert (keys[:, :, 0] == keys[:, :, 0, :1]).all()
     assert (keys[0, 0] == keys[0, 1]).all()
@@ -229,7 +253,9 @@ def found(text: str) -> dict[str, Any]:
     """Compute points; by key what they have."""
     plan = sweeps.plan_sweep(parse_sweep(text), Machine(devices=1))
     return {
-        plan.identities[number].key: {name: own.tolist() for name, own in values.items()}
+        plan.identities[number].key: {
+            name: own.tolist() for name, own in values.items()
+        }
         for task in plan.tasks()
         for number, values in zip(task.numbers, computed(plan, task), strict=True)
     }
@@ -237,13 +263,17 @@ def found(text: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", STUDIES)
 def test_golden_points(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If this fails, a result has changed: say so in `COMPUTES_ALIKE`, then make the file anew.
+    """If this fails, a result has changed.
 
+    Say so in `COMPUTES_ALIKE`, then make the file anew.
     It is made by running this file.
     """
-    monkeypatch.setattr(_run_folder, "library_versions", dict)  # whose results are the same
+    # whose results are the same
+    monkeypatch.setattr(_run_folder, "library_versions", dict)
     golden = json.loads(GOLDEN.read_text())
-    assert golden["changes"] == {kind: len(own) for kind, own in _keys.COMPUTES_ALIKE.items()}
+    assert golden["changes"] == {
+        kind: len(own) for kind, own in _keys.COMPUTES_ALIKE.items()
+    }
     known, now = golden["points"][name], found(STUDIES[name])
     assert known.keys() == now.keys()
     exact = 1e-4 if name == "train" else 1e-9  # trainings differ between machines
@@ -260,7 +290,9 @@ if __name__ == "__main__":
     GOLDEN.write_text(
         json.dumps(
             {
-                "changes": {kind: len(own) for kind, own in _keys.COMPUTES_ALIKE.items()},
+                "changes": {
+                    kind: len(own) for kind, own in _keys.COMPUTES_ALIKE.items()
+                },
                 "points": {name: found(text) for name, text in STUDIES.items()},
             }
         )

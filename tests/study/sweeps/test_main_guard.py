@@ -42,9 +42,9 @@ def test_lines_below_a_guard(form: str, tmp_path: pathlib.Path) -> None:
     text, expected = FORMS[form]
     path = tmp_path / "script.py"
     path.write_text(SWEEP + text)
-    line = (SWEEP + text).splitlines().index(next(
-        own for own in text.splitlines() if own.strip() == "compute()"
-    )) + 1  # fmt: skip
+    line = (SWEEP + text).splitlines().index(
+        next(own for own in text.splitlines() if own.strip() == "compute()")
+    ) + 1
     assert _is_guarded(path, line) == expected
 
 
@@ -54,11 +54,18 @@ def test_what_is_no_text_is_not_judged(tmp_path: pathlib.Path) -> None:
     assert _is_guarded(tmp_path / "nothing.py", 1)
 
 
-def _run(folder: pathlib.Path, *words: str, text: str = "") -> subprocess.CompletedProcess[str]:
+def _run(
+    folder: pathlib.Path, *words: str, text: str = ""
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, *words],
-        cwd=folder, input=text, capture_output=True, text=True, timeout=200, check=False,
-    )  # fmt: skip
+        cwd=folder,
+        input=text,
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
 
 
 @pytest.mark.parametrize("form", FORMS)

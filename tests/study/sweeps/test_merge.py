@@ -41,7 +41,9 @@ def below(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
 def equal(one: Any, other: Any) -> None:
     assert one.sizes == other.sizes
     for name in {*one.coords, *one.data_vars} - {"seconds"}:
-        np.testing.assert_array_equal(one[name].values, other[name].values, err_msg=name)
+        np.testing.assert_array_equal(
+            one[name].values, other[name].values, err_msg=name
+        )
 
 
 def copied(below: pathlib.Path, folder: pathlib.Path) -> list[pathlib.Path]:
@@ -77,7 +79,9 @@ def test_two_halves_are_the_whole(below: pathlib.Path, tmp_path: pathlib.Path) -
     # again, and one at a time, and with itself
     equal(study.merge([below / "b", below / "a"], tmp_path / "c"), found)
     equal(study.merge([tmp_path / "c", below / "a"], tmp_path / "c"), found)
-    assert {path: path.stat().st_size for path in (tmp_path / "c" / "log").iterdir()} == sizes
+    assert {
+        path: path.stat().st_size for path in (tmp_path / "c" / "log").iterdir()
+    } == sizes
     study.merge([below / "b"], tmp_path / "d")
     equal(study.merge([below / "a"], tmp_path / "d").sortby("seed"), found)
     # a sweep over all of it finds nothing to do
@@ -89,18 +93,26 @@ def test_two_halves_are_the_whole(below: pathlib.Path, tmp_path: pathlib.Path) -
 def test_settings_that_differ_become_axes_and_other_cells_stay_empty(
     below: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
-    study.sweep(SMALL | {"rounds": 6, "trials": 5, "grid": {"scheme": ["weighted"]}},
-                out=tmp_path / "e")  # fmt: skip
+    study.sweep(
+        SMALL | {"rounds": 6, "trials": 5, "grid": {"scheme": ["weighted"]}},
+        out=tmp_path / "e",
+    )
     found = study.merge([below / "a", tmp_path / "e"], tmp_path / "f")
     assert dict(found.sizes) == {
-        "scheme": 3, "privacy_target": 3, "seed": 2, "rounds": 2, "trial": 5,
-    }  # fmt: skip
+        "scheme": 3,
+        "privacy_target": 3,
+        "seed": 2,
+        "rounds": 2,
+        "trial": 5,
+    }
     assert int(found["done"].sum()) == 8 + 1
     own = found.sel(scheme="weighted", rounds=6, seed=0, privacy_target="none")
     alone = study.open_study(tmp_path / "e").sel(scheme="weighted")
     np.testing.assert_array_equal(own["rank"].values, alone["rank"].values)
     assert np.isnan(found["rank"].sel(scheme="weighted", rounds=8)).all()
-    assert np.isnan(found["rank"].sel(scheme="uniform", rounds=8, seed=0).values[..., 3:]).all()
+    assert np.isnan(
+        found["rank"].sel(scheme="uniform", rounds=8, seed=0).values[..., 3:]
+    ).all()
 
 
 def test_folders_whose_records_have_more_than_they_show(tmp_path: pathlib.Path) -> None:
@@ -123,9 +135,12 @@ def test_a_difference_is_named_and_nothing_is_written(
         study.merge([a, b], tmp_path / "c")
     assert str(caught.value) == (
         "`folders` must agree on the points that both have; got scheme = Random, "
-        f"privacy_target = 2, seed = 2, which differs between {str(a)!r} and {str(b)!r} in {name} "
-        "of trials 1 to 1, with the same settings and code: nothing was merged. One of them is "
-        "damaged, or a change of the package that changes results was not told in COMPUTES_ALIKE"
+        f"privacy_target = 2, seed = 2, which differs between {str(a)!r} and "
+        f"{str(b)!r} in {name} "
+        "of trials 1 to 1, with the same settings and code: nothing was merged. One of "
+        "them is "
+        "damaged, or a change of the package that changes results was not told in "
+        "COMPUTES_ALIKE"
     )
     assert not (tmp_path / "c").exists()
 
@@ -141,8 +156,10 @@ def test_a_damaged_frame_is_left_out_unless_the_other_has_it(
     log_of(a).write_bytes(bytes(content))
     with pytest.warns(RuntimeWarning, match="damaged: what they held is left out"):
         found = study.merge([a, b], tmp_path / "c")
-    lost = {Index(below / "a").refresh().records[key][0].place: key
-            for key in Index(below / "a").refresh().records}  # fmt: skip
+    lost = {
+        Index(below / "a").refresh().records[key][0].place: key
+        for key in Index(below / "a").refresh().records
+    }
     gone = [lost[place] for place in places[:2]]
     there = Index(b).refresh().records
     cells = np.load(next((tmp_path / "c").glob("cells-*")))["key"]
@@ -179,24 +196,34 @@ def test_a_kill_in_the_middle_leaves_a_sweep_that_lacks_points(
 def test_misuse(below: pathlib.Path, tmp_path: pathlib.Path) -> None:
     merge: Any = study.merge
     for wrong in ([], "a"):
-        with pytest.raises(ConfigurationError, match="`folders` must be a list of folders"):
+        with pytest.raises(
+            ConfigurationError, match="`folders` must be a list of folders"
+        ):
             merge(wrong, tmp_path / "c")
-    with pytest.raises(ConfigurationError, match="`folders` must be the folder of a sweep"):
+    with pytest.raises(
+        ConfigurationError, match="`folders` must be the folder of a sweep"
+    ):
         merge([tmp_path / "none"], tmp_path / "c")
     study.sweep(
         {"command": "secagg", "num_clients": 5, "trials": 9, "grid": {"seed": [0]}},
         out=tmp_path / "s",
     )
-    with pytest.raises(ConfigurationError, match="sweeps of one command; got 'simulate' and 'sec"):
+    with pytest.raises(
+        ConfigurationError, match="sweeps of one command; got 'simulate' and 'sec"
+    ):
         merge([below / "a", tmp_path / "s"], tmp_path / "c")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "mine").write_text("x")
-    with pytest.raises(OutputExistsError, match="`out` must be empty, new, or hold a study"):
+    with pytest.raises(
+        OutputExistsError, match="`out` must be empty, new, or hold a study"
+    ):
         merge([below / "a"], tmp_path / "full")
     a, b = copied(below, tmp_path)
     cells = next(b.glob("cells-*"))
     own = np.load(cells)
     own["key"][1] = b"0" * 64  # seed 2, of a plugin's other text
     np.save(cells, own)
-    with pytest.raises(ConfigurationError, match="same code, files and version; got scheme = Ran"):
+    with pytest.raises(
+        ConfigurationError, match="same code, files and version; got scheme = Ran"
+    ):
         merge([a, b], tmp_path / "c")

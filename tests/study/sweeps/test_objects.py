@@ -1,4 +1,7 @@
-"""Objects on axes: what a registered name gives, known by all that they hold, or refused."""
+"""Objects on axes.
+
+What a registered name gives, known by all that they hold, or refused.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +61,9 @@ class First:
         return State(jnp.zeros(self.num_clients, jnp.int32))
 
     def select(self, key: Any, state: Any, available: Any) -> Any:
-        chosen = available & (jnp.cumsum(available.astype(jnp.int32)) <= self.cohort_size)
+        chosen = available & (
+            jnp.cumsum(available.astype(jnp.int32)) <= self.cohort_size
+        )
         cohort = chosen & (available.sum() >= self.cohort_size)
         return cohort, State(state.counts + cohort.astype(jnp.int32))
 
@@ -96,14 +101,19 @@ def equal(one: Any, other: Any) -> None:
     assert {*one.data_vars} == {*other.data_vars}
     for name in one.data_vars:
         if name != "seconds":
-            np.testing.assert_array_equal(one[name].values, other[name].values, err_msg=name)
+            np.testing.assert_array_equal(
+                one[name].values, other[name].values, err_msg=name
+            )
 
 
 def beside_names(
     folder: pathlib.Path, factory: Any, target: int, away: Any, availability: list[Any]
 ) -> Any:
     """Return cells of a factory, a value and a model that equal those of names, to the bit."""
-    names = {"scheme": ["theirs", "mine"], "population.availability": [*availability, "away"]}
+    names = {
+        "scheme": ["theirs", "mine"],
+        "population.availability": [*availability, "away"],
+    }
     with registered(
         selection={"theirs": factory, "mine": blocks_of(target)},
         availability={"away": lambda rates: away},
@@ -137,8 +147,15 @@ def test_an_own_class_gives_what_its_name_gives_and_what_it_gives_alone(
     own = {"population": population, "schemes": [{"theirs": own_first}]}
     alone = study.sweep(SMALL | own, out=tmp_path / "alone").load()
     one = found.sel(scheme="theirs", availability="away")
-    for name in ("rank", "exposed_clients", "aggregation_cardinality", "hidden_among_worst"):
-        np.testing.assert_array_equal(alone[name].values[0], one[name].values, err_msg=name)
+    for name in (
+        "rank",
+        "exposed_clients",
+        "aggregation_cardinality",
+        "hidden_among_worst",
+    ):
+        np.testing.assert_array_equal(
+            alone[name].values[0], one[name].values, err_msg=name
+        )
 
 
 def test_a_folder_opens_without_the_objects_and_its_points_are_found_again(
@@ -169,7 +186,8 @@ def test_graphs_of_rounds_and_zipped_axes(tmp_path: pathlib.Path) -> None:
     with registered(graphs={"ring": lambda n: mj.graphs.harary(n, 2)}):
         expected = study.sweep(base | {"zip": [zipped]}, out=tmp_path / "names").load()
     found = study.sweep(
-        base | {"zip": [zipped | {"graph": ["complete", {"ring": ring}]}]}, out=tmp_path / "objects"
+        base | {"zip": [zipped | {"graph": ["complete", {"ring": ring}]}]},
+        out=tmp_path / "objects",
     ).load()
     equal(found, expected)
 
@@ -180,33 +198,52 @@ def test_misuse_is_refused_before_any_work(tmp_path: pathlib.Path) -> None:
         refused = {
             "must have a name that tables can show": lambda n, k: selector,
             "must have a name that tables can show, .*'a:b'": {"a:b": selector},
-            "must have a name that nothing else has, .* got 'uniform'": {"uniform": selector},
+            "must have a name that nothing else has, .* got 'uniform'": {
+                "uniform": selector
+            },
             r"`grid.scheme\[1\].mine` must be an object, or a function": {"mine": 3},
-            "digest can be made of; got <_io.TextIOWrapper": {"mine": lambda n, k: file.mode},
-            "must take the number of clients, the cohort size": {"mine": lambda n: selector},
+            "digest can be made of; got <_io.TextIOWrapper": {
+                "mine": lambda n, k: file.mode
+            },
+            "must take the number of clients, the cohort size": {
+                "mine": lambda n: selector
+            },
             "clients and the cohort .*; got .24, 4. and .12, 4.": {
                 "mine": mj.selection.uniform(24, 4)
             },
         }
         for words, item in refused.items():
             with pytest.raises(ConfigurationError, match=words):
-                study.sweep(SMALL | {"grid": {"scheme": ["weighted", item]}}, out=tmp_path / "out")
+                study.sweep(
+                    SMALL | {"grid": {"scheme": ["weighted", item]}},
+                    out=tmp_path / "out",
+                )
     several = [{"mine": selector}, {"mine": mj.selection.weighted(12, 4)}]
-    with pytest.raises(ConfigurationError, match=r"name that nothing else has, .* got 'mine'"):
+    with pytest.raises(
+        ConfigurationError, match=r"name that nothing else has, .* got 'mine'"
+    ):
         study.sweep(SMALL | {"grid": {"scheme": several}}, out=tmp_path / "out")
     with pytest.raises(
         ConfigurationError, match=r"plain 'mine' .it has no parameter.; got 'mine:3"
     ):
-        study.sweep(SMALL | {"grid": {"scheme": [*several[:1], "mine:3"]}}, out=tmp_path / "out")
-    with pytest.raises(ConfigurationError, match=r"`workers` must not be set with objects, .*mine"):
-        study.sweep(SMALL | {"grid": {"scheme": several[:1]}}, out=tmp_path / "out", workers=2)
-    with pytest.raises(ConfigurationError, match=r"`grid.scheme\[0\]` must be of type str; got 3"):
+        study.sweep(
+            SMALL | {"grid": {"scheme": [*several[:1], "mine:3"]}}, out=tmp_path / "out"
+        )
+    with pytest.raises(
+        ConfigurationError, match=r"`workers` must not be set with objects, .*mine"
+    ):
+        study.sweep(
+            SMALL | {"grid": {"scheme": several[:1]}}, out=tmp_path / "out", workers=2
+        )
+    with pytest.raises(
+        ConfigurationError, match=r"`grid.scheme\[0\]` must be of type str; got 3"
+    ):
         study.sweep(SMALL | {"grid": {"scheme": [3]}}, out=tmp_path / "out")
     assert not (tmp_path / "out").exists()
     assert "mine" not in selection.ROWS
 
 
-# --- what an object is known by -------------------------------------------------------------------
+# ---- what an object is known by
 
 
 def digest(thing: Any) -> str:
@@ -256,7 +293,10 @@ PAIRS: dict[str, tuple[Any, Any]] = {
     "static": (First(np.int32(3), 12), First(np.int32(3), 24)),
     "closure": (blocks_of(2), blocks_of(4)),
     "closure of a library": (optax.sgd(0.1), optax.sgd(0.2)),
-    "partial": (functools.partial(blocks_of, target=3), functools.partial(blocks_of, target=4)),
+    "partial": (
+        functools.partial(blocks_of, target=3),
+        functools.partial(blocks_of, target=4),
+    ),
     "code": (lambda n, k: n + k, lambda n, k: n - k),
     "constant": (lambda n, k: n + 1, lambda n, k: n + 2),
     "default": (lambda n, k=1: n, lambda n, k=2: n),
@@ -319,26 +359,34 @@ def test_a_digest_is_that_of_another_process_and_sees_code_that_was_imported_bef
         subprocess.run(
             [sys.executable, "-B", "-c", program],
             env={"PYTHONPATH": ":".join(paths), "PYTHONHASHSEED": str(seed)},
-            capture_output=True, text=True, check=True,
+            capture_output=True,
+            text=True,
+            check=True,
         ).stdout.splitlines()
         for seed in (1, 2)
-    ]  # fmt: skip
+    ]
     assert found[0] == found[1]
     assert len(set(found[0])) == 3  # the old code under the new text is neither
 
 
-# --- trainings ------------------------------------------------------------------------------------
+# ---- trainings
 
 
 def adam(model: Any, training: Any) -> Any:
-    return mj.federated.local_optax(model, optax.adam(0.01), batch_size=training.batch_size)
+    return mj.federated.local_optax(
+        model, optax.adam(0.01), batch_size=training.batch_size
+    )
 
 
 def test_parts_of_trainings_give_what_their_names_give(tmp_path: pathlib.Path) -> None:
     rng = np.random.default_rng(0)
     labels = rng.integers(3, size=90).astype(np.int32)
-    inputs = (rng.standard_normal((90, 4, 4, 1)) + labels[:, None, None, None]).astype(np.float32)
-    clouds = mj.data.Dataset("clouds", inputs[:60], labels[:60], inputs[60:], labels[60:], 3)
+    inputs = (rng.standard_normal((90, 4, 4, 1)) + labels[:, None, None, None]).astype(
+        np.float32
+    )
+    clouds = mj.data.Dataset(
+        "clouds", inputs[:60], labels[:60], inputs[60:], labels[60:], 3
+    )
     coarse, linear = mj.quantize.stochastic(64, 1.0), nnx.bridge.to_linen(Linear)
     sgd = mj.federated.local_sgd(linear, 0.2, batch_size=20)
     base = {
@@ -367,9 +415,13 @@ def test_parts_of_trainings_give_what_their_names_give(tmp_path: pathlib.Path) -
         "aggregation": {"quantizer": {"coarse": coarse}},
     }
     grid = {model: [{"wide": Wide(5)}, {"linear": Linear}], trainer: ["sgd", adam]}
-    equal(study.sweep(named | {"grid": grid}, out=tmp_path / "objects").load(), expected)
+    equal(
+        study.sweep(named | {"grid": grid}, out=tmp_path / "objects").load(), expected
+    )
     grid = {model: [{"linear": linear}], trainer: [{"mine": sgd}]}
     equal(study.sweep(named | {"grid": grid}, out=tmp_path / "more").load(), last)
     grid = {model: [{"wide": Wide(5)}], trainer: [{"mine": sgd}]}
-    with pytest.raises(ConfigurationError, match="`trainer` must be made for the model that is"):
+    with pytest.raises(
+        ConfigurationError, match="`trainer` must be made for the model that is"
+    ):
         study.sweep(named | {"grid": grid}, out=tmp_path / "none")

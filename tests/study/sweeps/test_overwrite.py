@@ -26,7 +26,12 @@ def out(tmp_path: pathlib.Path) -> pathlib.Path:
     """Return the folder of another command's study."""
     folder = tmp_path / "out"
     folder.mkdir()
-    manifest = {"command": "simulate", "config_hash": "1234", "created": "yesterday", "schema": 2}
+    manifest = {
+        "command": "simulate",
+        "config_hash": "1234",
+        "created": "yesterday",
+        "schema": 2,
+    }
     (folder / "study.json").write_text(json.dumps(manifest))
     return folder
 

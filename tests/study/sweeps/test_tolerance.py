@@ -38,13 +38,19 @@ def held(name: str, value: np.ndarray) -> Record:
 def differs(kind: str, name: str, one: Any, other: Any) -> bool:
     variables = TRAIN if kind == "train" else SIMULATE
     shape = (1,) * len(variables[name].dims)
-    a, b = (held(name, np.full(shape, own, variables[name].dtype)) for own in (one, other))
+    a, b = (
+        held(name, np.full(shape, own, variables[name].dtype)) for own in (one, other)
+    )
     is_trained = getattr(KINDS[kind].runner(), "is_trained", lambda name: False)
     return bool(list(_differing(variables, (a, b), 0, 1, is_trained)))
 
 
 def test_integers_are_compared_to_the_bit_in_trainings_too() -> None:
-    for kind, name in (("train", "diverged_round"), ("train", "rank"), ("simulate", "rank")):
+    for kind, name in (
+        ("train", "diverged_round"),
+        ("train", "rank"),
+        ("simulate", "rank"),
+    ):
         assert not differs(kind, name, 40, 40)
         assert differs(kind, name, 40, 41)
 
@@ -54,7 +60,9 @@ def test_a_quotient_in_single_precision_is_rounded_once() -> None:
         near = np.nextafter(np.float32(own), np.float32(np.inf))
         assert not differs("simulate", "aggregation_cardinality", own, near)
         assert not differs("simulate", "aggregation_cardinality", near, own)
-        beyond = np.nextafter(np.nextafter(near, np.float32(np.inf)), np.float32(np.inf))
+        beyond = np.nextafter(
+            np.nextafter(near, np.float32(np.inf)), np.float32(np.inf)
+        )
         assert differs("simulate", "aggregation_cardinality", own, beyond)
         assert differs("train", "fairness_gap", own, beyond)
 
@@ -75,7 +83,11 @@ def test_trained_numbers_may_differ_as_machines_round_them() -> None:
     for name, (one, other) in seen.items():
         assert not differs("train", name, one, other), name
     assert not differs("train", "accuracy_by_evaluation", *seen["accuracy"])
-    for name, one, other in (("accuracy", 0.9, 0.7), ("loss", 0.3, 0.5), ("loss", 0.3, np.nan)):
+    for name, one, other in (
+        ("accuracy", 0.9, 0.7),
+        ("loss", 0.3, 0.5),
+        ("loss", 0.3, np.nan),
+    ):
         assert differs("train", name, one, other), name
     assert not differs("train", "loss", np.nan, np.nan)  # both have diverged
 

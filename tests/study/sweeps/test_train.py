@@ -1,4 +1,7 @@
-"""Sweeps over trainings in one process: against single trainings, and where some diverge."""
+"""Sweeps over trainings in one process.
+
+Against single trainings, and where some diverge.
+"""
 
 from __future__ import annotations
 
@@ -54,17 +57,30 @@ def test_a_training_that_ends_is_the_single_one(swept):
     assert cell["accuracy"] == alone["accuracy"].values[-1]
     assert cell["best_accuracy"] == alone["accuracy"].values.max()
     for name in ("strong_privacy", "rank", "exposed_clients"):
-        np.testing.assert_array_equal(cell[f"{name}_by_round"].values, alone[name].values)
+        np.testing.assert_array_equal(
+            cell[f"{name}_by_round"].values, alone[name].values
+        )
         assert cell[name] == alone[name].values[-1]
     for name in ("first_exposure", "skipped", "status"):
         np.testing.assert_array_equal(cell[name].values, alone[name].values)
-    np.testing.assert_array_equal(cell["evaluated_round"].values, alone["evaluation"].values)
-    for name in ("update_spread", "update_memory", "update_lasting", "bits_worst", "bits_median"):
+    np.testing.assert_array_equal(
+        cell["evaluated_round"].values, alone["evaluation"].values
+    )
+    for name in (
+        "update_spread",
+        "update_memory",
+        "update_lasting",
+        "bits_worst",
+        "bits_median",
+    ):
         assert cell[name] == pytest.approx(np.ravel(alone[name])[-1], rel=1e-9), name
 
 
 def test_of_a_training_that_diverges_the_privacy_is_known(swept):
-    """As of the rounds until then, of which the last has no sum: no update is finite in it."""
+    """As of the rounds until then, of which the last has no sum.
+
+    No update is finite in it.
+    """
     plan, results = swept
     cell = results.isel(server_learning_rate=1)
     with pytest.raises(ConfigurationError, match="diverged in round") as caught:
@@ -98,7 +114,9 @@ def test_of_a_training_that_diverges_the_privacy_is_known(swept):
 
 def test_trainings_that_fill_the_device_together_are_the_same(monkeypatch, tmp_path):
     """On a CPU one does; an accelerator takes as many as its memory holds."""
-    text = TEXT.replace("server_learning_rate = [1.0, 1e13]", "learning_rate = [0.1, 1e13]")
+    text = TEXT.replace(
+        "server_learning_rate = [1.0, 1e13]", "learning_rate = [0.1, 1e13]"
+    )
     found = []
     for count in (1, 2):
         sweep = dataclasses.replace(parse_sweep(text), out=tmp_path / f"{count}")
@@ -108,16 +126,22 @@ def test_trainings_that_fill_the_device_together_are_the_same(monkeypatch, tmp_p
         monkeypatch.setitem(_device._WORK, "trainings", _device._WORK["results"])
     assert found[0]["diverged"].values.tolist() == [False, True]
     for name in found[0].drop_vars("seconds"):
-        np.testing.assert_allclose(found[1][name], found[0][name], atol=1e-5, err_msg=name)
+        np.testing.assert_allclose(
+            found[1][name], found[0][name], atol=1e-5, err_msg=name
+        )
     (both,) = plan_sweep(sweep, Machine(2**40)).groups
     assert both.together == 2
     for room, count in ((both.memory_bytes, 2), (both.memory_bytes - 1, 1)):
-        assert [group.together for group in plan_sweep(sweep, Machine(room)).groups] == [count]
+        assert [
+            group.together for group in plan_sweep(sweep, Machine(room)).groups
+        ] == [count]
 
 
 def test_epsilon_is_that_of_the_single_training_and_infinite_without_noise(tmp_path):
     text = TEXT.replace("training.server_learning_rate = [1.0, 1e13]", "")
-    text = text.replace("[grid]", "[aggregation]\nclip_norm = 0.5\nmodulus_bits = 16\n[grid]")
+    text = text.replace(
+        "[grid]", "[aggregation]\nclip_norm = 0.5\nmodulus_bits = 16\n[grid]"
+    )
     text = text.replace('"mlp"', '"logistic"')
     text += "aggregation.noise_multiplier = [0.0, 2.0]\naggregation.target_delta = [1e-5, 1e-3]\n"
     plan = plan_sweep(dataclasses.replace(parse_sweep(text), out=tmp_path / "out"))

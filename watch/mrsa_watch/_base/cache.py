@@ -11,10 +11,11 @@ _LOG = logging.getLogger("mrsa_watch")
 
 
 def cache_folder() -> pathlib.Path | None:
-    """Return the user's folder for what can be made again; None where nobody may have one.
+    """Return the user's folder for what can be made again.
 
-    A user without a home (a container's number, a service) has none: `~` would be a folder of that
-    name in the working folder.
+    None where nobody may have one.
+    A user without a home (a container's number, a service) has none: `~` would be a
+    folder of that name in the working folder.
     """
     given = os.environ.get("XDG_CACHE_HOME")
     folder = pathlib.Path(given or os.path.expanduser("~/.cache"))
@@ -37,7 +38,8 @@ def say_not_kept(variable: str, why: str) -> None:
         why: What stands in the way.
     """
     _LOG.warning(
-        "compiled code is not kept for the next run (%s); set %s to a folder that can be written",
+        "compiled code is not kept for the next run (%s); set %s to a folder that can "
+        "be written",
         why,
         variable,
     )

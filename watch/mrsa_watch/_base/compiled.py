@@ -1,8 +1,9 @@
 """Compiled loops for exact searches on the CPU.
 
-XLA splits the small, branching steps of an elimination or an enumeration over threads and loses
-most of its time there; such loops are compiled by numba instead. Modules of compiled loops are
-imported only by the functions that use them, so that the package starts without numba.
+XLA splits the small, branching steps of an elimination or an enumeration over threads
+and loses most of its time there; such loops are compiled by numba instead. Modules of
+compiled loops are imported only by the functions that use them, so that the package
+starts without numba.
 """
 
 from __future__ import annotations
@@ -35,18 +36,29 @@ from numba.core.errors import TypingError
 from numba.core.runtime import rtsys
 from numba.core.typed_passes import NopythonTypeInference
 
-# ---- Compiles loops once, and refuses those in which uint64 meets signed integers, or a float
+# ---- Compiles loops once, and refuses those in which uint64 meets signed integers, or
+# a float
 # unasked.
 #
-# numba compiles a loop again for every type that it meets. Where int64 meets uint64, products
-# turn signed and comparisons are made in float64: residues of 61 bits lose their last digits in
-# silence. Such a loop does not compile here, and none is loaded that was compiled without this
+# numba compiles a loop again for every type that it meets. Where int64 meets uint64,
+# products
+# turn signed and comparisons are made in float64: residues of 61 bits lose their last
+# digits in
+# silence. Such a loop does not compile here, and none is loaded that was compiled
+# without this
 # check, or with other loops or constants than today's.
 #
 # Import inside functions only (see `loops`).
 
 types: Any = _types  # its stubs know half of it
-_COMPARISONS = (operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge)
+_COMPARISONS = (
+    operator.eq,
+    operator.ne,
+    operator.lt,
+    operator.le,
+    operator.gt,
+    operator.ge,
+)
 _DIVISIONS = (operator.truediv, operator.itruediv)
 _MAKERS = (np.full, np.full_like)  # a size is no part of what they hold
 
@@ -73,7 +85,10 @@ def _is_wide(part: Any) -> bool:
 
 
 def _is_mixed(operation: Any, sources: Iterable[Any]) -> bool:
-    """Return whether uint64 meets what is not unsigned; a comparison with a constant is exact."""
+    """Return whether uint64 meets what is not unsigned.
+
+    A comparison with a constant is exact.
+    """
     met = [part for source in sources for part in _parts(source)]
     if operation in _COMPARISONS:
         met = [part for part in met if not _is_small_constant(part)]
@@ -89,7 +104,10 @@ def _is_lost(target: Any, sources: Iterable[Any]) -> bool:
     own = [source for source in sources if source is not types.undefined]
     if isinstance(target, types.BaseTuple):
         tuples = [source for source in own if isinstance(source, types.BaseTuple)]
-        return any(_is_lost(part, [each[k] for each in tuples]) for k, part in enumerate(target))
+        return any(
+            _is_lost(part, [each[k] for each in tuples])
+            for k, part in enumerate(target)
+        )
     is_whole = bool(own) and all(isinstance(source, types.Integer) for source in own)
     return isinstance(target, types.Float) and (is_whole or any(map(_is_wide, own)))
 
@@ -126,7 +144,9 @@ def _is_refused(value: Any, typemap: Any, target: Any, sources: list[Any]) -> bo
         return _is_mixed(value.fn, sources) or _is_lost(target, sources)
     if value.op == "call":  # of a function such as min or np.where, not of a type
         function = typemap[value.func.name]
-        is_known = isinstance(function, types.Function) and function.typing_key not in _MAKERS
+        is_known = (
+            isinstance(function, types.Function) and function.typing_key not in _MAKERS
+        )
         return is_known and _is_mixed(None, sources)
     if value.op in ("build_list", "build_set"):
         return _is_mixed(None, sources)
@@ -146,7 +166,10 @@ class _Loop(JITCodeLibrary):
 
 
 class _Part(_Loop):
-    """Code that is only a part of other loops': they optimise it and make machine code of it."""
+    """Code that is only a part of other loops'.
+
+    They optimise it and make machine code of it.
+    """
 
     def _optimize_final_module(self) -> None:
         pass
@@ -166,7 +189,8 @@ class _Part(_Loop):
 def _of_parts(codegen: Any) -> Iterator[None]:
     """Let what a loop calls, numba's own functions among it, be compiled as parts of that loop.
 
-    Meanwhile memory is not searched for what numba no longer holds: it makes millions of objects.
+    Meanwhile memory is not searched for what numba no longer holds: it makes millions
+    of objects.
     """
     set_address, collects = codegen.set_env, gc.isenabled()
 
@@ -187,8 +211,8 @@ def _of_parts(codegen: Any) -> Iterator[None]:
 class IntegerCompiler(CompilerBase):
     """numba's own compiler, the check after its inference of types, and one machine code a loop.
 
-    numba optimises each function that a loop calls by itself, makes machine code of it that nobody
-    runs, and does so again for the loop that it is a part of.
+    numba optimises each function that a loop calls by itself, makes machine code of it
+    that nobody runs, and does so again for the loop that it is a part of.
     """
 
     def define_pipelines(self) -> list[Any]:
@@ -214,7 +238,8 @@ class IntegerCompiler(CompilerBase):
 def call_by_part(loop: Any, part: Any) -> None:
     """Let other loops that call a loop take its part, compiled once for each kind of integer.
 
-    A constant among the arguments is a separate type for numba, which would compile it again.
+    A constant among the arguments is a separate type for numba, which would compile it
+    again.
     """
 
     def template(args: Any, kws: Any) -> Any:
@@ -231,18 +256,22 @@ def call_by_part(loop: Any, part: Any) -> None:
 class LoopCache(FunctionCache):
     """numba's cache of machine code, without entries that this check or a change makes void.
 
-    numba looks at a function's own file alone; loops that it calls and constants from elsewhere
-    are part of its machine code as well.
+    numba looks at a function's own file alone; loops that it calls and constants from
+    elsewhere are part of its machine code as well.
     """
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Return what was kept; None where nothing was, or where it cannot be read."""
         try:
             return super().load_overload(sig, target_context)
-        except Exception as error:  # of a damaged, foreign or half-written entry: anything
+        except (
+            Exception
+        ) as error:  # of a damaged, foreign or half-written entry: anything
             with contextlib.suppress(Exception):
                 self.flush()  # so that it is made again
-            say_not_kept(_FOLDER, f"an entry cannot be read: {type(error).__name__}: {error}")
+            say_not_kept(
+                _FOLDER, f"an entry cannot be read: {type(error).__name__}: {error}"
+            )
             return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
@@ -266,14 +295,18 @@ _CHECK = hashlib.sha256(inspect.getsource(sys.modules[__name__]).encode()).hexdi
 
 
 def _compiled_in(function: Any, found: dict[Any, str]) -> dict[Any, str]:
-    """Return what a function's machine code is made of: its own code, and that of all it calls."""
+    """Return what a function's machine code is made of.
+
+    Its own code, and that of all it calls.
+    """
     if function not in found:
         own, names = _code(function.__code__)
         known = {name: function.__globals__.get(name) for name in sorted(set(names))}
         found[function] = own + "".join(
-            f"; {name} {type(value).__name__} {value!r}" for name, value in known.items()
+            f"; {name} {type(value).__name__} {value!r}"
+            for name, value in known.items()
             if isinstance(value, int | float | str | tuple | np.generic)
-        )  # fmt: skip
+        )
         for value in known.values():
             if isinstance(value, Dispatcher):
                 _compiled_in(value.py_func, found)
@@ -295,17 +328,23 @@ def _code(code: CodeType) -> tuple[str, list[str]]:
 def compiled(function: Callable[..., Any]) -> Any:
     """Compile a function of NumPy arrays and integers; it runs without Python's lock.
 
-    The machine code is kept between runs, next to the source or in `NUMBA_CACHE_DIR`. It contains
-    all that the function calls: a loop called by another is a part of that one's machine code, and
-    has its own only once Python calls it. Other types of arguments compile the function again;
-    types whose integers would meet in a float (int64 and uint64) raise numba's `TypingError`.
+    The machine code is kept between runs, next to the source or in `NUMBA_CACHE_DIR`.
+    It contains all that the function calls: a loop called by another is a part of that
+    one's machine code, and has its own only once Python calls it. Other types of
+    arguments compile the function again; types whose integers would meet in a float
+    (int64 and uint64) raise numba's `TypingError`.
 
     Raises:
         ConfigurationError: If numba is not there.
     """
-    # A type checker may have wrapped the function on import; the loop itself is compiled.
+    # A type checker may have wrapped the function on import; the loop itself is
+    # compiled.
     own = inspect.unwrap(function)
-    settings: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
+    settings: dict[str, Any] = {
+        "nogil": True,
+        "error_model": "numpy",
+        "no_cfunc_wrapper": True,
+    }
     loop = numba.njit(own, pipeline_class=IntegerCompiler, **settings)
     settings["no_cpython_wrapper"] = True
     call_by_part(loop, numba.njit(own, pipeline_class=IntegerCompiler, **settings))
@@ -314,7 +353,10 @@ def compiled(function: Callable[..., Any]) -> Any:
 
 
 def _cache_of(function: Callable[..., Any]) -> Any:
-    """Return where the machine code of a function is kept; nowhere if no folder takes it."""
+    """Return where the machine code of a function is kept.
+
+    Nowhere if no folder takes it.
+    """
     beside = pathlib.Path(inspect.getfile(function)).parent / "__pycache__"
     given = numba.config.CACHE_DIR
     folders = [beside, *([pathlib.Path(given)] if given else [])]

@@ -1,10 +1,10 @@
 """Exceptions of the package, and the checks that raise them for a user's mistake.
 
-Misuse raises before any work; a failed protocol round is data (`Status`), never an exception.
-Every message has the form "`argument` rule; got value". A check of a number takes the value
-first, then the argument's name, then the rule in words, and returns Python's own number. Lists
-and arrays have their checks in `arrays`; here nothing needs NumPy, so that configurations are
-checked without.
+Misuse raises before any work; a failed protocol round is data (`Status`), never an
+exception. Every message has the form "`argument` rule; got value". A check of a number
+takes the value first, then the argument's name, then the rule in words, and returns
+Python's own number. Lists and arrays have their checks in `arrays`; here nothing needs
+NumPy, so that configurations are checked without.
 """
 
 from __future__ import annotations
@@ -35,7 +35,10 @@ class MrsaError(Exception):
 
 
 class ConfigurationError(MrsaError, ValueError):
-    """An argument or a setting breaks a rule; the message names argument, rule and value."""
+    """An argument or a setting breaks a rule.
+
+    The message names argument, rule and value.
+    """
 
 
 class _FileError(MrsaError, OSError):
@@ -45,7 +48,10 @@ class _FileError(MrsaError, OSError):
 
 
 class DataNotFoundError(_FileError, FileNotFoundError):
-    """A data set is not where it was looked for; the message says where and how to get it."""
+    """A data set is not where it was looked for.
+
+    The message says where and how to get it.
+    """
 
 
 class OutputExistsError(_FileError, FileExistsError):
@@ -57,7 +63,9 @@ class StoreError(_FileError):
 
 
 @contextlib.contextmanager
-def writing(path: str | os.PathLike[str], argument: str = "out", more: str = "") -> Iterator[None]:
+def writing(
+    path: str | os.PathLike[str], argument: str = "out", more: str = ""
+) -> Iterator[None]:
     """Raise a failure to write as an error that names the argument, and the reason.
 
     Args:
@@ -66,8 +74,9 @@ def writing(path: str | os.PathLike[str], argument: str = "out", more: str = "")
         more: Text to add, such as "; what is complete is kept".
 
     Raises:
-        StoreError: Instead of an `OSError` of a file in or next to `path`, or without a file. One
-            of another file is raised unchanged, unless a disk is full or read-only.
+        StoreError: Instead of an `OSError` of a file in or next to `path`, or without a
+            file. One of another file is raised unchanged, unless a disk is full or
+            read-only.
 
     Examples:
         >>> try:
@@ -89,7 +98,8 @@ def writing(path: str | os.PathLike[str], argument: str = "out", more: str = "")
             raise
         why = _NOT_WRITTEN.get(error.errno or 0, str(error))
         raise StoreError(
-            f"`{argument}` must have room to be written; got {os.fspath(path)!r}: {why}{more}"
+            f"`{argument}` must have room to be written; got {os.fspath(path)!r}: "
+            f"{why}{more}"
         ) from error
 
 
@@ -113,7 +123,9 @@ def require(condition: bool, argument: str, rule: str, *values: Any) -> None:
     """
     if not condition:
         got = " and ".join(shortened(value) for value in values)
-        raise ConfigurationError(f"`{argument}` {rule}" + (f"; got {got}" if values else ""))
+        raise ConfigurationError(
+            f"`{argument}` {rule}" + (f"; got {got}" if values else "")
+        )
 
 
 def require_methods(value: Any, argument: str, *names: str) -> None:
@@ -147,7 +159,10 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def shortened(value: Any) -> str:
-    """Return a value as a message shows it: what Python writes of it, cut where it is long."""
+    """Return a value as a message shows it.
+
+    What Python writes of it, cut where it is long.
+    """
     try:
         text = repr(value)
     except (RecursionError, ValueError):  # too deep, or an integer of too many digits
@@ -167,7 +182,10 @@ def is_integer(value: Any) -> bool:
 
 
 def is_number(value: Any) -> bool:
-    """Return whether a value is one real number, an array of shape () included; a bool is none."""
+    """Return whether a value is one real number, an array of shape () included.
+
+    A bool is none.
+    """
     kind = getattr(getattr(value, "dtype", None), "kind", None)
     if kind is not None:
         return kind in ("f", "i", "u") and getattr(value, "ndim", 0) == 0
@@ -175,7 +193,12 @@ def is_number(value: Any) -> bool:
 
 
 def check_integer(
-    value: Any, argument: str, minimum: int, maximum: int | None = None, *, rule: str | None = None
+    value: Any,
+    argument: str,
+    minimum: int,
+    maximum: int | None = None,
+    *,
+    rule: str | None = None,
 ) -> int:
     """Return `value` as a Python int after checking its kind and range.
 
@@ -217,7 +240,9 @@ def check_count(
     if rule is None:
         own = f"an integer of at least {minimum}"
         rule = "must be a positive integer" if minimum == 1 else f"must be {own}"
-    within = is_integer(value) and minimum <= value and (maximum is None or value <= maximum)
+    within = (
+        is_integer(value) and minimum <= value and (maximum is None or value <= maximum)
+    )
     require(bool(within), argument, rule, value)
     return int(value)
 
@@ -239,7 +264,8 @@ def check_known(value: Any, argument: str, known: Iterable[str], kind: str) -> s
         mrsa_jax.ConfigurationError: `statistic` must be a known statistic: did you mean ...
     """
     names = tuple(known)
-    if not (isinstance(value, str) and value in names):  # to look for the nearest takes longer
+    # to look for the nearest takes longer
+    if not (isinstance(value, str) and value in names):
         require(False, argument, f"must be {kind}: {nearest(str(value), names)}", value)
     return str(value)
 
@@ -293,7 +319,9 @@ def check_chance(value: Any, argument: str) -> float:
         >>> check_chance(1, "p")
         1.0
     """
-    return check_number(value, argument, "must lie in [0, 1]", 0.0, 1.0, kind="must be a number")
+    return check_number(
+        value, argument, "must lie in [0, 1]", 0.0, 1.0, kind="must be a number"
+    )
 
 
 def check_inside(value: Any, argument: str) -> float:
@@ -303,14 +331,16 @@ def check_inside(value: Any, argument: str) -> float:
 
 
 def check_blind(depends_on_data: Any, argument: str, *received: Any) -> None:
-    """Raise unless a scheme declares that it does not use data: else no epsilon describes it.
+    """Raise unless a scheme declares that it does not use data.
 
-    The epsilons of sums with noise assume that their members are public. If clients' data decide
-    which clients take part, the participation itself reveals something about the data, without
-    any noise.
+    Else no epsilon describes it.
+    The epsilons of sums with noise assume that their members are public. If clients'
+    data decide which clients take part, the participation itself reveals something
+    about the data, without any noise.
 
     Args:
-        depends_on_data: What the scheme declares; anything except a bool declares nothing.
+        depends_on_data: What the scheme declares; anything except a bool declares
+            nothing.
         argument: Its name.
         received: The scheme as it was written.
 
@@ -323,20 +353,25 @@ def check_blind(depends_on_data: Any, argument: str, *received: Any) -> None:
     """
     said = isinstance(depends_on_data, bool)
     rule = (
-        "must say whether it looks at what clients have learnt, or else noise in the sums has no "
-        "epsilon: put `depends_on_data: typing.ClassVar[bool] = False`, or True, into its class"
+        "must say whether it looks at what clients have learnt, or else noise in the "
+        "sums has no "
+        "epsilon: put `depends_on_data: typing.ClassVar[bool] = False`, or True, into "
+        "its class"
     )
     require(said, argument, rule, *received)
     rule = (
-        "must not look at what clients have learnt: then who takes part depends on their data, and "
+        "must not look at what clients have learnt: then who takes part depends on "
+        "their data, and "
         "no epsilon of noise in the sums holds"
     )
     require(not depends_on_data, argument, rule, *received)
 
 
-# ---- What each extra of the package installs: hints to install are the same everywhere.
+# ---- What each extra of the package installs: hints to install are the same
+# everywhere.
 #
-# A hint names the requirement, never this package: a requirement is installed in the same way
+# A hint names the requirement, never this package: a requirement is installed in the
+# same way
 # with a wheel, with a clone, and if no registry has the package's name.
 
 _TFDS = "tensorflow-datasets>=4.9.10 importlib_resources>=6"
@@ -357,7 +392,10 @@ EXTRAS = {
     "tfds-prepare": f"tensorflow-cpu>=2.21 {_TFDS}",
     "wandb": "wandb>=0.23",
 }
-"""The requirements of each extra, as `pyproject.toml` has them: a test holds them equal."""
+"""The requirements of each extra, as `pyproject.toml` has them.
+
+A test holds them equal.
+"""
 
 
 def how_to_install(extra: str) -> str:
@@ -373,7 +411,9 @@ def how_to_install(extra: str) -> str:
     return " ".join(["pip install", *(f"'{one}'" for one in EXTRAS[extra].split())])
 
 
-def needed(module: str, extra: str, rule: str, kind: type[MrsaError] = ConfigurationError) -> Any:
+def needed(
+    module: str, extra: str, rule: str, kind: type[MrsaError] = ConfigurationError
+) -> Any:
     """Import a module that an extra brings.
 
     Args:

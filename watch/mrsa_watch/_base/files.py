@@ -27,14 +27,16 @@ def user_path(path: str | os.PathLike[str], argument: str = "path") -> pathlib.P
         return pathlib.Path(path).expanduser()
     except RuntimeError as error:
         rule = "must be a path; the folder that ~ stands for is not known here"
-        raise ConfigurationError(f"`{argument}` {rule}; got {os.fspath(path)!r}") from error
+        raise ConfigurationError(
+            f"`{argument}` {rule}; got {os.fspath(path)!r}"
+        ) from error
 
 
 def write_whole(path: pathlib.Path, text: str, argument: str = "out") -> None:
     """Write a text file, so that whoever reads it meanwhile reads the old one or the new one.
 
-    A link stays, and the file behind it is written. A device or a pipe is written into, and never
-    replaced.
+    A link stays, and the file behind it is written. A device or a pipe is written into,
+    and never replaced.
 
     Args:
         path: The file.

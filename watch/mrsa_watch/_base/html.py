@@ -1,7 +1,8 @@
-"""Small pieces of HTML that notebooks and reports share: escaped, bounded, readable anywhere.
+"""Small pieces of HTML that notebooks and reports share.
 
-What is shown in a notebook carries its few styles in its own tags and no colours, so that it reads
-on a light and on a dark page. Nothing here imports NumPy or JAX.
+Escaped, bounded, readable anywhere.
+What is shown in a notebook carries its few styles in its own tags and no colours, so
+that it reads on a light and on a dark page. Nothing here imports NumPy or JAX.
 """
 
 from __future__ import annotations
@@ -34,13 +35,19 @@ class Markup(str):
 
 
 def tidy(value: Any) -> str:
-    """Return text or HTML as HTML: everything is escaped but `Markup`, control characters too.
+    """Return text or HTML as HTML.
+
+    Everything is escaped but `Markup`, control characters too.
 
     Examples:
         >>> tidy("a < b"), tidy(Markup("<b>a</b>"))
         ('a &lt; b', '<b>a</b>')
     """
-    return str(value) if isinstance(value, Markup) else html.escape(printable(value, "\n\t"))
+    return (
+        str(value)
+        if isinstance(value, Markup)
+        else html.escape(printable(value, "\n\t"))
+    )
 
 
 def shown(value: Any, most: int = _MOST_CHARACTERS) -> str:
@@ -64,7 +71,9 @@ def shown(value: Any, most: int = _MOST_CHARACTERS) -> str:
         return _array(value, most)
     if isinstance(value, Mapping):
         text = ", ".join(f"{name}: {shown(one)}" for name, one in _first(value.items()))
-    elif isinstance(value, Sequence | range | set | frozenset) and not isinstance(value, str):
+    elif isinstance(value, Sequence | range | set | frozenset) and not isinstance(
+        value, str
+    ):
         text = ", ".join(shown(one) for one in _first(value)) or "none"
     else:
         text = str(value)
@@ -74,8 +83,9 @@ def shown(value: Any, most: int = _MOST_CHARACTERS) -> str:
 def brief(value: Any) -> str:
     """Return a dataclass or named tuple as Python writes it, with arrays named and tuples cut.
 
-    For `__repr__ = brief` in the class: nothing of an array is printed but its type, its shape and
-    its least and largest numbers, of numbers without axes themselves; of secrets not even these.
+    For `__repr__ = brief` in the class: nothing of an array is printed but its type,
+    its shape and its least and largest numbers, of numbers without axes themselves; of
+    secrets not even these.
 
     Examples:
         >>> import numpy as np
@@ -94,8 +104,9 @@ def brief(value: Any) -> str:
 
 
 def told(value: Any) -> str:
-    """Return the description of an object in a line: its `_rows()`, else title and sentences.
+    """Return the description of an object in a line.
 
+    Its `_rows()`, else title and sentences.
     For `__repr__ = told` in the class.
 
     Examples:
@@ -107,13 +118,19 @@ def told(value: Any) -> str:
         Found(exposed clients: 3; weak T: 1, certified)
     """
     parts = [f"{name}: {', '.join(map(str, cells))}" for name, *cells in value._rows()]
-    parts = [*parts, *getattr(value, "notes", ())] if parts else [value.title, *value.sentences]
+    parts = (
+        [*parts, *getattr(value, "notes", ())]
+        if parts
+        else [value.title, *value.sentences]
+    )
     text = printable("; ".join(parts))
     text = text if len(text) <= _MOST_BRIEF else text[: _MOST_BRIEF - 3] + "..."
     return f"{type(value).__name__}({text})"
 
 
-@dataclass_transform(frozen_default=True, eq_default=False, field_specifiers=(dataclasses.field,))
+@dataclass_transform(
+    frozen_default=True, eq_default=False, field_specifiers=(dataclasses.field,)
+)
 def finding(cls: type[_Result]) -> type[_Result]:
     """Make a frozen dataclass that prints as `told`, or as `brief` where it has no `_rows`.
 
@@ -133,7 +150,8 @@ def brief_tuple(cls: type[_Result]) -> type[_Result]:
 def telling(value: Any) -> str:
     """Return the same as a table for a notebook, or the fields of what tells nothing of itself.
 
-    For `_repr_html_ = telling` in the class. Its title, sentences or notes stand around the table.
+    For `_repr_html_ = telling` in the class. Its title, sentences or notes stand around
+    the table.
 
     Examples:
         >>> @dataclasses.dataclass
@@ -168,7 +186,9 @@ def _brief(value: Any, is_secret: bool = False) -> str:
             first.append(f"... {len(value):,} in all")
         else:
             first += [_brief(one) for one in value[_FEW:]]
-        text = ", ".join(first) + ("," if len(value) == 1 and isinstance(value, tuple) else "")
+        text = ", ".join(first) + (
+            "," if len(value) == 1 and isinstance(value, tuple) else ""
+        )
         return f"({text})" if isinstance(value, tuple) else f"[{text}]"
     if is_secret and value is not None:
         return "..."
@@ -180,7 +200,9 @@ def _with_range(value: Any, kind: str) -> str:
     """Return an array by its numbers, as far as they are known and few enough to look at."""
     try:
         numpy, jax = sys.modules["numpy"], sys.modules.get("jax")
-        if (jax is not None and isinstance(value, jax.core.Tracer)) or value.size > _MOST_LOOKED_AT:
+        if (
+            jax is not None and isinstance(value, jax.core.Tracer)
+        ) or value.size > _MOST_LOOKED_AT:
             return kind
         own = numpy.asarray(value)
         if own.dtype.kind not in "biuf":
@@ -190,12 +212,16 @@ def _with_range(value: Any, kind: str) -> str:
         if own.dtype.kind == "b":
             return f"{kind}, {int(own.sum()):,} true"
         return f"{kind} in [{own.min():.6g}, {own.max():.6g}]" if own.size else kind
-    except Exception:  # a key, an array that was given away: what is shown must not fail
+    except (
+        Exception
+    ):  # a key, an array that was given away: what is shown must not fail
         return kind
 
 
 def number(value: Any, digits: int = 4) -> str:
-    """Return a number as tables show it: whole ones whole, others with few digits; "-" for none.
+    """Return a number as tables show it: whole ones whole, others with few digits.
+
+    "-" for none.
 
     Examples:
         >>> [number(value) for value in (0.30000001, 12.0, 1234567, 0.000123456, 2e-9, -0.0)]
@@ -229,8 +255,9 @@ def counted(count: Any, noun: str) -> str:
 
 
 def hidden_words(size: float | None) -> str:
-    """Return the size of a sum that would hide a client equally well, in short; "1" if exposed.
+    """Return the size of a sum that would hide a client equally well, in short.
 
+    "1" if exposed.
     None and nan are values that floats cannot decide.
 
     Examples:
@@ -268,7 +295,9 @@ def table(
     *,
     most: int = _MOST_ROWS,
 ) -> str:
-    """Return a table with its styles in its tags; cells are escaped unless they are `Markup`.
+    """Return a table with its styles in its tags.
+
+    Cells are escaped unless they are `Markup`.
 
     Args:
         rows: Cells; a row of one cell is a heading of those below it.
@@ -281,25 +310,30 @@ def table(
     """
     listed = list(rows)
     width = max((len(row) for row in listed), default=1)
-    head = "".join(f'<th scope="col" style="{_CELL}">{tidy(cell)}</th>' for cell in headings)
+    head = "".join(
+        f'<th scope="col" style="{_CELL}">{tidy(cell)}</th>' for cell in headings
+    )
     body = "".join(_row(row, width) for row in listed[:most])
     if len(listed) > most:
         body += _row((f"... and {len(listed) - most} more",), width)
     thead = f"<thead><tr>{head}</tr></thead>" if headings else ""
-    return f'<table style="border-collapse:collapse">{thead}<tbody>{body}</tbody></table>'
+    return (
+        f'<table style="border-collapse:collapse">{thead}<tbody>{body}</tbody></table>'
+    )
 
 
 def _row(row: Sequence[Any], width: int) -> str:
     if len(row) == 1 and width > 1:
-        return (
-            f'<tr><th colspan="{width}" style="{_CELL};padding-top:.5em">{tidy(row[0])}</th></tr>'
-        )
+        style = f"{_CELL};padding-top:.5em"
+        return f'<tr><th colspan="{width}" style="{style}">{tidy(row[0])}</th></tr>'
     name, *values = row
     cells = "".join(f'<td style="{_CELL}">{tidy(cell)}</td>' for cell in values)
     return f'<tr><th scope="row" style="{_CELL};font-weight:normal">{tidy(name)}</th>{cells}</tr>'
 
 
-def card(title: str, rows: Iterable[Sequence[Any]], *, note: str = "", **options: Any) -> str:
+def card(
+    title: str, rows: Iterable[Sequence[Any]], *, note: str = "", **options: Any
+) -> str:
     """Return a titled table, as a notebook shows an object."""
     below = f"<div>{tidy(note)}</div>" if note else ""
     return f"<div><strong>{tidy(title)}</strong>{table(rows, **options)}{below}</div>"
@@ -347,14 +381,22 @@ def settings_rows(
     """
     known = defaults or {}
     # None is left out where settings are kept, and so is what a later version has added
-    unset = [name for name, default in known.items() if name not in values and default is None]
+    unset = [
+        name
+        for name, default in known.items()
+        if name not in values and default is None
+    ]
     names = [*values, *unset]
     own, nested = [], []
     for name in names:
         value, default = values.get(name), known.get(name)
         if isinstance(value, Mapping) or isinstance(default, Mapping):
-            inner = settings_rows(value or {}, default if defaults is not None else None)
-            nested += [(f"{name}.{below}" if below else name, rows) for below, rows in inner]
+            inner = settings_rows(
+                value or {}, default if defaults is not None else None
+            )
+            nested += [
+                (f"{name}.{below}" if below else name, rows) for below, rows in inner
+            ]
         else:
             changed = name in known and differs(value, default)
             own.append((name, value, default, changed))
@@ -362,8 +404,9 @@ def settings_rows(
 
 
 def config_repr(config: Any) -> str:
-    """Return a dataclass of settings as HTML: changed values in bold, a long one folded.
+    """Return a dataclass of settings as HTML.
 
+    Changed values in bold, a long one folded.
     A class of settings shows itself so in a notebook if it is a `Shown`.
     """
     try:
@@ -374,7 +417,11 @@ def config_repr(config: Any) -> str:
     rows = _config_rows(sections)
     if len(rows) <= _MOST_SETTINGS or defaults is None:
         return card(type(config).__name__, rows, most=200)
-    kept = [(name, lines) for name, lines in sections if not name or any(x[3] for x in lines)]
+    kept = [
+        (name, lines)
+        for name, lines in sections
+        if not name or any(x[3] for x in lines)
+    ]
     names = [name for name, _ in kept]
     rest = ", ".join(name for name, _ in sections if name not in names)
     short = _config_rows(kept) + ([("as by default", rest)] if rest else [])
@@ -388,7 +435,9 @@ class Shown:
     _repr_html_ = config_repr
 
 
-def _config_rows(sections: list[tuple[str, tuple[tuple[str, Any, Any, bool], ...]]]) -> list[Any]:
+def _config_rows(
+    sections: list[tuple[str, tuple[tuple[str, Any, Any, bool], ...]]],
+) -> list[Any]:
     """Return sections of settings as rows of a table."""
     rows: list[tuple[Any, ...]] = []
     for section, lines in sections:

@@ -15,8 +15,8 @@ def late_names(
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """Return a package's `__getattr__`, `__dir__` and `__all__`.
 
-    The names are those that its stub `__init__.pyi` imports, so that type checkers and the
-    interpreter read one list. Packages inside it are found too.
+    The names are those that its stub `__init__.pyi` imports, so that type checkers and
+    the interpreter read one list. Packages inside it are found too.
 
     Args:
         package: The package's full name, `__name__`.
@@ -25,7 +25,9 @@ def late_names(
     folder = pathlib.Path(file).parent
     stub = ast.parse((folder / "__init__.pyi").read_text(encoding="utf-8"))
     home = {
-        alias.name: f"{package}.{line.module}" if line.level and line.module else line.module
+        alias.name: f"{package}.{line.module}"
+        if line.level and line.module
+        else line.module
         for line in stub.body
         if isinstance(line, ast.ImportFrom)
         for alias in line.names

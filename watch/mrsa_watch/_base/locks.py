@@ -8,12 +8,15 @@ from typing import IO, Any
 
 
 def locked(file: IO[Any] | int, *place: int, waits: bool = False) -> bool:
-    """Lock an open file and return whether it is ours; True also where there are no locks.
+    """Lock an open file and return whether it is ours.
+
+    True also where there are no locks.
 
     Args:
-        file: Open for writing, or its number; a lock of the whole belongs to this opening of it.
-        *place: Length and start of a part of it, or (0, 0) for all parts: such locks work on
-            network file systems too, and belong to the process.
+        file: Open for writing, or its number; a lock of the whole belongs to this
+            opening of it.
+        *place: Length and start of a part of it, or (0, 0) for all parts: such locks
+            work on network file systems too, and belong to the process.
         waits: Whether to wait for the whole file until another lets it go.
     """
     try:
@@ -24,7 +27,8 @@ def locked(file: IO[Any] | int, *place: int, waits: bool = False) -> bool:
     try:
         fcntl.lockf(file, how, *place) if place else fcntl.flock(file, how)
     except OSError as error:
-        return error.errno not in (errno.EACCES, errno.EAGAIN)  # else: no locks on this disk
+        # else: no locks on this disk
+        return error.errno not in (errno.EACCES, errno.EAGAIN)
     return True
 
 

@@ -7,25 +7,28 @@ import math
 import secrets
 from collections.abc import Sequence
 
-# All primes lie between 2**30 and 2**32 / 3.5: 31 bits, and 3.5 p still fits in a word (`scale`).
+# All primes lie between 2**30 and 2**32 / 3.5: 31 bits, and 3.5 p still fits in a word
+# (`scale`).
 _LEAST, _MOST = 2**30, 1_227_133_513
 NUM_PRIMES = 7_000_000  # there are a few more
 # What is decided in bulk by drawn primes errs with a chance below 2**-30 a matrix.
 ERROR_BITS = 30
 _MOST_DRAWN = 64  # for integers of millions of digits
-# Between 2**60 and 2**61 there are more primes (x / log x within 1.8 %: Rosser, Schoenfeld 1962).
+# Between 2**60 and 2**61 there are more primes (x / log x within 1.8 %: Rosser,
+# Schoenfeld 1962).
 NUM_WIDE_PRIMES = 26 * 10**15
 _WIDE_BITS = 60
-# No composite below 3.1 * 10**23 passes the strong test to all of these bases (Sorenson, Webster).
+# No composite below 3.1 * 10**23 passes the strong test to all of these bases
+# (Sorenson, Webster).
 _BASES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37)
 
 
 def draw_primes(count: int, without: Sequence[int] = ()) -> tuple[int, ...]:
     """Return different primes between 2**30 and 2**32 / 3.5, drawn from the system's randomness.
 
-    Nobody who writes a matrix can know them, so that a non-zero integer of b bits, of which fewer
-    than b / 30 such primes are divisors, is zero modulo each of k of them with a chance below
-    (b / 30 / `NUM_PRIMES`)**k (`error_bits`).
+    Nobody who writes a matrix can know them, so that a non-zero integer of b bits, of
+    which fewer than b / 30 such primes are divisors, is zero modulo each of k of them
+    with a chance below (b / 30 / `NUM_PRIMES`)**k (`error_bits`).
     """
     drawn: list[int] = []
     while len(drawn) < count:
@@ -38,8 +41,8 @@ def draw_primes(count: int, without: Sequence[int] = ()) -> tuple[int, ...]:
 def draw_wide_primes(count: int, without: Sequence[int] = ()) -> tuple[int, ...]:
     """Return different primes between 2**60 and 2**61, drawn from the system's randomness.
 
-    For integers on the host that grow as data comes: two of them err with a chance that no such
-    growth exhausts (`wide_error_bits`).
+    For integers on the host that grow as data comes: two of them err with a chance that
+    no such growth exhausts (`wide_error_bits`).
     """
     drawn: list[int] = []
     while len(drawn) < count:
@@ -68,7 +71,8 @@ def is_prime(number: int) -> bool:
         return number in _BASES
     rest = number - 1
     twos = (rest & -rest).bit_length() - 1
-    for base in _BASES if number >> 31 else _BASES[:4]:  # four suffice below 3,215,031,751
+    # four suffice below 3,215,031,751
+    for base in _BASES if number >> 31 else _BASES[:4]:
         value = pow(base, rest >> twos, number)
         if value in (1, rest):
             continue
@@ -85,7 +89,8 @@ def error_bits(minor_bits: float, count: int, cases: int = 1) -> int:
     """Return k such that drawn primes err with a chance below 2**-k.
 
     Args:
-        minor_bits: log2 of a bound on the integers that must not be zero modulo all primes.
+        minor_bits: log2 of a bound on the integers that must not be zero modulo all
+            primes.
         count: How many primes were drawn.
         cases: The number of such integers.
     """
@@ -97,4 +102,6 @@ def enough_primes(minor_bits: float, cases: int = 1, bits: int = ERROR_BITS) -> 
     """Return how many primes, two or more, err with a chance below 2**-bits."""
     if error_bits(minor_bits, 1) < 1:
         return _MOST_DRAWN
-    return next(n for n in itertools.count(2) if error_bits(minor_bits, n, cases) >= bits)
+    return next(
+        n for n in itertools.count(2) if error_bits(minor_bits, n, cases) >= bits
+    )

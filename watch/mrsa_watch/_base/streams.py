@@ -1,4 +1,7 @@
-"""Standard streams that fail: results are kept, and the exit status reports the failure."""
+"""Standard streams that fail.
+
+Results are kept, and the exit status reports the failure.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +15,17 @@ from typing import Any, cast
 BROKEN_PIPE = 141  # status in a shell of a program that SIGPIPE ended
 # For encodings that lack them: lines of tables and frames, and signs between numbers.
 _PLAIN = str.maketrans(
-    dict(zip("─━│┃╭╮╰╯–▁▂▃▄▅▆▇█", "--||++++-_.-=+*%#", strict=True)) | {"±": "+-", "…": "..."}
+    dict(zip("─━│┃╭╮╰╯–▁▂▃▄▅▆▇█", "--||++++-_.-=+*%#", strict=True))
+    | {"±": "+-", "…": "..."}
 )
-_PLAIN_LETTERS = "mrsa_watch.plain_letters"  # how the handler of those letters is registered
+# how the handler of those letters is registered
+_PLAIN_LETTERS = "mrsa_watch.plain_letters"
 
 
 class Outlet:
-    """A standard stream whose failure is remembered, not raised: results are saved all the same.
+    """A standard stream whose failure is remembered, not raised.
 
+    Results are saved all the same.
     What its encoding has no letter for is written in others, or by number.
 
     Attributes:
@@ -50,7 +56,10 @@ class Outlet:
             return
         try:
             act()
-        except (OSError, ValueError) as error:  # a stream that has been closed is a wrong value
+        except (
+            OSError,
+            ValueError,
+        ) as error:  # a stream that has been closed is a wrong value
             self.failure = error
 
     def _writable(self, text: str) -> str:
@@ -90,13 +99,14 @@ def run_with_outlets(run: Callable[[], int], say_error: Callable[[str], None]) -
         say_error: Prints an error.
 
     Returns:
-        The command's status; if that is 0, 141 where nobody reads the output any more, and 1 where
-        it could not be printed.
+        The command's status; if that is 0, 141 where nobody reads the output any more,
+        and 1 where it could not be printed.
     """
     with outlets() as out:
         status = run()
         out.flush()
-        if isinstance(out.failure, BrokenPipeError):  # `| head` has read enough: no news
+        # `| head` has read enough: no news
+        if isinstance(out.failure, BrokenPipeError):
             return status or BROKEN_PIPE
         if out.failure is not None:
             why = getattr(out.failure, "strerror", None) or out.failure

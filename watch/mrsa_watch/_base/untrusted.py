@@ -52,7 +52,8 @@ def read_bytes(path: pathlib.Path, most: int) -> bytes:
         most: Bytes that may come of it; a small file can unpack to any size.
 
     Raises:
-        ValueError: With a phrase for "found ...": more bytes than that, or a broken file.
+        ValueError: With a phrase for "found ...": more bytes than that, or a broken
+            file.
         OSError: If the file cannot be read.
     """
     data, is_whole = _unpacked(path, most)
@@ -63,7 +64,9 @@ def read_bytes(path: pathlib.Path, most: int) -> bytes:
 
 
 def first_bytes(path: pathlib.Path, most: int) -> bytes:
-    """Return the first bytes of a file, unpacked; none where it is broken, as reading it reports.
+    """Return the first bytes of a file, unpacked.
+
+    None where it is broken, as reading it reports.
 
     Raises:
         DataNotFoundError: If there is none that can be read.
@@ -78,7 +81,9 @@ def first_bytes(path: pathlib.Path, most: int) -> bytes:
 
 def packing_of(start: bytes) -> str | None:
     """Return by what a file is packed that starts so; None if it is not."""
-    return next((name for mark, name in _PACKED.items() if start.startswith(mark)), None)
+    return next(
+        (name for mark, name in _PACKED.items() if start.startswith(mark)), None
+    )
 
 
 def _unpacked(path: pathlib.Path, most: int) -> tuple[bytes, bool]:
@@ -95,7 +100,9 @@ def _unpacked(path: pathlib.Path, most: int) -> tuple[bytes, bool]:
         except (OSError, EOFError, ValueError, zlib.error, lzma.LZMAError) as error:
             if packing is None:
                 raise
-            raise ValueError(f"{packing} that is broken or cut short ({error})") from error
+            raise ValueError(
+                f"{packing} that is broken or cut short ({error})"
+            ) from error
     data = b"".join(parts)
     return data[:most], left >= 0
 
@@ -111,13 +118,18 @@ def _stream_of(raw: IO[bytes], packing: str | None) -> Any:
         try:
             import pyarrow as pa
         except ImportError as error:
-            raise ValueError("zstd, which pyarrow unpacks (it is not installed)") from error
+            raise ValueError(
+                "zstd, which pyarrow unpacks (it is not installed)"
+            ) from error
         return pa.CompressedInputStream(pa.PythonFile(raw, mode="r"), "zstd")
     return raw
 
 
 class _Xz(io.RawIOBase):
-    """A file packed by xz, unpacked in bounded memory: `lzma.LZMAFile` trusts what a file asks."""
+    """A file packed by xz, unpacked in bounded memory.
+
+    `lzma.LZMAFile` trusts what a file asks.
+    """
 
     def __init__(self, raw: IO[bytes]) -> None:
         self._raw = raw
@@ -150,8 +162,8 @@ class _Xz(io.RawIOBase):
 def printable(value: Any, keep: str = "") -> str:
     r"""Return a value as text in which nothing commands a terminal or hides what is written.
 
-    Control and format characters (escapes, line breaks, marks that turn the direction of writing)
-    and halves of characters stand as their codes.
+    Control and format characters (escapes, line breaks, marks that turn the direction
+    of writing) and halves of characters stand as their codes.
 
     Args:
         value: Anything.
@@ -165,15 +177,16 @@ def printable(value: Any, keep: str = "") -> str:
     if text.isprintable():
         return text
     return "".join(
-        mark if mark.isprintable() or mark in keep else ascii(mark)[1:-1] for mark in text
+        mark if mark.isprintable() or mark in keep else ascii(mark)[1:-1]
+        for mark in text
     )
 
 
 def cell(value: Any) -> Any:
     """Return a value for a cell of CSV that no spreadsheet takes for a formula.
 
-    Text that begins with =, +, -, @, a tab or a carriage return gets an apostrophe before it;
-    numbers and text that is a number stay as they are.
+    Text that begins with =, +, -, @, a tab or a carriage return gets an apostrophe
+    before it; numbers and text that is a number stay as they are.
 
     Examples:
         >>> cell("=1+1"), cell("@anna"), cell("-1"), cell(-1), cell("anna")

@@ -1,5 +1,6 @@
-"""Values that compare by what they hold: `==` gives one bool, and equal values have one hash.
+"""Values that compare by what they hold.
 
+`==` gives one bool, and equal values have one hash.
 Nothing here imports NumPy or JAX.
 """
 
@@ -17,8 +18,8 @@ _Class = TypeVar("_Class", bound=type)
 def by_value(cls: _Class) -> _Class:
     """Let the values of a class, a dataclass or a named tuple, compare and hash by their contents.
 
-    What Python generates compares arrays with `==`, which gives arrays, and does not hash them. A
-    class that says itself how its values compare keeps that.
+    What Python generates compares arrays with `==`, which gives arrays, and does not
+    hash them. A class that says itself how its values compare keeps that.
     """
     if "__eq__" in cls.__dict__:
         return cls
@@ -31,8 +32,8 @@ def by_value(cls: _Class) -> _Class:
 def contents(value: Any) -> Hashable:
     """Return what a value holds, as something that hashes and whose `==` gives one bool.
 
-    Arrays count by type, shape and bytes, so that NaN is equal to itself; random keys by their
-    words. Of what is traced, nothing is known but which object it is.
+    Arrays count by type, shape and bytes, so that NaN is equal to itself; random keys
+    by their words. Of what is traced, nothing is known but which object it is.
 
     Examples:
         >>> import numpy as np
@@ -51,7 +52,9 @@ def contents(value: Any) -> Hashable:
     if isinstance(value, tuple | list):
         return kind, tuple(map(contents, value))
     if isinstance(value, Mapping):
-        return kind, frozenset((contents(key), contents(entry)) for key, entry in value.items())
+        return kind, frozenset(
+            (contents(key), contents(entry)) for key, entry in value.items()
+        )
     if isinstance(value, set):
         return kind, frozenset(value)
     if isinstance(value, functools.partial):
@@ -65,7 +68,8 @@ def contents(value: Any) -> Hashable:
 
 
 def _of_array(value: Any) -> Hashable:
-    numpy, jax = sys.modules["numpy"], sys.modules.get("jax")  # imported by who made the array
+    # imported by who made the array
+    numpy, jax = sys.modules["numpy"], sys.modules.get("jax")
     if jax is not None:
         if isinstance(value, jax.core.Tracer):
             return "traced", id(value)
@@ -92,7 +96,9 @@ def _is_equal(self: Any, other: Any) -> Any:
 
 
 def _differs(self: Any, other: Any) -> Any:
-    return NotImplemented if type(self) is not type(other) else not _is_equal(self, other)
+    return (
+        NotImplemented if type(self) is not type(other) else not _is_equal(self, other)
+    )
 
 
 def _hash(self: Any) -> int:

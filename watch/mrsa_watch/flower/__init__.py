@@ -1,5 +1,6 @@
-"""Records Flower's rounds, and selects in them: who is in each sum, and who was lost when.
+"""Records Flower's rounds, and selects in them.
 
+Who is in each sum, and who was lost when.
 Import it where Flower is (the extra `flower` of this package); nothing else here does.
 """
 
@@ -12,4 +13,11 @@ from mrsa_watch.flower._pseudonyms import Pseudonyms, pseudonym_mod  # noqa: E40
 from mrsa_watch.flower._strategies import record  # noqa: E402
 from mrsa_watch.flower._workflow import SecAggPlus  # noqa: E402
 
-__all__ = ["VERSION", "Pseudonyms", "SecAggPlus", "pseudonym_mod", "record", "whole_blocks"]
+__all__ = [
+    "VERSION",
+    "Pseudonyms",
+    "SecAggPlus",
+    "pseudonym_mod",
+    "record",
+    "whole_blocks",
+]

@@ -40,7 +40,8 @@ class _Round:
 
     number: int
     asked: tuple[Node, ...]
-    lost: dict[str, list[Node]] | None = None  # None: nobody follows the protocol's stages
+    # None: nobody follows the protocol's stages
+    lost: dict[str, list[Node]] | None = None
 
 
 class Books:
@@ -48,14 +49,15 @@ class Books:
 
     Args:
         recorder: Of the log.
-        gate: Asked before a round, and again for those who are left; None lets all through.
+        gate: Asked before a round, and again for those who are left; None lets all
+            through.
         name: A node's lasting name.
         chooser: Chooses the clients to ask, if set; it continues where the log ends.
         part: The part of the vector that all sums are of; None for whole updates.
 
     Attributes:
-        asks_again: Whether the gate is asked again once weights are known, before anything is
-            learnt.
+        asks_again: Whether the gate is asked again once weights are known, before
+            anything is learnt.
     """
 
     def __init__(
@@ -83,7 +85,7 @@ class Books:
         if chooser is not None or gate is not None:
             self._replay()
 
-    # --- a round, from its beginning to its end ---------------------------------------------------
+    # ---- a round, from its beginning to its end
 
     def open(self, number: int, asked: Sequence[Node]) -> bool:
         """Begin a round if the gate lets it; one that it forbids is written down."""
@@ -122,7 +124,9 @@ class Books:
             lost = {"train": [node for node in now.asked if node not in weights]}
         if "unmask" in lost and inside:
             lost["unmask"] = [node for node in lost["unmask"] if node in inside]
-        self._write(now.number, "learnt" if inside else "aborted", inside, now.asked, lost)
+        self._write(
+            now.number, "learnt" if inside else "aborted", inside, now.asked, lost
+        )
 
     def close(self) -> None:
         """Write that a round which is still under way came to nothing."""
@@ -130,11 +134,14 @@ class Books:
             now = self._round
             self._write(now.number, "aborted", asked=now.asked, lost=now.lost)
 
-    def refusal(self, nodes: Iterable[Node], weights: Mapping[Any, Fraction] | None = None) -> Any:
+    def refusal(
+        self, nodes: Iterable[Node], weights: Mapping[Any, Fraction] | None = None
+    ) -> Any:
         """Return the gate's answer where it forbids a sum over these nodes, else None.
 
-        Weights that are not known yet are taken to be those that each node had last. For a node
-        that is new, it is 1 if the gate is asked again later; otherwise the gate decides.
+        Weights that are not known yet are taken to be those that each node had last.
+        For a node that is new, it is 1 if the gate is asked again later; otherwise the
+        gate decides.
         """
         if self._gate is None:
             return None
@@ -144,22 +151,24 @@ class Books:
             known = {self._known_as(node): weights[node] for node in nodes}
             cohort = {name: weight for name, weight in known.items() if weight > 0}
         elif is_ours and not self.asks_again:
-            cohort = [self._known_as(node) for node in nodes]  # the gate knows what it may assume
+            # the gate knows what it may assume
+            cohort = [self._known_as(node) for node in nodes]
         else:
             names = (self._known_as(node) for node in nodes)
             cohort = {name: self._weights.get(name, Fraction(1)) for name in names}
-        # nodes come under names that the recorder makes at one place, so that a new one is new
+        # nodes come under names that the recorder makes at one place, so that a new one
+        # is new
         takes_new = {"new_clients": True} if is_ours else {}
         (answer,) = self._gate.check([cohort], **self._part, **takes_new)
         return None if answer.allowed else answer
 
-    # --- choosing ---------------------------------------------------------------------------------
+    # ---- choosing
 
     def choose(self, number: int, nodes: Iterable[Node]) -> tuple[Node, ...]:
         """Begin a round with whom the selector chooses of those who are there.
 
-        Where the gate wants some left out, their blocks are, and the selector chooses again. A
-        round in which nobody can be asked is written as it ends.
+        Where the gate wants some left out, their blocks are, and the selector chooses
+        again. A round in which nobody can be asked is written as it ends.
         """
         assert self.chooser is not None
         there = self._places(nodes)
@@ -171,10 +180,18 @@ class Books:
                 self._round = _Round(number, asked)
                 return asked
             status = "refused"
-            out = {self.block(node) for node in asked if self._known_as(node) in answer.leave_out}
+            out = {
+                self.block(node)
+                for node in asked
+                if self._known_as(node) in answer.leave_out
+            }
             if not out:
                 break
-            there = {place: node for place, node in there.items() if self.block(node) not in out}
+            there = {
+                place: node
+                for place, node in there.items()
+                if self.block(node) not in out
+            }
         self._write(number, status, asked=())
         return ()
 
@@ -193,7 +210,8 @@ class Books:
         if strangers - self._told:
             self._told |= strangers
             warnings.warn(
-                f"the selector is of {self._register.num_clients} clients, and all have their "
+                f"the selector is of {self._register.num_clients} clients, and all "
+                "have their "
                 f"place: {len(strangers)} more are left out",
                 RuntimeWarning,
                 stacklevel=2,
@@ -211,21 +229,29 @@ class Books:
     def _places_of(self, line: SumLine) -> tuple[list[int], list[int]]:
         places, path = self._register.places, self._register.path
         where = f"line {line.line} of {self.recorder.path}"
-        require(line.asked is not None, "recorder", f"must have a log that says in {where} whom "
-                "the server asked")  # fmt: skip
+        require(
+            line.asked is not None,
+            "recorder",
+            f"must have a log that says in {where} whom the server asked",
+        )
         names = line.asked or ()
         known = all(name in places for name in names)
         require(known, str(path), f"must know the clients of {where}")
         return [places[name] for name in names], [places[name] for name in line.clients]
 
-    # --- writing ----------------------------------------------------------------------------------
+    # ---- writing
 
     def _known_as(self, node: Node) -> str:
         return self.recorder.name(self._name(node))
 
     def _check_names(self, nodes: Sequence[Node]) -> None:
         names = {self._known_as(node) for node in nodes}
-        require(len(names) == len(nodes), "name", "must tell all nodes of a round apart", nodes)
+        require(
+            len(names) == len(nodes),
+            "name",
+            "must tell all nodes of a round apart",
+            nodes,
+        )
 
     def _write(
         self,
@@ -243,15 +269,23 @@ class Books:
             weights=list(weights.values()) if weights and status == "learnt" else None,
             status=status,
             asked=None if asked is None else [self._name(node) for node in asked],
-            lost={at: [self._name(node) for node in who] for at, who in (lost or {}).items() if who}
+            lost={
+                at: [self._name(node) for node in who]
+                for at, who in (lost or {}).items()
+                if who
+            }
             or None,
             **self._part,
         )
         if self.chooser is not None:
             places = self._register.places
             at = [places[self._known_as(node)] for node in asked or ()]
-            self.chooser.end(at, [places[self._known_as(node)] for node in weights or ()])
-        named = {self._known_as(node): weight for node, weight in (weights or {}).items()}
+            self.chooser.end(
+                at, [places[self._known_as(node)] for node in weights or ()]
+            )
+        named = {
+            self._known_as(node): weight for node, weight in (weights or {}).items()
+        }
         self._weights |= named
         if self._gate is not None and named:
             self._gate.add(list(named), list(named.values()), **self._part)

@@ -27,12 +27,14 @@ _SECRET_BYTES = 32
 def pseudonym_mod(
     message: Message, context: Context, call_next: Callable[[Message, Context], Message]
 ) -> Message:
-    """Add the node's pseudonym to its reply: a mod for a client app's `app.query("pseudonym")`.
+    """Add the node's pseudonym to its reply.
 
-    The secret is 32 random bytes in a file that its owner alone can read, made at first use. A
-    node's configuration names the file (`--node-config 'secret="/path"'`). Without it, the file is
-    `~/.mrsa_watch.secret`, and nodes on one machine differ by their `partition-id`, as in Flower's
-    simulation. A node that loses its secret is another person.
+    A mod for a client app's `app.query("pseudonym")`.
+    The secret is 32 random bytes in a file that its owner alone can read, made at first
+    use. A node's configuration names the file (`--node-config 'secret="/path"'`).
+    Without it, the file is `~/.mrsa_watch.secret`, and nodes on one machine differ by
+    their `partition-id`, as in Flower's simulation. A node that loses its secret is
+    another person.
 
     Args:
         message: What the server asks.
@@ -52,14 +54,24 @@ def pseudonym_mod(
 
 
 def _pseudonym(node_config: Any) -> str:
-    """Return what the secret makes; a secret of several simulated nodes makes one for each."""
-    path = pathlib.Path(str(node_config.get("secret", "~/.mrsa_watch.secret"))).expanduser()
+    """Return what the secret makes.
+
+    A secret of several simulated nodes makes one for each.
+    """
+    path = pathlib.Path(
+        str(node_config.get("secret", "~/.mrsa_watch.secret"))
+    ).expanduser()
     who = "" if "secret" in node_config else node_config.get("partition-id", "")
-    return hmac.digest(_kept_secret(path), f"mrsa_watch {who}".encode(), "sha256")[:16].hex()
+    return hmac.digest(_kept_secret(path), f"mrsa_watch {who}".encode(), "sha256")[
+        :16
+    ].hex()
 
 
 def _kept_secret(path: pathlib.Path) -> bytes:
-    """Return the secret, made if there is none: whole, by one of those who start at once."""
+    """Return the secret, made if there is none.
+
+    Whole, by one of those who start at once.
+    """
     if not path.exists():
         handle, draft = tempfile.mkstemp(dir=path.parent)  # readable by its owner alone
         try:
@@ -70,19 +82,25 @@ def _kept_secret(path: pathlib.Path) -> bytes:
         finally:
             os.unlink(draft)
     secret = path.read_bytes()
-    require(len(secret) >= _SECRET_BYTES, "secret", f"must hold {_SECRET_BYTES} bytes", str(path))
+    require(
+        len(secret) >= _SECRET_BYTES,
+        "secret",
+        f"must hold {_SECRET_BYTES} bytes",
+        str(path),
+    )
     return secret
 
 
 class Pseudonyms(GridView):
     """A grid whose nodes are those that told their pseudonym, and what each told.
 
-    The pseudonym is a keyed hash by a secret that stays at the node (`pseudonym_mod`), so that a
-    log over several runs knows one person by one name, whatever number Flower gives the node.
-    Nodes that are new are asked when a strategy looks for nodes. One that does not answer in time
-    is left out, and is asked again at the next look. If two nodes tell the same pseudonym, the
-    later one counts, as when a node connects again. A node can lie about its pseudonym: Flower's
-    own keys of nodes decide which nodes may connect.
+    The pseudonym is a keyed hash by a secret that stays at the node (`pseudonym_mod`),
+    so that a log over several runs knows one person by one name, whatever number Flower
+    gives the node. Nodes that are new are asked when a strategy looks for nodes. One
+    that does not answer in time is left out, and is asked again at the next look. If
+    two nodes tell the same pseudonym, the later one counts, as when a node connects
+    again. A node can lie about its pseudonym: Flower's own keys of nodes decide which
+    nodes may connect.
 
     Args:
         grid: Flower's.
@@ -112,12 +130,17 @@ class Pseudonyms(GridView):
         """Return the nodes whose pseudonym is known, each person once."""
         there = list(self._grid.get_node_ids())
         new = [node for node in there if node not in self._names]
-        messages = [Message(RecordDict(), dst_node_id=node, message_type=_ACTION) for node in new]
+        messages = [
+            Message(RecordDict(), dst_node_id=node, message_type=_ACTION)
+            for node in new
+        ]
         if messages:
             for reply in self._grid.send_and_receive(messages, timeout=self._timeout):
                 if not reply.has_error():
                     self._learn(reply.metadata.src_node_id, reply.content)
-        return [node for node in there if self._nodes.get(self._names.get(node, "")) == node]
+        return [
+            node for node in there if self._nodes.get(self._names.get(node, "")) == node
+        ]
 
     def name(self, node: int) -> str:
         """Return what a node told, for `record` and `select`."""

@@ -1,4 +1,7 @@
-"""Strategies that record, and that select, around any of Flower's; both of its interfaces."""
+"""Strategies that record, and that select, around any of Flower's.
+
+Both of its interfaces.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +52,9 @@ class GridView(Grid):
         ttl: float | None = None,
     ) -> Message:
         """Hand on."""
-        return self._grid.create_message(content, message_type, dst_node_id, group_id, ttl)
+        return self._grid.create_message(
+            content, message_type, dst_node_id, group_id, ttl
+        )
 
     def get_node_ids(self) -> Iterable[int]:
         """Hand on."""
@@ -85,7 +90,9 @@ class CohortGrid(GridView):
     def get_node_ids(self) -> Iterable[int]:
         """Return the cohort, until it is clear that more nodes are waited for."""
         self._looks += 1
-        rule = f"must not wait for more nodes than the cohort's {len(self._cohort)} (its "
+        rule = (
+            f"must not wait for more nodes than the cohort's {len(self._cohort)} (its "
+        )
         rule += "min_train_nodes and min_available_nodes)"
         require(self._looks <= _MOST_LOOKS, "strategy", rule)
         return list(self._cohort)
@@ -130,10 +137,13 @@ class CohortManager(ClientManager):
     ) -> list[ClientProxy]:
         """Return the cohort, however many are wanted."""
         cohort = self._cohort.values()
-        return [proxy for proxy in cohort if criterion is None or criterion.select(proxy)]
+        return [
+            proxy for proxy in cohort if criterion is None or criterion.select(proxy)
+        ]
 
 
-# ---- Strategies that record, and that select, around any of Flower's; both of its interfaces.
+# ---- Strategies that record, and that select, around any of Flower's; both of its
+# interfaces.
 
 _ONE_DAY_SECONDS = 86_400  # what Flower itself waits
 
@@ -146,7 +156,11 @@ class _Wrapper:
     nodes_to_wait_for: int
 
     def __init__(self, strategy: Any, books: Books, nodes_to_wait_for: int = 0) -> None:
-        self.strategy, self.books, self.nodes_to_wait_for = strategy, books, nodes_to_wait_for
+        self.strategy, self.books, self.nodes_to_wait_for = (
+            strategy,
+            books,
+            nodes_to_wait_for,
+        )
 
     def __getattr__(self, name: str) -> Any:
         if name in ("strategy", "books"):  # while it is copied or unpickled
@@ -159,7 +173,9 @@ class _Wrapper:
         if app := getattr(run, "fab_id", ""):
             self.books.recorder.identify(app, str(run.run_id))
 
-    def _check_asked(self, cohort: Iterable[Any], asked: Iterable[Any], more: str) -> None:
+    def _check_asked(
+        self, cohort: Iterable[Any], asked: Iterable[Any], more: str
+    ) -> None:
         rule = f"must ask exactly the clients that are chosen ({more} must be 1)"
         require(sorted(cohort) == sorted(asked), "strategy", rule, self.strategy)
 
@@ -174,7 +190,10 @@ class FitWrapper(_Wrapper, Strategy):
     def configure_fit(
         self, server_round: int, parameters: Parameters, client_manager: ClientManager
     ) -> list[tuple[ClientProxy, FitIns]]:
-        """Return whom to ask and what; nobody where the gate forbids it or nobody can be chosen."""
+        """Return whom to ask and what.
+
+        Nobody where the gate forbids it or nobody can be chosen.
+        """
         self.books.close()
         if self.books.chooser is None:
             plan = self.strategy.configure_fit(server_round, parameters, client_manager)
@@ -200,14 +219,18 @@ class FitWrapper(_Wrapper, Strategy):
         failures: list[tuple[ClientProxy, FitRes] | BaseException],
     ) -> tuple[Parameters | None, dict[str, Any]]:
         """Write the sum's line, then hand on."""
-        self.books.learn(server_round, {_node(proxy): res.num_examples for proxy, res in results})
+        self.books.learn(
+            server_round, {_node(proxy): res.num_examples for proxy, res in results}
+        )
         return self.strategy.aggregate_fit(server_round, results, failures)
 
     def configure_evaluate(
         self, server_round: int, parameters: Parameters, client_manager: ClientManager
     ) -> Any:
         """Hand on."""
-        return self.strategy.configure_evaluate(server_round, parameters, client_manager)
+        return self.strategy.configure_evaluate(
+            server_round, parameters, client_manager
+        )
 
     def aggregate_evaluate(self, server_round: int, results: Any, failures: Any) -> Any:
         """Hand on."""
@@ -221,14 +244,22 @@ class FitWrapper(_Wrapper, Strategy):
 class MessageWrapper(_Wrapper, MessageStrategy):
     """Around a `flwr.serverapp.strategy.Strategy`."""
 
-    def __init__(self, strategy: MessageStrategy, books: Books, nodes_to_wait_for: int = 0) -> None:
+    def __init__(
+        self, strategy: MessageStrategy, books: Books, nodes_to_wait_for: int = 0
+    ) -> None:
         super().__init__(strategy, books, nodes_to_wait_for)
-        self._configure, self._aggregate = strategy.configure_train, strategy.aggregate_train
+        self._configure, self._aggregate = (
+            strategy.configure_train,
+            strategy.aggregate_train,
+        )
 
     def start(self, *args: Any, **settings: Any) -> Any:
         """Run the strategy's own loop of rounds, which meanwhile comes by here."""
         own = vars(self.strategy)
-        own |= {"configure_train": self.configure_train, "aggregate_train": self.aggregate_train}
+        own |= {
+            "configure_train": self.configure_train,
+            "aggregate_train": self.aggregate_train,
+        }
         try:
             return self.strategy.start(*args, **settings)
         finally:
@@ -237,7 +268,10 @@ class MessageWrapper(_Wrapper, MessageStrategy):
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Return the messages; none where the gate forbids the round or nobody can be chosen."""
+        """Return the messages.
+
+        None where the gate forbids the round or nobody can be chosen.
+        """
         self.books.close()
         self._identify([grid])
         if self.books.chooser is None:
@@ -284,7 +318,10 @@ class MessageWrapper(_Wrapper, MessageStrategy):
 
 
 def _node(proxy: ClientProxy) -> Any:
-    """Return a client's node; those of Flower's old server have only the text of an address."""
+    """Return a client's node.
+
+    Those of Flower's old server have only the text of an address.
+    """
     return getattr(proxy, "node_id", proxy.cid)
 
 
@@ -296,10 +333,16 @@ def _weight(reply: Message, key: str) -> Any:
     return 1
 
 
-def wrapped(strategy: Any, books: Callable[[], Books], nodes_to_wait_for: int = 0) -> Any:
+def wrapped(
+    strategy: Any, books: Callable[[], Books], nodes_to_wait_for: int = 0
+) -> Any:
     """Return a strategy that keeps books, made once it is known to be one that can."""
-    rule = "must be a flwr.server.strategy.Strategy or a flwr.serverapp.strategy.Strategy"
-    require(isinstance(strategy, Strategy | MessageStrategy), "strategy", rule, strategy)
+    rule = (
+        "must be a flwr.server.strategy.Strategy or a flwr.serverapp.strategy.Strategy"
+    )
+    require(
+        isinstance(strategy, Strategy | MessageStrategy), "strategy", rule, strategy
+    )
     is_new = not isinstance(strategy, _Wrapper)
     require(is_new, "strategy", "must not be recorded already", strategy)
     own = books()
@@ -318,32 +361,37 @@ def record(
 ) -> Any:
     """Return a strategy that records the members of each sum, and otherwise acts as the given one.
 
-    The line of a round is on the disk before the strategy sees the aggregate, so no sum is learnt
-    that the log lacks. Weights are the clients' `num_examples`, which the server sees in every
-    workflow; a client with none is not in the sum. With `DefaultWorkflow` and with strategies of
-    messages the server sees every update by itself: the recorder's `aggregation` is `"plain"`
-    then. With `SecAggPlus`, lost clients are recorded by stage, and rounds without a sum are
-    written too; with Flower's `SecAggPlusWorkflow`, they are recorded as lost in training.
+    The line of a round is on the disk before the strategy sees the aggregate, so no sum
+    is learnt that the log lacks. Weights are the clients' `num_examples`, which the
+    server sees in every workflow; a client with none is not in the sum. With
+    `DefaultWorkflow` and with strategies of messages the server sees every update by
+    itself: the recorder's `aggregation` is `"plain"` then. With `SecAggPlus`, lost
+    clients are recorded by stage, and rounds without a sum are written too; with
+    Flower's `SecAggPlusWorkflow`, they are recorded as lost in training.
 
     Args:
-        strategy: Any of Flower's, of `flwr.server.strategy` or `flwr.serverapp.strategy`; of
-            several around each other the outermost.
-        recorder: Of the log. With `flwr run` a relative path is of the folder where Flower's link
-            was started, for every app: give an absolute one. Flower's log shows the path.
-        gate: `live.Gate`, asked before each round; a round that it forbids is not begun. Weights
-            are assumed to be the latest of each client; `SecAggPlus` asks again before it unmasks,
-            when they are known. After a restart, use `Gate.from_log`.
-        name: A client's lasting name, of its node's number. Flower gives a node that connects
-            again without a key another number: the audit would count it as another client.
-        part: The part of the vector that this strategy's sums are of, by a name, where its clients
-            are those who train it; None for whole updates.
+        strategy: Any of Flower's, of `flwr.server.strategy` or
+            `flwr.serverapp.strategy`; of several around each other the outermost.
+        recorder: Of the log. With `flwr run` a relative path is of the folder where
+            Flower's link was started, for every app: give an absolute one. Flower's log
+            shows the path.
+        gate: `live.Gate`, asked before each round; a round that it forbids is not
+            begun. Weights are assumed to be the latest of each client; `SecAggPlus`
+            asks again before it unmasks, when they are known. After a restart, use
+            `Gate.from_log`.
+        name: A client's lasting name, of its node's number. Flower gives a node that
+            connects again without a key another number: the audit would count it as
+            another client.
+        part: The part of the vector that this strategy's sums are of, by a name, where
+            its clients are those who train it; None for whole updates.
 
     Returns:
         A strategy of the same interface.
 
     Raises:
-        ConfigurationError: If the strategy is none, or the recorder or gate is none; in the first
-            round, if the log is of another app than the one that `flwr run` started.
+        ConfigurationError: If the strategy is none, or the recorder or gate is none; in
+            the first round, if the log is of another app than the one that `flwr run`
+            started.
 
     Examples:
         >>> import pathlib, tempfile

@@ -2,14 +2,16 @@
 
 What differs from `flwr.server.workflow.SecAggPlusWorkflow`, on the server alone:
 
-- a node lost before it shared keys has no pads with anybody, so it is forgotten; the original
-  asks for shares of it that do not exist, and fails in every such round;
+- a node lost before it shared keys has no pads with anybody, so it is forgotten; the
+  original asks for shares of it that do not exist, and fails in every such round;
 - a block that loses a member ends the round, or is dropped as a whole;
-- a round is ended before unmasking where the gate forbids its sum, or where lost nodes have cut
-  the graph of pads in two, so that the server would learn the sum of each part.
+- a round is ended before unmasking where the gate forbids its sum, or where lost nodes
+  have cut the graph of pads in two, so that the server would learn the sum of each
+  part.
 
-Source: Bell et al., "Secure Single-Server Aggregation with (Poly)Logarithmic Overhead" (2020);
-Multi-RoundSecAgg, Section 4, for blocks, and `selection.learnt_sums` for the policies.
+Source: Bell et al., "Secure Single-Server Aggregation with (Poly)Logarithmic Overhead"
+(2020); Multi-RoundSecAgg, Section 4, for blocks, and `selection.learnt_sums` for the
+policies.
 """
 
 from __future__ import annotations
@@ -35,24 +37,25 @@ SplitPolicy = Literal["ignore", "abort", "drop_block"]
 class SecAggPlus(SecAggPlusWorkflow):
     """SecAgg+ whose rounds are recorded and whose sums hold whole blocks.
 
-    Instead of `flwr.server.workflow.SecAggPlusWorkflow`; clients are as they were, with Flower's
-    `secaggplus_mod`. The strategy is one that `record` or `select` made.
+    Instead of `flwr.server.workflow.SecAggPlusWorkflow`; clients are as they were, with
+    Flower's `secaggplus_mod`. The strategy is one that `record` or `select` made.
 
     Args:
-        num_shares: As Flower's: into how many shares a key is split; a float is a part of the
-            cohort.
-        reconstruction_threshold: As Flower's: how many of them restore it; a float is a part of
-            `num_shares`.
-        blocks: What happens when a block loses some of its members before their updates arrive:
-            `"abort"` ends the round, `"drop_block"` continues without the block, `"ignore"` sums
-            the survivors, as Flower does, which splits blocks. A dropped block's updates have
-            arrived, and each stays hidden by its own pad alone, which Flower draws from 32 bits of
-            its seed: a server that breaks the rules can search them. With `"abort"` nothing is
-            unmasked.
+        num_shares: As Flower's: into how many shares a key is split; a float is a part
+            of the cohort.
+        reconstruction_threshold: As Flower's: how many of them restore it; a float is a
+            part of `num_shares`.
+        blocks: What happens when a block loses some of its members before their updates
+            arrive: `"abort"` ends the round, `"drop_block"` continues without the
+            block, `"ignore"` sums the survivors, as Flower does, which splits blocks. A
+            dropped block's updates have arrived, and each stays hidden by its own pad
+            alone, which Flower draws from 32 bits of its seed: a server that breaks the
+            rules can search them. With `"abort"` nothing is unmasked.
         **settings: Flower's further ones, such as `clipping_range`.
 
     Raises:
-        ConfigurationError: If the policy is unknown; in a round, if the strategy records nothing.
+        ConfigurationError: If the policy is unknown; in a round, if the strategy
+            records nothing.
         TypeError, ValueError: From Flower, for its own settings.
 
     Examples:
@@ -81,13 +84,17 @@ class SecAggPlus(SecAggPlusWorkflow):
         finally:
             books.close()
 
-    def setup_stage(self, grid: Grid, context: LegacyContext, state: WorkflowState) -> bool:
+    def setup_stage(
+        self, grid: Grid, context: LegacyContext, state: WorkflowState
+    ) -> bool:
         """Ask the cohort for keys."""
         stage = _Stage(grid, _books_of(context), "setup", self.blocks)
         went = super().setup_stage(stage, context, state)
         return went and stage.goes_on() and _forget_lost(state)
 
-    def share_keys_stage(self, grid: Grid, context: LegacyContext, state: WorkflowState) -> bool:
+    def share_keys_stage(
+        self, grid: Grid, context: LegacyContext, state: WorkflowState
+    ) -> bool:
         """Let them share keys."""
         stage = _Stage(grid, _books_of(context), "share_keys", self.blocks)
         went = super().share_keys_stage(stage, context, state)
@@ -105,23 +112,36 @@ class SecAggPlus(SecAggPlusWorkflow):
         if not _is_connected(state):
             log(WARN, "Lost nodes cut the graph of pads apart: nothing is unmasked.")
             return False
-        told = {proxy.node_id: result.num_examples for proxy, result in state.legacy_results}
+        told = {
+            proxy.node_id: result.num_examples for proxy, result in state.legacy_results
+        }
         weights = exact_weights(told)  # while nothing is learnt
         answer = books.refusal(state.active_node_ids, weights)
         if answer is not None:
-            log(WARN, "The gate forbids the sum of those who are left: %s", answer.reason)
+            log(
+                WARN,
+                "The gate forbids the sum of those who are left: %s",
+                answer.reason,
+            )
         return answer is None
 
-    def unmask_stage(self, grid: Grid, context: LegacyContext, state: WorkflowState) -> bool:
+    def unmask_stage(
+        self, grid: Grid, context: LegacyContext, state: WorkflowState
+    ) -> bool:
         """Collect shares, unmask the sum and hand it to the strategy."""
         stage = _Stage(grid, _books_of(context), "unmask", "ignore")
         return super().unmask_stage(stage, context, state)
 
 
 class _Stage(GridView):
-    """A stage's messages: who is lost is noted, and the rest of a broken block is dropped."""
+    """A stage's messages.
 
-    def __init__(self, grid: Grid, books: Books, name: str, policy: SplitPolicy) -> None:
+    Who is lost is noted, and the rest of a broken block is dropped.
+    """
+
+    def __init__(
+        self, grid: Grid, books: Books, name: str, policy: SplitPolicy
+    ) -> None:
         super().__init__(grid)
         self._books, self._name, self._policy = books, name, policy
         self._split: set[Any] = set()
@@ -141,7 +161,9 @@ class _Stage(GridView):
         messages = list(messages)
         asked = [message.metadata.dst_node_id for message in messages]
         replies = list(self._grid.send_and_receive(messages, timeout=timeout))
-        there = {reply.metadata.src_node_id for reply in replies if not reply.has_error()}
+        there = {
+            reply.metadata.src_node_id for reply in replies if not reply.has_error()
+        }
         lost = [node for node in asked if node not in there]
         self._books.lose(self._name, lost)
         block = self._books.block
@@ -149,9 +171,10 @@ class _Stage(GridView):
         if self._policy != "drop_block":
             return replies
         return [
-            reply for reply in replies
+            reply
+            for reply in replies
             if reply.has_error() or block(reply.metadata.src_node_id) not in self._split
-        ]  # fmt: skip
+        ]
 
 
 def _books_of(context: Any) -> Books:
@@ -165,8 +188,8 @@ def _books_of(context: Any) -> Books:
 def _forget_lost(state: WorkflowState) -> bool:
     """Leave nodes that are lost out of all that follows, and say whether two are left.
 
-    Clients add pads only with those whose shares they were forwarded, and get forwarded those of
-    nodes that are there after keys were shared.
+    Clients add pads only with those whose shares they were forwarded, and get forwarded
+    those of nodes that are there after keys were shared.
     """
     state.sampled_node_ids = set(state.active_node_ids)
     state.nid_to_neighbours = {
@@ -181,6 +204,8 @@ def _is_connected(state: WorkflowState) -> bool:
     left = set(state.active_node_ids)
     reached = {left.pop()} if len(left) >= 2 else set()
     while reached:
-        reached = left & set().union(*(state.nid_to_neighbours[node] for node in reached))
+        reached = left & set().union(
+            *(state.nid_to_neighbours[node] for node in reached)
+        )
         left -= reached
     return len(state.active_node_ids) >= 2 and not left

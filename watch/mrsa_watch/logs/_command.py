@@ -49,7 +49,9 @@ class Refusal(ConfigurationError):
         self.told, self.path, self.options = told, path, options
 
 
-def refuse(where: str, expected: str, found: str, path: str, options: Layout) -> NoReturn:
+def refuse(
+    where: str, expected: str, found: str, path: str, options: Layout
+) -> NoReturn:
     """Raise the error that ends in the command which reads the log by some settings."""
     raise Refusal(f"{where}: expected {expected}; found {found}", path, options)
 
@@ -88,7 +90,11 @@ def _ending_in(told: str, path: str, options: Layout) -> str:
 
 def command(path: str, options: Layout) -> str:
     """Return what reads a log by these settings."""
-    texts = {name: value for name in _TEXTS if (value := getattr(options, name)) not in _BY_DEFAULT}
+    texts = {
+        name: value
+        for name in _TEXTS
+        if (value := getattr(options, name)) not in _BY_DEFAULT
+    }
     lists = {name: list(value) for name in _LISTS if (value := getattr(options, name))}
     if path == TABLE:
         where = {name: list(one) for name, one in options.where}
@@ -101,7 +107,11 @@ def command(path: str, options: Layout) -> str:
     parts = [shlex.quote(f"./{path}" if path.startswith("-") else path)]
     for name, text in flags:
         flag = f"--{name.replace('_', '-')}"
-        parts += [f"{flag}={shlex.quote(text)}"] if text[:1] == "-" else [flag, shlex.quote(text)]
+        parts += (
+            [f"{flag}={shlex.quote(text)}"]
+            if text[:1] == "-"
+            else [flag, shlex.quote(text)]
+        )
     return f"mrsa-jax audit {' '.join(parts)}"
 
 

@@ -1,8 +1,9 @@
-"""Participation logs in text: (round, client) rows under a header, or a matrix of 0 and 1.
+"""Participation logs in text.
 
-A row is a line: a quote that does not end on its line would swallow the rows below it, and is a
-fault. Each field is kept once, as a number for what stands in it; line numbers are found on a
-second look, only when something is wrong.
+(round, client) rows under a header, or a matrix of 0 and 1.
+A row is a line: a quote that does not end on its line would swallow the rows below it,
+and is a fault. Each field is kept once, as a number for what stands in it; line numbers
+are found on a second look, only when something is wrong.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ class _Text(NamedTuple):
         path: Its file.
         number: That line's number.
         data: That line and all below it.
-        delimiter: Between fields; None for spaces between numbers, as NumPy writes them.
+        delimiter: Between fields; None for spaces between numbers, as NumPy writes
+            them.
     """
 
     path: pathlib.Path
@@ -65,28 +67,41 @@ class _Text(NamedTuple):
         if '"' not in line:
             return line.split(self.delimiter)
         fields = _field(self.delimiter).findall(line + self.delimiter)
-        return [quoted.replace('""', '"') if quoted else plain for quoted, plain in fields]
+        return [
+            quoted.replace('""', '"') if quoted else plain for quoted, plain in fields
+        ]
 
 
 def read_csv(path: pathlib.Path, options: Layout) -> ParticipationLog:
     """Read a log in text; compressed by gzip too."""
     text, first = _open(path, options)
     header = text.split(first)
-    is_matrix = all(decimal_number(field, options.decimal) is not None for field in header)
+    is_matrix = all(
+        decimal_number(field, options.decimal) is not None for field in header
+    )
     where = f"{path}:{text.number}"
     if options.layout == "long" and is_matrix:
         width = len(header)
         if width not in (2, 3):
-            fault(where, "round, client and maybe weight where there is no header",
-                  f"{width} fields")  # fmt: skip
+            fault(
+                where,
+                "round, client and maybe weight where there is no header",
+                f"{width} fields",
+            )
         each_once = not options.where and options.restarts != "new"
         read, locate = _rows(text, width, 0, options, each_once=each_once)
         names = _columns.UNNAMED[:width]
         table = _table_of(text, names, read, locate)
         return read_unnamed(table, options)
-    if is_matrix and options.layout != "long" and not _is_numbered(text, header, options):
+    if (
+        is_matrix
+        and options.layout != "long"
+        and not _is_numbered(text, header, options)
+    ):
         return _read_matrix(text, options)
-    is_long = options.layout != "matrix" and _columns.find(header, options, where) is not None
+    is_long = (
+        options.layout != "matrix" and _columns.find(header, options, where) is not None
+    )
     if not is_long and (options.layout == "long" or not _has_rows(text)):
         _columns.header_fault(where, header)
     # in a matrix rows may be alike, and conditions may leave out those that are
@@ -102,7 +117,10 @@ def _table_of(
     read: Callable[[int], Column],
     locate: Callable[[int], str],
 ) -> _columns.Table:
-    """Return a text as a table. Between commas a number cannot have one: its point is decimal."""
+    """Return a text as a table. Between commas a number cannot have one.
+
+    Its point is decimal.
+    """
     path = str(text.path)
     return _columns.Table(
         header,
@@ -122,8 +140,9 @@ def _has_rows(text: _Text) -> bool:
 
 
 def _is_numbered(text: _Text, header: list[str], options: Layout) -> bool:
-    """Return whether a first line of numbers is a header: of clients, above a matrix of 0 and 1.
+    """Return whether a first line of numbers is a header.
 
+    Of clients, above a matrix of 0 and 1.
     Of few fields it may be a round, a client and a weight instead.
     """
     names = [field.strip() for field in header]
@@ -151,7 +170,11 @@ def _open(path: pathlib.Path, options: Layout) -> tuple[_Text, str]:
     first = next(_lines(data)).decode("utf-8", errors="replace")
     if "\0" in first or first.lstrip()[:1] in ("{", "["):
         kind = "bytes that are no text" if "\0" in first else "JSON"
-        fault(f"{path}:{number}", "CSV (or Parquet, NPY, NPZ, or JSON with an object a line)", kind)
+        fault(
+            f"{path}:{number}",
+            "CSV (or Parquet, NPY, NPZ, or JSON with an object a line)",
+            kind,
+        )
     text = _without_comments(_Text(path, number, data, None))
     first = next(_lines(text.data)).decode("utf-8", errors="replace")
     _check_quotes(text)
@@ -164,13 +187,18 @@ _STATED = re.compile(r'"?sep=(.)"?', re.IGNORECASE)
 def _without_comments(text: _Text) -> _Text:
     """Return a text from its header on, with its delimiter.
 
-    Left out are a line in which a spreadsheet states the delimiter, and lines that begin with #,
-    except names of columns in the last of them above numbers, as `numpy.savetxt` writes them.
+    Left out are a line in which a spreadsheet states the delimiter, and lines that
+    begin with #, except names of columns in the last of them above numbers, as
+    `numpy.savetxt` writes them.
     """
     stated, names, number, rest = None, "", text.number, text.data
     while rest:
         end = _BREAK.search(rest)
-        line = rest[: end.start() if end else len(rest)].decode("utf-8", errors="replace").strip()
+        line = (
+            rest[: end.start() if end else len(rest)]
+            .decode("utf-8", errors="replace")
+            .strip()
+        )
         mark = _STATED.fullmatch(line)
         if mark:
             stated = mark[1]
@@ -181,15 +209,21 @@ def _without_comments(text: _Text) -> _Text:
         rest = rest[end.end() :] if end else b""
         number += 1
     if not rest:
-        fault(f"{text.path}:{text.number}", "a header or a row of participation", "none")
+        fault(
+            f"{text.path}:{text.number}", "a header or a row of participation", "none"
+        )
     first = next(_lines(rest)).decode("utf-8", errors="replace")
-    found = text._replace(number=number, data=rest, delimiter=stated or _delimiter(first))
+    found = text._replace(
+        number=number, data=rest, delimiter=stated or _delimiter(first)
+    )
     fields = found.split(first)
     are_numbers = all(parse_number(field) is not None for field in fields)
     if names and are_numbers and stated is None:
         named = found._replace(delimiter=_delimiter(names))
         header = named.split(names)
-        if len(header) == len(fields) and any(parse_number(own) is None for own in header):
+        if len(header) == len(fields) and any(
+            parse_number(own) is None for own in header
+        ):
             lines = [(found.delimiter or " ").join(header).encode(), b"\n", rest]
             found = found._replace(number=number - 1, data=b"".join(lines))
             found = found._replace(delimiter=found.delimiter or " ")
@@ -198,8 +232,9 @@ def _without_comments(text: _Text) -> _Text:
 
 
 def _blanked(text: _Text, width: int) -> bytes:
-    """Return the lines of a text, without what stands in lines of comment: others keep their place.
+    """Return the lines of a text, without what stands in lines of comment.
 
+    Others keep their place.
     A line with as many fields as others is a row, whatever it begins with.
     """
     if not re.search(rb"[\r\n][ \t]*#", text.data):
@@ -227,7 +262,10 @@ def _count_breaks(data: bytes) -> int:
 
 
 def _delimiter(line: str) -> str | None:
-    """Return the delimiter of a line; None for spaces between numbers, as NumPy writes them."""
+    """Return the delimiter of a line.
+
+    None for spaces between numbers, as NumPy writes them.
+    """
     counts = {mark: line.count(mark) for mark in _DELIMITERS}
     best = max(counts, key=lambda mark: counts[mark])
     if counts[best]:
@@ -238,7 +276,10 @@ def _delimiter(line: str) -> str | None:
 
 @functools.cache
 def _field(delimiter: str) -> re.Pattern[str]:
-    """Return what matches a field and the delimiter after it: in quotes, or without any."""
+    """Return what matches a field and the delimiter after it.
+
+    In quotes, or without any.
+    """
     mark = re.escape(delimiter)
     return re.compile(rf'(?:"([^"]*(?:""[^"]*)*)"|([^"{mark}]*)){mark}')
 
@@ -256,8 +297,12 @@ def _check_quotes(text: _Text) -> None:
         number = text.number + _count_breaks(text.data[:end])
         start = max(text.data.rfind(b"\n", 0, end), text.data.rfind(b"\r", 0, end)) + 1
         line = next(_lines(text.data[start : start + _MOST_LINE_BYTES]))
-        fault(f"{text.path}:{number}", 'quotes around whole fields that end on their line, and "" '
-              "for a quote within", repr(line.decode("utf-8", errors="replace")))  # fmt: skip
+        fault(
+            f"{text.path}:{number}",
+            'quotes around whole fields that end on their line, and "" '
+            "for a quote within",
+            repr(line.decode("utf-8", errors="replace")),
+        )
 
 
 def _rows(
@@ -265,8 +310,9 @@ def _rows(
 ) -> tuple[Callable[[int], Column], Any]:
     """Return the columns of the rows below `head` lines, and what names the place of a row.
 
-    Where each row may stand once and there are more of them than can differ, the rest is left
-    unread: one of those that were read is there twice, and the file is refused for it.
+    Where each row may stand once and there are more of them than can differ, the rest
+    is left unread: one of those that were read is there twice, and the file is refused
+    for it.
     """
     end = _BREAK.search(text.data) if head else None
     data = text.data if not head else text.data[end.end() :] if end else b""
@@ -276,13 +322,17 @@ def _rows(
     locate = functools.partial(_locate, text, head)
     plain = _plain_matrix(data, text.delimiter)
     if plain is not None and plain.shape[1] == width >= _FEWEST_NUMBERED:
-        return lambda place: Column(plain[:, place].astype(np.int64), ["0", "1"]), locate
+        return lambda place: Column(
+            plain[:, place].astype(np.int64), ["0", "1"]
+        ), locate
     places: list[dict[str, int]] = [{} for _ in range(width)]
     codes = [array.array("i") for _ in range(width)]
     for piece in _pieces(text._replace(data=data, number=text.number + bool(head))):
         fields = _plain_fields(piece, width)
         if fields is None:  # line by line, which finds what is wrong
-            rows = (_fields(piece, number, line, width) for number, line in piece.lines())
+            rows = (
+                _fields(piece, number, line, width) for number, line in piece.lines()
+            )
             fields = list(itertools.chain.from_iterable(rows))
         for place, (known, own) in enumerate(zip(places, codes, strict=True)):
             column = fields[place::width]
@@ -290,11 +340,15 @@ def _rows(
                 known.setdefault(field, len(known))
             own.extend(map(known.__getitem__, column))
         count = len(codes[0])
-        most = dataclasses.replace(options, memory_bytes=max(options.memory_bytes, LEAST_BYTES))
+        most = dataclasses.replace(
+            options, memory_bytes=max(options.memory_bytes, LEAST_BYTES)
+        )
         _table.check_memory((count, width), _CODE_BYTES, most, str(text.path))
         if each_once and count > math.prod(len(known) for known in places):
             break
-    return lambda place: Column(np.asarray(codes[place], np.int64), list(places[place])), locate
+    return lambda place: Column(
+        np.asarray(codes[place], np.int64), list(places[place])
+    ), locate
 
 
 def _pieces(text: _Text) -> Iterator[_Text]:
@@ -317,7 +371,9 @@ def _plain_fields(text: _Text, width: int) -> list[str] | None:
     ends = np.flatnonzero(letters == ord("\n"))
     marks = np.searchsorted(np.flatnonzero(letters == ord(mark)), ends)
     lengths = np.diff(ends, prepend=-1)
-    if (np.diff(marks, prepend=0) != width - 1).any() or lengths.max() > _MOST_LINE_BYTES:
+    if (
+        np.diff(marks, prepend=0) != width - 1
+    ).any() or lengths.max() > _MOST_LINE_BYTES:
         return None
     if lengths.min() == 1:  # an empty line
         return None
@@ -331,7 +387,9 @@ def _fields(text: _Text, number: int, line: bytes, width: int) -> list[str]:
     """Return the fields of a row, of which there are so many."""
     where = f"{text.path}:{number}"
     if len(line) > _MOST_LINE_BYTES:
-        fault(where, f"a line of at most {_MOST_LINE_BYTES} bytes", f"{len(line)} bytes")
+        fault(
+            where, f"a line of at most {_MOST_LINE_BYTES} bytes", f"{len(line)} bytes"
+        )
     try:
         fields = text.split(line.decode())
     except UnicodeDecodeError:
@@ -355,7 +413,9 @@ def _read_matrix(text: _Text, options: Layout) -> ParticipationLog:
     if plain is not None:
         _columns.check_unnamed(options, str(path))
         first = text.number
-        return _table.from_matrix(plain, options, lambda i, j: f"{path}:{i + first}", str(path))
+        return _table.from_matrix(
+            plain, options, lambda i, j: f"{path}:{i + first}", str(path)
+        )
     lines, rows = [], []
     tokens = _Tokens(options.decimal)
     width = 0
@@ -423,5 +483,7 @@ class _Tokens:
             if value in (0, 1):
                 self._binary[field] = value == 1
         if self._binary.keys() >= set(fields):
-            return np.fromiter(map(self._binary.__getitem__, fields), np.bool_, len(fields))
+            return np.fromiter(
+                map(self._binary.__getitem__, fields), np.bool_, len(fields)
+            )
         return np.array([self._values[field] for field in fields], dtype=object)

@@ -1,7 +1,7 @@
 """A long table as a history, once the user has decided on its columns.
 
-What is not decided is refused once, with every column, and with a command that decides it all: by
-names and values alone, and so that no sums are merged that may be several.
+What is not decided is refused once, with every column, and with a command that decides
+it all: by names and values alone, and so that no sums are merged that may be several.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from mrsa_watch.logs._lists import as_numbers, check_cells, check_decimals, spli
 from mrsa_watch.logs._long import Sums, assemble, is_constant, sums_of_rows
 from mrsa_watch.logs._table import Layout, ParticipationLog
 
-_FLAGS = ("where", "sum_columns", "weight_column", "ignore_columns")  # in which they are guessed
+# in which they are guessed
+_FLAGS = ("where", "sum_columns", "weight_column", "ignore_columns")
 _MOST_TEXT = 1500  # characters of what is listed
 
 
@@ -27,7 +28,8 @@ def read_table(table: Table, options: Layout) -> ParticipationLog:
     """Return the history of a table whose header names a round and a client column.
 
     Raises:
-        ConfigurationError: If it does not, if a column waits for a decision, or for a fault.
+        ConfigurationError: If it does not, if a column waits for a decision, or for a
+            fault.
     """
     table = split_cells(table, options)
     found = chosen(table, options)
@@ -43,7 +45,9 @@ def read_table(table: Table, options: Layout) -> ParticipationLog:
     weights = None if columns.weight is None else read[columns.weight]
     if weights is not None:
         texts = [name for name in weights.names if isinstance(name, str)]
-        check_decimals(texts, table.head, table.path, options, has_points=table.has_points)
+        check_decimals(
+            texts, table.head, table.path, options, has_points=table.has_points
+        )
         weights = as_numbers(weights, options)
     log = assemble(
         read[columns.round],
@@ -68,7 +72,9 @@ def read_table(table: Table, options: Layout) -> ParticipationLog:
 
 
 def read_unnamed(table: Table, options: Layout) -> ParticipationLog:
-    """Return the history of a long table without a header: round, client and maybe weight.
+    """Return the history of a long table without a header.
+
+    Round, client and maybe weight.
 
     Raises:
         ConfigurationError: As `read_table`.
@@ -83,7 +89,10 @@ def _undecided(table: Table, found: Chosen, options: Layout) -> dict[int, Guess]
     rows = Rows(_sums(found, options).column.codes, clients.codes)
     guesses = {}
     for place, name in enumerate(table.header):
-        if place not in found.columns.used and name.strip() not in options.ignore_columns:
+        if (
+            place not in found.columns.used
+            and name.strip() not in options.ignore_columns
+        ):
             column = table.column(place)
             column = None if column is None else taken(column, found.rows)
             own = guess(plain_name(name), column, rows)
@@ -108,13 +117,21 @@ def _refuse(table: Table, undecided: Mapping[int, Guess], options: Layout) -> No
     settled = _settled(table, undecided, options)
     begins = "; rounds that begin anew" if settled.restarts != options.restarts else ""
     plural = "s" if len(undecided) > 1 else ""
-    refuse(table.head, f"a decision on column{plural} {told}, which may say who was in a sum, in "
-           "which sum of a round, or with which weight: --where COLUMN=TEXT keeps only such "
-           "rows (COLUMN!=TEXT: all others), --sum-columns COLUMN tells a round's sums apart, "
-           "--part-column COLUMN names the part of the vector that a sum is of, "
-           "--weight-column COLUMN takes it as weights, --ignore-columns COLUMN takes every row as "
-           "it is", f"none{begins}; by names and values alone this may be meant",
-           table.path, settled)  # fmt: skip
+    refuse(
+        table.head,
+        f"a decision on column{plural} {told}, which may say who was in a sum, in "
+        "which sum of a round, or with which weight: --where COLUMN=TEXT keeps only "
+        "such "
+        "rows (COLUMN!=TEXT: all others), --sum-columns COLUMN tells a round's sums "
+        "apart, "
+        "--part-column COLUMN names the part of the vector that a sum is of, "
+        "--weight-column COLUMN takes it as weights, --ignore-columns COLUMN takes "
+        "every row as "
+        "it is",
+        f"none{begins}; by names and values alone this may be meant",
+        table.path,
+        settled,
+    )
 
 
 def _listing(table: Table, places: Iterable[int], *, with_values: bool) -> str:
@@ -133,7 +150,9 @@ def _settled(table: Table, undecided: Mapping[int, Guess], options: Layout) -> L
     while undecided:
         flag = min((own.flag for own in undecided.values()), key=_FLAGS.index)
         own = {place: one for place, one in undecided.items() if one.flag == flag}
-        tried = _with(table, own, flag, options, is_weighted=found.columns.weight is not None)
+        tried = _with(
+            table, own, flag, options, is_weighted=found.columns.weight is not None
+        )
         try:
             found = chosen(table, tried)
         except ConfigurationError:  # conditions that no row meets together
@@ -147,21 +166,32 @@ def _settled(table: Table, undecided: Mapping[int, Guess], options: Layout) -> L
 
 
 def _with(
-    table: Table, guesses: Mapping[int, Guess], flag: str, options: Layout, *, is_weighted: bool
+    table: Table,
+    guesses: Mapping[int, Guess],
+    flag: str,
+    options: Layout,
+    *,
+    is_weighted: bool,
 ) -> Layout:
     """Return the settings with some guesses, all of one kind."""
     names = {place: table.header[place].strip() for place in guesses}
     if flag == "where":
-        conditions = tuple((names[place] + "!" * one.is_not, one.texts)
-                           for place, one in guesses.items())  # fmt: skip
+        conditions = tuple(
+            (names[place] + "!" * one.is_not, one.texts)
+            for place, one in guesses.items()
+        )
         return dataclasses.replace(options, where=options.where + conditions)
     if flag == "sum_columns":
-        return dataclasses.replace(options, sum_columns=options.sum_columns + tuple(names.values()))
+        return dataclasses.replace(
+            options, sum_columns=options.sum_columns + tuple(names.values())
+        )
     if flag == "weight_column" and not is_weighted:
         best = min(names, key=lambda place: _json.is_count(plain_name(names[place])))
         texts = guesses[best].texts
         where = ((names[best] + "!", texts),) if texts else ()
-        return dataclasses.replace(options, weight_column=names[best], where=options.where + where)
+        return dataclasses.replace(
+            options, weight_column=names[best], where=options.where + where
+        )
     return dataclasses.replace(
         options, ignore_columns=options.ignore_columns + tuple(names.values())
     )

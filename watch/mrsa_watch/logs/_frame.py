@@ -1,8 +1,9 @@
 """Participation logs in tables of pandas (or of a library that turns its own into them).
 
-Long tables have a row for each client in each sum; wide ones a column for each client and the
-rounds as their index, as a cross table has. Which of the two a table is must be plain from names
-or entries: numbers of rounds and clients read as weights would answer wrongly.
+Long tables have a row for each client in each sum; wide ones a column for each client
+and the rounds as their index, as a cross table has. Which of the two a table is must be
+plain from names or entries: numbers of rounds and clients read as weights would answer
+wrongly.
 """
 
 from __future__ import annotations
@@ -31,12 +32,15 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-# ---- Participation logs in Parquet, NPY and NPZ; places are rows and columns, counted from 0.
+# ---- Participation logs in Parquet, NPY and NPZ; places are rows and columns, counted
+# from 0.
 
 
 def read_parquet(path: pathlib.Path, options: Layout) -> ParticipationLog:
     """Read a table with a row for each participation, or a column for each client."""
-    pyarrow = needed("pyarrow", "parquet", "`path` must be of another kind than Parquet")
+    pyarrow = needed(
+        "pyarrow", "parquet", "`path` must be of another kind than Parquet"
+    )
     needed("pyarrow.parquet", "parquet", "`path` must be of another kind than Parquet")
     pa = pyarrow
 
@@ -44,7 +48,8 @@ def read_parquet(path: pathlib.Path, options: Layout) -> ParticipationLog:
         with pyarrow.parquet.ParquetFile(path) as file:
             schema, rows = file.schema_arrow, file.metadata.num_rows
         texts = [field.name for field in schema if _is_text(field.type)]
-        # texts stay in their dictionary: a few bytes can stand for any number of long ones
+        # texts stay in their dictionary: a few bytes can stand for any number of long
+        # ones
         file = pyarrow.parquet.ParquetFile(path, read_dictionary=texts)
     names = list(schema.names)
     for name in names:
@@ -73,7 +78,10 @@ def read_parquet(path: pathlib.Path, options: Layout) -> ParticipationLog:
         table = _columns.Table(
             names, column, lambda row: f"{path}: row {row}", str(path), str(path)
         )
-        if options.layout != "matrix" and _columns.find(names, options, str(path)) is not None:
+        if (
+            options.layout != "matrix"
+            and _columns.find(names, options, str(path)) is not None
+        ):
             return read_table(table, options)
         if options.layout == "auto":
             _wide.refuse_others(table, options)
@@ -100,14 +108,21 @@ def read_parquet(path: pathlib.Path, options: Layout) -> ParticipationLog:
 def _is_text(kind: Any) -> bool:
     import pyarrow as pa
 
-    tests = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary,
-             pa.types.is_large_binary)  # fmt: skip
+    tests = (
+        pa.types.is_string,
+        pa.types.is_large_string,
+        pa.types.is_binary,
+        pa.types.is_large_binary,
+    )
     return any(is_(kind) for is_ in tests)
 
 
 @contextlib.contextmanager
 def _decoding(path: pathlib.Path, expected: str) -> Iterator[None]:
-    """Name the file where a decoder fails on it: of a broken one it raises whatever it meets."""
+    """Name the file where a decoder fails on it.
+
+    Of a broken one it raises whatever it meets.
+    """
     try:
         yield
     except ConfigurationError:
@@ -132,12 +147,19 @@ def read_npz(path: pathlib.Path, options: Layout) -> ParticipationLog:
     ):
         names = archive.namelist()
         if "[Content_Types].xml" in names or "mimetype" in names:
-            fault(str(path), "CSV, Parquet, NPY or NPZ", "a workbook (save its sheet as CSV)")
+            fault(
+                str(path),
+                "CSV, Parquet, NPY or NPZ",
+                "a workbook (save its sheet as CSV)",
+            )
         known = [n.removesuffix(".npy") for n in names if n.endswith(".npy")]
         name = options.array or (known[0] if len(known) == 1 else None)
         if name not in known:
-            fault(str(path), f"an array {name!r}" if name else "one array, or --array NAME",
-                  f"arrays {', '.join(known) or 'none'}")  # fmt: skip
+            fault(
+                str(path),
+                f"an array {name!r}" if name else "one array, or --array NAME",
+                f"arrays {', '.join(known) or 'none'}",
+            )
         with archive.open(f"{name}.npy") as stream:
             shape, dtype = _npy_header(stream)
             start = stream.tell()
@@ -146,7 +168,11 @@ def read_npz(path: pathlib.Path, options: Layout) -> ParticipationLog:
         _table.check_memory((count, 1), dtype.itemsize, options, place)
         held = archive.getinfo(f"{name}.npy").file_size - start
         if held != count * dtype.itemsize:
-            fault(place, f"the {count * dtype.itemsize} bytes that its header says", str(held))
+            fault(
+                place,
+                f"the {count * dtype.itemsize} bytes that its header says",
+                str(held),
+            )
         with archive.open(f"{name}.npy") as stream:
             array = np.lib.format.read_array(stream, allow_pickle=False)
     return _from_array(array, options, place, path)
@@ -179,17 +205,22 @@ def _from_array(
         return found._replace(names=_table.whole(found.names, below))
 
     header = _columns.UNNAMED[: array.shape[1]]
-    table = _columns.Table(header, column, lambda row: f"{place}: row {row}", str(path), place)
+    table = _columns.Table(
+        header, column, lambda row: f"{place}: row {row}", str(path), place
+    )
     return read_unnamed(table, options)
 
 
-# ---- Participation logs in tables of pandas (or of a library that turns its own into them).
+# ---- Participation logs in tables of pandas (or of a library that turns its own into
+# them).
 
 
 def read_frame(table: Any, options: Layout) -> ParticipationLog:
     """Read a table with a row for each participation, or a column for each client."""
     frame = _as_pandas(table)
-    require(options.array is None, "array", "must not be set for a table", options.array)
+    require(
+        options.array is None, "array", "must not be set for a table", options.array
+    )
     flat = _with_index(frame) if options.layout != "matrix" else frame
     header = [str(name) for name in flat.columns]
 
@@ -197,7 +228,9 @@ def read_frame(table: Any, options: Layout) -> ParticipationLog:
     def column(place: int) -> Column | None:
         return _column(flat.iloc[:, place])
 
-    whole = _columns.Table(header, column, lambda row: f"{TABLE}: row {row}", TABLE, TABLE)
+    whole = _columns.Table(
+        header, column, lambda row: f"{TABLE}: row {row}", TABLE, TABLE
+    )
     if options.layout == "long" or (
         options.layout == "auto" and _columns.find(header, options, TABLE) is not None
     ):
@@ -227,11 +260,18 @@ def _with_index(frame: pd.DataFrame) -> pd.DataFrame:
     unnamed = [i for i, name in enumerate(frame.index.names) if name is None]
     if not named:
         return frame
-    return frame.reset_index(unnamed, drop=True).reset_index() if unnamed else frame.reset_index()
+    return (
+        frame.reset_index(unnamed, drop=True).reset_index()
+        if unnamed
+        else frame.reset_index()
+    )
 
 
 def _column(values: pd.Series) -> Column | None:
-    """Return a column of a table, None where a value is missing; None for nested values."""
+    """Return a column of a table, None where a value is missing.
+
+    None for nested values.
+    """
     plain = [
         None if missing else value.item() if isinstance(value, np.generic) else value
         for value, missing in zip(values.tolist(), values.isna().tolist(), strict=True)
@@ -257,19 +297,31 @@ def _read_wide(frame: pd.DataFrame, options: Layout) -> ParticipationLog:
     for i, place in enumerate(places):
         column = frame.iloc[:, place]
         entries = column.tolist()
-        for row, (entry, missing) in enumerate(zip(entries, column.isna().tolist(), strict=True)):
+        for row, (entry, missing) in enumerate(
+            zip(entries, column.isna().tolist(), strict=True)
+        ):
             if missing or not isinstance(entry, numbers.Real | np.bool_):
-                fault(f"{TABLE}: row {row}, column {header[place]!r}",
-                      "a number (or columns of rounds and of clients: read_log(table, "
-                      "round_column=..., client_column=...))",
-                      "nothing" if missing else repr(entry))  # fmt: skip
+                fault(
+                    f"{TABLE}: row {row}, column {header[place]!r}",
+                    "a number (or columns of rounds and of clients: read_log(table, "
+                    "round_column=..., client_column=...))",
+                    "nothing" if missing else repr(entry),
+                )
         array[:, i] = entries
-    if options.layout == "auto" and array.size and not ((array == 0) | (array == 1)).all():
+    if (
+        options.layout == "auto"
+        and array.size
+        and not ((array == 0) | (array == 1)).all()
+    ):
         shown = ", ".join(map(repr, header[:8]))
-        fault(TABLE, "a table that can be read in one way only: read_log(table, round_column=..., "
-              "client_column=...) says that its rows are of a round and a client, and "
-              'read_log(table, layout="matrix") that its entries are weights',
-              f"columns {shown} with entries other than 0 and 1")  # fmt: skip
+        fault(
+            TABLE,
+            "a table that can be read in one way only: read_log(table, "
+            "round_column=..., "
+            "client_column=...) says that its rows are of a round and a client, and "
+            'read_log(table, layout="matrix") that its entries are weights',
+            f"columns {shown} with entries other than 0 and 1",
+        )
     log = _wide.named_matrix(array, options, TABLE, header, wide)
     clients = tuple(_plain(frame.columns[place]) for place in wide.kept)
     own = frame.index if wide.rounds is None else frame.iloc[:, wide.rounds]

@@ -1,8 +1,10 @@
-"""Columns that nobody used: which of them wait for the user's word, and a guess at that word.
+"""Columns that nobody used.
 
-Merged sums always look safer than they are, so that a column is passed over only where it cannot
-tell sums, rows or weights apart: where it is constant in each sum, or holds what is known to vary
-freely (times, hosts, metrics, other names of the clients, numbers of rows).
+Which of them wait for the user's word, and a guess at that word.
+Merged sums always look safer than they are, so that a column is passed over only where
+it cannot tell sums, rows or weights apart: where it is constant in each sum, or holds
+what is known to vary freely (times, hosts, metrics, other names of the clients, numbers
+of rows).
 """
 
 from __future__ import annotations
@@ -22,7 +24,10 @@ _PARTS_OF_ONE = 1e-6  # from 1, of weights that are normalised
 
 
 class Guess(NamedTuple):
-    """What is probably meant by a column: `flag` by which it is used, `texts` of a condition."""
+    """What is probably meant by a column.
+
+    `flag` by which it is used, `texts` of a condition.
+    """
 
     flag: str  # where, sum_columns, weight_column, ignore_columns
     texts: tuple[str, ...] = ()
@@ -30,7 +35,10 @@ class Guess(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """The rows that are kept: their sums, as far as they are distinguished, and their clients."""
+    """The rows that are kept.
+
+    Their sums, as far as they are distinguished, and their clients.
+    """
 
     sums: np.ndarray
     clients: np.ndarray
@@ -68,7 +76,10 @@ def _as_text(column: Column) -> Column:
 
 
 def _of_sums(plain: str, column: Column) -> Guess | None:
-    """Return the guess at a column that is constant in each sum: does it say that there is none?"""
+    """Return the guess at a column that is constant in each sum.
+
+    Does it say that there is none?
+    """
     texts = column.names
     good = _json.good_texts(plain, texts)
     if good is not None and _is_flag_of_what_else(plain, texts):
@@ -81,7 +92,9 @@ def _of_sums(plain: str, column: Column) -> Guess | None:
 
 def _is_flag_of_what_else(plain: str, texts: Sequence[str]) -> bool:
     """Return whether values are yes and no, and the name does not say to what."""
-    return _json.are_yes_and_no(texts) and not (_json.says(plain) or _json.says_loss(plain))
+    return _json.are_yes_and_no(texts) and not (
+        _json.says(plain) or _json.says_loss(plain)
+    )
 
 
 def _of_rows(plain: str, column: Column, rows: Rows) -> Guess:
@@ -92,7 +105,9 @@ def _of_rows(plain: str, column: Column, rows: Rows) -> Guess:
     values = np.array([np.nan if value is None else value for value in numbers])
     are_weights = bool((values >= 0).all())
     nothing = tuple(text for text in column.names if _json.is_nothing(text))
-    may_weigh = np.nanmin(values, initial=0) >= 0 and np.isnan(values).sum() == len(nothing)
+    may_weigh = np.nanmin(values, initial=0) >= 0 and np.isnan(values).sum() == len(
+        nothing
+    )
     if _json.says_weight(plain) and may_weigh and len(nothing) < len(values):
         return Guess("weight_column", nothing, is_not=True)
     is_fraction = any(value is not None and not value.is_integer() for value in numbers)
@@ -129,8 +144,13 @@ def _are_normalised(values: np.ndarray, rows: Rows) -> bool:
 
 
 def _comes_in_groups(codes: np.ndarray, sums: np.ndarray) -> bool:
-    """Return whether each value in a sum of several is of two rows or more: a time of sums."""
-    _, first, counts = np.unique(joined([sums, codes]), return_index=True, return_counts=True)
+    """Return whether each value in a sum of several is of two rows or more.
+
+    A time of sums.
+    """
+    _, first, counts = np.unique(
+        joined([sums, codes]), return_index=True, return_counts=True
+    )
     of_sum = np.unique(sums, return_inverse=True)[1][first]
     several = np.bincount(of_sum) > 1
     alone = np.zeros(len(several), np.bool_)

@@ -1,8 +1,8 @@
 """Who a client is: one text form, one likeness, and one list of what names no client.
 
-Every name passes here: of the recorder, the readers, the gate, its command and the adapters. A
-client under two names counts as two, and a row that is no client hides the others, so that figures
-are safer than the truth. What is in doubt is therefore refused.
+Every name passes here: of the recorder, the readers, the gate, its command and the
+adapters. A client under two names counts as two, and a row that is no client hides the
+others, so that figures are safer than the truth. What is in doubt is therefore refused.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ def client_text(client: Any, argument: str = "clients") -> str:
     """Return the one text that names a client.
 
     Args:
-        client: Text, an integer, a float that is a whole number, bytes of UTF-8, or another value
-            whose text is its own (a UUID, an address, a tuple of such).
+        client: Text, an integer, a float that is a whole number, bytes of UTF-8, or
+            another value whose text is its own (a UUID, an address, a tuple of such).
         argument: Name used in messages.
 
     Raises:
-        ConfigurationError: For a value without a lasting text (None, a bool, NaN, an object that
-            prints its place in memory), or whose text names no client.
+        ConfigurationError: For a value without a lasting text (None, a bool, NaN, an
+            object that prints its place in memory), or whose text names no client.
 
     Examples:
         >>> import numpy as np
@@ -51,10 +51,13 @@ def client_text(client: Any, argument: str = "clients") -> str:
     """
     text = _text_of(client, argument)
     rule = (
-        f"must be names in one line, without spaces around them, of at most {MOST_NAME} characters"
+        "must be names in one line, without spaces around them, of at most "
+        f"{MOST_NAME} characters"
     )
     require(is_name(text), argument, rule, client)
-    require(not names_nobody(text), argument, f"must name clients, which {text!a} does not")
+    require(
+        not names_nobody(text), argument, f"must name clients, which {text!a} does not"
+    )
     return text
 
 
@@ -69,7 +72,8 @@ def _text_of(client: Any, argument: str) -> str:
         return str(int(client))
     if isinstance(client, numbers.Number):
         return _text_of_float(client, argument)
-    # the text of a set has another order in each process, that of an object names its place
+    # the text of a set has another order in each process, that of an object names its
+    # place
     is_several = isinstance(client, type | list | dict | set | frozenset)
     is_vague = is_several or " at 0x" in (text := str(client))
     rule = "must be text or integers, or have a text that lasts"
@@ -87,8 +91,12 @@ def _decoded(client: bytes, argument: str) -> str:
 
 def _text_of_float(client: Any, argument: str) -> str:
     """Return a whole number that a table of floats holds, if no other integer shares its float."""
-    is_float = isinstance(client, numbers.Real) and not isinstance(client, numbers.Rational)
-    rule = "must be text or integers (a float from 2**53 on stands for several integers)"
+    is_float = isinstance(client, numbers.Real) and not isinstance(
+        client, numbers.Rational
+    )
+    rule = (
+        "must be text or integers (a float from 2**53 on stands for several integers)"
+    )
     require(is_float and bool(client.is_integer()), argument, rule, client)
     number = int(client)
     require(abs(number) < least_shared_float(client), argument, rule, client)
@@ -111,10 +119,31 @@ def is_name(name: str) -> bool:
 
 # ---- One list of what names no client.
 
-_NOTHING = frozenset({
-    "none", "null", "nil", "nan", "nat", "na", "n/a", "n.a.", "#n/a", "<na>", "<null>", "undefined",
-    "unknown", "missing", "empty", "inf", "-inf", "infinity", "-infinity", "true", "false",
-})  # fmt: skip
+_NOTHING = frozenset(
+    {
+        "none",
+        "null",
+        "nil",
+        "nan",
+        "nat",
+        "na",
+        "n/a",
+        "n.a.",
+        "#n/a",
+        "<na>",
+        "<null>",
+        "undefined",
+        "unknown",
+        "missing",
+        "empty",
+        "inf",
+        "-inf",
+        "infinity",
+        "-infinity",
+        "true",
+        "false",
+    }
+)
 
 
 def names_nobody(text: str) -> bool:
@@ -129,7 +158,8 @@ def names_nobody(text: str) -> bool:
 
 # ---- One likeness.
 
-# Letters that look like Latin ones, in lower case: Cyrillic, Greek, Armenian, small capitals, ...
+# Letters that look like Latin ones, in lower case: Cyrillic, Greek, Armenian, small
+# capitals, ...
 _LOOKS = str.maketrans(
     dict(
         zip(
@@ -138,7 +168,17 @@ _LOOKS = str.maketrans(
             strict=True,
         )
     )
-    | {"ø": "o", "ł": "l", "đ": "d", "ħ": "h", "ŧ": "t", "æ": "ae", "œ": "oe", "þ": "th", "ð": "d"}
+    | {
+        "ø": "o",
+        "ł": "l",
+        "đ": "d",
+        "ħ": "h",
+        "ŧ": "t",
+        "æ": "ae",
+        "œ": "oe",
+        "þ": "th",
+        "ð": "d",
+    }
 )
 _DIGITS_LIKE_LETTERS = str.maketrans("01", "ol")
 _INVISIBLE = re.compile(
@@ -153,25 +193,30 @@ _QUOTED = re.compile(r"b?(['\"`])(.*)\1")
 _GROUPED_NUMBER = re.compile(r"\d{1,3}(?:[, ']\d{3})+")
 _LEADING_ZEROS = re.compile(r"(?<![\d.])0+(?=\d)")
 _HEXADECIMAL = re.compile(r"(?=.*[a-f])[0-9a-f]{8,}")
-_GROUPED_HEXADECIMAL = re.compile(r"(?:0x|urn:uuid:)?[{(]?[0-9a-f]{2,}(?:[-:][0-9a-f]{2,})+[)}]?")
+_GROUPED_HEXADECIMAL = re.compile(
+    r"(?:0x|urn:uuid:)?[{(]?[0-9a-f]{2,}(?:[-:][0-9a-f]{2,})+[)}]?"
+)
 _LEAST_GROUPED = 12  # digits, of an address of hardware
 _SCHEME = r"(?:ipv[46]:|[a-z]{2,5}://)?"
 _BY_NUMBER = re.compile(
     rf"{_SCHEME}(\d{{1,3}}(?:\.\d{{1,3}}){{3}}|\[[0-9a-f:.%]+\]|localhost)(?::\d{{1,5}})?/?"
 )
-_BY_HOST = re.compile(rf"{_SCHEME}([a-z0-9]+(?:[.\-_][a-z0-9\-_.]+|\d))(?::\d{{4,5}})?/?")
+_BY_HOST = re.compile(
+    rf"{_SCHEME}([a-z0-9]+(?:[.\-_][a-z0-9\-_.]+|\d))(?::\d{{4,5}})?/?"
+)
 _WHOLE_FLOAT = re.compile(r"(?<=\d)\.0+$")
 
 
 def likeness(name: Any) -> Any:
     """Return what two names share that a reader, or another system, may take for one.
 
-    Folded are case, spaces, dashes and underscores, accents, invisible marks, letters of other
-    alphabets that look like Latin ones, 0 and O, 1 and l, leading zeros, forms of one number (1 and
-    1.0), quotes, the port of an address, and letters that were read in another encoding.
+    Folded are case, spaces, dashes and underscores, accents, invisible marks, letters
+    of other alphabets that look like Latin ones, 0 and O, 1 and l, leading zeros, forms
+    of one number (1 and 1.0), quotes, the port of an address, and letters that were
+    read in another encoding.
 
-    What it returns is part of each pseudonym: a change of it changes pseudonyms, and needs another
-    mark in `Pseudonyms`.
+    What it returns is part of each pseudonym: a change of it changes pseudonyms, and
+    needs another mark in `Pseudonyms`.
 
     Examples:
         >>> likeness("Site-01") == likeness("site_1"), likeness("1.0") == likeness(1)
@@ -203,7 +248,9 @@ def _likeness_of_plain(text: str) -> Any:
     if number is not None:
         return number
     if _GROUPED_HEXADECIMAL.fullmatch(text):
-        compact = re.sub("[^0-9a-f]", "", text.removeprefix("urn:uuid:").removeprefix("0x"))
+        compact = re.sub(
+            "[^0-9a-f]", "", text.removeprefix("urn:uuid:").removeprefix("0x")
+        )
         if len(compact) >= _LEAST_GROUPED:
             return compact
     text = _SEPARATORS.sub("-", text).strip("-") or text
@@ -259,7 +306,9 @@ def number_of(name: Any) -> Fraction | None:
     """Return the number that a name of a round or client is, or None."""
     if isinstance(name, str):
         return parse_decimal(name)
-    is_number = isinstance(name, int) or (isinstance(name, float) and math.isfinite(name))
+    is_number = isinstance(name, int) or (
+        isinstance(name, float) and math.isfinite(name)
+    )
     return Fraction(name) if is_number else None
 
 
@@ -286,7 +335,8 @@ class Names:
         """Return the names that are new, by their likeness.
 
         Raises:
-            AlikeError: If one is like another name, of these or of those before, and is not it.
+            AlikeError: If one is like another name, of these or of those before, and is
+                not it.
         """
         fresh: dict[Any, str] = {}
         for name in names:
@@ -336,9 +386,10 @@ _PSEUDONYM = re.compile(rf"[0-9a-f]{{{4 * _HALF_BYTES}}}")
 class Pseudonyms:
     """Names of clients as keyed hashes.
 
-    The first half of a pseudonym is a hash of the name's likeness, the second one of the name: two
-    names that may be one have equal first halves, so that readers of the log see this too. Logs of
-    version 1.0 have one hash of the name, and are continued with it.
+    The first half of a pseudonym is a hash of the name's likeness, the second one of
+    the name: two names that may be one have equal first halves, so that readers of the
+    log see this too. Logs of version 1.0 have one hash of the name, and are continued
+    with it.
 
     Args:
         salt: The key.
@@ -381,7 +432,11 @@ class PseudonymNames(Names):
     def likeness(self, name: str) -> Any:
         """Return the first half of a pseudonym."""
         folded = name.casefold()
-        return folded[: 2 * _HALF_BYTES] if is_pseudonym(folded) else super().likeness(name)
+        return (
+            folded[: 2 * _HALF_BYTES]
+            if is_pseudonym(folded)
+            else super().likeness(name)
+        )
 
 
 def is_pseudonym(text: str) -> bool:

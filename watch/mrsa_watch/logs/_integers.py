@@ -1,8 +1,9 @@
 """Rational rows as integer rows, exactly.
 
-A server that learns weighted sums (FedAvg by sample counts, updates discounted by staleness) has
-a history P of weights. Scaling a row leaves the row space alone, and with it every question of
-Multi-RoundSecAgg's privacy, so each row may be multiplied until it is integral.
+A server that learns weighted sums (FedAvg by sample counts, updates discounted by
+staleness) has a history P of weights. Scaling a row leaves the row space alone, and
+with it every question of Multi-RoundSecAgg's privacy, so each row may be multiplied
+until it is integral.
 """
 
 from __future__ import annotations
@@ -60,8 +61,12 @@ def fit_integers(array: np.ndarray) -> np.ndarray:
     return array.astype(np.int64) if largest <= _INT64 else array
 
 
-def _integral_rows(array: np.ndarray, primitive: bool) -> tuple[np.ndarray, tuple[Fraction, ...]]:
-    small = array.dtype.kind == "b" or (int(array.min()) >= -_INT64 and int(array.max()) <= _INT64)
+def _integral_rows(
+    array: np.ndarray, primitive: bool
+) -> tuple[np.ndarray, tuple[Fraction, ...]]:
+    small = array.dtype.kind == "b" or (
+        int(array.min()) >= -_INT64 and int(array.max()) <= _INT64
+    )
     array = array.astype(np.int64 if small else object)
     if not primitive:
         return array, (Fraction(1),) * len(array)
@@ -78,7 +83,9 @@ def _as_numbers(weights: Any, argument: str) -> np.ndarray:
         array = np.asarray(weights)
     except ValueError:
         array = np.empty(0)
-    require(array.ndim == 2, argument, "must have two axes, rounds and clients", array.shape)
+    require(
+        array.ndim == 2, argument, "must have two axes, rounds and clients", array.shape
+    )
     require(array.size > 0, argument, "must not be empty", array.shape)
     if array.dtype.kind == "V" and array.dtype.type is not np.void:
         array = array.astype(np.float64)  # bfloat16 and its like
@@ -92,10 +99,15 @@ def _distinct(array: np.ndarray, argument: str) -> tuple[list[Fraction], np.ndar
         finite = np.isfinite(array)
         require(bool(finite.all()), argument, _RULE, *array[~finite][:1].tolist())
         found, codes = np.unique(array, return_inverse=True)
-        return [Fraction(*value.as_integer_ratio()) for value in found], codes.reshape(array.shape)
+        return [Fraction(*value.as_integer_ratio()) for value in found], codes.reshape(
+            array.shape
+        )
     places: dict[Fraction, int] = {}
     codes = np.fromiter(
-        (places.setdefault(_fraction(value, argument), len(places)) for value in array.flat),
+        (
+            places.setdefault(_fraction(value, argument), len(places))
+            for value in array.flat
+        ),
         np.int64,
         array.size,
     )
@@ -104,7 +116,9 @@ def _distinct(array: np.ndarray, argument: str) -> tuple[list[Fraction], np.ndar
 
 def _fraction(value: Any, argument: str) -> Fraction:
     """Return the fraction that any real number is."""
-    is_number = isinstance(value, numbers.Real | np.bool_) or hasattr(value, "as_integer_ratio")
+    is_number = isinstance(value, numbers.Real | np.bool_) or hasattr(
+        value, "as_integer_ratio"
+    )
     require(is_number, argument, _RULE, value)
     if isinstance(value, np.bool_ | np.integer):
         return Fraction(int(value))

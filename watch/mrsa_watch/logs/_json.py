@@ -16,7 +16,9 @@ from mrsa_watch.logs._names import fault, text_of_cell
 MOST_LINE_BYTES = 2**27
 
 
-def load_object(line: bytes, where: str, number: Callable[[str], Any]) -> dict[str, Any]:
+def load_object(
+    line: bytes, where: str, number: Callable[[str], Any]
+) -> dict[str, Any]:
     """Return the JSON object of a line, as `load_value` does."""
     found = load_value(line, where, number)
     if not isinstance(found, dict):
@@ -30,7 +32,8 @@ def load_value(line: bytes, where: str, number: Callable[[str], Any]) -> Any:
     Args:
         line: Its bytes.
         where: The place.
-        number: Reads a number as it is written; a `ValueError` says what is wrong with it.
+        number: Reads a number as it is written; a `ValueError` says what is wrong with
+            it.
     """
     if len(line) > MOST_LINE_BYTES:
         fault(where, f"a line of at most {MOST_LINE_BYTES} bytes", f"{len(line)} bytes")
@@ -66,7 +69,10 @@ def _after(text: str, start: int, mark: str, where: str) -> int:
 
 def _decoder(number: Callable[[str], Any]) -> json.JSONDecoder:
     return json.JSONDecoder(
-        object_pairs_hook=_once, parse_int=number, parse_float=number, parse_constant=_no_constant
+        object_pairs_hook=_once,
+        parse_int=number,
+        parse_float=number,
+        parse_constant=_no_constant,
     )
 
 
@@ -80,8 +86,12 @@ def decoding(where: str, line: bytes) -> Iterator[None]:
     except RecursionError:
         fault(where, "a JSON object", "values nested too deeply")
     except json.JSONDecodeError as error:
-        fault(where, "a JSON object on one line", f"{line[:60].decode(errors='replace')!r}"
-              f" ({error.msg} at column {error.colno})")  # fmt: skip
+        fault(
+            where,
+            "a JSON object on one line",
+            f"{line[:60].decode(errors='replace')!r}"
+            f" ({error.msg} at column {error.colno})",
+        )
     except ValueError as error:
         fault(where, "a JSON object of finite numbers and different keys", str(error))
 
@@ -120,9 +130,11 @@ def short(text: str) -> str:
     return shown if len(shown) <= 60 else shown[:56] + "...'"
 
 
-# ---- What names and values of columns say: of who was in a sum, of weights, of times and metrics.
+# ---- What names and values of columns say: of who was in a sum, of weights, of times
+# and metrics.
 
-# names that may state the members of a sum, or their weights: as separate words, or as a whole
+# names that may state the members of a sum, or their weights: as separate words, or as
+# a whole
 _SAYS = re.compile(
     r"status|succe|success|fail|outcome|accept|reject|dropped|dropout|complet|finish|"
     r"example|sample|weight"
@@ -168,11 +180,14 @@ _YES, _NO = {"1", "1.0", "true", "t", "yes", "y"}, {"0", "0.0", "false", "f", "n
 _NOTHING = {"", "none", "null", "nan", "nat", "na", "n/a", "-", "inf", "-inf", "infinity",
             "-infinity", "<na>"}  # fmt: skip
 # steps of a round: those of which its sum is made, and others
-_TRAINS = re.compile(r"^train|^fit$|^update$|upload|submit|aggregated$|contribut", re.IGNORECASE)
+_TRAINS = re.compile(
+    r"^train|^fit$|^update$|upload|submit|aggregated$|contribut", re.IGNORECASE
+)
 _OTHERWISE = re.compile(
     r"eval|valid|test|infer|predict|quer|propert|get_|register|init|config|select|sampl|invit|"
-    r"start|begin|began|join|download|sent|assign|offer", re.IGNORECASE
-)  # fmt: skip
+    r"start|begin|began|join|download|sent|assign|offer",
+    re.IGNORECASE,
+)
 # names of what a client is, or how old its model was: not of the sum that it is in
 _SAYS_NEITHER = re.compile(
     r"(?<![a-z])(?:staleness|lag|version|role|country|model|browser)(?![a-z])"
@@ -183,7 +198,9 @@ _METRICS = re.compile(
     r"perplexity|ppl|bleu|dice|iou|norm|entropy|lr|learning_rate|memory|mem|cpu|gpu|ram|rss|"
     r"battery|bandwidth|throughput|energy|temperature|bytes|kb|mb|gb|mib|gib)(?![a-z])"
 )
-_RESOURCES = re.compile(r"mem|cpu|gpu|ram|rss|battery|bandwidth|throughput|bytes|kb|mb|gb|mib|gib")
+_RESOURCES = re.compile(
+    r"mem|cpu|gpu|ram|rss|battery|bandwidth|throughput|bytes|kb|mb|gb|mib|gib"
+)
 _NO_METRIC = re.compile(
     r"(?<![a-z])(?:scale|scaling|factor|alpha|beta|gamma|lambda|coef|coeff|p|w|q|id|type|kind|bin|"
     r"bucket|rank|level|class|code|name|step|steps)(?![a-z])"
@@ -200,7 +217,9 @@ _HOSTS = re.compile(
 _DATE_ALONE = re.compile(r"\d{4}[-/.]?\d\d[-/.]?\d\d|\d\d?[-/.]\d\d?[-/.]\d{2,4}")
 _NO_TIME = re.compile(r"(?:1970|1900|0001)-01-01")
 _NEAR, _FAR = 20, 10
-_NUMBER_OF_ROW = re.compile(r"|index|id|row|row_id|row_number|line|seq|sequence|unnamed_0|level_0")
+_NUMBER_OF_ROW = re.compile(
+    r"|index|id|row|row_id|row_number|line|seq|sequence|unnamed_0|level_0"
+)
 _ALIAS = re.compile(
     r"(?<![a-z])(?:name|client|cid|user|node|device|party|participant|partition|member|site|"
     r"organi[sz]ation|org|institution|hospital|bank|collaborator)(?![a-z])"
@@ -277,7 +296,10 @@ def number_of(text: str) -> float | None:
 
 
 def good_texts(plain: str, texts: Sequence[str]) -> list[str] | None:
-    """Return the texts that say that a row is in the sum of the round; None where none does."""
+    """Return the texts that say that a row is in the sum of the round.
+
+    None where none does.
+    """
     is_no = bool(_SAYS_NO.search(plain))
     found = {text.lower() for text in texts}
     if found <= _YES | _NO | _NOTHING:
@@ -287,15 +309,31 @@ def good_texts(plain: str, texts: Sequence[str]) -> list[str] | None:
         return [text for text in texts if is_nothing(text)]
     numbers = [number_of(text) for text in texts]
     if re.search(r"code|status|(?<![a-z])rc(?![a-z])", plain) and None not in numbers:
-        fine = [value is not None and (value == 0 or 200 <= value < 300) for value in numbers]
-        return _some([text for text, is_fine in zip(texts, fine, strict=True) if is_fine], texts)
+        fine = [
+            value is not None and (value == 0 or 200 <= value < 300)
+            for value in numbers
+        ]
+        return _some(
+            [text for text, is_fine in zip(texts, fine, strict=True) if is_fine], texts
+        )
     if any(map(_TRAINS.search, texts)):
-        good = [text for text in texts if not (is_nothing(text) or _OTHERWISE.search(text)
-                                               or _VALUE_SAYS_NO.search(text))]  # fmt: skip
+        good = [
+            text
+            for text in texts
+            if not (
+                is_nothing(text)
+                or _OTHERWISE.search(text)
+                or _VALUE_SAYS_NO.search(text)
+            )
+        ]
         if _some(good, texts):
             return good
     if values_say(texts) or says(plain):
-        good = [text for text in texts if not (is_nothing(text) or _VALUE_SAYS_NO.search(text))]
+        good = [
+            text
+            for text in texts
+            if not (is_nothing(text) or _VALUE_SAYS_NO.search(text))
+        ]
         return _some(good, texts) if None in numbers else None
     return None
 
@@ -305,9 +343,11 @@ def _some(good: list[str], texts: Sequence[str]) -> list[str] | None:
 
 
 def strange_texts(plain: str, texts: Sequence[str]) -> list[str] | None:
-    """Return the values that a time, host or metric has not by itself; None for other columns.
+    """Return the values that a time, host or metric has not by itself.
 
-    They may say that a row was in no sum: nothing, NaN, a mark such as -1 among what varies freely.
+    None for other columns.
+    They may say that a row was in no sum: nothing, NaN, a mark such as -1 among what
+    varies freely.
     """
     if says(plain):
         return None
@@ -317,9 +357,15 @@ def strange_texts(plain: str, texts: Sequence[str]) -> list[str] | None:
         if sum(bool(_DATE_ALONE.fullmatch(text)) for text in texts) > 1:
             return None  # days, of which each may have separate rounds
         marks = _marks([number_of(text) for text in texts])
-        return [text for text in texts if is_nothing(text) or number_of(text) in marks
-                or _NO_TIME.match(text) or not re.search(r"\d", text) or _VALUE_SAYS.search(text)
-                ]  # fmt: skip
+        return [
+            text
+            for text in texts
+            if is_nothing(text)
+            or number_of(text) in marks
+            or _NO_TIME.match(text)
+            or not re.search(r"\d", text)
+            or _VALUE_SAYS.search(text)
+        ]
     if _HOSTS.fullmatch(plain) and not says_sum(plain):
         return [text for text in texts if is_nothing(text) or _VALUE_SAYS.search(text)]
     return None
@@ -339,7 +385,8 @@ def _strange_metrics(plain: str, texts: Sequence[str]) -> list[str] | None:
 def _marks(numbers: Sequence[float | None]) -> set[float]:
     """Return the numbers that stand apart from the others, as marks of what did not happen.
 
-    Those below 0 among positive ones; 0 where no other is near it; integers far above fractions.
+    Those below 0 among positive ones; 0 where no other is near it; integers far above
+    fractions.
     """
     known = {value for value in numbers if value is not None}
     above = {value for value in known if value > 0}

@@ -1,8 +1,9 @@
-"""The participation log that this package writes, version 1: JSON Lines, one sum a line.
+"""The participation log that this package writes, version 1.
 
-A header names the system and the kind of aggregation, and stands again each time a recorder
-starts on the file; each line below it is a sum, whole or not there. Whatever breaks a rule is
-named by file and line, and nothing is passed over in silence.
+JSON Lines, one sum a line.
+A header names the system and the kind of aggregation, and stands again each time a
+recorder starts on the file; each line below it is a sum, whole or not there. Whatever
+breaks a rule is named by file and line, and nothing is passed over in silence.
 """
 
 from __future__ import annotations
@@ -32,7 +33,10 @@ from mrsa_watch.logs._numbers import common_denominator, exact_weight, parse_num
 
 FORMAT, VERSION = "mrsa-jax participation log", 1
 TORN = b"#torn"
-"""Ends a line that a crash cut short: no JSON does. What it held was never acknowledged."""
+"""Ends a line that a crash cut short.
+
+No JSON does. What it held was never acknowledged.
+"""
 STAGES = ("setup", "share_keys", "upload", "unmask", "train")
 STATUSES = ("learnt", "aborted", "refused")
 _MOST_WHOLE = 2**63
@@ -51,9 +55,10 @@ class Header:
 
     Attributes:
         system: What was recorded, such as `"flower 1.41.0"`.
-        aggregation: `"secagg+"`, `"secagg"`, `"plain"` (the server saw every update by itself) or
-            other text.
-        pseudonyms: First 8 hex digits of the SHA-256 of the salt; None for names as they are.
+        aggregation: `"secagg+"`, `"secagg"`, `"plain"` (the server saw every update by
+            itself) or other text.
+        pseudonyms: First 8 hex digits of the SHA-256 of the salt; None for names as
+            they are.
         run: How often a recorder had started on the log before.
         line: Its number in the log.
         extra: Whatever else it says, such as the app and its run.
@@ -72,10 +77,12 @@ class SumLine:
     """One sum of a participation log.
 
     Attributes:
-        run: Of the header above it; (run, round, sum) names a sum, with its part if it has one.
+        run: Of the header above it; (run, round, sum) names a sum, with its part if it
+            has one.
         round: As the system counts rounds.
         sum: Which of the round's sums, from 0 on.
-        status: `"learnt"`, `"aborted"` (nothing was learnt) or `"refused"` (never begun).
+        status: `"learnt"`, `"aborted"` (nothing was learnt) or `"refused"` (never
+            begun).
         clients: Members of the learnt sum.
         weights: Their factors in it, exactly; None where all are 1.
         asked: The clients that the server asked, if the log has them.
@@ -114,10 +121,12 @@ class LineParser:
 
     Attributes:
         line: How many lines were read.
-        headers: All headers so far; one that adds to what it said under `extra` is there twice.
+        headers: All headers so far; one that adds to what it said under `extra` is
+            there twice.
         repeated: Numbers of lines that say what an earlier one says; they count once.
         torn: Numbers of lines that a crash cut short and a later recorder marked.
-        is_unfinished: Whether `sums` came to a last line without an end, which it left out.
+        is_unfinished: Whether `sums` came to a last line without an end, which it left
+            out.
 
     Examples:
         >>> parser = LineParser("log.jsonl")
@@ -137,20 +146,24 @@ class LineParser:
         self.is_unfinished = False
         self._run = 0
         self._runs: dict[int, Header] = {}
-        self._seen: dict[Key, tuple[bytes, int]] = {}  # what a sum's line said, and where
+        # what a sum's line said, and where
+        self._seen: dict[Key, tuple[bytes, int]] = {}
         self._names = Names()
         self._fresh: dict[Any, str] = {}  # names that the last sum brought
         self._parts = PartNames()
 
     def feed(self, line: bytes) -> SumLine | None:
-        """Return the sum of the next line; None for a header, a repetition or a torn line.
+        """Return the sum of the next line.
+
+        None for a header, a repetition or a torn line.
 
         Args:
             line: A complete line, with or without its end.
 
         Raises:
-            ConfigurationError: Naming file and line, if the line breaks a rule of the format or
-                contradicts an earlier one; the parser is then as before it, except for `line`.
+            ConfigurationError: Naming file and line, if the line breaks a rule of the
+                format or contradicts an earlier one; the parser is then as before it,
+                except for `line`.
         """
         self.line += 1
         where = f"{self.name}:{self.line}"
@@ -162,8 +175,11 @@ class LineParser:
             self._take_header(fields, where)
             return None
         if not self.headers:
-            fault(where, f'the header of a participation log ({{"format": "{FORMAT}", ...}})',
-                  f"an object with {_listing(fields)}")  # fmt: skip
+            fault(
+                where,
+                f'the header of a participation log ({{"format": "{FORMAT}", ...}})',
+                f"an object with {_listing(fields)}",
+            )
         found = _read_sum(fields, self._run, self.line, where)
         fresh = self._fresh_names(found, where)
         fresh_part = self._parts.check(found.part, where)
@@ -191,7 +207,9 @@ class LineParser:
             ConfigurationError: As `feed`.
         """
         for line in lines:
-            self.is_unfinished = not line.endswith(b"\n") and len(line) <= MOST_LINE_BYTES
+            self.is_unfinished = (
+                not line.endswith(b"\n") and len(line) <= MOST_LINE_BYTES
+            )
             found = None if self.is_unfinished else self.feed(line)
             if found is not None:
                 yield found
@@ -209,7 +227,11 @@ class LineParser:
 
     def _fresh_names(self, found: SumLine, where: str) -> dict[Any, str]:
         """Return the names that no line before had, or raise where one may be another's."""
-        told = [*found.clients, *(found.asked or ()), *itertools.chain(*found.lost.values())]
+        told = [
+            *found.clients,
+            *(found.asked or ()),
+            *itertools.chain(*found.lost.values()),
+        ]
         try:
             fresh = self._names.new(told)
         except AlikeError as error:
@@ -233,11 +255,20 @@ class LineParser:
         elif self.headers:
             first, last = self.headers[0], self._runs[max(self._runs)]
             if header.pseudonyms != first.pseudonyms:
-                own = f"pseudonyms of the salt of line {first.line} ({first.pseudonyms})"
-                fault(where, f"{own}: with another, clients would count twice",
-                      str(header.pseudonyms))  # fmt: skip
+                own = (
+                    f"pseudonyms of the salt of line {first.line} ({first.pseudonyms})"
+                )
+                fault(
+                    where,
+                    f"{own}: with another, clients would count twice",
+                    str(header.pseudonyms),
+                )
             if header.run <= last.run:
-                fault(where, f"a run above {last.run}, that of line {last.line}", str(header.run))
+                fault(
+                    where,
+                    f"a run above {last.run}, that of line {last.line}",
+                    str(header.run),
+                )
         if not self.headers and header.pseudonyms is not None:
             self._names = PseudonymNames()
         self.headers.append(header)
@@ -279,7 +310,12 @@ def _read_header(fields: dict[str, Any], line: int, where: str) -> Header:
         fault(where, "8 hex digits or null as 'pseudonyms'", shown(pseudonyms))
     run = _whole(fields, "run", where)
     return Header(
-        fields["system"], fields["aggregation"], pseudonyms, run, line, fields.get("extra")
+        fields["system"],
+        fields["aggregation"],
+        pseudonyms,
+        run,
+        line,
+        fields.get("extra"),
     )
 
 
@@ -293,7 +329,9 @@ def _read_sum(fields: dict[str, Any], run: int, line: int, where: str) -> SumLin
     clients = _names(fields.get("clients", []), "'clients'", where)
     if (status == "learnt") != bool(clients):
         expected = (
-            "clients in a learnt sum" if status == "learnt" else f"no clients in one {status}"
+            "clients in a learnt sum"
+            if status == "learnt"
+            else f"no clients in one {status}"
         )
         fault(where, expected, f"{len(clients)}")
     if not isinstance(fields.get("time", ""), str):
@@ -307,7 +345,9 @@ def _read_sum(fields: dict[str, Any], run: int, line: int, where: str) -> SumLin
         _whole(fields, "sum", where),
         cast("Status", status),
         clients,
-        _read_weights(fields["weights"], clients, where) if "weights" in fields else None,
+        _read_weights(fields["weights"], clients, where)
+        if "weights" in fields
+        else None,
         asked,
         lost,
         _size(fields, "noise", "a number of 0 or more", where),
@@ -320,8 +360,11 @@ def _read_sum(fields: dict[str, Any], run: int, line: int, where: str) -> SumLin
 def _check_keys(fields: dict[str, Any], known: tuple[str, ...], where: str) -> None:
     for key in fields:
         if key not in known:
-            fault(where, "known keys (others stand under 'extra')", f"{shown(key)}, "
-                  f"{nearest(key, known)}")  # fmt: skip
+            fault(
+                where,
+                "known keys (others stand under 'extra')",
+                f"{shown(key)}, {nearest(key, known)}",
+            )
 
 
 def _check_sets(
@@ -336,14 +379,22 @@ def _check_sets(
     for stage, names in lost.items():
         twice = missing.intersection(names)
         if twice:
-            fault(where, "each client lost once", f"{shown(min(twice))} again at {stage!r}")
+            fault(
+                where,
+                "each client lost once",
+                f"{shown(min(twice))} again at {stage!r}",
+            )
         missing.update(names)
         if stage != "unmask" and not inside.isdisjoint(names):
             name = min(inside.intersection(names))
-            fault(where, f"a sum without those lost at {stage!r}", f"{shown(name)} in it")
+            fault(
+                where, f"a sum without those lost at {stage!r}", f"{shown(name)} in it"
+            )
         if stage == "unmask" and status == "learnt" and not inside.issuperset(names):
             name = min(set(names) - inside)
-            fault(where, "those lost at 'unmask' in the sum", f"{shown(name)} outside it")
+            fault(
+                where, "those lost at 'unmask' in the sum", f"{shown(name)} outside it"
+            )
     strangers = set() if asked is None else (inside | missing).difference(asked)
     if strangers:
         fault(where, "only clients who were asked", shown(min(strangers)))
@@ -366,27 +417,44 @@ def _read_lost(value: Any, where: str) -> dict[str, tuple[str, ...]]:
         fault(where, "an object of stages and lists of clients as 'lost'", shown(value))
     for stage in value:
         if stage not in STAGES:
-            fault(where, "known stages in 'lost'", f"{shown(stage)}, {nearest(stage, STAGES)}")
-    return {stage: _names(names, f"'lost' at {stage!r}", where) for stage, names in value.items()}
+            fault(
+                where,
+                "known stages in 'lost'",
+                f"{shown(stage)}, {nearest(stage, STAGES)}",
+            )
+    return {
+        stage: _names(names, f"'lost' at {stage!r}", where)
+        for stage, names in value.items()
+    }
 
 
-def _read_weights(value: Any, clients: tuple[str, ...], where: str) -> tuple[Fraction, ...]:
+def _read_weights(
+    value: Any, clients: tuple[str, ...], where: str
+) -> tuple[Fraction, ...]:
     if not isinstance(value, list) or len(value) != len(clients):
         count = f"{len(value)} values" if isinstance(value, list) else shown(value)
         fault(where, f"a list of {len(clients)} 'weights', one for each client", count)
     kinds = {str, int, Fraction}
     odd = [weight for weight in value if type(weight) not in kinds]
-    known = {weight: _weight(weight, where) for weight in odd[:1] or set(value)}  # most are alike
+    # most are alike
+    known = {weight: _weight(weight, where) for weight in odd[:1] or set(value)}
     if common_denominator(known.values()) is None:
-        fault(where, "weights of one sum with a common denominator of at most 4300 bits", "a "
-              "larger one")  # fmt: skip
+        fault(
+            where,
+            "weights of one sum with a common denominator of at most 4300 bits",
+            "a larger one",
+        )
     return tuple([known[weight] for weight in value])
 
 
 def _weight(value: Any, where: str) -> Fraction:
     number = exact_weight(value)
     if number is None:
-        fault(where, "positive numbers, or fractions such as \"3/7\", as 'weights'", shown(value))
+        fault(
+            where,
+            "positive numbers, or fractions such as \"3/7\", as 'weights'",
+            shown(value),
+        )
     return number
 
 
@@ -417,7 +485,9 @@ def _size(fields: dict[str, Any], key: str, rule: str, where: str) -> float | No
 def _digest(found: SumLine, extra: Any) -> bytes:
     """Return a digest of what a line says, whatever the order of its clients."""
     ones = [1] * len(found.clients)
-    weights = ones if found.weights is None else [str(weight) for weight in found.weights]
+    weights = (
+        ones if found.weights is None else [str(weight) for weight in found.weights]
+    )
     inside = dict(zip(found.clients, map(str, weights), strict=True))
     asked = None if found.asked is None else sorted(found.asked)
     lost = {stage: sorted(names) for stage, names in found.lost.items() if names}
@@ -428,4 +498,6 @@ def _digest(found: SumLine, extra: Any) -> bytes:
 
 def _listing(names: Iterable[str]) -> str:
     told = [shown(name) for name in names]
-    return ", ".join(told[:8]) + (", ..." if len(told) > 8 else "") if told else "no keys"
+    return (
+        ", ".join(told[:8]) + (", ..." if len(told) > 8 else "") if told else "no keys"
+    )

@@ -1,7 +1,7 @@
 """Cells of a long table that hold several clients, and weights with two conventions.
 
-A cell `3;5` is clients 3 and 5, or one client of that name; a weight `1.500` is one and a half, or
-fifteen hundred. Each is asked about, and read as the user says.
+A cell `3;5` is clients 3 and 5, or one client of that name; a weight `1.500` is one and
+a half, or fifteen hundred. Each is asked about, and read as the user says.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ _SEPARATORS = ";|,/+& "
 _ROW_BYTES = 20  # that a row needs while rows are put in their order, about
 
 
-def check_cells(clients: Column, locate: Callable[[int], str], path: str, options: Layout) -> None:
+def check_cells(
+    clients: Column, locate: Callable[[int], str], path: str, options: Layout
+) -> None:
     """Refuse cells that may hold several clients each, unless names are kept as they are."""
     if options.odd_names == "keep":
         return
@@ -40,7 +42,8 @@ def check_cells(clients: Column, locate: Callable[[int], str], path: str, option
     having = [text for text in texts if separator in text or _BRACKETED.fullmatch(text)]
     row = int(np.flatnonzero(clients.codes == clients.names.index(having[0]))[0])
     expected = (
-        "one client in each cell (--client-separator TEXT splits a cell into its clients, "
+        "one client in each cell (--client-separator TEXT splits a cell into its "
+        "clients, "
         "--odd-names keep takes it as one client's name)"
     )
     if options.client_separator is not None:
@@ -55,15 +58,21 @@ def check_cells(clients: Column, locate: Callable[[int], str], path: str, option
 
 
 def separator_of(texts: Sequence[str]) -> str | None:
-    """Return what stands between the clients of one cell; None where each holds one client.
+    """Return what stands between the clients of one cell.
+
+    None where each holds one client.
 
     Examples:
         >>> separator_of(["3;5", "7"]), separator_of(["[3, 5]"]), separator_of(["clinic, north"])
         (';', ',', None)
     """
-    lists = [text for text in texts if text.startswith("[") and _BRACKETED.fullmatch(text)]
+    lists = [
+        text for text in texts if text.startswith("[") and _BRACKETED.fullmatch(text)
+    ]
     if lists:
-        marks = [mark for mark in ",;| " if any(mark in text[1:-1].strip() for text in lists)]
+        marks = [
+            mark for mark in ",;| " if any(mark in text[1:-1].strip() for text in lists)
+        ]
         return marks[0] if marks else ","
     names = set(texts)
     for mark in _SEPARATORS:
@@ -91,16 +100,24 @@ def _are_lists(cells: Sequence[Sequence[str]], mark: str, names: set[str]) -> bo
     is_of_form = len(forms) == 1 and not forms.isdisjoint(map(_form, names))
     if is_of_form and (mark != "," or "letter" in forms):
         return True
-    if len(forms) == 1 and len(cells) == len(names) > 1 and (mark != "," or "letter" in forms):
+    if (
+        len(forms) == 1
+        and len(cells) == len(names) > 1
+        and (mark != "," or "letter" in forms)
+    ):
         return True
     places: dict[str, int] = {}
     moves = any(
-        places.setdefault(part, place) != place for cell in cells for place, part in enumerate(cell)
+        places.setdefault(part, place) != place
+        for cell in cells
+        for place, part in enumerate(cell)
     )
     lengths = {len(cell) for cell in cells}
     if mark == ",":  # which names have too: "clinic, north" and "clinic, south"
         return of_names or moves or len(lengths) > 1
-    return not names.isdisjoint(parts) or len(set(parts)) < len(parts) or len(lengths) > 1
+    return (
+        not names.isdisjoint(parts) or len(set(parts)) < len(parts) or len(lengths) > 1
+    )
 
 
 def _form(text: str) -> str:
@@ -120,7 +137,9 @@ def split(text: str, mark: str) -> list[str]:
     if stripped and not stripped[-1]:  # a mark behind the last
         stripped.pop()
     return [
-        part[1:-1] if len(part) > 1 and part[0] == part[-1] and part[0] in "'\"" else part
+        part[1:-1]
+        if len(part) > 1 and part[0] == part[-1] and part[0] in "'\""
+        else part
         for part in stripped
     ]
 
@@ -128,8 +147,8 @@ def split(text: str, mark: str) -> list[str]:
 def split_cells(table: Table, options: Layout) -> Table:
     """Return a long table with a row for each client of a cell.
 
-    Columns whose cells hold as many parts as those of the clients are split alike; others hold for
-    each of a cell's clients.
+    Columns whose cells hold as many parts as those of the clients are split alike;
+    others hold for each of a cell's clients.
     """
     mark = options.client_separator
     columns = find(table.header, options, table.head)
@@ -141,7 +160,9 @@ def split_cells(table: Table, options: Layout) -> Table:
     if (counts == 0).any():
         where = table.locate(int(np.flatnonzero(counts == 0)[0]))
         fault(where, "the name or number of a client", "nothing")
-    most = dataclasses.replace(options, memory_bytes=max(options.memory_bytes, LEAST_BYTES))
+    most = dataclasses.replace(
+        options, memory_bytes=max(options.memory_bytes, LEAST_BYTES)
+    )
     check_memory((int(counts.sum()), len(table.header)), _ROW_BYTES, most, table.path)
     rows = np.repeat(np.arange(len(counts)), counts)
 
@@ -150,7 +171,9 @@ def split_cells(table: Table, options: Layout) -> Table:
         if found is None:
             return None
         parts = _cells(found.names, mark)
-        is_alike = np.array_equal(np.array([*map(len, parts)], np.int64)[found.codes], counts)
+        is_alike = np.array_equal(
+            np.array([*map(len, parts)], np.int64)[found.codes], counts
+        )
         if place != columns.client and not (is_alike and counts.max() > 1):
             if place == columns.weight and counts.max() > 1:
                 fault(
@@ -161,11 +184,17 @@ def split_cells(table: Table, options: Layout) -> Table:
                 )
             return found._replace(codes=found.codes[rows])
         places: dict[Any, int] = {}
-        own = [[places.setdefault(part, len(places)) for part in cell] for cell in parts]
+        own = [
+            [places.setdefault(part, len(places)) for part in cell] for cell in parts
+        ]
         codes = [own[code] for code in found.codes]
-        return Column(np.fromiter((code for cell in codes for code in cell), np.int64), [*places])
+        return Column(
+            np.fromiter((code for cell in codes for code in cell), np.int64), [*places]
+        )
 
-    return table._replace(column=column, locate=lambda row: table.locate(int(rows[row])))
+    return table._replace(
+        column=column, locate=lambda row: table.locate(int(rows[row]))
+    )
 
 
 def _cells(names: Sequence[Any], mark: str) -> list[list[Any]]:
@@ -196,7 +225,8 @@ def check_decimals(
     refuse(
         where,
         "numbers that can be read in one way only (--decimal comma: 1.500 is fifteen "
-        "hundred and 1,5 one and a half; --decimal point: 1,500 is fifteen hundred and 1.5 one "
+        "hundred and 1,5 one and a half; --decimal point: 1,500 is fifteen hundred and "
+        "1.5 one "
         "and a half)",
         f"{examples(shown)}; this may be meant",
         path,

@@ -31,10 +31,13 @@ from mrsa_watch.logs._table import (
     of_part,
 )
 
-# ---- Which rows of a long table are of one sum, if the number of the round alone does not decide.
+# ---- Which rows of a long table are of one sum, if the number of the round alone does
+# not decide.
 #
-# Splitting a round's rows in parts never makes a figure look better: the parts add up to the whole,
-# so that the server who knows them knows it too. Merging does; nothing is merged silently.
+# Splitting a round's rows in parts never makes a figure look better: the parts add up
+# to the whole,
+# so that the server who knows them knows it too. Merging does; nothing is merged
+# silently.
 
 
 def joined(columns: Sequence[np.ndarray]) -> np.ndarray:
@@ -56,8 +59,9 @@ def is_constant(codes: np.ndarray, sums: np.ndarray) -> bool:
 def first_return(sums: np.ndarray, clients: np.ndarray) -> int | None:
     """Return the first row of a sum that comes again after others; None if none does.
 
-    None too where the file is not in the order of its sums: where fewer neighbours share their sum
-    than their client, or not half as many as could; and sums do not ascend either.
+    None too where the file is not in the order of its sums: where fewer neighbours
+    share their sum than their client, or not half as many as could; and sums do not
+    ascend either.
     """
     starts = np.flatnonzero(np.r_[True, sums[1:] != sums[:-1]])[: len(sums)]
     _, first = np.unique(sums[starts], return_index=True)
@@ -103,11 +107,13 @@ class Sums(NamedTuple):
     """The sum of each row.
 
     Attributes:
-        column: In order of time; named `run:round/sum` if the log has runs or several sums, with
-            the part of the vector after it in brackets if it has parts.
+        column: In order of time; named `run:round/sum` if the log has runs or several
+            sums, with the part of the vector after it in brackets if it has parts.
         runs: Number of runs.
-        returns: The first row of a sum that comes again after others, as `first_return` says.
-        parts: Of which part of the vector each sum is, None for the whole; None without parts.
+        returns: The first row of a sum that comes again after others, as `first_return`
+            says.
+        parts: Of which part of the vector each sum is, None for the whole; None without
+            parts.
         is_ordered: Whether the order of the rounds is known.
     """
 
@@ -127,8 +133,8 @@ def sums_of_rows(
 ) -> Sums:
     """Return the sum of each row, by its round, what distinguishes sums, and restarts if they do.
 
-    Each of several sums (a job, a group, a part of the vector) has a separate order, whose rows
-    may be between those of others.
+    Each of several sums (a job, a group, a part of the vector) has a separate order,
+    whose rows may be between those of others.
     """
     how, is_ordered = resolved(rounds, options.round_order)
     order = in_order(rounds, how)
@@ -153,15 +159,19 @@ def sums_of_rows(
     _, first = np.unique(codes, return_index=True)
     names = [
         (f"{runs[row]}:" if has_runs else "")
-        + "/".join(text_of_cell(column.names[column.codes[row]]) for column in (rounds, *sums))
+        + "/".join(
+            text_of_cell(column.names[column.codes[row]]) for column in (rounds, *sums)
+        )
         for row in first
     ]
     parts: list[str | None] | None = None
     if part is not None:
         told = [text_of_cell(name) if _is_name(name) else None for name in part.names]
         parts = [told[part.codes[row]] for row in first]
-        names = [name + ("" if own_part is None else of_part(own_part))
-                 for name, own_part in zip(names, parts, strict=True)]  # fmt: skip
+        names = [
+            name + ("" if own_part is None else of_part(own_part))
+            for name, own_part in zip(names, parts, strict=True)
+        ]
     if how == "file":
         places = np.argsort(first)
         back = np.empty_like(places)
@@ -215,7 +225,8 @@ def assemble(
     _check_odd(clients, rounds, client_column, options, locate, path)
     if options.alike_names == "same":
         clients = merged(clients)
-    values = [Fraction(0) if value is None else value for value in read]  # None is in no row
+    # None is in no row
+    values = [Fraction(0) if value is None else value for value in read]
     if part is not None:
         _check_parts(part, locate)
     found = sums_of_rows(rounds, sums_by, clients, options, part)
@@ -224,7 +235,9 @@ def assemble(
         name = next(name for name in sums.names if sums.names.count(name) > 1)
         fault(path, "rounds and parts whose names together differ", f"{name!r} twice")
     if found.returns is not None:
-        _refuse_return(sums.names[sums.codes[found.returns]], locate(found.returns), path, options)
+        _refuse_return(
+            sums.names[sums.codes[found.returns]], locate(found.returns), path, options
+        )
     columns = in_order(clients, "sorted")
     row, column = sums.codes, places_in(columns, clients)
     shape = (len(sums.names), len(columns))
@@ -234,7 +247,8 @@ def assemble(
     notes = [] if found.is_ordered else [UNORDERED]
     if found.runs > 1:
         notes.append(
-            f"The numbers of rounds begin anew: read as {found.runs} runs, by the order of the "
+            f"The numbers of rounds begin anew: read as {found.runs} runs, by the "
+            "order of the "
             "rows."
         )
     return dataclasses.replace(
@@ -254,7 +268,9 @@ def _check_rounded(rounds: Column, locate: Callable[[int], str]) -> None:
             )
 
 
-def _check_alike(clients: Column, options: Layout, locate: Callable[[int], str], path: str) -> None:
+def _check_alike(
+    clients: Column, options: Layout, locate: Callable[[int], str], path: str
+) -> None:
     """Refuse two names that may be one client's."""
     if options.alike_names != "ask":
         return
@@ -263,11 +279,14 @@ def _check_alike(clients: Column, options: Layout, locate: Callable[[int], str],
         refuse_alike(alike.name, alike.other, locate(alike.row), path, options)
 
 
-def refuse_alike(name: Any, other: Any, where: str, path: str, options: Layout) -> NoReturn:
+def refuse_alike(
+    name: Any, other: Any, where: str, path: str, options: Layout
+) -> NoReturn:
     """Refuse two names that may be one client's."""
     refuse(
         where,
-        "one way to write a client (--alike-names same: names that differ so are of one "
+        "one way to write a client (--alike-names same: names that differ so are of "
+        "one "
         "client, the first of them; --alike-names different: of several)",
         f"{name!a} and {other!a}",
         path,
@@ -288,12 +307,15 @@ def _check_odd(
 ) -> None:
     """Refuse rows of what may be no client, or of identifiers that may be several.
 
-    Of names that are one client's, one that is like most suffices; and all are left out together.
+    Of names that are one client's, one that is like most suffices; and all are left out
+    together.
     """
     if options.odd_names == "keep":
         return
     used, first = np.unique(clients.codes, return_index=True)
-    rows = {clients.names[code]: int(row) for code, row in zip(used, first, strict=True)}
+    rows = {
+        clients.names[code]: int(row) for code, row in zip(used, first, strict=True)
+    }
     odd = odd_clients(list(rows))
     if options.alike_names == "same":
         odd = _of_whole_groups(odd, clients)
@@ -326,7 +348,9 @@ def _of_whole_groups(odd: Odd, clients: Column) -> Odd:
     for code in np.unique(clients.codes).tolist():
         groups.setdefault(likeness(clients.names[code]), []).append(clients.names[code])
     known = set(odd.all)
-    kept = {name for group in groups.values() if known.issuperset(group) for name in group}
+    kept = {
+        name for group in groups.values() if known.issuperset(group) for name in group
+    }
     return Odd(*([name for name in own if name in kept] for own in odd))
 
 
@@ -354,20 +378,34 @@ def _check_parts(part: Column, locate: Callable[[int], str]) -> None:
     names = {code: part.names[code] for code in first if _is_name(part.names[code])}
     for code, name in names.items():
         if not _is_one_line(name):
-            fault(locate(int(first[code])), "a part's name in one line", repr(name)[:80])
-    require(len(names) <= MOST_PARTS, "part_column", f"must name at most {MOST_PARTS} parts of the "
-            "vector (coordinates that the same clients train are one part)",
-            len(names))  # fmt: skip
+            fault(
+                locate(int(first[code])), "a part's name in one line", repr(name)[:80]
+            )
+    require(
+        len(names) <= MOST_PARTS,
+        "part_column",
+        f"must name at most {MOST_PARTS} parts of the "
+        "vector (coordinates that the same clients train are one part)",
+        len(names),
+    )
     rows = np.flatnonzero(np.isin(part.codes, list(names)))
-    check_names(Column(part.codes[rows], part.names), "part", lambda row: locate(int(rows[row])))
+    check_names(
+        Column(part.codes[rows], part.names), "part", lambda row: locate(int(rows[row]))
+    )
 
 
 def _refuse_return(name: Any, where: str, path: str, options: Layout) -> NoReturn:
     """Refuse a round that continues after others, in a file in the order of its rounds."""
-    refuse(where, f"the rows of round {name!r} next to each other, as others' are (--restarts new: "
-           "its number is used again, by another sum; --restarts same: it is the same sum)",
-           "it again after others; this reads another sum there, so that no figure is too good",
-           path, dataclasses.replace(options, restarts="new"))  # fmt: skip
+    refuse(
+        where,
+        f"the rows of round {name!r} next to each other, as others' are (--restarts "
+        "new: "
+        "its number is used again, by another sum; --restarts same: it is the same sum)",
+        "it again after others; this reads another sum there, so that no figure is too "
+        "good",
+        path,
+        dataclasses.replace(options, restarts="new"),
+    )
 
 
 def _weight(name: Any) -> Fraction | None:
@@ -390,7 +428,9 @@ def _check_rows(
 ) -> None:
     faults: list[tuple[int, str, Column]] = []
     one_line = f"a name in one line, of at most {_MOST_NAME} characters"
-    bad = {name for name, value in zip(weights.names, values, strict=True) if value is None}
+    bad = {
+        name for name, value in zip(weights.names, values, strict=True) if value is None
+    }
     columns: tuple[tuple[Column, str, Callable[[Any], bool]], ...] = (
         (rounds, "a round (a number from 0 on, or a name)", _is_round),
         (clients, "the name or number of a client", _is_name),
@@ -400,7 +440,9 @@ def _check_rows(
     )
     for column, expected, is_fine in columns:
         wrong = [code for code, name in enumerate(column.names) if not is_fine(name)]
-        rows = np.flatnonzero(np.isin(column.codes, wrong)) if wrong else np.empty(0, int)
+        rows = (
+            np.flatnonzero(np.isin(column.codes, wrong)) if wrong else np.empty(0, int)
+        )
         if rows.size:
             faults.append((int(rows[0]), expected, column))
     if faults:
@@ -410,13 +452,18 @@ def _check_rows(
 
 
 def _is_name(name: Any) -> bool:
-    return name is not None and name not in _MISSING and name == name  # NaN differs from itself
+    # NaN differs from itself
+    return name is not None and name not in _MISSING and name == name
 
 
 def _is_one_line(name: Any) -> bool:
     if not isinstance(name, str):
         return True
-    return len(name) <= _MOST_NAME and "\n" not in name.strip() and "\r" not in name.strip()
+    return (
+        len(name) <= _MOST_NAME
+        and "\n" not in name.strip()
+        and "\r" not in name.strip()
+    )
 
 
 def _is_round(name: Any) -> bool:
@@ -441,7 +488,13 @@ def _check_repeats(
         return
     second = int(again.min())
     first = int(np.flatnonzero(place == place[second])[0])
-    client, label = clients.names[clients.codes[second]], rounds.names[rounds.codes[second]]
-    fault(locate(second), "each client once in a round (--sum-columns COLUMN tells its sums apart, "
-          "--restarts new where it begins anew; of a row that is there twice one must go)",
-          f"client {client!r} in round {label!r} again, first in {locate(first)}")  # fmt: skip
+    client, label = (
+        clients.names[clients.codes[second]],
+        rounds.names[rounds.codes[second]],
+    )
+    fault(
+        locate(second),
+        "each client once in a round (--sum-columns COLUMN tells its sums apart, "
+        "--restarts new where it begins anew; of a row that is there twice one must go)",
+        f"client {client!r} in round {label!r} again, first in {locate(first)}",
+    )

@@ -26,9 +26,12 @@ def text_of_cell(value: Any) -> str:
 
 def fault_alike(name: Any, other: Any, kind: str, where: str) -> NoReturn:
     """Raise the error for two names that may be one."""
-    fault(where, f"one way to write a {kind} (write both alike if they are one {kind}, and if "
-          "they are two with names that nobody takes for one)",
-          f"{name!a} and {other!a}")  # fmt: skip
+    fault(
+        where,
+        f"one way to write a {kind} (write both alike if they are one {kind}, and if "
+        "they are two with names that nobody takes for one)",
+        f"{name!a} and {other!a}",
+    )
 
 
 MOST_PARTS = 256
@@ -38,7 +41,8 @@ MOST_PARTS = 256
 class PartNames:
     """The parts of the vector in a log so far.
 
-    One part under two names has its sums judged apart, which hides what they reveal together.
+    One part under two names has its sums judged apart, which hides what they reveal
+    together.
     """
 
     def __init__(self) -> None:
@@ -46,19 +50,32 @@ class PartNames:
         self._fresh: dict[Any, str] = {}
 
     def check(self, part: str | None, where: str) -> str | None:
-        """Return a part that is new; raise for one that may be another, or one too many."""
+        """Return a part that is new.
+
+        Raise for one that may be another, or one too many.
+        """
         if part is None:
             return None
         if not (isinstance(part, str) and is_name(part)):
-            fault(where, f"a name in one line, of at most {MOST_NAME} characters, as the part of "
-                  "the vector (nothing for whole updates)", ascii(part)[:80])  # fmt: skip
+            fault(
+                where,
+                f"a name in one line, of at most {MOST_NAME} characters, as the part "
+                "of "
+                "the vector (nothing for whole updates)",
+                ascii(part)[:80],
+            )
         try:
             fresh = self._names.new([part])
         except AlikeError as error:
             fault_alike(error.name, error.other, "part", where)
         if fresh and len(self._names) == MOST_PARTS:
-            fault(where, f"sums of at most {MOST_PARTS} parts of the vector (coordinates that the "
-                  "same clients train are one part)", f"{ascii(part)[:80]}, one more")  # fmt: skip
+            fault(
+                where,
+                f"sums of at most {MOST_PARTS} parts of the vector (coordinates that "
+                "the "
+                "same clients train are one part)",
+                f"{ascii(part)[:80]}, one more",
+            )
         return part if fresh else None
 
     def add(self, fresh: str | None) -> None:

@@ -15,7 +15,8 @@ from mrsa_watch._base.errors import is_integer
 _DECIMAL = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,3})?", re.ASCII)
 _RATIO = re.compile(r"\d+/[1-9]\d*", re.ASCII)
 _MOST_DIGITS = 300  # of a number; what is longer is a name
-_MOST_SCALE_BITS = 4300  # of what makes a row of weights integral: what certificates hold
+# of what makes a row of weights integral: what certificates hold
+_MOST_SCALE_BITS = 4300
 SCALE_RULE = f"must have a common denominator below 2**{_MOST_SCALE_BITS} in each row"
 _BOOLEANS = {"true": Fraction(1), "false": Fraction(0)}
 
@@ -54,7 +55,8 @@ _GAPS = re.compile(r"(?<=\d)[ '’\u00a0\u202f](?=\d{3}(?!\d))")
 def decimal_number(text: str, decimal: str) -> Fraction | None:
     """Return the number of a text whose decimal mark is a "point" or a "comma".
 
-    The other mark, spaces and apostrophes may group thousands. Of "ask", as `parse_number`.
+    The other mark, spaces and apostrophes may group thousands. Of "ask", as
+    `parse_number`.
 
     Examples:
         >>> decimal_number("1.500,25", "comma"), decimal_number("1.500", "point")
@@ -70,7 +72,9 @@ def decimal_number(text: str, decimal: str) -> Fraction | None:
 
 
 def convention_of(texts: Iterable[str], *, has_points: bool) -> str | None:
-    """Return the likely decimal mark of numbers that can be read in two ways; None for others.
+    """Return the likely decimal mark of numbers that can be read in two ways.
+
+    None for others.
 
     Args:
         texts: Numbers as they are written.
@@ -89,9 +93,11 @@ def convention_of(texts: Iterable[str], *, has_points: bool) -> str | None:
 
 
 def common_denominator(weights: Iterable[Fraction]) -> int | None:
-    """Return what makes weights integral; None if it is so large that it serves to stop a reader.
+    """Return what makes weights integral.
 
-    Of a thousand weights of 300 digits it would have 300,000, and so would each of them.
+    None if it is so large that it serves to stop a reader.
+    Of a thousand weights of 300 digits it would have 300,000, and so would each of
+    them.
     """
     scale = 1
     for weight in weights:
@@ -102,9 +108,11 @@ def common_denominator(weights: Iterable[Fraction]) -> int | None:
 
 
 def exact_weight(value: Any) -> Fraction | None:
-    """Return a weight that is written exactly: an integer, a fraction or text such as "3/7".
+    """Return a weight that is written exactly.
 
-    None of all else: of floats, which rarely are what was meant, and of what is not positive.
+    An integer, a fraction or text such as "3/7".
+    None of all else: of floats, which rarely are what was meant, and of what is not
+    positive.
 
     Examples:
         >>> exact_weight("3/7"), exact_weight(2), exact_weight(0.5), exact_weight("-1")
@@ -119,8 +127,9 @@ def exact_weight(value: Any) -> Fraction | None:
 
 
 def exact_value(value: Any) -> Fraction | None:
-    """Return what a Python or NumPy number is, exactly: a float's or decimal's binary or decimal.
+    """Return what a Python or NumPy number is, exactly.
 
+    A float's or decimal's binary or decimal.
     None of what is no finite number, and of bools.
 
     Examples:

@@ -16,14 +16,16 @@ from mrsa_watch.logs._numbers import is_grouped
 from mrsa_watch.logs._table import Column
 
 UNORDERED = (
-    "The names of the rounds do not show their order: they are in the order of the file "
+    "The names of the rounds do not show their order: they are in the order of the "
+    "file "
     "(--round-order file confirms it, --round-order sorted takes that of their names)."
 )
 _TIMES = (datetime.date, datetime.time, datetime.timedelta, np.datetime64)
 _DIGITS = re.compile(r"(\d+)")
 # the year first, as ISO 8601 has it: all other dates can be read in two ways
 _INSTANT = re.compile(
-    r"(\d{4})(?:([-/.])(\d\d?)(?:\2(\d\d?)(?:[T ](\d\d):(\d\d)(?::(\d\d)(?:[.,](\d{1,9}))?)?"
+    r"(\d{4})(?:([-/.])(\d\d?)(?:\2(\d\d?)(?:[T "
+    r"](\d\d):(\d\d)(?::(\d\d)(?:[.,](\d{1,9}))?)?"
     r" ?(Z|[+-]\d\d(?::?\d\d)?)?)?)?)?",
     re.ASCII,
 )
@@ -65,7 +67,10 @@ def _shows_order(column: Column) -> bool:
         return True
     if is_grouped(texts, "."):  # 1.000 is above 999, or below 2
         return False
-    if all(number_of(name) is not None for name in names) or _instants(names) is not None:
+    if (
+        all(number_of(name) is not None for name in names)
+        or _instants(names) is not None
+    ):
         return True
     if not texts:
         return _are_comparable(names)
@@ -75,7 +80,8 @@ def _shows_order(column: Column) -> bool:
 def _are_comparable(names: Sequence[Any]) -> bool:
     kinds = {type(name) for name in names}
     known = all(
-        isinstance(name, (*_TIMES, numbers.Real)) or hasattr(name, "start_time") for name in names
+        isinstance(name, (*_TIMES, numbers.Real)) or hasattr(name, "start_time")
+        for name in names
     )
     try:
         sorted(names)
@@ -100,14 +106,23 @@ def _instants(names: Sequence[Any]) -> list[Any] | None:
         if form is None:
             return None
         year, _, month, day, hour, minute, second, part, zone = form.groups()
-        texts = (year, month or "1", day or "1", hour or "0", minute or "0", second or "0")
+        texts = (
+            year,
+            month or "1",
+            day or "1",
+            hour or "0",
+            minute or "0",
+            second or "0",
+        )
         try:
             moment = datetime.datetime(*map(int, texts))  # type: ignore[arg-type]
         except ValueError:
             return None
         zones.add(zone is not None)
         offset = _minutes(zone or "Z")
-        found.append((moment - datetime.timedelta(minutes=offset), Fraction(f"0.{part or 0}")))
+        found.append(
+            (moment - datetime.timedelta(minutes=offset), Fraction(f"0.{part or 0}"))
+        )
     return found if len(zones) < 2 else None
 
 
@@ -129,7 +144,9 @@ def _keys(names: Sequence[Any], order: Sequence[Any]) -> list[Any]:
     instants = _instants(names)
     if instants is not None:
         return instants
-    is_typed = len({type(name) for name in names}) == 1 and not isinstance(names[0], str)
+    is_typed = len({type(name) for name in names}) == 1 and not isinstance(
+        names[0], str
+    )
     key: Callable[[Any], Any] = _itself if is_typed else _natural
     return [key(name) for name in names]
 

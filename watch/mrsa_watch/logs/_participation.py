@@ -27,27 +27,37 @@ from mrsa_watch.logs._text import lines_of, text_format, text_of
 
 _MARK = b" by the aggregator at round "
 _MESSAGE = re.compile(
-    r"Contribution from (?P<client>.+) (?P<verdict>ACCEPTED|REJECTED) by the aggregator "
+    r"Contribution from (?P<client>.+) (?P<verdict>ACCEPTED|REJECTED) by the "
+    r"aggregator "
     r"at round (?P<round>\d{1,18})\."
 )
 # The context of a message, before it, as versions from 2.0 on write it.
 _CONTEXT = re.compile(r"\[[^\[\]]*\b(?:run|wf)=[^\[\]]*\]")
 _JOB, _WORKFLOW = re.compile(r"\brun=([^,\]]+)"), re.compile(r"\bwf=([^,\]]+)")
-_COUNT = re.compile(r"aggregating (?P<count>\d{1,18}) update\(s\) at round (?P<round>\d{1,18})")
+_COUNT = re.compile(
+    r"aggregating (?P<count>\d{1,18}) update\(s\) at round (?P<round>\d{1,18})"
+)
 _START = re.compile(r"Round (?P<round>\d{1,18}) started\.")
 _NOTE = (
-    "NVFlare's server sees every update by itself, unless they are encrypted, of which its log "
-    "says nothing: the figures say what secure aggregation of these sums would hide. Weights are "
+    "NVFlare's server sees every update by itself, unless they are encrypted, of which "
+    "its log "
+    "says nothing: the figures say what secure aggregation of these sums would hide. "
+    "Weights are "
     "not in the log either: each contribution counts as 1."
 )
 
 
 def read_nvflare(path: pathlib.Path, options: Layout) -> ParticipationLog:
-    """Read a server's log, `log.txt` or `log.json`: accepted contributions, a sum a round."""
+    """Read a server's log, `log.txt` or `log.json`.
+
+    Accepted contributions, a sum a round.
+    """
     rounds, clients, sources, lines = [], [], [], []
-    counts: dict[tuple[_Source, int], tuple[int, int]] = {}  # how many were summed; in which line
+    # how many were summed; in which line
+    counts: dict[tuple[_Source, int], tuple[int, int]] = {}
     starts: Counter[tuple[_Source, int]] = Counter()
-    ended: set[tuple[_Source, int]] = set()  # whose sum was made: what follows is of another
+    # whose sum was made: what follows is of another
+    ended: set[tuple[_Source, int]] = set()
     rejected = 0
     for number, line in enumerate(lines_of(text_of(path, options.memory_bytes)), 1):
         told = _told(line, f"{path}:{number}")
@@ -75,9 +85,14 @@ def read_nvflare(path: pathlib.Path, options: Layout) -> ParticipationLog:
             sources.append(source._replace(start=max(starts[key], 1)))
             lines.append(number)
     if not rounds:
-        fault(str(path), "a line 'Contribution from ... ACCEPTED by the aggregator at round ...' "
-              "(only its workflow ScatterAndGather and its kin write it; others need a recorder: "
-              "mrsa_watch.nvflare)", "none")  # fmt: skip
+        fault(
+            str(path),
+            "a line 'Contribution from ... ACCEPTED by the aggregator at round ...' "
+            "(only its workflow ScatterAndGather and its kin write it; others need a "
+            "recorder: "
+            "mrsa_watch.nvflare)",
+            "none",
+        )
     columns: dict[str, list[Any]] = {"round": rounds, "client": clients}
     for name in _Source._fields:  # lines without a context are of separate sums
         values = [getattr(source, name) for source in sources]
@@ -96,7 +111,9 @@ def read_nvflare(path: pathlib.Path, options: Layout) -> ParticipationLog:
     log = read_table(table, options)
     notes = [*log.notes, _NOTE, *_unlike(rounds, sources, counts)]
     if rejected:
-        notes.append(f"Contributions that were rejected, and are in no sum: {rejected}.")
+        notes.append(
+            f"Contributions that were rejected, and are in no sum: {rejected}."
+        )
     if len(columns) == 2:  # round and client, which are no columns of the log
         log = dataclasses.replace(log, columns_used=())
     return dataclasses.replace(log, notes=tuple(notes))
@@ -129,11 +146,15 @@ def _told(line: bytes, where: str) -> tuple[_Source, str] | None:
             text = line.decode()
         except UnicodeDecodeError:
             fault(where, "UTF-8 text", repr(line[:60])[1:])
-    starts = (text.find(mark) for mark in ("Contribution from ", "aggregating ", "Round "))
+    starts = (
+        text.find(mark) for mark in ("Contribution from ", "aggregating ", "Round ")
+    )
     start = next((place for place in starts if place >= 0), 0)
     # not behind the start: a client may have any name
     context = "".join([context, *_CONTEXT.findall(text[:start])])
-    job, workflow = (next(iter(form.findall(context)), "").strip() for form in (_JOB, _WORKFLOW))
+    job, workflow = (
+        next(iter(form.findall(context)), "").strip() for form in (_JOB, _WORKFLOW)
+    )
     return _Source(job, workflow), text[start:]
 
 
@@ -151,7 +172,11 @@ def _unlike(
     ]
     more = f", and {len(unlike) - 5} more" if len(unlike) > 5 else ""
     told = "; ".join(unlike[:5])
-    return [f"The log counts other contributions than it names ({told}{more})."] if unlike else []
+    return (
+        [f"The log counts other contributions than it names ({told}{more})."]
+        if unlike
+        else []
+    )
 
 
 # ---- A whole participation log, or JSON Lines of any system, as a history.
@@ -160,14 +185,21 @@ _MOST_LINES_TOLD = 8
 
 
 def read_jsonl(path: pathlib.Path, options: Layout) -> ParticipationLog:
-    """Read JSON Lines: the participation log that this package writes, or rows of any system."""
+    """Read JSON Lines.
+
+    The participation log that this package writes, or rows of any system.
+    """
     data = text_of(path, options.memory_bytes)
     read = _read_participation if _is_participation(data, path) else _read_rows
     return read(data, path, options)
 
 
-def sums_of(path: pathlib.Path, memory_bytes: int) -> tuple[LineParser, Iterator[SumLine]] | None:
-    """Return the sums of a participation log and their parser; None for a log of another kind.
+def sums_of(
+    path: pathlib.Path, memory_bytes: int
+) -> tuple[LineParser, Iterator[SumLine]] | None:
+    """Return the sums of a participation log and their parser.
+
+    None for a log of another kind.
 
     Args:
         path: The file.
@@ -181,12 +213,17 @@ def sums_of(path: pathlib.Path, memory_bytes: int) -> tuple[LineParser, Iterator
         return None
     data = text_of(path, memory_bytes)
     parser = LineParser(str(path))
-    return (parser, parser.sums(lines_of(data))) if _is_participation(data, path) else None
+    return (
+        (parser, parser.sums(lines_of(data))) if _is_participation(data, path) else None
+    )
 
 
 def _is_participation(data: bytes, path: pathlib.Path) -> bool:
-    lines = ((number, line) for number, line in enumerate(lines_of(data), 1)
-             if line.strip() and not line.rstrip(b"\r\n").endswith(TORN))  # fmt: skip
+    lines = (
+        (number, line)
+        for number, line in enumerate(lines_of(data), 1)
+        if line.strip() and not line.rstrip(b"\r\n").endswith(TORN)
+    )
     number, first = next(lines, (1, b""))
     if not first:
         fault(f"{path}:1", "JSON, an object a line", "an empty file")
@@ -202,7 +239,10 @@ _OURS = frozenset({"sum", "asked", "lost", "part", "extra"})
 
 
 class _Sum(NamedTuple):
-    """What is kept of a learnt sum: some 200 bytes, and one machine word or two per client."""
+    """What is kept of a learnt sum.
+
+    Some 200 bytes, and one machine word or two per client.
+    """
 
     key: Key
     noise: float | None
@@ -222,8 +262,12 @@ class _Codes(dict[Any, int]):
         return array.array("i", map(self.__getitem__, names))
 
 
-def _read_participation(data: bytes, path: pathlib.Path, options: Layout) -> ParticipationLog:
-    _columns.check_unnamed(options, str(path), "a participation log, which has its own keys")
+def _read_participation(
+    data: bytes, path: pathlib.Path, options: Layout
+) -> ParticipationLog:
+    _columns.check_unnamed(
+        options, str(path), "a participation log, which has its own keys"
+    )
     parser = LineParser(str(path))
     clients, weights = _Codes(), _Codes()
     weights.of([Fraction(1)])
@@ -264,9 +308,12 @@ def _history(
     people = _table.clean(Column(codes, list(clients)))
     columns = _order.in_order(people, "sorted")
     shape = (len(sums), len(columns))
-    factors = [np.zeros(size, np.int32) if one.weights is None else
-               np.frombuffer(one.weights, np.int32)
-               for one, size in zip(sums, sizes, strict=True)]  # fmt: skip
+    factors = [
+        np.zeros(size, np.int32)
+        if one.weights is None
+        else np.frombuffer(one.weights, np.int32)
+        for one, size in zip(sums, sizes, strict=True)
+    ]
     matrix = _table.dense(
         np.repeat(np.arange(len(sums), dtype=np.int32), sizes),
         _order.places_in(columns, people),
@@ -279,8 +326,9 @@ def _history(
 
 
 def _rounds(sums: Sequence[_Sum]) -> tuple[int | str, ...]:
-    """Return the name of each sum: its round, with the run and the sum where there are others.
+    """Return the name of each sum.
 
+    Its round, with the run and the sum where there are others.
     The part of the vector, if it is of one, stands behind it in brackets.
     """
     keys = [one.key for one in sums]
@@ -310,13 +358,18 @@ def _notes(parser: LineParser, others: Counter[str]) -> list[str]:
     notes = []
     if others:
         counts = " and ".join(f"{count} {status}" for status, count in others.items())
-        notes.append(f"Sums of which nothing was learnt, and which do not count: {counts}.")
+        notes.append(
+            f"Sums of which nothing was learnt, and which do not count: {counts}."
+        )
     if parser.repeated:
-        notes.append(f"{_lines(parser.repeated)} what earlier ones say: each sum counts once.")
+        notes.append(
+            f"{_lines(parser.repeated)} what earlier ones say: each sum counts once."
+        )
     if parser.torn:
         cut = _lines(parser.torn, "were", "was")
         notes.append(
-            f"{cut} cut short, before the recorder confirmed what stood there: not counted."
+            f"{cut} cut short, before the recorder confirmed what stood there: not "
+            "counted."
         )
     if parser.is_unfinished:
         notes.append(f"Line {parser.line + 1}, the last, has no end yet: not counted.")
@@ -327,7 +380,11 @@ def _lines(numbers: Sequence[int], several: str = "say", one: str = "says") -> s
     if len(numbers) == 1:
         return f"Line {numbers[0]} {one}"
     shown = ", ".join(map(str, numbers[:_MOST_LINES_TOLD]))
-    more = f" and {len(numbers) - _MOST_LINES_TOLD} more" if len(numbers) > _MOST_LINES_TOLD else ""
+    more = (
+        f" and {len(numbers) - _MOST_LINES_TOLD} more"
+        if len(numbers) > _MOST_LINES_TOLD
+        else ""
+    )
     return f"Lines {shown}{more} {several}"
 
 
@@ -373,6 +430,12 @@ def _read_rows(data: bytes, path: pathlib.Path, options: Layout) -> Participatio
 
     header = list(dict.fromkeys([*read, *nested]))
     table = _columns.Table(
-        header, column, places.__getitem__, str(path), places[0], is_text=True, has_points=True
+        header,
+        column,
+        places.__getitem__,
+        str(path),
+        places[0],
+        is_text=True,
+        has_points=True,
     )
     return read_table(table, options)

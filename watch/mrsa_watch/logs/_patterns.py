@@ -1,9 +1,10 @@
 """Names that are no client's: those outside the pattern that most names of a log share.
 
-A row of the server, or a column that counts epochs, is a client that hides the others. What is none
-is not listed: each name fits the pattern of the majority, or waits for a decision. The short lists
-serve names that are plain words, of which a pattern says nothing. A number that lost its last
-digits, or a text that was cut, may be several clients at once.
+A row of the server, or a column that counts epochs, is a client that hides the others.
+What is none is not listed: each name fits the pattern of the majority, or waits for a
+decision. The short lists serve names that are plain words, of which a pattern says
+nothing. A number that lost its last digits, or a text that was cut, may be several
+clients at once.
 """
 
 from __future__ import annotations
@@ -96,7 +97,8 @@ class Patterns:
     def is_odd(self, text: str, *, of_columns: bool) -> bool:
         """Return whether a name has another pattern than most, and no second frequent one.
 
-        Columns of words among numbered clients are flags and counts more often than clients.
+        Columns of words among numbered clients are flags and counts more often than
+        clients.
         """
         if self.usual is None or self.is_usual(text):
             return False
@@ -110,13 +112,19 @@ class Patterns:
         return True
 
     def is_odd_negative(self, text: str) -> bool:
-        """Return whether a name is a negative integer, as marks of nothing are; most are not."""
+        """Return whether a name is a negative integer, as marks of nothing are.
+
+        Most are not.
+        """
         is_negative = _NEGATIVE.fullmatch(text) is not None
         return is_negative and 2 * self._negative <= self._total
 
 
 def _has_letters(texts: Sequence[str]) -> bool:
-    """Return whether hexadecimal numbers of one length have letters: others are decimal ones."""
+    """Return whether hexadecimal numbers of one length have letters.
+
+    Others are decimal ones.
+    """
     digits = [text.casefold().removeprefix("0x") for text in texts]
     with_letters = sum(any(map(str.isalpha, text)) for text in digits)
     with_digits = any(any(map(str.isdigit, text)) for text in digits)
@@ -179,7 +187,9 @@ def says_no_client(text: str) -> bool:
     words = _words_of(text)
     if _CELL_ERROR.fullmatch(text):
         return True
-    return bool(words) and (not _ROLES.isdisjoint(words) or _NO_CLIENT.issuperset(words))
+    return bool(words) and (
+        not _ROLES.isdisjoint(words) or _NO_CLIENT.issuperset(words)
+    )
 
 
 def says_column(text: str, plain: str) -> bool:
@@ -211,7 +221,8 @@ def is_rounded(name: Any) -> bool:
         [True, False, True, True, False]
     """
     if isinstance(name, float):
-        return name.is_integer()  # those that are safe were made integers when they were read
+        # those that are safe were made integers when they were read
+        return name.is_integer()
     if not isinstance(name, str):
         return False
     form = _EXPONENT.fullmatch(name.strip())
@@ -223,7 +234,10 @@ def is_rounded(name: Any) -> bool:
 
 
 def not_whole(names: Iterable[Any], patterns: Patterns) -> list[Any]:
-    """Return identifiers that may be several: rounded, cut short, dates, without last digits."""
+    """Return identifiers that may be several.
+
+    Rounded, cut short, dates, without last digits.
+    """
     found, long = [], []
     for name in names:
         text = text_of_cell(name)
@@ -234,7 +248,10 @@ def not_whole(names: Iterable[Any], patterns: Patterns) -> list[Any]:
             long.append(name)
     texts = [text_of_cell(name) for name in long]
     ending = sum(text.endswith("000") for text in texts)
-    held = sum(abs(int(text)) >= _SPARSE_FLOATS and int(float(text)) == int(text) for text in texts)
+    held = sum(
+        abs(int(text)) >= _SPARSE_FLOATS and int(float(text)) == int(text)
+        for text in texts
+    )
     if long and 3 * max(ending, held) >= 2 * len(long):
         found += long
     return found
@@ -243,7 +260,8 @@ def not_whole(names: Iterable[Any], patterns: Patterns) -> list[Any]:
 def is_long(text: str) -> bool:
     """Return whether an integer has more digits than spreadsheets and floats keep."""
     return len(text.lstrip("-")) < 300 and (
-        len(text.lstrip("-")) >= _LONG_DIGITS or abs(int(text)) > least_shared_float(1.0)
+        len(text.lstrip("-")) >= _LONG_DIGITS
+        or abs(int(text)) > least_shared_float(1.0)
     )
 
 
@@ -293,19 +311,24 @@ def odd_columns(names: Sequence[str], plain: Callable[[str], str]) -> Odd:
     figures = [
         name
         for name in names
-        if name not in known and (_json.says(plain(name)) or _json.measures(plain(name)))
+        if name not in known
+        and (_json.says(plain(name)) or _json.measures(plain(name)))
     ]
     return odd._replace(none=[*odd.none, *figures])
 
 
-def _odd(names: Sequence[Any], says_none: Callable[[str], bool], *, of_columns: bool) -> Odd:
+def _odd(
+    names: Sequence[Any], says_none: Callable[[str], bool], *, of_columns: bool
+) -> Odd:
     texts = {text_of_cell(name): name for name in names}
     patterns = Patterns(list(texts))
     odd = Odd([], [], [], not_whole(list(texts.values()), patterns))
     left = set(map(text_of_cell, odd.rounded))
     wrapped = _wrapped(texts)
     words = collections.Counter(word for text in texts for word in set(_words_of(text)))
-    usual = {word for word, count in words.items() if 2 * count > len(texts) and count > 1}
+    usual = {
+        word for word, count in words.items() if 2 * count > len(texts) and count > 1
+    }
     for text, name in texts.items():
         if text in left:
             continue
@@ -335,5 +358,12 @@ def _wrapped(texts: Collection[str]) -> set[str]:
 
 
 def _is_numbered(text: str, patterns: Patterns) -> bool:
-    """Return whether a name is one of a series that most names belong to: server-1, server-2."""
-    return patterns.is_usual(text) and patterns.usual is not None and patterns.usual[0] < _LETTER
+    """Return whether a name is one of a series that most names belong to.
+
+    Server-1, server-2.
+    """
+    return (
+        patterns.is_usual(text)
+        and patterns.usual is not None
+        and patterns.usual[0] < _LETTER
+    )

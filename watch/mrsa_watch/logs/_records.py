@@ -1,8 +1,10 @@
-"""JSON of other systems as rows: an object for each client, or for each round with its clients.
+"""JSON of other systems as rows.
 
-A record of a round lists its clients, alone or with values of each (`"num_examples": [10, 20]`), or
-maps each to a value. Only a list whose name says that its clients are in the sum is taken as such:
-those who were selected need not have answered.
+An object for each client, or for each round with its clients.
+A record of a round lists its clients, alone or with values of each
+(`"num_examples": [10, 20]`), or maps each to a value. Only a list whose name says that
+its clients are in the sum is taken as such: those who were selected need not have
+answered.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ from mrsa_watch.logs._text import lines_of
 
 Record = tuple[str, dict[str, Any]]
 """The place of an object, and the object."""
-_MOST_DOCUMENT = 2**26  # bytes of one object that is not on one line: all of it is held at once
+# bytes of one object that is not on one line: all of it is held at once
+_MOST_DOCUMENT = 2**26
 _TORN = b"#torn"
 _MOST_PLAIN = 100  # objects without a list, after which none is looked for
 _VALUE = "value"  # the column of what a mapping has for each client
@@ -48,14 +51,24 @@ def is_document(data: bytes) -> bool:
     return is_cut and start.rstrip().endswith(b"}") and len(data) <= _MOST_DOCUMENT
 
 
-def records_of(data: bytes, path: str, number: Callable[[str], Any]) -> Iterator[Record]:
+def records_of(
+    data: bytes, path: str, number: Callable[[str], Any]
+) -> Iterator[Record]:
     """Yield the objects of JSON Lines, of an array, or of the one list in an object."""
     if not is_document(data):
         lines = ((n, line) for n, line in enumerate(lines_of(data), 1) if line.strip())
         for n, line in lines:
             fields = load_object(line, f"{path}:{n}", number)
-            inner = _records_in(fields, path) if len(data.strip()) == len(line.strip()) else None
-            yield from _numbered(inner, path) if inner is not None else [(f"{path}:{n}", fields)]
+            inner = (
+                _records_in(fields, path)
+                if len(data.strip()) == len(line.strip())
+                else None
+            )
+            yield from (
+                _numbered(inner, path)
+                if inner is not None
+                else [(f"{path}:{n}", fields)]
+            )
         return
     if data.lstrip().startswith(b"["):
         with decoding(path, data):
@@ -87,17 +100,25 @@ def _records_in(found: Mapping[str, Any], path: str) -> list[dict[str, Any]] | N
         for key, value in found.items()
     ):
         return None
-    lists = {key: value for key, value in found.items() if isinstance(value, list) and value}
-    of_objects = [key for key, own in lists.items() if all(isinstance(one, dict) for one in own)]
+    lists = {
+        key: value for key, value in found.items() if isinstance(value, list) and value
+    }
+    of_objects = [
+        key for key, own in lists.items() if all(isinstance(one, dict) for one in own)
+    ]
     if len(of_objects) > 1:
         fault(path, "one list of records", " and ".join(map(short, of_objects)))
     if of_objects:
         return [dict(one) for one in lists[of_objects[0]]]
-    if any(plain_name(key) in ROUND_NAMES for key in lists):  # a table, column by column
+    # a table, column by column
+    if any(plain_name(key) in ROUND_NAMES for key in lists):
         lengths = {len(own) for own in lists.values()}
         if len(lengths) > 1 or len(lists) < len(found):
             fault(path, "columns of one length", ", ".join(map(short, found)))
-        return [dict(zip(lists, row, strict=True)) for row in zip(*lists.values(), strict=True)]
+        return [
+            dict(zip(lists, row, strict=True))
+            for row in zip(*lists.values(), strict=True)
+        ]
     forms = {skeleton(key) for key in found}
     if len(forms) == 1 and "#" in forms.pop():  # a round under each key
         if all(isinstance(value, dict) for value in found.values()):
@@ -137,7 +158,8 @@ class _List:
     Attributes:
         is_parallel: Whether each is as long as the first list of clients in its record.
         is_of_clients: Whether its name says that it names clients.
-        has_names: Whether its elements are objects that name their clients by a usual key.
+        has_names: Whether its elements are objects that name their clients by a usual
+            key.
     """
 
     is_parallel: bool = True
@@ -154,8 +176,14 @@ def _lists_in(records: Callable[[], Iterator[Record]]) -> dict[str, _List]:
         if count == _MOST_PLAIN and not found:
             return {}
         count += 1
-        nested = {key: value for key, value in fields.items() if isinstance(value, list | dict)}
-        lengths = {len(value) for key, value in nested.items() if isinstance(value, list)}
+        nested = {
+            key: value
+            for key, value in fields.items()
+            if isinstance(value, list | dict)
+        }
+        lengths = {
+            len(value) for key, value in nested.items() if isinstance(value, list)
+        }
         for key, value in nested.items():
             plain = plain_name(key)
             has_members = is_members(plain)
@@ -183,7 +211,9 @@ def _has_name(element: Mapping[str, Any]) -> bool:
     return any(plain_name(key) in CLIENT_NAMES for key in element)
 
 
-def _members_among(found: Mapping[str, _List], options: Layout, path: str) -> str | None:
+def _members_among(
+    found: Mapping[str, _List], options: Layout, path: str
+) -> str | None:
     """Return the key of the clients in each sum; None where each object is a row."""
     if options.client_column is not None:
         return options.client_column if options.client_column in found else None
@@ -203,10 +233,13 @@ def _refuse_lists(keys: Sequence[str], options: Layout, path: str) -> NoReturn:
     told = ", ".join(map(short, keys))
     expected = "one list of the clients in each sum (--client-column NAME)"
     found = (
-        f"lists {told}, which may be of other clients; this takes all of {short(likely)} for the "
+        f"lists {told}, which may be of other clients; this takes all of "
+        f"{short(likely)} for the "
         "clients in the sum, which is right only if none of them was lost"
     )
-    refuse(path, expected, found, path, dataclasses.replace(options, client_column=likely))
+    refuse(
+        path, expected, found, path, dataclasses.replace(options, client_column=likely)
+    )
 
 
 def _rows(
@@ -217,7 +250,9 @@ def _rows(
         value = fields.get(key)
         if value is not None and not isinstance(value, list | dict):
             fault(
-                place, f"plain values in column {short(key)}, or a list in each record", repr(value)
+                place,
+                f"plain values in column {short(key)}, or a list in each record",
+                repr(value),
             )
         if value is None:
             yield place, fields  # of which the clients are missing
@@ -232,7 +267,9 @@ def _rows(
                 continue
             if own.is_of_clients:  # who of them is also in another list
                 del common[name]
-                members = {cell_of(one) for one in other if not isinstance(one, list | dict)}
+                members = {
+                    cell_of(one) for one in other if not isinstance(one, list | dict)
+                }
                 common[name] = members
             elif own.is_parallel and len(other) == len(value):
                 del common[name]

@@ -1,7 +1,7 @@
 """From the rows of a log to a participation matrix with names, and the checks on the way.
 
-Every reader hands its rows over as codes into lists of names; a fault is named by the place that
-the reader gives for a row.
+Every reader hands its rows over as codes into lists of names; a fault is named by the
+place that the reader gives for a row.
 """
 
 from __future__ import annotations
@@ -29,31 +29,34 @@ class ParticipationLog:
     """A participation history with the names that its system gave to rounds and clients.
 
     Attributes:
-        participation: P, bool `[rounds, clients]`, or integer weights (object for large ones).
+        participation: P, bool `[rounds, clients]`, or integer weights (object for large
+            ones).
         rounds: The name of each row, in order of time.
         clients: The name of each column.
-        scales: By what each row was multiplied to make fractional weights integral (the sum that
-            the server learnt is the row divided by it), or None if no row was.
-        columns_used: The columns of the table that were read; empty where columns had no names.
+        scales: By what each row was multiplied to make fractional weights integral (the
+            sum that the server learnt is the row divided by it), or None if no row was.
+        columns_used: The columns of the table that were read; empty where columns had
+            no names.
         columns_ignored: Its other columns.
-        noise: Standard deviation of the noise in each learnt sum, None for a sum without a value in
-            the log; None if no sum has one.
+        noise: Standard deviation of the noise in each learnt sum, None for a sum
+            without a value in the log; None if no sum has one.
         clip: Largest norm of an update in each sum, likewise.
-        aggregation: How the sums were made, if the log states it: `"secagg+"`, `"plain"` (the
-            server saw every update by itself), or other text, each once.
+        aggregation: How the sums were made, if the log states it: `"secagg+"`,
+            `"plain"` (the server saw every update by itself), or other text, each once.
         notes: Further remarks on the log, in sentences: repetitions, lines cut short.
-        where: Which rows were kept: columns, and the texts of which one must stand there (of which
-            none may, where the column's name has a ! behind it).
+        where: Which rows were kept: columns, and the texts of which one must stand
+            there (of which none may, where the column's name has a ! behind it).
         sum_columns: The columns that distinguished the sums of one round.
-        parts: Of each sum the part of the vector that it is of, None where it is of the whole;
-            None where no sum is of a part. Sums of different parts are of different unknowns and
-            must not be stacked in one matrix: `by_part` has a log of each.
-        is_ordered: Whether the order of the rows is known to be that of time. False where names of
-            rounds do not show it, and the rows have that of the file.
+        parts: Of each sum the part of the vector that it is of, None where it is of the
+            whole; None where no sum is of a part. Sums of different parts are of
+            different unknowns and must not be stacked in one matrix: `by_part` has a
+            log of each.
+        is_ordered: Whether the order of the rows is known to be that of time. False
+            where names of rounds do not show it, and the rows have that of the file.
         decisions: Settings that decided on doubtful names and numbers, such as
             `"alike_names=same"`.
-        are_places: Whether the source named no rounds, so that `rounds` holds their places, from 0;
-            whatever is printed counts them from 1 (`printed_rounds`).
+        are_places: Whether the source named no rounds, so that `rounds` holds their
+            places, from 0; whatever is printed counts them from 1 (`printed_rounds`).
     """
 
     __repr__ = brief
@@ -79,14 +82,17 @@ class ParticipationLog:
     @property
     def printed_rounds(self) -> tuple[Hashable, ...]:
         """The rounds as they are printed: by their names, or counted from 1."""
-        return tuple(printed_round(name, are_places=self.are_places) for name in self.rounds)
+        return tuple(
+            printed_round(name, are_places=self.are_places) for name in self.rounds
+        )
 
     def by_part(self) -> dict[str | None, ParticipationLog]:
         """Return the sums of each part of the vector as a separate log, by the part's name.
 
-        A sum of whole updates is learnt in every part, so its row is in each of these logs;
-        what whole updates alone reveal, they reveal in every part too. Clients in no sum of a
-        part are not in its log. Without parts, the log itself has the key None.
+        A sum of whole updates is learnt in every part, so its row is in each of these
+        logs; what whole updates alone reveal, they reveal in every part too. Clients in
+        no sum of a part are not in its log. Without parts, the log itself has the key
+        None.
 
         Examples:
             >>> from mrsa_watch.logs import ParticipationLog
@@ -96,7 +102,9 @@ class ParticipationLog:
             >>> {part: (own.rounds, own.clients) for part, own in log.by_part().items()}
             {'low': ((1, 2), ('a', 'b')), 'high': ((2, 3), ('b', 'c'))}
         """
-        names = list(dict.fromkeys(part for part in self.parts or () if part is not None))
+        names = list(
+            dict.fromkeys(part for part in self.parts or () if part is not None)
+        )
         if not names:
             return {None: self}
         return {name: self._of(name) for name in names}
@@ -164,7 +172,8 @@ class Column(NamedTuple):
     Attributes:
         codes: The place of each row's name.
         names: The names, each once.
-        order: The names in an order that the table states, as of ordered categories; else empty.
+        order: The names in an order that the table states, as of ordered categories;
+            else empty.
     """
 
     codes: np.ndarray
@@ -173,11 +182,15 @@ class Column(NamedTuple):
 
 
 def clean(column: Column) -> Column:
-    """Strip spaces from the names of a text column; names that are all integers become such."""
+    """Strip spaces from the names of a text column.
+
+    Names that are all integers become such.
+    """
     stripped = [name.strip() for name in column.names]
     places: dict[str, int] = {}
-    remap = np.array([places.setdefault(name, len(places)) for name in stripped],
-                     column.codes.dtype)  # fmt: skip
+    remap = np.array(
+        [places.setdefault(name, len(places)) for name in stripped], column.codes.dtype
+    )
     names: list[Any] = list(places)
     if names and all(_is_canonical(name) for name in names):
         names = [int(name) for name in names]
@@ -192,12 +205,16 @@ def _is_canonical(name: str) -> bool:
 def whole(names: list[Any], below: int) -> list[Any]:
     """Return names that are floats since some are missing as the integers that they are.
 
-    Those from `below` on stay floats, by which they are known: several integers share each.
+    Those from `below` on stay floats, by which they are known: several integers share
+    each.
     """
     floats = [name for name in names if isinstance(name, float)]
     if not floats or not all(name == name and name.is_integer() for name in floats):
         return names
-    return [int(name) if isinstance(name, float) and abs(name) < below else name for name in names]
+    return [
+        int(name) if isinstance(name, float) and abs(name) < below else name
+        for name in names
+    ]
 
 
 def dense(
@@ -208,7 +225,10 @@ def dense(
     options: Layout,
     path: str,
 ) -> np.ndarray:
-    """Return the matrix of entries that are fractions: of bools, int64 or objects, as they need."""
+    """Return the matrix of entries that are fractions.
+
+    Of bools, int64 or objects, as they need.
+    """
     values: list[Fraction] = weights.names
     binary = set(values) <= {0, 1}
     check_memory(shape, 1 if binary else 8, options, path)
@@ -216,7 +236,9 @@ def dense(
     small = integral and max(values) < 2**63
     kind: Any = np.bool_ if binary else np.int64 if small else object
     matrix = np.zeros(shape, kind)
-    matrix[row, column] = np.array([int(v) if integral else v for v in values], kind)[weights.codes]
+    matrix[row, column] = np.array([int(v) if integral else v for v in values], kind)[
+        weights.codes
+    ]
     return matrix
 
 
@@ -234,8 +256,9 @@ def named(
 def check_names(column: Column, kind: str, locate: Callable[[int], str]) -> None:
     """Raise if two names may be one.
 
-    Who is one client and what is one round turns the verdict: 1, 01 and 1.0, or names that differ
-    in marks that nobody sees, are not taken for several without the user's word.
+    Who is one client and what is one round turns the verdict: 1, 01 and 1.0, or names
+    that differ in marks that nobody sees, are not taken for several without the user's
+    word.
     """
     alike = next(alike_names(column), None)
     if alike is not None:
@@ -279,23 +302,34 @@ def check_rounds(rounds: Column, locate: Callable[[int], str]) -> None:
     """Raise if two names may be of one round, or one is no number where most are."""
     check_names(rounds, "round", locate)
     codes, first = np.unique(rounds.codes, return_index=True)
-    odd = [row for code, row in zip(codes, first, strict=True)
-           if number_of(rounds.names[code]) is None]  # fmt: skip
+    odd = [
+        row
+        for code, row in zip(codes, first, strict=True)
+        if number_of(rounds.names[code]) is None
+    ]
     if odd and 2 * len(odd) <= len(codes):
         row = min(odd)
         name = rounds.names[rounds.codes[row]]
-        fault(locate(int(row)), "a round's number, as most rounds are (give this one a "
-              "number too, or take its rows out)", ascii(name))  # fmt: skip
+        fault(
+            locate(int(row)),
+            "a round's number, as most rounds are (give this one a "
+            "number too, or take its rows out)",
+            ascii(name),
+        )
 
 
-def check_memory(shape: tuple[int, int], itemsize: int, options: Layout, path: str) -> None:
+def check_memory(
+    shape: tuple[int, int], itemsize: int, options: Layout, path: str
+) -> None:
     """Raise unless a matrix of this shape fits the memory that the caller allows."""
     needed = shape[0] * shape[1] * itemsize
     if needed > options.memory_bytes:
         size, limit = _size(needed), _size(options.memory_bytes)
         raise ConfigurationError(
-            f"`memory_bytes` must hold the history as a matrix: {path} has {shape[0]} rounds x "
-            f"{shape[1]} clients, {size}; got {limit} (--memory-gib {math.ceil(needed / 2**30)} "
+            f"`memory_bytes` must hold the history as a matrix: {path} has {shape[0]} "
+            "rounds x "
+            f"{shape[1]} clients, {size}; got {limit} (--memory-gib "
+            f"{math.ceil(needed / 2**30)} "
             "allows it)"
         )
 
@@ -321,17 +355,31 @@ def from_matrix(
         clients: Names of the columns; their numbers from 0 if None.
     """
     if array.ndim != 2 or array.size == 0:
-        fault(path, "two axes, rounds and clients, and at least one entry",
-              f"shape {array.shape}")  # fmt: skip
-    if array.dtype.kind == "V" and array.dtype.itemsize == 2 and array.dtype.names is None:
-        array = (array.view(np.uint16).astype(np.uint32) << 16).view(np.float32)  # bfloat16
+        fault(
+            path,
+            "two axes, rounds and clients, and at least one entry",
+            f"shape {array.shape}",
+        )
+    if (
+        array.dtype.kind == "V"
+        and array.dtype.itemsize == 2
+        and array.dtype.names is None
+    ):
+        # bfloat16
+        array = (array.view(np.uint16).astype(np.uint32) << 16).view(np.float32)
     if array.dtype.kind not in "biufO":
         fault(path, "bools or numbers", f"entries of type {array.dtype}")
     check_memory(array.shape, 8 if options.layout == "matrix" else 1, options, path)
     weights = options.layout == "matrix"
-    expected = "a number of 0 or more" if weights else (
-        "0 or 1 (a matrix of weights needs --layout matrix, rows of round and client a header or "
-        "--layout long)")  # fmt: skip
+    expected = (
+        "a number of 0 or more"
+        if weights
+        else (
+            "0 or 1 (a matrix of weights needs --layout matrix, rows of round and "
+            "client a header or "
+            "--layout long)"
+        )
+    )
     good = np.ones(1, bool) if array.dtype.kind == "b" else (array == 0) | (array == 1)
     binary = bool(good.all())
     if weights and not binary:
@@ -378,5 +426,7 @@ def arrow_column(values: Any) -> Column:
 def distinct(values: Sequence[Hashable]) -> Column:
     """Return a column of any hashable values."""
     places: dict[Hashable, int] = {}
-    codes = np.fromiter((places.setdefault(v, len(places)) for v in values), np.int64, len(values))
+    codes = np.fromiter(
+        (places.setdefault(v, len(places)) for v in values), np.int64, len(values)
+    )
     return Column(codes, list(places))

@@ -37,7 +37,11 @@ def text_of(path: pathlib.Path, memory_bytes: int) -> bytes:
         try:
             data = data.decode(encoding).encode()
         except UnicodeError as error:
-            fault(str(path), f"text in {encoding.upper()}, as its first bytes say", str(error))
+            fault(
+                str(path),
+                f"text in {encoding.upper()}, as its first bytes say",
+                str(error),
+            )
     return data.removeprefix(_MARK)
 
 

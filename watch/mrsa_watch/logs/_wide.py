@@ -1,6 +1,7 @@
 """Tables with a column for each client: 0 and 1, or weights, below a header of names.
 
-A column of rounds (the index that a table of pandas writes before its columns) names the rows.
+A column of rounds (the index that a table of pandas writes before its columns) names
+the rows.
 """
 
 from __future__ import annotations
@@ -67,35 +68,49 @@ class Wide(NamedTuple):
 def wide_columns(
     header: Sequence[str], options: Layout, where: str, path: str, rule: str = RULE
 ) -> Wide:
-    """Return the places of a wide table's columns; all that are not ignored are clients.
+    """Return the places of a wide table's columns.
+
+    All that are not ignored are clients.
 
     Raises:
-        ConfigurationError: If a column seems to be something else than a client, or comes twice.
+        ConfigurationError: If a column seems to be something else than a client, or
+            comes twice.
     """
     names = [name.strip() for name in header]
     check_ignored(names, options, where)
     chosen = dataclasses.replace(options, round_column=None)
-    refuse_choices(chosen, where, "a round and a client column for the columns that are named")
+    refuse_choices(
+        chosen, where, "a round and a client column for the columns that are named"
+    )
     rounds, numbers = _rounds_among(names, options, where)
     left = {place for place, name in enumerate(names) if name in options.ignore_columns}
-    kept = [place for place in range(len(names)) if place not in {rounds, *numbers, *left}]
+    kept = [
+        place for place in range(len(names)) if place not in {rounds, *numbers, *left}
+    ]
     _check_odd([names[place] for place in kept], options, where, path, rule)
     for place in kept:
         if names.index(names[place]) != place:
-            fault(where, f"{rule} (--ignore-columns leaves one out)",
-                  f"a column {short(names[place])} again")  # fmt: skip
+            fault(
+                where,
+                f"{rule} (--ignore-columns leaves one out)",
+                f"a column {short(names[place])} again",
+            )
     if not kept:
         fault(where, rule, "none that is not ignored")
     column = Column(np.arange(len(kept)), [names[place] for place in kept])
     if options.alike_names == "ask":
         for alike in alike_names(column):
-            refuse_alike(alike.name, alike.other, f"{path}, column {alike.name!a}", path, options)
+            refuse_alike(
+                alike.name, alike.other, f"{path}, column {alike.name!a}", path, options
+            )
     codes = column.codes if options.alike_names == "different" else merged(column).codes
     first, client_of = np.unique(codes, return_inverse=True)
     return Wide(rounds, kept, [kept[i] for i in first], client_of.tolist())
 
 
-def _check_odd(names: Sequence[str], options: Layout, where: str, path: str, rule: str) -> None:
+def _check_odd(
+    names: Sequence[str], options: Layout, where: str, path: str, rule: str
+) -> None:
     """Refuse columns of what may be no client, or of identifiers that may be several."""
     odd = _odd(names, options)
     expected = f"{rule} (--ignore-columns leaves one out; --odd-names keep takes all as clients)"
@@ -115,7 +130,11 @@ def _check_odd(names: Sequence[str], options: Layout, where: str, path: str, rul
     if set(odd.all) >= set(names):
         fault(where, expected, found)
     refuse(
-        where, expected, f"{found}; this leaves out what is none", path, _ignoring(options, odd.all)
+        where,
+        expected,
+        f"{found}; this leaves out what is none",
+        path,
+        _ignoring(options, odd.all),
     )
 
 
@@ -123,7 +142,9 @@ def _odd(names: Sequence[str], options: Layout) -> Odd:
     """Return names of columns that may be no clients, or that are no longer whole."""
     if options.odd_names == "keep":
         return Odd([], [], [], [])
-    usual = {name for name in names if plain_name(name) in (*ROUND_NAMES, *CLIENT_NAMES)}
+    usual = {
+        name for name in names if plain_name(name) in (*ROUND_NAMES, *CLIENT_NAMES)
+    }
     odd = odd_columns(names, plain_name)
     return odd._replace(none=[*odd.none, *sorted(usual - set(odd.all))])
 
@@ -132,8 +153,11 @@ def _rounds_among(
     names: Sequence[str], options: Layout, where: str
 ) -> tuple[int | None, list[int]]:
     """Return the place of the rounds, if any, and places of other columns that number rows."""
-    plain = {place: plain_name(name) for place, name in enumerate(names)
-             if name not in options.ignore_columns}  # fmt: skip
+    plain = {
+        place: plain_name(name)
+        for place, name in enumerate(names)
+        if name not in options.ignore_columns
+    }
     numbers = [place for place, name in plain.items() if name in _NUMBERS_OF_ROWS]
     named = [place for place, name in plain.items() if name in ROUND_NAMES]
     if options.round_column is not None:
@@ -144,7 +168,9 @@ def _rounds_among(
 
 
 def _ignoring(options: Layout, names: Sequence[str]) -> Layout:
-    return dataclasses.replace(options, ignore_columns=(*options.ignore_columns, *names))
+    return dataclasses.replace(
+        options, ignore_columns=(*options.ignore_columns, *names)
+    )
 
 
 def named_matrix(
@@ -165,16 +191,22 @@ def named_matrix(
 
     names, places = [name.strip() for name in header], wide.clients
     kept = [names[place] for place in wide.kept]
-    log = from_matrix(_of_clients(array, wide, path, kept), options, where or by_name, path, kept)
+    log = from_matrix(
+        _of_clients(array, wide, path, kept), options, where or by_name, path, kept
+    )
     used = places if wide.rounds is None else [wide.rounds, *places]
     return dataclasses.replace(
         log,
         columns_used=tuple(names[place] for place in used),
-        columns_ignored=tuple(name for place, name in enumerate(names) if place not in used),
+        columns_ignored=tuple(
+            name for place, name in enumerate(names) if place not in used
+        ),
     )
 
 
-def _of_clients(array: np.ndarray, wide: Wide, path: str, names: Sequence[str]) -> np.ndarray:
+def _of_clients(
+    array: np.ndarray, wide: Wide, path: str, names: Sequence[str]
+) -> np.ndarray:
     """Return the entries of each client, of which several columns may be."""
     if len(wide.kept) == len(wide.clients):
         return array
@@ -217,7 +249,8 @@ def with_rounds(
 
 
 _OF_ROUNDS = re.compile(
-    r"(?:(?:round|rnd|r|iter|iteration|epoch|step|t|day|week|server round|server_round)[-_ ]?)?"
+    r"(?:(?:round|rnd|r|iter|iteration|epoch|step|t|day|week|server "
+    r"round|server_round)[-_ ]?)?"
     r"\d+|\d{4}-\d\d-\d\d.*"
 )
 
@@ -228,9 +261,15 @@ def _check_sides(
     """Raise if the columns are named as rounds are, and the rows are not."""
 
     def are_rounds(names: Sequence[Any]) -> bool:
-        return all(_OF_ROUNDS.fullmatch(text_of_cell(name).casefold()) for name in names)
+        return all(
+            _OF_ROUNDS.fullmatch(text_of_cell(name).casefold()) for name in names
+        )
 
-    if are_rounds(clients) and not are_rounds(rounds) and any(isinstance(r, str) for r in rounds):
+    if (
+        are_rounds(clients)
+        and not are_rounds(rounds)
+        and any(isinstance(r, str) for r in rounds)
+    ):
         fault(
             locate(0),
             "a row for each round and a column for each client (transpose the table; "
@@ -243,8 +282,8 @@ def read_wide(table: Table, options: Layout) -> ParticipationLog:
     """Read a wide table of text.
 
     Raises:
-        ConfigurationError: If its entries are others than 0 and 1 (or weights, if the layout
-            allows them): then its header lacks a round and a client.
+        ConfigurationError: If its entries are others than 0 and 1 (or weights, if the
+            layout allows them): then its header lacks a round and a client.
     """
     if options.layout == "auto":
         refuse_others(table, options)
@@ -256,7 +295,9 @@ def read_wide(table: Table, options: Layout) -> ParticipationLog:
     if options.layout == "matrix":
         read = [table.column(place) for place in wide.clients]
         texts = [name for one in read if one is not None for name in one.names]
-        check_decimals(texts, table.head, table.path, options, has_points=table.has_points)
+        check_decimals(
+            texts, table.head, table.path, options, has_points=table.has_points
+        )
     columns = [_entries(table, place, options) for place in wide.clients]
     binary = {value for one in columns for value in one.names} <= {0, 1}
     kind: Any = np.bool_ if binary else object
@@ -276,9 +317,16 @@ def read_wide(table: Table, options: Layout) -> ParticipationLog:
 
 
 def _refuse_header(table: Table, options: Layout) -> NoReturn:
-    """Refuse a header without a round and a client: a column of clients may have a list in each."""
+    """Refuse a header without a round and a client.
+
+    A column of clients may have a list in each.
+    """
     plain = {name.strip(): plain_name(name) for name in table.header}
-    plural = [name for name, own in plain.items() if is_members(own) and own not in CLIENT_NAMES]
+    plural = [
+        name
+        for name, own in plain.items()
+        if is_members(own) and own not in CLIENT_NAMES
+    ]
     has_rounds = options.round_column is not None or any(
         own in ROUND_NAMES for own in plain.values()
     )
@@ -297,9 +345,11 @@ def _kinds(table: Table, options: Layout) -> tuple[int | None, list[int], list[i
     """Return the places of the rounds, of columns of 0 and 1 that may be clients, and of others."""
     names = [name.strip() for name in table.header]
     rounds, numbers = _rounds_among(names, options, table.head)
-    others = [place for place, name in enumerate(names)
-              if place not in (rounds, *numbers) and name not in options.ignore_columns
-              ]  # fmt: skip
+    others = [
+        place
+        for place, name in enumerate(names)
+        if place not in (rounds, *numbers) and name not in options.ignore_columns
+    ]
     binary = [place for place in others if _is_binary(table, place)]
     strange = set(_odd([names[place] for place in binary], options).all)
     clients = [place for place in binary if names[place] not in strange]
@@ -308,17 +358,24 @@ def _kinds(table: Table, options: Layout) -> tuple[int | None, list[int], list[i
 
 def refuse_others(table: Table, options: Layout) -> None:
     """Raise if a matrix of 0 and 1 with a column of rounds has columns of something else too."""
-    if _rounds_among([name.strip() for name in table.header], options, table.head)[0] is None:
+    if (
+        _rounds_among([name.strip() for name in table.header], options, table.head)[0]
+        is None
+    ):
         return  # a matrix without names for its rounds: its reader looks at the entries
     _, clients, odd = _kinds(table, options)
     if not odd or len(clients) < 2:
         return
     names = [table.header[place].strip() for place in odd]
     shown = ", ".join(map(short, names[:8])) + (", ..." if len(names) > 8 else "")
-    refuse(table.head, "a column of 0 and 1 for each client (--ignore-columns leaves out others; "
-           "--layout matrix takes entries as weights)",
-           f"a column{'s' if len(names) > 1 else ''} {shown}; this leaves out what is none",
-           table.path, _ignoring(options, names))  # fmt: skip
+    refuse(
+        table.head,
+        "a column of 0 and 1 for each client (--ignore-columns leaves out others; "
+        "--layout matrix takes entries as weights)",
+        f"a column{'s' if len(names) > 1 else ''} {shown}; this leaves out what is none",
+        table.path,
+        _ignoring(options, names),
+    )
 
 
 def _is_binary(table: Table, place: int) -> bool:
@@ -336,6 +393,9 @@ def _entries(table: Table, place: int, options: Layout) -> Column:
     if None in values:
         code = values.index(None)
         row = int(np.flatnonzero(column.codes == code)[0])
-        fault(f"{table.locate(row)}, field {place + 1}", "a number",
-              repr(column.names[code].strip()))  # fmt: skip
+        fault(
+            f"{table.locate(row)}, field {place + 1}",
+            "a number",
+            repr(column.names[code].strip()),
+        )
     return Column(column.codes, values)
