@@ -86,8 +86,7 @@ def check_folder(out: pathlib.Path) -> None:
     if out.is_dir() and any(out.iterdir()) and not (out / "items").is_dir():
         raise OutputExistsError(
             f"`out` must be empty, new, or hold a reproduction; got {str(out)!r}, "
-            "which holds "
-            "other files"
+            "which holds other files"
         )
 
 
@@ -122,8 +121,8 @@ def check_unchanged(kept: Mapping[str, ReproduceConfig], out: pathlib.Path) -> N
         raise OutputExistsError(
             "`out` must hold items that the same code made of the same files; got "
             f"{str(out)!r}, where {words}: choose another --out, or make these again "
-            "by the same "
-            f"command with --overwrite and these targets alone: {' '.join(names)}"
+            "by the same command with --overwrite and these targets alone: "
+            f"{' '.join(names)}"
         )
 
 

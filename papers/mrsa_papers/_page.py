@@ -20,17 +20,12 @@ from mrsa_watch._base.html import Markup, plain_settings, tidy
 
 _LEGEND = (
     "Reproduced: within the tolerance. Our reading: it fails as the words are read "
-    "here, and they "
-    "can be read otherwise; or a setting that the paper states is not met. Not stated: "
-    "it fails "
-    "for an input that the paper does not give. Paper errs: ours differs and is proven "
-    "right, by "
-    "arithmetic or by a witness. Undecided: the "
+    "here, and they can be read otherwise; or a setting that the paper states is not "
+    "met. Not stated: it fails for an input that the paper does not give. Paper errs: "
+    "ours differs and is proven right, by arithmetic or by a witness. Undecided: the "
     "interval holds values that meet the claim and values that do not, or only data "
-    "instead of "
-    "the paper's speak against it. Differs: missed by more than the tolerance; the "
-    "reason stands "
-    "beside it where it is known."
+    "instead of the paper's speak against it. Differs: missed by more than the "
+    "tolerance; the reason stands beside it where it is known."
 )
 _HEADINGS = {
     "claim": "Claim", "verdict": "Verdict", "paper": "Paper", "ours": "Ours",

@@ -78,9 +78,8 @@ def reliable(context: Context) -> Found:
         checks,
         data,
         "Union bound on the chance of an unreliable round over CCESA(n, p) at Theorem "
-        "3's "
-        "threshold and Remark 4's t, from exact binomial tails. Dashed: the proof's "
-        "n/(n-1)^2.",
+        "3's threshold and Remark 4's t, from exact binomial tails. Dashed: the "
+        "proof's n/(n-1)^2.",
     )
 
 
@@ -175,8 +174,8 @@ def private(context: Context) -> Found:
         checks,
         data,
         "Exact chance that G_3, the graph on the clients that are summed, is "
-        "disconnected: at "
-        "Theorem 4's threshold (solid) and at twice that (dashed). Dotted: 1 - 1/e.",
+        "disconnected: at Theorem 4's threshold (solid) and at twice that (dashed). "
+        "Dotted: 1 - 1/e.",
     )
 
 

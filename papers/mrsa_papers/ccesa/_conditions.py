@@ -253,8 +253,7 @@ def every_round(n: int, threshold: int) -> Rounds:
 def _caption(context: Context, name: str, words: str) -> str:
     return (
         f"Rounds of few clients: {_every(context)}. Shown: the share that is {name} "
-        f"({words}); "
-        "crosses: rounds in which the theorem and the pads disagree."
+        f"({words}); crosses: rounds in which the theorem and the pads disagree."
     )
 
 

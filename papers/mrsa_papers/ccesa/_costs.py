@@ -83,12 +83,9 @@ def growth(context: Context) -> Found:
         tuple(checks),
         data,
         f"Means over {_HISTORIES} sampled histories of dropouts on one graph for each "
-        "n (p*, "
-        f"Remark 4's t, q_total = {_TOTAL:g}, m = 10,000, 16-bit ring; SecAgg: "
-        "complete graph, "
-        "t = n/2 + 1). A count is fitted as a power of the claimed growth: 1 means "
-        "that it grows "
-        "so. FedAvg moves the residues alone.",
+        f"n (p*, Remark 4's t, q_total = {_TOTAL:g}, m = 10,000, 16-bit ring; SecAgg: "
+        "complete graph, t = n/2 + 1). A count is fitted as a power of the claimed "
+        "growth: 1 means that it grows so. FedAvg moves the residues alone.",
     )
 
 
@@ -215,10 +212,8 @@ def bandwidths(context: Context) -> Found:
         (*_formula_checks(data), *_turbo_checks()),
         data,
         "Bits a client moves beyond FedAvg's residues at p* (q_total = 0, a_K = a_S = "
-        "256), as a "
-        "share of SecAgg's: the paper's count, and the messages really sent, with ids, "
-        "headers, "
-        "tags and 36-byte shares.",
+        "256), as a share of SecAgg's: the paper's count, and the messages really "
+        "sent, with ids, headers, tags and 36-byte shares.",
     )
 
 

@@ -53,8 +53,7 @@ def inversion(context: Context) -> Found:
     total = frame[frame["scheme"] == _TOTAL]["identified"].astype(bool)
     known = (
         "from the sum of all, which every scheme gives the server and which is sent "
-        "back to all, "
-        f"{int(total.sum())} of {len(total)} are identified"
+        f"back to all, {int(total.sum())} of {len(total)} are identified"
     )
     checks = (
         _seen(

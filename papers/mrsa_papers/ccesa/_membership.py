@@ -301,9 +301,8 @@ def _sums_note(scores: pd.DataFrame) -> str:
     )
     return (
         f"area under the curve for T = 1, {', '.join(map(str, _SUMS))} at the smallest "
-        "set: "
-        f"{'; '.join(parts)}. Members found at 0.1 % false positives by likelihood "
-        f"ratio: {found}"
+        f"set: {'; '.join(parts)}. Members found at 0.1 % false positives by "
+        f"likelihood ratio: {found}"
     )
 
 
@@ -358,27 +357,19 @@ def _caption(setting: _Setting, dataset: data.Dataset) -> str:
     )
     return (
         f"{dataset.name} (CIFAR-10 in the paper): {_CLIENTS} clients (10 in the paper; "
-        "12 make "
-        f"even sums), n_train = {sizes}: its shares of the data set. A network of 32 "
-        "hidden units, "
-        f"{setting.epochs} local epochs, rate 0.1, batch 10: the clients overfit. "
-        "Overheard are "
-        f"the models of the first round, {setting.seeds} seeds, each client attacked "
-        "with its own "
-        f"samples and as many that nobody trained on. Shadow models: {setting.shadows} "
-        "of the "
-        f"adversary's own samples, {setting.ratio_shadows} for the likelihood ratio "
-        "(smallest "
+        f"12 make even sums), n_train = {sizes}: its shares of the data set. A network "
+        f"of 32 hidden units, {setting.epochs} local epochs, rate 0.1, batch 10: the "
+        "clients overfit. Overheard are the models of the first round, "
+        f"{setting.seeds} seeds, each client attacked with its own samples and as many "
+        f"that nobody trained on. Shadow models: {setting.shadows} of the adversary's "
+        f"own samples, {setting.ratio_shadows} for the likelihood ratio (smallest "
         f"n_train alone; about {setting.ratio_shadows // (2 * _CLIENTS)} saw each "
-        "sample that is "
-        "asked about, so it is weaker than one of hundreds of models). Padded models "
-        "are read as "
-        f"if they had no pads; CCESA at p = {_CHANCE:g} (at n = {_CLIENTS} p* is "
-        f"{secagg.connection_probability(_CLIENTS, 0.0):.2f}, no chance). "
-        "Thresholds are fitted to single models, so for sums read the area. Intervals: "
-        "Clopper-Pearson (left) and Student's over models (middle), 95 %; grey: where "
-        "curves lie "
-        "by luck."
+        "sample that is asked about, so it is weaker than one of hundreds of models). "
+        f"Padded models are read as if they had no pads; CCESA at p = {_CHANCE:g} (at "
+        f"n = {_CLIENTS} p* is {secagg.connection_probability(_CLIENTS, 0.0):.2f}, no "
+        "chance). Thresholds are fitted to single models, so for sums read the area. "
+        "Intervals: Clopper-Pearson (left) and Student's over models (middle), 95 %; "
+        "grey: where curves lie by luck."
     )
 
 

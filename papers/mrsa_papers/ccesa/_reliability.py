@@ -334,22 +334,15 @@ def _caption(runs: Runs, frame: pd.DataFrame, own: str, threshold: str) -> str:
     clipped = float(frame["most clipped"].max())
     return (
         f"{runs.context.images.name} ({own} in the paper): {runs.num_clients} clients "
-        "of "
-        f"{int(sizes.min())} to {int(sizes.max())} training samples, all asked in "
-        "every round; a "
-        f"model of {experiment.dim} parameters, {trainer.num_epochs} local epochs, "
-        "rate "
-        f"{float(trainer.learning_rate):g}{momentum}, batch {trainer.batch_size}, "
-        f"{runs.rounds} "
-        f"rounds, {runs.seeds} paired seeds, {threshold}.{bands(runs.seeds)} A round "
-        "whose sum "
-        "cannot be unmasked leaves the model alone. Right: share of simulated rounds "
-        "that fail, "
-        f"with Clopper-Pearson 95 % intervals, {runs.trials} rounds each, a new graph "
-        "in each; "
-        f"triangles: none failed. At most {100 * clipped:.2g} % of a round's update "
-        "entries were "
-        "clipped."
+        f"of {int(sizes.min())} to {int(sizes.max())} training samples, all asked in "
+        f"every round; a model of {experiment.dim} parameters, {trainer.num_epochs} "
+        f"local epochs, rate {float(trainer.learning_rate):g}{momentum}, batch "
+        f"{trainer.batch_size}, {runs.rounds} rounds, {runs.seeds} paired seeds, "
+        f"{threshold}.{bands(runs.seeds)} A round whose sum cannot be unmasked leaves "
+        "the model alone. Right: share of simulated rounds that fail, with "
+        f"Clopper-Pearson 95 % intervals, {runs.trials} rounds each, a new graph in "
+        f"each; triangles: none failed. At most {100 * clipped:.2g} % of a round's "
+        "update entries were clipped."
     )
 
 

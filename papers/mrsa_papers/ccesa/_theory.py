@@ -97,10 +97,8 @@ def error_bounds(context: Context) -> Found:
         (*_figure_3_checks(data), _simulated(context)),
         data,
         "Theorem 5 (unreliable) and Theorem 6 (not private) at the threshold "
-        "connection "
-        "probability and Remark 4's t. Dotted: t before it is rounded up, with which "
-        "the paper's "
-        "figure was most likely drawn.",
+        "connection probability and Remark 4's t. Dotted: t before it is rounded up, "
+        "with which the paper's figure was most likely drawn.",
     )
 
 
@@ -215,10 +213,9 @@ def unmasking(context: Context) -> Found:
     return Found(
         checks,
         data,
-        "Chance that some client has at least 2t - 1 neighbours, so that the attack "
-        "of Appendix F could collect both of its secrets: exact tails at p* and Remark "
-        "4's t, and "
-        "Hoeffding's bound n/(n-1)^2.",
+        "Chance that some client has at least 2t - 1 neighbours, so that the attack of "
+        "Appendix F could collect both of its secrets: exact tails at p* and Remark "
+        "4's t, and Hoeffding's bound n/(n-1)^2.",
     )
 
 

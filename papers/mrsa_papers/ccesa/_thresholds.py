@@ -136,10 +136,8 @@ def share_thresholds(context: Context) -> Found:
         tuple(checks),
         rows_to_frame(rows),
         "t of Remark 4 (bars), the mean number of share holders left, (n - 1) p (1 - "
-        "q)^4 + 1, "
-        "and half of all holders: t lies between them, so that shares suffice after "
-        "dropouts and "
-        "two disjoint sets of holders do not.",
+        "q)^4 + 1, and half of all holders: t lies between them, so that shares "
+        "suffice after dropouts and two disjoint sets of holders do not.",
     )
 
 

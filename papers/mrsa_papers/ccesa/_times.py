@@ -86,17 +86,12 @@ def running_times(context: Context) -> Found:
         (right, *counted, *_our_checks(data), *_printed_checks()),
         data,
         "Milliseconds of one client at each step (mean over clients) and of the server "
-        "to unmask, "
-        "the least of one to nine repeats, m = 10,000, 16-bit ring, one core. "
-        "Published: another "
-        "program and machine. Real: `protocol.run`. Arrays: `secagg.aggregate`, which "
-        "makes each "
-        "pair's keystream once for both clients and does nothing at Step 3. On the "
-        "complete graph "
-        "all secrets come back from the same holders, so that our server needs one set "
-        "of Lagrange "
-        "weights, not one a client. Absolute times depend on the machine and are not "
-        "judged.",
+        "to unmask, the least of one to nine repeats, m = 10,000, 16-bit ring, one "
+        "core. Published: another program and machine. Real: `protocol.run`. Arrays: "
+        "`secagg.aggregate`, which makes each pair's keystream once for both clients "
+        "and does nothing at Step 3. On the complete graph all secrets come back from "
+        "the same holders, so that our server needs one set of Lagrange weights, not "
+        "one a client. Absolute times depend on the machine and are not judged.",
     )
 
 
@@ -237,8 +232,7 @@ def _counted_ratio(pair: list[_Case]) -> Check:
     case = pair[1]
     return state(
         f"counted CCESA/SecAgg of a client, n = {case.n}, q_total = {case.total:g}: "
-        "key "
-        "agreements, encryptions, keystream",
+        "key agreements, encryptions, keystream",
         all(abs(ratio / case.p - 1) <= _COUNTS_CLOSE for ratio in ratios),
         paper=f"p = {case.p}",
         ours=", ".join(f"{ratio:.3f}" for ratio in ratios),

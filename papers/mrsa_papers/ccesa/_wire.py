@@ -177,8 +177,7 @@ def chance_check(
     joint = "simultaneous " if len(cases) > 1 else ""
     reach = (
         f"chance, {100 * chance:g} %, within the {joint}99 % interval, and its ends "
-        "within "
-        f"{100 * step:.3g} points of chance"
+        f"within {100 * step:.3g} points of chance"
         if is_hidden
         else f"lower end of the {joint}99 % interval at least {100 * floor:g} % (chance: "
         f"{100 * chance:g} %)"

@@ -88,18 +88,13 @@ def _caption(experiment: Experiment, size: _Size, width: float) -> str:
     dataset = experiment.context.images
     return (
         f"{dataset.name}, {len(dataset.train_labels)} training samples, {NUM_CLIENTS} "
-        "users of one "
-        f"class each (two of each), G = 5 groups of four, K = {LEVELS}, MLP of "
-        f"{experiment.dim} "
-        f"parameters, batch 50, rate .01, one local epoch, {size.seeds} paired "
-        f"seeds.{bands(size.seeds)} Clip range [-{width:g}, {width:g}]: the largest "
-        "entry of any "
-        "user's first update, the same for all. Sorted classes: the slowest group "
-        "holds classes 0 "
-        "and 1, the next 2 and 3, and so on; spread: no class twice in a group. Times: "
-        "the "
-        "slowest group sends 1 Mbit/s, the others as much more as their quantizers "
-        "have bits."
+        f"users of one class each (two of each), G = 5 groups of four, K = {LEVELS}, "
+        f"MLP of {experiment.dim} parameters, batch 50, rate .01, one local epoch, "
+        f"{size.seeds} paired seeds.{bands(size.seeds)} Clip range [-{width:g}, "
+        f"{width:g}]: the largest entry of any user's first update, the same for all. "
+        "Sorted classes: the slowest group holds classes 0 and 1, the next 2 and 3, "
+        "and so on; spread: no class twice in a group. Times: the slowest group sends "
+        "1 Mbit/s, the others as much more as their quantizers have bits."
     )
 
 

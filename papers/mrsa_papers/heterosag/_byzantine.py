@@ -66,16 +66,12 @@ def byzantine(context: Context) -> Found:
         tuple(_checks(frame, read, name, width)),
         frame,
         f"{name} (the paper: Fashion-MNIST; give its folder or name), "
-        f"{training.NUM_CLIENTS} "
-        f"users, IID, G = 5 groups of four, logistic regression of {experiment.dim} "
-        "parameters, "
-        f"batch 50, rate .01, one local epoch, clip range [-{width:g}, {width:g}] (the "
-        "largest "
-        "entry of any user's first update). User 1 (group 0) attacks: by the paper's "
-        "model its "
-        f"five sums become N(0, {_STD:g}²), by real wrong pads they are uniform on "
-        "their rings. "
-        f"Means of {seeds} seeds.{bands(seeds)}",
+        f"{training.NUM_CLIENTS} users, IID, G = 5 groups of four, logistic regression "
+        f"of {experiment.dim} parameters, batch 50, rate .01, one local epoch, clip "
+        f"range [-{width:g}, {width:g}] (the largest entry of any user's first "
+        "update). User 1 (group 0) attacks: by the paper's model its five sums become "
+        f"N(0, {_STD:g}²), by real wrong pads they are uniform on their rings. Means "
+        f"of {seeds} seeds.{bands(seeds)}",
     )
 
 

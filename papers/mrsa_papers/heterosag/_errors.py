@@ -86,10 +86,8 @@ def error_bounds(context: Context) -> Found:
         ),
         data,
         f"N = {training.NUM_CLIENTS}, five groups of four, K = {training.LEVELS}, over "
-        "(r2 - "
-        "r1)^2 and d. Bars: Theorem 2. Marks: exact errors and simulated ones, for "
-        "values "
-        "halfway between two levels (the worst) and for uniform ones.",
+        "(r2 - r1)^2 and d. Bars: Theorem 2. Marks: exact errors and simulated ones, "
+        "for values halfway between two levels (the worst) and for uniform ones.",
     )
 
 
@@ -361,10 +359,8 @@ def expansion(context: Context) -> Found:
         tuple(checks),
         rows_to_frame(rows),
         "Bits of a residue mod |S| (K - 1) + 1 over bits of its code, by the number "
-        "|S| of users "
-        "that sum together. Marks: whole bits on the wire, as in the paper's numbers; "
-        "lines: its "
-        "formula.",
+        "|S| of users that sum together. Marks: whole bits on the wire, as in the "
+        "paper's numbers; lines: its formula.",
     )
 
 
@@ -421,8 +417,7 @@ def costs(context: Context) -> Found:
         (*slopes, _few_pads()),
         data,
         "Counted over one round of MC with subgroups of n users (K = 2, power-of-two "
-        "rings), "
-        "against one sum of all users. m is the number of parameters.",
+        "rings), against one sum of all users. m is the number of parameters.",
     )
 
 

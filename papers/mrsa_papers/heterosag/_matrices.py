@@ -111,13 +111,10 @@ def matrices(context: Context) -> Found:
         tuple(checks),
         rows_to_frame(rows),
         "Rows are segments, columns groups (or subgroups); equal labels in a row sum "
-        "the segment "
-        "together, * by itself. Framed rows cannot be read in the print and are ours "
-        "alone. The "
-        "print of MC and HC at G = 5 is lost, as are Algorithms 2 and 5: Table III-B, "
-        "Section V-A "
-        "and the 6 x 6 matrix confirm the reconstruction, the inner loop of Algorithm "
-        "3.",
+        "the segment together, * by itself. Framed rows cannot be read in the print "
+        "and are ours alone. The print of MC and HC at G = 5 is lost, as are "
+        "Algorithms 2 and 5: Table III-B, Section V-A and the 6 x 6 matrix confirm the "
+        "reconstruction, the inner loop of Algorithm 3.",
     )
 
 
@@ -238,9 +235,8 @@ def examples(context: Context) -> Found:
         ),
         data,
         "Every pad of Table II with every input of Example 1: where the server's sum "
-        "mod 6 is not "
-        "the sum of the inputs. Only user 1, whose range is not the server's, can "
-        "spoil it.",
+        "mod 6 is not the sum of the inputs. Only user 1, whose range is not the "
+        "server's, can spoil it.",
     )
 
 

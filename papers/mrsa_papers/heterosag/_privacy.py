@@ -92,10 +92,9 @@ def levels(context: Context) -> Found:
         ),
         data,
         "Lines: Theorem 1. Marks: the level by its definition, each with a union of "
-        "groups that "
-        "attains it, over which the segments that the server knows were counted again. "
-        "MC reaches "
-        "its claim where G is prime (and at G = 4), HC where T is large enough.",
+        "groups that attains it, over which the segments that the server knows were "
+        "counted again. MC reaches its claim where G is prime (and at G = 4), HC where "
+        "T is large enough.",
     )
 
 
@@ -112,10 +111,8 @@ def _part(
         worst = wrong.iloc[int(gaps.argmax())]
         note = (
             f"{_case(worst)}: of the groups {worst['groups'].replace(' ', ', ')} "
-            "together the "
-            f"server knows {round((1 - worst['true']) * worst['G'])} segments; the "
-            "proof looks at "
-            "one group and at pairs of groups only"
+            f"together the server knows {round((1 - worst['true']) * worst['G'])} "
+            "segments; the proof looks at one group and at pairs of groups only"
         )
     return state(
         f"{scheme}: {claim}",
@@ -224,8 +221,7 @@ def levels_plus(context: Context) -> Found:
         ),
         data,
         "Levels depend on the number of subgroups Z alone: lines Theorem 3, marks the "
-        "definition. "
-        f"Z = 2 to {most}; larger Z as in Theorem 1.",
+        f"definition. Z = 2 to {most}; larger Z as in Theorem 1.",
     )
 
 

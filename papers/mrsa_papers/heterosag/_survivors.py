@@ -108,8 +108,7 @@ def dropouts(context: Context) -> Found:
         ),
         data,
         "Lines: eq. (19) for one subgroup and its fifth power for five. Crosses: "
-        "simulated rounds "
-        "(intervals are thinner than the marks).",
+        "simulated rounds (intervals are thinner than the marks).",
     )
 
 
@@ -177,8 +176,7 @@ def attackers(context: Context) -> Found:
         ),
         data,
         "Attackers that a median over the sums of a row can take, wherever they sit: "
-        "the printed "
-        "0.25 G - 1 and the exact number.",
+        "the printed 0.25 G - 1 and the exact number.",
     )
 
 

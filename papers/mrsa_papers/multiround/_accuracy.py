@@ -260,19 +260,14 @@ def _caption(
     )
     return (
         f"{where}. {_MODELS[first.model]}, {clients}dropout rates .1 to .5 shuffled "
-        "over the "
-        f"clients by each seed{by_label}, about {each:.0f} samples a client in "
-        "minibatches of "
-        f"{batch} (the paper: {first.samples / first.num_clients:.0f} in "
-        f"{first.batch}; as many "
-        f"local steps), "
-        f"E = 1, {size.seeds} paired seeds, {first.rounds} rounds, skipped ones "
-        f"counted.{shared} "
-        f"{rates}{falls}. Sums in the ring of 32 bits, 2^16 levels over 16 times the "
-        "last mean "
-        f"update's largest entry: at most {100 * frame['most clipped'].max():.2g} % of "
-        "a round's "
-        f"entries were clipped.{bands(size.seeds)}"
+        f"over the clients by each seed{by_label}, about {each:.0f} samples a client "
+        f"in minibatches of {batch} (the paper: "
+        f"{first.samples / first.num_clients:.0f} in {first.batch}; as many local "
+        f"steps), E = 1, {size.seeds} paired seeds, {first.rounds} rounds, skipped "
+        f"ones counted.{shared} {rates}{falls}. Sums in the ring of 32 bits, 2^16 "
+        "levels over 16 times the last mean update's largest entry: at most "
+        f"{100 * frame['most clipped'].max():.2g} % of a round's entries were "
+        f"clipped.{bands(size.seeds)}"
     )
 
 

@@ -97,8 +97,7 @@ def updates_over_a_window(context: Context) -> Found:
     ]
     words = _caption(context, plan, frame) + (
         " Updates that do not change: the sums that the server had seen, had every "
-        "client sent "
-        "its first update again."
+        "client sent its first update again."
     )
     return Found(
         tuple(checks), frame, words, _stated(plan, _BEFORE_UPDATES, _UPDATES.model)
@@ -166,9 +165,8 @@ def models_of_2021(context: Context) -> Found:
     )
     words = _caption(context, plan, frame) + (
         " Error: of the model that each client would send at the window's start. "
-        "Dotted: the "
-        "error of the global model, which the server has anyway. The paper's mean is "
-        "1.72e-3."
+        "Dotted: the error of the global model, which the server has anyway. The "
+        "paper's mean is 1.72e-3."
     )
     return Found(checks, frame, words, _stated(plan, _BEFORE_MODELS, _MODELS.model))
 
@@ -302,19 +300,14 @@ def _caption(context: Context, plan: Plan, frame: pd.DataFrame) -> str:
         f"{_MODELS_IN_WORDS[plan.model]} on {dataset.name} (accuracy "
         f"{100 * frame['accuracy'].mean():.0f} %), {plan.num_clients} clients "
         f"({plan.split.replace('_', ' ')}), {plan.cohort_size} per round, dropout "
-        "rates .1 to .5 "
-        f"shuffled over the clients by each seed, {plan.seeds} seeds. {plan.before} "
-        "rounds of "
-        f"random selection at the rate {plan.rate:g}{fall}; from there every scheme "
-        "goes on at a "
-        f"rate that stays.{speeds} Sums learnt: {sums} rounds. Motion: by how much of "
-        "its length "
-        f"a client's update changes up to rounds {plan.lengths[-1] // 2} and "
-        f"{plan.lengths[-1]} of "
-        f"the window, root mean square. "
-        f"Rounding to the ring's codes adds {frame['rounding'].max():.1g} of a sum's "
-        "length, "
-        f"clipping {100 * frame['clipped'].max():.2g} % of its entries at most."
+        f"rates .1 to .5 shuffled over the clients by each seed, {plan.seeds} seeds. "
+        f"{plan.before} rounds of random selection at the rate {plan.rate:g}{fall}; "
+        f"from there every scheme goes on at a rate that stays.{speeds} Sums learnt: "
+        f"{sums} rounds. Motion: by how much of its length a client's update changes "
+        f"up to rounds {plan.lengths[-1] // 2} and {plan.lengths[-1]} of the window, "
+        "root mean square. Rounding to the ring's codes adds "
+        f"{frame['rounding'].max():.1g} of a sum's length, clipping "
+        f"{100 * frame['clipped'].max():.2g} % of its entries at most."
     )
 
 

@@ -124,8 +124,7 @@ def _above(
     )
     opened = (
         "the paper does not say which clients have which dropout rate; its first "
-        "version gives "
-        f"them by label where data are non-IID: {fits}. "
+        f"version gives them by label where data are non-IID: {fits}. "
         if len(panels) > 1
         else ""
     )

@@ -43,10 +43,9 @@ def convergence(context: Context) -> Found:
         tuple(_checks(context, data, trials)),
         data,
         f"Federated averaging on quadratic losses of {_N} clients, {_K} in a round, E "
-        "= 1, with "
-        f"blocks of T that share their data's centre; equal dropout rates p, {trials} "
-        "trials. "
-        "Solid: mean gap to the least loss. Dashed: (8) as printed, C by Theorem 1.",
+        "= 1, with blocks of T that share their data's centre; equal dropout rates p, "
+        f"{trials} trials. Solid: mean gap to the least loss. Dashed: (8) as printed, "
+        "C by Theorem 1.",
     )
 
 

@@ -67,15 +67,11 @@ def exposed_and_recovered(context: Context) -> Found:
         f"{len(frame.groupby(['scheme', 'lost', 'rounds', 'seed']))} histories of N = "
         f"{plan.num_clients}, K = {plan.cohort_size}: {', '.join(selectors)}; after "
         f"{', '.join(map(str, size.rounds))} rounds; cohorts whole, or each member "
-        "lost before the "
-        f"sum with chance {_LOST[1]:g}, which splits blocks. Trained updates: softmax "
-        "regression "
-        f"on {context.images.name}, one sorted shard a client, {size.trials} seeds, at "
-        "a model of "
-        f"{plan.before} rounds that does not move. Drawn updates: {_UNRELATED} "
-        "independent normal "
-        "entries. Left: errors of those predicted exposed (modulo drawn primes) and of "
-        "all others. "
+        f"lost before the sum with chance {_LOST[1]:g}, which splits blocks. Trained "
+        f"updates: softmax regression on {context.images.name}, one sorted shard a "
+        f"client, {size.trials} seeds, at a model of {plan.before} rounds that does "
+        f"not move. Drawn updates: {_UNRELATED} independent normal entries. Left: "
+        "errors of those predicted exposed (modulo drawn primes) and of all others. "
         "Right: error predicted by leverage against measured, of those not exposed.",
     )
 

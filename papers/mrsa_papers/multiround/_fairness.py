@@ -58,13 +58,10 @@ def fairness_gap(context: Context) -> Found:
     return Found(
         (*_exact_checks(context), *_simulated_checks(data, sizes[-1])),
         data,
-        "Most minus least often summed client over the rounds, single histories of N "
-        f"= {_N}, "
-        f"K = {_K}, T = {_T}. Equal dropout rates ({_RATE:g}), with the blocks drawn "
-        "uniformly "
-        "(lambda = 0) or the least used first (lambda = 1), and rates of .1 to .5 "
-        "shuffled over "
-        "the clients.",
+        "Most minus least often summed client over the rounds, single histories of N = "
+        f"{_N}, K = {_K}, T = {_T}. Equal dropout rates ({_RATE:g}), with the blocks "
+        "drawn uniformly (lambda = 0) or the least used first (lambda = 1), and rates "
+        "of .1 to .5 shuffled over the clients.",
     )
 
 

@@ -49,9 +49,8 @@ _RATES = (1.0, 0.1, 0.01, 1e-3, 1e-4, 1e-5)  # of the server, where models move
 _SMOOTHNESS = 1e-5
 _TOGETHER = (
     "a sum of T updates is known exactly, and T images can be looked for at once: how "
-    "well they "
-    "hide one another is a matter of inverting batches, and which of them is whose "
-    "stays hidden"
+    "well they hide one another is a matter of inverting batches, and which of them is "
+    "whose stays hidden"
 )
 _RECOGNISED = 18.0  # dB from which a digit is read without doubt
 
@@ -87,16 +86,12 @@ def images_from_sums(context: Context) -> Found:
     frame = rows_to_frame(rows)
     caption = (
         f"{_clients_in_words(context, seeds)}; the small LeNet of Zhu et al. at its "
-        "start, updates "
-        f"of one step, the same in all of {_ROUNDS} rounds with K = {_COHORT} and "
-        "dropout rate .1, "
-        f"quantized to {_LEVELS:,} levels and summed in the ring. Least squares, then "
-        f"{steps:,} "
-        "iterations of signed Adam on the cosine, with labels told from the last "
-        "layer's bias: for "
-        "one image, as the paper does, or for T of them, then matched with the "
-        "originals. The "
-        "paper shows one image of CIFAR-10 and prints no numbers."
+        f"start, updates of one step, the same in all of {_ROUNDS} rounds with K = "
+        f"{_COHORT} and dropout rate .1, quantized to {_LEVELS:,} levels and summed in "
+        f"the ring. Least squares, then {steps:,} iterations of signed Adam on the "
+        "cosine, with labels told from the last layer's bias: for one image, as the "
+        "paper does, or for T of them, then matched with the originals. The paper "
+        "shows one image of CIFAR-10 and prints no numbers."
     )
     return Found(tuple(_checks(frame)), frame, caption)
 
@@ -113,14 +108,11 @@ def images_against_motion(context: Context) -> Found:
     frame = rows_to_frame(rows)
     caption = (
         f"{_clients_in_words(context, seeds)}; the small LeNet trained over {_ROUNDS} "
-        "rounds, all "
-        f"of them one window, by a server that adds {_RATES[-1]:g} to {_RATES[0]:g} of "
-        "the mean "
-        f"update; {steps:,} iterations on what least squares makes of it, for one "
-        "image (T = 1) or "
-        "two (T = 2). Motion: mean squared distance of a client's updates from their "
-        "mean, "
-        "relative to its square. Dashed: updates that never change."
+        f"rounds, all of them one window, by a server that adds {_RATES[-1]:g} to "
+        f"{_RATES[0]:g} of the mean update; {steps:,} iterations on what least squares "
+        "makes of it, for one image (T = 1) or two (T = 2). Motion: mean squared "
+        "distance of a client's updates from their mean, relative to its square. "
+        "Dashed: updates that never change."
     )
     return Found(tuple(_motion_checks(frame)), frame, caption)
 

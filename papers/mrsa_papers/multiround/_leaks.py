@@ -55,10 +55,9 @@ def early_leaks(context: Context) -> Found:
         (*_comparison(firsts), *checks),
         rows_to_frame(rows),
         f"N = {_N}, K = {_K}, {trials} trials: share in which some combination of the "
-        "sums so far "
-        "has fewer clients than min(K, N - rank + 1), the generic law. It is the sum "
-        "of m rounds "
-        "minus that of the m rounds before: a fact without any certificate.",
+        "sums so far has fewer clients than min(K, N - rank + 1), the generic law. It "
+        "is the sum of m rounds minus that of the m rounds before: a fact without any "
+        "certificate.",
     )
 
 

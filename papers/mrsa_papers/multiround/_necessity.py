@@ -75,8 +75,7 @@ def necessity(context: Context) -> Found:
         checks,
         data,
         "The most cohorts of K that groups of T or more clients allow, over all "
-        "groupings of up "
-        f"to {most} clients, against batch partitioning's C(N/T, K/T).",
+        f"groupings of up to {most} clients, against batch partitioning's C(N/T, K/T).",
     )
 
 

@@ -120,12 +120,9 @@ def privacy_over_rounds(context: Context) -> Found:
         tuple(checks),
         rows_to_frame(rows),
         f"Weak T at N = {n}, K = 12. Left: bounds over {count} trials, means; T lies "
-        "in the band, "
-        "a line is drawn where its edges meet; error chance below 2^-30 a history. "
-        "Middle: one "
-        "history each, with certificates. Right: the smallest row weight of a "
-        "floating-point "
-        "echelon form, as in the published notebooks.",
+        "in the band, a line is drawn where its edges meet; error chance below 2^-30 a "
+        "history. Middle: one history each, with certificates. Right: the smallest row "
+        "weight of a floating-point echelon form, as in the published notebooks.",
         (Stated("clients", _CLIENTS, n),),
     )
 
@@ -231,8 +228,7 @@ def echelon_against_truth(context: Context) -> Found:
         tuple(checks),
         rows_to_frame(rows),
         "One history a scheme: band proven bounds of T (a line where they meet), "
-        "dashes the "
-        "smallest row weight of a floating-point reduced row echelon form.",
+        "dashes the smallest row weight of a floating-point reduced row echelon form.",
     )
 
 

@@ -120,10 +120,8 @@ def fairness_over_rounds(context: Context) -> Found:
         tuple(checks),
         _frame(curves["shuffled"], "fairness"),
         "Most minus least often summed client, divided by the rounds. Mean over "
-        "shuffled "
-        "assignments of the dropout rates; bands 5 % to 95 % of the trials, which "
-        "differ in the "
-        "assignment too.",
+        "shuffled assignments of the dropout rates; bands 5 % to 95 % of the trials, "
+        "which differ in the assignment too.",
     )
 
 
@@ -169,8 +167,8 @@ def cardinality_over_rounds(context: Context) -> Found:
         tuple(checks),
         _frame(curves, "cardinality"),
         "Mean number of clients in a round's sum so far, skipped rounds counted as 0. "
-        "Mean over "
-        "shuffled assignments of the dropout rates; bands 5 % to 95 % of the trials.",
+        "Mean over shuffled assignments of the dropout rates; bands 5 % to 95 % of the "
+        "trials.",
     )
 
 
@@ -227,8 +225,8 @@ def tradeoff(context: Context) -> Found:
         tuple(checks),
         rows_to_frame(rows),
         "T that each scheme keeps for ever (figure 4a measures it) and the mean number "
-        "of clients "
-        "in a sum; bars 5 % to 95 % of trials and assignments of the dropout rates.",
+        "of clients in a sum; bars 5 % to 95 % of trials and assignments of the "
+        "dropout rates.",
     )
 
 

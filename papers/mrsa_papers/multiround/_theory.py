@@ -65,8 +65,8 @@ def theorem_1(context: Context) -> Found:
         tuple(_theorem_1_checks(data, num_trials * num_rounds)),
         data,
         "Expected number of clients in a round's sum at N = 120, K = 12 for equal "
-        "dropout rates p, "
-        "which the paper's figure does not state: lines Theorem 1, crosses simulated.",
+        "dropout rates p, which the paper's figure does not state: lines Theorem 1, "
+        "crosses simulated.",
     )
 
 
@@ -156,10 +156,8 @@ def swaps_within_blocks(context: Context) -> Found:
         checks,
         data,
         "Clients' uint32 updates are permuted within blocks (within pairs where a "
-        "scheme has no "
-        "blocks). If all sums stay the same, no function of the sums, linear or not, "
-        "tells the "
-        "clients of a block apart.",
+        "scheme has no blocks). If all sums stay the same, no function of the sums, "
+        "linear or not, tells the clients of a block apart.",
     )
 
 
@@ -216,10 +214,9 @@ def full_rank(context: Context) -> Found:
         tuple(_theorem_3_checks(data, draws)),
         data,
         f"Share of {draws} histories whose participation matrix has rank N, ranks by "
-        "drawn primes. "
-        "Crosses: the bound (32) for i.i.d. selection with its o(1) set to 0; (31) has "
-        "no numeric "
-        "value (its constant is unknown): only how it falls is judged.",
+        "drawn primes. Crosses: the bound (32) for i.i.d. selection with its o(1) set "
+        "to 0; (31) has no numeric value (its constant is unknown): only how it falls "
+        "is judged.",
     )
 
 
