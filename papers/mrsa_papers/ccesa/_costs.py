@@ -46,7 +46,7 @@ _GROWTHS: dict[str, Callable[[float], float]] = {
     "sqrt(n log n)": _root,
     "n sqrt(n log n)": lambda n: n * _root(n),
 }
-"""How something grows with n, in words; `m` before it is a factor apart."""
+"""Words for a growth with n; `m` before it is a factor of its kind."""
 
 
 _LOST_PADS = "server: keystream words of lost clients' pads"
@@ -57,11 +57,11 @@ _CELLS = {
     "client: keystream words": {"CCESA": "m sqrt(n log n)", "SecAgg": "m n"},
     _LOST_PADS: {"CCESA": "m n sqrt(n log n)", "SecAgg": "m n^2"},
 }
-"""What is counted, and how the paper says that it grows, by scheme."""
+"""Counted quantities and the growth that the paper states for each scheme."""
 
 
 def growth(context: Context) -> Found:
-    """Return Table 1: counted bytes and operations over n, and their fitted exponents."""
+    """Return Table 1: counted bytes and operations over n, with fitted exponents."""
     sizes = (100, 200, 400, 800) if context.fast else (100, 200, 400, 800, 1600, 3200)
     data = rows_to_frame(
         {"scheme": scheme, "n": n, "quantity": name, "value": value}
@@ -77,8 +77,10 @@ def growth(context: Context) -> Found:
         fits[name, scheme] = claim, _fit(data[chosen], claim)
         checks.append(_grows_as(name, scheme, *fits[name, scheme]))
     checks += [_printed_server_cell(data), *_reliability_and_privacy()]
-    own = [fits[pair] for pair in zip(data["quantity"], data["scheme"], strict=True)]
-    data["claim"], data["exponent"] = zip(*own, strict=True)
+    exponents = [
+        fits[pair] for pair in zip(data["quantity"], data["scheme"], strict=True)
+    ]
+    data["claim"], data["exponent"] = zip(*exponents, strict=True)
     return Found(
         tuple(checks),
         data,
@@ -112,12 +114,12 @@ def _counted(seed: int, scheme: str, n: int) -> dict[str, float]:
         "client: field products of sharing": costs.client.share_products.sum(axis=1),
         "client: keystream words": costs.client.prg_words.sum(axis=1),
     }
-    found = {
+    quantities = {
         name: float(values[did_everything].mean())
         for name, values in per_client.items()
     }
     words = costs.server.prg_words.sum(axis=-1) - inputs * _DIM
-    return found | {
+    return quantities | {
         "server: bytes beyond residues": float(
             (moved.sum(axis=-1) - inputs * 2 * _DIM).mean()
         ),
@@ -154,15 +156,16 @@ def _printed_server_cell(data: pd.DataFrame) -> Check:
         ours=f"(m n log n)^{exponent:.3f}",
         tolerance=f"exponent at most {1 + _CLOSE:g}",
         otherwise="paper errs",
-        note="with a fixed dropout rate up to order n clients are lost, each with order "
-        "sqrt(n log n) pads to remove: O(m n sqrt(n log n)), which also gives the "
-        "factor "
-        "sqrt(n / log n) that the text claims",
+        note=(
+            "with a fixed dropout rate up to order n clients are lost, each with order "
+            "sqrt(n log n) pads to remove: O(m n sqrt(n log n)), which also gives the "
+            "factor sqrt(n / log n) that the text claims"
+        ),
     )
 
 
 def _reliability_and_privacy() -> Iterator[Check]:
-    """Judge the reliability and privacy cells on the exact first moment and Theorem 6."""
+    """Judge the reliability and privacy cells by the first moment and Theorem 6."""
     shares, privacy = [], []
     for n in SIZES:
         p, q, t = thresholds_of(n, _TOTAL)
@@ -177,9 +180,11 @@ def _reliability_and_privacy() -> Iterator[Check]:
         ours=f"c from {min(shares):.2f} to {max(shares):.2f} over n = 100 to 1000",
         tolerance="at least 1",
         otherwise="paper errs",
-        note="Appendix E shows Theta(sqrt(n log n)) in the exponent, with a constant below 1; "
-        "it also prints e^(-n log n) for it once. Computed from the expected number of "
-        "unrecoverable secrets",
+        note=(
+            "Appendix E shows Theta(sqrt(n log n)) in the exponent, with a constant "
+            "below 1; it also prints e^(-n log n) for it once. Computed from the "
+            "expected number of unrecoverable secrets"
+        ),
     )
     yield state(
         "CCESA: C of n^(-C), the chance that a round is not private",
@@ -218,7 +223,7 @@ def bandwidths(context: Context) -> Found:
 
 
 def wire_terms(degree: float | int) -> dict[str, float]:
-    """Split what a client really sends and receives, residues apart, into bytes by term.
+    """Split the bytes that a client sends and receives by term, without residues.
 
     The paper's count is the first two terms at a_K = a_S = 256; the rest is what it
     leaves out. On the wire a share is 36 bytes (9 limbs of 31 bits in 32-bit words),
@@ -274,8 +279,10 @@ def _formula_checks(data: pd.DataFrame) -> Iterator[Check]:
         paper="B_CCESA / B_SA",
         ours=f"equal within {100 * wire:.2f} %",
         tolerance="1 %",
-        note=f"the messages carry up to {100 * beyond:.0f} % more than the paper's count: "
-        "ids, headers, tags, and 36 bytes a share",
+        note=(
+            f"the messages carry up to {100 * beyond:.0f} % more than the paper's "
+            "count: ids, headers, tags, and 36 bytes a share"
+        ),
     )
 
 
@@ -291,7 +298,10 @@ def _turbo_checks() -> Iterator[Check]:
         3.0,
         100 * printed / turbo,
         tolerance=0.5,
-        note="printed to a whole percent; nearly all is L / (4 n), the residues themselves",
+        note=(
+            "printed to a whole percent; nearly all is L / (4 n), the residues "
+            "themselves"
+        ),
     )
     yield compare(
         "the same (%), with B_CCESA at p*",
@@ -309,7 +319,10 @@ def draw_growth(figure: Figure, data: pd.DataFrame) -> None:
 
 
 def _draw_quantity(ax: Axes, data: pd.DataFrame) -> None:
-    """Draw one quantity over n on log axes with its fit (columns scheme, n, value, claim, ...)."""
+    """Draw one quantity over n on log axes with its fit.
+
+    The columns are scheme, n, value, claim and those of the fit.
+    """
     for scheme, curve in data.groupby("scheme", sort=False):
         claim, exponent = curve.iloc[0][["claim", "exponent"]]
         base = claim if claim.isalnum() else f"({claim})"
@@ -328,7 +341,10 @@ def _draw_quantity(ax: Axes, data: pd.DataFrame) -> None:
 
 
 def draw_bandwidths(figure: Figure, data: pd.DataFrame) -> None:
-    """Draw CCESA's additional bandwidth over SecAgg's (columns n, ratio, wire_ratio)."""
+    """Draw CCESA's additional bandwidth over SecAgg's.
+
+    The columns are n, ratio and wire_ratio.
+    """
     ax = figure.subplots()
     ax.plot(
         data["n"],

@@ -38,8 +38,11 @@ TABLE_2_PARAMETERS = (
 # One colour for each q_total, in order.
 COLOURS = ("#000000", "#56B4E9", "#009E73", "#D55E00", "#CC79A7", "#0072B2")
 _DASHES = {
-    "P_r, t rounded up": "-", "P_r, real t": ":", "P_r, exact union bound": "--", "P_p": "-",
-}  # fmt: skip
+    "P_r, t rounded up": "-",
+    "P_r, real t": ":",
+    "P_r, exact union bound": "--",
+    "P_p": "-",
+}
 
 
 def step_rate(total: float) -> float:
@@ -59,7 +62,7 @@ def real_threshold(n: int, p: float) -> float:
 
 
 def bandwidth_bits(degree: float | int) -> float:
-    """Return B_CCESA, the bits that a client moves beyond FedAvg's residues, with nobody lost.
+    """Return B_CCESA: the bits per client beyond FedAvg's residues without losses.
 
     B_CCESA = 2 (|Adj| + 1) a_K + (5 |Adj| + 1) a_S at a_K = a_S = 256 (Appendix D.1):
     two public keys up and 2 |Adj| down, 2 |Adj| shares up and down, |Adj| + 1 shares up
@@ -132,9 +135,11 @@ def _figure_3_checks(data: pd.DataFrame) -> Iterator[Check]:
         ours=f"above it at n = {', '.join(map(str, sorted(only)))}: {where}",
         tolerance="every point",
         otherwise="paper errs",
-        note="Theorem 5 evaluated at the t that Remark 4 prescribes and Table 2 uses; the "
-        "exact binomial tail, without Chernoff's step, is at most "
-        f"{10 ** worst['log10']['P_r, exact union bound']:.4f}",
+        note=(
+            "Theorem 5 evaluated at the t that Remark 4 prescribes and Table 2 uses; "
+            "the exact binomial tail, without Chernoff's step, is at most "
+            f"{10 ** worst['log10']['P_r, exact union bound']:.4f}"
+        ),
     )
     yield _bounds_fall_with_p()
 
@@ -142,14 +147,14 @@ def _figure_3_checks(data: pd.DataFrame) -> Iterator[Check]:
 def _simulated(context: Context) -> Check:
     """Count unreliable rounds at n = 100, where the bound itself exceeds the claim."""
     trials = 4_000 if context.fast else 40_000
-    found = []
+    rows = []
     for total in TOTALS:
         rates = secagg.failure_rates(
             context.seed, 100, *thresholds_of(100, total), trials
         )
-        found.append(rates.unreliable)
-    counts = ", ".join(str(rate.count) for rate in found)
-    worst = max(rate.upper for rate in found)
+        rows.append(rates.unreliable)
+    counts = ", ".join(str(rate.count) for rate in rows)
+    worst = max(rate.upper for rate in rows)
     return state(
         "simulated P_e^(r) at n = 100 with Remark 4's t",
         worst < 0.01,
@@ -222,14 +227,14 @@ def unmasking(context: Context) -> Found:
 def draw_bounds(figure: Figure, data: pd.DataFrame) -> None:
     """Draw Theorem 5 with t rounded up and real, and Theorem 6 beside it."""
     figure.set_size_inches(12.4, 4.2)
-    left, right = figure.subplots(1, 2)
+    first, right = figure.subplots(1, 2)
     reliability = ("P_r, t rounded up", "P_r, real t", "P_r, exact union bound")
-    _draw_bound(left, data, reliability, -2)
+    _draw_bound(first, data, reliability, -2)
     _draw_bound(right, data, ("P_p",), -40)
-    left.set_title("Unreliable: Theorem 5 at p*")
+    first.set_title("Unreliable: Theorem 5 at p*")
     right.set_title("Not private: Theorem 6 at p*")
-    left.get_legend().remove()
-    handles, labels = left.get_legend_handles_labels()
+    first.get_legend().remove()
+    handles, labels = first.get_legend_handles_labels()
     right.legend(
         handles, labels, loc="upper left", bbox_to_anchor=(1.01, 1.0), borderaxespad=0.0
     )
@@ -245,8 +250,14 @@ def _draw_bound(
         rest = {"color": look["color"], "lw": 1.2}  # of all but the first bound
         for name in bounds:
             curve = curves[curves["bound"] == name].sort_values("n")
-            own = look | {"lw": 1.8} if name == bounds[0] else rest
-            ax.plot(curve["n"], curve["log10"], ls=_DASHES.get(name, "--"), ms=5, **own)
+            look_of_line = look | {"lw": 1.8} if name == bounds[0] else rest
+            ax.plot(
+                curve["n"],
+                curve["log10"],
+                ls=_DASHES.get(name, "--"),
+                ms=5,
+                **look_of_line,
+            )
     for name in bounds[1:]:
         ax.plot(
             [], [], color="#444444", lw=1.2, ls=_DASHES.get(name, "--"), label=name[5:]
@@ -268,7 +279,10 @@ def _draw_bound(
 
 
 def draw_unmasking(figure: Figure, data: pd.DataFrame) -> None:
-    """Draw the chance of the unmasking attack over n (columns q_total, n, exact, bound)."""
+    """Draw the chance of the unmasking attack over n.
+
+    The columns are q_total, n, exact and bound.
+    """
     ax = figure.subplots()
     bound = data.drop_duplicates("n")
     ax.plot(

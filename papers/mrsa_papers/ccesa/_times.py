@@ -75,9 +75,9 @@ def running_times(context: Context) -> Found:
             _draw(context.seed, "CCESA", n, total, t, p),
         ]
         repeats = 2 if context.fast else 3 if n == 100 else 1
-        for case, found in zip(pair, _measure(pair, repeats), strict=True):
-            rows += _rows(case, found)
-            if not found.is_right:
+        for case, measured in zip(pair, _measure(pair, repeats), strict=True):
+            rows += _rows(case, measured)
+            if not measured.is_right:
                 failed.append(f"{case.scheme} at n = {n}, q_total = {total:g}")
         counted.append(_counted_ratio(pair))
     data = rows_to_frame(rows)
@@ -113,7 +113,7 @@ def _draw(seed: int, scheme: str, n: int, total: float, t: int, p: float) -> _Ca
 
 @dataclasses.dataclass(frozen=True)
 class _Found:
-    """Milliseconds of a client at each step and of the server, and whether sums are right."""
+    """Milliseconds per step of a client and the server, and whether sums are right."""
 
     real: tuple[float, ...]
     arrays: tuple[float, ...]
@@ -121,7 +121,9 @@ class _Found:
 
 
 def _measure(pair: list[_Case], repeats: int) -> list[_Found]:
-    """Return the least time of each step over interleaved repeats, so that load hits both.
+    """Return the least time of each step over repeats.
+
+    The repeats are interleaved, so that load hits both.
 
     Where other load on the machine spoils the ratio, up to twice as many repeats more.
     """
@@ -138,9 +140,9 @@ def _measure(pair: list[_Case], repeats: int) -> list[_Found]:
             twins = [
                 secagg.aggregate(secret, *words) for _ in range(1 if repeat else 2)
             ]
-            for found in (result, *twins):
-                right[k] &= found.status is Status.OK and np.array_equal(
-                    found.total, wanted
+            for measurement in (result, *twins):
+                right[k] &= measurement.status is Status.OK and np.array_equal(
+                    measurement.total, wanted
                 )
             real[k] = np.minimum(real[k], _milliseconds(result, case))
             # the first compiles
@@ -182,18 +184,18 @@ def _milliseconds(result: secagg.AggregateResult, case: _Case) -> list[float]:
     return [*clients, 1e3 * result.steps[3].server_seconds]
 
 
-def _rows(case: _Case, found: _Found) -> list[dict]:
+def _rows(case: _Case, measured: _Found) -> list[dict]:
     printed = _PRINTED[case.scheme, case.n, case.total]
-    own = {
+    columns = {
         "scheme": case.scheme,
         "n": case.n,
         "q_total": case.total,
         "t": case.t,
         "p": case.p,
     }
-    times = zip(STEPS, printed, found.real, found.arrays, strict=True)
+    times = zip(STEPS, printed, measured.real, measured.arrays, strict=True)
     return [
-        own
+        columns
         | {
             "step": step,
             "published_ms": float(paper),
@@ -222,12 +224,14 @@ def _counted_ratio(pair: list[_Case]) -> Check:
         costs = secagg.round_costs(
             case.adjacency, case.survivors, case.t, _DIM, 2**_BITS
         )
-        own = (
+        received = (
             costs.client.key_agreements,
             costs.client.encryptions,
             costs.client.prg_words,
         )
-        counts.append([float(one[:, costs.sends[3]].sum(axis=0).mean()) for one in own])
+        counts.append(
+            [float(matrix[:, costs.sends[3]].sum(axis=0).mean()) for matrix in received]
+        )
     ratios = [sparse / whole for whole, sparse in zip(*counts, strict=True)]
     case = pair[1]
     return state(
@@ -276,7 +280,10 @@ def _printed_checks() -> Iterator[Check]:
             ours=", ".join(f"{ratio:.3f}" for ratio in ratios[1:4]),
             tolerance=f"each within {100 * _PRINTED_CLOSE:g} %",
             otherwise="our reading",
-            note="the paper gives no tolerance; this one was read off its other 17 ratios"
+            note=(
+                "the paper gives no tolerance; this one was read off its other 17 "
+                "ratios"
+            )
             if off
             else "",
         )
@@ -299,10 +306,11 @@ def _printed_checks() -> Iterator[Check]:
         ours=", ".join(f"{ratio:.2f}" for ratio in plain.values()),
         tolerance=f"each within {100 * _PRINTED_CLOSE:g} %",
         otherwise="paper errs",
-        note="the printed times themselves contradict the text. With nobody lost the server "
-        "expands n self pads and recovers n secrets in either scheme, so nothing "
-        "shrinks by "
-        "p but the shares it reads",
+        note=(
+            "the printed times themselves contradict the text. With nobody lost the "
+            "server expands n self pads and recovers n secrets in either scheme, so "
+            "nothing shrinks by p but the shares it reads"
+        ),
     )
 
 

@@ -1,4 +1,4 @@
-"""What Multi-RoundSecAgg claims about accuracies, and how each claim is read and judged.
+"""Multi-RoundSecAgg's claims about accuracies, and how each is read and judged.
 
 "Comparable" is read from paired differences over seeds: an interval that ends at most
 one point below (IID) or two (non-IID, where the paper calls 1.53 points comparable in
@@ -25,7 +25,7 @@ RANDOM, WEIGHTED, PARTITION = "Random", "Weighted random", "User partition"
 T6, T4, T3 = (f"Multi-RoundSecAgg (T={t})" for t in (6, 4, 3))
 
 RATES_PICKED = "that each scheme's learning rate was picked on one pilot seed"
-"""What no interval over the other seeds holds."""
+"""Words for a value that no interval over the other seeds contains."""
 
 _COMPARABLE, _COMPARABLE_NON_IID = 1.0, 2.0  # points below
 _AS_PRINTED = 2.0  # points between an accuracy and the printed one
@@ -33,7 +33,7 @@ _FAILS = 0.02  # share of the rounds, below which nothing is trained
 
 
 class Reading(NamedTuple):
-    """What the data can show."""
+    """The claims that the data can decide."""
 
     is_fast: bool
     seeds: int
@@ -108,9 +108,12 @@ def _above(
     published: Mapping[str, float],
     read: Reading,
 ) -> Check:
-    """Judge "outperforms random selection" under the assignment of dropout rates that fits."""
+    """Judge "outperforms random selection" under the assignment of rates that fits."""
     late = [late_by_scheme(frame, panel) for panel in panels]
-    gaps = [difference(own[scheme], own[RANDOM]) for own in late]
+    gaps = [
+        difference(of_assignment[scheme], of_assignment[RANDOM])
+        for of_assignment in late
+    ]
     how = ("shuffled rates", "rates by label")
     holds = [gap.exceeds(0) for gap in gaps]
     said = {True: "holds", None: "undecided", False: "fails"}
@@ -129,8 +132,8 @@ def _above(
         else ""
     )
     accuracies = "; ".join(
-        f"{words}: {shown(own, read.beside(published))}"
-        for words, own in zip(how, late, strict=False)
+        f"{words}: {shown(of_assignment, read.beside(published))}"
+        for words, of_assignment in zip(how, late, strict=False)
     )
     under = " under one of the two" if len(panels) > 1 else ""
     return state(
@@ -147,7 +150,7 @@ def _above(
 
 
 def of_figure8(frame: pd.DataFrame, setting: Setting, read: Reading) -> Iterator[Check]:
-    """Judge the claims about other N and K: as in the main setting, or partition fails."""
+    """Judge the claims at other N and K: as in the main setting, or partition fails."""
     panel = setting.panel
     late = late_by_scheme(frame, panel)
     if not read.is_fast:
@@ -163,8 +166,10 @@ def of_figure8(frame: pd.DataFrame, setting: Setting, read: Reading) -> Iterator
             ours=f"{100 * share:.2g} % of the rounds train; {ends:.1f} % accuracy, "
             f"{difference(late[RANDOM], late[PARTITION])} points below random",
             tolerance=f"at most {100 * _FAILS:.0f} % of the rounds; {read.words}",
-            note="dropout rates shuffled over the clients; with sorted ones (blocks of equal "
-            "rates) blocks of 24 would be available in one round of twelve",
+            note=(
+                "dropout rates shuffled over the clients; with sorted ones (blocks of "
+                "equal rates) blocks of 24 would be available in one round of twelve"
+            ),
         )
 
 
@@ -174,13 +179,13 @@ def of_accuracies(
     """Return the published accuracies beside ours, on the paper's own data set."""
     late = late_by_scheme(frame, panel)
     for scheme, value in published.items():
-        own = interval(100 * late[scheme])
-        holds = own.plus(-value).lies_within(_AS_PRINTED)
+        ours = interval(100 * late[scheme])
+        holds = ours.plus(-value).lies_within(_AS_PRINTED)
         yield state(
             f"{scheme}, {panel} (%)",
             holds,
             paper=f"{value:.2f}",
-            ours=str(own),
+            ours=str(ours),
             tolerance=f"an interval within {_AS_PRINTED:g} points",
             note="the paper states neither rounds nor the seeds' spread; intervals "
             f"leave out {RATES_PICKED}",
@@ -195,13 +200,13 @@ def late_by_scheme(frame: pd.DataFrame, panel: str) -> dict[str, pd.Series]:
 
 def trained_share(frame: pd.DataFrame, panel: str, scheme: str) -> float:
     """Return the share of rounds that were not skipped, over all seeds."""
-    own = frame[(frame["panel"] == panel) & (frame["scheme"] == scheme)]
-    ends = own.groupby("seed")[["trained rounds", "round"]].max().sum()
+    rows = frame[(frame["panel"] == panel) & (frame["scheme"] == scheme)]
+    ends = rows.groupby("seed")[["trained rounds", "round"]].max().sum()
     return float(ends["trained rounds"] / ends["round"])
 
 
 def shown(late: Mapping[str, pd.Series], published: Mapping[str, float]) -> str:
-    """Return every scheme's accuracy with its interval, beside the published one, if any."""
+    """Return every scheme's accuracy with its interval and the published one."""
     beside = {scheme: f" (paper {value:.2f})" for scheme, value in published.items()}
     return ", ".join(
         f"{scheme} {interval(100 * values)} %{beside.get(scheme, '')}"
@@ -273,8 +278,10 @@ def _as_its_table(
         paper=read.printed(words, paper),
         ours=f"{gap.text('+.1f')} points",
         tolerance=f"an interval {side}; {read.words}",
-        note="the text speaks of all Multi-RoundSecAgg schemes; for T = 6 its own table "
-        "is what counts here",
+        note=(
+            "the text speaks of all Multi-RoundSecAgg schemes; for T = 6 its own table "
+            "is what counts here"
+        ),
     )
 
 
