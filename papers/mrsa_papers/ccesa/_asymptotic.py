@@ -35,6 +35,7 @@ def reliable(context: Context) -> Found:
             q = step_rate(total)
             p = secagg.failures.reliable_connection_threshold(n, q)
             t = secagg.share_threshold(n, p)
+            # natural logarithms, turned into powers of ten for the table
             exact = secagg.failures.exact_reliability_union_bound(
                 n, p, q, t
             ) / math.log(10)
@@ -90,6 +91,8 @@ def _out_of_reach() -> Check:
     n, p = 1000, 0.9
     q = step_rate(_MANY)
     stays = 1 - _MANY
+    # the printed threshold, with a denominator below 0 where over half of the clients
+    # are lost
     threshold = (3 * math.sqrt((n - 1) * math.log(n - 1)) - 1) / (
         (n - 1) * (2 * stays - 1)
     )
@@ -146,7 +149,9 @@ def private(context: Context) -> Found:
             for slack in _SLACKS
         ]
     data = rows_to_frame(rows)
+    # above the threshold the chance falls with n, at the threshold it settles
     falls, stays = (_curves(data, slack) for slack in reversed(_SLACKS))
+    # in units of the proof's 1/n^2
     far = data["far"] * data["n"].astype(float) ** 2
     checks = (
         state(
@@ -190,6 +195,7 @@ def private(context: Context) -> Found:
 
 def _far(n: int, q: float) -> float:
     """Return the chance that V_3 misses its mean by more than sqrt(n log n)."""
+    # a client is in V_3 if it stays through three steps
     stays = (1 - q) ** 3
     distance = np.abs(np.arange(n + 1) - n * stays)
     return float(np.exp(log_pmf(n, stays))[distance > math.sqrt(n * math.log(n))].sum())

@@ -39,6 +39,7 @@ def _root(n: float | int) -> float:
     return math.sqrt(n * math.log(n))
 
 
+# the factor m is the same at every n, so a fit over n need not know it
 _GROWTHS: dict[str, Callable[[float], float]] = {
     "n": lambda n: n,
     "n^2": lambda n: n * n,
@@ -96,6 +97,7 @@ def _counted(seed: int, scheme: str, n: int) -> dict[str, float]:
 
     Of clients who did everything, and the server's.
     """
+    # graph and histories of an n do not depend on the other sizes
     key, q = fold(as_key(seed), n), step_rate(_TOTAL)
     if scheme == "CCESA":
         p, _, t = thresholds_of(n, _TOTAL)
@@ -105,9 +107,11 @@ def _counted(seed: int, scheme: str, n: int) -> dict[str, float]:
     keys = jax.random.split(fold(key, 2), _HISTORIES)
     everybody = jnp.ones((n, _HISTORIES), jnp.bool_)
     histories = np.asarray(jax.jit(independent_steps(q).sample)(keys, everybody))
+    # [histories, steps, clients]
     survivors = np.moveaxis(histories, -1, 0)
     costs = secagg.round_costs(adjacency, survivors, t, _DIM, _MODULUS)
     did_everything, inputs = survivors[:, 4], survivors[:, 3].sum(axis=-1)
+    # over the steps: bytes of each client in each history
     moved = (costs.bytes_up + costs.bytes_down).sum(axis=1)
     per_client = {
         "client: bytes beyond residues": moved - 2 * _DIM,
@@ -118,6 +122,7 @@ def _counted(seed: int, scheme: str, n: int) -> dict[str, float]:
         name: float(values[did_everything].mean())
         for name, values in per_client.items()
     }
+    # without the one pad that each summed client has for itself
     words = costs.server.prg_words.sum(axis=-1) - inputs * _DIM
     return quantities | {
         "server: bytes beyond residues": float(
@@ -170,6 +175,7 @@ def _reliability_and_privacy() -> Iterator[Check]:
     for n in SIZES:
         p, q, t = thresholds_of(n, _TOTAL)
         log = secagg.failures.log_reliability_first_moment(n, p, q, t)
+        # c solves n e^(-c sqrt(n log n)) = the chance
         shares.append((math.log(n) - log) / _root(n))
         privacy.append(secagg.privacy_bound(n, p, q) / math.log(n))
     yield state(
@@ -206,6 +212,7 @@ def bandwidths(context: Context) -> Found:
     rows = []
     for n in SIZES:
         p = secagg.connection_probability(n, 0.0)
+        # the mean degree, which the paper's count takes for |Adj|
         degree = (n - 1) * p
         wire = [8 * sum(wire_terms(k).values()) for k in (degree, n - 1)]
         paper = (bandwidth_bits(degree), bandwidth_bits(n - 1))

@@ -101,6 +101,7 @@ def _setting(fast: bool, dataset: data.Dataset) -> _Setting:
     """Return training sets of the paper's shares of CIFAR-10's 50,000 samples."""
     count = len(dataset.train_labels)
     # leaves others for the attack
+    # a client's samples, those of as many non-members, and two shadow sets must fit
     most = (count + len(dataset.test_labels)) // (_CLIENTS + 3)
     sizes = {min(count * n // 50_000 // _CLIENTS, most): n for n in _PRINTED}
     sizes = {size: n for size, n in sizes.items() if size >= _LEAST}
@@ -164,7 +165,10 @@ def _overheard(
     pair = (dataset.train_labels, dataset.test_labels)
     labels = jnp.concatenate([on_device(each, jnp.int32) for each in pair])
     order = host_generator(key, Stream.PARTITION).permutation(len(labels))
+    # the first samples are members, the next are asked about, the rest is the
+    # adversary's
     held = _CLIENTS * size
+    # a small data set leaves fewer non-members than members
     num_others = min(held, len(order) - held - 2 * size)
     clients = data.ClientData(
         inputs=inputs,
@@ -197,6 +201,7 @@ def _seen(line: Wire) -> dict[str, np.ndarray]:
     For each client its own or its sum's mean.
     """
     models = {PLAIN: line.read(PLAIN)}
+    # each client of a sum is attacked through the sum's mean
     models |= {
         _sum_name(size): np.repeat(line.means(size), size, axis=0) for size in _SUMS
     }

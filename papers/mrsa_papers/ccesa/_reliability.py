@@ -110,6 +110,7 @@ def _objects_runs(context: Context) -> Runs:
 
     Appendix G.2.1's training; minibatches of ten are a reading (McMahan's).
     """
+    # only images of CIFAR's shape can be given to VGG-11
     fast, is_colour = context.fast, context.images.input_shape == (32, 32, 3)
     small = functools.partial(federated.mlp, hidden_sizes=(32,))
     build = federated.logistic if fast else federated.vgg11 if is_colour else small
@@ -126,6 +127,7 @@ def _objects_runs(context: Context) -> Runs:
             ),
         },
         chances=(1.0, threshold, 0.25, 0.2, 0.15),
+        # failures are simulated at more values of p than are trained
         grid=(
             0.15,
             0.17,
@@ -213,6 +215,7 @@ def _suffices(
     frame: pd.DataFrame, runs: Runs, split: str, total: float, chance: float, name: str
 ) -> Check:
     """Judge that CCESA(n, p) reaches SecAgg's accuracy."""
+    # paired by seed, so differences vary less than the accuracies
     gap = _below(frame, split, total, chance)
     ends = [
         100 * float(late_accuracy(_curve(frame, split, total, p)).mean())
@@ -309,6 +312,7 @@ def _printed_shares() -> Check:
 def _theorem_5(frame: pd.DataFrame) -> Check:
     """Judge the bound where it says anything: inside its domain, below 1."""
     bounded = frame[(frame["measure"] == "failure") & (frame["theorem 5"] < 1)]
+    # a bound is refuted only where the interval lies above it
     above = bounded[bounded["lower"] > bounded["theorem 5"]]
     ratio = (bounded["theorem 5"] / bounded["rate"])[bounded["count"] >= 20]
     spread = (

@@ -47,6 +47,7 @@ _DASHES = {
 
 def step_rate(total: float) -> float:
     """Return q of one step from q_total = 1 - (1 - q)^4."""
+    # by logarithms, since 1 - (1 - total)^(1/4) loses the digits of a small total
     return -math.expm1(0.25 * math.log1p(-total))
 
 
@@ -58,6 +59,7 @@ def thresholds_of(n: int, total: float) -> tuple[float, float, int]:
 
 def real_threshold(n: int, p: float) -> float:
     """Return Remark 4's t before it is rounded up."""
+    # Remark 4: half of the mean degree and a deviation, plus one
     return ((n - 1) * p + math.sqrt((n - 1) * math.log(n - 1)) + 1.0) / 2.0
 
 
@@ -108,6 +110,7 @@ def error_bounds(context: Context) -> Found:
 def _figure_3_checks(data: pd.DataFrame) -> Iterator[Check]:
     worst = data.loc[data.groupby("bound")["log10"].idxmax()].set_index("bound")
     rounded = data[data["bound"] == "P_r, t rounded up"]
+    # the points at which the claim fails as printed
     above = rounded[rounded["log10"] >= -2]
     where = ", ".join(
         f"{10 ** row['log10']:.4f} at q_total = {row['q_total']:g}"
@@ -170,6 +173,7 @@ def _bounds_fall_with_p() -> Check:
     rises = []
     for n, total in ((100, 0.0), (100, 0.1), (400, 0.05)):
         start, q, t = thresholds_of(n, total)
+        # p = 1 is left out: there the chances are 0 and their logarithms infinite
         grid = np.linspace(start, 1.0, 9)[:-1]
         for log in (
             [secagg.reliability_bound(n, float(p), q, t) for p in grid],
@@ -198,6 +202,8 @@ def unmasking(context: Context) -> Found:
     data = rows_to_frame(rows)
     share = data["exact"] / data["bound"]
     largest = data.iloc[int(share.to_numpy().argmax())]
+    # the attack needs 2t - 1 neighbours, of which the complete graph gives n - 1 < 2t -
+    # 1
     complete = max(secagg.failures.unmasking_bound(n, 1.0, n // 2 + 1) for n in SIZES)
     checks = (
         state(

@@ -74,6 +74,7 @@ def running_times(context: Context) -> Found:
             _draw(context.seed, "SecAgg", n, total, n // 2 + 1, 1.0),
             _draw(context.seed, "CCESA", n, total, t, p),
         ]
+        # a round of 500 clients takes minutes, and its times vary less
         repeats = 2 if context.fast else 3 if n == 100 else 1
         for case, measured in zip(pair, _measure(pair, repeats), strict=True):
             rows += _rows(case, measured)
@@ -100,6 +101,7 @@ def _draw(seed: int, scheme: str, n: int, total: float, t: int, p: float) -> _Ca
     key = fold(as_key(seed), n, round(1000 * total))
     adjacency = np.asarray(graphs.erdos_renyi(n, p).sample(fold(key, 1)))
     leave = independent_steps(step_rate(total))
+    # an unreliable round has no sum to time
     for attempt in range(100):
         everybody = jnp.ones(n, jnp.bool_)
         survivors = np.asarray(leave.sample(fold(key, 2, attempt), everybody))
@@ -137,6 +139,8 @@ def _measure(pair: list[_Case], repeats: int) -> list[_Found]:
             wanted = (
                 case.inputs[case.survivors[3]].sum(axis=0, dtype=np.uint32) % 2**_BITS
             )
+            # the first call of a size compiles, so it is made twice and the second is
+            # timed
             twins = [
                 secagg.aggregate(secret, *words) for _ in range(1 if repeat else 2)
             ]
@@ -147,6 +151,7 @@ def _measure(pair: list[_Case], repeats: int) -> list[_Found]:
             real[k] = np.minimum(real[k], _milliseconds(result, case))
             # the first compiles
             arrays[k] = np.minimum(arrays[k], _milliseconds(twins[-1], case))
+        # other load shows in the ratio, so more repeats are made while it is off
         if repeat + 1 >= repeats and _is_close(_ratio(real), pair[-1].p):
             break
     return [
@@ -176,7 +181,8 @@ def _as_claimed(ratio: float, p: float) -> bool | None:
 
 def _milliseconds(result: secagg.AggregateResult, case: _Case) -> list[float]:
     """Return a client's mean time at each step, and the server's to unmask."""
-    worked = case.survivors[:4].sum(axis=1)  # who computes at a step, heard or not
+    # clients that compute at a step, whether or not their message arrives
+    worked = case.survivors[:4].sum(axis=1)
     clients = [
         1e3 * report.client_seconds / int(count)
         for report, count in zip(result.steps, worked, strict=True)
@@ -287,6 +293,7 @@ def _printed_checks() -> Iterator[Check]:
             if off
             else "",
         )
+    # with losses, removing the pads of lost clients dominates, and these shrink by p
     lossy = [
         _server_ratio(n, 0.1) / p - 1 for n, total, _, p in TABLE_2_PARAMETERS if total
     ]

@@ -120,6 +120,7 @@ def more_clients(context: Context) -> Found:
             num_clients=n,
             cohort_size=k,
         )
+        # twice the clients, and twice the cohort
         for n, k in ((240, 12), (120, 24))
     )
     frame = _frames(context, settings, size)
@@ -133,6 +134,7 @@ def more_clients(context: Context) -> Found:
 def _table(context: Context, name: str, splits: tuple[str, str]) -> Found:
     size = _size(context, name)
     settings = [_setting(context, name, split) for split in splits]
+    # the paper leaves open which clients have which rate, so both readings are trained
     if not context.fast and splits[1].startswith("shards"):
         words = {"panel": f"{settings[1].panel}, rates by label", "dropouts": "label"}
         settings.append(dataclasses.replace(settings[1], **words))  # type: ignore[arg-type]
@@ -140,6 +142,7 @@ def _table(context: Context, name: str, splits: tuple[str, str]) -> Found:
     is_same = is_own(context.images, name)
     published = [dict(zip(LABELS, row, strict=True)) for row in PUBLISHED[name]]
     if is_same:
+        # the published row of each point, which the legend shows
         named = zip(frame["panel"], frame["scheme"], strict=True)
         frame["published"] = [
             published[panel != "IID"][scheme] for panel, scheme in named
@@ -191,6 +194,7 @@ def _setting(context: Context, item: str, split: str) -> Setting:
     """Return a panel's setting; equal ones are trained once."""
     dataset, size, data_name = context.images, _size(context, item), _data(item)
     # a CNN of 1.7 million parameters is not trained in a few rounds, nor in a minute
+    # the fast size has the same layers of classes, but trains in seconds
     large = "mlp" if context.fast else "cnn"
     model = large if data_name == "mnist" else "lenet"
     if data_name == "cifar100" and is_own(dataset, item):

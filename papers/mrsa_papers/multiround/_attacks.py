@@ -77,6 +77,7 @@ def updates_over_a_window(context: Context) -> Found:
             plan, model="logistic", before=40, seeds=2, targets=(1, 2)
         )
     frame = _solved(context, plan, "Figure 9")
+    # a window of N rounds, as in the paper, and a longer one
     short, long = (
         _regimes(frame[frame["rounds"] == length]) for length in plan.lengths
     )
@@ -88,6 +89,7 @@ def updates_over_a_window(context: Context) -> Found:
         checks += [
             _hidden(means, words, target, hidden) for words, means in short.items()
         ]
+    # the speed is a factor on the learning rate within the window
     moving = frame[(frame["rounds"] == plan.lengths[0]) & (frame["speed"] == 1.0)]
     checks += [
         _longer(short[OWN_RATE], long[OWN_RATE], plan.lengths),
@@ -196,10 +198,12 @@ def _solved(
         jobs = itertools.product(range(plan.seeds), plan.speeds, plan.targets)
         stage = f"{name}: windows of {plan.lengths[-1]} rounds"
         for trial, speed, target in context.steps(stage, jobs):
+            # all windows of a seed start from one training
             if (speed, target) == (plan.speeds[0], plan.targets[0]):
                 start = played.trained_start(context, plan, trial)
             window = played.played_window(context, plan, start, target, speed)
             waiting.append(played.of_models(window) if of_models else window)
+            # small models are solved together, large ones as soon as they are there
             if target == plan.targets[-1] or len(start.parameters) >= _LARGE:
                 for length in plan.lengths:
                     rows += played.rows_of(waiting, length, trial, start.accuracy)
@@ -276,6 +280,7 @@ def _longer(
     long: dict[str, list[float]],
     lengths: tuple[int, ...],
 ) -> Check:
+    # paired by seed
     ratios = np.array(short[RANDOM]) / np.array(long[RANDOM])
     return state(
         f"random selection, sums of {lengths[1]} rounds instead of N = {lengths[0]}",
@@ -310,6 +315,7 @@ def _caption(context: Context, plan: Plan, frame: pd.DataFrame) -> str:
     dataset = context.images
     learnt = frame.groupby("rounds")["sums"].agg(["min", "max"])
     sums = ", ".join(f"{low} to {high} of {w}" for w, (low, high) in learnt.iterrows())
+    # .4 twice
     fall = " falling to .16 of itself" if plan.decays else ""
     speeds = ""
     if len(plan.speeds) > 1:

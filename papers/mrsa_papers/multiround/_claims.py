@@ -115,6 +115,7 @@ def _above(
         for of_assignment in late
     ]
     how = ("shuffled rates", "rates by label")
+    # one answer for each assignment of rates
     holds = [gap.exceeds(0) for gap in gaps]
     said = {True: "holds", None: "undecided", False: "fails"}
     fits = (
@@ -179,6 +180,7 @@ def of_accuracies(
     """Return the published accuracies beside ours, on the paper's own data set."""
     late = late_by_scheme(frame, panel)
     for scheme, value in published.items():
+        # in percent, as printed
         ours = interval(100 * late[scheme])
         holds = ours.plus(-value).lies_within(_AS_PRINTED)
         yield state(
@@ -201,6 +203,7 @@ def late_by_scheme(frame: pd.DataFrame, panel: str) -> dict[str, pd.Series]:
 def trained_share(frame: pd.DataFrame, panel: str, scheme: str) -> float:
     """Return the share of rounds that were not skipped, over all seeds."""
     rows = frame[(frame["panel"] == panel) & (frame["scheme"] == scheme)]
+    # the last test of each seed counts all of its rounds
     ends = rows.groupby("seed")[["trained rounds", "round"]].max().sum()
     return float(ends["trained rounds"] / ends["round"])
 
@@ -239,6 +242,7 @@ def _comparable(
     note: str = "",
     within: float = _COMPARABLE,
 ) -> Check:
+    # in points, seed by seed
     gap = difference(late[scheme], late[other])
     return state(
         f"{scheme} against {other.lower()}, {panel}",
@@ -264,6 +268,7 @@ def _as_its_table(
     gap = difference(late[T6], late[RANDOM])
     paper = published[T6] - published[RANDOM]
     is_alike = abs(paper) <= _COMPARABLE
+    # the table's own sign decides how its claim is read
     words, side = ("above", "over 0") if paper > 0 else ("below", "below 0")
     if is_alike:
         words, side = "alike", f"within {_COMPARABLE:g} point"
@@ -291,6 +296,7 @@ def _worst(late: Mapping[str, pd.Series], panel: str, read: Reading) -> Check:
     Of two seeds it is mostly too wide.
     """
     means = {scheme: float(values.mean()) for scheme, values in late.items()}
+    # the worst of all other schemes
     rest = min((s for s in means if s != PARTITION), key=lambda s: means[s])
     gap = difference(late[PARTITION], late[rest])
     after = f" after {read.rounds} rounds" if read.is_fast else ""

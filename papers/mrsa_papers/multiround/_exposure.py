@@ -120,6 +120,7 @@ def _histories(
             size.trials,
         )
     )
+    # each member of a cohort is lost by itself, which parts blocks
     rng = np.random.default_rng([context.seed, int(Stream.STEPS)])
     return whole & (rng.random(whole.shape) >= lost)
 
@@ -136,6 +137,7 @@ def _rows(
     rows = []
     for rounds in size.rounds:
         learnt = histories[:, :rounds]
+        # exposure never ends, so the first round decides for every beginning
         exposed = (first >= 0) & (first < rounds)
         predicted = attacks.predicted_error(learnt)
         errors = {
@@ -169,6 +171,7 @@ def confusion(exposed: np.ndarray, recovered: np.ndarray) -> tuple[float, float]
         >>> confusion(np.array([True, True, False]), np.array([True, False, False]))
         (0.5, 1.0)
     """
+    # both are counts, so equal ones give exactly 1
     both = int((exposed & recovered).sum())
     predicted, solved = int(exposed.sum()), int(recovered.sum())
     return (both / predicted if predicted else 1.0, both / solved if solved else 1.0)
@@ -192,6 +195,7 @@ def _exact(frame: pd.DataFrame, kind: str) -> Check:
 def _by_leverage(frame: pd.DataFrame) -> Check:
     """Judge predicted errors on drawn updates, averaged over similar predictions."""
     hidden = frame[~frame["exposed"]]
+    # ten classes of predicted error; 1 belongs to the last
     levels = (hidden["predicted"] * 10).astype(int).clip(upper=9)
     means = hidden.groupby(levels)[["predicted", "drawn", "trained"]].mean()
     gaps = (means["drawn"] - means["predicted"]).abs()

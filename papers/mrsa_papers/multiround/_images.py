@@ -154,6 +154,7 @@ def _motion_checks(frame: pd.DataFrame) -> Iterator[Check]:
         still = by_seed(0.0, target)
         lost = interval(still - by_seed(fastest, target))
         near = interval(still - by_seed(slowest, target))
+        # mean over all clients and seeds
         moved = frame[(frame["rate"] == fastest) & (frame["target"] == target)][
             "motion"
         ].mean()
@@ -188,6 +189,7 @@ def _new_ground(context: Context, seed: int) -> _Ground:
     chosen = np.asarray(clients.indices)[:_CLIENTS, 0]
     images, labels = dataset.train_inputs[chosen], dataset.train_labels[chosen]
     low, high = float(images.min()), float(images.max())
+    # PSNR is defined for values in [0, 1]
     images = ((images - low) / (high - low)).astype(np.float32)
     dealt = data.ClientData(
         inputs=on_device(images),
@@ -213,6 +215,7 @@ def _played(ground: _Ground, target: int, rate: float | None) -> Any:
     )
     history = np.asarray(selection.rollout(ground.key, selector, online, _ROUNDS))
     # updates of a model that moves may grow
+    # nothing may be clipped, which would be another experiment
     clip = float(np.abs(ground.updates).max()) * (1.001 if rate is None else 3)
     words = np.asarray(jax.random.key_data(ground.key))
     aggregator = secagg.ring_average(
@@ -263,6 +266,7 @@ def _inverted_blocks(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the members of each block of T, and the T images behind its mean."""
     blocks = np.arange(_CLIENTS).reshape(-1, target)
+    # estimates within a block are equal but for rounding
     means = np.asarray([solved[block].mean(axis=0) for block in blocks])
     view = attacks.views.UpdateView(
         ground.model,
@@ -298,6 +302,7 @@ def _scored(
     rows: list[dict[str, Any]] = []
     for block, inverted in zip(blocks, images, strict=True):
         truth = ground.images[block]
+        # which of T images belongs to whom the sums cannot tell
         best = inverted[attacks.matched_images(inverted, truth)]
         scores = (
             attacks.psnr(best, truth),

@@ -71,6 +71,7 @@ def theorem_1(context: Context) -> Found:
 
 
 def _theorem_1_checks(data: pd.DataFrame, rounds: int) -> Iterator[Check]:
+    # the library's float formula against rationals
     gap = float((data["closed_form"] - data["theorem"]).abs().max())
     falls = all(
         (np.diff(curve.sort_values("T")["theorem"]) <= 1e-12).all()
@@ -107,7 +108,9 @@ def _theorem_1_checks(data: pd.DataFrame, rounds: int) -> Iterator[Check]:
 def _theorem_1_exactly(n: int, k: int, target: int, rate: Fraction) -> Fraction:
     """Return C as Theorem 1 prints it, summed in rationals."""
     blocks, chosen = n // target, k // target
+    # a block is away if one of its clients is
     q = 1 - (1 - rate) ** target
+    # too few blocks are left for a cohort: the round is skipped
     few = range(blocks - chosen + 1, blocks + 1)
     tail = sum(math.comb(blocks, i) * q**i * (1 - q) ** (blocks - i) for i in few)
     return Fraction(k * (1 - tail))
@@ -124,6 +127,7 @@ def swaps_within_blocks(context: Context) -> Found:
         history = np.asarray(
             selection.rollout(context.seed, schemes[label], online, num_rounds)
         )
+        # pairs where there are no blocks: such swaps must show
         swapped = updates[_shuffled_within(rng, 120, 2 if target == 1 else target)]
         # sums modulo 2^32 are right modulo 2^64, cut off
         chosen = history.astype(np.uint64)
@@ -230,6 +234,7 @@ def _rounds_to_full_rank(
 ) -> np.ndarray:
     """Return the round in which each history first has rank n, at most n + 13."""
     rate = 0.1
+    # the figure ends there
     horizon = n + 12
     selector = (
         selection.bernoulli(n, k / (n * (1 - rate)))
@@ -249,6 +254,7 @@ def _rounds_to_full_rank(
 def _first_full(histories: np.ndarray) -> np.ndarray:
     """Return after how many rounds each history has rank N (rounds + 1: never)."""
     _, horizon, n = histories.shape
+    # True where rank N is reached in the first N rounds, and so in round N
     is_full = np.zeros(len(histories), np.bool_)
     # ranks of all after N rounds, no sooner, are the cheap part
     if len(histories) > _FEW:
@@ -272,6 +278,8 @@ def _theorem_3_checks(data: pd.DataFrame, draws: int) -> Iterator[Check]:
     at_n = data[data["rounds"] == data["N"]]
     for _, row in at_n[at_n["selection"] == "iid"].iterrows():
         rate, bound = float(row["full_rank"]), float(row["bound"])
+        # a bound near 1 has almost no variance; one history in `draws` is the least
+        # that can show
         error = math.sqrt(max(bound * (1 - bound), 1 / draws) / draws)
         yield state(
             f"i.i.d. selection, N = {row['N']}, K = {row['K']}: P(full rank) after N "
@@ -310,8 +318,10 @@ def _decays(at_n: pd.DataFrame, draws: int) -> Check:
             for rate in rows["full_rank"]
         ]
         sizes = rows["N"].tolist()
+        # c' that the ends of the first interval allow, by 2 exp(-c' N) = the chance
         slow, fast = (-math.log(end / 2) / sizes[0] for end in reversed(ends[0]))
         for n, (low, high) in zip(sizes[1:], ends[1:], strict=True):
+            # the chances that these c' predict for more clients
             limits = [2 * math.exp(-rate * n) for rate in (fast, slow)]
             holds.append(
                 True if high <= limits[0] else False if low > limits[1] else None

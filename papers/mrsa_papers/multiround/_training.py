@@ -225,6 +225,7 @@ def largest_peak(grid: Sequence[float], score: Callable[[float], float]) -> floa
         >>> largest_peak((4.0, 3.0, 2.0), scores.__getitem__)
         2.0
     """
+    # each rate costs a training, so the search ends at the first fall
     best, best_score = grid[0], score(grid[0])
     for rate in grid[1:]:
         height = score(rate)
@@ -239,6 +240,7 @@ def shared_size(dataset: data.Dataset) -> int:
 
     200 of 50,000 in proportion, equally many of each class.
     """
+    # in the paper's proportion, but at least one sample of each class
     each = 200 * len(dataset.train_labels) / 50_000 / dataset.num_classes
     return max(1, round(each)) * dataset.num_classes
 
@@ -276,6 +278,7 @@ def _train(
     ring = ring_of(setting.cohort_size, experiment.dim)
     results = experiment.train_seeds(trials, histories, ring, clients, progress)
     for trial, history, result in zip(trials, histories, results, strict=True):
+        # rounds that were not skipped, up to each round
         trained = np.cumsum(history.any(axis=1))
         clipped = result.clipped_fraction[np.isfinite(result.clipped_fraction)]
         for done, accuracy, loss in tests_of(result):
