@@ -1,5 +1,9 @@
 from mrsa_watch import ParticipationLog as ParticipationLog, read_log as read_log
 
+from ._attribute import (
+    AttributeBound as AttributeBound,
+    attribute_bound as attribute_bound,
+)
 from ._audit import audit as audit, audit_steps as audit_steps
 from ._audit_found import Audit as Audit, Gate as Gate
 from ._certificate import certificate as certificate
