@@ -30,3 +30,9 @@ from ._strong import (
 from ._trajectory import weak_privacy_trajectory as weak_privacy_trajectory
 from ._unweighted import unweighted_group as unweighted_group
 from ._weak import weak_privacy as weak_privacy
+from ._whole_numbers import (
+    Determined as Determined,
+    DeterminedRate as DeterminedRate,
+    determined as determined,
+    determined_rate as determined_rate,
+)
