@@ -67,7 +67,8 @@ class AttributeBound:
             return jnp.interp(false_positive_rate, *curve)
         rule = "must be a number from 0 to 1"
         rate = check_number(false_positive_rate, "false_positive_rate", rule, 0.0, 1.0)
-        return float(np.interp(rate, *map(np.asarray, curve)))
+        false_rates, true_rates = map(np.asarray, curve)
+        return float(np.interp(rate, false_rates, true_rates))
 
 
 def attribute_bound(

@@ -19,6 +19,7 @@ from mrsa_jax.privacy._coalitions import check_coalition, in_time, without
 from mrsa_jax.privacy._enclosures import inverse_of_factor
 from mrsa_jax.privacy._equal_columns import class_sizes
 from mrsa_jax.privacy._leverage import as_floats, leverages, quantiles_of
+from mrsa_jax.privacy._resemblance import check_covariance, hidden_with_covariance
 from mrsa_jax.privacy._updates import (
     hidden_updates,
     kernel_of,
@@ -164,6 +165,7 @@ def hidden_among(
     memory: Any = 1.0,
     share: Any = 1.0,
     of: Any = "update",
+    covariance: Any = None,
     each_round: bool = False,
 ) -> (
     Float[np.ndarray | Array, "... clients"] | Float64[np.ndarray, "... rounds clients"]
@@ -221,6 +223,10 @@ def hidden_among(
             each round.
         of: Whether the figure is of a client's `"update"` of a round, or of what is
             `"lasting"` in it.
+        covariance: C [clients, clients], the covariance of clients' updates in squares
+            of the spread, to return how well each is hidden from a server who knows who
+            has long updates (the diagonal) and who resembles whom; None if all clients
+            are alike, C = I.
         each_round: Whether to return the figure of each update, not the worst of each
             client.
 
@@ -277,8 +283,12 @@ def hidden_among(
     Source: this package's (Multi-RoundSecAgg has no graded measure). Its use for a
     linear estimator is classical; see also audit expert (Chin, Ozsoyoglu 1982).
     """
+    if covariance is not None:
+        how = "rounds" if each_round else "last"
+        require(not np.size(coalition), "coalition", _ALIKE_ONLY, coalition)
+        return _of_unlike(P, covariance, memory, share, noise, spread, of, how)
     array = without(P if _never_changes(memory, share) else in_time(P), coalition)
-    kernel = _drift(memory, share, array.shape[-2])
+    kernel = _drift(memory, share, array.shape[-2], of)
     lasting = _what_lasts(memory, share, array.shape[-2], of)
     found: Any
     if kernel is not None:
@@ -292,12 +302,54 @@ def hidden_among(
     return without_members(found, coalition)
 
 
+_ALIKE_ONLY = (
+    "must not be set with `covariance`, because the updates of its members also tell "
+    "of clients that resemble them"
+)
+
+
+def _of_unlike(
+    P: Any,
+    covariance: Any,
+    memory: Any,
+    share: Any,
+    noise: Any,
+    spread: Any,
+    of: Any,
+    how: str,
+) -> np.ndarray:
+    """Return `hidden_among` of clients that are not alike, whose values must be known."""
+    rule = "must be known: a traced history or drift has no figure with `covariance`"
+    is_known = not is_traced(P, covariance, memory, share, noise, spread)
+    require(is_known, "P", rule, "a traced value")
+    array = np.asarray(without(P if _never_changes(memory, share) else in_time(P), ()))
+    *lead, rounds, clients = array.shape
+    kernel = kernel_of(memory, rounds)
+    is_one_round = np.eye(rounds, dtype=bool) if np.ndim(memory) == 0 else kernel == 1
+    lasting = check_number(share, "share", "must be a number from 0 to 1", 0.0, 1.0)
+    is_lasting = _what_lasts(memory, lasting, rounds, of) is not None
+    hidden = hidden_with_covariance(
+        array.reshape(-1, rounds, clients),
+        check_covariance(covariance, clients),
+        kernel,
+        is_one_round,
+        lasting,
+        check_spread(spread),
+        check_noise(noise, rounds),
+        how,
+        is_lasting=is_lasting,
+    )
+    return hidden.reshape(*lead, *hidden.shape[1:])
+
+
 def _never_changes(memory: Any, share: Any) -> bool:
     """Return whether updates are stated to never change, so that the order of rows is of no use."""
     return type(memory) in (int, float) and memory == 1 and share == 1
 
 
-def _drift(memory: Any, share: Any, rounds: int) -> np.ndarray | Array | None:
+def _drift(
+    memory: Any, share: Any, rounds: int, of: Any = "update"
+) -> np.ndarray | Array | None:
     """Return R; None where updates never change, which needs no matrix of all rounds."""
     if _never_changes(memory, share):
         return None
@@ -305,7 +357,7 @@ def _drift(memory: Any, share: Any, rounds: int) -> np.ndarray | Array | None:
         with jax.enable_x64(True):
             return traced_kernel(memory, rounds, share, jnp.float64)
     kernel = kernel_of(memory, rounds, share)
-    return None if (kernel == 1).all() else kernel
+    return None if (kernel == 1).all() and of == "update" else kernel
 
 
 def _what_lasts(
@@ -405,7 +457,7 @@ def hidden_among_trajectory(
             check_number(each, "quantiles", rule, 0.0, 1.0) for each in quantiles
         )
     array = without(P if _never_changes(memory, share) else in_time(P), coalition)
-    kernel = _drift(memory, share, array.shape[-2])
+    kernel = _drift(memory, share, array.shape[-2], of)
     found: Any
     if kernel is not None:
         lasting = _what_lasts(memory, share, array.shape[-2], of)

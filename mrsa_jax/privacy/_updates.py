@@ -236,7 +236,7 @@ def covariances(
 
 
 _ROUNDING = 2.0**-53
-_MOST_ERROR = 5e-7  # of a share, relative to it: six digits
+MOST_ERROR = 5e-7  # of a share, relative to it: six digits
 _BITS = 256  # of enclosures,
 _RADIUS = 2.0**-60  # and their radius relative to the diagonal of the factor's inverse
 _ABOVE = np.nextafter(1.0, 2.0)
@@ -388,7 +388,7 @@ class _Whole(NamedTuple):
         scales = 1 / np.sqrt(np.diagonal(whole))
         found = _inverse_root(whole * scales[:, None] * scales)
         work = 2 * int(is_kept.sum()) ** 3
-        if found[1] <= _MOST_ERROR or work > most_work:
+        if found[1] <= MOST_ERROR or work > most_work:
             return _Whole(exponents, scales, *found, work=0)
         divisors = np.ldexp(scales, -exponents[0])
         again = _enclosed_root(history, kernel, covariance, is_kept, divisors)
@@ -478,9 +478,16 @@ def _shares(
         np.square(seen, out=seen)
         seen /= variance
         shares = np.cumsum(seen, axis=1) if how == "sums" else seen.sum(axis=1)
-        if not whole.error <= _MOST_ERROR:
+        if not whole.error <= MOST_ERROR:
             shares[:] = np.nan
         yield clients, places, weights != 0, shares, whole.least
+
+
+def factor_of(whole: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
+    """Return L^-1 of a covariance's correlations, their scales, and the shares' error."""
+    scales = 1 / np.sqrt(np.diagonal(whole))
+    inverse, error, _ = _inverse_root(whole * scales[:, None] * scales)
+    return inverse, scales, error
 
 
 def _inverse_root(ratios: np.ndarray) -> tuple[np.ndarray, float, float]:
@@ -504,7 +511,7 @@ def _inverse_root(ratios: np.ndarray) -> tuple[np.ndarray, float, float]:
 def _errors(rounds: int, smallest: Any, library: Any) -> tuple[Any, Any]:
     """Return e, and the smallest share to be reported, by q or less."""
     error = (3 * rounds * (rounds + 1) + 8 * rounds) * _ROUNDING / smallest
-    least = 4 * _ROUNDING * library.sqrt(rounds / smallest) / _MOST_ERROR
+    least = 4 * _ROUNDING * library.sqrt(rounds / smallest) / MOST_ERROR
     return error, least
 
 
@@ -572,7 +579,7 @@ def _traced_shares(
             is_past = own[None] & (jnp.arange(rounds) >= row)[:, None]
             shares = jnp.where(is_past, jnp.cumsum(seen, axis=0), 0.0)
         shares = jnp.where(
-            (shares > 0) & ((shares < least) | ~(error <= _MOST_ERROR)), jnp.nan, shares
+            (shares > 0) & ((shares < least) | ~(error <= MOST_ERROR)), jnp.nan, shares
         )
         return jnp.maximum(worst, shares), shares
 
