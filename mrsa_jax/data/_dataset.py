@@ -1,4 +1,4 @@
-"""What a data set is here, and what makes one sound.
+"""Data sets: their arrays, and the checks that make one valid.
 
 A `Dataset` is plain NumPy; it may come from `load` or be built by hand, so whatever
 spreads one over clients checks it first.
@@ -373,7 +373,7 @@ def augment(
     padding: int | np.integer = 4,
     flip: bool = True,
 ) -> Float[Array, "batch height width channels"]:
-    """Crop each image at random from its padded self, and mirror it with chance one half.
+    """Crop each image at random from its padded self, and mirror half of them.
 
     A pure jitted function, for use inside local training: give it the minibatch and a
     key of the step. Image i's draw depends on the key and on i, not on the size of the
@@ -435,13 +435,13 @@ def _augment(key: Array, images: Array, padding: int, flip: bool) -> Array:
 
 
 def _deviation(values: np.ndarray) -> float:
-    """Return the standard deviation of float32 values, exactly 0 where all are equal."""
+    """Return the standard deviation of float32 values, exactly 0 if all are equal."""
     centre = np.float32(values.mean(dtype=np.float64))
     return math.sqrt(np.square(values - centre).mean(dtype=np.float64))
 
 
 def _per_channel(name: str, value: Any, channels: int) -> np.ndarray | None:
-    """Return float64 [channels] of one number or one for each channel; None stays None."""
+    """Return float64 [channels] of one number or one per channel; None stays None."""
     if value is None:
         return None
     try:

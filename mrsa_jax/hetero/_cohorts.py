@@ -83,11 +83,11 @@ def rate_groups(
     require(
         room, "num_groups", "must leave two clients for each group", groups, len(speeds)
     )
-    known = ("equal", "natural")
+    rules = ("equal", "natural")
     require(
-        method in known,
+        method in rules,
         "method",
-        f"must be a known method ({nearest(str(method), known)})",
+        f"must be a known method ({nearest(str(method), rules)})",
         method,
     )
     order = np.argsort(speeds, kind="stable")
@@ -151,7 +151,8 @@ def levels_for_rates(
     # a ratio that is whole on paper must not lose a bit to rounding
     allowed = [min(int(bits * float(speed / speeds[0]) + 1e-9), 64) for speed in speeds]
     faster = [
-        max(least, min(most, largest_levels(2**own, summed))) for own in allowed[1:]
+        max(least, min(most, largest_levels(2**allowed_bits, summed)))
+        for allowed_bits in allowed[1:]
     ]
     return (least, *faster)
 
@@ -203,7 +204,7 @@ def _given_cuts(
 
 
 def _natural_cuts(values: np.ndarray, num_groups: int) -> list[int]:
-    """Return the cuts of ascending values with the least squares within groups of two or more."""
+    """Cut ascending values into groups of two or more with the least squares."""
     count = len(values)
     centred = values - values.mean()
     sums = np.concatenate([[0.0], np.cumsum(centred)])
@@ -211,7 +212,7 @@ def _natural_cuts(values: np.ndarray, num_groups: int) -> list[int]:
     starts = np.arange(count + 1)
 
     def costs(stop: int) -> np.ndarray:
-        """Return the cost of the group [start, stop) for each start; infinite below two."""
+        """Return the cost of the group [start, stop) for each start; inf below two."""
         size = np.maximum(stop - starts, 1)
         spread = squares[stop] - squares - (sums[stop] - sums) ** 2 / size
         return np.where(starts <= stop - 2, np.maximum(spread, 0.0), np.inf)
@@ -239,7 +240,7 @@ _APART = -1  # the group of a client who takes no part
 @dataclasses.dataclass(frozen=True)
 @by_value
 class CohortGroups:
-    """Who sums in which group in one round.
+    """Groups of the clients of one round.
 
     Attributes:
         members: The clients who take part, ascending; a client's slot is its place
@@ -318,17 +319,17 @@ def ranked_groups(
 
     Source: none of the papers (HeteroSAg lets everybody take part).
     """
-    asked = _checked_cohorts(cohorts)
+    members = _checked_cohorts(cohorts)
     speed = np.asarray(rates)
     rule = "must be one finite number for each client"
-    numeric = speed.dtype.kind in "iuf" and speed.shape == (asked.shape[1],)
+    numeric = speed.dtype.kind in "iuf" and speed.shape == (members.shape[1],)
     require(numeric and bool(np.isfinite(speed).all()), "rates", rule, rates)
     count = check_integer(num_groups, "num_groups", 1)
-    labels = _checked_blocks(blocks, aligned, asked.shape[1])
+    labels = _checked_blocks(blocks, aligned, members.shape[1])
     finish = _finisher(count, too_small, smallest, labels)
     units = labels if aligned else np.arange(len(speed))
     return tuple(
-        finish(cohort, _ranked(cohort, speed, units, count)) for cohort in asked
+        finish(cohort, _ranked(cohort, speed, units, count)) for cohort in members
     )
 
 
@@ -377,15 +378,15 @@ def cohort_layouts(
         2
     """
     own_levels = tuple(check_integer(level, "levels", 2) for level in levels)
-    known = empty_groups in ("keep", "drop")
-    require(known, "empty_groups", 'must be "keep" or "drop"', empty_groups)
-    for number, own in enumerate(rounds):
-        fits = len(own.groups) == len(own_levels)
+    is_rule = empty_groups in ("keep", "drop")
+    require(is_rule, "empty_groups", 'must be "keep" or "drop"', empty_groups)
+    for number, round_groups in enumerate(rounds):
+        fits = len(round_groups.groups) == len(own_levels)
         require(
             fits,
             "rounds",
             "must have as many groups as levels",
-            len(own.groups),
+            len(round_groups.groups),
             len(own_levels),
             f"round {number}",
         )
@@ -396,13 +397,13 @@ def cohort_layouts(
         columns, chosen, threshold = groups, own_levels, hybrid_threshold
         name = scheme
         if is_dropped:
-            there = [number for number, slots in enumerate(groups) if slots]
-            columns = tuple(groups[number] for number in there)
-            chosen = tuple(own_levels[number] for number in there)
-            if len(there) == 1:
+            present = [number for number, slots in enumerate(groups) if slots]
+            columns = tuple(groups[number] for number in present)
+            chosen = tuple(own_levels[number] for number in present)
+            if len(present) == 1:
                 name, threshold = "groups", None
             elif threshold is not None:
-                threshold = min(int(threshold), len(there) - 1)
+                threshold = min(int(threshold), len(present) - 1)
         return segment_layout(
             name,
             columns,
@@ -413,7 +414,10 @@ def cohort_layouts(
             allow_small_groups=True,  # empty ones: `rounds` has no lonely clients
         )
 
-    return tuple(lay_out(own.groups) if own.members else None for own in rounds)
+    return tuple(
+        lay_out(round_groups.groups) if round_groups.members else None
+        for round_groups in rounds
+    )
 
 
 def _ranked(
@@ -440,23 +444,23 @@ def _ranked(
 def _finisher(
     num_groups: int, too_small: Any, smallest: Any, labels: np.ndarray | None
 ) -> Any:
-    """Return what turns a cohort and its clients' groups into `CohortGroups`."""
+    """Return a function that makes `CohortGroups` of a cohort and its groups."""
     hint = f"must be a known rule: {nearest(str(too_small), _RULES)}"
     require(too_small in _RULES, "too_small", hint, too_small)
     fewest = check_integer(smallest, "smallest", 2)
 
     def finish(cohort: np.ndarray, group_of: np.ndarray) -> CohortGroups:
-        kept = _without_small(group_of, num_groups, too_small, fewest)
-        members = np.flatnonzero(kept >= 0)
-        own = kept[members]
+        groups = _without_small(group_of, num_groups, too_small, fewest)
+        members = np.flatnonzero(groups >= 0)
+        places = groups[members]
         return CohortGroups(
             tuple(members.tolist()),
             tuple(
-                tuple(np.flatnonzero(own == group).tolist())
+                tuple(np.flatnonzero(places == group).tolist())
                 for group in range(num_groups)
             ),
-            tuple(np.flatnonzero(cohort & (kept < 0)).tolist()),
-            () if labels is None else _split(kept, labels),
+            tuple(np.flatnonzero(cohort & (groups < 0)).tolist()),
+            () if labels is None else _split(groups, labels),
         )
 
     return finish
@@ -466,29 +470,31 @@ def _without_small(
     group_of: np.ndarray, num_groups: int, too_small: str, fewest: int
 ) -> np.ndarray:
     """Return each client's group after groups that are too small merged or left."""
-    kept = np.array(group_of, np.int64)
-    sizes = np.bincount(kept[kept >= 0], minlength=num_groups)
+    groups = np.array(group_of, np.int64)
+    sizes = np.bincount(groups[groups >= 0], minlength=num_groups)
     small = (sizes > 0) & (sizes < fewest)
     if too_small == "sit_out":
-        kept[(kept >= 0) & small[kept]] = _APART
-        return kept
+        groups[(groups >= 0) & small[groups]] = _APART
+        return groups
     if (too_small == "skip" and small.any()) or sizes.sum() < fewest:
-        return np.full_like(kept, _APART)
+        return np.full_like(groups, _APART)
     for group in range(num_groups - 1, -1, -1):
         while 0 < sizes[group] < fewest:
             slower = np.flatnonzero(sizes[:group])
             faster = group + 1 + np.flatnonzero(sizes[group + 1 :])
             source, target = (group, slower[-1]) if len(slower) else (faster[0], group)
-            kept[kept == source] = target
+            groups[groups == source] = target
             sizes[target] += sizes[source]
             sizes[source] = 0
-    return kept
+    return groups
 
 
-def _split(kept: np.ndarray, labels: np.ndarray) -> tuple[int, ...]:
-    touched = np.unique(labels[kept >= 0])
+def _split(groups: np.ndarray, labels: np.ndarray) -> tuple[int, ...]:
+    touched = np.unique(labels[groups >= 0])
     return tuple(
-        int(block) for block in touched if len(set(kept[labels == block].tolist())) > 1
+        int(block)
+        for block in touched
+        if len(set(groups[labels == block].tolist())) > 1
     )
 
 

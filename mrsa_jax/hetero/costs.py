@@ -1,4 +1,4 @@
-"""How many bits each client of a layout sends, and how long the round's slowest group takes.
+"""Bits of each client of a layout, and the time of the round's slowest group.
 
 HeteroSAg, Section VI: the padded input is what grows with the model, so it is what is
 timed; keys and shares are in `secagg.round_costs`. Symbols: R -> a block's modulus,
@@ -28,7 +28,7 @@ from mrsa_watch._base.html import finding, telling
 
 @finding
 class SegmentCosts:
-    """What a round of a layout costs (build it with `segment_costs`).
+    """Costs of a round of a layout (build it with `segment_costs`).
 
     No headers, ids or tags.
     Fields of clients are int64[N] unless said otherwise, those of the server integers.
@@ -67,7 +67,7 @@ class SegmentCosts:
 def segment_costs(
     layout: SegmentLayout, present: ArrayLike | Sequence[bool] | None = None
 ) -> SegmentCosts:
-    """Count what a round costs its users and its server, on the complete graph of shares.
+    """Count a round's costs for its users and server, on the complete graph.
 
     A user of subgroups of n-bar clients makes O(N) agreements, O(N) shares of O(N)
     products each, and expands O(n-bar m) words, against O(N m) in one sum of everybody;
@@ -147,7 +147,7 @@ def segment_costs(
 
 @finding
 class CommunicationTimes:
-    """What the clients of a round send, and how long it takes them.
+    """Bytes that the clients of a round send, and their times.
 
     Attributes:
         bits: int64[n], residues of each slot's padded input, ceil(log2 R) for each
@@ -183,9 +183,10 @@ class CommunicationTimes:
     @property
     def group_seconds(self) -> np.ndarray:
         """float64[columns], of each group's slowest client; 0 for a group of nobody."""
-        own = self.seconds
+        seconds = self.seconds
         return np.asarray(
-            [own[list(slots)].max(initial=0.0) for slots in self.columns], np.float64
+            [seconds[list(slots)].max(initial=0.0) for slots in self.columns],
+            np.float64,
         )
 
     @property
@@ -217,7 +218,7 @@ class CommunicationTimes:
 def communication_times(
     layout: SegmentLayout, rates_bits_per_second: ArrayLike | Sequence[Any]
 ) -> CommunicationTimes:
-    """Return what each client sends in a round, and the time of clients, groups and the round.
+    """Return the bytes of each client in a round, and times of clients and groups.
 
     Compare with K levels for all by the times of
     `segment_layout("groups", [n], [K], dim)`.
@@ -265,7 +266,7 @@ def communication_times(
         plain[members] += width * (block.num_levels - 1).bit_length()
         for slot in members:
             stretches[slot].append((width, block.modulus))
-    sizes = np.asarray([MaskedInput.size(own) for own in stretches], np.int64)
+    sizes = np.asarray([MaskedInput.size(stretch) for stretch in stretches], np.int64)
     costs = segment_costs(layout)
     return CommunicationTimes(
         costs.payload_bits, plain, sizes, rates, layout.columns, costs.expansion
