@@ -289,8 +289,8 @@ def geometric_median(
 def krum(num_byzantine: int | np.integer, num_selected: int | np.integer = 1) -> Krum:
     """Return Krum as a rule, multi-Krum for several selected blocks.
 
-    Of n present blocks, the score of each is the sum of its squared distances to its n
-    - f - 2 nearest others; the m blocks of lowest score (the earlier one of equals) are
+    Of n present blocks, the score of each is the sum of its squared distances to its
+    n - f - 2 nearest others; the m blocks of lowest score (the earlier one of equals) are
     averaged by their weights. Each block counts once in the scores, whose squares may
     be outside of float32.
 

@@ -303,8 +303,8 @@ def hidden_among(
 
 
 _ALIKE_ONLY = (
-    "must not be set with `covariance`, because the updates of its members also tell "
-    "of clients that resemble them"
+    "must not be set with `covariance`, because the updates of its members also reveal "
+    "clients that resemble them"
 )
 
 

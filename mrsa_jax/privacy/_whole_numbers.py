@@ -239,7 +239,7 @@ class _Search:
         self.upper = np.full(clients, low - 1, np.int64)
 
     def run(self) -> Determined:
-        """Ask for ever smaller and larger values until there are none."""
+        """Ask for smaller and larger values until there are none."""
         self._propagate()
         is_decided = self.low == self.high
         if self.nodes == 0:

@@ -44,16 +44,12 @@ class ReproduceCommand(ReproduceConfig):
     """Remake the papers' tables and figures and compare them with what they printed."""
 
     targets: tyro.conf.Positional[Annotated[tuple[str, ...], shown("[ITEM ...]")]] = ()
-    """The items to make.
-
-    Multiround (Multi-RoundSecAgg), ccesa (CCESA), heterosag (HeteroSAg), or one of
-    their items, such as multiround.fig4a. Default: all three papers.
-    """
+    """What to make: multiround (Multi-RoundSecAgg), ccesa (CCESA), heterosag
+    (HeteroSAg), or one of their items, such as multiround.fig4a. Default: all three
+    papers."""
     list_items: Annotated[bool, tyro.conf.arg(name="list")] = False
-    """Only list the items.
-
-    What each is, how long it takes, whether it trains and on what.
-    """
+    """Only list the items: what each is, how long it takes, whether it trains and on
+    what."""
 
 
 def run_reproduce(command: ReproduceCommand) -> int:

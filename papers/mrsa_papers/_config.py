@@ -23,30 +23,24 @@ class ReproduceConfig:
     """Remake the papers' tables and figures and compare them with what they printed."""
 
     targets: tuple[str, ...] = ()
-    """The items to make.
-
-    Multiround (Multi-RoundSecAgg), ccesa (CCESA), heterosag (HeteroSAg), or one of
-    their items, such as multiround.fig4a. Default: all three papers.
-    """
+    """What to make: multiround (Multi-RoundSecAgg), ccesa (CCESA), heterosag
+    (HeteroSAg), or one of their items, such as multiround.fig4a. Default: all three
+    papers."""
     fast: bool = False
     """Fewer trials, rounds and seeds: a check of everything in a quarter of an hour."""
     seed: int = 0
     """Seed of everything random."""
     dataset: str = "mnist_5k"
-    """Data of the items that train (--list marks them).
-
-    Mnist_5k, olivetti, idx or cifar (with
-    --directory), or a prepared set, such as mnist, fashion_mnist, cifar10 or cifar100.
-    """
+    """Data of the items that train (--list marks them): mnist_5k, olivetti, idx or
+    cifar (with --directory), or a prepared set, such as mnist, fashion_mnist, cifar10
+    or cifar100."""
     directory: Folder = None
-    """Folder of the data set's files, if it needs one. Default.
-
-    The folder of prepared sets.
-    """
+    """Folder of the data set's files, if it needs one. Default: the folder of prepared
+    sets."""
     out: pathlib.Path = pathlib.Path("results/reproduce")
-    """Folder for tables, figures with their data, and the report. Items that it holds,
-    made with the same settings, data and version of the package, are taken from there.
-    """
+    """Folder for tables, figures with their data, and the report. Items that it holds
+    already, made with the same settings, data and version of the package, are taken
+    from there."""
     json: bool = False
     """Print the verdicts as JSON on standard output."""
     overwrite: bool = False

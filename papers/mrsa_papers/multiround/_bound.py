@@ -183,8 +183,8 @@ def convergence_bound(
         [0.3885, 0.4012]
 
     Source: Multi-RoundSecAgg, Theorem 2, eq. (8); corrected as in docs/errata.md, with
-        t -> j + 1 in (24). Keeps (1/N) sum sigma_i^2, which is valid and weaker than
-        the (1/N^2) of Li et al.
+    t -> j + 1 in (24). Keeps (1/N) sum sigma_i^2, which is valid and weaker than the
+    (1/N^2) of Li et al.
     """
     n, k, t = check_sizes(num_clients, cohort_size, privacy_target)
     rounds = check_size(num_rounds, "num_rounds")

@@ -43,10 +43,9 @@ def family_size_bound(num_clients: int, cohort_size: int, privacy_target: int) -
     no scheme offers more choice.
 
     Source: Multi-RoundSecAgg, Appendix C. Its (29) counts only cohorts of E groups
-    each; rows
-        may use different numbers of groups, hence the inequality (docs/errata.md). Its
-        step (ii) asks for E <= D/2; counting the groups left out too makes the bound
-        hold for every K.
+    each; rows may use different numbers of groups, hence the inequality
+    (docs/errata.md). Its step (ii) asks for E <= D/2; counting the groups left out too
+    makes the bound hold for every K.
     """
     n, k, t = num_clients, cohort_size, privacy_target
     if n % t == 0 and k % t == 0:
