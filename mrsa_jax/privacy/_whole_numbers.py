@@ -260,7 +260,7 @@ class _Search:
         return Determined(self.lower, self.upper, is_decided)
 
     def _propagate(self) -> None:
-        """Narrow the ranges by what each sum leaves to a client beside all others."""
+        """Narrow the ranges by what each sum leaves to one client."""
         weights, is_new = self.weights, True
         positive, negative = np.maximum(weights, 0), np.minimum(weights, 0)
         while is_new:
