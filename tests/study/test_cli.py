@@ -135,7 +135,7 @@ def test_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:
         "McMahan's; 1,663,370",
         "400 800 in the papers' CIFAR runs",
         "FedProx's mu",
-        "It decides how many clients train side by side",
+        "it decides how many clients train side by side",
     ):
         assert lesson in text
     assert main(["--version"]) == 0
