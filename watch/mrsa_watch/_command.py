@@ -1,7 +1,4 @@
-"""`mrsa-watch record | watch | gate | check | preflight`.
-
-What a server needs, without JAX.
-"""
+"""`mrsa-watch record | watch | gate | check | preflight`: what a server needs, without JAX."""
 
 from __future__ import annotations
 
@@ -27,6 +24,7 @@ from mrsa_watch._base.errors import (
 from mrsa_watch._base.files import user_path
 from mrsa_watch._base.streams import run_with_outlets
 from mrsa_watch._base.untrusted import printable
+from mrsa_watch._base.values import words_of
 from mrsa_watch._version import __version__
 
 FAILED, MISUSE, BELOW, INTERRUPTED, TERMINATED = 1, 2, 3, 130, 143
@@ -39,9 +37,9 @@ _OLD_FLAGS = {"--clients": "--num-clients", "--cohort": "--cohort-size", "--loss
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run a command and return its exit status."""
-    given = list(sys.argv[1:] if words is None else words)
+    arguments = list(sys.argv[1:] if words is None else words)
     with _termination_heard():
-        return run_with_outlets(lambda: _run(given), _say_error)
+        return run_with_outlets(lambda: _run(arguments), _say_error)
 
 
 class _TerminatedError(KeyboardInterrupt):
@@ -67,16 +65,16 @@ def _terminate(_number: int, _frame: object) -> None:
     raise _TerminatedError
 
 
-def _run(given: list[str]) -> int:
+def _run(words: list[str]) -> int:
     try:
         # a program by itself, which its holders may run without us
-        if given[:1] == ["check"]:
+        if words[:1] == ["check"]:
             from mrsa_watch import mrsa_check
 
-            return mrsa_check.main(given[1:])
-        if given[:1] == ["preflight"]:
-            given = [_in_new_spelling(word) for word in given]
-        chosen = _parser().parse_args(given)
+            return mrsa_check.main(words[1:])
+        if words[:1] == ["preflight"]:
+            words = [_in_new_spelling(word) for word in words]
+        chosen = _parser().parse_args(words)
         run: Callable[[Any], int] = chosen.run
         return run(chosen)
     except (MrsaError, OSError) as error:
@@ -105,210 +103,160 @@ def _in_new_spelling(word: str) -> str:
     return _OLD_FLAGS.get(flag, flag) + equals + value
 
 
+_NUMBER: dict[str, Any] = {"type": int}
+_REAL: dict[str, Any] = {"type": float}
+_PATH: dict[str, Any] = {"type": user_path}
+_SWITCH: dict[str, Any] = {"action": "store_true"}
+# flags of commands: name, kind, text of its help, what stands for its value, default
+_LOG = ("log", _PATH, "participation log in JSON Lines")
+_BARS = (
+    (
+        "--fail-below",
+        _NUMBER,
+        "least weak T that must be known (2: no client is exposed)",
+        "T",
+    ),
+    (
+        "--fail-below-hidden",
+        _REAL,
+        "least number that each client must be hidden among",
+        "CLIENTS",
+    ),
+)
+_NEEDED: dict[str, Any] = {"required": True}
+_JSON = ("--json", _SWITCH, "print JSON instead of words")
+_RECORD = (
+    ("log", _PATH, "participation log; a new file, or one that is continued"),
+    ("--system", _NEEDED, "recorded system, with its version"),
+    ("--aggregation", _NEEDED, '"secagg+", "secagg", "plain" or other text'),
+    ("--plain-names", _SWITCH, "keep clients' names instead of pseudonyms"),
+)
+_WATCH = (
+    _LOG,
+    *_BARS,
+    (
+        "--memory",
+        _REAL,
+        "correlation of a client's updates from round to round: report how well the update "
+        "of one round is hidden, which --fail-below-hidden then compares",
+        "RHO",
+    ),
+    (
+        "--share",
+        _REAL,
+        "fraction of an update's variance that lasts (%(default)s); below 1, what lasts is "
+        "reported and compared as well",
+        "A",
+        1.0,
+    ),
+    ("--once", _SWITCH, "stop at the end of the file"),
+    ("--wait", _SWITCH, "wait for a log that does not exist yet"),
+    ("--keep-going", _SWITCH, "continue after a breach"),
+    ("--poll", _REAL, "seconds between two looks at the log", "SECONDS", 0.5),
+    ("--out", _PATH, "keep one line of JSON per sum, each once", "FILE"),
+    ("--metrics", _PATH, "keep the latest values in Prometheus's text format", "FILE"),
+    _JSON,
+)
+_GATE = (
+    _LOG,
+    *_BARS,
+    (
+        "--salt",
+        _PATH,
+        "salt of the log's pseudonyms (LOG.salt), to ask with clients' names",
+        "FILE",
+    ),
+    (
+        "--new-clients",
+        _SWITCH,
+        "take names that the log does not know as new clients (default: refuse)",
+    ),
+)
+_PLAN = (
+    ("--num-clients", _NUMBER | _NEEDED, "enrolled clients", "N"),
+    ("--cohort-size", _NUMBER | _NEEDED, "clients selected per round", "K"),
+    ("--rounds", _NUMBER | _NEEDED, "planned rounds", "R"),
+    ("--threshold", _NUMBER, "fewest updates for a sum (default: 2)", "t"),
+    ("--loss-rate", _REAL, "probability that a selected client is lost", "P", 0.0),
+    ("--dropout-rates", _REAL, "probability that a client is offline", "P", 0.0),
+    ("--blocks", _NUMBER, "clients that always move together", "T", 1),
+    ("--trials", _NUMBER, "histories to simulate (%(default)s)", None, 5),
+    ("--seed", _NUMBER, "seed of the simulations (%(default)s)", None, 0),
+    *_BARS,
+    ("--fail-below-chance", _REAL, "least probability that a round works", "P"),
+    _JSON,
+)
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         "mrsa-watch",
         description="Record the members of each sum of a federation, and watch what sums reveal.",
     )
-    parser.add_argument(
-        "--version", action="version", version=f"mrsa-watch {__version__}"
-    )
+    version = f"mrsa-watch {__version__}"
+    parser.add_argument("--version", action="version", version=version)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-
-    add = _command(
-        commands,
-        "record",
-        _record,
-        "append one line per sum, read from standard input",
-        'Each line of input is JSON of one sum, such as {"round": 1, "clients": ["anna"'
-        ', "bob"]}, with weights, status, asked, lost, noise and clip where they are '
-        "known, and part if the sum is over some coordinates only. A line is on the "
-        "disk before the next one is read.",
-    )
-    add(
-        "log",
-        type=user_path,
-        help="participation log; a new file, or one that is continued",
-    )
-    add("--system", required=True, help="recorded system, with its version")
-    add(
-        "--aggregation",
-        required=True,
-        help='"secagg+", "secagg", "plain" or other text',
-    )
-    add(
-        "--plain-names",
-        action="store_true",
-        help="keep clients' names instead of pseudonyms",
-    )
-
-    add = _command(
-        commands,
-        "watch",
-        _watch,
-        "follow a log: one line per sum",
-        "Exit status 3 at the first sum that breaks a requirement.",
-    )
-    add("log", type=user_path, help="participation log in JSON Lines")
-    _bars(add)
-    add(
-        "--memory",
-        type=float,
-        metavar="RHO",
-        help="correlation of a client's updates from round to round: report how well the update "
-        "of one round is hidden, which --fail-below-hidden then compares",
-    )
-    add(
-        "--share",
-        type=float,
-        default=1.0,
-        metavar="A",
-        help="fraction of an update's variance that lasts (%(default)s); below 1, what lasts is "
-        "reported and compared as well",
-    )
-    add("--once", action="store_true", help="stop at the end of the file")
-    add("--wait", action="store_true", help="wait for a log that does not exist yet")
-    add("--keep-going", action="store_true", help="continue after a breach")
-    add(
-        "--poll",
-        type=float,
-        default=0.5,
-        metavar="SECONDS",
-        help="seconds between two looks at the log",
-    )
-    add(
-        "--out",
-        type=user_path,
-        metavar="FILE",
-        help="keep one line of JSON per sum, each once",
-    )
-    add(
-        "--metrics",
-        type=user_path,
-        metavar="FILE",
-        help="keep the latest values in Prometheus's text format",
-    )
-    add("--json", action="store_true", help="print JSON instead of words")
-
-    add = _command(
-        commands,
-        "gate",
-        _gate,
-        "check whether the sums of cohorts may be learnt",
-        "Each line of standard input is a JSON list of clients, named as in the log, "
-        "or "
-        'an object {"clients": [...], "weights": [...], "part": "..."}, of which '
-        "weights and part may be absent; clients may map each name to its weight. "
-        "Each line of output states whether their sum is allowed too, which clients to "
-        "exclude, how many of them the log knows, and its last round. The log is read "
-        "on before each answer. Exit status 3 if one was refused.",
-    )
-    add("log", type=user_path, help="participation log in JSON Lines")
-    _bars(add)
-    add(
-        "--salt",
-        type=user_path,
-        metavar="FILE",
-        help="salt of the log's pseudonyms (LOG.salt), to ask with clients' names",
-    )
-    add(
-        "--new-clients",
-        action="store_true",
-        help="take names that the log does not know as new clients (default: refuse)",
-    )
-
-    _command(
-        commands,
-        "check",
-        _gate,
-        "check a certificate of an audit against its log",
-        "mrsa-watch check CERTIFICATE LOG; `mrsa-watch check --help` shows more.",
-    )
-
-    add = _command(
-        commands,
-        "preflight",
-        _preflight,
-        "compute what to expect of a plan",
-        "How likely rounds are to work, and what the sums of simulated histories "
-        "reveal. Exit status 3 if a requirement does not hold.",
-    )
-    for flag, metavar, text in (
-        ("--num-clients", "N", "enrolled clients"),
-        ("--cohort-size", "K", "clients selected per round"),
-        ("--rounds", "R", "planned rounds"),
+    for run, flags, name, summary, more in (
+        (
+            _record,
+            _RECORD,
+            "record",
+            "append one line per sum, read from standard input",
+            'Each line of input is JSON of one sum, such as {"round": 1, "clients": '
+            '["anna", "bob"]}, with weights, status, asked, lost, noise and clip where '
+            "they are known, and part if the sum is over some coordinates only. A line "
+            "is on the disk before the next one is read.",
+        ),
+        (
+            _watch,
+            _WATCH,
+            "watch",
+            "follow a log: one line per sum",
+            "Exit status 3 at the first sum that breaks a requirement.",
+        ),
+        (
+            _gate,
+            _GATE,
+            "gate",
+            "check whether the sums of cohorts may be learnt",
+            "Each line of standard input is a JSON list of clients, named as in the "
+            'log, or an object {"clients": [...], "weights": [...], "part": "..."}, of '
+            "which weights and part may be absent; clients may map each name to its "
+            "weight. Each line of output states whether their sum is allowed too, which "
+            "clients to exclude, how many of them the log knows, and its last round. The "
+            "log is read on before each answer. Exit status 3 if one was refused.",
+        ),
+        (
+            _gate,
+            (),
+            "check",
+            "check a certificate of an audit against its log",
+            "mrsa-watch check CERTIFICATE LOG; `mrsa-watch check --help` shows more.",
+        ),
+        (
+            _preflight,
+            _PLAN,
+            "preflight",
+            "compute what to expect of a plan",
+            "How likely rounds are to work, and what the sums of simulated histories "
+            "reveal. Exit status 3 if a requirement does not hold.",
+        ),
     ):
-        add(flag, type=int, required=True, metavar=metavar, help=text)
-    add(
-        "--threshold",
-        type=int,
-        metavar="t",
-        help="fewest updates for a sum (default: 2)",
-    )
-    add(
-        "--loss-rate",
-        type=float,
-        default=0.0,
-        metavar="P",
-        help="probability that a selected client is lost",
-    )
-    add(
-        "--dropout-rates",
-        type=float,
-        default=0.0,
-        metavar="P",
-        help="probability that a client is offline",
-    )
-    add(
-        "--blocks",
-        type=int,
-        default=1,
-        metavar="T",
-        help="clients that always move together",
-    )
-    add("--trials", type=int, default=5, help="histories to simulate (%(default)s)")
-    add("--seed", type=int, default=0, help="seed of the simulations (%(default)s)")
-    _bars(add)
-    add(
-        "--fail-below-chance",
-        type=float,
-        metavar="P",
-        help="least probability that a round works",
-    )
-    add("--json", action="store_true", help="print JSON instead of words")
+        command = commands.add_parser(
+            name, help=summary, description=f"{summary.capitalize()}. {more}"
+        )
+        command.set_defaults(run=run)
+        for flag, kind, text, *rest in flags:
+            settings: Any = dict(zip(("metavar", "default"), rest, strict=False))
+            command.add_argument(flag, **kind, help=text, **settings)
     return parser
-
-
-def _command(
-    commands: Any, name: str, run: Callable[[Any], int], summary: str, more: str
-) -> Callable[..., Any]:
-    parser = commands.add_parser(
-        name, help=summary, description=f"{summary.capitalize()}. {more}"
-    )
-    parser.set_defaults(run=run)
-    return parser.add_argument
-
-
-def _bars(add: Callable[..., Any]) -> None:
-    add(
-        "--fail-below",
-        type=int,
-        metavar="T",
-        help="least weak T that must be known (2: no client is exposed)",
-    )
-    add(
-        "--fail-below-hidden",
-        type=float,
-        metavar="CLIENTS",
-        help="least number that each client must be hidden among",
-    )
 
 
 def _warn(text: str) -> None:
     print(f"warning: {text}", file=sys.stderr)
 
 
-def _told_speed() -> None:
+def _warn_if_slow() -> None:
     if importlib.util.find_spec("numba") is None:
         _warn("numba is not installed: the same figures, slower")
 
@@ -320,9 +268,9 @@ def _objects(read: Callable[[bytes, str], Any]) -> Iterator[tuple[str, Any]]:
     """
     require(sys.stdin is not None, "input", "must be open")
     for number, text in enumerate(getattr(sys.stdin, "buffer", sys.stdin), start=1):
-        line = (
-            text if isinstance(text, bytes) else text.encode("utf-8", "surrogateescape")
-        )
+        line = text
+        if isinstance(text, str):
+            line = text.encode("utf-8", "surrogateescape")
         if number == 1:
             line = line.removeprefix(_BYTE_ORDER_MARK)
         if line.strip():
@@ -334,31 +282,18 @@ def _record(chosen: Any) -> int:
     from mrsa_watch._recorder import Recorder
     from mrsa_watch.logs import load_exactly
 
-    known = {
-        "round",
-        "clients",
-        "sum",
-        "weights",
-        "status",
-        "asked",
-        "lost",
-        "noise",
-        "clip",
-        "part",
-    }
+    keys = sorted(
+        words_of("round clients sum weights status asked lost noise clip part")
+    )
+    rule = f"must hold round, clients and no others than {', '.join(keys)}"
     salt = b"" if chosen.plain_names else None
     names = {"system": chosen.system, "aggregation": chosen.aggregation}
     with Recorder(chosen.log, salt=salt, **names) as recorder:
         for where, fields in _objects(load_exactly):
             require(isinstance(fields, dict), where, "must hold a JSON object")
-            missing, other = {"round", "clients"} - fields.keys(), fields.keys() - known
-            rule = f"must hold round, clients and no others than {', '.join(sorted(known))}"
-            require(
-                not missing and not other,
-                where,
-                rule,
-                ", ".join(sorted(missing | other)),
-            )
+            missing = {"round", "clients"} - fields.keys()
+            odd = missing | (fields.keys() - set(keys))
+            require(not odd, where, rule, ", ".join(sorted(odd)))
             for key in ("noise", "clip"):
                 if isinstance(fields.get(key), Fraction):
                     fields[key] = float(fields[key])
@@ -372,11 +307,11 @@ def _watch(chosen: Any) -> int:
     from mrsa_watch._watch import print_sums
 
     updates = checked_updates(chosen.memory, chosen.share)
-    is_there = chosen.log.exists()
+    may_wait = chosen.wait and not chosen.once
     rule = "must be a participation log that is there (--wait waits for one that is not there yet)"
-    require(is_there or (chosen.wait and not chosen.once), "log", rule, str(chosen.log))
+    require(chosen.log.exists() or may_wait, "log", rule, str(chosen.log))
     require(chosen.poll > 0, "poll", "must be positive", chosen.poll)
-    _told_speed()
+    _warn_if_slow()
     is_below = print_sums(
         chosen.log,
         Gate(chosen.fail_below, None if updates else chosen.fail_below_hidden),
@@ -396,7 +331,7 @@ def _gate(chosen: Any) -> int:
     from mrsa_watch._gate import Gate
     from mrsa_watch.logs import load_exactly
 
-    _told_speed()
+    _warn_if_slow()
     gate = Gate.from_log(
         chosen.log,
         salt=chosen.salt,
@@ -405,9 +340,10 @@ def _gate(chosen: Any) -> int:
         new_clients=chosen.new_clients,
     )
     is_refused = False
-    for where, asked in _objects(load_exactly):
+    for where, question in _objects(load_exactly):
+        part = question.get("part") if isinstance(question, dict) else None
         try:
-            (answer,) = gate.check([_cohort(asked, where)], _part(asked))
+            (answer,) = gate.check([_cohort(question, where)], part)
         except ConfigurationError as error:
             raise ConfigurationError(f"{where}: {error}") from error
         is_refused = is_refused or not answer.allowed
@@ -415,24 +351,27 @@ def _gate(chosen: Any) -> int:
     return BELOW if is_refused else 0
 
 
-def _cohort(asked: Any, where: str) -> Any:
+def _cohort(question: Any, where: str) -> Any:
     """Return the clients of a question, as a mapping to their weights where it has some."""
     from mrsa_watch.logs import client_text
 
-    is_one = isinstance(asked, list | dict)
-    require(is_one, where, "must hold a JSON list of clients, or an object with them")
-    if isinstance(asked, list):
-        return [client_text(client) for client in asked]
-    is_known = "clients" in asked and asked.keys() <= {"clients", "weights", "part"}
+    if isinstance(question, list):
+        return [client_text(client) for client in question]
+    rule = "must hold a JSON list of clients, or an object with them"
+    require(isinstance(question, dict), where, rule)
+    is_fine = "clients" in question and question.keys() <= {
+        "clients",
+        "weights",
+        "part",
+    }
     rule = "must hold clients, and weights, part or nothing else"
-    require(is_known, where, rule, ", ".join(sorted(asked)))
-    clients, weights = asked["clients"], asked.get("weights")
+    require(is_fine, where, rule, ", ".join(sorted(question)))
+    clients = question["clients"]
+    weights = question.get("weights")
+    if weights is None and not isinstance(clients, list):
+        return clients
     if weights is None:
-        return (
-            [client_text(client) for client in clients]
-            if isinstance(clients, list)
-            else clients
-        )
+        return [client_text(client) for client in clients]
     are_lists = isinstance(clients, list) and isinstance(weights, list)
     is_fit = are_lists and len(clients) == len(weights)
     require(is_fit, where, "must hold a list of clients and one of as many weights")
@@ -441,14 +380,10 @@ def _cohort(asked: Any, where: str) -> Any:
     return dict(zip(texts, weights, strict=True))
 
 
-def _part(asked: Any) -> str | None:
-    return asked.get("part") if isinstance(asked, dict) else None
-
-
 def _preflight(chosen: Any) -> int:
     from mrsa_watch._preflight import preflight
 
-    found = preflight(
+    report = preflight(
         chosen.num_clients,
         chosen.cohort_size,
         chosen.threshold,
@@ -462,5 +397,5 @@ def _preflight(chosen: Any) -> int:
         fail_below_hidden=chosen.fail_below_hidden,
         fail_below_chance=chosen.fail_below_chance,
     )
-    print(json.dumps(found.to_dict()) if chosen.json else found.to_words())
-    return BELOW if found.breaches else 0
+    print(json.dumps(report.to_dict()) if chosen.json else report.to_words())
+    return BELOW if report.breaches else 0

@@ -8,7 +8,6 @@ import pathlib
 import time
 import weakref
 from collections.abc import Iterator
-from io import FileIO
 from typing import NoReturn
 
 from mrsa_watch._base.errors import (
@@ -61,35 +60,28 @@ def follow(
     """
     start = check_integer(start, "start", 0)
     if poll_seconds is not None:
-        poll_seconds = check_number(
-            poll_seconds, "poll_seconds", "must be positive", POSITIVE
-        )
+        rule = "must be positive"
+        poll_seconds = check_number(poll_seconds, "poll_seconds", rule, POSITIVE)
     return _follow(user_path(path), start, poll_seconds)
 
 
 def _follow(
     path: pathlib.Path, start: int, poll_seconds: float | None
 ) -> Iterator[bytes]:
-    tail = _opened(path, start, poll_seconds)
-    if tail is None:
-        return
+    while True:
+        try:
+            tail = Tail(path, start)
+            break
+        except FileNotFoundError:
+            if poll_seconds is None:
+                return
+        time.sleep(poll_seconds)
     with tail:
         while True:
             yield from tail.lines()
             if poll_seconds is None:
                 return
             time.sleep(poll_seconds)
-
-
-def _opened(path: pathlib.Path, start: int, poll_seconds: float | None) -> Tail | None:
-    """Return what reads the file, once it is there."""
-    while True:
-        try:
-            return Tail(path, start)
-        except FileNotFoundError:
-            if poll_seconds is None:
-                return None
-        time.sleep(poll_seconds)
 
 
 class Tail:
@@ -108,7 +100,7 @@ class Tail:
         self._path = path
         self._stream = path.open("rb", buffering=0)
         try:
-            self._before = _tail_before(self._stream, path, start)
+            self._before = self._go_to(start)
         except BaseException:
             self._stream.close()
             raise
@@ -133,7 +125,7 @@ class Tail:
         while True:
             while self._whole:
                 yield self._whole.popleft()
-            _check_same(self._stream, self._path, self._before)
+            self._check_same()
             chunk = self._stream.read(_CHUNK_BYTES)
             if not chunk:
                 return
@@ -145,39 +137,37 @@ class Tail:
             if rest:
                 self._parts.append(rest)
             if sum(map(len, self._parts)) > MOST_LINE_BYTES:
-                _refuse(
-                    self._path, f"must have lines of at most {MOST_LINE_BYTES} bytes"
-                )
+                self._refuse(f"must have lines of at most {MOST_LINE_BYTES} bytes")
 
+    def _go_to(self, start: int) -> bytes:
+        """Go to where reading starts, and return the bytes before."""
+        size = os.fstat(self._stream.fileno()).st_size
+        rule = f"must lie within the {size} bytes of {self._path}"
+        require(start <= size, "start", rule, start)
+        self._stream.seek(max(start - _TAIL_BYTES, 0))
+        tail = self._stream.read(min(start, _TAIL_BYTES))
+        is_start = not tail or tail.endswith(b"\n")
+        require(
+            is_start, "start", f"must be where a line of {self._path} begins", start
+        )
+        return tail
 
-def _tail_before(stream: FileIO, path: pathlib.Path, start: int) -> bytes:
-    """Go to where reading starts, and return the bytes before."""
-    size = os.fstat(stream.fileno()).st_size
-    require(
-        start <= size, "start", f"must lie within the {size} bytes of {path}", start
-    )
-    stream.seek(max(start - _TAIL_BYTES, 0))
-    tail = stream.read(min(start, _TAIL_BYTES))
-    whole = not tail or tail.endswith(b"\n")
-    require(whole, "start", f"must be where a line of {path} begins", start)
-    return tail
+    def _check_same(self) -> None:
+        """Raise unless the file at the path is still the one that is read, and only grew."""
+        file = self._stream.fileno()
+        opened = os.fstat(file)
+        try:
+            now = self._path.stat()
+        except FileNotFoundError:
+            self._refuse("must stay in its place while it is followed")
+        if not os.path.samestat(opened, now):
+            self._refuse("must not be replaced while it is followed")
+        read = self._stream.tell()
+        if opened.st_size < read:
+            self._refuse(f"must only grow (it had {read} bytes, now {opened.st_size})")
+        before = self._before
+        if os.pread(file, len(before), read - len(before)) != before:
+            self._refuse(f"must only grow (what it held before byte {read} changed)")
 
-
-def _check_same(stream: FileIO, path: pathlib.Path, tail: bytes) -> None:
-    """Raise unless the file at the path is still the one that is read, and only grew."""
-    own = os.fstat(stream.fileno())
-    try:
-        now = path.stat()
-    except FileNotFoundError:
-        _refuse(path, "must stay in its place while it is followed")
-    if (own.st_dev, own.st_ino) != (now.st_dev, now.st_ino):
-        _refuse(path, "must not be replaced while it is followed")
-    read = stream.tell()
-    if own.st_size < read:
-        _refuse(path, f"must only grow (it had {read} bytes, now {own.st_size})")
-    if os.pread(stream.fileno(), len(tail), read - len(tail)) != tail:
-        _refuse(path, f"must only grow (what it held before byte {read} changed)")
-
-
-def _refuse(path: pathlib.Path, rule: str) -> NoReturn:
-    raise ConfigurationError(f"`path` {rule}; got {str(path)!r}")
+    def _refuse(self, rule: str) -> NoReturn:
+        raise ConfigurationError(f"`path` {rule}; got {str(self._path)!r}")

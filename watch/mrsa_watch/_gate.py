@@ -1,6 +1,5 @@
-"""A gate before each round.
+"""A gate before each round: does privacy hold if its sum is learnt, and who must stay out?
 
-Does privacy hold if a cohort's sum is learnt, and who must stay out?
 Multi-RoundSecAgg, Remark 1 (weak T) and equation (5) (strong T), after every sum at the
 cost of the sum alone; and how many clients each client is hidden among.
 """
@@ -23,7 +22,7 @@ from mrsa_watch._base.untrusted import printable
 from mrsa_watch._base.values import by_value
 from mrsa_watch._gate_log import GateLog
 from mrsa_watch._gate_names import Clients, Cohort
-from mrsa_watch._gate_part import Bars, Judged
+from mrsa_watch._gate_part import Bars, Judged, Verdict
 from mrsa_watch._history import Figures
 from mrsa_watch._leave_out import fewest_left_out
 from mrsa_watch._rows import Row
@@ -32,14 +31,16 @@ from mrsa_watch.logs import PartNames
 DEFAULT_EFFORT = 0.01
 # Ways to leave out so many clients that are all tried: fewer for very many clients in
 # all.
-_LEAST_TRIED, _MOST_TRIED = 16, 256
+_LEAST_TRIED = 16
+_MOST_TRIED = 256
+_MOST_PASSED = 2 * 10**6  # clients in all that are looked at for them
+_MOST_SEARCHED = 2**14  # the same, where verdicts may take searches
 _ABOVE = math.nextafter(1.0, 2.0)
 _UNKNOWN = (
     "not in the history, and perhaps known clients under other names "
     "(new_clients=True, --new-clients, takes new clients)"
 )
 _UNWEIGHTED = "without a weight, in a history of weighted sums"
-_MOST_PASSED, _MOST_SEARCHED = 2 * 10**6, 2**14
 
 
 @dataclasses.dataclass(frozen=True)
@@ -262,19 +263,21 @@ class Gate:
         Cost: O(N + K) for each cohort if only weak T is required, and O(t K) with
         hidden among (K clients per sum).
         """
-        is_several = isinstance(candidates, Sequence) and not isinstance(
-            candidates, str
-        )
+        is_several = isinstance(candidates, Sequence)
+        is_several = is_several and not isinstance(candidates, str)
         require(is_several, "candidates", "must be a sequence of cohorts", candidates)
         self._follow_log()
         takes_new = self._new_clients if new_clients is None else new_clients
         cohorts = [self._clients.cohort(clients, None) for clients in candidates]
         considered = [self._considered(cohort, takes_new) for cohort in cohorts]
-        asked = self._asked_of(part)
-        rows = [[_row_of(judged, one.cohort) for one in considered] for judged in asked]
-        verdicts = self._reasons(asked, rows)
+        histories = self._histories_of(part)
+        rows = [
+            [_row_of(history, each.cohort) for each in considered]
+            for history in histories
+        ]
+        verdicts = self._verdicts(histories, rows)
         return tuple(
-            self._answer(asked, *each)
+            self._answer(histories, *each)
             for each in zip(cohorts, considered, verdicts, strict=True)
         )
 
@@ -285,13 +288,13 @@ class Gate:
         if not unknown and self._needs_weights(cohort):
             unknown = {name for name in cohort.names if name not in self._weights}
             why = _UNWEIGHTED
-        given = cohort.weights or self._latest(cohort.names)
-        pairs = zip(cohort.names, given, strict=True)
-        kept = {name: weight for name, weight in pairs if name not in unknown}
-        weights = list(kept.values())
+        # those in no sum so far have the weight 1
+        latest = [self._weights.get(name, Fraction(1)) for name in cohort.names]
+        pairs = zip(cohort.names, cohort.weights or latest, strict=True)
+        weights = {name: weight for name, weight in pairs if name not in unknown}
         is_plain = cohort.weights is None and not self._is_weighted
         return _Considered(
-            Cohort(list(kept), None if is_plain else weights, {}),
+            Cohort(list(weights), None if is_plain else list(weights.values()), {}),
             [name for name in cohort.names if name in unknown],
             why,
         )
@@ -302,39 +305,31 @@ class Gate:
         Weak T does not: no combination of sums removes a client that is in one sum
         alone, with whatever weight.
         """
-        return (
-            cohort.weights is None
-            and self._is_weighted
-            and self._bars.hidden is not None
-        )
-
-    def _latest(self, names: Sequence[str]) -> list[Fraction]:
-        """Return the latest weight of each client, 1 for those in no sum so far."""
-        return [self._weights.get(name, Fraction(1)) for name in names]
+        is_needed = self._is_weighted and self._bars.hidden is not None
+        return is_needed and cohort.weights is None
 
     def _answer(
         self,
-        asked: Sequence[Judged],
+        histories: Sequence[Judged],
         cohort: Cohort,
         considered: _Considered,
-        verdict: tuple[bool, str],
+        verdict: Verdict,
     ) -> GateAnswer:
         is_allowed, reason = verdict
-        kept, unknown = considered.cohort, considered.unknown
+        part = considered.cohort
+        unknown = considered.unknown
         left_out = list(unknown)
-        if not is_allowed and kept.names:
-            left_out += self._left_out(asked, kept.names, kept.weights)
+        if not is_allowed and part.names:
+            left_out += self._left_out(histories, part)
         if unknown:
-            shown = ", ".join(
-                printable(self._clients.given(name)) for name in unknown[:3]
-            )
+            given = map(self._clients.given, unknown[:3])
             more = f" and {len(unknown) - 3} more" if len(unknown) > 3 else ""
-            reason = f"{shown}{more}: {considered.why}"
-        elif kept.weights is not None and cohort.weights is None:
+            reason = f"{', '.join(map(printable, given))}{more}: {considered.why}"
+        elif part.weights is not None and cohort.weights is None:
             reason += ", with each client's latest weight"
         return GateAnswer(
             allowed=is_allowed and not unknown,
-            leave_out=tuple(self._clients.given(name) for name in left_out),
+            leave_out=tuple(map(self._clients.given, left_out)),
             reason=reason,
             asked=len(cohort.names),
             known=len(cohort.names) - len(cohort.new),
@@ -378,32 +373,30 @@ class Gate:
             return
         for line in log.sums():
             self._clients = log.clients
-            named = [
-                *line.clients,
-                *(line.asked or ()),
-                *itertools.chain(*line.lost.values()),
-            ]
-            self._clients.add(self._clients.new(named))
+            lost = itertools.chain(*line.lost.values())
+            names = [*line.clients, *(line.asked or ()), *lost]
+            self._clients.add(self._clients.new(names))
             if line.status == "learnt":
-                cohort = Cohort(list(line.clients), _as_list(line.weights), {})
+                weights = None if line.weights is None else list(line.weights)
+                cohort = Cohort(list(line.clients), weights, {})
                 if not log.was_added(cohort, line.part):
                     self._take(cohort, line.part)
-            last = line.round if not line.run else f"{line.run}:{line.round}"
+            last = f"{line.run}:{line.round}" if line.run else line.round
             self._state = dataclasses.replace(self._state, last_round=last)
         self._clients = log.clients  # also of a log with a header and no sum yet
 
     def _take(self, cohort: Cohort, part: str | None) -> None:
         """Take a sum that was learnt, of clients by their names in the history."""
-        names, weights = cohort.names, cohort.weights
-        (judged,) = self._asked_of(part) if part is not None else [self._whole]
+        names = cohort.names
+        weights = cohort.weights
+        judged = self._whole if part is None else self._histories_of(part)[0]
         if part is not None and judged not in self._judged:
             self._parts.add(part)
-            self._judged = [
-                *(each for each in self._judged if each.name is not None),
-                judged,
-            ]
+            parts = [each for each in self._judged if each.name is not None]
+            self._judged = [*parts, judged]
         if names:
             judged.add(names, weights)
+            # a sum of whole updates is learnt in every part too
             is_whole = part is None and judged not in self._judged
             for each in self._judged if is_whole else ():
                 each.add(names, weights)
@@ -413,113 +406,99 @@ class Gate:
         self._is_weighted |= len(set(factors)) > 1
         self._state = self._stated(self._state.sums + 1)
 
-    def _asked_of(self, part: str | None) -> list[Judged]:
+    def _histories_of(self, part: str | None) -> list[Judged]:
         """Return the histories that a sum would be added to."""
         if part is None:
             return self._judged
         self._parts.check(part, "`part`")
-        known = {own.name: own for own in self._judged}
-        return [known[part] if part in known else self._whole.of_part(part)]
+        same = [each for each in self._judged if each.name == part]
+        return same or [self._whole.of_part(part)]
 
-    def _reasons(
-        self, asked: Sequence[Judged], rows: Sequence[Sequence[Row | None]]
-    ) -> list[tuple[bool, str]]:
+    def _verdicts(
+        self, histories: Sequence[Judged], rows: Sequence[Sequence[Row | None]]
+    ) -> list[Verdict]:
         """Return of each cohort whether all bars hold with its sum, and why.
 
         Args:
-            asked: The histories that the sum would be added to.
+            histories: Those that the sum would be added to.
             rows: Of each history, the rows of the cohorts.
         """
-        told = [own.reasons(cohorts) for own, cohorts in zip(asked, rows, strict=True)]
-        names = {own.name for own in asked}
-        others = [
-            own.reasons([None])[0]
-            for own in self._judged
-            if own.name not in {*names, None}
+        verdicts = [
+            history.verdicts(cohorts)
+            for history, cohorts in zip(histories, rows, strict=True)
         ]
-        found = []
-        for each in zip(*told, strict=True):
-            answers = [*each, *(one for one in others if not one[0])]
-            found.append(min(answers, key=lambda answer: answer[0]))
-        return found
+        names = {None, *(history.name for history in histories)}
+        unchanged = [
+            each.verdicts([None])[0] for each in self._judged if each.name not in names
+        ]
+        broken = [verdict for verdict in unchanged if not verdict.is_allowed]
+        return [
+            min([*each, *broken], key=lambda verdict: verdict.is_allowed)
+            for each in zip(*verdicts, strict=True)
+        ]
 
-    def _left_out(
-        self,
-        asked: Sequence[Judged],
-        names: Sequence[str],
-        weights: Sequence[Fraction] | None,
-    ) -> list[str]:
-        full = [own.row(names, weights) for own in asked]
+    def _left_out(self, histories: Sequence[Judged], cohort: Cohort) -> list[str]:
+        """Return whom to leave out of a cohort so that its sum is allowed."""
+        full = [each.row(cohort.names, cohort.weights) for each in histories]
         order = np.argsort(full[0][1])  # as the first history has its clients
-        everybody = [names[k] for k in order]
+        everybody = [cohort.names[k] for k in order]
         if self._state.breaches:
             return everybody
-        own_places = [np.asarray(places)[order] for _, places in full]
-        kinds, sizes = _kinds(asked, everybody)
+        ordered = [(row, np.asarray(places)[order]) for row, places in full]
+        kinds, sizes = _kinds(histories, everybody)
 
-        def rows(kept: list[np.ndarray]) -> list[list[Row | None]]:
-            found: list[list[Row | None]] = []
-            for (row, _), places in zip(full, own_places, strict=True):
-                ats = [np.sort(places[at]) for at in kept]
-                found.append(
-                    [
-                        None
-                        if not len(at)
-                        else Row(
-                            row.places[at],
-                            None
-                            if row.weights is None
-                            else tuple(row.weights[k] for k in at),
-                        )
-                        for at in ats
-                    ]
-                )
-            return found
+        def allowed(staying: list[np.ndarray]) -> list[bool]:
+            rows = [
+                [row.picked(np.sort(places[at])) for at in staying]
+                for row, places in ordered
+            ]
+            return [verdict.is_allowed for verdict in self._verdicts(histories, rows)]
 
-        def allowed(kept: list[np.ndarray]) -> list[bool]:
-            return [is_allowed for is_allowed, _ in self._reasons(asked, rows(kept))]
-
-        count = len(asked) * max(len(own.history.classes.of) for own in asked)
+        count = len(histories) * max(len(each.history.classes.of) for each in histories)
         most = min(_MOST_TRIED, max(_LEAST_TRIED, _MOST_PASSED // max(1, count)))
         if (self._bars.weak or 0) > 3:  # whose verdicts may take searches
             most = min(most, max(_LEAST_TRIED, _MOST_SEARCHED // max(1, count)))
-        left = fewest_left_out(kinds, full[0][0].codes.tolist(), sizes, allowed, most)
-        return [everybody[k] for k in left]
+        codes = full[0][0].codes.tolist()
+        places = fewest_left_out(kinds, codes, sizes, allowed, most)
+        return [everybody[k] for k in places]
 
     def _stated(self, sums: int) -> GateState:
-        known = [(own, own.figures) for own in self._judged if own.figures is not None]
-        if not known:
+        """Return what the sums leak: the worst of all parts."""
+        pairs = [
+            (each, each.figures) for each in self._judged if each.figures is not None
+        ]
+        if not pairs:
             return GateState(sums, last_round=self._state.last_round)
-        before = self._state.exposed
+        histories = [judged.history for judged, _ in pairs]
+        all_figures = [figures for _, figures in pairs]
         given = self._clients.given
-        told = dict.fromkeys(before)
-        for own, figures in known:
-            names = own.history.names
-            told |= dict.fromkeys(
-                given(names[i]) for i in np.flatnonzero(figures.exposed)
-            )
-        weakest, weak = min(known, key=lambda one: (one[1].lower, one[1].upper))
-        worst, least = min(known, key=lambda one: _least(one[1]))
-        at, hidden = least.least, least.hidden
+        exposed = dict.fromkeys(self._state.exposed)
+        for history, figures in zip(histories, all_figures, strict=True):
+            places = np.flatnonzero(figures.exposed)
+            exposed |= dict.fromkeys(given(history.names[i]) for i in places)
+        weakest, weak = min(pairs, key=lambda pair: (pair[1].lower, pair[1].upper))
+        worst, least = min(pairs, key=lambda pair: _least(pair[1]))
+        at = least.least
         breaches = [
             _of_several([why for why in each if why])
-            for each in zip(*(own.breaches() for own, _ in known), strict=True)
+            for each in zip(*(judged.breaches() for judged, _ in pairs), strict=True)
         ]
-        spare = (len(known) - 1).bit_length()
+        # each part may err by itself
+        spare = (len(pairs) - 1).bit_length()
         return GateState(
             sums=sums,
-            clients=len({name for own, _ in known for name in own.history.names}),
-            rank=sum(own.history.rank for own, _ in known),
-            exposed=tuple(told),
-            strong=min(figures.strong for _, figures in known),
+            clients=len(set().union(*(history.names for history in histories))),
+            rank=sum(history.rank for history in histories),
+            exposed=tuple(exposed),
+            strong=min(figures.strong for figures in all_figures),
             lower=weak.lower,
-            upper=min(figures.upper for _, figures in known),
-            hidden=None if at is None or hidden is None else float(hidden[at]),
+            upper=min(figures.upper for figures in all_figures),
+            hidden=None if at is None else _least(least),
             hidden_client=None if at is None else given(worst.history.names[at]),
-            error_bits=min(own.history.error_bits for own, _ in known) - spare,
-            is_searched=any(figures.is_searched for _, figures in known),
-            breaches=tuple(why for why in breaches if why),
-            parts=sum(own.name is not None for own in self._judged),
+            error_bits=min(history.error_bits for history in histories) - spare,
+            is_searched=any(figures.is_searched for figures in all_figures),
+            breaches=tuple(filter(None, breaches)),
+            parts=sum(each.name is not None for each in self._judged),
             weak_part=weakest.name,
             hidden_part=worst.name,
             last_round=self._state.last_round,
@@ -540,29 +519,18 @@ class _Considered(NamedTuple):
     why: str
 
 
-def _as_list(weights: Sequence[Fraction] | None) -> list[Fraction] | None:
-    return None if weights is None else list(weights)
-
-
 def _row_of(judged: Judged, cohort: Cohort) -> Row | None:
     """Return the row of a cohort in a history; None if nobody is in it."""
     return judged.row(cohort.names, cohort.weights)[0] if cohort.names else None
 
 
 def _least(figures: Figures) -> float:
-    """Return among how many the worst client is hidden.
-
-    What is not known next to exposure.
-    """
-    least, hidden = figures.least, figures.hidden
-    return _ABOVE if least is None or hidden is None else float(hidden[least])
+    """Return among how many the worst client is hidden, next to exposure if that is not known."""
+    return _ABOVE if figures.hidden is None else float(figures.hidden.min())
 
 
 def _of_several(breaches: Sequence[str]) -> str:
-    """Return the first breach, and how many more parts have one.
-
-    "" where there are none.
-    """
+    """Return the first breach, and how many more parts have one; "" where there are none."""
     more = len(breaches) - 1
     if more < 1:
         return "".join(breaches)
@@ -570,16 +538,16 @@ def _of_several(breaches: Sequence[str]) -> str:
 
 
 def _kinds(
-    asked: Sequence[Judged], names: Sequence[str]
+    histories: Sequence[Judged], names: Sequence[str]
 ) -> tuple[list[int], np.ndarray]:
     """Return for each client a number of those with its history in all parts, and their counts."""
-    if len(asked) == 1:
-        return [asked[0].kind(name) for name in names], asked[0].history.classes.sizes
-    numbers: dict[tuple[int, ...], int] = {(0,) * len(asked): 0}
-    everybody = dict.fromkeys(name for own in asked for name in own.history.names)
-    of = {
-        name: numbers.setdefault(tuple(own.kind(name) for own in asked), len(numbers))
-        for name in everybody
-    }
-    counts = np.bincount([*of.values(), 0], minlength=len(numbers))
-    return [of.get(name, 0) for name in names], counts
+    if len(histories) == 1:
+        sizes = histories[0].history.classes.sizes
+        return list(map(histories[0].kind, names)), sizes
+    numbers: dict[tuple[int, ...], int] = {(0,) * len(histories): 0}
+    kind_of: dict[str, int] = {}
+    for name in itertools.chain(*(each.history.names for each in histories)):
+        kinds = tuple(each.kind(name) for each in histories)
+        kind_of[name] = numbers.setdefault(kinds, len(numbers))
+    counts = np.bincount([*kind_of.values(), 0], minlength=len(numbers))
+    return [kind_of.get(name, 0) for name in names], counts

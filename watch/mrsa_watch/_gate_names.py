@@ -1,4 +1,4 @@
-"""Who is meant by a name that a gate is given."""
+"""Clients that a gate's caller means, by their names in the history."""
 
 from __future__ import annotations
 
@@ -59,22 +59,18 @@ class Clients:
                 one and not it; if names are plain and the log has pseudonyms; or for a
                 weight that is none.
         """
-        is_several = isinstance(clients, Collection) and not isinstance(
-            clients, str | bytes
-        )
+        is_several = isinstance(clients, Collection)
+        is_several = is_several and not isinstance(clients, str | bytes)
         require(is_several, "clients", "must be a collection of names", clients)
-        by_name = [(self._name(client), client) for client in clients]
-        names = [name for name, _ in by_name]
+        names = list(map(self._name, clients))
         if len(set(names)) < len(names):
             twice, _ = Counter(names).most_common(1)[0]
             require(False, "clients", "must not contain duplicates", self.given(twice))
-        self._given |= {
-            name: client for name, client in by_name if name not in self._given
-        }
+        for name, client in zip(names, clients, strict=True):
+            self._given.setdefault(name, client)  # as the caller wrote it first
         if isinstance(clients, Mapping):
-            require(
-                weights is None, "weights", "must not be set if clients are a mapping"
-            )
+            rule = "must not be set if clients are a mapping"
+            require(weights is None, "weights", rule)
             weights = clients.values()
         return Cohort(names, _exact(weights, len(names)), self.new(names))
 
@@ -103,12 +99,12 @@ class Clients:
         if self._pseudonyms is not None:
             pseudonym = self._pseudonyms.of(client)
             # the adapters ask by pseudonyms, which their recorder makes
-            is_one = pseudonym not in self._names and client in self._names
-            return client if is_one else pseudonym
+            is_other = pseudonym not in self._names and client in self._names
+            return client if is_other else pseudonym
         text = client_text(client)
         rule = "must be pseudonyms as in the log (real names need its salt: --salt LOG.salt)"
-        is_one = not self._takes_pseudonyms or is_pseudonym(text.casefold())
-        require(is_one, "clients", rule, client)
+        is_fine = not self._takes_pseudonyms or is_pseudonym(text.casefold())
+        require(is_fine, "clients", rule, client)
         return text
 
 
@@ -116,14 +112,14 @@ def _exact(weights: Any, count: int) -> list[Fraction] | None:
     """Return positive weights exactly; None if there are none."""
     if weights is None:
         return None
-    given = list(weights) if isinstance(weights, Iterable) else []
+    values = list(weights) if isinstance(weights, Iterable) else []
     rule = f"must be {count}, one for each client"
-    require(len(given) == count, "weights", rule, weights)
+    require(len(values) == count, "weights", rule, weights)
     exact: list[Fraction] = []
-    for weight in given:
+    rule = "must be positive integers, fractions, or text such as '3/7'"
+    for weight in values:
         number = exact_weight(weight)
-        rule = "must be positive integers, fractions, or text such as '3/7'"
         require(number is not None, "weights", rule, weight)
-        exact += [] if number is None else [number]
+        exact += [number or Fraction(0)]
     require(common_denominator(exact) is not None, "weights", SCALE_RULE)
     return exact

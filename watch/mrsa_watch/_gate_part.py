@@ -19,6 +19,13 @@ from mrsa_watch._rows import Row
 _TOLERANCE = 1e-9
 
 
+class Verdict(NamedTuple):
+    """Whether all bars hold with a sum, and why."""
+
+    is_allowed: bool
+    reason: str
+
+
 class Bars(NamedTuple):
     """What a gate demands, as its arguments say, and what may be spent on it."""
 
@@ -44,9 +51,9 @@ class Judged:
 
     def of_part(self, name: str) -> Judged:
         """Return the same sums as those of a part, which were learnt in it too."""
-        found = copy.deepcopy(self)
-        found.name = name
-        return found
+        part = copy.deepcopy(self)
+        part.name = name
+        return part
 
     def add(self, names: Sequence[str], weights: Iterable[Fraction] | None) -> None:
         """Take a sum that was learnt."""
@@ -62,13 +69,12 @@ class Judged:
     ) -> tuple[Row, list[int]]:
         """Return the row of a cohort, and where in it each client is."""
         numbers = self.history.numbers
-        fresh = self.history.fresh(names)
-        own = (
-            numbers | {name: len(numbers) + k for k, name in enumerate(fresh)}
-            if fresh
-            else numbers
-        )
-        places = [own[name] for name in names]
+        new = self.history.fresh(names)
+        if new:
+            numbers = numbers | {
+                name: number for number, name in enumerate(new, len(numbers))
+            }
+        places = [numbers[name] for name in names]
         rank = {place: at for at, place in enumerate(sorted(places))}
         return Row.of(places, weights), [rank[place] for place in places]
 
@@ -78,66 +84,56 @@ class Judged:
         return 0 if number is None else int(self.history.classes.of[number])
 
     def breaches(self) -> tuple[str, str]:
-        """Return why the bars of weak T and of hidden among do not hold.
-
-        "" where they do.
-        """
-        if self.figures is None:
+        """Return why the bars of weak T and of hidden among do not hold; "" where they do."""
+        figures = self.figures
+        if figures is None:
             return "", ""
-        return self._weak_breach(self.figures, "is"), self._hidden_breach(
-            self.figures, "is"
-        )
+        return self._weak_breach(figures, "is"), self._hidden_breach(figures, "is")
 
-    def reasons(self, rows: Sequence[Row | None]) -> list[tuple[bool, str]]:
+    def verdicts(self, rows: Sequence[Row | None]) -> list[Verdict]:
         """Return of each row whether all bars hold with it, and why."""
-        now = [why for why in self.breaches() if why]
-        same = (not now, "; ".join(now) or "nothing new would be learnt")
-        found = [same] * len(rows)
+        verb = "would be"
+        now = "; ".join(filter(None, self.breaches()))
+        verdicts = [Verdict(not now, now or "nothing new would be learnt")] * len(rows)
         asked = []
         for at, row in enumerate(rows):
             if row is None or not self.history.adds(row):
                 continue
             figures = self.history.figures_with(row, self._search, self.bars.weak or 0)
-            why = self._weak_breach(figures, "would be")
-            found[at] = not why, why or self._weak_words(figures, "would be")
+            why = self._weak_breach(figures, verb)
+            verdicts[at] = Verdict(not why, why or self._weak_words(figures, verb))
             if not why:
                 asked.append((at, row, figures))
         if self.bars.hidden is None or not asked:
-            return found
+            return verdicts
         exposed = [figures.exposed for _, _, figures in asked]
         hidden = self.history.hidden_with([row for _, row, _ in asked], exposed)
         for (at, _, figures), values in zip(asked, hidden, strict=True):
             figures = dataclasses.replace(figures, hidden=values)
-            why = self._hidden_breach(figures, "would be")
-            found[at] = (
-                not why,
-                why or f"{found[at][1]}; {self._hidden_words(figures, 'would be')}",
-            )
-        return found
+            why = self._hidden_breach(figures, verb)
+            words = f"{verdicts[at].reason}; {self._hidden_words(figures, verb)}"
+            verdicts[at] = Verdict(not why, why or words)
+        return verdicts
 
     def _search(self, matrix: np.ndarray) -> tuple[int, int] | None:
-        """Return bounds of weak T by a search.
-
-        None where mrsa_jax, which has one, is not there.
-        """
+        """Return bounds of weak T by a search; None where mrsa_jax, which has one, is missing."""
         try:
             from mrsa_jax.privacy import weak_privacy
         except ImportError:
             return None
-        found = weak_privacy(matrix, effort=self.bars.effort)
-        assert found.lower is not None
-        assert found.upper is not None
-        return found.lower, found.upper
-
-    def _weak_words(self, figures: Figures, verb: str) -> str:
-        low, high = figures.lower, figures.upper
-        interval = str(low) if low == high else f"between {low} and {high}"
-        return self._named(f"weak T {verb} {interval}")
+        weak = weak_privacy(matrix, effort=self.bars.effort)
+        assert weak.lower is not None
+        assert weak.upper is not None
+        return weak.lower, weak.upper
 
     def _named(self, words: str) -> str:
-        return (
-            words if self.name is None else f"in part {printable(self.name)}, {words}"
-        )
+        return f"in part {printable(self.name)}, {words}" if self.name else words
+
+    def _weak_words(self, figures: Figures, verb: str) -> str:
+        interval = str(figures.lower)
+        if figures.lower != figures.upper:
+            interval = f"between {figures.lower} and {figures.upper}"
+        return self._named(f"weak T {verb} {interval}")
 
     def _weak_breach(self, figures: Figures, verb: str) -> str:
         bar = self.bars.weak
@@ -147,27 +143,23 @@ class Judged:
         if figures.upper < bar:
             return f"{words}, below {bar}"
         if figures.is_searched:
-            return (
-                f"{words} at this effort: {bar} is not proven, more effort may decide"
-            )
-        return f"{words}: {bar} is not proven, and nothing was searched for it (mrsa_jax does)"
+            more = "more effort may decide"
+            return f"{words} at this effort: {bar} is not proven, {more}"
+        more = "and nothing was searched for it (mrsa_jax does)"
+        return f"{words}: {bar} is not proven, {more}"
 
     def _hidden_words(self, figures: Figures, verb: str) -> str:
-        least, hidden = figures.least, figures.hidden
-        if least is None or hidden is None:
-            words = (
+        least = figures.least
+        if least is None or figures.hidden is None:
+            return self._named(
                 "among how many the worst client is hidden is not known to nine digits"
             )
-            return self._named(words)
         names = self.history.names
-        who = (
-            f"client {printable(names[least])}"
-            if least < len(names)
-            else "a new client"
-        )
-        return self._named(
-            f"{who} {verb} hidden among {hidden_words(float(hidden[least]))}"
-        )
+        client = "a new client"
+        if least < len(names):
+            client = f"client {printable(names[least])}"
+        size = hidden_words(float(figures.hidden[least]))
+        return self._named(f"{client} {verb} hidden among {size}")
 
     def _hidden_breach(self, figures: Figures, verb: str) -> str:
         if self.bars.hidden is None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -53,14 +51,6 @@ class Figures:
         return None if self.hidden is None else int(np.argmin(self.hidden))
 
 
-class _Light(NamedTuple):
-    """What light combinations say: weak T's bounds, and who is exposed."""
-
-    lower: int
-    upper: int
-    exposed: np.ndarray
-
-
 class History:
     """The sums so far, of clients by their numbers.
 
@@ -73,7 +63,7 @@ class History:
         self.names: list[str] = []
         self.numbers: dict[str, int] = {}
         self._rows = Rows()
-        self.classes = Classes()
+        self.classes = Classes.empty()
         self._leverages = Leverages()
         self._kernels = [Kernel(prime) for prime in draw_wide_primes(_NUM_PRIMES)]
         self._minor_bits = 0.0
@@ -87,7 +77,7 @@ class History:
 
     @property
     def error_bits(self) -> int:
-        """K such that any result so far on weak T or exposure is wrong with a chance below 2**-K.
+        """Some k such that a result on weak T or exposure is wrong with a chance below 2**-k.
 
         A rank that is too small, a client wrongly alone, two of all classes so far
         wrongly parallel: the primes err in one, or random vectors agree by chance.
@@ -97,10 +87,7 @@ class History:
         return min(wide_error_bits(self._minor_bits, _NUM_PRIMES, cases), by_chance)
 
     def fresh(self, names: Sequence[str]) -> list[str]:
-        """Return clients without a number, in order.
-
-        Last digits of floats depend on the order.
-        """
+        """Return clients without a number, in order, on which last digits of floats depend."""
         return sorted(name for name in names if name not in self.numbers)
 
     def join(self, names: Sequence[str]) -> None:
@@ -109,7 +96,7 @@ class History:
             self.numbers[name] = len(self.names)
             self.names.append(name)
         count = len(self.names)
-        self.classes.join(count)
+        self.classes = self.classes.joined(count)
         self._leverages.join(count)
         for kernel in self._kernels:
             kernel.join(count)
@@ -117,12 +104,8 @@ class History:
     def adds(self, row: Row) -> bool:
         """Return whether a row, of known clients or not, is no combination of those so far."""
         self._refuse_if(self._is_broken)
-        vectors = self._extended(row)
-        seen = [
-            kernel.seen(row, own).any()
-            for kernel, own in zip(self._kernels, vectors, strict=True)
-        ]
-        return any(seen)
+        pairs = zip(self._kernels, self._extended(row), strict=True)
+        return any(kernel.seen(row, vectors).any() for kernel, vectors in pairs)
 
     def add(self, row: Row) -> bool:
         """Take a row of known clients; return whether it says anything new."""
@@ -148,9 +131,8 @@ class History:
             self._is_broken = True
             raise MrsaError(
                 "the figures of this history contradict each other, so no sum may be "
-                "learnt on "
-                "their word: this is a fault of mrsa-jax; audit the log with mrsa-jax "
-                "audit"
+                "learnt on their word: this is a fault of mrsa-jax; audit the log with "
+                "mrsa-jax audit"
             )
 
     def _step(self, kernel: Kernel, row: Row, pivots: Iterator[int]) -> Step | None:
@@ -161,10 +143,9 @@ class History:
 
     def _drawn_again(self, row: Row, rest: Rest) -> tuple[Kernel, Step]:
         """Return a kernel modulo another prime that takes all rows and this one, and its step."""
+        used = [kernel.value for kernel in self._kernels]
         while True:
-            kernel = Kernel(
-                *draw_wide_primes(1, [kernel.value for kernel in self._kernels])
-            )
+            kernel = Kernel(*draw_wide_primes(1, used))
             kernel.join(len(self.names))
             for old in self._rows.rows:
                 step = self._step(kernel, old, iter(old.places.tolist()))
@@ -193,27 +174,15 @@ class History:
                 `target`.
             target: As for `search`.
         """
-        light = self._light(self.classes, None)
-        upper = min(light.upper, self._upper or light.upper)
-        found = self._searched(
-            light._replace(upper=upper), self.classes, None, search, target
-        )
-        self._upper = found.upper
-        return dataclasses.replace(
-            found, hidden=self._hidden(None, None, found.exposed)
-        )
+        figures = self._figures(self.classes, None, search, target)
+        self._upper = figures.upper
+        hidden = self._hidden(None, None, figures.exposed)
+        return dataclasses.replace(figures, hidden=hidden)
 
     def figures_with(self, row: Row, search: Search | None, target: int) -> Figures:
-        """Return what would leak with one more row that adds to them.
-
-        Hidden is left out.
-        """
-        classes = Classes(self.classes.of.copy(), self.classes.sizes)
-        classes.join(int(row.places[-1]) + 1)
-        classes = classes.split(row)
-        light = self._light(classes, row)
-        upper = min(light.upper, len(row.places), self._upper or light.upper)
-        return self._searched(light._replace(upper=upper), classes, row, search, target)
+        """Return what would leak with one more row that adds to them, `hidden` apart."""
+        classes = self.classes.joined(int(row.places[-1]) + 1).split(row)
+        return self._figures(classes, row, search, target)
 
     def hidden_with(
         self, rows: list[Row], exposed: list[np.ndarray]
@@ -230,15 +199,15 @@ class History:
         if not is_accurate and not exposed.any():
             return self._by_balls(row)
         values = np.zeros(len(exposed))
-        known = min(len(exposed), len(self._leverages.values))
-        values[:known] = self._leverages.values[:known]
+        leverages = self._leverages.values[: len(exposed)]
+        values[: len(leverages)] = leverages
         if rest is not None:
             values += rest.shares()[: len(exposed)]
-        found = np.full(len(exposed), np.inf)
-        np.divide(1.0, values, out=found, where=values > 0)
-        found = np.maximum(found, _ABOVE)
-        found[exposed] = 1.0
-        return found
+        hidden = np.full(len(exposed), np.inf)
+        np.divide(1.0, values, out=hidden, where=values > 0)
+        hidden = np.maximum(hidden, _ABOVE)
+        hidden[exposed] = 1.0
+        return hidden
 
     def _by_balls(self, row: Row | None) -> np.ndarray | None:
         """Return what floats do not know; None where it would take long."""
@@ -246,16 +215,14 @@ class History:
             from mrsa_jax.privacy import hidden_among
         except ImportError:  # balls are of python-flint, which it brings
             return None
-        rank, clients = self.rank + (row is not None), len(self.names)
-        if rank**2 * (rank + clients) > _MOST_BY_BALLS:
+        rank = self.rank + (row is not None)
+        if rank**2 * (rank + len(self.names)) > _MOST_BY_BALLS:
             return None
         matrix = self.matrix(row)
-        found = None if matrix is None else np.asarray(hidden_among(matrix))
-        return (
-            None
-            if found is None or np.isnan(found).any()
-            else np.maximum(found, _ABOVE)
-        )
+        if matrix is None:
+            return None
+        hidden = np.asarray(hidden_among(matrix))
+        return None if np.isnan(hidden).any() else np.maximum(hidden, _ABOVE)
 
     def _extended(self, row: Row) -> list[np.ndarray]:
         """Return the kernel vectors with columns for clients whom only a row knows."""
@@ -267,68 +234,59 @@ class History:
             for kernel in self._kernels
         ]
 
-    def _light(self, classes: Classes, row: Row | None) -> _Light:
-        count = len(classes.sizes)
+    def _figures(
+        self, classes: Classes, row: Row | None, search: Search | None, target: int
+    ) -> Figures:
+        """Return what leaks, `hidden` apart, by light combinations and maybe a search."""
+        sizes = classes.sizes
         vectors = [None] * _NUM_PRIMES if row is None else self._extended(row)
-        keys = [
-            kernel.keys(classes.of, count, row, own)
-            for kernel, own in zip(self._kernels, vectors, strict=True)
+        (first, alone_first), (second, alone_second) = [
+            kernel.keys(classes.of, len(sizes), row, each)
+            for kernel, each in zip(self._kernels, vectors, strict=True)
         ]
-        (first, one), (second, two) = keys
-        alone = one & two
-        found = loops().lightest(first, second, alone, classes.sizes)
-        single, pair, triple = map(int, found)  # NumPy's where numba is not
-        in_use = np.sort(classes.sizes[classes.sizes > 0])
-        known = [weight for weight in (single, pair, triple) if weight >= 0]
-        # none only if random numbers agree by chance
-        lower = min(known, default=int(in_use[0]))
+        alone = alone_first & alone_second
+        lightest = loops().lightest(first, second, alone, sizes)
+        *light, triple = map(int, lightest)  # NumPy's where numba is not
+        light = [weight for weight in light if weight >= 0]
+        in_use = np.sort(sizes[sizes > 0])
+        strong = int(in_use[0])
+        # neither only if random numbers agree by chance
+        lower = min(light + [triple] * (triple >= 0), default=strong)
         # rank conditions leave a vector on any classes one more than are not needed
         corank = len(in_use) - self.rank - (row is not None)
         self._refuse_if(corank < 0)
         singleton = int(in_use[: corank + 1].sum())
-        upper = min([singleton, *(weight for weight in (single, pair) if weight >= 0)])
-        exposed = (alone & (classes.sizes == 1))[classes.of]
-        return _Light(lower, upper, exposed)
-
-    def _searched(
-        self,
-        light: _Light,
-        classes: Classes,
-        row: Row | None,
-        search: Search | None,
-        target: int,
-    ) -> Figures:
-        lower, upper, exposed = light
-        strong = int(classes.sizes[classes.sizes > 0].min())
-        found = None
+        known_upper = [] if self._upper is None else [self._upper]
+        of_row = [] if row is None else [len(row.places)]
+        upper = min([singleton, *light, *known_upper, *of_row])
+        exposed = (alone & (sizes == 1))[classes.of]
+        bounds = None
         if search is not None and lower < target <= upper:
             matrix = self.matrix(row)
-            found = None if matrix is None else search(matrix)
-        if found is not None:
-            lower, upper = max(lower, found[0]), min(upper, found[1])
+            bounds = None if matrix is None else search(matrix)
+        if bounds is not None:
+            lower = max(lower, bounds[0])
+            upper = min(upper, bounds[1])
         self._refuse_if(lower > upper)
-        return Figures(lower, upper, strong, exposed, None, found is not None)
+        return Figures(lower, upper, strong, exposed, None, bounds is not None)
 
     def matrix(self, row: Row | None = None) -> np.ndarray | None:
-        """Return the independent rows, and one more, as a matrix.
-
-        None if it is too large.
-        """
+        """Return the independent rows, and one more, as a matrix; None if it is too large."""
         rows = [*self._rows.rows, *([] if row is None else [row])]
-        width = max(int(own.places[-1]) + 1 for own in rows)
+        width = max(int(each.places[-1]) + 1 for each in rows)
         if len(rows) * width > _MOST_ENTRIES:
             return None
-        is_plain = all(own.weights is None for own in rows)
-        found: Any = np.zeros((len(rows), width), np.bool_ if is_plain else object)
-        for j, own in enumerate(rows):
-            found[j, own.places] = True if own.weights is None else own.weights
-        return found if is_plain else found + 0
+        is_plain = all(each.weights is None for each in rows)
+        matrix = np.zeros((len(rows), width), np.bool_ if is_plain else object)
+        for j, each in enumerate(rows):
+            matrix[j, each.places] = True if each.weights is None else each.weights
+        # True becomes 1 next to weights
+        return matrix if is_plain else matrix + 0
 
 
 def _by_size(rest: Rest) -> Iterator[int]:
     """Yield clients, those with most in a rest first; most often the first will do."""
     size = np.abs(rest.values)
     yield int(np.argmax(size))
-    yield from itertools.islice(
-        (int(i) for i in np.argsort(-size, kind="stable")), 1, None
-    )
+    # sorted only where that is not enough
+    yield from np.argsort(-size, kind="stable")[1:].tolist()

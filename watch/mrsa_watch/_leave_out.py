@@ -1,12 +1,11 @@
-"""Whom to leave out of a cohort so that its sum may be learnt.
-
-As few as can be found in time.
-"""
+"""Whom to leave out of a cohort so that its sum may be learnt: as few as can be found in time."""
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -46,33 +45,28 @@ def fewest_left_out(
     for number in range(1, len(kinds)):
         if _num_ways(counts, number) > most:
             break
-        ways = [
-            np.asarray(
-                [
-                    place
-                    for part, take in zip(parts, way, strict=True)
-                    for place in part[len(part) - take :]
-                ]
-            )
-            for way in _ways(counts, number)
-        ]
+        ways = []
+        for way in _ways(counts, number):
+            taken = zip(parts, way, strict=True)
+            last = (part[len(part) - take :] for part, take in taken)
+            ways.append(list(itertools.chain.from_iterable(last)))
         for start in range(0, len(ways), _AT_ONCE):
             block = ways[start : start + _AT_ONCE]
-            for left, may in zip(
-                block,
-                allowed([np.delete(everybody, left) for left in block]),
-                strict=True,
-            ):
-                if may:
-                    return sorted(left.tolist())
+            verdicts = allowed([np.delete(everybody, places) for places in block])
+            for places, is_allowed in zip(block, verdicts, strict=True):
+                if is_allowed:
+                    return sorted(places)
     else:
         return everybody.tolist()
-    whole = {key: len(part) == int(sizes[key[0]]) for key, part in by_kind.items()}
-    ordered = sorted(
-        by_kind, key=lambda key: (not whole[key], key[0] > 0, -len(by_kind[key]), key)
-    )
-    kept = _kept([by_kind[key] for key in ordered], allowed, _GREEDY * most)
-    return sorted(set(everybody.tolist()) - set(kept))
+
+    def rank(key: tuple[int, int]) -> tuple[Any, ...]:
+        """Order kinds: whole classes first, then new clients, large kinds first."""
+        count = len(by_kind[key])
+        return count != int(sizes[key[0]]), key[0] > 0, -count, key
+
+    ordered = [by_kind[key] for key in sorted(by_kind, key=rank)]
+    staying = _staying(ordered, allowed, _GREEDY * most)
+    return sorted(set(everybody.tolist()) - set(staying))
 
 
 def _num_ways(counts: Sequence[int], number: int) -> int:
@@ -81,18 +75,17 @@ def _num_ways(counts: Sequence[int], number: int) -> int:
         ways = np.zeros(number + 1)
         ways[0] = 1
         for count in counts:
+            # ways[n] of the parts so far becomes ways[n] + ... + ways[n - count]
             total = np.cumsum(ways)
-            total[count + 1 :] -= (
-                np.cumsum(ways)[: -(count + 1)] if count < number else 0
-            )
-            ways = np.minimum(total, 1e300)
+            more = total.copy()
+            if count < number:
+                more[count + 1 :] -= total[: -(count + 1)]
+            ways = np.minimum(more, 1e300)
         return int(min(ways[number], 1e18))
     parts = len(counts)
-    return (
-        parts
-        if number == 1
-        else math.comb(parts, 2) + sum(count > 1 for count in counts)
-    )
+    if number == 1:
+        return parts
+    return math.comb(parts, 2) + sum(count > 1 for count in counts)
 
 
 def _ways(counts: Sequence[int], number: int) -> Iterator[tuple[int, ...]]:
@@ -107,18 +100,18 @@ def _ways(counts: Sequence[int], number: int) -> Iterator[tuple[int, ...]]:
             yield (take, *more)
 
 
-def _kept(parts: list[list[int]], allowed: Allowed, most: int) -> list[int]:
-    """Return the places of the parts that are kept, halving what is tried together."""
-    kept: list[int] = []
+def _staying(parts: list[list[int]], allowed: Allowed, most: int) -> list[int]:
+    """Return the places of the parts that may stay, halving what is tried together."""
+    staying: list[int] = []
     waiting = [parts]
     for _ in range(most):
         if not waiting:
             break
         tried = waiting.pop()
-        together = [*kept, *(place for part in tried for place in part)]
+        together = [*staying, *itertools.chain(*tried)]
         if allowed([np.asarray(sorted(together))])[0]:
-            kept = together
+            staying = together
         elif len(tried) > 1:
             half = len(tried) // 2
             waiting += [tried[half:], tried[:half]]
-    return kept
+    return staying

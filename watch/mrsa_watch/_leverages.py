@@ -1,6 +1,15 @@
-"""Leverages of a growing history.
+"""Kernels and leverages of a growing history: who is exposed, and how well others are hidden.
 
-How many clients each is hidden among after every sum.
+What it cannot distinguish are random vectors of its kernel modulo a large prime. With S
+as many clients (pivots) as there are independent rows P, B = P[:, S] invertible and A
+its inverse, a further row r is c P on S for c = r_S A; it is independent if some client
+s has sigma = r_s - c P_s not 0, and s is the next pivot. The vector n with n_s = 1, n_S
+= -A P_s is in the kernel of P, and r n = sigma; so w - (r w / sigma) n is in that of
+both for every w in the kernel of P. It changes w at the pivots alone: where a kernel
+vector was drawn at random, a client who is no pivot keeps its first number, and w stays
+a random vector of the kernel. A takes O(t^2) products per row. Client i is exposed
+exactly if all kernel vectors are 0 at i, except by chance.
+
 With L the Cholesky factor of the rows' Gram matrix (rows of length 1), L^-1 P is
 orthonormal; the rest q of a new row after P is r - P^T L^-T L^-1 P r, and adds q_i^2 /
 |q|^2 to client i's leverage. Floats err in q by the condition of L, so the rest is
@@ -18,24 +27,6 @@ import numpy as np
 
 from mrsa_watch._rows import Row, Rows, grown
 from mrsa_watch._vectors import loops, negative, plus, reciprocal, times, total
-
-# ---- What a growing history cannot distinguish: random vectors of its kernel modulo a
-# large prime.
-#
-# With S as many clients (pivots) as there are independent rows P, B = P[:, S]
-# invertible and A its
-# inverse, a further row r is c P on S for c = r_S A; it is independent if some client s
-# has
-# sigma = r_s - c P_s not 0, and s is the next pivot. The vector n with n_s = 1, n_S =
-# -A P_s is in
-# the kernel of P, and r n = sigma; so w - (r w / sigma) n is in that of both for every
-# w in the
-# kernel of P. It changes w at the pivots alone: where a kernel vector was drawn at
-# random, a client
-# who is no pivot keeps its first number, and w stays a random vector of the kernel. A
-# takes O(t^2)
-# products a row. Client i is exposed exactly if all kernel vectors are 0 at i, except
-# by chance.
 
 VECTORS = 3  # two to compare, and one that a row asked about may use up
 _WORD = 1 << 64
@@ -87,53 +78,48 @@ class Kernel:
         """Return a row's weights as residues; none where all are 1."""
         if row.weights is None:
             return np.zeros(0, np.uint64)
-        kept = [weight * _WORD % self.value for weight in row.weights]
-        return np.asarray(kept, np.uint64)
+        residues = [weight * _WORD % self.value for weight in row.weights]
+        return np.asarray(residues, np.uint64)
 
     def seen(self, row: Row, vectors: np.ndarray | None = None) -> np.ndarray:
-        """Return the row's products with kernel vectors.
-
-        All 0 where it depends on the others.
-        """
-        own = (self.vectors if vectors is None else vectors)[:, row.places]
+        """Return the row's products with kernel vectors: all 0 where it depends on the others."""
+        entries = (self.vectors if vectors is None else vectors)[:, row.places]
         if row.weights is not None:
-            own = self._times(own, self.residues(row))
-        return np.asarray(self._total(own, axis=1))
+            entries = self._times(entries, self.residues(row))
+        return np.asarray(self._total(entries, axis=1))
 
     def step(self, rows: Rows, row: Row, pivot: int) -> Step | None:
         """Return what the row does with a client as its pivot; None if that is none."""
-        own = self.residues(row)
-        by_row = self._from_pivots(row, own)
+        residues = self.residues(row)
+        # the combination of the rows so far that has the row's entries at the pivots
+        at = self._pivot_of[row.places]
+        picked = self._solver[at[at >= 0], : self._rank]
+        if len(residues):
+            picked = self._times(picked, residues[at >= 0, None])
+        by_row = np.asarray(self._total(picked))
         right = self._column(pivot, rows)
-        at = int(np.searchsorted(row.places, pivot))
-        is_in = at < len(row.places) and row.places[at] == pivot
-        entry = 0 if not is_in else int(own[at] if len(own) else self.one)
-        left = (entry - int(self._total(self._times(by_row, right)))) % self.value
-        if left == 0:
+        place = int(np.searchsorted(row.places, pivot))
+        entry = 0
+        if place < len(row.places) and row.places[place] == pivot:
+            entry = int(residues[place] if len(residues) else self.one)
+        corner = (entry - int(self._total(self._times(by_row, right)))) % self.value
+        if corner == 0:
             return None
         used = np.flatnonzero(right)
         solver = self._solver[: self._rank, used]
         by_column = self._total(self._times(solver, right[used]), axis=1)
-        return Step(pivot, by_row, by_column, reciprocal(left, self.prime))
-
-    def _from_pivots(self, row: Row, own: np.ndarray) -> np.ndarray:
-        """Return the row that gives these entries at the pivots, as a combination of the rows."""
-        at = self._pivot_of[row.places]
-        picked = self._solver[at[at >= 0], : self._rank]
-        if len(own):
-            picked = self._times(picked, own[at >= 0, None])
-        return np.asarray(self._total(picked, axis=0))
+        return Step(pivot, by_row, by_column, reciprocal(corner, self.prime))
 
     def _column(self, client: int, rows: Rows) -> np.ndarray:
         """Return a client's residues in the rows so far."""
         places = np.flatnonzero(rows.clients[: rows.starts[self._rank]] == client)
-        found = np.zeros(self._rank, np.uint64)
+        column = np.zeros(self._rank, np.uint64)
         at = np.searchsorted(rows.starts[: self._rank], places, "right") - 1
         held = rows.held[at]
-        found[at] = self.one
+        column[at] = self.one
         places, at, held = (each[held >= 0] for each in (places, at, held))
-        found[at] = self._weights[held + places - rows.starts[at]]
-        return found
+        column[at] = self._weights[held + places - rows.starts[at]]
+        return column
 
     def take(self, row: Row, step: Step) -> None:
         """Make the row the next one."""
@@ -161,10 +147,11 @@ class Kernel:
         self._pivots = grown(self._pivots, rank + 1)
         self._pivots[rank] = step.pivot
         self._pivot_of[step.pivot] = rank
-        own = self.residues(row)
-        self._weights = grown(self._weights, self._num_held + len(own))
-        self._weights[self._num_held : self._num_held + len(own)] = own
-        self._num_held += len(own)
+        residues = self.residues(row)
+        end = self._num_held + len(residues)
+        self._weights = grown(self._weights, end)
+        self._weights[self._num_held : end] = residues
+        self._num_held = end
         self._rank = rank + 1
 
     def _times(self, a: np.ndarray, b: Any) -> np.ndarray:
@@ -204,9 +191,6 @@ class Kernel:
         keys = loops().ratios(sums[0], sums[1], self.one, *field)
         return keys, (sums == 0).all(axis=0)
 
-
-# ---- Leverages of a growing history: among how many clients each is hidden after every
-# sum.
 
 _PASSES = 5
 _NOTHING = 1e-13  # of the rest's length: what a pass may still find in it
@@ -272,28 +256,8 @@ class Leverages:
         )
 
     def rest(self, rows: Rows, row: Row) -> Rest:
-        """Return what a row adds to those before it."""
-        rank, scales = self._rank, rows.scales[: self._rank]
-        lower = self._lower[:rank, :rank]
-        kept = rows.starts, rows.held, rows.clients, rows.values
-        rest = np.zeros(len(self.values))
-        rest[row.places] = row.floats
-        along, overlaps, combined = np.zeros(rank), np.zeros(rank), np.zeros(rank)
-        for count in range(_PASSES):
-            seen = loops().inner_one(*kept, rank, rest)
-            overlaps = overlaps if count else seen
-            part = (seen * scales)[:, None]
-            loops().solve_lower(lower, part)
-            if loops().length(part[:, 0]) <= _NOTHING * loops().length(rest):
-                break
-            along += part[:, 0]
-            loops().solve_upper(lower, part)
-            combined += part[:, 0]
-            loops().spread_one(*kept, part[:, 0] * scales, rest)
-        rest *= row.scale
-        length = float(loops().length(rest))
-        growth = _growth(combined * row.scale, length)
-        return Rest(rest, along * row.scale, length, growth, overlaps)
+        """Return what a row adds to those before it, by loops with one fixed order of sums."""
+        return self._rests(rows, [row], len(self.values), is_one=True)[0]
 
     def rests(self, rows: Rows, asked: Sequence[Row], clients: int) -> list[Rest]:
         """Return the rests of rows that are only asked about, many at once.
@@ -303,45 +267,64 @@ class Leverages:
             asked: The others.
             clients: How many clients there are with those whom only they know.
         """
-        found: list[Rest] = []
+        rests: list[Rest] = []
         for start in range(0, len(asked), _AT_ONCE):
-            found += self._block(rows, asked[start : start + _AT_ONCE], clients)
-        return found
+            block = asked[start : start + _AT_ONCE]
+            rests += self._rests(rows, block, clients, is_one=False)
+        return rests
 
-    def _block(self, rows: Rows, asked: Sequence[Row], clients: int) -> list[Rest]:
-        rank, scales = self._rank, rows.scales[: self._rank, None]
+    def _rests(
+        self, rows: Rows, asked: Sequence[Row], clients: int, *, is_one: bool
+    ) -> list[Rest]:
+        rank = self._rank
+        scales = rows.scales[:rank, None]
         lower = self._lower[:rank, :rank]
-        kept = rows.starts, rows.held, rows.clients, rows.values
+        sparse = rows.starts, rows.held, rows.clients, rows.values
         rest = np.zeros((clients, len(asked)))
         for k, row in enumerate(asked):
             rest[row.places, k] = row.floats
+
+        def seen() -> np.ndarray:
+            if is_one:
+                return np.asarray(loops().inner_one(*sparse, rank, rest[:, 0]))[:, None]
+            return np.asarray(loops().inner(*sparse, rank, rest))
+
+        def lengths(vectors: np.ndarray) -> np.ndarray:
+            if is_one:
+                return np.array([loops().length(vectors[:, 0])])
+            return np.asarray(np.linalg.norm(vectors, axis=0))
+
+        def subtract(factors: np.ndarray) -> None:
+            if is_one:
+                loops().spread_one(*sparse, factors[:, 0], rest[:, 0])
+            else:
+                loops().spread(*sparse, factors, rest)
+
         along, overlaps, combined = np.zeros((3, rank, len(asked)))
         for count in range(_PASSES):
-            part = loops().inner(*kept, rank, rest)
+            part = seen()
             overlaps = overlaps if count else part.copy()
             part *= scales
             loops().solve_lower(lower, part)
-            lengths = np.linalg.norm(rest, axis=0)
-            if (np.linalg.norm(part, axis=0) <= _NOTHING * lengths).all():
+            if (lengths(part) <= _NOTHING * lengths(rest)).all():
                 break
             along += part
             loops().solve_upper(lower, part)
             combined += part
-            loops().spread(*kept, part * scales, rest)
+            subtract(part * scales)
         units = np.asarray([row.scale for row in asked])
-        rest *= units
-        along *= units
-        combined *= units
-        lengths = np.linalg.norm(rest, axis=0)
+        for vectors in (rest, along, combined):
+            vectors *= units
+        sizes = lengths(rest).tolist()
         return [
             Rest(
                 rest[:, k],
                 along[:, k],
-                float(lengths[k]),
-                _growth(combined[:, k], float(lengths[k])),
+                size,
+                _growth(combined[:, k], size),
                 overlaps[:, k],
             )
-            for k in range(len(asked))
+            for k, size in enumerate(sizes)
         ]
 
     def take(self, rest: Rest) -> None:

@@ -1,4 +1,4 @@
-"""What a federation is to expect, said before anybody is enrolled."""
+"""The rounds and leaks to expect of a federation, computed before anybody is enrolled."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from mrsa_watch._base.html import hidden_words
 from mrsa_watch._base.values import by_value
 from mrsa_watch._gate import Gate
 
-_MOST_ROUNDS, _MOST_CLIENTS = 200_000, 10**7
+_MOST_ROUNDS = 200_000
+_MOST_CLIENTS = 10**7
 _SURE = 0.95
 
 
@@ -58,19 +59,15 @@ class Preflight:
 
     def to_words(self) -> str:
         """Return lines for people."""
-        size = (
-            "no sum"
-            if self.smallest_sum is None
-            else f"at least {self.smallest_sum} clients"
-        )
+        size = "no sum"
+        if self.smallest_sum is not None:
+            size = f"at least {self.smallest_sum} clients"
         weak = "not known" if self.weak_lower is None else str(self.weak_lower)
         if self.weak_lower != self.weak_upper:
             weak += f" to {self.weak_upper}"
-        first = (
-            "nobody, in most"
-            if self.first_exposure is None
-            else f"round {self.first_exposure}"
-        )
+        first = "nobody, in most"
+        if self.first_exposure is not None:
+            first = f"round {self.first_exposure}"
         hidden = "not known" if self.hidden is None else hidden_words(self.hidden)
         lines = [
             f"enough clients for a round:  {_percent(self.quorum)}",
@@ -101,9 +98,8 @@ def preflight(
     fail_below_hidden: float | int | None = None,
     fail_below_chance: float | int | None = None,
 ) -> Preflight:
-    """Say what a plan is to expect.
+    """Compute what to expect of a plan: chances of its rounds, and what their sums leak.
 
-    Chances of its rounds, and what their sums will leak.
     Clients are away and are lost independently. Each round asks a cohort drawn
     uniformly among those who are there, block by block; a block that loses a member is
     left out as a whole.
@@ -132,8 +128,8 @@ def preflight(
     Edge cases: without a sum nothing leaks, so bars on leakage hold.
 
     Examples:
-        >>> found = preflight(12, 6, 4, num_rounds=20, loss=0.1, away=0.05, block_size=3)
-        >>> round(found.success, 3), found.smallest_sum, found.weak_lower, found.exposed
+        >>> plan = preflight(12, 6, 4, num_rounds=20, loss=0.1, away=0.05, block_size=3)
+        >>> round(plan.success, 3), plan.smallest_sum, plan.weak_lower, plan.exposed
         (0.531, 6, 3, 0.0)
 
     Source: Multi-RoundSecAgg, Section 4 (batches); chances are binomial tails.
@@ -142,55 +138,52 @@ def preflight(
     total = check_integer(num_clients, "num_clients", 1)
     cohort = check_integer(cohort_size, "cohort_size", 1)
     fewest = check_integer(2 if threshold is None else threshold, "threshold", 1)
-    require(
-        cohort <= total, "cohort_size", "must be at most `num_clients`", cohort, total
-    )
-    require(
-        fewest <= cohort, "threshold", "must be at most `cohort_size`", fewest, cohort
-    )
+    rule = "must be at most `num_clients`"
+    require(cohort <= total, "cohort_size", rule, cohort, total)
+    rule = "must be at most `cohort_size`"
+    require(fewest <= cohort, "threshold", rule, fewest, cohort)
+    rule = f"must be a multiple of `block_size` {size}"
     for name, value in (("num_clients", total), ("cohort_size", cohort)):
-        require(
-            value % size == 0, name, f"must be a multiple of `block_size` {size}", value
-        )
+        require(value % size == 0, name, rule, value)
     rounds = check_integer(num_rounds, "num_rounds", 1)
     count = check_integer(trials, "trials", 1)
     rule = f"must be at most {_MOST_ROUNDS} in all trials together (a minute or so)"
     require(rounds * count <= _MOST_ROUNDS, "num_rounds", rule, rounds)
-    require(
-        total <= _MOST_CLIENTS, "num_clients", f"must be at most {_MOST_CLIENTS}", total
-    )
+    rule = f"must be at most {_MOST_CLIENTS}"
+    require(total <= _MOST_CLIENTS, "num_clients", rule, total)
     start = check_integer(seed, "seed", 0)
-    chances = []
-    asked_for = (
-        ("loss", loss),
-        ("away", away),
-        ("fail_below_chance", fail_below_chance or 0.0),
-    )
-    for name, given in asked_for:
-        own = check_number(given, name, "must lie in [0, 1]", 0.0)
-        require(own <= 1, name, "must lie in [0, 1]", given)
-        chances.append(own)
+    rule = "must lie in [0, 1]"
+    loss = check_number(loss, "loss", rule, 0.0, 1.0)
+    away = check_number(away, "away", rule, 0.0, 1.0)
+    check_number(fail_below_chance or 0.0, "fail_below_chance", rule, 0.0, 1.0)
     Gate(fail_below, fail_below_hidden)  # checks the bars
-    stays, there = (1 - chances[0]) ** size, (1 - chances[1]) ** size
-    blocks, asked, needed = total // size, cohort // size, -(-fewest // size)
-    quorum, success = _tail(blocks, there, asked), _tail(asked, stays, needed)
+    stays = (1 - loss) ** size
+    comes = (1 - away) ** size
+    blocks = total // size
+    asked = cohort // size
+    needed = -(-fewest // size)
+    quorum = _tail(blocks, comes, asked)
+    success = _tail(asked, stays, needed)
     smallest = None
     # chances fall as sums grow: the first size that is not sure is one too many
     if success > 0:
-        sizes = range(needed + 1, asked + 1)
         unsure = bisect.bisect_left(
-            sizes,
+            range(needed + 1, asked + 1),
             True,
             key=lambda k: (_tail(asked, stays, k) / success) ** rounds < _SURE,
         )
         smallest = size * (needed + unsure)
-    plan = (blocks, asked, needed, there, stays, rounds)
-    found = [_history(np.random.default_rng((start, k)), *plan) for k in range(count)]
-    states = [gate.state for gate, _ in found]
+    plan = (blocks, asked, needed, comes, stays, rounds)
+    histories = [
+        _history(np.random.default_rng((start, k)), *plan) for k in range(count)
+    ]
+    states = [gate.state for gate, _ in histories]
+    # no client of a larger block is exposed
     firsts = sorted(
-        math.inf if size > 1 or first is None else first for _, first in found
+        math.inf if size > 1 or first is None else first for _, first in histories
     )
     middle = firsts[(count - 1) // 2]
+    exposed = 0 if size > 1 else sum(len(state.exposed) for state in states)
     lowers = [state.lower for state in states if state.lower is not None]
     uppers = [state.upper for state in states if state.upper is not None]
     hidden = [state.hidden for state in states if state.hidden is not None]
@@ -200,9 +193,7 @@ def preflight(
         smallest_sum=smallest,
         trials=count,
         learnt=sum(state.sums for state in states) / count,
-        exposed=0.0
-        if size > 1
-        else sum(len(state.exposed) for state in states) / count,
+        exposed=exposed / count,
         first_exposure=None if math.isinf(middle) else int(middle),
         weak_lower=size * min(lowers) if lowers else None,
         weak_upper=size * min(uppers) if uppers else None,
@@ -218,18 +209,13 @@ def _tail(count: int, chance: float, least: int) -> float:
         return float(least <= count)
     if least > count or chance <= 0:
         return 0.0
-    whole, one, none = math.lgamma(count + 1), math.log(chance), math.log1p(-chance)
-    terms = (
-        math.exp(
-            whole
-            - math.lgamma(k + 1)
-            - math.lgamma(count - k + 1)
-            + k * one
-            + (count - k) * none
-        )
-        for k in range(least, count + 1)
-    )
-    return min(1.0, math.fsum(terms))
+
+    def term(k: int) -> float:
+        """Return the chance of exactly k, by logarithms of factorials."""
+        ways = math.lgamma(count + 1) - math.lgamma(k + 1) - math.lgamma(count - k + 1)
+        return math.exp(ways + k * math.log(chance) + (count - k) * math.log1p(-chance))
+
+    return min(1.0, math.fsum(map(term, range(least, count + 1))))
 
 
 def _history(
@@ -237,21 +223,22 @@ def _history(
     blocks: int,
     asked: int,
     needed: int,
-    there: float,
+    comes: float,
     stays: float,
     rounds: int,
 ) -> tuple[Gate, int | None]:
     """Return a gate that took a history's sums of blocks, and the first round that exposed one."""
-    gate, first = Gate(), None
+    gate = Gate()
+    first = None
     for number in range(1, rounds + 1):
-        here = np.flatnonzero(rng.random(blocks) < there)
+        here = np.flatnonzero(rng.random(blocks) < comes)
         if len(here) < asked:
             continue
         chosen = rng.choice(here, asked, replace=False)
-        left = chosen[rng.random(asked) < stays]
-        if len(left) < needed:
+        survivors = chosen[rng.random(asked) < stays]
+        if len(survivors) < needed:
             continue
-        state = gate.add(left.tolist())
+        state = gate.add(survivors.tolist())
         if first is None and state.exposed:
             first = number
     return gate, first
@@ -263,23 +250,20 @@ def _breaches(
     hidden: float | int | None,
     chance: float | int | None,
 ) -> list[str]:
-    found, works = [], report.quorum * report.success
+    breaches = []
+    works = report.quorum * report.success
+    where = "in a simulated history, below"
     if weak is not None and report.weak_lower is not None and report.weak_lower < weak:
-        found.append(
-            f"weak T is {report.weak_lower} in a simulated history, below {weak}"
-        )
+        breaches.append(f"weak T is {report.weak_lower} {where} {weak}")
     if hidden is not None and report.learnt:
         if report.hidden is None:
-            found.append("among how many the worst client is hidden is not known")
+            breaches.append("among how many the worst client is hidden is not known")
         elif report.hidden < hidden:
             words = hidden_words(report.hidden)
-            found.append(
-                f"a client is hidden among {words} in a simulated history, below "
-                f"{hidden}"
-            )
+            breaches.append(f"a client is hidden among {words} {where} {hidden}")
     if chance is not None and works < chance:
-        found.append(f"a round works with chance {works:.4f}, below {chance}")
-    return found
+        breaches.append(f"a round works with chance {works:.4f}, below {chance}")
+    return breaches
 
 
 def _percent(chance: float) -> str:

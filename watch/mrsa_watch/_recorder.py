@@ -11,7 +11,6 @@ import pathlib
 import secrets
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from types import TracebackType
 from typing import Any, NoReturn
 
 from mrsa_watch._base.errors import (
@@ -40,8 +39,6 @@ from mrsa_watch.logs import (
     exact_value,
 )
 
-# ---- A file that one process extends, a whole piece at a time.
-
 
 class HeldFile:
     """A file that this process alone extends, readable by its owner alone.
@@ -59,16 +56,16 @@ class HeldFile:
     """
 
     def __init__(self, path: pathlib.Path) -> None:
-        self._path, self._process = path, os.getpid()
+        self._path = path
+        self._process = os.getpid()
         self._size = 0  # as this process left it
         self._fault = ""  # why nothing more may be written
         with writing(path, "path"):
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
         if not locked(self._file):
             self.close()
-            require(
-                False, "path", "must be a log that no other recorder holds", str(path)
-            )
+            rule = "must be a log that no other recorder holds"
+            require(False, "path", rule, str(path))
         flush_folder(path.parent)
 
     def close(self) -> None:
@@ -103,41 +100,33 @@ class HeldFile:
             StoreError: If it was renamed, deleted, replaced, shortened or extended.
         """
         require(self._file >= 0, "recorder", "must be open")
-        is_own = os.getpid() == self._process
-        require(
-            is_own,
-            "recorder",
-            "must be used in the process that made it, not in a fork of it",
-        )
+        rule = "must be used in the process that made it, not in a fork of it"
+        require(os.getpid() == self._process, "recorder", rule)
         if self._fault:
             self._refuse(self._fault)
         with writing(self._path, "path"):
-            own, now = os.fstat(self._file), None
+            opened = os.fstat(self._file)
+            now = None
             with contextlib.suppress(FileNotFoundError, NotADirectoryError):
                 now = self._path.stat()
-        if now is None or not os.path.samestat(own, now):
-            if not own.st_nlink:
+        if now is None or not os.path.samestat(opened, now):
+            if not opened.st_nlink:
                 self._refuse(
                     "it was deleted or replaced; until this process ends, its lines "
-                    "can "
-                    f"be copied from /proc/{self._process}/fd/{self._file}"
+                    f"can be copied from /proc/{self._process}/fd/{self._file}"
                 )
             self._refuse(
                 "it was renamed or replaced; put it back, or close this recorder and "
                 "make another (before a log is rotated, close its recorder)"
             )
-        if own.st_size != self._size:
+        if opened.st_size != self._size:
             self._refuse(
-                f"it has {own.st_size} bytes, and this recorder left {self._size}; "
-                "stop "
-                "what else writes to it, close this recorder and make "
-                "another"
+                f"it has {opened.st_size} bytes, and this recorder left {self._size}; "
+                "stop what else writes to it, close this recorder and make another"
             )
 
     def append(self, data: bytes) -> None:
-        """Write at once and flush to the disk.
-
-        Where that fails, the file ends as it did before.
+        """Write at once and flush to the disk; where that fails, the file ends as before.
 
         Raises:
             StoreError: As `check`, or if it cannot be written. If what was written of
@@ -148,12 +137,12 @@ class HeldFile:
         before = self._size
         try:
             with writing(self._path, "path"):
-                left = data
-                while left:
-                    count = os.write(self._file, left)
+                rest = data
+                while rest:
+                    count = os.write(self._file, rest)
                     if not count:
                         raise OSError(errno.EIO, "nothing more is taken")
-                    left = left[count:]
+                    rest = rest[count:]
                 os.fsync(self._file)
             self._size += len(data)
             self.check()  # it may have been renamed meanwhile
@@ -184,9 +173,6 @@ class HeldFile:
         rule = "must stay as it is and where it is while it is recorded"
         raise StoreError(f"`path` {rule}; got {str(self._path)!r}: {why}")
 
-
-# ---- Writes a participation log while its system runs, so that a crash costs no line
-# it confirmed.
 
 _SALT_BYTES = 32
 _START = json.dumps({"format": FORMAT}).encode()[:-1]  # of every header
@@ -247,12 +233,8 @@ class Recorder:
     ) -> None:
         is_path = isinstance(path, str | os.PathLike)
         require(is_path, "path", "must be the path of a file", path)
-        require(
-            salt is None or isinstance(salt, bytes),
-            "salt",
-            "must be bytes or None",
-            salt,
-        )
+        is_salt = salt is None or isinstance(salt, bytes)
+        require(is_salt, "salt", "must be bytes or None", salt)
         self.path = user_path(path).absolute()
         self._guard = threading.Lock()
         self._clients = Names()  # as this process was given them
@@ -260,19 +242,19 @@ class Recorder:
         try:
             self._parser = LineParser(str(self.path))
             mark = self._read()
-            with writing(self.path, "path"):
-                own_salt = _kept_salt(self.path) if salt is None else salt
-            before = next((header.pseudonyms for header in self._parser.headers), None)
-            self._pseudonyms = Pseudonyms(own_salt, before) if own_salt else None
-            digest = None if self._pseudonyms is None else self._pseudonyms.digest
-            run = max((header.run + 1 for header in self._parser.headers), default=0)
+            if salt is None:
+                with writing(self.path, "path"):
+                    salt = _kept_salt(self.path)
+            headers = self._parser.headers
+            before = headers[0].pseudonyms if headers else None
+            self._pseudonyms = Pseudonyms(salt, before) if salt else None
             self._header: dict[str, Any] = {
                 "format": FORMAT,
                 "version": VERSION,
                 "system": system,
                 "aggregation": aggregation,
-                "pseudonyms": digest,
-                "run": run,
+                "pseudonyms": self._pseudonyms and self._pseudonyms.digest,
+                "run": max((header.run + 1 for header in headers), default=0),
             }
             self._append(self._header, mark)
         except BaseException:
@@ -288,12 +270,7 @@ class Recorder:
     def __enter__(self) -> Recorder:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -316,19 +293,15 @@ class Recorder:
             ConfigurationError: If a header of the log names another app.
             StoreError: If the header cannot be written.
         """
-        told = [
-            header.extra
-            for header in self._parser.headers
-            if isinstance(header.extra, dict)
-        ]
-        others = {str(extra["app"]) for extra in told if extra.get("app", app) != app}
+        extras = [header.extra for header in self._parser.headers]
+        others = {
+            str(extra["app"])
+            for extra in extras
+            if isinstance(extra, dict) and extra.get("app", app) != app
+        }
         rule = f"must be the log of {app}; give each app its own absolute path"
-        require(
-            not others,
-            "path",
-            rule,
-            f"{self.path}, which is of {', '.join(sorted(others))}",
-        )
+        names = ", ".join(sorted(others))
+        require(not others, "path", rule, f"{self.path}, which is of {names}")
         header = {**self._header, "extra": {"app": app, "run_id": run_id}}
         if header != self._header:
             self._append(header)
@@ -341,11 +314,9 @@ class Recorder:
             ConfigurationError: If it has no text that lasts (None, a bool, NaN), or one
                 that names no client ("null", "?").
         """
-        return (
-            client_text(client)
-            if self._pseudonyms is None
-            else self._pseudonyms.of(client)
-        )
+        if self._pseudonyms is None:
+            return client_text(client)
+        return self._pseudonyms.of(client)
 
     def record(
         self,
@@ -405,60 +376,44 @@ class Recorder:
             "clients": [inside[i] for i in order],
         }
         if part is not None:
-            require(
-                isinstance(part, str),
-                "part",
-                "must be a name, or None for the whole",
-                part,
-            )
+            rule = "must be a name, or None for the whole"
+            require(isinstance(part, str), "part", rule, part)
             fields["part"] = part
         if weights is not None:
             factors = [_factor(weight) for weight in weights]
+            counts = len(factors), len(inside)
             rule = "must be as many as the clients"
-            require(
-                len(factors) == len(inside), "weights", rule, len(factors), len(inside)
-            )
+            require(counts[0] == counts[1], "weights", rule, *counts)
             fields["weights"] = [factors[i] for i in order]
         if asked is not None:
             fields["asked"] = sorted(self._names(asked, "asked"))
         if lost is not None:
-            require(
-                isinstance(lost, Mapping), "lost", "must map stages to clients", lost
-            )
+            rule = "must map stages to clients"
+            require(isinstance(lost, Mapping), "lost", rule, lost)
             fields["lost"] = {
                 str(at): sorted(self._names(who, "lost")) for at, who in lost.items()
             }
+        rule = "must be finite and not negative"
         for key, value in (("noise", noise), ("clip", clip)):
             if value is not None:
-                fields[key] = check_number(
-                    value, key, "must be finite and not negative", 0.0
-                )
+                fields[key] = check_number(value, key, rule, 0.0)
         now = datetime.datetime.now(datetime.UTC)
         fields["time"] = now.isoformat(timespec="seconds").replace("+00:00", "Z")
         self._append(fields)
-        self._keep(members)
+        if self._pseudonyms is not None:  # whose line is in the log now
+            self._clients.add(self._clients.new(map(client_text, members)))
 
     def _names(self, clients: Any, argument: str) -> list[str]:
+        """Return names; raise if two may be one's, by what pseudonyms do not show."""
         members = _listed(clients, argument)
         names = [self.name(client) for client in members]
         if self._pseudonyms is not None:
-            self._check_alike(members, argument)
+            try:
+                self._clients.new(map(client_text, members))
+            except AlikeError as error:
+                rule = "must be written in one way (or have names that nobody takes for one)"
+                require(False, argument, rule, error.name, error.other)
         return names
-
-    def _check_alike(self, clients: list[Any], argument: str) -> None:
-        """Raise if two clients may be one, by names that the log does not show."""
-        try:
-            self._clients.new(map(client_text, clients))
-        except AlikeError as error:
-            rule = (
-                "must be written in one way (or have names that nobody takes for one)"
-            )
-            require(False, argument, rule, error.name, error.other)
-
-    def _keep(self, clients: Iterable[Any]) -> None:
-        """Keep the names of clients whose line is in the log."""
-        if self._pseudonyms is not None:
-            self._clients.add(self._clients.new(map(client_text, clients)))
 
     def _read(self) -> bytes:
         """Read what the log holds, and return what ends a last line that was cut short."""
@@ -481,17 +436,17 @@ class Recorder:
             self._file.check()
             number = self._parser.line
             try:
-                found = self._parser.feed(line)
+                read = self._parser.feed(line)
             except ConfigurationError:
                 self._parser.line = number
                 raise
-            if found is None and "format" not in fields:  # it is there already
+            if read is None and "format" not in fields:  # it is there already
                 self._parser.line = number
                 return
             try:
                 self._file.append(mark + line)
             except BaseException:
-                self._parser.forget(found)
+                self._parser.forget(read)
                 raise
 
 

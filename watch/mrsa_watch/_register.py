@@ -12,7 +12,7 @@ from typing import Any
 from mrsa_watch._base.errors import ConfigurationError, require, writing
 from mrsa_watch.logs import AlikeError, PseudonymNames
 
-# ---- Files that their owner alone may read.
+_HEAD = {"format": "mrsa-jax client register", "version": 1}  # of a register's file
 
 
 def write_private(path: pathlib.Path, content: bytes) -> None:
@@ -43,11 +43,6 @@ def flush_folder(path: pathlib.Path) -> None:
             os.close(folder)
 
 
-# ---- Permanent indices of clients: names in the order in which they joined, in a file.
-
-FORMAT, VERSION = "mrsa-jax client register", 1
-
-
 class Register:
     """Give clients indices that survive a restart.
 
@@ -64,28 +59,24 @@ class Register:
     """
 
     def __init__(self, path: pathlib.Path, num_clients: int) -> None:
-        self.path, self.num_clients = path, num_clients
+        self.path = path
+        self.num_clients = num_clients
         self._names = _read(path) if path.exists() else []
-        rule = f"must be at least the {len(self._names)} clients that {path} has registered"
-        require(
-            len(self._names) <= num_clients, "selector", rule, f"{num_clients} clients"
-        )
+        count = len(self._names)
+        rule = f"must be at least the {count} clients that {path} has registered"
+        require(count <= num_clients, "selector", rule, f"{num_clients} clients")
         self.places = {name: place for place, name in enumerate(self._names)}
         self._by_likeness = PseudonymNames()
         self._by_likeness.add(self._new(self._names))
 
     def _new(self, names: Iterable[str]) -> dict[Any, str]:
-        """Return the names that are new, by their likeness.
-
-        Raise for two that may be one.
-        """
+        """Return the names that are new, by their likeness; raise for two that may be one."""
         try:
             return self._by_likeness.new(names)
         except AlikeError as error:
             rule = f"must name each client in one way; {error.name!r} may be {error.other!r}"
-            raise ConfigurationError(
-                f"`name` {rule}, which has a place in {self.path}"
-            ) from error
+            rule += f", which has a place in {self.path}"
+            raise ConfigurationError(f"`name` {rule}") from error
 
     def join(self, names: Iterable[str]) -> None:
         """Give new names the next indices, as long as there are any.
@@ -97,7 +88,9 @@ class Register:
         by_likeness = self._new(names)
         new = list(by_likeness.values())[: self.num_clients - len(self._names)]
         if new:
-            _write(self.path, self._names + new)
+            text = json.dumps({**_HEAD, "clients": self._names + new})
+            with writing(self.path, "path"):
+                write_private(self.path, f"{text}\n".encode())
             self.places |= {
                 name: len(self._names) + place for place, name in enumerate(new)
             }
@@ -107,23 +100,13 @@ class Register:
 
 def _read(path: pathlib.Path) -> list[str]:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        fields = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError):
-        found = None
-    fields = found if isinstance(found, dict) else {}
-    is_one = (fields.get("format"), fields.get("version")) == (FORMAT, VERSION)
-    names: Any = fields.get("clients")
-    require(
-        is_one and isinstance(names, list), str(path), "must be a register of clients"
-    )
-    good = all(isinstance(name, str) for name in names) and len(set(names)) == len(
-        names
-    )
-    require(good, str(path), "must hold each client's name once")
-    return list(names)
-
-
-def _write(path: pathlib.Path, names: list[str]) -> None:
-    text = json.dumps({"format": FORMAT, "version": VERSION, "clients": names})
-    with writing(path, "path"):
-        write_private(path, f"{text}\n".encode())
+        fields = None
+    names: Any = fields.pop("clients", None) if isinstance(fields, dict) else None
+    is_register = isinstance(names, list) and _HEAD.items() <= fields.items()
+    require(is_register, str(path), "must be a register of clients")
+    are_names = all(isinstance(name, str) for name in names)
+    is_fine = are_names and len(set(names)) == len(names)
+    require(is_fine, str(path), "must hold each client's name once")
+    return names

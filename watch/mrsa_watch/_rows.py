@@ -24,27 +24,35 @@ class Row(NamedTuple):
     @staticmethod
     def of(places: Sequence[int], weights: Iterable[Any] | None) -> Row:
         """Return the row of clients and their positive weights, scaled to integers."""
-        own = np.asarray(places, np.int32)
-        order = np.argsort(own, kind="stable")
+        unsorted = np.asarray(places, np.int32)
+        order = np.argsort(unsorted, kind="stable")
+        row = Row(unsorted[order], None)
         if weights is None:
-            return Row(own[order], None)
+            return row
         pairs = [weight.as_integer_ratio() for weight in weights]
         scale = math.lcm(*(below for _, below in pairs))
         integers = [above * (scale // below) for above, below in pairs]
         common = math.gcd(*integers)
         if all(value == common for value in integers):
-            return Row(own[order], None)
-        return Row(own[order], tuple(integers[k] // common for k in order))
+            return row
+        return row._replace(weights=tuple(integers[k] // common for k in order))
+
+    def picked(self, at: np.ndarray) -> Row | None:
+        """Return the row of some of its clients, as if alone; None if there are none."""
+        if not len(at):
+            return None
+        weights = self.weights
+        if weights is not None:
+            weights = tuple(weights[k] for k in at)
+        return Row(self.places[at], weights)
 
     @property
     def bits(self) -> float:
         """Return log2 of its length."""
-        squares = (
-            len(self.places)
-            if self.weights is None
-            else sum(w * w for w in self.weights)
-        )
-        return 0.5 * math.log2(squares)
+        square = len(self.places)
+        if self.weights is not None:
+            square = sum(weight * weight for weight in self.weights)
+        return 0.5 * math.log2(square)
 
     @property
     def scale(self) -> float:
@@ -56,10 +64,11 @@ class Row(NamedTuple):
         """Return its entries, float64: ones, or weights scaled to a length of 1."""
         if self.weights is None:
             return np.ones(len(self.places))
+        # what is beyond the floats is nothing next to the largest
         excess = max(0, max(self.weights).bit_length() - 500)
-        found = np.asarray([float(value >> excess) for value in self.weights])
-        found /= found.max()
-        return found / math.sqrt(math.fsum(found * found))
+        entries = np.asarray([float(value >> excess) for value in self.weights])
+        entries /= entries.max()
+        return entries / math.sqrt(math.fsum(entries * entries))
 
     @property
     def codes(self) -> np.ndarray:
@@ -98,10 +107,8 @@ class Rows:
         end = begin + len(row.places)
         self.starts = grown(self.starts, count + 2)
         self.clients = grown(self.clients, end)
-        self.held, self.scales = (
-            grown(self.held, count + 1),
-            grown(self.scales, count + 1),
-        )
+        self.held = grown(self.held, count + 1)
+        self.scales = grown(self.scales, count + 1)
         self.starts[count + 1] = end
         self.clients[begin:end] = row.places
         self.held[count] = -1
@@ -123,30 +130,34 @@ class Classes:
         sizes: int64, of each number; 0 for those not in use, and for 0.
     """
 
-    def __init__(
-        self, of: np.ndarray | None = None, sizes: np.ndarray | None = None
-    ) -> None:
-        self.of = np.zeros(0, np.int64) if of is None else of
-        self.sizes = np.zeros(1, np.int64) if sizes is None else sizes
+    def __init__(self, of: np.ndarray, sizes: np.ndarray) -> None:
+        self.of = of
+        self.sizes = sizes
 
-    def join(self, count: int) -> None:
-        """Take in clients up to so many."""
-        self.of = np.concatenate(
-            [self.of, np.zeros(max(0, count - len(self.of)), np.int64)]
-        )
+    @staticmethod
+    def empty() -> Classes:
+        """Return the classes of no clients."""
+        return Classes(np.zeros(0, np.int64), np.zeros(1, np.int64))
+
+    def joined(self, count: int) -> Classes:
+        """Return the classes with clients up to so many."""
+        more = max(0, count - len(self.of))
+        return Classes(np.pad(self.of, (0, more)), self.sizes)
 
     def split(self, row: Row) -> Classes:
         """Return the classes with one more row."""
-        own = self.of[row.places]
-        keys = own if row.weights is None else own * len(row.places) + row.codes
+        width = len(row.places)
+        # clients of one class stay together where they have one weight
+        keys = self.of[row.places] * width + row.codes
         parts, part_of, counts = np.unique(
             keys, return_inverse=True, return_counts=True
         )
-        old = parts if row.weights is None else parts // len(row.places)
+        old = parts // width
         is_new = (counts < self.sizes[old]) | (old == 0)
         number = np.where(is_new, len(self.sizes) - 1 + np.cumsum(is_new), old)
         sizes = np.concatenate([self.sizes, counts[is_new]])
-        np.subtract.at(sizes, old[is_new & (old > 0)], counts[is_new & (old > 0)])
+        is_cut = is_new & (old > 0)
+        np.subtract.at(sizes, old[is_cut], counts[is_cut])
         of = self.of.copy()
         of[row.places] = number[part_of]
         return Classes(of, sizes)
@@ -157,12 +168,10 @@ def grown(array: np.ndarray, *shape: int) -> np.ndarray:
 
     Each axis at least doubles where it grows, so that growing by ones costs little.
     """
-    if all(has >= needs for has, needs in zip(array.shape, shape, strict=True)):
+    if np.less_equal(shape, array.shape).all():
         return array
-    sizes = [
-        has if has >= needs else max(needs, 2 * has)
+    more = [
+        (0, 0 if has >= needs else max(needs, 2 * has) - has)
         for has, needs in zip(array.shape, shape, strict=True)
     ]
-    found = np.zeros(sizes, array.dtype)
-    found[tuple(slice(0, has) for has in array.shape)] = array
-    return found
+    return np.pad(array, more)

@@ -81,17 +81,15 @@ class Updates:
         return f"if share {self.share:.3g} of them never changes"
 
     def lasting(self) -> WorstUpdate | None:
-        """Return the worst hidden client by what lasts of its updates.
+        """Return the worst hidden client by what lasts of its updates; None with share 0 or 1.
 
-        None with share 0 or 1.
         With share 1 the update of a round is what lasts of it, and with share 0 nothing
         lasts.
         """
         if not 0.0 < self.share < 1.0:
             return None
-        return _least(
-            [own.worst_lasting() for own in self._parts.values() if own.rounds]
-        )
+        parts = self._parts.values()
+        return _least([part.worst_lasting() for part in parts if part.rounds])
 
     def add(
         self,
@@ -110,26 +108,27 @@ class Updates:
             part: Of which coordinates it is; a sum of whole updates counts in every
                 part.
         """
-        row = (name, *_scaled(clients, weights))
+        row = name, _scaled(clients, weights)
+        due = list(self._parts.values())
         if part is None:
             self._whole.append(row)
-            due = list(self._parts.values())
         else:
             if part not in self._parts:
                 self._parts[part] = _Part(self.memory, self.share)
                 for before in self._whole:
                     self._parts[part].add(*before)
             due = [self._parts[part]]
-        for own in due:
-            own.add(*row)
-        return _least([own.worst() for own in self._parts.values() if own.rounds])
+        for each in due:
+            each.add(*row)
+        return _least([each.worst() for each in self._parts.values() if each.rounds])
 
 
 class _Part:
     """The sums of one part of the vector, or of whole updates."""
 
     def __init__(self, memory: float, share: float) -> None:
-        self._memory, self._share = memory, share
+        self._memory = memory
+        self._share = share
         # M, scaled to a unit diagonal, has no eigenvalue below this, however many rows
         self._least = (1 - share) + share * (1 - memory) / (1 + memory)
         self.lasting = Lasting(share) if 0.0 < share < 1.0 else None
@@ -143,26 +142,24 @@ class _Part:
         self._of = np.zeros((2, 0), np.int64)  # whose update, and of which row
         self._shares = np.zeros(0)
 
-    def add(self, name: Hashable, clients: Any, weights: Any) -> None:
-        pairs = list(zip(clients, weights, strict=True))
-        if not pairs:
+    def add(self, name: Hashable, weights: dict[Hashable, float]) -> None:
+        if not weights:
             return
-        self._alone += [pairs[0][0]] if len(pairs) == 1 else []
+        if len(weights) == 1:
+            self._alone += weights
         if name in self.rounds:  # R = 1 between two rows: they may depend on each other
             self._is_known = False
         row = self.rounds.setdefault(name, len(self.rounds))
         if self.lasting is not None:
-            self.lasting.add([own for own, _ in pairs], [weight for _, weight in pairs])
-        size = (row + 1) * (self._of.shape[1] + len(pairs))
+            self.lasting.add(list(weights), list(weights.values()))
+        size = (row + 1) * (self._of.shape[1] + len(weights))
         self._is_known &= size <= _MOST_ENTRIES
         if not self._is_known:
             self._rows = self._factor = self._solved = np.zeros((0, 0))
             return
-        at = np.array(
-            [self._names.setdefault(own, len(self._names)) for own, _ in pairs]
-        )
+        at = np.array([self._names.setdefault(i, len(self._names)) for i in weights])
         self._rows = _room(self._rows, row + 1, len(self._names))
-        self._rows[row, at] = [weight for _, weight in pairs]
+        self._rows[row, at] = list(weights.values())
         self._put(row, at)
 
     def _put(self, row: int, at: np.ndarray) -> None:
@@ -176,13 +173,14 @@ class _Part:
         y = _substituted(L[:row, :row], head[:, None])[:, 0]
         L[row, :row] = y
         L[row, row] = pivot = math.sqrt(float(P[row] @ P[row] - y @ y))
-        count, new = self._of.shape[1], len(at)
+        count = self._of.shape[1]
+        new = len(at)
         self._solved = _room(self._solved, row + 1, count + new)
         solved = self._solved[: row + 1, : count + new]
         if count:
             owners, places = self._of
-            own = P[row, owners] * kernel[places]
-            solved[row, :count] = (own - y @ solved[:row, :count]) / pivot
+            entries = P[row, owners] * kernel[places]
+            solved[row, :count] = (entries - y @ solved[:row, :count]) / pivot
             self._shares += solved[row, :count] ** 2
         solved[:, count:] = _substituted(L, P[:, at] * kernel[:, None])
         self._shares = np.append(self._shares, (solved[:, count:] ** 2).sum(axis=0))
@@ -208,21 +206,21 @@ class _Part:
         return WorstUpdate(*self.lasting.worst())
 
 
-def _least(found: Sequence[WorstUpdate]) -> WorstUpdate:
+def _least(updates: Sequence[WorstUpdate]) -> WorstUpdate:
     """Return what is not known, or else the worst."""
-    return min(found, key=lambda one: one.hidden or 0.0, default=WorstUpdate(None))
+    return min(updates, key=lambda each: each.hidden or 0.0, default=WorstUpdate(None))
 
 
 def _scaled(
     clients: Sequence[Hashable], weights: Sequence[Any] | None
-) -> tuple[tuple[Hashable, ...], tuple[float, ...]]:
+) -> dict[Hashable, float]:
     """Return the clients whose weight is not 0, and their weights times a power of two.
 
     The largest is then from 1 to 2, so that no product of two overflows, or loses a
     whole row. A row's scale changes no share.
     """
     if weights is None:
-        return tuple(clients), (1.0,) * len(clients)
+        return dict.fromkeys(clients, 1.0)
     pairs = zip(clients, weights, strict=True)
     exact = {
         client: Fraction(*weight.as_integer_ratio())
@@ -232,28 +230,26 @@ def _scaled(
     largest = max(exact.values(), default=Fraction(1))
     exponent = largest.numerator.bit_length() - largest.denominator.bit_length()
     scale = Fraction(2) ** exponent
-    return tuple(exact), tuple(float(weight / scale) for weight in exact.values())
+    return {client: float(weight / scale) for client, weight in exact.items()}
 
 
 def _room(array: np.ndarray, rows: int, columns: int) -> np.ndarray:
     """Return an array that holds so many rows and columns, grown by half where it has to be."""
     if rows <= array.shape[0] and columns <= array.shape[1]:
         return array
-    shape = [
-        have if want <= have else max(want, have * 3 // 2, 8)
+    more = [
+        (0, 0 if want <= have else max(want, have * 3 // 2, 8) - have)
         for have, want in zip(array.shape, (rows, columns), strict=True)
     ]
-    grown = np.zeros(shape)
-    grown[: array.shape[0], : array.shape[1]] = array
-    return grown
+    return np.pad(array, more)
 
 
 def _substituted(L: np.ndarray, right: np.ndarray) -> np.ndarray:
     """Return L^-1 of columns, row by row."""
-    found = np.zeros_like(right)
+    solved = np.zeros_like(right)
     for k in range(len(L)):
-        found[k] = (right[k] - L[k, :k] @ found[:k]) / L[k, k]
-    return found
+        solved[k] = (right[k] - L[k, :k] @ solved[:k]) / L[k, k]
+    return solved
 
 
 def checked_updates(memory: float | None, share: float) -> Updates | None:

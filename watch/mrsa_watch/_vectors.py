@@ -49,10 +49,10 @@ def negative(a: Any, prime: np.uint64) -> Any:
 
 def total(residues: Words, axis: int, prime: np.uint64, inverse: np.uint64) -> Any:
     """Return sums of fewer than 2**31 residues along an axis."""
+    # halves of words, so that no sum overflows
     low = (residues & _LOW).sum(axis=axis, dtype=np.uint64)
-    return _joined(
-        low, (residues >> _HALF).sum(axis=axis, dtype=np.uint64), prime, inverse
-    )
+    high = (residues >> _HALF).sum(axis=axis, dtype=np.uint64)
+    return _joined(low, high, prime, inverse)
 
 
 def _joined(low: Any, high: Any, prime: np.uint64, inverse: np.uint64) -> Any:
@@ -66,14 +66,8 @@ def reciprocal(a: Any, prime: np.uint64) -> np.uint64:
     return np.uint64(pow(int(a), -1, int(prime)) * _SQUARE % int(prime))
 
 
-# ---- Instead of compiled loops.
-
-
 def loops() -> Any:
-    """Return the module of loops over a history.
-
-    Of numba where it is installed, else this one.
-    """
+    """Return the module of loops over a history: of numba where it is installed, else this one."""
     try:
         from mrsa_watch import _loops
     except ImportError:
@@ -108,32 +102,31 @@ def class_sums(
 ) -> Words:
     """Do what `_loops.class_sums` does."""
     halves = np.zeros((2, len(vectors), count), np.uint64)
-    for own, part in zip(halves, (vectors & _LOW, vectors >> _HALF), strict=True):
-        for into, row in zip(own, part, strict=True):
-            np.add.at(into, classes, row)
-    low, high = halves
-    return np.asarray(_joined(low, high, prime, inverse))
+    for sums, part in zip(halves, (vectors & _LOW, vectors >> _HALF), strict=True):
+        for row, entries in zip(sums, part, strict=True):
+            np.add.at(row, classes, entries)
+    return np.asarray(_joined(halves[0], halves[1], prime, inverse))
 
 
 def ratios(
     top: Words, bottom: Words, one: np.uint64, prime: np.uint64, inverse: np.uint64
 ) -> Words:
-    """Do what `_loops.ratios` does.
-
-    Products of pairs, of pairs of pairs ... share one inverse.
-    """
+    """Do what `_loops.ratios` does: products of pairs, of pairs of pairs ... share one inverse."""
     is_zero = bottom == _ZERO
     levels = [np.where(is_zero, one, bottom)]
     while len(levels[-1]) > 1:
         if len(levels[-1]) % 2:
             levels[-1] = np.append(levels[-1], one)
         levels.append(times(levels[-1][::2], levels[-1][1::2], prime, inverse))
-    found: Any = np.asarray([reciprocal(own, prime) for own in levels.pop()], np.uint64)
+    last = [reciprocal(each, prime) for each in levels.pop()]
+    inverses: Any = np.asarray(last, np.uint64)
     for level in reversed(levels):
-        beside = level.reshape(-1, 2)[:, ::-1].reshape(-1)
-        found = times(np.repeat(found, 2)[: len(level)], beside, prime, inverse)
-    found = times(top, found[: len(top)], prime, inverse)
-    return np.where(is_zero, np.where(top == _ZERO, _ZERO, prime), found)
+        # one over a factor is one over the product times the other factor
+        others = level.reshape(-1, 2)[:, ::-1].reshape(-1)
+        inverses = np.repeat(inverses, 2)[: len(level)]
+        inverses = times(inverses, others, prime, inverse)
+    quotients = times(top, inverses[: len(top)], prime, inverse)
+    return np.where(is_zero, np.where(top == _ZERO, _ZERO, prime), quotients)
 
 
 def lightest(
@@ -143,13 +136,15 @@ def lightest(
     single = sizes[is_alone & (sizes > 0)]
     others = np.flatnonzero(~is_alone & (sizes > 0))
     others = others[np.lexsort((sizes[others], second[others], first[others]))]
-    keys, own = (first[others], second[others]), sizes[others]
-    is_same = (keys[0][1:] == keys[0][:-1]) & (keys[1][1:] == keys[1][:-1])
-    is_head = np.append(True, ~is_same)[: len(own)]  # the lightest of its group
-    pairs = (own[1:] + own[:-1])[is_same & is_head[:-1]]
-    heads = np.sort(own[is_head])[:3]
+    weights = sizes[others]
+    is_same = np.ones(max(0, len(others) - 1), bool)
+    for keys in (first[others], second[others]):
+        is_same &= keys[1:] == keys[:-1]
+    is_head = np.append(True, ~is_same)[: len(weights)]  # the lightest of its group
+    pairs = (weights[1:] + weights[:-1])[is_same & is_head[:-1]]
+    heads = np.sort(weights[is_head])[:3]
     return (
-        int(single.min(initial=np.iinfo(np.int64).max)) if len(single) else -1,
+        int(single.min()) if len(single) else -1,
         int(pairs.min()) if len(pairs) else -1,
         int(heads.sum()) if len(heads) == 3 else -1,
     )
@@ -164,13 +159,13 @@ def inner(
     vectors: np.ndarray,
 ) -> np.ndarray:
     """Do what `_loops.inner` does, and `_loops.inner_one`."""
-    found = np.zeros((rank, *vectors.shape[1:]))
+    products = np.zeros((rank, *vectors.shape[1:]))
     for j in range(rank):
         seen = vectors[clients[starts[j] : starts[j + 1]]]
         if held[j] >= 0:
             seen = (seen.T * values[held[j] : held[j] + len(seen)]).T
-        found[j] = seen.sum(axis=0)
-    return found
+        products[j] = seen.sum(axis=0)
+    return products
 
 
 def spread(
@@ -184,12 +179,10 @@ def spread(
     """Do what `_loops.spread` does, and `_loops.spread_one`."""
     for j, factor in enumerate(factors):
         places = clients[starts[j] : starts[j + 1]]
-        own = (
-            values[held[j] : held[j] + len(places)]
-            if held[j] >= 0
-            else np.ones(len(places))
-        )
-        vectors[places] -= np.multiply.outer(own, factor)
+        entries = np.ones(len(places))
+        if held[j] >= 0:
+            entries = values[held[j] : held[j] + len(places)]
+        vectors[places] -= np.multiply.outer(entries, factor)
 
 
 inner_one, spread_one = inner, spread

@@ -1,6 +1,5 @@
-"""Watches a participation log.
+"""Watches a participation log: what it leaks after each sum, as lines that are kept once each.
 
-What it leaks after each sum, as lines that are kept once each.
 The log is the only state: a restart reads it from its first line, by the same steps,
 and gets the same values to the last digit.
 """
@@ -15,7 +14,7 @@ import os
 import pathlib
 import sys
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from mrsa_watch._base.errors import require, writing
 from mrsa_watch._base.files import write_whole
@@ -30,6 +29,20 @@ from mrsa_watch.logs import LineParser, SumLine
 _MOST_NAMED = 3
 
 
+class Drifting(NamedTuple):
+    """What leaks of updates that drift.
+
+    Attributes:
+        name: `"update"`, of one round, or `"lasting"`: what lasts of a client's updates.
+        worst: The worst hidden one.
+        words: The sentence on it.
+    """
+
+    name: str
+    worst: WorstUpdate
+    words: str
+
+
 @dataclasses.dataclass(frozen=True)
 class Watched:
     """A learnt sum of a log, and what leaks after it.
@@ -40,11 +53,7 @@ class Watched:
         newly_exposed: Clients that this sum exposed.
         new_breaches: Breaches that this sum caused or changed.
         aggregation: How its system makes sums, as the log states.
-        update: The worst hidden update of one round, if updates drift.
-        drift: How they drift, in words.
-        lasting: The worst hidden client by what lasts of its updates, if a share of
-            them does.
-        lasting_drift: How much lasts, in words.
+        drifting: What leaks of updates, if they drift.
     """
 
     line: SumLine
@@ -52,34 +61,13 @@ class Watched:
     newly_exposed: tuple[Any, ...]
     new_breaches: tuple[str, ...]
     aggregation: str
-    update: WorstUpdate | None = None
-    drift: str = ""
-    lasting: WorstUpdate | None = None
-    lasting_drift: str = ""
+    drifting: tuple[Drifting, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as plain values for JSON.
-
-        Clients who were exposed before are only counted.
-        """
-        line, state = self.line, self.state
-        parts: dict[str, Any] = (
-            {}
-            if not state.parts
-            else {
-                "part": line.part,
-                "parts": state.parts,
-                "weak_part": state.weak_part,
-                "hidden_part": state.hidden_part,
-            }
-        )
-        if self.update is not None:
-            hidden = _finite(self.update.hidden)
-            parts |= {"update_hidden": hidden, "update_client": self.update.client}
-        if self.lasting is not None:
-            hidden = _finite(self.lasting.hidden)
-            parts |= {"lasting_hidden": hidden, "lasting_client": self.lasting.client}
-        return {
+        """Return it as plain values for JSON; clients who were exposed before are only counted."""
+        line = self.line
+        state = self.state
+        content: dict[str, Any] = {
             "run": line.run,
             "round": line.round,
             "sum": line.sum,
@@ -96,11 +84,20 @@ class Watched:
             "hidden_client": state.hidden_client,
             "error_bits": state.error_bits,
             "breaches": list(state.breaches),
-        } | parts
+        }
+        if state.parts:
+            content["part"] = line.part
+            for name in ("parts", "weak_part", "hidden_part"):
+                content[name] = getattr(state, name)
+        for name, worst, _ in self.drifting:
+            content[f"{name}_hidden"] = _finite(worst.hidden)
+            content[f"{name}_client"] = worst.client
+        return content
 
     def to_words(self) -> str:
         """Return it as a line for people."""
-        line, state = self.line, self.state
+        line = self.line
+        state = self.state
         name = f"round {line.round}" + (f" sum {line.sum}" if line.sum else "")
         name = f"run {line.run} {name}" if line.run else name
         name += "" if line.part is None else f" part {printable(line.part)}"
@@ -108,34 +105,28 @@ class Watched:
         worst = f", part {printable(state.hidden_part)}" if state.parts else ""
         exposed = f"{len(state.exposed)} exposed"
         if self.newly_exposed:
-            told = ", ".join(
-                printable(client) for client in self.newly_exposed[:_MOST_NAMED]
-            )
+            names = ", ".join(map(printable, self.newly_exposed[:_MOST_NAMED]))
             more = len(self.newly_exposed) - _MOST_NAMED
-            exposed += f" (new: {told}{f' and {more} others' if more > 0 else ''})"
+            exposed += f" (new: {names}{f' and {more} others' if more > 0 else ''})"
         interval = str(state.lower)
         if state.lower != state.upper:
             interval += f" to {state.upper}"
         hidden = "worst hidden not known"
         if state.hidden is not None:
-            who = printable(state.hidden_client)
-            hidden = f"worst hidden among {hidden_words(state.hidden)} ({who}{worst})"
-        parts = [
+            client = printable(state.hidden_client)
+            size = hidden_words(state.hidden)
+            hidden = f"worst hidden among {size} ({client}{worst})"
+        words = [
             f"{state.clients} clients, rank {state.rank}",
             *([f"worst of {state.parts} parts"] if state.parts else []),
             exposed,
             f"strong T {state.strong}",
             f"weak T {interval}{weakest}{' (searched)' if state.is_searched else ''}",
             hidden,
-            *([] if self.update is None else [update_words(self.update, self.drift)]),
-            *(
-                []
-                if self.lasting is None
-                else [lasting_words(self.lasting, self.lasting_drift)]
-            ),
+            *(each.words for each in self.drifting),
             *(f"BREACH: {why}" for why in self.new_breaches),
         ]
-        return f"{name}: {'; '.join(parts)}"
+        return f"{name}: {'; '.join(words)}"
 
 
 def _finite(value: float | None) -> float | None:
@@ -143,22 +134,31 @@ def _finite(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
 
 
-def update_words(update: WorstUpdate, drift: str) -> str:
-    """Return the sentence on the worst update."""
-    return _worst_words("the update of one round", "worst update", update, drift)
-
-
-def lasting_words(lasting: WorstUpdate, drift: str) -> str:
-    """Return the sentence on what lasts of updates."""
-    return _worst_words("what lasts of updates", "worst client", lasting, drift)
-
-
 def _worst_words(subject: str, which: str, worst: WorstUpdate, drift: str) -> str:
     text = f"{subject}, of alike clients: {which}"
     if worst.hidden is None:
         return f"{text} not known {drift}"
-    size, who = hidden_words(worst.hidden), printable(worst.client)
-    return f"{text} hidden among {size} ({who}) {drift}"
+    size = hidden_words(worst.hidden)
+    return f"{text} hidden among {size} ({printable(worst.client)}) {drift}"
+
+
+def _drifting(updates: Updates | None, line: SumLine) -> list[Drifting]:
+    """Return what leaks of updates after one more sum."""
+    if updates is None:
+        return []
+    name = (line.run, line.round)
+    update = updates.add(name, line.clients, line.weights, line.part)
+    words = _worst_words(
+        "the update of one round", "worst update", update, updates.words
+    )
+    drifting = [Drifting("update", update, words)]
+    lasting = updates.lasting()
+    if lasting is not None:
+        words = _worst_words(
+            "what lasts of updates", "worst client", lasting, updates.lasting_words
+        )
+        drifting.append(Drifting("lasting", lasting, words))
+    return drifting
 
 
 def watch(
@@ -182,49 +182,33 @@ def watch(
         ConfigurationError: If a line is not of the format, or the file did not only
             grow.
     """
-    parser, is_told = LineParser(str(path)), [False, False]
-    for found in parser.sums(_lines(path, poll_seconds)):
-        if found.status != "learnt":
+    parser = LineParser(str(path))
+    reported: set[str] = set()  # breaches by updates that drift
+    for line in parser.sums(_lines(path, poll_seconds)):
+        if line.status != "learnt":
             continue
         before = gate.state
-        state = gate.add(found.clients, found.weights, found.part)
-        new = tuple(why for why in state.breaches if why not in before.breaches)
-        drifting: dict[str, Any] = {}
-        if updates is not None:
-            name = (found.run, found.round)
-            update = updates.add(name, found.clients, found.weights, found.part)
-            lasting = updates.lasting()
-            drifting = {
-                "update": update,
-                "drift": updates.words,
-                "lasting": lasting,
-                "lasting_drift": updates.lasting_words,
-            }
-            values = [(update, update_words(update, updates.words))]
-            if lasting is not None:
-                values.append((lasting, lasting_words(lasting, updates.lasting_words)))
-            for place, (worst, words) in enumerate(values):
-                is_below = (
-                    least_hidden is not None
-                    and not (worst.hidden or 0.0) >= least_hidden
-                )
-                if is_below and state.clients:
-                    why = f"{words}, below {least_hidden:g}"
-                    state = dataclasses.replace(state, breaches=(*state.breaches, why))
-                    new = new if is_told[place] else (*new, why)
-                    is_told[place] = True
+        state = gate.add(line.clients, line.weights, line.part)
+        new = [why for why in state.breaches if why not in before.breaches]
+        drifting = _drifting(updates, line)
+        for name, worst, words in drifting if state.clients else ():
+            if least_hidden is None or (worst.hidden or 0.0) >= least_hidden:
+                continue
+            why = f"{words}, below {least_hidden:g}"
+            state = dataclasses.replace(state, breaches=(*state.breaches, why))
+            new += [why] * (name not in reported)
+            reported.add(name)
         yield Watched(
-            found,
+            line,
             state,
             state.exposed[len(before.exposed) :],
-            new,
+            tuple(new),
             parser.headers[-1].aggregation,
-            **drifting,
+            tuple(drifting),
         )
 
 
-# ---- Figures of a watched log in the text format that Prometheus reads (OpenMetrics).
-
+# of the text format that Prometheus reads (OpenMetrics)
 _HELP = {
     "sums": "sums that the server learnt",
     "clients": "clients in any of them",
@@ -237,21 +221,21 @@ _HELP = {
     "absent if not known",
     "last_round": "round of the last sum",
     "breaches": "requirements that do not hold, or are not known to",
-    "update_hidden_among": "size of a single sum that would hide the worst update of one round "
-    "equally well, if clients are alike and updates drift as set; absent if not known",
-    "lasting_hidden_among": "size of a single sum that would hide what lasts of the worst client's "
-    "updates equally well, if clients are alike and the share set never changes; "
-    "absent if not "
+    "update_hidden_among": "size of a single sum that would hide the worst update of one "
+    "round equally well, if clients are alike and updates drift as set; absent if not "
     "known",
+    "lasting_hidden_among": "size of a single sum that would hide what lasts of the worst "
+    "client's updates equally well, if clients are alike and the share set never "
+    "changes; absent if not known",
     "parts": "parts of the vector, of which the worst is reported; absent without parts",
 }
 
 
-def to_metrics(found: Watched, log: str) -> str:
+def to_metrics(watched: Watched, log: str) -> str:
     """Return the figures after a sum as gauges, each with the log as its label.
 
     Args:
-        found: What the sums so far leak.
+        watched: What the sums so far leak.
         log: Names the log.
 
     Examples:
@@ -260,12 +244,12 @@ def to_metrics(found: Watched, log: str) -> str:
         >>> _ = gate.add(["anna", "bob", "cleo"])
         >>> import mrsa_watch.logs as logs
         >>> line = logs.SumLine(0, 7, 0, "learnt", ("anna",), None, None, {}, None, None, 2)
-        >>> found = Watched(line, gate.state, (), gate.state.breaches, "secagg")
-        >>> print(to_metrics(found, "log.jsonl").splitlines()[-5])
+        >>> watched = Watched(line, gate.state, (), gate.state.breaches, "secagg")
+        >>> print(to_metrics(watched, "log.jsonl").splitlines()[-5])
         mrsa_watch_last_round{log="log.jsonl"} 7
     """
-    state = found.state
-    values = {
+    state = watched.state
+    values: dict[str, float | None] = {
         "sums": state.sums,
         "clients": state.clients,
         "rank": state.rank,
@@ -274,33 +258,26 @@ def to_metrics(found: Watched, log: str) -> str:
         "weak_t_upper": state.upper,
         "strong_t": state.strong,
         "hidden_among": state.hidden,
-        "last_round": found.line.round,
+        "last_round": watched.line.round,
         "breaches": len(state.breaches),
-        "update_hidden_among": None if found.update is None else found.update.hidden,
-        "lasting_hidden_among": None if found.lasting is None else found.lasting.hidden,
-        "parts": state.parts or None,
     }
+    for name, worst, _ in watched.drifting:
+        values[f"{name}_hidden_among"] = worst.hidden
+    values["parts"] = state.parts or None
     label = log.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
     lines = []
     for name, value in values.items():
-        if value is None or not math.isfinite(value):
-            continue
-        full = f"mrsa_watch_{name}"
-        lines += [
-            f"# HELP {full} {_HELP[name]}",
-            f"# TYPE {full} gauge",
-            f'{full}{{log="{label}"}} {value}',
-        ]
+        if value is not None and math.isfinite(value):
+            full = f"mrsa_watch_{name}"
+            lines.append(f"# HELP {full} {_HELP[name]}")
+            lines.append(f"# TYPE {full} gauge")
+            lines.append(f'{full}{{log="{label}"}} {value}')
     return "\n".join([*lines, "# EOF", ""])
 
 
-# ---- What is kept of a log, and what is printed.
-
-
 class Kept:
-    """Lines of a file that has one for each sum, however often it was begun anew.
+    """Lines of a file that has one for each sum, however often it was begun again; a context.
 
-    A context.
     Lines that are there already must be the same; a torn last one is taken away.
     Another process that keeps lines in the file is an error at once.
 
@@ -309,9 +286,8 @@ class Kept:
     """
 
     def __init__(self, path: pathlib.Path) -> None:
-        require(
-            path.parent.is_dir(), "out", "must lie in an existing folder", str(path)
-        )
+        rule = "must lie in an existing folder"
+        require(path.parent.is_dir(), "out", rule, str(path))
         self._path = path
         with writing(path):
             self._file = path.open("a+b", buffering=0)
@@ -320,8 +296,8 @@ class Kept:
             self._file.close()
         require(is_ours, "out", "must be no other watch's", str(path))
         self._file.seek(0)
-        lines = self._file.read().split(b"\n")
-        self._before, torn = lines[:-1], lines[-1]
+        *lines, torn = self._file.read().split(b"\n")
+        self._before = lines
         with writing(path):
             self._file.truncate(os.fstat(self._file.fileno()).st_size - len(torn))
         self._count = 0
@@ -350,10 +326,9 @@ class Kept:
             self._count += 1
             return False
         with writing(self._path, more="; its complete lines are kept"):
-            left = line + b"\n"
-            while left:
-                left = left[self._file.write(left) :]
-        self._count += 1
+            rest = line + b"\n"
+            while rest:
+                rest = rest[self._file.write(rest) :]
         return True
 
 
@@ -368,13 +343,14 @@ def _lines(path: pathlib.Path, poll_seconds: float | None) -> Iterator[bytes]:
 
 def _check_kind(path: pathlib.Path, *, must_be_there: bool = False) -> None:
     """Raise for a file of another kind, which may never have a line that is whole."""
-    is_there = path.is_file()
-    there = is_there or not (must_be_there or path.exists())
-    require(there, "file", "must be a participation log", str(path))
-    if is_there:
+    is_file = path.is_file()
+    is_fine = is_file or not (must_be_there or path.exists())
+    rule = "must be a participation log"
+    require(is_fine, "file", rule, str(path))
+    if is_file:
         with path.open("rb") as stream:
             first = stream.read(1)
-        rule = "must be a participation log in JSON Lines; mrsa-jax audit reads other kinds"
+        rule += " in JSON Lines; mrsa-jax audit reads other kinds"
         require(first in (b"", b"{"), "file", rule, str(path))
 
 
@@ -407,27 +383,26 @@ def print_sums(
         warn: Receives warnings that are not lines.
         goes_on: Asked after each line.
     """
-    is_below, is_plain = False, False
+    is_below = False
+    is_plain = False
     with contextlib.ExitStack() as stack:
-        kept = None if out is None else stack.enter_context(Kept(out))
-        for found in watch(file, gate, poll_seconds, updates, least_hidden):
-            content = found.to_dict()
-            is_new = kept is None or kept.put(content)
-            if found.aggregation == "plain" and not is_plain:
+        lines = None if out is None else stack.enter_context(Kept(out))
+        for watched in watch(file, gate, poll_seconds, updates, least_hidden):
+            content = watched.to_dict()
+            is_new = lines is None or lines.put(content)
+            if watched.aggregation == "plain" and not is_plain:
                 is_plain = True
                 warn(
                     "in this log the server saw every update by itself (aggregation: "
-                    "plain); "
-                    "what follows is what the sums alone would leak"
+                    "plain); what follows is what the sums alone would leak"
                 )
             if is_new:
-                sys.stdout.write(
-                    f"{json.dumps(content) if as_json else found.to_words()}\n"
-                )
+                text = json.dumps(content) if as_json else watched.to_words()
+                sys.stdout.write(f"{text}\n")
                 sys.stdout.flush()
             if metrics is not None:
-                write_whole(metrics, to_metrics(found, str(file)), "metrics")
-            is_below = is_below or bool(found.state.breaches)
+                write_whole(metrics, to_metrics(watched, str(file)), "metrics")
+            is_below = is_below or bool(watched.state.breaches)
             if (is_below and not keep_going) or not goes_on():
                 break
     return is_below

@@ -53,12 +53,11 @@ from typing import Any
 REALS = "over the real numbers"
 KNOWN_RANGE = (
     "This is over the real numbers. Values known to be whole numbers of a small range, "
-    "such as "
-    "bits or votes, may follow from sums that expose no client. A sum of n bits that "
-    "is 0 or n "
-    "reveals all of them."
+    "such as bits or votes, may follow from sums that expose no client. A sum of n bits "
+    "that is 0 or n reveals all of them."
 )
-FORMAT, VERSION = "mrsa-jax certificate", 1
+FORMAT = "mrsa-jax certificate"
+VERSION = 1
 MOST_BYTES = 2**28  # of a certificate, and of a log as text
 MOST_LINE = 2**24  # characters in a line of a log
 MOST_ENTRIES = 10**6  # clients in sums, over all sums
@@ -67,6 +66,7 @@ MOST_TEXT = 10**4  # characters of its remarks, and of how the log is read
 MOST_DIGITS = 4300  # of an integer: what Python itself allows
 MOST_STEPS = 250_000_000  # elementary operations: one to two minutes
 SHARE = 2**80  # shares are counted in parts of this, rounded up
+Entries = dict[Any, Fraction]  # of the matrix, by sum and client
 Unchecked = TimeoutError  # something may be true, and was not looked at
 INTEGER = re.compile(r"-?[0-9]+")
 DECIMAL = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
@@ -96,7 +96,8 @@ LOOKS: Any = str.maketrans(
     )
     | {"æ": "ae", "œ": "oe", "þ": "th", "ð": "d"}
 )
-ROUND, CLIENT = "round|rnd", "client|cid|user|node|participant|device|partition|site"
+ROUND = "round|rnd"
+CLIENT = "client|cid|user|node|participant|device|partition|site"
 KEYS = dict(
     line.split(": ")
     for line in """\
@@ -142,8 +143,8 @@ def listed(names: Any) -> str:
 def keyed(value: Any, kind: str, whole: bool = True) -> None:
     """Refuse an object that has other keys than its kind."""
     need(type(value) is dict, f"no object for the {kind}")
-    known = set(KEYS[kind].split(","))
-    odd = sorted(value.keys() - known) or sorted(known - value.keys()) * whole
+    keys = set(KEYS[kind].split(","))
+    odd = sorted(value.keys() - keys) or sorted(keys - value.keys()) * whole
     need(not odd, f"unknown or missing keys in the {kind}: {listed(odd)[:MOST_TEXT]}")
 
 
@@ -155,10 +156,8 @@ def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def texts(value: Any) -> list[str]:
     """Return a list of different texts."""
-    need(
-        type(value) is list and all(type(text) is str for text in value),
-        "no list of texts",
-    )
+    are_texts = type(value) is list and all(type(text) is str for text in value)
+    need(are_texts, "no list of texts")
     need(len(set(value)) == len(value), "a text twice in a list")
     return list(value)
 
@@ -175,12 +174,10 @@ def integer(value: Any, least: int | None = None) -> int:
 def places(value: Any, below: int) -> list[int]:
     """Return a list of different places, from 0 on."""
     need(type(value) is list, "no list of places")
-    found = [integer(item, 0) for item in value]
-    need(
-        len(set(found)) == len(found) and max(found, default=0) < below,
-        "wrong places in a list",
-    )
-    return found
+    numbers = [integer(item, 0) for item in value]
+    fits = len(set(numbers)) == len(numbers) and max(numbers, default=0) < below
+    need(fits, "wrong places in a list")
+    return numbers
 
 
 @functools.lru_cache(2**16)
@@ -235,16 +232,14 @@ def alike_client(name: str) -> Any:
     if len(digits) <= 300 and SIGNED.fullmatch(digits):
         return Fraction(digits)
     if HARDWARE.fullmatch(name):
-        digits = re.sub(
-            "[^0-9a-f]", "", name.removeprefix("urn:uuid:").removeprefix("0x")
-        )
+        digits = name.removeprefix("urn:uuid:").removeprefix("0x")
+        digits = re.sub("[^0-9a-f]", "", digits)
         if len(digits) >= 12:
             return digits
     name = re.sub(r"[\s_\-]+", "-", name).strip("-") or name
-    number, host = BY_NUMBER.fullmatch(name), BY_HOST.fullmatch(name)
-    if number:
+    if number := BY_NUMBER.fullmatch(name):
         name = number[1]
-    elif host:
+    elif host := BY_HOST.fullmatch(name):
         name = re.sub(r"(?<=\d)\.0+$", "", host[1])
     return re.sub(r"(?<![\d.])0+(?=\d)", "", name).translate(str.maketrans("01", "ol"))
 
@@ -266,37 +261,31 @@ def latin(name: str) -> str:
     return INVISIBLE.sub("", "".join(marks)).casefold().translate(LOOKS)
 
 
-def asked(text: str) -> tuple[str, str, Fraction, list[list[str]]]:
+def asked_for(text: str) -> tuple[str, str, Fraction, list[str], list[str]]:
     """Return the parts of a --claim.
 
     Of what, a comparison, a number, and names, also of others.
     """
-    found = WANTED.fullmatch(text.strip())
-    need(
-        found,
-        f"--claim must be as the head of this file shows ('weak T >= 4'); got {text!a}",
-    )
-    figure, sign, hidden, value, names, kind, more = found.groups()  # type: ignore[union-attr]
+    parts = WANTED.fullmatch(text.strip())
+    rule = "--claim must be as the head of this file shows ('weak T >= 4')"
+    need(parts, f"{rule}; got {text!a}")
+    figure, sign, hidden, value, names, kind, more = parts.groups()  # type: ignore[union-attr]
     words = shlex.split(names or more or "")
     cut = words.index("with") if kind == "exposed" and "with" in words else len(words)
     fits = not words if figure else kind != "exposed" or words[:cut]
-    need(
-        fits,
-        f"--claim must name clients after `exposed`, and none after T; got {text!a}",
-    )
-    return (
-        figure or hidden or kind,
-        sign or "",
-        number(value or "0"),
-        [words[:cut], words[cut + 1 :]],
-    )
+    rule = "--claim must name clients after `exposed`, and none after T"
+    need(fits, f"{rule}; got {text!a}")
+    what = figure or hidden or kind
+    return what, sign or "", number(value or "0"), words[:cut], words[cut + 1 :]
 
 
 def lines_of(data: bytes, newline: str | None, spend: Any) -> Any:
     """Yield the lines of a text, packed or not, of which no more is held than one."""
-    packed = data[:2] == b"\x1f\x8b"
-    raw: Any = gzip.GzipFile(fileobj=io.BytesIO(data)) if packed else io.BytesIO(data)
-    text, total = io.TextIOWrapper(raw, "utf-8-sig", newline=newline), 0
+    raw: Any = io.BytesIO(data)
+    if data[:2] == b"\x1f\x8b":
+        raw = gzip.GzipFile(fileobj=raw)
+    text = io.TextIOWrapper(raw, "utf-8-sig", newline=newline)
+    total = 0
     while line := text.readline(MOST_LINE + 1):
         total += len(line)
         need(len(line) <= MOST_LINE, f"a line of more than {MOST_LINE} characters")
@@ -305,7 +294,7 @@ def lines_of(data: bytes, newline: str | None, spend: Any) -> Any:
         yield line
 
 
-def put(entries: dict[Any, Fraction], key: Any, weight: Fraction) -> None:
+def put(entries: Entries, key: Any, weight: Fraction) -> None:
     """Add an entry of the matrix, one of not too many."""
     need(key not in entries, "a client twice in one sum of the log")
     need(len(entries) < MOST_ENTRIES, f"more than {MOST_ENTRIES} clients in sums")
@@ -314,19 +303,14 @@ def put(entries: dict[Any, Fraction], key: Any, weight: Fraction) -> None:
 
 def is_plain(reading: Any) -> bool:
     """Return whether a reading takes a whole log, from columns whose names say what they are."""
-    j, i = [str(name).lower() for name in reading.get("columns", (ROUND, CLIENT))[:2]]
+    columns = reading.get("columns", (ROUND, CLIENT))
+    j, i = (str(name).lower() for name in columns[:2])
     named = reading.get("header", 1) or reading["layout"] == "matrix"
-    cut = (
-        reading.get("left_out")
-        or reading.get("where")
-        or len(reading.get("columns", ())) > 3
-    )
+    cut = reading.get("left_out") or reading.get("where") or len(columns) > 3
     return bool(named and not cut and re.search(ROUND, j) and re.search(CLIENT, i))
 
 
-def read_log(
-    data: bytes, reading: Any, spend: Any = abs
-) -> tuple[dict[Any, Fraction], list[str]]:
+def read_log(data: bytes, reading: Any, spend: Any = abs) -> tuple[Entries, list[str]]:
     """Return the weights of (round, client), where not zero, of a log, and what was left out.
 
     A sum of a part of the vector has the part as a third in its keys, and behind its
@@ -335,20 +319,18 @@ def read_log(
     layout = reading.get("layout") if type(reading) is dict else None
     need(layout in ("lines", "matrix", "long"), "an unknown layout")
     keyed(reading, str(layout))
-    need(
-        len(json.dumps(reading)) <= MOST_TEXT,
-        "more words on reading than anybody reads",
-    )
+    is_short = len(json.dumps(reading)) <= MOST_TEXT
+    need(is_short, "more words on reading than anybody reads")
     if layout == "lines":
-        entries, told = read_lines(lines_of(data, "\n", spend))
+        entries, remarks = read_lines(lines_of(data, "\n", spend))
     else:
-        entries, told = read_table(lines_of(data, None, spend), reading)
+        entries, remarks = read_table(lines_of(data, None, spend), reading)
     entries = {key: weight for key, weight in entries.items() if weight}
     need(entries or is_plain(reading), "nothing of the log is left")
-    return entries, told
+    return entries, remarks
 
 
-def read_table(lines: Any, reading: Any) -> tuple[dict[Any, Fraction], list[str]]:
+def read_table(lines: Any, reading: Any) -> tuple[Entries, list[str]]:
     """Read a table, of which the first line shows the delimiter, and whether it is a header."""
     lines = (line.rstrip("\n") for line in lines if line.strip())
     first = next(lines, "{")
@@ -368,25 +350,18 @@ def read_table(lines: Any, reading: Any) -> tuple[dict[Any, Fraction], list[str]
     same = (reading["delimiter"], integer(reading["header"])) == (mark, header)
     need(same, f"the delimiter is {mark!a}, and the lines of header {header}")
     if not header:
-        lines, names = (
-            itertools.chain([first], lines),
-            [str(k) for k in range(len(names))],
-        )
+        lines = itertools.chain([first], lines)
+        names = [str(k) for k in range(len(names))]
     need(len(set(names)) == len(names), "two columns of one name")
-    return (read_matrix if reading["layout"] == "matrix" else read_rows)(
-        names, map(split, lines), reading
-    )
+    read = read_matrix if reading["layout"] == "matrix" else read_rows
+    return read(names, map(split, lines), reading)
 
 
-def read_matrix(
-    names: list[str], rows: Any, reading: Any
-) -> tuple[dict[Any, Fraction], list[str]]:
+def read_matrix(names: list[str], rows: Any, reading: Any) -> tuple[Entries, list[str]]:
     """Read a row for each sum, with a column for each client."""
-    count, cut, entries = (
-        0,
-        dict.fromkeys(texts(reading["left_out"]), 0),
-        dict[Any, Fraction](),
-    )
+    entries: Entries = {}
+    count = 0
+    cut = dict.fromkeys(texts(reading["left_out"]), 0)
     need(cut.keys() <= set(names), "a column that is not there")
     for row in rows:
         need(len(row) == len(names), "rows of different lengths")
@@ -396,60 +371,51 @@ def read_matrix(
             elif weight := number(text):
                 put(entries, (str(count), name), weight)
         count += 1
-    told = [
-        f"LEFT OUT: {len(cut)} of {len(names)} columns, each a client if it is one"
-    ] * bool(cut)
-    return entries, told + [
-        f"LEFT OUT: column {name!a}, which is not 0 in {some} of {count} rows"
-        for name, some in cut.items()
-    ]
+    remarks = []
+    if cut:
+        columns = f"{len(cut)} of {len(names)} columns"
+        remarks.append(f"LEFT OUT: {columns}, each a client if it is one")
+    for name, some in cut.items():
+        zeros = f"which is not 0 in {some} of {count} rows"
+        remarks.append(f"LEFT OUT: column {name!a}, {zeros}")
+    return entries, remarks
 
 
-def read_rows(
-    names: list[str], rows: Any, reading: Any
-) -> tuple[dict[Any, Fraction], list[str]]:
+def read_rows(names: list[str], rows: Any, reading: Any) -> tuple[Entries, list[str]]:
     """Read a row for each client in each sum."""
-    columns, where, entries = (
-        reading["columns"],
-        reading["where"],
-        dict[Any, Fraction](),
-    )
+    columns = reading["columns"]
+    where = reading["where"]
     need(type(columns) is list and len(columns) in (3, 4), "other columns")
     need(len(where) <= 20, "other rules")
     used = texts(columns[:2] + [name for name in columns[2:] if name is not None])
-    need(
-        {*used, *(name for name, _ in where)} <= set(names),
-        "a column that is not there",
-    )
+    used += [name for name, _ in where]
+    need(set(used) <= set(names), "a column that is not there")
     j, i, w, part = (
         None if name is None else names.index(name) for name in [*columns, None][:4]
     )
     rules = [(names.index(name), set(texts(wanted))) for name, wanted in where]
-    words, count, cut = dict[str, str](), 0, [0] * (len(rules) + 1)
+    entries: Entries = {}
+    words: dict[str, str] = {}  # each text once in memory
+    count = 0
+    cut = [0] * (len(rules) + 1)
     # of each client, in bits: who has a row that passes each rule, and all
-    seen = dict[str, int]()
+    seen: dict[str, int] = {}
     for row in rows:
         need(len(row) == len(names), "rows of different lengths")
-        key, count = (
-            tuple([words.setdefault(row[k], row[k]) for k in (j, i)]),
-            count + 1,
-        )
+        count += 1
+        key = tuple([words.setdefault(row[k], row[k]) for k in (j, i)])
         good = [row[k] in wanted for k, wanted in rules]
         good.append(all(good))
         cut = [some + (not passed) for some, passed in zip(cut, good)]
-        seen[key[1]] = seen.get(key[1], 0) | sum(
-            passed << n for n, passed in enumerate(good)
-        )
+        bits = sum(passed << n for n, passed in enumerate(good))
+        seen[key[1]] = seen.get(key[1], 0) | bits
         need(len(words) <= 2 * MOST_ENTRIES, "too many names in the log")
-        own = "" if part is None else row[part]
-        if own not in ("", "nan", "NaN"):
-            key = (f"{key[0]}[{own}]", key[1], words.setdefault(own, own))
+        name = "" if part is None else row[part]
+        if name not in ("", "nan", "NaN"):
+            key = (f"{key[0]}[{name}]", key[1], words.setdefault(name, name))
         if good[-1]:
             put(entries, key, number("1" if w is None else row[w]))
-    unused = [
-        name for name in names if name not in [*used, *(name for name, _ in where)]
-    ]
-    told = [f"not used: column {name!a}" for name in unused]
+    remarks = [f"not used: column {name!a}" for name in names if name not in used]
     said = [
         f"where {name!a} is not {' or '.join(map(ascii, wanted))}"
         for name, wanted in where
@@ -457,88 +423,76 @@ def read_rows(
     for n, rule in enumerate(said + ["by all of these together"] * (len(said) > 1)):
         lost = [name for name, bits in seen.items() if not bits >> n & 1]
         some = ": " * bool(lost) + listed(lost[:20]) + " and others" * (len(lost) > 20)
-        told.append(
+        remarks.append(
             f"LEFT OUT {rule}: {cut[n]} of {count} rows, with all rows of {len(lost)} "
-            "of "
-            f"{len(seen)} clients{some}"
+            f"of {len(seen)} clients{some}"
         )
-    return entries, told
+    return entries, remarks
 
 
-def read_lines(lines: Any) -> tuple[dict[Any, Fraction], list[str]]:
-    """Read a participation log of mrsa-jax.
-
-    JSON Lines, a sum a line, headers in between.
-    """
-    run, count, sums, words = -1, 0, dict[Any, Any](), dict[str, str]()
+def read_lines(lines: Any) -> tuple[Entries, list[str]]:
+    """Read a participation log of mrsa-jax: JSON Lines, a sum per line, headers in between."""
+    run = -1
+    count = 0
+    sums: dict[Any, Any] = {}
+    words: dict[str, str] = {}
     cut = collections.Counter[str]()
     for line in lines:
         if not line.endswith("\n") or line.rstrip("\r\n").endswith("#torn"):
             cut["torn, or without their end"] += 1
             continue
-        own = json.loads(line, object_pairs_hook=once, parse_float=str, parse_int=str)
-        keyed(own, f"{'header' if 'format' in own else 'line'} of the log", whole=False)
-        if "format" in own:
-            need(own["format"] == "mrsa-jax participation log", "another format of log")
-            run = integer(own["run"], 0)
+        read = json.loads(line, object_pairs_hook=once, parse_float=str, parse_int=str)
+        is_header = "format" in read
+        keyed(read, f"{'header' if is_header else 'line'} of the log", whole=False)
+        if is_header:
+            is_ours = read["format"] == "mrsa-jax participation log"
+            need(is_ours, "another format of log")
+            run = integer(read["run"], 0)
             continue
-        status = own.get("status", "learnt")
-        need(
-            run >= 0 and status in ("learnt", "aborted", "refused"),
-            "no header, or no status",
-        )
+        status = read.get("status", "learnt")
+        is_good = run >= 0 and status in ("learnt", "aborted", "refused")
+        need(is_good, "no header, or no status")
         cut[f"of sums that were {status}"] += 1
-        if status == "learnt":
-            names = texts(own["clients"])
-            weights = own.get("weights", ["1"] * len(names))
-            part = own.get("part")
-            need(
-                part is None or (type(part) is str and part),
-                "a part of the vector without a name",
-            )
-            key = (run, integer(own["round"], 0), integer(own.get("sum", 0), 0), part)
-            count += len(names) * (key not in sums)
-            need(
-                len(names) == len(weights) and count <= MOST_ENTRIES,
-                "too many clients in sums",
-            )
-            told = {
-                words.setdefault(i, i): number(weight)
-                for i, weight in zip(names, weights)
-            }
-            need(
-                sums.setdefault(key, told) == told, "a sum that the log has in two ways"
-            )
-    many, several = any(key[0] for key in sums), any(key[2] for key in sums)
-    entries = {}
-    for (r, j, k, part), told in sums.items():
-        name, more = (
-            f"{r}:" * many + str(j) + f"/{k}" * several,
-            () if part is None else (part,),
-        )
-        name += "" if part is None else f"[{part}]"
-        entries.update({(name, i, *more): weight for i, weight in told.items()})
+        if status != "learnt":
+            continue
+        names = texts(read["clients"])
+        weights = read.get("weights", ["1"] * len(names))
+        part = read.get("part")
+        is_named = part is None or (type(part) is str and part)
+        need(is_named, "a part of the vector without a name")
+        key = (run, integer(read["round"], 0), integer(read.get("sum", 0), 0), part)
+        count += len(names) * (key not in sums)
+        fits = len(names) == len(weights) and count <= MOST_ENTRIES
+        need(fits, "too many clients in sums")
+        row = {words.setdefault(i, i): number(w) for i, w in zip(names, weights)}
+        need(sums.setdefault(key, row) == row, "a sum that the log has in two ways")
+    has_runs = any(key[0] for key in sums)
+    has_sums = any(key[2] for key in sums)
+    entries: Entries = {}
+    for (r, j, k, part), row in sums.items():
+        name = f"{r}:" * has_runs + str(j) + f"/{k}" * has_sums
+        more: tuple[Any, ...] = ()
+        if part is not None:
+            name += f"[{part}]"
+            more = (part,)
+        entries.update({(name, i, *more): weight for i, weight in row.items()})
     return entries, [f"{some} lines are {what}" for what, some in cut.items()]
 
 
 def are_independent(vectors: list[list[int]], modulus: int) -> bool:
-    """Return whether elimination modulo any number has units as pivots.
-
-    A minor is not zero.
-    """
+    """Return whether elimination modulo any number has units as pivots: a minor is not zero."""
     echelon: list[tuple[int, list[int]]] = []
     for vector in vectors:
-        own = [value % modulus for value in vector]
+        rest = [value % modulus for value in vector]
         for pivot, other in echelon:
-            if factor := own[pivot]:
-                own = [(x - factor * y) % modulus for x, y in zip(own, other)]
-        pivot = next(
-            (k for k, value in enumerate(own) if math.gcd(value, modulus) == 1), -1
-        )
+            if factor := rest[pivot]:
+                rest = [(x - factor * y) % modulus for x, y in zip(rest, other)]
+        units = (k for k, value in enumerate(rest) if math.gcd(value, modulus) == 1)
+        pivot = next(units, -1)
         if pivot < 0:
             return False
-        scale = pow(own[pivot], -1, modulus)
-        echelon.append((pivot, [value * scale % modulus for value in own]))
+        scale = pow(rest[pivot], -1, modulus)
+        echelon.append((pivot, [value * scale % modulus for value in rest]))
     return True
 
 
@@ -551,8 +505,11 @@ class Checker:
     def __init__(
         self, coalition: Any = None, reading: Any = None, part: Any = None
     ) -> None:
-        self.coalition, self.reading, self.part = coalition, reading, part
-        self.least, self.most = collections.Counter[str](), dict[str, Any]()
+        self.coalition = coalition
+        self.reading = reading
+        self.part = part
+        self.least = collections.Counter[str]()
+        self.most: dict[str, Any] = {}
         self.exposed: list[tuple[int, set[int]]] = []
         self.free: set[int] = set()
 
@@ -560,9 +517,8 @@ class Checker:
         """Give up before a step too many; products of long integers count as more."""
         steps *= 1 + ((bits + 64) * (others + 64) >> 16)
         if steps > self.left:
-            raise Unchecked(
-                f"it takes {steps} steps, and {self.left} are left (--steps)"
-            )
+            why = f"it takes {steps} steps, and {self.left} are left (--steps)"
+            raise Unchecked(why)
         self.left -= steps
 
     def load(self, data: bytes) -> list[dict[str, Any]]:
@@ -571,89 +527,70 @@ class Checker:
         items = sum(map(data.count, (b",", b"[", b"{")))
         need(items <= MOST_ITEMS, f"more than {MOST_ITEMS} items")
         self.spend(len(data) // 8 + 10 * items)
-        numbers: Any = dict.fromkeys(
-            ("parse_int", "parse_float", "parse_constant"), integer
-        )
+        kinds = ("parse_int", "parse_float", "parse_constant")
+        numbers: Any = dict.fromkeys(kinds, integer)
         content: Any = json.loads(data.decode(), object_pairs_hook=once, **numbers)
         if type(content) is not dict or "parts" not in content:
             return [self.checked(content)]
         keyed(content, "certificate of parts")
-        parts, common = content.pop("parts"), content
+        parts = content.pop("parts")
         need(type(parts) is list and parts, "no parts")
-        for own in parts:
-            keyed(own, "part")
-        names = texts([own["part"] for own in parts])
+        for each in parts:
+            keyed(each, "part")
+        names = texts([each["part"] for each in parts])
         need(len(set(map(alike_client, names))) == len(names), "parts that may be one")
-        return [self.checked({**common, **own}, own["part"]) for own in parts]
+        return [self.checked({**content, **each}, each["part"]) for each in parts]
 
     def checked(self, content: Any, part: Any = None) -> dict[str, Any]:
         """Return the content of a certificate that has all it needs, and nothing else."""
-        own = (
-            content
-            if part is None
-            else {k: v for k, v in content.items() if k != "part"}
-        )
-        keyed(own, "certificate")
-        keyed(content["log"], "log")
-        need(
-            content["format"] == FORMAT and integer(content["version"]) == VERSION,
-            "no format",
-        )
-        remarks = [
-            content["made by"],
-            content["log"]["name"],
-            *texts(content["no short proof"]),
-        ]
+        whole = content
+        if part is not None:
+            whole = {key: value for key, value in content.items() if key != "part"}
+        keyed(whole, "certificate")
+        log = content["log"]
+        keyed(log, "log")
+        is_ours = content["format"] == FORMAT and integer(content["version"]) == VERSION
+        need(is_ours, "no format")
+        remarks = [content["made by"], log["name"], *texts(content["no short proof"])]
         need({*map(type, remarks)} == {str}, "remarks that are no text")
-        need(
-            sum(map(len, remarks)) <= MOST_TEXT,
-            f"remarks of more than {MOST_TEXT} characters",
-        )
+        is_short = sum(map(len, remarks)) <= MOST_TEXT
+        need(is_short, f"remarks of more than {MOST_TEXT} characters")
         need(type(content["claims"]) is list and content["claims"], "it claims nothing")
         return dict(content)
 
     def read(self, content: dict[str, Any]) -> str:
         """Read the matrix, fractions made integers row by row, and the vectors u."""
         self.content = content
-        clients, rounds, sums = (
-            texts(content["clients"]),
-            texts(content["rounds"]),
-            content["sums"],
-        )
+        clients = texts(content["clients"])
+        rounds = texts(content["rounds"])
+        sums = content["sums"]
         for names, form in ((clients, alike_client), (rounds, alike)):
             need(len(set(map(form, names))) == len(names), "names that may be one")
         need(type(sums) is list and len(sums) == len(rounds), "other sums than rounds")
-        self.names, self.places = (
-            [*map(ascii, clients)],
-            {i: k for k, i in enumerate(clients)},
-        )
+        self.names = [*map(ascii, clients)]
+        self.places = {name: i for i, name in enumerate(clients)}
         self.known = dict.fromkeys(places(content["coalition"], len(clients)))
-        told = ", ".join(self.names[i] for i in self.known) or "nobody"
-        wanted = (
-            {clients[i] for i in self.known}
-            if self.coalition is None
-            else self.coalition
-        )
-        wanted = wanted if self.part is None else {*wanted} & {*clients}
+        joined = {clients[i] for i in self.known}
+        wanted: Any = joined if self.coalition is None else self.coalition
+        if self.part is not None:
+            wanted = {*wanted} & {*clients}
+        listing = ", ".join(self.names[i] for i in self.known) or "nobody"
         need(
-            {clients[i] for i in self.known} == set(wanted),
-            f"the server knows {told}, which is "
-            f"another --coalition than {listed(wanted) or 'nobody'}",
+            joined == set(wanted),
+            f"the server knows {listing}, which is another --coalition than "
+            f"{listed(wanted) or 'nobody'}",
         )
-        self.entries: dict[Any, Fraction] = {}
+        self.entries: Entries = {}
         columns: list[list[tuple[int, int]]] = [[] for _ in clients]
         for j, terms in enumerate(sums):
-            weights, scale = [number(str(weight)) for _, weight in terms], 1
-            need(
-                {type(weight) for _, weight in terms} <= {int, str},
-                "a weight that is no number",
-            )
+            weights = [number(str(weight)) for _, weight in terms]
+            kinds = {type(weight) for _, weight in terms}
+            need(kinds <= {int, str}, "a weight that is no number")
+            scale = 1
             for weight in weights:
                 scale = math.lcm(scale, weight.denominator)
-                need(
-                    weight and scale.bit_length() <= MOST_DIGITS,
-                    "a weight of 0, or odd ones",
-                )
+                is_usual = weight and scale.bit_length() <= MOST_DIGITS
+                need(is_usual, "a weight of 0, or odd ones")
             self.spend(len(weights) * (1 + scale.bit_length() // 32))
             for i, weight in zip(places([i for i, _ in terms], len(clients)), weights):
                 put(self.entries, (rounds[j], clients[i]), weight)
@@ -670,15 +607,15 @@ class Checker:
         for k, column in enumerate(classes):
             for j, value in column:
                 self.rows[j].append((k, value))
-        self.bits = max(
-            (value.bit_length() for row in self.rows for _, value in row), default=1
-        )
+        entries = (value for row in self.rows for _, value in row)
+        self.bits = max(map(int.bit_length, entries), default=1)
         self.among = [Fraction(size) for size in self.sizes]  # clients, at least
         self.longest = 0  # bits in a vector u
         self.kernel = [self.in_kernel(vector) for vector in content["kernel"]]
-        said = f"{sum(map(bool, sums))} sums, {len(classes)} classes of clients"
         absent = counts[-1] - len(self.known)
-        return f"{said}{f' ({absent} clients in none)' * (absent > 0)}; the server knows {told}"
+        others = f" ({absent} clients in none)" * (absent > 0)
+        said = f"{sum(map(bool, sums))} sums, {len(classes)} classes of clients"
+        return f"{said}{others}; the server knows {listing}"
 
     def run(self, claim: Any) -> str:
         """Check a claim of any kind."""
@@ -697,45 +634,41 @@ class Checker:
         Of a certificate of parts: those of all parts that are in it.
         """
         need(len(log) <= MOST_BYTES, f"more than {MOST_BYTES} bytes")
-        digest, reading = hashlib.sha256(log).hexdigest(), self.content["reading"]
-        need(
-            self.content["log"]["sha256"] == digest,
-            f"the certificate is not of SHA-256 {digest}",
-        )
+        digest = hashlib.sha256(log).hexdigest()
+        reading = self.content["reading"]
+        is_same = self.content["log"]["sha256"] == digest
+        need(is_same, f"the certificate is not of SHA-256 {digest}")
         need(self.reading in (None, reading), "it is not read as --reading says")
         if reading is None:
             raise Unchecked(f"SHA-256 {digest}, but its matrix cannot be read here")
-        entries, told = read_log(log, reading, self.spend)
-        told_of = {key[2] for key in entries if len(key) > 2}
+        entries, remarks = read_log(log, reading, self.spend)
+        names = {key[2] for key in entries if len(key) > 2}
         need(
-            not parts or told_of == {own.part for own in parts},
-            f"its parts of the vector are {listed(sorted(told_of)) or 'none'}",
+            not parts or names == {each.part for each in parts},
+            f"its parts of the vector are {listed(sorted(names)) or 'none'}",
         )
-        for own in parts or [self]:
-            self.spend(len(entries) * bool(parts))
-            mine = {
-                key[:2]: weight
-                for key, weight in entries.items()
-                if key[2:] in ((), (own.part,))
-            }
-            need(
-                (mine if parts else entries) == own.entries,
-                "it has another matrix" + f" of part {own.part!a}" * bool(parts),
-            )
         how = json.dumps(reading)
         agree = f"of the log as it is read; if you agree to that, add --reading {shlex.quote(how)}"
-        for own in parts or [self]:
-            own.doubt = "" if self.reading or is_plain(reading) else agree
-        return "\n  ".join(
-            [f"SHA-256 {digest}, with this matrix if read as {how}", *told]
-        )
+        for each in parts or [self]:
+            self.spend(len(entries) * bool(parts))
+            of_part = {
+                key[:2]: weight
+                for key, weight in entries.items()
+                if key[2:] in ((), (each.part,))
+            }
+            need(
+                (of_part if parts else entries) == each.entries,
+                "it has another matrix" + f" of part {each.part!a}" * bool(parts),
+            )
+        for each in parts or [self]:
+            each.doubt = "" if self.reading or is_plain(reading) else agree
+        head = f"SHA-256 {digest}, with this matrix if read as {how}"
+        return "\n  ".join([head, *remarks])
 
     def in_kernel(self, vector: Any) -> list[int]:
         """Return integers u with M u = 0."""
-        need(
-            type(vector) is list and len(vector) == len(self.sizes),
-            "a vector of a wrong length",
-        )
+        fits = type(vector) is list and len(vector) == len(self.sizes)
+        need(fits, "a vector of a wrong length")
         u = [integer(value) for value in vector]
         self.longest = max([self.longest, *map(int.bit_length, u)])
         self.spend(sum(map(len, self.rows)) + len(self.rows), self.longest, self.bits)
@@ -746,9 +679,8 @@ class Checker:
     def combination(self, terms: Any) -> dict[int, int]:
         """Return z M where it is not zero; z is given by pairs of a sum and an integer."""
         total: dict[int, int] = collections.defaultdict(int)
-        for j, text in zip(
-            places([j for j, _ in terms], len(self.rows)), [z for _, z in terms]
-        ):
+        factors = [z for _, z in terms]
+        for j, text in zip(places([j for j, _ in terms], len(self.rows)), factors):
             z = integer(text)
             self.spend(len(self.rows[j]) + 1, z.bit_length(), self.bits)
             for k, value in self.rows[j]:
@@ -762,45 +694,34 @@ class Checker:
 
     def check_exposed(self, claim: Any) -> str:
         """Check that a combination has one client, and others only who join the server."""
-        (i,), others = (
-            places(claim[key], len(self.names)) for key in ("clients", "others")
-        )
-        found = self.combination(claim["combination"])
+        (i,) = places(claim["clients"], len(self.names))
+        others = places(claim["others"], len(self.names))
+        total = self.combination(claim["combination"])
         inside = collections.Counter(self.class_of[i] for i in {i, *others})
-        need(
-            self.class_of[i] in found and i not in others,
-            "the client is not in the combination",
-        )
-        need(
-            all(inside[k] == self.sizes[k] for k in found),
-            "others are in the combination",
-        )
+        is_in = self.class_of[i] in total and i not in others
+        need(is_in, "the client is not in the combination")
+        alone = all(inside[k] == self.sizes[k] for k in total)
+        need(alone, "others are in the combination")
         self.exposed.append((i, set(others)))
-        self.note("weak T", 0, sum(self.sizes[k] for k in found))
-        joined = " if these join: " * bool(others) + ", ".join(
-            self.names[j] for j in others
-        )
+        self.note("weak T", 0, sum(self.sizes[k] for k in total))
+        names = ", ".join(self.names[j] for j in others)
+        joined = f" if these join: {names}" * bool(others)
         return f"client {self.names[i]} is exposed{joined}"
 
     def check_not_exposed(self, claim: Any) -> str:
         """Check that each client moves with another, or is not zero in some vector u."""
         clients = places(claim["clients"], len(self.names))
-        need(
-            clients and self.known.keys().isdisjoint(clients),
-            "the server knows some of their updates",
-        )
+        are_others = clients and self.known.keys().isdisjoint(clients)
+        need(are_others, "the server knows some of their updates")
         classes = {self.class_of[i] for i in clients} - {-1}
         self.spend(len(classes) * len(self.kernel))
-        bare = [
-            k
-            for k in classes
-            if self.sizes[k] == 1 and not any(u[k] for u in self.kernel)
-        ]
+        single = [k for k in classes if self.sizes[k] == 1]
+        bare = [k for k in single if not any(u[k] for u in self.kernel)]
         need(not bare, f"{len(bare)} clients without a vector")
         self.free.update(clients)
         absent = sum(self.class_of[i] < 0 for i in clients)
-        told = f", {absent} in no sum" * (absent > 0)
-        return f"{len(clients)} clients are not exposed {REALS}{told}"
+        absence = f", {absent} in no sum" * (absent > 0)
+        return f"{len(clients)} clients are not exposed {REALS}{absence}"
 
     def check_strong_T(self, claim: Any) -> str:
         """Check the size of the smallest class."""
@@ -813,49 +734,37 @@ class Checker:
 
     def check_rank(self, claim: Any) -> str:
         """Check a minor, and that there is no room for a larger one."""
-        rank, modulus = integer(claim["value"], 1), integer(claim["modulus"], 2)
-        rows, columns = (
-            places(claim["rows"], len(self.rows)),
-            places(claim["columns"], len(self.sizes)),
-        )
-        need(
-            len(rows) == len(columns) == rank and modulus < 2**64,
-            "no minor of that size",
-        )
+        rank = integer(claim["value"], 1)
+        modulus = integer(claim["modulus"], 2)
+        rows = places(claim["rows"], len(self.rows))
+        columns = places(claim["columns"], len(self.sizes))
+        fits = len(rows) == len(columns) == rank and modulus < 2**64
+        need(fits, "no minor of that size")
+        count = len(self.kernel)
+        width = len(self.sizes)
         self.spend(rank**3 // 2)
-        self.spend(
-            2 * rank**2 + len(self.kernel) * len(self.sizes), self.bits, self.longest
-        )
-        self.spend(len(self.kernel) ** 2 * len(self.sizes) // 2)
-        minor = [
-            [row.get(k, 0) for k in columns]
-            for row in (dict(self.rows[j]) for j in rows)
-        ]
+        self.spend(2 * rank**2 + count * width, self.bits, self.longest)
+        self.spend(count**2 * width // 2)
+        picked = [dict(self.rows[j]) for j in rows]
+        minor = [[row.get(k, 0) for k in columns] for row in picked]
         need(are_independent(minor, modulus), "a minor that may be zero")
-        most = min(len(self.sizes), len({tuple(row) for row in self.rows if row}))
-        if rank == len(self.sizes) - len(self.kernel) and are_independent(
-            self.kernel, modulus
-        ):
+        most = min(width, len({tuple(row) for row in self.rows if row}))
+        if rank == width - count and are_independent(self.kernel, modulus):
             most = rank
         need(rank == most, f"it may be {most}")
         self.note("rank", rank, rank)
         return f"the rank is {rank}"
 
     def check_plain_sum(self, claim: Any) -> str:
-        """Count the clients in a combination.
-
-        In a plain sum all have the same coefficient.
-        """
-        found = self.combination(claim["combination"])
-        clients = sum(self.sizes[k] for k in found)
-        need(
-            0 < clients == integer(claim["value"]),
-            f"the combination has {clients} clients",
-        )
+        """Count the clients in a combination; in a plain sum all have the same coefficient."""
+        total = self.combination(claim["combination"])
+        clients = sum(self.sizes[k] for k in total)
+        is_right = 0 < clients == integer(claim["value"])
+        need(is_right, f"the combination has {clients} clients")
         if claim["claim"] == "weak T at most":
             self.note("weak T", 0, clients)
             return f"weak T is at most {clients}"
-        need(len(set(found.values())) == 1, "different coefficients")
+        need(len(set(total.values())) == 1, "different coefficients")
         self.note("weak T", 0, clients)
         self.note("plain sum", 0, clients)
         return f"a plain sum of {clients} clients follows"
@@ -864,44 +773,42 @@ class Checker:
 
     def check_weak_T_at_least(self, claim: Any) -> str:
         """Check by classes, by all small sets of classes, or by shares that add up to 1."""
-        value, by, most = (
-            integer(claim["value"], 1),
-            claim["by"],
-            min(self.sizes, default=0),
-        )
+        value = integer(claim["value"], 1)
+        by = claim["by"]
+        most = min(self.sizes, default=0)
         if by == "kernel":
             # is believed where it says that they are too many
             stated = integer(claim["steps"])
             self.spend(0 if stated <= self.left else stated)
-            prime, limit = integer(claim["modulus"], 3), value - 1
+            prime = integer(claim["modulus"], 3)
+            limit = value - 1
             need(limit < sum(self.sizes) and prime < 2**20, "too large a number")
-            own = self.kernel[: integer(claim["vectors"], 1)]
-            self.spend(
-                8 * prime + len(own) * len(self.sizes) * (2 + self.longest // 1000)
-            )
-            need(
-                all(prime % d for d in range(2, math.isqrt(prime) + 1)),
-                "no prime as modulus",
-            )
-            self.prime, self.inverse = prime, [0, 1]
+            kernel = self.kernel[: integer(claim["vectors"], 1)]
+            work = len(kernel) * len(self.sizes) * (2 + self.longest // 1000)
+            self.spend(8 * prime + work)
+            is_prime = all(prime % d for d in range(2, math.isqrt(prime) + 1))
+            need(is_prime, "no prime as modulus")
+            self.prime = prime
+            self.inverse = [0, 1]
             for x in range(2, prime):
-                self.inverse.append(
-                    (prime - prime // x) * self.inverse[prime % x] % prime
-                )
-            rows = [tuple(u[k] % prime for u in own) for k in range(len(self.sizes))]
+                # of p = q x + r, as r < x: 1 / x = -q / r
+                last = self.inverse[prime % x]
+                self.inverse.append((prime - prime // x) * last % prime)
+            rows = [tuple(u[k] % prime for u in kernel) for k in range(len(self.sizes))]
             points = sorted(zip(self.sizes, rows), key=lambda point: point[0])
-            need(
-                self.all_independent(points, limit),
-                f"rows of U are dependent modulo {prime}",
-            )
+            is_free = self.all_independent(points, limit)
+            need(is_free, f"rows of U are dependent modulo {prime}")
             most = value
         elif by == "hidden":
             self.spend(20 * len(self.sizes))
             shares = [-(-SHARE * x.denominator // x.numerator) for x in self.among]
-            most, left = 0, SHARE
+            most = 0
+            rest = SHARE
+            # the fewest clients whose shares add up to 1: the largest shares first
             for share, size in sorted(zip(shares, self.sizes), reverse=True):
-                some = min(size, -(-left // share))
-                most, left = most + some, max(left - some * share, 0)
+                some = min(size, -(-rest // share))
+                most += some
+                rest = max(rest - some * share, 0)
         need(value <= most, f"this shows {most} only")
         self.note("weak T", value)
         return f"weak T is at least {value}, by {by}"
@@ -909,151 +816,127 @@ class Checker:
     def all_independent(self, points: list[Any], limit: int) -> bool:
         """Return whether sets of points (clients, row of U) with few clients are independent."""
         self.spend(3 * len(points) + 20)
-        points, prime, inverse = (
-            [p for p in points if p[0] <= limit],
-            self.prime,
-            self.inverse,
-        )
+        points = [point for point in points if point[0] <= limit]
+        prime = self.prime
+        inverse = self.inverse
         if not all(any(vector) for _, vector in points):
             return False
-        few = sum(
-            sum(p[0] for p in points[: k + 1]) <= limit for k in range(len(points[:4]))
-        )
+        sizes = itertools.accumulate(size for size, _ in points[:4])
+        few = sum(size <= limit for size in sizes)
+        plane: list[tuple[int, ...]] = []
         is_plane = few == 3 and all(vector[0] for _, vector in points)
-        plane = [
-            tuple(x * inverse[v[0]] % prime for x in v[1:3])
-            for _, v in points * is_plane
-        ]
-        is_plane = is_plane and len(set(plane)) == len(plane)
+        if is_plane:
+            plane = [
+                tuple(x * inverse[vector[0]] % prime for x in vector[1:3])
+                for _, vector in points
+            ]
+            is_plane = len(set(plane)) == len(plane)
         # a set's later points are projected along its first, and must not become
         # dependent; three points of a plane have not, where all slopes from the first
         # are different
         for place, (size, vector) in enumerate(points if few > 1 else []):
             self.spend(len(points) - place)
             if is_plane:
-                (a, b), later = plane[place], plane[place + 1 :]
-                if len({(x - a) * inverse[y - b] % prime for x, y in later}) == len(
-                    later
-                ):
+                a, b = plane[place]
+                later = plane[place + 1 :]
+                slopes = {(x - a) * inverse[y - b] % prime for x, y in later}
+                if len(slopes) == len(later):
                     continue
             self.spend((len(points) - place) * (len(vector) + 4))
             pivot = next(k for k, value in enumerate(vector) if value)
             unit = [value * inverse[vector[pivot]] % prime for value in vector]
             del unit[pivot]
-            rest = [
-                (
-                    w,
-                    tuple(
-                        [
-                            (x - own[pivot] * y) % prime
-                            for x, y in zip(own[:pivot] + own[pivot + 1 :], unit)
-                        ]
-                    ),
-                )
-                for w, own in points[place + 1 :]
-                if size + w <= limit
-            ]
+            rest = []
+            for other_size, other in points[place + 1 :]:
+                if size + other_size <= limit:
+                    pairs = zip(other[:pivot] + other[pivot + 1 :], unit)
+                    row = [(x - other[pivot] * y) % prime for x, y in pairs]
+                    rest.append((other_size, tuple(row)))
             if not self.all_independent(rest, limit - size):
                 return False
         return True
 
     def check_hidden_among_at_least(self, claim: Any) -> str:
         """Check that no y = z M has y_i^2 / |y|^2 above 1 / value, by the class or a vector u."""
-        clients, value = (
-            places(claim["clients"], len(self.names)),
-            number(claim["value"]),
-        )
+        clients = places(claim["clients"], len(self.names))
+        value = number(claim["value"])
         (k,) = {self.class_of[i] for i in clients}
-        need(
-            k >= 0 and 0 < len(claim["value"]) < 50 and value,
-            "clients in no sum, or an odd number",
-        )
+        is_usual = k >= 0 and 0 < len(claim["value"]) < 50 and value
+        need(is_usual, "clients in no sum, or an odd number")
         own, rest = 0, 1  # u_k^2 / A is own / rest
         if claim["vector"] is not None:
-            u, common = self.in_kernel(claim["vector"]), math.lcm(*self.sizes)
+            u = self.in_kernel(claim["vector"])
+            common = math.lcm(*self.sizes)
             self.spend(4 * len(u), self.longest, self.longest)
             squares = [x * x * (common // m) for x, m in zip(u, self.sizes)]
-            own, rest = u[k] ** 2 * common, sum(squares) - squares[k]
+            own = u[k] ** 2 * common
+            rest = sum(squares) - squares[k]
         need(rest > 0 and (value - self.sizes[k]) * rest <= own, "less is shown")
         self.among[k] = max(value, self.among[k])
         return f"hidden among at least {value}: {', '.join(self.names[i] for i in clients)}"
-
-    def shows(self, text: str) -> str:
-        """Check that something that is asked for follows from what is checked."""
-        what, sign, value, (names, others) = asked(text)
-        need(
-            self.places.keys() >= {*names, *others},
-            "no such client in the log as it is read",
-        )
-        need(
-            self.follows(what, sign, value, names, others),
-            "no claim that is checked shows it",
-        )
-        if self.doubt:
-            raise Unchecked(self.doubt)
-        return "it follows from claims that are checked"
 
     def follows(
         self, what: str, sign: str, value: Any, names: Any, others: Any
     ) -> bool:
         """Return whether something that is asked for follows from what is checked."""
         inside = [i for i, k in enumerate(self.class_of) if k >= 0]
-        own = [self.places[name] for name in names] or inside
-        need(
-            own and {*own} <= {*inside}, "a client in no sum, or whom the server knows"
-        )
+        clients = [self.places[name] for name in names] or inside
+        are_inside = clients and {*clients} <= {*inside}
+        need(are_inside, "a client in no sum, or whom the server knows")
         joined = {self.places[name] for name in others}
-        least, most, weak = (
-            self.least[what],
-            self.most.get(what, math.inf),
-            self.least["weak T"],
-        )
-        least = max(least, weak * (what == "plain sum"))  # which is a combination too
+        least = self.least[what]
+        most = self.most.get(what, math.inf)
+        weak = self.least["weak T"]
+        if what == "plain sum":  # which is a combination too
+            least = max(least, weak)
+        among = [self.among[self.class_of[i]] for i in clients]
         if what == "exposed":
             good = all(
                 any(i == k and needs <= joined for k, needs in self.exposed)
-                for i in own
+                for i in clients
             )
         elif what == "not exposed":
-            good = all(
-                weak > 1 or i in self.free or self.among[self.class_of[i]] > 1
-                for i in own
-            )
+            pairs = zip(clients, among)
+            good = all(weak > 1 or i in self.free or size > 1 for i, size in pairs)
         elif what == "hidden among":
-            good = all(self.among[self.class_of[i]] >= value for i in own)
+            good = all(size >= value for size in among)
         else:
             good = (sign == "<=" or least >= value) and (sign == ">=" or most <= value)
         return bool(good)
 
 
-def worst_shows(parts: list[Checker], text: str) -> str:
-    """Check that something that is asked for follows of the worst of several parts."""
-    what, sign, value, (names, others) = asked(text)
-    need(what != "rank", "the rank is of one matrix, not of several parts")
-    everybody = {name for own in parts for name in own.places}
+def shows(parts: list[Checker], text: str) -> str:
+    """Check that something that is asked for follows of the worst of all parts, or of the whole."""
+    what, sign, value, names, others = asked_for(text)
+    several = parts[0].part is not None
+    is_possible = what != "rank" or not several
+    need(is_possible, "the rank is of one matrix, not of several parts")
+    everybody = {name for each in parts for name in each.places}
     need(everybody >= {*names, *others}, "no such client in the log as it is read")
 
-    def some(own: Checker, sign: str, clients: Any) -> bool:
-        joined = [name for name in others if name in own.places]
-        return own.follows(what, sign, value, clients, joined)
+    def follows(part: Checker, sign: str, clients: Any) -> bool:
+        joined = [name for name in others if name in part.places]
+        return part.follows(what, sign, value, clients, joined)
 
     if what == "exposed":
         good = all(
-            any(some(own, sign, [name]) for own in parts if name in own.places)
+            any(follows(each, sign, [name]) for each in parts if name in each.places)
             for name in names
         )
     elif what in ("not exposed", "hidden among"):
         trained = [
-            (own, [name for name in names if name in own.places]) for own in parts
+            (each, [name for name in names if name in each.places]) for each in parts
         ]
-        good = all(some(own, sign, mine) for own, mine in trained if mine or not names)
+        good = all(
+            follows(each, sign, some) for each, some in trained if some or not names
+        )
     else:
-        good = sign == "<=" or all(some(own, ">=", []) for own in parts)
-        good = good and (sign == ">=" or any(some(own, "<=", []) for own in parts))
+        good = sign == "<=" or all(follows(each, ">=", []) for each in parts)
+        good = good and (sign == ">=" or any(follows(each, "<=", []) for each in parts))
     need(good, "no claim that is checked shows it")
-    if any(own.doubt for own in parts):
+    if any(each.doubt for each in parts):
         raise Unchecked(parts[0].doubt)
-    return "it follows from claims that are checked, of the worst part"
+    return "it follows from claims that are checked" + ", of the worst part" * several
 
 
 def check(
@@ -1065,120 +948,106 @@ def check(
     reading: Any = None,
 ) -> list[tuple[str, str]]:
     """Return a status and words for the certificate, the log, each claim and what is asked for."""
-    found: list[tuple[str, str]] = []
+    outcomes: list[tuple[str, str]] = []
 
-    def attempt(label: str, work: Any, argument: Any) -> None:
+    def attempt(label: str, work: Any, argument: Any) -> str:
+        status = "checked"
         try:
-            status, text = "checked", work(argument)
+            text = work(argument)
         except Unchecked as why:
-            status, text = "not checked", str(why)
+            status = "not checked"
+            text = str(why)
+        except Refused as why:
+            status = "REFUSED"
+            text = str(why)
         except Exception as why:
-            told = isinstance(why, Refused)
-            status, text = (
-                "REFUSED",
-                str(why) if told else f"malformed ({type(why).__name__})",
-            )
-        found.append((status, f"{label}: {text}"))
+            status = "REFUSED"
+            text = f"malformed ({type(why).__name__})"
+        outcomes.append((status, f"{label}: {text}"))
+        return status
 
     wanted = () if asked and coalition is None else coalition
     parts: list[Checker] = []
 
     def read(data: bytes) -> str:
         first = Checker(wanted, reading)
-        first.left, told = steps, []
+        first.left = steps
+        remarks = []
         for content in first.load(data):
-            own = Checker(wanted, reading, content.pop("part", None))
-            own.left = parts[-1].left if parts else first.left
-            told.append((own.part, own.read(content)))
-            parts.append(own)
-        named = {name for own in parts for name in own.places}
-        need(
-            wanted is None or {*wanted} <= named,
-            "another --coalition than the certificate's",
-        )
-        return "\n  ".join(
-            f"part {name!a}: {said}" if name is not None else said
-            for name, said in told
-        )
+            part = Checker(wanted, reading, content.pop("part", None))
+            part.left = parts[-1].left if parts else first.left
+            label = "" if part.part is None else f"part {part.part!a}: "
+            remarks.append(label + part.read(content))
+            parts.append(part)
+        names = {name for part in parts for name in part.places}
+        is_there = wanted is None or {*wanted} <= names
+        need(is_there, "another --coalition than the certificate's")
+        return "\n  ".join(remarks)
 
     def is_log(data: bytes) -> str:
-        several = [own for own in parts if own.part is not None]
+        several = [part for part in parts if part.part is not None]
         parts[0].left = parts[-1].left
         return parts[0].is_matrix(data, several)
 
-    for label, work, data in (("certificate", read, certificate), ("log", is_log, log)):
-        attempt(label, work, data)
-        if found[-1][0] == "REFUSED" or (
-            found[-1][0] != "checked" and label == "certificate"
-        ):
-            return found
+    if attempt("certificate", read, certificate) != "checked":
+        return outcomes
+    if attempt("log", is_log, log) == "REFUSED":
+        return outcomes
     left = parts[0].left
-    for own in parts:
-        own.left, label = left, "" if own.part is None else f"part {own.part!a}, "
-        for place, claim in enumerate(own.content["claims"], start=1):
-            attempt(f"{label}claim {place}", own.run, claim)
-        unproven = own.content["no short proof"]
-        found += [
-            ("not checked, no short proof", label + ascii(text)) for text in unproven
-        ]
-        left = own.left
+    for part in parts:
+        part.left = left
+        label = "" if part.part is None else f"part {part.part!a}, "
+        for place, claim in enumerate(part.content["claims"], start=1):
+            attempt(f"{label}claim {place}", part.run, claim)
+        for text in part.content["no short proof"]:
+            outcomes.append(("not checked, no short proof", label + ascii(text)))
+        left = part.left
     for text in asked:
-        shows = (
-            parts[0].shows
-            if parts[0].part is None
-            else functools.partial(worst_shows, parts)
-        )
-        attempt(f"--claim {text!a}", shows, text)
-    return found
+        attempt(f"--claim {text!a}", functools.partial(shows, parts), text)
+    return outcomes
 
 
 def main(words: list[str] | None = None) -> int:
     """Check the files that are named on the command line, and return the exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    for name in ("certificate", "log"):
-        parser.add_argument(name)
     add = parser.add_argument
+    add("certificate")
+    add("log")
     add(
         "--claim",
         action="append",
         default=[],
-        help="what must follow, as 'weak T >= 4' or 'not "
-        "exposed' (more at the head of this file); may be repeated",
+        help="what must follow, as 'weak T >= 4' or 'not exposed' (more at the head of "
+        "this file); may be repeated",
     )
     add(
         "--coalition",
         metavar="NAMES",
-        help="comma-separated clients that reveal their "
-        "updates to the server; none with --claim unless set",
+        help="comma-separated clients that reveal their updates to the server; none "
+        "with --claim unless set",
     )
-    add(
-        "--reading",
-        type=json.loads,
-        metavar="JSON",
-        help="the only way to read the log to accept",
-    )
-    add(
-        "--steps",
-        type=int,
-        default=MOST_STEPS,
-        help="most elementary operations (%(default)s)",
-    )
+    text = "the only way to read the log to accept"
+    add("--reading", type=json.loads, metavar="JSON", help=text)
+    text = "most elementary operations (%(default)s)"
+    add("--steps", type=int, default=MOST_STEPS, help=text)
     chosen = parser.parse_args(words)
-    known = chosen.coalition and [name.strip() for name in chosen.coalition.split(",")]
+    names = chosen.coalition and [name.strip() for name in chosen.coalition.split(",")]
     data = []
     try:
         for text in chosen.claim:
-            asked(text)
+            asked_for(text)
         for path in (chosen.certificate, chosen.log):
             with open(path, "rb") as file:
                 data.append(file.read(MOST_BYTES + 1))
     except (OSError, Refused, ValueError) as error:
         parser.error(str(error))
-    found = check(data[0], data[1], chosen.steps, chosen.claim, known, chosen.reading)
-    for status, text in found:
+    outcomes = check(
+        data[0], data[1], chosen.steps, chosen.claim, names, chosen.reading
+    )
+    for status, text in outcomes:
         print(f"{status}: {text}")
     print(f"note: {KNOWN_RANGE}")
-    statuses = [status for status, _ in found]
+    statuses = [status for status, _ in outcomes]
     return 1 if "REFUSED" in statuses else 3 if "not checked" in statuses else 0
 
 

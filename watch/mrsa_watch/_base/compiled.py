@@ -4,6 +4,12 @@ XLA splits the small, branching steps of an elimination or an enumeration over t
 and loses most of its time there; such loops are compiled by numba instead. Modules of
 compiled loops are imported only by the functions that use them, so that the package
 starts without numba.
+
+numba compiles a loop again for every type that it meets. Where int64 meets uint64,
+products turn signed and comparisons are made in float64: residues of 61 bits lose their
+last digits in silence. A loop in which uint64 meets signed integers, or a float unasked,
+does not compile here, and none is loaded that was compiled without this check, or with
+other loops or constants than today's.
 """
 
 from __future__ import annotations
@@ -35,20 +41,6 @@ from numba.core.dispatcher import Dispatcher
 from numba.core.errors import TypingError
 from numba.core.runtime import rtsys
 from numba.core.typed_passes import NopythonTypeInference
-
-# ---- Compiles loops once, and refuses those in which uint64 meets signed integers, or
-# a float
-# unasked.
-#
-# numba compiles a loop again for every type that it meets. Where int64 meets uint64,
-# products
-# turn signed and comparisons are made in float64: residues of 61 bits lose their last
-# digits in
-# silence. Such a loop does not compile here, and none is loaded that was compiled
-# without this
-# check, or with other loops or constants than today's.
-#
-# Import inside functions only (see `loops`).
 
 types: Any = _types  # its stubs know half of it
 _COMPARISONS = (
@@ -85,10 +77,7 @@ def _is_wide(part: Any) -> bool:
 
 
 def _is_mixed(operation: Any, sources: Iterable[Any]) -> bool:
-    """Return whether uint64 meets what is not unsigned.
-
-    A comparison with a constant is exact.
-    """
+    """Return whether uint64 meets what is not unsigned; a comparison with a constant is exact."""
     met = [part for source in sources for part in _parts(source)]
     if operation in _COMPARISONS:
         met = [part for part in met if not _is_small_constant(part)]
@@ -101,15 +90,17 @@ def _is_small_constant(part: Any) -> bool:
 
 def _is_lost(target: Any, sources: Iterable[Any]) -> bool:
     """Return whether a float is made of uint64, or of nothing but integers."""
-    own = [source for source in sources if source is not types.undefined]
+    defined = [source for source in sources if source is not types.undefined]
     if isinstance(target, types.BaseTuple):
-        tuples = [source for source in own if isinstance(source, types.BaseTuple)]
+        tuples = [source for source in defined if isinstance(source, types.BaseTuple)]
         return any(
             _is_lost(part, [each[k] for each in tuples])
             for k, part in enumerate(target)
         )
-    is_whole = bool(own) and all(isinstance(source, types.Integer) for source in own)
-    return isinstance(target, types.Float) and (is_whole or any(map(_is_wide, own)))
+    if not isinstance(target, types.Float):
+        return False
+    is_whole = all(isinstance(source, types.Integer) for source in defined)
+    return (bool(defined) and is_whole) or any(map(_is_wide, defined))
 
 
 @register_pass(mutates_CFG=False, analysis_only=True)
@@ -121,10 +112,12 @@ class _IntegersStay(AnalysisPass):
 
     def run_pass(self, state: Any) -> bool:
         """Raise where an operation, a call, a variable or the result mixes or loses integers."""
-        typemap, returned = state.typemap, []
+        typemap = state.typemap
+        returned = []
         for block in state.func_ir.blocks.values():
             for statement in block.find_insts(ir.Assign):
-                value, target = statement.value, typemap[statement.target.name]
+                value = statement.value
+                target = typemap[statement.target.name]
                 if not isinstance(value, ir.Expr):
                     continue
                 sources = [typemap[var.name] for var in value.list_vars()]
@@ -154,8 +147,8 @@ def _is_refused(value: Any, typemap: Any, target: Any, sources: list[Any]) -> bo
 
 
 def _message(sources: Iterable[Any]) -> str:
-    met = ", ".join(dict.fromkeys(str(part) for own in sources for part in _parts(own)))
-    return f"integers must be of one kind in a compiled loop; {met} meet"
+    met = dict.fromkeys(str(part) for source in sources for part in _parts(source))
+    return f"integers must be of one kind in a compiled loop; {', '.join(met)} meet"
 
 
 class _Loop(JITCodeLibrary):
@@ -166,10 +159,7 @@ class _Loop(JITCodeLibrary):
 
 
 class _Part(_Loop):
-    """Code that is only a part of other loops'.
-
-    They optimise it and make machine code of it.
-    """
+    """Code that is only a part of other loops, which optimise it and make machine code of it."""
 
     def _optimize_final_module(self) -> None:
         pass
@@ -192,13 +182,15 @@ def _of_parts(codegen: Any) -> Iterator[None]:
     Meanwhile memory is not searched for what numba no longer holds: it makes millions
     of objects.
     """
-    set_address, collects = codegen.set_env, gc.isenabled()
+    set_address = codegen.set_env
+    collects = gc.isenabled()
 
     def set_if_there(name: str, env: Any) -> None:
         if codegen._engine.get_global_value_address(name):
             set_address(name, env)
 
-    codegen._library_class, codegen.set_env = _Part, set_if_there
+    codegen._library_class = _Part
+    codegen.set_env = set_if_there
     gc.disable()
     try:
         yield
@@ -249,8 +241,10 @@ def call_by_part(loop: Any, part: Any) -> None:
     def add(result: Any) -> None:  # without an entry for Python
         part.overloads[tuple(result.signature.args)] = result
 
-    loop.part, part.add_overload = part, add
-    loop.get_call_template, loop.get_overload = template, part.get_overload
+    loop.part = part
+    part.add_overload = add
+    loop.get_call_template = template
+    loop.get_overload = part.get_overload
 
 
 class LoopCache(FunctionCache):
@@ -264,14 +258,12 @@ class LoopCache(FunctionCache):
         """Return what was kept; None where nothing was, or where it cannot be read."""
         try:
             return super().load_overload(sig, target_context)
-        except (
-            Exception
-        ) as error:  # of a damaged, foreign or half-written entry: anything
+        # of a damaged, foreign or half-written entry: anything
+        except Exception as error:
             with contextlib.suppress(Exception):
                 self.flush()  # so that it is made again
-            say_not_kept(
-                _FOLDER, f"an entry cannot be read: {type(error).__name__}: {error}"
-            )
+            why = f"{type(error).__name__}: {error}"
+            say_not_kept(_FOLDER, f"an entry cannot be read: {why}")
             return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
@@ -294,35 +286,33 @@ _FOLDER = "NUMBA_CACHE_DIR"
 _CHECK = hashlib.sha256(inspect.getsource(sys.modules[__name__]).encode()).hexdigest()
 
 
-def _compiled_in(function: Any, found: dict[Any, str]) -> dict[Any, str]:
-    """Return what a function's machine code is made of.
-
-    Its own code, and that of all it calls.
-    """
-    if function not in found:
-        own, names = _code(function.__code__)
-        known = {name: function.__globals__.get(name) for name in sorted(set(names))}
-        found[function] = own + "".join(
+def _compiled_in(function: Any, parts: dict[Any, str]) -> dict[Any, str]:
+    """Return the code that a function's machine code is made of, that of all it calls too."""
+    if function not in parts:
+        text, names = _code(function.__code__)
+        values = {name: function.__globals__.get(name) for name in sorted(set(names))}
+        parts[function] = text + "".join(
             f"; {name} {type(value).__name__} {value!r}"
-            for name, value in known.items()
+            for name, value in values.items()
             if isinstance(value, int | float | str | tuple | np.generic)
         )
-        for value in known.values():
+        for value in values.values():
             if isinstance(value, Dispatcher):
-                _compiled_in(value.py_func, found)
-    return found
+                _compiled_in(value.py_func, parts)
+    return parts
 
 
 def _code(code: CodeType) -> tuple[str, list[str]]:
     """Return bytecode with its constants, and the names that it uses."""
-    text, names = f"{code.co_name} {code.co_code.hex()}", list(code.co_names)
+    text = f"{code.co_name} {code.co_code.hex()}"
+    names = list(code.co_names)
     for value in code.co_consts:
-        own, more = _code(value) if isinstance(value, CodeType) else (repr(value), [])
-        text, names = f"{text}, {own}", names + more
+        inner = repr(value)
+        if isinstance(value, CodeType):
+            inner, more = _code(value)
+            names += more
+        text += f", {inner}"
     return text, names
-
-
-# ---- Compiled loops for exact searches on the CPU.
 
 
 def compiled(function: Callable[..., Any]) -> Any:
@@ -339,27 +329,24 @@ def compiled(function: Callable[..., Any]) -> Any:
     """
     # A type checker may have wrapped the function on import; the loop itself is
     # compiled.
-    own = inspect.unwrap(function)
+    plain = inspect.unwrap(function)
     settings: dict[str, Any] = {
         "nogil": True,
         "error_model": "numpy",
         "no_cfunc_wrapper": True,
+        "pipeline_class": IntegerCompiler,
     }
-    loop = numba.njit(own, pipeline_class=IntegerCompiler, **settings)
-    settings["no_cpython_wrapper"] = True
-    call_by_part(loop, numba.njit(own, pipeline_class=IntegerCompiler, **settings))
+    loop = numba.njit(plain, **settings)
+    call_by_part(loop, numba.njit(plain, no_cpython_wrapper=True, **settings))
     loop._cache = _cache_of(loop.py_func)
     return loop
 
 
 def _cache_of(function: Callable[..., Any]) -> Any:
-    """Return where the machine code of a function is kept.
-
-    Nowhere if no folder takes it.
-    """
-    beside = pathlib.Path(inspect.getfile(function)).parent / "__pycache__"
-    given = numba.config.CACHE_DIR
-    folders = [beside, *([pathlib.Path(given)] if given else [])]
+    """Return where the machine code of a function is kept: nowhere if no folder takes it."""
+    folders = [pathlib.Path(inspect.getfile(function)).parent / "__pycache__"]
+    if numba.config.CACHE_DIR:
+        folders.append(pathlib.Path(numba.config.CACHE_DIR))
     # numba would make a folder called ~ for a user without a home
     if cache_folder() is not None or any(map(may_write, folders)):
         with contextlib.suppress(RuntimeError):  # of numba, which found no folder

@@ -35,10 +35,7 @@ class MrsaError(Exception):
 
 
 class ConfigurationError(MrsaError, ValueError):
-    """An argument or a setting breaks a rule.
-
-    The message names argument, rule and value.
-    """
+    """An argument or a setting breaks a rule; the message names argument, rule and value."""
 
 
 class _FileError(MrsaError, OSError):
@@ -48,10 +45,7 @@ class _FileError(MrsaError, OSError):
 
 
 class DataNotFoundError(_FileError, FileNotFoundError):
-    """A data set is not where it was looked for.
-
-    The message says where and how to get it.
-    """
+    """A data set is not where it was looked for; the message says where and how to get it."""
 
 
 class OutputExistsError(_FileError, FileExistsError):
@@ -139,8 +133,8 @@ def require_methods(value: Any, argument: str, *names: str) -> None:
     """
     # mappings and sets have a method `update`, of another meaning
     has_all = all(callable(getattr(value, name, None)) for name in names)
-    is_one = has_all and not isinstance(value, dict | set)
-    require(is_one, argument, f"must have methods {', '.join(names)}", value)
+    is_fine = has_all and not isinstance(value, dict | set)
+    require(is_fine, argument, f"must have methods {', '.join(names)}", value)
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -159,10 +153,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def shortened(value: Any) -> str:
-    """Return a value as a message shows it.
-
-    What Python writes of it, cut where it is long.
-    """
+    """Return a value as a message shows it: as Python writes it, cut where it is long."""
     try:
         text = repr(value)
     except (RecursionError, ValueError):  # too deep, or an integer of too many digits
@@ -182,10 +173,7 @@ def is_integer(value: Any) -> bool:
 
 
 def is_number(value: Any) -> bool:
-    """Return whether a value is one real number, an array of shape () included.
-
-    A bool is none.
-    """
+    """Return whether a value is one real number, an array of shape () included, and no bool."""
     kind = getattr(getattr(value, "dtype", None), "kind", None)
     if kind is not None:
         return kind in ("f", "i", "u") and getattr(value, "ndim", 0) == 0
@@ -238,11 +226,11 @@ def check_count(
         mrsa_jax.ConfigurationError: `num_classes` must be an integer of at least 2; got 3.0
     """
     if rule is None:
-        own = f"an integer of at least {minimum}"
-        rule = "must be a positive integer" if minimum == 1 else f"must be {own}"
-    within = (
-        is_integer(value) and minimum <= value and (maximum is None or value <= maximum)
-    )
+        rule = "must be a positive integer"
+        if minimum != 1:
+            rule = f"must be an integer of at least {minimum}"
+    most = value if maximum is None else maximum
+    within = is_integer(value) and minimum <= value <= most
     require(bool(within), argument, rule, value)
     return int(value)
 
@@ -331,9 +319,8 @@ def check_inside(value: Any, argument: str) -> float:
 
 
 def check_blind(depends_on_data: Any, argument: str, *received: Any) -> None:
-    """Raise unless a scheme declares that it does not use data.
+    """Raise unless a scheme declares that it does not use data: else no epsilon describes it.
 
-    Else no epsilon describes it.
     The epsilons of sums with noise assume that their members are public. If clients'
     data decide which clients take part, the participation itself reveals something
     about the data, without any noise.
@@ -351,28 +338,21 @@ def check_blind(depends_on_data: Any, argument: str, *received: Any) -> None:
         ...
         mrsa_jax.ConfigurationError: `scheme` must not look at what clients have learnt...
     """
-    said = isinstance(depends_on_data, bool)
     rule = (
         "must say whether it looks at what clients have learnt, or else noise in the "
-        "sums has no "
-        "epsilon: put `depends_on_data: typing.ClassVar[bool] = False`, or True, into "
-        "its class"
+        "sums has no epsilon: put `depends_on_data: typing.ClassVar[bool] = False`, or "
+        "True, into its class"
     )
-    require(said, argument, rule, *received)
+    require(isinstance(depends_on_data, bool), argument, rule, *received)
     rule = (
         "must not look at what clients have learnt: then who takes part depends on "
-        "their data, and "
-        "no epsilon of noise in the sums holds"
+        "their data, and no epsilon of noise in the sums holds"
     )
     require(not depends_on_data, argument, rule, *received)
 
 
-# ---- What each extra of the package installs: hints to install are the same
-# everywhere.
-#
-# A hint names the requirement, never this package: a requirement is installed in the
-# same way
-# with a wheel, with a clone, and if no registry has the package's name.
+# A hint to install names the requirement, never this package: a requirement is installed
+# in the same way with a wheel, with a clone, and if no registry has the package's name.
 
 _TFDS = "tensorflow-datasets>=4.9.10 importlib_resources>=6"
 EXTRAS = {
@@ -408,7 +388,7 @@ def how_to_install(extra: str) -> str:
         >>> how_to_install("dask")
         "pip install 'distributed>=2025.1'"
     """
-    return " ".join(["pip install", *(f"'{one}'" for one in EXTRAS[extra].split())])
+    return " ".join(["pip install", *(f"'{each}'" for each in EXTRAS[extra].split())])
 
 
 def needed(

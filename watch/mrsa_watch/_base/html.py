@@ -1,6 +1,5 @@
-"""Small pieces of HTML that notebooks and reports share.
+"""Small pieces of HTML that notebooks and reports share: escaped, bounded, readable anywhere.
 
-Escaped, bounded, readable anywhere.
 What is shown in a notebook carries its few styles in its own tags and no colours, so
 that it reads on a light and on a dark page. Nothing here imports NumPy or JAX.
 """
@@ -9,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import html
+import itertools
 import math
 import pathlib
 import sys
@@ -24,7 +24,9 @@ _MOST_CHARACTERS = 120
 _MOST_ROWS = 40
 _MOST_SETTINGS = 30  # that are shown without being asked for
 _MOST_BRIEF = 400
-_FEW, _MANY = 6, 8  # of a tuple's values: shown of one that has many; from how many on
+# a tuple of more values than this shows only the first few
+_MANY = 8
+_FEW = 6
 _MOST_LOOKED_AT = 2**20
 _SECRETS = frozenset({"key_material", "self_seed", "pair_seed"})
 _CELL = "text-align:left;vertical-align:top;padding:.15em .8em .15em 0"
@@ -43,11 +45,9 @@ def tidy(value: Any) -> str:
         >>> tidy("a < b"), tidy(Markup("<b>a</b>"))
         ('a &lt; b', '<b>a</b>')
     """
-    return (
-        str(value)
-        if isinstance(value, Markup)
-        else html.escape(printable(value, "\n\t"))
-    )
+    if isinstance(value, Markup):
+        return str(value)
+    return html.escape(printable(value, "\n\t"))
 
 
 def shown(value: Any, most: int = _MOST_CHARACTERS) -> str:
@@ -70,13 +70,16 @@ def shown(value: Any, most: int = _MOST_CHARACTERS) -> str:
     if hasattr(value, "shape") and hasattr(value, "dtype"):
         return _array(value, most)
     if isinstance(value, Mapping):
-        text = ", ".join(f"{name}: {shown(one)}" for name, one in _first(value.items()))
-    elif isinstance(value, Sequence | range | set | frozenset) and not isinstance(
-        value, str
-    ):
-        text = ", ".join(shown(one) for one in _first(value)) or "none"
-    else:
+        items = _first(value.items())
+        text = ", ".join(f"{name}: {shown(entry)}" for name, entry in items)
+    elif isinstance(value, str) or not isinstance(value, Sequence | set | frozenset):
         text = str(value)
+    else:
+        text = ", ".join(map(shown, _first(value))) or "none"
+    return _cut(text, most)
+
+
+def _cut(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - 3] + "..."
 
 
@@ -118,13 +121,11 @@ def told(value: Any) -> str:
         Found(exposed clients: 3; weak T: 1, certified)
     """
     parts = [f"{name}: {', '.join(map(str, cells))}" for name, *cells in value._rows()]
-    parts = (
-        [*parts, *getattr(value, "notes", ())]
-        if parts
-        else [value.title, *value.sentences]
-    )
-    text = printable("; ".join(parts))
-    text = text if len(text) <= _MOST_BRIEF else text[: _MOST_BRIEF - 3] + "..."
+    if parts:
+        parts += getattr(value, "notes", ())
+    else:
+        parts = [value.title, *value.sentences]
+    text = _cut(printable("; ".join(parts)), _MOST_BRIEF)
     return f"{type(value).__name__}({text})"
 
 
@@ -162,7 +163,7 @@ def telling(value: Any) -> str:
     """
     words: Any = getattr(value, "sentences", getattr(value, "notes", ()))
     words = words() if callable(words) else words
-    lines = "".join(f"<p>{tidy(shown(one, _MOST_BRIEF))}</p>" for one in words)
+    lines = "".join(f"<p>{tidy(shown(each, _MOST_BRIEF))}</p>" for each in words)
     rows = value._rows() if hasattr(value, "_rows") else _fields(value)
     title = repr(value) if hasattr(value, "typed") else type(value).__name__
     return card(getattr(value, "title", title), rows, note=Markup(lines))
@@ -181,47 +182,44 @@ def _brief(value: Any, is_secret: bool = False) -> str:
         kind = f"{value.dtype}[{', '.join(map(str, value.shape))}]"
         return kind if is_secret else _with_range(value, kind)
     if isinstance(value, tuple | list) and not hasattr(value, "_fields"):
-        first = [_brief(one) for one in value[:_FEW]]
-        if len(value) > _MANY:
-            first.append(f"... {len(value):,} in all")
-        else:
-            first += [_brief(one) for one in value[_FEW:]]
-        text = ", ".join(first) + (
-            "," if len(value) == 1 and isinstance(value, tuple) else ""
-        )
-        return f"({text})" if isinstance(value, tuple) else f"[{text}]"
+        is_long = len(value) > _MANY
+        parts = list(map(_brief, value[:_FEW] if is_long else value))
+        if is_long:
+            parts.append(f"... {len(value):,} in all")
+        text = ", ".join(parts)
+        if isinstance(value, list):
+            return f"[{text}]"
+        return f"({text},)" if len(value) == 1 else f"({text})"
     if is_secret and value is not None:
         return "..."
-    text = repr(value)
-    return text if len(text) <= _MOST_BRIEF else text[: _MOST_BRIEF - 3] + "..."
+    return _cut(repr(value), _MOST_BRIEF)
 
 
 def _with_range(value: Any, kind: str) -> str:
     """Return an array by its numbers, as far as they are known and few enough to look at."""
     try:
-        numpy, jax = sys.modules["numpy"], sys.modules.get("jax")
-        if (
-            jax is not None and isinstance(value, jax.core.Tracer)
-        ) or value.size > _MOST_LOOKED_AT:
+        jax = sys.modules.get("jax")
+        is_traced = jax is not None and isinstance(value, jax.core.Tracer)
+        if is_traced or value.size > _MOST_LOOKED_AT:
             return kind
-        own = numpy.asarray(value)
-        if own.dtype.kind not in "biuf":
+        array = sys.modules["numpy"].asarray(value)
+        letter = array.dtype.kind
+        if letter not in "biuf":
             return kind
-        if not own.shape:
-            return f"{own.item():.7g}" if own.dtype.kind == "f" else str(own.item())
-        if own.dtype.kind == "b":
-            return f"{kind}, {int(own.sum()):,} true"
-        return f"{kind} in [{own.min():.6g}, {own.max():.6g}]" if own.size else kind
-    except (
-        Exception
-    ):  # a key, an array that was given away: what is shown must not fail
+        if not array.shape:
+            return f"{array.item():.7g}" if letter == "f" else str(array.item())
+        if letter == "b":
+            return f"{kind}, {int(array.sum()):,} true"
+        if not array.size:
+            return kind
+        return f"{kind} in [{array.min():.6g}, {array.max():.6g}]"
+    # a key, an array that was given away: what is shown must not fail
+    except Exception:
         return kind
 
 
 def number(value: Any, digits: int = 4) -> str:
-    """Return a number as tables show it: whole ones whole, others with few digits.
-
-    "-" for none.
+    """Return a number as tables show it: whole ones whole, others with few digits, "-" for none.
 
     Examples:
         >>> [number(value) for value in (0.30000001, 12.0, 1234567, 0.000123456, 2e-9, -0.0)]
@@ -255,9 +253,8 @@ def counted(count: Any, noun: str) -> str:
 
 
 def hidden_words(size: float | None) -> str:
-    """Return the size of a sum that would hide a client equally well, in short.
+    """Return the size of a sum that would hide a client equally well, in short: "1" if exposed.
 
-    "1" if exposed.
     None and nan are values that floats cannot decide.
 
     Examples:
@@ -279,7 +276,7 @@ def hidden_words(size: float | None) -> str:
 
 def _first(values: Iterable[Any]) -> list[Any]:
     """Return the first values only: more are never shown, and there may be very many."""
-    return [value for value, _ in zip(values, range(_MOST_CHARACTERS), strict=False)]
+    return list(itertools.islice(values, _MOST_CHARACTERS))
 
 
 def _array(value: Any, most: int) -> str:
@@ -309,7 +306,7 @@ def table(
         True
     """
     listed = list(rows)
-    width = max((len(row) for row in listed), default=1)
+    width = max(map(len, listed), default=1)
     head = "".join(
         f'<th scope="col" style="{_CELL}">{tidy(cell)}</th>' for cell in headings
     )
@@ -317,9 +314,8 @@ def table(
     if len(listed) > most:
         body += _row((f"... and {len(listed) - most} more",), width)
     thead = f"<thead><tr>{head}</tr></thead>" if headings else ""
-    return (
-        f'<table style="border-collapse:collapse">{thead}<tbody>{body}</tbody></table>'
-    )
+    style = "border-collapse:collapse"
+    return f'<table style="{style}">{thead}<tbody>{body}</tbody></table>'
 
 
 def _row(row: Sequence[Any], width: int) -> str:
@@ -379,34 +375,30 @@ def settings_rows(
     Returns:
         Pairs of a section's dotted name ("" for the top) and its rows.
     """
-    known = defaults or {}
+    usual = defaults or {}
     # None is left out where settings are kept, and so is what a later version has added
     unset = [
         name
-        for name, default in known.items()
+        for name, default in usual.items()
         if name not in values and default is None
     ]
-    names = [*values, *unset]
-    own, nested = [], []
-    for name in names:
-        value, default = values.get(name), known.get(name)
+    top = []
+    nested = []
+    for name in [*values, *unset]:
+        value = values.get(name)
+        default = usual.get(name)
         if isinstance(value, Mapping) or isinstance(default, Mapping):
-            inner = settings_rows(
-                value or {}, default if defaults is not None else None
-            )
-            nested += [
-                (f"{name}.{below}" if below else name, rows) for below, rows in inner
-            ]
+            for below, rows in settings_rows(value or {}, default):
+                nested.append((f"{name}.{below}" if below else name, rows))
         else:
-            changed = name in known and differs(value, default)
-            own.append((name, value, default, changed))
-    return ([("", tuple(own))] if own else []) + nested
+            changed = name in usual and differs(value, default)
+            top.append((name, value, default, changed))
+    return ([("", tuple(top))] if top else []) + nested
 
 
 def config_repr(config: Any) -> str:
-    """Return a dataclass of settings as HTML.
+    """Return a dataclass of settings as HTML: changed values in bold, a long one folded.
 
-    Changed values in bold, a long one folded.
     A class of settings shows itself so in a notebook if it is a `Shown`.
     """
     try:
@@ -417,14 +409,16 @@ def config_repr(config: Any) -> str:
     rows = _config_rows(sections)
     if len(rows) <= _MOST_SETTINGS or defaults is None:
         return card(type(config).__name__, rows, most=200)
-    kept = [
-        (name, lines)
-        for name, lines in sections
-        if not name or any(x[3] for x in lines)
-    ]
-    names = [name for name, _ in kept]
-    rest = ", ".join(name for name, _ in sections if name not in names)
-    short = _config_rows(kept) + ([("as by default", rest)] if rest else [])
+    changed = []
+    others = []
+    for name, lines in sections:
+        if not name or any(is_changed for *_, is_changed in lines):
+            changed.append((name, lines))
+        else:
+            others.append(name)
+    short = _config_rows(changed)
+    if others:
+        short.append(("as by default", ", ".join(others)))
     every = f"<details><summary>all settings</summary>{table(rows, most=200)}</details>"
     return card(type(config).__name__, short, note=Markup(every), most=200)
 

@@ -15,6 +15,11 @@ from typing import Any, TypeVar
 _Class = TypeVar("_Class", bound=type)
 
 
+def words_of(text: str) -> tuple[str, ...]:
+    """Return the words of a text, in which a long list of names is easier to read."""
+    return tuple(text.split())
+
+
 def by_value(cls: _Class) -> _Class:
     """Let the values of a class, a dataclass or a named tuple, compare and hash by their contents.
 

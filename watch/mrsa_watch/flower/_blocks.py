@@ -25,9 +25,8 @@ class RefusedError(MrsaError, ValueError):
 def whole_blocks(
     blocks: Mapping[int, Hashable], colluders: int = 0
 ) -> Callable[[Message, Context, Next], Message]:
-    """Return a mod that refuses rounds which could part a block.
+    """Return a mod that refuses rounds which could part a block; put it before `secaggplus_mod`.
 
-    Put it before `secaggplus_mod`.
     The blocks must be fixed and known to every client before the training, and not be
     chosen by the server. A client then sends its update only if the shares of all its
     mates came, and unmasks a sum only over whole blocks, everybody's. Its threshold
@@ -69,39 +68,35 @@ def whole_blocks(
     least = (len(block_of) + check_integer(colluders, "colluders", 0)) // 2 + 1
     members: dict[Hashable, set[int]] = {}
     for node, block in block_of.items():
-        require(
-            is_integer(node), "blocks", "must have the numbers of nodes as keys", node
-        )
+        rule = "must have the numbers of nodes as keys"
+        require(is_integer(node), "blocks", rule, node)
         is_equal = block == block
         require(is_equal, "blocks", "must be equal for the mates of a block", block)
         members.setdefault(block, set()).add(node)
 
     def is_whole(nodes: Iterable[int]) -> bool:
         listed = set(nodes)
-        known = listed <= block_of.keys()
-        return known and all(members[block_of[node]] <= listed for node in listed)
+        return listed <= block_of.keys() and all(
+            members[block_of[node]] <= listed for node in listed
+        )
 
     def problem(node: int, configs: Any) -> str:
-        """Return what is wrong with a message of SecAgg+, or nothing."""
+        """Describe the fault of a message of SecAgg+; "" if there is none."""
         stage = configs.get(Key.STAGE)
+        mates = members[block_of[node]]
         if stage == Stage.SETUP and not configs.get(Key.THRESHOLD, 0) >= least:
             return f"the threshold must be {least} or more"
         if stage == Stage.SHARE_KEYS:
             nodes = {int(name) for name in configs if name != Key.STAGE}
-            known = members[block_of[node]] <= nodes <= block_of.keys()
-            return (
-                "" if known else "keys must be those of its mates, and of known nodes"
-            )
+            if not mates <= nodes <= block_of.keys():
+                return "keys must be those of its mates, and of known nodes"
         if stage == Stage.COLLECT_MASKED_VECTORS:
             came = {node, *configs.get(Key.SOURCE_LIST, ())}
-            return (
-                "" if members[block_of[node]] <= came else "shares of mates are missing"
-            )
+            if not mates <= came:
+                return "shares of mates are missing"
         if stage == Stage.UNMASK:
-            alive, dead = (
-                configs.get(key, ())
-                for key in (Key.ACTIVE_NODE_ID_LIST, Key.DEAD_NODE_ID_LIST)
-            )
+            alive = configs.get(Key.ACTIVE_NODE_ID_LIST, ())
+            dead = configs.get(Key.DEAD_NODE_ID_LIST, ())
             if not is_whole(alive) or node not in alive or len(set(alive)) < 2:
                 return "the sum must be over whole blocks, this client's among them"
             if len({*alive, *dead}) < len(alive) + len(dead):
@@ -110,13 +105,13 @@ def whole_blocks(
 
     def mod(message: Message, context: Context, call_next: Next) -> Message:
         if message.metadata.message_type == MessageType.TRAIN:
-            node, records = message.metadata.dst_node_id, message.content.config_records
-            is_asked = RECORD_KEY_CONFIGS in records and node in block_of
-            found = (
-                problem(node, records[RECORD_KEY_CONFIGS]) if is_asked else "no SecAgg+"
-            )
-            if found:
-                raise RefusedError(f"node {node} refuses: {found}")
+            node = message.metadata.dst_node_id
+            records = message.content.config_records
+            why = "no SecAgg+"
+            if RECORD_KEY_CONFIGS in records and node in block_of:
+                why = problem(node, records[RECORD_KEY_CONFIGS])
+            if why:
+                raise RefusedError(f"node {node} refuses: {why}")
         return call_next(message, context)
 
     return mod

@@ -72,20 +72,20 @@ class Books:
         require(callable(name), "name", "must be a function of a node's number", name)
         if gate is not None:
             require_methods(gate, "gate", "check", "add")
-        self.recorder, self._gate, self._name = recorder, gate, name
+        self.recorder = recorder
         self.chooser = chooser
+        self._gate = gate
+        self._name = name
         self.asks_again = False
         self._part: dict[str, Any] = {} if part is None else {"part": part}
         self._round: _Round | None = None
-        self._told: set[str] = set()
+        self._strangers: set[str] = set()  # of whom was warned
         self._weights: dict[str, Fraction] = {}  # what each client had last
         if chooser is not None:
             path = recorder.path.with_name(recorder.path.name + ".clients")
             self._register = Register(path, chooser.num_clients)
         if chooser is not None or gate is not None:
             self._replay()
-
-    # ---- a round, from its beginning to its end
 
     def open(self, number: int, asked: Sequence[Node]) -> bool:
         """Begin a round if the gate lets it; one that it forbids is written down."""
@@ -148,21 +148,19 @@ class Books:
         is_ours = isinstance(self._gate, Gate)
         cohort: Any
         if weights is not None:
-            known = {self._known_as(node): weights[node] for node in nodes}
-            cohort = {name: weight for name, weight in known.items() if weight > 0}
+            inside = (node for node in nodes if weights[node] > 0)
+            cohort = {self._named(node): weights[node] for node in inside}
         elif is_ours and not self.asks_again:
             # the gate knows what it may assume
-            cohort = [self._known_as(node) for node in nodes]
+            cohort = list(map(self._named, nodes))
         else:
-            names = (self._known_as(node) for node in nodes)
+            names = map(self._named, nodes)
             cohort = {name: self._weights.get(name, Fraction(1)) for name in names}
         # nodes come under names that the recorder makes at one place, so that a new one
         # is new
         takes_new = {"new_clients": True} if is_ours else {}
         (answer,) = self._gate.check([cohort], **self._part, **takes_new)
         return None if answer.allowed else answer
-
-    # ---- choosing
 
     def choose(self, number: int, nodes: Iterable[Node]) -> tuple[Node, ...]:
         """Begin a round with whom the selector chooses of those who are there.
@@ -171,26 +169,23 @@ class Books:
         again. A round in which nobody can be asked is written as it ends.
         """
         assert self.chooser is not None
-        there = self._places(nodes)
+        present = self._places(nodes)
         status = "aborted"
-        while cohort := self.chooser.choose(there):
-            asked = tuple(there[place] for place in cohort)
+        while cohort := self.chooser.choose(present):
+            asked = tuple(present[place] for place in cohort)
             answer = self.refusal(asked)
             if answer is None:
                 self._round = _Round(number, asked)
                 return asked
             status = "refused"
-            out = {
-                self.block(node)
-                for node in asked
-                if self._known_as(node) in answer.leave_out
-            }
-            if not out:
+            excluded = [node for node in asked if self._named(node) in answer.leave_out]
+            if not excluded:
                 break
-            there = {
+            blocks = set(map(self.block, excluded))
+            present = {
                 place: node
-                for place, node in there.items()
-                if self.block(node) not in out
+                for place, node in present.items()
+                if self.block(node) not in blocks
             }
         self._write(number, status, asked=())
         return ()
@@ -199,20 +194,22 @@ class Books:
         """Return a node's block; the node itself if no selector has blocks."""
         if self.chooser is None:
             return node
-        return self.chooser.block(self._register.places[self._known_as(node)])
+        return self.chooser.block(self._place(node))
+
+    def _place(self, node: Node) -> int:
+        return self._register.places[self._named(node)]
 
     def _places(self, nodes: Iterable[Node]) -> dict[int, Node]:
         """Return the nodes that have an index, by it; new ones get one."""
-        named = {self._known_as(node): node for node in nodes}
+        named = {self._named(node): node for node in nodes}
         self._register.join(named)
         places = self._register.places
         strangers = named.keys() - places.keys()
-        if strangers - self._told:
-            self._told |= strangers
+        if strangers - self._strangers:
+            self._strangers |= strangers
             warnings.warn(
                 f"the selector is of {self._register.num_clients} clients, and all "
-                "have their "
-                f"place: {len(strangers)} more are left out",
+                f"have their place: {len(strangers)} more are left out",
                 RuntimeWarning,
                 stacklevel=2,
             )
@@ -221,37 +218,30 @@ class Books:
     def _replay(self) -> None:
         """Bring the selector, and what weights are known, to where the log ends."""
         parser = LineParser(str(self.recorder.path))
-        for found in parser.sums(follow(self.recorder.path, poll_seconds=None)):
-            self._weights |= dict(zip(found.clients, found.weights or (), strict=False))
+        for line in parser.sums(follow(self.recorder.path, poll_seconds=None)):
+            self._weights |= dict(zip(line.clients, line.weights or (), strict=False))
             if self.chooser is not None:
-                self.chooser.end(*self._places_of(found))
+                self._end(line)
 
-    def _places_of(self, line: SumLine) -> tuple[list[int], list[int]]:
-        places, path = self._register.places, self._register.path
+    def _end(self, line: SumLine) -> None:
+        """Let the selector end a round of the log."""
+        assert self.chooser is not None
+        places = self._register.places
         where = f"line {line.line} of {self.recorder.path}"
-        require(
-            line.asked is not None,
-            "recorder",
-            f"must have a log that says in {where} whom the server asked",
-        )
-        names = line.asked or ()
-        known = all(name in places for name in names)
-        require(known, str(path), f"must know the clients of {where}")
-        return [places[name] for name in names], [places[name] for name in line.clients]
+        rule = f"must have a log that says in {where} whom the server asked"
+        require(line.asked is not None, "recorder", rule)
+        asked = line.asked or ()
+        rule = f"must know the clients of {where}"
+        require(places.keys() >= set(asked), str(self._register.path), rule)
+        place = places.__getitem__
+        self.chooser.end(list(map(place, asked)), list(map(place, line.clients)))
 
-    # ---- writing
-
-    def _known_as(self, node: Node) -> str:
+    def _named(self, node: Node) -> str:
         return self.recorder.name(self._name(node))
 
     def _check_names(self, nodes: Sequence[Node]) -> None:
-        names = {self._known_as(node) for node in nodes}
-        require(
-            len(names) == len(nodes),
-            "name",
-            "must tell all nodes of a round apart",
-            nodes,
-        )
+        are_different = len(set(map(self._named, nodes))) == len(nodes)
+        require(are_different, "name", "must tell all nodes of a round apart", nodes)
 
     def _write(
         self,
@@ -261,31 +251,27 @@ class Books:
         asked: Sequence[Node] | None = None,
         lost: dict[str, list[Node]] | None = None,
     ) -> None:
+        """Write the line of a round, which is over; weights are of a learnt sum."""
         self._round = None
-        clients = [self._name(node) for node in weights or ()]
+        weights = weights or {}
+        lost_names = {
+            stage: list(map(self._name, nodes))
+            for stage, nodes in (lost or {}).items()
+            if nodes
+        }
         self.recorder.record(
             number,
-            clients if status == "learnt" else [],
-            weights=list(weights.values()) if weights and status == "learnt" else None,
+            list(map(self._name, weights)),
+            weights=list(weights.values()) or None,
             status=status,
-            asked=None if asked is None else [self._name(node) for node in asked],
-            lost={
-                at: [self._name(node) for node in who]
-                for at, who in (lost or {}).items()
-                if who
-            }
-            or None,
+            asked=None if asked is None else list(map(self._name, asked)),
+            lost=lost_names or None,
             **self._part,
         )
         if self.chooser is not None:
-            places = self._register.places
-            at = [places[self._known_as(node)] for node in asked or ()]
-            self.chooser.end(
-                at, [places[self._known_as(node)] for node in weights or ()]
-            )
-        named = {
-            self._known_as(node): weight for node, weight in (weights or {}).items()
-        }
+            places = list(map(self._place, asked or ()))
+            self.chooser.end(places, list(map(self._place, weights)))
+        named = {self._named(node): weight for node, weight in weights.items()}
         self._weights |= named
         if self._gate is not None and named:
             self._gate.add(list(named), list(named.values()), **self._part)
@@ -293,10 +279,10 @@ class Books:
 
 def exact_weights(weights: Mapping[Any, Any]) -> dict[Any, Fraction]:
     """Return nodes' weights exactly, or raise where one is none."""
-    found: dict[Any, Fraction] = {}
+    exact: dict[Any, Fraction] = {}
     for node, weight in weights.items():
         value = exact_value(weight)
         rule = f"of node {node} must be finite and not negative"
         require(value is not None and value >= 0, "num_examples", rule, weight)
-        found[node] = value or Fraction(0)
-    return found
+        exact[node] = value or Fraction(0)
+    return exact

@@ -27,9 +27,8 @@ _SECRET_BYTES = 32
 def pseudonym_mod(
     message: Message, context: Context, call_next: Callable[[Message, Context], Message]
 ) -> Message:
-    """Add the node's pseudonym to its reply.
+    """Add the node's pseudonym to its reply: a mod for `app.query("pseudonym")` of a client app.
 
-    A mod for a client app's `app.query("pseudonym")`.
     The secret is 32 random bytes in a file that its owner alone can read, made at first
     use. A node's configuration names the file (`--node-config 'secret="/path"'`).
     Without it, the file is `~/.mrsa_watch.secret`, and nodes on one machine differ by
@@ -54,24 +53,15 @@ def pseudonym_mod(
 
 
 def _pseudonym(node_config: Any) -> str:
-    """Return what the secret makes.
-
-    A secret of several simulated nodes makes one for each.
-    """
-    path = pathlib.Path(
-        str(node_config.get("secret", "~/.mrsa_watch.secret"))
-    ).expanduser()
+    """Hash the node by its secret, of which several simulated nodes may have one."""
+    path = str(node_config.get("secret", "~/.mrsa_watch.secret"))
     who = "" if "secret" in node_config else node_config.get("partition-id", "")
-    return hmac.digest(_kept_secret(path), f"mrsa_watch {who}".encode(), "sha256")[
-        :16
-    ].hex()
+    secret = _kept_secret(pathlib.Path(path).expanduser())
+    return hmac.digest(secret, f"mrsa_watch {who}".encode(), "sha256")[:16].hex()
 
 
 def _kept_secret(path: pathlib.Path) -> bytes:
-    """Return the secret, made if there is none.
-
-    Whole, by one of those who start at once.
-    """
+    """Return the secret, made as a whole if there is none, by one of those who start at once."""
     if not path.exists():
         handle, draft = tempfile.mkstemp(dir=path.parent)  # readable by its owner alone
         try:
@@ -82,12 +72,8 @@ def _kept_secret(path: pathlib.Path) -> bytes:
         finally:
             os.unlink(draft)
     secret = path.read_bytes()
-    require(
-        len(secret) >= _SECRET_BYTES,
-        "secret",
-        f"must hold {_SECRET_BYTES} bytes",
-        str(path),
-    )
+    rule = f"must hold {_SECRET_BYTES} bytes"
+    require(len(secret) >= _SECRET_BYTES, "secret", rule, str(path))
     return secret
 
 
@@ -128,22 +114,24 @@ class Pseudonyms(GridView):
 
     def get_node_ids(self) -> Iterable[int]:
         """Return the nodes whose pseudonym is known, each person once."""
-        there = list(self._grid.get_node_ids())
-        new = [node for node in there if node not in self._names]
+        present = list(self._grid.get_node_ids())
         messages = [
             Message(RecordDict(), dst_node_id=node, message_type=_ACTION)
-            for node in new
+            for node in present
+            if node not in self._names
         ]
         if messages:
             for reply in self._grid.send_and_receive(messages, timeout=self._timeout):
                 if not reply.has_error():
                     self._learn(reply.metadata.src_node_id, reply.content)
         return [
-            node for node in there if self._nodes.get(self._names.get(node, "")) == node
+            node
+            for node in present
+            if self._nodes.get(self._names.get(node, "")) == node
         ]
 
     def name(self, node: int) -> str:
-        """Return what a node told, for `record` and `select`."""
+        """Return the pseudonym that a node told, for `record` and `select`."""
         return self._names[node]
 
     def _learn(self, node: int, content: RecordDict) -> None:

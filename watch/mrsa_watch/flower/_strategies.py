@@ -1,6 +1,6 @@
-"""Strategies that record, and that select, around any of Flower's.
+"""Strategies that record, and that select, around any of Flower's two kinds of strategies.
 
-Both of its interfaces.
+First Flower's grid and its client manager, seen through a filter.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from logging import INFO
 from typing import Any
 
-from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.common import FitIns, FitRes, Parameters, log
 from flwr.server.client_manager import ClientManager
 from flwr.server.client_proxy import ClientProxy
@@ -23,60 +23,41 @@ from mrsa_watch._base.errors import require
 from mrsa_watch._recorder import Recorder
 from mrsa_watch.flower._books import Books, GateLike
 
-# ---- Flower's grid and its client manager, seen through a filter.
-
 _MOST_LOOKS = 5
+_ONE_DAY_SECONDS = 86_400  # what Flower itself waits
+
+
+def _handed_on(inside: str, name: str) -> Any:
+    """Return a method that calls the one of this name of the object in an attribute.
+
+    Flower's base classes have their methods abstract, so that `__getattr__` is too late
+    for them.
+    """
+
+    def hand_on(self: Any, *args: Any, **settings: Any) -> Any:
+        return getattr(getattr(self, inside), name)(*args, **settings)
+
+    return hand_on
 
 
 class GridView(Grid):
     """A grid that hands everything on; what filters it overrides a method."""
 
+    set_run = _handed_on("_grid", "set_run")
+    create_message = _handed_on("_grid", "create_message")
+    get_node_ids = _handed_on("_grid", "get_node_ids")
+    get_nodes = _handed_on("_grid", "get_nodes")
+    push_messages = _handed_on("_grid", "push_messages")
+    pull_messages = _handed_on("_grid", "pull_messages")
+    send_and_receive = _handed_on("_grid", "send_and_receive")
+
     def __init__(self, grid: Grid) -> None:
         self._grid = grid
-
-    def set_run(self, run: Any) -> None:
-        """Hand on."""
-        self._grid.set_run(run)
 
     @property
     def run(self) -> Any:
         """Hand on."""
         return self._grid.run
-
-    def create_message(
-        self,
-        content: RecordDict,
-        message_type: str,
-        dst_node_id: int,
-        group_id: str,
-        ttl: float | None = None,
-    ) -> Message:
-        """Hand on."""
-        return self._grid.create_message(
-            content, message_type, dst_node_id, group_id, ttl
-        )
-
-    def get_node_ids(self) -> Iterable[int]:
-        """Hand on."""
-        return self._grid.get_node_ids()
-
-    def get_nodes(self) -> Iterable[Any]:
-        """Hand on."""
-        return self._grid.get_nodes()
-
-    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
-        """Hand on."""
-        return self._grid.push_messages(messages)
-
-    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
-        """Hand on."""
-        return self._grid.pull_messages(message_ids)
-
-    def send_and_receive(
-        self, messages: Iterable[Message], *, timeout: float | None = None
-    ) -> Iterable[Message]:
-        """Hand on."""
-        return self._grid.send_and_receive(messages, timeout=timeout)
 
 
 class CohortGrid(GridView):
@@ -92,8 +73,8 @@ class CohortGrid(GridView):
         self._looks += 1
         rule = (
             f"must not wait for more nodes than the cohort's {len(self._cohort)} (its "
+            "min_train_nodes and min_available_nodes)"
         )
-        rule += "min_train_nodes and min_available_nodes)"
         require(self._looks <= _MOST_LOOKS, "strategy", rule)
         return list(self._cohort)
 
@@ -106,20 +87,16 @@ class CohortGrid(GridView):
 class CohortManager(ClientManager):
     """A client manager whose clients are a cohort; whoever samples gets all of them."""
 
+    register = _handed_on("_manager", "register")
+    unregister = _handed_on("_manager", "unregister")
+
     def __init__(self, manager: ClientManager, cohort: Sequence[ClientProxy]) -> None:
-        self._manager, self._cohort = manager, {proxy.cid: proxy for proxy in cohort}
+        self._manager = manager
+        self._cohort = {proxy.cid: proxy for proxy in cohort}
 
     def num_available(self) -> int:
         """Return the size of the cohort."""
         return len(self._cohort)
-
-    def register(self, client: ClientProxy) -> bool:
-        """Hand on."""
-        return self._manager.register(client)
-
-    def unregister(self, client: ClientProxy) -> None:
-        """Hand on."""
-        self._manager.unregister(client)
 
     def all(self) -> dict[str, ClientProxy]:
         """Return the cohort."""
@@ -142,25 +119,16 @@ class CohortManager(ClientManager):
         ]
 
 
-# ---- Strategies that record, and that select, around any of Flower's; both of its
-# interfaces.
-
-_ONE_DAY_SECONDS = 86_400  # what Flower itself waits
-
-
 class _Wrapper:
     """Hands on whatever is not overridden, to the strategy inside."""
 
-    strategy: Any
-    books: Books
-    nodes_to_wait_for: int
+    configure_evaluate = _handed_on("strategy", "configure_evaluate")
+    aggregate_evaluate = _handed_on("strategy", "aggregate_evaluate")
 
     def __init__(self, strategy: Any, books: Books, nodes_to_wait_for: int = 0) -> None:
-        self.strategy, self.books, self.nodes_to_wait_for = (
-            strategy,
-            books,
-            nodes_to_wait_for,
-        )
+        self.strategy = strategy
+        self.books = books
+        self.nodes_to_wait_for = nodes_to_wait_for
 
     def __getattr__(self, name: str) -> Any:
         if name in ("strategy", "books"):  # while it is copied or unpickled
@@ -183,17 +151,13 @@ class _Wrapper:
 class FitWrapper(_Wrapper, Strategy):
     """Around a `flwr.server.strategy.Strategy`."""
 
-    def initialize_parameters(self, client_manager: ClientManager) -> Parameters | None:
-        """Hand on."""
-        return self.strategy.initialize_parameters(client_manager)
+    initialize_parameters = _handed_on("strategy", "initialize_parameters")
+    evaluate = _handed_on("strategy", "evaluate")
 
     def configure_fit(
         self, server_round: int, parameters: Parameters, client_manager: ClientManager
     ) -> list[tuple[ClientProxy, FitIns]]:
-        """Return whom to ask and what.
-
-        Nobody where the gate forbids it or nobody can be chosen.
-        """
+        """Return whom to ask and what: nobody where the gate forbids it or none can be chosen."""
         self.books.close()
         if self.books.chooser is None:
             plan = self.strategy.configure_fit(server_round, parameters, client_manager)
@@ -202,12 +166,12 @@ class FitWrapper(_Wrapper, Strategy):
             return plan if nodes and self.books.open(server_round, nodes) else []
         client_manager.num_available()  # brings a workflow's list of nodes up to date
         client_manager.wait_for(self.nodes_to_wait_for, timeout=_ONE_DAY_SECONDS)
-        there = {_node(proxy): proxy for proxy in client_manager.all().values()}
-        self._identify(getattr(proxy, "grid", None) for proxy in there.values())
-        cohort = self.books.choose(server_round, sorted(there))
+        present = {_node(proxy): proxy for proxy in client_manager.all().values()}
+        self._identify(getattr(proxy, "grid", None) for proxy in present.values())
+        cohort = self.books.choose(server_round, sorted(present))
         if not cohort:
             return []
-        view = CohortManager(client_manager, [there[node] for node in cohort])
+        view = CohortManager(client_manager, [present[node] for node in cohort])
         plan = self.strategy.configure_fit(server_round, parameters, view)
         self._check_asked(cohort, [_node(proxy) for proxy, _ in plan], "fraction_fit")
         return plan
@@ -219,68 +183,47 @@ class FitWrapper(_Wrapper, Strategy):
         failures: list[tuple[ClientProxy, FitRes] | BaseException],
     ) -> tuple[Parameters | None, dict[str, Any]]:
         """Write the sum's line, then hand on."""
-        self.books.learn(
-            server_round, {_node(proxy): res.num_examples for proxy, res in results}
-        )
+        weights = {_node(proxy): result.num_examples for proxy, result in results}
+        self.books.learn(server_round, weights)
         return self.strategy.aggregate_fit(server_round, results, failures)
-
-    def configure_evaluate(
-        self, server_round: int, parameters: Parameters, client_manager: ClientManager
-    ) -> Any:
-        """Hand on."""
-        return self.strategy.configure_evaluate(
-            server_round, parameters, client_manager
-        )
-
-    def aggregate_evaluate(self, server_round: int, results: Any, failures: Any) -> Any:
-        """Hand on."""
-        return self.strategy.aggregate_evaluate(server_round, results, failures)
-
-    def evaluate(self, server_round: int, parameters: Parameters) -> Any:
-        """Hand on."""
-        return self.strategy.evaluate(server_round, parameters)
 
 
 class MessageWrapper(_Wrapper, MessageStrategy):
     """Around a `flwr.serverapp.strategy.Strategy`."""
 
+    summary = _handed_on("strategy", "summary")
+
     def __init__(
         self, strategy: MessageStrategy, books: Books, nodes_to_wait_for: int = 0
     ) -> None:
         super().__init__(strategy, books, nodes_to_wait_for)
-        self._configure, self._aggregate = (
-            strategy.configure_train,
-            strategy.aggregate_train,
-        )
+        # before `start` puts this wrapper's methods in their place
+        self._configure = strategy.configure_train
+        self._aggregate = strategy.aggregate_train
 
     def start(self, *args: Any, **settings: Any) -> Any:
         """Run the strategy's own loop of rounds, which meanwhile comes by here."""
-        own = vars(self.strategy)
-        own |= {
-            "configure_train": self.configure_train,
-            "aggregate_train": self.aggregate_train,
-        }
+        attributes = vars(self.strategy)
+        attributes["configure_train"] = self.configure_train
+        attributes["aggregate_train"] = self.aggregate_train
         try:
             return self.strategy.start(*args, **settings)
         finally:
-            del own["configure_train"], own["aggregate_train"]
+            del attributes["configure_train"], attributes["aggregate_train"]
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Return the messages.
-
-        None where the gate forbids the round or nobody can be chosen.
-        """
+        """Return the messages; none where the gate forbids the round or nobody can be chosen."""
         self.books.close()
         self._identify([grid])
         if self.books.chooser is None:
             plan = list(self._configure(server_round, arrays, config, grid))
             nodes = [message.metadata.dst_node_id for message in plan]
             return plan if nodes and self.books.open(server_round, nodes) else []
-        while len(there := list(grid.get_node_ids())) < self.nodes_to_wait_for:
+        while len(present := list(grid.get_node_ids())) < self.nodes_to_wait_for:
             time.sleep(1.0)
-        cohort = self.books.choose(server_round, sorted(there))
+        cohort = self.books.choose(server_round, sorted(present))
         if not cohort:
             return []
         view = CohortGrid(grid, cohort)  # type: ignore[arg-type]
@@ -300,37 +243,16 @@ class MessageWrapper(_Wrapper, MessageStrategy):
         self.books.learn(server_round, weights)
         return self._aggregate(server_round, replies)
 
-    def configure_evaluate(
-        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
-    ) -> Iterable[Message]:
-        """Hand on."""
-        return self.strategy.configure_evaluate(server_round, arrays, config, grid)
-
-    def aggregate_evaluate(
-        self, server_round: int, replies: Iterable[Message]
-    ) -> MetricRecord | None:
-        """Hand on."""
-        return self.strategy.aggregate_evaluate(server_round, replies)
-
-    def summary(self) -> None:
-        """Hand on."""
-        self.strategy.summary()
-
 
 def _node(proxy: ClientProxy) -> Any:
-    """Return a client's node.
-
-    Those of Flower's old server have only the text of an address.
-    """
+    """Return a client's node; those of Flower's old server have only the text of an address."""
     return getattr(proxy, "node_id", proxy.cid)
 
 
 def _weight(reply: Message, key: str) -> Any:
     """Return the factor of a reply in the sum; 1 where it says none."""
-    for metrics in reply.content.metric_records.values():
-        if key in metrics:
-            return metrics[key]
-    return 1
+    records = reply.content.metric_records.values()
+    return next((metrics[key] for metrics in records if key in metrics), 1)
 
 
 def wrapped(
@@ -340,15 +262,14 @@ def wrapped(
     rule = (
         "must be a flwr.server.strategy.Strategy or a flwr.serverapp.strategy.Strategy"
     )
-    require(
-        isinstance(strategy, Strategy | MessageStrategy), "strategy", rule, strategy
-    )
+    is_one = isinstance(strategy, Strategy | MessageStrategy)
+    require(is_one, "strategy", rule, strategy)
     is_new = not isinstance(strategy, _Wrapper)
     require(is_new, "strategy", "must not be recorded already", strategy)
-    own = books()
-    log(INFO, "The participation log of this run is %s", own.recorder.path)
+    opened = books()
+    log(INFO, "The participation log of this run is %s", opened.recorder.path)
     wrapper = FitWrapper if isinstance(strategy, Strategy) else MessageWrapper
-    return wrapper(strategy, own, nodes_to_wait_for)
+    return wrapper(strategy, opened, nodes_to_wait_for)
 
 
 def record(

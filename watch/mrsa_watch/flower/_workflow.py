@@ -72,8 +72,8 @@ class SecAggPlus(SecAggPlusWorkflow):
         **settings: Any,
     ) -> None:
         super().__init__(num_shares, reconstruction_threshold, **settings)
-        known = get_args(SplitPolicy)
-        self.blocks: Any = check_known(blocks, "blocks", known, "a known policy")
+        policies = get_args(SplitPolicy)
+        self.blocks: Any = check_known(blocks, "blocks", policies, "a known policy")
 
     def __call__(self, grid: Grid, context: Any) -> None:
         """Run a round; what came to nothing is written as aborted."""
@@ -112,17 +112,13 @@ class SecAggPlus(SecAggPlusWorkflow):
         if not _is_connected(state):
             log(WARN, "Lost nodes cut the graph of pads apart: nothing is unmasked.")
             return False
-        told = {
-            proxy.node_id: result.num_examples for proxy, result in state.legacy_results
-        }
-        weights = exact_weights(told)  # while nothing is learnt
+        results = state.legacy_results
+        counts = {proxy.node_id: result.num_examples for proxy, result in results}
+        weights = exact_weights(counts)  # while nothing is learnt
         answer = books.refusal(state.active_node_ids, weights)
         if answer is not None:
-            log(
-                WARN,
-                "The gate forbids the sum of those who are left: %s",
-                answer.reason,
-            )
+            text = "The gate forbids the sum of those who are left: %s"
+            log(WARN, text, answer.reason)
         return answer is None
 
     def unmask_stage(
@@ -134,16 +130,15 @@ class SecAggPlus(SecAggPlusWorkflow):
 
 
 class _Stage(GridView):
-    """A stage's messages.
-
-    Who is lost is noted, and the rest of a broken block is dropped.
-    """
+    """A stage's messages: who is lost is noted, and the rest of a broken block is dropped."""
 
     def __init__(
         self, grid: Grid, books: Books, name: str, policy: SplitPolicy
     ) -> None:
         super().__init__(grid)
-        self._books, self._name, self._policy = books, name, policy
+        self._books = books
+        self._name = name
+        self._policy = policy
         self._split: set[Any] = set()
 
     def goes_on(self) -> bool:
@@ -161,13 +156,12 @@ class _Stage(GridView):
         messages = list(messages)
         asked = [message.metadata.dst_node_id for message in messages]
         replies = list(self._grid.send_and_receive(messages, timeout=timeout))
-        there = {
-            reply.metadata.src_node_id for reply in replies if not reply.has_error()
-        }
-        lost = [node for node in asked if node not in there]
+        good = [reply for reply in replies if not reply.has_error()]
+        present = {reply.metadata.src_node_id for reply in good}
+        lost = [node for node in asked if node not in present]
         self._books.lose(self._name, lost)
         block = self._books.block
-        self._split = {block(node) for node in lost} & {block(node) for node in there}
+        self._split = set(map(block, lost)).intersection(map(block, present))
         if self._policy != "drop_block":
             return replies
         return [
@@ -201,11 +195,12 @@ def _forget_lost(state: WorkflowState) -> bool:
 
 def _is_connected(state: WorkflowState) -> bool:
     """Return whether pads join all nodes whose updates arrived, two at least."""
-    left = set(state.active_node_ids)
-    reached = {left.pop()} if len(left) >= 2 else set()
+    rest = set(state.active_node_ids)
+    if len(rest) < 2:
+        return False
+    reached = {rest.pop()}
     while reached:
-        reached = left & set().union(
-            *(state.nid_to_neighbours[node] for node in reached)
-        )
-        left -= reached
-    return len(state.active_node_ids) >= 2 and not left
+        neighbours = (state.nid_to_neighbours[node] for node in reached)
+        reached = rest & set().union(*neighbours)
+        rest -= reached
+    return not rest

@@ -9,27 +9,29 @@ refusal, and it ends in a command.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
 from mrsa_watch._base.errors import require
-from mrsa_watch.logs._command import parted
-from mrsa_watch.logs._json import examples, short
-from mrsa_watch.logs._names import fault, text_of_cell
+from mrsa_watch._base.values import words_of
+from mrsa_watch.logs._command import Layout, parted
+from mrsa_watch.logs._names import examples, fault, listing, short, text_of_cell
 from mrsa_watch.logs._numbers import parse_number
-from mrsa_watch.logs._table import Column, Layout, clean
+from mrsa_watch.logs._table import Column, Table
 
 # the first of several that are there is taken, and the others are columns like any
 # other
-ROUND_NAMES = ("round", "round_id", "round_idx", "round_index", "round_num", "round_number",
-               "server_round", "current_round", "fl_round", "global_round", "comm_round",
-               "communication_round", "rnd", "central_iteration", "iteration")  # fmt: skip
-CLIENT_NAMES = ("client", "client_id", "cid", "client_idx", "client_index", "client_name", "user",
-                "user_id", "node", "node_id", "participant", "participant_id", "party", "party_id",
-                "site", "site_name", "site_id", "collaborator", "collaborator_name", "device",
-                "device_id", "partition_id")  # fmt: skip
+ROUND_NAMES = words_of("""
+    round round_id round_idx round_index round_num round_number server_round current_round
+    fl_round global_round comm_round communication_round rnd central_iteration iteration
+    """)
+CLIENT_NAMES = words_of("""
+    client client_id cid client_idx client_index client_name user user_id node node_id
+    participant participant_id party party_id site site_name site_id collaborator
+    collaborator_name device device_id partition_id
+    """)
 WEIGHT_NAMES = ("weight", "weights")
 UNNAMED = ("round", "client", "weight")
 """Names of the columns of a long table without a header, in this order."""
@@ -42,61 +44,34 @@ _MEMBERS = re.compile(
     rf"successful|surviving|reporting|received|included|accepted|trained|fit|all|round)_)?{_WHO}"
     r"(?:_(?:ids?|names?|list))?|participating|contributors|responders|survivors|members"
 )
-INDEX_NAMES = ("", "index", "unnamed_0", "__index_level_0__", *ROUND_NAMES)
 _SOURCE = re.compile(r"^(?:params|tags|metrics)_(?=.)")  # before MLflow's names
 
 
-class Condition(NamedTuple):
-    """Rows are kept that hold one of some texts in the column at a place, or none of them."""
-
-    place: int
-    texts: tuple[str, ...]
-    is_not: bool
-
-
 class Columns(NamedTuple):
-    """Places of the columns of a long table."""
+    """Places of the columns of a long table.
+
+    Attributes:
+        round: Of the round.
+        client: Of the client.
+        weight: Of the weight, if there is one.
+        conditions: Of each condition, in the order of the settings.
+        sums: Of those that tell the sums of one round apart.
+        part: Of the part of the vector that a sum is of, if there is one.
+    """
 
     round: int
     client: int
     weight: int | None
-    where: tuple[Condition, ...]
-    sums: tuple[int, ...]  # tell the sums of one round apart
-    part: int | None = None  # of the vector, of which a sum is
+    conditions: tuple[int, ...]
+    sums: tuple[int, ...]
+    part: int | None
 
     @property
     def used(self) -> list[int]:
         """Return the places of all columns that are read, each once."""
         chosen = (self.round, self.client, self.weight, self.part)
         used = [place for place in chosen if place is not None]
-        return list(
-            dict.fromkeys([*used, *(one.place for one in self.where), *self.sums])
-        )
-
-
-class Table(NamedTuple):
-    """A long table as its reader hands it over.
-
-    Attributes:
-        header: Names of the columns.
-        column: Reads the column at a place; None where it holds no plain values.
-        locate: Names the place of a row.
-        path: Names the table.
-        head: Names the place of its header.
-        is_text: Whether its columns hold text as it is written, numbers too.
-        has_points: Whether the point is the decimal mark of its numbers for certain.
-        apart: Places of columns that tell the sums of a round apart, if they differ
-            within one.
-    """
-
-    header: Sequence[str]
-    column: Callable[[int], Column | None]
-    locate: Callable[[int], str]
-    path: str
-    head: str
-    is_text: bool = False
-    has_points: bool = False
-    apart: tuple[int, ...] = ()
+        return list(dict.fromkeys([*used, *self.conditions, *self.sums]))
 
 
 def conditions(where: Any) -> tuple[tuple[str, tuple[str, ...]], ...]:
@@ -107,27 +82,25 @@ def conditions(where: Any) -> tuple[tuple[str, tuple[str, ...]], ...]:
             to texts; `"column!=text,text"`, or a column's name with a ! behind it, for
             all other texts.
     """
-    found: dict[str, tuple[str, ...]] = {}
+    texts_of: dict[str, tuple[str, ...]] = {}
     if isinstance(where, Mapping):
-        for column, texts in where.items():
-            several = isinstance(texts, Iterable) and not isinstance(texts, str)
-            found[str(column)] = tuple(
-                str(text) for text in (texts if several else [texts])
-            )
+        for column, values in where.items():
+            several = isinstance(values, Iterable) and not isinstance(values, str)
+            texts = map(str, values if several else [values])
+            texts_of[str(column)] = tuple(texts)
     else:
-        for one in [where] if isinstance(where, str) else where:
-            column, mark, texts = str(one).partition("=")
-            rule = (
-                "must be COLUMN=TEXT, COLUMN=TEXT,TEXT for one of several, or "
-                "COLUMN!=TEXT for "
-                "all others"
-            )
-            require(bool(mark and column.strip(" !")), "where", rule, one)
+        rule = (
+            "must be COLUMN=TEXT, COLUMN=TEXT,TEXT for one of several, or "
+            "COLUMN!=TEXT for all others"
+        )
+        for condition in [where] if isinstance(where, str) else where:
+            column, mark, text = str(condition).partition("=")
+            require(bool(mark and column.strip(" !")), "where", rule, condition)
             column = column.strip()
-            found[column] = found.get(column, ()) + parted(texts)
-    for column, texts in found.items():
-        require(bool(texts), "where", "must give each column a text", column)
-    return tuple(found.items())
+            texts_of[column] = texts_of.get(column, ()) + parted(text)
+    for column, listed in texts_of.items():
+        require(bool(listed), "where", "must give each column a text", column)
+    return tuple(texts_of.items())
 
 
 def names_of(columns: Any) -> tuple[str, ...]:
@@ -151,110 +124,97 @@ def header_fault(where: str, header: Sequence[str]) -> NoReturn:
         where,
         "a header with a round and a client column (such as: round,client; others are "
         "named with --round-column and --client-column) or a matrix of 0 and 1",
-        listing(header),
+        _fields(header),
     )
 
 
-def listing(names: Sequence[str]) -> str:
+def _fields(names: Sequence[str]) -> str:
     """Return the first names of many, in quotes."""
-    shown = ", ".join(short(name.strip()) for name in names[:8])
-    return shown + (f", ... ({len(names)} fields)" if len(names) > 8 else "")
+    return listing([short(name.strip()) for name in names], f" ({len(names)} fields)")
 
 
-def find(header: Sequence[str], options: Layout, where: str) -> Columns | None:
-    """Return the places of the columns.
+def _chosen_names(options: Layout, where: Iterable[str]) -> list[str]:
+    """Return the columns that the settings name, among them those of conditions."""
+    single = (
+        options.round_column,
+        options.client_column,
+        options.weight_column,
+        options.part_column,
+    )
+    names = [name for name in single if name is not None]
+    return [*names, *where, *options.sum_columns]
 
-    None if round or client is neither named nor known.
-    """
-    names = [name.strip() for name in header]
-    check_ignored(names, options, where)
-    free = {
-        plain_name(name): place
-        for place, name in reversed(list(enumerate(names)))
-        if name
-        not in (
-            *options.ignore_columns,
-            *options.sum_columns,
-            options.round_column,
-            options.client_column,
-            options.part_column,
-        )
+
+def find(table: Table) -> Columns | None:
+    """Return the places of the columns; None if round or client is neither named nor known."""
+    names = table.names
+    options = table.options
+    check_ignored(table)
+    reserved = {
+        *options.ignore_columns,
+        *options.sum_columns,
+        options.round_column,
+        options.client_column,
+        options.part_column,
     }
-    found: list[int | None] = []
-    wanted = (
-        (options.round_column, ROUND_NAMES),
-        (options.client_column, CLIENT_NAMES),
-        (options.weight_column, WEIGHT_NAMES),
-    )
-    for name, usual in wanted:
-        if name is not None:
-            found.append(place_of(names, name, where))
-        else:
-            place = next((free[one] for one in usual if one in free), None)
-            found.append(
-                None if place is None else place_of(names, names[place], where)
-            )
-    if found[0] is None or found[1] is None:
+    free: dict[str, int] = {}
+    for place, name in enumerate(names):
+        if name not in reserved:
+            free.setdefault(plain_name(name), place)
+
+    def find_one(name: str | None, usual: Sequence[str] = ()) -> int | None:
+        if name is None:
+            known = next((plain for plain in usual if plain in free), None)
+            if known is None:
+                return None
+            name = names[free[known]]
+        return place_of(names, name, table.head)
+
+    rounds = find_one(options.round_column, ROUND_NAMES)
+    clients = find_one(options.client_column, CLIENT_NAMES)
+    weights = find_one(options.weight_column, WEIGHT_NAMES)
+    if rounds is None or clients is None:
         return None
-    conditions = tuple(
-        Condition(
-            place_of(names, name.removesuffix("!"), where), texts, name.endswith("!")
-        )
-        for name, texts in options.where
+    filtered = [name.removesuffix("!") for name, _ in options.where]
+    return Columns(
+        rounds,
+        clients,
+        weights,
+        tuple(place_of(names, name, table.head) for name in filtered),
+        tuple(place_of(names, name, table.head) for name in options.sum_columns),
+        find_one(options.part_column),
     )
-    sums = tuple(place_of(names, name, where) for name in options.sum_columns)
-    part = (
-        None
-        if options.part_column is None
-        else place_of(names, options.part_column, where)
-    )
-    return Columns(found[0], found[1], found[2], conditions, sums, part)
 
 
 def place_of(names: Sequence[str], name: str, where: str) -> int:
     """Return the place of the one column of a name."""
-    places = [i for i, field in enumerate(names) if field == name.strip()]
+    places = [place for place, field in enumerate(names) if field == name.strip()]
     if len(places) != 1:
-        fault(where, f"one column {short(name)}", f"columns {listing(names)}")
+        fault(where, f"one column {short(name)}", f"columns {_fields(names)}")
     return places[0]
 
 
-def check_ignored(names: Sequence[str], options: Layout, where: str) -> None:
+def check_ignored(table: Table) -> None:
     """Raise if a column to ignore is not there, or is used."""
+    options = table.options
+    filtered = (name.removesuffix("!") for name, _ in options.where)
+    used = _chosen_names(options, filtered)
+    names = table.names
     for name in options.ignore_columns:
         if name not in names:
-            fault(
-                where, f"a column {short(name)} to ignore", f"columns {listing(names)}"
-            )
-        used = (
-            options.round_column,
-            options.client_column,
-            options.weight_column,
-            options.part_column,
-            *options.sum_columns,
-            *(column.removesuffix("!") for column, _ in options.where),
-        )
+            expected = f"a column {short(name)} to ignore"
+            fault(table.head, expected, f"columns {_fields(names)}")
         if name in used:
-            fault(where, f"a column {short(name)} either used or ignored", "both")
+            fault(table.head, f"a column {short(name)} either used or ignored", "both")
 
 
 def refuse_choices(
     options: Layout, where: str, expected: str, kind: str = "a matrix of 0 and 1"
 ) -> None:
     """Raise if columns are chosen of what has none to choose from."""
-    chosen = [
-        name
-        for name in (
-            options.round_column,
-            options.client_column,
-            options.weight_column,
-            options.part_column,
-        )
-        if name is not None
-    ]
-    chosen += [name for name, _ in options.where] + list(options.sum_columns)
-    if chosen:
-        fault(where, expected, f"{kind}, and {listing(chosen)} asked for")
+    names = _chosen_names(options, (name for name, _ in options.where))
+    if names:
+        fault(where, expected, f"{kind}, and {_fields(names)} asked for")
 
 
 def plain_name(name: str) -> str:
@@ -272,69 +232,77 @@ class Chosen(NamedTuple):
     """The columns of a long table that are used, at the rows that meet every condition.
 
     Attributes:
-        columns: Their places.
-        read: Each of them, by its place.
+        table: The table.
+        places: Places of all columns that are used.
         rows: The places of the rows.
+        rounds: The round of each.
+        clients: Its client.
+        client_name: Name of the column of the clients.
+        weights: Its weight; None if all are 1.
+        sums: What tells the sums of one round apart.
+        part: The part of the vector that its sum is of; None if all are of the whole.
     """
 
-    columns: Columns
-    read: Mapping[int, Column]
+    table: Table
+    places: list[int]
     rows: np.ndarray
+    rounds: Column
+    clients: Column
+    client_name: str
+    weights: Column | None
+    sums: list[Column]
+    part: Column | None
 
-    @property
-    def sums(self) -> list[Column]:
-        """Return the columns that tell the sums of one round apart."""
-        return [self.read[place] for place in self.columns.sums]
-
-    @property
-    def part(self) -> Column | None:
-        """Return the column of the part of the vector of which each row's sum is."""
-        return None if self.columns.part is None else self.read[self.columns.part]
+    def locate(self, row: int) -> str:
+        """Name the place of one of these rows."""
+        return self.table.locate(int(self.rows[row]))
 
 
-def chosen(table: Table, options: Layout) -> Chosen:
+def chosen(table: Table) -> Chosen:
     """Return what the settings choose of a table.
 
     Raises:
         ConfigurationError: If its header names no round or client, or no row meets a
             condition.
     """
-    columns = find(table.header, options, table.head)
+    columns = find(table)
     if columns is None:
         header_fault(table.head, table.header)
-    read = {place: plain_column(table, place) for place in columns.used}
-    rows = _kept(read, columns, table)
+    used = columns.used
+    read = {place: table.plain(place) for place in used}
+    rows = _meeting(read, columns, table)
+
+    def column(place: int) -> Column:
+        return taken(read[place], rows)
+
     return Chosen(
-        columns, {place: taken(column, rows) for place, column in read.items()}, rows
+        table,
+        used,
+        rows,
+        column(columns.round),
+        column(columns.client),
+        table.names[columns.client],
+        None if columns.weight is None else column(columns.weight),
+        list(map(column, columns.sums)),
+        None if columns.part is None else column(columns.part),
     )
 
 
-def plain_column(table: Table, place: int) -> Column:
-    """Return a column that is used, which must hold plain values."""
-    column = table.column(place)
-    if column is None:
-        fault(
-            table.path,
-            f"plain values in column {short(table.header[place])}",
-            "nested ones",
-        )
-    return clean(column) if table.is_text else column
-
-
-def _kept(read: Mapping[int, Column], columns: Columns, table: Table) -> np.ndarray:
+def _meeting(read: Mapping[int, Column], columns: Columns, table: Table) -> np.ndarray:
     """Return the rows that meet every condition."""
     keep = np.ones(len(read[columns.round].codes), np.bool_)
-    for place, texts, is_not in columns.where:
+    for place, (column, texts) in zip(
+        columns.conditions, table.options.where, strict=True
+    ):
         names = read[place].names
+        is_not = column.endswith("!")
         wanted = {text.strip() for text in texts}
-        good = [i for i, name in enumerate(names) if _meets(name, wanted)]
+        good = [code for code, name in enumerate(names) if _meets(name, wanted)]
         keep &= np.isin(read[place].codes, good, invert=is_not)
         if len(keep) and not keep.any():
-            expected = "others than " * is_not + " or ".join(
-                short(text) for text in texts
-            )
-            name = short(table.header[place].strip())
-            fault(table.path, f"rows with {expected} in column {name}", examples(names))
+            expected = "others than " * is_not + " or ".join(map(short, texts))
+            where = f"in column {short(table.names[place])}"
+            fault(table.path, f"rows with {expected} {where}", examples(names))
     return np.flatnonzero(keep)
 
 
@@ -349,6 +317,7 @@ def taken(column: Column, rows: np.ndarray) -> Column:
 def _meets(name: Any, wanted: set[str]) -> bool:
     if isinstance(name, bool):
         return str(name).lower() in {text.lower() for text in wanted}
+    # NaN, which differs from itself, is met by its text alone
     is_number = isinstance(name, int | float) and name == name
     same = is_number and any(parse_number(text) == name for text in wanted)
     return same or text_of_cell(name) in wanted

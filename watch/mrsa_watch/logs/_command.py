@@ -1,59 +1,80 @@
-"""The command, or the call, that reads a log by given settings: what a refusal ends in."""
+"""How to read a log, and the command or the call that reads it so: what a refusal ends in."""
 
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
 import shlex
 from collections.abc import Callable, Iterable
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol, runtime_checkable
 
 from mrsa_watch._base.errors import ConfigurationError, MrsaError
-from mrsa_watch.logs._table import Layout
 
 TABLE = "table"
 """Stands for the path of a table in memory."""
 _MOST_TEXT = 3500  # characters of a command
 _MOST_MORE = 1000  # characters of what else is in doubt
 _MOST_DECISIONS = 12
-_TEXTS = (
-    "format",
-    "layout",
-    "array",
-    "round_column",
-    "client_column",
-    "weight_column",
-    "part_column",
-    "round_order",
-    "restarts",
-    "alike_names",
-    "odd_names",
-    "decimal",
-    "client_separator",
-)
-_LISTS = ("sum_columns", "ignore_columns")
-_BY_DEFAULT = (None, "auto", "ask")
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """How to read a log: the arguments of `read_log`, in the order in which a command has them."""
+
+    format: str
+    layout: str
+    array: str | None
+    round_column: str | None
+    client_column: str | None
+    weight_column: str | None
+    part_column: str | None
+    round_order: str
+    restarts: str
+    alike_names: str
+    odd_names: str
+    decimal: str
+    client_separator: str | None
+    where: tuple[tuple[str, tuple[str, ...]], ...]
+    sum_columns: tuple[str, ...]
+    ignore_columns: tuple[str, ...]
+    memory_bytes: int
+
+
+@runtime_checkable
+class Source(Protocol):
+    """A log that is read: its name in messages, and how to read it."""
+
+    @property
+    def path(self) -> str: ...
+
+    @property
+    def options(self) -> Layout: ...
 
 
 class Refusal(ConfigurationError):
     """A log waits for a decision: what is in doubt, and the settings that settle it.
 
     Attributes:
-        told: What is in doubt, in one sentence.
+        doubt: What is in doubt, in one sentence.
         path: The log.
         options: Settings of the safe reading.
     """
 
-    def __init__(self, told: str, path: str, options: Layout) -> None:
-        super().__init__(_ending_in(told, path, options))
-        self.told, self.path, self.options = told, path, options
+    def __init__(self, doubt: str, path: str, options: Layout) -> None:
+        super().__init__(_ending_in(doubt, path, options))
+        self.doubt = doubt
+        self.path = path
+        self.options = options
 
 
 def refuse(
-    where: str, expected: str, found: str, path: str, options: Layout
+    source: Source, where: str, expected: str, received: str, /, **decisions: Any
 ) -> NoReturn:
-    """Raise the error that ends in the command which reads the log by some settings."""
-    raise Refusal(f"{where}: expected {expected}; found {found}", path, options)
+    """Raise the error that ends in the command which reads the log by these decisions."""
+    options = dataclasses.replace(source.options, **decisions)
+    doubt = f"{where}: expected {expected}; found {received}"
+    raise Refusal(doubt, source.path, options)
 
 
 def settled(first: Refusal, read: Callable[[Layout], Any]) -> ConfigurationError:
@@ -63,7 +84,8 @@ def settled(first: Refusal, read: Callable[[Layout], Any]) -> ConfigurationError
         first: What was in doubt first.
         read: Reads the log by some settings.
     """
-    options, others = first.options, list[str]()
+    options = first.options
+    others = [""]
     for _ in range(_MOST_DECISIONS):
         try:
             read(options)
@@ -71,47 +93,52 @@ def settled(first: Refusal, read: Callable[[Layout], Any]) -> ConfigurationError
             if more.options == options:
                 break
             options = more.options
-            others.append(more.told)
+            others.append(more.doubt)
         except MrsaError:  # a fault, which no setting settles
             break
         else:
             break
-    more_told = "; also ".join(["", *others])
-    if len(more_told) > _MOST_MORE:
-        more_told = more_told[: _MOST_MORE - 3] + "..."
-    return ConfigurationError(_ending_in(first.told + more_told, first.path, options))
+    doubts = "; also ".join(others)
+    if len(doubts) > _MOST_MORE:
+        doubts = doubts[: _MOST_MORE - 3] + "..."
+    return ConfigurationError(_ending_in(first.doubt + doubts, first.path, options))
 
 
-def _ending_in(told: str, path: str, options: Layout) -> str:
+def _ending_in(doubt: str, path: str, options: Layout) -> str:
     text = command(path, options)
     shown = text if len(text) <= _MOST_TEXT else "(a command too long to be shown)"
-    return f"{told}:\n  {shown}"
+    return f"{doubt}:\n  {shown}"
 
 
 def command(path: str, options: Layout) -> str:
     """Return what reads a log by these settings."""
+    settings = vars(options)
     texts = {
         name: value
-        for name in _TEXTS
-        if (value := getattr(options, name)) not in _BY_DEFAULT
+        for name, value in settings.items()
+        if isinstance(value, str) and value not in ("auto", "ask")
     }
-    lists = {name: list(value) for name in _LISTS if (value := getattr(options, name))}
+    lists = {
+        name: list(settings[name])
+        for name in ("sum_columns", "ignore_columns")
+        if settings[name]
+    }
+    where = {name: list(values) for name, values in options.where}
     if path == TABLE:
-        where = {name: list(one) for name, one in options.where}
-        told = {**texts, **({"where": where} if where else {}), **lists}
-        words = "".join(f", {name}={value!r}" for name, value in told.items())
+        arguments = {**texts, **({"where": where} if where else {}), **lists}
+        words = "".join(f", {name}={value!r}" for name, value in arguments.items())
         return f"read_log({TABLE}{words})"
     flags = [*texts.items()]
-    flags += [("where", f"{name}={with_commas(one)}") for name, one in options.where]
-    flags += [(name, with_commas(value)) for name, value in lists.items()]
+    flags += [
+        ("where", f"{name}={with_commas(values)}") for name, values in options.where
+    ]
+    flags += [(name, with_commas(values)) for name, values in lists.items()]
     parts = [shlex.quote(f"./{path}" if path.startswith("-") else path)]
     for name, text in flags:
         flag = f"--{name.replace('_', '-')}"
-        parts += (
-            [f"{flag}={shlex.quote(text)}"]
-            if text[:1] == "-"
-            else [flag, shlex.quote(text)]
-        )
+        value = shlex.quote(text)
+        # a value that begins with a dash would be taken for another flag
+        parts += [f"{flag}={value}"] if text[:1] == "-" else [flag, value]
     return f"mrsa-jax audit {' '.join(parts)}"
 
 

@@ -1,280 +1,257 @@
-"""Participation logs in tables of pandas (or of a library that turns its own into them).
+"""Participation logs in Parquet, NPY and NPZ, and in tables of pandas.
 
-Long tables have a row for each client in each sum; wide ones a column for each client
-and the rounds as their index, as a cross table has. Which of the two a table is must be
-plain from names or entries: numbers of rounds and clients read as weights would answer
-wrongly.
+(Or of a library that turns its own into them.) Places are rows and columns, counted
+from 0. Long tables have a row for each client in each sum; wide ones a column for each
+client and the rounds as their index, as a cross table has. Which of the two a table is
+must be plain from names or entries: numbers of rounds and clients read as weights would
+answer wrongly.
 """
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
 import math
 import numbers
 import pathlib
 import zipfile
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mrsa_watch._base.errors import ConfigurationError, needed, require
 from mrsa_watch.logs import _columns, _table, _wide
-from mrsa_watch.logs._command import TABLE
+from mrsa_watch.logs._command import TABLE, Layout
 from mrsa_watch.logs._decide import read_table, read_unnamed
 from mrsa_watch.logs._identity import least_shared_float
 from mrsa_watch.logs._names import fault
-from mrsa_watch.logs._table import Column, Layout, ParticipationLog
+from mrsa_watch.logs._table import Column, ParticipationLog, Table
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-# ---- Participation logs in Parquet, NPY and NPZ; places are rows and columns, counted
-# from 0.
+def _table_of(
+    header: list[str],
+    column: Callable[[int], Column | None],
+    name: str,
+    options: Layout,
+) -> Table:
+    """Return a table of which the rows are named by their numbers."""
+    return Table(header, column, lambda row: f"{name}: row {row}", name, name, options)
 
 
 def read_parquet(path: pathlib.Path, options: Layout) -> ParticipationLog:
     """Read a table with a row for each participation, or a column for each client."""
-    pyarrow = needed(
-        "pyarrow", "parquet", "`path` must be of another kind than Parquet"
+    name = str(path)
+    rule = "`path` must be of another kind than Parquet"
+    pa = needed("pyarrow", "parquet", rule)
+    needed("pyarrow.parquet", "parquet", rule)
+    kinds = pa.types
+    are_texts = (
+        kinds.is_string,
+        kinds.is_large_string,
+        kinds.is_binary,
+        kinds.is_large_binary,
     )
-    needed("pyarrow.parquet", "parquet", "`path` must be of another kind than Parquet")
-    pa = pyarrow
+    are_numbers = (kinds.is_boolean, kinds.is_integer, kinds.is_floating)
 
-    with _decoding(path, "a Parquet file"):
-        with pyarrow.parquet.ParquetFile(path) as file:
-            schema, rows = file.schema_arrow, file.metadata.num_rows
-        texts = [field.name for field in schema if _is_text(field.type)]
+    with _decoding(name, "a Parquet file"):
+        with pa.parquet.ParquetFile(path) as file:
+            schema = file.schema_arrow
+            rows = file.metadata.num_rows
+        texts = [
+            field.name for field in schema if any(is_(field.type) for is_ in are_texts)
+        ]
         # texts stay in their dictionary: a few bytes can stand for any number of long
         # ones
-        file = pyarrow.parquet.ParquetFile(path, read_dictionary=texts)
+        file = pa.parquet.ParquetFile(path, read_dictionary=texts)
     names = list(schema.names)
-    for name in names:
-        if names.count(name) > 1:
-            fault(str(path), "columns of different names", f"{name!r} twice")
+    for field in names:
+        if names.count(field) > 1:
+            fault(name, "columns of different names", f"{field!r} twice")
 
     @functools.cache
     def read(place: int) -> Any:
-        _table.check_memory((rows, 1), 16, options, str(path))
-        with _decoding(path, "a Parquet file"):
+        _table.check_memory((rows, 1), 16, table)
+        with _decoding(name, "a Parquet file"):
             values = file.read(columns=[names[place]], use_threads=False).column(0)
             values.validate(full=True)
         if len(values) != rows:
-            fault(f"{path}, column {names[place]!r}", f"{rows} rows", str(len(values)))
+            where = f"{name}, column {names[place]!r}"
+            fault(where, f"{rows} rows", str(len(values)))
         return values
 
     @functools.cache
     def column(place: int) -> Column | None:
-        if pa.types.is_nested(schema.types[place]):
+        if kinds.is_nested(schema.types[place]):
             return None
         values = read(place)
-        with _decoding(path, "a Parquet file"):
+        with _decoding(name, "a Parquet file"):
             return _table.arrow_column(values)
 
+    table = _table_of(names, column, name, options)
     with file:
-        table = _columns.Table(
-            names, column, lambda row: f"{path}: row {row}", str(path), str(path)
-        )
-        if (
-            options.layout != "matrix"
-            and _columns.find(names, options, str(path)) is not None
-        ):
-            return read_table(table, options)
+        if options.layout != "matrix" and _columns.find(table) is not None:
+            return read_table(table)
         if options.layout == "auto":
-            _wide.refuse_others(table, options)
-        wide = _wide.wide_columns(names, options, str(path), str(path))
-        places = wide.clients
-        kinds = (pa.types.is_boolean, pa.types.is_integer, pa.types.is_floating)
-        plain = all(any(is_(schema.types[i]) for is_ in kinds) for i in places)
-        if options.layout == "long" or not plain:
-            _columns.header_fault(str(path), names)
-        _table.check_memory((rows, len(places)), 8, options, str(path))
-        columns = [read(place) for place in places]
+            _wide.refuse_others(table)
+        wide = _wide.wide_columns(table)
+        types = [schema.types[place] for place in wide.clients]
+        are_plain = all(any(is_(kind) for is_ in are_numbers) for kind in types)
+        if options.layout == "long" or not are_plain:
+            _columns.header_fault(name, names)
+        _table.check_memory((rows, len(types)), 8, table)
+        columns = [read(place) for place in wide.clients]
         rounds = None if wide.rounds is None else column(wide.rounds)
-    for place, values in zip(places, columns, strict=True):
+    for place, values in zip(wide.clients, columns, strict=True):
         if values.null_count:
             row = values.is_null().to_pylist().index(True)
-            fault(f"{path}: row {row}, column {names[place]!r}", "a number", "nothing")
+            where = f"{name}: row {row}, column {names[place]!r}"
+            fault(where, "a number", "nothing")
     array = np.stack([values.to_numpy() for values in columns], axis=1)
-    log = _wide.named_matrix(array, options, str(path), names, wide)
-    if rounds is None:
-        return log
-    return _wide.with_rounds(log, rounds, options, lambda row: f"{path}: row {row}")
-
-
-def _is_text(kind: Any) -> bool:
-    import pyarrow as pa
-
-    tests = (
-        pa.types.is_string,
-        pa.types.is_large_string,
-        pa.types.is_binary,
-        pa.types.is_large_binary,
-    )
-    return any(is_(kind) for is_ in tests)
+    return _wide.named_matrix(array, table, wide, rounds)
 
 
 @contextlib.contextmanager
-def _decoding(path: pathlib.Path, expected: str) -> Iterator[None]:
-    """Name the file where a decoder fails on it.
-
-    Of a broken one it raises whatever it meets.
-    """
+def _decoding(name: str, expected: str) -> Iterator[None]:
+    """Name the file where a decoder fails on it: of a broken one it raises whatever it meets."""
     try:
         yield
     except ConfigurationError:
         raise
     except Exception as error:
         words = (str(error) or type(error).__name__).splitlines()[0]
-        fault(str(path), expected, f"one that cannot be read ({words})")
+        fault(name, expected, f"one that cannot be read ({words})")
 
 
 def read_npy(path: pathlib.Path, options: Layout) -> ParticipationLog:
     """Read an array; it is not loaded before its size is known."""
-    with _decoding(path, "an array of bools or numbers"):
+    name = str(path)
+    with _decoding(name, "an array of bools or numbers"):
         array = np.load(path, mmap_mode="r", allow_pickle=False)
-    return _from_array(array, options, str(path), path)
+    return _from_array(array, options, name, name)
 
 
 def read_npz(path: pathlib.Path, options: Layout) -> ParticipationLog:
     """Read the only array of an archive, or the named one."""
+    file = str(path)
     with (
-        _decoding(path, "an archive of arrays (a workbook is saved as CSV)"),
+        _decoding(file, "an archive of arrays (a workbook is saved as CSV)"),
         zipfile.ZipFile(path) as archive,
     ):
-        names = archive.namelist()
-        if "[Content_Types].xml" in names or "mimetype" in names:
-            fault(
-                str(path),
-                "CSV, Parquet, NPY or NPZ",
-                "a workbook (save its sheet as CSV)",
-            )
-        known = [n.removesuffix(".npy") for n in names if n.endswith(".npy")]
-        name = options.array or (known[0] if len(known) == 1 else None)
-        if name not in known:
-            fault(
-                str(path),
-                f"an array {name!r}" if name else "one array, or --array NAME",
-                f"arrays {', '.join(known) or 'none'}",
-            )
+        members = archive.namelist()
+        if "[Content_Types].xml" in members or "mimetype" in members:
+            received = "a workbook (save its sheet as CSV)"
+            fault(file, "CSV, Parquet, NPY or NPZ", received)
+        arrays = [
+            name.removesuffix(".npy") for name in members if name.endswith(".npy")
+        ]
+        name = options.array or (arrays[0] if len(arrays) == 1 else None)
+        if name not in arrays:
+            expected = f"an array {name!r}" if name else "one array, or --array NAME"
+            fault(file, expected, f"arrays {', '.join(arrays) or 'none'}")
+        place = f"{file}[{name}]"
         with archive.open(f"{name}.npy") as stream:
             shape, dtype = _npy_header(stream)
             start = stream.tell()
-        place = f"{path}[{name}]"
         count = math.prod(shape)
-        _table.check_memory((count, 1), dtype.itemsize, options, place)
-        held = archive.getinfo(f"{name}.npy").file_size - start
-        if held != count * dtype.itemsize:
-            fault(
-                place,
-                f"the {count * dtype.itemsize} bytes that its header says",
-                str(held),
-            )
+        size = count * dtype.itemsize
+        source = _table_of([], lambda _: None, place, options)
+        _table.check_memory((count, 1), dtype.itemsize, source)
+        present = archive.getinfo(f"{name}.npy").file_size - start
+        if present != size:
+            fault(place, f"the {size} bytes that its header says", str(present))
         with archive.open(f"{name}.npy") as stream:
             array = np.lib.format.read_array(stream, allow_pickle=False)
-    return _from_array(array, options, place, path)
+    return _from_array(array, options, place, file)
 
 
 def _npy_header(stream: Any) -> tuple[Any, np.dtype]:
-    is_first = np.lib.format.read_magic(stream) == (1, 0)
     form = np.lib.format
+    is_first = form.read_magic(stream) == (1, 0)
     read = form.read_array_header_1_0 if is_first else form.read_array_header_2_0
     shape, _, dtype = read(stream)
     return shape, dtype
 
 
 def _from_array(
-    array: np.ndarray, options: Layout, place: str, path: pathlib.Path
+    array: np.ndarray, options: Layout, place: str, file: str
 ) -> ParticipationLog:
+    def column(at: int) -> Column:
+        below = least_shared_float(array if array.dtype.kind == "f" else None)
+        values = _table.distinct(array[:, at].tolist())
+        return values._replace(names=_table.whole(values.names, below))
+
+    table = _table_of([], column, place, options)
     if options.layout != "long":
         _columns.check_unnamed(options, place)
-
-        def where(row: int, column: int) -> str:
-            return f"{place}: row {row}, column {column}"
-
-        return _table.from_matrix(array, options, where, place)
+        return _table.from_matrix(
+            array, table, lambda row, at: f"{place}: row {row}, column {at}"
+        )
     if array.ndim != 2 or array.shape[1] not in (2, 3):
         fault(place, "rows of round and client (and weight)", f"shape {array.shape}")
-    below = least_shared_float(array if array.dtype.kind == "f" else None)
-
-    def column(at: int) -> Column:
-        found = _table.distinct(array[:, at].tolist())
-        return found._replace(names=_table.whole(found.names, below))
-
     header = _columns.UNNAMED[: array.shape[1]]
-    table = _columns.Table(
-        header, column, lambda row: f"{place}: row {row}", str(path), place
-    )
-    return read_unnamed(table, options)
+    return read_unnamed(table._replace(header=header, path=file))
 
 
-# ---- Participation logs in tables of pandas (or of a library that turns its own into
-# them).
-
-
-def read_frame(table: Any, options: Layout) -> ParticipationLog:
+def read_frame(values: Any, options: Layout) -> ParticipationLog:
     """Read a table with a row for each participation, or a column for each client."""
-    frame = _as_pandas(table)
-    require(
-        options.array is None, "array", "must not be set for a table", options.array
-    )
+    frame = _as_pandas(values)
+    rule = "must not be set for a table"
+    require(options.array is None, "array", rule, options.array)
     flat = _with_index(frame) if options.layout != "matrix" else frame
-    header = [str(name) for name in flat.columns]
+    table = _of_pandas(flat, options)
+    if options.layout == "long" or (
+        options.layout == "auto" and _columns.find(table) is not None
+    ):
+        return read_table(table)
+    if options.layout == "auto":
+        _wide.refuse_others(table)
+    return _read_wide(frame, _of_pandas(frame, options))
 
+
+def _of_pandas(frame: pd.DataFrame, options: Layout) -> Table:
     @functools.cache
     def column(place: int) -> Column | None:
-        return _column(flat.iloc[:, place])
+        return _column(frame.iloc[:, place])
 
-    whole = _columns.Table(
-        header, column, lambda row: f"{TABLE}: row {row}", TABLE, TABLE
-    )
-    if options.layout == "long" or (
-        options.layout == "auto" and _columns.find(header, options, TABLE) is not None
-    ):
-        return read_table(whole, options)
-    if options.layout == "auto":
-        _wide.refuse_others(whole, options)
-    return _read_wide(frame, options)
+    return _table_of([str(name) for name in frame.columns], column, TABLE, options)
 
 
-def _as_pandas(table: Any) -> pd.DataFrame:
+def _as_pandas(values: Any) -> pd.DataFrame:
     import pandas as pd
 
-    if isinstance(table, pd.DataFrame):
-        return table
-    found: Any = table.to_pandas() if hasattr(table, "to_pandas") else None
+    if isinstance(values, pd.DataFrame):
+        return values
+    frame: Any = values.to_pandas() if hasattr(values, "to_pandas") else None
     rule = "must be a file, or a table that pandas can take"
-    require(isinstance(found, pd.DataFrame), "path", rule, type(table))
-    return found
+    require(isinstance(frame, pd.DataFrame), "path", rule, type(values))
+    return frame
 
 
 def _with_index(frame: pd.DataFrame) -> pd.DataFrame:
     """Return a table with the levels of its index that have names as columns."""
-    named = [name for name in frame.index.names if name is not None]
-    twice = [name for name in named if name in frame.columns or named.count(name) > 1]
-    if twice:
-        fault(TABLE, "columns and index of different names", f"{twice[0]!r} twice")
-    unnamed = [i for i, name in enumerate(frame.index.names) if name is None]
+    levels = frame.index.names
+    named = [name for name in levels if name is not None]
+    for name in named:
+        if name in frame.columns or named.count(name) > 1:
+            fault(TABLE, "columns and index of different names", f"{name!r} twice")
     if not named:
         return frame
-    return (
-        frame.reset_index(unnamed, drop=True).reset_index()
-        if unnamed
-        else frame.reset_index()
-    )
+    unnamed = [level for level, name in enumerate(levels) if name is None]
+    if unnamed:
+        frame = frame.reset_index(unnamed, drop=True)
+    return frame.reset_index()
 
 
 def _column(values: pd.Series) -> Column | None:
-    """Return a column of a table, None where a value is missing.
-
-    None for nested values.
-    """
+    """Return a column of a table, None where a value is missing; None for nested values."""
+    missing = values.isna().tolist()
     plain = [
-        None if missing else value.item() if isinstance(value, np.generic) else value
-        for value, missing in zip(values.tolist(), values.isna().tolist(), strict=True)
+        None if is_missing else _plain(value)
+        for value, is_missing in zip(values.tolist(), missing, strict=True)
     ]
     try:
         column = _table.distinct(plain)
@@ -287,48 +264,42 @@ def _column(values: pd.Series) -> Column | None:
     return Column(column.codes, _table.whole(column.names, below), order)
 
 
-def _read_wide(frame: pd.DataFrame, options: Layout) -> ParticipationLog:
-    header = [str(name) for name in frame.columns]
+def _read_wide(frame: pd.DataFrame, table: Table) -> ParticipationLog:
+    header = table.header
     rule = "a column for each client, and the rounds as the index"
-    wide = _wide.wide_columns(header, options, TABLE, TABLE, rule)
-    places = wide.clients
-    array = np.empty((len(frame), len(places)), object)
-    _table.check_memory(array.shape, 8, options, TABLE)
-    for i, place in enumerate(places):
+    wide = _wide.wide_columns(table, rule)
+    array = np.empty((len(frame), len(wide.clients)), object)
+    _table.check_memory(array.shape, 8, table)
+    for i, place in enumerate(wide.clients):
         column = frame.iloc[:, place]
         entries = column.tolist()
-        for row, (entry, missing) in enumerate(
-            zip(entries, column.isna().tolist(), strict=True)
-        ):
-            if missing or not isinstance(entry, numbers.Real | np.bool_):
+        pairs = zip(entries, column.isna().tolist(), strict=True)
+        for row, (entry, is_missing) in enumerate(pairs):
+            if is_missing or not isinstance(entry, numbers.Real | np.bool_):
                 fault(
-                    f"{TABLE}: row {row}, column {header[place]!r}",
+                    f"{table.locate(row)}, column {header[place]!r}",
                     "a number (or columns of rounds and of clients: read_log(table, "
                     "round_column=..., client_column=...))",
-                    "nothing" if missing else repr(entry),
+                    "nothing" if is_missing else repr(entry),
                 )
         array[:, i] = entries
-    if (
-        options.layout == "auto"
-        and array.size
-        and not ((array == 0) | (array == 1)).all()
-    ):
-        shown = ", ".join(map(repr, header[:8]))
+    is_binary = ((array == 0) | (array == 1)).all()
+    if table.options.layout == "auto" and array.size and not is_binary:
+        names = ", ".join(map(repr, header[:8]))
         fault(
             TABLE,
             "a table that can be read in one way only: read_log(table, "
-            "round_column=..., "
-            "client_column=...) says that its rows are of a round and a client, and "
-            'read_log(table, layout="matrix") that its entries are weights',
-            f"columns {shown} with entries other than 0 and 1",
+            "round_column=..., client_column=...) says that its rows are of a round "
+            'and a client, and read_log(table, layout="matrix") that its entries are '
+            "weights",
+            f"columns {names} with entries other than 0 and 1",
         )
-    log = _wide.named_matrix(array, options, TABLE, header, wide)
+    labels = frame.index if wide.rounds is None else frame.iloc[:, wide.rounds]
+    rounds = _table.distinct(list(map(_plain, labels.tolist())))
     clients = tuple(_plain(frame.columns[place]) for place in wide.kept)
-    own = frame.index if wide.rounds is None else frame.iloc[:, wide.rounds]
-    rounds = _table.distinct([_plain(label) for label in own.tolist()])
-    log = dataclasses.replace(log, clients=clients)
-    return _wide.with_rounds(log, rounds, options, lambda row: f"{TABLE}: row {row}")
+    return _wide.named_matrix(array, table, wide, rounds, clients)
 
 
-def _plain(label: Any) -> Hashable:
-    return label.item() if isinstance(label, np.generic) else label
+def _plain(value: Any) -> Any:
+    """Return a value of NumPy as Python's own."""
+    return value.item() if isinstance(value, np.generic) else value

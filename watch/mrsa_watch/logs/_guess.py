@@ -1,6 +1,5 @@
-"""Columns that nobody used.
+"""Columns that nobody used: which of them wait for the user's word, and a guess at that word.
 
-Which of them wait for the user's word, and a guess at that word.
 Merged sums always look safer than they are, so that a column is passed over only where
 it cannot tell sums, rows or weights apart: where it is constant in each sum, or holds
 what is known to vary freely (times, hosts, metrics, other names of the clients, numbers
@@ -14,11 +13,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mrsa_watch.logs import _json
+from mrsa_watch.logs import _words
 from mrsa_watch.logs._long import is_constant, joined
 from mrsa_watch.logs._names import text_of_cell
 from mrsa_watch.logs._numbers import decimal_number
-from mrsa_watch.logs._table import Column
+from mrsa_watch.logs._table import Column, renamed
 
 _PARTS_OF_ONE = 1e-6  # from 1, of weights that are normalised
 
@@ -26,19 +25,19 @@ _PARTS_OF_ONE = 1e-6  # from 1, of weights that are normalised
 class Guess(NamedTuple):
     """What is probably meant by a column.
 
-    `flag` by which it is used, `texts` of a condition.
+    Attributes:
+        flag: By which it is used: where, sum_columns, weight_column or ignore_columns.
+        texts: Of a condition on it.
+        is_not: Whether the condition leaves these texts out.
     """
 
-    flag: str  # where, sum_columns, weight_column, ignore_columns
+    flag: str
     texts: tuple[str, ...] = ()
     is_not: bool = False
 
 
 class Rows(NamedTuple):
-    """The rows that are kept.
-
-    Their sums, as far as they are distinguished, and their clients.
-    """
+    """The rows that are kept: their sums, as far as they are distinguished, and their clients."""
 
     sums: np.ndarray
     clients: np.ndarray
@@ -48,73 +47,63 @@ def guess(plain: str, column: Column | None, rows: Rows) -> Guess | None:
     """Return what a column that is not used may mean; None if it may be passed over."""
     if column is None:  # nested values
         return Guess("ignore_columns")
-    if _json.is_number_of_row(plain) and _ascends(column):
+    if _words.NUMBER_OF_ROW.fullmatch(plain) and _ascends(column):
         return None
-    column = _as_text(column)
+    column = renamed(column, list(map(text_of_cell, column.names)))
     if is_constant(column.codes, rows.sums):
         return _of_sums(plain, column)
-    strange = _json.strange_texts(plain, column.names)
+    strange = _words.strange_texts(plain, column.names)
     if strange is not None:
-        if _json.measures(plain) and _comes_in_groups(column.codes, rows.sums):
+        if _words.measures(plain) and _comes_in_groups(column.codes, rows.sums):
             return Guess("sum_columns")
         marked = np.isin(column.codes, [column.names.index(text) for text in strange])
         if is_constant(marked, rows.sums):
             return None
         return Guess("where", tuple(strange), is_not=True)
-    if _json.says_alias(plain) and _is_alias(column.codes, rows.clients):
+    if _words.says_alias(plain) and _is_alias(column.codes, rows.clients):
         return None
     return _of_rows(plain, column, rows)
 
 
-def _as_text(column: Column) -> Column:
-    """Return a column as text, each text once."""
-    places: dict[str, int] = {}
-    texts = [text_of_cell(name) for name in column.names]
-    remap = np.array([places.setdefault(text, len(places)) for text in texts], np.int64)
-    codes = remap[column.codes] if len(remap) else column.codes
-    return Column(codes, list(places))
-
-
 def _of_sums(plain: str, column: Column) -> Guess | None:
-    """Return the guess at a column that is constant in each sum.
-
-    Does it say that there is none?
-    """
+    """Return the guess at a column that is constant in each sum: some may not have been made."""
     texts = column.names
-    good = _json.good_texts(plain, texts)
+    good = _words.good_texts(plain, texts)
     if good is not None and _is_flag_of_what_else(plain, texts):
         return Guess("ignore_columns")  # a sum too many never makes others look safer
-    if good is not None and (_json.values_say(texts) or _json.says(plain)):
+    if good is not None and (_words.values_say(texts) or _words.says(plain)):
         return Guess("where", tuple(good))
-    is_no = bool(texts) and all(_json.denies(text) for text in texts)
-    return Guess("ignore_columns") if is_no else None
+    is_denied = bool(texts) and all(map(_words.denies, texts))
+    return Guess("ignore_columns") if is_denied else None
 
 
 def _is_flag_of_what_else(plain: str, texts: Sequence[str]) -> bool:
     """Return whether values are yes and no, and the name does not say to what."""
-    return _json.are_yes_and_no(texts) and not (
-        _json.says(plain) or _json.says_loss(plain)
-    )
+    is_said = _words.says(plain) or _words.LOSS.search(plain)
+    return _words.are_yes_and_no(texts) and not is_said
 
 
 def _of_rows(plain: str, column: Column, rows: Rows) -> Guess:
     """Return the guess at a column that varies within a sum."""
-    if _json.says_neither(plain):
+    if _words.NEITHER.search(plain):
         return Guess("ignore_columns")
     numbers = [_number(text) for text in column.names]
     values = np.array([np.nan if value is None else value for value in numbers])
     are_weights = bool((values >= 0).all())
-    nothing = tuple(text for text in column.names if _json.is_nothing(text))
+    nothing = tuple(filter(_words.is_nothing, column.names))
+    # nothing but missing values is no number, and none is negative
     may_weigh = np.nanmin(values, initial=0) >= 0 and np.isnan(values).sum() == len(
         nothing
     )
-    if _json.says_weight(plain) and may_weigh and len(nothing) < len(values):
+    if _words.WEIGHT.search(plain) and may_weigh and len(nothing) < len(values):
         return Guess("weight_column", nothing, is_not=True)
     is_fraction = any(value is not None and not value.is_integer() for value in numbers)
     if are_weights and is_fraction and _are_normalised(values[column.codes], rows):
         return Guess("weight_column")
-    is_said = _json.says_sum(plain) and not _json.says(plain)
-    good = None if is_said and are_weights else _json.good_texts(plain, column.names)
+    says_sum = _words.SUM.search(plain) and not _words.says(plain)
+    good = None
+    if not (says_sum and are_weights):
+        good = _words.good_texts(plain, column.names)
     if good is not None and _is_flag_of_what_else(plain, column.names):
         return Guess("sum_columns")  # from which all sums follow that may be meant
     if good is not None:
@@ -122,19 +111,21 @@ def _of_rows(plain: str, column: Column, rows: Rows) -> Guess:
     split = joined([rows.sums, column.codes])
     repeats = len(np.unique(split)) < len(split)
     is_each_alone = len(column.names) == len(column.codes)
-    if (repeats or is_said) and not is_each_alone and not is_fraction:
+    if (repeats or says_sum) and not is_each_alone and not is_fraction:
         return Guess("sum_columns")
     return Guess("ignore_columns")
 
 
 def _number(text: str) -> float | None:
     """Return a number, by one of the two conventions for its decimal mark."""
-    value = _json.number_of(text)
+    value = _words.parse_float(text)
+    if value is not None or not any(map(str.isdigit, text)):
+        return value
     for decimal in ("point", "comma"):
-        has_digits = value is None and any(map(str.isdigit, text))
-        found = decimal_number(text, decimal) if has_digits else None
-        value = value if found is None else float(found)
-    return value
+        exact = decimal_number(text, decimal)
+        if exact is not None:
+            return float(exact)
+    return None
 
 
 def _are_normalised(values: np.ndarray, rows: Rows) -> bool:
@@ -144,10 +135,7 @@ def _are_normalised(values: np.ndarray, rows: Rows) -> bool:
 
 
 def _comes_in_groups(codes: np.ndarray, sums: np.ndarray) -> bool:
-    """Return whether each value in a sum of several is of two rows or more.
-
-    A time of sums.
-    """
+    """Return whether each value in a sum of several is of two rows or more, as a time of sums."""
     _, first, counts = np.unique(
         joined([sums, codes]), return_index=True, return_counts=True
     )
@@ -160,13 +148,13 @@ def _comes_in_groups(codes: np.ndarray, sums: np.ndarray) -> bool:
 
 def _is_alias(codes: np.ndarray, clients: np.ndarray) -> bool:
     """Return whether two columns name the same things."""
-    counts = {len(np.unique(one)) for one in (codes, clients, joined([codes, clients]))}
-    return len(counts) == 1
+    both = joined([codes, clients])
+    return len({len(np.unique(each)) for each in (codes, clients, both)}) == 1
 
 
 def _ascends(column: Column) -> bool:
     """Return whether a column holds integers that ascend from row to row."""
-    numbers = [_json.number_of(text_of_cell(name)) for name in column.names]
+    numbers = [_words.parse_float(text_of_cell(name)) for name in column.names]
     if not numbers or any(value is None or not value.is_integer() for value in numbers):
         return False
     values = np.array(numbers, float)[column.codes]

@@ -19,13 +19,12 @@ from fractions import Fraction
 from typing import Any
 
 from mrsa_watch._base.errors import is_integer, require
+from mrsa_watch._base.values import words_of
 from mrsa_watch.logs._numbers import parse_decimal
 
 MOST_NAME = 1000  # characters
-_WHOLE_FLOATS = 2**53  # from here on, several integers share one float
-_WHOLE_HALVES = {2: 2**11, 4: 2**24}  # the same for shorter floats, by bytes
-
-# ---- One text form.
+# from here on, several integers share one float, by its bytes
+_WHOLE_FLOATS = {2: 2**11, 4: 2**24, 8: 2**53}
 
 
 def client_text(client: Any, argument: str = "clients") -> str:
@@ -50,14 +49,10 @@ def client_text(client: Any, argument: str = "clients") -> str:
         mrsa_jax.ConfigurationError: `clients` must name clients, which 'null' does not
     """
     text = _text_of(client, argument)
-    rule = (
-        "must be names in one line, without spaces around them, of at most "
-        f"{MOST_NAME} characters"
-    )
-    require(is_name(text), argument, rule, client)
-    require(
-        not names_nobody(text), argument, f"must name clients, which {text!a} does not"
-    )
+    rule = "must be names in one line, without spaces around them, of at most"
+    require(is_name(text), argument, f"{rule} {MOST_NAME} characters", client)
+    rule = f"must name clients, which {text!a} does not"
+    require(not names_nobody(text), argument, rule)
     return text
 
 
@@ -65,7 +60,10 @@ def _text_of(client: Any, argument: str) -> str:
     if isinstance(client, str):
         return str.__str__(client)  # also of an enumeration's member
     if isinstance(client, bytes):
-        return _decoded(client, argument)
+        try:
+            return client.decode()
+        except UnicodeDecodeError:
+            require(False, argument, "must be text in UTF-8", client)
     if isinstance(client, bool) or client is None:
         require(False, argument, "must be text or integers", client)
     if is_integer(client):
@@ -81,23 +79,14 @@ def _text_of(client: Any, argument: str) -> str:
     return text
 
 
-def _decoded(client: bytes, argument: str) -> str:
-    try:
-        return client.decode()
-    except UnicodeDecodeError:
-        require(False, argument, "must be text in UTF-8", client)
-        raise
-
-
 def _text_of_float(client: Any, argument: str) -> str:
     """Return a whole number that a table of floats holds, if no other integer shares its float."""
-    is_float = isinstance(client, numbers.Real) and not isinstance(
-        client, numbers.Rational
-    )
     rule = (
         "must be text or integers (a float from 2**53 on stands for several integers)"
     )
-    require(is_float and bool(client.is_integer()), argument, rule, client)
+    is_real = isinstance(client, numbers.Real)
+    is_float = is_real and not isinstance(client, numbers.Rational)
+    require(is_float and client.is_integer(), argument, rule, client)
     number = int(client)
     require(abs(number) < least_shared_float(client), argument, rule, client)
     return str(number)
@@ -106,7 +95,7 @@ def _text_of_float(client: Any, argument: str) -> str:
 def least_shared_float(value: Any) -> int:
     """Return from where on integers share a float of this value's size."""
     size = getattr(getattr(value, "dtype", None), "itemsize", 8)
-    return _WHOLE_HALVES.get(size, _WHOLE_FLOATS)
+    return _WHOLE_FLOATS.get(size, _WHOLE_FLOATS[8])
 
 
 def is_name(name: str) -> bool:
@@ -117,32 +106,11 @@ def is_name(name: str) -> bool:
     return len(name.splitlines()) == 1 and not has_lost
 
 
-# ---- One list of what names no client.
-
 _NOTHING = frozenset(
-    {
-        "none",
-        "null",
-        "nil",
-        "nan",
-        "nat",
-        "na",
-        "n/a",
-        "n.a.",
-        "#n/a",
-        "<na>",
-        "<null>",
-        "undefined",
-        "unknown",
-        "missing",
-        "empty",
-        "inf",
-        "-inf",
-        "infinity",
-        "-infinity",
-        "true",
-        "false",
-    }
+    words_of("""
+    none null nil nan nat na n/a n.a. #n/a <na> <null> undefined unknown missing empty inf
+    -inf infinity -infinity true false
+    """)
 )
 
 
@@ -156,29 +124,17 @@ def names_nobody(text: str) -> bool:
     return text.strip().casefold() in _NOTHING or not any(map(str.isalnum, text))
 
 
-# ---- One likeness.
-
 # Letters that look like Latin ones, in lower case: Cyrillic, Greek, Armenian, small
 # capitals, ...
 _LOOKS = str.maketrans(
     dict(
         zip(
-            "авекмнорстухѕіјһԁԛԝьαβεζηικμνορτυχωϲѡոսօցıɑɡɪᴀʙᴄᴅᴇɢʜᴊᴋʟᴍɴᴏᴘʀᴛᴜᴠᴡʏᴢ",
-            "abekmhopctyxsijhdqwbabezhikmnoptyxwcwnuogiagiabcdeghjklmnoprtuvwyz",
+            "авекмнорстухѕіјһԁԛԝьαβεζηικμνορτυχωϲѡոսօցıɑɡɪᴀʙᴄᴅᴇɢʜᴊᴋʟᴍɴᴏᴘʀᴛᴜᴠᴡʏᴢøłđħŧ",
+            "abekmhopctyxsijhdqwbabezhikmnoptyxwcwnuogiagiabcdeghjklmnoprtuvwyzoldht",
             strict=True,
         )
     )
-    | {
-        "ø": "o",
-        "ł": "l",
-        "đ": "d",
-        "ħ": "h",
-        "ŧ": "t",
-        "æ": "ae",
-        "œ": "oe",
-        "þ": "th",
-        "ð": "d",
-    }
+    | {"æ": "ae", "œ": "oe", "þ": "th", "ð": "d"}
 )
 _DIGITS_LIKE_LETTERS = str.maketrans("01", "ol")
 _INVISIBLE = re.compile(
@@ -248,18 +204,15 @@ def _likeness_of_plain(text: str) -> Any:
     if number is not None:
         return number
     if _GROUPED_HEXADECIMAL.fullmatch(text):
-        compact = re.sub(
-            "[^0-9a-f]", "", text.removeprefix("urn:uuid:").removeprefix("0x")
-        )
+        bare = text.removeprefix("urn:uuid:").removeprefix("0x")
+        compact = re.sub("[^0-9a-f]", "", bare)
         if len(compact) >= _LEAST_GROUPED:
             return compact
     text = _SEPARATORS.sub("-", text).strip("-") or text
-    by_number = _BY_NUMBER.fullmatch(text)
-    by_host = _BY_HOST.fullmatch(text)
-    if by_number:
-        text = by_number[1]
-    elif by_host:
-        text = _WHOLE_FLOAT.sub("", by_host[1])
+    if address := _BY_NUMBER.fullmatch(text):
+        text = address[1]
+    elif address := _BY_HOST.fullmatch(text):
+        text = _WHOLE_FLOAT.sub("", address[1])
     return _LEADING_ZEROS.sub("", text).translate(_DIGITS_LIKE_LETTERS)
 
 
@@ -280,7 +233,11 @@ def _unescaped(text: str) -> str:
 
 def _latin(text: str) -> str:
     """Return a text in small letters with the Latin letters that its letters look like."""
-    text = _read_rightly(text)
+    # its UTF-8 may have been read as another encoding
+    for encoding in ("cp1252", "latin-1"):
+        with contextlib.suppress(UnicodeError):
+            text = text.encode(encoding).decode()
+            break
     marks = []
     for mark in unicodedata.normalize("NFKD", text):
         kind = unicodedata.category(mark)
@@ -294,14 +251,6 @@ def _latin(text: str) -> str:
     return _INVISIBLE.sub("", "".join(marks)).casefold().translate(_LOOKS)
 
 
-def _read_rightly(text: str) -> str:
-    """Return the text whose UTF-8 was read as another encoding, if it was."""
-    for encoding in ("cp1252", "latin-1"):
-        with contextlib.suppress(UnicodeError):
-            return text.encode(encoding).decode()
-    return text
-
-
 def number_of(name: Any) -> Fraction | None:
     """Return the number that a name of a round or client is, or None."""
     if isinstance(name, str):
@@ -310,9 +259,6 @@ def number_of(name: Any) -> Fraction | None:
         isinstance(name, float) and math.isfinite(name)
     )
     return Fraction(name) if is_number else None
-
-
-# ---- The names of one log, and of one gate.
 
 
 class Names:
@@ -377,8 +323,6 @@ class AlikeError(ValueError):
         self.name, self.other = name, other
 
 
-# ---- Pseudonyms, which keep what is alike.
-
 _HALF_BYTES = 8
 _PSEUDONYM = re.compile(rf"[0-9a-f]{{{4 * _HALF_BYTES}}}")
 
@@ -432,11 +376,9 @@ class PseudonymNames(Names):
     def likeness(self, name: str) -> Any:
         """Return the first half of a pseudonym."""
         folded = name.casefold()
-        return (
-            folded[: 2 * _HALF_BYTES]
-            if is_pseudonym(folded)
-            else super().likeness(name)
-        )
+        if is_pseudonym(folded):
+            return folded[: 2 * _HALF_BYTES]
+        return super().likeness(name)
 
 
 def is_pseudonym(text: str) -> bool:

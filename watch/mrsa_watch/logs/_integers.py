@@ -40,18 +40,19 @@ def integer_rows(
     if array.dtype.kind in "biu":
         return _integral_rows(array, primitive)
     values, codes = _distinct(array, argument)
-    rows, factors = [], []
+    rows = []
+    factors = []
     for row in codes:
         used, places = np.unique(row, return_inverse=True)
         fractions = [values[code] for code in used]
-        scale = common_denominator(fractions)
-        require(scale is not None, argument, SCALE_RULE)
-        scale = scale or 1
+        scale = common_denominator(fractions) or 0
+        require(scale > 0, argument, SCALE_RULE)
         whole = [int(value * scale) for value in fractions]
-        common = math.gcd(*whole) if primitive else 1
-        whole = [value // (common or 1) for value in whole]
-        factors.append(Fraction(scale, common or 1))
-        rows.append(np.array(whole, dtype=object)[places])
+        # 0 in a row of zeros
+        common = (math.gcd(*whole) if primitive else 1) or 1
+        factors.append(Fraction(scale, common))
+        integers = [value // common for value in whole]
+        rows.append(np.array(integers, dtype=object)[places])
     return fit_integers(np.stack(rows)), tuple(factors)
 
 
@@ -83,9 +84,8 @@ def _as_numbers(weights: Any, argument: str) -> np.ndarray:
         array = np.asarray(weights)
     except ValueError:
         array = np.empty(0)
-    require(
-        array.ndim == 2, argument, "must have two axes, rounds and clients", array.shape
-    )
+    rule = "must have two axes, rounds and clients"
+    require(array.ndim == 2, argument, rule, array.shape)
     require(array.size > 0, argument, "must not be empty", array.shape)
     if array.dtype.kind == "V" and array.dtype.type is not np.void:
         array = array.astype(np.float64)  # bfloat16 and its like
@@ -98,28 +98,20 @@ def _distinct(array: np.ndarray, argument: str) -> tuple[list[Fraction], np.ndar
     if array.dtype.kind == "f":
         finite = np.isfinite(array)
         require(bool(finite.all()), argument, _RULE, *array[~finite][:1].tolist())
-        found, codes = np.unique(array, return_inverse=True)
-        return [Fraction(*value.as_integer_ratio()) for value in found], codes.reshape(
-            array.shape
-        )
+        floats, codes = np.unique(array, return_inverse=True)
+        values = [Fraction(*value.as_integer_ratio()) for value in floats]
+        return values, codes.reshape(array.shape)
     places: dict[Fraction, int] = {}
-    codes = np.fromiter(
-        (
-            places.setdefault(_fraction(value, argument), len(places))
-            for value in array.flat
-        ),
-        np.int64,
-        array.size,
-    )
+    fractions = (_fraction(value, argument) for value in array.flat)
+    numbers_ = (places.setdefault(value, len(places)) for value in fractions)
+    codes = np.fromiter(numbers_, np.int64, array.size)
     return list(places), codes.reshape(array.shape)
 
 
 def _fraction(value: Any, argument: str) -> Fraction:
     """Return the fraction that any real number is."""
-    is_number = isinstance(value, numbers.Real | np.bool_) or hasattr(
-        value, "as_integer_ratio"
-    )
-    require(is_number, argument, _RULE, value)
+    is_real = isinstance(value, numbers.Real | np.bool_)
+    require(is_real or hasattr(value, "as_integer_ratio"), argument, _RULE, value)
     if isinstance(value, np.bool_ | np.integer):
         return Fraction(int(value))
     try:

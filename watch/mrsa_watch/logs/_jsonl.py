@@ -1,6 +1,5 @@
-"""The participation log that this package writes, version 1.
+"""The participation log that this package writes, version 1: JSON Lines, one sum per line.
 
-JSON Lines, one sum a line.
 A header names the system and the kind of aggregation, and stands again each time a
 recorder starts on the file; each line below it is a sum, whole or not there. Whatever
 breaks a rule is named by file and line, and nothing is passed over in silence.
@@ -14,11 +13,12 @@ import itertools
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from fractions import Fraction
 from typing import Any, Literal, cast
 
 from mrsa_watch._base.errors import nearest
+from mrsa_watch._base.values import words_of
 from mrsa_watch.logs._identity import (
     MOST_NAME,
     AlikeError,
@@ -27,11 +27,12 @@ from mrsa_watch.logs._identity import (
     is_name,
     names_nobody,
 )
-from mrsa_watch.logs._json import MOST_LINE_BYTES, load_object, load_value, shown, twice
-from mrsa_watch.logs._names import PartNames, fault, fault_alike
+from mrsa_watch.logs._json import MOST_LINE_BYTES, load_object, load_value, twice
+from mrsa_watch.logs._names import PartNames, fault, fault_alike, listing, shown
 from mrsa_watch.logs._numbers import common_denominator, exact_weight, parse_number
 
-FORMAT, VERSION = "mrsa-jax participation log", 1
+FORMAT = "mrsa-jax participation log"
+VERSION = 1
 TORN = b"#torn"
 """Ends a line that a crash cut short.
 
@@ -40,9 +41,11 @@ No JSON does. What it held was never acknowledged.
 STAGES = ("setup", "share_keys", "upload", "unmask", "train")
 STATUSES = ("learnt", "aborted", "refused")
 _MOST_WHOLE = 2**63
-_HEADER = ("format", "version", "system", "aggregation", "pseudonyms", "run", "extra")
-_SUM = ("round", "sum", "status", "clients", "weights", "asked", "lost", "noise", "clip", "time",
-        "extra", "part")  # fmt: skip
+_NEEDED = ("system", "aggregation", "pseudonyms", "run")
+_HEADER = ("format", "version", *_NEEDED, "extra")
+_SUM = words_of(
+    "round sum status clients weights asked lost noise clip time extra part"
+)
 _PSEUDONYMS = re.compile(r"[0-9a-f]{8}")
 
 Status = Literal["learnt", "aborted", "refused"]
@@ -109,8 +112,8 @@ class SumLine:
     @property
     def key(self) -> Key:
         """Return what names the sum."""
-        own = self.run, self.round, self.sum
-        return own if self.part is None else (*own, self.part)
+        key = self.run, self.round, self.sum
+        return key if self.part is None else (*key, self.part)
 
 
 class LineParser:
@@ -132,8 +135,8 @@ class LineParser:
         >>> parser = LineParser("log.jsonl")
         >>> parser.feed(b'{"format": "mrsa-jax participation log", "version": 1, "system": "my", '
         ...             b'"aggregation": "secagg+", "pseudonyms": null, "run": 0}\n')
-        >>> found = parser.feed(b'{"round": 7, "clients": ["anna", "bob"], "weights": [1, "1/3"]}')
-        >>> found.key, found.clients, found.weights
+        >>> line = parser.feed(b'{"round": 7, "clients": ["anna", "bob"], "weights": [1, "1/3"]}')
+        >>> line.key, line.clients, line.weights
         ((0, 7, 0), ('anna', 'bob'), (Fraction(1, 1), Fraction(1, 3)))
     """
 
@@ -153,9 +156,7 @@ class LineParser:
         self._parts = PartNames()
 
     def feed(self, line: bytes) -> SumLine | None:
-        """Return the sum of the next line.
-
-        None for a header, a repetition or a torn line.
+        """Return the sum of the next line; None for a header, a repetition or a torn line.
 
         Args:
             line: A complete line, with or without its end.
@@ -175,24 +176,23 @@ class LineParser:
             self._take_header(fields, where)
             return None
         if not self.headers:
-            fault(
-                where,
-                f'the header of a participation log ({{"format": "{FORMAT}", ...}})',
-                f"an object with {_listing(fields)}",
+            expected = (
+                f'the header of a participation log ({{"format": "{FORMAT}", ...}})'
             )
-        found = _read_sum(fields, self._run, self.line, where)
-        fresh = self._fresh_names(found, where)
-        fresh_part = self._parts.check(found.part, where)
-        told = _digest(found, fields.get("extra"))
-        before, first = self._seen.setdefault(found.key, (told, self.line))
+            fault(where, expected, f"an object with {_listing(fields)}")
+        read = _read_sum(fields, self._run, self.line, where)
+        new_names = self._new_names(read, where)
+        new_part = self._parts.check(read.part, where)
+        content = _digest(read, fields.get("extra"))
+        before, first = self._seen.setdefault(read.key, (content, self.line))
         if first == self.line:
-            self._fresh = fresh
-            self._names.add(fresh)
-            self._parts.add(fresh_part)
-            return found
-        if before != told:
-            name = f"round {found.round}, sum {found.sum} of run {found.run}"
-            name += "" if found.part is None else f", part {shown(found.part)}"
+            self._fresh = new_names
+            self._names.add(new_names)
+            self._parts.add(new_part)
+            return read
+        if before != content:
+            name = f"round {read.round}, sum {read.sum} of run {read.run}"
+            name += "" if read.part is None else f", part {shown(read.part)}"
             fault(where, f"of {name} what line {first} says", "something else")
         self.repeated.append(self.line)
         return None
@@ -207,68 +207,59 @@ class LineParser:
             ConfigurationError: As `feed`.
         """
         for line in lines:
-            self.is_unfinished = (
-                not line.endswith(b"\n") and len(line) <= MOST_LINE_BYTES
-            )
-            found = None if self.is_unfinished else self.feed(line)
-            if found is not None:
-                yield found
+            is_cut = not line.endswith(b"\n") and len(line) <= MOST_LINE_BYTES
+            self.is_unfinished = is_cut
+            read = None if is_cut else self.feed(line)
+            if read is not None:
+                yield read
 
-    def forget(self, found: SumLine | None) -> None:
+    def forget(self, line: SumLine | None) -> None:
         """Take back the last line, a sum or a header (None) that could not be written."""
         self.line -= 1
-        if found is None:
+        if line is None:
             del self.headers[-1]
             self._runs = {header.run: header for header in self.headers}
             return
-        del self._seen[found.key]
+        del self._seen[line.key]
         self._names.forget(self._fresh)
         self._parts.forget()
 
-    def _fresh_names(self, found: SumLine, where: str) -> dict[Any, str]:
+    def _new_names(self, line: SumLine, where: str) -> dict[Any, str]:
         """Return the names that no line before had, or raise where one may be another's."""
-        told = [
-            *found.clients,
-            *(found.asked or ()),
-            *itertools.chain(*found.lost.values()),
-        ]
+        lost = itertools.chain(*line.lost.values())
         try:
-            fresh = self._names.new(told)
+            new = self._names.new([*line.clients, *(line.asked or ()), *lost])
         except AlikeError as error:
             fault_alike(error.name, error.other, "client", where)
-        for name in fresh.values():
+        for name in new.values():
             if not is_name(name):
                 expected = "names in one line, without spaces around them, of at most"
                 fault(where, f"{expected} {MOST_NAME} characters", shown(name))
             if names_nobody(name):
                 fault(where, "names of clients", f"{shown(name)}, which names none")
-        return fresh
+        return new
 
     def _take_header(self, fields: dict[str, Any], where: str) -> None:
         header = _read_header(fields, self.line, where)
-        known = self._runs.get(header.run)
-        if known is not None and dataclasses.replace(known, line=self.line) == header:
-            if known.extra == header.extra:
+        before = self._runs.get(header.run)
+        if before is not None and dataclasses.replace(before, line=self.line) == header:
+            if before.extra == header.extra:
                 self.repeated.append(self.line)
                 self._run = header.run
                 return
         elif self.headers:
-            first, last = self.headers[0], self._runs[max(self._runs)]
+            first = self.headers[0]
+            last = self._runs[max(self._runs)]
             if header.pseudonyms != first.pseudonyms:
-                own = (
-                    f"pseudonyms of the salt of line {first.line} ({first.pseudonyms})"
-                )
                 fault(
                     where,
-                    f"{own}: with another, clients would count twice",
+                    f"pseudonyms of the salt of line {first.line} ({first.pseudonyms}): "
+                    "with another, clients would count twice",
                     str(header.pseudonyms),
                 )
             if header.run <= last.run:
-                fault(
-                    where,
-                    f"a run above {last.run}, that of line {last.line}",
-                    str(header.run),
-                )
+                expected = f"a run above {last.run}, that of line {last.line}"
+                fault(where, expected, str(header.run))
         if not self.headers and header.pseudonyms is not None:
             self._names = PseudonymNames()
         self.headers.append(header)
@@ -297,7 +288,7 @@ def _read_header(fields: dict[str, Any], line: int, where: str) -> Header:
         more = " (a newer mrsa-jax may read it)" if isinstance(version, int) else ""
         fault(where, f"version {VERSION} of the format", f"{shown(version)}{more}")
     _check_keys(fields, _HEADER, where)
-    for key in _HEADER[2:6]:
+    for key in _NEEDED:
         if key not in fields:
             fault(where, f"{key!r} in a header", _listing(fields))
     for key in ("system", "aggregation"):
@@ -305,15 +296,14 @@ def _read_header(fields: dict[str, Any], line: int, where: str) -> Header:
         if not (isinstance(text, str) and is_name(text)):
             fault(where, f"a text in one line as {key!r}", shown(text))
     pseudonyms = fields["pseudonyms"]
-    is_known = isinstance(pseudonyms, str) and _PSEUDONYMS.fullmatch(pseudonyms)
-    if pseudonyms is not None and not is_known:
+    is_digest = isinstance(pseudonyms, str) and _PSEUDONYMS.fullmatch(pseudonyms)
+    if pseudonyms is not None and not is_digest:
         fault(where, "8 hex digits or null as 'pseudonyms'", shown(pseudonyms))
-    run = _whole(fields, "run", where)
     return Header(
         fields["system"],
         fields["aggregation"],
         pseudonyms,
-        run,
+        _whole(fields, "run", where),
         line,
         fields.get("extra"),
     )
@@ -326,12 +316,11 @@ def _read_sum(fields: dict[str, Any], run: int, line: int, where: str) -> SumLin
     status = fields.get("status", "learnt")
     if status not in STATUSES:
         fault(where, f"a status ({', '.join(STATUSES)})", shown(status))
+    is_learnt = status == "learnt"
     clients = _names(fields.get("clients", []), "'clients'", where)
-    if (status == "learnt") != bool(clients):
+    if is_learnt != bool(clients):
         expected = (
-            "clients in a learnt sum"
-            if status == "learnt"
-            else f"no clients in one {status}"
+            "clients in a learnt sum" if is_learnt else f"no clients in one {status}"
         )
         fault(where, expected, f"{len(clients)}")
     if not isinstance(fields.get("time", ""), str):
@@ -339,15 +328,18 @@ def _read_sum(fields: dict[str, Any], run: int, line: int, where: str) -> SumLin
     asked = _names(fields["asked"], "'asked'", where) if "asked" in fields else None
     lost = _read_lost(fields.get("lost", {}), where)
     _check_sets(status, clients, asked, lost, where)
+    round_ = _whole(fields, "round", where)
+    number = _whole(fields, "sum", where)
+    weights = None
+    if "weights" in fields:
+        weights = _read_weights(fields["weights"], clients, where)
     return SumLine(
         run,
-        _whole(fields, "round", where),
-        _whole(fields, "sum", where),
+        round_,
+        number,
         cast("Status", status),
         clients,
-        _read_weights(fields["weights"], clients, where)
-        if "weights" in fields
-        else None,
+        weights,
         asked,
         lost,
         _size(fields, "noise", "a number of 0 or more", where),
@@ -357,14 +349,15 @@ def _read_sum(fields: dict[str, Any], run: int, line: int, where: str) -> SumLin
     )
 
 
-def _check_keys(fields: dict[str, Any], known: tuple[str, ...], where: str) -> None:
+def _check_keys(
+    fields: Iterable[str],
+    known: tuple[str, ...],
+    where: str,
+    expected: str = "known keys (others stand under 'extra')",
+) -> None:
     for key in fields:
         if key not in known:
-            fault(
-                where,
-                "known keys (others stand under 'extra')",
-                f"{shown(key)}, {nearest(key, known)}",
-            )
+            fault(where, expected, f"{shown(key)}, {nearest(key, known)}")
 
 
 def _check_sets(
@@ -375,29 +368,26 @@ def _check_sets(
     where: str,
 ) -> None:
     """Raise where who was asked, who was lost and who is in the sum contradict each other."""
-    inside, missing = set(clients), set[str]()
+    inside = set(clients)
+    missing: set[str] = set()
+
+    def need_none(odd: Collection[str], expected: str, received: str) -> None:
+        if odd:
+            fault(where, expected, received.format(shown(min(odd))))
+
     for stage, names in lost.items():
-        twice = missing.intersection(names)
-        if twice:
-            fault(
-                where,
-                "each client lost once",
-                f"{shown(min(twice))} again at {stage!r}",
-            )
+        again = missing.intersection(names)
+        need_none(again, "each client lost once", f"{{}} again at {stage!r}")
         missing.update(names)
-        if stage != "unmask" and not inside.isdisjoint(names):
-            name = min(inside.intersection(names))
-            fault(
-                where, f"a sum without those lost at {stage!r}", f"{shown(name)} in it"
-            )
-        if stage == "unmask" and status == "learnt" and not inside.issuperset(names):
-            name = min(set(names) - inside)
-            fault(
-                where, "those lost at 'unmask' in the sum", f"{shown(name)} outside it"
-            )
-    strangers = set() if asked is None else (inside | missing).difference(asked)
-    if strangers:
-        fault(where, "only clients who were asked", shown(min(strangers)))
+        if stage != "unmask":
+            kept = inside.intersection(names)
+            need_none(kept, f"a sum without those lost at {stage!r}", "{} in it")
+        elif status == "learnt":
+            outside = set(names) - inside
+            need_none(outside, "those lost at 'unmask' in the sum", "{} outside it")
+    if asked is not None:
+        strangers = (inside | missing).difference(asked)
+        need_none(strangers, "only clients who were asked", "{}")
 
 
 def _names(value: Any, what: str, where: str) -> tuple[str, ...]:
@@ -415,13 +405,7 @@ def _names(value: Any, what: str, where: str) -> tuple[str, ...]:
 def _read_lost(value: Any, where: str) -> dict[str, tuple[str, ...]]:
     if not isinstance(value, dict):
         fault(where, "an object of stages and lists of clients as 'lost'", shown(value))
-    for stage in value:
-        if stage not in STAGES:
-            fault(
-                where,
-                "known stages in 'lost'",
-                f"{shown(stage)}, {nearest(stage, STAGES)}",
-            )
+    _check_keys(value, STAGES, where, "known stages in 'lost'")
     return {
         stage: _names(names, f"'lost' at {stage!r}", where)
         for stage, names in value.items()
@@ -434,27 +418,20 @@ def _read_weights(
     if not isinstance(value, list) or len(value) != len(clients):
         count = f"{len(value)} values" if isinstance(value, list) else shown(value)
         fault(where, f"a list of {len(clients)} 'weights', one for each client", count)
-    kinds = {str, int, Fraction}
-    odd = [weight for weight in value if type(weight) not in kinds]
+    odd = [weight for weight in value if type(weight) not in (str, int, Fraction)]
     # most are alike
-    known = {weight: _weight(weight, where) for weight in odd[:1] or set(value)}
-    if common_denominator(known.values()) is None:
-        fault(
-            where,
-            "weights of one sum with a common denominator of at most 4300 bits",
-            "a larger one",
-        )
-    return tuple([known[weight] for weight in value])
+    exact = {weight: _weight(weight, where) for weight in odd[:1] or set(value)}
+    if common_denominator(exact.values()) is None:
+        expected = "weights of one sum with a common denominator of at most 4300 bits"
+        fault(where, expected, "a larger one")
+    return tuple([exact[weight] for weight in value])
 
 
 def _weight(value: Any, where: str) -> Fraction:
     number = exact_weight(value)
     if number is None:
-        fault(
-            where,
-            "positive numbers, or fractions such as \"3/7\", as 'weights'",
-            shown(value),
-        )
+        expected = "positive numbers, or fractions such as \"3/7\", as 'weights'"
+        fault(where, expected, shown(value))
     return number
 
 
@@ -476,28 +453,23 @@ def _size(fields: dict[str, Any], key: str, rule: str, where: str) -> float | No
             number = float(value)
         except OverflowError:
             number = math.inf
+    # what is not zero may be too small for a float
     is_zero = number == 0 and (key == "clip" or value != 0)
     if not 0 <= number < math.inf or is_zero:
         fault(where, f"{rule}, finite as a float, as {key!r}", shown(value))
     return number
 
 
-def _digest(found: SumLine, extra: Any) -> bytes:
+def _digest(line: SumLine, extra: Any) -> bytes:
     """Return a digest of what a line says, whatever the order of its clients."""
-    ones = [1] * len(found.clients)
-    weights = (
-        ones if found.weights is None else [str(weight) for weight in found.weights]
-    )
-    inside = dict(zip(found.clients, map(str, weights), strict=True))
-    asked = None if found.asked is None else sorted(found.asked)
-    lost = {stage: sorted(names) for stage, names in found.lost.items() if names}
-    told = [found.status, inside, asked, lost, found.noise, found.clip, extra]
-    text = json.dumps(told, sort_keys=True, default=str)
+    weights = line.weights or [1] * len(line.clients)
+    inside = dict(zip(line.clients, map(str, weights), strict=True))
+    asked = None if line.asked is None else sorted(line.asked)
+    lost = {stage: sorted(names) for stage, names in line.lost.items() if names}
+    content = [line.status, inside, asked, lost, line.noise, line.clip, extra]
+    text = json.dumps(content, sort_keys=True, default=str)
     return hashlib.blake2b(text.encode(), digest_size=16).digest()
 
 
 def _listing(names: Iterable[str]) -> str:
-    told = [shown(name) for name in names]
-    return (
-        ", ".join(told[:8]) + (", ..." if len(told) > 8 else "") if told else "no keys"
-    )
+    return listing([shown(name) for name in names]) or "no keys"

@@ -6,33 +6,30 @@ a half, or fifteen hundred. Each is asked about, and read as the user says.
 
 from __future__ import annotations
 
-import dataclasses
+import itertools
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from mrsa_watch.logs._columns import Table, find, plain_column
-from mrsa_watch.logs._command import refuse
-from mrsa_watch.logs._json import examples, short
-from mrsa_watch.logs._names import fault
+from mrsa_watch.logs._columns import Chosen, find
+from mrsa_watch.logs._command import Layout, Source, refuse
+from mrsa_watch.logs._names import examples, fault, short
 from mrsa_watch.logs._numbers import convention_of, decimal_number, parse_decimal
 from mrsa_watch.logs._patterns import skeleton
-from mrsa_watch.logs._table import Column, Layout, check_memory
+from mrsa_watch.logs._table import Column, Table, check_memory
 from mrsa_watch.logs._text import LEAST_BYTES
-
-# ---- Several clients in one cell.
 
 _BRACKETED = re.compile(r"\[.*\]|\(.*\)|\{.*\}")
 _SEPARATORS = ";|,/+& "
 _ROW_BYTES = 20  # that a row needs while rows are put in their order, about
 
 
-def check_cells(
-    clients: Column, locate: Callable[[int], str], path: str, options: Layout
-) -> None:
+def check_cells(rows: Chosen) -> None:
     """Refuse cells that may hold several clients each, unless names are kept as they are."""
+    options = rows.table.options
+    clients = rows.clients
     if options.odd_names == "keep":
         return
     texts = [name for name in clients.names if isinstance(name, str)]
@@ -41,26 +38,19 @@ def check_cells(
         return
     having = [text for text in texts if separator in text or _BRACKETED.fullmatch(text)]
     row = int(np.flatnonzero(clients.codes == clients.names.index(having[0]))[0])
+    where = rows.locate(row)
     expected = (
         "one client in each cell (--client-separator TEXT splits a cell into its "
-        "clients, "
-        "--odd-names keep takes it as one client's name)"
+        "clients, --odd-names keep takes it as one client's name)"
     )
     if options.client_separator is not None:
-        fault(locate(row), expected, f"{examples(having)} after cells were split")
-    refuse(
-        locate(row),
-        expected,
-        f"{examples(having)}; this splits them",
-        path,
-        dataclasses.replace(options, client_separator=separator),
-    )
+        fault(where, expected, f"{examples(having)} after cells were split")
+    doubt = f"{examples(having)}; this splits them"
+    refuse(rows.table, where, expected, doubt, client_separator=separator)
 
 
 def separator_of(texts: Sequence[str]) -> str | None:
-    """Return what stands between the clients of one cell.
-
-    None where each holds one client.
+    """Return what stands between the clients of one cell; None where each holds one client.
 
     Examples:
         >>> separator_of(["3;5", "7"]), separator_of(["[3, 5]"]), separator_of(["clinic, north"])
@@ -70,10 +60,8 @@ def separator_of(texts: Sequence[str]) -> str | None:
         text for text in texts if text.startswith("[") and _BRACKETED.fullmatch(text)
     ]
     if lists:
-        marks = [
-            mark for mark in ",;| " if any(mark in text[1:-1].strip() for text in lists)
-        ]
-        return marks[0] if marks else ","
+        used = (m for m in ",;| " if any(m in text[1:-1].strip() for text in lists))
+        return next(used, ",")
     names = set(texts)
     for mark in _SEPARATORS:
         cells = [split(text, mark) for text in texts if mark in text]
@@ -93,31 +81,27 @@ def _are_lists(cells: Sequence[Sequence[str]], mark: str, names: set[str]) -> bo
     if all(parse_decimal(part) is not None for part in parts):
         return True
     forms = set(map(_form, parts))
-    if len(forms) == 1 and "#" in next(iter(forms)):
+    is_uniform = len(forms) == 1
+    if is_uniform and "#" in next(iter(forms)):
         return True
     if mark not in ";|,":
         return False
-    is_of_form = len(forms) == 1 and not forms.isdisjoint(map(_form, names))
-    if is_of_form and (mark != "," or "letter" in forms):
+    is_of_form = is_uniform and not forms.isdisjoint(map(_form, names))
+    are_all_split = is_uniform and len(cells) == len(names) > 1
+    if (is_of_form or are_all_split) and (mark != "," or "letter" in forms):
         return True
-    if (
-        len(forms) == 1
-        and len(cells) == len(names) > 1
-        and (mark != "," or "letter" in forms)
-    ):
-        return True
+    has_lengths = len(set(map(len, cells))) > 1
+    if mark != ",":
+        is_again = not names.isdisjoint(parts) or len(set(parts)) < len(parts)
+        return is_again or has_lengths
+    # which names have too: "clinic, north" and "clinic, south"
     places: dict[str, int] = {}
     moves = any(
         places.setdefault(part, place) != place
         for cell in cells
         for place, part in enumerate(cell)
     )
-    lengths = {len(cell) for cell in cells}
-    if mark == ",":  # which names have too: "clinic, north" and "clinic, south"
-        return of_names or moves or len(lengths) > 1
-    return (
-        not names.isdisjoint(parts) or len(set(parts)) < len(parts) or len(lengths) > 1
-    )
+    return of_names or moves or has_lengths
 
 
 def _form(text: str) -> str:
@@ -144,93 +128,88 @@ def split(text: str, mark: str) -> list[str]:
     ]
 
 
-def split_cells(table: Table, options: Layout) -> Table:
+def split_cells(table: Table) -> Table:
     """Return a long table with a row for each client of a cell.
 
     Columns whose cells hold as many parts as those of the clients are split alike;
     others hold for each of a cell's clients.
     """
-    mark = options.client_separator
-    columns = find(table.header, options, table.head)
+    mark = table.options.client_separator
+    columns = find(table)
     if mark is None or columns is None:
         return table
-    whole = plain_column(table, columns.client)
-    cells = _cells(whole.names, mark)
-    counts = np.array([len(cell) for cell in cells], np.int64)[whole.codes]
+    clients = table.plain(columns.client)
+    counts = _lengths(_cells(clients, mark))[clients.codes]
     if (counts == 0).any():
         where = table.locate(int(np.flatnonzero(counts == 0)[0]))
         fault(where, "the name or number of a client", "nothing")
-    most = dataclasses.replace(
-        options, memory_bytes=max(options.memory_bytes, LEAST_BYTES)
-    )
-    check_memory((int(counts.sum()), len(table.header)), _ROW_BYTES, most, table.path)
+    shape = (int(counts.sum()), len(table.header))
+    check_memory(shape, _ROW_BYTES, table, least=LEAST_BYTES)
     rows = np.repeat(np.arange(len(counts)), counts)
+    are_several = counts.max(initial=0) > 1
 
     def column(place: int) -> Column | None:
-        found = table.column(place)
-        if found is None:
+        whole = table.column(place)
+        if whole is None:
             return None
-        parts = _cells(found.names, mark)
-        is_alike = np.array_equal(
-            np.array([*map(len, parts)], np.int64)[found.codes], counts
-        )
-        if place != columns.client and not (is_alike and counts.max() > 1):
-            if place == columns.weight and counts.max() > 1:
-                fault(
-                    table.path,
-                    f"as many weights in column {short(table.header[place])} as "
-                    "clients in each cell",
-                    examples(found.names),
-                )
-            return found._replace(codes=found.codes[rows])
-        places: dict[Any, int] = {}
-        own = [
-            [places.setdefault(part, len(places)) for part in cell] for cell in parts
-        ]
-        codes = [own[code] for code in found.codes]
-        return Column(
-            np.fromiter((code for cell in codes for code in cell), np.int64), [*places]
-        )
+        cells = _cells(whole, mark)
+        is_alike = np.array_equal(_lengths(cells)[whole.codes], counts)
+        if place == columns.client or (is_alike and are_several):
+            # the parts of all cells, each once, and where those of a cell are
+            places: dict[Any, int] = {}
+            codes = [
+                [places.setdefault(part, len(places)) for part in cell]
+                for cell in cells
+            ]
+            parts = itertools.chain.from_iterable(codes[code] for code in whole.codes)
+            return Column(np.fromiter(parts, np.int64), [*places])
+        if place == columns.weight and are_several:
+            name = short(table.header[place])
+            expected = f"as many weights in column {name} as clients in each cell"
+            fault(table.path, expected, examples(whole.names))
+        return whole._replace(codes=whole.codes[rows])
 
     return table._replace(
         column=column, locate=lambda row: table.locate(int(rows[row]))
     )
 
 
-def _cells(names: Sequence[Any], mark: str) -> list[list[Any]]:
-    return [split(name, mark) if isinstance(name, str) else [name] for name in names]
+def _cells(column: Column, mark: str) -> list[list[Any]]:
+    """Return the parts of each name."""
+    return [
+        split(name, mark) if isinstance(name, str) else [name] for name in column.names
+    ]
 
 
-# ---- Weights with two conventions.
+def _lengths(cells: Sequence[Sequence[Any]]) -> np.ndarray:
+    return np.array([len(cell) for cell in cells], np.int64)
 
 
 def check_decimals(
-    texts: Sequence[str], where: str, path: str, options: Layout, *, has_points: bool
+    texts: Sequence[str], where: str, source: Source, *, has_points: bool
 ) -> None:
     """Refuse numbers that are others by another decimal mark, unless the user has said which.
 
     Args:
         texts: Numbers as they are written.
         where: Their place.
-        path: Names the log.
-        options: How to read it.
+        source: The log.
         has_points: Whether a point is the decimal mark for certain.
     """
-    if options.decimal != "ask":
+    if source.options.decimal != "ask":
         return
     likely = convention_of(texts, has_points=has_points)
     if likely is None:
         return
-    shown = [text for text in texts if "," in text or "." in text] or texts
+    marked = [text for text in texts if "," in text or "." in text] or texts
     refuse(
+        source,
         where,
         "numbers that can be read in one way only (--decimal comma: 1.500 is fifteen "
         "hundred and 1,5 one and a half; --decimal point: 1,500 is fifteen hundred and "
-        "1.5 one "
-        "and a half)",
-        f"{examples(shown)}; this may be meant",
-        path,
-        dataclasses.replace(options, decimal=likely),
+        "1.5 one and a half)",
+        f"{examples(marked)}; this may be meant",
+        decimal=likely,
     )
 
 

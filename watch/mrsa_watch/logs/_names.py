@@ -1,7 +1,9 @@
-"""Faults in logs, which name the place, and the names of parts of the vector."""
+"""Faults in logs, values as messages show them, and the names of parts of the vector."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from fractions import Fraction
 from typing import Any, NoReturn
 
 from mrsa_watch._base.errors import ConfigurationError
@@ -10,11 +12,11 @@ from mrsa_watch.logs._identity import MOST_NAME, AlikeError, Names, is_name
 _MOST_SHOWN = 200  # characters of what was found
 
 
-def fault(where: str, expected: str, found: str) -> NoReturn:
+def fault(where: str, expected: str, received: str) -> NoReturn:
     """Raise the error that names what is wrong in a file, and where."""
-    if len(found) > _MOST_SHOWN:
-        found = found[: _MOST_SHOWN - 3] + "..."
-    raise ConfigurationError(f"{where}: expected {expected}; found {found}")
+    if len(received) > _MOST_SHOWN:
+        received = received[: _MOST_SHOWN - 3] + "..."
+    raise ConfigurationError(f"{where}: expected {expected}; found {received}")
 
 
 def text_of_cell(value: Any) -> str:
@@ -22,6 +24,30 @@ def text_of_cell(value: Any) -> str:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     return "" if value is None else str(value).strip()
+
+
+def shown(value: Any) -> str:
+    """Return a value as a message shows it."""
+    if isinstance(value, Fraction):
+        return str(value)
+    return ascii(value if not isinstance(value, str) else value[:100])
+
+
+def listing(texts: Sequence[str], more: str = "") -> str:
+    """Return the first eight of some texts, and that there are more."""
+    return ", ".join(texts[:8]) + (f", ...{more}" if len(texts) > 8 else "")
+
+
+def examples(values: Sequence[object]) -> str:
+    """Return the first of some values, in quotes."""
+    first = [short(text_of_cell(value)) for value in values[:4]]
+    return ", ".join(first + ["..."] * (len(values) > 4)) or "no values"
+
+
+def short(text: str) -> str:
+    """Return a text in quotes, of bounded length."""
+    quoted = repr(text)
+    return quoted if len(quoted) <= 60 else quoted[:56] + "...'"
 
 
 def fault_alike(name: Any, other: Any, kind: str, where: str) -> NoReturn:
@@ -50,33 +76,29 @@ class PartNames:
         self._fresh: dict[Any, str] = {}
 
     def check(self, part: str | None, where: str) -> str | None:
-        """Return a part that is new.
-
-        Raise for one that may be another, or one too many.
-        """
+        """Return a part that is new; raise for one that may be another, or one too many."""
         if part is None:
             return None
+        text = ascii(part)[:80]
         if not (isinstance(part, str) and is_name(part)):
             fault(
                 where,
                 f"a name in one line, of at most {MOST_NAME} characters, as the part "
-                "of "
-                "the vector (nothing for whole updates)",
-                ascii(part)[:80],
+                "of the vector (nothing for whole updates)",
+                text,
             )
         try:
-            fresh = self._names.new([part])
+            new = self._names.new([part])
         except AlikeError as error:
             fault_alike(error.name, error.other, "part", where)
-        if fresh and len(self._names) == MOST_PARTS:
+        if new and len(self._names) == MOST_PARTS:
             fault(
                 where,
                 f"sums of at most {MOST_PARTS} parts of the vector (coordinates that "
-                "the "
-                "same clients train are one part)",
-                f"{ascii(part)[:80]}, one more",
+                "the same clients train are one part)",
+                f"{text}, one more",
             )
-        return part if fresh else None
+        return part if new else None
 
     def add(self, fresh: str | None) -> None:
         """Keep a part that is new, if one is."""

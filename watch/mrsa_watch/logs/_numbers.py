@@ -6,7 +6,7 @@ import decimal
 import math
 import numbers
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -24,8 +24,8 @@ _BOOLEANS = {"true": Fraction(1), "false": Fraction(0)}
 def parse_decimal(text: str) -> Fraction | None:
     """Return the decimal number that a text stands for, exactly, or None."""
     text = text.strip()
-    is_one = len(text) <= _MOST_DIGITS and _DECIMAL.fullmatch(text)
-    return Fraction(text) if is_one else None
+    is_number = len(text) <= _MOST_DIGITS and _DECIMAL.fullmatch(text)
+    return Fraction(text) if is_number else None
 
 
 def parse_number(text: str) -> Fraction | None:
@@ -33,8 +33,8 @@ def parse_number(text: str) -> Fraction | None:
     text = text.strip()
     if len(text) <= _MOST_DIGITS and _RATIO.fullmatch(text):
         return Fraction(text)
-    known = _BOOLEANS.get(text.lower())
-    return parse_decimal(text) if known is None else known
+    truth = _BOOLEANS.get(text.lower())
+    return parse_decimal(text) if truth is None else truth
 
 
 def is_grouped(texts: Iterable[str], mark: str) -> bool:
@@ -65,16 +65,14 @@ def decimal_number(text: str, decimal: str) -> Fraction | None:
     if decimal not in ("point", "comma"):
         return parse_number(text)
     mark, group = (".", ",") if decimal == "point" else (",", ".")
-    whole, found, rest = _GAPS.sub("", text.strip()).partition(mark)
+    whole, point, rest = _GAPS.sub("", text.strip()).partition(mark)
     if group in whole and not is_grouped([whole], group):
         return None
-    return parse_number(whole.replace(group, "") + ("." if found else "") + rest)
+    return parse_number(whole.replace(group, "") + "." * len(point) + rest)
 
 
-def convention_of(texts: Iterable[str], *, has_points: bool) -> str | None:
-    """Return the likely decimal mark of numbers that can be read in two ways.
-
-    None for others.
+def convention_of(texts: Sequence[str], *, has_points: bool) -> str | None:
+    """Return the likely decimal mark of numbers that can be read in two ways; None for others.
 
     Args:
         texts: Numbers as they are written.
@@ -93,9 +91,8 @@ def convention_of(texts: Iterable[str], *, has_points: bool) -> str | None:
 
 
 def common_denominator(weights: Iterable[Fraction]) -> int | None:
-    """Return what makes weights integral.
+    """Return a common denominator; None if it is so large that it serves to stop a reader.
 
-    None if it is so large that it serves to stop a reader.
     Of a thousand weights of 300 digits it would have 300,000, and so would each of
     them.
     """
@@ -108,9 +105,8 @@ def common_denominator(weights: Iterable[Fraction]) -> int | None:
 
 
 def exact_weight(value: Any) -> Fraction | None:
-    """Return a weight that is written exactly.
+    """Return a weight that is written exactly: an integer, a fraction or text such as "3/7".
 
-    An integer, a fraction or text such as "3/7".
     None of all else: of floats, which rarely are what was meant, and of what is not
     positive.
 

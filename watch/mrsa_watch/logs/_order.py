@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import numbers
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -17,16 +17,15 @@ from mrsa_watch.logs._table import Column
 
 UNORDERED = (
     "The names of the rounds do not show their order: they are in the order of the "
-    "file "
-    "(--round-order file confirms it, --round-order sorted takes that of their names)."
+    "file (--round-order file confirms it, --round-order sorted takes that of their "
+    "names)."
 )
 _TIMES = (datetime.date, datetime.time, datetime.timedelta, np.datetime64)
 _DIGITS = re.compile(r"(\d+)")
 # the year first, as ISO 8601 has it: all other dates can be read in two ways
 _INSTANT = re.compile(
-    r"(\d{4})(?:([-/.])(\d\d?)(?:\2(\d\d?)(?:[T "
-    r"](\d\d):(\d\d)(?::(\d\d)(?:[.,](\d{1,9}))?)?"
-    r" ?(Z|[+-]\d\d(?::?\d\d)?)?)?)?)?",
+    r"(\d{4})(?:([-/.])(\d\d?)(?:\2(\d\d?)(?:[T ](\d\d):(\d\d)(?::(\d\d)"
+    r"(?:[.,](\d{1,9}))?)? ?(Z|[+-]\d\d(?::?\d\d)?)?)?)?)?",
     re.ASCII,
 )
 
@@ -67,63 +66,57 @@ def _shows_order(column: Column) -> bool:
         return True
     if is_grouped(texts, "."):  # 1.000 is above 999, or below 2
         return False
-    if (
-        all(number_of(name) is not None for name in names)
-        or _instants(names) is not None
-    ):
+    if _are_numbers(names) or _instants(names) is not None:
         return True
     if not texts:
         return _are_comparable(names)
     return len(texts) == len(names) and _varying_numbers(texts) <= 1
 
 
+def _are_numbers(names: Sequence[Any]) -> bool:
+    return all(number_of(name) is not None for name in names)
+
+
 def _are_comparable(names: Sequence[Any]) -> bool:
-    kinds = {type(name) for name in names}
-    known = all(
-        isinstance(name, (*_TIMES, numbers.Real)) or hasattr(name, "start_time")
-        for name in names
-    )
     try:
         sorted(names)
     except TypeError:  # with and without a time zone
         return False
-    return known and len(kinds) == 1
+    return len(set(map(type, names))) == 1 and all(
+        isinstance(name, (*_TIMES, numbers.Real)) or hasattr(name, "start_time")
+        for name in names
+    )
 
 
 def _varying_numbers(texts: Sequence[str]) -> int:
     """Return how many of the numbers in texts differ; 2 where texts differ otherwise."""
     parts = [_DIGITS.split(text) for text in texts]
-    if len({tuple(own[::2]) for own in parts}) > 1:
+    if len({tuple(split[::2]) for split in parts}) > 1:
         return 2
-    return sum(len(set(values)) > 1 for values in list(zip(*parts, strict=True))[1::2])
+    numbers_ = list(zip(*parts, strict=True))[1::2]
+    return sum(len(set(values)) > 1 for values in numbers_)
 
 
 def _instants(names: Sequence[Any]) -> list[Any] | None:
     """Return names as instants, where all are dates and times that begin with the year."""
-    found, zones = [], set()
+    instants = []
+    zones = set()
     for name in names:
         form = _INSTANT.fullmatch(name.strip()) if isinstance(name, str) else None
         if form is None:
             return None
-        year, _, month, day, hour, minute, second, part, zone = form.groups()
-        texts = (
-            year,
-            month or "1",
-            day or "1",
-            hour or "0",
-            minute or "0",
-            second or "0",
-        )
+        year, _, *parts, decimals, zone = form.groups()
+        numbers_ = [
+            int(part or least) for part, least in zip(parts, "11000", strict=True)
+        ]
         try:
-            moment = datetime.datetime(*map(int, texts))  # type: ignore[arg-type]
+            moment = datetime.datetime(int(year), *numbers_)  # type: ignore[arg-type]
         except ValueError:
             return None
         zones.add(zone is not None)
-        offset = _minutes(zone or "Z")
-        found.append(
-            (moment - datetime.timedelta(minutes=offset), Fraction(f"0.{part or 0}"))
-        )
-    return found if len(zones) < 2 else None
+        moment -= datetime.timedelta(minutes=_minutes(zone or "Z"))
+        instants.append((moment, Fraction(f"0.{decimals or 0}")))
+    return instants if len(zones) < 2 else None
 
 
 def _minutes(zone: str) -> int:
@@ -139,20 +132,15 @@ def _keys(names: Sequence[Any], order: Sequence[Any]) -> list[Any]:
     """Return by what names are sorted."""
     if order and set(names) <= set(order):
         return [order.index(name) for name in names]
-    if all(number_of(name) is not None for name in names):
+    if _are_numbers(names):
         return [number_of(name) if isinstance(name, str) else name for name in names]
     instants = _instants(names)
     if instants is not None:
         return instants
-    is_typed = len({type(name) for name in names}) == 1 and not isinstance(
-        names[0], str
+    kind, *others = set(map(type, names))
+    return (
+        list(map(_natural, names)) if others or issubclass(kind, str) else list(names)
     )
-    key: Callable[[Any], Any] = _itself if is_typed else _natural
-    return [key(name) for name in names]
-
-
-def _itself(name: Any) -> Any:
-    return name
 
 
 def _natural(name: Any) -> tuple[list[Any], str]:

@@ -14,18 +14,17 @@ import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from mrsa_watch.logs import _json
+from mrsa_watch.logs import _words
 from mrsa_watch.logs._identity import least_shared_float, names_nobody
 from mrsa_watch.logs._names import text_of_cell
 from mrsa_watch.logs._numbers import parse_decimal
-
-# ---- Patterns of names, from the specific to the general.
 
 _DIGITS = re.compile(r"\d+")
 _HEXADECIMAL = re.compile(r"(?:0x)?[0-9a-f]+(?:[-:][0-9a-f]+)*")
 _LEAST_HEXADECIMAL = 4  # digits: shorter ones are words too
 _NEGATIVE = re.compile(r"-\d{1,7}")  # longer ones are random integers of 64 bits
 _FREE = re.compile(r"[^\W\d_]{3,}")  # of several words, of which one may be a number
+# kinds of patterns, from the specific to the general
 _NUMBERED, _HEX, _LETTER, _WORDS = range(4)
 Pattern = tuple[int, str]
 
@@ -38,18 +37,18 @@ def skeleton(text: str) -> str:
 def _patterns_of(text: str) -> list[Pattern]:
     """Return all patterns that a name has."""
     small = text.casefold()
-    found: list[Pattern] = []
+    patterns: list[Pattern] = []
     has_digits = any(map(str.isdigit, small))
     if has_digits:
-        found.append((_NUMBERED, skeleton(small)))
+        patterns.append((_NUMBERED, skeleton(small)))
     digits = re.sub("[^0-9a-f]", "", small.removeprefix("0x"))
     if _HEXADECIMAL.fullmatch(small) and len(digits) >= _LEAST_HEXADECIMAL:
-        found.append((_HEX, re.sub("[0-9a-f]", "h", small)))
+        patterns.append((_HEX, re.sub("[0-9a-f]", "h", small)))
     if len(small) == 1 and small.isalpha():
-        found.append((_LETTER, ""))
+        patterns.append((_LETTER, ""))
     if not has_digits and any(map(str.isalpha, small)):
-        found.append((_WORDS, ""))
-    return found
+        patterns.append((_WORDS, ""))
+    return patterns
 
 
 class Patterns:
@@ -71,9 +70,9 @@ class Patterns:
             for pattern in patterns:
                 names[pattern].append(text)
         self._counts = {
-            pattern: len(own)
-            for pattern, own in names.items()
-            if pattern[0] != _HEX or _has_letters(own)
+            pattern: len(alike)
+            for pattern, alike in names.items()
+            if pattern[0] != _HEX or _has_letters(alike)
         }
         usual = [
             pattern
@@ -90,9 +89,9 @@ class Patterns:
         """Return whether a name has the pattern of most names."""
         return self.usual is not None and self.usual in self._of[text]
 
-    def is_hexadecimal(self, text: str) -> bool:
-        """Return whether most names are hexadecimal numbers of one length, and this is one."""
-        return self.usual is not None and self.usual[0] == _HEX and self.is_usual(text)
+    def is_of(self, text: str, kinds: Collection[int]) -> bool:
+        """Return whether a name has the pattern of most names, and that is of some kinds."""
+        return self.usual is not None and self.usual[0] in kinds and self.is_usual(text)
 
     def is_odd(self, text: str, *, of_columns: bool) -> bool:
         """Return whether a name has another pattern than most, and no second frequent one.
@@ -104,34 +103,24 @@ class Patterns:
             return False
         if self.usual[0] == _WORDS and _FREE.search(text) and " " in text.strip():
             return False
-        for own in self._of[text]:
-            count = self._counts.get(own, 0)
+        for pattern in self._of[text]:
+            count = self._counts.get(pattern, 0)
             is_frequent = count > 1 and 4 * count >= self._total
-            if is_frequent and not (of_columns and own[0] == _WORDS):
+            if is_frequent and not (of_columns and pattern[0] == _WORDS):
                 return False
         return True
 
     def is_odd_negative(self, text: str) -> bool:
-        """Return whether a name is a negative integer, as marks of nothing are.
-
-        Most are not.
-        """
-        is_negative = _NEGATIVE.fullmatch(text) is not None
-        return is_negative and 2 * self._negative <= self._total
+        """Return whether a name is a negative integer, as marks of nothing are, and most not."""
+        return 2 * self._negative <= self._total and bool(_NEGATIVE.fullmatch(text))
 
 
 def _has_letters(texts: Sequence[str]) -> bool:
-    """Return whether hexadecimal numbers of one length have letters.
-
-    Others are decimal ones.
-    """
+    """Return whether hexadecimal numbers of one length have letters; others are decimal ones."""
     digits = [text.casefold().removeprefix("0x") for text in texts]
     with_letters = sum(any(map(str.isalpha, text)) for text in digits)
-    with_digits = any(any(map(str.isdigit, text)) for text in digits)
-    return with_digits and 4 * with_letters >= len(texts)
-
-
-# ---- Words for what is no client, where a pattern says nothing.
+    has_digits = any(map(str.isdigit, "".join(digits)))
+    return has_digits and 4 * with_letters >= len(texts)
 
 
 def _set_of(words: str) -> frozenset[str]:
@@ -185,19 +174,15 @@ def says_no_client(text: str) -> bool:
         [True, True, True, False, False]
     """
     words = _words_of(text)
-    if _CELL_ERROR.fullmatch(text):
-        return True
-    return bool(words) and (
-        not _ROLES.isdisjoint(words) or _NO_CLIENT.issuperset(words)
-    )
+    is_role = not _ROLES.isdisjoint(words)
+    is_figure = bool(words) and _NO_CLIENT.issuperset(words)
+    return is_role or is_figure or bool(_CELL_ERROR.fullmatch(text))
 
 
 def says_column(text: str, plain: str) -> bool:
     """Return whether the words of a column's name say that it is one of a training's figures."""
     return not _COLUMNS.isdisjoint(_words_of(text)) or bool(_FLAG.fullmatch(plain))
 
-
-# ---- Identifiers that are no longer whole.
 
 _EXPONENT = re.compile(r"[+-]?(\d+)(?:\.(\d*))?[eE]([+-]?\d{1,3})")
 _CUT = re.compile(r"\.{3}$|^\.{3}|…")
@@ -226,7 +211,7 @@ def is_rounded(name: Any) -> bool:
     if not isinstance(name, str):
         return False
     form = _EXPONENT.fullmatch(name.strip())
-    value = parse_decimal(name) if form else None
+    value = parse_decimal(name)
     if form is None or value is None:
         return False
     unit = int(form[3]) - len(form[2] or "")
@@ -234,38 +219,33 @@ def is_rounded(name: Any) -> bool:
 
 
 def not_whole(names: Iterable[Any], patterns: Patterns) -> list[Any]:
-    """Return identifiers that may be several.
-
-    Rounded, cut short, dates, without last digits.
-    """
-    found, long = [], []
+    """Return identifiers that may be several: rounded, cut short, dates, without last digits."""
+    doubtful = []
+    long = []
     for name in names:
         text = text_of_cell(name)
-        is_number = is_rounded(name) and not patterns.is_hexadecimal(text)
+        is_number = is_rounded(name) and not patterns.is_of(text, [_HEX])
         if is_number or _CUT.search(text) or _DATE.fullmatch(text.casefold()):
-            found.append(name)
-        elif re.fullmatch(r"-?\d+", text) and is_long(text):
+            doubtful.append(name)
+        elif re.fullmatch(r"-?\d+", text) and _is_long(text):
             long.append(name)
     texts = [text_of_cell(name) for name in long]
     ending = sum(text.endswith("000") for text in texts)
-    held = sum(
+    are_floats = sum(
         abs(int(text)) >= _SPARSE_FLOATS and int(float(text)) == int(text)
         for text in texts
     )
-    if long and 3 * max(ending, held) >= 2 * len(long):
-        found += long
-    return found
+    if 3 * max(ending, are_floats) >= 2 * len(long):
+        doubtful += long
+    return doubtful
 
 
-def is_long(text: str) -> bool:
+def _is_long(text: str) -> bool:
     """Return whether an integer has more digits than spreadsheets and floats keep."""
-    return len(text.lstrip("-")) < 300 and (
-        len(text.lstrip("-")) >= _LONG_DIGITS
-        or abs(int(text)) > least_shared_float(1.0)
+    count = len(text.lstrip("-"))
+    return count < 300 and (
+        count >= _LONG_DIGITS or abs(int(text)) > least_shared_float(1.0)
     )
-
-
-# ---- All of it together.
 
 
 class Odd(NamedTuple):
@@ -303,18 +283,15 @@ def odd_columns(names: Sequence[str], plain: Callable[[str], str]) -> Odd:
     """
 
     def says_none(text: str) -> bool:
-        own = plain(text)
-        return says_no_client(text) or says_column(text, own)
+        return says_no_client(text) or says_column(text, plain(text))
+
+    def says_figure(text: str) -> bool:
+        return _words.says(plain(text)) or _words.measures(plain(text))
 
     odd = _odd(names, says_none, of_columns=True)
-    known = {*odd.all}
-    figures = [
-        name
-        for name in names
-        if name not in known
-        and (_json.says(plain(name)) or _json.measures(plain(name)))
-    ]
-    return odd._replace(none=[*odd.none, *figures])
+    doubtful = {*odd.all}
+    others = [name for name in names if name not in doubtful]
+    return odd._replace(none=[*odd.none, *filter(says_figure, others)])
 
 
 def _odd(
@@ -323,14 +300,14 @@ def _odd(
     texts = {text_of_cell(name): name for name in names}
     patterns = Patterns(list(texts))
     odd = Odd([], [], [], not_whole(list(texts.values()), patterns))
-    left = set(map(text_of_cell, odd.rounded))
+    rounded = set(map(text_of_cell, odd.rounded))
     wrapped = _wrapped(texts)
     words = collections.Counter(word for text in texts for word in set(_words_of(text)))
     usual = {
         word for word, count in words.items() if 2 * count > len(texts) and count > 1
     }
     for text, name in texts.items():
-        if text in left:
+        if text in rounded:
             continue
         if text in wrapped:
             odd.rounded.append(name)
@@ -338,7 +315,8 @@ def _odd(
             odd.missing.append(name)
         elif (
             says_none(text)
-            and not _is_numbered(text, patterns)
+            # one of a series that most names belong to: server-1, server-2
+            and not patterns.is_of(text, [_NUMBERED, _HEX])
             and (of_columns or usual.isdisjoint(_words_of(text)))
         ):
             odd.none.append(name)
@@ -355,15 +333,3 @@ def _wrapped(texts: Collection[str]) -> set[str]:
         for text in negative
         if str(int(text) + 2**32) in texts or str(int(text) + 2**64) in texts
     }
-
-
-def _is_numbered(text: str, patterns: Patterns) -> bool:
-    """Return whether a name is one of a series that most names belong to.
-
-    Server-1, server-2.
-    """
-    return (
-        patterns.is_usual(text)
-        and patterns.usual is not None
-        and patterns.usual[0] < _LETTER
-    )

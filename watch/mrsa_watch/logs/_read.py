@@ -8,6 +8,7 @@ and whatever is malformed is named with file and line.
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import pathlib
 import typing
 from collections.abc import Callable, Mapping, Sequence
@@ -18,9 +19,9 @@ from mrsa_watch._base.files import user_path
 from mrsa_watch._base.tables import is_table
 from mrsa_watch._base.untrusted import start_of
 from mrsa_watch.logs import _columns
-from mrsa_watch.logs._command import Refusal, settled
+from mrsa_watch.logs._command import Layout, Refusal, settled
 from mrsa_watch.logs._names import fault
-from mrsa_watch.logs._table import Layout, ParticipationLog
+from mrsa_watch.logs._table import ParticipationLog
 from mrsa_watch.logs._text import text_format
 
 LayoutName = Literal["auto", "long", "matrix"]
@@ -30,7 +31,6 @@ AlikeName = Literal["ask", "same", "different"]
 OddName = Literal["ask", "keep"]
 DecimalName = Literal["ask", "point", "comma"]
 FormatName = Literal["auto", "csv", "parquet", "npy", "npz", "jsonl", "nvflare"]
-_DECISIONS = ("alike_names", "odd_names", "decimal", "client_separator")
 _DEFAULT_MEMORY_BYTES = 2 * 2**30
 
 
@@ -168,7 +168,7 @@ def read_log(
 
     Cost: a million rows take about two seconds.
     """
-    for name, value, known in (
+    for name, value, kind in (
         ("format", format, FormatName),
         ("layout", layout, LayoutName),
         ("round_order", round_order, OrderName),
@@ -178,28 +178,28 @@ def read_log(
         ("decimal", decimal, DecimalName),
     ):
         what = "a known format" if name == "format" else "a known name"
-        check_known(value, name, typing.get_args(known), what)
+        check_known(value, name, typing.get_args(kind), what)
     require(memory_bytes >= 1, "memory_bytes", "must be at least 1", memory_bytes)
     rule = "must be the text between clients of one cell, such as ';'"
     require(client_separator != "", "client_separator", rule, client_separator)
     options = Layout(
+        format,
         layout,
+        array,
         round_column,
         client_column,
         weight_column,
-        round_order,
-        array,
-        int(memory_bytes),
-        _columns.conditions(where),
-        _columns.names_of(ignore_columns),
-        _columns.names_of(sum_columns),
-        restarts,
         part_column,
-        format,
+        round_order,
+        restarts,
         alike_names,
         odd_names,
         decimal,
         client_separator,
+        _columns.conditions(where),
+        _columns.names_of(sum_columns),
+        _columns.names_of(ignore_columns),
+        int(memory_bytes),
     )
     try:
         log = _read(path, options)
@@ -207,29 +207,26 @@ def read_log(
         first = refusal.with_traceback(None)  # whose frames hold the log
     else:
         return _with_decisions(log, options)
-    raise settled(first, lambda own: _read(path, own))
+    raise settled(first, lambda settings: _read(path, settings))
 
 
 def _with_decisions(log: ParticipationLog, options: Layout) -> ParticipationLog:
     """Return a log with what the user decided on its names and numbers."""
-    decided = {name: getattr(options, name) for name in _DECISIONS}
-    told = tuple(
-        f"{name}={value}"
-        for name, value in decided.items()
-        if value not in (None, "ask")
+    decisions = tuple(
+        f"{name}={getattr(options, name)}"
+        for name in ("alike_names", "odd_names", "decimal", "client_separator")
+        if getattr(options, name) not in (None, "ask")
     )
-    if not told:
+    if not decisions:
         return log
-    note = f"Names and numbers were read with {', '.join(told)}."
-    return dataclasses.replace(log, decisions=told, notes=(*log.notes, note))
+    note = f"Names and numbers were read with {', '.join(decisions)}."
+    return dataclasses.replace(log, decisions=decisions, notes=(*log.notes, note))
 
 
 def _read(path: Any, options: Layout) -> ParticipationLog:
     """Read a file or a table by some settings."""
     if is_table(path):
-        from mrsa_watch.logs._frame import read_frame
-
-        return read_frame(path, options)
+        return _reader("frame")(path, options)
     file = user_path(path)
     magic = start_of(file, 6)
     kind = _format_of(file, magic) if options.format == "auto" else options.format
@@ -239,29 +236,27 @@ def _read(path: Any, options: Layout) -> ParticipationLog:
 def _format_of(file: pathlib.Path, magic: bytes) -> str:
     """Return the name of a file's format."""
     if magic.startswith(b"\xd0\xcf\x11\xe0"):
-        fault(
-            str(file),
-            "CSV, JSON Lines, Parquet, NPY or NPZ",
-            "a workbook (save its sheet as CSV)",
-        )
+        received = "a workbook (save its sheet as CSV)"
+        fault(str(file), "CSV, JSON Lines, Parquet, NPY or NPZ", received)
     starts = {b"PAR1": "parquet", b"\x93NUMPY": "npy", b"PK": "npz"}
-    binary = [name for start, name in starts.items() if magic.startswith(start)]
-    return binary[0] if binary else text_format(file)
+    binary = (name for start, name in starts.items() if magic.startswith(start))
+    return next(binary, None) or text_format(file)
 
 
-def _reader(name: str) -> Callable[[pathlib.Path, Layout], ParticipationLog]:
+# the module of each format's reader
+_READERS = {
+    "csv": "_csv",
+    "frame": "_frame",
+    "parquet": "_frame",
+    "npy": "_frame",
+    "npz": "_frame",
+    "jsonl": "_participation",
+    "nvflare": "_nvflare_lines",
+}
+
+
+def _reader(kind: str) -> Callable[[Any, Layout], ParticipationLog]:
     """Return the reader of a format, loaded when it is asked for."""
-    read: Callable[[pathlib.Path, Layout], ParticipationLog]
-    if name == "parquet":
-        from mrsa_watch.logs._frame import read_parquet as read
-    elif name == "npy":
-        from mrsa_watch.logs._frame import read_npy as read
-    elif name == "npz":
-        from mrsa_watch.logs._frame import read_npz as read
-    elif name == "jsonl":
-        from mrsa_watch.logs._participation import read_jsonl as read
-    elif name == "nvflare":
-        from mrsa_watch.logs._participation import read_nvflare as read
-    else:
-        from mrsa_watch.logs._csv import read_csv as read
-    return read
+    module = importlib.import_module(f"mrsa_watch.logs.{_READERS[kind]}")
+    reader: Callable[[Any, Layout], ParticipationLog] = getattr(module, f"read_{kind}")
+    return reader

@@ -1,6 +1,5 @@
-"""JSON of other systems as rows.
+"""JSON of other systems as rows: an object for each client, or for each round with its clients.
 
-An object for each client, or for each round with its clients.
 A record of a round lists its clients, alone or with values of each
 (`"num_examples": [10, 20]`), or maps each to a value. Only a list whose name says that
 its clients are in the sum is taken as such: those who were selected need not have
@@ -15,11 +14,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 from mrsa_watch.logs._columns import CLIENT_NAMES, ROUND_NAMES, is_members, plain_name
-from mrsa_watch.logs._command import refuse
-from mrsa_watch.logs._json import decoding, load_items, load_object, load_value, short
-from mrsa_watch.logs._names import fault
+from mrsa_watch.logs._command import Layout, Source, refuse
+from mrsa_watch.logs._json import decoding, load_items, load_object, load_value
+from mrsa_watch.logs._names import fault, short
 from mrsa_watch.logs._patterns import skeleton
-from mrsa_watch.logs._table import Layout
 from mrsa_watch.logs._text import lines_of
 
 Record = tuple[str, dict[str, Any]]
@@ -56,19 +54,15 @@ def records_of(
 ) -> Iterator[Record]:
     """Yield the objects of JSON Lines, of an array, or of the one list in an object."""
     if not is_document(data):
+        is_single = b"\n" not in data.strip()
         lines = ((n, line) for n, line in enumerate(lines_of(data), 1) if line.strip())
         for n, line in lines:
             fields = load_object(line, f"{path}:{n}", number)
-            inner = (
-                _records_in(fields, path)
-                if len(data.strip()) == len(line.strip())
-                else None
-            )
-            yield from (
-                _numbered(inner, path)
-                if inner is not None
-                else [(f"{path}:{n}", fields)]
-            )
+            inner = _records_in(fields, path) if is_single else None
+            if inner is None:
+                yield f"{path}:{n}", fields
+            else:
+                yield from _numbered(inner, path)
         return
     if data.lstrip().startswith(b"["):
         with decoding(path, data):
@@ -76,14 +70,11 @@ def records_of(
         yield from _numbered(load_items(text, path, number), path)
         return
     if len(data) > _MOST_DOCUMENT:
-        fault(
-            path,
-            f"an object a line, or one object of at most {_MOST_DOCUMENT} bytes",
-            f"{len(data)} bytes",
-        )
-    found = load_value(data, path, number)
-    inner = _records_in(found, path) if isinstance(found, dict) else None
-    yield from _numbered([found] if inner is None else inner, path)
+        expected = f"an object a line, or one object of at most {_MOST_DOCUMENT} bytes"
+        fault(path, expected, f"{len(data)} bytes")
+    value = load_value(data, path, number)
+    inner = _records_in(value, path) if isinstance(value, dict) else None
+    yield from _numbered([value] if inner is None else inner, path)
 
 
 def _numbered(items: Iterable[Any], path: str) -> Iterator[Record]:
@@ -93,152 +84,135 @@ def _numbered(items: Iterable[Any], path: str) -> Iterator[Record]:
         yield f"{path}, element {n}", item
 
 
-def _records_in(found: Mapping[str, Any], path: str) -> list[dict[str, Any]] | None:
+def _records_in(fields: Mapping[str, Any], path: str) -> list[dict[str, Any]] | None:
     """Return the records that one object holds; None where it is a record itself."""
-    if any(
-        plain_name(key) in ROUND_NAMES and not isinstance(value, list)
-        for key, value in found.items()
-    ):
+    names_round = {key for key in fields if plain_name(key) in ROUND_NAMES}
+    if any(not isinstance(fields[key], list) for key in names_round):
         return None
     lists = {
-        key: value for key, value in found.items() if isinstance(value, list) and value
+        key: value for key, value in fields.items() if isinstance(value, list) and value
     }
     of_objects = [
-        key for key, own in lists.items() if all(isinstance(one, dict) for one in own)
+        key
+        for key, values in lists.items()
+        if all(isinstance(value, dict) for value in values)
     ]
     if len(of_objects) > 1:
         fault(path, "one list of records", " and ".join(map(short, of_objects)))
     if of_objects:
-        return [dict(one) for one in lists[of_objects[0]]]
+        return list(map(dict, lists[of_objects[0]]))
     # a table, column by column
-    if any(plain_name(key) in ROUND_NAMES for key in lists):
-        lengths = {len(own) for own in lists.values()}
-        if len(lengths) > 1 or len(lists) < len(found):
-            fault(path, "columns of one length", ", ".join(map(short, found)))
-        return [
-            dict(zip(lists, row, strict=True))
-            for row in zip(*lists.values(), strict=True)
-        ]
-    forms = {skeleton(key) for key in found}
+    if not names_round.isdisjoint(lists):
+        if len(set(map(len, lists.values()))) > 1 or len(lists) < len(fields):
+            fault(path, "columns of one length", ", ".join(map(short, fields)))
+        rows = zip(*lists.values(), strict=True)
+        return [dict(zip(lists, row, strict=True)) for row in rows]
+    forms = set(map(skeleton, fields))
     if len(forms) == 1 and "#" in forms.pop():  # a round under each key
-        if all(isinstance(value, dict) for value in found.values()):
-            return [{"round": key, **value} for key, value in found.items()]
-        if len(lists) == len(found):
-            return [{"round": key, "clients": value} for key, value in found.items()]
+        if all(isinstance(value, dict) for value in fields.values()):
+            return [{"round": key, **value} for key, value in fields.items()]
+        if len(lists) == len(fields):
+            return [{"round": key, "clients": value} for key, value in fields.items()]
     return None
 
 
-# ---- From a record of a round to a row for each of its clients.
-
-
 def rows_of(
-    records: Callable[[], Iterator[Record]], options: Layout, path: str
+    records: Callable[[], Iterator[Record]], source: Source
 ) -> tuple[Layout, Iterator[Record]]:
     """Return settings that name the column of the clients, and a row for each client of a record.
 
     Args:
         records: Yields the objects of the file, each time from the first.
-        options: How to read it.
-        path: The file.
+        source: The file, and how to read it.
     """
-    found = _lists_in(records)
-    key = _members_among(found, options, path)
+    options = source.options
+    lists = _lists_in(records)
+    key = _members_among(lists, source)
     if key is None:
         return options, records()
-    if options.client_column is None and not found[key].has_names:
+    members = lists.pop(key)
+    if options.client_column is None and not members.has_names:
         options = dataclasses.replace(options, client_column=key)
-    lists = {name: own for name, own in found.items() if name != key}
     return options, _rows(records, key, lists)
 
 
 @dataclasses.dataclass
 class _List:
-    """What is known of the lists under one key.
+    """What the lists under one key have in common.
 
     Attributes:
         is_parallel: Whether each is as long as the first list of clients in its record.
         is_of_clients: Whether its name says that it names clients.
         has_names: Whether its elements are objects that name their clients by a usual
             key.
+        count: In how many records there is one.
     """
 
     is_parallel: bool = True
     is_of_clients: bool = False
     has_names: bool = False
+    count: int = 0
 
 
 def _lists_in(records: Callable[[], Iterator[Record]]) -> dict[str, _List]:
     """Return the keys that hold lists, or mappings of clients, by what their names say."""
-    found: dict[str, _List] = {}
-    seen: dict[str, int] = {}
+    lists: dict[str, _List] = {}
     count = 0
     for _, fields in records():
-        if count == _MOST_PLAIN and not found:
+        if count == _MOST_PLAIN and not lists:
             return {}
         count += 1
-        nested = {
-            key: value
-            for key, value in fields.items()
-            if isinstance(value, list | dict)
-        }
-        lengths = {
-            len(value) for key, value in nested.items() if isinstance(value, list)
-        }
-        for key, value in nested.items():
+        lengths = {len(value) for value in fields.values() if isinstance(value, list)}
+        for key, value in fields.items():
+            if not isinstance(value, list | dict):
+                continue
             plain = plain_name(key)
             has_members = is_members(plain)
-            if isinstance(value, dict) and not has_members:
-                continue
-            if (
-                isinstance(value, list)
-                and not has_members
-                and any(isinstance(one, list | dict) for one in value)
+            is_list = isinstance(value, list)
+            if not has_members and (
+                not is_list or any(isinstance(each, list | dict) for each in value)
             ):
                 continue
-            own = found.setdefault(key, _List())
-            own.is_of_clients |= has_members or bool(_OTHERS.search(plain))
-            own.is_parallel &= len(lengths) == 1
-            own.has_names |= isinstance(value, list) and any(
-                isinstance(one, dict) and _has_name(one) for one in value
+            column = lists.setdefault(key, _List())
+            column.is_of_clients |= has_members or bool(_OTHERS.search(plain))
+            column.is_parallel &= len(lengths) == 1
+            column.has_names |= is_list and any(
+                isinstance(each, dict) and _name_in(each) is not None for each in value
             )
-            seen[key] = seen.get(key, 0) + 1
-    for key, own in found.items():
-        own.is_parallel &= seen[key] == count
-    return found
+            column.count += 1
+    for column in lists.values():
+        column.is_parallel &= column.count == count
+    return lists
 
 
-def _has_name(element: Mapping[str, Any]) -> bool:
-    return any(plain_name(key) in CLIENT_NAMES for key in element)
+def _name_in(element: Mapping[str, Any]) -> str | None:
+    """Return the first usual key of a client; None where there is none."""
+    return next((key for key in element if plain_name(key) in CLIENT_NAMES), None)
 
 
-def _members_among(
-    found: Mapping[str, _List], options: Layout, path: str
-) -> str | None:
+def _members_among(lists: Mapping[str, _List], source: Source) -> str | None:
     """Return the key of the clients in each sum; None where each object is a row."""
-    if options.client_column is not None:
-        return options.client_column if options.client_column in found else None
-    plain = {key: plain_name(key) for key in found}
-    members = [key for key in found if is_members(plain[key])]
+    column = source.options.client_column
+    if column is not None:
+        return column if column in lists else None
+    members = [key for key in lists if is_members(plain_name(key))]
     if len(members) == 1:
         return members[0]
-    rest = members or [key for key in found if found[key].is_of_clients]
-    if not rest:
-        return None
-    return _refuse_lists(rest, options, path)
+    rest = members or [key for key in lists if lists[key].is_of_clients]
+    return _refuse_lists(rest, source) if rest else None
 
 
-def _refuse_lists(keys: Sequence[str], options: Layout, path: str) -> NoReturn:
+def _refuse_lists(rest: Sequence[str], source: Source) -> NoReturn:
     """Refuse lists of which none says that its clients are in the sum."""
-    likely = min(keys, key=lambda key: bool(_LOST.search(plain_name(key))))
-    told = ", ".join(map(short, keys))
-    expected = "one list of the clients in each sum (--client-column NAME)"
-    found = (
-        f"lists {told}, which may be of other clients; this takes all of "
-        f"{short(likely)} for the "
-        "clients in the sum, which is right only if none of them was lost"
-    )
+    likely = min(rest, key=lambda key: bool(_LOST.search(plain_name(key))))
     refuse(
-        path, expected, found, path, dataclasses.replace(options, client_column=likely)
+        source,
+        source.path,
+        "one list of the clients in each sum (--client-column NAME)",
+        f"lists {', '.join(map(short, rest))}, which may be of other clients; this "
+        f"takes all of {short(likely)} for the clients in the sum, which is right only "
+        "if none of them was lost",
+        client_column=likely,
     )
 
 
@@ -248,57 +222,56 @@ def _rows(
     """Yield a row for each client of each record."""
     for place, fields in records():
         value = fields.get(key)
-        if value is not None and not isinstance(value, list | dict):
-            fault(
-                place,
-                f"plain values in column {short(key)}, or a list in each record",
-                repr(value),
-            )
         if value is None:
             yield place, fields  # of which the clients are missing
             continue
-        common = {name: own for name, own in fields.items() if name != key}
-        beside = {}
-        for name, own in lists.items():
+        if not isinstance(value, list | dict):
+            expected = f"plain values in column {short(key)}, or a list in each record"
+            fault(place, expected, repr(value))
+        common = {name: other for name, other in fields.items() if name != key}
+        parallel: dict[str, list[Any]] = {}
+        for name, column in lists.items():
             other = common.get(name)
-            if other is None and own.is_of_clients:  # who was lost where none is named?
+            if other is None and column.is_of_clients:
+                # who was lost where none is named?
                 common[name] = not _LOST.search(plain_name(name))
             if not isinstance(other, list):
                 continue
-            if own.is_of_clients:  # who of them is also in another list
+            if column.is_of_clients:  # who of them is also in another list
                 del common[name]
-                members = {
-                    cell_of(one) for one in other if not isinstance(one, list | dict)
+                common[name] = {
+                    cell_of(each) for each in other if not isinstance(each, list | dict)
                 }
-                common[name] = members
-            elif own.is_parallel and len(other) == len(value):
-                del common[name]
-                beside[name] = other
+            elif column.is_parallel and len(other) == len(value):
+                parallel[name] = common.pop(name)
         for n, (client, more) in enumerate(_clients_in(value, key)):
             row = {
-                name: (client in own if isinstance(own, set) else own)
-                for name, own in common.items()
+                name: client in other if isinstance(other, set) else other
+                for name, other in common.items()
             }
-            row |= {name: own[n] for name, own in beside.items()}
+            row |= {name: values[n] for name, values in parallel.items()}
             yield place, {**row, **more}
 
 
 def _clients_in(value: Any, key: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the clients of a list or mapping, with the values of each."""
     if isinstance(value, dict):
-        for client, own in value.items():
-            more = own if isinstance(own, dict) else {_VALUE: own}
+        for client, values in value.items():
+            more = values if isinstance(values, dict) else {_VALUE: values}
             yield client, {key: client, **more}
         return
-    for one in value:
-        if not isinstance(one, dict):
-            yield cell_of(one), {key: one}
+    for element in value:
+        if not isinstance(element, dict):
+            yield cell_of(element), {key: element}
             continue
-        name = next((own for own in one if plain_name(own) in CLIENT_NAMES), None)
-        named = next((own for own in ("id", "name") if own in one), None)
-        client = one.get(name or named or "")
-        rest = one if name is not None else {k: v for k, v in one.items() if k != named}
-        yield cell_of(client), rest if name is not None else {key: client, **rest}
+        name = _name_in(element)
+        if name is not None:
+            yield cell_of(element[name]), element
+            continue
+        name = next((usual for usual in ("id", "name") if usual in element), None)
+        client = element.get(name or "")
+        rest = {other: value for other, value in element.items() if other != name}
+        yield cell_of(client), {key: client, **rest}
 
 
 def cell_of(value: Any) -> str:

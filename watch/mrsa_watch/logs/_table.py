@@ -18,9 +18,12 @@ import numpy as np
 from mrsa_watch._base.errors import ConfigurationError
 from mrsa_watch._base.html import brief, telling
 from mrsa_watch._base.values import by_value
+from mrsa_watch.logs._command import Layout, Source
 from mrsa_watch.logs._identity import least_shared_float, likeness, number_of
 from mrsa_watch.logs._integers import integer_rows
-from mrsa_watch.logs._names import fault, fault_alike
+from mrsa_watch.logs._names import fault, fault_alike, short
+
+_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,299}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -143,29 +146,6 @@ def of_part(name: str) -> str:
     return f"[{name}]"
 
 
-@dataclasses.dataclass(frozen=True)
-class Layout:
-    """How to read a file: what the arguments of `read_log` say."""
-
-    layout: str
-    round_column: str | None
-    client_column: str | None
-    weight_column: str | None
-    round_order: str
-    array: str | None
-    memory_bytes: int
-    where: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    ignore_columns: tuple[str, ...] = ()
-    sum_columns: tuple[str, ...] = ()
-    restarts: str = "ask"
-    part_column: str | None = None
-    format: str = "auto"
-    alike_names: str = "ask"
-    odd_names: str = "ask"
-    decimal: str = "ask"
-    client_separator: str | None = None
-
-
 class Column(NamedTuple):
     """One column of a table: row i holds `names[codes[i]]`.
 
@@ -181,25 +161,64 @@ class Column(NamedTuple):
     order: tuple[Any, ...] = ()
 
 
+class Table(NamedTuple):
+    """A table as its reader hands it over.
+
+    Attributes:
+        header: Names of the columns.
+        column: Reads the column at a place; None where it holds no plain values.
+        locate: Names the place of a row.
+        path: Names the table.
+        head: Names the place of its header.
+        options: How to read it.
+        is_text: Whether its columns hold text as it is written, numbers too.
+        has_points: Whether the point is the decimal mark of its numbers for certain.
+        apart: Places of columns that tell the sums of a round apart, if they differ
+            within one.
+    """
+
+    header: Sequence[str]
+    column: Callable[[int], Column | None]
+    locate: Callable[[int], str]
+    path: str
+    head: str
+    options: Layout
+    is_text: bool = False
+    has_points: bool = False
+    apart: tuple[int, ...] = ()
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the columns without spaces around them."""
+        return [name.strip() for name in self.header]
+
+    def plain(self, place: int) -> Column:
+        """Return a column that is used, which must hold plain values."""
+        column = self.column(place)
+        if column is None:
+            name = short(self.header[place])
+            fault(self.path, f"plain values in column {name}", "nested ones")
+        return clean(column) if self.is_text else column
+
+
+def renamed(column: Column, names: Sequence[Any]) -> Column:
+    """Return a column under other names, of which equal ones become one."""
+    places: dict[Any, int] = {}
+    codes = [places.setdefault(name, len(places)) for name in names]
+    # of the same integers: codes of large logs are of 32 bits
+    return Column(np.array(codes, column.codes.dtype)[column.codes], list(places))
+
+
 def clean(column: Column) -> Column:
     """Strip spaces from the names of a text column.
 
-    Names that are all integers become such.
+    Names that are all integers, written in the one usual way, become such ("007" is a
+    name).
     """
-    stripped = [name.strip() for name in column.names]
-    places: dict[str, int] = {}
-    remap = np.array(
-        [places.setdefault(name, len(places)) for name in stripped], column.codes.dtype
-    )
-    names: list[Any] = list(places)
-    if names and all(_is_canonical(name) for name in names):
-        names = [int(name) for name in names]
-    return Column(remap[column.codes] if len(remap) else column.codes, names)
-
-
-def _is_canonical(name: str) -> bool:
-    """Return whether a name is an integer written in the one usual way ("007" is a name)."""
-    return re.fullmatch(r"0|-?[1-9][0-9]{0,299}", name) is not None
+    column = renamed(column, [name.strip() for name in column.names])
+    if all(map(_INTEGER.fullmatch, column.names)):
+        return column._replace(names=list(map(int, column.names)))
+    return column
 
 
 def whole(names: list[Any], below: int) -> list[Any]:
@@ -222,8 +241,7 @@ def dense(
     column: np.ndarray,
     shape: tuple[int, int],
     weights: Column,
-    options: Layout,
-    path: str,
+    source: Source,
 ) -> np.ndarray:
     """Return the matrix of entries that are fractions.
 
@@ -231,14 +249,13 @@ def dense(
     """
     values: list[Fraction] = weights.names
     binary = set(values) <= {0, 1}
-    check_memory(shape, 1 if binary else 8, options, path)
+    check_memory(shape, 1 if binary else 8, source)
     integral = all(value.denominator == 1 for value in values)
     small = integral and max(values) < 2**63
     kind: Any = np.bool_ if binary else np.int64 if small else object
     matrix = np.zeros(shape, kind)
-    matrix[row, column] = np.array([int(v) if integral else v for v in values], kind)[
-        weights.codes
-    ]
+    entries = list(map(int, values)) if integral else values
+    matrix[row, column] = np.array(entries, kind)[weights.codes]
     return matrix
 
 
@@ -295,7 +312,7 @@ def merged(column: Column) -> Column:
     codes = np.arange(len(column.names))
     for alike in alike_names(column):
         codes[alike.code] = alike.earlier
-    return column._replace(codes=codes[column.codes] if len(codes) else column.codes)
+    return column._replace(codes=codes[column.codes])
 
 
 def check_rounds(rounds: Column, locate: Callable[[int], str]) -> None:
@@ -319,18 +336,23 @@ def check_rounds(rounds: Column, locate: Callable[[int], str]) -> None:
 
 
 def check_memory(
-    shape: tuple[int, int], itemsize: int, options: Layout, path: str
+    shape: tuple[int, int], itemsize: int, source: Source, least: int = 0
 ) -> None:
-    """Raise unless a matrix of this shape fits the memory that the caller allows."""
+    """Raise unless a matrix of this shape fits the memory that the caller allows.
+
+    Args:
+        shape: Its rows and columns.
+        itemsize: Bytes of an entry.
+        source: What is read.
+        least: Bytes that are allowed in any case.
+    """
     needed = shape[0] * shape[1] * itemsize
-    if needed > options.memory_bytes:
-        size, limit = _size(needed), _size(options.memory_bytes)
+    allowed = max(source.options.memory_bytes, least)
+    if needed > allowed:
         raise ConfigurationError(
-            f"`memory_bytes` must hold the history as a matrix: {path} has {shape[0]} "
-            "rounds x "
-            f"{shape[1]} clients, {size}; got {limit} (--memory-gib "
-            f"{math.ceil(needed / 2**30)} "
-            "allows it)"
+            f"`memory_bytes` must hold the history as a matrix: {source.path} has "
+            f"{shape[0]} rounds x {shape[1]} clients, {_size(needed)}; got "
+            f"{_size(allowed)} (--memory-gib {math.ceil(needed / 2**30)} allows it)"
         )
 
 
@@ -340,61 +362,52 @@ def _size(count: int) -> str:
 
 def from_matrix(
     array: np.ndarray,
-    options: Layout,
+    source: Source,
     where: Callable[[int, int], str],
-    path: str,
-    clients: Sequence[Hashable] | None = None,
+    clients: Sequence[Hashable] = (),
 ) -> ParticipationLog:
     """Return a matrix of 0 and 1 (of weights if the user states it) with its names.
 
     Args:
         array: Anything that a file can hold.
-        options: How to read it.
+        source: Where it is from, and how to read it.
         where: Gives the place of an entry.
-        path: The file.
-        clients: Names of the columns; their numbers from 0 if None.
+        clients: Names of the columns; their numbers from 0 if there are none.
     """
     if array.ndim != 2 or array.size == 0:
-        fault(
-            path,
-            "two axes, rounds and clients, and at least one entry",
-            f"shape {array.shape}",
-        )
-    if (
-        array.dtype.kind == "V"
-        and array.dtype.itemsize == 2
-        and array.dtype.names is None
-    ):
-        # bfloat16
+        expected = "two axes, rounds and clients, and at least one entry"
+        fault(source.path, expected, f"shape {array.shape}")
+    dtype = array.dtype
+    if dtype.kind == "V" and dtype.itemsize == 2 and dtype.names is None:
+        # bfloat16: the upper half of a float of 32 bits
         array = (array.view(np.uint16).astype(np.uint32) << 16).view(np.float32)
-    if array.dtype.kind not in "biufO":
-        fault(path, "bools or numbers", f"entries of type {array.dtype}")
-    check_memory(array.shape, 8 if options.layout == "matrix" else 1, options, path)
-    weights = options.layout == "matrix"
-    expected = (
-        "a number of 0 or more"
-        if weights
-        else (
-            "0 or 1 (a matrix of weights needs --layout matrix, rows of round and "
-            "client a header or "
-            "--layout long)"
-        )
-    )
-    good = np.ones(1, bool) if array.dtype.kind == "b" else (array == 0) | (array == 1)
+    kind = array.dtype.kind
+    if kind not in "biufO":
+        fault(source.path, "bools or numbers", f"entries of type {array.dtype}")
+    weighted = source.options.layout == "matrix"
+    check_memory(array.shape, 8 if weighted else 1, source)
+    good = np.ones(1, bool) if kind == "b" else (array == 0) | (array == 1)
     binary = bool(good.all())
-    if weights and not binary:
-        good = (array >= 0) & ((array != np.inf) if array.dtype.kind == "f" else True)
+    if weighted and not binary:
+        good = (array >= 0) & ((array != np.inf) if kind == "f" else True)
     if not good.all():
-        i, j = (int(place) for place in np.argwhere(~good)[0])
+        i, j = np.argwhere(~good)[0].tolist()
         value = array[i, j]
-        shown = str(value) if isinstance(value, Fraction) else repr(value.item())
-        fault(where(i, j), expected, shown)
-    names = (tuple(range(array.shape[0])), tuple(clients or range(array.shape[1])))
+        fault(
+            where(i, j),
+            "a number of 0 or more"
+            if weighted
+            else "0 or 1 (a matrix of weights needs --layout matrix, rows of round and "
+            "client a header or --layout long)",
+            str(value) if isinstance(value, Fraction) else repr(value.item()),
+        )
     if binary:
         array = array.astype(np.bool_)
-    elif array.dtype.kind in "iu":
+    elif kind in "iu":
         array = array.astype(np.int64 if int(array.max()) < 2**63 else object)
-    return dataclasses.replace(named(array, *names), are_places=True)
+    rounds, columns = map(range, array.shape)
+    log = named(array, tuple(rounds), tuple(clients or columns))
+    return dataclasses.replace(log, are_places=True)
 
 
 def arrow_column(values: Any) -> Column:

@@ -37,11 +37,8 @@ def text_of(path: pathlib.Path, memory_bytes: int) -> bytes:
         try:
             data = data.decode(encoding).encode()
         except UnicodeError as error:
-            fault(
-                str(path),
-                f"text in {encoding.upper()}, as its first bytes say",
-                str(error),
-            )
+            expected = f"text in {encoding.upper()}, as its first bytes say"
+            fault(str(path), expected, str(error))
     return data.removeprefix(_MARK)
 
 
@@ -51,10 +48,14 @@ def _encoding_of(data: bytes) -> str | None:
         if data.startswith(mark):
             return encoding
     start = data[:_FEW_BYTES]
-    odd, even = start[1::2], start[::2]
-    if len(start) > 3 and 0 not in even and 2 * odd.count(0) >= len(odd):
+    if len(start) < 4:
+        return None
+    odd = start[1::2]
+    even = start[::2]
+    # most letters of Latin texts have a NUL on one side
+    if 0 not in even and 2 * odd.count(0) >= len(odd):
         return "utf-16-le"
-    if len(start) > 3 and 0 not in odd and 2 * even.count(0) >= len(even):
+    if 0 not in odd and 2 * even.count(0) >= len(even):
         return "utf-16-be"
     return None
 

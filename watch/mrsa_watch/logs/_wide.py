@@ -16,7 +16,6 @@ import numpy as np
 from mrsa_watch.logs._columns import (
     CLIENT_NAMES,
     ROUND_NAMES,
-    Table,
     check_ignored,
     header_fault,
     is_members,
@@ -24,22 +23,20 @@ from mrsa_watch.logs._columns import (
     plain_name,
     refuse_choices,
 )
-from mrsa_watch.logs._command import refuse
-from mrsa_watch.logs._json import examples, short
+from mrsa_watch.logs._command import Layout, refuse
 from mrsa_watch.logs._lists import check_decimals
 from mrsa_watch.logs._long import NOT_WHOLE, UNLIKE, refuse_alike
-from mrsa_watch.logs._names import fault, text_of_cell
+from mrsa_watch.logs._names import examples, fault, listing, short, text_of_cell
 from mrsa_watch.logs._numbers import decimal_number, parse_number
 from mrsa_watch.logs._order import UNORDERED, in_order, resolved
 from mrsa_watch.logs._patterns import Odd, odd_columns
 from mrsa_watch.logs._table import (
     Column,
-    Layout,
     ParticipationLog,
+    Table,
     alike_names,
     check_memory,
     check_rounds,
-    clean,
     distinct,
     from_matrix,
     merged,
@@ -47,6 +44,10 @@ from mrsa_watch.logs._table import (
 
 _NUMBERS_OF_ROWS = ("", "index", "level_0", "unnamed_0", "__index_level_0__")
 RULE = "a column for each client"
+_OF_ROUNDS = re.compile(
+    r"(?:(?:round|rnd|r|iter|iteration|epoch|step|t|day|week|server round|"
+    r"server_round)[-_ ]?)?\d+|\d{4}-\d\d-\d\d.*"
+)
 
 
 class Wide(NamedTuple):
@@ -65,77 +66,66 @@ class Wide(NamedTuple):
     client_of: list[int]
 
 
-def wide_columns(
-    header: Sequence[str], options: Layout, where: str, path: str, rule: str = RULE
-) -> Wide:
-    """Return the places of a wide table's columns.
-
-    All that are not ignored are clients.
+def wide_columns(table: Table, rule: str = RULE) -> Wide:
+    """Return the places of a wide table's columns; all that are not ignored are clients.
 
     Raises:
         ConfigurationError: If a column seems to be something else than a client, or
             comes twice.
     """
-    names = [name.strip() for name in header]
-    check_ignored(names, options, where)
-    chosen = dataclasses.replace(options, round_column=None)
+    names = table.names
+    options = table.options
+    check_ignored(table)
+    expected = "a round and a client column for the columns that are named"
     refuse_choices(
-        chosen, where, "a round and a client column for the columns that are named"
+        dataclasses.replace(options, round_column=None), table.head, expected
     )
-    rounds, numbers = _rounds_among(names, options, where)
-    left = {place for place, name in enumerate(names) if name in options.ignore_columns}
-    kept = [
-        place for place in range(len(names)) if place not in {rounds, *numbers, *left}
-    ]
-    _check_odd([names[place] for place in kept], options, where, path, rule)
-    for place in kept:
+    rounds, places = _sides(table)
+    clients = [names[place] for place in places]
+    _check_odd(clients, table, rule)
+    for place in places:
         if names.index(names[place]) != place:
-            fault(
-                where,
-                f"{rule} (--ignore-columns leaves one out)",
-                f"a column {short(names[place])} again",
-            )
-    if not kept:
-        fault(where, rule, "none that is not ignored")
-    column = Column(np.arange(len(kept)), [names[place] for place in kept])
+            expected = f"{rule} (--ignore-columns leaves one out)"
+            fault(table.head, expected, f"a column {short(names[place])} again")
+    if not places:
+        fault(table.head, rule, "none that is not ignored")
+    column = Column(np.arange(len(places)), clients)
     if options.alike_names == "ask":
         for alike in alike_names(column):
-            refuse_alike(
-                alike.name, alike.other, f"{path}, column {alike.name!a}", path, options
-            )
-    codes = column.codes if options.alike_names == "different" else merged(column).codes
-    first, client_of = np.unique(codes, return_inverse=True)
-    return Wide(rounds, kept, [kept[i] for i in first], client_of.tolist())
+            where = f"{table.path}, column {alike.name!a}"
+            refuse_alike(alike.name, alike.other, where, table)
+    elif options.alike_names == "same":
+        column = merged(column)
+    first, client_of = np.unique(column.codes, return_inverse=True)
+    return Wide(rounds, places, [places[i] for i in first], client_of.tolist())
 
 
-def _check_odd(
-    names: Sequence[str], options: Layout, where: str, path: str, rule: str
-) -> None:
+def _check_odd(names: Sequence[str], table: Table, rule: str) -> None:
     """Refuse columns of what may be no client, or of identifiers that may be several."""
-    odd = _odd(names, options)
+    odd = _odd(names, table.options)
     expected = f"{rule} (--ignore-columns leaves one out; --odd-names keep takes all as clients)"
     if odd.rounded:
-        refuse(
-            where,
-            expected,
-            f"{examples(odd.rounded)}, {NOT_WHOLE}; this takes each as one, "
-            "which is right only if no two became one",
-            path,
-            dataclasses.replace(options, odd_names="keep"),
-        )
+        doubt = f"{examples(odd.rounded)}, {NOT_WHOLE}"
+        refuse(table, table.head, expected, doubt, odd_names="keep")
     if not odd.all:
         return
-    shown = ", ".join(map(short, odd.all[:8])) + (", ..." if len(odd.all) > 8 else "")
-    found = f"a column{'s' if len(odd.all) > 1 else ''} {shown}, {UNLIKE}"
+    doubt = f"{_columns(odd.all)}, {UNLIKE}"
     if set(odd.all) >= set(names):
-        fault(where, expected, found)
-    refuse(
-        where,
-        expected,
-        f"{found}; this leaves out what is none",
-        path,
-        _ignoring(options, odd.all),
-    )
+        fault(table.head, expected, doubt)
+    _refuse_columns(table, odd.all, expected, doubt)
+
+
+def _columns(names: Sequence[str]) -> str:
+    return f"a column{'s' * (len(names) > 1)} {listing([*map(short, names)])}"
+
+
+def _refuse_columns(
+    table: Table, names: Sequence[str], expected: str, doubt: str
+) -> NoReturn:
+    """Refuse columns that may be no clients; the safe reading ignores them."""
+    doubt += "; this leaves out what is none"
+    ignored = (*table.options.ignore_columns, *names)
+    refuse(table, table.head, expected, doubt, ignore_columns=ignored)
 
 
 def _odd(names: Sequence[str], options: Layout) -> Odd:
@@ -149,59 +139,63 @@ def _odd(names: Sequence[str], options: Layout) -> Odd:
     return odd._replace(none=[*odd.none, *sorted(usual - set(odd.all))])
 
 
-def _rounds_among(
-    names: Sequence[str], options: Layout, where: str
-) -> tuple[int | None, list[int]]:
-    """Return the place of the rounds, if any, and places of other columns that number rows."""
+def _sides(table: Table) -> tuple[int | None, list[int]]:
+    """Return the place of the rounds, if any, and places of what may be clients.
+
+    Left out are columns that are ignored, and others that number rows.
+    """
+    names = table.names
     plain = {
         place: plain_name(name)
         for place, name in enumerate(names)
-        if name not in options.ignore_columns
+        if name not in table.options.ignore_columns
     }
     numbers = [place for place, name in plain.items() if name in _NUMBERS_OF_ROWS]
     named = [place for place, name in plain.items() if name in ROUND_NAMES]
-    if options.round_column is not None:
-        return place_of(names, options.round_column, where), numbers
-    if named:
-        return min(named, key=lambda place: ROUND_NAMES.index(plain[place])), numbers
-    return (numbers[0], numbers[1:]) if numbers else (None, [])
-
-
-def _ignoring(options: Layout, names: Sequence[str]) -> Layout:
-    return dataclasses.replace(
-        options, ignore_columns=(*options.ignore_columns, *names)
-    )
+    rounds = None
+    if table.options.round_column is not None:
+        rounds = place_of(names, table.options.round_column, table.head)
+    elif named:
+        rounds = min(named, key=lambda place: ROUND_NAMES.index(plain[place]))
+    elif numbers:
+        rounds = numbers[0]
+    return rounds, [place for place in plain if place not in (rounds, *numbers)]
 
 
 def named_matrix(
     array: np.ndarray,
-    options: Layout,
-    path: str,
-    header: Sequence[str],
+    table: Table,
     wide: Wide,
+    rounds: Column | None,
+    clients: Sequence[Hashable] = (),
     where: Callable[[int, int], str] | None = None,
 ) -> ParticipationLog:
     """Return a matrix whose columns are the clients of a wide table.
 
-    `where` names the place of an entry, unless by its row and its column's name.
+    Args:
+        array: Its entries.
+        table: The table.
+        wide: Places of its columns.
+        rounds: Its column of rounds, if it has one.
+        clients: Names of the clients, if they are others than those of the columns.
+        where: Names the place of an entry, unless by its row and its column's name.
     """
+    names = table.names
 
     def by_name(row: int, column: int) -> str:
-        return f"{path}: row {row}, column {header[places[column]]!r}"
+        return f"{table.path}: row {row}, column {table.header[wide.clients[column]]!r}"
 
-    names, places = [name.strip() for name in header], wide.clients
     kept = [names[place] for place in wide.kept]
-    log = from_matrix(
-        _of_clients(array, wide, path, kept), options, where or by_name, path, kept
-    )
-    used = places if wide.rounds is None else [wide.rounds, *places]
-    return dataclasses.replace(
+    entries = _of_clients(array, wide, table.path, kept)
+    log = from_matrix(entries, table, where or by_name, clients or kept)
+    used = wide.clients if wide.rounds is None else [wide.rounds, *wide.clients]
+    unused = [name for place, name in enumerate(names) if place not in used]
+    log = dataclasses.replace(
         log,
         columns_used=tuple(names[place] for place in used),
-        columns_ignored=tuple(
-            name for place, name in enumerate(names) if place not in used
-        ),
+        columns_ignored=tuple(unused),
     )
+    return log if rounds is None else _with_rounds(log, rounds, table)
 
 
 def _of_clients(
@@ -210,33 +204,35 @@ def _of_clients(
     """Return the entries of each client, of which several columns may be."""
     if len(wide.kept) == len(wide.clients):
         return array
-    merged_array = np.zeros((len(array), len(wide.kept)), array.dtype)
+    entries = np.zeros((len(array), len(wide.kept)), array.dtype)
     for column, client in zip(array.T, wide.client_of, strict=True):
-        twice = np.flatnonzero((merged_array[:, client] != 0) & (column != 0))
+        twice = np.flatnonzero((entries[:, client] != 0) & (column != 0))
         if twice.size:
             fault(
                 f"{path}: row {twice[0]}",
                 "each client once in a round",
                 f"client {short(names[client])} in two columns",
             )
-        merged_array[:, client] = np.where(column != 0, column, merged_array[:, client])
-    return merged_array
+        entries[:, client] = np.where(column != 0, column, entries[:, client])
+    return entries
 
 
-def with_rounds(
-    log: ParticipationLog, rounds: Column, options: Layout, locate: Callable[[int], str]
+def _with_rounds(
+    log: ParticipationLog, rounds: Column, table: Table
 ) -> ParticipationLog:
     """Return the history with names for its rows, in their order."""
     labels: list[Hashable] = [rounds.names[code] for code in rounds.codes]
-    own = distinct(labels)
-    if len(own.names) < len(labels):
-        row = next(i for i, code in enumerate(own.codes) if code != i)
-        fault(locate(row), "each round once in the index", f"{labels[row]!r} again")
-    check_rounds(own, locate)
-    if options.layout == "auto" and options.round_column is None:
-        _check_sides(own.names, log.clients, locate)
-    how, is_ordered = resolved(own, options.round_order)
-    order = in_order(own, how)
+    column = distinct(labels)
+    if len(column.names) < len(labels):
+        row = next(i for i, code in enumerate(column.codes) if code != i)
+        expected = "each round once in the index"
+        fault(table.locate(row), expected, f"{labels[row]!r} again")
+    check_rounds(column, table.locate)
+    if table.options.layout == "auto" and table.options.round_column is None:
+        _check_sides(column.names, log.clients, table.locate)
+    how, is_ordered = resolved(column, table.options.round_order)
+    order = in_order(column, how)
+    scales = log.scales
     return dataclasses.replace(
         log,
         is_ordered=is_ordered,
@@ -244,15 +240,8 @@ def with_rounds(
         participation=log.participation[order],
         rounds=tuple(labels[i] for i in order),
         are_places=False,
-        scales=None if log.scales is None else tuple(log.scales[i] for i in order),
+        scales=None if scales is None else tuple(scales[i] for i in order),
     )
-
-
-_OF_ROUNDS = re.compile(
-    r"(?:(?:round|rnd|r|iter|iteration|epoch|step|t|day|week|server "
-    r"round|server_round)[-_ ]?)?"
-    r"\d+|\d{4}-\d\d-\d\d.*"
-)
 
 
 def _check_sides(
@@ -261,15 +250,11 @@ def _check_sides(
     """Raise if the columns are named as rounds are, and the rows are not."""
 
     def are_rounds(names: Sequence[Any]) -> bool:
-        return all(
-            _OF_ROUNDS.fullmatch(text_of_cell(name).casefold()) for name in names
-        )
+        texts = (text_of_cell(name).casefold() for name in names)
+        return all(map(_OF_ROUNDS.fullmatch, texts))
 
-    if (
-        are_rounds(clients)
-        and not are_rounds(rounds)
-        and any(isinstance(r, str) for r in rounds)
-    ):
+    has_text = any(isinstance(name, str) for name in rounds)
+    if are_rounds(clients) and not are_rounds(rounds) and has_text:
         fault(
             locate(0),
             "a row for each round and a column for each client (transpose the table; "
@@ -278,104 +263,102 @@ def _check_sides(
         )
 
 
-def read_wide(table: Table, options: Layout) -> ParticipationLog:
+def read_wide(table: Table) -> ParticipationLog:
     """Read a wide table of text.
 
     Raises:
         ConfigurationError: If its entries are others than 0 and 1 (or weights, if the
             layout allows them): then its header lacks a round and a client.
     """
+    options = table.options
     if options.layout == "auto":
-        refuse_others(table, options)
-        rounds, clients, odd = _kinds(table, options)
-        foreign = [place for place in odd if not _is_binary(table, place)]
-        if len(clients) < 2 or (rounds is None and foreign):
-            _refuse_header(table, options)
-    wide = wide_columns(table.header, options, table.head, table.path)
+        refuse_others(table)
+        kinds = _kinds(table)
+        foreign = [place for place in kinds.others if not _is_binary(table, place)]
+        if len(kinds.clients) < 2 or (kinds.rounds is None and foreign):
+            _refuse_header(table)
+    wide = wide_columns(table)
+    read = map(table.column, wide.clients)
+    columns = [column for column in read if column is not None]  # text is plain
     if options.layout == "matrix":
-        read = [table.column(place) for place in wide.clients]
-        texts = [name for one in read if one is not None for name in one.names]
-        check_decimals(
-            texts, table.head, table.path, options, has_points=table.has_points
-        )
-    columns = [_entries(table, place, options) for place in wide.clients]
-    binary = {value for one in columns for value in one.names} <= {0, 1}
+        texts = [name for column in columns for name in column.names]
+        check_decimals(texts, table.head, table, has_points=table.has_points)
+    values = [
+        _numbers(column, f"field {place + 1}", table)
+        for column, place in zip(columns, wide.clients, strict=True)
+    ]
+    binary = {0, 1}.issuperset(value for each in values for value in each)
     kind: Any = np.bool_ if binary else object
-    size = 1 if binary else 8
-    check_memory((len(columns[0].codes), len(columns)), size, options, table.path)
-    array = np.stack([np.array(one.names, kind)[one.codes] for one in columns], axis=1)
+    shape = (len(columns[0].codes), len(columns))
+    check_memory(shape, 1 if binary else 8, table)
+    array = np.stack(
+        [
+            np.array(each, kind)[column.codes]
+            for column, each in zip(columns, values, strict=True)
+        ],
+        axis=1,
+    )
 
     def where(row: int, column: int) -> str:
         return f"{table.locate(row)}, field {wide.clients[column] + 1}"
 
-    log = named_matrix(array, options, table.path, table.header, wide, where)
-    if wide.rounds is None:
-        return log
-    rounds_ = table.column(wide.rounds)
-    assert rounds_ is not None  # text is plain
-    return with_rounds(log, clean(rounds_), options, table.locate)
+    rounds = None if wide.rounds is None else table.plain(wide.rounds)
+    return named_matrix(array, table, wide, rounds, where=where)
 
 
-def _refuse_header(table: Table, options: Layout) -> NoReturn:
+def _refuse_header(table: Table) -> NoReturn:
     """Refuse a header without a round and a client.
 
     A column of clients may have a list in each.
     """
-    plain = {name.strip(): plain_name(name) for name in table.header}
+    options = table.options
+    plain = {name: plain_name(name) for name in table.names}
     plural = [
         name
-        for name, own in plain.items()
-        if is_members(own) and own not in CLIENT_NAMES
+        for name, small in plain.items()
+        if is_members(small) and small not in CLIENT_NAMES
     ]
-    has_rounds = options.round_column is not None or any(
-        own in ROUND_NAMES for own in plain.values()
+    has_rounds = options.round_column is not None or not set(ROUND_NAMES).isdisjoint(
+        plain.values()
     )
     if len(plural) == 1 and has_rounds and options.client_column is None:
-        refuse(
-            table.head,
-            "a header with a round and a client column (--client-column NAME)",
-            f"a column {short(plural[0])}; this takes it",
-            table.path,
-            dataclasses.replace(options, client_column=plural[0]),
-        )
+        expected = "a header with a round and a client column (--client-column NAME)"
+        doubt = f"a column {short(plural[0])}; this takes it"
+        refuse(table, table.head, expected, doubt, client_column=plural[0])
     header_fault(table.head, table.header)
 
 
-def _kinds(table: Table, options: Layout) -> tuple[int | None, list[int], list[int]]:
-    """Return the places of the rounds, of columns of 0 and 1 that may be clients, and of others."""
-    names = [name.strip() for name in table.header]
-    rounds, numbers = _rounds_among(names, options, table.head)
-    others = [
-        place
-        for place, name in enumerate(names)
-        if place not in (rounds, *numbers) and name not in options.ignore_columns
-    ]
-    binary = [place for place in others if _is_binary(table, place)]
-    strange = set(_odd([names[place] for place in binary], options).all)
+class _Kinds(NamedTuple):
+    """Places of the rounds, of columns of 0 and 1 that may be clients, and of others."""
+
+    rounds: int | None
+    clients: list[int]
+    others: list[int]
+
+
+def _kinds(table: Table) -> _Kinds:
+    """Tell the columns of a matrix of 0 and 1 apart."""
+    names = table.names
+    rounds, places = _sides(table)
+    binary = [place for place in places if _is_binary(table, place)]
+    strange = set(_odd([names[place] for place in binary], table.options).all)
     clients = [place for place in binary if names[place] not in strange]
-    return rounds, clients, [place for place in others if place not in clients]
+    return _Kinds(rounds, clients, [each for each in places if each not in clients])
 
 
-def refuse_others(table: Table, options: Layout) -> None:
+def refuse_others(table: Table) -> None:
     """Raise if a matrix of 0 and 1 with a column of rounds has columns of something else too."""
-    if (
-        _rounds_among([name.strip() for name in table.header], options, table.head)[0]
-        is None
-    ):
+    if _sides(table)[0] is None:
         return  # a matrix without names for its rounds: its reader looks at the entries
-    _, clients, odd = _kinds(table, options)
-    if not odd or len(clients) < 2:
+    kinds = _kinds(table)
+    if not kinds.others or len(kinds.clients) < 2:
         return
-    names = [table.header[place].strip() for place in odd]
-    shown = ", ".join(map(short, names[:8])) + (", ..." if len(names) > 8 else "")
-    refuse(
-        table.head,
+    names = [table.header[place].strip() for place in kinds.others]
+    expected = (
         "a column of 0 and 1 for each client (--ignore-columns leaves out others; "
-        "--layout matrix takes entries as weights)",
-        f"a column{'s' if len(names) > 1 else ''} {shown}; this leaves out what is none",
-        table.path,
-        _ignoring(options, names),
+        "--layout matrix takes entries as weights)"
     )
+    _refuse_columns(table, names, expected, _columns(names))
 
 
 def _is_binary(table: Table, place: int) -> bool:
@@ -385,17 +368,12 @@ def _is_binary(table: Table, place: int) -> bool:
     )
 
 
-def _entries(table: Table, place: int, options: Layout) -> Column:
-    """Return a column as numbers."""
-    column = table.column(place)
-    assert column is not None  # text is plain
-    values = [decimal_number(name, options.decimal) for name in column.names]
+def _numbers(column: Column, field: str, table: Table) -> list[Any]:
+    """Return the numbers that a column of text has for names."""
+    values = [decimal_number(name, table.options.decimal) for name in column.names]
     if None in values:
         code = values.index(None)
         row = int(np.flatnonzero(column.codes == code)[0])
-        fault(
-            f"{table.locate(row)}, field {place + 1}",
-            "a number",
-            repr(column.names[code].strip()),
-        )
-    return Column(column.codes, values)
+        received = repr(column.names[code].strip())
+        fault(f"{table.locate(row)}, {field}", "a number", received)
+    return values
