@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from mrsa_jax.bench._selection import NumPySelection
+from mrsa_jax.bench.selection import NumPySelection
 
 _NEAR = 1e-6  # a leverage of this much less than 1 counts as exposure
 

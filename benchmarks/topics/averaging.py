@@ -17,9 +17,9 @@ from benchmarks.rivals import SYSTEMS, Peer
 from benchmarks.topics.training import in_order
 from mrsa_jax import federated, quantize, secagg
 from mrsa_jax._core.cores import num_cores
-from mrsa_jax.bench._run import TOPICS
-from mrsa_jax.bench._training import random_clients, sample_order
+from mrsa_jax.bench import TOPICS
 from mrsa_jax.bench.harness import Case, Measurement, ResultsDifferError, compare
+from mrsa_jax.bench.training import random_clients, sample_order
 
 _SHAPE = (28, 28, 1)
 _CLASSES = 10

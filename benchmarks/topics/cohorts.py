@@ -17,8 +17,8 @@ import numpy as np
 
 from mrsa_jax import federated, quantize, secagg
 from mrsa_jax._core.streams import random_words
-from mrsa_jax.bench._training import random_clients
 from mrsa_jax.bench.harness import Case, Measurement, ResultsDifferError, compare
+from mrsa_jax.bench.training import random_clients
 
 _RATE = 0.05
 # name -> model, sample shape, clients, samples a client, minibatch

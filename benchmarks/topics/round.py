@@ -12,8 +12,8 @@ from mrsa_jax import graphs, protocol, quantize, secagg
 from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.cores import num_cores
 from mrsa_jax._core.status import Status
-from mrsa_jax.bench._round import BITS, lost_before_unmasking, residues
 from mrsa_jax.bench.harness import Case, Measurement, ResultsDifferError, compare
+from mrsa_jax.bench.round import BITS, lost_before_unmasking, residues
 
 _LEVELS = 2**16  # of quantized updates, beside Flower
 _TOTAL_DROPOUT = 0.1

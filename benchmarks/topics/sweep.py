@@ -26,7 +26,6 @@ import numpy as np
 from benchmarks import numpy_sweep
 from benchmarks.topics.startup import cold_environment
 from mrsa_jax import availability, selection
-from mrsa_jax.bench._selection import peer_of
 from mrsa_jax.bench.harness import (
     Case,
     Measurement,
@@ -35,6 +34,7 @@ from mrsa_jax.bench.harness import (
     kibibytes,
     one_thread,
 )
+from mrsa_jax.bench.selection import peer_of
 from mrsa_jax.selection import Scheme
 from mrsa_jax.study._trial import analyse
 from mrsa_jax.study.sweeps import Plan, plan_sweep, run_sweep, sweep_of

@@ -18,8 +18,8 @@ from benchmarks.rivals import Peer
 from mrsa_jax import federated
 from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.cores import num_cores
-from mrsa_jax.bench._training import random_clients, sample_order
 from mrsa_jax.bench.harness import Case, Measurement, ResultsDifferError, compare
+from mrsa_jax.bench.training import random_clients, sample_order
 
 _RATE = 0.05
 # name -> sample shape, (features, padding) of 5x5 convolutions, widths of

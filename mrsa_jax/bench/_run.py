@@ -82,7 +82,7 @@ def topic_module(topic: str) -> Any:
     The package's own, or the one that only a checkout has.
     """
     if topic in _OWN:
-        return importlib.import_module(f"mrsa_jax.bench._{topic}")
+        return importlib.import_module(f"mrsa_jax.bench.{topic}")
     return _of_checkout(f"topics.{topic}")
 
 

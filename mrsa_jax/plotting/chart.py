@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from mrsa_jax.plotting._names import (
+from mrsa_jax.plotting.names import (
     OWN,
     legend,
     legend_of_widths,
@@ -21,7 +21,7 @@ from mrsa_jax.plotting._names import (
     plain,
     short,
 )
-from mrsa_jax.plotting._style import (
+from mrsa_jax.plotting.styles import (
     CHANCE,
     MARKERS,
     WARNING,

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from mrsa_jax.plotting._style import EMPTY, SHADES, WARNING
 from mrsa_jax.plotting.chart import Cells, Chart, Line, draw
+from mrsa_jax.plotting.styles import EMPTY, SHADES, WARNING
 from mrsa_watch._base.errors import check_known, check_size, require
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
-from mrsa_jax.plotting._names import OWN
+from mrsa_jax.plotting.names import OWN
 from mrsa_watch._base.errors import check_known
 
 if TYPE_CHECKING:

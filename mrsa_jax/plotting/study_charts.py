@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mrsa_jax.plotting._attacks import errors_line
+from mrsa_jax.plotting.attack_charts import errors_line
 from mrsa_jax.plotting.chart import Chart, Line, draw
 from mrsa_jax.plotting.points import QUANTITIES
 from mrsa_watch._base.errors import check_known, require

@@ -8,8 +8,8 @@ import numpy as np
 
 from mrsa_jax import protocol, secagg
 from mrsa_jax._core.status import Status
-from mrsa_jax.bench._pads import KEYSTREAM, adjacency_of, keystreams, num_edges
 from mrsa_jax.bench.harness import Case, Measurement, ResultsDifferError, Sized, compare
+from mrsa_jax.bench.pads import KEYSTREAM, adjacency_of, keystreams, num_edges
 
 BITS = 16
 

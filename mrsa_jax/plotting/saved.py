@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mrsa_jax._core.drawing import named_if_not_drawn
-from mrsa_jax.plotting._names import OWN
-from mrsa_jax.plotting._study import OPENING, compared, quantile, study_charts
-from mrsa_jax.plotting._style import style
 from mrsa_jax.plotting.chart import Chart, draw
+from mrsa_jax.plotting.names import OWN
+from mrsa_jax.plotting.study_charts import OPENING, compared, quantile, study_charts
+from mrsa_jax.plotting.styles import style
 from mrsa_watch._base.errors import check_known, require
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mrsa_jax._core import gaussian as _gaussian
-from mrsa_jax.plotting._style import CHANCE, style
 from mrsa_jax.plotting.chart import Chart, Line, draw
+from mrsa_jax.plotting.styles import CHANCE, style
 from mrsa_watch._base.errors import require
 
 if TYPE_CHECKING:
