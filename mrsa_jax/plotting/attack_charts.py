@@ -99,7 +99,7 @@ def rates_chart(scores: Rows, others: str = "") -> Chart:
     told = "Gaussian" if others == "gaussian" else others
     given = f", if the others' updates are {told}," * bool(told)
     words = {"given": given, "told": f" ({told} updates)" * bool(told)}
-    return Chart.named("rates", lines, told=words)
+    return Chart.named("rates", lines, words=words)
 
 
 def plot_roc(data: pd.DataFrame, *, ax: Axes | None = None) -> Axes:

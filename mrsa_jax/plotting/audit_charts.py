@@ -46,7 +46,7 @@ def amplification_chart(costs: Amplification) -> Chart:
         for k, (t, hidden, mean) in enumerate(bought)
     ]
     return Chart.named(
-        "amplification", [server, blocks, apart], told=vars(costs), ticks=ticks
+        "amplification", [server, blocks, apart], words=vars(costs), ticks=ticks
     )
 
 
@@ -123,7 +123,7 @@ def privacy_chart(data: Mapping[Any, Any]) -> Chart:
         if np.isfinite(own).any():
             lines.append(Line(series, rounds, own, kind="step"))
     words = {"updates": _UPDATES_WORDS * (lines[-1].series == UPDATES)}
-    return Chart.named("privacy", lines, told=words, x_label=label)
+    return Chart.named("privacy", lines, words=words, x_label=label)
 
 
 def plot_audit_exposure(
@@ -217,7 +217,7 @@ def routes_chart(results: Mapping[str, CollusionRisk], who: str) -> Chart:
                 lines.append(
                     line._replace(low=low, high=high) if name == "sums" else line
                 )
-    return Chart.named("routes", lines, told={"who": _WHO[who]}, names_lines=has_graph)
+    return Chart.named("routes", lines, words={"who": _WHO[who]}, names_lines=has_graph)
 
 
 def plot_exposure_routes(

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from mrsa_jax.plotting.names import (
+    figure_of,
     legend,
     legend_of_widths,
     make_room,
@@ -261,9 +262,8 @@ def staggered(ax: Axes, lines: Sequence[Line2D]) -> None:
     points = [
         line.get_transform().transform(np.asarray(line.get_xydata())) for line in lines
     ]
-    figure = ax.get_figure(root=True)
-    assert figure is not None
-    near = 0.5 * lines[0].get_markersize() * figure.dpi / 72 if lines else 0.0
+    dpi = figure_of(ax).dpi
+    near = 0.5 * lines[0].get_markersize() * dpi / 72 if lines else 0.0
     meet = any(
         (np.linalg.norm(a[:, None] - b[None], axis=-1) < near).any()  # nan is not near
         for a, b in itertools.combinations(points, 2)
@@ -404,8 +404,7 @@ def _draw_cells(ax: Axes, cells: Cells) -> None:
     ax.grid(False)
     if cells.keys:
         patches = [Patch(color=colour, label=name) for name, colour in cells.keys]
-        figure = ax.get_figure(root=True)
-        assert figure is not None
+        figure = figure_of(ax)
         # below the axis' own words
         below = ScaledTranslation(0, -0.42, figure.dpi_scale_trans)
         ax.legend(

@@ -144,7 +144,7 @@ def plot_policies(
     )
     words, whole = {"title": title, "drawn": drawn}, "y" * is_privacy
     chart = Chart.named(
-        "policies", lines, told=words, title=title, y_label=name, whole=whole
+        "policies", lines, words=words, title=title, y_label=name, whole=whole
     )
     return draw(chart, ax=ax)
 
@@ -232,13 +232,13 @@ def participation_chart(
         ("in the sum" * named, SHADES[2]),
         ("in the sum, exposed" * named, WARNING),
     )
-    told = {"exposed": (first >= 0).sum(), "clients": rows.shape[1]}
+    words = {"exposed": (first >= 0).sum(), "clients": rows.shape[1]}
     cells = Cells(
         np.where(rows != 0, 1 + since, 0).astype(np.uint8),
         kinds,
         _edges(block_size, rows.shape[1]),
     )
-    return Chart.named("participation", told=told, cells=cells)
+    return Chart.named("participation", words=words, cells=cells)
 
 
 def _matrix(history: Any) -> np.ndarray:
@@ -306,6 +306,6 @@ def rounds_chart(history: Any, block_size: int | None = None) -> Chart:
         ("input arrived, not in a sum", SHADES[0]),
         ("in the sum", SHADES[2]),
     )
-    told = {"made": (rows != 0).any(axis=1).sum(), "rounds": len(rows)}
+    words = {"made": (rows != 0).any(axis=1).sum(), "rounds": len(rows)}
     drawn = Cells(cells, kinds, _edges(block_size, rows.shape[1]))
-    return Chart.named("rounds", told=told, cells=drawn)
+    return Chart.named("rounds", words=words, cells=drawn)

@@ -15,7 +15,7 @@ import numpy as np
 
 from mrsa_jax._core.drawing import named_if_not_drawn
 from mrsa_jax.plotting.chart import Chart, draw
-from mrsa_jax.plotting.names import OWN
+from mrsa_jax.plotting.names import OURS, figure_of
 from mrsa_jax.plotting.study_charts import OPENING, compared, quantile, study_charts
 from mrsa_jax.plotting.styles import style
 from mrsa_watch._base.errors import check_known, require
@@ -112,12 +112,10 @@ def _figure(figure: Any) -> Figure:
     from matplotlib.figure import Figure
 
     if isinstance(figure, Axes):
-        root = figure.get_figure(root=True)
-        assert root is not None
-        return root
+        return figure_of(figure)
     if isinstance(figure, Figure):
         return figure
-    drawn = Figure(layout="constrained", gid=OWN)
+    drawn = Figure(layout="constrained", gid=OURS)
     FigureCanvasAgg(drawn)
     ax = drawn.subplots()
     draw(figure, ax=ax) if isinstance(figure, Chart) else figure(ax=ax)

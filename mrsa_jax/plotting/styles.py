@@ -17,7 +17,7 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
-from mrsa_jax.plotting.names import OWN
+from mrsa_jax.plotting.names import OURS
 from mrsa_watch._base.errors import check_known
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def drawing(ax: Axes | None) -> Iterator[Axes]:
         if ax is None:
             import matplotlib.pyplot as plt
 
-            ax = plt.subplots(layout="constrained", gid=OWN)[1]
+            ax = plt.subplots(layout="constrained", gid=OURS)[1]
         yield ax
 
 
