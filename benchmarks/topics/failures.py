@@ -9,7 +9,6 @@ import numpy as np
 from mrsa_jax import availability, graphs, secagg
 from mrsa_jax._core.streams import Stream, as_key, round_key, trial_key
 from mrsa_jax.bench.harness import (
-    Case,
     Measurement,
     ResultsDifferError,
     Sized,
@@ -96,7 +95,11 @@ def _same_rounds(n: int, p: float, q: float, t: int) -> None:
     np.testing.assert_array_equal(counts, [jnp.sum(~reliable), jnp.sum(~private)])
 
 
-def _measure(n: int, p: float, q: float, t: int, rounds: int, note: str) -> Measurement:
+def failures(n: int, rounds: int, p: float = 0.0, threshold: int = 0) -> Measurement:
+    """Time failures where one of ten clients is lost, at CCESA's p* and t by default."""
+    p = p or min(secagg.connection_probability(n, _TOTAL_DROPOUT), 1.0)
+    t = threshold or secagg.share_threshold(n, p)
+    q = 1.0 - (1.0 - _TOTAL_DROPOUT) ** 0.25  # at each of four steps
     few = min(rounds, _PEER_ROUNDS)
 
     def theirs() -> np.ndarray:
@@ -111,47 +114,13 @@ def _measure(n: int, p: float, q: float, t: int, rounds: int, note: str) -> Meas
         lambda: secagg.failure_rates(0, n, p, q, t, rounds),
         theirs,
         work=rounds,
-        unit="rounds",
-        peer_name="NumPy over many rounds at once, one core",
         peer_work=few,
         check=check,
-        aim=5,
-        repeats=5,
-        note=note,
     )
-
-
-def _of_paper(n: int) -> tuple[float, float, int]:
-    """Return CCESA's p* of n clients (at most 1), the loss at each step, and the threshold."""
-    p = min(secagg.connection_probability(n, _TOTAL_DROPOUT), 1.0)
-    return p, 1.0 - (1.0 - _TOTAL_DROPOUT) ** 0.25, secagg.share_threshold(n, p)
 
 
 def sized(n: int, trials: int) -> Sized:
     """Return failures at CCESA's p* and threshold, one of ten clients lost."""
-    p, q, t = _of_paper(n)
     # verdicts and keys; the peer's graphs
     memory = 16 * trials + 13 * _AT_ONCE * n * n + 2**20
-    return Sized(memory, lambda: _measure(n, p, q, t, trials, ""))
-
-
-def cases(quick: bool) -> list[Case]:
-    """Return the papers' connection probability, and one that mostly disconnects."""
-    n, rounds = 100, 2_000 if quick else 100_000
-    p, q, t = _of_paper(n)
-    floor = (
-        "floor: 4,950 words of Threefry-2x32 a round, 1.4 ns each on a core with AVX2, "
-        "are half of "
-        "the time; graphs, losses and verdicts are bit sets"
-    )
-    apart = "rounds with several components"
-    return [
-        Case(
-            f"n = {n}, p* = {p:.4f}, q_total = .1, t = {t}",
-            lambda: _measure(n, p, q, t, rounds, floor),
-        ),
-        Case(
-            f"n = {n}, p = .05, q_total = .1, t = 2: disconnected rounds",
-            lambda: _measure(n, 0.05, q, 2, rounds, apart),
-        ),
-    ]
+    return Sized(memory, lambda: failures(n, trials))

@@ -213,7 +213,7 @@ def compare(
     peer: Callable[[], Any] | None = None,
     *,
     work: float | int,
-    unit: str,
+    unit: str = "",
     peer_work: float | int | None = None,
     peer_name: str | None = None,
     peer_seconds: Callable[[Any], float] | None = None,
@@ -408,11 +408,32 @@ def now() -> str:
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
 
 
-# ---- What a topic lists: its cases.
-#
-# Nothing here imports JAX: `--help` and `--list` answer at once. A topic `x` lives in
-# the module
-# `_x.py`, whose `cases(quick)` returns its cases in order.
+class Row(NamedTuple):
+    """A description of a measurement, as tables of cases have it.
+
+    Attributes:
+        unit: Unit of its work.
+        peer: Name of the peer, where there is one and the measurement names none.
+        aim: Ratio of rates that is aimed at.
+        repeats: Timed calls of each side; 0 for those of `compare`.
+        note: Floor, caveats; what the measurement itself notes comes first.
+    """
+
+    unit: str = ""
+    peer: str | None = None
+    aim: float | None = None
+    repeats: int = 0
+    note: str = ""
+
+    def describe(self, item: Measurement) -> Measurement:
+        """Return a measurement with what it does not say itself."""
+        return dataclasses.replace(
+            item,
+            unit=item.unit or self.unit,
+            peer=item.peer or (self.peer if item.peer_seconds else None),
+            aim=item.aim or self.aim,
+            note=item.note or self.note,
+        )
 
 
 @by_value
@@ -425,6 +446,7 @@ class Case(NamedTuple):
         needs: The system that it is compared with; None if it needs none.
         sizes: Settings of the case, where it is of a user's own sizes.
         memory: Bytes that it takes, about, in that case.
+        row: What a table says of it.
     """
 
     name: str
@@ -432,6 +454,7 @@ class Case(NamedTuple):
     needs: str | None = None
     sizes: Mapping[str, Any] = {}  # never changed
     memory: int = 0
+    row: Row = Row()
 
 
 class Sized(NamedTuple):
