@@ -20,6 +20,7 @@ from jaxtyping import Array, Float32, Float64, Int64
 
 from mrsa_jax._core.arrays import needs_values, on_device
 from mrsa_jax._core.device import at_once
+from mrsa_jax.attacks._view import check_finite_values
 from mrsa_watch._base.errors import require
 from mrsa_watch._base.values import by_value
 
@@ -49,8 +50,8 @@ def mean_squared_error(images: Any, truth: Any) -> Float64[np.ndarray, "*images"
         >>> mj.attacks.mean_squared_error(np.ones((2, 4, 4, 1)), np.zeros((2, 4, 4, 1))).tolist()
         [1.0, 1.0]
     """
-    given, real = _checked_images(images, truth)
-    return np.asarray(np.square(given - real).mean(axis=(-3, -2, -1)))
+    guesses, originals = _checked_images(images, truth)
+    return np.asarray(np.square(guesses - originals).mean(axis=(-3, -2, -1)))
 
 
 @needs_values
@@ -111,17 +112,16 @@ def ssim(
     Source: Wang et al. (2004), with their constants 0.01 and 0.03.
     """
     _check_range(data_range)
-    given, real = _checked_images(images, truth)
-    shape = given.shape[:-3]
-    given, real = (each.reshape(-1, *each.shape[-3:]) for each in (given, real))
-    side = min(_WINDOW, *given.shape[1:3])
+    pairs = np.stack(_checked_images(images, truth))
+    shape = pairs.shape[1:-3]
+    pairs = pairs.reshape(2, -1, *pairs.shape[-3:])
+    side = min(_WINDOW, *pairs.shape[2:4])
     parts = [np.empty(0)]
-    step = at_once("images", 4 * _MAPS * math.prod(given.shape[1:]))
-    for start in range(0, len(given), step):
-        one, other = (
-            on_device(each[start : start + step], jnp.float32) for each in (given, real)
-        )
-        parts.append(np.asarray(_similarity(one, other, side, data_range), np.float64))
+    step = at_once("images", 4 * _MAPS * math.prod(pairs.shape[2:]))
+    for start in range(0, pairs.shape[1], step):
+        some = pairs[:, start : start + step]
+        both = on_device(some[0], jnp.float32), on_device(some[1], jnp.float32)
+        parts.append(np.asarray(_similarity(*both, side, data_range), np.float64))
     return np.concatenate(parts).reshape(shape)
 
 
@@ -189,22 +189,19 @@ def matched_images(images: Any, truth: Any) -> Int64[np.ndarray, " originals"]:
     """
     from scipy.optimize import linear_sum_assignment
 
-    given, real = np.asarray(images, np.float64), np.asarray(truth, np.float64)
-    for value, name in ((given, "images"), (real, "truth")):
-        require(
-            value.ndim == 4,
-            name,
-            "must be [images, height, width, channels]",
-            value.shape,
-        )
-        require(
-            bool(np.isfinite(value).all()), name, "must be finite", "nan or infinity"
-        )
+    guesses, originals = (np.asarray(each, np.float64) for each in (images, truth))
+    for name, value in (("images", guesses), ("truth", originals)):
+        rule = "must be [images, height, width, channels]"
+        require(value.ndim == 4, name, rule, value.shape)
+    check_finite_values(images=guesses, truth=originals)
     rule = "must be as many as the originals at least, of the same shape"
-    fits = given.shape[1:] == real.shape[1:] and len(given) >= len(real)
-    require(fits, "images", rule, given.shape, real.shape)
-    flat, originals = given.reshape(len(given), -1), real.reshape(len(real), -1)
-    cost = np.stack([np.square(flat - one[None]).sum(axis=1) for one in originals])
+    is_alike = guesses.shape[1:] == originals.shape[1:]
+    fits = is_alike and len(guesses) >= len(originals)
+    require(fits, "images", rule, guesses.shape, originals.shape)
+    flat = guesses.reshape(len(guesses), -1)
+    cost = np.stack(
+        [np.square(flat - image.ravel()).sum(axis=1) for image in originals]
+    )
     return np.asarray(linear_sum_assignment(cost)[1], np.int64)
 
 
@@ -266,29 +263,18 @@ def membership_score(
         ... ).recall
         0.5
     """
-    values, members = np.asarray(scores, np.float64), np.asarray(is_member)
-    require(
-        values.ndim == 1 and len(values) > 0,
-        "scores",
-        "must be [samples]",
-        values.shape,
-    )
-    require(
-        bool(np.isfinite(values).all()), "scores", "must be finite", "nan or infinity"
-    )
-    is_fitting = members.shape == values.shape and members.dtype == np.bool_
+    values = np.asarray(scores, np.float64)
+    members = np.asarray(is_member)
+    is_list = values.ndim == 1 and len(values) > 0
+    require(is_list, "scores", "must be [samples]", values.shape)
+    check_finite_values(scores=values)
+    fits = members.shape == values.shape and members.dtype == np.bool_
     rule = "must be bool, one for each score"
-    require(
-        is_fitting, "is_member", rule, f"{members.dtype} {members.shape}", values.shape
-    )
-    both = bool(members.any()) and not bool(members.all())
-    require(
-        both,
-        "is_member",
-        "must hold members and others",
-        int(members.sum()),
-        len(members),
-    )
+    received = f"{members.dtype} {members.shape}"
+    require(fits, "is_member", rule, received, values.shape)
+    count = int(members.sum())
+    rule = "must hold members and others"
+    require(0 < count < len(members), "is_member", rule, count, len(members))
     bounds = tuple(float(rate) for rate in false_positive_rates)
     inside = all(0 < rate < 1 for rate in bounds)
     require(inside, "false_positive_rates", "must lie in (0, 1)", bounds)
@@ -296,16 +282,16 @@ def membership_score(
     false_rate, true_rate = false_positives / false_positives[-1], hits / hits[-1]
     if threshold is None:
         right = true_rate * members.sum() + (1 - false_rate) * (~members).sum()
-        threshold = float(cuts[int(np.argmax(right))])
+        threshold = float(cuts[np.argmax(right)])
     # a point on the line between its neighbours adds nothing to the area
     bends = (np.diff(false_positives[1:], 2) != 0) | (np.diff(hits[1:], 2) != 0)
     corners = np.concatenate([[0, 1], 2 + np.flatnonzero(bends), [len(hits) - 1]])
     called = values >= threshold
-    found = int((called & members).sum())
+    right = int((called & members).sum())
     return MembershipScore(
         accuracy=float((called == members).mean()),
-        precision=found / int(called.sum()) if called.any() else float("nan"),
-        recall=found / int(members.sum()),
+        precision=right / int(called.sum()) if called.any() else float("nan"),
+        recall=right / count,
         auc=float(np.trapezoid(true_rate[corners], false_rate[corners])),
         false_positive_rates=bounds,
         true_positive_rates=tuple(
@@ -331,20 +317,15 @@ def _curve(
 
 
 def _checked_images(images: Any, truth: Any) -> tuple[np.ndarray, np.ndarray]:
-    given, real = np.asarray(images, np.float64), np.asarray(truth, np.float64)
-    require(
-        given.ndim >= 3, "images", "must be [..., height, width, channels]", given.shape
-    )
-    require(
-        given.shape == real.shape, "truth", "must have the images' shape", real.shape
-    )
-    for value, name in ((given, "images"), (real, "truth")):
-        require(
-            bool(np.isfinite(value).all()), name, "must be finite", "nan or infinity"
-        )
-    return given, real
+    guesses, originals = (np.asarray(each, np.float64) for each in (images, truth))
+    rule = "must be [..., height, width, channels]"
+    require(guesses.ndim >= 3, "images", rule, guesses.shape)
+    is_alike = guesses.shape == originals.shape
+    require(is_alike, "truth", "must have the images' shape", originals.shape)
+    check_finite_values(images=guesses, truth=originals)
+    return guesses, originals
 
 
 def _check_range(data_range: float) -> None:
-    is_positive = np.isfinite(data_range) and data_range > 0
-    require(bool(is_positive), "data_range", "must be positive", data_range)
+    is_positive = bool(0 < data_range < np.inf)
+    require(is_positive, "data_range", "must be positive", data_range)
