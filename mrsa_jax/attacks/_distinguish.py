@@ -88,12 +88,12 @@ class Distinguish:
             ConfigurationError: If there is no such client, or the noise or the kernel
                 does not fit the rounds.
         """
-        weights, noise, others = self._parts(participation)
+        weights, noise, kernel = self._parts(participation)
         column = weights[:, self.client]
         covariance = noise @ noise.T
-        if others is not None:
-            left = np.delete(weights, self.client, axis=1) * self.spread
-            covariance = covariance + (left @ left.T) * (others @ others.T)
+        if kernel is not None:
+            others = np.delete(weights, self.client, axis=1) * self.spread
+            covariance = covariance + (others @ others.T) * (kernel @ kernel.T)
         return _best(column, covariance, float(np.linalg.norm(self.shift)))
 
     @needs_values
@@ -136,57 +136,45 @@ class Distinguish:
             ConfigurationError: As `test`; if the trials are no positive integer.
         """
         key, test = as_key(seed), self.test(participation)
-        weights, noise, others = self._parts(participation)
+        weights, noise, kernel = self._parts(participation)
         count = check_integer(num_trials, "num_trials", 1)
-        left = np.delete(weights, self.client, axis=1) * (self.spread or 0.0)
-        arrays = tuple(on_device(a, jnp.float32) for a in (left, noise))
-        root = (
-            None
-            if self.kernel is None or others is None
-            else on_device(others, jnp.float32)
-        )
-        width = left.shape[1] * (1 if root is None else len(left)) + len(left)
+        others = np.delete(weights, self.client, axis=1) * (self.spread or 0.0)
+        arrays = [on_device(others, jnp.float32), on_device(noise, jnp.float32)]
+        has_kernel = self.kernel is not None and kernel is not None
+        arrays.append(on_device(kernel, jnp.float32) if has_kernel else None)
+        rounds, num_others = others.shape
+        width = num_others * (rounds if has_kernel else 1) + rounds
         step = min(at_once("leverage", 8 * width), count)
-        found = []
+        column = float(np.linalg.norm(self.shift)) * weights[:, self.client]
+        scores = []
         for with_shift in (False, True):
-            shift = (
-                with_shift * float(np.linalg.norm(self.shift)) * weights[:, self.client]
-            )
-            parts = [
-                test.scores(
-                    np.asarray(
-                        _sums(fold(key, int(with_shift), i), *arrays, root, step),
-                        np.float64,
-                    )
-                    + shift
-                )
-                for i in range(-(-count // step))
-            ]
-            found.append(np.concatenate(parts)[:count])
-        return found[0], found[1]
+            parts = []
+            for i in range(-(-count // step)):
+                sums = _sums(fold(key, int(with_shift), i), *arrays, step)
+                shifted = np.asarray(sums, np.float64) + with_shift * column
+                parts.append(test.scores(shifted))
+            scores.append(np.concatenate(parts)[:count])
+        return scores[0], scores[1]
 
     def _parts(
         self, participation: Any
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-        """Return the weights, and roots of the noise's covariance and of R, None.
+        """Return the weights, and roots of the noise's covariance and of R.
 
-        Known.
+        The root of R is None where the others' updates are known.
         """
         weights = np.asarray(as_integers(participation, "participation"))
-        require(
-            weights.ndim == 2,
-            "participation",
-            "must be [rounds, clients]",
-            weights.shape,
-        )
+        rule = "must be [rounds, clients]"
+        require(weights.ndim == 2, "participation", rule, weights.shape)
         rounds, clients = weights.shape
         rule = f"must be one of the {clients} clients of `participation`"
         require(self.client < clients, "client", rule, self.client)
-        noise, others = _root(self.noise, rounds, "noise"), None
+        noise = _root(self.noise, rounds, "noise")
+        kernel = None
         if self.spread is not None:
-            kernel = np.ones((rounds, rounds)) if self.kernel is None else self.kernel
-            others = _root(kernel, rounds, "kernel")
-        return weights.astype(np.float64), noise, others
+            alike = np.ones((rounds, rounds)) if self.kernel is None else self.kernel
+            kernel = _root(alike, rounds, "kernel")
+        return weights.astype(np.float64), noise, kernel
 
 
 def distinguish(
@@ -237,33 +225,25 @@ def distinguish(
     vector = np.atleast_1d(host_array(shift, "shift"))
     rule = "must be a number or a vector, finite and not 0"
     is_vector = vector.ndim == 1 and vector.dtype.kind in "fiu"
-    require(
-        is_vector and bool(np.isfinite(vector).all() and vector.any()),
-        "shift",
-        rule,
-        shift,
-    )
-    number, deviation = check_integer(client, "client", 0), None
-    if spread is not None:
-        deviation = check_spread(spread)
+    is_shift = is_vector and bool(np.isfinite(vector).all() and vector.any())
+    require(is_shift, "shift", rule, shift)
+    number = check_integer(client, "client", 0)
+    deviation = None if spread is None else check_spread(spread)
     noise = host_array(noise, "noise")
     _root(noise, noise.shape[0] if noise.ndim else 1, "noise")
     if kernel is not None:
         kernel = host_array(kernel, "kernel")
-        require(
-            kernel.ndim == 2,
-            "kernel",
-            "must be a matrix [rounds, rounds]",
-            kernel.shape,
-        )
+        rule = "must be a matrix [rounds, rounds]"
+        require(kernel.ndim == 2, "kernel", rule, kernel.shape)
         _root(kernel, len(kernel), "kernel")
     return Distinguish(number, vector.astype(np.float64), deviation, noise, kernel)
 
 
 def _root(values: Any, rounds: int, argument: str) -> np.ndarray:
-    found = check_noise(values, rounds, argument)
-    found = np.zeros(rounds) if found is None else found
-    return np.diag(np.sqrt(found)) if found.ndim == 1 else found
+    noise = check_noise(values, rounds, argument)
+    if noise is None:
+        return np.zeros((rounds, rounds))
+    return np.diag(np.sqrt(noise)) if noise.ndim == 1 else noise
 
 
 def _best(column: np.ndarray, covariance: np.ndarray, shift: float) -> BestTest:

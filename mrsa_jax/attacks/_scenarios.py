@@ -1,6 +1,5 @@
-"""Ground for attacks.
+"""Scenes of attacks: rounds with their sums and updates, and uploads on a line.
 
-Rounds whose sums are kept with what was sent, and uploads on a line.
 What these functions return holds the truth as well as what is seen; an attack gets the
 view alone.
 """
@@ -111,32 +110,26 @@ def summed_rounds(
         ([0], True)
     """
     key, history = as_key(seed), np.asarray(participation)
-    shape = (client_data.num_clients,)
-    is_history = (
-        history.ndim == 2 and history.dtype == np.bool_ and history.shape[1:] == shape
-    )
-    rule = f"must be bool [rounds, {shape[0]}]"
+    num_clients = client_data.num_clients
+    is_matrix = history.ndim == 2 and history.shape[1] == num_clients
+    is_history = is_matrix and history.dtype == np.bool_
+    rule = f"must be bool [rounds, {num_clients}]"
     require(is_history, "participation", rule, f"{history.dtype} {history.shape}")
     check_integer(warm_up, "warm_up", 0)
     check_not_negative(server_rate=server_rate)
     rows = np.flatnonzero(history.any(axis=1))
-    is_left = bool((rows >= warm_up).any())
-    require(
-        is_left,
-        "warm_up",
-        "must leave a round with a sum",
-        warm_up,
-        f"{len(history)} rounds",
-    )
+    has_sums = bool((rows >= warm_up).any())
+    rule = "must leave a round with a sum"
+    require(has_sums, "warm_up", rule, warm_up, f"{len(history)} rounds")
     flat = on_device(parameters, jnp.float32)
-    everyone = (
-        client_updates(key, model, flat, client_data, trainer) if is_frozen else None
-    )
+    everyone = None
+    if is_frozen:
+        everyone = client_updates(key, model, flat, client_data, trainer)
     state, width = aggregator.init(), int(aggregator.num_participants)
     largest = int(history.sum(axis=1).max())
     rule = "must have a participant for each member of the largest cohort"
     require(largest <= width, "aggregator", rule, width, largest)
-    kept = _Kept(shape[0], len(flat))
+    record = _Record(num_clients, len(flat))
     for done, row in enumerate(rows):
         members, present = padded_slots(history[row], width)
         if everyone is not None:
@@ -153,13 +146,13 @@ def summed_rounds(
             if not is_frozen:
                 flat = flat + jnp.float32(server_rate) * out.update
             if row >= warm_up:
-                kept.add(int(row), members[present], updates[: present.sum()], out)
+                record.add(int(row), members[present], updates[: present.sum()], out)
         if progress is not None:
             progress(done + 1, len(rows))
-    return kept.result(history, np.asarray(flat))
+    return record.result(history, np.asarray(flat))
 
 
-class _Kept:
+class _Record:
     """Sums of rounds so far, and first and second moments of what each client sent."""
 
     def __init__(self, num_clients: int, dim: int) -> None:
@@ -173,10 +166,10 @@ class _Kept:
     def add(self, row: int, members: np.ndarray, updates: Any, out: Any) -> None:
         self.rounds.append(row)
         self.sums.append(np.asarray(out.update, np.float64) * float(out.total_weight))
-        own = np.asarray(updates, np.float64)
-        self.total[members] += own
-        self.last[members] = own
-        self.squares[members] += np.square(own).sum(axis=1)
+        sent = np.asarray(updates, np.float64)
+        self.total[members] += sent
+        self.last[members] = sent
+        self.squares[members] += np.square(sent).sum(axis=1)
         self.counts[members] += 1
 
     def result(self, history: np.ndarray, parameters: np.ndarray) -> SummedRounds:
@@ -241,16 +234,17 @@ def wire_round(
         >>> seen.mean.tolist(), seen.plain.uploads[0].tolist()
         ([0.5, 0.5, 0.5, 0.5], [3, 3, 3, 3])
     """
-    key, given = as_key(seed), on_device(values, jnp.float32)
+    key = as_key(seed)
+    vectors = on_device(values, jnp.float32)
     rule = "must be vectors of two clients at least"
-    require(
-        given.ndim == 2 and len(given) >= FEWEST_IN_A_SUM, "values", rule, given.shape
-    )
-    count, bits = len(given), check_integer(modulus_bits, "modulus_bits", 1, 32)
+    fits = vectors.ndim == 2 and len(vectors) >= FEWEST_IN_A_SUM
+    require(fits, "values", rule, vectors.shape)
+    count = len(vectors)
+    bits = check_integer(modulus_bits, "modulus_bits", 1, 32)
     fits = count * (int(quantizer.num_levels) - 1) < 2**bits
     require(fits, "modulus_bits", "must leave room for the largest sum", bits, count)
     keys = jax.random.split(fold(key, int(Stream.QUANTIZATION)), count)
-    codes = jax.vmap(quantizer.encode)(keys, given)
+    codes = jax.vmap(quantizer.encode)(keys, vectors)
     graph_key, pad_key = jax.random.split(fold(key, int(Stream.ASSIGNMENT)))
     model = graphs.erdos_renyi(count, connection_probability)
     threshold = count // 2 + 1
