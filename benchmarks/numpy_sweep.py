@@ -20,7 +20,7 @@ _NEAR = 1e-6  # a leverage of this much less than 1 counts as exposure
 
 
 def _leverages(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the ranks of histories float64[B, J, N], and each client's leverage, [B, N]."""
+    """Return ranks of histories float64[B, J, N], and each client's leverage [B, N]."""
     is_wide = rows.shape[1] < rows.shape[2]
     turned = rows.swapaxes(1, 2)
     values, vectors = np.linalg.eigh(rows @ turned if is_wide else turned @ rows)
@@ -35,7 +35,7 @@ def _leverages(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def analysed(history: np.ndarray) -> dict[str, np.ndarray]:
-    """Return what a sweep keeps of histories bool[B, J, N]."""
+    """Analyse histories bool[B, J, N] as a sweep does."""
     counts, rounds = history.sum(axis=1), history.shape[1]
     columns = [
         np.unique(

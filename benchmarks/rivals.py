@@ -165,7 +165,8 @@ class Peer:
         return Answer(self._ask(command="run"))
 
     def saved(self, what: str = "updates") -> np.ndarray:
-        """Return an array that the adapter keeps, such as each client's update of the last run."""
+        """Return an array that the adapter keeps, such as the updates of the last run.
+        """
         import numpy as np
 
         path = pathlib.Path(self._folder.name) / f"{what}.npy"

@@ -77,7 +77,7 @@ def _is_cpu() -> bool:
 
 
 def _read(own: argparse.Namespace) -> int:
-    """Read all cases, print and keep each as it is there, and return the exit status."""
+    """Read all cases, print and keep each at once, and return the exit status."""
     from benchmarks.accelerators import _measured
     from mrsa_jax.bench.harness import machine, now, record
 

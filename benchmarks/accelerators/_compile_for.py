@@ -1,4 +1,4 @@
-"""Compile programs for accelerators that are not here, to count what they would do there.
+"""Compile programs for absent accelerators, to count their launches, bytes and loops.
 
 XLA compiles for an NVIDIA GPU or a TPU without one: real fusions, real kernels, a real
 plan of the memory. For GPUs the plugin and NVIDIA's compiler suffice, without the
@@ -26,7 +26,7 @@ from mrsa_watch._base.errors import MrsaError, nearest, require
 
 
 class NotHereError(MrsaError, RuntimeError):
-    """What a case needs is not installed, or does not fit what is.
+    """Signal that a case needs software that is absent, or that does not fit the rest.
 
     Attributes:
         name: Of what is needed.
@@ -43,7 +43,7 @@ class NotHereError(MrsaError, RuntimeError):
 
 @dataclasses.dataclass(frozen=True)
 class Limits:
-    """What a device can do at most.
+    """Limits of a device.
 
     Attributes:
         memory: Bytes a second.
@@ -131,7 +131,7 @@ device_description_str: "sm_90"
 
 @functools.cache
 def target(name: str) -> Target:
-    """Return what programs are compiled for.
+    """Return a target that programs are compiled for.
 
     Args:
         name: One of `TARGETS`.
@@ -203,7 +203,7 @@ def _pinned(name: str) -> str:
 
 
 def check_installed(platform: str) -> None:
-    """Raise unless what compiles for the platform is installed, in this JAX's version."""
+    """Raise unless this JAX's compiler for the platform is installed."""
     if platform == "tpu":
         problems = [_problem((), "libtpu")]
     else:
@@ -214,7 +214,7 @@ def check_installed(platform: str) -> None:
 
 
 def _problem(plugins: tuple[str, ...], other: str) -> str:
-    """Return what is wrong with these distributions, "" if nothing is."""
+    """Describe the fault of these distributions, "" if there is none."""
     found = {name: version_of(name) for name in (*plugins, other)}
     missing = [name for name, version in found.items() if version is None]
     if missing:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 @dataclasses.dataclass(frozen=True)
 class Counts:
-    """What a compiled program would do in one call.
+    """Counts of a compiled program in one call.
 
     Attributes:
         launches: Kernels, copies and library calls, loops' bodies as often as they run.
@@ -215,7 +215,8 @@ class Program:
         return rounds * launches, rounds * moved
 
     def _moved(self, one: _Operation, shapes: dict[str, str], called: list[str]) -> int:
-        """Return bytes read and written; slices of an operand count as what they take."""
+        """Return bytes read and written; of an operand that is sliced, its slices' bytes.
+        """
         if one.opcode == "dynamic-update-slice":
             return 2 * _num_bytes(shapes.get(one.operands[1], ""))
         if one.opcode in _SLICES:

@@ -35,7 +35,7 @@ class Call(NamedTuple):
 
 
 class Work(NamedTuple):
-    """What one call of a hot path does.
+    """Work of one call of a hot path.
 
     Attributes:
         calls: Its programs, in order.
@@ -55,7 +55,7 @@ class Work(NamedTuple):
 
 
 class Bound(NamedTuple):
-    """What one form of a path may take on one H100.
+    """Bounds of one form of a path on one H100.
 
     Attributes:
         launches: At most so many.

@@ -193,7 +193,7 @@ def read_run(
 
 
 def differences(path: str) -> tuple[str, ...]:
-    """Return where the default device's results differ from array programs on the CPU, in words.
+    """Compare the default device's results with array programs on the CPU, in words.
 
     At small sizes. Integers are compared to the bit; of floats, which other devices sum
     in another order and multiply with fewer digits, the norm of the difference over the
@@ -244,7 +244,7 @@ def _apart(own: np.ndarray, other: np.ndarray) -> float:
 
 
 def _timed(reading: Reading, work: Work, seconds: list[float]) -> Reading:
-    """Return the reading with its times, and their shares of what the device could do."""
+    """Return the reading with its times, and their shares of the device's limits."""
     best = min(seconds)
     limits = next((own for name, own in LIMITS.items() if name in reading.device), None)
     shares = {}

@@ -1,4 +1,4 @@
-"""What the topic `accelerators` records.
+"""Records of the topic `accelerators`: counts of a compiled program, and its time.
 
 Counts of a compiled program, and its time where it runs.
 Nothing here imports JAX.
@@ -75,7 +75,7 @@ class Reading:
         return None if self.seconds_min is None else self.work / self.seconds_min
 
     def excesses(self) -> tuple[str, ...]:
-        """Return what is wrong or beyond a bound, in words.
+        """Describe wrong results and counts beyond a bound, in words.
 
         A call back to the host always is.
         """
@@ -104,7 +104,7 @@ class Reading:
         return tuple(found)
 
     def derived(self) -> dict[str, Any]:
-        """Return what a record holds beside the fields."""
+        """Return the values that a record holds beside the fields."""
         return {
             "moved": self.moved,
             "rate": self.rate,

@@ -1,4 +1,4 @@
-"""Attacks: gradient inversion against `breaching`, restarts side by side, least squares on sums.
+"""Attacks: gradient inversion beside `breaching`, its restarts, and least squares.
 
 `breaching` 0.1.2 runs in an environment of its own (see `peers/`) and attacks the same
 image through the same network; its gradient is compared with ours before anything is
@@ -38,7 +38,7 @@ def _photograph() -> np.ndarray:
 
 
 def _view() -> tuple[attacks.views.UpdateView, np.ndarray]:
-    """Return what one step of one client on the photograph shows, and its gradient."""
+    """Return the view of one client's step on the photograph, and its gradient."""
     model = federated.smooth_lenet(10)
     start = federated.initial_parameters(0, model, _SHAPE)
     image = on_device(_photograph())[None]

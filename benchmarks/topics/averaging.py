@@ -1,4 +1,4 @@
-"""Whole rounds of federated averaging beside other systems, each in an environment of its own.
+"""Whole rounds of federated averaging beside other systems in their environments.
 
 Every system trains the same dense networks from the same start: all clients in every
 round, one epoch of plain SGD over the same minibatches in the same order, equal
@@ -32,7 +32,7 @@ _THREADS = {"pfl": 1, "flower": 1}
 
 
 def _order(clients: Any, num_rounds: int) -> np.ndarray:
-    """Return the samples of each client in the order in which our training takes them."""
+    """Return the samples of each client in the order in which training takes them."""
     order = [
         sample_order(clients, client, _BATCH, number)
         for number in range(num_rounds)

@@ -137,7 +137,7 @@ def account(target: int, rounds: int, trials: int) -> Measurement:
 def _numpy_losses(
     rounds: int, rest: int, coin: float, noise: float, samples: int
 ) -> Any:
-    """Draw losses of a client who rests, a round after the other for all samples, in NumPy."""
+    """Draw losses of a client who rests in NumPy, round by round for all samples."""
     rng = np.random.default_rng(0)
     age = np.full(samples, rest)
     rested, ring = np.zeros(samples), np.full((rest, samples), -np.inf)

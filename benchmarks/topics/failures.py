@@ -22,7 +22,8 @@ _AT_ONCE = 50  # rounds of the peer whose graphs stay in cache
 
 
 def _peer(seed: int, n: int, p: float, q: float, t: int, rounds: int) -> np.ndarray:
-    """Return how many random rounds are unreliable, not private, disconnected, with NumPy."""
+    """Count random rounds that are unreliable, not private, disconnected, with NumPy.
+    """
     rng, found = np.random.Generator(np.random.SFC64(seed)), np.zeros(3, np.int64)
     for first in range(0, rounds, _AT_ONCE):
         found += _peer_rounds(rng, min(_AT_ONCE, rounds - first), n, p, q, t)
@@ -30,7 +31,7 @@ def _peer(seed: int, n: int, p: float, q: float, t: int, rounds: int) -> np.ndar
 
 
 def _beside(graphs_: np.ndarray, members: np.ndarray) -> np.ndarray:
-    """Return how many of the members each client is joined to, [B, n]."""
+    """Count the members that each client is joined to, [B, n]."""
     counts: np.ndarray = (graphs_ @ members.astype(np.float32)[..., None])[..., 0]
     return counts
 
@@ -77,7 +78,7 @@ def _agree(ours: secagg.failures.FailureRates, theirs: np.ndarray, rounds: int) 
 
 
 def _same_rounds(n: int, p: float, q: float, t: int) -> None:
-    """Raise unless our counts are those of the public predicates on the documented rounds."""
+    """Raise unless our counts are those of the public predicates on the same rounds."""
     graph, steps = graphs.erdos_renyi(n, p), availability.independent_steps(q)
 
     def one(trial: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -96,7 +97,7 @@ def _same_rounds(n: int, p: float, q: float, t: int) -> None:
 
 
 def failures(n: int, rounds: int, p: float = 0.0, threshold: int = 0) -> Measurement:
-    """Time failures where one of ten clients is lost, at CCESA's p* and t by default."""
+    """Time failures at CCESA's p* and t, where one of ten clients is lost."""
     p = p or min(secagg.connection_probability(n, _TOTAL_DROPOUT), 1.0)
     t = threshold or secagg.share_threshold(n, p)
     q = 1.0 - (1.0 - _TOTAL_DROPOUT) ** 0.25  # at each of four steps

@@ -1,4 +1,4 @@
-"""HeteroSAg's rounds against the pads that they take, and its aggregator without pads."""
+"""HeteroSAg's rounds against their pads alone, and its aggregator without pads."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _entry_bytes(block: Any) -> int:
 def _pads_alone(
     layout: hetero.SegmentLayout, size: int
 ) -> tuple[int, Callable[[], object]]:
-    """Pad and sum zeros of one block of the layout's usual kind until `size` bytes are made."""
+    """Pad and sum zeros of the layout's largest block until `size` bytes are made."""
     block = max(layout.blocks, key=lambda block: len(block.members))
     count = len(block.members)
     bytes_per_column = _num_streams(block) * _entry_bytes(block)

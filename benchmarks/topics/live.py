@@ -1,4 +1,4 @@
-"""A history that grows: a further sum, cohorts before it, and reading all of it again."""
+"""A growing history: a further sum, cohorts before it, and all of it read again."""
 
 from __future__ import annotations
 

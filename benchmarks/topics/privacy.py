@@ -108,7 +108,7 @@ def hard(clients: int, cohort: int, rounds: int, effort: float) -> Measurement:
 
 
 def coalitions(clients: int, rounds: int, count: int, compared: int) -> Measurement:
-    """Time random coalitions of a tenth and of 3 in 10 clients, both halves of the work."""
+    """Time random coalitions of 1 in 10 and of 3 in 10 clients, both at once."""
     history = _history(selection.uniform(clients, clients // 10), rounds)
     draw = np.random.default_rng(0)
     sizes = np.repeat([clients // 10, 3 * clients // 10], compared // 2)
@@ -196,7 +196,7 @@ def hidden_wide(rounds: int, clients: int) -> Measurement:
 
 
 def updates(rounds: int, clients: int, cohort: int) -> Measurement:
-    """Time each client's worst update, where updates drift, against NumPy for some of them."""
+    """Time each client's worst update, where updates drift, against NumPy for some."""
     rng = np.random.default_rng(0)
     history = np.zeros((rounds, clients), np.bool_)
     for row in history:

@@ -1,4 +1,4 @@
-"""Seconds from a command's start to the first compilation of its work, beside JAX by itself.
+"""Seconds from a command's start to the first compilation of its work.
 
 Byte code and compiled programs are in their caches: the first start of a case puts them
 there. A start ends where JAX says (`JAX_LOG_COMPILES`) that it compiles the first
@@ -38,7 +38,7 @@ _FILES = {"study.toml": _SWEEP, "log.csv": _LOG}
 
 
 def _with_bytecode() -> dict[str, str]:
-    """Return the environment, in which Python keeps its byte code whatever a container says."""
+    """Return the environment, in which Python keeps its byte code."""
     return {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}  # empty: not set
 
 

@@ -1,4 +1,4 @@
-"""A sweep into its store against the same points without one, and against a NumPy script.
+"""A sweep into its store against its points alone, and against a NumPy script.
 
 Beside the script it is measured warm, in a process that has computed the same points
 before, and cold: each side in a fresh process, with empty caches of programs and loops.

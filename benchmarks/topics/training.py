@@ -102,7 +102,7 @@ def beside_pytorch(
 
 
 def _products_a_sample(network: _Network) -> float:
-    """Return the multiplications and additions of training on one sample, convolved directly."""
+    """Count multiplications and additions of one sample's training, done directly."""
     _, (height, width, channels), convolutions, dense = network
     total = 0.0
     for number, (features, padding) in enumerate(convolutions):
@@ -142,7 +142,7 @@ def _share_of_products(measured: Measurement, network: _Network) -> str:
 
 
 def in_order(model: Any, shape: tuple[int, ...], flat: Any) -> np.ndarray:
-    """Return biases and kernels, convolutions first, as the peers' networks have them."""
+    """Return biases and kernels, convolutions first, in the order of the peers."""
     layers = federated.unflatten(model, shape, on_device(flat))["params"]
     names = sorted(layers, key=lambda name: ("Conv" not in name, name))
     parts = [layers[name][kind] for name in names for kind in ("bias", "kernel")]

@@ -120,7 +120,7 @@ class CanaryScores(NamedTuple):
 
     @property
     def mu(self) -> float:
-        """How far the two are apart, in standard deviations of both."""
+        """The distance of the two, in standard deviations of both."""
         means = self.without.mean(), self.shifted.mean()
         both = np.append(self.without - means[0], self.shifted - means[1])
         return float((means[1] - means[0]) / both.std(ddof=2))
@@ -141,7 +141,7 @@ class CanaryScores(NamedTuple):
         return _between(counts, list(map(len, kinds)), level)
 
     def smallest_found(self, allowed: float, level: float = 0.95) -> float:
-        """Return the smallest mu that these trials would distinguish from an allowed one.
+        """Return the smallest mu that these trials would tell from an allowed one.
 
         Scores of N(0, 1) without the canary and N(mu, 1) with it then have an
         `interval`, at the threshold of half the allowed mu, whose lower end is above it
@@ -204,7 +204,7 @@ class Canaries:
     spread: float | None
 
     def test(self, participation: Any) -> BestTest:
-        """Return the best test for a history of sums, by the noise of those who were in each.
+        """Return the best test for a history of sums, by the noise of their members.
 
         Args:
             participation: bool [J, N].
@@ -229,7 +229,7 @@ class Canaries:
         num_trials: int,
         aggregator: Any = None,
     ) -> CanaryScores:
-        """Return scores of simulated histories through the ring, without the canary and with it.
+        """Simulate histories through the ring, without the canary and with it.
 
         Each trial draws the canary's direction (an axis in half of them), the others'
         updates, rounding and noise anew. Known others send vectors of the clip norm, so

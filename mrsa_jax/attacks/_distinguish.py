@@ -50,7 +50,8 @@ class BestTest(NamedTuple):
     middle: float = 0.0
 
     def scores(self, sums: Any) -> Float64[np.ndarray, "*_"]:
-        """Return the scores of sums along the shift, [..., J], less what is known of them."""
+        """Return the scores of sums along the shift, [..., J], less their known part.
+        """
         values = np.asarray(sums, np.float64) @ self.weights - self.middle
         certain = np.where(values > 0, np.inf, -np.inf)
         return np.asarray(certain if np.isinf(self.mu) else values, np.float64)
@@ -273,7 +274,7 @@ def _sums(
     kernel: Float32[Array, "rounds rounds"] | None,
     count: int,
 ) -> Float32[Array, "{count} rounds"]:
-    """Return what is unknown of the sums along the shift, of this many histories."""
+    """Draw the unknown part of the sums along the shift, for `count` histories."""
     of_others, of_noise = jax.random.split(key)
     rounds, others = left.shape
     product = functools.partial(jnp.einsum, precision=lax.Precision.HIGHEST)

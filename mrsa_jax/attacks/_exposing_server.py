@@ -1,4 +1,4 @@
-"""A server that chooses its lists of survivors to expose clients, against any clients' policy.
+"""A server that chooses its lists of survivors to expose clients.
 
 It knows what clients accept, and of the lists that they would accept asks for the one
 after which most clients are exposed; among equals, the one with the largest sum of
@@ -151,7 +151,8 @@ class ExposingServer:
         return ExposingRounds(sums, refused)
 
     def _thought_of(self, rng: np.random.Generator, before: np.ndarray) -> np.ndarray:
-        """Return random clients, whole blocks, or whole blocks or an earlier sum less one."""
+        """Draw clients, whole blocks, or whole blocks or an earlier sum less one client.
+        """
         n, way = len(self.blocks), int(rng.integers(4 if len(before) else 3))
         listed = np.zeros(n, bool)
         if way == 0:

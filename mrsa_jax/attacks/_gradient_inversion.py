@@ -192,7 +192,7 @@ def gradient_inversion(
 def total_variation(
     images: Float[Array, "*lead height width channels"],
 ) -> Float[Array, "*lead"]:
-    """Return the mean absolute difference of neighbours, down plus across, of each image.
+    """Return each image's mean absolute difference of neighbours, down plus across.
 
     Examples:
         >>> stripes = jnp.tile(jnp.asarray([0.0, 1.0]), (4, 2))[..., None]
@@ -207,7 +207,7 @@ def total_variation(
 
 @needs_values
 def inferred_labels(view: UpdateView) -> Int32[Array, "*_"]:
-    """Return how often each label occurs behind an update, told from the last layer's bias.
+    """Infer the labels behind an update from the last layer's bias.
 
     The gradient of that bias is the mean of (predicted chance - 1 if it is the label)
     over the images, so m times (predicted - gradient) counts them. What the model
@@ -295,7 +295,7 @@ class _State(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class _Problem:
-    """What is static: the model and the attack."""
+    """The static part of the descent: the model and the attack."""
 
     model: nn.Module
     attack: GradientInversion
@@ -317,7 +317,8 @@ class _Problem:
     def objective(
         self, parameters: Array, target: Array, labels: Array, images: Array
     ) -> Any:
-        """Return how far the images' gradient is from the target plus roughness, and how far."""
+        """Return the distance of the images' gradient plus roughness, and the distance.
+        """
 
         def loss(flat: Array) -> Array:
             logits = logits_of(self.model, flat, images)

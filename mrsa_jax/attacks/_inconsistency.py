@@ -191,7 +191,7 @@ def model_inconsistency(
 def silenced(
     model: nn.Module, input_shape: tuple[int, ...], parameters: Float32[Array, " dim"]
 ) -> tuple[Float32[Array, " dim"], np.ndarray]:
-    """Return parameters with which nothing but the last bias is ever trained, and the rest.
+    """Return parameters that train nothing but the last bias, and the entries at rest.
 
     All kernels but the last are 0 and their biases -1, so that every rectifier is
     closed for any input: no gradient passes, and the last layer sees zeros.

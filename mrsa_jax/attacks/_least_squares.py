@@ -170,7 +170,7 @@ def least_squares(
     attack: LeastSquares = _PLAIN,
     out: np.ndarray | None = None,
 ) -> Float64[np.ndarray, "*_"]:
-    """Estimate every client's update from the sums, as the least-squares solution of least norm.
+    """Estimate every client's update from the sums by least squares of least norm.
 
     X_hat = P^+ Y. Where P has full column rank this is eq. (34), and it is exact if the
     updates did not change between the sums. Clients who only ever move together have

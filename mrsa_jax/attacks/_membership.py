@@ -51,7 +51,7 @@ class MembershipScores(NamedTuple):
 
     @property
     def called(self) -> Bool[np.ndarray, "*_"]:
-        """Who is called a member."""
+        """The candidates that are called members."""
         return self.scores >= self.threshold
 
 
@@ -152,7 +152,7 @@ def _drawn(
 
 
 class _Shadows(NamedTuple):
-    """Shadow models [S, d], the pool they were trained from, and who trained on what [S, pool]."""
+    """Shadow models [S, d], the pool of their samples, and the members of each."""
 
     parameters: Array
     clients: ClientData
@@ -265,7 +265,7 @@ def _checked(view: MembershipView) -> Array:
 def _by_loss(
     view: MembershipView, targets: Array, shadows: _Shadows
 ) -> tuple[np.ndarray, float]:
-    """Score by the true label's logit; the threshold that is best on the shadow models."""
+    """Score by the true label's logit; the threshold is the best on shadow models."""
     pool = shadows.clients
     known = true_logits(view.model, shadows.parameters, pool.inputs, pool.labels)
     values, members = known.ravel(), shadows.is_member.ravel()
@@ -280,7 +280,7 @@ def _by_loss(
 def _by_shadow(
     view: MembershipView, targets: Array, shadows: _Shadows
 ) -> tuple[np.ndarray, float]:
-    """Score by a classifier trained on what shadow models answer to samples seen and not seen."""
+    """Score by a classifier of shadow models' answers to samples seen and not seen."""
     linear_model, pipeline, preprocessing = _classifiers()
     pool = shadows.clients
     answers = _features(view.model, shadows.parameters, pool.inputs, pool.labels)

@@ -34,7 +34,7 @@ from mrsa_watch._base.values import by_value
 
 @by_value
 class InvertedClasses(NamedTuple):
-    """What model inversion made of a view; leading axes as of the view's parameters.
+    """Images of a model's classes; leading axes as of the view's parameters.
 
     Attributes:
         images: f32 [..., classes, height, width, channels].
@@ -137,7 +137,7 @@ def model_inversion(
 
 @needs_values
 def read_models(view: WireView) -> Float32[np.ndarray, "clients dim"]:
-    """Return what an eavesdropper reads who takes each upload for a quantized model.
+    """Read each upload as a quantized model, as an eavesdropper does.
 
     Without pads that is the model up to its rounding; a padded upload is uniform in the
     ring, and what is read from it has nothing to do with the model.

@@ -67,7 +67,7 @@ def summed_rounds(
     server_rate: float = 1.0,
     progress: Callable[[int, int], None] | None = None,
 ) -> SummedRounds:
-    """Train over a participation history by averaging, and keep what an attack is about.
+    """Train over a participation history by averaging, and keep the sums and updates.
 
     The rounds are those of `federated.train` with the same seed, bit for bit, where
     nobody is lost within a round; this also returns the individual updates, which no
@@ -211,7 +211,7 @@ def wire_round(
     modulus_bits: int = 32,
     connection_probability: float = 1.0,
 ) -> WireRound:
-    """Send each client's vector through one round of secure aggregation, seen from the lines.
+    """Send each client's vector through one round, and return the lines' contents.
 
     Args:
         seed: JAX key or seed, of rounding, pads and graph.

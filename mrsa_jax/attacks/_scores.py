@@ -1,4 +1,4 @@
-"""How good an attack is.
+"""Scores of attacks: distances of images, matched pairs, and members found.
 
 Distances between images, matched pairs, and clients distinguished.
 Wang, Bovik, Sheikh, Simoncelli, "Image quality assessment" (2004), for SSIM; Carlini et
@@ -88,7 +88,7 @@ def psnr(
 def ssim(
     images: Any, truth: Any, *, data_range: float = 1.0
 ) -> Float64[np.ndarray, "*images"]:
-    """Return each image's mean structural similarity, at most 1, which only equal images reach.
+    """Return each image's mean structural similarity: 1 for equal images, else less.
 
     Args:
         images: Real [..., height, width, channels]; channels are averaged.
@@ -166,7 +166,7 @@ def _similarity(
 
 @needs_values
 def matched_images(images: Any, truth: Any) -> Int64[np.ndarray, " originals"]:
-    """Return for each original the reconstruction that matches it, by least total squared error.
+    """Match each original to a reconstruction, by least total squared error.
 
     An attack on several images returns them in any order.
 
@@ -207,7 +207,7 @@ def matched_images(images: Any, truth: Any) -> Int64[np.ndarray, " originals"]:
 
 @by_value
 class MembershipScore(NamedTuple):
-    """How well scores tell members from non-members.
+    """Scores of an attack that tells members from non-members.
 
     Attributes:
         accuracy: Share told right at the threshold that is best for these scores.
@@ -236,7 +236,7 @@ def membership_score(
     threshold: float | None = None,
     false_positive_rates: Sequence[float] = (0.001, 0.01),
 ) -> MembershipScore:
-    """Judge an attack that gives each sample a score, higher where it takes it for a member.
+    """Score an attack that gives each sample a number, higher for likely members.
 
     Args:
         scores: Real [m], finite.
@@ -303,7 +303,7 @@ def membership_score(
 def _curve(
     values: np.ndarray, members: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return false and true positives at each distinct score from the highest down, none first."""
+    """Return false and true positives at each distinct score from the highest down."""
     order = np.argsort(-values, kind="stable")
     # of each score
     last = np.append(np.flatnonzero(np.diff(values[order])), len(values) - 1)

@@ -59,7 +59,8 @@ class Topic(NamedTuple):
 
 
 def _tables(name: str) -> list[dict[str, dict[str, Any]]]:
-    """Return a file of tables of the package, and that of the checkout if there is one."""
+    """Return a file of tables of the package, and that of a checkout if there is one.
+    """
     here = pathlib.Path(__file__)
     folders = here.parent, here.parents[2] / "benchmarks" / "topics"
     files = [folder / name for folder in folders if (folder / name).is_file()]
@@ -291,7 +292,7 @@ class LeftOut:
 @dataclasses.dataclass(frozen=True)
 @by_value
 class Report:
-    """What a run found.
+    """Results of a run.
 
     Attributes:
         measurements: One for each case that was measured.
@@ -310,7 +311,7 @@ class Report:
     time: str
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return one record for each measurement, as it is kept in a file of JSON lines."""
+        """Return one record for each measurement, as files of JSON lines keep it."""
         return [row(item, self.machine, self.time) for item in self.measurements]
 
     def as_json(self) -> dict[str, Any]:

@@ -34,7 +34,7 @@ class ResultsDifferError(AssertionError):
 
 @by_value
 class Answer(dict[str, Any]):
-    """What a peer in a separate process reports of a call.
+    """Answer of a peer in a separate process, about one call.
 
     `seconds` and, if known, `cpu_seconds`.
     The seconds of this process are those of a pipe; `compare` takes the peer's own.
@@ -107,12 +107,13 @@ class Measurement:
 
     @property
     def best_ratio(self) -> float | None:
-        """What is compared with the aim: the ratio for a core where it is known."""
+        """The ratio that is compared with the aim: for a core where it is known."""
         return self.ratio if self.core_ratio is None else self.core_ratio
 
     @property
     def spread(self) -> float:
-        """How far the median repeat is above the fastest, of the side where it is farther."""
+        """The median repeat over the fastest, less 1, of the side where that is more.
+        """
         sides = (
             self.processor_seconds or self.seconds,
             self.peer_processor_seconds or self.peer_seconds,
@@ -125,7 +126,7 @@ class Measurement:
         return self.spread > MOST_SPREAD
 
     def derived(self) -> dict[str, Any]:
-        """Return what a record holds in addition to the fields."""
+        """Return the values that a record holds in addition to the fields."""
         names = ("rate", "ratio", "core_ratio", "spread", "is_noise")
         return {name: getattr(self, name) for name in names}
 
@@ -155,7 +156,7 @@ class _Timed(NamedTuple):
 
 
 def _processor_seconds() -> float:
-    """Return what this process's threads, and its children that have ended, have computed."""
+    """Return the processor seconds of this process's threads and of ended children."""
     spent = os.times()
     return time.process_time() + spent.children_user + spent.children_system
 
@@ -168,7 +169,7 @@ def _timed(function: Callable[[], Any]) -> _Timed:
 
 
 def _memory_of(function: Callable[[], Any]) -> int | None:
-    """Return the most memory that a call takes beyond what is held before it, on Linux."""
+    """Return the most memory that a call takes beyond that held before it, on Linux."""
     own = pathlib.Path("/proc/self")
     try:
         (own / "clear_refs").write_text("5")  # the high-water mark begins anew
@@ -180,14 +181,15 @@ def _memory_of(function: Callable[[], Any]) -> int | None:
 
 
 def kibibytes(process: pathlib.Path, name: str) -> int:
-    """Return a figure of a process's memory, such as "VmRSS:", from its folder in /proc."""
+    """Read a number of a process's memory, such as "VmRSS:", from its folder in /proc.
+    """
     lines = (process / "status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith(name))
 
 
 @functools.cache
 def _compilations() -> collections.Counter[str]:
-    """Return what counts, from its first use on, all that any thread of this process compiles."""
+    """Return counters of all that this process compiles from now on."""
     import jax
     from numba.core import event as events
 

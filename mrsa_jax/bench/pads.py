@@ -17,7 +17,7 @@ from mrsa_watch._base.errors import require
 
 
 def keystreams(streams: int, dim: int, modulus: int) -> Callable[[], int]:
-    """Return what makes the keystreams of this many pads with OpenSSL, and returns their number."""
+    """Return a function that makes this many keystreams with OpenSSL."""
     from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 
     size = stream_bytes(dim, modulus)
@@ -40,7 +40,8 @@ def stream_bytes(dim: int, modulus: int) -> int:
 
 
 def _named(graph: str) -> Graph:
-    """Return a graph by its name, with its degree or chance behind that: `harary:20`."""
+    """Return a graph by its name, which may end in its degree or chance: `harary:20`.
+    """
     name, _, number = graph.partition(":")
     row = ROWS.get(name)
     if row is None or not row.setting:
@@ -58,7 +59,7 @@ def _named(graph: str) -> Graph:
 
 
 def num_edges(graph: str, n: int, modulus: int) -> int:
-    """Return about how many edges a graph has, once all three settings are known to be sound."""
+    """Return about how many edges a graph has, after checks of all three settings."""
     require(n >= 2, "n", "must be at least 2", n)
     rule = "must be a power of two up to 2**32, or in [2, 2**31)"
     is_power = modulus & (modulus - 1) == 0 and modulus <= 2**32

@@ -1,4 +1,4 @@
-"""Exact ranks of participation matrices against batched eigenvalues by NumPy, which are floats."""
+"""Exact ranks of participation matrices against eigenvalues in floats by NumPy."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _dependent(count: int, clients: int, cohort: int) -> np.ndarray:
 
 
 def float_ranks(matrices: np.ndarray) -> np.ndarray:
-    """Return the ranks of matrices of small integers by the eigenvalues of their Gram matrices.
+    """Return ranks of matrices of small integers by eigenvalues of their Gram matrices.
 
     All in one call, which is faster than singular values; as `matrix_rank`, by a
     tolerance.

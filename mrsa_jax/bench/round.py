@@ -1,4 +1,4 @@
-"""Whole rounds as arrays against the real protocol, and against the keystreams of their pads."""
+"""Whole rounds as arrays against the real protocol, and against their keystreams."""
 
 from __future__ import annotations
 

@@ -121,7 +121,7 @@ class Curve(NamedTuple):
 
     @property
     def words(self) -> str:
-        """What the times follow, in a sentence."""
+        """The law of the times, in a sentence."""
         at = f"{self.benchmark}, {self.others}" if self.others else self.benchmark
         text = f"{at}: {self.clock} grows as {self.power}"
         if self.law.low is None:
@@ -225,7 +225,7 @@ def scaling_charts(drawn: Sequence[Curve]) -> dict[str, Chart]:
 
 @by_value
 class Change(NamedTuple):
-    """What became of the time of a case.
+    """Change of the time of a case.
 
     Attributes:
         benchmark: The topic.

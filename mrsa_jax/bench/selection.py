@@ -1,4 +1,4 @@
-"""Selection rounds per second, every scheme against NumPy over all trials at once, one core."""
+"""Selection rounds per second of every scheme, against NumPy over all trials."""
 
 from __future__ import annotations
 
@@ -91,8 +91,7 @@ def _final_figures(history: np.ndarray) -> np.ndarray:
 
 
 FALSE_ALARM = 1e-6
-"""The most likely that equal schemes are called different, whatever the law of their figures.
-"""
+"""The chance at most that equal schemes are called different, whatever their law."""
 
 
 def _same_statistics(ours: jax.Array, theirs: np.ndarray) -> None:
@@ -106,7 +105,7 @@ def _same_statistics(ours: jax.Array, theirs: np.ndarray) -> None:
 
 
 def chance_of_means(a: np.ndarray, b: np.ndarray) -> float:
-    """Return a bound on the chance of means as far apart if both samples have one distribution.
+    """Bound the chance of means as far apart if both samples have one distribution.
 
     Then each division of all values into two samples is as likely. The mean of the
     smaller one is that of a sample without replacement, whose exponential moments are

@@ -1,4 +1,4 @@
-"""Shamir's shares of one secret for each of n clients, against Horner's rule in NumPy."""
+"""Shamir's shares of a secret for each of n clients, against Horner's rule in NumPy."""
 
 from __future__ import annotations
 

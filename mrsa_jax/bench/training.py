@@ -100,7 +100,8 @@ def random_clients(
 def sample_order(
     clients: Any, client: int, batch_size: int, round_index: int = 0
 ) -> np.ndarray:
-    """Return a client's samples in the order in which our training takes them in a round."""
+    """Return a client's samples in the order in which training takes them in a round.
+    """
     held, size = np.asarray(clients.indices)[client], int(clients.sizes[client])
     key = jax.random.fold_in(
         round_key(as_key(0), round_index, Stream.LOCAL_TRAINING), client

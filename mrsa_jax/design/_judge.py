@@ -1,4 +1,4 @@
-"""What a family of lines promises.
+"""Privacy of a family of lines for any number of rounds, and the cost of its sums.
 
 Privacy whatever is ever summed, and what its sums cost.
 """
@@ -180,7 +180,7 @@ def _lines(*classes: np.ndarray) -> np.ndarray:
 @dataclasses.dataclass(frozen=True, repr=False)
 @by_value
 class Judgement:
-    """What a family of lines promises and costs.
+    """Privacy and costs of a family of lines.
 
     The figures of privacy are those of the span of all lines, which holds every
     combination of sums of disjoint lines: no history of any length has smaller ones,
@@ -231,7 +231,7 @@ class Judgement:
 
     @property
     def rows(self) -> list[tuple[str, str]]:
-        """What was found, as names and texts."""
+        """The results, as names and texts."""
         low, high = self.cardinality_interval
         sure = "exact" if low == high else f"95 %: {low:.4g} to {high:.4g}"
         weak = str(self.weak_lower) + (
@@ -275,7 +275,7 @@ def judge(
     num_trials: int = 40,
     seed: int = 0,
 ) -> Judgement:
-    """Return what a family of lines keeps for any number of rounds, and what its sums are like.
+    """Evaluate a family of lines: its privacy for any number of rounds, and its sums.
 
     Use it to choose a family before clients are asked at all. Weak T alone misleads:
     look at how well clients are hidden as well, and at how often there is a sum.

@@ -101,7 +101,7 @@ class Chooser:
 
 
 def check_clients(clients: Sequence[Any], argument: str, chooser: Chooser) -> list[Any]:
-    """Return clients by index, checked to be as many as the selector's and all different."""
+    """Return clients by index, after a check that they are the selector's number."""
     found = list(clients)
     rule = "must be as many as the selector's clients"
     require(

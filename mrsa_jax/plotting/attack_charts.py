@@ -1,4 +1,4 @@
-"""What attacks on sums recover.
+"""Charts of attacks: errors by scheme, true against false positives, images.
 
 Errors of single clients by scheme, and what is distinguished.
 """
@@ -36,7 +36,7 @@ def errors_line(label: str, errors: Any) -> Line:
 
 
 def members_chart(summary: Rows) -> Chart:
-    """Return how well each method tells members from others, by what the server sees."""
+    """Chart the accuracy of each method in telling members from others."""
     seen = list(dict.fromkeys(str(row["seen"]) for row in summary))
     lines = []
     for method in dict.fromkeys(row["method"] for row in summary):
@@ -56,7 +56,7 @@ def members_chart(summary: Rows) -> Chart:
 
 
 def rates_chart(scores: Rows, others: str = "") -> Chart:
-    """Return measured rates with their intervals next to the formula's, two lines for a client.
+    """Chart measured rates with their intervals next to those of the formula.
 
     Args:
         scores: Rows of an attack that tells apart, of any schemes.
@@ -137,7 +137,7 @@ def spoken(name: Any) -> str:
 def histogram_chart(
     data: pd.DataFrame, column: str = "error", least: float = _LEAST
 ) -> Chart:
-    """Return how many clients are known with which error.
+    """Chart the clients by their error, as steps over bins of a logarithmic axis.
 
     Steps over bins of a logarithmic axis.
     """
@@ -173,7 +173,7 @@ def plot_error_histogram(
     least: float = _LEAST,
     ax: Axes | None = None,
 ) -> Axes:
-    """Plot how many of the clients are recovered with which error, a histogram a scheme.
+    """Plot the fraction of clients recovered with each error, one histogram per scheme.
 
     Args:
         data: Columns scheme and the error, a row for each client and seed.
@@ -209,7 +209,7 @@ def plot_image_grid(
     title: str | None = None,
     figure: Figure | None = None,
 ) -> Figure:
-    """Draw rows of images under one another, the originals first, a score under each image.
+    """Draw rows of images under one another, originals first, with scores below.
 
     Args:
         rows: A label (of one line or several) and real images [n, height, width,
@@ -267,7 +267,7 @@ def plot_image_grid(
 
 
 def _side(columns: int, beside: float, texts: list[list[str] | None]) -> float:
-    """Return the inches of an image that fits the column, apart from its score's width."""
+    """Return the inches of an image that fits the column with its score."""
     import matplotlib as mpl
 
     width = float(mpl.rcParams["figure.figsize"][0])
@@ -305,7 +305,7 @@ def _checked_rows(rows: Sequence[tuple[str, Any]]) -> list[np.ndarray]:
 def _checked_scores(
     images: list[np.ndarray], scores: Sequence[Sequence[Any] | None] | None
 ) -> list[list[str] | None]:
-    """Return what is written under each image of each row."""
+    """Return the text below each image of each row."""
     own = [None] * len(images) if scores is None else list(scores)
     require(
         len(own) == len(images), "scores", "must be one a row", len(own), len(images)

@@ -89,7 +89,7 @@ _UPDATES_WORDS = (
 
 
 def exposure_chart(data: Mapping[Any, Any], num_clients: int | None = None) -> Chart:
-    """Return who is exposed by when.
+    """Chart the number of exposed clients after each round.
 
     All clients of the log are a level, where they are known.
     """
@@ -105,7 +105,7 @@ def exposure_chart(data: Mapping[Any, Any], num_clients: int | None = None) -> C
 
 
 def privacy_chart(data: Mapping[Any, Any]) -> Chart:
-    """Return weak T after each round, and strong T and hidden among where they are known."""
+    """Chart weak T after each round, and strong T and hidden among where known."""
     rounds, label = _rounds(data)
     lower, upper = (_above_zero(data[name]) for name in ("weak_lower", "weak_upper"))
     lines = [Line(WEAK, rounds, upper, kind="step")]
@@ -148,7 +148,7 @@ def plot_audit_exposure(
 
 
 def plot_audit_privacy(data: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
-    """Plot weak T after each round of a log, and strong T and hidden among where they are known.
+    """Plot weak T after each round of a log, and strong T and hidden among if known.
 
     Weak T lies in the band between its bounds, where these differ.
 
@@ -169,7 +169,7 @@ def plot_audit_privacy(data: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
 
 
 def _rounds(data: Mapping[Any, Any]) -> tuple[np.ndarray, str]:
-    """Return where the rounds stand on the axis: at their numbers, if these rise."""
+    """Return the rounds' places on the axis: their numbers, if these rise."""
     try:
         numbers = np.asarray(data["round"], float)
     except ValueError:
@@ -200,7 +200,7 @@ _ROUTES = {
 
 
 def routes_chart(results: Mapping[str, CollusionRisk], who: str) -> Chart:
-    """Return the chance of exposure by the fraction of clients who collude, a line for each route.
+    """Chart the chance of exposure by the fraction of colluders, a line per route.
 
     Where no graph is known, the sums are the only route.
     """
@@ -226,7 +226,7 @@ def plot_exposure_routes(
     who: Literal["each", "any"] = "each",
     ax: Axes | None = None,
 ) -> Axes:
-    """Plot the chance of exposure against the fraction of clients who collude, by route.
+    """Plot the chance of exposure against the fraction of colluders, by route.
 
     A colour for each scheme: a line for exposure by combinations of the sums, a dashed
     one by corrupt neighbours in SecAgg+'s graphs where there are any, and a broad pale

@@ -1,4 +1,4 @@
-"""The picture of a history, and what families of lines and policies for split blocks promise."""
+"""Charts of histories, of families of lines, and of policies for split blocks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def designs_chart(judgements: Mapping[str, Any]) -> Chart:
-    """Return what families of lines promise, side by side, the fullest sums first."""
+    """Chart the privacy of families of lines side by side, the fullest sums first."""
     order = sorted(judgements.items(), key=lambda item: -item[1].cardinality)
     at = np.arange(len(order), dtype=float)
     weak, hidden, strong, mean = (
@@ -35,7 +35,7 @@ def designs_chart(judgements: Mapping[str, Any]) -> Chart:
 
 
 def plot_designs(judgements: Mapping[str, Any], *, ax: Axes | None = None) -> Axes:
-    """Plot what families of lines keep for any number of rounds, and their mean clients.
+    """Plot the privacy of families of lines for any number of rounds, and their sums.
 
     Families stand side by side, the fullest sums first: how many clients weak T counts,
     among how many the worst client is hidden (a line leads up to what T overstates),
@@ -150,7 +150,7 @@ def plot_policies(
 
 
 def _spread(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return 5 % quantile, mean and 95 % quantile over trials, without those that are -1."""
+    """Return 5 % quantile, mean and 95 % quantile over trials, without those of -1."""
     shown = np.where(values < 0, np.nan, values.astype(np.float64))
     rows = [row[np.isfinite(row)] for row in shown]
     empty = (np.nan, np.nan, np.nan)
@@ -252,7 +252,7 @@ def _matrix(history: Any) -> np.ndarray:
 
 
 def _edges(block_size: int | None, clients: int) -> range:
-    """Return where lines between blocks stand.
+    """Return the columns at which lines between blocks stand.
 
     Nowhere where they would be half of the picture.
     """

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Quantity(NamedTuple):
-    """What a column of points is called, and how it is read.
+    """Names of a column of points, and how to read it.
 
     "" where its own name says it.
 
@@ -62,17 +62,17 @@ _MOST_CURVES = 24
 
 
 def quantity(name: str) -> Quantity:
-    """Return what is known of a column."""
+    """Return the names of a column."""
     return QUANTITIES.get(name, Quantity())
 
 
 def axis_label(name: str) -> str:
-    """Return what an axis is called that shows a column."""
+    """Return the label of an axis that shows a column."""
     return quantity(name).label or _plain(name)
 
 
 def heading(name: str) -> str:
-    """Return what a column is called over a table."""
+    """Return the heading of a column in a table."""
     return quantity(name).heading or _plain(name)
 
 
@@ -104,7 +104,7 @@ def by_hue(table: pd.DataFrame, hue: str | None) -> list[tuple[str, pd.DataFrame
 
 
 def label_of(value: Any) -> str:
-    """Return how a value of an axis is called in the key."""
+    """Return the name of an axis' value in the key."""
     return (
         number(float(value)) if isinstance(value, float | np.floating) else str(value)
     )
@@ -364,7 +364,7 @@ def pair_chart(
 
 
 def plot_privacy_cost(table: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
-    """Plot C against strong T, one mark per point, shaded by accuracy where models were trained.
+    """Plot C against strong T, one mark per point, shaded by the accuracy of models.
 
     Args:
         table: Columns strong_privacy, aggregation_cardinality, and scheme and accuracy
@@ -404,7 +404,7 @@ def tradeoff_chart(data: pd.DataFrame) -> Chart:
 
 
 def plot_tradeoff(data: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
-    """Plot the C of schemes against the strong T that they keep, with your own intervals.
+    """Plot the C of schemes against the strong T that they keep, with intervals.
 
     Args:
         data: Columns scheme, T, C, C_low and C_high.

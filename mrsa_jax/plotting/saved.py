@@ -147,7 +147,7 @@ def _rasterize(figure: Figure) -> None:
 
 
 class Ahead:
-    """Draws figures in a thread, while what is not known yet of their study is computed.
+    """Draws figures in a thread, while the rest of their study is computed.
 
     A study's figures of its histories are known long before its trainings end, which
     leave a core idle. One that is asked for in the end is taken only if it is that of
@@ -204,7 +204,7 @@ def save_study_figures(
     formats: Sequence[str] = FORMATS,
     ahead: Ahead | None = None,
 ) -> dict[str, pathlib.Path]:
-    """Write each figure that the results have data for as PNG, its data as CSV next to it.
+    """Write each figure that the results have data for as PNG, with its data as CSV.
 
     For print it is also in the folder's `figures/`, as SVG and PDF;
     `with style("single"):` around the call gives the width of one column.
@@ -243,7 +243,7 @@ _WEAK = {"weak_lower": "weak T at least", "weak_upper": "weak T at most",
 
 
 def _figure_data(results: xr.Dataset, name: str) -> Any:
-    """Return what a figure shows as a table.
+    """Return a figure's data as a table.
 
     A column for each scheme, quantiles where banded.
     """

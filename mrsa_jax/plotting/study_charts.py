@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 OPENING = "weak_and_hidden"
-"""What the page of a study of privacy opens with, where it was measured."""
+"""The figure at the top of a report on privacy, where it was measured."""
 
 LEARNING = ("accuracy", "loss")
-"""What was learnt, where something was trained."""
+"""Figures of learning, where something was trained."""
 
 # of updates, behind a correlation that is drawn where others have as many
 _FEWEST_PAIRS = 10
@@ -85,7 +85,7 @@ def quantile(values: np.ndarray, q: float) -> np.ndarray:
 def _simple(
     name: str, axis: str = "round", kind: str = "line", **more: Any
 ) -> Callable[[xr.Dataset], Chart]:
-    """Return what makes the chart of one quantity over rounds."""
+    """Return a function that makes the chart of one quantity over rounds."""
     own = QUANTITIES[name]
 
     def make(results: xr.Dataset) -> Chart:
@@ -135,7 +135,7 @@ def _overstatement(results: xr.Dataset) -> Chart:
 
 
 def compared(results: xr.Dataset) -> list[str]:
-    """Return the first scheme that keeps no T, and the one of the largest sums of those that do."""
+    """Return a scheme without a T, and the one with a T that has the largest sums."""
     labels = _labels(results)
     kept = [int(value) for value in results["guaranteed_privacy"].values]
     sums = results["aggregation_cardinality"].isel(round=-1).values
@@ -169,7 +169,7 @@ def _cardinality(results: xr.Dataset) -> Chart:
 def _between(
     name: str, axis: str, thick: tuple[str, str], thin: tuple[str, str]
 ) -> Callable[[xr.Dataset], Chart]:
-    """Return what makes a chart of two lines a scheme and their band.
+    """Return a function that makes a chart of two lines per scheme and their band.
 
     Variable, name of each.
     """
@@ -216,7 +216,7 @@ def _drift(results: xr.Dataset) -> Chart:
 
 
 def _reconstruction(results: xr.Dataset) -> Chart:
-    """Return each scheme's errors in rising order: how many clients are known how well."""
+    """Chart each scheme's errors in rising order."""
     errors = results["reconstruction_error"]
     lines = [
         errors_line(label, errors.sel(scheme=label).values)
@@ -270,7 +270,7 @@ FIGURES: Sequence[str] = tuple(_CHARTS)
 
 
 def plot_study(results: xr.Dataset, figure: str, *, ax: Axes | None = None) -> Axes:
-    """Plot one of the figures of a study, as `save_study_figures` writes it under the same name.
+    """Plot a figure of a study, as `save_study_figures` writes it under its name.
 
     Lines over trials are means, in bands from 5 % to 95 % of them. The figures:
 

@@ -43,7 +43,7 @@ _NO_LOOK = {"backend", "backend_fallback", "interactive"}
 
 @contextlib.contextmanager
 def style(column: Column | None = None) -> Iterator[None]:
-    """Apply the package's look inside a `with` block, and leave the user's settings alone.
+    """Apply the package's look inside a `with` block; the user's settings return.
 
     Settings from a file `matplotlibrc` have no effect inside. Those that the program
     itself has set keep their effect, unless the look sets them too.
@@ -101,7 +101,7 @@ def _matplotlib() -> Any:
 
 
 def _usual_instead_of_file() -> dict[str, Any]:
-    """Return Matplotlib's defaults of the settings that a file changed and the program did not."""
+    """Return Matplotlib's defaults of settings that a file changed, not the program."""
     mpl = _matplotlib()
     found = {}
     for name in mpl.rcParamsOrig.keys() - _NO_LOOK:
@@ -113,7 +113,7 @@ def _usual_instead_of_file() -> dict[str, Any]:
 
 @functools.cache
 def _settings() -> Any:
-    """Return what the style sheet next to this module sets."""
+    """Read the settings of the style sheet next to this module."""
     mpl = _matplotlib()
     path = pathlib.Path(__file__).with_name("mrsa_jax.mplstyle")
     return mpl.rc_params_from_file(path, use_default_template=False)
@@ -163,7 +163,7 @@ NAMED = {
     "Multi-RoundSecAgg (T=3)": "#CC79A7",
 }
 CHANCE = "Chance"
-"""What a guess reaches, among curves of schemes."""
+"""The series of a guess, among curves of schemes."""
 FAMILIES = ("Multi-RoundSecAgg", "Crossing partitions", "Bernoulli", "Poisson", "Balls in bins",
             "Power of choice", "Minimum separation")  # fmt: skip
 _OF_FAMILIES = ("#692D0F", "#2D69E1", "#69783C", "#3C2D96", "#004B3C", "#875A87")

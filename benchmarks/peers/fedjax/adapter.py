@@ -1,4 +1,4 @@
-"""FedJAX's own federated averaging (`fedjax.algorithms.fed_avg`), in an environment of its own.
+"""FedJAX's federated averaging (`fedjax.algorithms.fed_avg`) in its environment.
 
 Its batches come without its shuffle, from samples that lie in the wanted order.
 """

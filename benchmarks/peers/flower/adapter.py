@@ -98,7 +98,7 @@ def _rounds_of(path):
 
 
 class Average(FedAvg):
-    """FedAvg that keeps the start through the round that warms up, and the time of the others."""
+    """FedAvg that keeps the start through the warm-up, and the time of later rounds."""
 
     def __init__(self, start, num_clients, answer):
         self.start, self.answer = ndarrays_to_parameters(start), answer
@@ -175,7 +175,7 @@ class Simulation:
 
 
 class Proxy:
-    """What the workflow asks of a client that it knows by number."""
+    """A client as the workflow sees it, known by number."""
 
     def __init__(self, node_id):
         self.node_id, self.cid = node_id, str(node_id)
@@ -197,7 +197,7 @@ class Everyone(FedAvg):
 
 
 class Manager:
-    """How many clients there are, for a line of the log."""
+    """The number of clients, for a line of the log."""
 
     def __init__(self, count):
         self.count = count

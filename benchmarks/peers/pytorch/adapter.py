@@ -18,7 +18,7 @@ from torch.nn import functional
 
 
 class Network(nn.Module):
-    """Convolutions (5x5, relu, 2x2 max-pool each), then dense layers with relu between them."""
+    """Convolutions (5x5, relu, 2x2 max-pool each), then dense layers with relu."""
 
     def __init__(self, shape, convolutions, dense):
         super().__init__()
@@ -47,7 +47,7 @@ class Network(nn.Module):
 
 
 class Workload:
-    """One workload: every client trains from the same start over its own minibatches."""
+    """A workload: every client trains from the same start over its minibatches."""
 
     def __init__(self, settings, arrays, threads):
         torch.set_num_threads(threads)
