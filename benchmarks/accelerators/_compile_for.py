@@ -178,8 +178,6 @@ def _tpu(name: str) -> Target:
     return Target(name, topology.devices[0], "tpu", 2**15, memory)
 
 
-# ---- what must be installed
-
 # by version of CUDA: what goes with one release of JAX, and NVIDIA's compiler
 _CUDA = {
     "12": (("jax-cuda12-plugin", "jax-cuda12-pjrt"), "nvidia-cuda-nvcc-cu12"),
@@ -215,12 +213,14 @@ def check_installed(platform: str) -> None:
 
 def _problem(plugins: tuple[str, ...], other: str) -> str:
     """Describe the fault of these distributions, "" if there is none."""
-    found = {name: version_of(name) for name in (*plugins, other)}
-    missing = [name for name, version in found.items() if version is None]
+    versions = {name: version_of(name) for name in (*plugins, other)}
+    missing = [name for name, version in versions.items() if version is None]
     if missing:
         return f"{' and '.join(missing)} not installed"
     wrong = [
-        f"{name} {found[name]}" for name in plugins if found[name] != jax.__version__
+        f"{name} {versions[name]}"
+        for name in plugins
+        if versions[name] != jax.__version__
     ]
     return f"{' and '.join(wrong)} cannot serve JAX {jax.__version__}" if wrong else ""
 
@@ -237,6 +237,7 @@ def compiled(function: Any, where: Target, *arguments: Any, **static: Any) -> An
     Returns:
         A `jax.stages.Compiled` that cannot be called here.
     """
+    # shapes on the target device stand for arrays: nothing is allocated
     placed = jax.tree.map(lambda leaf: _placed(leaf, where), arguments)
     with where.assumed():
         lowered = function.trace(*placed, **static).lower(

@@ -1,10 +1,10 @@
 """The hot paths: programs that must stay a few batched launches on an accelerator.
 
-`hot_paths.toml` names each path and its bounds when compiled for one H100. A function for
-each builds the jitted programs with their arguments at the sizes that users have (or at
-small ones). Bulk arguments are `jax.ShapeDtypeStruct`s: only their shapes matter to the
-compiler, and a run fills them (`_measured.filled`); what a program's meaning hangs
-on (keys, schemes, edges) is given.
+`hot_paths.toml` names each path and its bounds when compiled for one H100. A function
+for each builds the jitted programs with their arguments at the sizes that users have
+(or at small ones). Bulk arguments are `jax.ShapeDtypeStruct`s: only their shapes matter
+to the compiler, and a run fills them (`_measured.filled`); what a program's meaning
+hangs on (keys, schemes, edges) is given.
 """
 
 from __future__ import annotations
@@ -248,6 +248,7 @@ def _selection(quick: bool) -> Work:
     from mrsa_jax import availability, selection
     from mrsa_jax.selection import _rollout
 
+    # blocks of three: the largest multiple of 3 up to a tenth of the clients
     trials, rounds, clients = (64, 5, 12) if quick else (100_000, 200, 120)
     selector = selection.batch_partitioning(clients, clients // 10 // 3 * 3 or 3, 3)
     online = availability.independent(0.1).for_clients(clients)
@@ -358,7 +359,7 @@ def _rounds_between_evaluations(quick: bool, *, num_runs: int | None = None) -> 
     if num_runs is None:
         call = Call(rounds_program, (fixed, carried, rounds, data), settings)
         return Work([call], num_rounds * work.amount)
-    each = [(own,) * num_runs for own in (fixed, carried, rounds)]
+    each = [(value,) * num_runs for value in (fixed, carried, rounds)]
     settings |= {"width": num_runs * slots, "tile": num_runs}
     call = Call(runs_program, (*each, jnp.zeros(num_runs, jnp.int32), data), settings)
     return Work([call], num_runs * num_rounds * work.amount)

@@ -79,8 +79,8 @@ class Reading:
 
         A call back to the host always is.
         """
-        found = [*self.wrong]
-        found += [
+        faults = [*self.wrong]
+        faults += [
             f"{words} {what}, at most {most:,g} are allowed"
             for what, words, value, most in (
                 ("launches", f"{self.launches:,}", self.launches, self.most_launches),
@@ -100,8 +100,8 @@ class Reading:
             if most is not None and value > most
         ]
         if self.host_calls:
-            found.append(f"{self.host_calls} calls back to the host")
-        return tuple(found)
+            faults.append(f"{self.host_calls} calls back to the host")
+        return tuple(faults)
 
     def derived(self) -> dict[str, Any]:
         """Return the values that a record holds beside the fields."""

@@ -110,6 +110,7 @@ def torch_weights(convolutions, dense, last_shape):
             lambda kernel: kernel.transpose(3, 2, 0, 1),
             lambda kernel: kernel.transpose(2, 3, 1, 0),
         )
+    # flattened images: the channel comes last in flax, first in PyTorch
     height, width, channels = last_shape
 
     # rows by height, width, channel become columns by channel first

@@ -48,6 +48,7 @@ def _view() -> tuple[attacks.views.UpdateView, np.ndarray]:
         label = on_device([_LABEL])
         return optax.softmax_cross_entropy_with_integer_labels(logits, label).mean()
 
+    # one step of SGD at rate 1: the update is the negative gradient
     gradient = jax.grad(loss)(start)
     labels = on_device([_LABEL], jnp.int32)
     view = attacks.views.UpdateView(model, start, _SHAPE, 10, -gradient, 1, labels)
@@ -100,7 +101,7 @@ def restarts(count: int, num_steps: int) -> Measurement:
     many = attacks.gradient_inversion(
         num_steps=num_steps, restarts=count, smoothness=_SMOOTHNESS
     )
-    one = dataclasses.replace(many, restarts=1)
+    single = dataclasses.replace(many, restarts=1)
 
     def check(ours: np.ndarray, theirs: list[np.ndarray]) -> None:
         # seeds of restarts differ, and so do their images
@@ -110,7 +111,7 @@ def restarts(count: int, num_steps: int) -> Measurement:
 
     return compare(
         lambda: many.run(0, view).images,
-        lambda: [one.run(seed, view).images for seed in range(count)],
+        lambda: [single.run(seed, view).images for seed in range(count)],
         work=count * num_steps,
         check=check,
     )
@@ -135,9 +136,9 @@ def least_squares(num_clients: int, num_rounds: int, dim: int) -> Measurement:
             inverse = np.linalg.pinv(history.astype(np.float64))
             return inverse @ sums[:, :part].astype(np.float64)
 
-        def check(mine: np.ndarray, other: np.ndarray) -> None:
+        def check(estimates: np.ndarray, other: np.ndarray) -> None:
             most = 1e-6 * np.abs(other).max()
-            np.testing.assert_allclose(mine[:, :part], other, atol=most)
+            np.testing.assert_allclose(estimates[:, :part], other, atol=most)
 
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         measured = compare(
@@ -167,6 +168,7 @@ def _sums_on_disk(
     sums = np.lib.format.open_memmap(
         folder / "sums.npy", mode="w+", dtype=np.float32, shape=(num_rounds, dim)
     )
+    # the updates never lie in memory all at once
     width = min(dim, 10_000)
     for first in range(0, dim, width):
         updates = generator.standard_normal((num_clients, width), np.float32)

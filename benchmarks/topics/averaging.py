@@ -75,6 +75,7 @@ def rounds(model: str, system: str, num_clients: int, size: int) -> Measurement:
     aggregator = secagg.ring_average(
         quantizer, num_clients, start.shape[0], fidelity="sets"
     )
+    # all clients in every round
     participation = np.ones((_ROUNDS, num_clients), bool)
     training = federated.Training(
         network, clients, participation, trainer, aggregator, initial_parameters=start

@@ -88,6 +88,7 @@ def halves(model: str, num_clients: int, size: int, batch_size: int) -> Measurem
 
     def check(ours: jax.Array, theirs: jax.Array) -> None:
         _check_moved(ours)
+        # half precision has three digits, which rounds of training lose
         difference, length = jnp.linalg.norm(ours - theirs), jnp.linalg.norm(theirs)
         if not float(difference) < 0.2 * float(length):
             text = f"updates of length {length} differ by {difference}"

@@ -28,6 +28,7 @@ def _numpy_gaussian(rng: np.random.Generator, variance: float, count: int) -> An
     Source: Canonne, Kamath, Steinke, "The discrete Gaussian for differential privacy"
     (2020), Algorithm 3.
     """
+    # of the discrete Laplace from which draws are accepted
     scale = math.floor(math.sqrt(variance)) + 1
     parts: list[Any] = []
     missing = count
@@ -139,6 +140,7 @@ def _numpy_losses(
 ) -> Any:
     """Draw losses of a client who rests in NumPy, round by round for all samples."""
     rng = np.random.default_rng(0)
+    # rounds since the last participation; a client who is rested may join
     age = np.full(samples, rest)
     rested, ring = np.zeros(samples), np.full((rest, samples), -np.inf)
     joins, stays = math.log(coin), math.log1p(-coin)
@@ -155,6 +157,7 @@ def _numpy_losses(
 def _numpy_bins(rounds: int, bins: int, noise: float, samples: int) -> Any:
     """Draw losses of a client in bins from all of its releases, in NumPy."""
     rng = np.random.default_rng(0)
+    # a client takes part in one round of each cycle of bins
     shifts = (np.arange(rounds)[:, None] % bins == np.arange(bins)) / noise
     release = (
         rng.normal(size=(samples, rounds)) + shifts.T[rng.integers(bins, size=samples)]
@@ -228,6 +231,7 @@ def ledger(rounds: int, clients: int, bands: int) -> Measurement:
     P = np.random.default_rng(0).random((rounds, clients), np.float32) < 0.05
     roots = np.cumprod([1.0, *(1 - 1 / (2 * np.arange(1.0, max(1, bands))))])
     strategy = dp.toeplitz(roots, rounds) if bands else None
+    # the full product for some clients is the reference
     few = slice(None, 64)
 
     def ours() -> np.ndarray:

@@ -22,12 +22,11 @@ _AT_ONCE = 50  # rounds of the peer whose graphs stay in cache
 
 
 def _peer(seed: int, n: int, p: float, q: float, t: int, rounds: int) -> np.ndarray:
-    """Count random rounds that are unreliable, not private, disconnected, with NumPy.
-    """
-    rng, found = np.random.Generator(np.random.SFC64(seed)), np.zeros(3, np.int64)
+    """Count rounds that are unreliable, not private, disconnected, with NumPy."""
+    rng, counts = np.random.Generator(np.random.SFC64(seed)), np.zeros(3, np.int64)
     for first in range(0, rounds, _AT_ONCE):
-        found += _peer_rounds(rng, min(_AT_ONCE, rounds - first), n, p, q, t)
-    return found
+        counts += _peer_rounds(rng, min(_AT_ONCE, rounds - first), n, p, q, t)
+    return counts
 
 
 def _beside(graphs_: np.ndarray, members: np.ndarray) -> np.ndarray:
@@ -46,35 +45,38 @@ def _peer_rounds(
     joined = (upper | upper.swapaxes(1, 2)).astype(single)
     stays = rng.random((4, count, n), single) >= single(q)
     v2, v3, v4 = (np.logical_and.reduce(stays[:steps]) for steps in (2, 3, 4))
+    # enough neighbours answer, oneself included
     informed = _beside(joined, v4) + v4 >= t
     needed = v3 | (v2 & (_beside(joined, v3) > 0))
     reliable = (informed | ~needed).all(axis=1)
-    parts, leaks, left = np.zeros(count, int), np.zeros(count, bool), v3.copy()
-    rows = np.flatnonzero(left.any(axis=1))
+    parts, leaks, rest = np.zeros(count, int), np.zeros(count, bool), v3.copy()
+    rows = np.flatnonzero(rest.any(axis=1))
     while rows.size:  # the next component of every round that has one
-        own, graph = left[rows], joined[rows]
-        part, grown = np.zeros_like(own), np.zeros_like(own)
-        grown[np.arange(rows.size), own.argmax(axis=1)] = True
+        alive, graph = rest[rows], joined[rows]
+        part, grown = np.zeros_like(alive), np.zeros_like(alive)
+        grown[np.arange(rows.size), alive.argmax(axis=1)] = True
+        # flood from one client until the component stops growing
         while (grown != part).any():
             part = grown
             around = _beside(graph, part) > 0
-            grown = part | (around & own)
+            grown = part | (around & alive)
         leaks[rows] |= (informed[rows] | ~(part | (v2[rows] & around))).all(axis=1)
         parts[rows] += 1
-        left[rows] = own & ~part
-        rows = rows[left[rows].any(axis=1)]
+        rest[rows] = alive & ~part
+        rows = rows[rest[rows].any(axis=1)]
     return np.array([(~reliable).sum(), ((parts > 1) & leaks).sum(), (parts > 1).sum()])
 
 
 def _agree(ours: secagg.failures.FailureRates, theirs: np.ndarray, rounds: int) -> None:
     """Raise unless both sides' rates agree within five standard errors."""
-    for mine, count in zip(
+    for rate, count in zip(
         (ours.unreliable, ours.not_private, ours.disconnected), theirs, strict=True
     ):
-        pooled = (mine.count + count) / (mine.trials + rounds)
-        error = np.sqrt(pooled * (1 - pooled) * (1 / mine.trials + 1 / rounds))
-        if abs(mine.rate - count / rounds) > 5 * error + 1e-12:
-            raise ResultsDifferError(f"{mine} against {count} of {rounds}")
+        # the standard error under one common rate
+        pooled = (rate.count + count) / (rate.trials + rounds)
+        error = np.sqrt(pooled * (1 - pooled) * (1 / rate.trials + 1 / rounds))
+        if abs(rate.rate - count / rounds) > 5 * error + 1e-12:
+            raise ResultsDifferError(f"{rate} against {count} of {rounds}")
 
 
 def _same_rounds(n: int, p: float, q: float, t: int) -> None:
@@ -82,11 +84,11 @@ def _same_rounds(n: int, p: float, q: float, t: int) -> None:
     graph, steps = graphs.erdos_renyi(n, p), availability.independent_steps(q)
 
     def one(trial: jax.Array) -> tuple[jax.Array, jax.Array]:
-        own = trial_key(as_key(0), trial)
+        key = trial_key(as_key(0), trial)
         survivors = steps.sample(
-            round_key(own, 0, Stream.STEPS), jnp.ones(n, jnp.bool_)
+            round_key(key, 0, Stream.STEPS), jnp.ones(n, jnp.bool_)
         )
-        return graph.sample(round_key(own, 0, Stream.ASSIGNMENT)), survivors
+        return graph.sample(round_key(key, 0, Stream.ASSIGNMENT)), survivors
 
     adjacency, survivors = jax.jit(jax.vmap(one))(jnp.arange(64, dtype=jnp.uint32))
     reliable = secagg.is_reliable(adjacency, survivors, t)

@@ -20,6 +20,7 @@ _GROUP_LEVELS = (2, 4, 8, 10, 12)
 
 
 def _layout_of(clients: int, groups: int, dim: int) -> hetero.SegmentLayout:
+    # as equal as can be
     sizes = [clients // groups + (g < clients % groups) for g in range(groups)]
     levels = [_GROUP_LEVELS[g * len(_GROUP_LEVELS) // groups] for g in range(groups)]
     return hetero.segment_layout("mc", sizes, levels, dim)

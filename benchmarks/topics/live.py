@@ -48,13 +48,13 @@ def check(sums: int, clients: int, size: int) -> Measurement:
     """Time checks of cohorts before a sum."""
     cohorts = _cohorts(clients, size)
     gate = _grown(sums, cohorts)
-    asked = [next(cohorts) for _ in range(_ASKED)]
+    proposed = [next(cohorts) for _ in range(_ASKED)]
 
     def all_allowed(answers: tuple[live.GateAnswer, ...], _: object) -> None:
         if not all(answer.allowed for answer in answers):
             raise ResultsDifferError("a random cohort is not allowed")
 
-    return compare(lambda: gate.check(asked), work=_ASKED, check=all_allowed)
+    return compare(lambda: gate.check(proposed), work=_ASKED, check=all_allowed)
 
 
 def replay(sums: int, clients: int, size: int) -> Measurement:
@@ -63,6 +63,7 @@ def replay(sums: int, clients: int, size: int) -> Measurement:
     history = [next(cohorts) for _ in range(sums)]
     P = np.zeros((sums, clients), np.bool_)
     for row, cohort in zip(P, history, strict=True):
+        # names end in the client's number
         row[[int(name[7:]) for name in cohort]] = True
 
     def ours() -> live.Gate:

@@ -32,6 +32,7 @@ def strong(rounds: int, clients: int) -> Measurement:
     """Time strong T of a large sparse history."""
     history = np.random.default_rng(0).random((rounds, clients)) < 0.01
     # by its definition: the fewest clients who always move together
+    # T by its definition: the fewest clients of one column
     columns = np.packbits(history[:, history.any(axis=0)], axis=0).T.copy()
     _, sizes = np.unique(
         columns.view(f"V{columns.shape[1]}").ravel(), return_counts=True
@@ -202,6 +203,7 @@ def updates(rounds: int, clients: int, cohort: int) -> Measurement:
     for row in history:
         row[rng.choice(clients, cohort, replace=False)] = True
     compared, memory = max(1, clients // 50), 0.9
+    # updates of rounds j and k correlate by memory ** |j - k|
     lags = np.abs(np.subtract.outer(np.arange(rounds), np.arange(rounds)))
 
     def peer() -> np.ndarray:

@@ -59,6 +59,7 @@ def beside_flower(n: int, degree: int, dim: int, ours: str) -> Measurement:
 
     Of degree n - 1 for the complete graph.
     """
+    # one in twelve is lost after the pads were agreed
     lost, threshold = max(1, n // 12), (degree + 1) // 2 + 1
     updates = np.random.default_rng(0).uniform(-1, 1, (n, dim)).astype(np.float32)
     survivors = lost_before_unmasking(n, lost / n)
@@ -90,7 +91,7 @@ def beside_flower(n: int, degree: int, dim: int, ours: str) -> Measurement:
     with Peer("flower", workload, threads=num_cores()) as peer:
 
         def check(ours: np.ndarray, _: Any) -> None:
-            """Stochastic rounding moves each client, and so the mean, by less than a step."""
+            """Allow a step: stochastic rounding moves each client by less."""
             np.testing.assert_array_less(np.abs(ours - expected), step)
             np.testing.assert_array_less(np.abs(peer.saved() - expected), step)
 

@@ -63,6 +63,7 @@ def _start(
     """
     place = tempfile.mkdtemp(dir=folder)
     environment = cold_environment(place) if is_cold else _with_bytecode()
+    # lines are awaited in this order
     awaited = list(until)
     lines = []
     with subprocess.Popen(

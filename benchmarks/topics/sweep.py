@@ -85,8 +85,9 @@ def stored(rounds: int, trials: int, num_rates: int) -> Measurement:
         computed,
         work=plan.sweep.size,
         check=check,
-        note=f"{plan.num_computed} points differ, in {len(plan.groups)} compiled groups; aimed at: "
-        "two minutes on two cores, and no more than 5 % for the store",
+        note=f"{plan.num_computed} points differ, in "
+        f"{len(plan.groups)} compiled groups; aimed at: two minutes on two cores, "
+        "and no more than 5 % for the store",
     )
 
 
@@ -155,11 +156,12 @@ def _check_script(size: _Size) -> None:
             "hidden_among_worst",
             "hidden_among_median",
         ):
-            own = np.nan_to_num(getattr(ours, name)[:, -1], nan=np.inf)
-            np.testing.assert_allclose(theirs[name], own, rtol=1e-5)
+            expected = np.nan_to_num(getattr(ours, name)[:, -1], nan=np.inf)
+            np.testing.assert_allclose(theirs[name], expected, rtol=1e-5)
         first = ours.first_exposure.min(
             axis=1, where=ours.first_exposure >= 0, initial=size.rounds
         )
+        # a tolerance may see exposure up to two rounds early
         gone = np.where(first < size.rounds, first, -1) - theirs["first_exposed_round"]
         assert ((gone >= 0) & (gone <= 2)).all(), gone
 
@@ -233,6 +235,7 @@ def _fresh(program: Sequence[str]) -> _Ended:
                 f"{program[0]} ended with an error: {words[-500:]}"
             )
         output.seek(0)
+        # numba writes a file per compiled loop
         loops = sum(1 for _ in pathlib.Path(folder).rglob("*.nbc"))
         compiled = {"xla": words.count("Compiling "), "numba": loops}
         return _Ended(json.loads(output.read()), memory, compiled)

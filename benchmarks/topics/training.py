@@ -106,6 +106,7 @@ def _products_a_sample(network: _Network) -> float:
     _, (height, width, channels), convolutions, dense = network
     total = 0.0
     for number, (features, padding) in enumerate(convolutions):
+        # of a 5 x 5 convolution; a pool halves them
         height, width = height + 2 * padding - 4, width + 2 * padding - 4
         passes = 2 if number == 0 else 3  # nobody needs the gradient of the images
         total += passes * 2.0 * height * width * 25 * channels * features

@@ -167,6 +167,7 @@ class CanaryScores(NamedTuple):
             least = int(stats.binom.ppf(tail, sizes[1], stats.norm.sf(threshold - mu)))
             return _between([most, least], sizes, level)[0] > allowed
 
+        # bisection: a larger mu is found if a smaller one is
         low, high = allowed, allowed + 64.0
         if not is_found(high):
             return float("inf")
@@ -255,6 +256,7 @@ class Canaries:
         rows = _rows(participation)
         count = check_integer(num_trials, "num_trials", 1)
         mechanism = self.mechanism
+        # rounds without a sum have a weight, but nothing is played in them
         weights = self.test(rows).weights[rows.any(axis=1)]
         dim = mechanism.quantizer.dim
         rule = "must be of updates with two entries or more"
@@ -277,6 +279,7 @@ class Canaries:
         require_methods(aggregator, "aggregator", "init", "aggregate")
         members, present = padded_slots(rows, width)
         variances = _variance(mechanism) * sizes
+        # floats of one trial: the cohort's vectors, and the remainders of all rounds
         vectors = _COPIES * width * mechanism.quantizer.padded_dim
         tile = min(at_once("repeated", 4 * (vectors + len(rows) * dim)), count)
         setting = _Setting(
@@ -305,10 +308,11 @@ class Canaries:
                 parts.append(seen)
                 grams.add(gram)
             scores.append(np.concatenate(parts) @ weights)
+        # a rounded entry has a variance of at most a quarter of a squared step
         rounding = sizes * mechanism.step**2 / 4.0
         ring = 2.0**mechanism.modulus_bits * mechanism.step
         slack = (rounding + mechanism.wrap_probability * ring**2) / variances
-        return CanaryScores(*scores, grams.residuals(slack))
+        return CanaryScores(scores[0], scores[1], grams.residuals(slack))
 
 
 def _variance(mechanism: RingMechanism) -> float:
@@ -332,6 +336,7 @@ class _Moments:
 
     def add(self, grams: np.ndarray) -> None:
         """Add those of some trials."""
+        # about the identity, or the squares would lose their digits
         apart = grams - self.plan
         self.count += len(apart)
         self.first += apart.sum(axis=0)
@@ -388,6 +393,7 @@ def _played(
             most = setting.longest / (setting.spread * lengths)
             others = jnp.minimum(most, jnp.float32(1)) * setting.spread * drawn
         canary = jnp.where(is_there, setting.length, jnp.float32(0)) * unit
+        # the canary replaces its client's vector in both kinds of trial
         sent = jnp.where(is_canary, canary[None], others)
 
         def one_round(
@@ -398,6 +404,7 @@ def _played(
             updates = jnp.where(present[:, None], sent[members], jnp.float32(0))
             out, state = average.aggregate(key, state, updates, members, present)
             total = out.update * out.total_weight.astype(jnp.float32)
+            # the server knows the others' updates, and takes them off
             is_other = (members != setting.client) & present
             of_others = jnp.where(is_other[:, None], updates, jnp.float32(0))
             rest = total - jnp.sum(of_others, axis=0)
@@ -446,7 +453,7 @@ def canaries(client: Any, mechanism: Any, *, spread: Any = None) -> Canaries:
         ...                               modulus_bits=20)
         >>> history = np.ones((2, 4), bool)
         >>> audit = mj.attacks.canaries(0, mechanism)
-        >>> round(audit.test(history).mu, 6)  # two rounds of noise multiplier 1: sqrt(2)
+        >>> round(audit.test(history).mu, 6)  # two rounds of noise multiplier 1
         1.414214
         >>> scores = audit.play(0, history, 400)
         >>> lower, upper = scores.interval(0.7)

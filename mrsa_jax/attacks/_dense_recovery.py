@@ -76,8 +76,9 @@ class DenseRecovery:
         lead = updates.shape[:-1]
         recovered = []
         for flat in updates.reshape(-1, updates.shape[-1]):
-            layer = map(np.asarray, _layers(seen, flat)[path])
-            recovered.append(_most_agreed(*layer, seen.num_images, self.tolerance))
+            kernel, bias = map(np.asarray, _layers(seen, flat)[path])
+            agreed = _most_agreed(kernel, bias, seen.num_images, self.tolerance)
+            recovered.append(agreed)
         inputs, agreeing = map(np.stack, zip(*recovered, strict=True))
         agreeing = agreeing.reshape(*lead, seen.num_images)
         return RecoveredInputs(inputs.reshape(*lead, *inputs.shape[1:]), agreeing)
@@ -108,7 +109,8 @@ def dense_recovery(
         >>> images = jnp.full((1, 2, 2, 1), 0.25)
         >>> flat = mj.federated.initial_parameters(0, model, (2, 2, 1))
         >>> def loss(flat):
-        ...     logits = model.apply(mj.federated.unflatten(model, (2, 2, 1), flat), images)
+        ...     parameters = mj.federated.unflatten(model, (2, 2, 1), flat)
+        ...     logits = model.apply(parameters, images)
         ...     return -jax.nn.log_softmax(logits)[0, 1]
         >>> step = -0.1 * jax.grad(loss)(flat)
         >>> view = mj.attacks.views.UpdateView(model, flat, (2, 2, 1), 3, step, 1)
@@ -140,7 +142,8 @@ def _path(view: UpdateView, wanted: str | None) -> str:
         return wanted
     pixels = int(np.prod(view.input_shape))
     reading = [path for path, (kernel, _) in layers.items() if len(kernel) == pixels]
-    rule = f"must have a dense layer with a bias that reads {pixels} pixels, or `layer` be named"
+    layer = f"a dense layer with a bias that reads {pixels} pixels"
+    rule = f"must have {layer}, or `layer` be named"
     require(bool(reading), "model", rule, f"dense layers {sorted(layers)}")
     return reading[0]
 
@@ -155,11 +158,13 @@ def _most_agreed(
     slopes = np.abs(bias)
     units = np.argsort(-slopes, kind="stable")
     units = units[slopes[units] > 0]
+    # slope times input over slope: the input, if one sample fires the unit
     ratios = (weights[:, units] / bias[units]).T
     inputs = np.full((num_inputs, weights.shape[0]), np.nan, np.float32)
     agreeing = np.zeros(num_inputs, np.int64)
     is_left = np.isfinite(ratios).all(axis=1)
     groups: list[np.ndarray] = []
+    # greedy: the unit of the strongest slope takes all units that agree with it
     while is_left.any():
         first = int(np.argmax(is_left))
         distance = np.linalg.norm(ratios - ratios[first], axis=1)

@@ -253,6 +253,7 @@ def _null_space(
     values fall the most, at most the number of clients.
     """
     num_rounds = len(sums)
+    # the columns of P lie in the span of the first r left singular vectors
     left, values, _ = np.linalg.svd(_narrowed(sums, key))
     values = np.concatenate([values, np.zeros(num_rounds - len(values))])
     most = min(num_clients, num_rounds)
@@ -271,6 +272,7 @@ def _null_space(
 def _narrowed(sums: np.ndarray, key: Array) -> np.ndarray:
     """Return the sums as float64 [J, d], or projected to fewer columns at random."""
     num_rounds, dim = sums.shape
+    # a random projection to J columns or more keeps the column space
     narrow = 4 * num_rounds
     width = at_once("pieces", 8 * max(num_rounds, narrow))
     generator = np.random.default_rng(np.asarray(jax.random.key_data(key)).tolist())
@@ -316,6 +318,7 @@ def _relax(
 def _capped(values: Array, count: Array, interval: Array) -> Array:
     """Bisect for the nearest entries in [0, 1] with the right sum in each interval."""
     num_intervals = count.shape[0]
+    # all entries are 1 at the low end, all are 0 at the high one
     low = jax.ops.segment_min(values, interval, num_intervals) - jnp.float32(1)
     high = jax.ops.segment_max(values, interval, num_intervals)
 
@@ -333,8 +336,10 @@ def _capped(values: Array, count: Array, interval: Array) -> Array:
 @one_program
 def _rounded(values: Array, count: Array, interval: Array) -> Array:
     """Return ones at each interval's largest entries, as many as its count."""
+    # by interval, in each the largest first
     order = jnp.lexsort((-values, interval))
     lengths = jax.ops.segment_sum(jnp.ones_like(interval), interval, count.shape[0])
+    # where each interval begins in that order
     first = jnp.cumsum(lengths) - lengths
     place = jnp.arange(len(values), dtype=jnp.int32) - first[interval[order]]
     is_one = place < count.astype(jnp.int32)[interval[order]]

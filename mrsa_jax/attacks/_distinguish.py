@@ -50,8 +50,7 @@ class BestTest(NamedTuple):
     middle: float = 0.0
 
     def scores(self, sums: Any) -> Float64[np.ndarray, "*_"]:
-        """Return the scores of sums along the shift, [..., J], less their known part.
-        """
+        """Return scores of sums along the shift, [..., J], less their known part."""
         values = np.asarray(sums, np.float64) @ self.weights - self.middle
         certain = np.where(values > 0, np.inf, -np.inf)
         return np.asarray(certain if np.isinf(self.mu) else values, np.float64)
@@ -140,10 +139,14 @@ class Distinguish:
         weights, noise, kernel = self._parts(participation)
         count = check_integer(num_trials, "num_trials", 1)
         others = np.delete(weights, self.client, axis=1) * (self.spread or 0.0)
-        arrays = [on_device(others, jnp.float32), on_device(noise, jnp.float32)]
         has_kernel = self.kernel is not None and kernel is not None
-        arrays.append(on_device(kernel, jnp.float32) if has_kernel else None)
+        arrays = (
+            on_device(others, jnp.float32),
+            on_device(noise, jnp.float32),
+            on_device(kernel, jnp.float32) if has_kernel else None,
+        )
         rounds, num_others = others.shape
+        # floats of one history: fresh updates per round only where they change
         width = num_others * (rounds if has_kernel else 1) + rounds
         step = min(at_once("leverage", 8 * width), count)
         column = float(np.linalg.norm(self.shift)) * weights[:, self.client]
@@ -212,7 +215,8 @@ def distinguish(
         >>> import numpy as np
         >>> P = np.array([[1, 1, 1, 0], [0, 1, 1, 1]])
         >>> attack = mj.attacks.distinguish(0, shift=2.0)
-        >>> round(attack.test(P).mu ** 2, 12)  # 2^2 (1, 0) M^-1 (1, 0)^T, M = [[2, 2], [2, 3]]
+        >>> # 2^2 (1, 0) M^-1 (1, 0)^T, M = [[2, 2], [2, 3]]
+        >>> round(attack.test(P).mu ** 2, 12)
         6.0
         >>> (mj.privacy.distinguishability(P, shift=2.0).mu[0] ** 2).round(12).tolist()
         6.0
@@ -252,11 +256,13 @@ def _best(column: np.ndarray, covariance: np.ndarray, shift: float) -> BestTest:
 
     Where p leaves the range of M, what leaves it shows the shift as it is.
     """
+    # rounds of many clients and of few differ by orders of magnitude: scale first
     scale = np.sqrt(np.maximum(np.diagonal(covariance), 0.0))
     scale = np.where(scale > 0, scale, 1.0)
     values, vectors = np.linalg.eigh(covariance / scale[:, None] / scale[None, :])
     parts = vectors.T @ (column / scale)
     varies = values > _ROUNDING * max(float(values.max()), 1.0)
+    # in a direction without variance any shift shows itself
     bare = np.where(varies, 0.0, parts)
     if np.linalg.norm(bare) > _NOTHING * np.linalg.norm(parts):
         return BestTest(vectors @ bare / scale / (bare @ bare), np.inf, shift / 2)
@@ -269,20 +275,20 @@ def _best(column: np.ndarray, covariance: np.ndarray, shift: float) -> BestTest:
 @functools.partial(jax.jit, static_argnames="count")
 def _sums(
     key: Array,
-    left: Float32[Array, "rounds others"],
+    weights: Float32[Array, "rounds others"],
     noise: Float32[Array, "rounds rounds"],
     kernel: Float32[Array, "rounds rounds"] | None,
     count: int,
 ) -> Float32[Array, "{count} rounds"]:
     """Draw the unknown part of the sums along the shift, for `count` histories."""
     of_others, of_noise = jax.random.split(key)
-    rounds, others = left.shape
+    rounds, others = weights.shape
     product = functools.partial(jnp.einsum, precision=lax.Precision.HIGHEST)
     if kernel is None:
         updates = jax.random.normal(of_others, (count, others), jnp.float32)
-        sums = product("bn,jn->bj", updates, left)
+        sums = product("bn,jn->bj", updates, weights)
     else:
         steps = jax.random.normal(of_others, (count, others, rounds), jnp.float32)
-        sums = product("jn,jk,bnk->bj", left, kernel, steps)
+        sums = product("jn,jk,bnk->bj", weights, kernel, steps)
     drawn = jax.random.normal(of_noise, (count, rounds), jnp.float32)
     return sums + product("jk,bk->bj", noise, drawn)

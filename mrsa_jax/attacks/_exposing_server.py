@@ -59,6 +59,7 @@ class _Span(NamedTuple):
 
     def worth(self, listed: np.ndarray) -> tuple[int, Fraction]:
         """Count the exposed clients after a further sum, and add squared leverages."""
+        # over the divisor: a client is exposed if its leverage is 1
         leverages = np.diagonal(self.matrix)
         divisor = self.divisor
         rest, volume = self.outside(listed)
@@ -151,8 +152,7 @@ class ExposingServer:
         return ExposingRounds(sums, refused)
 
     def _thought_of(self, rng: np.random.Generator, before: np.ndarray) -> np.ndarray:
-        """Draw clients, whole blocks, or whole blocks or an earlier sum less one client.
-        """
+        """Draw clients, whole blocks, or blocks or an earlier sum less one client."""
         n, way = len(self.blocks), int(rng.integers(4 if len(before) else 3))
         listed = np.zeros(n, bool)
         if way == 0:
@@ -161,6 +161,7 @@ class ExposingServer:
         if way == 3:
             listed |= before[rng.integers(len(before))]
         else:
+            # fill the cohort with whole blocks, in random order
             for block in rng.permutation(np.unique(self.blocks)):
                 mates = self.blocks == block
                 if (listed | mates).sum() <= self.cohort_size:

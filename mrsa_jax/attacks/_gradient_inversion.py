@@ -125,6 +125,7 @@ class GradientInversion:
             )
         targets = -updates.reshape(-1, updates.shape[-1])
         of_update = jnp.repeat(jnp.arange(len(flat), dtype=jnp.int32), self.restarts)
+        # a step of SGD goes against the gradient
         seen_by_all = (seen.parameters, targets, flat)
         done = 0
         while done < self.num_steps:
@@ -137,6 +138,7 @@ class GradientInversion:
                 jax.block_until_ready(state.images)
                 progress(done, self.num_steps)
         distance = np.asarray(state.least).reshape(len(flat), self.restarts)
+        # restarts that ran away have no finite distance
         best = np.argmin(np.where(np.isfinite(distance), distance, np.inf), axis=1)
         images = np.asarray(state.nearest)[np.arange(len(best)) * self.restarts + best]
         return InvertedImages(
@@ -243,6 +245,7 @@ def inferred_labels(view: UpdateView) -> Int32[Array, "*_"]:
             scale = slopes[absent].sum() / mean[absent].sum()
         wanted = view.num_images * (mean - slopes / max(scale, 1e-300))
         counts = np.floor(np.maximum(wanted, 0)).astype(int)
+        # round the wanted counts so that they add up, by the largest remainders
         while counts.sum() > view.num_images:
             counts[np.argmax(np.where(counts > 0, counts - wanted, -np.inf))] -= 1
         while counts.sum() < view.num_images:
@@ -317,8 +320,7 @@ class _Problem:
     def objective(
         self, parameters: Array, target: Array, labels: Array, images: Array
     ) -> Any:
-        """Return the distance of the images' gradient plus roughness, and the distance.
-        """
+        """Return distance plus roughness of the images, and the distance alone."""
 
         def loss(flat: Array) -> Array:
             logits = logits_of(self.model, flat, images)
@@ -418,6 +420,7 @@ def _angle(gradient: Array, target: Array) -> Array:
 
 def _signed_adam(attack: GradientInversion) -> Any:
     drops = {int(share * attack.num_steps): _DROP for share in _DROPS}
+    # Adam sees signs alone, as the scale of a gradient means nothing here
     signs = optax.stateless(lambda slope, _: jnp.sign(slope))
     adam = optax.adam(optax.piecewise_constant_schedule(attack.step_size, drops))
     return optax.with_extra_args_support(optax.chain(signs, adam))

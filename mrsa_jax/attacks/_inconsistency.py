@@ -117,7 +117,8 @@ class ModelInconsistency:
         shape = tuple(client_data.inputs.shape[1:])
         alive = on_device(parameters)
         dead, is_seen = silenced(self.model, shape, alive)
-        codes, digests, true_update = [], [], None
+        codes, digests = [], []
+        true_update = np.zeros(0)
         for client in chosen:
             sent = alive if client == target else dead
             training = self.model, sent, client_data, self.trainer, [client]
@@ -138,6 +139,7 @@ class ModelInconsistency:
             contexts=digests if is_named else None,
             blocks=self.blocks,
         )
+        # the others sent zeros, so that the sum is the target's update
         total = self.quantizer.decode(on_device(result.total), count)
         is_learned = result.status == Status.OK
         return Inconsistency(
@@ -220,6 +222,7 @@ def silenced(
     ]
     rule = "must have hidden layers and a dense last one"
     require(len(dense) > 0 and len(layers) > 1, "model", rule, sorted(layers))
+    # closed rectifiers: zero kernels and negative biases in all but the last layer
     dead: dict[str, dict[str, Any]] = {}
     seen: dict[str, dict[str, Any]] = {}
     for name, layer in layers.items():

@@ -69,6 +69,7 @@ class LeastSquares:
         total = int(weights.sum())
         if self.prior == "zero" or total == 0:
             return inverse
+        # what the sums do not explain of a client comes from the mean of all updates
         unexplained = 1.0 - inverse @ weights.sum(axis=1, dtype=np.float64)
         return inverse + unexplained[:, None] / total
 
@@ -143,8 +144,10 @@ def least_squares_attack(
     Examples:
         >>> import mrsa_jax as mj
         >>> import numpy as np
-        >>> view = mj.attacks.views.AggregateView(np.array([[1, 1, 0]]), np.array([[6.0]]))
-        >>> mj.attacks.least_squares_attack(prior="mean").run(None, view).ravel().tolist()
+        >>> sums = np.array([[6.0]])
+        >>> view = mj.attacks.views.AggregateView(np.array([[1, 1, 0]]), sums)
+        >>> attack = mj.attacks.least_squares_attack(prior="mean")
+        >>> attack.run(None, view).ravel().tolist()
         [3.0, 3.0, 3.0]
     """
     check_not_negative(ridge=ridge, noise=noise)
@@ -152,7 +155,8 @@ def least_squares_attack(
     require(prior in _PRIORS, "prior", f"must be one of {_PRIORS}", prior)
     check_number(share, "share", "must be a number from 0 to 1", 0.0, 1.0)
     if memory is not None:
-        rule = f"must lie in [0, {_MOST_MEMORY}]; leave it out for updates that never change"
+        rule = f"must lie in [0, {_MOST_MEMORY}]"
+        rule += "; leave it out for updates that never change"
         check_number(memory, "memory", rule, 0.0, _MOST_MEMORY)
         rule = "must stand without `ridge` and `noise`"
         require(ridge == noise == 0, "memory", rule, memory)
@@ -204,7 +208,8 @@ def least_squares(
         >>> import numpy as np
         >>> history = np.array([[1, 1, 0, 0], [0, 0, 1, 1], [1, 1, 1, 1]])
         >>> updates = np.array([[1.0], [3.0], [5.0], [5.0]])
-        >>> mj.attacks.least_squares(history, history @ updates).round(6).ravel().tolist()
+        >>> estimates = mj.attacks.least_squares(history, history @ updates)
+        >>> estimates.round(6).ravel().tolist()
         [2.0, 2.0, 5.0, 5.0]
 
     Source: Multi-RoundSecAgg, eq. (34). Differs from the paper in using the
@@ -327,7 +332,8 @@ def streamed_errors(
         >>> import mrsa_jax as mj
         >>> import numpy as np
         >>> history, updates = np.eye(2, dtype=int), np.array([[1.0, 2.0], [3.0, 4.0]])
-        >>> mj.attacks.streamed_errors(history, history @ updates, updates).round(6).tolist()
+        >>> errors = mj.attacks.streamed_errors(history, history @ updates, updates)
+        >>> errors.round(6).tolist()
         [0.0, 0.0]
     """
     weights = _checked_participation(participation)
@@ -390,6 +396,7 @@ def _of_last_rounds(weights: np.ndarray, memory: float, share: float) -> np.ndar
     covariance = P @ P.T * kernel
     lengths = np.sqrt(np.diagonal(covariance))
     scale = _inverse_of_positive(lengths)
+    # unit diagonal: rounds of many clients do not outweigh those of few
     ratios = covariance * scale[:, None] * scale
     np.fill_diagonal(ratios, 1.0)  # rows of nobody as well
     alike = P * kernel[:, _last_rows(weights)] * scale[:, None]
@@ -417,6 +424,7 @@ def _pseudo_inverse(weights: np.ndarray) -> np.ndarray:
         weights, axis=1, return_inverse=True, return_counts=True
     )
     of_client = of_client.reshape(-1)
+    # exact, so that no tolerance decides which singular values count
     rank = int(modular.rank(columns))
     if rank == 0:
         return np.zeros((weights.shape[1], weights.shape[0]))

@@ -121,6 +121,7 @@ class Membership:
             sizes=jnp.full(self.num_shadows, self.shadow_size, jnp.int32),
             num_classes=view.num_classes,
         )
+        # shadow models begin where the clients did
         start = on_device(view.start, jnp.float32)
         updates = client_updates(train_key, view.model, start, clients, self.trainer)
         is_member = np.zeros((self.num_shadows, len(labels)), np.bool_)
@@ -185,7 +186,8 @@ def membership(
 
     Examples:
         >>> import mrsa_jax as mj
-        >>> trainer = mj.federated.local_sgd(mj.federated.logistic(10), 0.1, batch_size=10)
+        >>> model = mj.federated.logistic(10)
+        >>> trainer = mj.federated.local_sgd(model, 0.1, batch_size=10)
         >>> mj.attacks.membership("loss", trainer, shadow_size=50).num_shadows
         16
     """
@@ -216,8 +218,9 @@ def true_logits(
     Examples:
         >>> import mrsa_jax as mj
         >>> zeros = jnp.zeros((1, 15), jnp.float32)
-        >>> images, labels = jnp.ones((1, 2, 2, 1), jnp.float32), jnp.asarray([2], jnp.int32)
-        >>> true_logits(mj.federated.logistic(3), zeros, images, labels).round(4).tolist()
+        >>> images = jnp.ones((1, 2, 2, 1), jnp.float32)
+        >>> model, labels = mj.federated.logistic(3), jnp.asarray([2], jnp.int32)
+        >>> true_logits(model, zeros, images, labels).round(4).tolist()
         [[-0.6931]]
     """
     parts = [
@@ -257,9 +260,6 @@ def _checked(view: MembershipView) -> Array:
         require(np.shape(images) == shape, name, rule, images.shape, shape)
         require(len(labels) > 0, name, "must not be empty", shape)
     return targets
-
-
-# ---- methods
 
 
 def _by_loss(
@@ -311,6 +311,7 @@ def _features(
     """Return the answers' [models, samples, features]: sorted, right, of the label."""
     parts = [_logits(model, parameters, inputs[some]) for some in _pieces(inputs)]
     logits = np.concatenate(parts, axis=1, dtype=np.float64)
+    # the largest logit taken off, or the exponential overflows
     spread = logits - logits.max(axis=-1, keepdims=True)
     log_chance = spread - np.log(np.exp(spread).sum(axis=-1, keepdims=True))
     order = np.sort(log_chance, axis=-1)[..., ::-1]
@@ -334,6 +335,7 @@ def _by_likelihood_ratio(
     seen = true_logits(view.model, targets, inputs, labels)
     scores = np.zeros_like(seen)
     for side, sign in ((is_in, 1.0), (~is_in, -1.0)):
+        # shadow models of this side, for each candidate
         count = side.sum(axis=0)
         total = np.where(side, known, 0.0).sum(axis=0)
         overall = known[side].mean() if side.any() else known.mean()

@@ -116,7 +116,8 @@ def model_inversion(
         >>> import mrsa_jax as mj
         >>> import jax.numpy as jnp
         >>> model = mj.federated.logistic(2)
-        >>> bright_is_one = jnp.concatenate([jnp.zeros(2), jnp.tile(jnp.asarray([-1.0, 1.0]), 4)])
+        >>> weights = jnp.tile(jnp.asarray([-1.0, 1.0]), 4)
+        >>> bright_is_one = jnp.concatenate([jnp.zeros(2), weights])
         >>> view = mj.attacks.views.ModelView(model, bright_is_one, (2, 2, 1), 2)
         >>> images = mj.attacks.model_inversion(num_steps=20).run(None, view).images
         >>> (images.mean(axis=(1, 2, 3)) > 0.5).tolist()
@@ -236,6 +237,7 @@ def _invert(
             slope, chance = jax.grad(cost, has_aux=True)(image)
             best = jnp.where(chance > most, image, best)
             most = jnp.where(chance > most, chance, most)
+            # steepness varies by orders of magnitude between models: only the direction
             scale = jnp.max(jnp.abs(slope))
             unit = slope / jnp.where(scale > 0, scale, jnp.float32(1))
             moved = jnp.clip(

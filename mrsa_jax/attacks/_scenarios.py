@@ -101,10 +101,12 @@ def summed_rounds(
         >>> clients = mj.data.iid(0, mj.data.load("digits"), 4)
         >>> model = mj.federated.logistic(10)
         >>> history = np.array([[True, True, False, False], [False] * 4])
+        >>> start = mj.federated.initial_parameters(0, model, (8, 8, 1))
+        >>> quantizer = mj.quantize.stochastic(2**16, 1.0)
         >>> kept = mj.attacks.summed_rounds(
-        ...     0, model, mj.federated.initial_parameters(0, model, (8, 8, 1)), clients, history,
+        ...     0, model, start, clients, history,
         ...     trainer=mj.federated.local_sgd(model, 0.1, batch_size=360),
-        ...     aggregator=mj.secagg.ring_average(mj.quantize.stochastic(2**16, 1.0), 2, 650))
+        ...     aggregator=mj.secagg.ring_average(quantizer, 2, 650))
         >>> wrong = kept.view.aggregates[0] - kept.sent.sum(axis=0)
         >>> kept.rounds.tolist(), bool(np.abs(wrong).max() < 2**-14)
         ([0], True)
@@ -138,6 +140,7 @@ def summed_rounds(
             updates = client_updates(
                 key, model, flat, client_data, trainer, members, round_index=int(row)
             )
+        # empty slots of the aggregator send zeros
         updates = jnp.where(on_device(present)[:, None], updates, jnp.float32(0))
         noise = round_key(key, int(row), Stream.QUANTIZATION)
         who = on_device(members), on_device(present)
@@ -173,6 +176,7 @@ class _Record:
         self.counts[members] += 1
 
     def result(self, history: np.ndarray, parameters: np.ndarray) -> SummedRounds:
+        # clients who sent nothing keep a mean of zero
         count = np.maximum(self.counts, 1)
         sent = self.total / count[:, None]
         size = np.square(sent).sum(axis=1)
@@ -230,7 +234,8 @@ def wire_round(
         >>> import mrsa_jax as mj
         >>> import numpy as np
         >>> values = np.full((3, 4), 0.5, np.float32)
-        >>> seen = mj.attacks.wire_round(0, values, mj.quantize.stochastic(5, 1.0), modulus_bits=8)
+        >>> quantizer = mj.quantize.stochastic(5, 1.0)
+        >>> seen = mj.attacks.wire_round(0, values, quantizer, modulus_bits=8)
         >>> seen.mean.tolist(), seen.plain.uploads[0].tolist()
         ([0.5, 0.5, 0.5, 0.5], [3, 3, 3, 3])
     """
@@ -244,6 +249,7 @@ def wire_round(
     fits = count * (int(quantizer.num_levels) - 1) < 2**bits
     require(fits, "modulus_bits", "must leave room for the largest sum", bits, count)
     keys = jax.random.split(fold(key, int(Stream.QUANTIZATION)), count)
+    # rounding is drawn anew by each client
     codes = jax.vmap(quantizer.encode)(keys, vectors)
     graph_key, pad_key = jax.random.split(fold(key, int(Stream.ASSIGNMENT)))
     model = graphs.erdos_renyi(count, connection_probability)

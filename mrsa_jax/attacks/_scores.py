@@ -47,7 +47,8 @@ def mean_squared_error(images: Any, truth: Any) -> Float64[np.ndarray, "*images"
     Examples:
         >>> import mrsa_jax as mj
         >>> import numpy as np
-        >>> mj.attacks.mean_squared_error(np.ones((2, 4, 4, 1)), np.zeros((2, 4, 4, 1))).tolist()
+        >>> ones, zeros = np.ones((2, 4, 4, 1)), np.zeros((2, 4, 4, 1))
+        >>> mj.attacks.mean_squared_error(ones, zeros).tolist()
         [1.0, 1.0]
     """
     guesses, originals = _checked_images(images, truth)
@@ -75,7 +76,8 @@ def psnr(
     Examples:
         >>> import mrsa_jax as mj
         >>> import numpy as np
-        >>> float(mj.attacks.psnr(np.full((4, 4, 1), 0.1), np.zeros((4, 4, 1))).round(6))
+        >>> grey, black = np.full((4, 4, 1), 0.1), np.zeros((4, 4, 1))
+        >>> float(mj.attacks.psnr(grey, black).round(6))
         20.0
     """
     _check_range(data_range)
@@ -106,7 +108,8 @@ def ssim(
         >>> import mrsa_jax as mj
         >>> import numpy as np
         >>> board = np.indices((12, 12)).sum(axis=0)[..., None] % 2
-        >>> float(mj.attacks.ssim(board, board)), bool(mj.attacks.ssim(board, 1 - board) < 0)
+        >>> inverse = mj.attacks.ssim(board, 1 - board)
+        >>> float(mj.attacks.ssim(board, board)), bool(inverse < 0)
         (1.0, True)
 
     Source: Wang et al. (2004), with their constants 0.01 and 0.03.
@@ -127,13 +130,14 @@ def ssim(
 
 @partial(jax.jit, static_argnames=("side", "data_range"))
 def _similarity(
-    one: Float32[Array, "images height width channels"],
+    images: Float32[Array, "images height width channels"],
     other: Float32[Array, "images height width channels"],
     side: int,
     data_range: float,
 ) -> Float32[Array, " images"]:
     """Return SSIM, the mean over the places where the whole window fits."""
     places = (jnp.arange(side, dtype=jnp.float32) - (side - 1) / 2) / _WIDTH
+    # separable: rows are filtered, then columns
     window = jnp.exp(-0.5 * places**2)
     window /= jnp.sum(window)
     filtered = jax.vmap(
@@ -143,22 +147,22 @@ def _similarity(
     def mean(maps: Array) -> Array:
         for axis in (-2, -3):
             lines = jnp.moveaxis(maps, axis, -1)
-            found = filtered(lines.reshape(-1, lines.shape[-1]))
-            maps = jnp.moveaxis(found.reshape(*lines.shape[:-1], -1), -1, axis)
+            smooth = filtered(lines.reshape(-1, lines.shape[-1]))
+            maps = jnp.moveaxis(smooth.reshape(*lines.shape[:-1], -1), -1, axis)
         return maps
 
-    mine, theirs = mean(one), mean(other)
+    means, theirs = mean(images), mean(other)
     # rounding may leave a variance below 0, or a covariance beyond what variances allow
     least = jnp.finfo(jnp.float32).eps ** 2
-    my_variance = jnp.maximum(least, mean(one**2) - mine * mine)
+    my_variance = jnp.maximum(least, mean(images**2) - means * means)
     their_variance = jnp.maximum(least, mean(other**2) - theirs * theirs)
-    both = mean(one * other) - mine * theirs
+    both = mean(images * other) - means * theirs
     both = jnp.sign(both) * jnp.minimum(
         jnp.sqrt(my_variance * their_variance), jnp.abs(both)
     )
     first, second = (0.01 * data_range) ** 2, (0.03 * data_range) ** 2
-    alike = (2 * (mine * theirs) + first) * (2 * both + second)
-    apart = (mine * mine + theirs * theirs + first) * (
+    alike = (2 * (means * theirs) + first) * (2 * both + second)
+    apart = (means * means + theirs * theirs + first) * (
         my_variance + their_variance + second
     )
     return jnp.mean(alike / apart, axis=(-3, -2, -1))
@@ -304,6 +308,7 @@ def _curve(
     values: np.ndarray, members: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return false and true positives at each distinct score from the highest down."""
+    # equal scores are one step of the curve: a threshold cannot part them
     order = np.argsort(-values, kind="stable")
     # of each score
     last = np.append(np.flatnonzero(np.diff(values[order])), len(values) - 1)

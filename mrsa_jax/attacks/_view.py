@@ -86,8 +86,8 @@ def checked_view(view: Any, wanted: type[_View]) -> _View:
         >>> checked_view(AggregateView(np.ones((1, 2)), np.ones((1, 3))), CountView)
         Traceback (most recent call last):
         ...
-        mrsa_jax.ConfigurationError: `view` must be a CountView; got AggregateView, which
-        lacks counts, interval_lengths
+        mrsa_jax.ConfigurationError: `view` must be a CountView; got AggregateView,
+        which lacks counts, interval_lengths
     """
     if isinstance(view, wanted):
         return view

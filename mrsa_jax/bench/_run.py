@@ -59,8 +59,7 @@ class Topic(NamedTuple):
 
 
 def _tables(name: str) -> list[dict[str, dict[str, Any]]]:
-    """Return a file of tables of the package, and that of a checkout if there is one.
-    """
+    """Return a file of tables of the package, and that of a checkout if any."""
     here = pathlib.Path(__file__)
     folders = here.parent, here.parents[2] / "benchmarks" / "topics"
     files = [folder / name for folder in folders if (folder / name).is_file()]
@@ -109,6 +108,7 @@ def cases_of(topic: str, *, quick: bool) -> list[Case]:
         modules += [
             _of_checkout(f"topics.{topic}") for added in _ADDED if topic in added
         ]
+    # a topic of both folders has its table, and its module, in each
     tables = [file[topic] for file in _tables("cases.toml") if topic in file]
     cases = []
     for module, functions in zip(modules, tables, strict=True):
@@ -164,6 +164,7 @@ def _read(name: str, text: str) -> int | str:
     power, number = _POWER.fullmatch(text), decimal.Decimal(0)
     if power is not None:
         number = decimal.Decimal(int(power[1]) ** int(power[2]))
+    # exact, where a float would round 2**63 - 1
     elif _WHOLE.fullmatch(text):
         number = decimal.Decimal(text.replace("_", ""))
     rule = "must be a positive whole number, such as 500, 1e6 or 2**32"
@@ -357,7 +358,8 @@ def run(
 
     Examples:
         >>> import mrsa_jax as mj
-        >>> mj.bench.run(["averaging"], quick=True).measurements  # all cases need another system
+        >>> # all cases need another system
+        >>> mj.bench.run(["averaging"], quick=True).measurements
         ()
     """
     chosen = check_topics(topics)
@@ -418,7 +420,7 @@ def _measure(topic: str, case: Case, results: _Results) -> Measurement | None:
         return None
     finally:
         REPEATS.reset(before)
-    named = {"benchmark": topic, "case": case.name, "sizes": dict(case.sizes)}
-    item = dataclasses.replace(item, **named)
+    sizes = dict(case.sizes)
+    item = dataclasses.replace(item, benchmark=topic, case=case.name, sizes=sizes)
     results.measurements.append(item)
     return item

@@ -112,12 +112,9 @@ class Measurement:
 
     @property
     def spread(self) -> float:
-        """The median repeat over the fastest, less 1, of the side where that is more.
-        """
-        sides = (
-            self.processor_seconds or self.seconds,
-            self.peer_processor_seconds or self.peer_seconds,
-        )
+        """The median repeat over the fastest, less 1; that of the worse side."""
+        ours = self.processor_seconds or self.seconds
+        sides = ours, self.peer_processor_seconds or self.peer_seconds
         return max(statistics.median(side) / min(side) - 1.0 for side in sides if side)
 
     @property
@@ -139,8 +136,8 @@ REPEATS: contextvars.ContextVar[int] = contextvars.ContextVar("repeats", default
 """Timed calls of each side; 0 for as many as a case has itself."""
 
 
-def _quotient(peer: Sequence[float], own: Sequence[float]) -> float | None:
-    return min(peer) / min(own) if peer and own and min(own) > 0 else None
+def _quotient(peer: Sequence[float], ours: Sequence[float]) -> float | None:
+    return min(peer) / min(ours) if peer and ours and min(ours) > 0 else None
 
 
 def _block(value: Any) -> Any:
@@ -151,7 +148,7 @@ def _block(value: Any) -> Any:
 
 class _Timed(NamedTuple):
     seconds: float
-    processor: float
+    processor: float | None  # None where another process did the work and does not say
     value: Any
 
 
@@ -170,19 +167,18 @@ def _timed(function: Callable[[], Any]) -> _Timed:
 
 def _memory_of(function: Callable[[], Any]) -> int | None:
     """Return the most memory that a call takes beyond that held before it, on Linux."""
-    own = pathlib.Path("/proc/self")
+    process = pathlib.Path("/proc/self")
     try:
-        (own / "clear_refs").write_text("5")  # the high-water mark begins anew
-        held = kibibytes(own, "VmRSS:")
+        (process / "clear_refs").write_text("5")  # restarts the high-water mark
+        held = kibibytes(process, "VmRSS:")
         _block(function())
-        return 1024 * max(kibibytes(own, "VmHWM:") - held, 0)
+        return 1024 * max(kibibytes(process, "VmHWM:") - held, 0)
     except OSError:
         return None
 
 
 def kibibytes(process: pathlib.Path, name: str) -> int:
-    """Read a number of a process's memory, such as "VmRSS:", from its folder in /proc.
-    """
+    """Read a number of a process's memory, such as "VmRSS:", from its /proc folder."""
     lines = (process / "status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith(name))
 
@@ -193,21 +189,22 @@ def _compilations() -> collections.Counter[str]:
     import jax
     from numba.core import event as events
 
-    found = collections.Counter(xla=0, numba=0)
+    counts = collections.Counter(xla=0, numba=0)
 
     class Loops(events.Listener):
         def on_start(self, event: Any) -> None:
-            found["numba"] += 1
+            counts["numba"] += 1
 
         def on_end(self, event: Any) -> None:
             pass
 
     def listen(event: str, duration_secs: float, **_: Any) -> None:
-        found["xla"] += event == "/jax/core/compile/backend_compile_duration"
+        counts["xla"] += event == "/jax/core/compile/backend_compile_duration"
 
+    # listeners stay: there is no public way to take one back
     jax.monitoring.register_event_duration_secs_listener(listen)
     events.register("numba:compile", Loops())
-    return found
+    return counts
 
 
 def compare(
@@ -218,7 +215,6 @@ def compare(
     unit: str = "",
     peer_work: float | int | None = None,
     peer_name: str | None = None,
-    peer_seconds: Callable[[Any], float] | None = None,
     check: Callable[[Any, Any], None] | None = None,
     aim: float | int | None = None,
     repeats: int = 5,
@@ -235,8 +231,6 @@ def compare(
         peer_work: Units that `peer` does in one call, if fewer than `work` (its time is
             scaled).
         peer_name: Who the peer is.
-        peer_seconds: Reads the seconds from the peer's result, where what surrounds its
-            work (a pipe to its process, its start) must not count.
         check: Raises AssertionError if the two results disagree, or if ours is wrong
             (without a peer it gets None); left out only where they cannot be compared.
         aim: Ratio aimed at.
@@ -268,15 +262,16 @@ def compare(
     first_seconds = first.seconds
     del first, peer_value  # a second result would be counted as memory of the call
     memory = _memory_of(ours)
-    mine: list[_Timed] = []
-    theirs: list[_Told] = []
+    calls: list[_Timed] = []
+    peer_calls: list[_Timed] = []
+    # interleaved, so that a loaded machine slows both sides
     for _ in range(REPEATS.get() or repeats):
-        mine.append(_timed(ours)._replace(value=None))
+        calls.append(_timed(ours)._replace(value=None))
         if peer is not None:
-            theirs.append(_as_told(_timed(peer), peer_seconds))
-    here = jax.default_backend() == "cpu"
-    processor = [one.processor for one in theirs if one.processor is not None]
-    is_known = here and len(processor) == len(theirs)
+            peer_calls.append(_as_reported(_timed(peer)))
+    is_cpu = jax.default_backend() == "cpu"
+    processor = [call.processor for call in peer_calls if call.processor is not None]
+    is_known = is_cpu and len(processor) == len(peer_calls)
     return Measurement(
         "",
         "",
@@ -284,13 +279,11 @@ def compare(
         work=float(work),
         first_call_seconds=first_seconds,
         compiled=compiled,
-        seconds=tuple(one.seconds for one in mine),
-        processor_seconds=tuple(one.processor for one in mine if here),
+        seconds=tuple(call.seconds for call in calls),
+        processor_seconds=tuple(call.processor or 0.0 for call in calls if is_cpu),
         peer=peer_name,
-        peer_seconds=tuple(scale * one.seconds for one in theirs),
-        peer_processor_seconds=tuple(scale * own for own in processor)
-        if is_known
-        else (),
+        peer_seconds=tuple(scale * call.seconds for call in peer_calls),
+        peer_processor_seconds=tuple(scale * spent for spent in processor if is_known),
         memory_bytes=memory,
         made_bytes=made_bytes,
         aim=None if aim is None else float(aim),
@@ -298,18 +291,12 @@ def compare(
     )
 
 
-class _Told(NamedTuple):
-    seconds: float
-    processor: float | None  # None where another process did the work and does not say
-
-
-def _as_told(one: _Timed, peer_seconds: Callable[[Any], float] | None) -> _Told:
+def _as_reported(call: _Timed) -> _Timed:
     """Return a peer's times, as it reports them if its process is another."""
-    if isinstance(one.value, Answer):
-        return _Told(one.value["seconds"], one.value.get("cpu_seconds"))
-    if peer_seconds is not None:
-        return _Told(peer_seconds(one.value), None)
-    return _Told(one.seconds, one.processor)
+    answer = call.value
+    if not isinstance(answer, Answer):
+        return call._replace(value=None)
+    return _Timed(answer["seconds"], answer.get("cpu_seconds"), None)
 
 
 def _checked(check: Callable[[Any, Any], None], ours: Any, theirs: Any) -> None:
@@ -373,6 +360,7 @@ def row(item: Measurement, where: dict[str, Any], when: str) -> dict[str, Any]:
         >>> harness.row(item, {}, "2026-01-01T00:00:00+00:00")["rate"]
         3.0
     """
+    # one flat record per measurement
     return dataclasses.asdict(item) | item.derived() | {"machine": where, "time": when}
 
 
@@ -385,7 +373,7 @@ def record(rows: Sequence[dict[str, Any]], path: str | os.PathLike[str]) -> None
     """
     target = pathlib.Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
-    text = "".join(json.dumps(one) + "\n" for one in rows)
+    text = "".join(json.dumps(fields) + "\n" for fields in rows)
     with target.open("a+b") as file:
         end = file.seek(0, os.SEEK_END)
         file.seek(max(0, end - 1))
@@ -399,9 +387,8 @@ def one_thread() -> contextlib.AbstractContextManager[Any]:
     Small matrices gain nothing from threads, and a loaded machine makes them a hundred
     times slower: a peer gets its better setting.
     """
-    library = needed(
-        "threadpoolctl", "bench", "`threadpoolctl` must be there for this peer"
-    )
+    rule = "`threadpoolctl` must be there for this peer"
+    library = needed("threadpoolctl", "bench", rule)
     return library.threadpool_limits(1)
 
 
@@ -448,7 +435,7 @@ class Case(NamedTuple):
         needs: The system that it is compared with; None if it needs none.
         sizes: Settings of the case, where it is of a user's own sizes.
         memory: Bytes that it takes, about, in that case.
-        row: What a table says of it.
+        row: Its description in a table.
     """
 
     name: str

@@ -20,6 +20,7 @@ def keystreams(streams: int, dim: int, modulus: int) -> Callable[[], int]:
     """Return a function that makes this many keystreams with OpenSSL."""
     from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 
+    # OpenSSL needs room for one more block
     size = stream_bytes(dim, modulus)
     zeros, out = bytes(size), bytearray(size + 64)
 
@@ -40,8 +41,7 @@ def stream_bytes(dim: int, modulus: int) -> int:
 
 
 def _named(graph: str) -> Graph:
-    """Return a graph by its name, which may end in its degree or chance: `harary:20`.
-    """
+    """Return a graph by its name, with its degree or chance: `harary:20`."""
     name, _, number = graph.partition(":")
     row = ROWS.get(name)
     if row is None or not row.setting:
@@ -64,9 +64,9 @@ def num_edges(graph: str, n: int, modulus: int) -> int:
     rule = "must be a power of two up to 2**32, or in [2, 2**31)"
     is_power = modulus & (modulus - 1) == 0 and modulus <= 2**32
     require(modulus >= 2 and (is_power or modulus < 2**31), "modulus", rule, modulus)
-    known = _named(graph)
-    known.build(n)
-    degree = known.degree(n)
+    named = _named(graph)
+    named.build(n)
+    degree = named.degree(n)
     return n * (n - 1 if degree is None else degree) // 2
 
 
@@ -81,6 +81,7 @@ def ring_sums(n: int, dim: int, modulus: int, graph: str = "complete") -> Measur
     limit = min(modulus, 2**16)
     inputs = on_device(rng.integers(0, limit, (n, dim), np.uint32))
     plan = complete_plan(n, dim, modulus)
+    # a pad per edge, and one per client
     edges = np.argwhere(np.triu(adjacency_of(graph, n)))
     seeds = derive_seeds(key_material(0), jnp.arange(n), 0, edges)
     streams, size = len(edges) + n, stream_bytes(dim, modulus)

@@ -19,6 +19,7 @@ def _histories(
     `block` 1 is random selection, else batch partitioning.
     """
     rng = np.random.default_rng(seed)
+    # blocks first, then their clients: a block moves as one
     chosen = np.zeros((count, clients, clients // block), bool)
     for history in chosen:
         for row in history:
@@ -42,8 +43,7 @@ def float_ranks(matrices: np.ndarray) -> np.ndarray:
     floats = matrices.astype(float)
     values = np.linalg.eigvalsh(floats @ floats.swapaxes(1, 2))
     tolerance = values.max(axis=1) * matrices.shape[2] * np.finfo(float).eps
-    found: np.ndarray = (values > tolerance[:, None]).sum(axis=1)
-    return found
+    return np.asarray((values > tolerance[:, None]).sum(axis=1))
 
 
 def ranks(kind: str, count: int, size: int, cohort: int) -> Measurement:

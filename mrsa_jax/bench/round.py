@@ -65,6 +65,7 @@ def sized(n: int, dim: int, graph: str, modulus: int) -> Sized:
 
 def _own_round(n: int, dim: int, graph: str, modulus: int) -> Measurement:
     adjacency = adjacency_of(graph, n)
+    # the least that every client's neighbourhood can reach
     threshold = (int(adjacency.sum(axis=1).min()) + 1) // 2 + 1
     survivors = np.ones((5, n), bool)
     limit = min(modulus, 2**16)
@@ -74,9 +75,9 @@ def _own_round(n: int, dim: int, graph: str, modulus: int) -> Measurement:
     def ours() -> secagg.AggregateResult:
         return secagg.aggregate(*arguments, modulus=modulus, keep_padded=False)
 
-    def check(mine: secagg.AggregateResult, _: int) -> None:
+    def check(result: secagg.AggregateResult, _: int) -> None:
         expected = inputs.sum(axis=0, dtype=np.uint64) % modulus
-        np.testing.assert_array_equal(mine.total.astype(np.uint64), expected)
+        np.testing.assert_array_equal(result.total.astype(np.uint64), expected)
 
     streams = int(np.triu(adjacency).sum()) + n
     measured = compare(

@@ -149,6 +149,7 @@ def curves(rows: Iterable[Mapping[str, Any]]) -> list[Curve]:
         for setting in varied:
             if not isinstance(first[setting], int):
                 continue
+            # a curve for each combination of the other settings
             groups: dict[str, list[Mapping[str, Any]]] = {}
             for row in records:
                 values = row["sizes"]
@@ -159,7 +160,7 @@ def curves(rows: Iterable[Mapping[str, Any]]) -> list[Curve]:
 
 
 def written(value: Any) -> str:
-    """Return a value of a setting as text, numbers with commas."""
+    """Return a value of a setting as text, with separated thousands."""
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
@@ -305,6 +306,7 @@ def changes(
         before = old.get((row["benchmark"], row["case"]))
         if before is None:
             continue
+        # of logarithms: the ratio is what is asked about
         difference, error, free = _welch(*_samples(row, before))
         half = _quantile(free, 0.975) * error
         for word, sign in (("slower", 1), ("faster", -1)):
@@ -369,6 +371,7 @@ def _tail(statistic: float, free: float) -> float:
 def _holm(chances: Sequence[float]) -> list[int]:
     """Return the places whose hypotheses Holm's steps reject."""
     rejected: list[int] = []
+    # the smallest chance against LEVEL / n, the next against LEVEL / (n - 1), ...
     for step, place in enumerate(np.argsort(chances).tolist()):
         if chances[place] > LEVEL / (len(chances) - step):
             break

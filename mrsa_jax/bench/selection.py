@@ -56,6 +56,7 @@ class NumPySelection:
             online = rng.random(dtype=single, out=draws) >= rates
             for client in range(1, self.size):
                 online[:, :: self.size] &= online[:, client :: self.size]
+            # a block is there if all its clients are
             online = online[:, :: self.size]
             keys = rng.random((trials, units), single)
             if self.order == "joins":
@@ -125,12 +126,14 @@ def chance_of_means(a: np.ndarray, b: np.ndarray) -> float:
     if (pooled == pooled[0]).all():
         return 1.0
     spread = float(pooled.std())
+    # standardised, so that one grid of rates serves all figures
     values = (pooled - pooled.mean()) / spread
     apart = abs(float(few.mean() - pooled.mean()) / spread)
     if few.mean() < pooled.mean():
         values = -values
     rates = np.geomspace(1e-3, 1e3, 400)
     exponents = rates[:, None] * values
+    # logarithms of means of exponentials, without overflow
     highest = exponents.max(axis=1)
     moments = highest + np.log(np.exp(exponents - highest[:, None]).mean(axis=1))
     exponent = float((rates * apart - moments).max())

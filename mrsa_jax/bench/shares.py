@@ -25,7 +25,7 @@ def shares(num_clients: int) -> Measurement:
     def loop() -> np.ndarray:
         rows = np.concatenate([secrets[:, None], coefficients], axis=1)
         return np.stack(
-            [evaluate(own, points[0].tolist(), SHAMIR_PRIME).T for own in rows]
+            [evaluate(row, points[0].tolist(), SHAMIR_PRIME).T for row in rows]
         )
 
     return compare(

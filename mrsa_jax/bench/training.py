@@ -100,8 +100,7 @@ def random_clients(
 def sample_order(
     clients: Any, client: int, batch_size: int, round_index: int = 0
 ) -> np.ndarray:
-    """Return a client's samples in the order in which training takes them in a round.
-    """
+    """Return a client's samples in the order of its training in a round."""
     held, size = np.asarray(clients.indices)[client], int(clients.sizes[client])
     key = jax.random.fold_in(
         round_key(as_key(0), round_index, Stream.LOCAL_TRAINING), client
@@ -130,10 +129,11 @@ def _beside_a_loop(
     trainer = federated.local_sgd(model, _RATE, batch_size=batch_size)
     batches, work = [], 0
     for client in members:
-        own = sample_order(clients, int(client), batch_size)
-        cuts = np.split(own, range(batch_size, len(own), batch_size))
+        samples = sample_order(clients, int(client), batch_size)
+        # the last minibatch may be smaller: the loop needs no padding
+        cuts = np.split(samples, range(batch_size, len(samples), batch_size))
         batches.append([(clients.inputs[c], clients.labels[c]) for c in cuts])
-        work += len(own)
+        work += len(samples)
 
     def check(ours: jax.Array, theirs: list[dict]) -> None:
         # A unit within rounding of zero may switch and move one client's update by some

@@ -94,7 +94,7 @@ class Line(NamedTuple):
 
     @property
     def dashes(self) -> str:
-        """Return "solid" or "dashed" if the weight says so, else nothing."""
+        """Return "solid" or "dashed" if the weight names it, else nothing."""
         return self.weight.removeprefix(self.width).strip()
 
 
@@ -361,7 +361,11 @@ def draw(chart: Chart, *, ax: Axes | None = None) -> Axes:
         for level, words in chart.rules:
             _rule(ax, level, words)
         if chart.empty and chart.known.size and not chart.known.any():
-            centre = {"ha": "center", "va": "center", "transform": ax.transAxes}
+            centre: dict[str, Any] = {
+                "ha": "center",
+                "va": "center",
+                "transform": ax.transAxes,
+            }
             ax.text(0.5, 0.5, chart.empty, **centre)
         if chart.names_lines or chart.has_marks:
             legend(ax, above=any(line.shade is not None for line in chart.lines))
@@ -430,8 +434,10 @@ def _drawn(ax: Axes, chart: Chart, line: Line, named: set[str]) -> Line2D:
         ax.vlines(line.x, line.low, line.high, color=colour, alpha=0.4, lw=1.4)
     elif line.low is not None:
         step = "post" if is_step else None
-        band = {"color": colour, "alpha": 0.14, "lw": 0, "step": step}
+        # a band where there is a curve; vertical lines at marks and lone points
+        band: dict[str, Any] = {"color": colour, "alpha": 0.14, "lw": 0, "step": step}
         ax.fill_between(line.x, line.low, line.high, **band)
+    # each series is named once, by its first line that is not thin
     is_key = chart.names_lines or not (line.series in named or line.width == "thin")
     is_key &= chart.are_schemes or len(chart.lines) > 1
     if is_key:

@@ -67,7 +67,7 @@ def _abbreviated(name: str) -> str:
 
 
 def name_curves(ax: Axes, *, gap: float = 2.0) -> None:
-    """Write each labelled curve's name at its right end, or put a legend beside.
+    """Write each labelled curve's name at its right end, or put a legend.
 
     At their ends names are moved apart, with a piece of their line that leads to them.
     A legend is drawn where a curve ends earlier, something other than a curve is named,
@@ -114,7 +114,7 @@ def name_curves(ax: Axes, *, gap: float = 2.0) -> None:
 
 
 def legend(ax: Axes, *, above: bool = False) -> None:
-    """Put the legend beside the axes, or above, where no curve can run behind it."""
+    """Put the legend next to the axes, or above, where no curve can run behind it."""
     handles = ax.get_legend_handles_labels()[0]
     figure = figure_of(ax)
     if not handles:
@@ -123,7 +123,7 @@ def legend(ax: Axes, *, above: bool = False) -> None:
         ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), borderaxespad=0.0)
         return
     names = [_abbreviated(str(handle.get_label())) for handle in handles]
-    # beside what stands left of the axes
+    # next to what is left of the axes
     room = 72 * figure.get_figwidth() - 5 * _font_size()
     columns = _columns(names, room)
     ax.legend(
@@ -209,6 +209,7 @@ def spread(
     below = np.cumsum(sizes[order]) - sizes[order] / 2  # middles of boxes in a pile
     free = max(high - low - float(sizes.sum()), 0.0)
     start = low if free else (low + high - float(sizes.sum())) / 2
+    # boxes in this order may not overlap: nearest middles by isotonic regression
     level = isotonic_regression(np.asarray(wanted, float)[order] - below).x
     middles = np.empty(len(order))
     middles[order] = np.clip(level, start, start + free) + below

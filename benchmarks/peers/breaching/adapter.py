@@ -42,6 +42,7 @@ class Workload:
                 parameter.copy_(torch.from_numpy(values))
         loss = functional.cross_entropy(self.model(self.image), self.label)
         self.gradient = torch.autograd.grad(loss, list(self.model.parameters()))
+        # one random start, no reports on the way
         config = breaching.get_attack_config("invertinggradients")
         config.optim.max_iterations = settings["num_steps"]
         config.optim.callback = settings["num_steps"]

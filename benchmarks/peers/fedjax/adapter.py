@@ -43,6 +43,7 @@ class Workload:
                 batch_size=self.rounds.batch, num_epochs=1, skip_shuffle=True
             ),
         )
+        # samples lie in the wanted order, so no shuffle
         self.clients = [
             [
                 (

@@ -52,9 +52,6 @@ from serving import Rounds, serve
 VERSION = importlib.metadata.version("flwr")
 
 
-# ---- rounds of its simulation
-
-
 class Trainer(NumPyClient):
     """One client: dense layers in PyTorch, one epoch of plain SGD."""
 
@@ -112,6 +109,7 @@ class Average(FedAvg):
         )
 
     def configure_fit(self, server_round, parameters, client_manager):
+        # the engine is warm from here
         if server_round == 2:
             self.answer["begun"] = time.perf_counter()
         return super().configure_fit(server_round, parameters, client_manager)
@@ -167,11 +165,8 @@ class Simulation:
         }
 
     def saved(self, what):
-        found = self.answer["found"]
-        return self.rounds.flat(list(zip(found[::2], found[1::2], strict=True)))
-
-
-# ---- its SecAgg+ protocol
+        layers = self.answer["found"]
+        return self.rounds.flat(list(zip(layers[::2], layers[1::2], strict=True)))
 
 
 class Proxy:
@@ -229,8 +224,8 @@ class Network:
             ):
                 continue
             # as by a wire: clients take pieces out of what they get
-            own = copy.deepcopy(message)
-            replies.append(secaggplus_mod(own, self.contexts[node_id], self.fit))
+            copied = copy.deepcopy(message)
+            replies.append(secaggplus_mod(copied, self.contexts[node_id], self.fit))
         return replies
 
     def fit(self, message, context):
