@@ -32,12 +32,12 @@ _CODES = _RNG.integers(0, 37, (11, 1_237)).astype(np.uint32)
 _KEY = jax.random.key(0)
 
 
-def _arrays(*given: np.ndarray) -> list[jax.Array]:
-    return [jax.device_put(each) for each in given]
+def _arrays(*values: np.ndarray) -> list[jax.Array]:
+    return [jax.device_put(each) for each in values]
 
 
-def _quantize(own: Any, values: np.ndarray) -> Any:
-    return own.decode(own.encode(_KEY, *_arrays(values)), 1)
+def _quantize(quantizer: Any, values: np.ndarray) -> Any:
+    return quantizer.decode(quantizer.encode(_KEY, *_arrays(values)), 1)
 
 
 def _aggregate() -> Any:
@@ -48,8 +48,8 @@ def _aggregate() -> Any:
 
 
 def _select() -> Any:
-    own = mj.selection.batch_partitioning(39, 12, 3)
-    return own.select(_KEY, own.init(), *_arrays(np.ones(39, np.bool_)))
+    selector = mj.selection.batch_partitioning(39, 12, 3)
+    return selector.select(_KEY, selector.init(), *_arrays(np.ones(39, np.bool_)))
 
 
 CALLS: dict[str, Callable[[], Any]] = {
@@ -98,6 +98,7 @@ class _Programs(logging.Handler):
 
 def main() -> None:
     """Print the table."""
+    # JAX logs each program that it compiles
     programs, logger = _Programs(), logging.getLogger("jax._src.interpreters.pxla")
     logger.setLevel(logging.DEBUG)
     logger.addHandler(programs)

@@ -14,35 +14,33 @@ from typing import Any
 
 import numpy as np
 
-from mrsa_jax.bench._selection import NumPySelection
+from mrsa_jax.bench.selection import NumPySelection
 
 _NEAR = 1e-6  # a leverage of this much less than 1 counts as exposure
 
 
 def _leverages(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the ranks of histories float64[B, J, N], and each client's leverage, [B, N]."""
+    """Return ranks of histories float64[B, J, N], and each client's leverage [B, N]."""
+    # eigenvalues of the smaller Gram matrix are the squared singular values
     is_wide = rows.shape[1] < rows.shape[2]
     turned = rows.swapaxes(1, 2)
     values, vectors = np.linalg.eigh(rows @ turned if is_wide else turned @ rows)
     is_kept = values > 1e-8 * np.maximum(values[:, -1:], 1)
     if not is_wide:
         return is_kept.sum(axis=1), np.einsum("bnk,bk->bn", vectors**2, is_kept)
-    scaled = (
-        vectors
-        * np.where(is_kept, 1 / np.sqrt(np.where(is_kept, values, 1)), 0)[:, None]
-    )
+    roots = np.where(is_kept, 1 / np.sqrt(np.where(is_kept, values, 1)), 0)
+    scaled = vectors * roots[:, None]
     return is_kept.sum(axis=1), ((turned @ scaled) ** 2).sum(axis=2)
 
 
 def analysed(history: np.ndarray) -> dict[str, np.ndarray]:
-    """Return what a sweep keeps of histories bool[B, J, N]."""
+    """Analyse histories bool[B, J, N] as a sweep does."""
     counts, rounds = history.sum(axis=1), history.shape[1]
-    columns = [
-        np.unique(
-            np.packbits(own[:, own.any(axis=0)], axis=0), axis=1, return_counts=True
-        )
-        for own in history
-    ]
+    strong = []
+    for trial in history:
+        columns = np.packbits(trial[:, trial.any(axis=0)], axis=0)
+        sizes = np.unique(columns, axis=1, return_counts=True)[1]
+        strong.append(min(sizes, default=-1))
     rows = history.astype(np.float64)
     rank, leverage = _leverages(rows)
     with np.errstate(divide="ignore"):
@@ -50,14 +48,15 @@ def analysed(history: np.ndarray) -> dict[str, np.ndarray]:
     hidden[~counts.any(axis=1)] = np.inf  # no client took part
     is_exposed = (leverage > 1 - _NEAR).any(axis=1)
     low, high = np.full(len(rows), -1), np.where(is_exposed, rounds - 1, -1)
-    while (own := np.flatnonzero(high - low > 1)).size:
-        middle = (low[own] + high[own]) // 2
-        until = rows[own] * (np.arange(rounds) <= middle[:, None])[..., None]
+    # bisection: exposure, once there, never ends
+    while (wide := np.flatnonzero(high - low > 1)).size:
+        middle = (low[wide] + high[wide]) // 2
+        until = rows[wide] * (np.arange(rounds) <= middle[:, None])[..., None]
         is_before = (_leverages(until)[1] > 1 - _NEAR).any(axis=1)
-        high[own] = np.where(is_before, middle, high[own])
-        low[own] = np.where(is_before, low[own], middle)
+        high[wide] = np.where(is_before, middle, high[wide])
+        low[wide] = np.where(is_before, low[wide], middle)
     return {
-        "strong_privacy": np.array([min(sizes, default=-1) for _, sizes in columns]),
+        "strong_privacy": np.array(strong),
         "rank": rank,
         "exposed_clients": (leverage > 1 - _NEAR).sum(axis=1),
         "first_exposed_round": high,
@@ -82,5 +81,5 @@ def points(
 
 
 if __name__ == "__main__":
-    found = points(**json.loads(sys.argv[1]))
-    print(json.dumps({"done": len(found), "jax": "jax" in sys.modules}))
+    done = len(points(**json.loads(sys.argv[1])))
+    print(json.dumps({"done": done, "jax": "jax" in sys.modules}))

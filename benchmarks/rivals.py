@@ -62,10 +62,8 @@ class System:
     @property
     def make(self) -> tuple[str, str]:
         """The two commands that make its environment."""
-        return (
-            f"python3.11 -m venv {self._environment}",
-            f"{self._environment}/bin/pip install -r {self.folder / 'requirements.txt'}",
-        )
+        place, pins = self._environment, self.folder / "requirements.txt"
+        return f"python3.11 -m venv {place}", f"{place}/bin/pip install -r {pins}"
 
 
 SYSTEMS = {
@@ -121,9 +119,8 @@ class Peer:
             cwd=self._folder.name,
         )
         try:
-            self.version = self._ask(command="load", path=str(path), threads=threads)[
-                "version"
-            ]
+            answer = self._ask(command="load", path=str(path), threads=threads)
+            self.version = answer["version"]
         except BaseException:
             self.close()
             raise
@@ -151,6 +148,7 @@ class Peer:
         except BrokenPipeError:
             line = ""
         if not line:
+            # an empty line means that the process has ended
             status = self._process.wait()
             self._words.seek(0)
             last = "".join(self._words.readlines()[-_LAST_LINES:])
@@ -165,13 +163,13 @@ class Peer:
         return Answer(self._ask(command="run"))
 
     def saved(self, what: str = "updates") -> np.ndarray:
-        """Return an array that the adapter keeps, such as each client's update of the last run."""
+        """Return an array that the adapter keeps, such as the last run's updates."""
         import numpy as np
 
         path = pathlib.Path(self._folder.name) / f"{what}.npy"
         self._ask(command="save", what=what, path=str(path))
-        found: np.ndarray = np.load(path)
-        return found
+        array: np.ndarray = np.load(path)
+        return array
 
     def close(self) -> None:
         """End the process and remove its files."""
@@ -191,12 +189,11 @@ class Peer:
 
 def _without_ours(environment: os._Environ[str]) -> dict[str, str]:
     """Leave out what is set for this package's JAX and Python: a peer has its own."""
-    own = ("JAX_", "XLA_", "PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
-    kept = {key: value for key, value in environment.items() if not key.startswith(own)}
+    ours = ("JAX_", "XLA_", "PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
+    # settings of this package's JAX and Python would break the peer's
+    theirs = {key: environment[key] for key in environment if not key.startswith(ours)}
     if sys.prefix != sys.base_prefix:
-        kept["PATH"] = os.pathsep.join(
-            part
-            for part in kept.get("PATH", "").split(os.pathsep)
-            if part != f"{sys.prefix}/bin"
-        )
-    return kept
+        parts = theirs.get("PATH", "").split(os.pathsep)
+        others = [part for part in parts if part != f"{sys.prefix}/bin"]
+        theirs["PATH"] = os.pathsep.join(others)
+    return theirs

@@ -20,7 +20,7 @@ from rich.console import Console
 import mrsa_jax as mj
 from mrsa_jax import cli, plotting
 from mrsa_jax.cli import _console, _tables
-from mrsa_jax.plotting import _saved, _style
+from mrsa_jax.plotting import saved, styles
 from mrsa_watch._base.values import contents
 
 P = np.random.default_rng(0).random((30, 20)) < 0.2
@@ -93,7 +93,7 @@ def test_a_picture_that_cannot_be_drawn_is_named(
         mj.study.SimulateConfig(rounds=3, trials=2, schemes=("uniform",))
     )
     with monkeypatch.context() as changed:
-        changed.setattr(_saved, "_write", _fails)
+        changed.setattr(saved, "_write", _fails)
         assert plotting.save_study_figures(results, tmp_path) == {}
     names = [record.getMessage().split()[1] for record in caplog.records]
     assert "fairness_gap" in names
@@ -108,11 +108,11 @@ def test_a_picture_that_cannot_be_drawn_is_named(
 def test_half_a_picture_is_removed(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def half(drawn: Any, place: pathlib.Path, form: str, told: str) -> None:
+    def half(drawn: Any, place: pathlib.Path, form: str) -> None:
         place.write_bytes(b"half")
         raise RuntimeError
 
-    monkeypatch.setattr(_saved, "_write", half)
+    monkeypatch.setattr(saved, "_write", half)
     with pytest.raises(RuntimeError):
         plotting.save_figure(lambda ax: ax.plot([1]), tmp_path / "a")
     assert not list(tmp_path.iterdir())
@@ -127,7 +127,7 @@ def test_what_is_no_fault_of_drawing_is_raised(
     def fail() -> None:
         raise error
 
-    with pytest.raises(type(error)), _saved.named_if_not_drawn("a"):
+    with pytest.raises(type(error)), saved.named_if_not_drawn("a"):
         fail()
     assert not caplog.records
 
@@ -138,7 +138,7 @@ def test_a_command_is_complete_without_its_pictures(
     capsys: pytest.CaptureFixture[str],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(_saved, "_write", _fails)
+    monkeypatch.setattr(saved, "_write", _fails)
     words = "simulate --rounds 3 --trials 2 --num-clients 6 --cohort-size 2 --schemes uniform"
     out = tmp_path / "out"
     with caplog.at_level(logging.WARNING):
@@ -168,7 +168,7 @@ def test_a_backend_that_there_is_not() -> None:
 
 def test_the_module_is_imported_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MPLBACKEND", "nosuch")
-    assert _style._matplotlib() is mpl
+    assert styles._matplotlib() is mpl
     assert os.environ["MPLBACKEND"] == "nosuch"
 
 

@@ -52,22 +52,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--record", action="store_true", help=f"Append them to {_RESULTS.name}."
     )
-    own = parser.parse_args(arguments)
-    if own.record and own.quick:
+    options = parser.parse_args(arguments)
+    if options.record and options.quick:
         parser.error("--record must not be used with --quick")
-    if not own.here:
+    if not options.here:
         # without a driver the plugin that compiles cannot start as the platform that
         # runs
         os.environ["JAX_PLATFORMS"] = "cpu"
     from benchmarks.accelerators._hot_paths import HOT_PATHS  # imports JAX
 
-    if unknown := set(own.paths) - set(HOT_PATHS):
+    if unknown := set(options.paths) - set(HOT_PATHS):
         parser.error(
             f"PATH must be one of {', '.join(HOT_PATHS)}; got {', '.join(unknown)}"
         )
-    if own.here and not own.quick and _is_cpu():
+    if options.here and not options.quick and _is_cpu():
         parser.error("--here at full size needs an accelerator: add --quick")
-    return _read(own)
+    return _read(options)
 
 
 def _is_cpu() -> bool:
@@ -76,16 +76,17 @@ def _is_cpu() -> bool:
     return platform() == "cpu"
 
 
-def _read(own: argparse.Namespace) -> int:
-    """Read all cases, print and keep each as it is there, and return the exit status."""
+def _read(options: argparse.Namespace) -> int:
+    """Read all cases, print and keep each at once, and return the exit status."""
     from benchmarks.accelerators import _measured
     from mrsa_jax.bench.harness import machine, now, record
 
     taken = {"machine": machine(), "time": now()}
+    # a case that cannot be compiled here is named with its remedy
     readings: list[Any] = []
     left_out: dict[str, tuple[list[str], Any]] = {}
     broken: list[str] = []
-    for case in _measured.cases(own.paths, quick=own.quick, here=own.here):
+    for case in _measured.cases(options.paths, quick=options.quick, here=options.here):
         start = time.perf_counter()
         try:
             reading = case.read(case.name)
@@ -94,7 +95,7 @@ def _read(own: argparse.Namespace) -> int:
             names.append(case.name)
             continue
         except Exception as error:
-            if not own.here:
+            if not options.here:
                 raise
             broken.append(f"{case.name}: {type(error).__name__}: {error}")
             continue
@@ -105,13 +106,15 @@ def _read(own: argparse.Namespace) -> int:
         )
         readings.append(reading)
         row = dataclasses.asdict(reading) | reading.derived() | taken
-        if own.json:
+        if options.json:
             print(json.dumps(row), flush=True)
-        if own.record:
+        if options.record:
             record([row], _RESULTS)
-    if readings and not own.json:
-        left = [i for i, name in enumerate(_READ) if name not in _READ[3:10]]
-        print_table(_READ, [_cells(item) for item in readings], left=left, width=_WIDTH)
+    if readings and not options.json:
+        texts = [i for i, name in enumerate(_READ) if name not in _READ[3:10]]
+        print_table(
+            _READ, [_cells(item) for item in readings], left=texts, width=_WIDTH
+        )
     for name, (cases, why) in left_out.items():
         count = f"{len(cases)} case{'' if len(cases) == 1 else 's'}"
         print(

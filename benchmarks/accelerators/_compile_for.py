@@ -1,4 +1,4 @@
-"""Compile programs for accelerators that are not here, to count what they would do there.
+"""Compile programs for absent accelerators, to count their launches, bytes and loops.
 
 XLA compiles for an NVIDIA GPU or a TPU without one: real fusions, real kernels, a real
 plan of the memory. For GPUs the plugin and NVIDIA's compiler suffice, without the
@@ -26,7 +26,7 @@ from mrsa_watch._base.errors import MrsaError, nearest, require
 
 
 class NotHereError(MrsaError, RuntimeError):
-    """What a case needs is not installed, or does not fit what is.
+    """Signal that a case needs software that is absent, or that does not fit the rest.
 
     Attributes:
         name: Of what is needed.
@@ -43,7 +43,7 @@ class NotHereError(MrsaError, RuntimeError):
 
 @dataclasses.dataclass(frozen=True)
 class Limits:
-    """What a device can do at most.
+    """Limits of a device.
 
     Attributes:
         memory: Bytes a second.
@@ -131,7 +131,7 @@ device_description_str: "sm_90"
 
 @functools.cache
 def target(name: str) -> Target:
-    """Return what programs are compiled for.
+    """Return a target that programs are compiled for.
 
     Args:
         name: One of `TARGETS`.
@@ -178,8 +178,6 @@ def _tpu(name: str) -> Target:
     return Target(name, topology.devices[0], "tpu", 2**15, memory)
 
 
-# ---- what must be installed
-
 # by version of CUDA: what goes with one release of JAX, and NVIDIA's compiler
 _CUDA = {
     "12": (("jax-cuda12-plugin", "jax-cuda12-pjrt"), "nvidia-cuda-nvcc-cu12"),
@@ -203,7 +201,7 @@ def _pinned(name: str) -> str:
 
 
 def check_installed(platform: str) -> None:
-    """Raise unless what compiles for the platform is installed, in this JAX's version."""
+    """Raise unless this JAX's compiler for the platform is installed."""
     if platform == "tpu":
         problems = [_problem((), "libtpu")]
     else:
@@ -214,13 +212,15 @@ def check_installed(platform: str) -> None:
 
 
 def _problem(plugins: tuple[str, ...], other: str) -> str:
-    """Return what is wrong with these distributions, "" if nothing is."""
-    found = {name: version_of(name) for name in (*plugins, other)}
-    missing = [name for name, version in found.items() if version is None]
+    """Describe the fault of these distributions, "" if there is none."""
+    versions = {name: version_of(name) for name in (*plugins, other)}
+    missing = [name for name, version in versions.items() if version is None]
     if missing:
         return f"{' and '.join(missing)} not installed"
     wrong = [
-        f"{name} {found[name]}" for name in plugins if found[name] != jax.__version__
+        f"{name} {versions[name]}"
+        for name in plugins
+        if versions[name] != jax.__version__
     ]
     return f"{' and '.join(wrong)} cannot serve JAX {jax.__version__}" if wrong else ""
 
@@ -237,6 +237,7 @@ def compiled(function: Any, where: Target, *arguments: Any, **static: Any) -> An
     Returns:
         A `jax.stages.Compiled` that cannot be called here.
     """
+    # shapes on the target device stand for arrays: nothing is allocated
     placed = jax.tree.map(lambda leaf: _placed(leaf, where), arguments)
     with where.assumed():
         lowered = function.trace(*placed, **static).lower(

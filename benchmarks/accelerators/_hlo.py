@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 @dataclasses.dataclass(frozen=True)
 class Counts:
-    """What a compiled program would do in one call.
+    """Counts of a compiled program in one call.
 
     Attributes:
         launches: Kernels, copies and library calls, loops' bodies as often as they run.
@@ -82,7 +82,8 @@ _LINE = re.compile(r"^\s*(?:ROOT\s+)?%?([\w.\-]+)\s*=\s*(.*)$")
 _CALLED = re.compile(r"(?:calls|body|to_apply)=%?([\w.\-]+)")
 _ROUNDS = re.compile(r'"known_trip_count":\{"n":"(\d+)"')
 _FREE = {
-    "parameter", "constant", "tuple", "get-tuple-element", "bitcast", "after-all", "iota",
+    "parameter", "constant", "tuple", "get-tuple-element", "bitcast", "after-all",
+    "iota",
     "partition-id", "replica-id", "opt-barrier",
 }  # fmt: skip
 _SLICES = ("dynamic-slice", "slice", "gather")
@@ -101,10 +102,10 @@ class _Operation(NamedTuple):
 
 
 def _num_bytes(shape: str) -> int:
-    found = _SHAPE.findall(shape)
+    parts = _SHAPE.findall(shape)
     return sum(
         _SIZES[kind] * math.prod(int(d) for d in dims.split(",") if d)
-        for kind, dims in found
+        for kind, dims in parts
     )
 
 
@@ -112,6 +113,7 @@ def _closed(text: str) -> int:
     """Return the place of the bracket that closes the first one of a text."""
     depth = 0
     for place, letter in enumerate(text):
+        # tuples of shapes nest
         depth += (letter == "(") - (letter == ")")
         if depth == 0:
             return place
@@ -125,10 +127,10 @@ def _operation(name: str, right: str) -> _Operation | None:
         shape, tail = right[:end], right[end:]
     else:
         shape, _, tail = right.partition(" ")
-    found = re.match(r"\s*([\w\-]+)(\(.*)$", tail)
-    if not found:
+    call = re.match(r"\s*([\w\-]+)(\(.*)$", tail)
+    if not call:
         return None
-    opcode, tail = found.groups()
+    opcode, tail = call.groups()
     end = _closed(tail)
     names = re.findall(r"%([\w.\-]+)", tail[:end])
     return _Operation(name, shape, opcode, names, tail[end + 1 :])
@@ -164,8 +166,8 @@ class Program:
                 entry = opened.group(2) if opened.group(1) else entry
             elif line.startswith("}"):
                 current = None
-            elif current is not None and (found := _LINE.match(line)):
-                operation = _operation(*found.groups())
+            elif current is not None and (assignment := _LINE.match(line)):
+                operation = _operation(*assignment.groups())
                 if operation is not None:
                     current.append(operation)
         return entry
@@ -174,36 +176,40 @@ class Program:
         """Return (launches, bytes moved) of a computation."""
         if name not in self._costs:
             operations = self._computations.get(name, [])
-            shapes = {one.name: one.shape for one in operations}
-            costs = [self._cost_of(one, shapes) for one in operations]
+            shapes = {operation.name: operation.shape for operation in operations}
+            costs = [self._cost_of(operation, shapes) for operation in operations]
             self._costs[name] = sum(c[0] for c in costs), sum(c[1] for c in costs)
         return self._costs[name]
 
-    def _cost_of(self, one: _Operation, shapes: dict[str, str]) -> tuple[int, int]:
-        if one.opcode in _FREE or one.opcode.endswith("-done"):
+    def _cost_of(
+        self, operation: _Operation, shapes: dict[str, str]
+    ) -> tuple[int, int]:
+        if operation.opcode in _FREE or operation.opcode.endswith("-done"):
             return 0, 0
-        called = _CALLED.findall(one.rest)
-        if one.opcode == "while":
-            return self._cost_of_loop(one, called[0])
-        if one.opcode == "conditional":
-            named = re.findall(r"%([\w.\-]+)", one.rest)
+        called = _CALLED.findall(operation.rest)
+        if operation.opcode == "while":
+            return self._cost_of_loop(operation, called[0])
+        if operation.opcode == "conditional":
+            # branches are alternatives: the dearer one counts
+            named = re.findall(r"%([\w.\-]+)", operation.rest)
             costs = [
                 self._cost(branch) for branch in named if branch in self._computations
             ]
             return max((c[0] for c in costs), default=0), max(
                 (c[1] for c in costs), default=0
             )
-        if one.opcode in ("call", "async-start") and called:
+        if operation.opcode in ("call", "async-start") and called:
             return self._cost(called[0])
-        if one.opcode == "custom-call" and "callback" in one.rest:
-            self.host.add(one.name)
-        return 1, self._moved(one, shapes, called)
+        if operation.opcode == "custom-call" and "callback" in operation.rest:
+            self.host.add(operation.name)
+        return 1, self._moved(operation, shapes, called)
 
-    def _cost_of_loop(self, one: _Operation, body: str) -> tuple[int, int]:
-        known = _ROUNDS.search(one.rest)
-        self.unknown_loops += known is None
-        rounds = int(known.group(1)) if known else 1
+    def _cost_of_loop(self, operation: _Operation, body: str) -> tuple[int, int]:
+        count = _ROUNDS.search(operation.rest)
+        self.unknown_loops += count is None
+        rounds = int(count.group(1)) if count else 1
         launches, moved = self._cost(body)
+        # the loop that launches most is the one to look at
         if rounds * launches > self.busiest_loop[0] * self.busiest_loop[1]:
             inside = (
                 o for o in self._computations.get(body, []) if o.opcode not in _FREE
@@ -214,19 +220,26 @@ class Program:
             self.busiest_loop = rounds, launches, largest
         return rounds * launches, rounds * moved
 
-    def _moved(self, one: _Operation, shapes: dict[str, str], called: list[str]) -> int:
-        """Return bytes read and written; slices of an operand count as what they take."""
-        if one.opcode == "dynamic-update-slice":
-            return 2 * _num_bytes(shapes.get(one.operands[1], ""))
-        if one.opcode in _SLICES:
-            return 2 * one.num_bytes
-        if one.opcode != "fusion" or not called or called[0] not in self._computations:
-            return one.num_bytes + sum(
-                _num_bytes(shapes.get(name, "")) for name in one.operands
+    def _moved(
+        self, operation: _Operation, shapes: dict[str, str], called: list[str]
+    ) -> int:
+        """Return bytes read and written; a sliced operand counts as its slices."""
+        if operation.opcode == "dynamic-update-slice":
+            return 2 * _num_bytes(shapes.get(operation.operands[1], ""))
+        if operation.opcode in _SLICES:
+            return 2 * operation.num_bytes
+        if (
+            operation.opcode != "fusion"
+            or not called
+            or called[0] not in self._computations
+        ):
+            return operation.num_bytes + sum(
+                _num_bytes(shapes.get(name, "")) for name in operation.operands
             )
         body = self._computations[called[0]]
         inside = {other.name: other.shape for other in body}
-        read, written = 0, one.num_bytes
+        read, written = 0, operation.num_bytes
+        # each operand of a fusion is a parameter of its body
         for parameter in (other for other in body if other.opcode == "parameter"):
             users = [other for other in body if parameter.name in other.operands]
             # an index or an update is read as it is; what is cut or written into is not

@@ -1,18 +1,20 @@
 """The hot paths: programs that must stay a few batched launches on an accelerator.
 
-A row names one path, its bounds when compiled for one H100, and a function that returns
-the jitted programs with their arguments at the sizes that users have (or at small
-ones). Bulk arguments are `jax.ShapeDtypeStruct`s: only their shapes matter to the
-compiler, and a run fills them (`_accelerators.filled`); what a program's meaning hangs
-on (keys, schemes, edges) is given.
+`hot_paths.toml` names each path and its bounds when compiled for one H100. A function
+for each builds the jitted programs with their arguments at the sizes that users have
+(or at small ones). Bulk arguments are `jax.ShapeDtypeStruct`s: only their shapes matter
+to the compiler, and a run fills them (`_measured.filled`); what a program's meaning
+hangs on (keys, schemes, edges) is given.
 """
 
 from __future__ import annotations
 
 import functools
 import math
+import pathlib
+import tomllib
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -20,6 +22,8 @@ import numpy as np
 from jax import ShapeDtypeStruct as Struct
 
 from mrsa_jax._core.device import Form, use_form
+
+_FEW, _MANY = (8, 15, 12), (1_024, 150, 120)  # histories x rounds x clients
 
 
 class Call(NamedTuple):
@@ -31,7 +35,7 @@ class Call(NamedTuple):
 
 
 class Work(NamedTuple):
-    """What one call of a hot path does.
+    """Work of one call of a hot path.
 
     Attributes:
         calls: Its programs, in order.
@@ -51,7 +55,7 @@ class Work(NamedTuple):
 
 
 class Bound(NamedTuple):
-    """What one form of a path may take on one H100.
+    """Bounds of one form of a path on one H100.
 
     Attributes:
         launches: At most so many.
@@ -83,41 +87,50 @@ class HotPath(NamedTuple):
     bounds: dict[Form, Bound]
 
 
-# ---- exact linear algebra
+def _bools(*shape: int) -> Struct:
+    return Struct(shape, jnp.bool_)
+
+
+def _words(*shape: int) -> Struct:
+    return Struct(shape, jnp.uint32)
+
+
+def _floats(*shape: int) -> Struct:
+    return Struct(shape, jnp.float32)
+
+
+def _of_histories(function: Callable[..., Any], *shape: int) -> Work:
+    """Build the work of a function of many histories [count, rounds, clients]."""
+    return Work([Call(jax.jit(function), (_bools(*shape),))], shape[0])
 
 
 def _ranks(quick: bool) -> Work:
     from mrsa_jax.modular import _linalg
 
     count, size = (32, 12) if quick else (16_384, 120)
-    matrices = Struct((count, size, size), jnp.bool_)
-    program = jax.jit(functools.partial(_linalg.ranks_modulo, prime=None, count=count))
-    return Work([Call(program, (matrices,))], count, int32=count * size**3)
+    ranks = functools.partial(_linalg.ranks_modulo, prime=None, count=count)
+    return _of_histories(ranks, count, size, size)._replace(int32=count * size**3)
 
 
 def _trajectory(quick: bool) -> Work:
     from mrsa_jax.modular import rank_trajectory
 
-    count, rounds, clients = (8, 15, 12) if quick else (1_024, 150, 120)
-    histories = Struct((count, rounds, clients), jnp.bool_)
-    return Work([Call(jax.jit(rank_trajectory), (histories,))], count)
+    return _of_histories(rank_trajectory, *(_FEW if quick else _MANY))
 
 
 def _exposure(quick: bool) -> Work:
     from mrsa_jax.privacy import first_exposure
 
-    count, rounds, clients = (8, 15, 12) if quick else (1_024, 150, 120)
-    histories = Struct((count, rounds, clients), jnp.bool_)
-    return Work([Call(jax.jit(first_exposure), (histories,))], count)
+    return _of_histories(first_exposure, *(_FEW if quick else _MANY))
 
 
 def _hidden(quick: bool) -> Work:
     from mrsa_jax.privacy import hidden_among_trajectory
 
     count, rounds, clients = (4, 10, 8) if quick else (256, 200, 120)
-    histories = Struct((count, rounds, clients), jnp.bool_)
-    program = jax.jit(functools.partial(hidden_among_trajectory, quantiles=(0.0, 0.5)))
-    return Work([Call(program, (histories,))], count * rounds)
+    hidden = functools.partial(hidden_among_trajectory, quantiles=(0.0, 0.5))
+    work = _of_histories(hidden, count, rounds, clients)
+    return work._replace(amount=count * rounds)
 
 
 def _weak_bounds(quick: bool) -> Work:
@@ -125,17 +138,14 @@ def _weak_bounds(quick: bool) -> Work:
     from mrsa_jax.privacy.solver import bounds
 
     count, rounds, groups = (4, 15, 12) if quick else (64, 150, 120)
-    rows = Struct((count, 2, rounds, groups), jnp.uint32)
+    rows = _words(count, 2, rounds, groups)
     codes = Struct((count, rounds, groups), jnp.int32)
     weights = jnp.ones((count, groups), jnp.int32)
-    projection = Struct((2, 3, groups), jnp.uint32)
+    projection = _words(2, 3, groups)
     arguments = (rows, codes, weights, projection, fields(PRIMES))
-    return Work(
-        [Call(bounds.in_full, arguments, {"binary": False, "tile": count})], count
-    )
+    call = Call(bounds.in_full, arguments, {"binary": False, "tile": count})
+    return Work([call], count)
 
-
-# ---- pads and shares
 
 # 20 rounds of 4 quarter rounds of 4 exclusive ors and 4 rotations
 _BLOCK_OPERATIONS = 640
@@ -145,10 +155,8 @@ def _chacha20(quick: bool) -> Work:
     from mrsa_jax.modular import chacha20_columns
 
     blocks = 2**10 if quick else 2**20
-    shapes = (8, blocks), (blocks,), (3, blocks)
-    call = Call(
-        jax.jit(chacha20_columns), tuple(Struct(shape, jnp.uint32) for shape in shapes)
-    )
+    state = _words(8, blocks), _words(blocks), _words(3, blocks)
+    call = Call(jax.jit(chacha20_columns), state)
     return Work([call], 64 * blocks, int32=_BLOCK_OPERATIONS * blocks)
 
 
@@ -166,31 +174,25 @@ def _padded_round(quick: bool, *, modulus: int) -> Work:
     n, dim = (5, 300) if quick else (100, 10**6)
     plan = complete_plan(n, dim, modulus)
     seeds = _seeds(n)
-    inputs = Struct((n, dim), jnp.uint32)
+    inputs = _words(n, dim)
     program = jax.jit(functools.partial(pad_inputs, plan=plan, round_index=0))
     words = 1 if modulus & (modulus - 1) == 0 else 2
     streams = n * n  # of each pair's stream, one for each of its ends, and its own
     operations = streams * math.ceil(dim * words / 16) * _BLOCK_OPERATIONS
-    return Work(
-        [Call(program, (seeds, inputs))], n * dim, 2 * 4 * n * dim, int32=operations
-    )
+    calls = [Call(program, (seeds, inputs))]
+    return Work(calls, n * dim, 2 * 4 * n * dim, int32=operations)
 
 
 def _shares(quick: bool) -> Work:
     from mrsa_jax.modular.shamir import LIMBS, recover_secrets, share_secrets
 
     n, threshold = (5, 3) if quick else (40, 21)
-    limbs, degree = LIMBS, threshold - 1
     points = jnp.broadcast_to(jnp.arange(1, n + 1, dtype=jnp.uint32), (n, n))
-    secrets, higher = (
-        Struct((n, limbs), jnp.uint32),
-        Struct((n, degree, limbs), jnp.uint32),
-    )
-    shares = Struct((n, limbs, n), jnp.uint32)
+    secrets = _words(n, LIMBS)
+    higher = _words(n, threshold - 1, LIMBS)
     share = Call(jax.jit(share_secrets), (secrets, higher, points))
-    recover = Call(
-        jax.jit(recover_secrets), (shares, points, jnp.ones((n, n), jnp.bool_))
-    )
+    present = jnp.ones((n, n), jnp.bool_)
+    recover = Call(jax.jit(recover_secrets), (_words(n, LIMBS, n), points, present))
     return Work([share, recover], n)
 
 
@@ -205,9 +207,8 @@ def _noise(quick: bool) -> Work:
 
     amount = clients * dim
     # 20 rounds of a rotation and an exclusive or per draw
-    return Work(
-        [Call(jax.jit(draw), (noise, keys))], amount, 4 * amount, int32=40 * amount
-    )
+    calls = [Call(jax.jit(draw), (noise, keys))]
+    return Work(calls, amount, 4 * amount, int32=40 * amount)
 
 
 def _segments(quick: bool) -> Work:
@@ -217,7 +218,7 @@ def _segments(quick: bool) -> Work:
     sizes = [clients // groups + (g < clients % groups) for g in range(groups)]
     layout = hetero.segment_layout("mc", sizes, [2 + g for g in range(groups)], dim)
     seeds = _seeds(clients)
-    inputs = Struct((clients, dim), jnp.uint32)
+    inputs = _words(clients, dim)
     program = jax.jit(
         functools.partial(secagg.pad_inputs, plan=layout.plan, round_index=0)
     )
@@ -239,21 +240,19 @@ def _segment_round(quick: bool) -> Work:
         )
         return out
 
-    call = Call(jax.jit(aggregate), (Struct((n, dim), jnp.float32),))
+    call = Call(jax.jit(aggregate), (_floats(n, dim),))
     return Work([call], n * dim)
-
-
-# ---- many trials
 
 
 def _selection(quick: bool) -> Work:
     from mrsa_jax import availability, selection
     from mrsa_jax.selection import _rollout
 
+    # blocks of three: the largest multiple of 3 up to a tenth of the clients
     trials, rounds, clients = (64, 5, 12) if quick else (100_000, 200, 120)
     selector = selection.batch_partitioning(clients, clients // 10 // 3 * 3 or 3, 3)
     online = availability.independent(0.1).for_clients(clients)
-    indices = Struct((trials,), jnp.uint32)
+    indices = _words(trials)
     static = {"num_rounds": rounds}
     call = Call(
         _rollout._roll_chunk.in_full,
@@ -271,43 +270,53 @@ def _failures(quick: bool) -> Work:
     graph, steps = graphs.erdos_renyi(n, 0.6), availability.independent_steps(0.02)
     drawn = graph, steps, jax.random.key(0), jnp.uint32(0)
     draw = Call(draw_arrays, drawn, {"chunk": trials})
-    edges, alive = Struct((trials, n, n), jnp.bool_), Struct((trials, 5, n), jnp.bool_)
+    edges, alive = _bools(trials, n, n), _bools(trials, 5, n)
     limits = jnp.full(n, n // 2, jnp.int32)
     judge = Call(judge_arrays, (edges, alive, limits))
     return Work([draw, judge], trials)
 
 
-# ---- training
+class _Cohort(NamedTuple):
+    """A cohort of twelve clients that trains one epoch.
+
+    Attributes:
+        model: Function of `federated` that builds the network.
+        side: Height and width of an image.
+        channels: Of an image.
+        samples: Of each client.
+        batch: Samples of a minibatch.
+    """
+
+    model: str
+    side: int
+    channels: int
+    samples: int
+    batch: int
 
 
-def _local_training(
-    quick: bool,
-    *,
-    model: str,
-    shape: tuple[int, ...],
-    clients: int,
-    samples: int,
-    batch: int,
-) -> Work:
+_LENET = _Cohort("lenet", 32, 3, 417, 50)
+
+
+def _local_training(quick: bool, *, network: _Cohort) -> Work:
     """One epoch of a cohort; XLA does not know its steps, so they count as one."""
     from mrsa_jax import federated
     from mrsa_jax.data import ClientData
     from mrsa_jax.federated.programs import cohort_updates
 
-    clients, samples, batch = (2, 8, 4) if quick else (clients, samples, batch)
-    network = getattr(federated, model)(10)
-    trainer = federated.local_sgd(network, 0.05, batch_size=batch)
-    dim = federated.num_parameters(network, shape)
+    clients, samples, batch = (2, 8, 4) if quick else (12, *network[3:])
+    model = getattr(federated, network.model)(10)
+    trainer = federated.local_sgd(model, 0.05, batch_size=batch)
+    shape = (network.side, network.side, network.channels)
     pool = clients * samples
     data = ClientData(
-        Struct((pool, *shape), jnp.float32),
+        _floats(pool, *shape),
         Struct((pool,), jnp.int32),
         jnp.arange(pool, dtype=jnp.int32).reshape(clients, samples),
         jnp.full(clients, samples, jnp.int32),
         10,
     )
     everybody = jnp.arange(clients, dtype=jnp.int32), jnp.ones(clients, jnp.bool_)
-    start = Struct((dim,), jnp.float32)
+    start = _floats(federated.num_parameters(model, shape))
     arguments = trainer, start, data, jax.random.key(0), jnp.int32(0), *everybody
     return Work([Call(cohort_updates, arguments)], pool)
 
@@ -327,7 +336,7 @@ def _rounds_between_evaluations(quick: bool, *, num_runs: int | None = None) -> 
         runs_program,
     )
 
-    work = _lenet(quick)
+    work = _local_training(quick, network=_LENET)
     trainer, start, data, key, _, members, present = work.calls[0].arguments
     num_rounds, slots = 2 if quick else 10, len(members)
     average = secagg.ring_average(
@@ -350,159 +359,45 @@ def _rounds_between_evaluations(quick: bool, *, num_runs: int | None = None) -> 
     if num_runs is None:
         call = Call(rounds_program, (fixed, carried, rounds, data), settings)
         return Work([call], num_rounds * work.amount)
-    each = [(own,) * num_runs for own in (fixed, carried, rounds)]
+    each = [(value,) * num_runs for value in (fixed, carried, rounds)]
     settings |= {"width": num_runs * slots, "tile": num_runs}
     call = Call(runs_program, (*each, jnp.zeros(num_runs, jnp.int32), data), settings)
     return Work([call], num_runs * num_rounds * work.amount)
 
 
-_28, _32 = (28, 28, 1), (32, 32, 3)
-_mlp = functools.partial(
-    _local_training, model="mlp", shape=_28, clients=12, samples=300, batch=50
-)
-_cnn = functools.partial(
-    _local_training, model="cnn", shape=_28, clients=12, samples=500, batch=100
-)
-_lenet = functools.partial(
-    _local_training, model="lenet", shape=_32, clients=12, samples=417, batch=50
-)
-_power = functools.partial(_padded_round, modulus=2**32)
-_prime = functools.partial(_padded_round, modulus=2**31 - 1)
+_BUILDERS: dict[str, Callable[[bool], Work]] = {
+    "ranks": _ranks,
+    "trajectory": _trajectory,
+    "exposure": _exposure,
+    "hidden-among": _hidden,
+    "weak-bounds": _weak_bounds,
+    "chacha20": _chacha20,
+    "pads": functools.partial(_padded_round, modulus=2**32),
+    "pads-prime": functools.partial(_padded_round, modulus=2**31 - 1),
+    "shamir": _shares,
+    "noise": _noise,
+    "segments": _segments,
+    "selection": _selection,
+    "failures": _failures,
+    "mlp": functools.partial(_local_training, network=_Cohort("mlp", 28, 1, 300, 50)),
+    "cnn": functools.partial(_local_training, network=_Cohort("cnn", 28, 1, 500, 100)),
+    "lenet": functools.partial(_local_training, network=_LENET),
+    "rounds": _rounds_between_evaluations,
+    "runs": functools.partial(_rounds_between_evaluations, num_runs=8),
+    "segment-round": _segment_round,
+}
 
-_ROUND = "n = 100 complete, d = 1,000,000"
+
+def _hot_path(
+    name: str, sizes: str, unit: str, bounds: dict[str, dict[str, Any]], key: str
+) -> HotPath:
+    forms = {cast(Form, form): Bound(**most) for form, most in bounds.items()}
+    return HotPath(name, sizes, unit, _BUILDERS[key], forms)
+
 
 HOT_PATHS: dict[str, HotPath] = {
-    "ranks": HotPath(
-        "ranks, small prime",
-        "16,384 x [120, 120] bools",
-        "matrices",
-        _ranks,
-        {"pallas": Bound(20, 3.0), "xla": Bound(1_000)},
-    ),
-    "trajectory": HotPath(
-        "rank trajectories",
-        "1,024 x [150, 120]",
-        "histories",
-        _trajectory,
-        {"pallas": Bound(10, 3.0), "xla": Bound(5_000)},
-    ),
-    "exposure": HotPath(
-        "first exposure",
-        "1,024 x [150, 120]",
-        "histories",
-        _exposure,
-        {"pallas": Bound(10, 5.0), "xla": Bound(1_200)},
-    ),
-    "hidden-among": HotPath(
-        "worst and median client hidden among, after every round",
-        "256 x [200, 120]",
-        "rounds",
-        _hidden,
-        {"pallas": Bound(200), "xla": Bound(6_500)},
-    ),
-    "weak-bounds": HotPath(
-        "bounds of weak privacy",
-        "64 x [150, 120]",
-        "histories",
-        _weak_bounds,
-        {"xla": Bound(26_000)},
-    ),
-    "chacha20": HotPath(
-        "ChaCha20",
-        "64 MiB",
-        "bytes",
-        _chacha20,
-        {"pallas": Bound(2, 1.2), "xla": Bound(100)},
-    ),
-    "pads": HotPath(
-        "padded round, 2^32",
-        _ROUND,
-        "coordinates",
-        _power,
-        {"pallas": Bound(20, 1.5), "xla": Bound(2_000, unknown_loops=1)},
-    ),
-    "pads-prime": HotPath(
-        "padded round, 2^31 - 1",
-        _ROUND,
-        "coordinates",
-        _prime,
-        {"pallas": Bound(20, 1.5), "xla": Bound(4_000, unknown_loops=1)},
-    ),
-    "shamir": HotPath(
-        "Shamir's shares and back", "n = 40", "secrets", _shares, {"xla": Bound(400)}
-    ),
-    "noise": HotPath(
-        "exact noise of clients",
-        "128 clients x 262,144 coordinates, Skellam",
-        "draws",
-        _noise,
-        # 3 times the least without the loop, which decides draws left open and seldom
-        # runs
-        {"xla": Bound(20, 15.0, unknown_loops=1)},
-    ),
-    "segments": HotPath(
-        "HeteroSAg's pads",
-        "N = 128, G = 7, d = 100,000",
-        "coordinates",
-        _segments,
-        # a kernel for each of two kinds of ring: the count takes it to read all inputs
-        # and results
-        {"pallas": Bound(100, 3.5)},
-    ),
-    "selection": HotPath(
-        "selection",
-        "100,000 trials x 200 rounds, N = 120",
-        "rounds",
-        _selection,
-        {"pallas": Bound(2_000, 20.0), "xla": Bound(6_000, 100.0)},
-    ),
-    "failures": HotPath(
-        "failure study",
-        "8,192 rounds, n = 100",
-        "rounds",
-        _failures,
-        {"pallas": Bound(15, 1.2), "xla": Bound(40, 4.0, 1)},
-    ),
-    "mlp": HotPath(
-        "a minibatch step of an MLP",
-        "12 clients",
-        "samples",
-        _mlp,
-        {"xla": Bound(40, None, 1)},
-    ),
-    "cnn": HotPath(
-        "a minibatch step of a CNN",
-        "12 clients",
-        "samples",
-        _cnn,
-        {"xla": Bound(70, None, 1)},
-    ),
-    "lenet": HotPath(
-        "a minibatch step of LeNet",
-        "12 x 417",
-        "samples",
-        _lenet,
-        {"xla": Bound(75, None, 1)},
-    ),
-    "rounds": HotPath(
-        "rounds of LeNet between evaluations",
-        "10 x 12 x 417",
-        "samples",
-        _rounds_between_evaluations,
-        {"xla": Bound(1_200, None, 1)},
-    ),
-    "runs": HotPath(
-        "rounds of LeNets side by side",
-        "8 x 10 x 12 x 417",
-        "samples",
-        functools.partial(_rounds_between_evaluations, num_runs=8),
-        {"xla": Bound(1_000, None, 1)},
-    ),
-    "segment-round": HotPath(
-        "a round of HeteroSAg without pads",
-        "n = 100, 10 groups, d = 10^6",
-        "coordinates",
-        _segment_round,
-        {"xla": Bound(40, 4.0, 1)},
-    ),
+    key: _hot_path(**row, key=key)
+    for key, row in tomllib.loads(
+        pathlib.Path(__file__).with_name("hot_paths.toml").read_text(encoding="utf-8")
+    ).items()
 }

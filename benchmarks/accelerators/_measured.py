@@ -140,12 +140,14 @@ def read_within(
     """
     # a compiler has one process
     check_installed("tpu" if name.startswith("TPU") else "cuda")
+    # a forked process would share JAX's threads
     spawned = multiprocessing.get_context("spawn")
     with futures.ProcessPoolExecutor(1, spawned, _limit_seconds, (limit,)) as pool:
         try:
             return pool.submit(read_compiled, name, path, form, case).result()
         except BrokenProcessPool as error:
-            reason = f"its compiler was ended, after {limit} seconds of computing or by itself"
+            when = f"after {limit} seconds of computing or by itself"
+            reason = f"its compiler was ended, {when}"
             raise NotHereError(f"{name}, {path}", reason, ()) from error
 
 
@@ -193,7 +195,7 @@ def read_run(
 
 
 def differences(path: str) -> tuple[str, ...]:
-    """Return where the default device's results differ from array programs on the CPU, in words.
+    """Compare the default device's results with array programs on the CPU, in words.
 
     At small sizes. Integers are compared to the bit; of floats, which other devices sum
     in another order and multiply with fewer digits, the norm of the difference over the
@@ -204,13 +206,13 @@ def differences(path: str) -> tuple[str, ...]:
         jax.default_device(jax.local_devices(backend="cpu")[0]),
         _device.use_form("xla"),
     ):
-        there = _results(path)
-    pairs = zip(jax.tree.leaves_with_path(here), jax.tree.leaves(there), strict=True)
+        expected = _results(path)
+    pairs = zip(jax.tree.leaves_with_path(here), jax.tree.leaves(expected), strict=True)
     return tuple(
         f"result {jax.tree_util.keystr(name)} differs from the CPU's by {apart:.2g}"
-        for (name, own), other in pairs
-        if not (apart := _apart(own, other))
-        <= (_TOLERANCE if own.dtype.kind == "f" else 0.0)
+        for (name, leaf), other in pairs
+        if not (apart := _apart(leaf, other))
+        <= (_TOLERANCE if leaf.dtype.kind == "f" else 0.0)
     )
 
 
@@ -227,26 +229,28 @@ def _results(path: str) -> Any:
     return jax.tree.map(values, outputs)
 
 
-def _apart(own: np.ndarray, other: np.ndarray) -> float:
+def _apart(values: np.ndarray, other: np.ndarray) -> float:
     """Return the share of entries that differ.
 
     Of floats the relative difference by norm.
     """
-    if own.shape != other.shape or own.dtype != other.dtype:
+    if values.shape != other.shape or values.dtype != other.dtype:
         return math.inf
-    if own.dtype.kind != "f":
-        return float(np.mean(own != other)) if own.size else 0.0
+    if values.dtype.kind != "f":
+        return float(np.mean(values != other)) if values.size else 0.0
+    # infinities must agree exactly
     finite = np.isfinite(other)
-    if not np.array_equal(own[~finite], other[~finite], equal_nan=True):
+    if not np.array_equal(values[~finite], other[~finite], equal_nan=True):
         return math.inf
     norm = float(np.linalg.norm(other[finite]))
-    return float(np.linalg.norm(own[finite] - other[finite])) / (norm or 1.0)
+    return float(np.linalg.norm(values[finite] - other[finite])) / (norm or 1.0)
 
 
 def _timed(reading: Reading, work: Work, seconds: list[float]) -> Reading:
-    """Return the reading with its times, and their shares of what the device could do."""
+    """Return the reading with its times, and their shares of the device's limits."""
+    # the fastest call is the one that nothing else slowed
     best = min(seconds)
-    limits = next((own for name, own in LIMITS.items() if name in reading.device), None)
+    limits = next((row for name, row in LIMITS.items() if name in reading.device), None)
     shares = {}
     if limits is not None:
         shares = {

@@ -1,4 +1,4 @@
-"""What the topic `accelerators` records.
+"""Records of the topic `accelerators`: counts of a compiled program, and its time.
 
 Counts of a compiled program, and its time where it runs.
 Nothing here imports JAX.
@@ -75,12 +75,12 @@ class Reading:
         return None if self.seconds_min is None else self.work / self.seconds_min
 
     def excesses(self) -> tuple[str, ...]:
-        """Return what is wrong or beyond a bound, in words.
+        """Describe wrong results and counts beyond a bound, in words.
 
         A call back to the host always is.
         """
-        found = [*self.wrong]
-        found += [
+        faults = [*self.wrong]
+        faults += [
             f"{words} {what}, at most {most:,g} are allowed"
             for what, words, value, most in (
                 ("launches", f"{self.launches:,}", self.launches, self.most_launches),
@@ -100,11 +100,11 @@ class Reading:
             if most is not None and value > most
         ]
         if self.host_calls:
-            found.append(f"{self.host_calls} calls back to the host")
-        return tuple(found)
+            faults.append(f"{self.host_calls} calls back to the host")
+        return tuple(faults)
 
     def derived(self) -> dict[str, Any]:
-        """Return what a record holds beside the fields."""
+        """Return the values that a record holds beside the fields."""
         return {
             "moved": self.moved,
             "rate": self.rate,

@@ -1,6 +1,6 @@
-"""What every adapter shares.
+"""The loop of every adapter, and layouts of parameters that several of them share.
 
-One JSON job a line on standard input, one JSON answer a line.
+One JSON job per line on standard input, one JSON answer per line on standard output.
 `load` reads a workload (an .npz with a JSON text "settings"), `run` does it once,
 `save` writes an array that it keeps. Only the adapter's own system and NumPy are there:
 nothing of mrsa_jax.
@@ -33,10 +33,10 @@ def serve(make, version):
             workload = make(settings, arrays, job["threads"])
         elif job["command"] == "run":
             start, cpu = time.perf_counter(), time.process_time()
-            told = workload.run() or {}
+            reported = workload.run() or {}
             answer["seconds"] = time.perf_counter() - start
             answer["cpu_seconds"] = time.process_time() - cpu
-            answer.update(told)
+            answer.update(reported)
         elif job["command"] == "save":
             np.save(job["path"], workload.saved(job["what"]))
         answers.write(json.dumps(answer) + "\n")
@@ -68,8 +68,8 @@ class Rounds:
         return self.order.shape[1]
 
     def samples(self, round_index, client):
-        own = self.order[round_index, client]
-        return self.inputs[own], self.labels[own]
+        chosen = self.order[round_index, client]
+        return self.inputs[chosen], self.labels[chosen]
 
     def layers(self, flat):
         """Cut a vector into (bias, kernel [inputs, outputs]) of each layer."""
@@ -86,3 +86,63 @@ class Rounds:
         return np.concatenate(
             [np.asarray(part).ravel() for layer in layers for part in layer]
         )
+
+
+def torch_weights(convolutions, dense, last_shape):
+    """Yield each parameter with the way into PyTorch's layout and back.
+
+    The caller's layout is flax's: kernels [height, width, inputs, outputs] and [inputs,
+    outputs], and images whose channels come last.
+
+    Args:
+        convolutions: Convolution layers, in order.
+        dense: Dense layers, in order.
+        last_shape: Height, width and channels that the first dense layer reads.
+    """
+
+    def same(values):
+        return values
+
+    for layer in convolutions:
+        yield layer.bias, same, same
+        yield (
+            layer.weight,
+            lambda kernel: kernel.transpose(3, 2, 0, 1),
+            lambda kernel: kernel.transpose(2, 3, 1, 0),
+        )
+    # flattened images: the channel comes last in flax, first in PyTorch
+    height, width, channels = last_shape
+
+    # rows by height, width, channel become columns by channel first
+    def into(kernel):
+        pixels = kernel.reshape(height, width, channels, -1)
+        return pixels.transpose(3, 2, 0, 1).reshape(kernel.shape[1], -1)
+
+    def back(kernel):
+        pixels = kernel.reshape(-1, channels, height, width)
+        return pixels.transpose(2, 3, 1, 0).reshape(-1, kernel.shape[0])
+
+    for number, layer in enumerate(dense):
+        yield layer.bias, same, same
+        if convolutions and number == 0:
+            yield layer.weight, into, back
+        else:
+            yield layer.weight, np.transpose, np.transpose
+
+
+def into_torch(weights, flat):
+    """Cut a vector of the caller's layout into PyTorch's arrays, one per parameter."""
+    parts = []
+    first = 0
+    for parameter, into, back in weights:
+        shape = back(parameter.detach().numpy()).shape
+        values = flat[first : first + parameter.numel()].reshape(shape)
+        parts.append(np.ascontiguousarray(into(values)))
+        first += parameter.numel()
+    return parts
+
+
+def from_torch(weights, arrays):
+    """Join PyTorch's arrays, one per parameter, to a vector of the caller's layout."""
+    pairs = zip(weights, arrays, strict=True)
+    return np.concatenate([back(array).ravel() for (_, _, back), array in pairs])

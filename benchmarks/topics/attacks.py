@@ -1,4 +1,4 @@
-"""Attacks: gradient inversion against `breaching`, restarts side by side, least squares on sums.
+"""Attacks: gradient inversion beside `breaching`, its restarts, and least squares.
 
 `breaching` 0.1.2 runs in an environment of its own (see `peers/`) and attacks the same
 image through the same network; its gradient is compared with ours before anything is
@@ -24,7 +24,7 @@ from mrsa_jax import attacks, availability, federated, selection
 from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.cores import num_cores
 from mrsa_jax._core.packaged import packaged_file
-from mrsa_jax.bench.harness import Case, Measurement, ResultsDifferError, compare
+from mrsa_jax.bench.harness import Measurement, ResultsDifferError, compare
 
 _SHAPE, _LABEL = (32, 32, 3), 3
 _SMOOTHNESS = 1e-4
@@ -38,7 +38,7 @@ def _photograph() -> np.ndarray:
 
 
 def _view() -> tuple[attacks.views.UpdateView, np.ndarray]:
-    """Return what one step of one client on the photograph shows, and its gradient."""
+    """Return the view of one client's step on the photograph, and its gradient."""
     model = federated.smooth_lenet(10)
     start = federated.initial_parameters(0, model, _SHAPE)
     image = on_device(_photograph())[None]
@@ -48,125 +48,105 @@ def _view() -> tuple[attacks.views.UpdateView, np.ndarray]:
         label = on_device([_LABEL])
         return optax.softmax_cross_entropy_with_integer_labels(logits, label).mean()
 
+    # one step of SGD at rate 1: the update is the negative gradient
     gradient = jax.grad(loss)(start)
     labels = on_device([_LABEL], jnp.int32)
     view = attacks.views.UpdateView(model, start, _SHAPE, 10, -gradient, 1, labels)
     return view, np.asarray(gradient)
 
 
-def _inversion(num_steps: int) -> Measurement:
+def inversion(num_steps: int) -> Measurement:
+    """Time gradient inversion beside `breaching`."""
     view, gradient = _view()
     attack = attacks.gradient_inversion(num_steps=num_steps, smoothness=_SMOOTHNESS)
+    settings = {"num_classes": 10, "num_steps": num_steps, "smoothness": _SMOOTHNESS}
     workload = {
-        "settings": {
-            "num_classes": 10,
-            "num_steps": num_steps,
-            "smoothness": _SMOOTHNESS,
-        },
+        "settings": settings,
         "image": _photograph(),
         "label": np.asarray(_LABEL),
         "start": in_order(view.model, _SHAPE, view.parameters),
     }
-    found: dict[str, float] = {}
+    decibels: dict[str, float] = {}
 
     with Peer("breaching", workload, threads=num_cores()) as peer:
         theirs = peer.saved("gradient")
         wrong = in_order(view.model, _SHAPE, gradient) - theirs
         error = np.linalg.norm(wrong) / np.linalg.norm(theirs)
         if not error < 1e-4:
-            raise ResultsDifferError(
-                f"gradients differ, relative to their norm, by {error}"
-            )
+            text = f"gradients differ, relative to their norm, by {error}"
+            raise ResultsDifferError(text)
 
         def check(ours: Any, _: Any) -> None:
             truth = _photograph()[None]
-            found["ours"] = float(attacks.psnr(ours, truth)[0])
-            found["theirs"] = float(attacks.psnr(peer.saved("images"), truth)[0])
-            if num_steps >= 200 and not min(found.values()) > 12:
-                raise ResultsDifferError(
-                    f"one side has not found the photograph: PSNR {found}"
-                )
+            for side, images in (("ours", ours), ("theirs", peer.saved("images"))):
+                decibels[side] = float(attacks.psnr(images, truth)[0])
+            if num_steps >= 200 and not min(decibels.values()) > 12:
+                text = f"one side has not found the photograph: PSNR {decibels}"
+                raise ResultsDifferError(text)
 
         measured = compare(
             lambda: attack.run(0, view).images,
             peer.run,
             work=num_steps,
-            unit="iterations",
             peer_name=f"{peer.title}, {num_cores()} threads",
             check=check,
-            aim=3.0,
-            repeats=5,
         )
-    words = ", ".join(f"{name} {value:.1f} dB" for name, value in found.items())
+    words = ", ".join(f"{name} {value:.1f} dB" for name, value in decibels.items())
     return dataclasses.replace(measured, note=f"PSNR of the photograph: {words}")
 
 
-def _restarts(count: int, num_steps: int) -> Measurement:
+def restarts(count: int, num_steps: int) -> Measurement:
+    """Time restarts side by side against one after another."""
     view, _ = _view()
     many = attacks.gradient_inversion(
         num_steps=num_steps, restarts=count, smoothness=_SMOOTHNESS
     )
-    one = dataclasses.replace(many, restarts=1)
+    single = dataclasses.replace(many, restarts=1)
 
     def check(ours: np.ndarray, theirs: list[np.ndarray]) -> None:
-        """Seeds of restarts differ, and so do their images.
-
-        Only what has no seed is compared.
-        """
+        # seeds of restarts differ, and so do their images
         shapes = [ours.shape, *(each.shape for each in theirs)]
         if len(set(shapes)) != 1 or not np.isfinite(ours).all():
             raise ResultsDifferError(f"images of the shapes {shapes}")
 
     return compare(
         lambda: many.run(0, view).images,
-        lambda: [one.run(seed, view).images for seed in range(count)],
+        lambda: [single.run(seed, view).images for seed in range(count)],
         work=count * num_steps,
-        unit="iterations",
-        peer_name="one restart after another",
         check=check,
-        aim=1.0,
-        repeats=3,
     )
 
 
-def _least_squares(num_clients: int, num_rounds: int, dim: int) -> Measurement:
+def least_squares(num_clients: int, num_rounds: int, dim: int) -> Measurement:
     """Sums in a file, estimates to a file.
 
     NumPy's pseudo-inverse on a tenth of the coordinates.
     """
     with tempfile.TemporaryDirectory() as name:
         history, sums = _sums_on_disk(pathlib.Path(name), num_clients, num_rounds, dim)
-        out = np.lib.format.open_memmap(
-            pathlib.Path(name) / "found.npy",
-            mode="w+",
-            dtype=np.float64,
-            shape=(num_clients, dim),
-        )
+        path = pathlib.Path(name) / "estimates.npy"
+        shape = (num_clients, dim)
+        out = np.lib.format.open_memmap(path, mode="w+", dtype=np.float64, shape=shape)
         part = dim // 10
 
         def ours() -> np.ndarray:
             return np.asarray(attacks.least_squares(history, sums, out=out))
 
         def theirs() -> np.ndarray:
-            return np.linalg.pinv(history.astype(np.float64)) @ sums[:, :part].astype(
-                np.float64
-            )
+            inverse = np.linalg.pinv(history.astype(np.float64))
+            return inverse @ sums[:, :part].astype(np.float64)
 
-        def check(mine: np.ndarray, other: np.ndarray) -> None:
-            np.testing.assert_allclose(
-                mine[:, :part], other, atol=1e-6 * np.abs(other).max()
-            )
+        def check(estimates: np.ndarray, other: np.ndarray) -> None:
+            most = 1e-6 * np.abs(other).max()
+            np.testing.assert_allclose(estimates[:, :part], other, atol=most)
 
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         measured = compare(
             ours,
             theirs,
             work=dim,
-            unit="coordinates",
             peer_work=part,
-            peer_name="numpy.linalg.pinv and one product, on a tenth",
             check=check,
-            repeats=2,
         )
         grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 2**20
     note = (
@@ -181,42 +161,17 @@ def _sums_on_disk(
     folder: pathlib.Path, num_clients: int, num_rounds: int, dim: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return a participation history and the file of its sums of random updates."""
-    history = np.asarray(
-        selection.rollout(
-            0,
-            selection.uniform(num_clients, num_clients // 10),
-            availability.independent(0.3),
-            num_rounds,
-        )
-    )
+    selector = selection.uniform(num_clients, num_clients // 10)
+    online = availability.independent(0.3)
+    history = np.asarray(selection.rollout(0, selector, online, num_rounds))
     generator = np.random.default_rng(0)
     sums = np.lib.format.open_memmap(
         folder / "sums.npy", mode="w+", dtype=np.float32, shape=(num_rounds, dim)
     )
+    # the updates never lie in memory all at once
     width = min(dim, 10_000)
     for first in range(0, dim, width):
         updates = generator.standard_normal((num_clients, width), np.float32)
         sums[:, first : first + width] = history.astype(np.float32) @ updates
     sums.flush()
     return history, sums
-
-
-def cases(quick: bool) -> list[Case]:
-    """Return gradient inversion beside `breaching`, its restarts, and least squares."""
-    steps, restarts, iterations = (20, 2, 10) if quick else (500, 8, 200)
-    clients, rounds, dim = (60, 80, 1_000) if quick else (1000, 1000, 100_000)
-    return [
-        Case(
-            f"gradient inversion, small LeNet, 32 x 32 x 3, {steps} iterations",
-            lambda: _inversion(steps),
-            "breaching",
-        ),
-        Case(
-            f"gradient inversion, {restarts} restarts x {iterations} iterations",
-            lambda: _restarts(restarts, iterations),
-        ),
-        Case(
-            f"least squares, N = {clients}, J = {rounds}, d = {dim:,}",
-            lambda: _least_squares(clients, rounds, dim),
-        ),
-    ]

@@ -1,7 +1,4 @@
-"""Noise in the ring: exact draws beside NumPy's and their random words.
-
-What clients spend.
-"""
+"""Noise in the ring: exact draws beside NumPy's and their random words; accounts."""
 
 from __future__ import annotations
 
@@ -17,10 +14,7 @@ import numpy as np
 from benchmarks.rivals import Peer
 from mrsa_jax import availability, dp, selection
 from mrsa_jax._core.streams import as_key, block_words
-from mrsa_jax.bench.harness import Case, Measurement, ResultsDifferError, compare
-
-_Draw = Callable[[np.random.Generator, float, int], Any]
-_FLOOR = "floor: 64 bits of Threefry-2x32 a draw; aim: 1e8 draws a second on two cores"
+from mrsa_jax.bench.harness import Measurement, ResultsDifferError, compare
 
 
 def _numpy_skellam(rng: np.random.Generator, variance: float, count: int) -> Any:
@@ -34,8 +28,9 @@ def _numpy_gaussian(rng: np.random.Generator, variance: float, count: int) -> An
     Source: Canonne, Kamath, Steinke, "The discrete Gaussian for differential privacy"
     (2020), Algorithm 3.
     """
+    # of the discrete Laplace from which draws are accepted
     scale = math.floor(math.sqrt(variance)) + 1
-    kept: list[Any] = []
+    parts: list[Any] = []
     missing = count
     while missing > 0:
         pairs = rng.geometric(-math.expm1(-1 / scale), (2, missing + missing // 2 + 64))
@@ -44,19 +39,15 @@ def _numpy_gaussian(rng: np.random.Generator, variance: float, count: int) -> An
         accepted = laplace[
             rng.random(laplace.size) < np.exp(-(distance**2) / (2 * variance))
         ]
-        kept.append(accepted[:missing])
-        missing -= kept[-1].size
-    return np.concatenate(kept)
+        parts.append(accepted[:missing])
+        missing -= parts[-1].size
+    return np.concatenate(parts)
 
 
-_BY_NUMPY: dict[str, _Draw] = {
-    "skellam": _numpy_skellam,
-    "discrete_gaussian": _numpy_gaussian,
+_LAWS = {
+    "skellam": (dp.skellam, _numpy_skellam),
+    "discrete_gaussian": (dp.discrete_gaussian, _numpy_gaussian),
 }
-
-
-def _noise(kind: str, variance: float) -> dp.LatticeNoise:
-    return dp.skellam(variance) if kind == "skellam" else dp.discrete_gaussian(variance)
 
 
 def _check_variance(variance: float, *all_draws: Any) -> None:
@@ -71,18 +62,18 @@ def _check_variance(variance: float, *all_draws: Any) -> None:
             )
 
 
-def _draws(kind: str, variance: float, count: int) -> Measurement:
-    noise, rng = _noise(kind, variance), np.random.default_rng(0)
+def draws(kind: str, deviation: int, count: int) -> Measurement:
+    """Time exact draws beside NumPy's by floats."""
+    variance = float(deviation**2)
+    rng = np.random.default_rng(0)
+    build, by_numpy = _LAWS[kind]
+    noise = build(variance)
     fewer = max(1, count // 16)
     return compare(
         lambda: noise.sample(as_key(1), (count,)),
-        lambda: _BY_NUMPY[kind](rng, variance, fewer),
+        lambda: by_numpy(rng, variance, fewer),
         work=count,
         peer_work=fewer,
-        unit="draws",
-        peer_name="NumPy, by floats",
-        aim=10,
-        note=_FLOOR,
         check=functools.partial(_check_variance, variance),
     )
 
@@ -93,19 +84,15 @@ def _words(key: Any, count: int) -> Any:
     return x ^ y
 
 
-def _beside_words(variance: float, count: int) -> Measurement:
-    noise = _noise("skellam", variance)
-
-    def check(draws: Any, _: Any) -> None:
-        _check_variance(variance, draws)
-
+def beside_words(deviation: int, count: int) -> Measurement:
+    """Time Skellam's draws beside their random words."""
+    variance = float(deviation**2)
+    noise = dp.skellam(variance)
     return compare(
         lambda: noise.sample(as_key(1), (count,)),
         lambda: _words(as_key(1), count),
         work=count,
-        unit="draws",
-        peer_name="its random words alone",
-        check=check,
+        check=lambda sample, _: _check_variance(variance, sample),
     )
 
 
@@ -115,57 +102,45 @@ def _round(noise: Any, keys: Any, dim: int) -> Any:
     return jnp.sum(draws.astype(jnp.uint32), axis=0, dtype=jnp.uint32)
 
 
-def _clients(variance: float, clients: int, dim: int) -> Measurement:
-    """Sum the noise of a round's clients, each of a key of its own, in the ring."""
-    noise, keys = _noise("skellam", variance), jax.random.split(as_key(2), clients)
+def summed(clients: int, dim: int) -> Measurement:
+    """Sum the noise of a round's clients in the ring, each of a separate key."""
+    variance = 4096.0
+    noise = dp.skellam(variance)
+    keys = jax.random.split(as_key(2), clients)
 
     def check(total: Any, _: Any) -> None:
         _check_variance(clients * variance, np.asarray(total).view(np.int32))
 
-    return compare(
-        lambda: _round(noise, keys, dim),
-        work=clients * dim,
-        unit="draws",
-        check=check,
-        note=_FLOOR,
-    )
+    return compare(lambda: _round(noise, keys, dim), work=clients * dim, check=check)
 
 
-# ---- accounts
-
-
-_HISTORIES = "aim: 1e5 histories of 1,000 rounds at N = 120 in 30 s on two cores"
 _RATES = (0.1, 0.2, 0.3, 0.4, 0.5)
 
 
-def _account(target: int, rounds: int, trials: int) -> Measurement:
-    """Account for blocks by least use, who share their blocks with clients of other rates."""
+def account(target: int, rounds: int, trials: int) -> Measurement:
+    """Account for blocks by least use that clients of other rates share."""
     rates = availability.assign_rates(0, _RATES, 120)
-    scheme = (
-        selection.batch_partitioning(120, 12, target),
-        availability.independent(rates),
-    )
+    online = availability.independent(rates)
+    selector = selection.batch_partitioning(120, 12, target)
 
-    def ours() -> dp.Account:
-        return dp.account(*scheme, rounds, 10.0, trials=trials)
-
-    def check(found: dp.Account, _: Any) -> None:
-        if (
-            not (found.lower <= found.epsilon).all()
-            or not (found.epsilon <= found.upper).all()
-        ):
+    def check(ours: dp.Account, _: Any) -> None:
+        is_inside = (ours.lower <= ours.epsilon) & (ours.epsilon <= ours.upper)
+        if not is_inside.all():
             raise ResultsDifferError("an estimate outside of its interval")
 
     return compare(
-        ours, work=trials, unit="histories", check=check, repeats=1, note=_HISTORIES
+        lambda: dp.account(selector, online, rounds, 10.0, trials=trials),
+        work=trials,
+        check=check,
     )
 
 
 def _numpy_losses(
     rounds: int, rest: int, coin: float, noise: float, samples: int
 ) -> Any:
-    """Draw losses of a client who rests, a round after the other for all samples, in NumPy."""
+    """Draw losses of a client who rests in NumPy, round by round for all samples."""
     rng = np.random.default_rng(0)
+    # rounds since the last participation; a client who is rested may join
     age = np.full(samples, rest)
     rested, ring = np.zeros(samples), np.full((rest, samples), -np.inf)
     joins, stays = math.log(coin), math.log1p(-coin)
@@ -182,6 +157,7 @@ def _numpy_losses(
 def _numpy_bins(rounds: int, bins: int, noise: float, samples: int) -> Any:
     """Draw losses of a client in bins from all of its releases, in NumPy."""
     rng = np.random.default_rng(0)
+    # a client takes part in one round of each cycle of bins
     shifts = (np.arange(rounds)[:, None] % bins == np.arange(bins)) / noise
     release = (
         rng.normal(size=(samples, rounds)) + shifts.T[rng.integers(bins, size=samples)]
@@ -191,7 +167,7 @@ def _numpy_bins(rounds: int, bins: int, noise: float, samples: int) -> Any:
 
 
 _REST, _COIN, _LOSS_NOISE = 10, 0.1, 5.0
-_LOSS_NOTE = "aim: 10 x on two cores; floor: a normal and an exponential a round, or a normal a bin"
+_BINS = "10 bins"
 
 
 def _mean_losses_agree(a: Any, b: Any) -> None:
@@ -201,37 +177,34 @@ def _mean_losses_agree(a: Any, b: Any) -> None:
         raise ResultsDifferError(f"mean losses {np.mean(a)} and {np.mean(b)}")
 
 
-def _our_losses(is_bins: bool, rounds: int, samples: int) -> Callable[[], Any]:
+def _our_losses(law: str, rounds: int, samples: int) -> Callable[[], Any]:
     scheme: Any = selection.minimum_separation(selection.bernoulli(2, _COIN), _REST)
-    if is_bins:
+    if law == _BINS:
         scheme = selection.balls_in_bins(2, _REST)
     online = availability.independent(0.0)
     return lambda: dp.privacy_losses(scheme, online, rounds, _LOSS_NOISE, samples)
 
 
-def _losses(is_bins: bool, rounds: int, samples: int) -> Measurement:
+def losses(law: str, rounds: int, samples: int) -> Measurement:
+    """Time draws of losses beside NumPy."""
     fewer = max(1, samples // 16)
     theirs = functools.partial(_numpy_losses, rounds, _REST, _COIN, _LOSS_NOISE, fewer)
-    if is_bins:
+    if law == _BINS:
         theirs = functools.partial(_numpy_bins, rounds, _REST, _LOSS_NOISE, fewer)
     return compare(
-        _our_losses(is_bins, rounds, samples),
+        _our_losses(law, rounds, samples),
         theirs,
         work=samples,
         peer_work=fewer,
-        unit="losses",
         check=_mean_losses_agree,
-        note=_LOSS_NOTE,
-        aim=10,
-        peer_name="NumPy, a round at a time",
     )
 
 
-def _losses_beside(is_bins: bool, rounds: int, samples: int) -> Measurement:
+def losses_beside(law: str, rounds: int, samples: int) -> Measurement:
     """Draw losses beside jax_privacy, which takes one thread."""
-    fewer = max(1, samples // (64 if is_bins else 16))
+    fewer = max(1, samples // (64 if law == _BINS else 16))
     settings = {
-        "bins": is_bins,
+        "bins": law == _BINS,
         "rounds": rounds,
         "separation": _REST,
         "coin": _COIN,
@@ -244,106 +217,31 @@ def _losses_beside(is_bins: bool, rounds: int, samples: int) -> Measurement:
             _mean_losses_agree(ours, peer.saved("losses"))
 
         return compare(
-            _our_losses(is_bins, rounds, samples),
+            _our_losses(law, rounds, samples),
             peer.run,
             work=samples,
             peer_work=fewer,
-            unit="losses",
             check=check,
-            note=_LOSS_NOTE,
-            aim=10,
             peer_name=peer.title,
-            repeats=3,
         )
 
 
-def _account_cases(quick: bool) -> list[Case]:
-    rounds, trials, samples = (50, 200, 2**12) if quick else (1_000, 100_000, 2**17)
-    found = [
-        Case(
-            f"account of blocks of {target} of 120 clients: {trials:,} histories of "
-            f"{rounds:,}",
-            functools.partial(_account, target=target, rounds=rounds, trials=trials),
-        )
-        for target in (1, 3, 6)
-    ]
-    return [
-        *found,
-        *(
-            Case(
-                f"privacy losses, {name}: {samples:,} of {rounds:,} rounds{beside}",
-                functools.partial(
-                    measure, is_bins=is_bins, rounds=rounds, samples=samples
-                ),
-                needs,
-            )
-            for measure, needs, beside in (
-                (_losses, None, ""),
-                (_losses_beside, "jax_privacy", ", beside jax_privacy"),
-            )
-            for name, is_bins in (("minimum separation 10", False), ("10 bins", True))
-        ),
-    ]
-
-
-def _ledger(rounds: int, clients: int, bands: int) -> Measurement:
+def ledger(rounds: int, clients: int, bands: int) -> Measurement:
     """Account for all clients, epsilon among it; 0 bands: independent noise."""
     P = np.random.default_rng(0).random((rounds, clients), np.float32) < 0.05
     roots = np.cumprod([1.0, *(1 - 1 / (2 * np.arange(1.0, max(1, bands))))])
     strategy = dp.toeplitz(roots, rounds) if bands else None
+    # the full product for some clients is the reference
     few = slice(None, 64)
 
-    def ours() -> tuple[np.ndarray, np.ndarray]:
-        told = dp.ledger(P, 30.0, strategy=strategy)
-        return told.mu, told.epsilon(1e-5)
+    def ours() -> np.ndarray:
+        losses = dp.ledger(P, 30.0, strategy=strategy)
+        losses.epsilon(1e-5)
+        return losses.mu
 
-    def check(found: tuple[np.ndarray, np.ndarray], _: Any) -> None:
+    def check(mu: np.ndarray, _: Any) -> None:
         C = np.eye(rounds) if strategy is None else strategy
         expected = np.linalg.norm(C @ P[:, few], axis=0) / 30.0
-        np.testing.assert_allclose(found[0][few], expected, rtol=1e-9)
+        np.testing.assert_allclose(mu[few], expected, rtol=1e-9)
 
-    note = "aim: 10 s on two cores; floor: a pass over the history, or its product with a matrix"
-    return compare(
-        ours, work=clients, unit="clients", check=check, repeats=2, note=note
-    )
-
-
-def cases(quick: bool) -> list[Case]:
-    """Return the cases of this topic."""
-    count = 2**17 if quick else 2**25
-    found = [
-        Case(
-            f"{kind}, standard deviation {deviation:,}: {count:,} draws",
-            functools.partial(
-                _draws, kind=kind, variance=float(deviation**2), count=count
-            ),
-        )
-        for kind in _BY_NUMPY
-        for deviation in (2, 64, 8192)
-    ]
-    found.append(
-        Case(
-            f"Skellam, standard deviation 64: {count:,} draws beside their words",
-            functools.partial(_beside_words, variance=4096.0, count=count),
-        )
-    )
-    clients, dim = (4, 2**12) if quick else (128, 2**18)
-    found.append(
-        Case(
-            f"Skellam noise of {clients} clients x {dim:,} coordinates, summed",
-            functools.partial(_clients, variance=4096.0, clients=clients, dim=dim),
-        )
-    )
-    rounds, clients = (100, 2_000) if quick else (1_000, 100_000)
-    found += [
-        Case(
-            f"ledger of {clients:,} clients x {rounds:,} rounds, {name}",
-            functools.partial(_ledger, rounds=rounds, clients=clients, bands=bands),
-        )
-        for name, bands in (
-            ("noise of its own", 0),
-            ("10 bands", 10),
-            ("a full matrix", rounds),
-        )
-    ]
-    return [*found, *_account_cases(quick)]
+    return compare(ours, work=clients, check=check)

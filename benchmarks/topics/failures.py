@@ -9,7 +9,6 @@ import numpy as np
 from mrsa_jax import availability, graphs, secagg
 from mrsa_jax._core.streams import Stream, as_key, round_key, trial_key
 from mrsa_jax.bench.harness import (
-    Case,
     Measurement,
     ResultsDifferError,
     Sized,
@@ -23,15 +22,15 @@ _AT_ONCE = 50  # rounds of the peer whose graphs stay in cache
 
 
 def _peer(seed: int, n: int, p: float, q: float, t: int, rounds: int) -> np.ndarray:
-    """Return how many random rounds are unreliable, not private, disconnected, with NumPy."""
-    rng, found = np.random.Generator(np.random.SFC64(seed)), np.zeros(3, np.int64)
+    """Count rounds that are unreliable, not private, disconnected, with NumPy."""
+    rng, counts = np.random.Generator(np.random.SFC64(seed)), np.zeros(3, np.int64)
     for first in range(0, rounds, _AT_ONCE):
-        found += _peer_rounds(rng, min(_AT_ONCE, rounds - first), n, p, q, t)
-    return found
+        counts += _peer_rounds(rng, min(_AT_ONCE, rounds - first), n, p, q, t)
+    return counts
 
 
 def _beside(graphs_: np.ndarray, members: np.ndarray) -> np.ndarray:
-    """Return how many of the members each client is joined to, [B, n]."""
+    """Count the members that each client is joined to, [B, n]."""
     counts: np.ndarray = (graphs_ @ members.astype(np.float32)[..., None])[..., 0]
     return counts
 
@@ -46,47 +45,50 @@ def _peer_rounds(
     joined = (upper | upper.swapaxes(1, 2)).astype(single)
     stays = rng.random((4, count, n), single) >= single(q)
     v2, v3, v4 = (np.logical_and.reduce(stays[:steps]) for steps in (2, 3, 4))
+    # enough neighbours answer, oneself included
     informed = _beside(joined, v4) + v4 >= t
     needed = v3 | (v2 & (_beside(joined, v3) > 0))
     reliable = (informed | ~needed).all(axis=1)
-    parts, leaks, left = np.zeros(count, int), np.zeros(count, bool), v3.copy()
-    rows = np.flatnonzero(left.any(axis=1))
+    parts, leaks, rest = np.zeros(count, int), np.zeros(count, bool), v3.copy()
+    rows = np.flatnonzero(rest.any(axis=1))
     while rows.size:  # the next component of every round that has one
-        own, graph = left[rows], joined[rows]
-        part, grown = np.zeros_like(own), np.zeros_like(own)
-        grown[np.arange(rows.size), own.argmax(axis=1)] = True
+        alive, graph = rest[rows], joined[rows]
+        part, grown = np.zeros_like(alive), np.zeros_like(alive)
+        grown[np.arange(rows.size), alive.argmax(axis=1)] = True
+        # flood from one client until the component stops growing
         while (grown != part).any():
             part = grown
             around = _beside(graph, part) > 0
-            grown = part | (around & own)
+            grown = part | (around & alive)
         leaks[rows] |= (informed[rows] | ~(part | (v2[rows] & around))).all(axis=1)
         parts[rows] += 1
-        left[rows] = own & ~part
-        rows = rows[left[rows].any(axis=1)]
+        rest[rows] = alive & ~part
+        rows = rows[rest[rows].any(axis=1)]
     return np.array([(~reliable).sum(), ((parts > 1) & leaks).sum(), (parts > 1).sum()])
 
 
 def _agree(ours: secagg.failures.FailureRates, theirs: np.ndarray, rounds: int) -> None:
     """Raise unless both sides' rates agree within five standard errors."""
-    for mine, count in zip(
+    for rate, count in zip(
         (ours.unreliable, ours.not_private, ours.disconnected), theirs, strict=True
     ):
-        pooled = (mine.count + count) / (mine.trials + rounds)
-        error = np.sqrt(pooled * (1 - pooled) * (1 / mine.trials + 1 / rounds))
-        if abs(mine.rate - count / rounds) > 5 * error + 1e-12:
-            raise ResultsDifferError(f"{mine} against {count} of {rounds}")
+        # the standard error under one common rate
+        pooled = (rate.count + count) / (rate.trials + rounds)
+        error = np.sqrt(pooled * (1 - pooled) * (1 / rate.trials + 1 / rounds))
+        if abs(rate.rate - count / rounds) > 5 * error + 1e-12:
+            raise ResultsDifferError(f"{rate} against {count} of {rounds}")
 
 
 def _same_rounds(n: int, p: float, q: float, t: int) -> None:
-    """Raise unless our counts are those of the public predicates on the documented rounds."""
+    """Raise unless our counts are those of the public predicates on the same rounds."""
     graph, steps = graphs.erdos_renyi(n, p), availability.independent_steps(q)
 
     def one(trial: jax.Array) -> tuple[jax.Array, jax.Array]:
-        own = trial_key(as_key(0), trial)
+        key = trial_key(as_key(0), trial)
         survivors = steps.sample(
-            round_key(own, 0, Stream.STEPS), jnp.ones(n, jnp.bool_)
+            round_key(key, 0, Stream.STEPS), jnp.ones(n, jnp.bool_)
         )
-        return graph.sample(round_key(own, 0, Stream.ASSIGNMENT)), survivors
+        return graph.sample(round_key(key, 0, Stream.ASSIGNMENT)), survivors
 
     adjacency, survivors = jax.jit(jax.vmap(one))(jnp.arange(64, dtype=jnp.uint32))
     reliable = secagg.is_reliable(adjacency, survivors, t)
@@ -96,7 +98,11 @@ def _same_rounds(n: int, p: float, q: float, t: int) -> None:
     np.testing.assert_array_equal(counts, [jnp.sum(~reliable), jnp.sum(~private)])
 
 
-def _measure(n: int, p: float, q: float, t: int, rounds: int, note: str) -> Measurement:
+def failures(n: int, rounds: int, p: float = 0.0, threshold: int = 0) -> Measurement:
+    """Time failures at CCESA's p* and t, where one of ten clients is lost."""
+    p = p or min(secagg.connection_probability(n, _TOTAL_DROPOUT), 1.0)
+    t = threshold or secagg.share_threshold(n, p)
+    q = 1.0 - (1.0 - _TOTAL_DROPOUT) ** 0.25  # at each of four steps
     few = min(rounds, _PEER_ROUNDS)
 
     def theirs() -> np.ndarray:
@@ -111,47 +117,13 @@ def _measure(n: int, p: float, q: float, t: int, rounds: int, note: str) -> Meas
         lambda: secagg.failure_rates(0, n, p, q, t, rounds),
         theirs,
         work=rounds,
-        unit="rounds",
-        peer_name="NumPy over many rounds at once, one core",
         peer_work=few,
         check=check,
-        aim=5,
-        repeats=5,
-        note=note,
     )
-
-
-def _of_paper(n: int) -> tuple[float, float, int]:
-    """Return CCESA's p* of n clients (at most 1), the loss at each step, and the threshold."""
-    p = min(secagg.connection_probability(n, _TOTAL_DROPOUT), 1.0)
-    return p, 1.0 - (1.0 - _TOTAL_DROPOUT) ** 0.25, secagg.share_threshold(n, p)
 
 
 def sized(n: int, trials: int) -> Sized:
     """Return failures at CCESA's p* and threshold, one of ten clients lost."""
-    p, q, t = _of_paper(n)
     # verdicts and keys; the peer's graphs
     memory = 16 * trials + 13 * _AT_ONCE * n * n + 2**20
-    return Sized(memory, lambda: _measure(n, p, q, t, trials, ""))
-
-
-def cases(quick: bool) -> list[Case]:
-    """Return the papers' connection probability, and one that mostly disconnects."""
-    n, rounds = 100, 2_000 if quick else 100_000
-    p, q, t = _of_paper(n)
-    floor = (
-        "floor: 4,950 words of Threefry-2x32 a round, 1.4 ns each on a core with AVX2, "
-        "are half of "
-        "the time; graphs, losses and verdicts are bit sets"
-    )
-    apart = "rounds with several components"
-    return [
-        Case(
-            f"n = {n}, p* = {p:.4f}, q_total = .1, t = {t}",
-            lambda: _measure(n, p, q, t, rounds, floor),
-        ),
-        Case(
-            f"n = {n}, p = .05, q_total = .1, t = 2: disconnected rounds",
-            lambda: _measure(n, 0.05, q, 2, rounds, apart),
-        ),
-    ]
+    return Sized(memory, lambda: failures(n, trials))

@@ -1,14 +1,13 @@
-"""A history that grows: a further sum, cohorts before it, and reading all of it again."""
+"""A growing history: a further sum, cohorts before it, and all of it read again."""
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 
 from mrsa_jax import live, privacy
-from mrsa_jax.bench.harness import Case, Measurement, ResultsDifferError, compare
+from mrsa_jax.bench.harness import Measurement, ResultsDifferError, compare
 
 _BARS = (3, 2.0)
 _ASKED = 16
@@ -29,7 +28,8 @@ def _grown(sums: int, cohorts: Iterator[list[str]]) -> live.Gate:
     return gate
 
 
-def _add(sums: int, clients: int, size: int) -> Measurement:
+def add(sums: int, clients: int, size: int) -> Measurement:
+    """Time one more sum."""
     cohorts = _cohorts(clients, size)
     gate = _grown(sums - 3, cohorts)
 
@@ -37,30 +37,33 @@ def _add(sums: int, clients: int, size: int) -> Measurement:
         if state.rank != state.sums:
             raise ResultsDifferError(f"rank {state.rank} of {state.sums} random sums")
 
-    note = "aim: 0.5 s a sum; floor: three passes over the history's entries"
     return compare(
-        lambda: gate.add(next(cohorts)), work=1, unit="sums", check=check, note=note
+        lambda: gate.add(next(cohorts)),
+        work=1,
+        check=check,
     )
 
 
-def _check(sums: int, clients: int, size: int) -> Measurement:
+def check(sums: int, clients: int, size: int) -> Measurement:
+    """Time checks of cohorts before a sum."""
     cohorts = _cohorts(clients, size)
     gate = _grown(sums, cohorts)
-    asked = [next(cohorts) for _ in range(_ASKED)]
+    proposed = [next(cohorts) for _ in range(_ASKED)]
 
-    def check(answers: tuple[live.GateAnswer, ...], _: object) -> None:
+    def all_allowed(answers: tuple[live.GateAnswer, ...], _: object) -> None:
         if not all(answer.allowed for answer in answers):
             raise ResultsDifferError("a random cohort is not allowed")
 
-    return compare(lambda: gate.check(asked), work=_ASKED, unit="cohorts", check=check)
+    return compare(lambda: gate.check(proposed), work=_ASKED, check=all_allowed)
 
 
-def _replay(sums: int, clients: int, size: int) -> Measurement:
-    """Read a history again, beside the batch functions, which say it of the last round alone."""
+def replay(sums: int, clients: int, size: int) -> Measurement:
+    """Time a history read again, beside the batch functions after its last round."""
     cohorts = _cohorts(clients, size)
     history = [next(cohorts) for _ in range(sums)]
     P = np.zeros((sums, clients), np.bool_)
     for row, cohort in zip(P, history, strict=True):
+        # names end in the client's number
         row[[int(name[7:]) for name in cohort]] = True
 
     def ours() -> live.Gate:
@@ -85,26 +88,5 @@ def _replay(sums: int, clients: int, size: int) -> Measurement:
         ours,
         batch,
         work=sums,
-        unit="sums",
-        peer_name="batch functions, after the last sum alone",
         check=check,
-        repeats=1,
     )
-
-
-def cases(quick: bool) -> list[Case]:
-    """Return the cases of this topic."""
-    sums, clients = (60, 5_000) if quick else (1_000, 100_000)
-    kinds: list[tuple[str, Callable[..., Measurement], int]] = [
-        ("a further sum", _add, clients // 100),
-        ("a further sum", _add, clients // 2),
-        (f"{_ASKED} cohorts before a sum", _check, clients // 100),
-        ("read again", _replay, clients // 100),
-    ]
-    return [
-        Case(
-            f"{what}: {sums} sums of {size:,} of {clients:,} clients",
-            functools.partial(run, sums=sums, clients=clients, size=size),
-        )
-        for what, run, size in kinds
-    ]

@@ -1,4 +1,4 @@
-"""Seconds from a command's start to the first compilation of its work, beside JAX by itself.
+"""Seconds from a command's start to the first compilation of its work.
 
 Byte code and compiled programs are in their caches: the first start of a case puts them
 there. A start ends where JAX says (`JAX_LOG_COMPILES`) that it compiles the first
@@ -10,8 +10,6 @@ nothing in its caches of programs.
 
 from __future__ import annotations
 
-import dataclasses
-import functools
 import os
 import pathlib
 import subprocess
@@ -19,7 +17,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 
-from mrsa_jax.bench.harness import Case, Measurement, compare
+from mrsa_jax.bench.harness import Measurement, compare
 
 _COMPILES = ("Compiling ",)
 _WORKS = ("s] ", *_COMPILES)  # a line of progress begins with its seconds
@@ -36,57 +34,12 @@ trials = 4
 scheme = ["uniform", "partition", "batch_partitioning"]
 privacy_target = [3, 4, 6]
 """
-
-
-@dataclasses.dataclass(frozen=True)
-class _Command:
-    """A command whose start is measured.
-
-    Attributes:
-        words: What follows `mrsa-jax`.
-        until: Parts of lines that it prints; its start is over when they have come, one
-            after another. None at all: when it ends.
-        files: What it reads, by name, in the folder above the one that it runs in.
-        before: Words of a command that makes what it reads, in that folder.
-        is_cold: Whether its caches of compiled programs are empty each time.
-    """
-
-    words: str
-    until: tuple[str, ...] = _WORKS
-    files: tuple[tuple[str, str], ...] = ()
-    before: str = ""
-    is_cold: bool = False
-
-
-_QUICK = {
-    "simulate": _Command("simulate"),
-    "sweep": _Command("sweep ../study.toml", files=(("study.toml", _SWEEP),)),
-}
-_ALL = {
-    "--help": _Command("--help", ()),
-    "demo": _Command("demo"),
-    "demo, first finding, cold": _Command("demo", ("Strong T",), is_cold=True),
-    **_QUICK,
-    "train": _Command("train"),
-    "audit": _Command("audit ../log.csv", _COMPILES, files=(("log.csv", _LOG),)),
-    "secagg": _Command("secagg", _COMPILES),
-    "attack least-squares": _Command("attack least-squares"),
-    "attack gradients": _Command("attack gradients"),
-    "bench": _Command("bench pads --quick"),
-    "report": _Command(
-        "report ../study", (), before="simulate --rounds 8 --trials 2 --out study"
-    ),
-    "data": _Command("data list", ()),
-}
+_FILES = {"study.toml": _SWEEP, "log.csv": _LOG}
 
 
 def _with_bytecode() -> dict[str, str]:
-    """Return the environment, in which Python keeps its byte code whatever a container says."""
-    return {
-        name: value
-        for name, value in os.environ.items()
-        if name != "PYTHONDONTWRITEBYTECODE"
-    }
+    """Return the environment, in which Python keeps its byte code."""
+    return {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}  # empty: not set
 
 
 def cold_environment(folder: str) -> dict[str, str]:
@@ -108,21 +61,23 @@ def _start(
 
     Return what went wrong, or nothing.
     """
-    own = tempfile.mkdtemp(dir=folder)
-    environment = cold_environment(own) if is_cold else _with_bytecode()
-    awaited, said = list(until), []
+    place = tempfile.mkdtemp(dir=folder)
+    environment = cold_environment(place) if is_cold else _with_bytecode()
+    # lines are awaited in this order
+    awaited = list(until)
+    lines = []
     with subprocess.Popen(
         command,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        cwd=own,
+        cwd=place,
         env=environment | {"JAX_LOG_COMPILES": "1"},
     ) as process:
         assert process.stdout is not None
         try:
             for line in process.stdout:
-                said.append(line)
+                lines.append(line)
                 if awaited and awaited[0] in line:
                     awaited.pop(0)
                     if not awaited:
@@ -132,10 +87,24 @@ def _start(
             process.kill()
     if not awaited and status == 0:
         return ""
-    return f"ended with {status}: " + "".join(said[-_LAST_LINES:])
+    return f"ended with {status}: " + "".join(lines[-_LAST_LINES:])
 
 
-def _measure(command: _Command, repeats: int) -> Measurement:
+def starts(
+    command: str,
+    until: Sequence[str] = _WORKS,
+    before: str = "",
+    is_cold: bool = False,
+) -> Measurement:
+    """Time the start of a command; it is over when it has printed what is awaited.
+
+    Args:
+        command: The words that follow `mrsa-jax`; it may read the files of `_FILES` in
+            the folder above its own.
+        until: Parts of lines, awaited one after another; none at all: until it ends.
+        before: Words of a command that makes what it reads, in that folder.
+        is_cold: Whether its caches of compiled programs are empty each time.
+    """
     ours = [sys.executable, "-m", "mrsa_jax"]
 
     def check(problem: str, of_jax: str) -> None:
@@ -144,36 +113,14 @@ def _measure(command: _Command, repeats: int) -> Measurement:
 
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as place:
         folder = pathlib.Path(place)
-        for name, text in command.files:
+        for name, text in _FILES.items():
             (folder / name).write_text(text, encoding="utf-8")
-        if command.before:
-            subprocess.run(
-                [*ours, *command.before.split()],
-                cwd=folder,
-                check=True,
-                capture_output=True,
-            )
+        if before:
+            words = [*ours, *before.split()]
+            subprocess.run(words, cwd=folder, check=True, capture_output=True)
         return compare(
-            lambda: _start(
-                [*ours, *command.words.split()], folder, command.until, command.is_cold
-            ),
+            lambda: _start([*ours, *command.split()], folder, until, is_cold),
             lambda: _start([sys.executable, "-c", _JAX_ALONE], folder, _COMPILES),
             work=1,
-            unit="starts",
-            peer_name="import jax, and its first program",
             check=check,
-            repeats=repeats,
-            note="aimed at: 15 s on two cores, up to the table of what a server can know"
-            if command.is_cold
-            else "aimed at: 3 s on two cores, up to the first program that is compiled after the "
-            "first line of progress, or to the end of what compiles nothing",
         )
-
-
-def cases(quick: bool) -> list[Case]:
-    """Return the start of every command, or of two."""
-    chosen, repeats = (_QUICK, 1) if quick else (_ALL, 3)
-    return [
-        Case(name, functools.partial(_measure, command=command, repeats=repeats))
-        for name, command in chosen.items()
-    ]

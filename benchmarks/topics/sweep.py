@@ -1,4 +1,4 @@
-"""A sweep into its store against the same points without one, and against a NumPy script.
+"""A sweep into its store against its points alone, and against a NumPy script.
 
 Beside the script it is measured warm, in a process that has computed the same points
 before, and cold: each side in a fresh process, with empty caches of programs and loops.
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
 import json
 import pathlib
 import subprocess
@@ -26,18 +25,17 @@ import numpy as np
 from benchmarks import numpy_sweep
 from benchmarks.topics.startup import cold_environment
 from mrsa_jax import availability, selection
-from mrsa_jax.bench._selection import peer_of
 from mrsa_jax.bench.harness import (
-    Case,
     Measurement,
     ResultsDifferError,
     compare,
     kibibytes,
     one_thread,
 )
+from mrsa_jax.bench.selection import peer_of
 from mrsa_jax.selection import Scheme
 from mrsa_jax.study._trial import analyse
-from mrsa_jax.study.sweeps import Plan, plan_sweep, run_sweep, sweep_of
+from mrsa_jax.study.sweeps import plan_sweep, run_sweep, sweep_of
 from mrsa_jax.study.sweeps._engine import computed as computed_of
 
 _SCHEMES = [
@@ -50,35 +48,26 @@ _SCHEMES = [
 ]
 
 
-def _planned(rounds: int, trials: int, num_rates: int) -> Plan:
-    return plan_sweep(
-        sweep_of(
-            {
-                "rounds": rounds,
-                "trials": trials,
-                "grid": {
-                    "scheme": _SCHEMES,
-                    "population": {
-                        "dropout_rates": {"linspace": [0.1, 0.5, num_rates]}
-                    },
-                    "privacy_target": [3, 4, 6],
-                },
-            }
-        )
-    )
+def stored(rounds: int, trials: int, num_rates: int) -> Measurement:
+    """Time a sweep into its store against its points alone."""
+    rates = {"linspace": [0.1, 0.5, num_rates]}
+    grid = {
+        "scheme": _SCHEMES,
+        "population": {"dropout_rates": rates},
+        "privacy_target": [3, 4, 6],
+    }
+    plan = plan_sweep(sweep_of({"rounds": rounds, "trials": trials, "grid": grid}))
 
-
-def _measure(plan: Plan, repeats: int) -> Measurement:
-    def stored() -> Any:
+    def swept() -> Any:
         with tempfile.TemporaryDirectory() as folder:
-            own = dataclasses.replace(plan.sweep, out=pathlib.Path(folder) / "store")
-            return run_sweep(dataclasses.replace(plan, sweep=own)).load()
+            sweep = dataclasses.replace(plan.sweep, out=pathlib.Path(folder) / "store")
+            return run_sweep(dataclasses.replace(plan, sweep=sweep)).load()
 
     def computed() -> dict[int, dict[str, np.ndarray]]:
-        found: dict[int, dict[str, np.ndarray]] = {}
+        points: dict[int, dict[str, np.ndarray]] = {}
         for task in plan.tasks():
-            found.update(zip(task.numbers, computed_of(plan, task), strict=True))
-        return found
+            points.update(zip(task.numbers, computed_of(plan, task), strict=True))
+        return points
 
     def check(results: Any, apart: dict[int, dict[str, np.ndarray]]) -> None:
         assert bool(results["done"].all())
@@ -92,20 +81,14 @@ def _measure(plan: Plan, repeats: int) -> Measurement:
                 np.testing.assert_array_equal(here, value)
 
     return compare(
-        stored,
+        swept,
         computed,
         work=plan.sweep.size,
-        unit="cells",
-        peer_name="the same points, not kept",
         check=check,
-        aim=0.95,
-        repeats=repeats,
-        note=f"{plan.num_computed} points differ, in {len(plan.groups)} compiled groups; aimed at: "
-        "two minutes on two cores, and no more than 5 % for the store",
+        note=f"{plan.num_computed} points differ, in "
+        f"{len(plan.groups)} compiled groups; aimed at: two minutes on two cores, "
+        "and no more than 5 % for the store",
     )
-
-
-# ---- Beside a user's own script.
 
 
 class _Size(NamedTuple):
@@ -147,15 +130,6 @@ class _Size(NamedTuple):
         sizes = {"rates": self.rates, "trials": self.trials, "rounds": self.rounds}
         return {"selectors": selectors} | sizes
 
-    @property
-    def words(self) -> str:
-        sizes = f"{self.trials} trials x {self.rounds} rounds"
-        return f"N = {self.clients}, {self.points} points of {sizes}"
-
-    @property
-    def aim(self) -> float:
-        return 5 if self.clients < 1000 else 3
-
 
 def _swept(size: _Size) -> Any:
     with tempfile.TemporaryDirectory() as folder:
@@ -182,16 +156,19 @@ def _check_script(size: _Size) -> None:
             "hidden_among_worst",
             "hidden_among_median",
         ):
-            own = np.nan_to_num(getattr(ours, name)[:, -1], nan=np.inf)
-            np.testing.assert_allclose(theirs[name], own, rtol=1e-5)
+            expected = np.nan_to_num(getattr(ours, name)[:, -1], nan=np.inf)
+            np.testing.assert_allclose(theirs[name], expected, rtol=1e-5)
         first = ours.first_exposure.min(
             axis=1, where=ours.first_exposure >= 0, initial=size.rounds
         )
+        # a tolerance may see exposure up to two rounds early
         gone = np.where(first < size.rounds, first, -1) - theirs["first_exposed_round"]
         assert ((gone >= 0) & (gone <= 2)).all(), gone
 
 
-def _warm(size: _Size, repeats: int) -> Measurement:
+def warm(clients: int, rounds: int, trials: int, rates: list[float]) -> Measurement:
+    """Time a sweep against a script in a process that has computed it before."""
+    size = _Size(clients, rounds, trials, tuple(rates))
     arguments = size.script
 
     def script() -> list[dict[str, np.ndarray]]:
@@ -207,13 +184,7 @@ def _warm(size: _Size, repeats: int) -> Measurement:
         lambda: _swept(size),
         script,
         work=size.points,
-        unit="points",
-        peer_name="a NumPy script: all trials of a point at once, on one core",
         check=check,
-        aim=size.aim,
-        repeats=repeats,
-        note="planned and stored; the script keeps its arrays in memory, and its tolerance may see "
-        "the first exposure up to two rounds early",
     )
 
 
@@ -241,46 +212,48 @@ def _most_memory(process: subprocess.Popen[bytes]) -> int:
     return 1024 * most
 
 
-def _fresh(words: Sequence[str]) -> _Ended:
+def _fresh(program: Sequence[str]) -> _Ended:
     """Run a program in a fresh process with empty caches, NumPy on one thread."""
     with (
         tempfile.TemporaryDirectory() as folder,
         tempfile.TemporaryFile("w+") as output,
         tempfile.TemporaryFile("w+") as errors,
     ):
-        own = {
-            "OPENBLAS_NUM_THREADS": "1",
-            "OMP_NUM_THREADS": "1",
-            "JAX_LOG_COMPILES": "1",
-        }
+        names = "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "JAX_LOG_COMPILES"
         process = subprocess.Popen(
-            [sys.executable, "-m", *words],
+            [sys.executable, "-m", *program],
             stdout=output,
             stderr=errors,
             cwd=folder,
-            env=cold_environment(folder) | own,
+            env=cold_environment(folder) | dict.fromkeys(names, "1"),
         )
         memory = _most_memory(process)
         errors.seek(0)
-        said = errors.read()
+        words = errors.read()
         if process.returncode:
-            raise ResultsDifferError(f"{words[0]} ended with an error: {said[-500:]}")
+            raise ResultsDifferError(
+                f"{program[0]} ended with an error: {words[-500:]}"
+            )
         output.seek(0)
+        # numba writes a file per compiled loop
         loops = sum(1 for _ in pathlib.Path(folder).rglob("*.nbc"))
-        compiled = {"xla": said.count("Compiling "), "numba": loops}
+        compiled = {"xla": words.count("Compiling "), "numba": loops}
         return _Ended(json.loads(output.read()), memory, compiled)
 
 
-def _cold(size: _Size, repeats: int) -> Measurement:
+def cold(clients: int, rounds: int, trials: int, rates: list[float]) -> Measurement:
+    """Time a sweep and a script from the start of a process to its end."""
+    size = _Size(clients, rounds, trials, tuple(rates))
     with tempfile.TemporaryDirectory() as folder:
         study = pathlib.Path(folder) / "study.toml"
         study.write_text(size.study, encoding="utf-8")
         sweep = ["mrsa_jax", "sweep", str(study), "--out", "own", "--json"]
-        script, found = ["benchmarks.numpy_sweep", json.dumps(size.script)], []
+        script = ["benchmarks.numpy_sweep", json.dumps(size.script)]
+        processes = []
 
         def ours() -> _Ended:
-            found.append(_fresh(sweep))
-            return found[-1]
+            processes.append(_fresh(sweep))
+            return processes[-1]
 
         def check(ended: _Ended, theirs: _Ended) -> None:
             assert ended.answer["done"] == theirs.answer["done"] == size.points
@@ -290,62 +263,38 @@ def _cold(size: _Size, repeats: int) -> Measurement:
             ours,
             lambda: _fresh(script),
             work=size.points,
-            unit="points",
-            peer_name="a NumPy script in a fresh process",
             check=check,
-            aim=1,
-            repeats=repeats,
-            note="`mrsa-jax sweep` from its start to its end, caches of programs and loops empty; "
-            "memory and what is compiled: of its process",
         )
-    memory, compiled = min(one.memory for one in found), found[0].compiled
+    memory = min(ended.memory for ended in processes)
+    compiled = processes[0].compiled
     return dataclasses.replace(measured, memory_bytes=memory, compiled=compiled)
 
 
-def _changes(largest: _Size, changed: Sequence[_Size], repeats: int) -> Measurement:
+def _below(largest: _Size) -> list[_Size]:
+    """Return ten other shapes below the largest."""
+    return [
+        largest._replace(
+            clients=100 - 20 * (i % 3),
+            rounds=largest.rounds - 1 - i,
+            trials=largest.trials - i % 4,
+        )
+        for i in range(10)
+    ]
+
+
+def changes(clients: int, rounds: int, trials: int, rates: list[float]) -> Measurement:
     """Time sweeps of other shapes after one of the largest."""
+    largest = _Size(clients, rounds, trials, tuple(rates))
+    changed = _below(largest)
     _swept(largest)
 
     def check(results: list[Any], _: None) -> None:
-        for size, found in zip(changed, results, strict=True):
-            assert found["done"].size == size.points
-            assert bool(found["done"].all())
+        for size, result in zip(changed, results, strict=True):
+            assert result["done"].size == size.points
+            assert bool(result["done"].all())
 
     return compare(
         lambda: [_swept(size) for size in changed],
         work=len(changed),
-        unit="sweeps",
         check=check,
-        repeats=repeats,
-        note="aim: the first call compiles nothing",
     )
-
-
-def cases(quick: bool) -> list[Case]:
-    """Return a sweep of schemes, rates and targets, sweeps against a script, and new shapes."""
-    rounds, trials, rates, repeats = (40, 2, 2, 1) if quick else (500, 100, 5, 2)
-    name = f"6 schemes x {rates} rates x 3 targets x {trials} trials x {rounds} rounds"
-    found = [Case(name, lambda: _measure(_planned(rounds, trials, rates), repeats))]
-    own = (40, 4, (0.3,)) if quick else (150, 20, (0.1, 0.3, 0.5))
-    ordinary = own if quick else (150, 20, tuple(i / 20 for i in range(1, 15)))
-    sizes = [
-        _Size(clients, *ordinary)
-        for clients in ((60,) if quick else (60, 120, 240, 1000))
-    ]
-    often = 1 if quick else 3
-    for words, measure in (("against", _warm), ("cold, against", _cold)):
-        for size in sizes:
-            run = functools.partial(measure, size, often)
-            found.append(Case(f"{words} a script: {size.words}", run))
-    largest = _Size(120, *own)
-    changed = [
-        _Size(
-            100 - 20 * (i % 3),
-            largest.rounds - 1 - i,
-            largest.trials - i % 4,
-            largest.rates,
-        )
-        for i in range(10)
-    ]
-    run = functools.partial(_changes, largest, changed, often)
-    return [*found, Case(f"ten changes of shape below {largest.words}", run)]

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -18,43 +20,50 @@ from benchmarks.rivals import Peer
 from mrsa_jax import federated
 from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.cores import num_cores
-from mrsa_jax.bench._training import random_clients, sample_order
-from mrsa_jax.bench.harness import Case, Measurement, ResultsDifferError, compare
+from mrsa_jax.bench.harness import Measurement, ResultsDifferError, compare
+from mrsa_jax.bench.training import random_clients, sample_order
 
 _RATE = 0.05
-# name -> sample shape, (features, padding) of 5x5 convolutions, widths of
-# dense layers, clients, samples a client, minibatch
-_Workload = tuple[tuple[int, ...], list[tuple[int, int]], list[int], int, int, int]
-_WORKLOADS: dict[str, _Workload] = {
-    "CNN": ((28, 28, 1), [(32, 2), (64, 2)], [512, 10], 12, 500, 100),
-    "LeNet": ((32, 32, 3), [(6, 0), (16, 0)], [120, 84, 10], 12, 417, 50),
-    "MLP": ((28, 28, 1), [], [200, 200, 10], 20, 3000, 50),
-    "logistic": ((28, 28, 1), [], [10], 20, 3000, 50),
-}
-_MODELS = {
-    "CNN": federated.cnn,
-    "LeNet": federated.lenet,
-    "MLP": federated.mlp,
-    "logistic": federated.logistic,
+
+
+class _Network(NamedTuple):
+    """A network as both sides build it, for ten classes."""
+
+    build: Callable[[int], nn.Module]
+    shape: tuple[int, int, int]  # of a sample
+    convolutions: list[tuple[int, int]]  # features and padding, of 5 x 5 each
+    dense: list[int]
+
+
+_NETWORKS = {
+    "CNN": _Network(federated.cnn, (28, 28, 1), [(32, 2), (64, 2)], [512, 10]),
+    "LeNet": _Network(federated.lenet, (32, 32, 3), [(6, 0), (16, 0)], [120, 84, 10]),
+    "MLP": _Network(federated.mlp, (28, 28, 1), [], [200, 200, 10]),
+    "logistic": _Network(federated.logistic, (28, 28, 1), [], [10]),
 }
 
 
-def _beside_pytorch(name: str, workload: _Workload) -> Measurement:
-    shape, convolutions, dense, num_clients, size, batch_size = workload
-    clients, model = random_clients(shape, num_clients, size), _MODELS[name](10)
-    start = federated.initial_parameters(0, model, shape)
-    trainer = federated.local_sgd(model, _RATE, batch_size=batch_size)
+def beside_pytorch(
+    model: str, num_clients: int, size: int, batch_size: int
+) -> Measurement:
+    """Time a cohort beside PyTorch's loop over its clients."""
+    network = _NETWORKS[model]
+    shape = network.shape
+    clients = random_clients(shape, num_clients, size)
+    module = network.build(10)
+    start = federated.initial_parameters(0, module, shape)
+    trainer = federated.local_sgd(module, _RATE, batch_size=batch_size)
     settings = {
         "shape": shape,
-        "convolutions": convolutions,
-        "dense": dense,
+        "convolutions": network.convolutions,
+        "dense": network.dense,
         "learning_rate": _RATE,
         "batch_size": batch_size,
     }
     arrays = {
         "inputs": np.asarray(clients.inputs),
         "labels": np.asarray(clients.labels),
-        "start": in_order(model, shape, start),
+        "start": in_order(module, shape, start),
         "order": np.stack(
             [sample_order(clients, i, batch_size) for i in range(num_clients)]
         ),
@@ -68,8 +77,8 @@ def _beside_pytorch(name: str, workload: _Workload) -> Measurement:
         def check(ours: jax.Array, theirs: Any) -> None:
             errors = []
             for update, other in zip(np.asarray(ours), peer.saved(), strict=True):
-                own = in_order(model, shape, update)
-                errors.append(np.linalg.norm(own - other) / np.linalg.norm(other))
+                wrong = in_order(module, shape, update) - other
+                errors.append(np.linalg.norm(wrong) / np.linalg.norm(other))
             # Where a unit within rounding of zero, or a pool's place, switches for one
             # sample, an update moves by up to some percent (so it does beside the loop
             # in JAX, see the package's own cases); where none does, by 1e-6 to 1e-5.
@@ -80,26 +89,24 @@ def _beside_pytorch(name: str, workload: _Workload) -> Measurement:
 
         measured = compare(
             lambda: federated.client_updates(
-                0, model, start, everywhere, trainer, mesh=mesh
+                0, module, start, everywhere, trainer, mesh=mesh
             ),
             peer.run,
             work=num_clients * size,
-            unit="samples",
             peer_name=f"{peer.title}, plain loop over clients, {num_cores()} threads",
             check=check,
-            aim=1.0,
-            repeats=7,
         )
-    if name != "CNN":
+    if model != "CNN":
         return measured
-    return dataclasses.replace(measured, note=_share_of_products(measured, workload))
+    return dataclasses.replace(measured, note=_share_of_products(measured, network))
 
 
-def _products_a_sample(workload: _Workload) -> float:
-    """Return the multiplications and additions of training on one sample, convolved directly."""
-    (height, width, channels), convolutions, dense, *_ = workload
+def _products_a_sample(network: _Network) -> float:
+    """Count multiplications and additions of one sample's training, done directly."""
+    _, (height, width, channels), convolutions, dense = network
     total = 0.0
     for number, (features, padding) in enumerate(convolutions):
+        # of a 5 x 5 convolution; a pool halves them
         height, width = height + 2 * padding - 4, width + 2 * padding - 4
         passes = 2 if number == 0 else 3  # nobody needs the gradient of the images
         total += passes * 2.0 * height * width * 25 * channels * features
@@ -125,9 +132,9 @@ def _rate_of_products() -> float:
     return 2.0 * size**3 / min(seconds)
 
 
-def _share_of_products(measured: Measurement, workload: _Workload) -> str:
+def _share_of_products(measured: Measurement, network: _Network) -> str:
     rate = _rate_of_products()
-    reached = measured.rate * _products_a_sample(workload)
+    reached = measured.rate * _products_a_sample(network)
     return (
         f"{reached / 1e9:.0f} of {rate / 1e9:.0f} GFLOP/s measured for products of "
         "2048 x 2048, "
@@ -136,25 +143,8 @@ def _share_of_products(measured: Measurement, workload: _Workload) -> str:
 
 
 def in_order(model: Any, shape: tuple[int, ...], flat: Any) -> np.ndarray:
-    """Return biases and kernels, convolutions first, as the peers' networks have them."""
+    """Return biases and kernels, convolutions first, in the order of the peers."""
     layers = federated.unflatten(model, shape, on_device(flat))["params"]
     names = sorted(layers, key=lambda name: ("Conv" not in name, name))
     parts = [layers[name][kind] for name in names for kind in ("bias", "kernel")]
     return np.concatenate([np.asarray(part).ravel() for part in parts])
-
-
-def cases(quick: bool) -> list[Case]:
-    """Return PyTorch's loop beside cohorts of every model."""
-
-    def pytorch(name: str) -> Case:
-        workload = _WORKLOADS[name]
-        if quick:
-            workload = (*workload[:3], 4, 100, 50)
-        _, _, _, clients, size, batch = workload
-        return Case(
-            f"{name}, {clients} clients x {size}, batch {batch}",
-            lambda: _beside_pytorch(name, workload),
-            "pytorch",
-        )
-
-    return [pytorch(name) for name in (["MLP"] if quick else _WORKLOADS)]

@@ -52,7 +52,7 @@ _FAR = 64  # in steps: where noise of few steps has no mass
 @brief_tuple
 @by_value
 class Residuals(NamedTuple):
-    """What is left of the sums without any update, over the rounds (of `Canaries.play`).
+    """Remainders of the sums without any update, over the rounds.
 
     Of all directions but the canary's, in units of each round's planned variance.
 
@@ -72,7 +72,7 @@ class Residuals(NamedTuple):
     trials: int
 
     def margins(self, level: float = 0.999) -> Float64[np.ndarray, "rounds rounds"]:
-        """Return how far each entry may be from its mean, all together with this probability.
+        """Return the margin of each entry, all together with this probability.
 
         By Student's law of the trials' mean, and Bonferroni's bound over the entries.
         An entry that is off by more than twice its margin is found with this
@@ -85,23 +85,21 @@ class Residuals(NamedTuple):
         return np.asarray(-special.stdtrit(self.trials - 1.0, tail) * self.errors)
 
     def faults(self, level: float = 0.999) -> tuple[str, ...]:
-        """Return how the noise differs from the plan, in words.
-
-        Nothing where it does not show.
+        """Name the ways in which the noise differs from the plan, as far as it shows.
 
         Args:
             level: Probability that nothing is reported for noise that is as planned.
         """
-        margins, found = self.margins(level), []
-        scale, own = np.diagonal(self.covariance), np.diagonal(margins)
-        if (scale + own < 1.0).any():
-            found.append("less noise than planned")
-        if (scale - own > 1.0 + self.slack).any():
-            found.append("more noise than planned")
-        other = np.abs(self.covariance) - margins
-        if other[~np.eye(len(scale), dtype=bool)].max(initial=0.0) > 0.0:
-            found.append("noise correlated over rounds")
-        return tuple(found)
+        margins = self.margins(level)
+        scale, margin = np.diagonal(self.covariance), np.diagonal(margins)
+        beyond = np.abs(self.covariance) > margins
+        np.fill_diagonal(beyond, False)
+        tests = {
+            "less noise than planned": scale + margin < 1.0,
+            "more noise than planned": scale - margin > 1.0 + self.slack,
+            "noise correlated over rounds": beyond,
+        }
+        return tuple(fault for fault, shows in tests.items() if shows.any())
 
 
 @brief_tuple
@@ -122,14 +120,13 @@ class CanaryScores(NamedTuple):
 
     @property
     def mu(self) -> float:
-        """How far the two are apart, in standard deviations of both."""
-        both = np.concatenate(
-            [each - each.mean() for each in (self.without, self.shifted)]
-        )
-        return float((self.shifted.mean() - self.without.mean()) / both.std(ddof=2))
+        """The distance of the two, in standard deviations of both."""
+        means = self.without.mean(), self.shifted.mean()
+        both = np.append(self.without - means[0], self.shifted - means[1])
+        return float((means[1] - means[0]) / both.std(ddof=2))
 
     def interval(self, threshold: float, level: float = 0.95) -> tuple[float, float]:
-        """Return what mu can be by the errors at a threshold, whatever the scores' law.
+        """Bound mu by the errors at a threshold, whatever the scores' law.
 
         A mechanism of that mu admits no test whose rates of true and false positives
         are further apart than Phi^-1(tpr) - Phi^-1(fpr) = mu, so the lower end refutes
@@ -139,13 +136,12 @@ class CanaryScores(NamedTuple):
             threshold: Chosen beforehand, e.g. half of the mu that is expected.
             level: Chance that both rates lie in their Clopper-Pearson intervals.
         """
-        counts = [
-            int((scores > threshold).sum()) for scores in (self.without, self.shifted)
-        ]
-        return _between(counts, [len(self.without), len(self.shifted)], level)
+        kinds = (self.without, self.shifted)
+        counts = [int((scores > threshold).sum()) for scores in kinds]
+        return _between(counts, list(map(len, kinds)), level)
 
     def smallest_found(self, allowed: float, level: float = 0.95) -> float:
-        """Return the smallest mu that so many trials would have told from an allowed one.
+        """Return the smallest mu that these trials would tell from an allowed one.
 
         Scores of N(0, 1) without the canary and N(mu, 1) with it then have an
         `interval`, at the threshold of half the allowed mu, whose lower end is above it
@@ -171,6 +167,7 @@ class CanaryScores(NamedTuple):
             least = int(stats.binom.ppf(tail, sizes[1], stats.norm.sf(threshold - mu)))
             return _between([most, least], sizes, level)[0] > allowed
 
+        # bisection: a larger mu is found if a smaller one is
         low, high = allowed, allowed + 64.0
         if not is_found(high):
             return float("inf")
@@ -181,7 +178,7 @@ class CanaryScores(NamedTuple):
 
 
 def _between(counts: list[int], sizes: list[int], level: float) -> tuple[float, float]:
-    """Return what mu can be by counts of false and of true positives."""
+    """Bound mu by counts of false and of true positives."""
     from scipy import special
 
     each = 1.0 - (1.0 - level) / 2.0
@@ -208,7 +205,7 @@ class Canaries:
     spread: float | None
 
     def test(self, participation: Any) -> BestTest:
-        """Return the best test for a history of sums, by the noise of those who were in each.
+        """Return the best test for a history of sums, by the noise of their members.
 
         Args:
             participation: bool [J, N].
@@ -233,7 +230,7 @@ class Canaries:
         num_trials: int,
         aggregator: Any = None,
     ) -> CanaryScores:
-        """Return scores of simulated histories through the ring, without the canary and with it.
+        """Simulate histories through the ring, without the canary and with it.
 
         Each trial draws the canary's direction (an axis in half of them), the others'
         updates, rounding and noise anew. Known others send vectors of the clip norm, so
@@ -256,16 +253,18 @@ class Canaries:
             ConfigurationError: As `test`; if the trials are no positive integer, or
                 updates have fewer than two entries.
         """
-        rows, count = _rows(participation), check_integer(num_trials, "num_trials", 1)
-        test, mechanism = self.test(rows), self.mechanism
+        rows = _rows(participation)
+        count = check_integer(num_trials, "num_trials", 1)
+        mechanism = self.mechanism
+        # rounds without a sum have a weight, but nothing is played in them
+        weights = self.test(rows).weights[rows.any(axis=1)]
         dim = mechanism.quantizer.dim
-        require(
-            dim > 1, "mechanism", "must be of updates with two entries or more", dim
-        )
-        rows, weights = rows[rows.any(axis=1)], test.weights[rows.any(axis=1)]
+        rule = "must be of updates with two entries or more"
+        require(dim > 1, "mechanism", rule, dim)
+        rows = rows[rows.any(axis=1)]
         rule = "must hold a sum of two clients or more in each row that is not empty"
         sizes = rows.sum(axis=1)
-        least = int(sizes.min(initial=rows.shape[1])) if len(rows) else 0
+        least = min(sizes.tolist(), default=0)
         require(least > 1, "participation", rule, f"{least} clients")
         width, clip = int(sizes.max()), float(mechanism.quantizer.clip_norm)
         if aggregator is None:
@@ -280,10 +279,9 @@ class Canaries:
         require_methods(aggregator, "aggregator", "init", "aggregate")
         members, present = padded_slots(rows, width)
         variances = _variance(mechanism) * sizes
-        in_flight = 4 * (
-            _COPIES * width * mechanism.quantizer.padded_dim + len(rows) * dim
-        )
-        tile = min(at_once("repeated", in_flight), count)
+        # floats of one trial: the cohort's vectors, and the remainders of all rounds
+        vectors = _COPIES * width * mechanism.quantizer.padded_dim
+        tile = min(at_once("repeated", 4 * (vectors + len(rows) * dim)), count)
         setting = _Setting(
             aggregator,
             on_device(members),
@@ -294,33 +292,33 @@ class Canaries:
             None if self.spread is None else jnp.float32(self.spread),
             on_device(1.0 / np.sqrt(variances), jnp.float32),
         )
-        found, grams = [], _Moments(len(rows))
+        scores, grams = [], _Moments(len(rows))
         step = min(count, -(-max(1, _GRAMS // len(rows) ** 2) // tile) * tile)
         for is_there in (False, True):
-            key, parts = fold(as_key(seed), int(Stream.ATTACK), int(is_there)), []
+            key = fold(as_key(seed), int(Stream.ATTACK), int(is_there))
+            parts = []
             for start in range(0, count, step):
                 # the last ones may be too many
                 keys = fold_over(key, jnp.arange(start, start + step))
-                seen, own = _played(
-                    keys, setting, on_device(is_there), (rows.shape[1], dim), tile
+                shape = (rows.shape[1], dim)
+                played = _played(keys, setting, on_device(is_there), shape, tile)
+                seen, gram = (
+                    np.asarray(each, np.float64)[: count - start] for each in played
                 )
-                parts.append(np.asarray(seen, np.float64)[: count - start])
-                grams.add(np.asarray(own, np.float64)[: count - start])
-            found.append(np.concatenate(parts) @ weights)
+                parts.append(seen)
+                grams.add(gram)
+            scores.append(np.concatenate(parts) @ weights)
+        # a rounded entry has a variance of at most a quarter of a squared step
         rounding = sizes * mechanism.step**2 / 4.0
-        wraps = (
-            mechanism.wrap_probability
-            * (2.0**mechanism.modulus_bits * mechanism.step) ** 2
-        )
-        return CanaryScores(
-            found[0], found[1], grams.residuals((rounding + wraps) / variances)
-        )
+        ring = 2.0**mechanism.modulus_bits * mechanism.step
+        slack = (rounding + mechanism.wrap_probability * ring**2) / variances
+        return CanaryScores(scores[0], scores[1], grams.residuals(slack))
 
 
 def _variance(mechanism: RingMechanism) -> float:
-    """Return that of one client's noise.
+    """Return the variance of one client's noise.
 
-    Of a coarse discrete Gaussian less than its parameter.
+    That of a coarse discrete Gaussian is less than its parameter.
     """
     noise = mechanism.noise.on(mechanism.step)
     if noise.kind == "skellam" or noise.variance > 16.0:
@@ -330,7 +328,7 @@ def _variance(mechanism: RingMechanism) -> float:
 
 
 class _Moments:
-    """Sums of the trials' covariances and of their squares, about the plan's, the identity."""
+    """Sums of the trials' covariances less the identity, and of their squares."""
 
     def __init__(self, rounds: int) -> None:
         self.count, self.plan = 0, np.eye(rounds)
@@ -338,10 +336,11 @@ class _Moments:
 
     def add(self, grams: np.ndarray) -> None:
         """Add those of some trials."""
-        left = grams - self.plan
-        self.count += len(left)
-        self.first += left.sum(axis=0)
-        self.second += np.square(left).sum(axis=0)
+        # about the identity, or the squares would lose their digits
+        apart = grams - self.plan
+        self.count += len(apart)
+        self.first += apart.sum(axis=0)
+        self.second += np.square(apart).sum(axis=0)
 
     def residuals(self, slack: np.ndarray) -> Residuals:
         """Return the mean and its standard error."""
@@ -351,7 +350,7 @@ class _Moments:
 
 
 class _Setting(NamedTuple):
-    """What all trials share."""
+    """The part of a trial that all trials share."""
 
     average: Any
     members: Array  # int32 [rounds, slots]
@@ -371,10 +370,10 @@ def _played(
     shape: tuple[int, int],
     tile: int,
 ) -> tuple[Float32[Array, "trials rounds"], Float32[Array, "trials rounds rounds"]]:
-    """Return what the server sees along the canary in each round, less what it knows.
+    """Play rounds; return the server's view along the canary, less what it knows.
 
-    And the covariance over rounds of what is left, in all other directions, without any
-    update.
+    And the covariance over rounds of the remainders without any update, in all other
+    directions.
     """
     average, (clients, dim) = setting.average, shape
 
@@ -394,27 +393,28 @@ def _played(
             most = setting.longest / (setting.spread * lengths)
             others = jnp.minimum(most, jnp.float32(1)) * setting.spread * drawn
         canary = jnp.where(is_there, setting.length, jnp.float32(0)) * unit
+        # the canary replaces its client's vector in both kinds of trial
         sent = jnp.where(is_canary, canary[None], others)
 
         def one_round(
             state: Any, step: tuple[Array, ...]
         ) -> tuple[Any, tuple[Array, Array]]:
             index, members, present, scale = step
-            own = round_key(of_rounds, index, Stream.QUANTIZATION)
+            key = round_key(of_rounds, index, Stream.QUANTIZATION)
             updates = jnp.where(present[:, None], sent[members], jnp.float32(0))
-            out, state = average.aggregate(own, state, updates, members, present)
+            out, state = average.aggregate(key, state, updates, members, present)
             total = out.update * out.total_weight.astype(jnp.float32)
+            # the server knows the others' updates, and takes them off
             is_other = (members != setting.client) & present
-            left = total - jnp.sum(
-                jnp.where(is_other[:, None], updates, jnp.float32(0)), axis=0
-            )
-            seen = jnp.sum((left if setting.spread is None else total) * unit)
-            return state, (seen, scale * (left - jnp.sum(left * unit) * unit))
+            of_others = jnp.where(is_other[:, None], updates, jnp.float32(0))
+            rest = total - jnp.sum(of_others, axis=0)
+            seen = jnp.sum((rest if setting.spread is None else total) * unit)
+            return state, (seen, scale * (rest - jnp.sum(rest * unit) * unit))
 
         indices = jnp.arange(setting.members.shape[0], dtype=jnp.int32)
         steps = (indices, setting.members, setting.present, setting.scales)
-        seen, left = lax.scan(one_round, average.init(), steps)[1]
-        gram = jnp.einsum("rd,sd->rs", left, left, precision=lax.Precision.HIGHEST)
+        seen, rest = lax.scan(one_round, average.init(), steps)[1]
+        gram = jnp.einsum("rd,sd->rs", rest, rest, precision=lax.Precision.HIGHEST)
         return seen, gram / jnp.float32(dim - 1)
 
     return map_tiles(one_trial, keys, tile)
@@ -453,7 +453,7 @@ def canaries(client: Any, mechanism: Any, *, spread: Any = None) -> Canaries:
         ...                               modulus_bits=20)
         >>> history = np.ones((2, 4), bool)
         >>> audit = mj.attacks.canaries(0, mechanism)
-        >>> round(audit.test(history).mu, 6)  # two rounds of noise multiplier 1: sqrt(2)
+        >>> round(audit.test(history).mu, 6)  # two rounds of noise multiplier 1
         1.414214
         >>> scores = audit.play(0, history, 400)
         >>> lower, upper = scores.interval(0.7)

@@ -11,7 +11,7 @@ al., "When the Curious Abandon Honesty" (2023), for batches.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -28,7 +28,7 @@ from mrsa_watch._base.values import by_value
 
 @by_value
 class RecoveredInputs(NamedTuple):
-    """What a dense layer's gradient tells; leading axes as of the view's updates.
+    """Inputs told by a dense layer's gradient; leading axes as of the view's updates.
 
     Attributes:
         inputs: f32 [..., m, features], the inputs that most units agree on, most first;
@@ -71,19 +71,17 @@ class DenseRecovery:
         """
         del key
         seen = checked_view(view, UpdateView)
-        updates = checked_parameters(
-            seen.model, seen.input_shape, seen.update, "update"
-        )
+        updates = checked_parameters(seen, "update")
         path = _path(seen, self.layer)
         lead = updates.shape[:-1]
-        found = []
+        recovered = []
         for flat in updates.reshape(-1, updates.shape[-1]):
-            layer = _layers(seen, flat)[path]
-            weights, bias = np.asarray(layer["kernel"]), np.asarray(layer["bias"])
-            found.append(_most_agreed(weights, bias, seen.num_images, self.tolerance))
-        inputs, agreeing = (np.stack(each) for each in zip(*found, strict=True))
-        agreed = agreeing.reshape(*lead, seen.num_images)
-        return RecoveredInputs(inputs.reshape(*lead, *inputs.shape[1:]), agreed)
+            kernel, bias = map(np.asarray, _layers(seen, flat)[path])
+            agreed = _most_agreed(kernel, bias, seen.num_images, self.tolerance)
+            recovered.append(agreed)
+        inputs, agreeing = map(np.stack, zip(*recovered, strict=True))
+        agreeing = agreeing.reshape(*lead, seen.num_images)
+        return RecoveredInputs(inputs.reshape(*lead, *inputs.shape[1:]), agreeing)
 
 
 def dense_recovery(
@@ -111,7 +109,8 @@ def dense_recovery(
         >>> images = jnp.full((1, 2, 2, 1), 0.25)
         >>> flat = mj.federated.initial_parameters(0, model, (2, 2, 1))
         >>> def loss(flat):
-        ...     logits = model.apply(mj.federated.unflatten(model, (2, 2, 1), flat), images)
+        ...     parameters = mj.federated.unflatten(model, (2, 2, 1), flat)
+        ...     logits = model.apply(parameters, images)
         ...     return -jax.nn.log_softmax(logits)[0, 1]
         >>> step = -0.1 * jax.grad(loss)(flat)
         >>> view = mj.attacks.views.UpdateView(model, flat, (2, 2, 1), 3, step, 1)
@@ -124,16 +123,15 @@ def dense_recovery(
 
 def _layers(
     view: UpdateView, flat: Float32[Array, " dim"]
-) -> dict[str, dict[str, Any]]:
+) -> dict[str, tuple[Array, Array]]:
     """Return kernel and bias of each dense layer by its path."""
-    leaves = flatten_dict(
-        unflatten(view.model, view.input_shape, flat)["params"], sep="/"
-    )
-    layers: dict[str, dict[str, Any]] = {}
+    parameters = unflatten(view.model, view.input_shape, flat)["params"]
+    leaves = flatten_dict(parameters, sep="/")
+    layers = {}
     for name, leaf in leaves.items():
         path, _, kind = name.rpartition("/")
         if kind == "kernel" and leaf.ndim == 2 and f"{path}/bias" in leaves:
-            layers[path] = {"kernel": leaf, "bias": leaves[f"{path}/bias"]}
+            layers[path] = leaf, leaves[f"{path}/bias"]
     return layers
 
 
@@ -143,10 +141,9 @@ def _path(view: UpdateView, wanted: str | None) -> str:
         require(wanted in layers, "layer", f"must be one of {sorted(layers)}", wanted)
         return wanted
     pixels = int(np.prod(view.input_shape))
-    reading = [
-        path for path, layer in layers.items() if layer["kernel"].shape[0] == pixels
-    ]
-    rule = f"must have a dense layer with a bias that reads {pixels} pixels, or `layer` be named"
+    reading = [path for path, (kernel, _) in layers.items() if len(kernel) == pixels]
+    layer = f"a dense layer with a bias that reads {pixels} pixels"
+    rule = f"must have {layer}, or `layer` be named"
     require(bool(reading), "model", rule, f"dense layers {sorted(layers)}")
     return reading[0]
 
@@ -154,18 +151,20 @@ def _path(view: UpdateView, wanted: str | None) -> str:
 def _most_agreed(
     weights: np.ndarray, bias: np.ndarray, num_inputs: int, tolerance: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the inputs [m, features] that most units tell, and how many tell each [m].
+    """Return the inputs [m, features] of most units, and the units of each [m].
 
     Units with strong slopes come first: theirs is the least rounding.
     """
     slopes = np.abs(bias)
     units = np.argsort(-slopes, kind="stable")
     units = units[slopes[units] > 0]
+    # slope times input over slope: the input, if one sample fires the unit
     ratios = (weights[:, units] / bias[units]).T
     inputs = np.full((num_inputs, weights.shape[0]), np.nan, np.float32)
     agreeing = np.zeros(num_inputs, np.int64)
     is_left = np.isfinite(ratios).all(axis=1)
     groups: list[np.ndarray] = []
+    # greedy: the unit of the strongest slope takes all units that agree with it
     while is_left.any():
         first = int(np.argmax(is_left))
         distance = np.linalg.norm(ratios - ratios[first], axis=1)

@@ -1,6 +1,5 @@
-"""Gradient disaggregation.
+"""Gradient disaggregation: the members of each sum, from sums and counts alone.
 
-Who was in which sum, from the sums and from how often each took part.
 Every column of P (the rounds of one client) lies in the column space of Y = P X, and
 holds only zeros and ones with the known number of ones in each interval. Few vectors do
 both, so each client's column is searched for on its own: first by a relaxation of all
@@ -29,7 +28,7 @@ from mrsa_jax._core.arrays import as_integers, needs_values, on_device, one_prog
 from mrsa_jax._core.device import at_once
 from mrsa_jax._core.streams import as_key, fold_over
 from mrsa_jax.attacks._least_squares import least_squares
-from mrsa_jax.attacks._view import check_not_negative, checked_view
+from mrsa_jax.attacks._view import check_finite_values, check_not_negative, checked_view
 from mrsa_jax.attacks.views import CountView
 from mrsa_watch._base.errors import check_integer, require
 from mrsa_watch._base.values import by_value
@@ -42,7 +41,7 @@ _TILT = 0.02  # random slope, which parts the columns of clients with equal coun
 
 @by_value
 class Disaggregated(NamedTuple):
-    """What disaggregation made of a view.
+    """Columns and updates that disaggregation found.
 
     Attributes:
         participation: bool [J, N], the columns found. Clients of one `group` have them
@@ -119,17 +118,22 @@ class Disaggregation:
         distinct, group = np.unique(counts, axis=1, return_inverse=True)
         group = group.reshape(-1)
         problem = _Problem(null, interval, is_exact, self.tolerance)
-        relaxed = self._relaxed(tilt_key, null, interval, distinct)
-        found = self._found(
-            problem, relaxed, distinct, np.bincount(group).tolist(), rank, progress
+        groups = self._columns(
+            problem,
+            self._relaxed(tilt_key, null, interval, distinct),
+            distinct,
+            np.bincount(group).tolist(),
+            rank,
+            progress,
         )
         columns = np.zeros((counts.shape[1], len(sums)), np.bool_)
         is_shared = np.zeros(counts.shape[1], np.bool_)
-        for number, chosen in enumerate(found):
+        for number, candidates in enumerate(groups):
             members = group == number
-            turns = np.arange(members.sum()) % len(chosen)
-            columns[members] = np.stack(chosen)[turns]
-            is_shared[members] = np.bincount(turns, minlength=len(chosen))[turns] > 1
+            # clients of a group take its columns in turn: nothing tells them apart
+            turns = np.arange(members.sum()) % len(candidates)
+            columns[members] = np.stack(candidates)[turns]
+            is_shared[members] = np.bincount(turns)[turns] > 1
         residual = problem.residual(columns)
         return Disaggregated(
             participation=columns.T,
@@ -141,7 +145,7 @@ class Disaggregation:
             estimates=least_squares(columns.T, sums),
         )
 
-    def _found(
+    def _columns(
         self,
         problem: _Problem,
         relaxed: np.ndarray,
@@ -151,20 +155,19 @@ class Disaggregation:
         progress: Callable[[int, int], None] | None,
     ) -> list[list[np.ndarray]]:
         """Return the different columns of each group of equal counts, at least one."""
-        nearest = [
-            problem.nearest(own, size) for own, size in zip(relaxed, sizes, strict=True)
-        ]
-        found = [[one for one in own if problem.is_near(one)] for own in nearest]
-        for number in sorted(range(len(sizes)), key=sizes.__getitem__):
+        nearest = list(map(problem.nearest, relaxed, sizes))
+        groups = [list(filter(problem.is_near, near)) for near in nearest]
+        for number in np.argsort(sizes, kind="stable").tolist():
             # as many different columns as the rank explain all sums: the rest are
             # repeated ones
-            missing = rank - sum(bool(one.any()) for own in found for one in own)
-            known = found[number]
-            wanted = min(sizes[number], len(known) + missing)
-            known += problem.searched(counts[:, number], known, wanted, self.seconds)
+            missing = rank - sum(bool(np.any(c)) for group in groups for c in group)
+            group = groups[number]
+            wanted = min(sizes[number], len(group) + missing)
+            problem.search(counts[:, number], group, wanted, self.seconds)
             if progress is not None:
-                progress(sum(len(own) > 0 for own in found), len(found))
-        return [own or [near[0]] for own, near in zip(found, nearest, strict=True)]
+                progress(sum(map(bool, groups)), len(groups))
+        pairs = zip(groups, nearest, strict=True)
+        return [group or [near[0]] for group, near in pairs]
 
     def _relaxed(
         self, key: Array, null: np.ndarray, interval: np.ndarray, counts: np.ndarray
@@ -172,19 +175,14 @@ class Disaggregation:
         """Return rounded relaxations bool [groups, restarts, J]."""
         num_groups, shape = counts.shape[1], (self.restarts, null.shape[1])
         width = at_once("candidates", 4 * shape[0] * shape[1])
-        projector = on_device(null.T @ null, jnp.float32)
+        space = on_device(null.T @ null, jnp.float32), on_device(interval)
+        draw = jax.vmap(lambda key: jax.random.normal(key, shape, jnp.float32))
         parts = []
         for start in range(0, num_groups, width):
             some = on_device(counts[:, start : start + width].T, jnp.float32)
-            keys = fold_over(
-                key, jnp.arange(start, start + some.shape[0], dtype=jnp.int32)
-            )
-            slopes = jax.vmap(lambda own: jax.random.normal(own, shape, jnp.float32))(
-                keys
-            )
-            columns = _relax(
-                projector, on_device(interval), some, slopes, self.num_steps
-            )
+            numbers = jnp.arange(start, start + some.shape[0], dtype=jnp.int32)
+            slopes = draw(fold_over(key, numbers))
+            columns = _relax(*space, some, slopes, self.num_steps)
             parts.append(np.asarray(columns))
         return np.concatenate(parts)
 
@@ -225,92 +223,68 @@ def disaggregation(
     )
 
 
-# ---- the column space
-
-
 def _checked(view: CountView) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return sums [J, d], counts [M, N] and each round's interval [J]."""
     sums = np.asanyarray(view.aggregates)
-    is_real = np.issubdtype(sums.dtype, np.floating) or np.issubdtype(
-        sums.dtype, np.integer
-    )
-    require(
-        sums.ndim == 2 and is_real, "aggregates", "must be real [rounds, d]", sums.shape
-    )
-    lengths = np.asarray(
-        as_integers(view.interval_lengths, "interval_lengths", min_ndim=1)
-    )
+    is_real = sums.ndim == 2 and sums.dtype.kind in "fiu"
+    require(is_real, "aggregates", "must be real [rounds, d]", sums.shape)
+    name = "interval_lengths"
+    lengths = np.asarray(as_integers(view.interval_lengths, name, min_ndim=1))
     rule = "must be positive and add up to the rounds of `aggregates`"
-    fits = (
-        lengths.ndim == 1
-        and bool((lengths > 0).all())
-        and int(lengths.sum()) == len(sums)
-    )
-    require(fits, "interval_lengths", rule, lengths.tolist(), f"{len(sums)} rounds")
+    is_positive = lengths.ndim == 1 and bool((lengths > 0).all())
+    fits = is_positive and int(lengths.sum()) == len(sums)
+    require(fits, name, rule, lengths.tolist(), f"{len(sums)} rounds")
     counts = np.asarray(as_integers(view.counts, "counts")).astype(np.int64)
     rule = "must have a row for each interval and a column for each client"
-    require(
-        counts.ndim == 2 and len(counts) == len(lengths), "counts", rule, counts.shape
-    )
+    fits = counts.ndim == 2 and len(counts) == len(lengths)
+    require(fits, "counts", rule, counts.shape)
     is_possible = bool(((counts >= 0) & (counts <= lengths[:, None])).all())
-    require(
-        is_possible,
-        "counts",
-        "must lie between 0 and the interval's length",
-        counts.max(),
-    )
+    rule = "must lie between 0 and the interval's length"
+    require(is_possible, "counts", rule, counts.max())
     return sums, counts, np.repeat(np.arange(len(lengths), dtype=np.int32), lengths)
 
 
 def _null_space(
     sums: np.ndarray, num_clients: int, key: Array
 ) -> tuple[np.ndarray, bool, int]:
-    """Return an orthonormal basis [J - r, J] of what is orthogonal to the sums' column space.
+    """Return an orthonormal basis [J - r, J] of the complement of the column space.
 
     Also whether the sums have no noise to speak of, and the rank r: where the singular
     values fall the most, at most the number of clients.
     """
     num_rounds = len(sums)
+    # the columns of P lie in the span of the first r left singular vectors
     left, values, _ = np.linalg.svd(_narrowed(sums, key))
     values = np.concatenate([values, np.zeros(num_rounds - len(values))])
     most = min(num_clients, num_rounds)
-    floor = np.finfo(np.float64).eps * max(float(values[0]), np.finfo(np.float64).tiny)
-    after = np.maximum(np.concatenate([values[1:], [0.0]]), floor)[:most]
-    # a full space is the answer only where nothing falls before its end
+    limits = np.finfo(np.float64)
+    floor = limits.eps * max(float(values[0]), limits.tiny)
+    after = np.maximum(np.append(values[1:], 0.0), floor)[:most]
     falls = values[:most] / after
     if most == num_rounds:
-        falls[-1] = (
-            0.0
-            if num_rounds > 1 and falls[:-1].max(initial=0.0) > 1 / _EXACT
-            else np.inf
-        )
+        # a full space is the answer only where nothing falls before its end
+        is_early = falls[:-1].max(initial=0.0) > 1 / _EXACT
+        falls[-1] = 0.0 if is_early else np.inf
     rank = int(np.argmax(falls)) + 1
     return left[:, rank:].T, bool(falls[rank - 1] > 1 / _EXACT), rank
 
 
 def _narrowed(sums: np.ndarray, key: Array) -> np.ndarray:
-    """Return the sums as float64 [J, d], or in a random projection with the same column space."""
+    """Return the sums as float64 [J, d], or projected to fewer columns at random."""
     num_rounds, dim = sums.shape
+    # a random projection to J columns or more keeps the column space
     narrow = 4 * num_rounds
     width = at_once("pieces", 8 * max(num_rounds, narrow))
     generator = np.random.default_rng(np.asarray(jax.random.key_data(key)).tolist())
     out = np.zeros((num_rounds, narrow if dim > 2 * narrow else dim))
     for start in range(0, dim, width):
         piece = np.asarray(sums[:, start : start + width], np.float64)
-        require(
-            bool(np.isfinite(piece).all()),
-            "aggregates",
-            "must be finite",
-            "nan or infinity",
-        )
+        check_finite_values(aggregates=piece)
         if out.shape[1] == dim:
             out[:, start : start + width] = piece
         else:
             out += piece @ generator.normal(size=(piece.shape[1], narrow))
     return out
-
-
-# ---- relaxation
 
 
 @functools.partial(jax.jit, static_argnames=("num_steps",))
@@ -327,24 +301,24 @@ def _relax(
     space, and back to the entries in [0, 1] with the right count in each interval.
     """
 
-    def one(count: Array, slope: Array) -> Array:
+    def descend(count: Array, slope: Array) -> Array:
         start = _capped(jnp.full(interval.shape, 0.5, jnp.float32), count, interval)
 
         def step(index: Array, column: Array) -> Array:
-            push = (
-                jnp.float32(_PUSH) * index.astype(jnp.float32) / jnp.float32(num_steps)
-            )
+            done = index.astype(jnp.float32)
+            push = jnp.float32(_PUSH) * done / jnp.float32(num_steps)
             moved = column - projector @ column + push * (column - jnp.float32(0.5))
             return _capped(moved + jnp.float32(_TILT) * slope, count, interval)
 
         return _rounded(jax.lax.fori_loop(0, num_steps, step, start), count, interval)
 
-    return jax.vmap(jax.vmap(one, (None, 0)))(counts, slopes)
+    return jax.vmap(jax.vmap(descend, (None, 0)))(counts, slopes)
 
 
 def _capped(values: Array, count: Array, interval: Array) -> Array:
-    """Return the nearest entries in [0, 1] with the right sum in each interval, by bisection."""
+    """Bisect for the nearest entries in [0, 1] with the right sum in each interval."""
     num_intervals = count.shape[0]
+    # all entries are 1 at the low end, all are 0 at the high one
     low = jax.ops.segment_min(values, interval, num_intervals) - jnp.float32(1)
     high = jax.ops.segment_max(values, interval, num_intervals)
 
@@ -362,15 +336,14 @@ def _capped(values: Array, count: Array, interval: Array) -> Array:
 @one_program
 def _rounded(values: Array, count: Array, interval: Array) -> Array:
     """Return ones at each interval's largest entries, as many as its count."""
+    # by interval, in each the largest first
     order = jnp.lexsort((-values, interval))
     lengths = jax.ops.segment_sum(jnp.ones_like(interval), interval, count.shape[0])
+    # where each interval begins in that order
     first = jnp.cumsum(lengths) - lengths
     place = jnp.arange(len(values), dtype=jnp.int32) - first[interval[order]]
     is_one = place < count.astype(jnp.int32)[interval[order]]
     return jnp.zeros(values.shape, bool).at[order].set(is_one)
-
-
-# ---- columns of one group
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -391,41 +364,35 @@ class _Problem:
 
     def is_near(self, column: np.ndarray) -> bool:
         """Say whether a column explains the sums."""
-        return bool(
-            self.residual(column) <= (10 * _EXACT if self.is_exact else self.tolerance)
-        )
+        most = 10 * _EXACT if self.is_exact else self.tolerance
+        return bool(self.residual(column) <= most)
 
     def nearest(self, relaxed: np.ndarray, wanted: int) -> np.ndarray:
-        """Return up to `wanted` different columns from a group's relaxations, the nearest first."""
-        improved = np.unique(np.stack([self._improved(one) for one in relaxed]), axis=0)
+        """Return up to `wanted` different columns of a group, the nearest first."""
+        improved = np.unique(np.stack(list(map(self._improved, relaxed))), axis=0)
         return improved[np.argsort(self.residual(improved), kind="stable")][:wanted]
 
-    def searched(
-        self, counts: np.ndarray, known: list[np.ndarray], wanted: int, seconds: float
-    ) -> list[np.ndarray]:
-        """Return columns of these counts beyond those known, until there are `wanted` in all."""
-        more: list[np.ndarray] = []
-        while len(known) + len(more) < wanted and seconds > 0 and len(self.null) > 0:
-            column = self._program(counts, known + more, seconds)
+    def search(
+        self, counts: np.ndarray, columns: list[np.ndarray], wanted: int, seconds: float
+    ) -> None:
+        """Add columns of these counts to a list until it holds as many as wanted."""
+        while len(columns) < wanted and seconds > 0 and len(self.null) > 0:
+            column = self._program(counts, columns, seconds)
             if column is None or not self.is_near(column):
-                break
-            more.append(column)
-        return more
+                return
+            columns.append(column)
 
     def _improved(self, column: np.ndarray) -> np.ndarray:
-        """Swap a one and a zero of an interval as long as that brings the column nearer."""
+        """Swap a one and a zero of an interval while that brings the column nearer."""
         inner = self.null.T @ self.null
+        sizes = np.diagonal(inner)
         same = self.interval[:, None] == self.interval[None, :]
         column = column.copy()
         for _ in range(len(column)):
+            # of the squared distance c^T inner c, for every pair that could be swapped
             pull = inner @ column.astype(np.float64)
-            own = np.diagonal(inner)
-            change = (
-                2 * (pull[None, :] - pull[:, None])
-                + own[:, None]
-                + own[None, :]
-                - 2 * inner
-            )
+            change = 2 * (pull[None, :] - pull[:, None])
+            change = change + sizes[:, None] + sizes[None, :] - 2 * inner
             change[~(same & column[:, None] & ~column[None, :])] = np.inf
             leaves, enters = np.unravel_index(int(np.argmin(change)), change.shape)
             if not change[leaves, enters] < -1e-12:
@@ -436,7 +403,7 @@ class _Problem:
     def _program(
         self, counts: np.ndarray, known: list[np.ndarray], seconds: float
     ) -> np.ndarray | None:
-        """Return the column that an integer program finds, other than those known, or None.
+        """Solve an integer program for a column other than those known, None if none.
 
         Without noise any column in the column space will do; with noise the one of
         least absolute distance from it.
@@ -444,37 +411,29 @@ class _Problem:
         from scipy.optimize import Bounds, LinearConstraint, milp
 
         num_off, num_rounds = self.null.shape
-        of_interval = (
-            self.interval[None, :] == np.arange(len(counts))[:, None]
-        ).astype(float)
-        other = np.array([np.where(one, -1.0, 1.0) for one in known]).reshape(
-            -1, num_rounds
-        )
-        least = np.array([1.0 - one.sum() for one in known])
+        of_interval = self.interval[None, :] == np.arange(len(counts))[:, None]
         spare = 0 if self.is_exact else num_off
 
         def widened(matrix: np.ndarray) -> np.ndarray:
             return np.hstack([matrix, np.zeros((len(matrix), spare))])
 
         constraints = [LinearConstraint(widened(of_interval), counts, counts)]
-        if known:
-            constraints.append(LinearConstraint(widened(other), least, np.inf))
+        if known:  # a column differs from each of them in an entry at least
+            signs = np.where(np.stack(known), -1.0, 1.0)
+            least = 1.0 - np.sum(known, axis=1)
+            constraints.append(LinearConstraint(widened(signs), least, np.inf))
         if self.is_exact:
             constraints.append(LinearConstraint(self.null, -_EXACT, _EXACT))
-        else:
-            distance = np.eye(num_off)
-            both = [
-                np.hstack([self.null, -distance]),
-                np.hstack([-self.null, -distance]),
-            ]
-            constraints.append(LinearConstraint(np.vstack(both), -np.inf, 0.0))
+        else:  # each spare variable is at least the distance in one direction
+            both = np.kron([[1.0], [-1.0]], self.null)
+            both = np.hstack([both, np.tile(-np.eye(num_off), (2, 1))])
+            constraints.append(LinearConstraint(both, -np.inf, 0.0))
+        is_spare = np.arange(num_rounds + spare) >= num_rounds
         result = milp(
-            np.concatenate([np.zeros(num_rounds), np.ones(spare)]),
+            is_spare.astype(float),
             constraints=constraints,
-            integrality=np.concatenate([np.ones(num_rounds), np.zeros(spare)]),
-            bounds=Bounds(
-                0.0, np.concatenate([np.ones(num_rounds), np.full(spare, np.inf)])
-            ),
+            integrality=~is_spare,
+            bounds=Bounds(0.0, np.where(is_spare, np.inf, 1.0)),
             options={"time_limit": seconds},
         )
         return None if result.x is None else result.x[:num_rounds] > 0.5

@@ -50,7 +50,7 @@ class BestTest(NamedTuple):
     middle: float = 0.0
 
     def scores(self, sums: Any) -> Float64[np.ndarray, "*_"]:
-        """Return the scores of sums along the shift, [..., J], less what is known of them."""
+        """Return scores of sums along the shift, [..., J], less their known part."""
         values = np.asarray(sums, np.float64) @ self.weights - self.middle
         certain = np.where(values > 0, np.inf, -np.inf)
         return np.asarray(certain if np.isinf(self.mu) else values, np.float64)
@@ -88,12 +88,12 @@ class Distinguish:
             ConfigurationError: If there is no such client, or the noise or the kernel
                 does not fit the rounds.
         """
-        weights, noise, others = self._parts(participation)
+        weights, noise, kernel = self._parts(participation)
         column = weights[:, self.client]
         covariance = noise @ noise.T
-        if others is not None:
-            left = np.delete(weights, self.client, axis=1) * self.spread
-            covariance = covariance + (left @ left.T) * (others @ others.T)
+        if kernel is not None:
+            others = np.delete(weights, self.client, axis=1) * self.spread
+            covariance = covariance + (others @ others.T) * (kernel @ kernel.T)
         return _best(column, covariance, float(np.linalg.norm(self.shift)))
 
     @needs_values
@@ -136,57 +136,49 @@ class Distinguish:
             ConfigurationError: As `test`; if the trials are no positive integer.
         """
         key, test = as_key(seed), self.test(participation)
-        weights, noise, others = self._parts(participation)
+        weights, noise, kernel = self._parts(participation)
         count = check_integer(num_trials, "num_trials", 1)
-        left = np.delete(weights, self.client, axis=1) * (self.spread or 0.0)
-        arrays = tuple(on_device(a, jnp.float32) for a in (left, noise))
-        root = (
-            None
-            if self.kernel is None or others is None
-            else on_device(others, jnp.float32)
+        others = np.delete(weights, self.client, axis=1) * (self.spread or 0.0)
+        has_kernel = self.kernel is not None and kernel is not None
+        arrays = (
+            on_device(others, jnp.float32),
+            on_device(noise, jnp.float32),
+            on_device(kernel, jnp.float32) if has_kernel else None,
         )
-        width = left.shape[1] * (1 if root is None else len(left)) + len(left)
+        rounds, num_others = others.shape
+        # floats of one history: fresh updates per round only where they change
+        width = num_others * (rounds if has_kernel else 1) + rounds
         step = min(at_once("leverage", 8 * width), count)
-        found = []
+        column = float(np.linalg.norm(self.shift)) * weights[:, self.client]
+        scores = []
         for with_shift in (False, True):
-            shift = (
-                with_shift * float(np.linalg.norm(self.shift)) * weights[:, self.client]
-            )
-            parts = [
-                test.scores(
-                    np.asarray(
-                        _sums(fold(key, int(with_shift), i), *arrays, root, step),
-                        np.float64,
-                    )
-                    + shift
-                )
-                for i in range(-(-count // step))
-            ]
-            found.append(np.concatenate(parts)[:count])
-        return found[0], found[1]
+            parts = []
+            for i in range(-(-count // step)):
+                sums = _sums(fold(key, int(with_shift), i), *arrays, step)
+                shifted = np.asarray(sums, np.float64) + with_shift * column
+                parts.append(test.scores(shifted))
+            scores.append(np.concatenate(parts)[:count])
+        return scores[0], scores[1]
 
     def _parts(
         self, participation: Any
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-        """Return the weights, and roots of the noise's covariance and of R, None.
+        """Return the weights, and roots of the noise's covariance and of R.
 
-        Known.
+        The root of R is None where the others' updates are known.
         """
         weights = np.asarray(as_integers(participation, "participation"))
-        require(
-            weights.ndim == 2,
-            "participation",
-            "must be [rounds, clients]",
-            weights.shape,
-        )
+        rule = "must be [rounds, clients]"
+        require(weights.ndim == 2, "participation", rule, weights.shape)
         rounds, clients = weights.shape
         rule = f"must be one of the {clients} clients of `participation`"
         require(self.client < clients, "client", rule, self.client)
-        noise, others = _root(self.noise, rounds, "noise"), None
+        noise = _root(self.noise, rounds, "noise")
+        kernel = None
         if self.spread is not None:
-            kernel = np.ones((rounds, rounds)) if self.kernel is None else self.kernel
-            others = _root(kernel, rounds, "kernel")
-        return weights.astype(np.float64), noise, others
+            alike = np.ones((rounds, rounds)) if self.kernel is None else self.kernel
+            kernel = _root(alike, rounds, "kernel")
+        return weights.astype(np.float64), noise, kernel
 
 
 def distinguish(
@@ -223,7 +215,8 @@ def distinguish(
         >>> import numpy as np
         >>> P = np.array([[1, 1, 1, 0], [0, 1, 1, 1]])
         >>> attack = mj.attacks.distinguish(0, shift=2.0)
-        >>> round(attack.test(P).mu ** 2, 12)  # 2^2 (1, 0) M^-1 (1, 0)^T, M = [[2, 2], [2, 3]]
+        >>> # 2^2 (1, 0) M^-1 (1, 0)^T, M = [[2, 2], [2, 3]]
+        >>> round(attack.test(P).mu ** 2, 12)
         6.0
         >>> (mj.privacy.distinguishability(P, shift=2.0).mu[0] ** 2).round(12).tolist()
         6.0
@@ -237,33 +230,25 @@ def distinguish(
     vector = np.atleast_1d(host_array(shift, "shift"))
     rule = "must be a number or a vector, finite and not 0"
     is_vector = vector.ndim == 1 and vector.dtype.kind in "fiu"
-    require(
-        is_vector and bool(np.isfinite(vector).all() and vector.any()),
-        "shift",
-        rule,
-        shift,
-    )
-    number, deviation = check_integer(client, "client", 0), None
-    if spread is not None:
-        deviation = check_spread(spread)
+    is_shift = is_vector and bool(np.isfinite(vector).all() and vector.any())
+    require(is_shift, "shift", rule, shift)
+    number = check_integer(client, "client", 0)
+    deviation = None if spread is None else check_spread(spread)
     noise = host_array(noise, "noise")
     _root(noise, noise.shape[0] if noise.ndim else 1, "noise")
     if kernel is not None:
         kernel = host_array(kernel, "kernel")
-        require(
-            kernel.ndim == 2,
-            "kernel",
-            "must be a matrix [rounds, rounds]",
-            kernel.shape,
-        )
+        rule = "must be a matrix [rounds, rounds]"
+        require(kernel.ndim == 2, "kernel", rule, kernel.shape)
         _root(kernel, len(kernel), "kernel")
     return Distinguish(number, vector.astype(np.float64), deviation, noise, kernel)
 
 
 def _root(values: Any, rounds: int, argument: str) -> np.ndarray:
-    found = check_noise(values, rounds, argument)
-    found = np.zeros(rounds) if found is None else found
-    return np.diag(np.sqrt(found)) if found.ndim == 1 else found
+    noise = check_noise(values, rounds, argument)
+    if noise is None:
+        return np.zeros((rounds, rounds))
+    return np.diag(np.sqrt(noise)) if noise.ndim == 1 else noise
 
 
 def _best(column: np.ndarray, covariance: np.ndarray, shift: float) -> BestTest:
@@ -271,11 +256,13 @@ def _best(column: np.ndarray, covariance: np.ndarray, shift: float) -> BestTest:
 
     Where p leaves the range of M, what leaves it shows the shift as it is.
     """
+    # rounds of many clients and of few differ by orders of magnitude: scale first
     scale = np.sqrt(np.maximum(np.diagonal(covariance), 0.0))
     scale = np.where(scale > 0, scale, 1.0)
     values, vectors = np.linalg.eigh(covariance / scale[:, None] / scale[None, :])
     parts = vectors.T @ (column / scale)
     varies = values > _ROUNDING * max(float(values.max()), 1.0)
+    # in a direction without variance any shift shows itself
     bare = np.where(varies, 0.0, parts)
     if np.linalg.norm(bare) > _NOTHING * np.linalg.norm(parts):
         return BestTest(vectors @ bare / scale / (bare @ bare), np.inf, shift / 2)
@@ -288,20 +275,20 @@ def _best(column: np.ndarray, covariance: np.ndarray, shift: float) -> BestTest:
 @functools.partial(jax.jit, static_argnames="count")
 def _sums(
     key: Array,
-    left: Float32[Array, "rounds others"],
+    weights: Float32[Array, "rounds others"],
     noise: Float32[Array, "rounds rounds"],
     kernel: Float32[Array, "rounds rounds"] | None,
     count: int,
 ) -> Float32[Array, "{count} rounds"]:
-    """Return what is unknown of the sums along the shift, of this many histories."""
+    """Draw the unknown part of the sums along the shift, for `count` histories."""
     of_others, of_noise = jax.random.split(key)
-    rounds, others = left.shape
+    rounds, others = weights.shape
     product = functools.partial(jnp.einsum, precision=lax.Precision.HIGHEST)
     if kernel is None:
         updates = jax.random.normal(of_others, (count, others), jnp.float32)
-        sums = product("bn,jn->bj", updates, left)
+        sums = product("bn,jn->bj", updates, weights)
     else:
         steps = jax.random.normal(of_others, (count, others, rounds), jnp.float32)
-        sums = product("jn,jk,bnk->bj", left, kernel, steps)
+        sums = product("jn,jk,bnk->bj", weights, kernel, steps)
     drawn = jax.random.normal(of_noise, (count, rounds), jnp.float32)
     return sums + product("jk,bk->bj", noise, drawn)

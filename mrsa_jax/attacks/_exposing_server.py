@@ -1,4 +1,4 @@
-"""A server that chooses its lists of survivors to expose clients, against any clients' policy.
+"""A server that chooses its lists of survivors to expose clients.
 
 It knows what clients accept, and of the lists that they would accept asks for the one
 after which most clients are exposed; among equals, the one with the largest sum of
@@ -58,14 +58,14 @@ class _Span(NamedTuple):
         return rest, int(rest[members].sum())
 
     def worth(self, listed: np.ndarray) -> tuple[int, Fraction]:
-        """Return how many clients are exposed after a further sum, and the squared leverages."""
-        leverages, divisor = np.diagonal(self.matrix), self.divisor
+        """Count the exposed clients after a further sum, and add squared leverages."""
+        # over the divisor: a client is exposed if its leverage is 1
+        leverages = np.diagonal(self.matrix)
+        divisor = self.divisor
         rest, volume = self.outside(listed)
         if volume:
-            leverages, divisor = (
-                (leverages * volume + rest * rest) // self.divisor,
-                volume,
-            )
+            leverages = (leverages * volume + rest * rest) // divisor
+            divisor = volume
         exposed = int((leverages == divisor).sum())
         return exposed, Fraction(int((leverages * leverages).sum()), divisor**2)
 
@@ -74,15 +74,14 @@ class _Span(NamedTuple):
         rest, volume = self.outside(listed)
         if not volume:
             return self
-        return _Span(
-            (self.matrix * volume + np.outer(rest, rest)) // self.divisor, volume
-        )
+        matrix = (self.matrix * volume + np.outer(rest, rest)) // self.divisor
+        return _Span(matrix, volume)
 
 
 @brief_tuple
 @by_value
 class ExposingRounds(NamedTuple):
-    """What the server asked for and got (of `ExposingServer.play`).
+    """Sums that the server asked for and got (of `ExposingServer.play`).
 
     Attributes:
         participation: bool[J, N], the sums that it learnt; no clients in a round in
@@ -95,12 +94,10 @@ class ExposingRounds(NamedTuple):
 
     @property
     def exposed(self) -> Int[np.ndarray, " rounds"]:
-        """Return int[J], how many clients are exposed after each round."""
-        first, rounds = (
-            np.asarray(first_exposure(self.participation)),
-            len(self.participation),
-        )
-        return np.cumsum(np.bincount(first[first >= 0], minlength=rounds))
+        """Return int[J], the number of exposed clients after each round."""
+        first = np.asarray(first_exposure(self.participation))
+        counts = np.bincount(first[first >= 0], minlength=len(self.participation))
+        return np.cumsum(counts)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -138,25 +135,24 @@ class ExposingServer:
         """
         rounds = check_integer(num_rounds, "num_rounds", 1)
         rng, n = host_generator(as_key(seed)), len(self.blocks)
-        asked, refused = np.zeros((rounds, n), bool), 0
+        sums, refused = np.zeros((rounds, n), bool), 0
         span = _Span.of_nothing(n)
         for number in range(rounds):
             best = (-1, Fraction(-1))
             for _ in range(self.candidates):
-                listed = self._thought_of(rng, asked[:number])
-                if listed.sum() < FEWEST_IN_A_SUM or not (
-                    accepts is None or accepts(listed)
-                ):
+                listed = self._thought_of(rng, sums[:number])
+                is_sum = listed.sum() >= FEWEST_IN_A_SUM
+                if not is_sum or not (accepts is None or accepts(listed)):
                     refused += 1
                     continue
                 worth = span.worth(listed)
                 if worth > best:
-                    best, asked[number] = worth, listed
-            span = span.with_sum(asked[number])
-        return ExposingRounds(asked, refused)
+                    best, sums[number] = worth, listed
+            span = span.with_sum(sums[number])
+        return ExposingRounds(sums, refused)
 
     def _thought_of(self, rng: np.random.Generator, before: np.ndarray) -> np.ndarray:
-        """Return random clients, whole blocks, or whole blocks or an earlier sum less one."""
+        """Draw clients, whole blocks, or blocks or an earlier sum less one client."""
         n, way = len(self.blocks), int(rng.integers(4 if len(before) else 3))
         listed = np.zeros(n, bool)
         if way == 0:
@@ -165,6 +161,7 @@ class ExposingServer:
         if way == 3:
             listed |= before[rng.integers(len(before))]
         else:
+            # fill the cohort with whole blocks, in random order
             for block in rng.permutation(np.unique(self.blocks)):
                 mates = self.blocks == block
                 if (listed | mates).sum() <= self.cohort_size:

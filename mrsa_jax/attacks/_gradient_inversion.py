@@ -45,7 +45,7 @@ _DROPS, _DROP = (3 / 8, 5 / 8, 7 / 8), 0.1  # of the step size, as in Geiping et
 
 @by_value
 class InvertedImages(NamedTuple):
-    """What gradient inversion made of a view; leading axes as of the view's updates.
+    """Images behind a view's updates; leading axes as of the updates.
 
     Attributes:
         images: f32 [..., m, height, width, channels], of the restart with the least
@@ -125,6 +125,7 @@ class GradientInversion:
             )
         targets = -updates.reshape(-1, updates.shape[-1])
         of_update = jnp.repeat(jnp.arange(len(flat), dtype=jnp.int32), self.restarts)
+        # a step of SGD goes against the gradient
         seen_by_all = (seen.parameters, targets, flat)
         done = 0
         while done < self.num_steps:
@@ -137,6 +138,7 @@ class GradientInversion:
                 jax.block_until_ready(state.images)
                 progress(done, self.num_steps)
         distance = np.asarray(state.least).reshape(len(flat), self.restarts)
+        # restarts that ran away have no finite distance
         best = np.argmin(np.where(np.isfinite(distance), distance, np.inf), axis=1)
         images = np.asarray(state.nearest)[np.arange(len(best)) * self.restarts + best]
         return InvertedImages(
@@ -192,7 +194,7 @@ def gradient_inversion(
 def total_variation(
     images: Float[Array, "*lead height width channels"],
 ) -> Float[Array, "*lead"]:
-    """Return the mean absolute difference of neighbours, down plus across, of each image.
+    """Return each image's mean absolute difference of neighbours, down plus across.
 
     Examples:
         >>> stripes = jnp.tile(jnp.asarray([0.0, 1.0]), (4, 2))[..., None]
@@ -207,7 +209,7 @@ def total_variation(
 
 @needs_values
 def inferred_labels(view: UpdateView) -> Int32[Array, "*_"]:
-    """Return how often each label occurs behind an update, told from the last layer's bias.
+    """Infer the labels behind an update from the last layer's bias.
 
     The gradient of that bias is the mean of (predicted chance - 1 if it is the label)
     over the images, so m times (predicted - gradient) counts them. What the model
@@ -231,20 +233,19 @@ def inferred_labels(view: UpdateView) -> Int32[Array, "*_"]:
     each = -updates.reshape(-1, updates.shape[-1])
     gradient = jax.vmap(lambda flat: _last_bias(view, flat))(each)
     noise = jax.random.uniform(jax.random.key(0), (64, *view.input_shape), jnp.float32)
-    chance = jnp.mean(
-        jax.nn.softmax(logits_of(view.model, view.parameters, noise)), axis=0
-    )
+    answers = jax.nn.softmax(logits_of(view.model, view.parameters, noise))
+    chance = jnp.mean(answers, axis=0)
     rows = []
-    for own in np.asarray(gradient, np.float64):
+    mean = np.asarray(chance, np.float64)
+    for slopes in np.asarray(gradient, np.float64):
         # entries of absent classes are their mean chances: that gives the learning rate
-        absent, mean = own > 0, np.asarray(chance, np.float64)
-        scale = (
-            own[absent].sum() / mean[absent].sum()
-            if absent.any()
-            else np.abs(own).max()
-        )
-        wanted = view.num_images * (mean - own / max(scale, 1e-300))
+        absent = slopes > 0
+        scale = np.abs(slopes).max()
+        if absent.any():
+            scale = slopes[absent].sum() / mean[absent].sum()
+        wanted = view.num_images * (mean - slopes / max(scale, 1e-300))
         counts = np.floor(np.maximum(wanted, 0)).astype(int)
+        # round the wanted counts so that they add up, by the largest remainders
         while counts.sum() > view.num_images:
             counts[np.argmax(np.where(counts > 0, counts - wanted, -np.inf))] -= 1
         while counts.sum() < view.num_images:
@@ -268,36 +269,22 @@ def _last_bias(view: UpdateView, flat: Array) -> Array:
 def _checked(view: UpdateView) -> Float32[Array, "... dim"]:
     """Return the updates after checking the view."""
     check_integer(view.num_images, "num_images", 1)
-    require(
-        len(view.input_shape) == 3,
-        "input_shape",
-        "must be an image's",
-        view.input_shape,
-    )
-    checked_parameters(view.model, view.input_shape, view.parameters, "parameters")
-    updates = checked_parameters(view.model, view.input_shape, view.update, "update")
-    is_pointing = bool((np.abs(updates).max(axis=-1) > 0).all())
-    require(
-        is_pointing, "update", "must not be zero: it points nowhere", "a zero update"
-    )
+    is_image = len(view.input_shape) == 3
+    require(is_image, "input_shape", "must be an image's", view.input_shape)
+    checked_parameters(view)
+    updates = checked_parameters(view, "update")
+    is_pointing = bool(np.asarray(updates).any(axis=-1).all())
+    rule = "must not be zero: it points nowhere"
+    require(is_pointing, "update", rule, "a zero update")
     if view.labels is not None:
         labels = np.asarray(view.labels)
         shape = (*updates.shape[:-1], view.num_images)
-        require(
-            labels.shape == shape,
-            "labels",
-            "must be one for each image",
-            labels.shape,
-            shape,
-        )
-        in_range = bool(((labels >= 0) & (labels < view.num_classes)).all())
-        require(
-            in_range, "labels", f"must lie in [0, {view.num_classes})", labels.tolist()
-        )
+        rule = "must be one for each image"
+        require(labels.shape == shape, "labels", rule, labels.shape, shape)
+        is_inside = bool(((labels >= 0) & (labels < view.num_classes)).all())
+        rule = f"must lie in [0, {view.num_classes})"
+        require(is_inside, "labels", rule, labels.tolist())
     return updates
-
-
-# ---- the descent
 
 
 class _State(NamedTuple):
@@ -311,7 +298,7 @@ class _State(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class _Problem:
-    """What is static: the model and the attack."""
+    """The static part of the descent: the model and the attack."""
 
     model: nn.Module
     attack: GradientInversion
@@ -324,9 +311,8 @@ class _Problem:
     def start(self, images: Array) -> _State:
         with jax.numpy_dtype_promotion("standard"):
             states = jax.vmap(self.method.optimizer(self.attack).init)(images)
-        state = _State(
-            images, states, images, jnp.full(images.shape[0], jnp.inf, jnp.float32)
-        )
+        infinite = jnp.full(images.shape[0], jnp.inf, jnp.float32)
+        state = _State(images, states, images, infinite)
         # a weak type would not survive the first steps, and the next ones be another
         # program
         return jax.tree.map(lambda leaf: leaf.astype(leaf.dtype), state)
@@ -334,7 +320,7 @@ class _Problem:
     def objective(
         self, parameters: Array, target: Array, labels: Array, images: Array
     ) -> Any:
-        """Return how far the images' gradient is from the target plus roughness, and how far."""
+        """Return distance plus roughness of the images, and the distance alone."""
 
         def loss(flat: Array) -> Array:
             logits = logits_of(self.model, flat, images)
@@ -347,10 +333,10 @@ class _Problem:
         return distance + jnp.float32(self.attack.smoothness) * rough, distance
 
     def moved(
-        self, parameters: Array, target: Array, labels: Array, one: Any
-    ) -> tuple[Any, ...]:
+        self, parameters: Array, target: Array, labels: Array, restart: _State
+    ) -> _State:
         """Take one restart's step."""
-        images, own, nearest, least = one
+        images, optimizer, nearest, least = restart
         at = functools.partial(self.objective, parameters, target, labels)
         (value, distance), slope = jax.value_and_grad(at, has_aux=True)(images)
         is_nearer = distance < least
@@ -358,13 +344,14 @@ class _Problem:
         least = jnp.where(is_nearer, distance, least)
         # optax relies on promotions that a user may have forbidden
         with jax.numpy_dtype_promotion("standard"):
-            change, own = self.method.optimizer(self.attack).update(
-                slope, own, images, value=value, grad=slope, value_fn=lambda x: at(x)[0]
+            more = {"value": value, "grad": slope, "value_fn": lambda x: at(x)[0]}
+            change, optimizer = self.method.optimizer(self.attack).update(
+                slope, optimizer, images, **more
             )
             images = optax.apply_updates(images, change)
         if self.method.is_kept_in_range:
             images = jnp.clip(images, *map(jnp.float32, self.attack.pixel_range))
-        return images, own, nearest, least
+        return _State(images, optimizer, nearest, least)
 
 
 def _shared_mesh(num_rows: int) -> Mesh | None:
@@ -403,22 +390,17 @@ def _descend(
         of_update: Array,
         state: _State,
     ) -> _State:
-        own_targets, own_labels = targets[of_update], labels[of_update]
-
-        def one(target: Array, label: Array, *own: Any) -> Any:
-            return problem.moved(parameters, target, label, own)
+        move = jax.vmap(functools.partial(problem.moved, parameters))
+        of_rows = targets[of_update], labels[of_update]
 
         def step(_: Array, state: _State) -> _State:
-            return _State(*jax.vmap(one)(own_targets, own_labels, *state))
+            return move(*of_rows, state)
 
         return jax.lax.fori_loop(jnp.int32(0), num_steps, step, state)
 
     if mesh is not None:
         walk = spread(walk, mesh, num_shared=1 + len(seen_by_all), num_sharded=2)
     return walk(num_steps, *seen_by_all, of_update, state)
-
-
-# ---- methods
 
 
 class _Method(NamedTuple):
@@ -438,6 +420,7 @@ def _angle(gradient: Array, target: Array) -> Array:
 
 def _signed_adam(attack: GradientInversion) -> Any:
     drops = {int(share * attack.num_steps): _DROP for share in _DROPS}
+    # Adam sees signs alone, as the scale of a gradient means nothing here
     signs = optax.stateless(lambda slope, _: jnp.sign(slope))
     adam = optax.adam(optax.piecewise_constant_schedule(attack.step_size, drops))
     return optax.with_extra_args_support(optax.chain(signs, adam))

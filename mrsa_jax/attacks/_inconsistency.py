@@ -17,7 +17,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import flax.linen as nn
 import jax
@@ -38,7 +38,7 @@ from mrsa_watch._base.values import by_value
 
 @by_value
 class Inconsistency(NamedTuple):
-    """What a malicious server gets out of one round.
+    """The result of one round with a malicious server.
 
     Attributes:
         update: float64 [d], the target's update as the server reads it from the sum;
@@ -58,9 +58,8 @@ class Inconsistency(NamedTuple):
     def error(self) -> float:
         """Relative squared error of the target's update where it is seen."""
         truth = self.true_update[self.is_seen].astype(np.float64)
-        return float(
-            np.square(self.update[self.is_seen] - truth).sum() / np.square(truth).sum()
-        )
+        wrong = np.square(self.update[self.is_seen] - truth).sum()
+        return float(wrong / np.square(truth).sum())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,27 +109,25 @@ class ModelInconsistency:
                 range, or the model cannot be silenced.
         """
         key = as_key(key)
-        chosen = [
-            check_integer(one, "cohort", 0, client_data.num_clients - 1)
-            for one in cohort
-        ]
+        last = client_data.num_clients - 1
+        chosen = [check_integer(client, "cohort", 0, last) for client in cohort]
         rule = "must be different clients, at least two, the target among them"
         is_round = len(set(chosen)) == len(chosen) >= 2 and target in chosen
         require(is_round, "cohort", rule, chosen, target)
         shape = tuple(client_data.inputs.shape[1:])
-        dead, is_seen = silenced(self.model, shape, on_device(parameters))
-        sent = {one: on_device(parameters) if one == target else dead for one in chosen}
-        updates = {
-            one: client_updates(
-                key, self.model, sent[one], client_data, self.trainer, [one]
-            )[0]
-            for one in chosen
-        }
-        codes = [
-            np.asarray(self.quantizer.encode(fold(key, one), updates[one]))
-            for one in chosen
-        ]
-        digests = [protocol.model_digest(sent[one]) for one in chosen]
+        alive = on_device(parameters)
+        dead, is_seen = silenced(self.model, shape, alive)
+        codes, digests = [], []
+        true_update = np.zeros(0)
+        for client in chosen:
+            sent = alive if client == target else dead
+            training = self.model, sent, client_data, self.trainer, [client]
+            update = client_updates(key, *training)[0]
+            if client == target:
+                true_update = np.asarray(update)
+            code = self.quantizer.encode(fold(key, client), update)
+            codes.append(np.asarray(code))
+            digests.append(protocol.model_digest(sent))
         is_named = self.is_bound or self.blocks is not None
         count = len(chosen)
         result = protocol.run(
@@ -142,12 +139,13 @@ class ModelInconsistency:
             contexts=digests if is_named else None,
             blocks=self.blocks,
         )
+        # the others sent zeros, so that the sum is the target's update
         total = self.quantizer.decode(on_device(result.total), count)
         is_learned = result.status == Status.OK
         return Inconsistency(
             np.asarray(total, np.float64) * is_learned,
             np.asarray(is_seen),
-            np.asarray(updates[target]),
+            true_update,
             Status(int(result.status)),
         )
 
@@ -187,15 +185,15 @@ def model_inconsistency(
         False
     """
     bits = check_integer(modulus_bits, "modulus_bits", 1, 32)
-    kept = tuple(blocks) if isinstance(blocks, Sequence) else blocks
-    return ModelInconsistency(model, trainer, quantizer, bits, bool(is_bound), kept)
+    groups = tuple(blocks) if isinstance(blocks, Sequence) else blocks
+    return ModelInconsistency(model, trainer, quantizer, bits, bool(is_bound), groups)
 
 
 @needs_values
 def silenced(
     model: nn.Module, input_shape: tuple[int, ...], parameters: Float32[Array, " dim"]
 ) -> tuple[Float32[Array, " dim"], np.ndarray]:
-    """Return parameters with which nothing but the last bias is ever trained, and the rest.
+    """Return parameters that train nothing but the last bias, and the entries at rest.
 
     All kernels but the last are 0 and their biases -1, so that every rectifier is
     closed for any input: no gradient passes, and the last layer sees zeros.
@@ -217,37 +215,32 @@ def silenced(
     layers = dict(unflatten(model, input_shape, parameters)["params"])
     noise = jax.random.uniform(jax.random.key(0), (2, *input_shape), jnp.float32)
     outputs = jax.eval_shape(model.apply, {"params": layers}, noise).shape[-1]
-    last = [
+    dense = [
         name
-        for name, layer in sorted(layers.items(), key=lambda item: _by_number(item[0]))
-        if getattr(layer.get("kernel"), "ndim", 0) == 2
-        and layer["kernel"].shape[1] == outputs
+        for name in sorted(layers, key=_by_number)
+        if np.shape(layers[name].get("kernel"))[1:] == (outputs,)
     ]
     rule = "must have hidden layers and a dense last one"
-    require(len(last) > 0 and len(layers) > 1, "model", rule, sorted(layers))
-    dead, seen = {}, {}
+    require(len(dense) > 0 and len(layers) > 1, "model", rule, sorted(layers))
+    # closed rectifiers: zero kernels and negative biases in all but the last layer
+    dead: dict[str, dict[str, Any]] = {}
+    seen: dict[str, dict[str, Any]] = {}
     for name, layer in layers.items():
-        is_last = name == last[-1]
-        dead[name] = {
-            leaf: value
-            if is_last
-            else np.full_like(value, -1.0 if leaf == "bias" else 0.0)
-            for leaf, value in layer.items()
-        }
-        seen[name] = {
-            leaf: np.full(value.shape, not (is_last and leaf == "bias"))
-            for leaf, value in layer.items()
-        }
+        dead[name], seen[name] = {}, {}
+        for leaf, value in layer.items():
+            is_bias = leaf == "bias"
+            if name == dense[-1]:
+                dead[name][leaf] = value
+                seen[name][leaf] = np.full(value.shape, not is_bias)
+            else:
+                dead[name][leaf] = np.full_like(value, -1.0 if is_bias else 0.0)
+                seen[name][leaf] = np.ones(value.shape, bool)
     answers = np.asarray(jax.jit(model.apply)({"params": dead}, noise))
     is_silent = bool((answers[0] == answers[1]).all())
-    require(
-        is_silent,
-        "model",
-        "must be silenced by closed rectifiers",
-        "an answer that varies",
-    )
+    rule = "must be silenced by closed rectifiers"
+    require(is_silent, "model", rule, "an answer that varies")
     flat, is_seen = (
-        np.concatenate([np.asarray(leaf).reshape(-1) for leaf in jax.tree.leaves(each)])
+        np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(each)])
         for each in (dead, seen)
     )
     return on_device(flat), is_seen

@@ -20,7 +20,7 @@ from mrsa_jax import modular, privacy
 from mrsa_jax._core.arrays import as_integers, host_array, needs_values
 from mrsa_jax._core.device import at_once
 from mrsa_jax._core.statistics import memory_kernel
-from mrsa_jax.attacks._view import check_not_negative, checked_view
+from mrsa_jax.attacks._view import check_finite_values, check_not_negative, checked_view
 from mrsa_jax.attacks.views import AggregateView
 from mrsa_watch._base.errors import check_number, require
 
@@ -59,10 +59,8 @@ class LeastSquares:
         if self.memory is not None:
             inverse = _of_last_rounds(weights, self.memory, self.share)
         elif self.noise > 0:  # sums of many clients carry the noise of many
-            squares = np.sqrt(np.square(weights.astype(np.float64)).sum(axis=1))
-            scale = np.divide(
-                1.0, squares, out=np.zeros(len(squares)), where=squares > 0
-            )
+            lengths = np.sqrt(np.square(weights.astype(np.float64)).sum(axis=1))
+            scale = _inverse_of_positive(lengths)
             inverse = _damped(weights * scale[:, None], self.noise**2) * scale[None, :]
         elif self.ridge > 0:
             inverse = _damped(weights.astype(np.float64), self.ridge)
@@ -71,6 +69,7 @@ class LeastSquares:
         total = int(weights.sum())
         if self.prior == "zero" or total == 0:
             return inverse
+        # what the sums do not explain of a client comes from the mean of all updates
         unexplained = 1.0 - inverse @ weights.sum(axis=1, dtype=np.float64)
         return inverse + unexplained[:, None] / total
 
@@ -109,12 +108,7 @@ class LeastSquares:
         for start in range(0, sums.shape[1], width):
             piece = slice(start, min(start + width, sums.shape[1]))
             some = np.asarray(sums[:, piece], np.float64)
-            require(
-                bool(np.isfinite(some).all()),
-                "aggregates",
-                "must be finite",
-                "nan or inf",
-            )
+            check_finite_values(aggregates=some)
             yield piece, inverse @ some
 
 
@@ -150,8 +144,10 @@ def least_squares_attack(
     Examples:
         >>> import mrsa_jax as mj
         >>> import numpy as np
-        >>> view = mj.attacks.views.AggregateView(np.array([[1, 1, 0]]), np.array([[6.0]]))
-        >>> mj.attacks.least_squares_attack(prior="mean").run(None, view).ravel().tolist()
+        >>> sums = np.array([[6.0]])
+        >>> view = mj.attacks.views.AggregateView(np.array([[1, 1, 0]]), sums)
+        >>> attack = mj.attacks.least_squares_attack(prior="mean")
+        >>> attack.run(None, view).ravel().tolist()
         [3.0, 3.0, 3.0]
     """
     check_not_negative(ridge=ridge, noise=noise)
@@ -159,14 +155,11 @@ def least_squares_attack(
     require(prior in _PRIORS, "prior", f"must be one of {_PRIORS}", prior)
     check_number(share, "share", "must be a number from 0 to 1", 0.0, 1.0)
     if memory is not None:
-        rule = f"must lie in [0, {_MOST_MEMORY}]; leave it out for updates that never change"
+        rule = f"must lie in [0, {_MOST_MEMORY}]"
+        rule += "; leave it out for updates that never change"
         check_number(memory, "memory", rule, 0.0, _MOST_MEMORY)
-        require(
-            ridge == noise == 0,
-            "memory",
-            "must stand without `ridge` and `noise`",
-            memory,
-        )
+        rule = "must stand without `ridge` and `noise`"
+        require(ridge == noise == 0, "memory", rule, memory)
     return LeastSquares(float(ridge), float(noise), prior, memory, float(share))
 
 
@@ -181,7 +174,7 @@ def least_squares(
     attack: LeastSquares = _PLAIN,
     out: np.ndarray | None = None,
 ) -> Float64[np.ndarray, "*_"]:
-    """Estimate every client's update from the sums, as the least-squares solution of least norm.
+    """Estimate every client's update from the sums by least squares of least norm.
 
     X_hat = P^+ Y. Where P has full column rank this is eq. (34), and it is exact if the
     updates did not change between the sums. Clients who only ever move together have
@@ -215,7 +208,8 @@ def least_squares(
         >>> import numpy as np
         >>> history = np.array([[1, 1, 0, 0], [0, 0, 1, 1], [1, 1, 1, 1]])
         >>> updates = np.array([[1.0], [3.0], [5.0], [5.0]])
-        >>> mj.attacks.least_squares(history, history @ updates).round(6).ravel().tolist()
+        >>> estimates = mj.attacks.least_squares(history, history @ updates)
+        >>> estimates.round(6).ravel().tolist()
         [2.0, 2.0, 5.0, 5.0]
 
     Source: Multi-RoundSecAgg, eq. (34). Differs from the paper in using the
@@ -261,17 +255,16 @@ def predicted_error(
     check_not_negative(noise=noise)
     if memory is not None:
         hidden = privacy.hidden_among(P, memory=memory, share=share, each_round=True)
-        own = np.take_along_axis(
-            np.asarray(hidden), _last_rows(P)[..., None, :], axis=-2
-        )
-        return 1.0 - np.where(P.any(axis=-2), 1 / own[..., 0, :], 0.0)
+        last = _last_rows(P)[..., None, :]
+        hidden = np.take_along_axis(np.asarray(hidden), last, axis=-2)
+        return 1.0 - np.where(P.any(axis=-2), 1 / hidden[..., 0, :], 0.0)
     if noise == 0:
         return 1.0 - 1.0 / np.asarray(privacy.hidden_among(P))
-    found = []
+    among = []
     for history in P.reshape(-1, *P.shape[-2:]):
         squares = (history.astype(np.float64) ** 2).sum(axis=1)
-        found.append(privacy.hidden_among(history, noise=noise**2 * squares))
-    return 1.0 - 1.0 / np.reshape(found, (*P.shape[:-2], P.shape[-1]))
+        among.append(privacy.hidden_among(history, noise=noise**2 * squares))
+    return 1.0 - 1.0 / np.reshape(among, (*P.shape[:-2], P.shape[-1]))
 
 
 @needs_values
@@ -309,9 +302,8 @@ def reconstruction_error(
     rule = "must have the shape of `true_updates`, clients x dimensions"
     fits = truth.ndim >= 2 and truth.shape == guess.shape
     require(fits, "estimates", rule, guess.shape, truth.shape)
-    return _relative(
-        np.square(truth - guess).sum(axis=-1), np.square(truth).sum(axis=-1)
-    )
+    wrong = np.square(truth - guess).sum(axis=-1)
+    return _relative(wrong, np.square(truth).sum(axis=-1))
 
 
 @needs_values
@@ -340,7 +332,8 @@ def streamed_errors(
         >>> import mrsa_jax as mj
         >>> import numpy as np
         >>> history, updates = np.eye(2, dtype=int), np.array([[1.0, 2.0], [3.0, 4.0]])
-        >>> mj.attacks.streamed_errors(history, history @ updates, updates).round(6).tolist()
+        >>> errors = mj.attacks.streamed_errors(history, history @ updates, updates)
+        >>> errors.round(6).tolist()
         [0.0, 0.0]
     """
     weights = _checked_participation(participation)
@@ -352,9 +345,9 @@ def streamed_errors(
     for index in np.ndindex(shape[:-2]):
         wrong, size = np.zeros(shape[-2]), np.zeros(shape[-2])
         for piece, part in attack._pieces(weights[index], sums[index]):
-            own = np.asarray(truth[index][:, piece], np.float64)
-            wrong += np.square(own - part).sum(axis=1)
-            size += np.square(own).sum(axis=1)
+            updates = np.asarray(truth[index][:, piece], np.float64)
+            wrong += np.square(updates - part).sum(axis=1)
+            size += np.square(updates).sum(axis=1)
         errors[index] = _relative(wrong, size)
     return errors
 
@@ -366,9 +359,8 @@ def _relative(squared_error: np.ndarray, squared_norm: np.ndarray) -> np.ndarray
 
 
 def _checked_participation(participation: Any, ndim: int | None = None) -> np.ndarray:
-    weights = host_array(
-        as_integers(participation, "participation", min_ndim=1), "participation"
-    )
+    integers = as_integers(participation, "participation", min_ndim=1)
+    weights = host_array(integers, "participation")
     rule = "must have a row for each sum and a column for each client"
     is_matrix = weights.ndim >= 2 if ndim is None else weights.ndim == ndim
     require(is_matrix, "participation", rule, weights.shape)
@@ -403,11 +395,17 @@ def _of_last_rounds(weights: np.ndarray, memory: float, share: float) -> np.ndar
     kernel = memory_kernel(np.arange(len(P)), memory, share)
     covariance = P @ P.T * kernel
     lengths = np.sqrt(np.diagonal(covariance))
-    scale = np.divide(1.0, lengths, out=np.zeros(len(P)), where=lengths > 0)
+    scale = _inverse_of_positive(lengths)
+    # unit diagonal: rounds of many clients do not outweigh those of few
     ratios = covariance * scale[:, None] * scale
     np.fill_diagonal(ratios, 1.0)  # rows of nobody as well
-    known = P * kernel[:, _last_rows(weights)] * scale[:, None]
-    return np.asarray(np.linalg.solve(ratios, known).T * scale)
+    alike = P * kernel[:, _last_rows(weights)] * scale[:, None]
+    return np.asarray(np.linalg.solve(ratios, alike).T * scale)
+
+
+def _inverse_of_positive(lengths: np.ndarray) -> np.ndarray:
+    """Return 1 / lengths, 0 where a length is 0."""
+    return np.divide(1.0, lengths, out=np.zeros(len(lengths)), where=lengths > 0)
 
 
 def _damped(weights: np.ndarray, penalty: float) -> np.ndarray:
@@ -426,6 +424,7 @@ def _pseudo_inverse(weights: np.ndarray) -> np.ndarray:
         weights, axis=1, return_inverse=True, return_counts=True
     )
     of_client = of_client.reshape(-1)
+    # exact, so that no tolerance decides which singular values count
     rank = int(modular.rank(columns))
     if rank == 0:
         return np.zeros((weights.shape[1], weights.shape[0]))

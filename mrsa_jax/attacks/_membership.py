@@ -51,7 +51,7 @@ class MembershipScores(NamedTuple):
 
     @property
     def called(self) -> Bool[np.ndarray, "*_"]:
-        """Who is called a member."""
+        """The candidates that are called members."""
         return self.scores >= self.threshold
 
 
@@ -88,8 +88,7 @@ class Membership:
         """
         seen = checked_view(view, MembershipView)
         targets = _checked(seen)
-        key = as_key(key)
-        shadows = self._shadows(key, seen)
+        shadows = self._shadows(as_key(key), seen)
         flat = targets.reshape(-1, targets.shape[-1])
         scores, threshold = _METHODS[self.method](seen, flat, shadows)
         return MembershipScores(scores.reshape(*targets.shape[:-1], -1), threshold)
@@ -97,28 +96,24 @@ class Membership:
     def _shadows(self, key: Array, view: MembershipView) -> _Shadows:
         """Train shadow models, each on its own draw of samples."""
         # of this method about half of the shadow models see a candidate
-        asked = len(view.labels) if self.method == "likelihood_ratio" else 0
-        of_asked = min(asked // 2, self.shadow_size)
-        of_own, count = self.shadow_size - of_asked, len(view.own_labels)
+        candidates = len(view.labels) if self.method == "likelihood_ratio" else 0
+        seen = min(candidates // 2, self.shadow_size)
+        rest, count = self.shadow_size - seen, len(view.own_labels)
         rule = (
             "must leave samples of the adversary's own that a shadow model did not see"
         )
-        require(
-            of_own < count,
-            "shadow_size",
-            rule,
-            self.shadow_size,
-            f"{count} own samples",
-        )
-        inputs = jnp.concatenate(
-            [on_device(view.inputs)[:asked], on_device(view.own_inputs)]
-        )
-        labels = jnp.concatenate(
-            [on_device(view.labels)[:asked], on_device(view.own_labels)]
+        received = self.shadow_size, f"{count} own samples"
+        require(rest < count, "shadow_size", rule, *received)
+        inputs, labels = (
+            jnp.concatenate([on_device(some)[:candidates], on_device(others)])
+            for some, others in (
+                (view.inputs, view.own_inputs),
+                (view.labels, view.own_labels),
+            )
         )
         draw_key, train_key = jax.random.split(key)
-
-        indices = _drawn(draw_key, self.num_shadows, (asked, of_asked), (count, of_own))
+        pools = (candidates, seen), (count, rest)
+        indices = _drawn(draw_key, self.num_shadows, *pools)
         clients = ClientData(
             inputs=inputs.astype(jnp.float32),
             labels=labels.astype(jnp.int32),
@@ -126,37 +121,39 @@ class Membership:
             sizes=jnp.full(self.num_shadows, self.shadow_size, jnp.int32),
             num_classes=view.num_classes,
         )
+        # shadow models begin where the clients did
         start = on_device(view.start, jnp.float32)
         updates = client_updates(train_key, view.model, start, clients, self.trainer)
-        is_member = np.zeros((self.num_shadows, asked + count), np.bool_)
+        is_member = np.zeros((self.num_shadows, len(labels)), np.bool_)
         np.put_along_axis(is_member, np.asarray(indices), True, axis=1)
         return _Shadows(start[None, :] + updates, clients, is_member)
 
 
 @functools.partial(one_program, static_argnums=(1, 2, 3))
 def _drawn(
-    key: Array, models: int, asked: tuple[int, int], own: tuple[int, int]
+    key: Array, models: int, candidates: tuple[int, int], rest: tuple[int, int]
 ) -> Array:
-    """Return for each model some of the candidates, then of the adversary's samples after them.
+    """Draw some candidates for each model, then some of the adversary's samples.
 
     Args:
         key: Randomness.
         models: How many.
-        asked: Number of candidates, and how many each model sees.
-        own: The same of the adversary's samples.
+        candidates: Number of candidates, and how many each model sees.
+        rest: The same of the adversary's samples.
     """
 
-    def of_one(own_key: Array) -> Array:
-        first, second = jax.random.split(own_key)
-        some = jax.random.permutation(first, asked[0])[: asked[1]]
-        more = jax.random.permutation(second, own[0])[: own[1]] + jnp.int32(asked[0])
+    def draw(model_key: Array) -> Array:
+        first, second = jax.random.split(model_key)
+        some = jax.random.permutation(first, candidates[0])[: candidates[1]]
+        more = jax.random.permutation(second, rest[0])[: rest[1]]
+        more += jnp.int32(candidates[0])  # they follow in the pool
         return jnp.concatenate([some, more]).astype(jnp.int32)
 
-    return jax.vmap(of_one)(jax.random.split(key, models))
+    return jax.vmap(draw)(jax.random.split(key, models))
 
 
 class _Shadows(NamedTuple):
-    """Shadow models [S, d], the pool they were trained from, and who trained on what [S, pool]."""
+    """Shadow models [S, d], the pool of their samples, and the members of each."""
 
     parameters: Array
     clients: ClientData
@@ -189,7 +186,8 @@ def membership(
 
     Examples:
         >>> import mrsa_jax as mj
-        >>> trainer = mj.federated.local_sgd(mj.federated.logistic(10), 0.1, batch_size=10)
+        >>> model = mj.federated.logistic(10)
+        >>> trainer = mj.federated.local_sgd(model, 0.1, batch_size=10)
         >>> mj.attacks.membership("loss", trainer, shadow_size=50).num_shadows
         16
     """
@@ -220,17 +218,16 @@ def true_logits(
     Examples:
         >>> import mrsa_jax as mj
         >>> zeros = jnp.zeros((1, 15), jnp.float32)
-        >>> images, labels = jnp.ones((1, 2, 2, 1), jnp.float32), jnp.asarray([2], jnp.int32)
-        >>> true_logits(mj.federated.logistic(3), zeros, images, labels).round(4).tolist()
+        >>> images = jnp.ones((1, 2, 2, 1), jnp.float32)
+        >>> model, labels = mj.federated.logistic(3), jnp.asarray([2], jnp.int32)
+        >>> true_logits(model, zeros, images, labels).round(4).tolist()
         [[-0.6931]]
     """
     parts = [
-        np.asarray(
-            _true_logits(model, parameters, inputs[some], labels[some]), np.float64
-        )
+        _true_logits(model, parameters, inputs[some], labels[some])
         for some in _pieces(inputs)
     ]
-    return np.concatenate(parts, axis=1)
+    return np.concatenate(parts, axis=1, dtype=np.float64)
 
 
 def _pieces(inputs: Array) -> list[slice]:
@@ -247,40 +244,28 @@ def _logits(model: Any, parameters: Array, inputs: Array) -> Array:
 def _true_logits(model: Any, parameters: Array, inputs: Array, labels: Array) -> Array:
     logits = _logits(model, parameters, inputs)
     is_label = jax.nn.one_hot(labels, logits.shape[-1], dtype=jnp.bool_)[None]
-    own = jnp.sum(jnp.where(is_label, logits, jnp.float32(0)), axis=-1)
-    return own - jax.nn.logsumexp(jnp.where(is_label, -jnp.inf, logits), axis=-1)
+    true = jnp.sum(jnp.where(is_label, logits, jnp.float32(0)), axis=-1)
+    return true - jax.nn.logsumexp(jnp.where(is_label, -jnp.inf, logits), axis=-1)
 
 
 def _checked(view: MembershipView) -> Array:
-    targets = checked_parameters(
-        view.model, view.input_shape, view.parameters, "parameters"
-    )
-    shape = targets.shape[-1:]
-    found = np.shape(view.start)
-    require(found == shape, "start", f"must have {shape[0]} entries", found)
-    for images, labels, name in (
-        (view.inputs, view.labels, "inputs"),
-        (view.own_inputs, view.own_labels, "own_inputs"),
-    ):
+    targets = checked_parameters(view)
+    dim = targets.shape[-1]
+    start = np.shape(view.start)
+    require(start == (dim,), "start", f"must have {dim} entries", start)
+    for name, labels in (("inputs", view.labels), ("own_inputs", view.own_labels)):
+        images = getattr(view, name)
         shape = (len(labels), *view.input_shape)
-        require(
-            np.shape(images) == shape,
-            name,
-            "must be one for each label",
-            images.shape,
-            shape,
-        )
+        rule = "must be one for each label"
+        require(np.shape(images) == shape, name, rule, images.shape, shape)
         require(len(labels) > 0, name, "must not be empty", shape)
     return targets
-
-
-# ---- methods
 
 
 def _by_loss(
     view: MembershipView, targets: Array, shadows: _Shadows
 ) -> tuple[np.ndarray, float]:
-    """Score by the true label's logit; the threshold that is best on the shadow models."""
+    """Score by the true label's logit; the threshold is the best on shadow models."""
     pool = shadows.clients
     known = true_logits(view.model, shadows.parameters, pool.inputs, pool.labels)
     values, members = known.ravel(), shadows.is_member.ravel()
@@ -295,19 +280,23 @@ def _by_loss(
 def _by_shadow(
     view: MembershipView, targets: Array, shadows: _Shadows
 ) -> tuple[np.ndarray, float]:
-    """Score by a classifier trained on what shadow models answer to samples seen and not seen."""
+    """Score by a classifier of shadow models' answers to samples seen and not seen."""
     linear_model, pipeline, preprocessing = _classifiers()
     pool = shadows.clients
-    known = _features(view.model, shadows.parameters, pool.inputs, pool.labels)
+    answers = _features(view.model, shadows.parameters, pool.inputs, pool.labels)
     classifier = pipeline.make_pipeline(
         preprocessing.StandardScaler(),
         linear_model.LogisticRegression(class_weight="balanced", max_iter=1000),
     )
-    classifier.fit(known.reshape(-1, known.shape[-1]), shadows.is_member.ravel())
+    classifier.fit(_flat(answers), shadows.is_member.ravel())
     labels = on_device(view.labels, jnp.int32)
-    asked = _features(view.model, targets, on_device(view.inputs), labels)
-    scores = classifier.decision_function(asked.reshape(-1, asked.shape[-1]))
-    return scores.reshape(asked.shape[:2]), 0.0
+    features = _features(view.model, targets, on_device(view.inputs), labels)
+    scores = classifier.decision_function(_flat(features))
+    return scores.reshape(features.shape[:2]), 0.0
+
+
+def _flat(features: np.ndarray) -> np.ndarray:
+    return features.reshape(-1, features.shape[-1])
 
 
 def _classifiers() -> tuple[Any, ...]:
@@ -319,24 +308,17 @@ def _classifiers() -> tuple[Any, ...]:
 def _features(
     model: Any, parameters: Array, inputs: Array, labels: Array
 ) -> np.ndarray:
-    """Return [models, samples, features] of the answers.
-
-    Logits sorted, of the label, right.
-    """
-    parts = []
-    for some in _pieces(inputs):
-        logits = np.asarray(_logits(model, parameters, inputs[some]), np.float64)
-        spread = logits - logits.max(axis=-1, keepdims=True)
-        log_chance = spread - np.log(np.exp(spread).sum(axis=-1, keepdims=True))
-        order = np.sort(log_chance, axis=-1)[..., ::-1]
-        is_right = logits.argmax(axis=-1) == np.asarray(labels[some])[None, :]
-        parts.append(
-            np.concatenate([np.maximum(order, -30.0), is_right[..., None]], axis=-1)
-        )
-    own = true_logits(model, parameters, inputs, labels)[..., None]
-    return np.concatenate(
-        [np.concatenate(parts, axis=1), np.clip(own, -30.0, 30.0)], axis=-1
-    )
+    """Return the answers' [models, samples, features]: sorted, right, of the label."""
+    parts = [_logits(model, parameters, inputs[some]) for some in _pieces(inputs)]
+    logits = np.concatenate(parts, axis=1, dtype=np.float64)
+    # the largest logit taken off, or the exponential overflows
+    spread = logits - logits.max(axis=-1, keepdims=True)
+    log_chance = spread - np.log(np.exp(spread).sum(axis=-1, keepdims=True))
+    order = np.sort(log_chance, axis=-1)[..., ::-1]
+    is_right = logits.argmax(axis=-1) == np.asarray(labels)
+    true = true_logits(model, parameters, inputs, labels)
+    last = np.stack([is_right, np.clip(true, -30.0, 30.0)], axis=-1)
+    return np.concatenate([np.maximum(order, -30.0), last], axis=-1)
 
 
 def _by_likelihood_ratio(
@@ -353,6 +335,7 @@ def _by_likelihood_ratio(
     seen = true_logits(view.model, targets, inputs, labels)
     scores = np.zeros_like(seen)
     for side, sign in ((is_in, 1.0), (~is_in, -1.0)):
+        # shadow models of this side, for each candidate
         count = side.sum(axis=0)
         total = np.where(side, known, 0.0).sum(axis=0)
         overall = known[side].mean() if side.any() else known.mean()

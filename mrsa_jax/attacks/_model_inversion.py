@@ -1,4 +1,4 @@
-"""Model inversion: what a model takes for the most typical input of each class.
+"""Model inversion: images that a model takes for the most typical of each class.
 
 Fredrikson, Jha, Ristenpart, "Model inversion attacks that exploit confidence
 information" (2015), Algorithm 1 (MI-Face), whose target is softmax regression on faces,
@@ -20,6 +20,7 @@ from jaxtyping import Array, Bool, Float32, Key
 from mrsa_jax._core.arrays import needs_values, on_device
 from mrsa_jax.attacks._gradient_inversion import total_variation
 from mrsa_jax.attacks._view import (
+    check_finite_values,
     check_not_negative,
     checked_parameters,
     checked_range,
@@ -33,7 +34,7 @@ from mrsa_watch._base.values import by_value
 
 @by_value
 class InvertedClasses(NamedTuple):
-    """What model inversion made of a view; leading axes as of the view's parameters.
+    """Images of a model's classes; leading axes as of the view's parameters.
 
     Attributes:
         images: f32 [..., classes, height, width, channels].
@@ -78,9 +79,7 @@ class ModelInversion:
         """
         del key
         seen = checked_view(view, ModelView)
-        parameters = checked_parameters(
-            seen.model, seen.input_shape, seen.parameters, "parameters"
-        )
+        parameters = checked_parameters(seen)
         flat = parameters.reshape(-1, parameters.shape[-1])
         shape = tuple(seen.input_shape)
         images, confidence = _invert(self, seen.model, shape, seen.num_classes, flat)
@@ -117,7 +116,8 @@ def model_inversion(
         >>> import mrsa_jax as mj
         >>> import jax.numpy as jnp
         >>> model = mj.federated.logistic(2)
-        >>> bright_is_one = jnp.concatenate([jnp.zeros(2), jnp.tile(jnp.asarray([-1.0, 1.0]), 4)])
+        >>> weights = jnp.tile(jnp.asarray([-1.0, 1.0]), 4)
+        >>> bright_is_one = jnp.concatenate([jnp.zeros(2), weights])
         >>> view = mj.attacks.views.ModelView(model, bright_is_one, (2, 2, 1), 2)
         >>> images = mj.attacks.model_inversion(num_steps=20).run(None, view).images
         >>> (images.mean(axis=(1, 2, 3)) > 0.5).tolist()
@@ -138,7 +138,7 @@ def model_inversion(
 
 @needs_values
 def read_models(view: WireView) -> Float32[np.ndarray, "clients dim"]:
-    """Return what an eavesdropper reads who takes each upload for a quantized model.
+    """Read each upload as a quantized model, as an eavesdropper does.
 
     Without pads that is the model up to its rounding; a padded upload is uniform in the
     ring, and what is read from it has nothing to do with the model.
@@ -156,19 +156,12 @@ def read_models(view: WireView) -> Float32[np.ndarray, "clients dim"]:
     seen = checked_view(view, WireView)
     uploads = np.asarray(seen.uploads)
     is_ring = uploads.ndim == 2 and np.issubdtype(uploads.dtype, np.integer)
-    require(
-        is_ring,
-        "uploads",
-        "must be integers [n, d]",
-        f"{uploads.dtype} {uploads.shape}",
-    )
-    inside = uploads.size == 0 or (
-        int(uploads.min()) >= 0 and int(uploads.max()) < seen.modulus
-    )
-    require(inside, "uploads", f"must lie in [0, {seen.modulus})", "others")
-    return np.stack(
-        [np.asarray(seen.quantizer.decode(on_device(one), 1)) for one in uploads]
-    )
+    received = f"{uploads.dtype} {uploads.shape}"
+    require(is_ring, "uploads", "must be integers [n, d]", received)
+    is_inside = bool(((uploads >= 0) & (uploads < seen.modulus)).all())
+    require(is_inside, "uploads", f"must lie in [0, {seen.modulus})", "others")
+    models = [seen.quantizer.decode(on_device(upload), 1) for upload in uploads]
+    return np.stack([np.asarray(model) for model in models])
 
 
 @needs_values
@@ -195,25 +188,16 @@ def identified(images: Any, references: Any) -> Bool[np.ndarray, "*_"]:
         >>> mj.attacks.identified(people[[0, 2, 2]] * 5 + 1, people).tolist()
         [True, False, True]
     """
-    given, real = np.asarray(images, np.float64), np.asarray(references, np.float64)
-    require(
-        real.ndim == 4, "references", "must be [n, height, width, channels]", real.shape
-    )
-    fits = given.shape[-4:] == real.shape
-    require(
-        fits,
-        "images",
-        "must have one image for each reference",
-        given.shape,
-        real.shape,
-    )
-    for value, name in ((given, "images"), (real, "references")):
-        require(
-            bool(np.isfinite(value).all()), name, "must be finite", "nan or infinity"
-        )
-    own, known = _standardised(given), _standardised(real)
-    is_best = (own @ known.T).argmax(axis=-1) == np.arange(len(real))
-    return is_best & (np.abs(own).max(axis=-1) > 0)
+    guesses, known = (np.asarray(each, np.float64) for each in (images, references))
+    rule = "must be [n, height, width, channels]"
+    require(known.ndim == 4, "references", rule, known.shape)
+    fits = guesses.shape[-4:] == known.shape
+    rule = "must have one image for each reference"
+    require(fits, "images", rule, guesses.shape, known.shape)
+    check_finite_values(images=guesses, references=known)
+    pixels = _standardised(guesses)
+    nearest = (pixels @ _standardised(known).T).argmax(axis=-1)
+    return (nearest == np.arange(len(known))) & pixels.any(axis=-1)
 
 
 def _standardised(images: np.ndarray) -> np.ndarray:
@@ -237,7 +221,7 @@ def _invert(
 ) -> tuple[Array, Array]:
     low, high = (jnp.float32(edge) for edge in attack.pixel_range)
 
-    def one(flat: Array, label: Array) -> tuple[Array, Array]:
+    def invert(flat: Array, label: Array) -> tuple[Array, Array]:
         def cost(image: Array) -> tuple[Array, Array]:
             chance = jax.nn.softmax(logits_of(model, flat, image[None])[0])[label]
             rough = total_variation(image) if attack.smoothness else jnp.float32(0)
@@ -251,30 +235,23 @@ def _invert(
         ) -> tuple[Array, Array, Array]:
             image, best, most = state
             slope, chance = jax.grad(cost, has_aux=True)(image)
-            is_better = chance > most
-            best, most = (
-                jnp.where(is_better, image, best),
-                jnp.where(is_better, chance, most),
-            )
+            best = jnp.where(chance > most, image, best)
+            most = jnp.where(chance > most, chance, most)
+            # steepness varies by orders of magnitude between models: only the direction
             scale = jnp.max(jnp.abs(slope))
             unit = slope / jnp.where(scale > 0, scale, jnp.float32(1))
             moved = jnp.clip(
                 image - jnp.float32(attack.step_size) * (high - low) * unit, low, high
             )
-            return (
-                jnp.where(most >= jnp.float32(attack.enough), image, moved),
-                best,
-                most,
-            )
+            is_enough = most >= jnp.float32(attack.enough)
+            return jnp.where(is_enough, image, moved), best, most
 
         start = jnp.full(input_shape, low, jnp.float32)
         state = (start, start, jnp.float32(-1))
         last, best, most = jax.lax.fori_loop(0, attack.num_steps, step, state)
         chance = cost(last)[1]
-        is_better = chance > most
-        return jnp.where(is_better, last, best), jnp.maximum(chance, most)
+        return jnp.where(chance > most, last, best), jnp.maximum(chance, most)
 
     labels = jnp.arange(num_classes, dtype=jnp.int32)
-    return jax.lax.map(
-        lambda flat: jax.vmap(lambda label: one(flat, label))(labels), parameters
-    )
+    of_classes = jax.vmap(invert, in_axes=(None, 0))
+    return jax.lax.map(lambda flat: of_classes(flat, labels), parameters)

@@ -1,6 +1,5 @@
-"""Ground for attacks.
+"""Scenes of attacks: rounds with their sums and updates, and uploads on a line.
 
-Rounds whose sums are kept with what was sent, and uploads on a line.
 What these functions return holds the truth as well as what is seen; an attack gets the
 view alone.
 """
@@ -68,7 +67,7 @@ def summed_rounds(
     server_rate: float = 1.0,
     progress: Callable[[int, int], None] | None = None,
 ) -> SummedRounds:
-    """Train over a participation history by averaging, and keep what an attack is about.
+    """Train over a participation history by averaging, and keep the sums and updates.
 
     The rounds are those of `federated.train` with the same seed, bit for bit, where
     nobody is lost within a round; this also returns the individual updates, which no
@@ -102,41 +101,37 @@ def summed_rounds(
         >>> clients = mj.data.iid(0, mj.data.load("digits"), 4)
         >>> model = mj.federated.logistic(10)
         >>> history = np.array([[True, True, False, False], [False] * 4])
+        >>> start = mj.federated.initial_parameters(0, model, (8, 8, 1))
+        >>> quantizer = mj.quantize.stochastic(2**16, 1.0)
         >>> kept = mj.attacks.summed_rounds(
-        ...     0, model, mj.federated.initial_parameters(0, model, (8, 8, 1)), clients, history,
+        ...     0, model, start, clients, history,
         ...     trainer=mj.federated.local_sgd(model, 0.1, batch_size=360),
-        ...     aggregator=mj.secagg.ring_average(mj.quantize.stochastic(2**16, 1.0), 2, 650))
+        ...     aggregator=mj.secagg.ring_average(quantizer, 2, 650))
         >>> wrong = kept.view.aggregates[0] - kept.sent.sum(axis=0)
         >>> kept.rounds.tolist(), bool(np.abs(wrong).max() < 2**-14)
         ([0], True)
     """
     key, history = as_key(seed), np.asarray(participation)
-    shape = (client_data.num_clients,)
-    is_history = (
-        history.ndim == 2 and history.dtype == np.bool_ and history.shape[1:] == shape
-    )
-    rule = f"must be bool [rounds, {shape[0]}]"
+    num_clients = client_data.num_clients
+    is_matrix = history.ndim == 2 and history.shape[1] == num_clients
+    is_history = is_matrix and history.dtype == np.bool_
+    rule = f"must be bool [rounds, {num_clients}]"
     require(is_history, "participation", rule, f"{history.dtype} {history.shape}")
     check_integer(warm_up, "warm_up", 0)
     check_not_negative(server_rate=server_rate)
     rows = np.flatnonzero(history.any(axis=1))
-    is_left = bool((rows >= warm_up).any())
-    require(
-        is_left,
-        "warm_up",
-        "must leave a round with a sum",
-        warm_up,
-        f"{len(history)} rounds",
-    )
+    has_sums = bool((rows >= warm_up).any())
+    rule = "must leave a round with a sum"
+    require(has_sums, "warm_up", rule, warm_up, f"{len(history)} rounds")
     flat = on_device(parameters, jnp.float32)
-    everyone = (
-        client_updates(key, model, flat, client_data, trainer) if is_frozen else None
-    )
+    everyone = None
+    if is_frozen:
+        everyone = client_updates(key, model, flat, client_data, trainer)
     state, width = aggregator.init(), int(aggregator.num_participants)
     largest = int(history.sum(axis=1).max())
     rule = "must have a participant for each member of the largest cohort"
     require(largest <= width, "aggregator", rule, width, largest)
-    kept = _Kept(shape[0], len(flat))
+    record = _Record(num_clients, len(flat))
     for done, row in enumerate(rows):
         members, present = padded_slots(history[row], width)
         if everyone is not None:
@@ -145,6 +140,7 @@ def summed_rounds(
             updates = client_updates(
                 key, model, flat, client_data, trainer, members, round_index=int(row)
             )
+        # empty slots of the aggregator send zeros
         updates = jnp.where(on_device(present)[:, None], updates, jnp.float32(0))
         noise = round_key(key, int(row), Stream.QUANTIZATION)
         who = on_device(members), on_device(present)
@@ -153,13 +149,13 @@ def summed_rounds(
             if not is_frozen:
                 flat = flat + jnp.float32(server_rate) * out.update
             if row >= warm_up:
-                kept.add(int(row), members[present], updates[: present.sum()], out)
+                record.add(int(row), members[present], updates[: present.sum()], out)
         if progress is not None:
             progress(done + 1, len(rows))
-    return kept.result(history, np.asarray(flat))
+    return record.result(history, np.asarray(flat))
 
 
-class _Kept:
+class _Record:
     """Sums of rounds so far, and first and second moments of what each client sent."""
 
     def __init__(self, num_clients: int, dim: int) -> None:
@@ -173,13 +169,14 @@ class _Kept:
     def add(self, row: int, members: np.ndarray, updates: Any, out: Any) -> None:
         self.rounds.append(row)
         self.sums.append(np.asarray(out.update, np.float64) * float(out.total_weight))
-        own = np.asarray(updates, np.float64)
-        self.total[members] += own
-        self.last[members] = own
-        self.squares[members] += np.square(own).sum(axis=1)
+        sent = np.asarray(updates, np.float64)
+        self.total[members] += sent
+        self.last[members] = sent
+        self.squares[members] += np.square(sent).sum(axis=1)
         self.counts[members] += 1
 
     def result(self, history: np.ndarray, parameters: np.ndarray) -> SummedRounds:
+        # clients who sent nothing keep a mean of zero
         count = np.maximum(self.counts, 1)
         sent = self.total / count[:, None]
         size = np.square(sent).sum(axis=1)
@@ -218,7 +215,7 @@ def wire_round(
     modulus_bits: int = 32,
     connection_probability: float = 1.0,
 ) -> WireRound:
-    """Send each client's vector through one round of secure aggregation, seen from the lines.
+    """Send each client's vector through one round, and return the lines' contents.
 
     Args:
         seed: JAX key or seed, of rounding, pads and graph.
@@ -237,20 +234,23 @@ def wire_round(
         >>> import mrsa_jax as mj
         >>> import numpy as np
         >>> values = np.full((3, 4), 0.5, np.float32)
-        >>> seen = mj.attacks.wire_round(0, values, mj.quantize.stochastic(5, 1.0), modulus_bits=8)
+        >>> quantizer = mj.quantize.stochastic(5, 1.0)
+        >>> seen = mj.attacks.wire_round(0, values, quantizer, modulus_bits=8)
         >>> seen.mean.tolist(), seen.plain.uploads[0].tolist()
         ([0.5, 0.5, 0.5, 0.5], [3, 3, 3, 3])
     """
-    key, given = as_key(seed), on_device(values, jnp.float32)
+    key = as_key(seed)
+    vectors = on_device(values, jnp.float32)
     rule = "must be vectors of two clients at least"
-    require(
-        given.ndim == 2 and len(given) >= FEWEST_IN_A_SUM, "values", rule, given.shape
-    )
-    count, bits = len(given), check_integer(modulus_bits, "modulus_bits", 1, 32)
+    fits = vectors.ndim == 2 and len(vectors) >= FEWEST_IN_A_SUM
+    require(fits, "values", rule, vectors.shape)
+    count = len(vectors)
+    bits = check_integer(modulus_bits, "modulus_bits", 1, 32)
     fits = count * (int(quantizer.num_levels) - 1) < 2**bits
     require(fits, "modulus_bits", "must leave room for the largest sum", bits, count)
     keys = jax.random.split(fold(key, int(Stream.QUANTIZATION)), count)
-    codes = jax.vmap(quantizer.encode)(keys, given)
+    # rounding is drawn anew by each client
+    codes = jax.vmap(quantizer.encode)(keys, vectors)
     graph_key, pad_key = jax.random.split(fold(key, int(Stream.ASSIGNMENT)))
     model = graphs.erdos_renyi(count, connection_probability)
     threshold = count // 2 + 1

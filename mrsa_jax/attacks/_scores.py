@@ -1,4 +1,4 @@
-"""How good an attack is.
+"""Scores of attacks: distances of images, matched pairs, and members found.
 
 Distances between images, matched pairs, and clients distinguished.
 Wang, Bovik, Sheikh, Simoncelli, "Image quality assessment" (2004), for SSIM; Carlini et
@@ -20,6 +20,7 @@ from jaxtyping import Array, Float32, Float64, Int64
 
 from mrsa_jax._core.arrays import needs_values, on_device
 from mrsa_jax._core.device import at_once
+from mrsa_jax.attacks._view import check_finite_values
 from mrsa_watch._base.errors import require
 from mrsa_watch._base.values import by_value
 
@@ -46,11 +47,12 @@ def mean_squared_error(images: Any, truth: Any) -> Float64[np.ndarray, "*images"
     Examples:
         >>> import mrsa_jax as mj
         >>> import numpy as np
-        >>> mj.attacks.mean_squared_error(np.ones((2, 4, 4, 1)), np.zeros((2, 4, 4, 1))).tolist()
+        >>> ones, zeros = np.ones((2, 4, 4, 1)), np.zeros((2, 4, 4, 1))
+        >>> mj.attacks.mean_squared_error(ones, zeros).tolist()
         [1.0, 1.0]
     """
-    given, real = _checked_images(images, truth)
-    return np.asarray(np.square(given - real).mean(axis=(-3, -2, -1)))
+    guesses, originals = _checked_images(images, truth)
+    return np.asarray(np.square(guesses - originals).mean(axis=(-3, -2, -1)))
 
 
 @needs_values
@@ -74,7 +76,8 @@ def psnr(
     Examples:
         >>> import mrsa_jax as mj
         >>> import numpy as np
-        >>> float(mj.attacks.psnr(np.full((4, 4, 1), 0.1), np.zeros((4, 4, 1))).round(6))
+        >>> grey, black = np.full((4, 4, 1), 0.1), np.zeros((4, 4, 1))
+        >>> float(mj.attacks.psnr(grey, black).round(6))
         20.0
     """
     _check_range(data_range)
@@ -87,7 +90,7 @@ def psnr(
 def ssim(
     images: Any, truth: Any, *, data_range: float = 1.0
 ) -> Float64[np.ndarray, "*images"]:
-    """Return each image's mean structural similarity, at most 1, which only equal images reach.
+    """Return each image's mean structural similarity: 1 for equal images, else less.
 
     Args:
         images: Real [..., height, width, channels]; channels are averaged.
@@ -105,35 +108,36 @@ def ssim(
         >>> import mrsa_jax as mj
         >>> import numpy as np
         >>> board = np.indices((12, 12)).sum(axis=0)[..., None] % 2
-        >>> float(mj.attacks.ssim(board, board)), bool(mj.attacks.ssim(board, 1 - board) < 0)
+        >>> inverse = mj.attacks.ssim(board, 1 - board)
+        >>> float(mj.attacks.ssim(board, board)), bool(inverse < 0)
         (1.0, True)
 
     Source: Wang et al. (2004), with their constants 0.01 and 0.03.
     """
     _check_range(data_range)
-    given, real = _checked_images(images, truth)
-    shape = given.shape[:-3]
-    given, real = (each.reshape(-1, *each.shape[-3:]) for each in (given, real))
-    side = min(_WINDOW, *given.shape[1:3])
+    pairs = np.stack(_checked_images(images, truth))
+    shape = pairs.shape[1:-3]
+    pairs = pairs.reshape(2, -1, *pairs.shape[-3:])
+    side = min(_WINDOW, *pairs.shape[2:4])
     parts = [np.empty(0)]
-    step = at_once("images", 4 * _MAPS * math.prod(given.shape[1:]))
-    for start in range(0, len(given), step):
-        one, other = (
-            on_device(each[start : start + step], jnp.float32) for each in (given, real)
-        )
-        parts.append(np.asarray(_similarity(one, other, side, data_range), np.float64))
+    step = at_once("images", 4 * _MAPS * math.prod(pairs.shape[2:]))
+    for start in range(0, pairs.shape[1], step):
+        some = pairs[:, start : start + step]
+        both = on_device(some[0], jnp.float32), on_device(some[1], jnp.float32)
+        parts.append(np.asarray(_similarity(*both, side, data_range), np.float64))
     return np.concatenate(parts).reshape(shape)
 
 
 @partial(jax.jit, static_argnames=("side", "data_range"))
 def _similarity(
-    one: Float32[Array, "images height width channels"],
+    images: Float32[Array, "images height width channels"],
     other: Float32[Array, "images height width channels"],
     side: int,
     data_range: float,
 ) -> Float32[Array, " images"]:
     """Return SSIM, the mean over the places where the whole window fits."""
     places = (jnp.arange(side, dtype=jnp.float32) - (side - 1) / 2) / _WIDTH
+    # separable: rows are filtered, then columns
     window = jnp.exp(-0.5 * places**2)
     window /= jnp.sum(window)
     filtered = jax.vmap(
@@ -143,22 +147,22 @@ def _similarity(
     def mean(maps: Array) -> Array:
         for axis in (-2, -3):
             lines = jnp.moveaxis(maps, axis, -1)
-            found = filtered(lines.reshape(-1, lines.shape[-1]))
-            maps = jnp.moveaxis(found.reshape(*lines.shape[:-1], -1), -1, axis)
+            smooth = filtered(lines.reshape(-1, lines.shape[-1]))
+            maps = jnp.moveaxis(smooth.reshape(*lines.shape[:-1], -1), -1, axis)
         return maps
 
-    mine, theirs = mean(one), mean(other)
+    means, theirs = mean(images), mean(other)
     # rounding may leave a variance below 0, or a covariance beyond what variances allow
     least = jnp.finfo(jnp.float32).eps ** 2
-    my_variance = jnp.maximum(least, mean(one**2) - mine * mine)
+    my_variance = jnp.maximum(least, mean(images**2) - means * means)
     their_variance = jnp.maximum(least, mean(other**2) - theirs * theirs)
-    both = mean(one * other) - mine * theirs
+    both = mean(images * other) - means * theirs
     both = jnp.sign(both) * jnp.minimum(
         jnp.sqrt(my_variance * their_variance), jnp.abs(both)
     )
     first, second = (0.01 * data_range) ** 2, (0.03 * data_range) ** 2
-    alike = (2 * (mine * theirs) + first) * (2 * both + second)
-    apart = (mine * mine + theirs * theirs + first) * (
+    alike = (2 * (means * theirs) + first) * (2 * both + second)
+    apart = (means * means + theirs * theirs + first) * (
         my_variance + their_variance + second
     )
     return jnp.mean(alike / apart, axis=(-3, -2, -1))
@@ -166,7 +170,7 @@ def _similarity(
 
 @needs_values
 def matched_images(images: Any, truth: Any) -> Int64[np.ndarray, " originals"]:
-    """Return for each original the reconstruction that matches it, by least total squared error.
+    """Match each original to a reconstruction, by least total squared error.
 
     An attack on several images returns them in any order.
 
@@ -189,28 +193,25 @@ def matched_images(images: Any, truth: Any) -> Int64[np.ndarray, " originals"]:
     """
     from scipy.optimize import linear_sum_assignment
 
-    given, real = np.asarray(images, np.float64), np.asarray(truth, np.float64)
-    for value, name in ((given, "images"), (real, "truth")):
-        require(
-            value.ndim == 4,
-            name,
-            "must be [images, height, width, channels]",
-            value.shape,
-        )
-        require(
-            bool(np.isfinite(value).all()), name, "must be finite", "nan or infinity"
-        )
+    guesses, originals = (np.asarray(each, np.float64) for each in (images, truth))
+    for name, value in (("images", guesses), ("truth", originals)):
+        rule = "must be [images, height, width, channels]"
+        require(value.ndim == 4, name, rule, value.shape)
+    check_finite_values(images=guesses, truth=originals)
     rule = "must be as many as the originals at least, of the same shape"
-    fits = given.shape[1:] == real.shape[1:] and len(given) >= len(real)
-    require(fits, "images", rule, given.shape, real.shape)
-    flat, originals = given.reshape(len(given), -1), real.reshape(len(real), -1)
-    cost = np.stack([np.square(flat - one[None]).sum(axis=1) for one in originals])
+    is_alike = guesses.shape[1:] == originals.shape[1:]
+    fits = is_alike and len(guesses) >= len(originals)
+    require(fits, "images", rule, guesses.shape, originals.shape)
+    flat = guesses.reshape(len(guesses), -1)
+    cost = np.stack(
+        [np.square(flat - image.ravel()).sum(axis=1) for image in originals]
+    )
     return np.asarray(linear_sum_assignment(cost)[1], np.int64)
 
 
 @by_value
 class MembershipScore(NamedTuple):
-    """How well scores tell members from non-members.
+    """Scores of an attack that tells members from non-members.
 
     Attributes:
         accuracy: Share told right at the threshold that is best for these scores.
@@ -239,7 +240,7 @@ def membership_score(
     threshold: float | None = None,
     false_positive_rates: Sequence[float] = (0.001, 0.01),
 ) -> MembershipScore:
-    """Judge an attack that gives each sample a score, higher where it takes it for a member.
+    """Score an attack that gives each sample a number, higher for likely members.
 
     Args:
         scores: Real [m], finite.
@@ -266,29 +267,18 @@ def membership_score(
         ... ).recall
         0.5
     """
-    values, members = np.asarray(scores, np.float64), np.asarray(is_member)
-    require(
-        values.ndim == 1 and len(values) > 0,
-        "scores",
-        "must be [samples]",
-        values.shape,
-    )
-    require(
-        bool(np.isfinite(values).all()), "scores", "must be finite", "nan or infinity"
-    )
-    is_fitting = members.shape == values.shape and members.dtype == np.bool_
+    values = np.asarray(scores, np.float64)
+    members = np.asarray(is_member)
+    is_list = values.ndim == 1 and len(values) > 0
+    require(is_list, "scores", "must be [samples]", values.shape)
+    check_finite_values(scores=values)
+    fits = members.shape == values.shape and members.dtype == np.bool_
     rule = "must be bool, one for each score"
-    require(
-        is_fitting, "is_member", rule, f"{members.dtype} {members.shape}", values.shape
-    )
-    both = bool(members.any()) and not bool(members.all())
-    require(
-        both,
-        "is_member",
-        "must hold members and others",
-        int(members.sum()),
-        len(members),
-    )
+    received = f"{members.dtype} {members.shape}"
+    require(fits, "is_member", rule, received, values.shape)
+    count = int(members.sum())
+    rule = "must hold members and others"
+    require(0 < count < len(members), "is_member", rule, count, len(members))
     bounds = tuple(float(rate) for rate in false_positive_rates)
     inside = all(0 < rate < 1 for rate in bounds)
     require(inside, "false_positive_rates", "must lie in (0, 1)", bounds)
@@ -296,16 +286,16 @@ def membership_score(
     false_rate, true_rate = false_positives / false_positives[-1], hits / hits[-1]
     if threshold is None:
         right = true_rate * members.sum() + (1 - false_rate) * (~members).sum()
-        threshold = float(cuts[int(np.argmax(right))])
+        threshold = float(cuts[np.argmax(right)])
     # a point on the line between its neighbours adds nothing to the area
     bends = (np.diff(false_positives[1:], 2) != 0) | (np.diff(hits[1:], 2) != 0)
     corners = np.concatenate([[0, 1], 2 + np.flatnonzero(bends), [len(hits) - 1]])
     called = values >= threshold
-    found = int((called & members).sum())
+    right = int((called & members).sum())
     return MembershipScore(
         accuracy=float((called == members).mean()),
-        precision=found / int(called.sum()) if called.any() else float("nan"),
-        recall=found / int(members.sum()),
+        precision=right / int(called.sum()) if called.any() else float("nan"),
+        recall=right / count,
         auc=float(np.trapezoid(true_rate[corners], false_rate[corners])),
         false_positive_rates=bounds,
         true_positive_rates=tuple(
@@ -317,7 +307,8 @@ def membership_score(
 def _curve(
     values: np.ndarray, members: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return false and true positives at each distinct score from the highest down, none first."""
+    """Return false and true positives at each distinct score from the highest down."""
+    # equal scores are one step of the curve: a threshold cannot part them
     order = np.argsort(-values, kind="stable")
     # of each score
     last = np.append(np.flatnonzero(np.diff(values[order])), len(values) - 1)
@@ -331,20 +322,15 @@ def _curve(
 
 
 def _checked_images(images: Any, truth: Any) -> tuple[np.ndarray, np.ndarray]:
-    given, real = np.asarray(images, np.float64), np.asarray(truth, np.float64)
-    require(
-        given.ndim >= 3, "images", "must be [..., height, width, channels]", given.shape
-    )
-    require(
-        given.shape == real.shape, "truth", "must have the images' shape", real.shape
-    )
-    for value, name in ((given, "images"), (real, "truth")):
-        require(
-            bool(np.isfinite(value).all()), name, "must be finite", "nan or infinity"
-        )
-    return given, real
+    guesses, originals = (np.asarray(each, np.float64) for each in (images, truth))
+    rule = "must be [..., height, width, channels]"
+    require(guesses.ndim >= 3, "images", rule, guesses.shape)
+    is_alike = guesses.shape == originals.shape
+    require(is_alike, "truth", "must have the images' shape", originals.shape)
+    check_finite_values(images=guesses, truth=originals)
+    return guesses, originals
 
 
 def _check_range(data_range: float) -> None:
-    is_positive = np.isfinite(data_range) and data_range > 0
-    require(bool(is_positive), "data_range", "must be positive", data_range)
+    is_positive = bool(0 < data_range < np.inf)
+    require(is_positive, "data_range", "must be positive", data_range)

@@ -1,4 +1,4 @@
-"""What attacks share: their contract, and the checks of views, numbers and models."""
+"""The contract of attacks, and the checks of their views, numbers and models."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float32, Key
 
 from mrsa_jax._core.arrays import on_device
+from mrsa_jax.attacks.views import MembershipView, ModelView, UpdateView
 from mrsa_jax.federated import num_parameters, unflatten
 from mrsa_watch._base.errors import ConfigurationError, check_number, require
 
@@ -24,20 +25,22 @@ def check_not_negative(**values: Any) -> None:
         check_number(value, name, "must be a finite number from 0", 0.0)
 
 
+def check_finite_values(**values: Any) -> None:
+    """Raise unless all entries are finite; keywords are the arguments' names."""
+    for name, value in values.items():
+        is_finite = bool(np.isfinite(value).all())
+        require(is_finite, name, "must be finite", "nan or infinity")
+
+
 def checked_range(pixel_range: tuple[float, float]) -> tuple[float, float]:
     """Return the smallest and largest value of a pixel.
 
     Raise unless finite and in this order.
     """
-    low, high = pixel_range
-    is_range = bool(np.isfinite([low, high]).all()) and low < high
-    require(
-        is_range,
-        "pixel_range",
-        "must be two finite numbers, the smaller first",
-        pixel_range,
-    )
-    return float(low), float(high)
+    low, high = map(float, pixel_range)
+    rule = "must be two finite numbers, the smaller first"
+    require(-np.inf < low < high < np.inf, "pixel_range", rule, pixel_range)
+    return low, high
 
 
 def logits_of(model: nn.Module, flat: Float32[Array, " dim"], inputs: Array) -> Array:
@@ -46,20 +49,18 @@ def logits_of(model: nn.Module, flat: Float32[Array, " dim"], inputs: Array) -> 
 
 
 def checked_parameters(
-    model: nn.Module, input_shape: tuple[int, ...], values: Any, argument: str
+    view: ModelView | UpdateView | MembershipView, argument: str = "parameters"
 ) -> Float32[Array, "... dim"]:
-    """Return parameters or updates of a model as f32 [..., d].
+    """Return a view's parameters or updates as f32 [..., d].
 
     Raise unless d fits and finite.
     """
-    dim = num_parameters(model, input_shape)
-    given = on_device(values, jnp.float32)
-    fits = given.ndim >= 1 and given.shape[-1] == dim
-    require(fits, argument, f"must have the model's {dim} entries", given.shape)
-    require(
-        bool(np.isfinite(given).all()), argument, "must be finite", "nan or infinity"
-    )
-    return given
+    dim = num_parameters(view.model, view.input_shape)
+    vectors = on_device(getattr(view, argument), jnp.float32)
+    fits = vectors.shape[-1:] == (dim,)
+    require(fits, argument, f"must have the model's {dim} entries", vectors.shape)
+    check_finite_values(**{argument: vectors})
+    return vectors
 
 
 _View = TypeVar("_View")
@@ -70,7 +71,7 @@ class Attack(Protocol):
     """An attack: its numbers and settings, applied to what is seen."""
 
     def run(self, key: Key[Array, ""], view: Any) -> Any:
-        """Return what the attack makes of a view; `key` is for what it draws."""
+        """Attack a view; `key` is for what the attack draws."""
         ...
 
 
@@ -85,8 +86,8 @@ def checked_view(view: Any, wanted: type[_View]) -> _View:
         >>> checked_view(AggregateView(np.ones((1, 2)), np.ones((1, 3))), CountView)
         Traceback (most recent call last):
         ...
-        mrsa_jax.ConfigurationError: `view` must be a CountView; got AggregateView, which
-        lacks counts, interval_lengths
+        mrsa_jax.ConfigurationError: `view` must be a CountView; got AggregateView,
+        which lacks counts, interval_lengths
     """
     if isinstance(view, wanted):
         return view

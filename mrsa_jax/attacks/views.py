@@ -1,4 +1,4 @@
-"""What an adversary sees.
+"""Views of adversaries: one type for each threat model, with all that it sees.
 
 One type for each threat model, and nothing in it that is not seen.
 An attack takes a view and no more, so what it needs is what its threat model grants.

@@ -1,18 +1,20 @@
-"""The topics of `mrsa-jax bench`, cases of your own sizes, and a run of topics one after another.
+"""The topics of `mrsa-jax bench`, their cases, cases of your own sizes, and a run.
 
-In a run, what cannot be compared is said, and one failure ends nothing.
+Topics and cases are tables: `topics.toml` and `cases.toml`, here and in a checkout's
+`benchmarks/topics`. A run reports what cannot be compared; one failure ends nothing.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import decimal
+import functools
 import importlib
 import itertools
 import pathlib
 import re
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -23,10 +25,12 @@ from mrsa_jax.bench.harness import (
     Measurement,
     PeerError,
     ResultsDifferError,
+    Row,
     machine,
     now,
     row,
 )
+from mrsa_jax.bench.scaling import written
 from mrsa_watch._base.errors import nearest, require
 from mrsa_watch._base.values import by_value
 
@@ -35,7 +39,7 @@ if TYPE_CHECKING:
 
 
 class Topic(NamedTuple):
-    """What a topic measures.
+    """A topic of benchmarks.
 
     Attributes:
         ours: What is timed.
@@ -50,25 +54,30 @@ class Topic(NamedTuple):
     sizes: Mapping[str, str] = MappingProxyType({})
 
     def systems(self) -> dict[str, Any]:
-        """Return the systems of `peers` by name, from `benchmarks/rivals.py` of the checkout."""
+        """Return the systems of `peers` by name, which only a checkout has."""
         return {name: _of_checkout("rivals").SYSTEMS[name] for name in self.peers}
 
 
-def _listed(folder: pathlib.Path) -> dict[str, dict[str, Any]]:
-    """Return the topics of a folder.
+def _tables(name: str) -> list[dict[str, dict[str, Any]]]:
+    """Return a file of tables of the package, and that of a checkout if any."""
+    here = pathlib.Path(__file__)
+    folders = here.parent, here.parents[2] / "benchmarks" / "topics"
+    files = [folder / name for folder in folders if (folder / name).is_file()]
+    return [tomllib.loads(file.read_text(encoding="utf-8")) for file in files]
 
-    None where it is not there, as in an installed package.
-    """
-    table = folder / "topics.toml"
-    return tomllib.loads(table.read_text(encoding="utf-8")) if table.is_file() else {}
+
+_OURS, *_ADDED = _tables("topics.toml")
 
 
-_OWN = _listed(pathlib.Path(__file__).parent)
-_ADDED = _listed(pathlib.Path(__file__).parents[2] / "benchmarks" / "topics")
+def _topics() -> dict[str, Topic]:
+    topics = {name: dict(fields) for name, fields in _OURS.items()}
+    for added in _ADDED:
+        for name, fields in added.items():
+            topics.setdefault(name, {}).update(fields)
+    return {name: Topic(**fields) for name, fields in topics.items()}
 
-TOPICS: dict[str, Topic] = {
-    name: Topic(**(_OWN.get(name, {}) | _ADDED.get(name, {}))) for name in _OWN | _ADDED
-}
+
+TOPICS: dict[str, Topic] = _topics()
 
 
 def _of_checkout(name: str) -> Any:
@@ -77,12 +86,9 @@ def _of_checkout(name: str) -> Any:
 
 
 def topic_module(topic: str) -> Any:
-    """Return the module of a topic.
-
-    The package's own, or the one that only a checkout has.
-    """
-    if topic in _OWN:
-        return importlib.import_module(f"mrsa_jax.bench._{topic}")
+    """Return the module of a topic: the package's, or else that of a checkout."""
+    if topic in _OURS:
+        return importlib.import_module(f"mrsa_jax.bench.{topic}")
     return _of_checkout(f"topics.{topic}")
 
 
@@ -98,9 +104,18 @@ def cases_of(topic: str, *, quick: bool) -> list[Case]:
         last.
     """
     modules = [topic_module(topic)]
-    if topic in _OWN and topic in _ADDED:
-        modules.append(_of_checkout(f"topics.{topic}"))
-    return [case for module in modules for case in module.cases(quick)]
+    if topic in _OURS:
+        modules += [
+            _of_checkout(f"topics.{topic}") for added in _ADDED if topic in added
+        ]
+    # a topic of both folders has its table, and its module, in each
+    tables = [file[topic] for file in _tables("cases.toml") if topic in file]
+    cases = []
+    for module, functions in zip(modules, tables, strict=True):
+        for name, table in functions.items():
+            rows = _rows(table.get("quick" if quick else "full", ()))
+            cases += [_case(getattr(module, name), table | fields) for fields in rows]
+    return cases
 
 
 def check_topics(topics: Sequence[str]) -> tuple[str, ...]:
@@ -122,14 +137,14 @@ def check_topics(topics: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(topics)) or tuple(TOPICS)
 
 
-# ---- Your own sizes: a case for each combination of the values that settings were
-# given.
-
 # settings that are names; all others are whole numbers
 _WORDS = ("graph", "scheme", "model")
 _WHOLE = re.compile(r"\d[\d_]*(\.\d+)?([eE]\+?\d{1,2})?")
 _POWER = re.compile(r"(\d{1,6})\*\*(\d{1,2})")
 _MOST_CASES = 1_000
+
+
+_NO_SIZES = {*Row._fields, "name", "needs", "words", "each", "quick", "full"}
 
 
 def _read(name: str, text: str) -> int | str:
@@ -149,6 +164,7 @@ def _read(name: str, text: str) -> int | str:
     power, number = _POWER.fullmatch(text), decimal.Decimal(0)
     if power is not None:
         number = decimal.Decimal(int(power[1]) ** int(power[2]))
+    # exact, where a float would round 2**63 - 1
     elif _WHOLE.fullmatch(text):
         number = decimal.Decimal(text.replace("_", ""))
     rule = "must be a positive whole number, such as 500, 1e6 or 2**32"
@@ -180,58 +196,68 @@ def own_cases(
         >>> [case.name for case in cases]
         ['n = 100', 'n = 1,000']
     """
-    known = {name for name, topic in TOPICS.items() if topic.sizes}
-    rule = f"must be named with your own sizes, each one of {', '.join(sorted(known))}"
-    require(bool(topics) and known.issuperset(topics), "topics", rule, *topics)
+    sized = {name for name, topic in TOPICS.items() if topic.sizes}
+    rule = f"must be named with your own sizes, each one of {', '.join(sorted(sized))}"
+    require(bool(topics) and sized.issuperset(topics), "topics", rule, *topics)
     for name, values in given.items():
         argument = name.replace("-", "_")
         readers = [topic for topic in TOPICS if name in TOPICS[topic].sizes]
         rule = f"must not be set: only {', '.join(readers)} read it"
-        require(any(topic in readers for topic in topics), argument, rule)
-        apart = {_read(name, value) for value in values}
-        require(
-            len(apart) == len(values), argument, "must not contain duplicates", *values
-        )
-    found = {topic: _cases(topic, given) for topic in topics}
-    count = sum(map(len, found.values()))
-    require(
-        count <= _MOST_CASES, "topics", f"must make at most {_MOST_CASES} cases", count
-    )
-    return found
+        require(not set(topics).isdisjoint(readers), argument, rule)
+        is_apart = len({_read(name, value) for value in values}) == len(values)
+        require(is_apart, argument, "must not contain duplicates", *values)
+    cases = {topic: _cases(topic, given) for topic in topics}
+    count = sum(map(len, cases.values()))
+    rule = f"must make at most {_MOST_CASES} cases"
+    require(count <= _MOST_CASES, "topics", rule, count)
+    return cases
 
 
-def _cases(topic: str, given: Mapping[str, Sequence[str]]) -> list[Case]:
+def _cases(topic: str, settings: Mapping[str, Sequence[str]]) -> list[Case]:
     sizes = {
-        name: given.get(name) or (value,) for name, value in TOPICS[topic].sizes.items()
+        name: settings.get(name) or (value,)
+        for name, value in TOPICS[topic].sizes.items()
     }
-    module, found = topic_module(topic), []
+    tables = next(file[topic] for file in _tables("cases.toml") if topic in file)
+    row = _row(tables.get("sized") or next(iter(tables.values())))
+    cases = []
     for combination in itertools.product(*sizes.values()):
-        written = dict(zip(sizes, combination, strict=True))
-        values = {name: _read(name, value) for name, value in written.items()}
-        own = module.sized(
-            **{name.replace("-", "_"): value for name, value in values.items()}
-        )
-        # memory with them
+        texts = dict(zip(sizes, combination, strict=True))
+        values = {name: _read(name, text) for name, text in texts.items()}
+        sized = topic_module(topic).sized(**_arguments(values))
+        # memory grows with the numbers, except that of a ring
         growing = [name for name in values if name not in (*_WORDS, "modulus")]
         largest = max(growing, key=lambda name: int(values[name]))
-        memory_words(
-            own.memory, largest.replace("-", "_"), written[largest], "the sizes"
-        )
-        found.append(Case(_name(values), own.measure, None, values, own.memory))
-    return found
+        argument = largest.replace("-", "_")
+        memory_words(sized.memory, argument, texts[largest], "the sizes")
+        name = ", ".join(f"{k} = {written(v)}" for k, v in _arguments(values).items())
+        cases.append(Case(name, sized.measure, None, values, sized.memory, row))
+    return cases
 
 
-def _name(values: Mapping[str, Any]) -> str:
-    parts = (
-        f"{name.replace('-', '_')} = {value:,}"
-        if isinstance(value, int)
-        else f"{name} = {value}"
-        for name, value in values.items()
-    )
-    return ", ".join(parts)
+def _arguments(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return values of settings by the names of arguments."""
+    return {name.replace("-", "_"): value for name, value in values.items()}
 
 
-# ---- A run.
+def _rows(tables: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yield a table for each combination of the values in its `each`."""
+    for table in tables:
+        each = table.get("each", {})
+        for values in itertools.product(*each.values()):
+            yield {**table, **dict(zip(each, values, strict=True))}
+
+
+def _row(table: Mapping[str, Any]) -> Row:
+    return Row(**{name: table[name] for name in Row._fields if name in table})
+
+
+def _case(function: Callable[..., Measurement], table: Mapping[str, Any]) -> Case:
+    """Return the case of a table: its other keys are the function's arguments."""
+    sizes = {name: value for name, value in table.items() if name not in _NO_SIZES}
+    name = table["name"].format(**sizes, **table.get("words", {}))
+    measure = functools.partial(function, **sizes)
+    return Case(name, measure, table.get("needs"), row=_row(table))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -267,7 +293,7 @@ class LeftOut:
 @dataclasses.dataclass(frozen=True)
 @by_value
 class Report:
-    """What a run found.
+    """Results of a run.
 
     Attributes:
         measurements: One for each case that was measured.
@@ -286,7 +312,7 @@ class Report:
     time: str
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return one record for each measurement, as it is kept in a file of JSON lines."""
+        """Return one record for each measurement, as files of JSON lines keep it."""
         return [row(item, self.machine, self.time) for item in self.measurements]
 
     def as_json(self) -> dict[str, Any]:
@@ -332,7 +358,8 @@ def run(
 
     Examples:
         >>> import mrsa_jax as mj
-        >>> mj.bench.run(["averaging"], quick=True).measurements  # all cases need another system
+        >>> # all cases need another system
+        >>> mj.bench.run(["averaging"], quick=True).measurements
         ()
     """
     chosen = check_topics(topics)
@@ -341,14 +368,15 @@ def run(
     else:
         planned = own_cases(chosen if topics else (), sizes)
     when, where = now(), machine()
-    found, before = _Found([], [], {}), REPEATS.set(repeats)
+    results = _Results([], [], {})
+    before = REPEATS.set(repeats)
     try:
         for topic, everything in planned.items():
             cases = [case for case in everything if peers or case.needs is None]
             if watch is not None:
                 watch.stage(topic, len(cases))
             for done, case in enumerate(cases):
-                item = _measure(topic, case, found)
+                item = _measure(topic, case, results)
                 if item is not None and keep is not None:
                     keep(row(item, where, when))
                 if watch is not None:
@@ -356,39 +384,43 @@ def run(
     finally:
         REPEATS.reset(before)
     return Report(
-        tuple(found.measurements), tuple(found.failures), found.left_out, where, when
+        tuple(results.measurements),
+        tuple(results.failures),
+        results.left_out,
+        where,
+        when,
     )
 
 
 @dataclasses.dataclass
-class _Found:
+class _Results:
     measurements: list[Measurement]
     failures: list[Failure]
     left_out: dict[str, LeftOut]
 
     def leave_out(self, system: Any, case: str) -> None:
-        before = self.left_out.get(
-            system.name, LeftOut(f"against {system.title}", system.make)
-        )
-        self.left_out[system.name] = dataclasses.replace(
-            before, cases=(*before.cases, case)
-        )
+        nothing = LeftOut(f"against {system.title}", system.make)
+        before = self.left_out.get(system.name, nothing)
+        cases = (*before.cases, case)
+        self.left_out[system.name] = dataclasses.replace(before, cases=cases)
 
 
-def _measure(topic: str, case: Case, found: _Found) -> Measurement | None:
-    """Measure a case and return what was found, None where that is a failure or left out."""
+def _measure(topic: str, case: Case, results: _Results) -> Measurement | None:
+    """Measure a case and return the measurement, None if it fails or is left out."""
     if case.needs is not None:
         system = TOPICS[topic].systems()[case.needs]
         if system.python is None:
-            found.leave_out(system, case.name)
+            results.leave_out(system, case.name)
             return None
+    before = REPEATS.set(REPEATS.get() or case.row.repeats)
     try:
-        item = case.measure()
+        item = case.row.describe(case.measure())
     except (ResultsDifferError, PeerError) as error:
-        found.failures.append(Failure(topic, case.name, str(error).strip()))
+        results.failures.append(Failure(topic, case.name, str(error).strip()))
         return None
-    item = dataclasses.replace(
-        item, benchmark=topic, case=case.name, sizes=dict(case.sizes)
-    )
-    found.measurements.append(item)
+    finally:
+        REPEATS.reset(before)
+    sizes = dict(case.sizes)
+    item = dataclasses.replace(item, benchmark=topic, case=case.name, sizes=sizes)
+    results.measurements.append(item)
     return item

@@ -34,7 +34,7 @@ class ResultsDifferError(AssertionError):
 
 @by_value
 class Answer(dict[str, Any]):
-    """What a peer in a separate process reports of a call.
+    """Answer of a peer in a separate process, about one call.
 
     `seconds` and, if known, `cpu_seconds`.
     The seconds of this process are those of a pipe; `compare` takes the peer's own.
@@ -107,16 +107,14 @@ class Measurement:
 
     @property
     def best_ratio(self) -> float | None:
-        """What is compared with the aim: the ratio for a core where it is known."""
+        """The ratio that is compared with the aim: for a core where it is known."""
         return self.ratio if self.core_ratio is None else self.core_ratio
 
     @property
     def spread(self) -> float:
-        """How far the median repeat is above the fastest, of the side where it is farther."""
-        sides = (
-            self.processor_seconds or self.seconds,
-            self.peer_processor_seconds or self.peer_seconds,
-        )
+        """The median repeat over the fastest, less 1; that of the worse side."""
+        ours = self.processor_seconds or self.seconds
+        sides = ours, self.peer_processor_seconds or self.peer_seconds
         return max(statistics.median(side) / min(side) - 1.0 for side in sides if side)
 
     @property
@@ -125,7 +123,7 @@ class Measurement:
         return self.spread > MOST_SPREAD
 
     def derived(self) -> dict[str, Any]:
-        """Return what a record holds in addition to the fields."""
+        """Return the values that a record holds in addition to the fields."""
         names = ("rate", "ratio", "core_ratio", "spread", "is_noise")
         return {name: getattr(self, name) for name in names}
 
@@ -138,8 +136,8 @@ REPEATS: contextvars.ContextVar[int] = contextvars.ContextVar("repeats", default
 """Timed calls of each side; 0 for as many as a case has itself."""
 
 
-def _quotient(peer: Sequence[float], own: Sequence[float]) -> float | None:
-    return min(peer) / min(own) if peer and own and min(own) > 0 else None
+def _quotient(peer: Sequence[float], ours: Sequence[float]) -> float | None:
+    return min(peer) / min(ours) if peer and ours and min(ours) > 0 else None
 
 
 def _block(value: Any) -> Any:
@@ -150,12 +148,12 @@ def _block(value: Any) -> Any:
 
 class _Timed(NamedTuple):
     seconds: float
-    processor: float
+    processor: float | None  # None where another process did the work and does not say
     value: Any
 
 
 def _processor_seconds() -> float:
-    """Return what this process's threads, and its children that have ended, have computed."""
+    """Return the processor seconds of this process's threads and of ended children."""
     spent = os.times()
     return time.process_time() + spent.children_user + spent.children_system
 
@@ -168,47 +166,48 @@ def _timed(function: Callable[[], Any]) -> _Timed:
 
 
 def _memory_of(function: Callable[[], Any]) -> int | None:
-    """Return the most memory that a call takes beyond what is held before it, on Linux."""
-    own = pathlib.Path("/proc/self")
+    """Return the most memory that a call takes beyond that held before it, on Linux."""
+    process = pathlib.Path("/proc/self")
     try:
-        (own / "clear_refs").write_text("5")  # the high-water mark begins anew
-        held = kibibytes(own, "VmRSS:")
+        (process / "clear_refs").write_text("5")  # restarts the high-water mark
+        held = kibibytes(process, "VmRSS:")
         _block(function())
-        return 1024 * max(kibibytes(own, "VmHWM:") - held, 0)
+        return 1024 * max(kibibytes(process, "VmHWM:") - held, 0)
     except OSError:
         return None
 
 
 def kibibytes(process: pathlib.Path, name: str) -> int:
-    """Return a figure of a process's memory, such as "VmRSS:", from its folder in /proc."""
+    """Read a number of a process's memory, such as "VmRSS:", from its /proc folder."""
     lines = (process / "status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith(name))
 
 
 @functools.cache
 def _compilations() -> collections.Counter[str]:
-    """Return what counts, from its first use on, all that any thread of this process compiles."""
+    """Return counters of all that this process compiles from now on."""
     import jax
 
     from mrsa_watch._base.numba_here import numba
 
     events = numba.core.event
 
-    found = collections.Counter(xla=0, numba=0)
+    counts = collections.Counter(xla=0, numba=0)
 
     class Loops(events.Listener):
         def on_start(self, event: Any) -> None:
-            found["numba"] += 1
+            counts["numba"] += 1
 
         def on_end(self, event: Any) -> None:
             pass
 
     def listen(event: str, duration_secs: float, **_: Any) -> None:
-        found["xla"] += event == "/jax/core/compile/backend_compile_duration"
+        counts["xla"] += event == "/jax/core/compile/backend_compile_duration"
 
+    # listeners stay: there is no public way to take one back
     jax.monitoring.register_event_duration_secs_listener(listen)
     events.register("numba:compile", Loops())
-    return found
+    return counts
 
 
 def compare(
@@ -216,10 +215,9 @@ def compare(
     peer: Callable[[], Any] | None = None,
     *,
     work: float | int,
-    unit: str,
+    unit: str = "",
     peer_work: float | int | None = None,
     peer_name: str | None = None,
-    peer_seconds: Callable[[Any], float] | None = None,
     check: Callable[[Any, Any], None] | None = None,
     aim: float | int | None = None,
     repeats: int = 5,
@@ -236,8 +234,6 @@ def compare(
         peer_work: Units that `peer` does in one call, if fewer than `work` (its time is
             scaled).
         peer_name: Who the peer is.
-        peer_seconds: Reads the seconds from the peer's result, where what surrounds its
-            work (a pipe to its process, its start) must not count.
         check: Raises AssertionError if the two results disagree, or if ours is wrong
             (without a peer it gets None); left out only where they cannot be compared.
         aim: Ratio aimed at.
@@ -269,15 +265,16 @@ def compare(
     first_seconds = first.seconds
     del first, peer_value  # a second result would be counted as memory of the call
     memory = _memory_of(ours)
-    mine: list[_Timed] = []
-    theirs: list[_Told] = []
+    calls: list[_Timed] = []
+    peer_calls: list[_Timed] = []
+    # interleaved, so that a loaded machine slows both sides
     for _ in range(REPEATS.get() or repeats):
-        mine.append(_timed(ours)._replace(value=None))
+        calls.append(_timed(ours)._replace(value=None))
         if peer is not None:
-            theirs.append(_as_told(_timed(peer), peer_seconds))
-    here = jax.default_backend() == "cpu"
-    processor = [one.processor for one in theirs if one.processor is not None]
-    is_known = here and len(processor) == len(theirs)
+            peer_calls.append(_as_reported(_timed(peer)))
+    is_cpu = jax.default_backend() == "cpu"
+    processor = [call.processor for call in peer_calls if call.processor is not None]
+    is_known = is_cpu and len(processor) == len(peer_calls)
     return Measurement(
         "",
         "",
@@ -285,13 +282,11 @@ def compare(
         work=float(work),
         first_call_seconds=first_seconds,
         compiled=compiled,
-        seconds=tuple(one.seconds for one in mine),
-        processor_seconds=tuple(one.processor for one in mine if here),
+        seconds=tuple(call.seconds for call in calls),
+        processor_seconds=tuple(call.processor or 0.0 for call in calls if is_cpu),
         peer=peer_name,
-        peer_seconds=tuple(scale * one.seconds for one in theirs),
-        peer_processor_seconds=tuple(scale * own for own in processor)
-        if is_known
-        else (),
+        peer_seconds=tuple(scale * call.seconds for call in peer_calls),
+        peer_processor_seconds=tuple(scale * spent for spent in processor if is_known),
         memory_bytes=memory,
         made_bytes=made_bytes,
         aim=None if aim is None else float(aim),
@@ -299,18 +294,12 @@ def compare(
     )
 
 
-class _Told(NamedTuple):
-    seconds: float
-    processor: float | None  # None where another process did the work and does not say
-
-
-def _as_told(one: _Timed, peer_seconds: Callable[[Any], float] | None) -> _Told:
+def _as_reported(call: _Timed) -> _Timed:
     """Return a peer's times, as it reports them if its process is another."""
-    if isinstance(one.value, Answer):
-        return _Told(one.value["seconds"], one.value.get("cpu_seconds"))
-    if peer_seconds is not None:
-        return _Told(peer_seconds(one.value), None)
-    return _Told(one.seconds, one.processor)
+    answer = call.value
+    if not isinstance(answer, Answer):
+        return call._replace(value=None)
+    return _Timed(answer["seconds"], answer.get("cpu_seconds"), None)
 
 
 def _checked(check: Callable[[Any, Any], None], ours: Any, theirs: Any) -> None:
@@ -374,6 +363,7 @@ def row(item: Measurement, where: dict[str, Any], when: str) -> dict[str, Any]:
         >>> harness.row(item, {}, "2026-01-01T00:00:00+00:00")["rate"]
         3.0
     """
+    # one flat record per measurement
     return dataclasses.asdict(item) | item.derived() | {"machine": where, "time": when}
 
 
@@ -386,7 +376,7 @@ def record(rows: Sequence[dict[str, Any]], path: str | os.PathLike[str]) -> None
     """
     target = pathlib.Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
-    text = "".join(json.dumps(one) + "\n" for one in rows)
+    text = "".join(json.dumps(fields) + "\n" for fields in rows)
     with target.open("a+b") as file:
         end = file.seek(0, os.SEEK_END)
         file.seek(max(0, end - 1))
@@ -400,9 +390,8 @@ def one_thread() -> contextlib.AbstractContextManager[Any]:
     Small matrices gain nothing from threads, and a loaded machine makes them a hundred
     times slower: a peer gets its better setting.
     """
-    library = needed(
-        "threadpoolctl", "bench", "`threadpoolctl` must be there for this peer"
-    )
+    rule = "`threadpoolctl` must be there for this peer"
+    library = needed("threadpoolctl", "bench", rule)
     return library.threadpool_limits(1)
 
 
@@ -411,11 +400,32 @@ def now() -> str:
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
 
 
-# ---- What a topic lists: its cases.
-#
-# Nothing here imports JAX: `--help` and `--list` answer at once. A topic `x` lives in
-# the module
-# `_x.py`, whose `cases(quick)` returns its cases in order.
+class Row(NamedTuple):
+    """A description of a measurement, as tables of cases have it.
+
+    Attributes:
+        unit: Unit of its work.
+        peer: Name of the peer, where there is one and the measurement names none.
+        aim: Ratio of rates that is aimed at.
+        repeats: Timed calls of each side; 0 for those of `compare`.
+        note: Floor, caveats; what the measurement itself notes comes first.
+    """
+
+    unit: str = ""
+    peer: str | None = None
+    aim: float | None = None
+    repeats: int = 0
+    note: str = ""
+
+    def describe(self, item: Measurement) -> Measurement:
+        """Return a measurement with what it does not say itself."""
+        return dataclasses.replace(
+            item,
+            unit=item.unit or self.unit,
+            peer=item.peer or (self.peer if item.peer_seconds else None),
+            aim=item.aim or self.aim,
+            note=item.note or self.note,
+        )
 
 
 @by_value
@@ -428,6 +438,7 @@ class Case(NamedTuple):
         needs: The system that it is compared with; None if it needs none.
         sizes: Settings of the case, where it is of a user's own sizes.
         memory: Bytes that it takes, about, in that case.
+        row: Its description in a table.
     """
 
     name: str
@@ -435,6 +446,7 @@ class Case(NamedTuple):
     needs: str | None = None
     sizes: Mapping[str, Any] = {}  # never changed
     memory: int = 0
+    row: Row = Row()
 
 
 class Sized(NamedTuple):

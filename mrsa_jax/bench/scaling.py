@@ -1,6 +1,5 @@
-"""Records together.
+"""The law that times follow over a setting, and whether a new run is slower.
 
-The law that times follow over a setting, and whether they have changed.
 Everything here reads records as `Report.rows` and files of JSON lines hold them. Times
 are processor seconds where records have them (on a CPU), else seconds: on a machine
 that is shared, only the former repeat themselves.
@@ -28,6 +27,10 @@ MARGIN = 0.1
 LEVEL = 0.01
 """Chance that any of the cases of a run is called slower, or any faster, where none is.
 """
+
+
+_SECONDS = "processor_seconds seconds peer_processor_seconds peer_seconds"
+_FIELDS = {"benchmark", "case", "machine", "peer", *_SECONDS.split()}
 
 
 @by_value
@@ -69,27 +72,23 @@ def fit_law(x: Any, y: Any) -> Law:
         >>> round(law.exponent, 12), round(law.factor, 12)
         (2.0, 2.0)
     """
-    own, times = np.asarray(x, float), np.asarray(y, float)
-    sound = (
-        own.shape == times.shape
-        and own.ndim == 1
-        and bool((own > 0).all() & (times > 0).all())
-    )
-    require(sound, "x", "must be positive, one for each positive `y`")
-    require(
-        len(np.unique(own)) >= 2, "x", "must have at least two values", own.tolist()
-    )
-    logs, values = np.log(own), np.log(times)
-    centred = logs - logs.mean()
-    spread = float(centred @ centred)
-    slope = float(centred @ values) / spread
-    start, free = float(values.mean() - slope * logs.mean()), len(own) - 2
+    sizes = np.asarray(x, float)
+    times = np.asarray(y, float)
+    is_positive = bool((sizes > 0).all() and (times > 0).all())
+    fits = sizes.shape == times.shape and sizes.ndim == 1 and is_positive
+    require(fits, "x", "must be positive, one for each positive `y`")
+    rule = "must have at least two values"
+    require(len(np.unique(sizes)) >= 2, "x", rule, sizes.tolist())
+    logs = np.log(sizes)
+    slope, start = np.polyfit(logs, np.log(times), 1)
+    free = len(sizes) - 2.0
+    law = Law(float(slope), math.exp(start), None, None)
     if free == 0:
-        return Law(slope, math.exp(start), None, None)
-    left = values - start - slope * logs
-    error = math.sqrt(float(left @ left) / free / spread)
-    half = _quantile(float(free), 0.975) * error
-    return Law(slope, math.exp(start), slope - half, slope + half)
+        return law
+    residuals = np.log(times) - start - slope * logs
+    error = math.sqrt(residuals @ residuals / free) / np.linalg.norm(logs - logs.mean())
+    half = _quantile(free, 0.975) * error
+    return law._replace(low=float(slope - half), high=float(slope + half))
 
 
 @by_value
@@ -122,42 +121,46 @@ class Curve(NamedTuple):
 
     @property
     def words(self) -> str:
-        """What the times follow, in a sentence."""
+        """The law of the times, in a sentence."""
         at = f"{self.benchmark}, {self.others}" if self.others else self.benchmark
-        text = f"{at}: {self.clock} grows as {self.setting}^{self.law.exponent:.2f}"
-        if self.law.low is None or self.law.high is None:
+        text = f"{at}: {self.clock} grows as {self.power}"
+        if self.law.low is None:
             return f"{text} between two points"
-        return (
-            f"{text} (95 % interval {self.law.low:.2f} to {self.law.high:.2f}, "
-            f"{len(self.x)} points)" + ", some of them noise" * self.is_noise
-        )
+        ends = f"{self.law.low:.2f} to {self.law.high:.2f}"
+        noise = ", some of them noise" * self.is_noise
+        return f"{text} (95 % interval {ends}, {len(self.x)} points){noise}"
+
+    @property
+    def power(self) -> str:
+        """The setting with its exponent."""
+        return f"{self.setting}^{self.law.exponent:.2f}"
 
 
 def curves(rows: Iterable[Mapping[str, Any]]) -> list[Curve]:
-    """Return a curve for each setting of records that has several values, all others alike."""
-    known = [row for row in rows if row.get("sizes")]
-    found = []
-    for topic in dict.fromkeys(row["benchmark"] for row in known):
-        own = [row for row in known if row["benchmark"] == topic]
+    """Return a curve for each setting that varies in records, all others alike."""
+    sized = [row for row in rows if row.get("sizes")]
+    drawn = []
+    for topic in dict.fromkeys(row["benchmark"] for row in sized):
+        records = [row for row in sized if row["benchmark"] == topic]
+        first = records[0]["sizes"]
         varied = [
-            name
-            for name in own[0]["sizes"]
-            if len({row["sizes"][name] for row in own}) > 1
+            name for name in first if len({row["sizes"][name] for row in records}) > 1
         ]
         for setting in varied:
-            if not isinstance(own[0]["sizes"][setting], int):
+            if not isinstance(first[setting], int):
                 continue
+            # a curve for each combination of the other settings
             groups: dict[str, list[Mapping[str, Any]]] = {}
-            for row in own:
-                rest = (
-                    f"{o} {_written(row['sizes'][o])}" for o in varied if o != setting
-                )
-                groups.setdefault(", ".join(rest), []).append(row)
-            found += [_curve(topic, setting, *group) for group in groups.items()]
-    return found
+            for row in records:
+                values = row["sizes"]
+                others = (f"{o} {written(values[o])}" for o in varied if o != setting)
+                groups.setdefault(", ".join(others), []).append(row)
+            drawn += [_curve(topic, setting, *group) for group in groups.items()]
+    return drawn
 
 
-def _written(value: Any) -> str:
+def written(value: Any) -> str:
+    """Return a value of a setting as text, with separated thousands."""
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
@@ -166,71 +169,64 @@ def _curve(
 ) -> Curve:
     rows = sorted(rows, key=lambda row: row["sizes"][setting])
     x = tuple(float(row["sizes"][setting]) for row in rows)
-    # of processors, where both sides of every point have those
-    known = all(row["processor_seconds"] for row in rows) and all(
-        row["peer_processor_seconds"] for row in rows if row["peer"]
-    )
-    clock, field = (
-        ("processor time", "processor_seconds") if known else ("time", "seconds")
-    )
+    clock, field = "processor time", "processor_seconds"
+    # seconds, unless both sides of every point have those of processors
+    if not all(
+        row[field] and (row[f"peer_{field}"] or not row["peer"]) for row in rows
+    ):
+        clock, field = "time", "seconds"
     seconds = tuple(min(row[field]) for row in rows)
     peers = [row[f"peer_{field}"] for row in rows]
-    theirs = tuple(min(times) for times in peers) if all(peers) else ()
-    noise = any(row["is_noise"] for row in rows)
-    law = fit_law(x, seconds)
+    peer_seconds = tuple(min(times) for times in peers) if all(peers) else ()
     return Curve(
-        topic, setting, others, x, seconds, theirs, law, clock, rows[0]["peer"], noise
+        topic,
+        setting,
+        others,
+        x,
+        seconds,
+        peer_seconds,
+        fit_law(x, seconds),
+        clock,
+        rows[0]["peer"],
+        any(row["is_noise"] for row in rows),
     )
 
 
-def scaling_charts(found: Sequence[Curve]) -> dict[str, Chart]:
+def scaling_charts(drawn: Sequence[Curve]) -> dict[str, Chart]:
     """Return a chart for each topic and setting of curves, by a name for its files."""
     from mrsa_jax.plotting.chart import Chart, Line
 
+    groups: dict[tuple[str, str], list[Curve]] = {}
+    for curve in drawn:
+        groups.setdefault((curve.benchmark, curve.setting), []).append(curve)
     charts = {}
-    for topic, setting in dict.fromkeys(
-        (curve.benchmark, curve.setting) for curve in found
-    ):
-        own = [c for c in found if (c.benchmark, c.setting) == (topic, setting)]
+    for (topic, setting), group in groups.items():
         lines = []
-        for curve in own:
-            name, x = curve.others or "mrsa_jax", np.asarray(curve.x)
+        for curve in group:
+            name = curve.others or "mrsa_jax"
+            x = np.asarray(curve.x)
             law = curve.law.factor * x**curve.law.exponent
-            power = f"{setting}^{curve.law.exponent:.2f}"
-            lines.append(Line(name, x, law, power, weight="broad solid"))
-            lines.append(Line(name, x, np.asarray(curve.seconds)))
+            lines.append(Line(name, x, law, curve.power, weight="broad solid"))
+            lines.append(Line(name, x, curve.seconds))
             if curve.peer_seconds:
-                times, peer = (
-                    np.asarray(curve.peer_seconds),
-                    str(curve.peer).partition(",")[0],
-                )
+                peer = str(curve.peer).partition(",")[0]
                 whose = (name, "peer") if curve.others else (peer, "")
-                lines.append(Line(whose[0], x, times, whose[1], weight="thin dashed"))
-        charts[f"{topic}_{setting}".replace("-", "_")] = Chart(
-            f"Time of {topic} over {setting}",
-            f"Seconds of the fastest call over {setting}. Broad: the power law that a "
-            "line of "
-            f"least squares between logarithms gives. Thin: {own[0].peer or 'no peer'}.",
-            lines,
-            setting,
-            f"{own[0].clock} of a call (s)",
-            y_range=(),
-            is_log_x=True,
-            is_log_y=True,
-            whole="",
-            are_schemes=False,
-            names_lines=True,
-            marks_points=True,
-        )
+                dashed = Line(whose[0], x, curve.peer_seconds, whose[1])
+                lines.append(dashed._replace(weight="thin dashed"))
+        words = {
+            "topic": topic,
+            "setting": setting,
+            "clock": group[0].clock,
+            "peer": group[0].peer or "no peer",
+        }
+        name = f"{topic}_{setting}".replace("-", "_")
+        charts[name] = Chart.named("scaling", lines, words=words)
     return charts
-
-
-# ---- Records of two runs: has a case become slower?
 
 
 @by_value
 class Change(NamedTuple):
-    """What became of the time of a case.
+    """Change of the time of a case.
 
     Attributes:
         benchmark: The topic.
@@ -270,35 +266,23 @@ def read_records(path: pathlib.Path) -> list[dict[str, Any]]:
         except (ValueError, RecursionError):
             text = f"line {number} of {path} is no whole record and is left out"
             warnings.warn(text, RuntimeWarning, stacklevel=2)
-    fields = {
-        "benchmark",
-        "case",
-        "machine",
-        "peer",
-        "seconds",
-        "processor_seconds",
-        "peer_seconds",
-        "peer_processor_seconds",
-    }
-    known = [row for row in rows if isinstance(row, dict) and fields <= row.keys()]
+    records = [row for row in rows if isinstance(row, dict) and row.keys() >= _FIELDS]
     rule = (
         "must hold records with the times of every repeat; measure again what is older"
     )
-    require(bool(known), "against", rule, str(path))
-    return known
+    require(bool(records), "against", rule, str(path))
+    return records
 
 
 def like(
     old: Iterable[dict[str, Any]], where: Mapping[str, Any]
 ) -> dict[Any, dict[str, Any]]:
-    """Return the newest record of each case that was made on a machine like this one."""
+    """Return the newest record of each case from a machine like this one."""
+    names = ("processor", "cores", "device")
     return {
         (row["benchmark"], row["case"]): row
         for row in old
-        if all(
-            row["machine"].get(name) == where[name]
-            for name in ("processor", "cores", "device")
-        )
+        if all(row["machine"].get(name) == where[name] for name in names)
     }
 
 
@@ -315,61 +299,61 @@ def changes(
         rows: New records.
         old: (benchmark, case) -> the record before, as of `like`.
     """
-    found, slower, faster = [], [], []
+    compared: list[Change] = []
+    chances: dict[str, list[float]] = {"slower": [], "faster": []}
+    margin = math.log1p(MARGIN)
     for row in rows:
         before = old.get((row["benchmark"], row["case"]))
         if before is None:
             continue
+        # of logarithms: the ratio is what is asked about
         difference, error, free = _welch(*_samples(row, before))
         half = _quantile(free, 0.975) * error
-        margin = math.log1p(MARGIN)
-        slower.append(_tail((difference - margin) / error, free))
-        faster.append(_tail((-difference - margin) / error, free))
-        low, high = math.exp(difference - half), math.exp(difference + half)
+        for word, sign in (("slower", 1), ("faster", -1)):
+            statistic = (sign * difference - margin) / error
+            chances[word].append(_tail(statistic, free))
+        low, ratio, high = np.exp([difference - half, difference, difference + half])
         verdict = "same" if abs(difference) + half < margin else "unclear"
-        ratio = math.exp(difference)
-        found.append(Change(row["benchmark"], row["case"], ratio, low, high, verdict))
-    for word, chances in (("slower", slower), ("faster", faster)):
-        for place in _holm(chances):
-            found[place] = found[place]._replace(verdict=word)
-    return found
+        names = row["benchmark"], row["case"]
+        compared.append(Change(*names, float(ratio), float(low), float(high), verdict))
+    for word, tails in chances.items():
+        for place in _holm(tails):
+            compared[place] = compared[place]._replace(verdict=word)
+    return compared
 
 
 def _samples(
     new: Mapping[str, Any], old: Mapping[str, Any]
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return logarithms of both records' times, over the peer's where both have it."""
-    beside = new["peer"] == old["peer"] and new["peer_seconds"] and old["peer_seconds"]
-    kind = (
-        "processor_seconds"
-        if new["processor_seconds"] and old["processor_seconds"]
-        else "seconds"
+    has_peer = (
+        new["peer"] == old["peer"] and new["peer_seconds"] and old["peer_seconds"]
     )
-    if beside and not (new[f"peer_{kind}"] and old[f"peer_{kind}"]):
-        kind = "seconds"  # a peer in a process that tells its own
+    kinds = ["processor_seconds", "peer_processor_seconds"][: 1 + bool(has_peer)]
+    # a peer in another process may report seconds alone
+    is_known = all(row[kind] for row in (new, old) for kind in kinds)
+    kind = "processor_seconds" if is_known else "seconds"
     sides = []
     for row in (new, old):
         values = np.log(np.maximum(row[kind], 1e-9))
-        sides.append(
-            values - np.log(np.maximum(row[f"peer_{kind}"], 1e-9)) if beside else values
-        )
+        if has_peer:
+            values -= np.log(np.maximum(row[f"peer_{kind}"], 1e-9))
+        sides.append(values)
     return sides[0], sides[1]
 
 
 def _welch(new: np.ndarray, old: np.ndarray) -> tuple[float, float, float]:
-    """Return the difference of two means, its standard error, and its degrees of freedom."""
-    parts = [
-        float(side.var(ddof=1)) / len(side) if len(side) > 1 else math.inf
-        for side in (new, old)
-    ]
-    error = max(math.sqrt(sum(parts)), 1e-12)
-    if not math.isfinite(error):  # a single repeat says nothing
-        return float(new.mean() - old.mean()), math.inf, 1.0
-    below = sum(
-        part**2 / (len(side) - 1) for part, side in zip(parts, (new, old), strict=True)
-    )
-    free = error**4 / below if below > 0 else float(len(new) + len(old) - 2)
-    return float(new.mean() - old.mean()), error, free
+    """Return two means' difference, its standard error and degrees of freedom."""
+    difference = float(new.mean() - old.mean())
+    if min(len(new), len(old)) == 1:  # a single repeat says nothing
+        return difference, math.inf, 1.0
+    sizes = np.array([len(new), len(old)])
+    parts = np.array([new.var(ddof=1), old.var(ddof=1)]) / sizes
+    error = max(math.sqrt(parts.sum()), 1e-12)
+    # Welch and Satterthwaite's degrees of freedom; those of Student without any spread
+    below = float((parts**2 / (sizes - 1)).sum())
+    free = error**4 / below if below > 0 else float(sizes.sum() - 2)
+    return difference, error, free
 
 
 def _quantile(free: float, level: float) -> float:
@@ -387,6 +371,7 @@ def _tail(statistic: float, free: float) -> float:
 def _holm(chances: Sequence[float]) -> list[int]:
     """Return the places whose hypotheses Holm's steps reject."""
     rejected: list[int] = []
+    # the smallest chance against LEVEL / n, the next against LEVEL / (n - 1), ...
     for step, place in enumerate(np.argsort(chances).tolist()):
         if chances[place] > LEVEL / (len(chances) - step):
             break

@@ -1,4 +1,4 @@
-"""Families of lines, whose disjoint ones a round sums, and what they promise whatever is summed."""
+"""Families of lines, of which a round sums disjoint ones, and their privacy."""
 
 from mrsa_watch._base.late import late_names
 

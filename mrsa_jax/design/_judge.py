@@ -1,4 +1,4 @@
-"""What a family of lines promises.
+"""Privacy of a family of lines for any number of rounds, and the cost of its sums.
 
 Privacy whatever is ever summed, and what its sums cost.
 """
@@ -22,12 +22,8 @@ from mrsa_watch._base.errors import check_integer, check_size, require
 from mrsa_watch._base.html import telling, told
 from mrsa_watch._base.values import by_value
 
-# ---- Families of lines: blocks, grids, rectangles of thicker cells, nets of several
-# directions.
-#
 # A line is a set of clients: a sum holds all of them or none. Lines come class by
-# class, the
-# lines of one class being disjoint, as `selection.from_lines` takes them.
+# class, the lines of one class being disjoint, as `selection.from_lines` takes them.
 
 
 def blocks(num_clients: int, size: int) -> Bool[np.ndarray, "lines clients"]:
@@ -112,6 +108,7 @@ def rectangles(
     require(size % count == 0, "rows", "must be a divisor of `size`", count, size)
     least = f"must be at least {size * count}, one whole rectangle"
     require(n >= size * count, "num_clients", least, n)
+    # a cell of size / rows clients lies in one row and one strip
     client, area = np.arange(n), size * count
     strip = client // area * count + client % size // (size // count)
     is_whole = (client // area < n // area) & (count > 1)
@@ -167,20 +164,15 @@ def _sizes(num_clients: int, size: int, name: str) -> tuple[int, int]:
 
 
 def _lines(*classes: np.ndarray) -> np.ndarray:
-    """Return the lines of classes.
-
-    Of each the line that every client is in, -1 for none.
-    """
-    count = [np.arange(own.max() + 1)[:, None] for own in classes]
-    return np.concatenate(
-        [own[None] == of for own, of in zip(classes, count, strict=True)]
-    )
+    """Return the lines of classes, each given by every client's line, -1 for none."""
+    lines = [line == np.arange(line.max() + 1)[:, None] for line in classes]
+    return np.concatenate(lines)
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
 @by_value
 class Judgement:
-    """What a family of lines promises and costs.
+    """Privacy and costs of a family of lines.
 
     The figures of privacy are those of the span of all lines, which holds every
     combination of sums of disjoint lines: no history of any length has smaller ones,
@@ -231,30 +223,24 @@ class Judgement:
 
     @property
     def rows(self) -> list[tuple[str, str]]:
-        """What was found, as names and texts."""
+        """The results, as names and texts."""
         low, high = self.cardinality_interval
         sure = "exact" if low == high else f"95 %: {low:.4g} to {high:.4g}"
-        weak = str(self.weak_lower) + (
-            "" if self.certified else f" to {self.weak_upper}"
-        )
-        return [
-            ("weak T", f"{weak} ({'certified' if self.certified else 'bounds'})"),
-            (
-                "hidden among",
-                f"{self.hidden_worst:.4g} (worst), {self.hidden_median:.4g} (median)",
-            ),
-            ("strong T", str(self.strong_privacy)),
-            (
-                "mean clients per round",
-                f"{self.cardinality:.4g} of {self.cohort_size} ({sure})",
-            ),
-            (
-                "fairness gap F",
-                f"{self.fairness_gap:.3g} after {self.num_rounds} rounds",
-            ),
-            ("lines", f"{self.num_lines} of {self.line_size} clients"),
-            ("rank", f"{self.rank} at most, of {self.num_clients} clients"),
-        ]
+        weak = f"{self.weak_lower} (certified)"
+        if not self.certified:
+            weak = f"{self.weak_lower} to {self.weak_upper} (bounds)"
+        texts = {
+            "weak T": weak,
+            "hidden among": f"{self.hidden_worst:.4g} (worst), "
+            f"{self.hidden_median:.4g} (median)",
+            "strong T": str(self.strong_privacy),
+            "mean clients per round": f"{self.cardinality:.4g} of {self.cohort_size} "
+            f"({sure})",
+            "fairness gap F": f"{self.fairness_gap:.3g} after {self.num_rounds} rounds",
+            "lines": f"{self.num_lines} of {self.line_size} clients",
+            "rank": f"{self.rank} at most, of {self.num_clients} clients",
+        }
+        return list(texts.items())
 
     def _rows(self) -> list[tuple[str, str]]:
         return self.rows
@@ -275,7 +261,7 @@ def judge(
     num_trials: int = 40,
     seed: int = 0,
 ) -> Judgement:
-    """Return what a family of lines keeps for any number of rounds, and what its sums are like.
+    """Evaluate a family of lines: its privacy for any number of rounds, and its sums.
 
     Use it to choose a family before clients are asked at all. Weak T alone misleads:
     look at how well clients are hidden as well, and at how often there is a sum.
@@ -311,10 +297,12 @@ def judge(
 
     Examples:
         >>> import mrsa_jax as mj
-        >>> found = mj.design.judge(mj.design.grids(32, 4), 8, 0.3, num_rounds=50, num_trials=2)
-        >>> found.weak_lower, found.certified, found.strong_privacy, round(found.hidden_worst, 4)
+        >>> short = {"num_rounds": 50, "num_trials": 2}
+        >>> found = mj.design.judge(mj.design.grids(32, 4), 8, 0.3, **short)
+        >>> weak = found.weak_lower, found.certified
+        >>> *weak, found.strong_privacy, round(found.hidden_worst, 4)
         (4, True, 1, 2.2857)
-        >>> blocks = mj.design.judge(mj.design.blocks(32, 4), 8, 0.3, num_rounds=50, num_trials=2)
+        >>> blocks = mj.design.judge(mj.design.blocks(32, 4), 8, 0.3, **short)
         >>> round(found.cardinality, 2), round(blocks.cardinality, 2)
         (6.4, 4.86)
 
@@ -328,16 +316,12 @@ def judge(
     metrics = rollout_metrics(seed, selector, online, num_rounds, num_trials)
     matrix = np.asarray(lines, np.bool_)
     lower, upper, rank, hidden = _privacy(selector, matrix.shape[1])
-    rates = np.broadcast_to(
-        np.asarray(dropout_rate, np.float64), (selector.num_clients,)
-    )
-    mean, _ = selector.cardinality(rates)
+    rate = np.asarray(dropout_rate, np.float64)
+    mean, _ = selector.cardinality(np.broadcast_to(rate, (selector.num_clients,)))
     interval = mean, mean
     if np.isnan(mean):
-        sums, rounds = (
-            int((~np.asarray(metrics.skipped)).sum()),
-            num_rounds * num_trials,
-        )
+        sums = int((~np.asarray(metrics.skipped)).sum())
+        rounds = num_rounds * num_trials
         k = int(selector.cohort_size)
         low, high = binomial_interval(sums, rounds)
         mean, interval = k * sums / rounds, (k * low, k * high)
@@ -364,19 +348,18 @@ def judge(
 def _privacy(selector: Any, num_clients: int) -> tuple[int, int, int, np.ndarray]:
     """Return bounds of weak T, the rank, and among how many each client is hidden."""
     size = selector.members.shape[1]
-    known: dict[Any, Any] = {}
+    components: dict[Any, Any] = {}  # equal ones are worked out once
     hidden, rank = np.empty(num_clients), 0
     for lines in np.asarray(selector.members).reshape(selector.shape[0], -1, size):
-        clients, places = np.unique(
-            lines[lines[:, 0] < num_clients], return_inverse=True
-        )
-        own = np.zeros((places.size // size, clients.size), np.bool_)
-        np.put_along_axis(own, places.reshape(-1, size), values=True, axis=1)
-        key = own.shape, own.tobytes()
-        if key not in known:
-            known[key] = privacy.weak_privacy(own), privacy.hidden_among(own)
-        weak, among = known[key]
-        hidden[clients] = among
+        real = lines[lines[:, 0] < num_clients]  # others fill up the array
+        clients, places = np.unique(real, return_inverse=True)
+        rows = np.zeros((len(real), clients.size), np.bool_)
+        np.put_along_axis(rows, places.reshape(-1, size), values=True, axis=1)
+        key = rows.shape, rows.tobytes()
+        if key not in components:
+            components[key] = privacy.weak_privacy(rows), privacy.hidden_among(rows)
+        weak, hidden[clients] = components[key]
         rank += weak.rank
-    bounds = [(weak.lower, weak.upper) for weak, _ in known.values()]
-    return *(min(ends) for ends in zip(*bounds, strict=True)), rank, hidden
+    lower = min(weak.lower for weak, _ in components.values())
+    upper = min(weak.upper for weak, _ in components.values())
+    return lower, upper, rank, hidden

@@ -38,7 +38,7 @@ class Chooser:
     Examples:
         >>> import mrsa_jax as mj
         >>> chooser = Chooser(mj.selection.batch_partitioning(6, 4, 2), 0)
-        >>> cohort = chooser.choose({0, 2, 3, 4, 5})  # client 1 is away, and so is 0's block
+        >>> cohort = chooser.choose({0, 2, 3, 4, 5})  # 0's block lacks client 1
         >>> chooser.end(cohort, cohort)
         >>> cohort, chooser.round
         ((2, 3, 4, 5), 1)
@@ -73,14 +73,16 @@ class Chooser:
         Raises:
             ConfigurationError: If the selector could not have asked them.
         """
+        # the selector chooses the same cohort among those it chose before
         cohort, state = self._select(asked)
         again = set(np.flatnonzero(np.asarray(cohort)).tolist())
         rule = "must be the one that chose the log's rounds, from the same seed"
         require(again == set(asked), "selector", rule, self._selector)
-        counts = on_device(
-            np.asarray(self._state.counts) + np.asarray(self._of(summed), np.int32)
-        )
-        self._state, self.round = with_counts(state, counts), self.round + 1
+        members = np.asarray(self._of(summed), np.int32)
+        # the state counts sums, not cohorts
+        counts = on_device(np.asarray(self._state.counts) + members)
+        self._state = with_counts(state, counts)
+        self.round += 1
 
     def play(self) -> tuple[int, ...]:
         """Return the cohort of a round in which everybody is there and stays."""
@@ -101,20 +103,14 @@ class Chooser:
 
 
 def check_clients(clients: Sequence[Any], argument: str, chooser: Chooser) -> list[Any]:
-    """Return clients by index, checked to be as many as the selector's and all different."""
-    found = list(clients)
+    """Return clients by index, after a check that they are the selector's number."""
+    members = list(clients)
+    count = len(members)
     rule = "must be as many as the selector's clients"
-    require(
-        len(found) == chooser.num_clients,
-        argument,
-        rule,
-        len(found),
-        chooser.num_clients,
-    )
-    require(
-        len(set(found)) == len(found), argument, "must hold each client once", clients
-    )
-    return found
+    require(count == chooser.num_clients, argument, rule, count, chooser.num_clients)
+    is_once = len(set(members)) == count
+    require(is_once, argument, "must hold each client once", clients)
+    return members
 
 
 @jax.jit

@@ -38,7 +38,8 @@ class ClientSampler:
         ...     def get_clients(self, ids):
         ...         return [(name, f"data of {name}") for name in ids]
         >>> sampler = ClientSampler(Data(), mj.selection.batch_partitioning(4, 2, 2))
-        >>> [name for name, data, key in sampler.sample()] in ([b"a", b"b"], [b"c", b"d"])
+        >>> names = [name for name, data, key in sampler.sample()]
+        >>> names in ([b"a", b"b"], [b"c", b"d"])
         True
 
     Source: Ro et al., "FedJAX: Federated learning simulation with JAX" (2021); tried
@@ -67,13 +68,15 @@ class ClientSampler:
         """
         number = self._chooser.round
         ids = [self._ids[place] for place in self._chooser.play()]
+        # the keys of FedJAX's own samplers
         keys = jax.random.split(jax.random.PRNGKey(number), len(ids))
-        found = zip(self._data.get_clients(ids), keys, strict=True)
-        return [(client, data, key) for (client, data), key in found]
+        pairs = zip(self._data.get_clients(ids), keys, strict=True)
+        return [(client, data, key) for (client, data), key in pairs]
 
     def set_round_num(self, round_num: int) -> None:
         """Go to a round; what the selector remembers is played anew up to it."""
         wanted = check_integer(round_num, "round_num", 0)
         self._chooser = Chooser(self._selector, self._seed)
+        # a selector remembers earlier rounds
         while self._chooser.round < wanted:
             self._chooser.play()

@@ -1,4 +1,4 @@
-"""Records Flower's rounds (`mrsa_watch.flower`), and selects in them by a selector of this package.
+"""Recorders of Flower's rounds, and strategies that select by a selector.
 
 Import it where Flower is (the extra `flower` of this package); nothing else here does.
 """
@@ -51,7 +51,7 @@ def select(
     name: Callable[[Any], Any] = str,
     wait_for: int | None = None,
 ) -> Any:
-    """Return a strategy that asks the clients chosen by a selector, and records like `record`.
+    """Return a strategy that asks a selector's cohorts and records like `record`.
 
     Of the nodes that are there the selector chooses a cohort, which the given strategy
     then asks in its own manner. A node gets the next free index when it is first seen,

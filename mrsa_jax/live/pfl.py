@@ -54,21 +54,16 @@ class UserSampler:
         self._chooser = Chooser(selector, seed)
         self._users = check_clients(user_ids, "user_ids", self._chooser)
         size = cohort_size_of(selector)
-        require(
-            size is not None, "selector", "must ask K clients in every round", selector
-        )
+        rule = "must ask K clients in every round"
+        require(size is not None, "selector", rule, selector)
         self.cohort_size = size
         self._queue: deque[int] = deque()
 
     def __call__(self) -> Any:
         """Return a user."""
+        # pfl asks for one user at a time: hand out a cohort before the next
         if not self._queue:
             self._queue.extend(self._chooser.play())
-            found = bool(self._queue)
-            require(
-                found,
-                "selector",
-                "must find a cohort in every round",
-                self._chooser.round,
-            )
+            rule = "must find a cohort in every round"
+            require(bool(self._queue), "selector", rule, self._chooser.round)
         return self._users[self._queue.popleft()]

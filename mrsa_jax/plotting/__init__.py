@@ -1,4 +1,4 @@
-"""Figures of studies: one style, one colour for each scheme, data next to the picture."""
+"""Figures of studies: one style, one colour per scheme, data next to the picture."""
 
 from mrsa_watch._base.late import late_names
 

@@ -1,27 +1,31 @@
-"""What a figure shows, made once from data and drawn twice: on axes, and in a report.
+"""Charts: made once from data, and drawn twice, on axes and in a report.
 
-Nothing here imports matplotlib.
+Drawing on axes comes in three parts: lines and cells, scales and keys, and dashes of
+curves that coincide. Matplotlib is imported only when something is drawn.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import pathlib
 import tomllib
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from mrsa_jax.plotting._names import (
-    OWN,
+from mrsa_jax.plotting.names import (
+    figure_of,
     legend,
     legend_of_widths,
+    make_room,
     name_curves,
     plain,
     short,
 )
-from mrsa_jax.plotting._style import (
+from mrsa_jax.plotting.styles import (
     CHANCE,
     MARKERS,
     WARNING,
@@ -77,6 +81,21 @@ class Line(NamedTuple):
     words: Sequence[str] = ()
     rows: Sequence[int] = ()
     shade: Any = None
+
+    @property
+    def values(self) -> np.ndarray:
+        """Return y as float[n]."""
+        return np.ravel(np.asarray(self.y, float))
+
+    @property
+    def width(self) -> str:
+        """Return the first word of the weight, a key of widths."""
+        return self.weight.split()[0]
+
+    @property
+    def dashes(self) -> str:
+        """Return "solid" or "dashed" if the weight names it, else nothing."""
+        return self.weight.removeprefix(self.width).strip()
 
 
 class Cells(NamedTuple):
@@ -149,35 +168,43 @@ class Chart:
         name: str,
         lines: Sequence[Line] = (),
         *,
-        told: Mapping[str, Any] | None = None,
-        **own: Any,
+        words: Mapping[str, Any] = MappingProxyType({}),
+        **changes: Any,
     ) -> Chart:
-        """Return a chart of which `charts.toml` has what is fixed.
+        """Return a chart whose fixed attributes are in `charts.toml`.
 
         Args:
             name: Of the chart there.
             lines: What is drawn.
-            told: What fills the {fields} of its words.
-            **own: Attributes that are not fixed.
+            words: What fills the {fields} of its texts.
+            **changes: Attributes that are not fixed.
         """
-        fixed = {part: _told(value, told or {}) for part, value in _FIXED[name].items()}
-        return cls(**{"lines": lines, **fixed, **own})
+        fixed = {part: _filled(value, words) for part, value in _FIXED[name].items()}
+        return cls(**{"lines": lines, **fixed, **changes})
 
     @property
     def series(self) -> tuple[str, ...]:
         """The labels of what is drawn, each once."""
         return tuple(dict.fromkeys(line.series for line in self.lines))
 
+    @property
+    def has_marks(self) -> bool:
+        """Whether a line consists of marks alone."""
+        return any(line.kind == "marks" for line in self.lines)
 
-def _told(value: Any, told: Mapping[str, Any]) -> Any:
+    @property
+    def known(self) -> np.ndarray:
+        """The values of all lines that are numbers, float[n]."""
+        values = np.concatenate([np.zeros(0), *(line.values for line in self.lines)])
+        return values[np.isfinite(values)]
+
+
+def _filled(value: Any, words: Mapping[str, Any]) -> Any:
     """Return a value of a file with its fields filled in, and tuples for lists."""
     if isinstance(value, list):
-        return tuple(_told(one, told) for one in value)
-    return value.format(**told) if isinstance(value, str) else value
+        return tuple(_filled(item, words) for item in value)
+    return value.format(**words) if isinstance(value, str) else value
 
-
-# ---- Curves that coincide, drawn so that each is seen: dashes in turn, never values
-# moved.
 
 _NEAR = 0.006  # of the axis: about half a line's width
 _DASH = 4.0  # widths of the line
@@ -196,18 +223,23 @@ def interleave(ax: Axes, lines: Sequence[Line2D]) -> None:
         return
     x = np.asarray(lines[0].get_xdata(), float)
     values = np.stack([np.asarray(line.get_ydata(), float) for line in lines])
-    height = ax.get_ylim()[1] - ax.get_ylim()[0]
-    heights = np.log10(values) if ax.get_yscale() == "log" else values / height
+    limits = np.asarray(ax.get_ylim())
+    heights = values
     if ax.get_yscale() == "log":
-        heights = heights / np.ptp(np.log10(ax.get_ylim()))
+        heights = np.log10(values)
+        limits = np.log10(limits)
+    heights = heights / (limits[1] - limits[0])  # in parts of the axis
     step = lines[0].get_drawstyle() == "steps-post"
+    # (curve, its turn, curves of its group) -> the stretches on which they coincide
     pieces: dict[tuple[int, int, int], list[tuple[int, int]]] = {}
     for first, last, groups in _runs(_groups(heights), step):
         for group in groups:
             for turn, k in enumerate(group):
                 pieces.setdefault((k, turn, len(group)), []).append((first, last))
     for (k, turn, count), spans in pieces.items():
-        line, path = lines[k], _path(x, values[k], spans, step)
+        line = lines[k]
+        path = _path(x, values[k], spans, step)
+        # one dash of the period is this curve's, shifted by its turn
         dashes = (-turn * _DASH % (count * _DASH), (_DASH, (count - 1) * _DASH))
         ax.plot(
             *path.T,
@@ -221,7 +253,7 @@ def interleave(ax: Axes, lines: Sequence[Line2D]) -> None:
 
 
 def staggered(ax: Axes, lines: Sequence[Line2D]) -> None:
-    """Make marks hollow, and the earlier ones larger, where marks of several curves coincide.
+    """Make marks of several curves that coincide hollow, the earlier ones larger.
 
     Args:
         ax: The axes, their limits set.
@@ -230,14 +262,11 @@ def staggered(ax: Axes, lines: Sequence[Line2D]) -> None:
     points = [
         line.get_transform().transform(np.asarray(line.get_xydata())) for line in lines
     ]
-    figure = ax.get_figure(root=True)
-    assert figure is not None
-    near = 0.5 * lines[0].get_markersize() * figure.dpi / 72 if lines else 0.0
+    dpi = figure_of(ax).dpi
+    near = 0.5 * lines[0].get_markersize() * dpi / 72 if lines else 0.0
     meet = any(
-        np.isfinite(gaps := np.linalg.norm(a[:, None] - b[None], axis=-1)).any()
-        and float(np.nanmin(gaps)) < near
-        for i, a in enumerate(points)
-        for b in points[:i]
+        (np.linalg.norm(a[:, None] - b[None], axis=-1) < near).any()  # nan is not near
+        for a, b in itertools.combinations(points, 2)
     )
     for k, line in enumerate(lines if meet else ()):
         size = line.get_markersize() + min(1.8 * (len(lines) - 1 - k), 9.0)
@@ -245,42 +274,41 @@ def staggered(ax: Axes, lines: Sequence[Line2D]) -> None:
 
 
 def _groups(heights: np.ndarray) -> list[tuple[tuple[int, ...], ...]]:
-    """Return which curves lie on one another at each place, those that lie alone left out."""
-    if len(heights) < 2:
-        return []
+    """Group the curves that lie on one another at each place, without those alone."""
     order = np.argsort(heights, axis=0, kind="stable")
-    found = []
+    places = []
     for place in range(heights.shape[1]):
         groups: list[list[int]] = []
-        for k in order[:, place]:
+        for k in order[:, place].tolist():
             value = heights[k, place]
             if not np.isfinite(value):
                 continue
+            # near the lowest curve of its group, not only near the next one
             if groups and value - heights[groups[-1][0], place] <= _NEAR:
-                groups[-1].append(int(k))
+                groups[-1].append(k)
             else:
-                groups.append([int(k)])
-        found.append(tuple(tuple(sorted(group)) for group in groups if len(group) > 1))
-    return found
+                groups.append([k])
+        places.append(tuple(tuple(sorted(group)) for group in groups if len(group) > 1))
+    return places
 
 
 def _runs(
     groups: Sequence[tuple[tuple[int, ...], ...]], step: bool
 ) -> list[tuple[int, int, tuple[tuple[int, ...], ...]]]:
-    """Return the stretches on which the same curves coincide.
+    """List the stretches on which the same curves coincide: first, last place, groups.
 
-    First and last place, groups.
     A step runs on to the next place whatever happens there; a slope coincides if both
     ends do.
     """
-    found, first = [], 0
-    for place in range(1, len(groups) + 1):
-        if place == len(groups) or groups[place] != groups[first]:
-            last = min(place, len(groups) - 1) if step else place - 1
-            if groups[first] and last > first:
-                found.append((first, last, groups[first]))
-            first = place
-    return found
+    runs = []
+    first = 0
+    for coinciding, places in itertools.groupby(groups):
+        behind = first + len(list(places))
+        last = min(behind, len(groups) - 1) if step else behind - 1
+        if coinciding and last > first:
+            runs.append((first, last, coinciding))
+        first = behind
+    return runs
 
 
 def _path(
@@ -289,17 +317,17 @@ def _path(
     """Return the points of a curve on some stretches, with a gap after each."""
     parts = []
     for first, last in spans:
-        at, values = x[first : last + 1], y[first : last + 1]
+        at = x[first : last + 1]
+        values = y[first : last + 1]
         if step:
-            at, values = np.repeat(at, 2)[1:-1], np.repeat(values[:-1], 2)
+            at = np.repeat(at, 2)[1:-1]
+            values = np.repeat(values[:-1], 2)
         parts += [np.column_stack([at, values]), np.full((1, 2), np.nan)]
     return np.concatenate(parts)
 
 
-# ---- A chart on Matplotlib axes: the data, names and levels of a report's, and a key
-# next to them.
-
 _WIDTHS = {"main": 1.5, "thin": 0.8, "thick": 3.2, "broad": 6.0}
+_PALE = {"broad": 0.22}
 _STYLES: dict[str, Any] = {"solid": "-", "dashed": (0, (4, 2))}
 _MOST_TICKS = 6  # places of marks that have a tick each
 
@@ -307,74 +335,59 @@ _MOST_TICKS = 6  # places of marks that have a tick each
 def draw(chart: Chart, *, ax: Axes | None = None) -> Axes:
     """Draw a chart on axes, or on those of a new figure."""
     with drawing(ax) as ax:
+        ax.set(xlabel=chart.x_label, ylabel=chart.y_label)
+        ax.set_label(chart.caption)  # outside the picture; saved files tell it
         if chart.cells is not None:
-            return _draw_cells(ax, chart, chart.cells)
+            _draw_cells(ax, chart.cells)
+            return ax
         named: set[str] = set()
-        drawn = [_drawn(ax, chart, line, named) for line in chart.lines]
+        curves = [_drawn(ax, chart, line, named) for line in chart.lines]
         _scales(ax, chart)
         alike: dict[Any, list[Line2D]] = {}  # curves of one kind, of a series each
-        for line, own in zip(chart.lines, drawn, strict=True):
-            kind = (
-                line.kind,
-                line.weight,
-                line.name,
-                np.asarray(line.x, float).tobytes(),
-            )
-            alike.setdefault(kind, []).append(own)
-        for kind, curves in alike.items():
-            interleave(ax, curves if kind[0] != "marks" else [])
+        for line, curve in zip(chart.lines, curves, strict=True):
+            if line.kind != "marks":
+                x = np.asarray(line.x, float).tobytes()
+                kind = line.kind, line.weight, line.name, x
+                alike.setdefault(kind, []).append(curve)
+        for group in alike.values():
+            interleave(ax, group)
         marked = [
-            own
-            for own in drawn
-            if own.get_marker() in MARKERS and not own.get_markevery()
+            curve
+            for curve in curves
+            if curve.get_marker() in MARKERS and not curve.get_markevery()
         ]
         staggered(ax, marked)
-        _shades(ax, chart, drawn)
+        _shades(ax, chart, curves)
         for level, words in chart.rules:
             _rule(ax, level, words)
-        if chart.empty:
-            values = np.concatenate(
-                [np.ravel(np.asarray(o.y, float)) for o in chart.lines]
-            )
-            known = values[np.isfinite(values)]
-            if known.size and not known.any():
-                ax.text(
-                    0.5,
-                    0.5,
-                    chart.empty,
-                    transform=ax.transAxes,
-                    ha="center",
-                    va="center",
-                )
-        ax.set(xlabel=chart.x_label, ylabel=chart.y_label)
-        if chart.names_lines or any(line.kind == "marks" for line in chart.lines):
+        if chart.empty and chart.known.size and not chart.known.any():
+            centre: dict[str, Any] = {
+                "ha": "center",
+                "va": "center",
+                "transform": ax.transAxes,
+            }
+            ax.text(0.5, 0.5, chart.empty, **centre)
+        if chart.names_lines or chart.has_marks:
             legend(ax, above=any(line.shade is not None for line in chart.lines))
         else:
             name_curves(ax, gap=6.0 if marked else 2.0)
         if not chart.names_lines:
             legend_of_widths(ax, _widths(chart))
-        ax.set_label(chart.caption)  # outside the picture; saved files tell it
     return ax
 
 
-def _widths(chart: Chart) -> list[tuple[str, dict[str, Any]]]:
-    """Return what the widths and dashes of lines mean, and how a key draws them.
-
-    One entry each.
-    """
-    found: dict[str, dict[str, Any]] = {}
+def _widths(chart: Chart) -> dict[str, dict[str, Any]]:
+    """Map what widths and dashes of lines mean to how a key draws them."""
+    meanings: dict[str, dict[str, Any]] = {}
     for line in chart.lines:
-        weight, *more = line.weight.split()
-        style = ":" if line.series == CHANCE else _STYLES[more[0] if more else "solid"]
-        look = {"lw": _WIDTHS[weight], "ls": style}
         if line.name and line.kind != "marks":
-            found.setdefault(
-                line.name, look | {"alpha": 0.22 if weight == "broad" else None}
-            )
-    return list(found.items())
+            style = ":" if line.series == CHANCE else _STYLES[line.dashes or "solid"]
+            look = {"lw": _WIDTHS[line.width], "ls": style}
+            meanings.setdefault(line.name, look | {"alpha": _PALE.get(line.width)})
+    return meanings
 
 
-def _draw_cells(ax: Axes, chart: Chart, cells: Cells) -> Axes:
+def _draw_cells(ax: Axes, cells: Cells) -> None:
     from matplotlib.colors import ListedColormap
     from matplotlib.patches import Patch
     from matplotlib.transforms import ScaledTranslation
@@ -393,12 +406,10 @@ def _draw_cells(ax: Axes, chart: Chart, cells: Cells) -> Axes:
     for edge in cells.edges:
         ax.axvline(edge - 0.5, color="white", linewidth=0.8)
     ax.grid(False)
-    ax.set(xlabel=chart.x_label, ylabel=chart.y_label)
     if cells.keys:
         patches = [Patch(color=colour, label=name) for name, colour in cells.keys]
-        figure = ax.get_figure(root=True)
-        assert figure is not None
-        # the axis' own words
+        figure = figure_of(ax)
+        # below the axis' own words
         below = ScaledTranslation(0, -0.42, figure.dpi_scale_trans)
         ax.legend(
             handles=patches,
@@ -407,10 +418,7 @@ def _draw_cells(ax: Axes, chart: Chart, cells: Cells) -> Axes:
             frameon=False,
             bbox_transform=ax.transAxes + below,
         )
-        if figure.get_gid() == OWN:  # room for the rows
-            figure.set_figheight(figure.get_figheight() + 0.17 * len(patches))
-    ax.set_label(chart.caption)  # outside the picture; saved files tell it
-    return ax
+        make_room(figure, 0.17 * len(patches))
 
 
 def _drawn(ax: Axes, chart: Chart, line: Line, named: set[str]) -> Line2D:
@@ -420,118 +428,89 @@ def _drawn(ax: Axes, chart: Chart, line: Line, named: set[str]) -> Line2D:
     """
     place = chart.series.index(line.series)
     colour, dashes = look(line.series, place, is_scheme=chart.are_schemes)
-    weight, *more = line.weight.split()
-    is_step, known = line.kind == "step", np.isfinite(np.asarray(line.y, float))
+    is_step = line.kind == "step"
+    known = np.isfinite(line.values)
     if line.low is not None and (line.kind == "marks" or known.sum() < 2):
         ax.vlines(line.x, line.low, line.high, color=colour, alpha=0.4, lw=1.4)
     elif line.low is not None:
-        ax.fill_between(
-            line.x,
-            line.low,
-            line.high,
-            step="post" if is_step else None,
-            color=colour,
-            alpha=0.14,
-            lw=0,
-        )
-    is_key = chart.names_lines or not (line.series in named or weight == "thin")
+        step = "post" if is_step else None
+        # a band where there is a curve; vertical lines at marks and lone points
+        band: dict[str, Any] = {"color": colour, "alpha": 0.14, "lw": 0, "step": step}
+        ax.fill_between(line.x, line.low, line.high, **band)
+    # each series is named once, by its first line that is not thin
+    is_key = chart.names_lines or not (line.series in named or line.width == "thin")
     is_key &= chart.are_schemes or len(chart.lines) > 1
-    named |= {line.series} if is_key else set()
+    if is_key:
+        named.add(line.series)
     name = f", {line.name}" * bool(line.name)
     key = short(line.series) + name if chart.names_lines else plain(line.series)
+    style = _STYLES[line.dashes] if line.dashes else (0, dashes or None)
     (drawn,) = ax.plot(
         line.x,
         line.y,
         color=colour,
-        lw=_WIDTHS[weight],
-        alpha=0.22 if weight == "broad" else None,
-        ls=""
-        if line.kind == "marks"
-        else _STYLES[more[0]]
-        if more
-        else (0, dashes or None),
+        lw=_WIDTHS[line.width],
+        alpha=_PALE.get(line.width),
+        ls="" if line.kind == "marks" else style,
         drawstyle="steps-post" if is_step else "default",
         label=key if is_key else f"_{line.series}{name}",
     )
     alone = known & ~np.append(known[1:], False) & ~np.append(False, known[:-1])
-    is_short = (
-        chart.marks_points and weight not in ("thin", "broad") and known.sum() <= FEW
-    )
-    if line.kind == "marks" or is_short:
+    is_short = chart.marks_points and known.sum() <= FEW
+    if line.kind == "marks" or (is_short and line.width not in ("thin", "broad")):
         drawn.set(marker=MARKERS[place % len(MARKERS)], markersize=4.5, clip_on=False)
     elif alone.any():  # what no line would show
         drawn.set(marker="o", markersize=3.0, markevery=np.flatnonzero(alone).tolist())
     return drawn
 
 
-def _shades(ax: Axes, chart: Chart, drawn: list[Line2D]) -> None:
-    """Fill marks by how well the models behind them have learnt, with a scale next to the axes."""
-    pairs = [
-        pair
-        for pair in zip(chart.lines, drawn, strict=True)
-        if pair[0].shade is not None
-    ]
-    known = [value for line, _ in pairs for value in line.shade if np.isfinite(value)]
-    for line, own in pairs if known else ():
-        own.set(
-            markersize=own.get_markersize() + 3,
-            markerfacecolor="none",
-            markeredgewidth=1.5,
-        )
+def _shades(ax: Axes, chart: Chart, curves: list[Line2D]) -> None:
+    """Fill marks by the accuracy of their models, with a scale next to the axes."""
+    pairs = zip(chart.lines, curves, strict=True)
+    shaded = [(line, curve) for line, curve in pairs if line.shade is not None]
+    shades = np.concatenate([np.zeros(0), *(line.shade for line, _ in shaded)])
+    shades = shades[np.isfinite(shades)]
+    if not len(shades):
+        return
+    for line, curve in shaded:
+        size = curve.get_markersize() + 3
+        curve.set(markersize=size, markerfacecolor="none", markeredgewidth=1.5)
         marks = ax.scatter(
             line.x,
             line.y,
-            own.get_markersize() ** 2,
+            size**2,
             line.shade,
             lw=0,
-            marker=own.get_marker(),
-            zorder=own.get_zorder() - 0.1,
+            marker=curve.get_marker(),
+            zorder=curve.get_zorder() - 0.1,
             cmap="cividis",
-            vmin=min(known) - 1e-9,
-            vmax=max(known) + 1e-9,
+            vmin=shades.min() - 1e-9,
+            vmax=shades.max() + 1e-9,
         )
-        if line is pairs[-1][0]:
-            ax.figure.colorbar(marks, ax=ax, label="test accuracy (%)", pad=0.02)
+    ax.figure.colorbar(marks, ax=ax, label="test accuracy (%)", pad=0.02)
 
 
 def _scales(ax: Axes, chart: Chart) -> None:
-    """End the axes where curves end, with room for what runs at the lowest and highest."""
-    ax.set(
-        **{
-            f"{axis}scale": "log"
-            for axis, is_log in (("x", chart.is_log_x), ("y", chart.is_log_y))
-            if is_log
-        }
-    )
-    ys = np.concatenate(
-        [np.zeros(0), *(np.ravel(np.asarray(o.y, float)) for o in chart.lines)]
-    )
-    is_flat = not chart.is_log_y and not ys[np.isfinite(ys)].any()
-    ax.dataLim.update_from_data_y(
-        np.array([*chart.y_range, *([1.0] if is_flat else [])]), False
-    )
+    """End the axes where curves end, with room for what runs at both ends."""
+    if chart.is_log_x:
+        ax.set(xscale="log")
+    if chart.is_log_y:
+        ax.set(yscale="log")
+    levels = [*chart.y_range]
+    if not chart.is_log_y and not chart.known.any():
+        levels.append(1.0)  # all is flat
+    ax.dataLim.update_from_data_y(np.array(levels), False)
     if chart.x_from is not None:
         ax.dataLim.update_from_data_x(np.array([chart.x_from]), False)
-    is_of_marks = any(line.kind == "marks" for line in chart.lines) and not chart.ticks
-    ax.margins(x=0.04 * is_of_marks, y=0.03)
+    ax.margins(x=0.04 * (chart.has_marks and not chart.ticks), y=0.03)
     ax.autoscale_view()
     places = np.unique(
-        np.concatenate([np.zeros(0), *(np.ravel(o.x) for o in chart.lines)])
+        np.concatenate([np.zeros(0), *(np.ravel(line.x) for line in chart.lines)])
     )
+    longest = max((len(line.x) for line in chart.lines), default=0)
     if chart.ticks:
-        ax.set_xticks(
-            [at for at, _ in chart.ticks], [short(words) for _, words in chart.ticks]
-        )
-        if len(chart.ticks) > 3:  # slanted names stand clear of one another
-            ax.tick_params(axis="x", labelrotation=30)
-            for name in ax.get_xticklabels():
-                name.set(ha="right", rotation_mode="anchor")
-        ax.set_xlim(-0.5, len(chart.ticks) - 0.5)
-    elif (
-        len(places)
-        == max((len(line.x) for line in chart.lines), default=0)
-        <= _MOST_TICKS
-    ):
+        _named_ticks(ax, chart.ticks)
+    elif len(places) == longest <= _MOST_TICKS:
         ax.set_xticks(places, [f"{place:.4g}" for place in places])
         ax.xaxis.minorticks_off()
     elif chart.is_log_x:
@@ -542,6 +521,16 @@ def _scales(ax: Axes, chart: Chart) -> None:
         _few_decades(ax.yaxis)
     elif "y" in chart.whole:
         whole_numbers(ax.yaxis)
+
+
+def _named_ticks(ax: Axes, ticks: Sequence[tuple[float, str]]) -> None:
+    """Write words along the axis below instead of numbers."""
+    ax.set_xticks([place for place, _ in ticks], [short(words) for _, words in ticks])
+    if len(ticks) > 3:  # slanted names stand clear of one another
+        ax.tick_params(axis="x", labelrotation=30)
+        for name in ax.get_xticklabels():
+            name.set(ha="right", rotation_mode="anchor")
+    ax.set_xlim(-0.5, len(ticks) - 0.5)
 
 
 def _few_decades(axis: Any) -> None:
@@ -557,7 +546,7 @@ def _few_decades(axis: Any) -> None:
 
 
 def _rule(ax: Axes, level: float, words: str) -> None:
-    """Draw a level to compare with, where the axis reaches it, and write its words on it."""
+    """Draw a level to compare with and its words, where the axis reaches it."""
     from matplotlib import patheffects
 
     low, high = ax.get_ylim()

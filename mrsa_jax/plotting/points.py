@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Quantity(NamedTuple):
-    """What a column of points is called, and how it is read.
+    """Names of a column of points, and how to read it.
 
     "" where its own name says it.
 
@@ -62,17 +62,17 @@ _MOST_CURVES = 24
 
 
 def quantity(name: str) -> Quantity:
-    """Return what is known of a column."""
+    """Return the names of a column."""
     return QUANTITIES.get(name, Quantity())
 
 
 def axis_label(name: str) -> str:
-    """Return what an axis is called that shows a column."""
+    """Return the label of an axis that shows a column."""
     return quantity(name).label or _plain(name)
 
 
 def heading(name: str) -> str:
-    """Return what a column is called over a table."""
+    """Return the heading of a column in a table."""
     return quantity(name).heading or _plain(name)
 
 
@@ -94,52 +94,47 @@ def by_hue(table: pd.DataFrame, hue: str | None) -> list[tuple[str, pd.DataFrame
     """Return the series of a table: what each is called, and its rows."""
     if hue is None:
         return [(ALL, table)]
-    said = ""
+    words = ""
     if table[hue].dtype.kind in "iuf":
         symbol = quantity(hue).symbol
-        said = f"{symbol} = " if symbol else hue.replace("_", " ") + " "
-    return [
-        (said + label_of(value), own) for value, own in table.groupby(hue, sort=False)
-    ]
+        words = f"{symbol} = " if symbol else hue.replace("_", " ") + " "
+    groups = table.groupby(hue, sort=False)
+    return [(words + label_of(value), rows) for value, rows in groups]
 
 
 def label_of(value: Any) -> str:
-    """Return how a value of an axis is called in the key."""
-    return (
-        number(float(value)) if isinstance(value, float | np.floating) else str(value)
-    )
+    """Return the name of an axis' value in the key."""
+    is_float = isinstance(value, float | np.floating)
+    return number(float(value)) if is_float else str(value)
 
 
 def points_chart(
     table: pd.DataFrame, variable: str, x: str, hue: str | None, *, log: str = ""
 ) -> Chart:
     """Return a quantity over an axis, a series for each value of another."""
-    shown = table[table[variable].notna()]
+    drawn = table[table[variable].notna()]
     is_number = table[x].dtype.kind in "iuf"
-    names = (
-        {}
-        if is_number
-        else {value: k for k, value in enumerate(dict.fromkeys(table[x]))}
-    )
-    # known until then
-    is_count = x in ("round", "rounds") and shown[variable].dtype.kind in "iu"
+    names: dict[Any, int] = {}
+    if not is_number:
+        names = {value: k for k, value in enumerate(dict.fromkeys(table[x]))}
+    # a count holds until the next round
+    is_count = x in ("round", "rounds") and drawn[variable].dtype.kind in "iu"
     lines = []
-    for label, rows in by_hue(shown, hue):
+    for label, rows in by_hue(drawn, hue):
         places = (rows[x] if is_number else rows[x].map(names)).to_numpy()
         values = as_shown(variable, rows[variable].astype(float)).groupby(places)
+        # points that share a place differ in other axes or seeds
         mean, edges = values.mean(), _range(values)
         at = mean.index.to_numpy(float)
-        look: dict[str, Any] = {"kind": "step"} if is_count else {}
+        line = Line(label, at, mean.to_numpy(), **edges)
+        if is_count:
+            line = line._replace(kind="step")
         if not is_number:
-            own = [label_of(list(names)[int(place)]) for place in at]
-            look = {
-                "kind": "marks",
-                "words": _words(label, own, mean.to_numpy(), edges),
-            }
-        lines.append(Line(label, at, mean.to_numpy(), **edges, **look))
-    is_free = (
-        variable in ("accuracy", "loss") or shown[variable].min() < 0 or "y" in log
-    )
+            values_of_x = [label_of(list(names)[int(place)]) for place in at]
+            line = line._replace(kind="marks", words=_words(line, values_of_x))
+        lines.append(line)
+    is_free = variable in ("accuracy", "loss") or "y" in log
+    is_free |= bool(drawn[variable].min() < 0)
     return Chart(
         axis_label(variable).capitalize(),
         "",
@@ -157,16 +152,15 @@ def points_chart(
     )
 
 
-def _words(
-    label: str, places: list[str], mean: Any, edges: dict[str, Any]
-) -> list[str]:
+def _words(line: Line, names: list[str]) -> list[str]:
     """Return the words about marks that stand over names."""
-    spans = zip(edges.get("low", mean), edges.get("high", mean), strict=True)
-    return [
-        f"{label}, {place}: {number(middle)}"
-        + f" ({number(low)} to {number(high)})" * bool(low < high)
-        for place, middle, (low, high) in zip(places, mean, spans, strict=True)
+    words = [
+        f"{line.series}, {n}: {number(y)}" for n, y in zip(names, line.y, strict=True)
     ]
+    if line.low is not None:
+        for k, (low, high) in enumerate(zip(line.low, line.high, strict=True)):
+            words[k] += f" ({number(low)} to {number(high)})" * bool(low < high)
+    return words
 
 
 def _range(values: Any) -> dict[str, Any]:
@@ -224,19 +218,15 @@ def plot_points(
     """
     check_known(log, "log", ("", "x", "y", "xy"), "axes")
     check_columns(table, variable=variable, x=x, hue=hue)
-    shown = table[table[variable].notna()]
-    require(len(shown) > 0, "variable", "must have values", variable)
-    is_number = shown[x].dtype.kind in "iuf"
-    require(
-        is_number or "x" not in log, "log", "must not name an axis without numbers", log
-    )
-    chart = points_chart(shown, variable, x, hue, log=log)
-    require(
-        len(chart.lines) <= _MOST_CURVES,
-        "hue",
-        f"must have at most {_MOST_CURVES} values",
-        len(chart.lines),
-    )
+    drawn = table[table[variable].notna()]
+    require(len(drawn) > 0, "variable", "must have values", variable)
+    is_number = drawn[x].dtype.kind in "iuf"
+    rule = "must not name an axis without numbers"
+    require(is_number or "x" not in log, "log", rule, log)
+    chart = points_chart(drawn, variable, x, hue, log=log)
+    count = len(chart.lines)
+    rule = f"must have at most {_MOST_CURVES} values"
+    require(count <= _MOST_CURVES, "hue", rule, count)
     return draw(chart, ax=ax)
 
 
@@ -245,38 +235,29 @@ def accuracy_epsilon_chart(table: pd.DataFrame, hue: str | None) -> Chart:
 
     Of the worst client, of their mean, and without noise.
     """
-    shown = table[table["accuracy"].notna() & table["epsilon_worst"].notna()]
-    ends = shown.loc[
-        np.isfinite(shown["epsilon_worst"]), ["epsilon_worst", "epsilon_mean"]
-    ]
+    drawn = table[table["accuracy"].notna() & table["epsilon_worst"].notna()]
+    is_finite = np.isfinite(drawn["epsilon_worst"])
+    ends = drawn.loc[is_finite, ["epsilon_worst", "epsilon_mean"]]
     lines = []
-    for label, rows in by_hue(shown, hue):
+    for label, rows in by_hue(drawn, hue):
         is_noisy = np.isfinite(rows["epsilon_worst"])
         noisy, without = rows[is_noisy], rows[~is_noisy]
         by = "noise_multiplier" if "noise_multiplier" in rows else "epsilon_worst"
         alike = noisy.groupby(noisy[by].to_numpy())
+        # a curve runs from the most noise to the least
         order = np.argsort(alike["epsilon_worst"].mean().to_numpy())
         accuracy = 100 * alike["accuracy"].mean().to_numpy()[order]
-        edges = {
-            end: 100 * own[order] for end, own in _range(alike["accuracy"]).items()
-        }
-        spent = {
-            who: alike[f"epsilon_{who}"].mean().to_numpy()[order]
-            for who in ("worst", "mean")
-        }
-        lines.append(Line(label, spent["worst"], accuracy, "worst client", **edges))
-        lines.append(Line(label, spent["mean"], accuracy, "mean client", weight="thin"))
+        band = _range(alike["accuracy"])
+        edges = {end: 100 * values[order] for end, values in band.items()}
+        worst = alike["epsilon_worst"].mean().to_numpy()[order]
+        mean = alike["epsilon_mean"].mean().to_numpy()[order]
+        lines.append(Line(label, worst, accuracy, "worst client", **edges))
+        lines.append(Line(label, mean, accuracy, "mean client", weight="thin"))
         if len(without):
             level = [100 * float(without["accuracy"].mean())] * 2
-            lines.append(
-                Line(
-                    label,
-                    [ends.min().min(), ends.max().max()],
-                    level,
-                    "no noise",
-                    weight="thin dashed",
-                )
-            )
+            across = [ends.min().min(), ends.max().max()]
+            dashed = Line(label, across, level, "no noise", weight="thin dashed")
+            lines.append(dashed)
     return Chart.named(
         "accuracy_epsilon", lines, are_schemes=hue in ("scheme", "schemes")
     )
@@ -312,21 +293,14 @@ def plot_accuracy_epsilon(
         >>> at_worst.get_xdata().tolist(), at_worst.get_ydata().tolist()
         ([2.0, 8.0], [50.0, 75.0])
     """
-    needed = [
-        "accuracy",
-        "epsilon_worst",
-        "epsilon_mean",
-        *([] if hue is None else [hue]),
-    ]
+    needed = ["accuracy", "epsilon_worst", "epsilon_mean"]
+    if hue is not None:
+        needed.append(hue)
     missing = [name for name in needed if name not in table]
     require(not missing, "table", f"must have the columns {', '.join(needed)}", missing)
     noisy = np.isfinite(table["epsilon_worst"]) & table["accuracy"].notna()
-    require(
-        bool(noisy.any()),
-        "table",
-        "must have a point with noise and an accuracy",
-        len(table),
-    )
+    rule = "must have a point with noise and an accuracy"
+    require(bool(noisy.any()), "table", rule, len(table))
     return draw(accuracy_epsilon_chart(table, hue), ax=ax)
 
 
@@ -337,16 +311,15 @@ def pair_chart(
 
     `words` are shown with each.
     """
-    known = np.isfinite(table[[x, y]].to_numpy(np.float64)).all(axis=1)
-    own = table.assign(_row=np.arange(len(table)))[known]
+    is_known = np.isfinite(table[[x, y]].to_numpy(np.float64)).all(axis=1)
+    numbered = table.assign(_row=np.arange(len(table)))[is_known]
     lines = []
-    for label, rows in by_hue(own, hue):
-        across, up = (
-            as_shown(name, rows[name].to_numpy(np.float64)) for name in (x, y)
-        )
+    for label, rows in by_hue(numbered, hue):
+        across = as_shown(x, rows[x].to_numpy(np.float64))
+        up = as_shown(y, rows[y].to_numpy(np.float64))
         places = rows["_row"].tolist()
-        said = [words[place] for place in places] if words else ()
-        lines.append(Line(label, across, up, kind="marks", words=said, rows=places))
+        texts = [words[place] for place in places] if words else ()
+        lines.append(Line(label, across, up, kind="marks", words=texts, rows=places))
     along, axis = axis_label(x), axis_label(y)
     names = [label.partition(" (")[0] for label in (axis, along)]
     is_free = [name.endswith("accuracy") for name in (x, y)]
@@ -364,7 +337,7 @@ def pair_chart(
 
 
 def plot_privacy_cost(table: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
-    """Plot C against strong T, one mark per point, shaded by accuracy where models were trained.
+    """Plot C against strong T, one mark per point, shaded by the accuracy of models.
 
     Args:
         table: Columns strong_privacy, aggregation_cardinality, and scheme and accuracy
@@ -377,7 +350,8 @@ def plot_privacy_cost(table: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
     Examples:
         >>> import mrsa_jax as mj
         >>> import pandas as pd
-        >>> table = pd.DataFrame({"strong_privacy": [2, 6], "aggregation_cardinality": [12.0, 9.0]})
+        >>> table = pd.DataFrame({"strong_privacy": [2, 6]})
+        >>> table["aggregation_cardinality"] = [12.0, 9.0]
         >>> ax = mj.plotting.plot_privacy_cost(table)
         >>> ax.get_xlabel(), ax.get_ylabel()
         ('strong T (clients)', 'cardinality C (clients)')
@@ -390,21 +364,21 @@ def plot_privacy_cost(table: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
     if "accuracy" in table and table["accuracy"].notna().any():
         accuracy = 100 * table["accuracy"].to_numpy(float)
         lines = [line._replace(shade=accuracy[list(line.rows)]) for line in lines]
-    told = "What privacy costs: up and to the right is better."
-    return draw(dataclasses.replace(chart, lines=lines, caption=told), ax=ax)
+    caption = "What privacy costs: up and to the right is better."
+    return draw(dataclasses.replace(chart, lines=lines, caption=caption), ax=ax)
 
 
 def tradeoff_chart(data: pd.DataFrame) -> Chart:
     """Return the strong T that schemes keep and their C, a mark a scheme."""
     lines = []
     for label, rows in data.groupby("scheme", sort=False):
-        kept, mean, low, high = rows[["T", "C", "C_low", "C_high"]].to_numpy(float).T
-        lines.append(Line(str(label), kept, mean, "", low, high, "marks"))
+        target, mean, low, high = rows[["T", "C", "C_low", "C_high"]].to_numpy(float).T
+        lines.append(Line(str(label), target, mean, "", low, high, "marks"))
     return Chart.named("tradeoff", lines)
 
 
 def plot_tradeoff(data: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
-    """Plot the C of schemes against the strong T that they keep, with your own intervals.
+    """Plot the C of schemes against the strong T that they keep, with intervals.
 
     Args:
         data: Columns scheme, T, C, C_low and C_high.
@@ -413,8 +387,9 @@ def plot_tradeoff(data: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
     Examples:
         >>> import mrsa_jax as mj
         >>> import pandas as pd
-        >>> table = pd.DataFrame({"scheme": ["Random", "Blocks"], "T": [1, 4], "C": [12.0, 11.0],
-        ...                       "C_low": [11.9, 10.8], "C_high": [12.0, 11.2]})
+        >>> table = pd.DataFrame({"scheme": ["Random", "Blocks"], "T": [1, 4]})
+        >>> table = table.assign(C=[12.0, 11.0], C_low=[11.9, 10.8])
+        >>> table["C_high"] = [12.0, 11.2]
         >>> ax = mj.plotting.plot_tradeoff(table)
         >>> ax.lines[0].get_xdata().tolist()
         [1.0]

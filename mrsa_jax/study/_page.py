@@ -17,8 +17,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
 from typing import Any, NamedTuple
 
-from mrsa_jax.plotting._style import look
 from mrsa_jax.plotting.chart import Chart
+from mrsa_jax.plotting.styles import look
 from mrsa_jax.study._cite import papers_behind
 from mrsa_jax.study._svg import drawn
 from mrsa_watch._base.html import Markup, counted, settings_rows, shown, tidy

@@ -14,7 +14,7 @@ import numpy as np
 
 from mrsa_jax import plotting
 from mrsa_jax._core.drawing import named_if_not_drawn
-from mrsa_jax.plotting._attacks import (
+from mrsa_jax.plotting.attack_charts import (
     Rows,
     errors_line,
     members_chart,
@@ -22,10 +22,10 @@ from mrsa_jax.plotting._attacks import (
     size,
     spoken,
 )
-from mrsa_jax.plotting._audit import exposure_chart, privacy_chart
-from mrsa_jax.plotting._style import CHANCE
+from mrsa_jax.plotting.audit_charts import exposure_chart, privacy_chart
 from mrsa_jax.plotting.chart import Chart, Line
 from mrsa_jax.plotting.points import as_shown, quantity
+from mrsa_jax.plotting.styles import CHANCE
 from mrsa_jax.study._page import Series
 from mrsa_jax.study._run_folder import read_json, read_part
 from mrsa_watch._base.errors import ConfigurationError, writing

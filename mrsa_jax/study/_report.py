@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import tyro
 
-from mrsa_jax.plotting._study import LEARNING, OPENING, study_charts
 from mrsa_jax.plotting.chart import Chart
+from mrsa_jax.plotting.study_charts import LEARNING, OPENING, study_charts
 from mrsa_jax.study import _page, _points, _summary
 from mrsa_jax.study._attributes import attributes
 from mrsa_jax.study._config import PopulationConfig

@@ -10,7 +10,7 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
-from mrsa_jax.plotting._audit import EXPOSED, HIDDEN, STRONG, UPDATES, WEAK
+from mrsa_jax.plotting.audit_charts import EXPOSED, HIDDEN, STRONG, UPDATES, WEAK
 from mrsa_jax.plotting.chart import Chart
 from mrsa_jax.study import _page, _report
 from mrsa_jax.study._page import Section, Series

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mrsa_jax._core.papers import from_papers
-from mrsa_jax.plotting._study import FIGURES
+from mrsa_jax.plotting.study_charts import FIGURES
 from mrsa_jax.study import _page, _plots, _report
 from mrsa_jax.study._cite import papers_behind
 from mrsa_jax.study._kinds import kind_named

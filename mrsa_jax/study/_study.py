@@ -18,7 +18,7 @@ import numpy as np
 from mrsa_jax import federated, plotting, selection
 from mrsa_jax._core.selector import check_selector
 from mrsa_jax.availability import Availability
-from mrsa_jax.plotting._saved import Ahead
+from mrsa_jax.plotting.saved import Ahead
 from mrsa_jax.study import (
     _accessor,
     _build,

@@ -112,20 +112,6 @@ def test_a_peer_that_does_less_work_is_scaled(monkeypatch: pytest.MonkeyPatch) -
     assert (item.rate, item.ratio) == (10.0, 10.0)
 
 
-def test_a_peer_may_tell_its_own_seconds() -> None:
-    item = harness.compare(
-        lambda: 1,
-        lambda: {"seconds": 2.0},
-        work=3.0,
-        unit="x",
-        peer_work=1.0,
-        peer_seconds=lambda told: told["seconds"],
-        repeats=2,
-    )
-    assert item.peer_seconds == (6.0, 6.0)
-    assert item.core_ratio is None  # its processor seconds are another process's
-
-
 def test_a_peer_in_another_process_is_timed_there() -> None:
     """Not by the seconds of a pipe, of the clock or of the processor."""
     told = iter([(9.0, 9.0), (2.0, 6.0), (3.0, 5.0)])

@@ -12,7 +12,7 @@ import pytest
 from benchmarks import rivals
 from benchmarks.topics import averaging, failures
 from mrsa_jax import bench
-from mrsa_jax.bench import _rank, _run, _selection, _training, harness
+from mrsa_jax.bench import _run, harness, rank, selection, training
 from mrsa_jax.cli import main
 from mrsa_watch._base.errors import ConfigurationError
 
@@ -106,18 +106,18 @@ def test_cases_of_every_topic(topic: str) -> None:
 
 
 def test_histories_of_whole_blocks() -> None:
-    histories = _rank._histories(3, 12, 6, 3, 0)
+    histories = rank._histories(3, 12, 6, 3, 0)
     assert histories.shape == (3, 12, 12)
     np.testing.assert_array_equal(histories.sum(axis=2), 6)
     by_block = histories.reshape(3, 12, 4, 3)
     np.testing.assert_array_equal(by_block.all(axis=3), by_block.any(axis=3))
-    rounds = _rank._dependent(2, 12, 6)
+    rounds = rank._dependent(2, 12, 6)
     assert np.linalg.matrix_rank(rounds.astype(float)).max() < 12
 
 
 @pytest.mark.parametrize("size", [3, 12])
 def test_the_numpy_peer_selects_whole_blocks_of_available_clients(size: int) -> None:
-    peer = _selection.NumPySelection(120, 12, size, "least_used")
+    peer = selection.NumPySelection(120, 12, size, "least_used")
     history = peer.rollouts(np.where(np.arange(120) < 12, 1.0, 0.1), 2, 40)
     assert set(history.sum(axis=2).ravel().tolist()) <= {0, 12}
     assert history.any()
@@ -128,7 +128,7 @@ def test_the_numpy_peer_selects_whole_blocks_of_available_clients(size: int) -> 
 
 def test_the_numpy_peer_takes_the_least_used_first() -> None:
     for order, size in (("greedy", 1), ("least_used", 12)):
-        history = _selection.NumPySelection(120, 12, size, order).rollouts(
+        history = selection.NumPySelection(120, 12, size, order).rollouts(
             np.zeros(120), 3, 20
         )
         assert (history.sum(axis=1) == 2).all()  # 20 rounds of 12 are two turns of 120
@@ -146,11 +146,11 @@ def test_equal_samples_give_no_alarm_and_unequal_ones_do(law: str) -> None:
     chances = []
     for _ in range(100):
         sizes = rng.integers(20, 200, 2)
-        chances.append(_selection.chance_of_means(*(draw(rng, size) for size in sizes)))
+        chances.append(selection.chance_of_means(*(draw(rng, size) for size in sizes)))
     assert np.mean(np.less(chances, 0.1)) < 0.1
     assert min(chances) > 1e-3
     a, b = draw(rng, 250), draw(rng, 1_000)
-    assert _selection.chance_of_means(a, b + 1.5 * b.std()) < _selection.FALSE_ALARM
+    assert selection.chance_of_means(a, b + 1.5 * b.std()) < selection.FALSE_ALARM
 
 
 def test_a_gap_that_one_sample_lacks_is_no_difference() -> None:
@@ -162,10 +162,10 @@ def test_a_gap_that_one_sample_lacks_is_no_difference() -> None:
     ours[:, :2, 0] = True
     theirs = np.repeat(ours, [2] * 50 + [3] * 50, axis=0)
     theirs[0, 2, 0] = theirs[9, 2, 0] = True
-    _selection._same_statistics(ours, theirs)
+    selection._same_statistics(ours, theirs)
     theirs[:, 2, 0] = True
     with pytest.raises(harness.ResultsDifferError, match="F and C differ"):
-        _selection._same_statistics(ours, theirs)
+        selection._same_statistics(ours, theirs)
 
 
 def test_cases_are_kept_as_they_are_measured() -> None:
@@ -189,15 +189,15 @@ def test_the_numpy_peer_judges_rounds_as_the_theorems_do() -> None:
 
 def test_ranks_by_eigenvalues_are_those_by_singular_values() -> None:
     histories = np.concatenate(
-        [_rank._histories(9, 24, 6, 1, 0), _rank._dependent(4, 24, 6)]
+        [rank._histories(9, 24, 6, 1, 0), rank._dependent(4, 24, 6)]
     )
     expected = np.linalg.matrix_rank(histories.astype(float))
-    np.testing.assert_array_equal(_rank.float_ranks(histories), expected)
+    np.testing.assert_array_equal(rank.float_ranks(histories), expected)
     assert (expected < 24).any()
 
 
 def test_rounds_take_every_sample_of_each_client_once() -> None:
-    clients = _training.random_clients((28, 28, 1), 3, 60)
+    clients = training.random_clients((28, 28, 1), 3, 60)
     order = averaging._order(clients, 2)
     np.testing.assert_array_equal(
         np.sort(order, axis=2), np.stack([clients.indices] * 2)

@@ -69,4 +69,4 @@ def test_a_cold_start_has_empty_caches_of_its_own_each_time(
 
 def test_a_case_that_does_not_start_has_no_time() -> None:
     with pytest.raises(harness.ResultsDifferError, match="must be a known command"):
-        _startup._measure(_startup._Command("simulte"), 1)
+        _startup.starts("simulte")

@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 from mrsa_jax.plotting import scheme_colour
-from mrsa_jax.plotting._style import FAMILIES, NAMED, scheme_dashes
+from mrsa_jax.plotting.styles import FAMILIES, NAMED, scheme_dashes
 from mrsa_jax.selection.registry import BUILT_IN, ROWS, Scheme
 
 BUILT = [*NAMED, *(f"Multi-RoundSecAgg (T={t})" for t in (1, 2, 5, 8, 10, 12, 15, 20))]

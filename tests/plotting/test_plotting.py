@@ -13,9 +13,9 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 from mrsa_jax import ConfigurationError, plotting
-from mrsa_jax.plotting._saved import Ahead
-from mrsa_jax.plotting._study import study_charts
 from mrsa_jax.plotting.chart import interleave
+from mrsa_jax.plotting.saved import Ahead
+from mrsa_jax.plotting.study_charts import study_charts
 
 SCHEMES = ["Random", "Multi-RoundSecAgg (T=3)"]
 

@@ -26,7 +26,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from mrsa_jax import ConfigurationError, plotting
-from mrsa_jax.plotting._names import spread
+from mrsa_jax.plotting.names import spread
 
 WIDTHS = {"single": 3.5, "double": 7.16}
 OWN = "_my $chem$ <e>"

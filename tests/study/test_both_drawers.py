@@ -20,27 +20,27 @@ import pytest
 import xarray as xr
 from PIL import Image
 
-from mrsa_jax.plotting._attacks import (
+from mrsa_jax.plotting.attack_charts import (
     errors_line,
     histogram_chart,
     members_chart,
     rates_chart,
 )
-from mrsa_jax.plotting._audit import (
+from mrsa_jax.plotting.audit_charts import (
     amplification_chart,
     exposure_chart,
     privacy_chart,
     routes_chart,
 )
-from mrsa_jax.plotting._designs import designs_chart, participation_chart
-from mrsa_jax.plotting._names import short
-from mrsa_jax.plotting._study import FIGURES, study_charts
 from mrsa_jax.plotting.chart import Chart, draw
+from mrsa_jax.plotting.design_charts import designs_chart, participation_chart
+from mrsa_jax.plotting.names import short
 from mrsa_jax.plotting.points import (
     accuracy_epsilon_chart,
     points_chart,
     tradeoff_chart,
 )
+from mrsa_jax.plotting.study_charts import FIGURES, study_charts
 from mrsa_jax.privacy import collusion_risk
 from mrsa_jax.study import _points
 from mrsa_jax.study._points import cost_charts

@@ -1,4 +1,4 @@
-"""FedJAX's own federated averaging (`fedjax.algorithms.fed_avg`), in an environment of its own.
+"""FedJAX's federated averaging (`fedjax.algorithms.fed_avg`) in its environment.
 
 Its batches come without its shuffle, from samples that lie in the wanted order.
 """
@@ -43,6 +43,7 @@ class Workload:
                 batch_size=self.rounds.batch, num_epochs=1, skip_shuffle=True
             ),
         )
+        # samples lie in the wanted order, so no shuffle
         self.clients = [
             [
                 (

@@ -52,9 +52,6 @@ from serving import Rounds, serve
 VERSION = importlib.metadata.version("flwr")
 
 
-# ---- rounds of its simulation
-
-
 class Trainer(NumPyClient):
     """One client: dense layers in PyTorch, one epoch of plain SGD."""
 
@@ -98,7 +95,7 @@ def _rounds_of(path):
 
 
 class Average(FedAvg):
-    """FedAvg that keeps the start through the round that warms up, and the time of the others."""
+    """FedAvg that keeps the start through the warm-up, and the time of later rounds."""
 
     def __init__(self, start, num_clients, answer):
         self.start, self.answer = ndarrays_to_parameters(start), answer
@@ -112,6 +109,7 @@ class Average(FedAvg):
         )
 
     def configure_fit(self, server_round, parameters, client_manager):
+        # the engine is warm from here
         if server_round == 2:
             self.answer["begun"] = time.perf_counter()
         return super().configure_fit(server_round, parameters, client_manager)
@@ -167,15 +165,12 @@ class Simulation:
         }
 
     def saved(self, what):
-        found = self.answer["found"]
-        return self.rounds.flat(list(zip(found[::2], found[1::2], strict=True)))
-
-
-# ---- its SecAgg+ protocol
+        layers = self.answer["found"]
+        return self.rounds.flat(list(zip(layers[::2], layers[1::2], strict=True)))
 
 
 class Proxy:
-    """What the workflow asks of a client that it knows by number."""
+    """A client as the workflow sees it, known by number."""
 
     def __init__(self, node_id):
         self.node_id, self.cid = node_id, str(node_id)
@@ -197,7 +192,7 @@ class Everyone(FedAvg):
 
 
 class Manager:
-    """How many clients there are, for a line of the log."""
+    """The number of clients, for a line of the log."""
 
     def __init__(self, count):
         self.count = count
@@ -229,8 +224,8 @@ class Network:
             ):
                 continue
             # as by a wire: clients take pieces out of what they get
-            own = copy.deepcopy(message)
-            replies.append(secaggplus_mod(own, self.contexts[node_id], self.fit))
+            copied = copy.deepcopy(message)
+            replies.append(secaggplus_mod(copied, self.contexts[node_id], self.fit))
         return replies
 
     def fit(self, message, context):

@@ -18,7 +18,7 @@ from serving import serve
 
 
 class Workload:
-    """Losses of a client who takes part, one number a sample, without correlated noise."""
+    """Losses of a client, one number per sample, without correlated noise."""
 
     def __init__(self, settings, arrays, threads):
         del arrays, threads  # NumPy, one thread but for its matrix products

@@ -1,4 +1,4 @@
-"""pfl-research's federated averaging on its PyTorch backend, in an environment of its own."""
+"""pfl-research's federated averaging on its PyTorch backend, in its environment."""
 
 import pathlib
 import sys

@@ -1,24 +1,24 @@
 """PyTorch's plain loop over clients, in an environment of its own.
 
-Reads one JSON job a line from standard input and answers with one JSON line: `load` a
-workload (an .npz of samples, minibatches and starting parameters), `run` it (seconds of
-one pass over all clients), `save` each client's update in the caller's layout of
-parameters, so that correctness is compared before speed. Nothing of mrsa_jax is
-imported here.
+A workload holds samples, minibatches and starting parameters. A run is one pass over
+all clients; each client's update is saved in the caller's layout of parameters, so that
+correctness is compared before speed.
 """
 
-import json
+import pathlib
 import sys
-import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent.parent))
 
 import numpy as np
 import torch
+from serving import from_torch, into_torch, serve, torch_weights
 from torch import nn
 from torch.nn import functional
 
 
 class Network(nn.Module):
-    """Convolutions (5x5, relu, 2x2 max-pool each), then dense layers with relu between them."""
+    """Convolutions (5x5, relu, 2x2 max-pool each), then dense layers with relu."""
 
     def __init__(self, shape, convolutions, dense):
         super().__init__()
@@ -43,58 +43,24 @@ class Network(nn.Module):
         return self.dense[-1](values)
 
     def weights(self):
-        """Yield each parameter with the way from the caller's layout to PyTorch's and back."""
-        for layer in self.convolutions:
-            yield layer.bias, lambda a: a, lambda a: a
-            yield (
-                layer.weight,
-                lambda a: a.transpose(3, 2, 0, 1),
-                lambda a: a.transpose(2, 3, 1, 0),
-            )
-        height, width, channels = self.last_shape
-        for number, layer in enumerate(self.dense):
-            yield layer.bias, lambda a: a, lambda a: a
-            if number or not self.convolutions:
-                yield layer.weight, lambda a: a.T, lambda a: a.T
-                continue
-
-            # rows by height, width, channel become columns by channel first
-            def there(a):
-                rows = a.reshape(height, width, channels, -1)
-                return rows.transpose(3, 2, 0, 1).reshape(a.shape[1], -1)
-
-            def back(a):
-                rows = a.reshape(-1, channels, height, width)
-                return rows.transpose(2, 3, 1, 0).reshape(-1, a.shape[0])
-
-            yield layer.weight, there, back
+        return torch_weights(self.convolutions, self.dense, self.last_shape)
 
 
 class Workload:
-    """One workload: every client trains from the same start over its own minibatches."""
+    """A workload: every client trains from the same start over its minibatches."""
 
-    def __init__(self, path):
-        with np.load(path) as stored:
-            settings = json.loads(str(stored["settings"]))
-            inputs, labels = stored["inputs"], stored["labels"]
-            start, order = stored["start"], stored["order"]
+    def __init__(self, settings, arrays, threads):
+        torch.set_num_threads(threads)
         self.rate, self.batch = settings["learning_rate"], settings["batch_size"]
         self.network = Network(
             settings["shape"], settings["convolutions"], settings["dense"]
         )
-        self.inputs = torch.from_numpy(
-            np.ascontiguousarray(inputs.transpose(0, 3, 1, 2))
-        )
-        self.labels = torch.from_numpy(labels.astype(np.int64))
-        self.order = torch.from_numpy(order.astype(np.int64))
-        self.start = []
-        at = 0
-        for parameter, there, back in self.network.weights():
-            shape = back(parameter.detach().numpy()).shape
-            size = parameter.numel()
-            values = there(start[at : at + size].reshape(shape))
-            self.start.append(torch.from_numpy(np.ascontiguousarray(values)))
-            at += size
+        inputs = np.ascontiguousarray(arrays["inputs"].transpose(0, 3, 1, 2))
+        self.inputs = torch.from_numpy(inputs)
+        self.labels = torch.from_numpy(arrays["labels"].astype(np.int64))
+        self.order = torch.from_numpy(arrays["order"].astype(np.int64))
+        start = into_torch(self.network.weights(), arrays["start"])
+        self.start = [torch.from_numpy(values) for values in start]
         self.trained = []
 
     def run(self):
@@ -104,12 +70,12 @@ class Workload:
         """
         parameters = [parameter for parameter, _, _ in self.network.weights()]
         self.trained = []
-        for own in self.order:
+        for samples in self.order:
             with torch.no_grad():
                 for parameter, value in zip(parameters, self.start, strict=True):
                     parameter.copy_(value)
             optimizer = torch.optim.SGD(parameters, lr=self.rate)
-            for chosen in own.split(self.batch):
+            for chosen in samples.split(self.batch):
                 optimizer.zero_grad()
                 logits = self.network(self.inputs[chosen])
                 functional.cross_entropy(logits, self.labels[chosen]).backward()
@@ -118,38 +84,15 @@ class Workload:
                 [parameter.detach().clone() for parameter in parameters]
             )
 
-    def updates(self):
+    def saved(self, what):
         """Return each client's update as one vector in the caller's layout."""
         rows = []
         for trained in self.trained:
-            parts = []
-            for (_, _, back), new, old in zip(
-                self.network.weights(), trained, self.start, strict=True
-            ):
-                parts.append(back((new - old).numpy()).ravel())
-            rows.append(np.concatenate(parts))
+            pairs = zip(trained, self.start, strict=True)
+            moves = [(new - old).numpy() for new, old in pairs]
+            rows.append(from_torch(self.network.weights(), moves))
         return np.stack(rows)
 
 
-def main():
-    """Answer jobs until standard input ends."""
-    workload = None
-    for line in sys.stdin:
-        job = json.loads(line)
-        answer = {"version": torch.__version__}
-        if job["command"] == "load":
-            torch.set_num_threads(job["threads"])
-            workload = Workload(job["path"])
-        elif job["command"] == "run":
-            start, cpu = time.perf_counter(), time.process_time()
-            workload.run()
-            answer["seconds"] = time.perf_counter() - start
-            answer["cpu_seconds"] = time.process_time() - cpu
-        elif job["command"] == "save":
-            np.save(job["path"], workload.updates())
-        sys.stdout.write(json.dumps(answer) + "\n")
-        sys.stdout.flush()
-
-
 if __name__ == "__main__":
-    main()
+    serve(Workload, torch.__version__)

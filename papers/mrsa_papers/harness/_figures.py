@@ -11,8 +11,8 @@ import numpy as np
 from mrsa_jax import plotting
 from mrsa_jax._core.drawing import named_if_not_drawn
 from mrsa_jax.plotting import scheme_colour
-from mrsa_jax.plotting._names import legend, short
-from mrsa_jax.plotting._style import MARKERS, SHADES, WARNING, scheme_dashes
+from mrsa_jax.plotting.names import legend, short
+from mrsa_jax.plotting.styles import MARKERS, SHADES, WARNING, scheme_dashes
 from mrsa_papers.harness._images import image_from_text
 from mrsa_papers.harness._intervals import interval
 from mrsa_papers.harness._items import Item

@@ -22,32 +22,21 @@ if TYPE_CHECKING:
     from mrsa_jax.privacy import CollusionRisk
 
 
-# ---- Figure of what T costs in amplification by sampling, and what it gains.
-
-
 def amplification_chart(costs: Amplification) -> Chart:
     """Return epsilon over T, with what each T buys below it."""
     at = np.arange(len(costs.privacy_targets), dtype=float)
-    bought = zip(
-        costs.privacy_targets, costs.hidden_among, costs.cardinality, strict=True
-    )
-    blocks = Line(
-        "blocks of T against models, at least",
-        at,
-        costs.blocks,
-        "",
-        costs.blocks,
-        costs.server,
-    )
-    server = Line("against the server (exact)", at, costs.server)
-    apart = Line("one by one against models (Poisson)", at, costs.one_by_one)
+    columns = costs.privacy_targets, costs.hidden_among, costs.cardinality
     ticks = [
-        (float(k), f"{t} ({hidden:.3g}, {mean:.3g})")
-        for k, (t, hidden, mean) in enumerate(bought)
+        (float(k), f"{target} ({among:.3g}, {mean:.3g})")
+        for k, (target, among, mean) in enumerate(zip(*columns, strict=True))
     ]
-    return Chart.named(
-        "amplification", [server, blocks, apart], told=vars(costs), ticks=ticks
-    )
+    blocks = Line("blocks of T against models, at least", at, costs.blocks)
+    lines = [
+        Line("against the server (exact)", at, costs.server),
+        blocks._replace(low=costs.blocks, high=costs.server),
+        Line("one by one against models (Poisson)", at, costs.one_by_one),
+    ]
+    return Chart.named("amplification", lines, words=vars(costs), ticks=ticks)
 
 
 def plot_amplification(costs: Amplification, *, ax: Axes | None = None) -> Axes:
@@ -67,16 +56,13 @@ def plot_amplification(costs: Amplification, *, ax: Axes | None = None) -> Axes:
 
     Examples:
         >>> import mrsa_jax as mj
-        >>> ax = mj.plotting.plot_amplification(mj.dp.amplification(12, 6, [1, 3], 20, 2.0))
+        >>> costs = mj.dp.amplification(12, 6, [1, 3], 20, 2.0)
+        >>> ax = mj.plotting.plot_amplification(costs)
         >>> ax.get_ylabel()
         'ε at δ = 1e-05'
     """
     return draw(amplification_chart(costs), ax=ax)
 
-
-# ---- Figures of an audit: who is exposed by when, and the bounds of privacy over the
-# rounds of a
-# log.
 
 EXPOSED = "Exposed clients"
 WEAK, STRONG, HIDDEN = "Weak T", "Strong T", "Worst client hidden among"
@@ -89,23 +75,26 @@ _UPDATES_WORDS = (
 
 
 def exposure_chart(data: Mapping[Any, Any], num_clients: int | None = None) -> Chart:
-    """Return who is exposed by when.
+    """Chart the number of exposed clients after each round.
 
     All clients of the log are a level, where they are known.
     """
     rounds, label = _rounds(data)
-    line = Line(
-        EXPOSED, rounds, np.asarray(data["exposed_clients"], float), kind="step"
+    counts = np.asarray(data["exposed_clients"], float)
+    line = Line(EXPOSED, rounds, counts, kind="step")
+    # the level of all clients, where they are known
+    everyone = () if num_clients is None else (float(num_clients),)
+    return Chart.named(
+        "exposure",
+        [line],
+        x_label=label,
+        y_range=(0.0, *everyone),
+        rules=tuple((level, "all clients of the log") for level in everyone),
     )
-    rules = (
-        () if num_clients is None else ((float(num_clients), "all clients of the log"),)
-    )
-    levels = (0.0, *(level for level, _ in rules))
-    return Chart.named("exposure", [line], x_label=label, y_range=levels, rules=rules)
 
 
 def privacy_chart(data: Mapping[Any, Any]) -> Chart:
-    """Return weak T after each round, and strong T and hidden among where they are known."""
+    """Chart weak T after each round, and strong T and hidden among where known."""
     rounds, label = _rounds(data)
     lower, upper = (_above_zero(data[name]) for name in ("weak_lower", "weak_upper"))
     lines = [Line(WEAK, rounds, upper, kind="step")]
@@ -119,11 +108,11 @@ def privacy_chart(data: Mapping[Any, Any]) -> Chart:
         (HIDDEN, "hidden_among_worst"),
         (UPDATES, "update_hidden_worst"),
     ):
-        own = _above_zero(data[name]) if name in data else np.zeros(0)
-        if np.isfinite(own).any():
-            lines.append(Line(series, rounds, own, kind="step"))
+        values = _above_zero(data[name]) if name in data else np.zeros(0)
+        if np.isfinite(values).any():
+            lines.append(Line(series, rounds, values, kind="step"))
     words = {"updates": _UPDATES_WORDS * (lines[-1].series == UPDATES)}
-    return Chart.named("privacy", lines, told=words, x_label=label)
+    return Chart.named("privacy", lines, words=words, x_label=label)
 
 
 def plot_audit_exposure(
@@ -141,14 +130,15 @@ def plot_audit_exposure(
         >>> import mrsa_jax as mj
         >>> import pandas as pd
         >>> rounds = pd.DataFrame({"round": [1, 2, 3], "exposed_clients": [0, 0, 2]})
-        >>> mj.plotting.plot_audit_exposure(rounds, num_clients=4).lines[0].get_ydata().tolist()
+        >>> ax = mj.plotting.plot_audit_exposure(rounds, num_clients=4)
+        >>> ax.lines[0].get_ydata().tolist()
         [0.0, 0.0, 2.0]
     """
     return draw(exposure_chart(data.to_dict("list"), num_clients), ax=ax)
 
 
 def plot_audit_privacy(data: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
-    """Plot weak T after each round of a log, and strong T and hidden among where they are known.
+    """Plot weak T after each round of a log, and strong T and hidden among if known.
 
     Weak T lies in the band between its bounds, where these differ.
 
@@ -161,7 +151,8 @@ def plot_audit_privacy(data: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
     Examples:
         >>> import mrsa_jax as mj
         >>> import pandas as pd
-        >>> rounds = pd.DataFrame({"round": [1, 2], "weak_lower": [3, 2], "weak_upper": [3, 2]})
+        >>> rounds = pd.DataFrame({"round": [1, 2], "weak_lower": [3, 2]})
+        >>> rounds["weak_upper"] = rounds["weak_lower"]
         >>> mj.plotting.plot_audit_privacy(rounds).lines[0].get_ydata().tolist()
         [3.0, 2.0]
     """
@@ -169,7 +160,7 @@ def plot_audit_privacy(data: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
 
 
 def _rounds(data: Mapping[Any, Any]) -> tuple[np.ndarray, str]:
-    """Return where the rounds stand on the axis: at their numbers, if these rise."""
+    """Return the rounds' places on the axis: their numbers, if these rise."""
     try:
         numbers = np.asarray(data["round"], float)
     except ValueError:
@@ -180,13 +171,9 @@ def _rounds(data: Mapping[Any, Any]) -> tuple[np.ndarray, str]:
 
 
 def _above_zero(values: Any) -> np.ndarray:
-    known = np.asarray(values, float)
-    return np.where(known > 0, known, np.nan)
+    numbers = np.asarray(values, float)
+    return np.where(numbers > 0, numbers, np.nan)
 
-
-# ---- Figure of who is exposed by any route when a fraction of the clients colludes
-# with the
-# server.
 
 _WHO = {
     "each": "An honest client is exposed, mean over clients",
@@ -200,24 +187,24 @@ _ROUTES = {
 
 
 def routes_chart(results: Mapping[str, CollusionRisk], who: str) -> Chart:
-    """Return the chance of exposure by the fraction of clients who collude, a line for each route.
+    """Chart the chance of exposure by the fraction of colluders, a line per route.
 
     Where no graph is known, the sums are the only route.
     """
-    has_graph = any(own.neighbours is not None for own in results.values())
+    has_graph = any(risk.neighbours is not None for risk in results.values())
     lines = []
-    for label, own in results.items():
-        order = np.argsort(own.fractions)
-        shares = 100 * np.asarray(own.fractions)[order]
+    for label, risk in results.items():
+        order = np.argsort(risk.fractions)
+        fractions = 100 * np.asarray(risk.fractions)[order]
         for name, (words, weight) in _ROUTES.items():
-            route = getattr(own, name)
+            route = getattr(risk, name)
             if route is not None and (has_graph or name == "sums"):
                 low, rate, high = (values[order] for values in _values(route, who))
-                line = Line(label, shares, rate, words * has_graph, weight=weight)
-                lines.append(
-                    line._replace(low=low, high=high) if name == "sums" else line
-                )
-    return Chart.named("routes", lines, told={"who": _WHO[who]}, names_lines=has_graph)
+                line = Line(label, fractions, rate, words * has_graph, weight=weight)
+                if name == "sums":
+                    line = line._replace(low=low, high=high)
+                lines.append(line)
+    return Chart.named("routes", lines, words={"who": _WHO[who]}, names_lines=has_graph)
 
 
 def plot_exposure_routes(
@@ -226,7 +213,7 @@ def plot_exposure_routes(
     who: Literal["each", "any"] = "each",
     ax: Axes | None = None,
 ) -> Axes:
-    """Plot the chance of exposure against the fraction of clients who collude, by route.
+    """Plot the chance of exposure against the fraction of colluders, by route.
 
     A colour for each scheme: a line for exposure by combinations of the sums, a dashed
     one by corrupt neighbours in SecAgg+'s graphs where there are any, and a broad pale
@@ -258,15 +245,9 @@ def plot_exposure_routes(
         >>> plt.close(ax.figure)
     """
     check_known(who, "who", _WHO, "a known choice of clients")
-    single = bool(results) and all(
-        own.either.exposing.ndim == 1 for own in results.values()
-    )
-    require(
-        single,
-        "results",
-        "must map labels to chances of one history each",
-        list(results),
-    )
+    are_single = all(risk.either.exposing.ndim == 1 for risk in results.values())
+    rule = "must map labels to chances of one history each"
+    require(bool(results) and are_single, "results", rule, list(results))
     return draw(routes_chart(results, who), ax=ax)
 
 
@@ -275,8 +256,6 @@ def _values(route: Any, who: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     if who == "any":
         chance = route.any_client
         return chance.lower, chance.rate, chance.upper
-    each, mean = (
-        route.each_client.rate,
-        route.exposed.sum(axis=-1) / route.honest.sum(axis=-1),
-    )
+    each = route.each_client.rate
+    mean = route.exposed.sum(axis=-1) / route.honest.sum(axis=-1)
     return each.min(axis=-1), mean, each.max(axis=-1)

@@ -5,22 +5,36 @@ from __future__ import annotations
 import dataclasses
 import functools
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
     from matplotlib.transforms import Transform
 
-OWN = "mrsa_jax"  # gid of figures that were made here, which may grow
+OURS = "mrsa_jax"  # gid of figures that were made here, which may grow
 _NARROW = 5.0  # inches: in a column there is no room next to the axes
 _LINE = 1.25  # a line of text, in font sizes
 _LETTER = 0.56  # the mean letter's width
 _LEADER = 15.0  # points from the axes to a name
 _WIDEST = 0.3  # of the figure's width, that names may take
+
+
+def figure_of(ax: Axes) -> Figure:
+    """Return the whole figure that axes are in."""
+    figure = ax.get_figure(root=True)
+    assert figure is not None
+    return figure
+
+
+def make_room(figure: Figure, inches: float) -> None:
+    """Make a figure higher if it was made here."""
+    if figure.get_gid() == OURS:
+        figure.set_figheight(figure.get_figheight() + inches)
 
 
 def plain(label: str) -> str:
@@ -53,7 +67,7 @@ def _abbreviated(name: str) -> str:
 
 
 def name_curves(ax: Axes, *, gap: float = 2.0) -> None:
-    """Write each labelled curve's name at its right end, or put a legend next to the axes.
+    """Write each labelled curve's name at its right end, or put a legend.
 
     At their ends names are moved apart, with a piece of their line that leads to them.
     A legend is drawn where a curve ends earlier, something other than a curve is named,
@@ -63,55 +77,54 @@ def name_curves(ax: Axes, *, gap: float = 2.0) -> None:
         ax: What has been drawn, its limits set.
         gap: Points that are left free right of a curve's end.
     """
-    found, names = ax.get_legend_handles_labels()
-    handles: list[Any] = list(found)
+    drawn, names = ax.get_legend_handles_labels()
+    handles: list[Any] = list(drawn)
     if not handles:
         return
-    names = (
-        names if _fits(ax, handles, names) else [_abbreviated(name) for name in names]
-    )
-    if _fits(ax, handles, names):
-        ends = _Ends(ax, handles, [name.count("\n") + 1 for name in names], gap)
-        for k, (line, name) in enumerate(zip(handles, names, strict=True)):
-            leader = {
-                "arrowstyle": "-",
-                "color": line.get_color(),
-                "lw": line.get_linewidth(),
-                "ls": getattr(line, "_unscaled_dash_pattern", line.get_linestyle()),
-                "shrinkA": 1.5,
-                "shrinkB": 0,
-                "relpos": (0, 0.5),
-            }
-            ax.annotate(
-                name,
-                (0, 0),
-                xycoords=functools.partial(ends.start, k),
-                xytext=(0, 0),
-                textcoords=functools.partial(ends.place, k),
-                va="center",
-                ha="left",
-                fontsize=_font_size(),
-                arrowprops=leader,
-                annotation_clip=False,
-                gid="name",
-            )
-    else:
-        legend(ax)
+    if not _fits(ax, handles, names):
+        names = [_abbreviated(name) for name in names]
+        if not _fits(ax, handles, names):
+            legend(ax)
+            return
+    ends = _Ends(ax, handles, [name.count("\n") + 1 for name in names], gap)
+    for k, (line, name) in enumerate(zip(handles, names, strict=True)):
+        leader = {
+            "arrowstyle": "-",
+            "color": line.get_color(),
+            "lw": line.get_linewidth(),
+            "ls": getattr(line, "_unscaled_dash_pattern", line.get_linestyle()),
+            "shrinkA": 1.5,
+            "shrinkB": 0,
+            "relpos": (0, 0.5),
+        }
+        # places are worked out when the figure is drawn: only then is it laid out
+        ax.annotate(
+            name,
+            (0, 0),
+            xycoords=functools.partial(ends.start, k),
+            xytext=(0, 0),
+            textcoords=functools.partial(ends.place, k),
+            va="center",
+            ha="left",
+            fontsize=_font_size(),
+            arrowprops=leader,
+            annotation_clip=False,
+            gid="name",
+        )
 
 
 def legend(ax: Axes, *, above: bool = False) -> None:
-    """Put the legend next to the axes, in a column above them, where no curve can run behind it."""
+    """Put the legend next to the axes, or above, where no curve can run behind it."""
     handles = ax.get_legend_handles_labels()[0]
-    figure = ax.get_figure(root=True)
-    assert figure is not None
+    figure = figure_of(ax)
     if not handles:
         return
     if figure.get_figwidth() >= _NARROW and not above:
         ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), borderaxespad=0.0)
         return
     names = [_abbreviated(str(handle.get_label())) for handle in handles]
-    size = _font_size()
-    room = 72 * figure.get_figwidth() - 5 * size  # next to what stands left of the axes
+    # next to what is left of the axes
+    room = 72 * figure.get_figwidth() - 5 * _font_size()
     columns = _columns(names, room)
     ax.legend(
         loc="lower left",
@@ -122,50 +135,54 @@ def legend(ax: Axes, *, above: bool = False) -> None:
         handles=handles,
         labels=names,
     )
-    rows = -(-sum(name.count("\n") + 1 for name in names) // columns)
-    if figure.get_gid() == OWN:  # room for the rows
-        figure.set_figheight(figure.get_figheight() + rows * _font_size() * 1.5 / 72)
+    rows = -(-_num_lines(names) // columns)
+    make_room(figure, rows * _font_size() * 1.5 / 72)
 
 
-def legend_of_widths(ax: Axes, meanings: Sequence[tuple[str, dict[str, Any]]]) -> None:
-    """Say above the axes, or below them, what thin, broad and dashed lines mean in all colours."""
+def legend_of_widths(ax: Axes, meanings: Mapping[str, dict[str, Any]]) -> None:
+    """Explain thin, broad and dashed lines of all colours, above or below the axes.
+
+    Args:
+        ax: Axes on which all is drawn.
+        meanings: Meaning -> how a line of it looks.
+    """
     from matplotlib.legend import Legend
     from matplotlib.lines import Line2D
 
-    figure = ax.get_figure(root=True)
-    assert figure is not None
+    figure = figure_of(ax)
     if not meanings:
         return
-    names = [name for name, _ in meanings]
-    room = 72 * ax.bbox.width / figure.dpi
-    columns = _columns(names, room)
+    names = list(meanings)
+    columns = _columns(names, 72 * ax.bbox.width / figure.dpi)
     is_taken = ax.get_legend() is not None and figure.get_figwidth() < _NARROW
-    place: Any = (
-        ("upper right", (1.0, -0.25)) if is_taken else ("lower right", (1.0, 1.0))
-    )
     key = Legend(
         ax,
-        [Line2D([], [], color="0.35", **look) for _, look in meanings],
+        [Line2D([], [], color="0.35", **look) for look in meanings.values()],
         names,
-        loc=place[0],
-        bbox_to_anchor=place[1],
+        loc="upper right" if is_taken else "lower right",
+        bbox_to_anchor=(1.0, -0.25 if is_taken else 1.0),
         ncols=columns,
         borderaxespad=0.2,
         columnspacing=1.0,
     )
     ax.add_artist(key).set_clip_on(False)
-    if figure.get_gid() == OWN:  # room for the rows
-        # and that below the axis' own words
-        rows = -(-len(names) // columns) + is_taken
-        figure.set_figheight(figure.get_figheight() + rows * _font_size() * 1.5 / 72)
+    # below the axes one more, for the axis' own words
+    rows = -(-len(names) // columns) + is_taken
+    make_room(figure, float(rows * _font_size() * 1.5 / 72))
+
+
+def _num_lines(names: Sequence[str]) -> int:
+    return sum(name.count("\n") + 1 for name in names)
+
+
+def _longest(names: Sequence[str]) -> int:
+    return max((len(line) for name in names for line in name.split("\n")), default=0)
 
 
 def _columns(names: Sequence[str], room: float) -> int:
-    """Return how many columns of a key fit into a width in points."""
-    longest = max((len(line) for name in names for line in name.split("\n")), default=0)
-    return max(
-        1, min(4, len(names), int(room / (_font_size() * (longest * _LETTER + 4.5))))
-    )
+    """Return the number of columns of a key that fit into a width in points."""
+    width = _font_size() * (_longest(names) * _LETTER + 4.5)
+    return max(1, min(4, len(names), int(room / width)))
 
 
 def spread(
@@ -192,6 +209,7 @@ def spread(
     below = np.cumsum(sizes[order]) - sizes[order] / 2  # middles of boxes in a pile
     free = max(high - low - float(sizes.sum()), 0.0)
     start = low if free else (low + high - float(sizes.sum())) / 2
+    # boxes in this order may not overlap: nearest middles by isotonic regression
     level = isotonic_regression(np.asarray(wanted, float)[order] - below).x
     middles = np.empty(len(order))
     middles[order] = np.clip(level, start, start + free) + below
@@ -200,7 +218,7 @@ def spread(
 
 @dataclasses.dataclass
 class _Ends:
-    """Where curves end and where their names stand, found anew whenever they are drawn."""
+    """Ends of curves and places of their names, worked out whenever they are drawn."""
 
     ax: Axes
     lines: list[Line2D]
@@ -211,28 +229,27 @@ class _Ends:
         """Return the end of a curve, in pixels, as a shift."""
         from matplotlib.transforms import Affine2D
 
-        x, y = self._ends()[k]
-        return Affine2D().translate(x + renderer.points_to_pixels(self.gap), y)
+        shift = renderer.points_to_pixels(self.gap)
+        return Affine2D().translate(self.ax.bbox.x1 + shift, self._heights()[k])
 
     def place(self, k: int, renderer: Any) -> Transform:
-        """Return where a name stands, in pixels, as a shift."""
+        """Return the place of a name, in pixels, as a shift."""
         from matplotlib.transforms import Affine2D
 
         box = self.ax.bbox
         height = renderer.points_to_pixels(_font_size(self.ax) * _LINE)
-        heights = [height * rows for rows in self.rows]
-        middles = spread([y for _, y in self._ends()], heights, box.y0, box.y1)
+        boxes = [height * rows for rows in self.rows]
+        middles = spread(self._heights(), boxes, box.y0, box.y1)
         right = box.x1 + renderer.points_to_pixels(_LEADER + self.gap)
         return Affine2D().translate(right, middles[k])
 
-    def _ends(self) -> list[tuple[float, float]]:
+    def _heights(self) -> list[float]:
         box = self.ax.bbox
-        shown = [_end(line) for line in self.lines]
-        return [(box.x1, float(np.clip(y, box.y0, box.y1))) for _, y in shown]
+        return [float(np.clip(_end(line)[1], box.y0, box.y1)) for line in self.lines]
 
 
 def _end(line: Line2D) -> tuple[float, float]:
-    """Return where a curve ends, in pixels; not a number where nothing is drawn."""
+    """Return the end of a curve, in pixels; not a number where nothing is drawn."""
     points = np.column_stack([np.asarray(values, float) for values in line.get_data()])
     points = points[np.isfinite(points).all(1)]
     if not len(points):
@@ -242,25 +259,20 @@ def _end(line: Line2D) -> tuple[float, float]:
 
 
 def _fits(ax: Axes, handles: Sequence[Any], names: Sequence[str]) -> bool:
-    """Return whether all that is named are curves to the right end, with room for their names."""
+    """Say whether all named things are curves to the right end, with room for names."""
     from matplotlib.lines import Line2D
 
-    figure = ax.get_figure(root=True)
-    assert figure is not None
-    if not all(
-        isinstance(one, Line2D) and one.get_linestyle() != "None" for one in handles
-    ):
-        return False
     box = ax.bbox
-    if not all(abs(_end(one)[0] - box.x1) <= 0.02 * box.width for one in handles):
-        return False
+    for handle in handles:
+        if not isinstance(handle, Line2D) or handle.get_linestyle() == "None":
+            return False
+        if not abs(_end(handle)[0] - box.x1) <= 0.02 * box.width:
+            return False
+    figure = figure_of(ax)
     pixels = figure.dpi / 72 * _font_size()
-    rows = sum(name.count("\n") + 1 for name in names)
-    longest = max(len(line) for name in names for line in name.split("\n"))
-    return bool(
-        rows * _LINE * pixels <= 0.9 * box.height
-        and longest * _LETTER * pixels <= _WIDEST * figure.bbox.width
-    )
+    is_low = _num_lines(names) * _LINE * pixels <= 0.9 * box.height
+    width = _longest(names) * _LETTER * pixels
+    return bool(is_low and width <= _WIDEST * figure.bbox.width)
 
 
 def _font_size(ax: Axes | None = None) -> float:

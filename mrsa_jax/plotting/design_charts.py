@@ -1,4 +1,4 @@
-"""The picture of a history, and what families of lines and policies for split blocks promise."""
+"""Charts of histories, of families of lines, and of policies for split blocks."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from mrsa_jax.plotting._style import EMPTY, SHADES, WARNING
 from mrsa_jax.plotting.chart import Cells, Chart, Line, draw
+from mrsa_jax.plotting.styles import EMPTY, SHADES, WARNING
 from mrsa_watch._base.errors import check_known, check_size, require
 
 if TYPE_CHECKING:
@@ -16,14 +16,15 @@ if TYPE_CHECKING:
 
 
 def designs_chart(judgements: Mapping[str, Any]) -> Chart:
-    """Return what families of lines promise, side by side, the fullest sums first."""
+    """Chart the privacy of families of lines side by side, the fullest sums first."""
     order = sorted(judgements.items(), key=lambda item: -item[1].cardinality)
     at = np.arange(len(order), dtype=float)
     weak, hidden, strong, mean = (
-        np.array([getattr(own, name) for _, own in order], float)
+        np.array([getattr(judgement, name) for _, judgement in order], float)
         for name in ("weak_lower", "hidden_worst", "strong_privacy", "cardinality")
     )
-    low, high = np.array([own.cardinality_interval for _, own in order], float).T
+    intervals = [judgement.cardinality_interval for _, judgement in order]
+    low, high = np.array(intervals, float).T
     lines = [
         Line("weak T", at, weak, kind="marks"),
         Line("hidden among (worst client)", at, hidden, "", hidden, weak, "marks"),
@@ -35,7 +36,7 @@ def designs_chart(judgements: Mapping[str, Any]) -> Chart:
 
 
 def plot_designs(judgements: Mapping[str, Any], *, ax: Axes | None = None) -> Axes:
-    """Plot what families of lines keep for any number of rounds, and their mean clients.
+    """Plot the privacy of families of lines for any number of rounds, and their sums.
 
     Families stand side by side, the fullest sums first: how many clients weak T counts,
     among how many the worst client is hidden (a line leads up to what T overstates),
@@ -62,9 +63,6 @@ def plot_designs(judgements: Mapping[str, Any], *, ax: Axes | None = None) -> Ax
     require(len(judgements) > 0, "judgements", "must hold a family")
     return draw(designs_chart(judgements), ax=ax)
 
-
-# ---- Figure of how much privacy survives dropouts inside rounds, by policy for split
-# blocks.
 
 PolicyQuantity = Literal["weak", "strong", "rounds_kept", "cardinality"]
 
@@ -113,23 +111,23 @@ def plot_policies(
     Examples:
         >>> import mrsa_jax as mj
         >>> selector = mj.selection.batch_partitioning(6, 4, 2)
+        >>> online = mj.availability.independent(0.1)
         >>> found = mj.privacy.policy_privacy(
-        ...     0, selector, mj.availability.independent(0.1), [0.0, 0.1], 9, 2, blocks=2,
-        ...     policies=["abort"],
+        ...     0, selector, online, [0.0, 0.1], 9, 2, blocks=2, policies=["abort"]
         ... )
         >>> mj.plotting.plot_policies(found, quantity="rounds_kept").get_ylabel()
         'rounds with a sum (%)'
     """
     check_known(quantity, "quantity", _LABELS, "a known quantity")
     field = "weak_lower" if quantity == "weak" else quantity
-    values = np.asarray(getattr(results, field)) * (
-        100 if quantity == "rounds_kept" else 1
-    )
+    scale = 100 if quantity == "rounds_kept" else 1
+    values = np.asarray(getattr(results, field)) * scale
     rates = 100 * np.asarray(results.step_dropout_rates)
-    is_privacy, lines = quantity in ("weak", "strong"), list[Line]()
-    kept = np.asarray(results.rounds_kept, float).mean(axis=-1)
+    is_privacy = quantity in ("weak", "strong")
+    lines = []
+    with_sum = np.asarray(results.rounds_kept, float).mean(axis=-1)
     for i, policy in enumerate(results.policies):
-        alive = (kept[i] >= _LEAST_KEPT) | (not is_privacy)
+        alive = (with_sum[i] >= _LEAST_KEPT) | (not is_privacy)
         name = policy.replace("_", " ")
         label = _POLICIES[policy] if alive.all() else f"{name}: too few sums beyond"
         low, mean, high = (np.where(alive, row, np.nan) for row in _spread(values[i]))
@@ -138,33 +136,28 @@ def plot_policies(
             upper = np.where(alive, _spread(results.weak_upper[i])[1], np.nan)
             lines.append(Line(label, rates, upper, "at most", weight="thin"))
     name, title = _LABELS[quantity]
-    drawn = (
-        f" Drawn where at least {100 * _LEAST_KEPT:g} % of rounds have a sum."
-        * is_privacy
-    )
-    words, whole = {"title": title, "drawn": drawn}, "y" * is_privacy
+    where = f" Drawn where at least {100 * _LEAST_KEPT:g} % of rounds have a sum."
     chart = Chart.named(
-        "policies", lines, told=words, title=title, y_label=name, whole=whole
+        "policies",
+        lines,
+        words={"title": title, "drawn": where * is_privacy},
+        title=title,
+        y_label=name,
+        whole="y" * is_privacy,
     )
     return draw(chart, ax=ax)
 
 
 def _spread(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return 5 % quantile, mean and 95 % quantile over trials, without those that are -1."""
-    shown = np.where(values < 0, np.nan, values.astype(np.float64))
-    rows = [row[np.isfinite(row)] for row in shown]
-    empty = (np.nan, np.nan, np.nan)
-    spread = [
-        (np.quantile(row, 0.05), row.mean(), np.quantile(row, 0.95))
-        if row.size
-        else empty
-        for row in rows
-    ]
-    low, mean, high = (np.array(column) for column in zip(*spread, strict=True))
+    """Return 5 % quantile, mean and 95 % quantile over trials, without those of -1."""
+    low, mean, high = np.full((3, len(values)), np.nan)
+    for k, row in enumerate(values.astype(np.float64)):
+        known = row[row >= 0]
+        if known.size:
+            low[k], high[k] = np.quantile(known, [0.05, 0.95])
+            mean[k] = known.mean()
     return low, mean, high
 
-
-# ---- Which client is in which sum, and from when the sums expose it.
 
 _MOST = 10**7
 """Cells of a history that are drawn.
@@ -226,19 +219,17 @@ def participation_chart(
     rows = _matrix(history)
     first = np.asarray(first_exposure(rows) if first is None else first)
     since = (first >= 0) & (np.arange(len(rows))[:, None] >= first)
-    named = bool(since.any())
+    is_named = bool(since.any())
     kinds = (
         ("", EMPTY),
-        ("in the sum" * named, SHADES[2]),
-        ("in the sum, exposed" * named, WARNING),
+        ("in the sum" * is_named, SHADES[2]),
+        ("in the sum, exposed" * is_named, WARNING),
     )
-    told = {"exposed": (first >= 0).sum(), "clients": rows.shape[1]}
-    cells = Cells(
-        np.where(rows != 0, 1 + since, 0).astype(np.uint8),
-        kinds,
-        _edges(block_size, rows.shape[1]),
-    )
-    return Chart.named("participation", told=told, cells=cells)
+    words = {"exposed": (first >= 0).sum(), "clients": rows.shape[1]}
+    values = np.where(rows != 0, 1 + since, 0).astype(np.uint8)
+    # 0: not in the sum; 1: in it; 2: in it, and exposed by then
+    cells = Cells(values, kinds, _edges(block_size, rows.shape[1]))
+    return Chart.named("participation", words=words, cells=cells)
 
 
 def _matrix(history: Any) -> np.ndarray:
@@ -252,7 +243,7 @@ def _matrix(history: Any) -> np.ndarray:
 
 
 def _edges(block_size: int | None, clients: int) -> range:
-    """Return where lines between blocks stand.
+    """Return the columns at which lines between blocks stand.
 
     Nowhere where they would be half of the picture.
     """
@@ -287,9 +278,12 @@ def plot_rounds(
 
     Examples:
         >>> import mrsa_jax as mj
-        >>> scheme = mj.selection.batch_partitioning(6, 4, 2), mj.availability.independent(0.0)
+        >>> blocks = mj.selection.batch_partitioning(6, 4, 2)
+        >>> scheme = blocks, mj.availability.independent(0.0)
         >>> steps = mj.availability.independent_steps(0.1)
-        >>> played = mj.selection.rollout_rounds(0, *scheme, steps, 9, policy="abort", blocks=2)
+        >>> played = mj.selection.rollout_rounds(
+        ...     0, *scheme, steps, 9, policy="abort", blocks=2
+        ... )
         >>> cells = mj.plotting.plot_rounds(played, block_size=2).images[0].get_array()
         >>> bool(((cells == 3) == played.participation).all())
         True
@@ -306,6 +300,6 @@ def rounds_chart(history: Any, block_size: int | None = None) -> Chart:
         ("input arrived, not in a sum", SHADES[0]),
         ("in the sum", SHADES[2]),
     )
-    told = {"made": (rows != 0).any(axis=1).sum(), "rounds": len(rows)}
+    words = {"made": (rows != 0).any(axis=1).sum(), "rounds": len(rows)}
     drawn = Cells(cells, kinds, _edges(block_size, rows.shape[1]))
-    return Chart.named("rounds", told=told, cells=drawn)
+    return Chart.named("rounds", words=words, cells=drawn)

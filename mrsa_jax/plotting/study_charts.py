@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mrsa_jax.plotting._attacks import errors_line
+from mrsa_jax.plotting.attack_charts import errors_line
 from mrsa_jax.plotting.chart import Chart, Line, draw
 from mrsa_jax.plotting.points import QUANTITIES
 from mrsa_watch._base.errors import check_known, require
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 OPENING = "weak_and_hidden"
-"""What the page of a study of privacy opens with, where it was measured."""
+"""The figure at the top of a report on privacy, where it was measured."""
 
 LEARNING = ("accuracy", "loss")
-"""What was learnt, where something was trained."""
+"""Figures of learning, where something was trained."""
 
 # of updates, behind a correlation that is drawn where others have as many
 _FEWEST_PAIRS = 10
@@ -38,13 +38,13 @@ def study_charts(results: xr.Dataset) -> dict[str, Chart]:
     Args:
         results: Data set of a study.
     """
-    found = {}
+    charts = {}
     for name, (needed, make) in _CHARTS.items():
         if needed in results and bool(np.isfinite(results[needed]).any()):
             chart = make(results)
             if chart.lines:
-                found[name] = chart
-    return found
+                charts[name] = chart
+    return charts
 
 
 def _labels(results: xr.Dataset) -> list[str]:
@@ -53,7 +53,7 @@ def _labels(results: xr.Dataset) -> list[str]:
 
 def _rounds(results: xr.Dataset, axis: str) -> np.ndarray:
     """Return the places along an axis; rounds are counted from 1."""
-    return np.asarray(results[axis].values, float) + (1 if axis == "round" else 0)
+    return np.asarray(results[axis].values, float) + (axis == "round")
 
 
 def _over(
@@ -62,14 +62,14 @@ def _over(
     """Return a line for each scheme: a mean and its band where there are trials."""
     values = results[name] * (100.0 if name == "accuracy" else 1.0)
     for label in _labels(results):
-        own = values.sel(scheme=label)
+        line = values.sel(scheme=label)
         edges: dict[str, Any] = {}
-        if "trial" in own.dims:
-            own = own.transpose("trial", axis)
-            if own.sizes["trial"] > 1:
-                edges = {side: quantile(own.values, q) for side, q in _EDGES.items()}
-            own = own.mean("trial")
-        yield Line(label, _rounds(results, axis), own.values, **edges, **look)
+        if "trial" in line.dims:
+            line = line.transpose("trial", axis)
+            if line.sizes["trial"] > 1:
+                edges = {side: quantile(line.values, q) for side, q in _EDGES.items()}
+            line = line.mean("trial")
+        yield Line(label, _rounds(results, axis), line.values, **edges, **look)
 
 
 _EDGES = {"low": 0.05, "high": 0.95}
@@ -85,16 +85,15 @@ def quantile(values: np.ndarray, q: float) -> np.ndarray:
 def _simple(
     name: str, axis: str = "round", kind: str = "line", **more: Any
 ) -> Callable[[xr.Dataset], Chart]:
-    """Return what makes the chart of one quantity over rounds."""
-    own = QUANTITIES[name]
+    """Return a function that makes the chart of one quantity over rounds."""
+    quantity = QUANTITIES[name]
 
     def make(results: xr.Dataset) -> Chart:
-        trials = results.sizes.get("trial", 1)
-        words = own.words + (
-            _BAND.format(trials=trials) if "trial" in results[name].dims else ""
-        )
+        words = quantity.words
+        if "trial" in results[name].dims:
+            words += _BAND.format(trials=results.sizes["trial"])
         lines = tuple(_over(results, name, axis, kind=kind))
-        return Chart(own.title, words, lines, y_label=own.label, **more)
+        return Chart(quantity.title, words, lines, y_label=quantity.label, **more)
 
     return make
 
@@ -107,40 +106,30 @@ def _overstatement(results: xr.Dataset) -> Chart:
     lines = []
     rounds = _rounds(results, "round")
     for label in compared(results):
-        one = results.sel(scheme=label)
-        lower, upper = (
-            one[name].values.astype(float) for name in ("weak_lower", "weak_upper")
-        )
-        weak: dict[str, Any] = {"kind": "step", "weight": "main dashed"}
+        scheme = results.sel(scheme=label)
+        lower = scheme["weak_lower"].values.astype(float)
+        upper = scheme["weak_upper"].values.astype(float)
         if (lower < upper).any():
-            thin = weak | {"weight": "thin dashed"}
-            lines.append(
-                Line(label, rounds, lower, "weak T at least", lower, upper, **thin)
-            )
-            lines.append(Line(label, rounds, upper, "weak T at most", **thin))
+            step = Line(label, rounds, upper, kind="step", weight="thin dashed")
+            least = step._replace(y=lower, name="weak T at least")
+            lines.append(least._replace(low=lower, high=upper))
+            lines.append(step._replace(name="weak T at most"))
         else:
-            lines.append(Line(label, rounds, upper, "weak T", **weak))
-        hidden = one["hidden_among_worst"].values
-        lines.append(
-            Line(
-                label,
-                rounds,
-                hidden,
-                "worst hidden among",
-                kind="step",
-                weight="thick solid",
-            )
-        )
+            step = Line(label, rounds, upper, "weak T", kind="step")
+            lines.append(step._replace(weight="main dashed"))
+        hidden = scheme["hidden_among_worst"].values
+        step = Line(label, rounds, hidden, "worst hidden among", kind="step")
+        lines.append(step._replace(weight="thick solid"))
     return Chart.named(OPENING, lines)
 
 
 def compared(results: xr.Dataset) -> list[str]:
-    """Return the first scheme that keeps no T, and the one of the largest sums of those that do."""
+    """Return a scheme without a T, and the one with a T that has the largest sums."""
     labels = _labels(results)
-    kept = [int(value) for value in results["guaranteed_privacy"].values]
+    targets = results["guaranteed_privacy"].values.astype(int)
     sums = results["aggregation_cardinality"].isel(round=-1).values
-    loose = [label for label, lasts in zip(labels, kept, strict=True) if lasts <= 1]
-    tight = [labels[k] for k in np.argsort(-sums, kind="stable") if kept[k] > 1]
+    loose = [labels[k] for k in np.flatnonzero(targets <= 1)]
+    tight = [labels[k] for k in np.argsort(-sums, kind="stable") if targets[k] > 1]
     return [*loose[:1], *tight[:1]]
 
 
@@ -169,7 +158,7 @@ def _cardinality(results: xr.Dataset) -> Chart:
 def _between(
     name: str, axis: str, thick: tuple[str, str], thin: tuple[str, str]
 ) -> Callable[[xr.Dataset], Chart]:
-    """Return what makes a chart of two lines a scheme and their band.
+    """Return a function that makes a chart of two lines per scheme and their band.
 
     Variable, name of each.
     """
@@ -178,8 +167,8 @@ def _between(
         lines = []
         x = _rounds(results, axis)
         for label in _labels(results):
-            own = results.sel(scheme=label)
-            main, other = own[thick[0]].values, own[thin[0]].values
+            scheme = results.sel(scheme=label)
+            main, other = scheme[thick[0]].values, scheme[thin[0]].values
             low, high = np.minimum(main, other), np.maximum(main, other)
             lines.append(Line(label, x, main, thick[1], low, high))
             lines.append(Line(label, x, other, thin[1], weight="thin"))
@@ -191,12 +180,13 @@ def _between(
 def _accuracy_epsilon(results: xr.Dataset) -> Chart:
     lines = []
     for label in _labels(results):
-        own = results.sel(scheme=label)
-        accuracy = 100 * own["accuracy"].values
-        for name, weight in (("worst", "main"), ("mean", "thin")):
-            spent = own[f"epsilon_{name}"].values
-            told = "worst client's" if name == "worst" else "clients' mean"
-            lines.append(Line(label, spent, accuracy, f"{told} epsilon", weight=weight))
+        scheme = results.sel(scheme=label)
+        accuracy = 100 * scheme["accuracy"].values
+        worst, mean = scheme["epsilon_worst"].values, scheme["epsilon_mean"].values
+        lines.append(Line(label, worst, accuracy, "worst client's epsilon"))
+        lines.append(
+            Line(label, mean, accuracy, "clients' mean epsilon", weight="thin")
+        )
     return Chart.named("accuracy_epsilon_so_far", lines)
 
 
@@ -204,19 +194,19 @@ def _drift(results: xr.Dataset) -> Chart:
     lines = []
     lags = _rounds(results, "lag")
     for label in _labels(results):
-        own = results.sel(scheme=label)
-        rho, share = (float(own[f"update_{name}"]) for name in ("memory", "lasting"))
-        is_known = own["correlation_pairs"].values >= _FEWEST_PAIRS
-        measured = np.where(
-            is_known | ~is_known.any(), own["correlation"].values, np.nan
-        )
+        scheme = results.sel(scheme=label)
+        rho, lasting = float(scheme["update_memory"]), float(scheme["update_lasting"])
+        is_known = scheme["correlation_pairs"].values >= _FEWEST_PAIRS
+        # where no lag has enough pairs, all are drawn
+        is_known |= not is_known.any()
+        measured = np.where(is_known, scheme["correlation"].values, np.nan)
         lines.append(Line(label, lags, measured, "measured", weight="thin solid"))
-        lines.append(Line(label, lags, share * rho**lags, "fitted"))
+        lines.append(Line(label, lags, lasting * rho**lags, "fitted"))
     return Chart.named("correlation", lines)
 
 
 def _reconstruction(results: xr.Dataset) -> Chart:
-    """Return each scheme's errors in rising order: how many clients are known how well."""
+    """Chart each scheme's errors in rising order."""
     errors = results["reconstruction_error"]
     lines = [
         errors_line(label, errors.sel(scheme=label).values)
@@ -270,7 +260,7 @@ FIGURES: Sequence[str] = tuple(_CHARTS)
 
 
 def plot_study(results: xr.Dataset, figure: str, *, ax: Axes | None = None) -> Axes:
-    """Plot one of the figures of a study, as `save_study_figures` writes it under the same name.
+    """Plot a figure of a study, as `save_study_figures` writes it under its name.
 
     Lines over trials are means, in bands from 5 % to 95 % of them. The figures:
 
@@ -307,13 +297,15 @@ def plot_study(results: xr.Dataset, figure: str, *, ax: Axes | None = None) -> A
 
     Examples:
         >>> import mrsa_jax as mj
-        >>> found = mj.study.from_histories({"Random": [[1, 1, 0], [0, 1, 1], [0, 1, 0]]})
+        >>> history = [[1, 1, 0], [0, 1, 1], [0, 1, 0]]
+        >>> found = mj.study.from_histories({"Random": history})
         >>> ax = mj.plotting.plot_study(found, "exposed_clients")
         >>> ax.lines[0].get_ydata().tolist()
         [0.0, 0.0, 3.0]
         >>> import xarray as xr  # a study that trains has epsilons, say
         >>> axes = ("scheme", "evaluation")
-        >>> rows = {"epsilon_mean": (axes, [[1.0, 2.0]]), "epsilon_worst": (axes, [[2.0, 4.0]])}
+        >>> rows = {"epsilon_mean": (axes, [[1.0, 2.0]])}
+        >>> rows["epsilon_worst"] = (axes, [[2.0, 4.0]])
         >>> found = xr.Dataset(rows, {"scheme": ["Random"], "evaluation": [10, 20]})
         >>> worst, mean = mj.plotting.plot_study(found, "epsilon").lines
         >>> mean.get_ydata().tolist(), worst.get_ydata().tolist()

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mrsa_jax._core.drawing import named_if_not_drawn
-from mrsa_jax.plotting._names import OWN
-from mrsa_jax.plotting._study import OPENING, compared, quantile, study_charts
-from mrsa_jax.plotting._style import style
 from mrsa_jax.plotting.chart import Chart, draw
+from mrsa_jax.plotting.names import OURS, figure_of
+from mrsa_jax.plotting.study_charts import OPENING, compared, quantile, study_charts
+from mrsa_jax.plotting.styles import style
 from mrsa_watch._base.errors import check_known, require
 
 if TYPE_CHECKING:
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-
-# ---- A figure as files: PNG for screens, SVG and PDF for print, with text as text.
 
 FORMATS = ("png", "svg", "pdf")
 PRINT = "figures"  # folder of what is for print, where it stands apart
@@ -73,19 +71,19 @@ def save_figure(
         'line.svg'
     """
     require(len(formats) > 0, "formats", "must name a format")
-    for one in formats:
-        check_known(one, "formats", FORMATS, "known formats")
-    own = pathlib.Path(path)
+    for form in formats:
+        check_known(form, "formats", FORMATS, "known formats")
+    target = pathlib.Path(path)
     with style():
         drawn = _figure(figure)
-        told = " ".join(str(ax.get_label()) for ax in drawn.axes if ax.get_label())
         written = []
-        for one in formats:
-            folder = own.parent / PRINT if apart and one != "png" else own.parent
+        for form in formats:
+            is_apart = apart and form != "png"
+            folder = target.parent / PRINT if is_apart else target.parent
             folder.mkdir(exist_ok=True)
-            place = folder / f"{own.name}.{one}"
+            place = folder / f"{target.name}.{form}"
             try:
-                _write(drawn, place, one, told)
+                _write(drawn, place, form)
             except BaseException:
                 place.unlink(missing_ok=True)  # half of a picture
                 raise
@@ -96,13 +94,15 @@ def save_figure(
     return tuple(written)
 
 
-def _write(drawn: Figure, place: pathlib.Path, form: str, told: str) -> None:
+def _write(drawn: Figure, place: pathlib.Path, form: str) -> None:
+    captions = [str(ax.get_label()) for ax in drawn.axes if ax.get_label()]
+    title = {"Title": " ".join(captions)}
     if form == "png":
-        drawn.savefig(place, format=form, metadata={"Title": told})
+        drawn.savefig(place, format=form, metadata=title)
         return
     _rasterize(drawn)
     date = {"svg": "Date", "pdf": "CreationDate"}[form]
-    drawn.savefig(place, format=form, dpi=_PIXELS, metadata={"Title": told, date: None})
+    drawn.savefig(place, format=form, dpi=_PIXELS, metadata=title | {date: None})
 
 
 def _figure(figure: Any) -> Figure:
@@ -112,12 +112,10 @@ def _figure(figure: Any) -> Figure:
     from matplotlib.figure import Figure
 
     if isinstance(figure, Axes):
-        root = figure.get_figure(root=True)
-        assert root is not None
-        return root
+        return figure_of(figure)
     if isinstance(figure, Figure):
         return figure
-    drawn = Figure(layout="constrained", gid=OWN)
+    drawn = Figure(layout="constrained", gid=OURS)
     FigureCanvasAgg(drawn)
     ax = drawn.subplots()
     draw(figure, ax=ax) if isinstance(figure, Chart) else figure(ax=ax)
@@ -134,7 +132,7 @@ def _rasterize(figure: Figure) -> None:
             if isinstance(artist, PathCollection):
                 dense = len(np.asarray(artist.get_offsets())) > _MOST_MARKS
             elif isinstance(artist, Collection):
-                dense = sum(len(one) for one in artist.get_paths()) > _MOST_CORNERS
+                dense = sum(map(len, artist.get_paths())) > _MOST_CORNERS
             elif isinstance(artist, Line2D):
                 marked = artist.get_marker() not in ("None", "none", "", " ", None)
                 most = _MOST_MARKS if marked else _MOST_CORNERS
@@ -145,11 +143,8 @@ def _rasterize(figure: Figure) -> None:
                 artist.set_rasterized(True)
 
 
-# ---- The figures of a study as files, the data of each next to it.
-
-
 class Ahead:
-    """Draws figures in a thread, while what is not known yet of their study is computed.
+    """Draws figures in a thread, while the rest of their study is computed.
 
     A study's figures of its histories are known long before its trainings end, which
     leave a core idle. One that is asked for in the end is taken only if it is that of
@@ -173,10 +168,11 @@ class Ahead:
         """Draw the figures of results that are not yet drawn."""
         self._pool = self._pool or ThreadPoolExecutor(1)
         for chart in study_charts(results).values():
+            # a chart whose data changed meanwhile is drawn again
             name = pickle.dumps(chart)
             if name not in self._drawn:
-                own = contextvars.copy_context()  # in which `style` keeps its column
-                self._drawn[name] = self._pool.submit(own.run, _png, chart)
+                context = contextvars.copy_context()  # `style` keeps its column there
+                self._drawn[name] = self._pool.submit(context.run, _png, chart)
 
     def __enter__(self) -> Ahead:
         """Return itself."""
@@ -189,14 +185,14 @@ class Ahead:
 
     def png(self, chart: Chart) -> bytes | None:
         """Return the picture of a chart, None where it was not drawn."""
-        found = self._drawn.get(pickle.dumps(chart))
-        return None if found is None or found.cancelled() else found.result()
+        future = self._drawn.get(pickle.dumps(chart))
+        return None if future is None or future.cancelled() else future.result()
 
 
 def _png(chart: Chart) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
-        own = pathlib.Path(folder) / "figure"
-        return save_figure(chart, own, formats=["png"])[0].read_bytes()
+        path = pathlib.Path(folder) / "figure"
+        return save_figure(chart, path, formats=["png"])[0].read_bytes()
 
 
 def save_study_figures(
@@ -206,7 +202,7 @@ def save_study_figures(
     formats: Sequence[str] = FORMATS,
     ahead: Ahead | None = None,
 ) -> dict[str, pathlib.Path]:
-    """Write each figure that the results have data for as PNG, its data as CSV next to it.
+    """Write each figure that the results have data for as PNG, with its data as CSV.
 
     For print it is also in the folder's `figures/`, as SVG and PDF;
     `with style("single"):` around the call gives the width of one column.
@@ -245,7 +241,7 @@ _WEAK = {"weak_lower": "weak T at least", "weak_upper": "weak T at most",
 
 
 def _figure_data(results: xr.Dataset, name: str) -> Any:
-    """Return what a figure shows as a table.
+    """Return a figure's data as a table.
 
     A column for each scheme, quantiles where banded.
     """
@@ -261,13 +257,10 @@ def _figure_data(results: xr.Dataset, name: str) -> Any:
     elif "trial" not in results[name].dims:
         return results[name].transpose(..., "scheme").to_pandas()
     else:
-        axis = next(
-            str(dim) for dim in results[name].dims if dim not in ("trial", "scheme")
-        )
+        (axis,) = map(str, set(results[name].dims) - {"trial", "scheme"})
         for label in results["scheme"].values:
-            own = results[name].sel(scheme=label).transpose("trial", axis)
-            columns[f"{label} mean"] = own.mean("trial").values
-            columns |= {
-                f"{label} q{q:g}": quantile(own.values, q) for q in (0.05, 0.95)
-            }
+            values = results[name].sel(scheme=label).transpose("trial", axis)
+            columns[f"{label} mean"] = values.mean("trial").values
+            for q in (0.05, 0.95):
+                columns[f"{label} q{q:g}"] = quantile(values.values, q)
     return pd.DataFrame(columns, index=pd.Index(results[axis].values, name=axis))

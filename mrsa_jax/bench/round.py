@@ -1,4 +1,4 @@
-"""Whole rounds as arrays against the real protocol, and against the keystreams of their pads."""
+"""Whole rounds as arrays against the real protocol, and against their keystreams."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import numpy as np
 
 from mrsa_jax import protocol, secagg
 from mrsa_jax._core.status import Status
-from mrsa_jax.bench._pads import KEYSTREAM, adjacency_of, keystreams, num_edges
-from mrsa_jax.bench.harness import Case, Measurement, ResultsDifferError, Sized, compare
+from mrsa_jax.bench.harness import Measurement, ResultsDifferError, Sized, compare
+from mrsa_jax.bench.pads import adjacency_of, keystreams, num_edges
 
 BITS = 16
 
@@ -26,6 +26,7 @@ def lost_before_unmasking(num_clients: int, share: float) -> np.ndarray:
 
 
 def residues(num_clients: int, dim: int) -> np.ndarray:
+    """Draw every client's input in the ring of 16 bits."""
     return (
         np.random.default_rng(0)
         .integers(0, 2**BITS, (num_clients, dim))
@@ -33,7 +34,8 @@ def residues(num_clients: int, dim: int) -> np.ndarray:
     )
 
 
-def _whole_round(n: int, dim: int) -> Measurement:
+def whole_round(n: int, dim: int) -> Measurement:
+    """Time a round as arrays against the real protocol."""
     inputs, survivors = residues(n, dim), lost_before_unmasking(n, 0.1)
     arguments = (inputs, ~np.eye(n, dtype=bool), survivors, n // 2 + 1, BITS)
 
@@ -48,20 +50,8 @@ def _whole_round(n: int, dim: int) -> Measurement:
         lambda: secagg.aggregate(0, *arguments),
         lambda: protocol.run(*arguments, entropy=0),
         work=1,
-        unit="rounds",
-        peer_name="the real protocol, all parties in one process",
         check=check,
-        repeats=3,
-        note="aims: 1 s for arrays, 10 s for the real protocol (Flower's own functions need 240 "
-        "CPU-seconds); floor of the real one: 21,600 X25519 agreements of 36 us",
     )
-
-
-def cases(quick: bool) -> list[Case]:
-    """Return a round against the real protocol."""
-    n, dim = (12, 1_000) if quick else (100, 10_000)
-    name = f"round, complete graph, n = {n}, d = {dim:,}, 10 % lost"
-    return [Case(name, lambda: _whole_round(n, dim))]
 
 
 def sized(n: int, dim: int, graph: str, modulus: int) -> Sized:
@@ -75,6 +65,7 @@ def sized(n: int, dim: int, graph: str, modulus: int) -> Sized:
 
 def _own_round(n: int, dim: int, graph: str, modulus: int) -> Measurement:
     adjacency = adjacency_of(graph, n)
+    # the least that every client's neighbourhood can reach
     threshold = (int(adjacency.sum(axis=1).min()) + 1) // 2 + 1
     survivors = np.ones((5, n), bool)
     limit = min(modulus, 2**16)
@@ -84,19 +75,16 @@ def _own_round(n: int, dim: int, graph: str, modulus: int) -> Measurement:
     def ours() -> secagg.AggregateResult:
         return secagg.aggregate(*arguments, modulus=modulus, keep_padded=False)
 
-    def check(mine: secagg.AggregateResult, _: int) -> None:
+    def check(result: secagg.AggregateResult, _: int) -> None:
         expected = inputs.sum(axis=0, dtype=np.uint64) % modulus
-        np.testing.assert_array_equal(mine.total.astype(np.uint64), expected)
+        np.testing.assert_array_equal(result.total.astype(np.uint64), expected)
 
     streams = int(np.triu(adjacency).sum()) + n
     measured = compare(
         ours,
         keystreams(streams, dim, modulus),
         work=1,
-        unit="rounds",
-        peer_name=KEYSTREAM,
         check=check,
-        note="the peer makes the keystreams of the pads and nothing else of the round",
     )
     sent = sum(step.bytes_up + step.bytes_down for step in ours().steps)
     return dataclasses.replace(measured, made_bytes=sent)

@@ -1,4 +1,4 @@
-"""What attacks on sums recover.
+"""Charts of attacks: errors by scheme, true against false positives, images.
 
 Errors of single clients by scheme, and what is distinguished.
 """
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mrsa_jax._core import gaussian as _gaussian
-from mrsa_jax.plotting._style import CHANCE, style
 from mrsa_jax.plotting.chart import Chart, Line, draw
+from mrsa_jax.plotting.styles import CHANCE, style
 from mrsa_watch._base.errors import require
 
 if TYPE_CHECKING:
@@ -29,34 +29,33 @@ _TINY = 1e-12  # of an error on a logarithmic axis
 
 def errors_line(label: str, errors: Any) -> Line:
     """Return errors in rising order: how many clients are known how well."""
-    known = np.sort(np.ravel(np.asarray(errors, float)))
-    known = known[np.isfinite(known)]
-    share = 100 * (np.arange(known.size) + 1) / max(known.size, 1)
-    return Line(label, share, np.maximum(known, _TINY))
+    values = np.sort(np.ravel(np.asarray(errors, float)))
+    values = values[np.isfinite(values)]
+    fraction = 100 * (np.arange(values.size) + 1) / max(values.size, 1)
+    return Line(label, fraction, np.maximum(values, _TINY))
 
 
 def members_chart(summary: Rows) -> Chart:
-    """Return how well each method tells members from others, by what the server sees."""
+    """Chart the accuracy of each method in telling members from others."""
     seen = list(dict.fromkeys(str(row["seen"]) for row in summary))
     lines = []
     for method in dict.fromkeys(row["method"] for row in summary):
-        own, name = [row for row in summary if row["method"] == method], spoken(method)
+        rows = [row for row in summary if row["method"] == method]
+        name = spoken(method)
         words = [
             f"{name}, {row['seen']}: AUC {size(row['auc']):.3g}, right about "
             f"{100 * size(row['accuracy']):.3g} %"
-            for row in own
+            for row in rows
         ]
-        x, y = (
-            [float(seen.index(str(row["seen"]))) for row in own],
-            [size(r["auc"]) for r in own],
-        )
+        x = [float(seen.index(str(row["seen"]))) for row in rows]
+        y = [size(row["auc"]) for row in rows]
         lines.append(Line(name, x, y, kind="marks", words=words))
     ticks = [(float(k), name) for k, name in enumerate(seen)]
     return Chart.named("members", lines, ticks=ticks)
 
 
 def rates_chart(scores: Rows, others: str = "") -> Chart:
-    """Return measured rates with their intervals next to the formula's, two lines for a client.
+    """Chart measured rates with their intervals next to those of the formula.
 
     Args:
         scores: Rows of an attack that tells apart, of any schemes.
@@ -64,42 +63,30 @@ def rates_chart(scores: Rows, others: str = "") -> Chart:
     """
     lines = []
     least = min(float(row["fpr"]) for row in scores)
+    # formulas are drawn where rates were measured
     along = np.logspace(np.log10(least), np.log10(0.999), 60)
-    parts = [
-        (str(r["scheme"]), str(r["whose"]), str(r.get("others", ""))) for r in scores
-    ]
-    kinds = {kind for *_, kind in parts}
-    for label, whose, kind in dict.fromkeys(parts):
-        rows = [
-            row
-            for row, own in zip(scores, parts, strict=True)
-            if own == (label, whose, kind)
-        ]
-        rows = sorted(rows, key=lambda row: float(row["fpr"]))
-        x, y, low, high = (
-            np.array(
-                [np.nan if row[name] is None else row[name] for row in rows], float
-            )
-            for name in ("fpr", "tpr", "lower", "upper")
-        )
+    groups: dict[tuple[str, str, str], list[Mapping[Any, Any]]] = {}
+    for row in scores:
+        group = str(row["scheme"]), str(row["whose"]), str(row.get("others", ""))
+        groups.setdefault(group, []).append(row)
+    kinds = {kind for *_, kind in groups}
+    for (label, whose, kind), rows in groups.items():
+        rows.sort(key=lambda row: float(row["fpr"]))
+        names = ("fpr", "tpr", "lower", "upper")  # None becomes nan
+        table = np.array([[row[name] for row in rows] for name in names], float)
+        x, (y, low, high) = table[0], 100 * table[1:]
         width = "main" if whose == "worst" else "thin"
         formula = 100 * _gaussian.true_positive_rate(size(rows[0]["mu"]), along)
         seen = f"{whose} client" + f", {kind} updates" * (len(kinds) > 1)
-        lines.append(
-            Line(label, along, formula, f"{seen}, formula", weight=f"{width} dashed")
-        )
-        lines.append(
-            Line(
-                label, x, 100 * y, seen, 100 * low, 100 * high, weight=f"{width} solid"
-            )
-        )
-    lines.append(
-        Line(CHANCE, along, 100 * along, "as many as false alarms", weight="thin")
-    )
-    told = "Gaussian" if others == "gaussian" else others
-    given = f", if the others' updates are {told}," * bool(told)
-    words = {"given": given, "told": f" ({told} updates)" * bool(told)}
-    return Chart.named("rates", lines, told=words)
+        dashed = Line(label, along, formula, f"{seen}, formula")
+        lines.append(dashed._replace(weight=f"{width} dashed"))
+        lines.append(Line(label, x, y, seen, low, high, weight=f"{width} solid"))
+    chance = Line(CHANCE, along, 100 * along, "as many as false alarms")
+    lines.append(chance._replace(weight="thin"))
+    kind = "Gaussian" if others == "gaussian" else others
+    given = f", if the others' updates are {kind}," * bool(kind)
+    words = {"given": given, "told": f" ({kind} updates)" * bool(kind)}
+    return Chart.named("rates", lines, words=words)
 
 
 def plot_roc(data: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
@@ -115,10 +102,13 @@ def plot_roc(data: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
     Examples:
         >>> import mrsa_jax as mj
         >>> import pandas as pd
-        >>> own = {"scheme": "Random", "whose": "worst", "mu": 1.0, "lower": 0.0, "upper": 1.0}
-        >>> scores = pd.DataFrame([own | {"fpr": rate, "tpr": rate**0.5} for rate in (0.25, 1.0)])
+        >>> worst = {"scheme": "Random", "whose": "worst", "mu": 1.0}
+        >>> scores = pd.DataFrame(
+        ...     [worst | {"fpr": rate, "tpr": rate**0.5} for rate in (0.25, 1.0)]
+        ... ).assign(lower=0.0, upper=1.0)
         >>> ax = mj.plotting.plot_roc(scores)
-        >>> [line.get_ydata().tolist() for line in ax.lines if len(line.get_ydata()) == 2]
+        >>> values = [line.get_ydata().tolist() for line in ax.lines]
+        >>> [value for value in values if len(value) == 2]
         [[50.0, 100.0]]
     """
     return draw(rates_chart(data.to_dict("records")), ax=ax)
@@ -137,32 +127,29 @@ def spoken(name: Any) -> str:
 def histogram_chart(
     data: pd.DataFrame, column: str = "error", least: float = _LEAST
 ) -> Chart:
-    """Return how many clients are known with which error.
+    """Chart the clients by their error, as steps over bins of a logarithmic axis.
 
     Steps over bins of a logarithmic axis.
     """
-    top = float(
-        np.ceil(np.log10(np.clip(np.nan_to_num(data[column].max()), 10.0, 1e6)))
-    )
+    largest = np.clip(np.nan_to_num(data[column].max()), 10.0, 1e6)
+    top = float(np.ceil(np.log10(largest)))
     bins = np.logspace(np.log10(least), top, 4 * int(top - np.log10(least)) + 1)
     lines = []
     for label, rows in data.groupby("scheme", sort=False):
         values = rows[column].dropna()
+        # errors beyond the ends count in the outermost bins
         counts, _ = np.histogram(np.clip(values, 1.01 * least, 0.99 * bins[-1]), bins)
-        share = np.append(100 * counts / max(len(values), 1), 0.0)
-        name, beyond = (
-            f"mean {values.mean():.2g}",
-            [(values < least), (values > bins[-1])],
+        fraction = np.append(100 * counts / max(len(values), 1), 0.0)
+        name = f"mean {values.mean():.2g}"
+        ends = (
+            ("below", bins[0], values < least),
+            ("above", bins[-1], values > bins[-1]),
         )
-        for side, end, outside in zip(
-            ("below", "above"), bins[[0, -1]], beyond, strict=True
-        ):
-            name += f", {100 * outside.mean():.3g} % {side} {end:.3g}" * bool(
-                outside.any()
-            )
-        lines.append(
-            Line(str(label), bins, share, name, np.zeros(len(bins)), share, "step")
-        )
+        for side, end, outside in ends:
+            if outside.any():
+                name += f", {100 * outside.mean():.3g} % {side} {end:.3g}"
+        zeros = np.zeros(len(bins))
+        lines.append(Line(str(label), bins, fraction, name, zeros, fraction, "step"))
     return Chart.named("histogram", lines)
 
 
@@ -173,7 +160,7 @@ def plot_error_histogram(
     least: float = _LEAST,
     ax: Axes | None = None,
 ) -> Axes:
-    """Plot how many of the clients are recovered with which error, a histogram a scheme.
+    """Plot the fraction of clients recovered with each error, one histogram per scheme.
 
     Args:
         data: Columns scheme and the error, a row for each client and seed.
@@ -184,16 +171,14 @@ def plot_error_histogram(
     Examples:
         >>> import mrsa_jax as mj
         >>> import pandas as pd
-        >>> errors = pd.DataFrame({"scheme": ["Random"] * 4, "error": [1e-4, 1e-4, 1e-4, 1.0]})
+        >>> errors = pd.DataFrame({"error": [1e-4, 1e-4, 1e-4, 1.0]})
+        >>> errors = errors.assign(scheme="Random")
         >>> ax = mj.plotting.plot_error_histogram(errors)
         >>> float(max(ax.lines[0].get_ydata()))
         75.0
     """
     return draw(histogram_chart(data, column, least), ax=ax)
 
-
-# ---- Images that an attack made, in a grid next to their originals, with a score under
-# each.
 
 _SIDE = 1.05  # inches of an image
 _SCORE = 0.2  # of the line under it
@@ -209,7 +194,7 @@ def plot_image_grid(
     title: str | None = None,
     figure: Figure | None = None,
 ) -> Figure:
-    """Draw rows of images under one another, the originals first, a score under each image.
+    """Draw rows of images under one another, originals first, with scores below.
 
     Args:
         rows: A label (of one line or several) and real images [n, height, width,
@@ -239,20 +224,20 @@ def plot_image_grid(
         >>> [ax.get_xlabel() for ax in figure.axes]
         ['', '', '22 dB', '18.3']
     """
-    labels, images = [label for label, _ in rows], _checked_rows(rows)
+    labels = [label for label, _ in rows]
+    images = _checked_rows(rows)
     texts = _checked_scores(images, scores)
     columns = max(len(row) for row in images)
     with style():
         from matplotlib.figure import Figure
 
         figure = Figure(layout="constrained") if figure is None else figure
-        longest = max(
-            len(line) for label in labels for line in label.splitlines() or [""]
-        )
-        side = _side(columns, _LABEL * longest + 0.15, texts)
+        lines = [line for label in labels for line in label.splitlines() or [""]]
+        indent = _LABEL * max(map(len, lines))
+        side = _side(columns, indent + 0.15, texts)
         height = sum(side + _SCORE * (text is not None) for text in texts)
-        width = side * columns + _LABEL * longest + 0.15
-        figure.set_size_inches(width, height + 0.3 * (title is not None))
+        height += 0.3 * (title is not None)
+        figure.set_size_inches(side * columns + indent + 0.15, height)
         axes = figure.subplots(len(images), columns, squeeze=False)
         for line, label, row, text in zip(axes, labels, images, texts, strict=True):
             for k, ax in enumerate(line):
@@ -267,11 +252,12 @@ def plot_image_grid(
 
 
 def _side(columns: int, beside: float, texts: list[list[str] | None]) -> float:
-    """Return the inches of an image that fits the column, apart from its score's width."""
+    """Return the inches of an image that fits the column with its score."""
     import matplotlib as mpl
 
     width = float(mpl.rcParams["figure.figsize"][0])
-    longest = max((len(one) for text in texts for one in text or ()), default=0)
+    scores = [score for text in texts for score in text or ()]
+    longest = max(map(len, scores), default=0)
     return max(min(_SIDE, (width - beside) / columns), 0.3, _LETTER * longest)
 
 
@@ -279,9 +265,9 @@ def _draw(
     ax: Axes, image: np.ndarray, value_range: tuple[float, float] | None, text: str
 ) -> None:
     low, high = (image.min(), image.max()) if value_range is None else value_range
-    shown = np.clip((image - low) / (high - low if high > low else 1.0), 0.0, 1.0)
-    grey = shown[..., 0] if shown.shape[-1] == 1 else shown
-    ax.imshow(grey, cmap="gray", vmin=0.0, vmax=1.0, interpolation="none")
+    pixels = np.clip((image - low) / (high - low if high > low else 1.0), 0.0, 1.0)
+    pixels = pixels[..., 0] if pixels.shape[-1] == 1 else pixels
+    ax.imshow(pixels, cmap="gray", vmin=0.0, vmax=1.0, interpolation="none")
     ax.set_xticks([])
     ax.set_yticks([])
     ax.grid(visible=False)
@@ -296,30 +282,24 @@ def _checked_rows(rows: Sequence[tuple[str, Any]]) -> list[np.ndarray]:
         rule = "must be images [n, height, width, 1 or 3], n at least 1"
         is_grid = row.ndim == 4 and row.shape[-1] in (1, 3) and row.size > 0
         require(is_grid, "rows", rule, row.shape)
-        require(
-            bool(np.isfinite(row).all()), "rows", "must be finite", "nan or infinity"
-        )
+        is_finite = bool(np.isfinite(row).all())
+        require(is_finite, "rows", "must be finite", "nan or infinity")
     return images
 
 
 def _checked_scores(
     images: list[np.ndarray], scores: Sequence[Sequence[Any] | None] | None
 ) -> list[list[str] | None]:
-    """Return what is written under each image of each row."""
-    own = [None] * len(images) if scores is None else list(scores)
-    require(
-        len(own) == len(images), "scores", "must be one a row", len(own), len(images)
-    )
+    """Return the text below each image of each row."""
+    lines = [None] * len(images) if scores is None else list(scores)
+    counts = len(lines), len(images)
+    require(counts[0] == counts[1], "scores", "must be one a row", *counts)
     texts: list[list[str] | None] = []
-    for row, line in zip(images, own, strict=True):
-        fits = line is None or len(line) == len(row)
-        require(fits, "scores", "must be one for each image", line, len(row))
-        texts.append(
-            None
-            if line is None
-            else [
-                value if isinstance(value, str) else f"{float(value):.3g}"
-                for value in line
-            ]
-        )
+    for row, line in zip(images, lines, strict=True):
+        if line is None:
+            texts.append(None)
+            continue
+        rule = "must be one for each image"
+        require(len(line) == len(row), "scores", rule, line, len(row))
+        texts.append([v if isinstance(v, str) else f"{float(v):.3g}" for v in line])
     return texts

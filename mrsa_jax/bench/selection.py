@@ -1,4 +1,4 @@
-"""Selection rounds per second, every scheme against NumPy over all trials at once, one core."""
+"""Selection rounds per second of every scheme, against NumPy over all trials."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mrsa_jax import availability, selection
-from mrsa_jax.bench.harness import Case, Measurement, ResultsDifferError, Sized, compare
+from mrsa_jax.bench.harness import Measurement, ResultsDifferError, Sized, compare
 
 if TYPE_CHECKING:
     import jax  # scripts in NumPy use the peer without it
@@ -18,14 +18,6 @@ if TYPE_CHECKING:
 _AT_ONCE = 250  # trials whose state stays in the peer's cache
 _COMPARED = 1_000  # of our trials: the more, the smaller a difference is seen
 _FEWEST = 20  # trials from which on statistics are compared
-_NOTE = (
-    "floor: the words alone (availability of each client, then one for each candidate; "
-    "Threefry-2x32-20, 1.4 ns each on a core with AVX2) take about half of the time of "
-    "`random`"
-)
-
-
-# ---- the peer: what one would write in NumPy
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,6 +56,7 @@ class NumPySelection:
             online = rng.random(dtype=single, out=draws) >= rates
             for client in range(1, self.size):
                 online[:, :: self.size] &= online[:, client :: self.size]
+            # a block is there if all its clients are
             online = online[:, :: self.size]
             keys = rng.random((trials, units), single)
             if self.order == "joins":
@@ -91,9 +84,6 @@ class NumPySelection:
             )
 
 
-# ---- comparison
-
-
 def _final_figures(history: np.ndarray) -> np.ndarray:
     """Return F and C after the last round, [B, 2]."""
     counts = history.sum(axis=1)
@@ -102,8 +92,7 @@ def _final_figures(history: np.ndarray) -> np.ndarray:
 
 
 FALSE_ALARM = 1e-6
-"""The most likely that equal schemes are called different, whatever the law of their figures.
-"""
+"""The chance at most that equal schemes are called different, whatever their law."""
 
 
 def _same_statistics(ours: jax.Array, theirs: np.ndarray) -> None:
@@ -117,7 +106,7 @@ def _same_statistics(ours: jax.Array, theirs: np.ndarray) -> None:
 
 
 def chance_of_means(a: np.ndarray, b: np.ndarray) -> float:
-    """Return a bound on the chance of means as far apart if both samples have one distribution.
+    """Bound the chance of means as far apart if both samples have one distribution.
 
     Then each division of all values into two samples is as likely. The mean of the
     smaller one is that of a sample without replacement, whose exponential moments are
@@ -137,28 +126,27 @@ def chance_of_means(a: np.ndarray, b: np.ndarray) -> float:
     if (pooled == pooled[0]).all():
         return 1.0
     spread = float(pooled.std())
+    # standardised, so that one grid of rates serves all figures
     values = (pooled - pooled.mean()) / spread
     apart = abs(float(few.mean() - pooled.mean()) / spread)
     if few.mean() < pooled.mean():
         values = -values
     rates = np.geomspace(1e-3, 1e3, 400)
     exponents = rates[:, None] * values
+    # logarithms of means of exponentials, without overflow
     highest = exponents.max(axis=1)
     moments = highest + np.log(np.exp(exponents - highest[:, None]).mean(axis=1))
     exponent = float((rates * apart - moments).max())
     return float(min(1.0, 2.0 * np.exp(-len(few) * max(exponent, 0.0))))
 
 
-def _measure(
-    scheme: str,
-    clients: int,
-    cohort: int,
-    peer: NumPySelection | None,
-    rounds: int,
-    trials: int,
+def rollouts(
+    scheme: str, clients: int, cohort: int, rounds: int, trials: int
 ) -> Measurement:
     """Measure one scheme with the papers' mixed rates, shuffled."""
-    selector = selection.Scheme.parse(scheme).build(clients, cohort)
+    parsed = selection.Scheme.parse(scheme)
+    selector = parsed.build(clients, cohort)
+    peer = peer_of(parsed, clients, cohort)
     rates = availability.assign_rates(0, [0.1, 0.2, 0.3, 0.4, 0.5], clients)
     online = availability.independent(rates)
     peer_trials = min(trials, _AT_ONCE)
@@ -176,13 +164,8 @@ def _measure(
         None if peer is None else theirs,
         work=rounds * trials,
         peer_work=rounds * peer_trials,
-        unit="rounds",
-        peer_name=None if peer is None else "NumPy over all trials at once, one core",
         check=check,
-        aim=5,
-        repeats=5,
         made_bytes=rounds * trials * clients,
-        note=_NOTE,
     )
 
 
@@ -206,35 +189,8 @@ def peer_of(scheme: Scheme, clients: int, cohort: int) -> NumPySelection | None:
 
 def sized(n: int, cohort_size: int, scheme: str, rounds: int, trials: int) -> Sized:
     """Return rollouts of one scheme."""
-    own = selection.Scheme.parse(scheme)
-    own.check(n, cohort_size)
-    peer = peer_of(own, n, cohort_size)
-
-    def measure() -> Measurement:
-        return _measure(scheme, n, cohort_size, peer, rounds, trials)
+    selection.Scheme.parse(scheme).check(n, cohort_size)
 
     # the history as it is made and on the device, and the peer's
-    return Sized(n * rounds * (2 * trials + min(trials, _AT_ONCE)), measure)
-
-
-def cases(quick: bool) -> list[Case]:
-    """Return every scheme at the papers' size."""
-    clients, cohort = 120, 12
-    names = {"random": "uniform", "T=3": "batch_partitioning:3"}
-    if not quick:
-        names |= {
-            "weighted random": "weighted",
-            "user partition": "partition",
-            "bernoulli": f"bernoulli:{cohort / clients}",
-            "T=3 greedy": "batch_partitioning:3:greedy",
-            "T=6": "batch_partitioning:6",
-            "T=4": "batch_partitioning:4",
-        }
-    rounds, trials = (100, 50) if quick else (1_000, 1_000)
-    size = f"N={clients} K={cohort} {rounds} rounds x {trials} trials"
-
-    def case(name: str, scheme: str) -> Case:
-        own = sized(clients, cohort, scheme, rounds, trials)
-        return Case(f"{name}, {size}", own.measure)
-
-    return [case(*each) for each in names.items()]
+    memory = n * rounds * (2 * trials + min(trials, _AT_ONCE))
+    return Sized(memory, lambda: rollouts(scheme, n, cohort_size, rounds, trials))

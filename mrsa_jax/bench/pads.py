@@ -10,18 +10,17 @@ import jax.numpy as jnp
 import numpy as np
 
 from mrsa_jax._core.arrays import on_device
-from mrsa_jax.bench.harness import Case, Measurement, Sized, compare
+from mrsa_jax.bench.harness import Measurement, Sized, compare
 from mrsa_jax.graphs.registry import ROWS, Graph
 from mrsa_jax.secagg import complete_plan, derive_seeds, key_material, ring_sum
 from mrsa_watch._base.errors import require
 
-KEYSTREAM = "OpenSSL ChaCha20 keystream alone, one core"
-
 
 def keystreams(streams: int, dim: int, modulus: int) -> Callable[[], int]:
-    """Return what makes the keystreams of this many pads with OpenSSL, and returns their number."""
+    """Return a function that makes this many keystreams with OpenSSL."""
     from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 
+    # OpenSSL needs room for one more block
     size = stream_bytes(dim, modulus)
     zeros, out = bytes(size), bytearray(size + 64)
 
@@ -42,7 +41,7 @@ def stream_bytes(dim: int, modulus: int) -> int:
 
 
 def _named(graph: str) -> Graph:
-    """Return a graph by its name, with its degree or chance behind that: `harary:20`."""
+    """Return a graph by its name, with its degree or chance: `harary:20`."""
     name, _, number = graph.partition(":")
     row = ROWS.get(name)
     if row is None or not row.setting:
@@ -60,14 +59,14 @@ def _named(graph: str) -> Graph:
 
 
 def num_edges(graph: str, n: int, modulus: int) -> int:
-    """Return about how many edges a graph has, once all three settings are known to be sound."""
+    """Return about how many edges a graph has, after checks of all three settings."""
     require(n >= 2, "n", "must be at least 2", n)
     rule = "must be a power of two up to 2**32, or in [2, 2**31)"
     is_power = modulus & (modulus - 1) == 0 and modulus <= 2**32
     require(modulus >= 2 and (is_power or modulus < 2**31), "modulus", rule, modulus)
-    known = _named(graph)
-    known.build(n)
-    degree = known.degree(n)
+    named = _named(graph)
+    named.build(n)
+    degree = named.degree(n)
     return n * (n - 1 if degree is None else degree) // 2
 
 
@@ -76,16 +75,13 @@ def adjacency_of(graph: str, n: int) -> np.ndarray:
     return np.asarray(_named(graph).build(n).sample(jax.random.key(0)))
 
 
-def _ring_sum(participants: int, dim: int, modulus: int, name: str) -> Case:
-    case = f"ring_sum, n = {participants}, d = {dim:,}, R = {name}"
-    return Case(case, lambda: _measure(participants, dim, modulus))
-
-
-def _measure(n: int, dim: int, modulus: int, graph: str = "complete") -> Measurement:
+def ring_sums(n: int, dim: int, modulus: int, graph: str = "complete") -> Measurement:
+    """Time the pads of a sum in the ring against their keystreams alone."""
     rng = np.random.default_rng(0)
     limit = min(modulus, 2**16)
     inputs = on_device(rng.integers(0, limit, (n, dim), np.uint32))
     plan = complete_plan(n, dim, modulus)
+    # a pad per edge, and one per client
     edges = np.argwhere(np.triu(adjacency_of(graph, n)))
     seeds = derive_seeds(key_material(0), jnp.arange(n), 0, edges)
     streams, size = len(edges) + n, stream_bytes(dim, modulus)
@@ -98,33 +94,9 @@ def _measure(n: int, dim: int, modulus: int, graph: str = "complete") -> Measure
         lambda: ring_sum(seeds, inputs, plan, 0).total,
         keystreams(streams, dim, modulus),
         work=streams * size,
-        unit="bytes",
-        peer_name=KEYSTREAM,
         check=check,
-        aim=1.0,
-        repeats=7,
         made_bytes=streams * size,
-        note="ours adds every pad to padded inputs and sums them, the peer only makes the stream; "
-        "floor: 960 vector operations for 8 blocks of 64 bytes (AVX2), on each core; "
-        "compiled "
-        "loops keep the state in registers",
     )
-
-
-def cases(quick: bool) -> list[Case]:
-    """Return ring sums of few and many clients, in rings of every kind."""
-    if quick:
-        return [
-            _ring_sum(5, 3_000, 2**32, "2**32"),
-            _ring_sum(5, 3_000, 1_000_003, "1,000,003"),
-        ]
-    return [
-        _ring_sum(12, 60_000, 2**32, "2**32"),
-        _ring_sum(12, 60_000, 2**20, "2**20"),
-        _ring_sum(12, 60_000, 1_000_003, "1,000,003"),
-        _ring_sum(12, 200_000, 2**32, "2**32"),
-        _ring_sum(100, 10_000, 2**16, "2**16"),
-    ]
 
 
 def sized(n: int, dim: int, graph: str, modulus: int) -> Sized:
@@ -132,4 +104,4 @@ def sized(n: int, dim: int, graph: str, modulus: int) -> Sized:
     edges = num_edges(graph, n, modulus)
     # inputs twice; seeds; the graph
     memory = 8 * n * dim + 8 * dim + 100 * edges + 2 * n * n
-    return Sized(memory, lambda: _measure(n, dim, modulus, graph))
+    return Sized(memory, lambda: ring_sums(n, dim, modulus, graph))

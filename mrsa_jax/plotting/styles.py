@@ -17,7 +17,7 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
-from mrsa_jax.plotting._names import OWN
+from mrsa_jax.plotting.names import OURS
 from mrsa_watch._base.errors import check_known
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ _NO_LOOK = {"backend", "backend_fallback", "interactive"}
 
 @contextlib.contextmanager
 def style(column: Column | None = None) -> Iterator[None]:
-    """Apply the package's look inside a `with` block, and leave the user's settings alone.
+    """Apply the package's look inside a `with` block; the user's settings return.
 
     Settings from a file `matplotlibrc` have no effect inside. Those that the program
     itself has set keep their effect, unless the look sets them too.
@@ -69,16 +69,15 @@ def style(column: Column | None = None) -> Iterator[None]:
     if column is not None:
         check_known(column, "column", _SIZES, "a known width")
     mpl = _matplotlib()
-    token, shows = (
-        _COLUMN.set(_COLUMN.get() if column is None else column),
-        mpl.is_interactive(),
-    )
+    token = _COLUMN.set(column or _COLUMN.get())
+    shows = mpl.is_interactive()
     try:
         size = {"figure.figsize": _SIZES[_COLUMN.get()]}
         with mpl.rc_context(_usual_instead_of_file() | _settings() | size):
             try:
                 yield
-            finally:  # a notebook's backend, if it loads in here, says that figures show themselves
+            finally:
+                # a notebook's backend that loads in here lets figures show themselves
                 shows = mpl.is_interactive()
     finally:
         _COLUMN.reset(token)
@@ -87,33 +86,33 @@ def style(column: Column | None = None) -> Iterator[None]:
 
 def _matplotlib() -> Any:
     """Import Matplotlib, also where MPLBACKEND names a backend that there is not."""
-    asked = os.environ.get("MPLBACKEND")
-    if asked is None or "matplotlib" in sys.modules:
+    backend = os.environ.get("MPLBACKEND")
+    if backend is None or "matplotlib" in sys.modules:
         return importlib.import_module("matplotlib")
     del os.environ["MPLBACKEND"]
     try:
         mpl = importlib.import_module("matplotlib")
     finally:
-        os.environ["MPLBACKEND"] = asked
+        os.environ["MPLBACKEND"] = backend
     with contextlib.suppress(ValueError):
-        mpl.rcParams["backend"] = asked
+        mpl.rcParams["backend"] = backend
     return mpl
 
 
 def _usual_instead_of_file() -> dict[str, Any]:
-    """Return Matplotlib's defaults of the settings that a file changed and the program did not."""
+    """Return Matplotlib's defaults of settings that a file changed, not the program."""
     mpl = _matplotlib()
-    found = {}
+    defaults = {}
     for name in mpl.rcParamsOrig.keys() - _NO_LOOK:
         from_file, usual = mpl.rcParamsOrig[name], mpl.rcParamsDefault[name]
         if from_file != usual and mpl.rcParams[name] == from_file:
-            found[name] = usual
-    return found
+            defaults[name] = usual
+    return defaults
 
 
 @functools.cache
 def _settings() -> Any:
-    """Return what the style sheet next to this module sets."""
+    """Read the settings of the style sheet next to this module."""
     mpl = _matplotlib()
     path = pathlib.Path(__file__).with_name("mrsa_jax.mplstyle")
     return mpl.rc_params_from_file(path, use_default_template=False)
@@ -126,7 +125,7 @@ def drawing(ax: Axes | None) -> Iterator[Axes]:
         if ax is None:
             import matplotlib.pyplot as plt
 
-            ax = plt.subplots(layout="constrained", gid=OWN)[1]
+            ax = plt.subplots(layout="constrained", gid=OURS)[1]
         yield ax
 
 
@@ -139,20 +138,12 @@ def whole_numbers(axis: Any) -> None:
     axis.set_major_locator(whole)
 
 
-# ---- Colour and dashes of a scheme, the same in figures and on pages; nothing heavy is
-# imported.
-#
 # The six schemes of the Multi-RoundSecAgg paper's Table 1 have Okabe and Ito's colours.
-# What has
-# parameters (other T, Bernoulli, ...) shares six more, and a user's own schemes six
-# others, all
-# chosen far apart for normal, protan and deutan eyes (CIELAB, Machado's matrices), with
-# a
-# contrast of 3 to 1 or more on white. A hash of the label picks one and shifts it too
-# little to
-# be seen as another, so that two labels have two colours; labels that differ in one
-# number follow
-# one another.
+# Schemes with parameters (other T, Bernoulli, ...) share six more, and a user's schemes
+# six others, all chosen far apart for normal, protan and deutan eyes (CIELAB, Machado's
+# matrices), with a contrast of 3 to 1 or more on white. A hash of the label picks one
+# and shifts it too little to be seen as another, so that two labels have two colours;
+# labels that differ in one number follow one another.
 
 NAMED = {
     "Random": "#000000",
@@ -163,9 +154,16 @@ NAMED = {
     "Multi-RoundSecAgg (T=3)": "#CC79A7",
 }
 CHANCE = "Chance"
-"""What a guess reaches, among curves of schemes."""
-FAMILIES = ("Multi-RoundSecAgg", "Crossing partitions", "Bernoulli", "Poisson", "Balls in bins",
-            "Power of choice", "Minimum separation")  # fmt: skip
+"""The series of a guess, among curves of schemes."""
+FAMILIES = (
+    "Multi-RoundSecAgg",
+    "Crossing partitions",
+    "Bernoulli",
+    "Poisson",
+    "Balls in bins",
+    "Power of choice",
+    "Minimum separation",
+)
 _OF_FAMILIES = ("#692D0F", "#2D69E1", "#69783C", "#3C2D96", "#004B3C", "#875A87")
 _OF_USERS = ("#780069", "#963C00", "#A5004B", "#9678E1", "#E14B4B", "#4B960F")
 _SHIFT = 8  # of 255, of each channel at most
@@ -229,13 +227,15 @@ def scheme_colour(label: str) -> str:
         ...     "Bernoulli (0.1)"
         ... )
         True
-        >>> mj.plotting.scheme_colour("my scheme 1") == mj.plotting.scheme_colour("my scheme 2")
+        >>> first = mj.plotting.scheme_colour("my scheme 1")
+        >>> first == mj.plotting.scheme_colour("my scheme 2")
         False
     """
     if label in NAMED:
         return NAMED[label]
     colours = _colours(label)
     anchor = colours[_index(label) % len(colours)]
+    # one byte of the hash shifts each channel
     shifts = hashlib.blake2b(_bytes(label), digest_size=3).digest()
     channels = (int(anchor[i : i + 2], 16) for i in (1, 3, 5))
     moved = (

@@ -1,19 +1,14 @@
-"""Exact ranks of participation matrices against batched eigenvalues by NumPy, which are floats."""
+"""Exact ranks of participation matrices against eigenvalues in floats by NumPy."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from mrsa_jax.bench.harness import Case, Measurement, Sized, compare, one_thread
+from mrsa_jax.bench.harness import Measurement, Sized, compare, one_thread
 from mrsa_jax.modular import rank
 from mrsa_watch._base.errors import require
 
 _PEER_MATRICES = 200
-_FLOOR = (
-    "floor: 120**3 / 3 multiply-adds mod p in exact float32, 4 vector operations each "
-    "on 8 lanes, "
-    "is 0.1 ms a matrix; kept rows cost 1.7 times that"
-)
 
 
 def _histories(
@@ -24,6 +19,7 @@ def _histories(
     `block` 1 is random selection, else batch partitioning.
     """
     rng = np.random.default_rng(seed)
+    # blocks first, then their clients: a block moves as one
     chosen = np.zeros((count, clients, clients // block), bool)
     for history in chosen:
         for row in history:
@@ -39,7 +35,7 @@ def _dependent(count: int, clients: int, cohort: int) -> np.ndarray:
 
 
 def float_ranks(matrices: np.ndarray) -> np.ndarray:
-    """Return the ranks of matrices of small integers by the eigenvalues of their Gram matrices.
+    """Return ranks of matrices of small integers by eigenvalues of their Gram matrices.
 
     All in one call, which is faster than singular values; as `matrix_rank`, by a
     tolerance.
@@ -47,11 +43,18 @@ def float_ranks(matrices: np.ndarray) -> np.ndarray:
     floats = matrices.astype(float)
     values = np.linalg.eigvalsh(floats @ floats.swapaxes(1, 2))
     tolerance = values.max(axis=1) * matrices.shape[2] * np.finfo(float).eps
-    found: np.ndarray = (values > tolerance[:, None]).sum(axis=1)
-    return found
+    return np.asarray((values > tolerance[:, None]).sum(axis=1))
 
 
-def _measure(matrices: np.ndarray, note: str) -> Measurement:
+def ranks(kind: str, count: int, size: int, cohort: int) -> Measurement:
+    """Time ranks of random rounds, of whole blocks, or with a dependent round."""
+    if kind == "dependent round":
+        return _measure(_dependent(count, size, cohort))
+    block = 3 if kind == "blocks of 3" else 1
+    return _measure(_histories(count, size, cohort, block, seed=block // 3))
+
+
+def _measure(matrices: np.ndarray) -> Measurement:
     some = matrices[:_PEER_MATRICES]
 
     def peer() -> np.ndarray:
@@ -62,16 +65,11 @@ def _measure(matrices: np.ndarray, note: str) -> Measurement:
         lambda: rank(matrices),
         peer,
         work=len(matrices),
-        unit="matrices",
-        peer_name="batched numpy.linalg.eigvalsh, one thread",
         peer_work=len(some),
         check=lambda ours, theirs: np.testing.assert_array_equal(
             ours[: len(theirs)], theirs
         ),
-        aim=5,
-        repeats=5,
         made_bytes=matrices.nbytes,
-        note=note,
     )
 
 
@@ -81,31 +79,4 @@ def sized(n: int, cohort_size: int, trials: int) -> Sized:
     # the peer's matrices, Gram matrices and work
     floats = 8 * 3 * min(trials, _PEER_MATRICES)
     memory = n * n * (6 * trials + floats)
-    return Sized(memory, lambda: _measure(_histories(trials, n, cohort_size, 1, 0), ""))
-
-
-def cases(quick: bool) -> list[Case]:
-    """Return ranks of random rounds, of whole blocks, and of rounds that depend on others."""
-    count, size, cohort = (60, 36, 6) if quick else (1000, 120, 12)
-    shape, few = f"[{size}, {size}], K = {cohort}", count * 3 // 10
-    return [
-        Case(
-            f"random, {count:,} x {shape}",
-            lambda: _measure(_histories(count, size, cohort, 1, 0), _FLOOR),
-        ),
-        Case(
-            f"blocks of 3, {count:,} x {shape}",
-            lambda: _measure(
-                _histories(count, size, cohort, 3, 1),
-                "the rank is proven by the number of distinct columns; " + _FLOOR,
-            ),
-        ),
-        Case(
-            f"dependent round, {few} x {shape}",
-            lambda: _measure(
-                _dependent(few, size, cohort),
-                "a rank which nothing proves: all three primes run, two of them of 31 "
-                "bits",
-            ),
-        ),
-    ]
+    return Sized(memory, lambda: ranks("random", trials, n, cohort_size))
