@@ -413,7 +413,7 @@ def _shares(
         is_in = jnp.cumsum(own != 0, axis=0) > 0
         is_in = is_in[-1:] if last_only else is_in
         found = _known(found * share, errors, root is not None, of_rest, jnp)
-        found = jnp.where(is_in, found, jnp.float64(0))
+        found = jnp.where(is_in, found, 0.0)
         over = jnp.arange(len(own), dtype=jnp.int32)[:, None]
         over = over[-1:] if last_only else over
         found = decided(found, (first >= 0)[None] & (first[None] <= over), most)
@@ -438,7 +438,7 @@ def decided(found: Array, is_exposed: Array, most: Array) -> Array:
 
     Others stay below.
     """
-    below = jnp.minimum(found, jnp.nextafter(most, jnp.float64(0)))
+    below = jnp.minimum(found, jnp.nextafter(most, 0.0))
     return jnp.where(is_exposed, most, below)
 
 
@@ -482,7 +482,7 @@ def _one_history(
     And their errors.
     """
     rounds, clients = rows.shape
-    rows = jnp.where(is_new[:, None], rows, jnp.float64(0))
+    rows = jnp.where(is_new[:, None], rows, 0.0)
     if root is None:
         units = orthonormal(
             rows[jnp.argsort(~is_new, stable=True)[: min(rounds, clients)]]
@@ -543,7 +543,7 @@ def _in_blocks(rows: Array, deviations: Array) -> tuple[Array, Array]:
             units.T, units, precision=_HIGH
         )
         values, vectors = jnp.linalg.eigh(left)
-        root = vectors * jnp.sqrt(jnp.maximum(values, jnp.float64(0)))[None]
+        root = vectors * jnp.sqrt(jnp.maximum(values, 0.0))[None]
         return (jnp.matmul(unknown, root, precision=_HIGH), every[-1]), every
 
     start = jnp.eye(clients, dtype=jnp.float64), jnp.zeros(clients, jnp.float64)
@@ -551,7 +551,7 @@ def _in_blocks(rows: Array, deviations: Array) -> tuple[Array, Array]:
     _, every = lax.scan(one_block, varying_like(start, rows), steps)
     # a block mixes clients, and who is in no sum is none of them to the last digit
     is_summed = jnp.cumsum(rows != 0, axis=0) > 0
-    every = jnp.where(is_summed, every.reshape(-1, clients)[:rounds], jnp.float64(0))
+    every = jnp.where(is_summed, every.reshape(-1, clients)[:rounds], 0.0)
     return every, _ROUNDINGS * rounds / _noise_share(rows, deviations, jnp) / every
 
 

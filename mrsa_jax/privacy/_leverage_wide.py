@@ -113,14 +113,14 @@ def orthonormal(rows: Float64[Array, "rows columns"]) -> Units:
         shift = jnp.float64(0.0 if step else rounding_of(len(values)))
         factors.append(factor(gram, shift))
         values = jnp.matmul(factors[-1], values, precision=lax.Precision.HIGHEST)
-    growth = jnp.where(is_near_one(gram), growth_of(factors), jnp.float64(math.nan))
+    growth = jnp.where(is_near_one(gram), growth_of(factors), jnp.nan)
     return Units(values, first, growth, jnp.zeros_like(growth))
 
 
 def is_near_one(gram: Float64[Array, "rows rows"]) -> Bool[Array, ""]:
     """Return whether a Gram matrix is that of orthonormal rows, and of zeros, to within a tenth."""
     off = gram - jnp.diag((jnp.diagonal(gram) > 0).astype(gram.dtype))
-    return jnp.linalg.norm(off) < jnp.float64(0.1)
+    return jnp.linalg.norm(off) < 0.1
 
 
 def growth_of(
@@ -196,7 +196,7 @@ def orthonormal_by_rows(
         rows: They.
         is_new: Which are known to be no combinations of those before.
     """
-    zero, one = jnp.float64(0), jnp.float64(1)
+    zero, one = 0.0, 1.0
 
     def one_row(carry: tuple[Array, Array], step: tuple[Array, ...]) -> Any:
         units, inverse = carry
@@ -206,11 +206,11 @@ def orthonormal_by_rows(
         twice = units @ rest
         rest = rest - twice @ units
         length = jnp.sqrt(jnp.sum(rest * rest))
-        is_kept = length > jnp.float64(_NOTHING)
+        is_kept = length > _NOTHING
         over = jnp.where(is_kept, length, one)
         combination = (-(once + twice) @ inverse).at[index].set(one) / over
         # one that is left out although it is known to be new, or perhaps is
-        is_lost = ~is_kept & (is_known | (length > jnp.float64(_NOTHING_AT_ALL)))
+        is_lost = ~is_kept & (is_known | (length > _NOTHING_AT_ALL))
         unit, combination = (
             jnp.where(is_kept, each, zero) for each in (rest / over, combination)
         )
@@ -220,7 +220,7 @@ def orthonormal_by_rows(
     index = jnp.arange(len(rows), dtype=jnp.int32)
     start = jnp.zeros_like(rows), jnp.zeros((len(rows),) * 2, rows.dtype)
     (values, inverse), is_lost = lax.scan(one_row, start, (index, rows, is_new))
-    growth = jnp.where(is_lost, jnp.float64(math.nan), growth_of([inverse]))
+    growth = jnp.where(is_lost, jnp.nan, growth_of([inverse]))
     defect = values - jnp.matmul(inverse, rows, precision=lax.Precision.HIGHEST)
     return Units(values, rows, growth, jnp.sum(defect * defect, axis=1))
 
@@ -230,7 +230,7 @@ def unit_rows(rows: Float64[Array, "rows columns"]) -> Float64[Array, "rows colu
     # the square of a large entry may be no number
     for size in (jnp.max, jnp.linalg.norm):
         length = size(jnp.abs(rows), axis=-1, keepdims=True)
-        rows = rows / jnp.where(length > 0, length, jnp.float64(1))
+        rows = rows / jnp.where(length > 0, length, 1.0)
     return rows
 
 
@@ -263,7 +263,7 @@ def _lower_inverse(lower: Float64[Array, "rows rows"]) -> Float64[Array, "rows r
     size = 1 << (rows - 1).bit_length()
     ones = (jnp.arange(size) >= rows).astype(lower.dtype)
     lower = jnp.pad(lower, ((0, size - rows),) * 2) + jnp.diag(ones)
-    blocks = (jnp.float64(1) / jnp.diagonal(lower))[:, None, None]
+    blocks = (1.0 / jnp.diagonal(lower))[:, None, None]
     width = 1
     while width < size:
         pairs = size // (2 * width)
@@ -401,7 +401,7 @@ def _one_pass(unit: Array) -> tuple[Array, Array]:
 def _growth_where_near_one(
     gram: Array, factors: tuple[Array, ...]
 ) -> Float64[Array, " rows"]:
-    return jnp.where(is_near_one(gram), growth_of(factors), jnp.float64(math.nan))
+    return jnp.where(is_near_one(gram), growth_of(factors), jnp.nan)
 
 
 @jax.jit

@@ -402,8 +402,8 @@ def _traced(histories: Array) -> WeakPrivacyTrajectory:
         tile=tile,
     )
     lower, upper, rank = (values.reshape(histories.shape[:-1]) for values in found)
-    none = jnp.int32(-1)
-    lower, upper = (jnp.where(rank > jnp.int32(0), own, none) for own in (lower, upper))
+    none = -1
+    lower, upper = (jnp.where(rank > 0, own, none) for own in (lower, upper))
     return WeakPrivacyTrajectory(
         lower, upper, jnp.zeros_like(rank, jnp.bool_), rank, None, ()
     )

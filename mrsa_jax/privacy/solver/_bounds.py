@@ -242,9 +242,7 @@ def _one_history(
         ends = (after.upper < before.upper) & (after.upper <= before.four)
         is_due = is_over | (before.grew if every_round else ends)
         light, floor = _look(before, weights, projection, of, is_due)
-        floor = jnp.where(
-            is_due, floor, jnp.where(before.grew, jnp.int32(0), before.floor)
-        )
+        floor = jnp.where(is_due, floor, jnp.where(before.grew, 0, before.floor))
         # A light set of the round before is one now.
         after = after._replace(upper=jnp.minimum(after.upper, light), floor=floor)
         return after, (after.upper, strong, jnp.max(after.ranks), light, floor)
@@ -264,21 +262,19 @@ def _advance(
         state.kernels, row, of
     )
     ranks = state.ranks + grew.astype(jnp.int32)
-    active = state.active | (codes != jnp.int32(0))
+    active = state.active | (codes != 0)
     labels = _split(state.labels, codes, binary)
     heavy, number = _classes(labels, active, weights)
-    alone = jnp.all(kernels == jnp.uint32(0), axis=(0, 1)) & active
-    load = jnp.sum(
-        jnp.where(codes != jnp.int32(0), weights, jnp.int32(0)), dtype=jnp.int32
-    )
+    alone = jnp.all(kernels == 0, axis=(0, 1)) & active
+    load = jnp.sum(jnp.where(codes != 0, weights, 0), dtype=jnp.int32)
     ordered = jnp.sort(heavy)
-    sums = jnp.cumsum(jnp.where(ordered < jnp.int32(NEVER), ordered, jnp.int32(0)))
-    corank = jnp.maximum(number - jnp.max(ranks), jnp.int32(0))
-    never = jnp.int32(NEVER)
+    sums = jnp.cumsum(jnp.where(ordered < NEVER, ordered, 0))
+    corank = jnp.maximum(number - jnp.max(ranks), 0)
+    never = NEVER
     above = [
         state.upper,
-        jnp.where(load > jnp.int32(0), load, never),
-        jnp.where(jnp.max(ranks) > jnp.int32(0), sums[corank], never),
+        jnp.where(load > 0, load, never),
+        jnp.where(jnp.max(ranks) > 0, sums[corank], never),
         jnp.min(jnp.where(alone, heavy[labels], never)),
     ]
     upper = jnp.min(jnp.stack(above))
@@ -295,11 +291,11 @@ def _split(labels: Array, codes: Array, binary: bool) -> Array:
     places = jnp.arange(groups, dtype=jnp.int32)
     if binary:  # a class becomes two at most: one keeps its label
         leaves = codes != codes[labels]
-        first = jnp.where(leaves, places, jnp.int32(groups))
+        first = jnp.where(leaves, places, groups)
         new = jnp.full_like(labels, groups).at[labels].min(first)
         return jnp.where(leaves, new[labels], labels)
     same = (labels[:, None] == labels[None, :]) & (codes[:, None] == codes[None, :])
-    return jnp.min(jnp.where(same, places[None, :], jnp.int32(groups)), axis=1)
+    return jnp.min(jnp.where(same, places[None, :], groups), axis=1)
 
 
 def _classes(labels: Array, active: Array, weights: Array) -> tuple[Array, Array]:
@@ -308,13 +304,9 @@ def _classes(labels: Array, active: Array, weights: Array) -> tuple[Array, Array
     And their number.
     """
     groups = labels.shape[0]
-    sizes = (
-        jnp.zeros(groups, jnp.int32)
-        .at[labels]
-        .add(jnp.where(active, weights, jnp.int32(0)))
-    )
-    used = sizes > jnp.int32(0)
-    return jnp.where(used, sizes, jnp.int32(NEVER)), jnp.sum(used, dtype=jnp.int32)
+    sizes = jnp.zeros(groups, jnp.int32).at[labels].add(jnp.where(active, weights, 0))
+    used = sizes > 0
+    return jnp.where(used, sizes, NEVER), jnp.sum(used, dtype=jnp.int32)
 
 
 def _look(
@@ -341,18 +333,18 @@ def _dependent_sets(
     zero by accident, or the primes disagree on a rank or a pair, nothing is claimed.
     """
     heavy, _ = _classes(state.labels, state.active, weights)
-    used = heavy < jnp.int32(NEVER)
+    used = heavy < NEVER
     own = state.kernels, state.labels, projection, of
     points, zero, strange = jax.vmap(_points, in_axes=(0, None, 0, 0))(*own)
     alone = jnp.all(zero, axis=0)
     shown = used & ~alone
-    one = jnp.min(jnp.where(used & alone, heavy, jnp.int32(NEVER)))
+    one = jnp.min(jnp.where(used & alone, heavy, NEVER))
     delta = jax.vmap(_differences)(points, of)  # [primes, 2, groups, groups]
-    level = delta == jnp.uint32(0)
+    level = delta == 0
     close = level[:, 0] & level[:, 1]
     both = shown[:, None] & shown[None, :] & ~jnp.eye(shown.shape[0], dtype=jnp.bool_)
-    pair_weights = jnp.minimum(heavy[:, None] + heavy[None, :], jnp.int32(NEVER))
-    two = jnp.min(jnp.where(both & close[0] & close[1], pair_weights, jnp.int32(NEVER)))
+    pair_weights = jnp.minimum(heavy[:, None] + heavy[None, :], NEVER)
+    two = jnp.min(jnp.where(both & close[0] & close[1], pair_weights, NEVER))
     three = _lightest_line(delta, level[:, 0], both & ~close[0], heavy, of)
     unsure = (
         jnp.any(strange & shown[None, :])
@@ -361,13 +353,11 @@ def _dependent_sets(
         | (state.ranks[0] != state.ranks[1])
     )
     four = jnp.sort(jnp.append(heavy, jnp.full(4, NEVER, jnp.int32)))[:4]
-    four = jnp.minimum(
-        jnp.sum(jnp.minimum(four, jnp.int32(NEVER // 2))), jnp.int32(NEVER)
-    )
+    four = jnp.minimum(jnp.sum(jnp.minimum(four, NEVER // 2)), NEVER)
     light = jnp.minimum(jnp.minimum(one, two), three)
     return (
-        jnp.where(unsure, jnp.int32(NEVER), light),
-        jnp.where(unsure, jnp.int32(0), jnp.minimum(light, four)),
+        jnp.where(unsure, NEVER, light),
+        jnp.where(unsure, 0, jnp.minimum(light, four)),
     )
 
 
@@ -385,18 +375,11 @@ def _points(
         products = scale(kernel, factor[:, None], companion(factor, of)[:, None], of)
         mixed.append(sum_residues(products, of, axis=0))
     member = labels[None, :] == jnp.arange(labels.shape[0], dtype=jnp.int32)[:, None]
-    sums = [
-        sum_residues(jnp.where(member, values[None, :], jnp.uint32(0)), of)
-        for values in mixed
-    ]
-    zero = (
-        (sums[0] == jnp.uint32(0))
-        & (sums[1] == jnp.uint32(0))
-        & (sums[2] == jnp.uint32(0))
-    )
+    sums = [sum_residues(jnp.where(member, values[None, :], 0), of) for values in mixed]
+    zero = (sums[0] == 0) & (sums[1] == 0) & (sums[2] == 0)
     over = inverse(sums[2], of)
     points = jnp.stack([multiply(sums[0], over, of), multiply(sums[1], over, of)])
-    return points, zero, ~zero & (sums[2] == jnp.uint32(0))
+    return points, zero, ~zero & (sums[2] == 0)
 
 
 def _differences(points: Array, of: Field) -> Array:
@@ -417,13 +400,11 @@ def _lightest_line(
     def with_third(third: tuple[Array, Array, Array]) -> Array:
         place, seen, weight = third
         same = (slopes[0] == seen[0][:, None]) & (slopes[1] == seen[1][:, None])
-        return jnp.where(
-            same & (places != place)[None, :], weight[:, None], jnp.int32(NEVER)
-        )
+        return jnp.where(same & (places != place)[None, :], weight[:, None], NEVER)
 
     # Every third point, not every second: a sort takes a CPU longer, up to a thousand
     # groups. Both ends are points that are shown, or the weight is never reached.
-    weights = jnp.where(both, heavy[None, :], jnp.int32(NEVER))
+    weights = jnp.where(both, heavy[None, :], NEVER)
     thirds = places, jnp.moveaxis(slopes, 2, 0), weights.T
     if is_bound_by_memory():
         lightest = jnp.min(jax.vmap(with_third)(thirds), axis=0)
@@ -434,8 +415,8 @@ def _lightest_line(
             start,
             thirds,
         )
-    lines = jnp.min(weights + lightest, axis=1) + jnp.minimum(heavy, jnp.int32(NEVER))
-    return jnp.minimum(jnp.min(lines), jnp.int32(NEVER))
+    lines = jnp.min(weights + lightest, axis=1) + jnp.minimum(heavy, NEVER)
+    return jnp.minimum(jnp.min(lines), NEVER)
 
 
 def random_projection(
