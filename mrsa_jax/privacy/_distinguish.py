@@ -32,7 +32,7 @@ from mrsa_jax._core.device import at_once
 from mrsa_jax._core.noise import check_noise, check_spread
 from mrsa_jax.privacy._coalitions import as_history, check_coalition, without
 from mrsa_jax.privacy._hidden import among, noise_root, without_members
-from mrsa_jax.privacy._leverage import as_floats
+from mrsa_jax.privacy._leverage import Request, as_floats
 from mrsa_watch._base.errors import POSITIVE, check_integer, check_number, require
 from mrsa_watch._base.html import finding, telling
 
@@ -239,7 +239,7 @@ def distinguishability(
     deviation = check_spread(spread)
     others = without(history, coalition)
     root = noise_root(noise, deviation, others)
-    excess = np.asarray(among(others, root, of_rest=True), np.float64)
+    excess = np.asarray(among(others, root, Request(of_rest=True)), np.float64)
     if root is not None and root.ndim == 2:  # of which exact arithmetic knows nothing
         is_exposed = np.asarray(among(others, root), np.float64) - 1.0 < _EXPOSED
         excess = np.where(is_exposed, 0.0, excess)

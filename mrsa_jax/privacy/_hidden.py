@@ -18,7 +18,13 @@ from mrsa_jax.modular import rank_trajectory
 from mrsa_jax.privacy._coalitions import check_coalition, in_time, without
 from mrsa_jax.privacy._enclosures import inverse_of_factor
 from mrsa_jax.privacy._equal_columns import class_sizes
-from mrsa_jax.privacy._leverage import as_floats, leverages, quantiles_of
+from mrsa_jax.privacy._leverage import (
+    LAST_ROUND,
+    Request,
+    as_floats,
+    leverages,
+    quantiles_of,
+)
 from mrsa_jax.privacy._updates import (
     hidden_updates,
     kernel_of,
@@ -375,12 +381,8 @@ def hidden_among_trajectory(
             found if quantiles is None else quantiles_of(1 / found, quantiles, library)
         )
     else:
-        found = among(
-            array,
-            noise_root(noise, spread, array),
-            quantiles=quantiles,
-            last_only=False,
-        )
+        request = Request(quantiles, last_only=False)
+        found = among(array, noise_root(noise, spread, array), request)
     return found if quantiles is not None else without_members(found, coalition)
 
 
@@ -397,75 +399,57 @@ def without_members(found: np.ndarray | Array, coalition: Any) -> np.ndarray | A
 def among(
     array: np.ndarray | Array,
     root: np.ndarray | None,
-    *,
-    quantiles: tuple[float, ...] | None = None,
-    last_only: bool = True,
-    of_rest: bool = False,
+    request: Request = LAST_ROUND,
     first: np.ndarray | None = None,
 ) -> np.ndarray | Array:
-    """Return T, among how many clients each is hidden, to nine digits.
+    """Return among how many each client is hidden, to nine digits, NaN if not known.
 
-    NaN where it is not known.
     Floats tell where they know it, and balls where histories are small enough for them.
 
     Args:
-        array: As for `leverages`, as the others.
+        array: As for `leverages`.
         root: Of the noise over the spread's square.
-        quantiles: Of T instead.
-        last_only: Whether only what holds after the last round.
-        of_rest: Whether to return T - 1, to four digits; without quantiles.
+        request: Quantiles are of T, and of the rest T - 1 is returned to four digits.
         first: From which round each is taken for exposed.
     """
-    shares = leverages(
-        array,
-        root,
-        quantiles=quantiles,
-        last_only=last_only,
-        of_rest=of_rest,
-        first=first,
-    )
-    if quantiles is not None:
-        found = shares
-    else:
+    quantiles, last_only, of_rest = request
+    found = leverages(array, root, request, first)
+    if quantiles is None:
         with np.errstate(divide="ignore"):
-            found = 1 / shares - (1.0 if of_rest else 0.0)
-    if (
-        is_traced(array)
-        or not np.isnan(found).any()
-        or (root is not None and root.ndim == 2)
-    ):
+            found = 1 / found - (1.0 if of_rest else 0.0)
+    is_covariance = root is not None and root.ndim == 2
+    if is_traced(array) or is_covariance or not np.isnan(found).any():
         return found
-    rounds = array.shape[-2]
-    stacked = np.asarray(array).reshape(-1, *array.shape[-2:])
+    histories = np.asarray(array).reshape(-1, *array.shape[-2:])
     out = np.array(found)
-    flat = out.reshape(len(stacked), -1, out.shape[-1])
-    left = MOST_WORK
-    for history, own in zip(stacked, flat, strict=True):
-        is_unknown = np.isnan(own)
-        is_unknown &= np.logical_or.accumulate((history != 0).any(axis=1))[
-            -len(own) :, None
-        ]
+    budget = MOST_WORK
+    for history, rows in zip(
+        histories, out.reshape(len(histories), -1, out.shape[-1]), strict=True
+    ):
+        is_begun = np.logical_or.accumulate((history != 0).any(axis=1))
+        is_unknown = np.isnan(rows) & is_begun[-len(rows) :, None]
         if not is_unknown.any():
             continue
         columns = len(np.unique(column_codes(history)))
-        left -= work(rounds, columns, has_noise=root is not None)
-        if left < 0:
+        budget -= work(len(history), columns, has_noise=root is not None)
+        if budget < 0:
             continue
+        known: Any
         if quantiles is not None:
-            whole = np.atleast_2d(
-                among(history, root, last_only=last_only, first=first)
-            )
-            own[:] = np.where(is_unknown, quantiles_of(1 / whole, quantiles, np), own)
-            continue
-        known = excess(history, None if root is None else root**2, last_only=last_only)
-        if known is not None:
+            every = among(history, root, request._replace(quantiles=None), first)
+            known = quantiles_of(1 / np.atleast_2d(every), quantiles, np)
+        else:
+            variances = None if root is None else root**2
+            known = excess(history, variances, last_only=last_only)
+            if known is None:
+                continue
             # exact ranks told who is exposed, so nobody here is
             if of_rest:
                 known = np.where(known > 0, known, np.nan)
             else:
                 sizes = class_sizes(history[None], last_only=last_only)[0]
                 known = np.maximum(1 + known, np.maximum(sizes, _ABOVE))
-            own[:] = np.where(is_unknown, known, own)
+        rows[:] = np.where(is_unknown, known, rows)
     return out
 
 

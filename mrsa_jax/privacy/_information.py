@@ -28,6 +28,7 @@ from mrsa_jax._core.factories import nan_unless
 from mrsa_jax._core.noise import check_noise, check_spread
 from mrsa_jax.privacy._coalitions import check_coalition, without
 from mrsa_jax.privacy._hidden import among, noise_root, without_members
+from mrsa_jax.privacy._leverage import Request
 from mrsa_jax.privacy._updates import (
     TRACED_NEAR,
     as_floats,
@@ -147,7 +148,8 @@ def _of_values(
     kernel = kernel_of(memory, rounds)
     if (kernel == 1).all():
         excess = np.asarray(
-            among(rows, noise_root(noise, spread, rows), of_rest=True), np.float64
+            among(rows, noise_root(noise, spread, rows), Request(of_rest=True)),
+            np.float64,
         )
         with np.errstate(divide="ignore"):
             return (

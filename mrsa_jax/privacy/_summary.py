@@ -23,6 +23,7 @@ from mrsa_jax.privacy._exposure import follow
 from mrsa_jax.privacy._hidden import among
 from mrsa_jax.privacy._leverage import (
     KNOWN,
+    Request,
     follow_classes,
     goes_by_columns,
     last_of_wide,
@@ -96,7 +97,7 @@ def summaries(history: np.ndarray, quantiles: tuple[float, ...]) -> Summaries | 
     over_ranges("summaries", part, trials)
     hidden = quantiles_of(shares, quantiles, np)
     for b in np.flatnonzero(np.isnan(shares).any(axis=1)):
-        hidden[b] = among(history[b], None, quantiles=quantiles, first=first[b])
+        hidden[b] = among(history[b], None, Request(quantiles), first[b])
     return Summaries(strong, ranks, first, hidden, counts)
 
 
@@ -126,7 +127,7 @@ def _summaries_of_wide(history: np.ndarray, quantiles: tuple[float, ...]) -> Sum
             hidden[b] = quantiles_of(last_of_wide(wide), quantiles, np)
         else:  # to the bit as they are followed
             rows = np.empty((rounds, len(quantiles)))
-            follow_classes(rows, history[b], classes, None, quantiles, False, False)
+            follow_classes(rows, history[b], classes, None, Request(quantiles, False))
             hidden[b] = rows[-1]
     return Summaries(strong, ranks, first, hidden, counts)
 
