@@ -213,35 +213,37 @@ def _steps(
     """Audit the sums of one vector, the updates of some clients being known."""
     P = log.participation
     report("exposed clients", 0, 1)
-    found: Audit | None = None
+    findings: Audit | None = None
     for weak in weak_steps(P, effort=effort, progress=report):
-        if found is None or weak.exposed != found.weak.exposed:
-            found = _first(log, weak, noise, drifting)
-            found = dataclasses.replace(found, coalition=names)
+        if findings is None or weak.exposed != findings.weak.exposed:
+            findings = _first(log, weak, noise, drifting)
+            findings = dataclasses.replace(findings, coalition=names)
         recipe = Recipe.of(log, weak.witness, weak.support) if weak.rank else None
-        found = dataclasses.replace(found, weak=weak, recipe=recipe)
-        yield found
+        findings = dataclasses.replace(findings, weak=weak, recipe=recipe)
+        yield findings
         report("weak privacy", 0, 1)
-    assert found is not None
-    if HIDDEN in found.pending:
+    assert findings is not None
+    if HIDDEN in findings.pending:
         report(HIDDEN, 0, 1)
-        found = dataclasses.replace(found, **_hidden(log, found.weak, drifting))
-    found = dataclasses.replace(found, pending=(_PLAIN, _JOINING))
-    yield found
+        findings = dataclasses.replace(
+            findings, **_hidden(log, findings.weak, drifting)
+        )
+    findings = dataclasses.replace(findings, pending=(_PLAIN, _JOINING))
+    yield findings
     report(_PLAIN, 0, 1)
-    is_searched = effort > 0 and 0 < found.weak.num_groups <= _MOST_GROUPS
+    is_searched = effort > 0 and 0 < findings.weak.num_groups <= _MOST_GROUPS
     if is_searched:
         group = unweighted_group(P, effort=_GROUP_EFFORT * effort)
         members = tuple(log.clients[i] for i in group.support)
-        found = dataclasses.replace(found, group=group, group_clients=members)
-    found = dataclasses.replace(found, pending=(_JOINING,))
-    yield found
+        findings = dataclasses.replace(findings, group=group, group_clients=members)
+    findings = dataclasses.replace(findings, pending=(_JOINING,))
+    yield findings
     report(_JOINING, 0, 1)
     if is_searched:
-        values = None if found.hidden is None else found.hidden.values
-        joining = Joining.of(log, found.weak, _JOINING_EFFORT * effort, values)
-        found = dataclasses.replace(found, joining=joining)
-    yield dataclasses.replace(found, pending=())
+        values = None if findings.hidden is None else findings.hidden.values
+        joining = Joining.of(log, findings.weak, _JOINING_EFFORT * effort, values)
+        findings = dataclasses.replace(findings, joining=joining)
+    yield dataclasses.replace(findings, pending=())
 
 
 def _first(

@@ -441,13 +441,13 @@ class Noise:
             deviations = np.array(self.ratios)
             shift = 1.0
         noise = (deviations * scales) ** 2
-        known = distinguishability(P, shift=shift, spread=None, noise=noise)
-        mean = float(np.mean(known.epsilon(self.delta)))
+        guarantee = distinguishability(P, shift=shift, spread=None, noise=noise)
+        mean = float(np.mean(guarantee.epsilon(self.delta)))
         gaussian = None
         if self.spread is not None and is_feasible(P):
             others = distinguishability(P, shift=shift, spread=self.spread, noise=noise)
             gaussian = self._worst(log, others)
-        return Noisy(self, self._worst(log, known), mean, gaussian)
+        return Noisy(self, self._worst(log, guarantee), mean, gaussian)
 
     def words(self) -> str:
         """Return the words for the noise."""

@@ -79,11 +79,11 @@ class Part(NamedTuple):
         return [
             Part(
                 name,
-                own,
-                [place[row] for row in own.rounds],
-                [column[client] for client in own.clients],
+                part_log,
+                [place[row] for row in part_log.rounds],
+                [column[client] for client in part_log.clients],
             )
-            for name, own in log.by_part().items()
+            for name, part_log in log.by_part().items()
             if name is not None
         ]
 
@@ -109,9 +109,9 @@ def over_parts(
     exposed = np.cumsum(np.bincount(firsts, minlength=len(rounds))).astype(np.int32)
 
     def worst(name: str, nothing: float, kind: type) -> np.ndarray | None:
-        found = np.full(len(rounds), np.inf)
-        for part, own in parts:
-            values = getattr(own, name)
+        lowest = np.full(len(rounds), np.inf)
+        for part, curves in parts:
+            values = getattr(curves, name)
             if values is None:
                 return None
             started = (
@@ -120,12 +120,12 @@ def over_parts(
                 else np.where(values < 0, np.inf, values)
             )
             # nan is of what floats do not know, once somebody took part
-            is_there = own.lower >= 0
-            known = np.append(np.where(is_there, started, np.inf), np.inf)
-            found = np.minimum(
-                found, known[np.searchsorted(part.rows, rounds, "right") - 1]
+            is_there = curves.lower >= 0
+            after = np.append(np.where(is_there, started, np.inf), np.inf)
+            lowest = np.minimum(
+                lowest, after[np.searchsorted(part.rows, rounds, "right") - 1]
             )
-        return np.where(found == np.inf, nothing, found).astype(kind)
+        return np.where(lowest == np.inf, nothing, lowest).astype(kind)
 
     strong, lower, upper = (
         worst(name, -1.0, np.int32) for name in ("strong", "lower", "upper")

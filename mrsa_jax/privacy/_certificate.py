@@ -85,13 +85,15 @@ def certificate(
     )
     rule = "must have names of clients that the checker takes apart: rename them for a certificate"
     require(alike == 0, "log", rule, f"{alike} like others")
-    proofs = {name: _proofs(logs[name], own) for name, own in audits.items()}
+    proofs = {
+        name: _proofs(logs[name], claims_of) for name, claims_of in audits.items()
+    }
     wanted: dict[Any, Fraction] = {}
-    for part, own in zip(logs, proofs.values(), strict=True):
+    for part, claims_of in zip(logs, proofs.values(), strict=True):
         of = dict(
             zip(map(str, logs[part].rounds), logs[part].parts or (), strict=False)
         )
-        for (j, i), weight in own.entries().items():
+        for (j, i), weight in claims_of.entries().items():
             wanted[(j, i) if of.get(j) is None else (j, i, of[j])] = weight
     reading = _reading(data, log, wanted)
     if reading is None:
@@ -113,7 +115,10 @@ def certificate(
     }
     if not found.parts:
         return common | _content(log, proofs[None])
-    parts = [{"part": name} | _content(logs[name], own) for name, own in proofs.items()]
+    parts = [
+        {"part": name} | _content(logs[name], claims_of)
+        for name, claims_of in proofs.items()
+    ]
     return common | {"parts": parts}
 
 
@@ -171,12 +176,12 @@ def _readings(log: ParticipationLog) -> Iterator[dict[str, Any]]:
     )
     for delimiter in (",", ";", "\t", "|", " ", None):
         for header in (0, 1):
-            own = {"delimiter": delimiter, "header": header}
+            format_ = {"delimiter": delimiter, "header": header}
             left_out = list(log.columns_ignored)
             for numbers in ([], used[:1]):  # of the rows, where a table wrote its index
-                yield {"layout": "matrix", **own, "left_out": [*left_out, *numbers]}
+                yield {"layout": "matrix", **format_, "left_out": [*left_out, *numbers]}
             names = used if header else ["0", "1", "2"]
             parts = [[]] if log.parts is None else [names[2:3], names[3:4]]
             for weight, part in itertools.product({None, *names[2:3]}, parts):
                 columns = [*names[:2], weight, *part]
-                yield {"layout": "long", **own, "columns": columns, "where": where}
+                yield {"layout": "long", **format_, "columns": columns, "where": where}

@@ -206,6 +206,6 @@ def log_without(
     for name in coalition:
         require(str(name) in places, "coalition", "must name clients of the log", name)
     members = [places[str(name)] for name in coalition]
-    left = host_array(without(log.participation, members), "coalition")
+    others = host_array(without(log.participation, members), "coalition")
     names = tuple(log.clients[place] for place in sorted(members))
-    return dataclasses.replace(log, participation=left), names
+    return dataclasses.replace(log, participation=others), names

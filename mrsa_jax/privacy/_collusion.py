@@ -181,10 +181,10 @@ def collusion_risk(
     graph = _check_graph(degree, threshold)
     stacked = history.reshape((-1, *history.shape[-2:]))
     total = len(stacked) * count
-    found = np.zeros((len(_ROUTES), len(stacked), len(members), clients + 1), np.int64)
+    counts = np.zeros((len(_ROUTES), len(stacked), len(members), clients + 1), np.int64)
     honest = np.zeros((len(stacked), len(members), clients), np.int64)
-    for trial, own in enumerate(stacked):
-        judges = sums_judge(own), _neighbours_judge(own, graph)
+    for trial, rows in enumerate(stacked):
+        judges = sums_judge(rows), _neighbours_judge(rows, graph)
         parts = [
             functools.partial(
                 _part,
@@ -196,7 +196,7 @@ def collusion_risk(
             for start in range(0, count, _AT_ONCE)
         ]
         for done, (some, others) in enumerate(in_order(parts), 1):
-            found[:, trial] += some
+            counts[:, trial] += some
             honest[trial] += others
             if progress is not None:
                 progress(
@@ -206,12 +206,12 @@ def collusion_risk(
     honest = honest.reshape((*shape, clients))
     sums, near, either = (
         Route(
-            own[..., -1].reshape(shape),
-            own[..., :-1].reshape(honest.shape),
+            rows[..., -1].reshape(shape),
+            rows[..., :-1].reshape(honest.shape),
             honest,
             count,
         )
-        for own in found
+        for rows in counts
     )
     return CollusionRisk(shares, members, sums, None if graph is None else near, either)
 
@@ -250,16 +250,16 @@ def _part(
     """
     places = draw.random(shape).argsort(axis=1).argsort(axis=1)
     seeds = draw.integers(0, 2**64, shape[0], np.uint64)
-    found, honest = [], []
+    exposed, honest = [], []
     for size in sizes:
         members = places < size
         sums, near = (judge(members, seeds) for judge in judges)
         routes: Any = np.stack([sums, near, sums | near])
-        found.append(
+        exposed.append(
             np.append(routes, routes.any(axis=2, keepdims=True), axis=2).sum(axis=1)
         )
         honest.append((~members).sum(axis=0))
-    return np.stack(found, axis=1), np.stack(honest)
+    return np.stack(exposed, axis=1), np.stack(honest)
 
 
 def _nobody(members: np.ndarray, _: np.ndarray) -> np.ndarray:
@@ -341,8 +341,8 @@ def _chance(count: np.ndarray, trials: np.ndarray) -> Chance:
     pairs, place = np.unique(
         np.stack([count.ravel(), trials.ravel()]), axis=1, return_inverse=True
     )
-    known = np.full((3, pairs.shape[1]), np.nan)
+    ends = np.full((3, pairs.shape[1]), np.nan)
     for k, (seen, of) in enumerate(pairs.T.tolist()):
         if of:
-            known[:, k] = seen / of, *binomial_interval(seen, of)
-    return Chance(*known[:, place].reshape((3, *count.shape)))
+            ends[:, k] = seen / of, *binomial_interval(seen, of)
+    return Chance(*ends[:, place].reshape((3, *count.shape)))

@@ -139,8 +139,8 @@ class Distinguishability:
         return array.reshape(*array.shape, *(1,) * self.mu.ndim)
 
     def _rows(self) -> list[tuple[str, str]]:
-        known = self.mu[~np.isnan(self.mu)]
-        summed = known[known > 0]
+        figures = self.mu[~np.isnan(self.mu)]
+        summed = figures[figures > 0]
         shape = " x ".join(map(str, self.mu.shape))
         others = (
             "known" if self.spread is None else f"Gaussian with spread {self.spread:g}"
@@ -151,9 +151,9 @@ class Distinguishability:
                 ("mu", f"largest {summed.max():.4g}, median {np.median(summed):.4g}")
             )
         for count, words in (
-            (int(np.isinf(known).sum()), "exposed (mu is infinite)"),
-            (known.size - summed.size, "in no sum: no figure (mu is 0)"),
-            (self.mu.size - known.size, "in the coalition: no figure (mu is nan)"),
+            (int(np.isinf(figures).sum()), "exposed (mu is infinite)"),
+            (figures.size - summed.size, "in no sum: no figure (mu is 0)"),
+            (self.mu.size - figures.size, "in the coalition: no figure (mu is nan)"),
         ):
             if count:
                 rows.append((str(count), words))
@@ -254,15 +254,19 @@ def _signal(history: Any, noise: Any) -> np.ndarray:
     *trials, rounds, clients = array.shape
     root = check_noise(noise, rounds)
     root = np.zeros(rounds) if root is None else root
-    of = _whitened if root.ndim == 2 else lambda own, root: _length(own, np.sqrt(root))
-    found = np.empty((*trials, clients))
+    of = (
+        _whitened
+        if root.ndim == 2
+        else lambda columns, root: _length(columns, np.sqrt(root))
+    )
+    lengths = np.empty((*trials, clients))
     step = at_once("columns", 8 * rounds * max(1, math.prod(trials)))
     for start in range(0, clients, step):
         some = slice(start, start + step)
-        found[..., some] = of(
+        lengths[..., some] = of(
             np.asarray(as_floats(array[..., some], is_scaled=False)), root
         )
-    return found
+    return lengths
 
 
 def _whitened(columns: np.ndarray, root: np.ndarray) -> np.ndarray:
@@ -275,8 +279,8 @@ def _whitened(columns: np.ndarray, root: np.ndarray) -> np.ndarray:
     scale = np.linalg.norm(root, axis=1)
     bare = _length(columns, np.where(scale > 0, np.inf, 0.0))
     over = np.where(scale > 0, scale, 1.0)[:, None]
-    left, values, _ = np.linalg.svd(root / over)
-    parts = np.einsum("jk,...ji->...ki", left, columns / over * (scale > 0)[:, None])
+    axes, values, _ = np.linalg.svd(root / over)
+    parts = np.einsum("jk,...ji->...ki", axes, columns / over * (scale > 0)[:, None])
     # a part of rounding's size in a direction without noise is none
     least = _ROUNDING * np.linalg.norm(parts, axis=-2, keepdims=True)
     values = np.where(values > _ROUNDING, values, 0.0)

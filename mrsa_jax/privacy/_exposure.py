@@ -63,9 +63,9 @@ def fits(history: np.ndarray) -> bool:
     """Return whether sums over the clients of products with 16-bit numbers are exact floats."""
     if history.dtype == object:
         return False
-    largest = (
-        1 if history.dtype == np.bool_ else max(int(history.max()), -int(history.min()))
-    )
+    largest = 1
+    if history.dtype != np.bool_:
+        largest = max(int(history.max()), -int(history.min()))
     return history.shape[1] * largest * max(largest, 1 << _LIMB) < 1 << 53
 
 
@@ -79,11 +79,8 @@ def parts_of(history: np.ndarray) -> tuple[list[slice], int]:
 def gram_of(history: np.ndarray) -> np.ndarray:
     """Return P P^T, float64 `[rounds, rounds]`, exact where its entries stay below 2^53."""
     parts, width = parts_of(history)
-    is_binary = history.dtype == np.bool_ or bool(
-        ((history == 0) | (history == 1)).all()
-    )
     # counts of a piece stay below 2^24
-    kind = np.float32 if is_binary and width < 1 << 24 else np.float64
+    kind = np.float32 if _is_binary(history) and width < 1 << 24 else np.float64
     with jax.enable_x64(True):
         total = jnp.zeros((len(history),) * 2, jnp.float64)
         for part in parts:
@@ -96,26 +93,24 @@ def piece(
     history: np.ndarray, part: slice, width: int, kind: type[np.floating]
 ) -> Array:
     """Return some of the columns, filled up with zeros so that one program serves all."""
-    own = history[:, part]
-    if own.dtype == object:
-        own = own.astype(np.float64)
-    missing = width - own.shape[1]
-    return on_device(np.pad(own, ((0, 0), (0, missing))) if missing else own).astype(
-        kind
-    )
+    columns = history[:, part]
+    if columns.dtype == object:
+        columns = columns.astype(np.float64)
+    missing = width - columns.shape[1]
+    return on_device(np.pad(columns, ((0, 0), (0, missing)))).astype(kind)
 
 
 @functools.partial(jax.jit, donate_argnums=0)
 def _add_gram(total: Array, part: Array) -> Array:
     """Add the part's products of rows with earlier rows, and some more next to the diagonal."""
     for start in range(0, len(part), ROWS):
-        own = jnp.matmul(
+        products = jnp.matmul(
             part[start : start + ROWS],
             part[: start + ROWS].T,
             precision=lax.Precision.HIGHEST,
         )
         total = total.at[start : start + ROWS, : start + ROWS].add(
-            own.astype(total.dtype)
+            products.astype(total.dtype)
         )
     return total
 
@@ -130,39 +125,29 @@ def first_of_wide(history: np.ndarray, gram: np.ndarray) -> np.ndarray:
     clients = history.shape[1]
     gram = gram.astype(np.int64)
     # rows of P are independent exactly where those of P P^T are
-    kept = np.flatnonzero(np.diff(np.asarray(rank_trajectory(gram)), prepend=0) > 0)
-    gram = gram[np.ix_(kept, kept)]
-    rows = history if len(kept) == len(history) else history[kept]
+    basis = np.flatnonzero(np.diff(np.asarray(rank_trajectory(gram)), prepend=0) > 0)
+    gram = gram[np.ix_(basis, basis)]
+    rows = history if len(basis) == len(history) else history[basis]
     primes = draw_primes(enough_primes(2 * minor_bits(history), 4 * clients))
     rng = np.random.default_rng(secrets.randbits(128))
-    # for each prime some random vectors side by side
-    moduli = np.repeat(primes, _VECTORS)
-    vectors = rng.integers(0, moduli, (clients, len(moduli)))
     parts, _ = parts_of(history)
-    mixed = np.sum(
-        [_times(rows[:, part], vectors[part], moduli) for part in parts], axis=0
-    )
+    is_suspect = np.ones(clients, np.bool_)
     # where G is singular modulo a prime, that one says nothing
-    images = [_solve(gram, mixed[:, moduli == prime], prime) for prime in primes]
-    told = np.repeat([image is not None for image in images], _VECTORS)
-    solved = [image for image in images if image is not None]
-    suspects = np.arange(clients)
-    if solved:
-        right = np.concatenate(solved, axis=1)
-        zero = [
-            (
-                _times(rows[:, part].T, right, moduli[told]) == vectors[part][:, told]
-            ).all(axis=1)
-            for part in parts
-        ]
-        suspects = np.flatnonzero(np.concatenate(zero))
-    found = np.full(clients, -1)
+    for prime in primes:
+        vectors = rng.integers(0, prime, (clients, _VECTORS))
+        mixed = sum(_times(rows[:, part], vectors[part], prime) for part in parts)
+        image = _solve(gram, np.asarray(mixed), prime)
+        for part in parts if image is not None else ():
+            explained = _times(rows[:, part].T, image, prime) == vectors[part]
+            is_suspect[part] &= explained.all(axis=1)
+    suspects = np.flatnonzero(is_suspect)
+    exposed_from = np.full(clients, -1)
     for prime in primes if len(suspects) else ():
         combinations = _solve(gram, rows[:, suspects], prime)
         if combinations is not None:
-            last = len(kept) - 1 - (combinations != 0)[::-1].argmax(axis=0)
-            found[suspects] = np.maximum(found[suspects], kept[last])
-    return found
+            last = len(basis) - 1 - (combinations != 0)[::-1].argmax(axis=0)
+            exposed_from[suspects] = np.maximum(exposed_from[suspects], basis[last])
+    return exposed_from
 
 
 def _solve(gram: np.ndarray, right: np.ndarray, prime: int) -> np.ndarray | None:
@@ -179,14 +164,11 @@ def _solve(gram: np.ndarray, right: np.ndarray, prime: int) -> np.ndarray | None
     return form[:, len(gram) :].astype(np.int64)
 
 
-def _times(rows: np.ndarray, factors: np.ndarray, prime: np.ndarray) -> np.ndarray:
-    """Return rows @ factors, each column modulo its prime.
-
-    Products of floats, exact by halves.
-    """
-    left = rows.astype(np.float64)
+def _times(rows: np.ndarray, factors: np.ndarray, prime: int) -> np.ndarray:
+    """Return rows @ factors modulo a prime: products of floats, exact by halves."""
+    exact = rows.astype(np.float64)
     low, high = (
-        (left @ half.astype(np.float64)).astype(np.int64) % prime
+        (exact @ half.astype(np.float64)).astype(np.int64) % prime
         for half in (factors & 0xFFFF, factors >> _LIMB)
     )
     return (low + (high << _LIMB)) % prime
@@ -254,10 +236,10 @@ def first_exposure(P: Any, *, coalition: Any = ()) -> Int32[Array, "... clients"
     )
     has_loops = not is_little and chosen_form(("loops", "xla"), histories) == "loops"
     if has_loops or isinstance(histories, np.ndarray):
-        found: np.ndarray | Array = _of_values(np.asarray(histories), has_loops)
+        exposed_from: np.ndarray | Array = _of_values(np.asarray(histories), has_loops)
     else:
-        found = _of_all_rows(histories)
-    return on_device(found.reshape((*array.shape[:-2], array.shape[-1])))
+        exposed_from = _of_all_rows(histories)
+    return on_device(exposed_from.reshape((*array.shape[:-2], array.shape[-1])))
 
 
 def _of_values(histories: np.ndarray, has_loops: bool) -> np.ndarray:
@@ -273,15 +255,19 @@ def _of_values(histories: np.ndarray, has_loops: bool) -> np.ndarray:
         return np.stack(each).astype(np.int32)
     # of classes of equal columns, 0 where all is 0
     names = np.zeros((count, clients), np.int32)
-    for own, history in zip(names, histories, strict=True):
+    for classes, history in zip(names, histories, strict=True):
         part = np.flatnonzero((history != 0).any(axis=0))
-        own[part] = np.unique(column_codes(history)[part], return_inverse=True)[1] + 1
-    due = np.array([(np.bincount(own)[1:] == 1).any() for own in names])
-    found = np.full((count, clients), -1, np.int32)
+        classes[part] = (
+            np.unique(column_codes(history)[part], return_inverse=True)[1] + 1
+        )
+    due = np.array([(np.bincount(classes)[1:] == 1).any() for classes in names])
+    exposed_from = np.full((count, clients), -1, np.int32)
     if due.any():
         part = histories if due.all() else histories[due]
-        found[due] = _of_classes(part, names[due]) if has_loops else _of_all_rows(part)
-    return found
+        exposed_from[due] = (
+            _of_classes(part, names[due]) if has_loops else _of_all_rows(part)
+        )
+    return exposed_from
 
 
 def _of_classes(histories: np.ndarray, names: np.ndarray) -> np.ndarray:
@@ -327,16 +313,16 @@ def follow(
     for prime in primes:
         if is_proven.all():
             return
-        one = np.uint32(2**32 % prime)
+        unit = np.uint32(2**32 % prime)
         if not is_binary:
             wide = (
                 host_residues(histories, prime, np.uint64)
-                * np.uint64(one)
+                * np.uint64(unit)
                 % np.uint64(prime)
             )
             rows = np.ascontiguousarray(wide, np.uint32)
-        field = one, np.uint32(prime), np.uint32(2**32 - pow(prime, -1, 2**32))
-        scale = one if is_binary else np.uint32(1)
+        field = unit, np.uint32(prime), np.uint32(2**32 - pow(prime, -1, 2**32))
+        scale = unit if is_binary else np.uint32(1)
         follow_trials(rows, scale, names, distinct, *field, ranks, first, is_proven)
         # of weights the prime may divide all in a row, which then is none
         is_proven &= is_binary

@@ -67,8 +67,10 @@ def joined(
         (1,) * first.ndim + (rounds,)
     )
     agreed = library.all((first[..., None] <= index) | behind[..., None, :], axis=-3)
-    found = library.min(library.where(agreed, index[0], np.int32(rounds)), axis=-1)
-    return library.where(found < np.int32(rounds), found, np.int32(-1))
+    exposed_from = library.min(
+        library.where(agreed, index[0], np.int32(rounds)), axis=-1
+    )
+    return library.where(exposed_from < np.int32(rounds), exposed_from, np.int32(-1))
 
 
 def _one_history(rows: Array, *, of: Field, skips: bool) -> Int32[Array, " clients"]:
@@ -140,11 +142,11 @@ def _step(rows: Array, place: Array, is_due: Array, of: Field) -> _Step:
     row = lax.dynamic_index_in_dim(rows, place, 0, keepdims=False)
     pivot = jnp.argmax(row != 0)
     column = lax.dynamic_index_in_dim(rows, pivot, 1, keepdims=False)
-    own = jnp.arange(column.shape[0], dtype=jnp.int32) == place
+    is_place = jnp.arange(column.shape[0], dtype=jnp.int32) == place
     is_new = is_due & (row[pivot] != 0)
     head = jnp.where(is_new, row[pivot], 1)[None]
-    factors = jnp.where(is_new & ~own, column, 0)
-    is_touched = is_new & (own | (column != 0))
+    factors = jnp.where(is_new & ~is_place, column, 0)
+    is_touched = is_new & (is_place | (column != 0))
     return _Step(
         row, _with_companion(head, of), _with_companion(factors, of), is_touched, place
     )
@@ -162,9 +164,9 @@ def _taken(form: _Form, steps: _Step, of: Field) -> _Form:
     rows, changed = form
 
     def cleared(rows: Array, step: _Step, of: Field) -> Array:
-        kept = scale(rows, step.head[:, :1], step.head[:, 1:], of)
+        scaled = scale(rows, step.head[:, :1], step.head[:, 1:], of)
         taken = scale(step.row[None, :], step.factors[:, :1], step.factors[:, 1:], of)
-        return subtract(kept, taken, of)
+        return subtract(scaled, taken, of)
 
     changed = jnp.where(steps.is_touched, steps.place[:, None], changed)
     return jax.vmap(cleared)(rows, steps, of), changed
@@ -245,10 +247,10 @@ def _one_kernel(
         row = rows[history, kind, index, :].astype(jnp.uint32)
         rest = _rest(form[0], row, of, is_binary=is_shared)
         pivot = jnp.min(jnp.where(rest != 0, client, width))
-        own = client == pivot  # none where nothing is left
+        is_pivot = client == pivot  # none where nothing is left
         is_new = pivot < width
         form = lax.cond(
-            is_new, lambda: _with_row(form, rest, own, index, of), lambda: form
+            is_new, lambda: _with_row(form, rest, is_pivot, index, of), lambda: form
         )
         ranks[history, which, index] = form[2]
         return form
@@ -273,16 +275,18 @@ def _rest(form: Array, row: Array, of: Field, *, is_binary: bool) -> Array:
     return subtract(row, sum_residues(products, of, axis=0), of)
 
 
-def _with_row(form: _Held, rest: Array, own: Array, index: Array, of: Field) -> _Held:
+def _with_row(
+    form: _Held, rest: Array, is_pivot: Array, index: Array, of: Field
+) -> _Held:
     """Return the form of the row space with one more row, whose pivot is in its own column."""
     rows, changed, rank = form
-    head = jnp.sum(jnp.where(own, rest, 0))
+    head = jnp.sum(jnp.where(is_pivot, rest, 0))
     leading = _inverse(head, of)
     unit = scale(rest, leading, companion(leading, of), of)
-    column = jnp.sum(jnp.where(own[None, :], rows, 0), axis=1)
+    column = jnp.sum(jnp.where(is_pivot[None, :], rows, 0), axis=1)
     step = scale(unit[None, :], column[:, None], companion(column, of)[:, None], of)
-    rows = jnp.where(own[:, None], unit[None, :], subtract(rows, step, of))
-    changed = jnp.where(own | (column != 0), index, changed)
+    rows = jnp.where(is_pivot[:, None], unit[None, :], subtract(rows, step, of))
+    changed = jnp.where(is_pivot | (column != 0), index, changed)
     return rows, changed, rank + 1
 
 
@@ -299,5 +303,5 @@ def _inverse(value: Array, of: Field) -> Array:
         return low, high - quotient * low, now, before - quotient * now
 
     start: tuple[Array, ...] = (of.prime, value, jnp.uint32(0), jnp.uint32(1))
-    found = lax.while_loop(lambda state: state[1] != 0, divided, start)[2]
-    return jnp.minimum(found, found + of.prime)
+    factor = lax.while_loop(lambda state: state[1] != 0, divided, start)[2]
+    return jnp.minimum(factor, factor + of.prime)

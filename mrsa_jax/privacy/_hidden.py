@@ -84,11 +84,11 @@ def excess(
     columns = [[int(value) for value in row] for row in history[is_new][:, first]]
     noise = [0.0] * rank if variances is None else variances[is_new].tolist()
     for bits in _BITS:
-        found = _enclosed(rows, columns, noise, bits, last_only)
-        if found is not None:
+        values = _enclosed(rows, columns, noise, bits, last_only)
+        if values is not None:
             levels = np.cumsum(is_new)[-1:] if last_only else np.cumsum(is_new)
-            found = np.concatenate([np.full((1, len(first)), np.inf), found])
-            return np.asarray(found[1:] if last_only else found[levels])[:, owner]
+            values = np.concatenate([np.full((1, len(first)), np.inf), values])
+            return np.asarray(values[1:] if last_only else values[levels])[:, owner]
     return None
 
 
@@ -113,22 +113,17 @@ def _enclosed(
         inverse = inverse_of_factor(gram)
         if inverse is None:
             return None
-        units = (
-            flint.arb_mat(inverse) * flint.arb_mat(flint.fmpz_mat(columns))
-        ).tolist()
-        found = []
+        units = flint.arb_mat(inverse) * flint.arb_mat(flint.fmpz_mat(columns))
+        values = []
         for entries, column in zip(
-            zip(*units, strict=True), zip(*columns, strict=True), strict=True
+            units.transpose().tolist(), zip(*columns, strict=True), strict=True
         ):
             shares = _sums_of_squares(entries, column)
-            found.append(
-                [_excess_of(h) for h in (shares[-1:] if last_only else shares)]
-            )
-        return (
-            None
-            if any(None in each for each in found)
-            else np.array(found, np.float64).T
-        )
+            wanted = shares[-1:] if last_only else shares
+            values.append([_excess_of(share) for share in wanted])
+    if any(None in each for each in values):
+        return None
+    return np.array(values, np.float64).T
 
 
 def _sums_of_squares(entries: Sequence[Any], column: Sequence[int]) -> list[Any]:
@@ -270,17 +265,17 @@ def hidden_among(
     """
     array = without(P if _never_changes(memory, share) else in_time(P), coalition)
     kernel = _drift(memory, share, array.shape[-2])
-    found: Any
+    sizes: Any
     if kernel is not None:
-        found = _of_updates(
+        sizes = _of_updates(
             array, kernel, noise, spread, "rounds" if each_round else "last"
         )
     else:
-        found = among(array, noise_root(noise, spread, array))
+        sizes = among(array, noise_root(noise, spread, array))
         if each_round:
             library: Any = jnp if is_traced(array) else np
-            found = library.where(array.astype(bool), found[..., None, :], np.nan)
-    return without_members(found, coalition)
+            sizes = library.where(array.astype(bool), sizes[..., None, :], np.nan)
+    return without_members(sizes, coalition)
 
 
 def _never_changes(memory: Any, share: Any) -> bool:
@@ -304,17 +299,17 @@ def _of_updates(
 ) -> np.ndarray | Array:
     """Return `hidden_updates` of histories with any leading axes."""
     *lead, rounds, clients = array.shape
-    given = kernel, check_spread(spread), check_noise(noise, rounds), how
+    setting = kernel, check_spread(spread), check_noise(noise, rounds), how
     if is_traced(array, kernel):
         alone = is_traced(kernel) or ((kernel == 1) == np.eye(rounds)).all()
         require(
             alone, "memory", "must not be 1 between rows inside a JAX transformation"
         )
-        inside = traced_updates(on_device(array).reshape(-1, rounds, clients), *given)
+        inside = traced_updates(on_device(array).reshape(-1, rounds, clients), *setting)
         return inside.reshape(*lead, *inside.shape[1:])
     histories = np.asarray(array).reshape(-1, rounds, clients)
-    found = hidden_updates(histories, *given, most_work=MOST_WORK)
-    return found.reshape(*lead, *found.shape[1:])
+    sizes = hidden_updates(histories, *setting, most_work=MOST_WORK)
+    return sizes.reshape(*lead, *sizes.shape[1:])
 
 
 def hidden_among_trajectory(
@@ -373,27 +368,26 @@ def hidden_among_trajectory(
         )
     array = without(P if _never_changes(memory, share) else in_time(P), coalition)
     kernel = _drift(memory, share, array.shape[-2])
-    found: Any
+    sizes: Any
     if kernel is not None:
-        found = _of_updates(array, kernel, noise, spread, "sums")
-        library: Any = jnp if is_traced(found) else np
-        found = (
-            found if quantiles is None else quantiles_of(1 / found, quantiles, library)
+        sizes = _of_updates(array, kernel, noise, spread, "sums")
+        library: Any = jnp if is_traced(sizes) else np
+        sizes = (
+            sizes if quantiles is None else quantiles_of(1 / sizes, quantiles, library)
         )
     else:
         request = Request(quantiles, last_only=False)
-        found = among(array, noise_root(noise, spread, array), request)
-    return found if quantiles is not None else without_members(found, coalition)
+        sizes = among(array, noise_root(noise, spread, array), request)
+    return sizes if quantiles is not None else without_members(sizes, coalition)
 
 
-def without_members(found: np.ndarray | Array, coalition: Any) -> np.ndarray | Array:
+def without_members(figures: np.ndarray | Array, coalition: Any) -> np.ndarray | Array:
     """Return figures `[..., clients]`, NaN for members of the coalition."""
-    clients = found.shape[-1]
+    clients = figures.shape[-1]
     is_member = np.zeros(clients, np.bool_)
     is_member[list(check_coalition(coalition, clients))] = True
-    is_member = is_member.reshape((1,) * (found.ndim - 1) + (clients,))
-    library: Any = np if isinstance(found, np.ndarray) else jnp
-    return library.where(is_member, np.nan, found)
+    library: Any = np if isinstance(figures, np.ndarray) else jnp
+    return library.where(is_member, np.nan, figures)
 
 
 def among(
@@ -413,15 +407,15 @@ def among(
         first: From which round each is taken for exposed.
     """
     quantiles, last_only, of_rest = request
-    found = leverages(array, root, request, first)
+    figures = leverages(array, root, request, first)
     if quantiles is None:
         with np.errstate(divide="ignore"):
-            found = 1 / found - (1.0 if of_rest else 0.0)
+            figures = 1 / figures - (1.0 if of_rest else 0.0)
     is_covariance = root is not None and root.ndim == 2
-    if is_traced(array) or is_covariance or not np.isnan(found).any():
-        return found
+    if is_traced(array) or is_covariance or not np.isnan(figures).any():
+        return figures
     histories = np.asarray(array).reshape(-1, *array.shape[-2:])
-    out = np.array(found)
+    out = np.array(figures)
     budget = MOST_WORK
     for history, rows in zip(
         histories, out.reshape(len(histories), -1, out.shape[-1]), strict=True
@@ -434,22 +428,22 @@ def among(
         budget -= work(len(history), columns, has_noise=root is not None)
         if budget < 0:
             continue
-        known: Any
+        exact: Any
         if quantiles is not None:
             every = among(history, root, request._replace(quantiles=None), first)
-            known = quantiles_of(1 / np.atleast_2d(every), quantiles, np)
+            exact = quantiles_of(1 / np.atleast_2d(every), quantiles, np)
         else:
             variances = None if root is None else root**2
-            known = excess(history, variances, last_only=last_only)
-            if known is None:
+            exact = excess(history, variances, last_only=last_only)
+            if exact is None:
                 continue
             # exact ranks told who is exposed, so nobody here is
             if of_rest:
-                known = np.where(known > 0, known, np.nan)
+                exact = np.where(exact > 0, exact, np.nan)
             else:
                 sizes = class_sizes(history[None], last_only=last_only)[0]
-                known = np.maximum(1 + known, np.maximum(sizes, _ABOVE))
-        rows[:] = np.where(is_unknown, known, rows)
+                exact = np.maximum(1 + exact, np.maximum(sizes, _ABOVE))
+        rows[:] = np.where(is_unknown, exact, rows)
     return out
 
 
@@ -467,19 +461,14 @@ def noise_root(noise: Any, spread: Any, P: np.ndarray | Array) -> np.ndarray | N
         return np.asarray(checked / deviation)
     root = np.sqrt(checked) / deviation
     if not is_traced(P):
-        rows = np.abs(as_floats(np.asarray(P), is_scaled=False)).reshape(
-            -1, P.shape[-1]
-        )
-        largest = rows.max(axis=1)  # its square may be no number
-        lengths = largest * np.linalg.norm(
-            rows / np.maximum(largest, 1)[:, None], axis=1
-        )
-        lengths = lengths.reshape(-1, P.shape[-2]).max(axis=0)
+        rows = np.abs(as_floats(np.asarray(P), is_scaled=False))
+        largest = rows.max(axis=-1, keepdims=True)  # its square may be no number
+        lengths = np.linalg.norm(rows / np.maximum(largest, 1), axis=-1)
+        lengths = (largest[..., 0] * lengths).reshape(-1, P.shape[-2]).max(axis=0)
         least = float((root / np.maximum(lengths, 1e-300))[root > 0].min())
         rule = (
             f"must be 0, or have a standard deviation of at least {_LEAST_NOISE:g} "
-            "times the "
-            "spread and the root of the sum of a row's squares"
+            "times the spread and the root of the sum of a row's squares"
         )
         require(least >= _LEAST_NOISE, "noise", rule, least)
     return root

@@ -106,15 +106,15 @@ def leverages(
         stacked = on_device(array).reshape(-1, rounds, clients)
         return _chunk(stacked, None, root, request, first).reshape(shape)
     histories = np.asarray(array).reshape(-1, rounds, clients)
-    found = np.empty((len(histories), *shape[array.ndim - 2 :]))
+    figures = np.empty((len(histories), *shape[array.ndim - 2 :]))
     if goes_by_columns(rounds, clients):
-        for history, out in zip(histories, found, strict=True):
+        for history, out in zip(histories, figures, strict=True):
             classes = narrowed(history)
             if classes is None:
                 _follow_wide(np.atleast_2d(out), history, root, request)
             else:
                 follow_classes(np.atleast_2d(out), history, classes, root, request)
-        return found.reshape(shape)
+        return figures.reshape(shape)
     # a sort takes XLA's programs for a CPU ten times as long as NumPy; and what floats
     # lose of larger integers is seen here
     has_large = array.dtype == object
@@ -141,8 +141,8 @@ def leverages(
             shares = np.where(is_lost, np.nan, shares)
         if is_sorted_here and quantiles is not None:
             shares = quantiles_of(shares, quantiles, np)
-        found[start : start + len(part)] = shares
-    return found.reshape(shape)
+        figures[start : start + len(part)] = shares
+    return figures.reshape(shape)
 
 
 def goes_by_columns(rounds: int, clients: int) -> bool:
@@ -187,8 +187,8 @@ def follow_classes(
     if request.quantiles == (0.0,):
         out[:] = quantiles_of(shares, (0.0,), np)
         return
-    for row, found in zip(out, shares, strict=True):
-        row[:] = _figures(found[label], request)
+    for row, each in zip(out, shares, strict=True):
+        row[:] = _figures(each[label], request)
 
 
 def _follow_wide(
@@ -284,8 +284,8 @@ def _chunk(
             share = float(_noise_share(rows, root, np))
             by_blocks = _ROUNDINGS * rounds < 1e-2 * _NOISY_KNOWN * share
         marks = (is_new, is_sure, exposed_from, classes)
-        found = _shares(rows, marks, noise, by_blocks, tile, request)
-        return rounded(found, precision, request.quantiles is not None)
+        figures = _shares(rows, marks, noise, by_blocks, tile, request)
+        return rounded(figures, precision, request.quantiles is not None)
 
 
 def _rises(ranks: Array) -> Any:
@@ -294,14 +294,14 @@ def _rises(ranks: Array) -> Any:
     return library.diff(ranks, axis=-1, prepend=np.int32(0)) > 0
 
 
-def rounded(found: Array, precision: np.dtype[Any], is_hidden: bool) -> Array:
+def rounded(figures: Array, precision: np.dtype[Any], is_hidden: bool) -> Array:
     """Round so that only what is exactly 1 stays 1."""
-    if precision == found.dtype:
-        return found
-    near = found.astype(precision)
+    if precision == figures.dtype:
+        return figures
+    near = figures.astype(precision)
     beside = np.nextafter(precision.type(1), precision.type(2 if is_hidden else 0))
     return jnp.where(
-        found == 1, jnp.ones_like(near), jnp.where(near == 1, beside, near)
+        figures == 1, jnp.ones_like(near), jnp.where(near == 1, beside, near)
     )
 
 
@@ -346,22 +346,22 @@ def _shares(
 
     def one(history: tuple[Any, ...]) -> Array:
         rows, (is_new, is_sure, first, classes) = history
-        found, errors = _one_history(rows, is_new, is_sure, root, by_blocks, last_only)
-        most = share = jnp.ones_like(found[:1])
+        shares, errors = _one_history(rows, is_new, is_sure, root, by_blocks, last_only)
+        most = fraction = jnp.ones_like(shares[:1])
         if classes is not None:
-            most, share, owner = classes[0][None], classes[1][None], classes[2]
+            most, fraction, owner = classes[0][None], classes[1][None], classes[2]
             first = first[owner]
         is_in = jnp.cumsum(rows != 0, axis=0) > 0
         places = jnp.arange(len(rows), dtype=jnp.int32)[:, None]
         if last_only:
             is_in = is_in[-1:]
             places = places[-1:]
-        found = _known(found * share, errors, root is not None, of_rest, jnp)
-        found = jnp.where(is_in, found, 0.0)
-        found = decided(found, (first >= 0)[None] & (first[None] <= places), most)
-        found = found if classes is None else found[:, owner]
-        found = found if quantiles is None else quantiles_of(found, quantiles, jnp)
-        return found[0] if last_only else found
+        shares = _known(shares * fraction, errors, root is not None, of_rest, jnp)
+        shares = jnp.where(is_in, shares, 0.0)
+        shares = decided(shares, (first >= 0)[None] & (first[None] <= places), most)
+        shares = shares if classes is None else shares[:, owner]
+        shares = shares if quantiles is None else quantiles_of(shares, quantiles, jnp)
+        return shares[0] if last_only else shares
 
     return map_tiles(one, (rows, marks), tile)
 
@@ -375,12 +375,12 @@ def _known(
     return library.where(errors <= most, shares, np.float64(np.nan))
 
 
-def decided(found: Array, is_exposed: Array, most: Array) -> Array:
+def decided(shares: Array, is_exposed: Array, most: Array) -> Array:
     """Set leverages to the most that they can be where that is decided.
 
     Others stay below.
     """
-    below = jnp.minimum(found, jnp.nextafter(most, 0.0))
+    below = jnp.minimum(shares, jnp.nextafter(most, 0.0))
     return jnp.where(is_exposed, most, below)
 
 
@@ -437,19 +437,21 @@ def _one_history(
     else:  # a covariance may be singular
         units = orthonormal_by_rows(jnp.concatenate([rows, root], axis=1), is_sure)
     last = rest_of_three(*units.rows.shape)
-    own = units._replace(values=units.values[:, :clients], rows=units.rows[:, :clients])
-    squares = own.values * own.values
+    clients_only = units._replace(
+        values=units.values[:, :clients], rows=units.rows[:, :clients]
+    )
+    squares = clients_only.values * clients_only.values
     if last_only:
         # as `every` sums them
-        found = (
+        shares = (
             jnp.sum(squares, axis=0)
             if root is None
             else jnp.cumsum(squares, axis=0)[-1]
         )
-        found = found[None]
-        return found, relative_errors(own, found, last)
+        shares = shares[None]
+        return shares, relative_errors(clients_only, shares, last)
     every = jnp.cumsum(squares, axis=0)
-    errors = relative_errors(own, every, last)
+    errors = relative_errors(clients_only, every, last)
     if root is None:
         at = jnp.cumsum(is_new, dtype=jnp.int32)
         every, errors = (
@@ -474,17 +476,17 @@ def _in_blocks(rows: Array, deviations: Array) -> tuple[Array, Array]:
     noise = jnp.pad(deviations, (0, blocks * clients - rounds))
 
     def one_block(carry: tuple[Array, Array], step: tuple[Array, Array]) -> Any:
-        (unknown, found), (part, noise) = carry, step
+        (unknown, before), (part, noise) = carry, step
         sums = jnp.matmul(part, unknown, precision=_HIGH)
         units = orthonormal(jnp.concatenate([sums, jnp.diag(noise)], axis=1)).values[
             :, :clients
         ]
         gained = jnp.matmul(units, unknown.T, precision=_HIGH)
-        every = found[None] + jnp.cumsum(gained * gained, axis=0)
-        left = jnp.eye(clients, dtype=jnp.float64) - jnp.matmul(
+        every = before[None] + jnp.cumsum(gained * gained, axis=0)
+        rest = jnp.eye(clients, dtype=jnp.float64) - jnp.matmul(
             units.T, units, precision=_HIGH
         )
-        values, vectors = jnp.linalg.eigh(left)
+        values, vectors = jnp.linalg.eigh(rest)
         root = vectors * jnp.sqrt(jnp.maximum(values, 0.0))[None]
         return (jnp.matmul(unknown, root, precision=_HIGH), every[-1]), every
 

@@ -159,9 +159,9 @@ def errors_of(
     unit = UNIT * (3 * terms(count) + 5)
     # one who is in no sum has none
     over = library.where(squares > 0, squares, _NO_LENGTH)
-    own = unit * library.sqrt(growth * rows / over) + library.sqrt(more / over)
+    error = unit * library.sqrt(growth * rows / over) + library.sqrt(more / over)
     others = unit * library.sqrt(growth * count) + library.sqrt(more)
-    return own * (2 + own) + others * (2 + others) + last
+    return error * (2 + error) + others * (2 + others) + last
 
 
 def rest_of_one(rows: int, squares: float) -> float:
@@ -196,7 +196,7 @@ def orthonormal_by_rows(
         rows: They.
         is_new: Which are known to be no combinations of those before.
     """
-    zero, one = 0.0, 1.0
+    zero, unity = 0.0, 1.0
 
     def one_row(carry: tuple[Array, Array], step: tuple[Array, ...]) -> Any:
         units, inverse = carry
@@ -207,8 +207,8 @@ def orthonormal_by_rows(
         rest = rest - twice @ units
         length = jnp.sqrt(jnp.sum(rest * rest))
         is_kept = length > _NOTHING
-        over = jnp.where(is_kept, length, one)
-        combination = (-(once + twice) @ inverse).at[index].set(one) / over
+        over = jnp.where(is_kept, length, unity)
+        combination = (-(once + twice) @ inverse).at[index].set(unity) / over
         # one that is left out although it is known to be new, or perhaps is
         is_lost = ~is_kept & (is_known | (length > _NOTHING_AT_ALL))
         unit, combination = (
@@ -357,8 +357,8 @@ class Wide:
         while len(factors) < PASSES:
             total = _add_gram(np.float64(0), _product(factors, self._noise))
             for part in self._parts:
-                own = self._scale[:, None] * self._part(part)
-                total = _add_gram(total, _product(factors, own))
+                columns = self._scale[:, None] * self._part(part)
+                total = _add_gram(total, _product(factors, columns))
             factors = (*factors, _factor(total, np.float64(0)))
         rule = "must be a positive definite covariance where there are so many clients"
         is_finite = bool(np.isfinite(np.asarray(factors[-1])).all())
@@ -377,15 +377,17 @@ class Wide:
         for part in self._parts:
             with jax.enable_x64(True):
                 both = _followed(*made, self._part(part), self._last, last_only)
-                found, errors = (np.asarray(each) for each in both)
+                shares, errors = (np.asarray(each) for each in both)
             first = self.first[part]
-            found, errors = found[:, : len(first)], errors[:, : len(first)]
+            shares, errors = shares[:, : len(first)], errors[:, : len(first)]
             is_exposed = (first >= 0) & (first <= over)
             # exact arithmetic knows who is exposed, and who is in no sum
             is_in = np.logical_or.accumulate(self._history[:, part] != 0, axis=0)
             is_known = is_exposed | ~(is_in[-1:] if last_only else is_in)
-            found = np.where(is_exposed, 1.0, np.minimum(found, np.nextafter(1.0, 0.0)))
-            yield part, found, np.where(is_known, 0.0, errors)
+            shares = np.where(
+                is_exposed, 1.0, np.minimum(shares, np.nextafter(1.0, 0.0))
+            )
+            yield part, shares, np.where(is_known, 0.0, errors)
 
 
 _factor = jax.jit(factor)
@@ -435,5 +437,7 @@ def _followed(
     rows = scale[:, None] * rows
     units = Units(_product(factors, rows), rows, growth, jnp.zeros_like(growth))
     squares = units.values * units.values
-    found = jnp.sum(squares, axis=0)[None] if last_only else jnp.cumsum(squares, axis=0)
-    return found, relative_errors(units, found, last)
+    shares = (
+        jnp.sum(squares, axis=0)[None] if last_only else jnp.cumsum(squares, axis=0)
+    )
+    return shares, relative_errors(units, shares, last)

@@ -74,19 +74,19 @@ def hidden_among_mates(
     rule = "must be positive, a number or one per client"
     scale = _per_client(variance, clients, "variance", rule, np.inf)
     require(not (scale == 0).any(), "variance", rule, 0)
-    found = np.empty((*array.shape[:-2], clients))
+    bounds = np.empty((*array.shape[:-2], clients))
     for index in np.ndindex(array.shape[:-2]):
-        found[index] = _of_history(array[index], rho, lasting, scale)
-    return np.asarray(without_members(found, coalition))
+        bounds[index] = _of_history(array[index], rho, lasting, scale)
+    return np.asarray(without_members(bounds, coalition))
 
 
 def _per_client(
     values: Any, clients: int, name: str, rule: str, most: float
 ) -> np.ndarray:
-    given = host_array(values, name)
-    good = given.shape in ((), (clients,)) and given.dtype.kind in "fiu"
-    require(good, name, rule, f"{given.dtype}{list(given.shape)}")
-    numbers = np.broadcast_to(given.astype(np.float64), clients)
+    array = host_array(values, name)
+    good = array.shape in ((), (clients,)) and array.dtype.kind in "fiu"
+    require(good, name, rule, f"{array.dtype}{list(array.shape)}")
+    numbers = np.broadcast_to(array.astype(np.float64), clients)
     outside = (numbers < 0) | (numbers > most) | np.isinf(numbers)
     require(
         not outside.any(), name, rule, numbers[outside][0] if outside.any() else None
@@ -104,7 +104,7 @@ def _of_history(
     weights = divisors * np.where(first < 0, -1, 1)
     sizes = np.asarray(divisors, np.float64) ** 2 * scale
     is_known = np.isfinite(rho + share + scale)
-    found = np.where(P.any(axis=0), 1.0, np.inf)
+    bounds = np.where(P.any(axis=0), 1.0, np.inf)
     _, owner = np.unique(column_codes(P // weights), return_inverse=True)
     order = np.argsort(owner, kind="stable")
     for mates in np.split(order, np.flatnonzero(np.diff(owner[order])) + 1):
@@ -116,12 +116,12 @@ def _of_history(
                 * sizes[mates]
                 / sizes[mates][:, None]
             )
-            found[mates] = least.sum(axis=1)  # its own ratio is 1
-    return np.where(is_known | np.isinf(found), found, np.nan)
+            bounds[mates] = least.sum(axis=1)  # its own ratio is 1
+    return np.where(is_known | np.isinf(bounds), bounds, np.nan)
 
 
 def _least_ratios(
-    rho: np.ndarray, share: np.ndarray, one: Any, other: Any
+    rho: np.ndarray, share: np.ndarray, client: Any, other: Any
 ) -> np.ndarray:
     """Return the least f_other / f_one of the spectra f(x), x = 1 - cos of the frequency in [0, 2].
 
@@ -139,7 +139,10 @@ def _least_ratios(
         (a, b), (c, d) = first, second
         return a[i] * c[j], a[i] * d[j] + b[i] * c[j], b[i] * d[j]
 
-    top, bottom = product(above, other, below, one), product(above, one, below, other)
+    top, bottom = (
+        product(above, other, below, client),
+        product(above, client, below, other),
+    )
     n0, n1, n2 = top
     d0, d1, d2 = bottom
     # p x^2 + 2 q x + r = 0

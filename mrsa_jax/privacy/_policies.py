@@ -104,9 +104,9 @@ def policy_privacy(
     """
     rates = np.atleast_1d(np.asarray(step_dropout_rates, np.float64))
     require(rates.ndim == 1, "step_dropout_rates", "must be a vector", rates.shape)
-    known = typing.get_args(SplitPolicy)
-    unknown = [policy for policy in policies if policy not in known]
-    rule = f"must be known policies: {', '.join(known)}"
+    policy_names = typing.get_args(SplitPolicy)
+    unknown = [policy for policy in policies if policy not in policy_names]
+    rule = f"must be known policies: {', '.join(policy_names)}"
     require(not unknown and len(policies) > 0, "policies", rule, *unknown[:1])
     models = [independent_steps(float(rate)) for rate in rates]
     histories = [
@@ -131,16 +131,16 @@ def policy_privacy(
         np.asarray(curve)[:, -1].reshape(shape)
         for curve in (strong_privacy_trajectory(P), weak.lower, weak.upper)
     )
-    kept = [_kept(history) for history in histories]
+    measured = [_kept(history) for history in histories]
     costs = (
-        np.concatenate(values).reshape(shape) for values in zip(*kept, strict=True)
+        np.concatenate(values).reshape(shape) for values in zip(*measured, strict=True)
     )
     return PolicyPrivacy(tuple(policies), rates, *privacy, *costs)
 
 
 def _kept(history: Any) -> tuple[np.ndarray, np.ndarray]:
     """Return the share of rounds with a cohort that gave a sum, and the mean size of sums."""
-    asked = np.asarray(history.survivors[:, :, 0]).any(axis=-1)
+    is_begun = np.asarray(history.survivors[:, :, 0]).any(axis=-1)
     P = np.asarray(history.participation)
-    kept = (P.any(axis=-1)).sum(axis=1) / np.maximum(asked.sum(axis=1), 1)
-    return kept, P.sum(axis=-1).mean(axis=1)
+    fraction = (P.any(axis=-1)).sum(axis=1) / np.maximum(is_begun.sum(axis=1), 1)
+    return fraction, P.sum(axis=-1).mean(axis=1)

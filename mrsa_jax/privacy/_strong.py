@@ -111,8 +111,8 @@ def strong_privacy_trajectory(
     array = without(P, coalition)
     if not is_traced(array) and platform() == "cpu":
         weights = codes(host_array(array, "P"))
-        found = _of_values(weights.reshape(-1, *weights.shape[-2:]))
-        return on_device(found.reshape(weights.shape[:-1]))
+        classes = _of_values(weights.reshape(-1, *weights.shape[-2:]))
+        return on_device(classes.reshape(weights.shape[:-1]))
     if isinstance(array, jax.Array) and array.dtype.itemsize <= 4:
         return _trajectory(array.astype(jnp.int32))
     return _trajectory(on_device(codes(host_array(array, "P"))))
@@ -152,8 +152,8 @@ def _trajectory(
         start = (jnp.zeros(clients, jnp.int32), jnp.zeros(clients, jnp.bool_))
         return lax.scan(_refine, varying_like(start, weights), weights)[1]
 
-    found = jax.vmap(one_history)(weights.reshape((-1, *weights.shape[-2:])))
-    return found.reshape(weights.shape[:-1])
+    classes = jax.vmap(one_history)(weights.reshape((-1, *weights.shape[-2:])))
+    return classes.reshape(weights.shape[:-1])
 
 
 def _refine(

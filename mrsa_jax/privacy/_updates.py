@@ -64,8 +64,8 @@ def kernel_of(
 
 def _lasting(memory: Any, rounds: int) -> Float64[np.ndarray, "rounds rounds"]:
     """Return the kernel of what lasts, or raise."""
-    given = host_array(memory, "memory")
-    if given.ndim == 0:
+    array = host_array(memory, "memory")
+    if array.ndim == 0:
         rule = (
             f"must be 1, or lie in [0, {MOST_MEMORY}], or be a kernel [rounds, rounds]"
         )
@@ -73,9 +73,9 @@ def _lasting(memory: Any, rounds: int) -> Float64[np.ndarray, "rounds rounds"]:
         require(rho == 1.0 or rho <= MOST_MEMORY, "memory", rule, memory)
         return memory_kernel(np.arange(rounds), rho)
     rule = f"must be a number, or a kernel of shape [{rounds}, {rounds}]"
-    good = given.shape == (rounds, rounds) and given.dtype.kind in "fiu"
-    require(good, "memory", rule, f"{given.dtype}{list(given.shape)}")
-    return correlations(given, "memory")
+    good = array.shape == (rounds, rounds) and array.dtype.kind in "fiu"
+    require(good, "memory", rule, f"{array.dtype}{list(array.shape)}")
+    return correlations(array, "memory")
 
 
 def traced_kernel(memory: Any, rounds: int, share: Any, dtype: Any) -> Array:
@@ -88,18 +88,26 @@ def traced_kernel(memory: Any, rounds: int, share: Any, dtype: Any) -> Array:
         share = check_number(share, "share", "must be a number from 0 to 1", 0.0, 1.0)
     if not is_traced(memory):
         memory = _lasting(memory, rounds)
-    given, lasting = jnp.asarray(memory, dtype), jnp.asarray(share, dtype)
+    lag_memory, lasting = jnp.asarray(memory, dtype), jnp.asarray(share, dtype)
     require(lasting.ndim == 0, "share", "must be one number", f"shape {lasting.shape}")
     lags = np.abs(np.subtract.outer(np.arange(rounds), np.arange(rounds)))
-    if given.ndim == 0:
-        legal = ((given >= 0) & (given <= MOST_MEMORY)) | (given == 1)
+    if lag_memory.ndim == 0:
+        legal = ((lag_memory >= 0) & (lag_memory <= MOST_MEMORY)) | (lag_memory == 1)
         is_one_round = on_device(lags == 0)
-        kernel = given ** on_device(lags, dtype)
+        kernel = lag_memory ** on_device(lags, dtype)
     else:
         rule = f"must be a number, or a kernel of shape [{rounds}, {rounds}]"
-        require(given.shape == (rounds, rounds), "memory", rule, f"shape {given.shape}")
-        kernel = (given + given.T) / 2
-        gaps = jnp.abs(given - given.T).max(), jnp.abs(jnp.diagonal(given) - 1).max()
+        require(
+            lag_memory.shape == (rounds, rounds),
+            "memory",
+            rule,
+            f"shape {lag_memory.shape}",
+        )
+        kernel = (lag_memory + lag_memory.T) / 2
+        gaps = (
+            jnp.abs(lag_memory - lag_memory.T).max(),
+            jnp.abs(jnp.diagonal(lag_memory) - 1).max(),
+        )
         least = jnp.linalg.eigvalsh(jnp.where(jnp.isfinite(kernel), kernel, 0))[0]
         legal = (
             (gaps[0] <= TRACED_NEAR)
@@ -159,8 +167,8 @@ def decided(
     is_kept = np.empty((count, rounds), np.bool_)
     is_kept[:, order] = is_new.reshape(count, len(sizes), -1)[:, time[order], place]
     exposed = np.empty((count, rounds, clients), np.bool_)
-    own = first[:, time[order]]
-    exposed[:, order] = (own >= 0) & (own <= place[:, None])
+    from_row = first[:, time[order]]
+    exposed[:, order] = (from_row >= 0) & (from_row <= place[:, None])
     return is_noisy | is_kept, exposed
 
 
@@ -272,19 +280,22 @@ def hidden_updates(
     count, rounds, clients = histories.shape
     is_noisy, covariance = noise_of(noise, rounds, spread)
     is_kept, exposed = decided(histories, kernel, is_noisy)
-    found = np.zeros((count, clients) if how == "last" else histories.shape)
-    left = most_work
-    for own, history, kept in zip(found, histories, is_kept, strict=True):
+    shares = np.zeros((count, clients) if how == "last" else histories.shape)
+    budget = most_work
+    for out, history, is_row in zip(shares, histories, is_kept, strict=True):
         # clients of one column are hidden alike, so each column is looked at once
-        _, one, owner = np.unique(
+        _, distinct, owner = np.unique(
             column_codes(history), return_index=True, return_inverse=True
         )
-        columns, own_found = history[:, one], np.zeros((*own.shape[:-1], len(one)))
-        whole = _Whole.of(history, kernel, covariance, kept, left)
-        left -= whole.work
-        for part in _shares(whole, columns, kernel, kept, how):
-            _take(own_found, how, *part)
-        own[:] = own_found[..., owner]
+        columns, by_column = (
+            history[:, distinct],
+            np.zeros((*out.shape[:-1], len(distinct))),
+        )
+        whole = _Whole.of(history, kernel, covariance, is_row, budget)
+        budget -= whole.work
+        for part in _shares(whole, columns, kernel, is_row, how):
+            _take(by_column, how, *part)
+        out[:] = by_column[..., owner]
     if how == "last":
         is_known = exposed.any(axis=1)
     elif how == "sums":
@@ -292,10 +303,10 @@ def hidden_updates(
     else:
         # sums of one round are of one update: what one tells, all tell
         same = kernel == 1
-        found, is_known = _over_round(found, same), _over_round(exposed, same)
+        shares, is_known = _over_round(shares, same), _over_round(exposed, same)
     with np.errstate(divide="ignore"):
         least = np.maximum(_least_of(histories, how), _ABOVE)
-        hidden = np.where(is_known, 1.0, np.maximum(1 / found, least))
+        hidden = np.where(is_known, 1.0, np.maximum(1 / shares, least))
     return np.where(histories != 0, hidden, np.nan) if how == "rounds" else hidden
 
 
@@ -311,7 +322,7 @@ def _over_round(values: np.ndarray, same: np.ndarray) -> np.ndarray:
 
 
 def _take(
-    found: np.ndarray,
+    out: np.ndarray,
     how: str,
     clients: np.ndarray,
     places: np.ndarray,
@@ -326,17 +337,17 @@ def _take(
     `[clients, own rounds]`, or after each sum `[clients, sums, own rounds]`.
     """
     if how == "sums":
-        sums = np.arange(len(found))[:, None]
+        sums = np.arange(len(out))[:, None]
         is_past = is_own[:, None, :] & (places[:, None, :] <= sums)
         shares = np.where(is_past, shares, 0.0).max(axis=2)
     elif how == "last":
         shares = np.where(is_own, shares, 0.0).max(axis=1)
-    told = np.where((shares > 0) & (shares < least), np.nan, shares)
+    certain = np.where((shares > 0) & (shares < least), np.nan, shares)
     if how == "rounds":
         client, place = np.nonzero(is_own)
-        found[places[client, place], clients[client]] = told[client, place]
+        out[places[client, place], clients[client]] = certain[client, place]
     else:
-        found[..., clients] = told.T
+        out[..., clients] = certain.T
 
 
 def _least_of(histories: np.ndarray, how: str) -> np.ndarray:
@@ -373,21 +384,19 @@ class _Whole(NamedTuple):
         most_work: int,
     ) -> _Whole:
         """Return it, by enclosures where floats know fewer than six digits."""
-        rows, kept = history[None], is_kept[None]
+        rows, is_row = history[None], is_kept[None]
         exponents = exponents_of(rows)
         (whole,) = covariances(
-            grams_of(rows, exponents), exponents, covariance, kept, kernel
+            grams_of(rows, exponents), exponents, covariance, is_row, kernel
         )
         scales = 1 / np.sqrt(np.diagonal(whole))
-        found = _inverse_root(whole * scales[:, None] * scales)
+        root = _inverse_root(whole * scales[:, None] * scales)
         work = 2 * int(is_kept.sum()) ** 3
-        if found[1] <= _MOST_ERROR or work > most_work:
-            return _Whole(exponents, scales, *found, work=0)
+        if root[1] <= _MOST_ERROR or work > most_work:
+            return _Whole(exponents, scales, *root, work=0)
         divisors = np.ldexp(scales, -exponents[0])
         again = _enclosed_root(history, kernel, covariance, is_kept, divisors)
-        return _Whole(
-            exponents, scales, *(found if again is None else again), work=work
-        )
+        return _Whole(exponents, scales, *(root if again is None else again), work=work)
 
 
 def _enclosed_root(
@@ -407,15 +416,15 @@ def _enclosed_root(
     """
     import flint
 
-    kept = np.flatnonzero(is_kept)
-    rows = [[int(value) for value in row] for row in history[kept]]
+    used = np.flatnonzero(is_kept)
+    rows = [[int(value) for value in row] for row in history[used]]
     with flint.ctx.workprec(_BITS):
         whole = flint.fmpz_mat(rows)
         gram = (whole * whole.transpose()).tolist()
-        scales = [flint.arb(value) for value in divisors[kept].tolist()]
+        scales = [flint.arb(value) for value in divisors[used].tolist()]
         for j, row in enumerate(gram):
-            lasting = kernel[kept[j], kept].tolist()
-            noise = covariance[kept[j], kept].tolist()
+            lasting = kernel[used[j], used].tolist()
+            noise = covariance[used[j], used].tolist()
             for k, entry in enumerate(row):
                 total = flint.arb(entry) * lasting[k] + noise[k]
                 row[k] = total * scales[j] * scales[k]
@@ -427,7 +436,7 @@ def _enclosed_root(
                 return None
         values = np.array([[float(entry.mid()) for entry in line] for line in inverse])
     whole_inverse = np.eye(len(kernel))
-    whole_inverse[np.ix_(kept, kept)] = values
+    whole_inverse[np.ix_(used, used)] = values
     rounds = len(kernel)
     error = (
         (rounds + 4)
@@ -447,7 +456,7 @@ def _shares(
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, float]]:
     """Yield what `_take` takes of columns of a history, those of many rounds first."""
     rounds = len(kernel)
-    scales, kept = whole.scales, is_kept[None]
+    scales, is_row = whole.scales, is_kept[None]
     lines = np.ascontiguousarray(whole.inverse.T)
     sizes = np.count_nonzero(columns[is_kept], axis=0)
     order = np.argsort(-sizes, kind="stable")
@@ -458,11 +467,11 @@ def _shares(
         clients = order[start : start + step]
         start += step
         ((places,), (weights,)) = participations(
-            columns[None, :, clients], whole.exponents, kept
+            columns[None, :, clients], whole.exponents, is_row
         )
-        own = kernel[places[:, :, None], places[:, None, :]]
-        own *= (weights * scales[places])[:, :, None]
-        seen = lines[places].swapaxes(1, 2) @ own  # L^-1 c of each own round
+        covariance = kernel[places[:, :, None], places[:, None, :]]
+        covariance *= (weights * scales[places])[:, :, None]
+        seen = lines[places].swapaxes(1, 2) @ covariance  # L^-1 c of each own round
         np.square(seen, out=seen)
         shares = np.cumsum(seen, axis=1) if how == "sums" else seen.sum(axis=1)
         if not whole.error <= _MOST_ERROR:
@@ -514,8 +523,10 @@ def traced_updates(
     with jax.enable_x64(True):
         R, omega = on_device(kernel, jnp.float64), on_device(covariance, jnp.float64)
         rows = jnp.asarray(histories, jnp.float64)
-        found = jax.vmap(lambda own: _traced_shares(own, R, omega, is_noisy, how))(rows)
-        return rounded(found, precision, is_hidden=True)
+        sizes = jax.vmap(
+            lambda history: _traced_shares(history, R, omega, is_noisy, how)
+        )(rows)
+        return rounded(sizes, precision, is_hidden=True)
 
 
 def _traced_shares(
@@ -546,11 +557,11 @@ def _traced_shares(
     def one_round(
         worst: Array, step: tuple[Array, Array, Array]
     ) -> tuple[Array, Array]:
-        kernel, own, row = step
+        kernel, is_member, row = step
         seen = (inverse @ (weights * kernel[:, None])) ** 2
-        shares = jnp.where(own, seen.sum(axis=0), 0.0)
+        shares = jnp.where(is_member, seen.sum(axis=0), 0.0)
         if how == "sums":
-            is_past = own[None] & (jnp.arange(rounds) >= row)[:, None]
+            is_past = is_member[None] & (jnp.arange(rounds) >= row)[:, None]
             shares = jnp.where(is_past, jnp.cumsum(seen, axis=0), 0.0)
         shares = jnp.where(
             (shares > 0) & ((shares < least) | ~(error <= _MOST_ERROR)), jnp.nan, shares

@@ -213,15 +213,15 @@ def weak_steps(
         return
     most = max(budget.left, CHEAP_SECONDS)
     soon = Budget(min(budget.left, _SOON_SECONDS))
-    known = _Known.of(groups, min(most, _SOON_SECONDS), progress)
-    bound_seconds = leverage_seconds(known.space.rank, groups.num_groups)
-    if soon.left < budget.left and (known.is_open or not soon.allows(bound_seconds)):
-        yield known.answer(
-            next(_narrow(known.space, known.sieve, known.alone, soon, None))
+    state = _Known.of(groups, min(most, _SOON_SECONDS), progress)
+    bound_seconds = leverage_seconds(state.space.rank, groups.num_groups)
+    if soon.left < budget.left and (state.is_open or not soon.allows(bound_seconds)):
+        yield state.answer(
+            next(_narrow(state.space, state.sieve, state.alone, soon, None))
         )
-        known = _Known.of(groups, most, progress) if known.is_open else known
-    for step in _narrow(known.space, known.sieve, known.alone, budget, progress):
-        yield known.answer(step)
+        state = _Known.of(groups, most, progress) if state.is_open else state
+    for step in _narrow(state.space, state.sieve, state.alone, budget, progress):
+        yield state.answer(step)
 
 
 class _Known(NamedTuple):
@@ -321,11 +321,11 @@ def _narrow(
     """
     best = min([space.lightest_row(), *alone.vectors], key=lambda vector: vector.weight)
     if alone.groups and not alone.vectors and budget.allows(sieve.single_seconds):
-        found = sieve.lightest_single()
+        single = sieve.lightest_single()
         best = (
             best
-            if found is None
-            else min(best, found, key=lambda vector: vector.weight)
+            if single is None
+            else min(best, single, key=lambda vector: vector.weight)
         )
     # Whoever does not stand alone is hidden in two groups at least.
     sizes = sieve.sizes

@@ -83,8 +83,8 @@ def leverage_bound(rows: np.ndarray, sizes: np.ndarray) -> int:
     parts = [slice(start, start + step) for start in range(0, rows.shape[1], step)]
     gram = np.zeros((len(rows),) * 2)
     for part in parts:  # sums of integers that stay exact
-        own = rows[:, part].astype(np.float64)
-        gram += (own * sizes[part]) @ own.T
+        columns = rows[:, part].astype(np.float64)
+        gram += (columns * sizes[part]) @ columns.T
     least = _least_eigenvalue(gram)
     if least is None:
         return 1
@@ -127,9 +127,9 @@ def _from_above(gram: np.ndarray, columns: np.ndarray, least: float) -> np.ndarr
     x = np.linalg.solve(gram, p)
     gamma = _gamma(len(gram) + 2)
     rest = np.abs(p - gram @ x) + gamma * (np.abs(p) + np.abs(gram) @ np.abs(x))
-    length, own = np.linalg.norm(rest, axis=0), np.linalg.norm(x, axis=0)
+    length, size = np.linalg.norm(rest, axis=0), np.linalg.norm(x, axis=0)
     main = (p * x).sum(axis=0) + gamma * np.abs(p * x).sum(axis=0)
-    above = (main + (length * own + length * length / least) * _OUTWARD) * _OUTWARD
+    above = (main + (length * size + length * length / least) * _OUTWARD) * _OUTWARD
     return np.where(np.isfinite(above), np.minimum(above, 1.0), 1.0)
 
 
@@ -334,27 +334,31 @@ def _dependent_sets(
     """
     heavy, _ = _classes(state.labels, state.active, weights)
     used = heavy < NEVER
-    own = state.kernels, state.labels, projection, of
-    points, zero, strange = jax.vmap(_points, in_axes=(0, None, 0, 0))(*own)
+    arguments = state.kernels, state.labels, projection, of
+    points, zero, strange = jax.vmap(_points, in_axes=(0, None, 0, 0))(*arguments)
     alone = jnp.all(zero, axis=0)
-    shown = used & ~alone
-    one = jnp.min(jnp.where(used & alone, heavy, NEVER))
+    is_seen = used & ~alone
+    single = jnp.min(jnp.where(used & alone, heavy, NEVER))
     delta = jax.vmap(_differences)(points, of)  # [primes, 2, groups, groups]
     level = delta == 0
     close = level[:, 0] & level[:, 1]
-    both = shown[:, None] & shown[None, :] & ~jnp.eye(shown.shape[0], dtype=jnp.bool_)
+    both = (
+        is_seen[:, None]
+        & is_seen[None, :]
+        & ~jnp.eye(is_seen.shape[0], dtype=jnp.bool_)
+    )
     pair_weights = jnp.minimum(heavy[:, None] + heavy[None, :], NEVER)
     two = jnp.min(jnp.where(both & close[0] & close[1], pair_weights, NEVER))
     three = _lightest_line(delta, level[:, 0], both & ~close[0], heavy, of)
     unsure = (
-        jnp.any(strange & shown[None, :])
+        jnp.any(strange & is_seen[None, :])
         | jnp.any(zero[0] != zero[1])
         | jnp.any((close[0] != close[1]) & both)
         | (state.ranks[0] != state.ranks[1])
     )
     four = jnp.sort(jnp.append(heavy, jnp.full(4, NEVER, jnp.int32)))[:4]
     four = jnp.minimum(jnp.sum(jnp.minimum(four, NEVER // 2)), NEVER)
-    light = jnp.minimum(jnp.minimum(one, two), three)
+    light = jnp.minimum(jnp.minimum(single, two), three)
     return (
         jnp.where(unsure, NEVER, light),
         jnp.where(unsure, 0, jnp.minimum(light, four)),
@@ -392,8 +396,11 @@ def _lightest_line(
     delta: Array, upright: Array, both: Array, heavy: Array, fields_of: Field
 ) -> Array:
     """Return the smallest weight of three points in a line, by the slopes seen from the first."""
-    slope = jax.vmap(lambda own, of: multiply(own[1], batch_inverse(own[0], of), of))
-    slopes = slope(delta, fields_of)
+
+    def slopes_of(difference: Array, of: Field) -> Array:
+        return multiply(difference[1], batch_inverse(difference[0], of), of)
+
+    slopes = jax.vmap(slopes_of)(delta, fields_of)
     slopes = jnp.where(upright, fields_of.prime[:, None, None], slopes)
     places = jnp.arange(heavy.shape[0], dtype=jnp.int32)
 

@@ -56,7 +56,7 @@ def _echelon(work, order, inverses):
 
 
 @compiled
-def light_vector(residues, weights, orders, inverses, below, found):
+def light_vector(residues, weights, orders, inverses, below, support):
     """Search for a vector lighter than a bound among rows and pairs of rows of echelon forms.
 
     Args:
@@ -65,7 +65,7 @@ def light_vector(residues, weights, orders, inverses, below, found):
         orders: int64 `[attempts, columns]`: an order of the columns for each form.
         inverses: int32 `[SMALL]`.
         below: Only vectors lighter than this are wanted.
-        found: bool `[columns]`: receives the lightest vector's support.
+        support: bool `[columns]`: receives the lightest vector's support.
 
     Returns:
         Its weight, or `below` if there is none.
@@ -80,16 +80,16 @@ def light_vector(residues, weights, orders, inverses, below, found):
         for i in range(rows):
             is_pivot[pivots[i]] = True
         free = np.flatnonzero(~is_pivot)
-        own = np.zeros(rows, np.int64)
+        loads = np.zeros(rows, np.int64)
         for i in range(rows):
-            own[i] = weights[pivots[i]]
+            loads[i] = weights[pivots[i]]
             for j in free:
                 if work[i, j] != 0:
-                    own[i] += weights[j]
-            if own[i] < best:
-                best = own[i]
+                    loads[i] += weights[j]
+            if loads[i] < best:
+                best = loads[i]
                 for j in range(columns):
-                    found[j] = work[i, j] != 0
+                    support[j] = work[i, j] != 0
         inverted = np.zeros((rows, free.shape[0]), np.int32)
         for i in range(rows):
             for k in range(free.shape[0]):
@@ -119,7 +119,7 @@ def light_vector(residues, weights, orders, inverses, below, found):
                     best = union - most
                     for j in range(columns):
                         value = (work[i, j] - ratio * work[other, j]) % SMALL
-                        found[j] = value != 0
+                        support[j] = value != 0
     return best
 
 
@@ -244,14 +244,16 @@ def information_sets(
     """
     residues = (matrix % SMALL).astype(np.int32)
     rng = np.random.default_rng([40_111, seed, len(matrix)])
-    found = np.zeros(matrix.shape[1], np.bool_)
+    support = np.zeros(matrix.shape[1], np.bool_)
     a_call = max(
         1, min(_ATTEMPTS_A_CALL, _PRODUCTS_A_CALL // (len(matrix) * matrix.size))
     )
     while attempts > 0:
         count = min(attempts, a_call)
         orders = np.stack([rng.permutation(matrix.shape[1]) for _ in range(count)])
-        weight = light_vector(residues, weights, orders, inverses(SMALL), below, found)
-        yield found.copy() if weight < below else None
+        weight = light_vector(
+            residues, weights, orders, inverses(SMALL), below, support
+        )
+        yield support.copy() if weight < below else None
         below = min(below, weight)
         attempts -= count

@@ -202,8 +202,8 @@ def _list_work(count: int, more: int) -> float:
         return 0.0
     if more < 4:
         return LISTED + HALF / 8 * (count if more == 2 else count * count / 2)
-    left = more // 2
-    return CLEAR * (1 << (13 if left == 2 else 18)) + _halves_work(count, more, 0)
+    half = more // 2
+    return CLEAR * (1 << (13 if half == 2 else 18)) + _halves_work(count, more, 0)
 
 
 def _extension_work(groups: int, corank: int, size: int, most: int) -> float:

@@ -105,7 +105,7 @@ def _fitting(prefix, room):
 
 
 @compiled
-def _extend(chosen, size, room, small, problem, found, spent, budget):
+def _extend(chosen, size, room, small, problem, result, spent, budget):
     """Look for a dependent set that is a given set and further groups within a weight."""
     # Room for no further group: one determinant decides. For one: whatever the chosen
     # leave of it is zero. For more: the search of `_girth`, in the space that the
@@ -122,7 +122,7 @@ def _extend(chosen, size, room, small, problem, found, spent, budget):
         spent[0] += LISTED + TERM * size * size * axes / 2
         rows = gather(small, chosen, size, others, np.int64(0), work)
         clean = eliminate(rows, size, SMALL, inverses)
-        if not clean and takes(chosen, size, kernels, primes, found):
+        if not clean and takes(chosen, size, kernels, primes, result):
             return FOUND, size
         return NONE, 0
     taken = np.zeros(groups, np.bool_)
@@ -137,16 +137,16 @@ def _extend(chosen, size, room, small, problem, found, spent, budget):
         spent[0] += LISTED + TERM * size * (size + count) * axes
         rows = gather(small, chosen, size, others, count, work)
         clean = eliminate(rows, size, SMALL, inverses)
-        if not clean and takes(chosen, size, kernels, primes, found):
+        if not clean and takes(chosen, size, kernels, primes, result):
             return FOUND, size
         for i in range(count):
             if not clean or first_nonzero(rows[size + i]) < 0:
                 chosen[size] = others[i]
-                if takes(chosen, size + 1, kernels, primes, found):
+                if takes(chosen, size + 1, kernels, primes, result):
                     return FOUND, size + 1
         return NONE, 0
     spent[0] += 2 * MODULAR * size * (2 * size + count) * corank
-    if takes(chosen, size, kernels, primes, found):
+    if takes(chosen, size, kernels, primes, result):
         return FOUND, size
     depth = max(extra, 3)
     first, clean = _small_quotient(
@@ -164,7 +164,7 @@ def _extend(chosen, size, room, small, problem, found, spent, budget):
     if not clean or not clean_again:
         return ANOMALY, 0
     part = np.zeros(depth, np.int64)
-    left = Vectors(
+    quotients = Vectors(
         _shrink(first, np.int64(SMALL), depth, np.int64(1)),
         _shrink(second, inverses_again.shape[0], depth, np.int64(2)),
         _quotient(kernels, primes, chosen, size, others, count),
@@ -174,19 +174,19 @@ def _extend(chosen, size, room, small, problem, found, spent, budget):
         inverses_again,
     )
     status, more = search(
-        left, room, depth, np.int64(0), np.int64(1), part, spent, budget
+        quotients, room, depth, np.int64(0), np.int64(1), part, spent, budget
     )
     if status == FOUND:
-        assign(found, chosen, size)
+        assign(result, chosen, size)
         for i in range(more):
-            found[size + i] = others[part[i]]
+            result[size + i] = others[part[i]]
         return FOUND, size + more
     return status, 0
 
 
 @compiled
 def _examine(
-    word, size, room, keys, highs, small, problem, space, table, found, spent, budget
+    word, size, room, keys, highs, small, problem, space, table, result, spent, budget
 ):
     """Look for a light vector whose odd entries are exactly a word of the binary code.
 
@@ -241,7 +241,7 @@ def _examine(
                     room - heavy,
                     small,
                     problem,
-                    found,
+                    result,
                     spent,
                     budget,
                 )
@@ -266,7 +266,7 @@ def words(
     items,
     slot_bits,
     table,
-    found,
+    result,
     spent,
     budget,
 ):
@@ -291,7 +291,7 @@ def words(
         items: int64 `[groups]`: columns ordered by leading bits, then by index.
         slot_bits: log2 of the size of the table of left halves.
         table: `binomials` of the groups, for halves of any set within `limit`.
-        found: int64: receives a set that is dependent modulo all large primes.
+        result: int64: receives a set that is dependent modulo all large primes.
         spent: float64 `[1]`: the work so far in nanoseconds; this call's is added.
         budget: When more than this is spent, the search gives up.
 
@@ -317,8 +317,8 @@ def words(
         np.empty(groups, np.uint64),
     )
     word = np.zeros(size, np.int64)
-    left = size // 2
-    right = size - left
+    half = size // 2
+    right = size - half
     sums = np.empty(1024, np.uint64)
     packs = np.empty(1024, np.uint64)
     lefts = np.empty(1024, np.uint64)
@@ -327,10 +327,10 @@ def words(
     head = np.full(1 << slot_bits, EMPTY, np.uint32)
     links = np.empty(1 << max(slot_bits, 10), np.uint64)
     stored = np.int64(0)
-    if left == 0:  # words of one column: a column without checks
+    if half == 0:  # words of one column: a column without checks
         links[0] = np.uint64(0)
     for b in range(groups):
-        if left == 0:
+        if half == 0:
             if keys[b] != np.uint64(0) or part != np.uint64(0):
                 continue
             lefts[0] = np.uint64(0)
@@ -360,7 +360,7 @@ def words(
                 sums,
                 packs,
                 n,
-                left,
+                half,
                 table,
                 head,
                 links,
@@ -373,8 +373,8 @@ def words(
             spent[0] = max(spent[0], budget)
             return GAVE_UP, 0
         for i in range(matches):
-            unpack(rights[i], right, table, word, left)
-            unpack(lefts[i], left, table, word, 0)
+            unpack(rights[i], right, table, word, half)
+            unpack(lefts[i], half, table, word, 0)
             heavy = np.int64(0)
             for k in range(size):
                 heavy += weights[word[k]]
@@ -391,7 +391,7 @@ def words(
                 problem,
                 space,
                 table,
-                found,
+                result,
                 spent,
                 budget,
             )
@@ -399,9 +399,9 @@ def words(
                 status = GAVE_UP
             if status != NONE:
                 return status, total
-        if left > 0:
+        if half > 0:
             sums, packs, n, visits = subsets(
-                keys, 0, b, b, left, shift, part, starts, items, sums, packs, table
+                keys, 0, b, b, half, shift, part, starts, items, sums, packs, table
             )
             spent[0] += VISIT * visits + HALF * max(n, 0)
             if n < 0 or stored + n > MOST_LISTED:

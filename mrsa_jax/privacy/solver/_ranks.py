@@ -88,11 +88,11 @@ def combination_on(
     inside = np.zeros(columns, np.bool_)
     inside[np.asarray(list(support), np.int64)] = True
     inside[through] = False
-    kept, outside = (
+    inner, outside = (
         np.flatnonzero(inside),
         np.setdiff1d(np.flatnonzero(~inside), through),
     )
-    order = np.concatenate([outside, through, kept[np.argsort(-weights[kept])]])
+    order = np.concatenate([outside, through, inner[np.argsort(-weights[inner])]])
     basis = order[independent_rows(residues_of(matrix, prime).T[order], prime)]
     if len(basis) < rank:
         return None
@@ -294,7 +294,7 @@ def ranks_of(
     # of the product of the primes modulo which the whole matrix was ranked
     whole_bits = 0.0
     primes: list[int] = []
-    kept: np.ndarray | None = None
+    basis: np.ndarray | None = None
     mixes = matrix.shape[1] > 2 * width
     rng = np.random.default_rng(secrets.randbits(128))
     while True:
@@ -307,28 +307,30 @@ def ranks_of(
             )
         else:
             rows = residues_of(matrix, prime)
-        found = np.cumsum(independent_rows(rows, prime))
-        if (found > ranks).any():
-            ranks = np.maximum(ranks, found)
+        modular = np.cumsum(independent_rows(rows, prime))
+        if (modular > ranks).any():
+            ranks = np.maximum(ranks, modular)
             needed = _minor_bits(lengths, ranks)
             bounds = _prefix_bounds(matrix, ranks)
-            kept = None
-        if kept is None and (found == ranks).all():
-            kept = np.flatnonzero(np.diff(ranks, prepend=0))
+            basis = None
+        if basis is None and (modular == ranks).all():
+            basis = np.flatnonzero(np.diff(ranks, prepend=0))
         whole_bits += 0.0 if mixes else math.log2(prime)
         proven = (ranks == bounds) | (whole_bits > needed)
-        if kept is not None and proven.all():
-            return Ranks(kept, ranks, proven, None, all_bits)
-        if kept is not None and len(primes) >= enough:
-            left = math.ceil(float((needed - whole_bits)[~proven].max()) / _PRIME_BITS)
+        if basis is not None and proven.all():
+            return Ranks(basis, ranks, proven, None, all_bits)
+        if basis is not None and len(primes) >= enough:
+            missing = math.ceil(
+                float((needed - whole_bits)[~proven].max()) / _PRIME_BITS
+            )
             each = SECONDS_PER_PRODUCT * matrix.size * max(1, int(ranks[-1]))
-            if left * each > seconds:
+            if missing * each > seconds:
                 return Ranks(
-                    kept, ranks, proven, error_bits(all_bits, len(primes)), all_bits
+                    basis, ranks, proven, error_bits(all_bits, len(primes)), all_bits
                 )
             mixes = False
-            if progress is not None and left * each > 1.0:
-                progress("proving the rank", len(primes), len(primes) + left)
+            if progress is not None and missing * each > 1.0:
+                progress("proving the rank", len(primes), len(primes) + missing)
 
 
 def product(matrix: np.ndarray, factors: np.ndarray, prime: int) -> np.ndarray:
@@ -340,13 +342,13 @@ def product(matrix: np.ndarray, factors: np.ndarray, prime: int) -> np.ndarray:
 
     rows, columns = np.nonzero(matrix)
     entries = residues_of(matrix[rows, columns], prime).astype(np.int64)
-    left = sparse.csr_array((entries, (rows, columns)), shape=matrix.shape)
+    sparse_matrix = sparse.csr_array((entries, (rows, columns)), shape=matrix.shape)
     low, high = factors & 0xFFFF, factors >> 16
     largest = int(entries.max()) if len(entries) else 0
     bits = largest.bit_length() + 16 + int(matrix.shape[1]).bit_length()
-    parts = [(left, low, 0), (left, high, 16)]
+    parts = [(sparse_matrix, low, 0), (sparse_matrix, high, 16)]
     if bits > 62:
-        small, large = left.copy(), left.copy()
+        small, large = sparse_matrix.copy(), sparse_matrix.copy()
         small.data &= 0xFFFF
         large.data >>= 16
         parts = [
@@ -355,7 +357,7 @@ def product(matrix: np.ndarray, factors: np.ndarray, prime: int) -> np.ndarray:
             (large, low, 16),
             (large, high, 32),
         ]
-    total = np.zeros((left.shape[0], factors.shape[1]), np.int64)
+    total = np.zeros((sparse_matrix.shape[0], factors.shape[1]), np.int64)
     for half, factor, shift in parts:
         total = (total + (half @ factor) % prime * pow(2, shift, prime)) % prime
     return total.astype(np.uint64)
@@ -371,10 +373,10 @@ def _prefix_bounds(matrix: np.ndarray, ranks: np.ndarray) -> np.ndarray:
     new = np.zeros(len(matrix), np.int64)
     new[first] = 1
     bounds = np.cumsum(new * (matrix != 0).any(axis=1))
-    left = np.flatnonzero(ranks < bounds)
-    if matrix.size * len(left) > _MOST_COUNTED:
-        left = left[left == len(matrix) - 1]
-    for j in left:
+    undecided = np.flatnonzero(ranks < bounds)
+    if matrix.size * len(undecided) > _MOST_COUNTED:
+        undecided = undecided[undecided == len(matrix) - 1]
+    for j in undecided:
         bounds[j] = min(bounds[j], collapse(matrix[: j + 1]).num_groups)
     return bounds
 

@@ -271,11 +271,11 @@ def _girth_tasks(of: Duals, chosen: Plan, attempt: int) -> list[Task]:
     )
 
     def task(number: int) -> Found:
-        found, spent = np.zeros(depth, np.int64), np.zeros(1)
+        subset, spent = np.zeros(depth, np.int64), np.zeros(1)
         status, size = _girth.search(
-            vectors, chosen.limit, depth, number, count, found, spent, chosen.budget
+            vectors, chosen.limit, depth, number, count, subset, spent, chosen.budget
         )
-        return status, tuple(int(k) for k in found[:size]), float(spent[0])
+        return status, tuple(int(k) for k in subset[:size]), float(spent[0])
 
     return [functools.partial(task, number) for number in range(count)]
 
@@ -303,7 +303,7 @@ def _lifting_tasks(of: Duals, chosen: Plan, attempt: int) -> list[Task]:
     )
 
     def task(size: int, parts: int, part: int, slots: int) -> Found:
-        found, spent = np.zeros(most + 1, np.int64), np.zeros(1)
+        subset, spent = np.zeros(most + 1, np.int64), np.zeros(1)
         shift, starts, items = _buckets(keys, bits, parts)
         status, total = _lifting.words(
             keys,
@@ -318,11 +318,11 @@ def _lifting_tasks(of: Duals, chosen: Plan, attempt: int) -> list[Task]:
             items,
             slots,
             table,
-            found,
+            subset,
             spent,
             chosen.budget,
         )
-        return status, tuple(int(k) for k in found[:total]), float(spent[0])
+        return status, tuple(int(k) for k in subset[:total]), float(spent[0])
 
     tasks: list[Task] = []
     for size in range(1, most + 1):

@@ -49,11 +49,11 @@ class Vector:
         """Index of the last row that it uses."""
         return max(j for j, z in enumerate(self.coefficients) if z)
 
-    def witness(self, kept: np.ndarray, groups: Groups) -> tuple[int, ...]:
+    def witness(self, basis: np.ndarray, groups: Groups) -> tuple[int, ...]:
         """Return a coefficient for each row of a history, after a check in Python integers.
 
         Args:
-            kept: The history's rows that the space was made of.
+            basis: The history's rows that the space was made of.
             groups: The history, whose groups the columns are.
 
         Raises:
@@ -61,7 +61,7 @@ class Vector:
                 says.
         """
         whole = [0] * len(groups.matrix)
-        for j, z in zip(kept, self.coefficients, strict=False):
+        for j, z in zip(basis, self.coefficients, strict=False):
             whole[j] = int(z)
         on = support_of(whole, groups.matrix)
         if not (on == self.columns).all() or groups.sizes[on].sum() != self.weight:
@@ -148,10 +148,10 @@ class Space:
 
     def vector(self, groups: object, method: str) -> Vector | None:
         """Return an exact vector supported on some of these groups, if there is one."""
-        found = combination_on(self.groups.matrix, groups, self.groups.sizes)
-        if found is None:
+        combination = combination_on(self.groups.matrix, groups, self.groups.sizes)
+        if combination is None:
             return None
-        coefficients, support = found
+        coefficients, support = combination
         columns = np.zeros(self.rows.shape[1], np.bool_)
         for k in np.flatnonzero(support):
             columns[self.groups.members[k]] = True
@@ -315,27 +315,27 @@ class Sieve:
         if self._exact_seconds(len(suspects)) <= seconds:
             return self._exactly(suspects, places)
         more = draw_primes(self._wanted - len(self._primes), self._primes)
-        found = [self._last_rows(places, prime) for prime in (*self._primes, *more)]
-        kept = [rows for rows in found if rows is not None]
-        last = np.max(kept, axis=0)
-        chance = error_bits(self._minor_bits, len(kept), self._cases)
+        every = [self._last_rows(places, prime) for prime in (*self._primes, *more)]
+        rows_of_primes = [rows for rows in every if rows is not None]
+        last = np.max(rows_of_primes, axis=0)
+        chance = error_bits(self._minor_bits, len(rows_of_primes), self._cases)
         return Alone(tuple(suspects.tolist()), tuple(last.tolist()), (), chance)
 
     def _exactly(self, suspects: np.ndarray, places: list[int]) -> Alone:
         solved = solve_each(self._rows, self._basis, places)
         assert solved is not None  # the columns are independent modulo a prime
-        found = []
+        exact = []
         for k, coefficients in zip(suspects.tolist(), solved, strict=True):
             support = support_of(coefficients, self._rows)
             if np.flatnonzero(support).tolist() == [k]:
                 weight = int(self._groups.sizes[k])
-                found.append(
+                exact.append(
                     (k, Vector(weight, support, tuple(coefficients), "column basis"))
                 )
         return Alone(
-            tuple(k for k, _ in found),
-            tuple(vector.last_row for _, vector in found),
-            tuple(vector for _, vector in found),
+            tuple(k for k, _ in exact),
+            tuple(vector.last_row for _, vector in exact),
+            tuple(vector for _, vector in exact),
             None,
         )
 
@@ -416,8 +416,8 @@ class Sieve:
         free = np.setdiff1d(np.arange(self._rows.shape[1]), self._basis)
         owners = np.concatenate([self._basis, free])
         vectors = np.concatenate([(prime - image) % prime, factors[free]])
-        shown = (vectors != 0).any(axis=1)
-        owners, vectors = owners[shown], vectors[shown]
+        is_nonzero = (vectors != 0).any(axis=1)
+        owners, vectors = owners[is_nonzero], vectors[is_nonzero]
         scale = np.asarray(
             [pow(int(z), -1, prime) if z else 0 for z in vectors[:, 2]], np.int64
         )

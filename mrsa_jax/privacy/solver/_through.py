@@ -61,10 +61,10 @@ FULL = 4
 
 
 @compiled
-def _close(subset, size, weight, kernels, primes, least, places, count, found, work):
+def _close(subset, size, weight, kernels, primes, least, places, count, circuits, work):
     """Lower the bounds of the groups of a dependent set if it is a circuit.
 
-    Returns how many sets are in `found` then.
+    Returns how many sets are in `circuits` then.
     """
     is_new = False
     rest = np.empty(size, np.int64)
@@ -79,15 +79,15 @@ def _close(subset, size, weight, kernels, primes, least, places, count, found, w
         places[subset[i]] = count
         is_new = True
     if is_new:
-        found[count, :] = -1
-        assign(found[count], subset, size)
+        circuits[count, :] = -1
+        assign(circuits[count], subset, size)
         return count + 1
     return count
 
 
 @compiled
 def search(
-    vectors, kernels, primes, weights, limit, least, places, found, spent, budget
+    vectors, kernels, primes, weights, limit, least, places, circuits, spent, budget
 ):
     """Go through all circuits up to a weight; lower the bound of each group on them.
 
@@ -98,9 +98,9 @@ def search(
         weights: int64 `[groups]`, ascending.
         limit: Largest weight.
         least: int64 `[groups]`: known weights of vectors through each; lowered.
-        places: int64 `[groups]`: receives where in `found` the circuit is that lowered
+        places: int64 `[groups]`: receives where in `circuits` the circuit is that lowered
             it.
-        found: int64 `[sets, groups]`: receives circuits, -1 behind them.
+        circuits: int64 `[sets, groups]`: receives circuits, -1 behind them.
         spent: float64 `[1]`: the work so far in nanoseconds; this call's is added.
         budget: When more than this is spent, the search gives up.
 
@@ -141,7 +141,7 @@ def search(
                 terms = TERM * kernels.shape[0] * (level + 1) ** 2 * kernels.shape[2]
                 spent[0] += terms
                 if takes(chosen, level + 1, kernels, primes, work):
-                    if count == found.shape[0]:
+                    if count == circuits.shape[0]:
                         return FULL, count
                     before = count
                     count = _close(
@@ -153,7 +153,7 @@ def search(
                         least,
                         places,
                         count,
-                        found,
+                        circuits,
                         work,
                     )
                     spent[0] += (count - before) * (level + 1) * terms
@@ -225,8 +225,10 @@ class Through:
         loads = (self.rows != 0) @ self._weights
         order = np.argsort(loads, kind="stable")
         first = order[(self.rows[order] != 0).argmax(axis=0)].tolist()
-        own = {row: one_round(self.rows, self._weights, row) for row in set(first)}
-        self.vectors = [own[row] for row in first]
+        vector_of = {
+            row: one_round(self.rows, self._weights, row) for row in set(first)
+        }
+        self.vectors = [vector_of[row] for row in first]
 
     def take(self, vector: Vector) -> None:
         """Keep a vector for the columns through which it is the lightest."""
@@ -245,10 +247,10 @@ class Through:
 
         None if there is none.
         """
-        found = combination_on(self.rows, support, self._weights, column)
-        if found is None:
+        combination = combination_on(self.rows, support, self._weights, column)
+        if combination is None:
             return None
-        coefficients, columns = found
+        coefficients, columns = combination
         return Vector(
             int(self._weights[columns].sum()), columns, tuple(coefficients), method
         )
@@ -364,7 +366,7 @@ class Through:
         while attempt < _ATTEMPTS:
             vectors = folded(small, SMALL, axes, attempt)
             least, places = self.upper, np.zeros(len(self._weights), np.int64)
-            found = np.empty((4 * len(places), len(places)), np.int64)
+            circuits = np.empty((4 * len(places), len(places)), np.int64)
             status, count = search(
                 vectors,
                 kernels,
@@ -373,13 +375,13 @@ class Through:
                 limit,
                 least,
                 places,
-                found,
+                circuits,
                 spent,
                 budget,
             )
             for k in np.flatnonzero(least < self.upper):
                 if least[k] < self.vectors[k].weight:
-                    circuit = found[places[k]]
+                    circuit = circuits[places[k]]
                     vector = self.through(int(k), circuit[circuit >= 0], "circuits")
                     if vector is not None:
                         self.take(vector)

@@ -159,7 +159,7 @@ def probe(
     sums,
     packs,
     count,
-    left,
+    half,
     table,
     head,
     links,
@@ -174,8 +174,8 @@ def probe(
         The halves of the pairs that sum to target, and how many there are (-1 for more
         than `most`).
     """
-    found = np.int64(0)
-    columns = np.empty(left, np.int64)
+    matches = np.int64(0)
+    columns = np.empty(half, np.int64)
     for i in range(count):
         want = sums[i] ^ target
         slot = np.int64((want * MIX) >> order)
@@ -185,17 +185,17 @@ def probe(
             link = links[2 * np.int64(place)]
             if link >> np.uint64(32) == tag:
                 packed = links[2 * np.int64(place) + 1]
-                if _sum_keys(keys, packed, left, table, columns) == want:
-                    if found >= most:
+                if _sum_keys(keys, packed, half, table, columns) == want:
+                    if matches >= most:
                         return lefts, rights, np.int64(-1)
-                    if found == lefts.shape[0]:
+                    if matches == lefts.shape[0]:
                         lefts = grow(lefts)
                         rights = grow(rights)
-                    lefts[found] = packed
-                    rights[found] = packs[i]
-                    found += 1
+                    lefts[matches] = packed
+                    rights[matches] = packs[i]
+                    matches += 1
             place = link & _LOW
-    return lefts, rights, found
+    return lefts, rights, matches
 
 
 @compiled
@@ -266,7 +266,7 @@ def most_listed(spent, budget):
 def _list_few(count, more, target, reduced, head, links, lefts, rights, table, most):
     """List the sets of two or three groups whose keys sum to the target, as `list_sets`."""
     order = np.uint64(64 - 10)
-    found = np.int64(0)
+    matches = np.int64(0)
     for i in range(1024):
         head[i] = EMPTY
     for d in range(count):
@@ -276,21 +276,21 @@ def _list_few(count, more, target, reduced, head, links, lefts, rights, table, m
             place = np.uint64(head[np.int64((want * MIX) >> order)])
             while place != EMPTY:
                 if reduced[np.int64(place)] == want:
-                    if found >= most:
+                    if matches >= most:
                         return lefts, rights, np.int64(-1)
-                    if found == lefts.shape[0]:
+                    if matches == lefts.shape[0]:
                         lefts = grow(lefts)
                         rights = grow(rights)
-                    lefts[found] = place
-                    rights[found] = np.uint64(d)
+                    lefts[matches] = place
+                    rights[matches] = np.uint64(d)
                     if c != d:
-                        rights[found] += table[2, c]
-                    found += 1
+                        rights[matches] += table[2, c]
+                    matches += 1
                 place = links[np.int64(place)]
         slot = np.int64((reduced[d] * MIX) >> order)
         links[d] = np.uint64(head[slot])
         head[slot] = np.uint32(d)
-    return lefts, rights, found
+    return lefts, rights, matches
 
 
 @compiled
@@ -299,9 +299,9 @@ def _list_many(
 ):
     """List the sets of four groups or more whose keys sum to the target, as `list_sets`."""
     sums, packs, head, links = space[2], space[3], space[6], space[7]
-    left = more // 2
-    right = more - left
-    bits = 13 if left == 2 else 18
+    first_half = more // 2
+    right = more - first_half
+    bits = 13 if first_half == 2 else 18
     order = np.uint64(64 - bits)
     for i in range(1 << bits):
         head[i] = EMPTY
@@ -317,7 +317,7 @@ def _list_many(
     for b in range(count):
         for half in range(2):
             low, high, size = (
-                (b + 1, count, right) if half == 0 else (np.int64(0), b, left)
+                (b + 1, count, right) if half == 0 else (np.int64(0), b, first_half)
             )
             sums, packs, n, visits = subsets(
                 reduced,
@@ -339,13 +339,13 @@ def _list_many(
             if half == 1:
                 links, stored = insert(sums, packs, n, head, links, order, stored)
                 continue
-            some_left, some_right, found = probe(
+            some_left, some_right, matches = probe(
                 reduced,
                 target,
                 sums,
                 packs,
                 n,
-                left,
+                first_half,
                 table,
                 head,
                 links,
@@ -354,15 +354,15 @@ def _list_many(
                 some_right,
                 most_listed(spent, budget) - total,
             )
-            if found < 0:
+            if matches < 0:
                 return lefts, rights, np.int64(-1)
-            while total + found > lefts.shape[0]:
+            while total + matches > lefts.shape[0]:
                 lefts = grow(lefts)
                 rights = grow(rights)
-            for i in range(found):
+            for i in range(matches):
                 lefts[total + i] = some_left[i]
                 rights[total + i] = some_right[i]
-            total += found
+            total += matches
     return lefts, rights, total
 
 
@@ -378,12 +378,12 @@ def list_sets(count, more, target, reduced, space, table, spent, budget):
     if more == 0:
         return lefts, rights, np.int64(target == np.uint64(0))
     if more == 1:
-        found = np.int64(0)
+        matches = np.int64(0)
         for i in range(count):
             if reduced[i] == target:
-                rights[found] = np.uint64(i)
-                found += 1
-        return lefts, rights, found
+                rights[matches] = np.uint64(i)
+                matches += 1
+        return lefts, rights, matches
     if more <= 3:
         spent[0] += LISTED + HALF / 8 * (count if more == 2 else count * count / 2)
         return _list_few(

@@ -91,8 +91,8 @@ def summaries(history: np.ndarray, quantiles: tuple[float, ...]) -> Summaries | 
     shares = np.empty((trials, clients))
 
     def part(some: slice) -> None:
-        own = (each[some] for each in (strong, ranks, first, counts, shares))
-        _follow(history[some], primes, *own)
+        arrays = (each[some] for each in (strong, ranks, first, counts, shares))
+        _follow(history[some], primes, *arrays)
 
     over_ranges("summaries", part, trials)
     hidden = quantiles_of(shares, quantiles, np)
@@ -118,8 +118,8 @@ def _summaries_of_wide(history: np.ndarray, quantiles: tuple[float, ...]) -> Sum
     hidden = np.empty((trials, len(quantiles)))
     names, distinct = np.empty((1, clients), np.int32), np.empty((1, rounds), np.int32)
     for b in range(trials):
-        one = slice(b, b + 1)
-        collapse(history[one], names, strong[one], distinct, counts[one])
+        trial = slice(b, b + 1)
+        collapse(history[trial], names, strong[trial], distinct, counts[trial])
         wide = Wide(history[b], None)
         ranks[b], first[b] = wide.ranks, wide.first
         classes = narrowed(history[b])
@@ -133,7 +133,7 @@ def _summaries_of_wide(history: np.ndarray, quantiles: tuple[float, ...]) -> Sum
 
 
 def hidden_by_round(
-    history: np.ndarray, found: Summaries, quantiles: tuple[float, ...]
+    history: np.ndarray, summary: Summaries, quantiles: tuple[float, ...]
 ) -> np.ndarray:
     """Return quantiles of `hidden_among` after each round of one history, and compile nothing.
 
@@ -142,10 +142,10 @@ def hidden_by_round(
 
     Args:
         history: bool `[rounds, clients]`.
-        found: What `summaries` found of it alone.
+        summary: What `summaries` returns of it alone.
         quantiles: Of those in sums.
     """
-    ranks, first = found.rank[0], found.first_exposure[0]
+    ranks, first = summary.rank[0], summary.first_exposure[0]
     rows = history[np.diff(ranks, prepend=0) > 0].astype(np.float64)
     # `einsum` and loops, not BLAS, whose threads wait for one another on a busy
     # machine; the error is what their products differ from 0 and 1 by, and how far
@@ -184,7 +184,9 @@ def _follow(
 
     names, distinct = np.empty_like(counts), np.empty_like(strong)
     loops.collapse(history, names, strong, distinct, counts)
-    sizes = np.stack([np.bincount(own, minlength=own.size + 1)[own] for own in names])
+    sizes = np.stack(
+        [np.bincount(label, minlength=label.size + 1)[label] for label in names]
+    )
     shares[:] = np.where(names > 0, 1 / sizes, 0.0)
     ranks[:], first[:] = np.cumsum(history.any(axis=2), axis=1), -1
     is_done = np.zeros(len(history), np.bool_)
@@ -212,20 +214,20 @@ def _measure(
     if not is_due.any():  # and nothing is compiled for it
         return
     of_rows = _loops_of_rows()
-    found, rows = np.zeros((2, *shares.shape))
+    leverages, rows = np.zeros((2, *shares.shape))
     growth, sums = np.zeros((2, len(shares)))
-    most = np.array([_ONCE / rest_of_one(int(own), 1.0) for own in ranks[:, -1]])
-    of_rows.leverage_trials(history, ranks, is_due, most, found, rows, growth, sums)
+    most = np.array([_ONCE / rest_of_one(int(rank), 1.0) for rank in ranks[:, -1]])
+    of_rows.leverage_trials(history, ranks, is_due, most, leverages, rows, growth, sums)
     again = is_due & (sums > most) & np.isfinite(sums)
     if again.any():
-        of_rows.leverage_trials_again(history, ranks, again, found, rows, growth)
+        of_rows.leverage_trials_again(history, ranks, again, leverages, rows, growth)
     for b in np.flatnonzero(is_due):
         count, once = int(ranks[b, -1]), sums[b] <= most[b]
         last = (
             rest_of_one(count, sums[b]) if once else rest_of_three(count, rows.shape[1])
         )
-        errors = errors_of(found[b], rows[b], growth[b], 0.0, count, last, np)
-        shares[b] = np.where(errors <= KNOWN, found[b], np.nan)
+        errors = errors_of(leverages[b], rows[b], growth[b], 0.0, count, last, np)
+        shares[b] = np.where(errors <= KNOWN, leverages[b], np.nan)
 
 
 def _loops_of_rows() -> Any:
