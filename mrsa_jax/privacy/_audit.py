@@ -97,14 +97,16 @@ def audit(
 
     Examples:
         >>> import mrsa_jax as mj
-        >>> found = mj.privacy.audit([[1, 1, 1, 0], [1, 1, 0, 0], [1, 1, 0, 1]], effort=0.1)
+        >>> P = [[1, 1, 1, 0], [1, 1, 0, 0], [1, 1, 0, 1]]
+        >>> found = mj.privacy.audit(P, effort=0.1)
         >>> found.exposed, found.strong
         (((2, 1), (3, 2)), 1)
         >>> found.gate(2).passed
         False
-        >>> mj.privacy.audit([[1, 1, 1, 0], [0, 0, 1, 1]], effort=0.1).joining[0].text
+        >>> P = [[1, 1, 1, 0], [0, 0, 1, 1]]
+        >>> mj.privacy.audit(P, effort=0.1).joining[0].text
         'Client 2 is exposed if this client joins the server: 3.'
-        >>> mj.privacy.audit([[1, 1, 1, 0], [0, 0, 1, 1]], effort=0.1, coalition=[3]).exposed
+        >>> mj.privacy.audit(P, effort=0.1, coalition=[3]).exposed
         ((2, 1),)
 
     Source: Multi-RoundSecAgg, Remark 1 and equation (5); hidden among and recipes are
@@ -294,7 +296,7 @@ def _of_log(log: ParticipationLog) -> dict[str, Any]:
 def _hidden(
     log: ParticipationLog, weak: WeakPrivacy, drifting: Drifting | None
 ) -> dict[str, Any]:
-    """Return how well clients are hidden if updates never changed, and if they drift."""
+    """Collect the values of hidden among: if updates never changed, and under drift."""
     fields = {"hidden": Hidden.of(log, weak.exposed)}
     if drifting is not None:
         fields["updates"] = Hidden.of(log, (), drifting)
@@ -441,7 +443,7 @@ def _weak(
 def _exposed(
     log: ParticipationLog, audits: Iterable[Audit]
 ) -> tuple[tuple[Any, Any], ...]:
-    """Return each exposed client once, with the first round of any part that does it."""
+    """Return each exposed client once, with its first round in any part."""
     row_of = {name: j for j, name in enumerate(log.rounds)}
     column_of = {name: i for i, name in enumerate(log.clients)}
     since: dict[Any, Any] = {}
@@ -460,7 +462,7 @@ def _hidden_of_parts(
     name: str,
     weak: WeakPrivacy,
 ) -> Hidden | None:
-    """Return how well each client is hidden in the part that hides it worst.
+    """Merge the parts' values of hidden among: the worst of each client.
 
     None unless that is known of every part in which a client took part.
     """

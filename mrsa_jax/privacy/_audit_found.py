@@ -119,7 +119,7 @@ class Gate(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Audit:
-    """What a participation history leaks; made by `audit`.
+    """The findings of an audit, made by `audit`.
 
     Attributes:
         num_rounds: Rows of the history.
@@ -267,7 +267,8 @@ class Audit:
 
         Examples:
             >>> import mrsa_jax as mj
-            >>> mj.privacy.audit([[1, 1, 1, 0], [0, 1, 1, 1]], effort=0).gate(2.5, "hidden").reason
+            >>> found = mj.privacy.audit([[1, 1, 1, 0], [0, 1, 1, 1]], effort=0)
+            >>> found.gate(2.5, "hidden").reason
             'client 0 is hidden among 1.67, below 2.5'
         """
         check_known(
@@ -280,7 +281,10 @@ class Audit:
         check_count(target, "target", "must be an integer of at least 1")
         lower, upper = self._bounds(definition)
         if lower is None or upper is None:
-            reason = "no client took part, so weak and strong T are undefined and nothing is proven"
+            reason = (
+                "no client took part, so weak and strong T are undefined and nothing "
+                "is proven"
+            )
             return Gate(target, definition, False, reason)
         value = f"{definition} T is {_between(lower, upper)}"
         if definition == "weak" and self.weak.error_bits is not None:
@@ -289,7 +293,8 @@ class Audit:
             return Gate(target, definition, False, f"{value}, below {target}")
         value += f" {REALS}"
         if lower < target:
-            reason = f"{value} at this effort: {target} is not proven, more effort may decide"
+            value += f" at this effort: {target} is not proven"
+            reason = f"{value}, more effort may decide"
             return Gate(target, definition, False, reason)
         return Gate(target, definition, True, f"{value}, at least {target}")
 
@@ -347,8 +352,8 @@ class Audit:
         return [
             *first,
             *self._urgent(),
-            f"Weak T is {_interval(weak)} ({self._certainty()}): any combination of the "
-            f"sums involves at least {weak.lower} {_clients(weak.lower)}.",
+            f"Weak T is {_interval(weak)} ({self._certainty()}): any combination of "
+            f"the sums involves at least {weak.lower} {_clients(weak.lower)}.",
             self.recipe.text(),
             *(joining.text for joining in self.joining),
             *self._plain_sum(),
@@ -524,7 +529,8 @@ def _between(lower: int | None, upper: int | None) -> str:
 def _strong_meaning(strong: int) -> str:
     if strong == 1:
         return "some combination gives a client a coefficient that no other has"
-    return f"in any combination a client shares its coefficient with at least {strong - 1} more"
+    more = f"at least {strong - 1} more"
+    return f"in any combination a client shares its coefficient with {more}"
 
 
 def _clients(count: int | None) -> str:

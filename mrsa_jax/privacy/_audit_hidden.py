@@ -1,4 +1,4 @@
-"""What an audit reports about how well the sums, and noise in them, hide each client."""
+"""Reports of an audit on how well the sums, and noise in them, hide each client."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class _Wording(NamedTuple):
         row: How a table's rows begin.
         opening: How the sentence begins, with the condition.
         median: Whose value the median is.
-        unknown: What is said of a value that floats do not know.
+        unknown: The words for a value that floats do not know.
     """
 
     subject: str
@@ -74,7 +74,7 @@ _LASTING = _Wording(
 @dataclasses.dataclass(frozen=True)
 @by_value
 class Drifting:
-    """How clients' updates are assumed to drift over the rounds of a log.
+    """An assumption on how clients' updates drift over the rounds of a log.
 
     Checked when made.
 
@@ -98,7 +98,7 @@ class Drifting:
 
     @property
     def has_lasting_part(self) -> bool:
-        """Whether an update is a part that lasts and a part that does not, both of some size.
+        """Whether both the lasting and the fresh part of an update have some size.
 
         With share 1 the update of a round is what lasts of it, with share 0 nothing
         lasts.
@@ -108,7 +108,8 @@ class Drifting:
     def words(self) -> str:
         """Return the condition under which a value of the update of one round holds."""
         share = "" if self.share == 1.0 else f", share {self.share:.3g}"
-        return f"if updates drift with memory {self.memory:.6g}{share} and clients are alike"
+        memory = f"memory {self.memory:.6g}{share}"
+        return f"if updates drift with {memory} and clients are alike"
 
     def settings(self, log: ParticipationLog) -> dict[str, Any]:
         """Return the arguments that describe the drift to `hidden_among`.
@@ -195,7 +196,7 @@ def hidden_of(P: np.ndarray, exposed: Sequence[int]) -> np.ndarray:
 @dataclasses.dataclass(frozen=True)
 @by_value
 class Hidden:
-    """How well clients are hidden in the sums, without noise.
+    """A report on how well clients are hidden in the sums, without noise.
 
     Attributes:
         values: float64 `[clients]`; 1 for the exposed, inf for those in no sum, nan
@@ -226,7 +227,7 @@ class Hidden:
 
     @staticmethod
     def of_lasting(log: ParticipationLog, drifting: Drifting) -> Hidden:
-        """Return the report on what lasts of clients' updates, in sums without noise."""
+        """Return the report on what lasts of clients' updates, without noise."""
         hidden = Hidden.saying(drifting.lasting(log), log.clients, (), drifting)
         at_least = strong_privacy(log.participation) or 1
         return dataclasses.replace(hidden, is_lasting=True, at_least=at_least)
@@ -325,11 +326,11 @@ class Hidden:
 
     @property
     def subject(self) -> str:
-        """What of a client is hidden, where updates drift."""
+        """The part of a client's updates that is hidden, where updates drift."""
         return self._wording.subject
 
     def gate(self, target: float | int) -> tuple[bool, str]:
-        """Return whether the worst client is hidden among a number of clients, and why."""
+        """Decide whether the worst client is hidden among some number, and why."""
         of = f"{self.subject} of " if self.subject else ""
         under = f", {self.condition}" if self.subject else ""
         if self.least is None and self.at_least >= max(target, 2):
@@ -416,7 +417,7 @@ class Noise:
 
     @staticmethod
     def of_log(log: ParticipationLog, delta: Any) -> Noise | None:
-        """Return the noise that a log records; None where no sum has noise and a clip."""
+        """Return the noise that a log records; None if no sum has noise and a clip."""
         if log.noise is None or log.clip is None:
             return None
         pairs = list(zip(log.noise, log.clip, strict=True))
@@ -427,7 +428,7 @@ class Noise:
         return Noise(min(ratios), max(clips), _check_delta(delta), None, ratios)
 
     def figures(self, log: ParticipationLog) -> Noisy:
-        """Return how well the worst clients of a log are distinguished.
+        """Compute how well the worst clients of a log are distinguished.
 
         The shift is the clip: a client who takes part against one who sends nothing.
         Rows that were scaled to integers had their noise scaled alike. Where the log
@@ -461,7 +462,8 @@ class Noise:
         size = f"{least:g}" if least == most else f"{least:g} to {most:g}"
         bare = self.ratios.count(0.0)
         more = f"; it records none, or no clip, in {bare} of {len(self.ratios)} sums"
-        return f"the noise that the log records (noise multiplier {size}{more if bare else ''})"
+        size += more if bare else ""
+        return f"the noise that the log records (noise multiplier {size})"
 
     def _worst(self, log: ParticipationLog, clients: Distinguishability) -> Losses:
         mu = clients.mu
@@ -485,7 +487,7 @@ Losses = tuple[tuple[Hashable, float, float], ...]
 @dataclasses.dataclass(frozen=True)
 @by_value
 class Noisy:
-    """How well a client can be distinguished beneath noise.
+    """A report on how well a client can be distinguished beneath noise.
 
     (client, mu, epsilon), the worst first.
 
@@ -505,11 +507,12 @@ class Noisy:
     def sentences(self) -> list[str]:
         """Return the losses in words."""
         noise = self.noise
+        worst = _words(self.known[:_MOST_IN_WORDS])
         text = (
             f"With {noise.words()} all of this is up to that noise. Whether a client "
-            "sent anything, to one who sees only the noisy sums, not the noise or a sum "
-            "without it, and knows all others' updates (a guarantee of differential "
-            f"privacy, delta {noise.delta:g}): {_words(self.known[:_MOST_IN_WORDS])}; "
+            "sent anything, to one who sees only the noisy sums, not the noise or "
+            "a sum without it, and knows all others' updates (a guarantee of "
+            f"differential privacy, delta {noise.delta:g}): {worst}; "
             f"the mean of all clients: epsilon {self.mean_epsilon:.3g}."
         )
         if noise.spread is None:

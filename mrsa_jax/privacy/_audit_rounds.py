@@ -1,4 +1,6 @@
-"""What an audit found, round by round.
+"""Findings of an audit, round by round.
+
+Who was exposed, and between which bounds weak T lay.
 
 Who was exposed, and between which bounds weak T lay.
 Everything follows from first exposures, classes of equal columns, the lightest sum so
@@ -34,7 +36,7 @@ _MOST_ENTRIES = 2**26
 
 @finding
 class OverRounds:
-    """What is known after each round of a log; all of `[rounds]`.
+    """Findings after each round of a log; all of `[rounds]`.
 
     Attributes:
         exposed: int32, clients whose own update could be solved for.
@@ -93,7 +95,7 @@ def over_parts(
     log: ParticipationLog,
     parts: Sequence[tuple[Part, OverRounds]],
 ) -> OverRounds:
-    """Return what is known after each round of a log of several parts.
+    """Merge the findings after each round of a log's parts: the worst of them.
 
     The worst of them.
 
@@ -192,6 +194,6 @@ def over_rounds(
 
 
 def _sizes(P: np.ndarray) -> np.ndarray:
-    """Return how many clients are in each sum; all of them for a round without anybody."""
+    """Count the clients of each sum; an empty round counts as a sum of all of them."""
     sizes = (P != 0).sum(axis=1)
     return np.where(sizes > 0, sizes, P.shape[1])

@@ -27,7 +27,7 @@ from mrsa_watch.logs import ParticipationLog
 def certificate(
     log: ParticipationLog, found: Audit, file: str | pathlib.Path
 ) -> dict[str, Any]:
-    r"""Return what an audit claims with short proofs in integers, as plain values for JSON.
+    r"""Write the claims of an audit with short proofs in integers, as plain values.
 
     Choose it where somebody who trusts neither you nor this package must believe an
     audit: write it to a file, and let them run `mrsa_check.py`, which needs Python
@@ -78,12 +78,18 @@ def certificate(
     rule = "must leave a client of each part of the vector out for a certificate"
     require(not missing, "coalition", rule, *missing)
     entries, most = int(np.count_nonzero(log.participation)), mrsa_check.MOST_ENTRIES
-    rule = f"must have at most {most} clients in sums, over all sums, as the checker can hold"
+    rule = (
+        f"must have at most {most} clients in sums, over all sums, as the checker can "
+        "hold"
+    )
     require(entries <= most, "log", rule, entries)
     alike = len(log.clients) - len(
         set(map(mrsa_check.alike_client, map(str, log.clients)))
     )
-    rule = "must have names of clients that the checker takes apart: rename them for a certificate"
+    rule = (
+        "must have names of clients that the checker takes apart: rename them for a "
+        "certificate"
+    )
     require(alike == 0, "log", rule, f"{alike} like others")
     proofs = {
         name: _proofs(logs[name], claims_of) for name, claims_of in audits.items()
@@ -145,7 +151,7 @@ def _content(log: ParticipationLog, proofs: Proofs) -> dict[str, Any]:
 
 
 def _reading(data: bytes, log: ParticipationLog, wanted: dict[Any, Fraction]) -> Any:
-    """Return how the checker reads the same from the file; None where it has no way to."""
+    """Find how the checker reads the same from the file; None if it cannot."""
     for reading in _readings(log):
         try:
             if mrsa_check.read_log(data, reading)[0] == wanted:
@@ -156,7 +162,7 @@ def _reading(data: bytes, log: ParticipationLog, wanted: dict[Any, Fraction]) ->
 
 
 def _is_restated(data: bytes, log: ParticipationLog) -> bool:
-    """Return whether a text holds the log in a form that the user decided on, or that is packed."""
+    """Return whether a text was packed, encoded, or read by the user's decisions."""
     packing = packing_of(data)
     is_encoded = data.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in data[:4]
     is_commented = data.lstrip()[:1] == b"#" or data[:5].lower().strip(b'"').startswith(

@@ -74,7 +74,7 @@ class _Vectors(NamedTuple):
 
 
 class _Value(NamedTuple):
-    """Among how many the members of a class are hidden, rounded down, and its vector."""
+    """Among how many the members of a class are hidden, rounded down."""
 
     among: Fraction
     vector: list[int] | None
@@ -119,7 +119,7 @@ class Proofs:
 
     @functools.cached_property
     def _vectors(self) -> _Vectors:
-        """As many vectors as the searches need, and a basis where the rank needs one."""
+        """The vectors of the kernel that the certificate's claims need."""
         if self._space is None:
             return _Vectors(0, [], [])
         limit = self._searchable()
@@ -177,7 +177,7 @@ class Proofs:
         }
 
     def sums(self) -> list[list[list[Any]]]:
-        """Return which clients are in each sum, and with which weight."""
+        """List the clients in each sum, and with which weight."""
         return [
             [
                 [int(i), _weight(Fraction(int(row[i])) / scale)]

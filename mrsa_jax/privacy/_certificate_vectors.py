@@ -60,7 +60,7 @@ class Kernel:
             self._factors = np.linalg.lstsq(upper, orthonormal.T, rcond=None)[0]
 
     def generic(self, count: int, wanted: Collection[int]) -> list[list[int]]:
-        """Return combinations with random coefficients, no wanted place zero in all of them.
+        """Return random combinations in which each wanted place is not always zero.
 
         Fewer, the whole basis, where there are no more; where a wanted place cannot be
         had, with it zero.
@@ -95,7 +95,7 @@ class Kernel:
         return drawn
 
     def towards(self, k: int) -> list[int] | None:
-        """Return a combination of the basis that is about the projection of a unit vector.
+        """Return a combination of the basis near the projection of a unit vector.
 
         In the metric in which the members of a class share what the class has. None
         without a basis.
@@ -117,7 +117,7 @@ class Kernel:
         return _primitive(u) if any(u) else self.vectors[0]
 
     def _solved(self, factors: np.ndarray) -> list[list[int]]:
-        """Return vectors whose free places are columns of factors, each times a denominator."""
+        """Solve for vectors with given free places, each times a denominator."""
         import flint
 
         rows = self._matrix[self._kept].astype(object)

@@ -77,7 +77,7 @@ class ClientPrivacy:
     error_bits: int | None
 
     def _rows(self) -> list[tuple[str, str]]:
-        """Return what is known of all, and the first sentences (`__str__`)."""
+        """Return a summary of all clients, and the first sentences (`__str__`)."""
         summed = self.upper > 0
         ends = "-"
         if summed.any():
@@ -93,7 +93,7 @@ class ClientPrivacy:
         ]
 
     def coalition(self, client: Any) -> tuple[int, ...]:
-        """Return clients whose updates, with the sums, give the server this client's update.
+        """Return clients whose updates, with the sums, reveal this client's update.
 
         The smallest such coalition where T_i is certified: T_i - 1 members.
 
@@ -173,7 +173,7 @@ class ClientPrivacy:
 def client_privacy(
     P: Any, *, effort: Any = 1.0, coalition: Any = (), progress: Progress | None = None
 ) -> ClientPrivacy:
-    """Return for each client the fewest clients that a combination of the sums hides it among.
+    """Return for each client the fewest clients in a combination of sums with it.
 
     Use it where `weak_privacy`, their least, says too little: whom its witness does not
     involve may be hidden better. One fewer is how many others have to join the server
@@ -204,7 +204,8 @@ def client_privacy(
         >>> found = mj.privacy.client_privacy(P)
         >>> found.upper.tolist(), bool(found.certified.all())
         ([2, 2, 3, 3, 1], True)
-        >>> mj.privacy.client_privacy(P, coalition=[1]).upper.tolist()  # a member takes at most one
+        >>> # a member takes at most one
+        >>> mj.privacy.client_privacy(P, coalition=[1]).upper.tolist()
         [1, -1, 2, 2, 1]
 
     Cost: NP-hard in general. Lower bounds are the least of all (`weak_privacy`), the
@@ -249,7 +250,7 @@ def clients_of(
 def _take_single(
     through: Through, groups: Groups, ranks: Ranks, budget: Budget
 ) -> None:
-    """Take the groups that stand alone; all others are hidden in two groups at least."""
+    """Take the groups that stand alone; others are hidden in two groups at least."""
     sieve = Sieve(groups, through.rows, ranks.minor_bits)
     for vector in sieve.alone(sieve.suspects, max(budget.left, CHEAP_SECONDS)).vectors:
         through.take(vector)

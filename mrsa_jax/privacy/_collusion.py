@@ -1,4 +1,6 @@
-"""How likely a random coalition is to expose somebody.
+"""The probability that a random coalition exposes a client.
+
+By the sums, and by corrupt neighbours.
 
 By the sums, and by corrupt neighbours.
 Two routes lead a server with corrupt clients to an honest client's update. By the sums:
@@ -57,7 +59,7 @@ class Chance(NamedTuple):
 @dataclasses.dataclass(frozen=True)
 @by_value
 class Route:
-    """How often coalitions exposed somebody by one route.
+    """Counts of the coalitions that exposed a client by one route.
 
     Attributes:
         exposing: int64 `[..., fractions]`, coalitions that expose somebody outside.
@@ -79,14 +81,14 @@ class Route:
 
     @property
     def each_client(self) -> Chance:
-        """Chance `[..., fractions, clients]` that one that a client is not in exposes it."""
+        """Chance `[..., fractions, clients]` that coalitions of others expose it."""
         return _chance(self.exposed, self.honest)
 
 
 @dataclasses.dataclass(frozen=True)
 @by_value
 class CollusionRisk:
-    """Probability of exposure for each fraction of clients that collude with the server.
+    """Probability of exposure for each fraction of clients that collude.
 
     `collusion_risk` returns it.
 
@@ -116,7 +118,7 @@ def collusion_risk(
     threshold: Any = None,
     progress: Progress | None = None,
 ) -> CollusionRisk:
-    """Return the chance that clients who collude at random with the server expose another.
+    """Return the probability that clients who collude at random expose another.
 
     Use it together with `client_privacy`, which names the smallest coalition that
     exposes a client, to say how likely a coalition that nobody chose does. The history
@@ -155,8 +157,10 @@ def collusion_risk(
 
     Examples:
         >>> import mrsa_jax as mj
-        >>> found = mj.privacy.collusion_risk(0, [[1, 1, 0], [0, 1, 1]], [0.0, 1 / 3], 200)
-        >>> found.sums.any_client.rate.tolist()  # of two others one pair is left, or none
+        >>> P = [[1, 1, 0], [0, 1, 1]]
+        >>> found = mj.privacy.collusion_risk(0, P, [0.0, 1 / 3], 200)
+        >>> # of two others one pair is left, or none
+        >>> found.sums.any_client.rate.tolist()
         [0.0, 1.0]
 
     Cost: a first exposure for each coalition, tens to hundreds of microseconds at
@@ -337,7 +341,7 @@ def _mixed(state: np.ndarray) -> np.ndarray:
 
 
 def _chance(count: np.ndarray, trials: np.ndarray) -> Chance:
-    """Return rates and exact intervals of counts, each pair of numbers solved for once."""
+    """Return rates and exact intervals of counts, each pair of numbers once."""
     pairs, place = np.unique(
         np.stack([count.ravel(), trials.ravel()]), axis=1, return_inverse=True
     )

@@ -39,9 +39,10 @@ from mrsa_watch._base.html import finding, telling
 
 @finding
 class Distinguishability:
-    """How well a shift of each client's updates can be detected (built by `distinguishability`).
+    """The distinguishability of each client's updates from shifted ones.
 
-    The figures below have the shape of what is asked, then that of `mu`.
+    Built by `distinguishability`. The figures below have the shape of what is passed,
+    then that of `mu`.
 
     Attributes:
         mu: float64 `[..., clients]`: the best test is that of N(0, 1) against N(mu, 1).
@@ -60,7 +61,9 @@ class Distinguishability:
     spread: float | None
 
     def true_positive_rate(self, fpr: Any) -> Float64[np.ndarray, "*_"]:
-        """Return how often the best test finds the shift, Phi(Phi^-1(fpr) + mu).
+        """Return the rate at which the best test finds the shift.
+
+        Phi(Phi^-1(fpr) + mu).
 
         Args:
             fpr: Rates of false positives, each in (0, 1).
@@ -98,7 +101,7 @@ class Distinguishability:
         return _gaussian.advantage(self.mu)
 
     def cap(self, privacy_target: int, alone: Any = np.inf) -> float:
-        """Return what no client's mu exceeds in blocks of T, after any number of rounds.
+        """Return a bound on any client's mu in blocks of T, after any rounds.
 
         T - 1 others that always move with client i add at least (T - 1) s^2 p_i p_i^T
         to the covariance of the sums (in Loewner's order), so 1/mu^2 >= 1/alone^2 + (T
@@ -171,7 +174,7 @@ def distinguishability(
     *,
     coalition: Any = (),
 ) -> Distinguishability:
-    """Return how well the server can tell whether a client's updates were shifted.
+    """Measure how well the server can distinguish shifted updates of a client.
 
     Use it to turn `hidden_among` into error rates: distinguishability if the others'
     updates are Gaussian with spread s. It is no guarantee: others may send anything
@@ -213,13 +216,17 @@ def distinguishability(
         >>> one = mj.privacy.distinguishability([[1, 1, 1, 1, 1]], shift=0.5)
         >>> one.mu.round(12).tolist()  # one sum of K: (shift / spread) / sqrt(K - 1)
         [0.25, 0.25, 0.25, 0.25, 0.25]
-        >>> known = mj.privacy.distinguishability([[1, 1, 0], [1, 0, 1]], spread=None, noise=2.0)
-        >>> (known.mu**2).round(12).tolist()  # sum of shift^2 / variance over the client's rounds
+        >>> P = [[1, 1, 0], [1, 0, 1]]
+        >>> known = mj.privacy.distinguishability(P, spread=None, noise=2.0)
+        >>> # sum of shift^2 / variance over the client's rounds
+        >>> (known.mu**2).round(12).tolist()
         [1.0, 0.5, 0.5]
-        >>> known
-        Distinguishability(clients: 3; shift: 1, the others known; mu: largest 1, median 0.7071)
-        >>> blocks = mj.privacy.distinguishability([[1, 1, 0, 0], [0, 0, 1, 1], [1, 1, 1, 1]])
-        >>> blocks.mu.round(12).tolist(), blocks.cap(2)  # T = 2, for any number of rounds
+        >>> print(str(known)[:63])
+        Distinguishability(clients: 3; shift: 1, the others known; mu:
+        >>> P = [[1, 1, 0, 0], [0, 0, 1, 1], [1, 1, 1, 1]]
+        >>> blocks = mj.privacy.distinguishability(P)
+        >>> # T = 2, for any number of rounds
+        >>> blocks.mu.round(12).tolist(), blocks.cap(2)
         ([1.0, 1.0, 1.0, 1.0], 1.0)
 
     Edge cases: what floats do not know to nine digits is computed as `hidden_among`

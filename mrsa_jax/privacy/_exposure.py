@@ -1,8 +1,11 @@
-"""Which clients' updates the server can solve for, and from which round.
+"""First exposures: from which round the server can solve for a client's update.
 
 Client i is exposed after round j if its unit vector e_i lies in the row space of rows
 0..j of the participation matrix P: some combination of the learnt sums is its update
 alone (weak privacy T = 1 of Multi-RoundSecAgg, Remark 1).
+
+Histories of many more clients than rounds come first, by their Gram matrix; all others
+follow, by elimination.
 """
 
 from __future__ import annotations
@@ -39,18 +42,13 @@ from mrsa_jax.privacy._exposure_programs import (
 from mrsa_jax.privacy.solver import column_codes, reduced_echelon, residues_of
 from mrsa_watch._base.primes import draw_primes, enough_primes
 
-# ---- First exposures in a history of many more clients than rounds, from its Gram
-# matrix.
+# First exposures in a history of many more clients than rounds, from its Gram matrix.
 #
 # With G = P P^T, a random vector w less P^T G^-1 P w is a random vector of P's kernel.
-# It is zero
-# at client i if e_i lies in the row space, and otherwise, modulo a prime, by an
-# accident of chance
-# 1/p. So a few vectors sort out everybody but the exposed, of whom there are no more
-# than rounds;
-# their combinations z = G^-1 p_i then tell the last round that they need. Everything is
-# decided
-# modulo primes that are drawn for the call.
+# It is zero at client i if e_i lies in the row space, and otherwise, modulo a prime, by
+# an accident of chance 1/p. So a few vectors sort out everybody but the exposed, of
+# whom there are no more than rounds; their combinations z = G^-1 p_i then tell the last
+# round that they need. Everything is decided modulo primes that are drawn for the call.
 
 # of the kernel for each prime: chance 2**-60 that a client is zero in both
 _VECTORS = 2
@@ -60,7 +58,7 @@ ROWS = 256
 
 
 def fits(history: np.ndarray) -> bool:
-    """Return whether sums over the clients of products with 16-bit numbers are exact floats."""
+    """Return whether sums over clients of products with 16-bit numbers are exact."""
     if history.dtype == object:
         return False
     largest = 1
@@ -70,14 +68,14 @@ def fits(history: np.ndarray) -> bool:
 
 
 def parts_of(history: np.ndarray) -> tuple[list[slice], int]:
-    """Return pieces of the columns that go at once, and how many are in each but the last."""
+    """Cut the columns into pieces of one size, but for the last."""
     rounds, clients = history.shape
     size = min(clients, at_once("columns", 8 * rounds))
     return [slice(start, start + size) for start in range(0, clients, size)], size
 
 
 def gram_of(history: np.ndarray) -> np.ndarray:
-    """Return P P^T, float64 `[rounds, rounds]`, exact where its entries stay below 2^53."""
+    """Return P P^T, float64 `[rounds, rounds]`, exact below 2^53."""
     parts, width = parts_of(history)
     # counts of a piece stay below 2^24
     kind = np.float32 if _is_binary(history) and width < 1 << 24 else np.float64
@@ -92,7 +90,7 @@ def gram_of(history: np.ndarray) -> np.ndarray:
 def piece(
     history: np.ndarray, part: slice, width: int, kind: type[np.floating]
 ) -> Array:
-    """Return some of the columns, filled up with zeros so that one program serves all."""
+    """Return some of the columns, filled up with zeros to one width."""
     columns = history[:, part]
     if columns.dtype == object:
         columns = columns.astype(np.float64)
@@ -102,7 +100,7 @@ def piece(
 
 @functools.partial(jax.jit, donate_argnums=0)
 def _add_gram(total: Array, part: Array) -> Array:
-    """Add the part's products of rows with earlier rows, and some more next to the diagonal."""
+    """Add the part's products of rows with earlier rows, in blocks of rows."""
     for start in range(0, len(part), ROWS):
         products = jnp.matmul(
             part[start : start + ROWS],
@@ -174,8 +172,6 @@ def _times(rows: np.ndarray, factors: np.ndarray, prime: int) -> np.ndarray:
     return (low + (high << _LIMB)) % prime
 
 
-# ---- Which clients' updates the server can solve for, and from which round.
-
 # In flight for each entry of a history and prime: residues before and after a round.
 _BYTES_AN_ENTRY = 8
 # From so many entries on, a history of many more clients than rounds goes by its Gram
@@ -243,7 +239,9 @@ def first_exposure(P: Any, *, coalition: Any = ()) -> Int32[Array, "... clients"
 
 
 def _of_values(histories: np.ndarray, has_loops: bool) -> np.ndarray:
-    """Return the first exposures in the host's histories, leaving out what cannot change them.
+    """Return the first exposures in the host's histories.
+
+    Histories that cannot expose a client are left out.
 
     Clients with the same column are never told apart, so a history in which nobody's
     differs from all others' exposes nobody.
@@ -271,7 +269,7 @@ def _of_values(histories: np.ndarray, has_loops: bool) -> np.ndarray:
 
 
 def _of_classes(histories: np.ndarray, names: np.ndarray) -> np.ndarray:
-    """Return the first exposures by compiled loops over the classes of equal columns."""
+    """Return the first exposures by compiled loops over classes of equal columns."""
     count, rounds, clients = histories.shape
     primes = draw_primes(enough_primes(minor_bits(histories), 4 * clients))
     distinct = np.repeat(names.max(axis=1, keepdims=True), rounds, axis=1)
@@ -298,7 +296,7 @@ def follow(
     first: np.ndarray,
     is_proven: np.ndarray,
 ) -> None:
-    """Fill ranks and first exposures of histories, by as many primes as it takes to prove them.
+    """Fill ranks and first exposures, by as many primes as it takes to prove them.
 
     What all of them do not prove is what those of the largest rank agree on. The
     arguments are those of `_summary_loops.follow_trials`; histories that are proven
@@ -362,7 +360,7 @@ def _of_all_rows(histories: np.ndarray | Array) -> np.ndarray | Array:
 
 
 def _first(histories: np.ndarray | Array, primes: tuple[int, ...], call: Any) -> Array:
-    """Return `call` of the program of the device's form, and of how many histories go at once."""
+    """Return `call` of the device's program, and of how many histories go at once."""
     _, rounds, clients = histories.shape
     if _is_binary(histories):
         rows = on_device(histories[:, None], jnp.uint8)
@@ -378,7 +376,7 @@ def _first(histories: np.ndarray | Array, primes: tuple[int, ...], call: Any) ->
 
 
 def _is_binary(array: np.ndarray | Array) -> bool:
-    """Return whether all entries are surely 0 or 1; True makes the elimination cheaper."""
+    """Return whether all entries are surely 0 or 1, which makes elimination cheaper."""
     if array.dtype == np.bool_:
         return True
     return isinstance(array, np.ndarray) and bool(((array == 0) | (array == 1)).all())

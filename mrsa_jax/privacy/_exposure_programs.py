@@ -50,7 +50,7 @@ def joined(
     first: Int32[Array | np.ndarray, "*batch primes clients"],
     ranks: Int32[Array | np.ndarray, "*batch primes rounds"],
 ) -> Any:
-    """Return the first round in which all primes of the largest rank so far expose a client.
+    """Return the first round in which all primes of the largest rank expose a client.
 
     Args:
         first: The round of each prime's own verdict, the number of rounds where there
@@ -119,7 +119,7 @@ def _next_new(count: Array, form: _Form, *, of: Field) -> _Form:
 
 
 class _Step(NamedTuple):
-    """What one round does to the rows of one prime.
+    """The effect of one round on the rows of one prime.
 
     Attributes:
         row: uint32 [clients], what remains of it.
@@ -172,15 +172,12 @@ def _taken(form: _Form, steps: _Step, of: Field) -> _Form:
     return jax.vmap(cleared)(rows, steps, of), changed
 
 
-# ---- The same on an NVIDIA GPU: one kernel, a program for each history and prime.
+# The same on an NVIDIA GPU: one kernel, a program for each history and prime.
 #
 # The form is that of the array program, with a row for each client instead of one for
-# each round:
-# the row whose pivot is the client's column, zero until there is one. It stays in
-# registers while
-# the program goes through the rounds, so that a round is read once and nothing is
-# written until the
-# end.
+# each round: the row whose pivot is the client's column, zero until there is one. It
+# stays in registers while the program goes through the rounds, so that a round is read
+# once and nothing is written until the end.
 
 _FEWEST_CLIENTS = 16
 # 32 registers a thread for the form; as many again for a round's steps
@@ -266,7 +263,7 @@ def _one_kernel(
 
 
 def _rest(form: Array, row: Array, of: Field, *, is_binary: bool) -> Array:
-    """Return what a form leaves of a row."""
+    """Subtract the part of a row that lies in the form's space."""
     held = row[:, None]
     if is_binary:
         products = jnp.where(held != 0, form, 0)
@@ -278,7 +275,7 @@ def _rest(form: Array, row: Array, of: Field, *, is_binary: bool) -> Array:
 def _with_row(
     form: _Held, rest: Array, is_pivot: Array, index: Array, of: Field
 ) -> _Held:
-    """Return the form of the row space with one more row, whose pivot is in its own column."""
+    """Return the form with one more row, whose pivot is in its own column."""
     rows, changed, rank = form
     head = jnp.sum(jnp.where(is_pivot, rest, 0))
     leading = _inverse(head, of)

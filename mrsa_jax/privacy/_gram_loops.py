@@ -53,7 +53,7 @@ def gram_of(history, ranks):
 
 @compiled
 def _is_regular(gram):
-    """Return whether no leading minor of a symmetric matrix of integers is divisible by a prime.
+    """Return whether no leading minor of a symmetric integer matrix is 0 mod a prime.
 
     Then none is zero, and its rows are independent.
     """
@@ -83,7 +83,7 @@ def _is_regular(gram):
 
 @compiled
 def _add(row, factor, other):
-    """Add a multiple to a row: a loop from 0 on, which the compiler makes of vectors."""
+    """Add a multiple to a row: a loop from 0 on, which becomes vector instructions."""
     for j in range(row.size):
         row[j] += factor * other[j]
 
@@ -130,7 +130,7 @@ def _inverse_factor(gram):
 
 @compiled
 def _combine(places, factors, upper, total):
-    """Fill with the sum of rows of a triangular matrix, at ascending places, times factors."""
+    """Fill with the sum of some rows of a triangular matrix times factors."""
     for k in range(total.size):
         total[k] = 0.0
     whole = places.size - places.size % 4
@@ -159,7 +159,7 @@ _NEAR_ONE = 0.01  # a tenth, squared
 
 @compiled
 def _second_factor(units, gram):
-    """Fill with the factor that makes rows, given by columns, orthonormal that nearly are.
+    """Fill with the factor that makes nearly orthonormal rows orthonormal.
 
     Returns:
         Whether they nearly were, and it exists.
@@ -193,7 +193,7 @@ def _second_factor(units, gram):
 
 @compiled
 def _first_factor(gram, scale, lengths):
-    """Replace a Gram matrix by the factor that makes its rows orthonormal, up to rounding.
+    """Replace a Gram matrix by the factor that makes its rows orthonormal.
 
     Args:
         gram: As `gram_of` has filled it.
@@ -243,7 +243,7 @@ def _units(lists, ends, i, ones, scale, gram, unit):
 
 @compiled
 def leverage_trials(history, ranks, is_due, most, leverages, rows, growth, sums):
-    """Find the leverages of trials by one factor of their rows' Gram matrix, where that will do.
+    """Find the leverages of trials by one factor of their Gram matrix, if that will do.
 
     Args:
         history: As for `collapse`.
@@ -323,7 +323,7 @@ def leverage_trials_again(history, ranks, is_due, leverages, rows, growth):
 
 @compiled
 def regular_trials(history, ranks, is_due):
-    """Leave of trials as due those whose rows that raise the rank are proven to be independent."""
+    """Leave of trials as due those whose rows are proven to be independent."""
     for b in range(history.shape[0]):
         if is_due[b]:
             is_due[b] = _is_regular(gram_of(history[b], ranks[b])[2])

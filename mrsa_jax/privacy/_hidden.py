@@ -1,4 +1,8 @@
-"""Among how many clients each one is hidden: what T, a count of clients, does not tell."""
+"""Among how many clients each one is hidden: a graded measure next to T.
+
+The first functions decide the figures that floats do not know, by balls; the public
+ones follow.
+"""
 
 from __future__ import annotations
 
@@ -34,14 +38,13 @@ from mrsa_jax.privacy._updates import (
 from mrsa_jax.privacy.solver import column_codes
 from mrsa_watch._base.errors import check_number, require
 
-# ---- Among how many clients each is hidden, where floats do not know it: integers and
+# Among how many clients each is hidden, where floats do not know it: integers and
 # enclosures.
 #
 # The Gram matrix of the rows is exact, and what follows from it is computed with balls
-# of as many
-# bits as nine digits need: a midpoint and a proven bound of what it is wrong by (Arb,
-# in
-# python-flint). `work` bounds what it costs: a history too large is left open.
+# of as many bits as nine digits need: a midpoint and a proven bound of what it is wrong
+# by (Arb, in python-flint). `work` bounds what it costs: a history too large is left
+# open.
 
 MOST_WORK = 5 * 10**8  # as `work` counts: some seconds on a core
 _BITS = (192, 512, 2048)
@@ -50,7 +53,7 @@ _NOTHING = 1e-30
 
 
 def work(rounds: int, columns: int, *, has_noise: bool) -> int:
-    """Return what `excess` costs at most: rows x rows x (rows + distinct columns)."""
+    """Bound the cost of `excess`: rows x rows x (rows + distinct columns)."""
     rank = rounds if has_noise else min(rounds, columns)
     return rank**2 * (rank + columns)
 
@@ -137,7 +140,7 @@ def _sums_of_squares(entries: Sequence[Any], column: Sequence[int]) -> list[Any]
 
 
 def _excess_of(share: Any) -> float | None:
-    """Return (1 - h)/h of a ball h; 0 for one that reaches 1 and is not told from it."""
+    """Return (1 - h)/h of a ball h; 0 for one that cannot be distinguished from 1."""
     if share == 0:
         return float("inf")
     if not share > 0:
@@ -147,9 +150,6 @@ def _excess_of(share: Any) -> float | None:
         return float(value)
     return 0.0 if abs(value) < _NOTHING else None
 
-
-# ---- Among how many clients each one is hidden: what T, a count of clients, does not
-# tell.
 
 # floats see no smaller noise next to the sums
 _LEAST_NOISE = 1e-9
@@ -168,7 +168,7 @@ def hidden_among(
 ) -> (
     Float[np.ndarray | Array, "... clients"] | Float64[np.ndarray, "... rounds clients"]
 ):
-    """Return for each client the size of the one sum that would hide it as well as all sums do.
+    """Return for each client the size of one sum that would hide it equally well.
 
     Use it together with weak privacy T, which counts the clients in a combination but
     not how well they are hidden in it: a combination of twelve clients may be all but
@@ -239,11 +239,14 @@ def hidden_among(
 
     Examples:
         >>> import mrsa_jax as mj
-        >>> mj.privacy.hidden_among([[1, 1, 1, 0], [0, 0, 0, 0], [0, 0, 1, 0]]).round(6).tolist()
+        >>> P = [[1, 1, 1, 0], [0, 0, 0, 0], [0, 0, 1, 0]]
+        >>> mj.privacy.hidden_among(P).round(6).tolist()
         [2.0, 2.0, 1.0, inf]
-        >>> mj.privacy.hidden_among([[1, 1]], noise=2.0).tolist()  # as good as two clients more
+        >>> # as good as two clients more
+        >>> mj.privacy.hidden_among([[1, 1]], noise=2.0).tolist()
         [4.0, 4.0]
-        >>> mj.privacy.hidden_among([[1, 1], [1, 0]], memory=0.5).round(6).tolist()  # 0 alone later
+        >>> # client 0 is alone later
+        >>> mj.privacy.hidden_among([[1, 1], [1, 0]], memory=0.5).round(6).tolist()
         [1.0, 1.75]
 
     Edge cases: a client's weights matter to its value only relative to others'; a row's
@@ -279,12 +282,12 @@ def hidden_among(
 
 
 def _never_changes(memory: Any, share: Any) -> bool:
-    """Return whether updates are stated to never change, so that the order of rows is of no use."""
+    """Return whether updates are stated to never change, whatever the order of rows."""
     return type(memory) in (int, float) and memory == 1 and share == 1
 
 
 def _drift(memory: Any, share: Any, rounds: int) -> np.ndarray | Array | None:
-    """Return R; None where updates never change, which needs no matrix of all rounds."""
+    """Return R; None if updates never change, which needs no matrix of all rounds."""
     if _never_changes(memory, share):
         return None
     if is_traced(memory, share):
@@ -352,7 +355,8 @@ def hidden_among_trajectory(
         >>> import mrsa_jax as mj
         >>> mj.privacy.hidden_among_trajectory([[1, 1, 0], [1, 1, 1]]).round(6).tolist()
         [[2.0, 2.0, inf], [2.0, 2.0, 1.0]]
-        >>> found = mj.privacy.hidden_among_trajectory([[1, 1, 0], [1, 1, 1]], quantiles=(0.0, 0.5))
+        >>> P = [[1, 1, 0], [1, 1, 1]]
+        >>> found = mj.privacy.hidden_among_trajectory(P, quantiles=(0.0, 0.5))
         >>> found.round(6).tolist()
         [[2.0, 2.0], [1.0, 2.0]]
 
@@ -448,7 +452,7 @@ def among(
 
 
 def noise_root(noise: Any, spread: Any, P: np.ndarray | Array) -> np.ndarray | None:
-    """Return what `leverages` takes for noise.
+    """Return the noise in spreads: deviations, or a root of its covariance.
 
     Its standard deviations, or its root, in spreads.
     """

@@ -1,4 +1,4 @@
-"""Bits about a client's whole history of updates, where updates change from round to round.
+"""Bits about a client's whole history of updates, where updates drift.
 
 As updates drift, every further round tells something new, so total bits grow with the
 number of participations whatever T is (each single update stays capped: `hidden_among`
@@ -111,7 +111,8 @@ def information(
         >>> import mrsa_jax as mj
         >>> mj.privacy.information([[1, 1, 1, 1]]).round(4).tolist()  # 1/2 log2(4/3)
         [0.2075, 0.2075, 0.2075, 0.2075]
-        >>> mj.privacy.information([[1, 1, 0], [1, 1, 0], [0, 1, 1]], memory=0.0).round(4).tolist()
+        >>> P = [[1, 1, 0], [1, 1, 0], [0, 1, 1]]
+        >>> mj.privacy.information(P, memory=0.0).round(4).tolist()
         [1.0, 1.5, 0.5]
         >>> mj.privacy.information([[1, 1, 0], [1, 0, 0]], memory=0.9).round(4).tolist()
         [inf, 1.3234, 0.0]
@@ -166,7 +167,7 @@ def _of_values(
 def _traced(
     P: np.ndarray, memory: Any, spread: Any, noise: Any, coalition: Any
 ) -> Array:
-    """Return the bits in a program, by `_by_own_rounds`' determinant of each client in turn."""
+    """Return the bits in a program, by the determinants of each client in turn."""
     with jax.ensure_compile_time_eval():
         rows = np.asarray(without(P, coalition))
     rounds, clients = rows.shape[-2:]
@@ -251,7 +252,7 @@ def _of_chunk(
 def _left(
     histories: np.ndarray, exponents: np.ndarray, grams: np.ndarray, clients: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return G - p_i p_i^T of a client of each history to the last digit, and its scales."""
+    """Return G - p_i p_i^T of a client of each history, exactly, and its scales."""
     each = np.arange(len(clients))
     squares = np.diagonal(grams, axis1=1, axis2=2)
     if (
@@ -276,11 +277,14 @@ def _log2_roots(matrices: np.ndarray) -> np.ndarray:
 def _by_own_rounds(
     whole: np.ndarray, kernel: np.ndarray, places: np.ndarray, weights: np.ndarray
 ) -> np.ndarray:
-    """Return 1/2 log2(det M / det M_i) from the inverse of M, by the rounds that clients are in."""
+    """Return 1/2 log2(det M / det M_i) by the rounds that clients are in."""
     scales = 1 / np.sqrt(np.diagonal(whole, axis1=1, axis2=2))
     ratios = whole * scales[:, :, None] * scales[:, None, :]
     least = float(np.linalg.eigvalsh(ratios).min())
-    rule = "must leave no sum known from the others: least eigenvalue of the sums' correlations"
+    rule = (
+        "must leave no sum known from the others: least eigenvalue of the sums' "
+        "correlations"
+    )
     require(least > _LEAST_RATIO, "noise", rule, least)
     inverse = np.linalg.inv(ratios)
     count, clients, most = places.shape

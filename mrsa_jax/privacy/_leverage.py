@@ -162,7 +162,7 @@ def last_of_wide(wide: Wide) -> np.ndarray:
 
 
 def narrowed(history: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return `wide_classes` of a history that need not go by columns once they are merged."""
+    """Return `wide_classes` of a history that is narrow once they are merged."""
     classes = wide_classes(history)
     if classes is None or goes_by_columns(len(history), len(classes[0])):
         return None
@@ -176,7 +176,7 @@ def follow_classes(
     root: np.ndarray | None,
     request: Request,
 ) -> None:
-    """Write the leverages of a history of very many clients with few distinct columns."""
+    """Write the leverages of a history of very many clients in few classes."""
     members, label = classes
     narrow = history[None, :, members]
     sizes = np.where((narrow != 0).any(axis=1), np.bincount(label), 1.0)
@@ -369,7 +369,7 @@ def _shares(
 def _known(
     shares: Any, errors: Any, has_noise: bool, of_rest: bool, library: Any
 ) -> Any:
-    """Return leverages, NaN where they are not known, given what they err by relative to them."""
+    """Return leverages, NaN where their relative error is too large."""
     most = _NOISY_KNOWN if has_noise else KNOWN
     most = library.minimum(most, _REST_KNOWN * (1 / shares - 1)) if of_rest else most
     return library.where(errors <= most, shares, np.float64(np.nan))

@@ -1,9 +1,12 @@
-"""Leverage of very many clients.
+"""Leverage of very many clients, piece by piece.
 
 Piece by piece of the columns, from one Gram matrix of the rounds.
 The rows that are made orthonormal are never held: the factors that make them so are,
 one for each pass, and most histories need one. Two products a piece, of J x J with J x
 (columns).
+
+Rows made orthonormal, and bounds of what floats err by there, come first; they serve
+histories of every size.
 """
 
 from __future__ import annotations
@@ -31,51 +34,36 @@ from mrsa_jax.privacy._exposure import (
 )
 from mrsa_watch._base.errors import require
 
-# ---- Orthonormal rows by matrix products: what leverage is read from, for all rounds
-# at once.
+# Orthonormal rows by matrix products: what leverage is read from, for all rounds at
+# once.
 #
 # With Q the rows of a matrix made orthonormal one after another (Gram and Schmidt), the
-# sum of
-# the squares of the first j rows' entries in column i is p_i^T G^-1 p_i of those rows,
-# G their
-# Gram matrix: one factorisation serves every round and every client. It is done by
-# Cholesky
-# factors of Gram matrices, three times over, because one alone squares the condition of
-# the rows:
-# the first is shifted so that no rounding makes it indefinite, the others start from
-# rows that
-# are nearly orthonormal (shifted CholeskyQR3: Fukaya, Kannan, Nakatsukasa, Yamamoto,
-# Yanagisawa
-# 2020). Products of matrices and few launches, where a loop over the rounds would take
-# one each.
+# sum of the squares of the first j rows' entries in column i is p_i^T G^-1 p_i of those
+# rows, G their Gram matrix: one factorisation serves every round and every client. It
+# is done by Cholesky factors of Gram matrices, three times over, because one alone
+# squares the condition of the rows: the first is shifted so that no rounding makes it
+# indefinite, the others start from rows that are nearly orthonormal (shifted
+# CholeskyQR3: Fukaya, Kannan, Nakatsukasa, Yamamoto, Yanagisawa 2020). Products of
+# matrices and few launches, where a loop over the rounds would take one each.
 #
 # **What floats err by.** Let R be the rows of length 1 and F the product of the
-# factors, whatever
-# numbers they hold: the rows of F R span exactly what those of R span, so leverages are
-# h_i =
-# q_i^T (Q Q^T)^-1 q_i of Q = F R without error. What is computed is Q + E. A product of
-# floats
-# errs, entry by entry, by at most g = u n times the product of absolute values (u =
-# 2^-53, n
-# terms in any order), the passes one after another; so with M = |F_3| |F_2| |F_1|
+# factors, whatever numbers they hold: the rows of F R span exactly what those of R
+# span, so leverages are h_i = q_i^T (Q Q^T)^-1 q_i of Q = F R without error. What is
+# computed is Q + E. A product of floats errs, entry by entry, by at most g = u n times
+# the product of absolute values (u = 2^-53, n terms in any order), the passes one after
+# another; so with M = |F_3| |F_2| |F_1|
 #
 #     |E| <= (3 g + 5 u) M |R|,        |E_ki| <= (3 g + 5 u) |M_k| |R_:k,i|   (Cauchy),
 #
 # 5 u for what R itself was rounded by (2 of them for the roots of merged columns'
-# sizes). The last
-# pass starts from rows that are orthonormal up to less than a tenth (checked), and
-# leaves Q + E
-# orthonormal up to what its Gram matrix and its factor were rounded by, d. So relative
-# to h_i the
-# figure errs by at most 2 e + e^2 + d', e = |E_i|/|q_i|, d' = d + 2 |E| + |E|^2: the
-# rows of M
-# tell, that is how much a combination of the rows grows when it is made one long. The
-# shortest rest
-# of a row after those before it (a pivot) does not: rests of 1/2 can leave rows of M as
-# long as 2^n
-# (Kahan). For more than 64 terms 8 sqrt(n) u stands for n u: with rounding errors of
-# mean zero it
-# holds except with chance 2 e^-32 (Higham, Mary 2019, theorem 2.4).
+# sizes). The last pass starts from rows that are orthonormal up to less than a tenth
+# (checked), and leaves Q + E orthonormal up to what its Gram matrix and its factor were
+# rounded by, d. So relative to h_i the figure errs by at most 2 e + e^2 + d', e =
+# |E_i|/|q_i|, d' = d + 2 |E| + |E|^2: the rows of M tell, that is how much a
+# combination of the rows grows when it is made one long. The shortest rest of a row
+# after those before it (a pivot) does not: rests of 1/2 can leave rows of M as long as
+# 2^n (Kahan). For more than 64 terms 8 sqrt(n) u stands for n u: with rounding errors
+# of mean zero it holds except with chance 2 e^-32 (Higham, Mary 2019, theorem 2.4).
 
 PASSES = 3
 # Of a row of length 1: what is nearer to the span of those before it is seen as in it.
@@ -104,7 +92,7 @@ class Units(NamedTuple):
 
 
 def orthonormal(rows: Float64[Array, "rows columns"]) -> Units:
-    """Return independent rows made orthonormal one after another; rows of zeros stay."""
+    """Make independent rows orthonormal one after another; rows of zeros stay."""
     first = values = unit_rows(rows)
     factors = []
     gram = first
@@ -118,7 +106,7 @@ def orthonormal(rows: Float64[Array, "rows columns"]) -> Units:
 
 
 def is_near_one(gram: Float64[Array, "rows rows"]) -> Bool[Array, ""]:
-    """Return whether a Gram matrix is that of orthonormal rows, and of zeros, to within a tenth."""
+    """Return whether a Gram matrix is the identity to within a tenth, zeros apart."""
     off = gram - jnp.diag((jnp.diagonal(gram) > 0).astype(gram.dtype))
     return jnp.linalg.norm(off) < 0.1
 
@@ -137,7 +125,7 @@ def growth_of(
 def relative_errors(
     units: Units, squares: Float64[Array, "rows columns"], last: Any
 ) -> Float64[Array, "rows columns"]:
-    """Return what sums over the first rows of squares of orthonormal rows err by, relative to them.
+    """Bound the relative error of sums of squares over the first rows.
 
     Args:
         units: The rows, or some columns of them.
@@ -155,7 +143,7 @@ def relative_errors(
 def errors_of(
     squares: Any, rows: Any, growth: Any, more: Any, count: Any, last: Any, library: Any
 ) -> Any:
-    """Return `relative_errors` from sums over `count` rows of R's squares, growth and defect."""
+    """Return `relative_errors` from sums of R's squares, growth and defect."""
     unit = UNIT * (3 * terms(count) + 5)
     # one who is in no sum has none
     over = library.where(squares > 0, squares, _NO_LENGTH)
@@ -165,7 +153,7 @@ def errors_of(
 
 
 def rest_of_one(rows: int, squares: float) -> float:
-    """Return what rows may not be orthonormal by after one pass from an exact Gram matrix.
+    """Bound how far rows are from orthonormal after one pass from an exact Gram matrix.
 
     That is what the factor is rounded by: `squares` are of its rows' absolute sums,
     added up.
@@ -174,19 +162,19 @@ def rest_of_one(rows: int, squares: float) -> float:
 
 
 def rest_of_three(rows: int, columns: int) -> float:
-    """Return what so many rows may not be orthonormal by after the last pass, d."""
+    """Bound how far rows are from orthonormal after the last pass, d."""
     return UNIT * rows * (terms(columns) + 4 * terms(rows))
 
 
 def terms(count: int) -> float:
-    """Return how many roundings' worth a sum of this many products errs by."""
+    """Bound the rounding error of a sum of products, in units of one rounding."""
     return min(float(count), 8 * math.sqrt(count))
 
 
 def orthonormal_by_rows(
     rows: Float64[Array, "rows columns"], is_new: Bool[Array, " rows"]
 ) -> Units:
-    """Return what `orthonormal` does where rows may depend on others.
+    """Make rows orthonormal where they may depend on others.
 
     Those become zeros.
     One row after another, each twice; F is followed together with them, and what Q
@@ -235,7 +223,7 @@ def unit_rows(rows: Float64[Array, "rows columns"]) -> Float64[Array, "rows colu
 
 
 def rounding_of(rows: int) -> float:
-    """Return what rounding may take from the eigenvalues of this many rows' Gram matrix."""
+    """Bound what rounding takes from the eigenvalues of a Gram matrix of rows."""
     return 4e-16 * rows * rows
 
 
@@ -281,10 +269,6 @@ def _lower_inverse(lower: Float64[Array, "rows rows"]) -> Float64[Array, "rows r
         width *= 2
     return blocks[0, :rows, :rows]
 
-
-# ---- Leverage of very many clients: piece by piece of the columns, from one Gram
-# matrix of the
-# rounds.
 
 _HIGH = lax.Precision.HIGHEST
 WELL = 5e-10  # what rows may not be orthonormal by, for one pass to do
@@ -336,7 +320,7 @@ class Wide:
         return piece(self._history, part, self._width, np.float64)
 
     def _find_factors(self, unit: Array) -> None:
-        """Keep the factors, how rows grow by them, and what these may not be orthonormal by."""
+        """Keep the factors, and bound what they leave of the rows' errors."""
         rounds, clients = self._history.shape
         once, self._growth = _one_pass(unit)
         lengths = np.abs(np.asarray(once)).sum(axis=1)

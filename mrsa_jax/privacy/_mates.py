@@ -1,4 +1,4 @@
-"""Among how many clients the updates of each are hidden by its mates alone, whatever else is asked.
+"""Lower bounds of hidden among by mates alone, for any number of further sums.
 
 Clients i and j are mates where their columns of P are alike up to a weight. With v the
 variance of an update and w the weight, let k_j be the largest k for which w_j^2 v_j R_j
@@ -26,7 +26,7 @@ from mrsa_watch._base.errors import require
 def hidden_among_mates(
     P: Any, *, memory: Any, share: Any = 1.0, variance: Any = 1.0, coalition: Any = ()
 ) -> Float64[np.ndarray, "... clients"]:
-    """Return a lower bound of how many clients each client is hidden among, by mates alone.
+    """Bound from below among how many clients each client is hidden, by mates alone.
 
     Mates are clients in the same sums, up to a weight. If the updates of all clients
     drift alike, `hidden_among` is at least T in a block of T. If the memories of mates
@@ -59,7 +59,8 @@ def hidden_among_mates(
         >>> import mrsa_jax as mj
         >>> mj.privacy.hidden_among_mates([[1, 1, 1, 1]], memory=0.9).tolist()
         [4.0, 4.0, 4.0, 4.0]
-        >>> found = mj.privacy.hidden_among_mates([[1, 1]], memory=[0.9, 0.0])  # lasting, and fresh
+        >>> # the update of one client lasts, and that of its mate is fresh
+        >>> found = mj.privacy.hidden_among_mates([[1, 1]], memory=[0.9, 0.0])
         >>> found.round(3).tolist()
         [1.053, 1.053]
 
@@ -123,7 +124,7 @@ def _of_history(
 def _least_ratios(
     rho: np.ndarray, share: np.ndarray, client: Any, other: Any
 ) -> np.ndarray:
-    """Return the least f_other / f_one of the spectra f(x), x = 1 - cos of the frequency in [0, 2].
+    """Return the least f_other / f_client of spectra f(x), x = 1 - cos(frequency).
 
     f(x) = (share (1 - rho^2) + (1 - share) d(x)) / d(x), d(x) = (1 - rho)^2 + 2 rho x.
     So the ratio is one of quadratic polynomials, least at an end or where its

@@ -146,7 +146,8 @@ def _result(terms: Sequence[tuple[Hashable, int]]) -> str:
             return f"{times}client {printable(names[0])}'s update alone"
         return f"{times}the sum of {join_names('client', names)} alone"
     if _is_long(values):
-        return f"a combination of {join_names('client', names)} alone, with {_sizes(values)}"
+        clients = join_names("client", names)
+        return f"a combination of {clients} alone, with {_sizes(values)}"
     return f"{_terms('client', terms)} alone"
 
 
@@ -156,7 +157,7 @@ def _is_long(coefficients: Sequence[int]) -> bool:
 
 
 def digits(value: int) -> str:
-    """Return an integer in decimal; Python itself refuses those of thousands of digits."""
+    """Return an integer in decimal; Python refuses those of thousands of digits."""
     if value.bit_length() <= _MOST_BITS:
         return str(value)
     import flint

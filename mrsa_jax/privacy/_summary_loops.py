@@ -12,12 +12,10 @@ from mrsa_jax._core.compiled import compiled, first_nonzero, lowered, power
 
 _ZERO = np.uint32(0)
 
-# ---- Classes of clients with equal columns, after each round.
-
 
 @compiled
 def _split(row, names, sizes, hits, moved, used):
-    """Move the members of each class that a row tells from its others to a separate class."""
+    """Move the members of each class that a row distinguishes to a separate class."""
     for name in range(used + 1):
         hits[name] = 0
     for i in range(names.size):
@@ -70,9 +68,6 @@ def collapse(history, names, smallest, distinct, counts):
                 for name in range(2, used + 1):
                     least = min(least, sizes[name])
             smallest[b, j], distinct[b, j] = least, used
-
-
-# ---- Ranks and first exposures modulo a prime, from a basis of the null space.
 
 
 @compiled
@@ -131,7 +126,7 @@ def _taken(kernel, at, rank, factors, last, prime, negative, is_zero):
 
 @compiled
 def follow(rows, is_single, distinct, unit, prime, negative, ranks, first):
-    """Follow the rank of rows, and which unit vectors are combinations of the rows so far.
+    """Follow the rank of rows, and the unit vectors that they span so far.
 
     Of the null space's basis each vector is 1 in one free column and 0 in the others,
     so only what it holds in the pivot columns is kept, a row for each of these: zero
@@ -196,7 +191,7 @@ def follow(rows, is_single, distinct, unit, prime, negative, ranks, first):
 
 @compiled
 def _rows_of(history, scale, names, rows, is_single):
-    """Fill the residues of one column of each class, and whether one client is all of it."""
+    """Fill the residues of one column of each class, and whether it has one client."""
     for c in range(is_single.size):
         is_single[c] = True
     at = np.empty(is_single.size, np.int64)

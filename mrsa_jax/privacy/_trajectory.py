@@ -45,14 +45,13 @@ from mrsa_watch._base.errors import check_integer, nearest, require
 from mrsa_watch._base.primes import draw_primes
 from mrsa_watch._base.values import by_value
 
-# ---- Weak privacy after every round of one history, proved backwards from the ends of
+# Weak privacy after every round of one history, proved backwards from the ends of
 # plateaus.
 #
 # The row space only grows, so a light vector found after a round is there ever after,
-# and a lower
-# bound proved after a round holds for all rounds before it. T changes only when the
-# rank
-# grows: everything here is in levels, the number of independent rows so far.
+# and a lower bound proved after a round holds for all rounds before it. T changes only
+# when the rank grows: everything here is in levels, the number of independent rows so
+# far.
 
 _SETS_A_LEVEL = 24
 _METHOD = np.dtype("U12")
@@ -187,7 +186,7 @@ class _Levels:
         self._confirm()
 
     def changes(self) -> list[Vector]:
-        """Return the vectors that the upper bound was lowered by, first levels first."""
+        """Return the vectors that lowered the upper bound, first levels first."""
         best: list[Vector] = []
         for vector in sorted(self._vectors, key=lambda v: (v.last_row, v.weight)):
             if not best or vector.weight < best[-1].weight:
@@ -250,7 +249,7 @@ class _Levels:
         return vector is not None and self._add(vector)
 
     def _guess(self, level: int) -> None:
-        """Look for light vectors at every level up to this one, each with the newest row."""
+        """Look for light vectors at each level up to one, each with the newest row."""
         self._has_guessed = True
         for count in range(2, level + 1):
             if self.lower[count] >= self.upper[count]:
@@ -285,8 +284,6 @@ class _Levels:
 def _lower_from(bounds: np.ndarray, level: int, weight: int) -> None:
     bounds[level:] = np.minimum(bounds[level:], weight)
 
-
-# ---- Weak privacy after every round: in bulk by bounds, or proved.
 
 METHODS = ("certified", "bounds")
 _ARRAYS = ("lower", "upper", "certified", "rank", "lower_method")
@@ -475,7 +472,7 @@ def _chunks(
 def _bounds_of(
     groups: list[Groups], rounds: int, primes: Sequence[int], width: int
 ) -> Bounds:
-    """Return the bounds of some histories, padded to a number and width of few sizes."""
+    """Return the bounds of some histories, padded to few numbers and widths."""
     size = 1 << (len(groups) - 1).bit_length()
     rows = np.zeros((size, len(primes), rounds, width), np.uint32)
     numbers = np.zeros((size, rounds, width), np.int32)

@@ -65,7 +65,7 @@ class UnweightedGroup:
 def unweighted_group(
     P: Any, *, coefficients: Any = "plain", max_size: Any = None, effort: Any = 1.0
 ) -> UnweightedGroup:
-    """Find the fewest clients whose sum, with coefficients 1 or 1 and -1, the server learns.
+    """Find the fewest clients whose plain sum, or sum with signs, the server learns.
 
     Use it together with weak privacy T, which is never larger: T says what is possible
     with any coefficients, this what can be read off. Where T's witness needs huge
@@ -135,7 +135,7 @@ def unweighted_group(
 
 @dataclasses.dataclass(frozen=True)
 class _Vector:
-    """A vector of V with entries 0, 1 and -1 (over groups), and the combination that makes it."""
+    """A vector of V with entries 0, 1 and -1 for groups, and its combination."""
 
     size: int
     entries: tuple[int, ...]
@@ -174,7 +174,7 @@ class _Search:
         return min(self.largest, self.best.size - 1)
 
     def _can_exclude(self, size: int) -> bool:
-        """Take the best of all sets of `size` groups; False when that costs too much."""
+        """Take the best of all sets of `size` groups; False if that costs too much."""
         numbers = len(self.weights)
         while sum(self.weights[:size]) <= self.limit:
             if size > 1:
@@ -255,7 +255,7 @@ class _System:
     def find(
         self, weights: list[int], signs: int, size: int, limit: int
     ) -> list[int] | None:
-        """Return entries 0, 1, -1 of a set of `size` groups that may lie in V, or None."""
+        """Return entries 0, 1, -1 of a set of groups that may lie in V, or None."""
         if size == 1:
             hit = next((k for k, value in enumerate(self.values) if value == 0), None)
             if hit is None or weights[hit] > limit:
@@ -272,7 +272,7 @@ class _System:
         return entries
 
     def solve(self, entries: list[int]) -> tuple[int, ...] | None:
-        """Return coprime integers z with z P a positive multiple of `entries`, or None."""
+        """Return coprime integers z with z P a positive multiple of `entries`."""
         import flint
 
         square = flint.fmpz_mat(
@@ -325,12 +325,12 @@ def _smallest_by_hand(groups: Groups, signs: int) -> _Vector | None:
 
 
 def _count(numbers: int, size: int, signs: int) -> int:
-    """Return how many sums there are of `size` numbers, the first one's sign being fixed."""
+    """Count the sums of `size` numbers, the first one's sign being fixed."""
     return math.comb(numbers, size) * signs ** max(0, size - 1)
 
 
 def _plan(numbers: int, size: int, signs: int) -> tuple[float, int]:
-    """Return about how many seconds of one core the sets of a size take, and in how many parts.
+    """Predict the seconds of the sets of a size, and in how many parts they go.
 
     The parts are given as their log2. More parts mean smaller tables, but every sum
     without its last number is formed once a part.

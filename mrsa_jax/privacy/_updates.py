@@ -45,10 +45,6 @@ _LEAST_EIGENVALUE = 1e-7
 TRACED_NEAR = 2e-6
 
 
-# ---- Covariances of learnt sums where updates drift: which rows count, and who is in
-# which.
-
-
 def kernel_of(
     memory: Any, rounds: int, share: Any = 1.0
 ) -> Float64[np.ndarray, "rounds rounds"]:
@@ -124,7 +120,7 @@ def traced_kernel(memory: Any, rounds: int, share: Any, dtype: Any) -> Array:
 def noise_of(
     noise: np.ndarray | None, rounds: int, spread: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return which sums have noise, and its covariance over s^2, of `check_noise`'s noise."""
+    """Mark the sums that have noise, and return its covariance over s^2."""
     if noise is None:
         return np.zeros(rounds, np.bool_), np.zeros((rounds, rounds))
     check_in_spreads(noise, spread)
@@ -136,7 +132,7 @@ def noise_of(
 def decided(
     histories: np.ndarray, kernel: np.ndarray, is_noisy: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return which rows count, and who is exposed by rows of one time without noise.
+    """Decide which rows count, and which clients the rows of one time expose.
 
     Returns:
         bool `[batch, rounds]`; and `[batch, rounds, clients]`, from which row of its
@@ -149,7 +145,10 @@ def decided(
     )
     if not is_noisy.all():
         least = float(np.linalg.eigvalsh(kernel[np.ix_(first, first)])[0])
-        rule = "must be positive definite where it is not 1, for sums without noise: eigenvalue"
+        rule = (
+            "must be positive definite where it is not 1, for sums without noise: "
+            "eigenvalue"
+        )
         require(least >= _LEAST_EIGENVALUE, "memory", rule, least)
     time = time.reshape(-1)
     sizes = np.bincount(time)
@@ -173,7 +172,7 @@ def decided(
 
 
 def exponents_of(histories: np.ndarray) -> np.ndarray:
-    """Return which power of two each row is divided by.
+    """Return the power of two that each row is divided by.
 
     Nothing is rounded, nothing overflows.
     """
@@ -259,7 +258,7 @@ def hidden_updates(
     *,
     most_work: int,
 ) -> np.ndarray:
-    """Return T: the update of a round is hidden as well as in a single sum of T clients.
+    """Return T of each update: a single sum of T clients would hide it equally well.
 
     Args:
         histories: Integers `[batch, rounds, clients]`.
@@ -351,7 +350,7 @@ def _take(
 
 
 def _least_of(histories: np.ndarray, how: str) -> np.ndarray:
-    """Return how many clients have the column of each, in the shape of what is found."""
+    """Count the clients with the column of each, in the shape of the result."""
     sizes = class_sizes(histories, last_only=how != "sums")
     return sizes[:, 0] if how == "last" else sizes
 
@@ -406,7 +405,9 @@ def _enclosed_root(
     is_kept: np.ndarray,
     divisors: np.ndarray,
 ) -> tuple[np.ndarray, float, float] | None:
-    """Return what `_inverse_root` does of sums times divisors.
+    """Return the results of `_inverse_root` for sums times divisors.
+
+    None where balls are too wide.
 
     None where balls are too wide.
     L^-1 is right to the last digit, and so is c to three roundings: with X = L^-1 the
@@ -454,7 +455,7 @@ def _shares(
     is_kept: np.ndarray,
     how: str,
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, float]]:
-    """Yield what `_take` takes of columns of a history, those of many rounds first."""
+    """Yield the arguments of `_take` for columns of a history, long ones first."""
     rounds = len(kernel)
     scales, is_row = whole.scales, is_kept[None]
     lines = np.ascontiguousarray(whole.inverse.T)
@@ -480,7 +481,7 @@ def _shares(
 
 
 def _inverse_root(ratios: np.ndarray) -> tuple[np.ndarray, float, float]:
-    """Return L^-1, what shares are wrong by relative to them, and the smallest one to be reported.
+    """Return L^-1, the relative error of shares, and the smallest share to report.
 
     For a Cholesky factor and triangular solves (1 - e) M <= M + dM <= (1 + e) M, where
     e is (3 t (t + 1) + 8 t) u over the least eigenvalue q of the sums' correlations, t
@@ -504,9 +505,6 @@ def _errors(rounds: int, smallest: Any, library: Any) -> tuple[Any, Any]:
     return error, least
 
 
-# ---- inside a JAX transformation: all rounds of all clients, one round after another
-
-
 def traced_updates(
     histories: Array,
     kernel: np.ndarray | Array,
@@ -514,7 +512,7 @@ def traced_updates(
     noise: np.ndarray | None,
     how: str,
 ) -> Array:
-    """Return `hidden_updates` of histories or of a kernel that are traced, R = 1 in no two rows.
+    """Return `hidden_updates` of traced histories or kernels, R = 1 in no two rows.
 
     rounds^3 clients products, as which rounds are a client's own is not known.
     """

@@ -1,4 +1,4 @@
-"""What histories come to at their end, decided once for all figures.
+"""Figures of histories at their end, decided once for all of them.
 
 Classes, rank, leverages.
 Clients with equal columns are one column of a smaller matrix Q: the smallest class is
@@ -47,7 +47,7 @@ _MOST_FOLLOWED = 2**16
 
 
 class Summaries(NamedTuple):
-    """What is known of histories, bool `[trials, rounds, clients]`.
+    """Figures of histories, bool `[trials, rounds, clients]`.
 
     Attributes:
         strong_privacy: int32 `[trials, rounds]`, -1 before the first sum.
@@ -66,7 +66,7 @@ class Summaries(NamedTuple):
 
 
 def summaries(history: np.ndarray, quantiles: tuple[float, ...]) -> Summaries | None:
-    """Return what is known of histories, equal to what the functions for each figure return.
+    """Compute all figures of histories at once, as the function of each returns them.
 
     Args:
         history: bool `[trials, rounds, clients]`.
@@ -109,7 +109,7 @@ def keeps_little(rounds: int, clients: int) -> bool:
 
 
 def _summaries_of_wide(history: np.ndarray, quantiles: tuple[float, ...]) -> Summaries:
-    """Return what is known of very large histories, in little memory next to them."""
+    """Compute the figures of very large histories, in little memory next to them."""
     from mrsa_jax.privacy._summary_loops import collapse
 
     trials, rounds, clients = history.shape
@@ -135,7 +135,9 @@ def _summaries_of_wide(history: np.ndarray, quantiles: tuple[float, ...]) -> Sum
 def hidden_by_round(
     history: np.ndarray, summary: Summaries, quantiles: tuple[float, ...]
 ) -> np.ndarray:
-    """Return quantiles of `hidden_among` after each round of one history, and compile nothing.
+    """Return quantiles of `hidden_among` after each round of one history.
+
+    Nothing is compiled for it.
 
     Rows that raise the rank are made orthonormal: leverages are sums of squares. To six
     digits, NaN where floats do not know that many. Integers say who is exposed.
@@ -207,7 +209,7 @@ def _follow(
 def _measure(
     history: np.ndarray, ranks: np.ndarray, is_due: np.ndarray, shares: np.ndarray
 ) -> None:
-    """Fill the leverages of trials by floats, NaN where these do not know them to nine digits.
+    """Fill the leverages of trials by floats, NaN where they are not known.
 
     The rows that raise their ranks must be known to be independent.
     """

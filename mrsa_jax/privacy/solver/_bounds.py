@@ -5,6 +5,8 @@ two 31-bit primes that are drawn for the call, gives the rank and the groups tha
 alone; classes of equal columns give the weighted Singleton bound; dependent sets of up
 to three dual vectors are read off keys of a random projection to three axes. Nothing is
 searched.
+
+The first functions bound T of one history by leverages that are proven from above.
 """
 
 from __future__ import annotations
@@ -34,32 +36,25 @@ from mrsa_jax._core.prime import (
     sum_residues,
 )
 
-# ---- A lower bound on weak T from leverages that are proven from above.
+# A lower bound on weak T from leverages that are proven from above.
 #
 # For a vector v of the row space with support S, client i's leverage is at least
-# v_i^2/|v|^2, and
-# these add up to 1 over S. So S has no fewer clients than it takes, those with the
-# largest
-# leverages first, for leverages to add up to 1: at least 1 / (the largest). A bound in
-# polynomial
-# time, of a number that is NP-hard, and no search: it says most of many clients in few
-# rounds.
+# v_i^2/|v|^2, and these add up to 1 over S. So S has no fewer clients than it takes,
+# those with the largest leverages first, for leverages to add up to 1: at least 1 /
+# (the largest). A bound in polynomial time, of a number that is NP-hard, and no search:
+# it says most of many clients in few rounds.
 #
 # Floats compute it and a proof encloses what they may be wrong by, whatever the
-# history. With
-# G = P P^T (integers that floats hold), x any approximation of G^-1 p and r = p - G x,
+# history. With G = P P^T (integers that floats hold), x any approximation of G^-1 p and
+# r = p - G x,
 #
 #     h = p^T G^-1 p = p^T x + r^T x + r^T G^-1 r <= p^T x + |r| |x| + |r|^2 / lambda,
 #
 # lambda any proven lower bound of G's eigenvalues: if the Cholesky factorisation of B =
-# G - s I
-# runs to its end in floats, no eigenvalue of B lies below -g tr B with g = gamma/(1 -
-# gamma) and
-# gamma = (n + 1) u/(1 - (n + 1) u) of n rows (Higham, Accuracy and Stability, theorem
-# 10.7; Rump
-# 2006). Sums of n products err by at most gamma times the sum of the absolute values,
-# whatever
-# their order.
+# G - s I runs to its end in floats, no eigenvalue of B lies below -g tr B with g =
+# gamma/(1 - gamma) and gamma = (n + 1) u/(1 - (n + 1) u) of n rows (Higham, Accuracy
+# and Stability, theorem 10.7; Rump 2006). Sums of n products err by at most gamma times
+# the sum of the absolute values, whatever their order.
 
 _UNIT = 2.0**-53
 # of the bound's own roundings: far more than so many sums of positive numbers can make
@@ -106,7 +101,7 @@ def _gamma(terms: int) -> float:
 
 
 def _least_eigenvalue(gram: np.ndarray) -> float | None:
-    """Return a proven positive lower bound of the eigenvalues, None if floats give none."""
+    """Return a proven positive lower bound of the eigenvalues, or None."""
     shift = float(np.linalg.eigvalsh(gram)[0]) / 2
     shifted = gram - shift * np.eye(len(gram))
     try:
@@ -134,7 +129,7 @@ def _from_above(gram: np.ndarray, columns: np.ndarray, least: float) -> np.ndarr
 
 
 def _fewest(above: np.ndarray, sizes: np.ndarray) -> int:
-    """Return how many clients it takes at least for their leverages to add up to 1."""
+    """Return the fewest clients whose leverages add up to 1."""
     order = np.argsort(-above)
     sums = np.cumsum(above[order] * sizes[order]) * _OUTWARD
     last = int(np.searchsorted(sums, 1.0))
@@ -145,8 +140,6 @@ def _fewest(above: np.ndarray, sizes: np.ndarray) -> int:
     # sums are rounded up, what is missing down; whole clients close it
     return int(sizes[order[:last]].sum()) + max(1, int(np.ceil(missing / _OUTWARD)))
 
-
-# ---- Bounds on weak privacy after every round, for thousands of histories at once.
 
 # Weights are at most 2**26 clients; sums of four stay below 2**31.
 NEVER = 1 << 28
@@ -286,7 +279,7 @@ def _advance(
 
 
 def _split(labels: Array, codes: Array, binary: bool) -> Array:
-    """Label the classes of equal pairs (label, code), each by the place of one of its members."""
+    """Label the classes of equal pairs (label, code) by the place of a member."""
     groups = labels.shape[0]
     places = jnp.arange(groups, dtype=jnp.int32)
     if binary:  # a class becomes two at most: one keeps its label
@@ -312,7 +305,7 @@ def _classes(labels: Array, active: Array, weights: Array) -> tuple[Array, Array
 def _look(
     state: _State, weights: Array, projection: Array, of: Field, is_due: Array
 ) -> tuple[Array, Array]:
-    """Return the weight of the lightest set of up to three classes, and a lower bound on T."""
+    """Weigh the lightest set of up to three classes, and bound T from below."""
 
     def look() -> tuple[Array, Array]:
         return _dependent_sets(state, weights, projection, of)
@@ -395,7 +388,7 @@ def _differences(points: Array, of: Field) -> Array:
 def _lightest_line(
     delta: Array, upright: Array, both: Array, heavy: Array, fields_of: Field
 ) -> Array:
-    """Return the smallest weight of three points in a line, by the slopes seen from the first."""
+    """Return the smallest weight of three points in a line, by their slopes."""
 
     def slopes_of(difference: Array, of: Field) -> Array:
         return multiply(difference[1], batch_inverse(difference[0], of), of)

@@ -3,6 +3,8 @@
 Three sources miss different ones: sums and differences of few rounds, linear programs
 that make a round's remainder sparse, and information sets. Each gives supports; whether
 they carry a vector of the row space is decided elsewhere in exact integers.
+
+The compiled search of information sets comes first.
 """
 
 from __future__ import annotations
@@ -15,15 +17,13 @@ from mrsa_jax._core.compiled import bring_up, compiled
 from mrsa_jax._core.prime import inverses
 from mrsa_jax.privacy.solver._girth import SMALL
 
-# ---- Compiled upper bounds: light combinations of a random echelon form's rows.
+# Compiled upper bounds: light combinations of a random echelon form's rows.
 #
 # Information-set decoding: in a reduced echelon form with respect to a random order of
-# the columns,
-# single rows, and pairs of rows at the ratio that cancels most, are vectors of the row
-# space with
-# many zeros. All modulo the 13-bit prime `SMALL`: what looks light is confirmed in
-# exact
-# integers by the caller. Import inside functions only (see `_core.compiled`).
+# the columns, single rows, and pairs of rows at the ratio that cancels most, are
+# vectors of the row space with many zeros. All modulo the 13-bit prime `SMALL`: what
+# looks light is confirmed in exact integers by the caller. Import inside functions only
+# (see `_core.compiled`).
 
 
 @compiled
@@ -57,7 +57,7 @@ def _echelon(work, order, inverses):
 
 @compiled
 def light_vector(residues, weights, orders, inverses, below, support):
-    """Search for a vector lighter than a bound among rows and pairs of rows of echelon forms.
+    """Search for a light vector among rows and pairs of rows of echelon forms.
 
     Args:
         residues: int32 `[rank, columns]`: independent rows modulo `SMALL`.
@@ -123,9 +123,6 @@ def light_vector(residues, weights, orders, inverses, below, support):
     return best
 
 
-# ---- Light vectors of a row space found by guessing well: upper bounds of weak
-# privacy.
-
 _MOST_ROWS = 400  # pairs of pairs of rounds need the cube of it
 _KEPT = 8
 _ATTEMPTS_A_CALL = 8
@@ -182,7 +179,7 @@ def program_seconds(matrix: np.ndarray) -> float:
 def sparse_remainder(
     matrix: np.ndarray, weights: np.ndarray, row: int
 ) -> np.ndarray | None:
-    """Return a sparse support of round `row` plus a combination of the others, by an L1 program.
+    """Return a sparse support of round `row` plus others, by an L1 program.
 
     The lightest vector of a coset by weighted absolute values is often the one with the
     fewest non-zeros; its small entries are taken for zeros.
@@ -197,7 +194,7 @@ def sparse_remainder(
 def sparse_through(
     matrix: np.ndarray, weights: np.ndarray, column: int
 ) -> np.ndarray | None:
-    """Return a sparse support of a combination that is 1 at a column, by an L1 program."""
+    """Return a sparse support of a combination that is 1 at a column."""
     if matrix.dtype == object:
         return None
     return _sparsest(
@@ -208,7 +205,9 @@ def sparse_through(
 def _sparsest(
     others: np.ndarray, target: np.ndarray, weights: np.ndarray, through: int | None
 ) -> np.ndarray | None:
-    """Return the support of the shortest `target` plus combination, 1 at a column if one is given.
+    """Return the support of the shortest `target` plus combination.
+
+    It is 1 at a column if one is passed. None if the program has no solution.
 
     None if the program has no solution.
     """
@@ -238,7 +237,9 @@ def _sparsest(
 def information_sets(
     matrix: np.ndarray, weights: np.ndarray, below: int, attempts: int, seed: int
 ) -> Iterator[np.ndarray | None]:
-    """Yield supports lighter than a bound, each lighter than the one before, by random forms.
+    """Yield supports by random echelon forms, each lighter than the one before.
+
+    And None after every few forms that found nothing.
 
     And None after every few forms that found nothing.
     """

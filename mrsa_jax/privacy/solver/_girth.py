@@ -85,7 +85,7 @@ def assign(target, source, count):
 
 @compiled
 def gather(source, chosen, size, others, count, work):
-    """Write the chosen rows of a matrix, then some others, to the first rows of `work`."""
+    """Write the chosen rows of a matrix, then some others, to the rows of `work`."""
     for i in range(size):
         assign(work[i], source[chosen[i]], source.shape[1])
     for i in range(count):
@@ -111,7 +111,7 @@ def takes(subset, size, kernels, primes, result):
 
 @compiled
 def eliminate(work, size, prime, inverses):
-    """Eliminate the first `size` rows from all below them, modulo a small prime, in place.
+    """Eliminate the first rows from all below them, modulo a small prime, in place.
 
     Returns False, and leaves the rest as it is, when those rows are dependent.
     """
@@ -131,7 +131,7 @@ def eliminate(work, size, prime, inverses):
 
 @compiled
 def project(source, target, start, stop, level, chosen):
-    """Write to `target` the vectors `start..stop - 1` without their part along `chosen`.
+    """Write the vectors `start..stop - 1` without their part along `chosen`.
 
     `source` and `target` are int32 `[groups, axes]`; the axis that goes is one along
     which `chosen` is not zero. Returns False when `chosen` is zero.
@@ -207,7 +207,7 @@ def _decides(of, room, size, result, spent):
 
 @compiled
 def _is_dependent(of, room, size, result, spent):
-    """Return whether the set at hand is dependent modulo `SECOND`, and then as `_decides`."""
+    """Return whether the set at hand is dependent, also modulo the large primes."""
     depth = room.rows.shape[0]
     spent[0] += TERM * depth * depth * depth
     rows = gather(of.again, room.subset, size, room.subset, 0, room.rows)
@@ -221,8 +221,8 @@ def _on_one_point(of, room, level, far, room_left, result, spent):
     """Decide a pair of vectors in one direction, and any third with them.
 
     The pair is at `level` and `level + 1` of the set at hand; a third comes before
-    `far`, and together with the second weighs at most `room_left`. Returns the size of the
-    set found, or 0.
+    `far`, and together with the second weighs at most `room_left`. Returns the size of
+    the set found, or 0.
     """
     subset, weights = room.subset, of.weights
     first, second = subset[level], subset[level + 1]
@@ -241,7 +241,7 @@ def _on_one_point(of, room, level, far, room_left, result, spent):
 
 @compiled
 def _on_one_line(of, room, level, start, stop, room_left, result, spent):
-    """Look for three dependent vectors of `start..stop - 1` that weigh at most `room_left`.
+    """Look for three dependent vectors of `start..stop - 1` of a limited weight.
 
     As points of a plane they lie on one line: seen from the first, the other two lie in
     one direction. Each direction keeps a list of those met in it. Returns a set's size,
@@ -297,7 +297,7 @@ def _on_one_line(of, room, level, start, stop, room_left, result, spent):
 
 @compiled
 def search(of, limit, depth, task, tasks, result, spent, budget):
-    """Search for a dependent set of at most `depth` groups and total weight at most `limit`.
+    """Search for a dependent set of limited size and weight.
 
     Where all weights are equal, only sets of exactly `depth` groups are walked through:
     whatever smaller set is dependent lies in one of those.

@@ -1,4 +1,4 @@
-"""Compiled search for light vectors of the row space by lifting from its first binary digit.
+"""Compiled search for light vectors by lifting from their first binary digit.
 
 A lightest vector v of the row space can be scaled to coprime integers. Its odd entries
 are then a word C of the binary code that the saturated lattice of the row space leaves
@@ -44,7 +44,7 @@ from mrsa_jax.privacy.solver._words import (
 
 @compiled
 def _quotient(kernels, primes, chosen, size, others, count):
-    """Return the dual vectors of `others` without their parts along the chosen, all primes."""
+    """Return the dual vectors of `others` without their parts along the chosen."""
     axes = kernels.shape[2]
     result = np.zeros((kernels.shape[0], count, axes), np.uint64)
     for which in range(kernels.shape[0]):
@@ -68,7 +68,7 @@ def _quotient(kernels, primes, chosen, size, others, count):
 
 @compiled
 def _shrink(vectors, prime, axes, seed):
-    """Return residues `[groups, corank]` modulo `prime` folded to `axes` random axes, int32.
+    """Fold residues `[groups, corank]` to random axes, int32 `[groups, axes]`.
 
     Folding is linear modulo that prime: sets that are dependent stay so.
     """
@@ -87,7 +87,7 @@ def _shrink(vectors, prime, axes, seed):
 
 @compiled
 def _small_quotient(whole, prime, chosen, size, others, count, inverses):
-    """Return what `_quotient` does modulo a small prime, int64, and whether it is clean."""
+    """Return `_quotient` modulo a small prime, int64, and whether it is clean."""
     work = np.empty((size + count, whole.shape[1]), np.int64)
     clean = eliminate(
         gather(whole, chosen, size, others, count, work), size, prime, inverses
@@ -97,7 +97,10 @@ def _small_quotient(whole, prime, chosen, size, others, count, inverses):
 
 @compiled
 def _fitting(prefix, room):
-    """Return how many groups fit into a weight (a search by NumPy takes a second to compile)."""
+    """Count the groups that fit into a weight.
+
+    A search by NumPy takes a second to compile.
+    """
     count = 0
     while count < prefix.shape[0] and prefix[count] <= room:
         count += 1
@@ -106,7 +109,7 @@ def _fitting(prefix, room):
 
 @compiled
 def _extend(chosen, size, room, small, problem, result, spent, budget):
-    """Look for a dependent set that is a given set and further groups within a weight."""
+    """Look for a dependent set of the chosen groups and others within a weight."""
     # Room for no further group: one determinant decides. For one: whatever the chosen
     # leave of it is zero. For more: the search of `_girth`, in the space that the
     # chosen leave.

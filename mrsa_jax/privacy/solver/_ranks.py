@@ -4,6 +4,9 @@ The rank modulo any prime is a proven lower bound. Primes are drawn at random fo
 call, so that no history can be made to deceive them: k of them err together with a
 chance that the size of the minors bounds, and once their product exceeds every larger
 minor nothing is left to chance.
+
+Exact combinations of rounds and the groups of equal columns, on which all searches
+rest, come first.
 """
 
 from __future__ import annotations
@@ -20,8 +23,8 @@ import numpy as np
 from mrsa_jax._core.prime import host_residues
 from mrsa_watch._base.primes import draw_primes, enough_primes, error_bits
 
-# ---- Exact integers: combinations of rounds that are checked, and the eliminations
-# behind them.
+# Exact integers: combinations of rounds that are checked, and the eliminations behind
+# them.
 #
 # Everything here is decided over the integers. Residues only choose which system is
 # solved.
@@ -33,7 +36,7 @@ def residues_of(matrix: np.ndarray, prime: int) -> np.ndarray:
 
 
 def independent_rows(residues: np.ndarray, prime: int) -> np.ndarray:
-    """Return which rows are not combinations of those before them, modulo a prime.
+    """Mark the rows that are no combinations of those before them, modulo a prime.
 
     Bool.
     """
@@ -46,7 +49,7 @@ def independent_rows(residues: np.ndarray, prime: int) -> np.ndarray:
 
 
 def reduced_echelon(residues: np.ndarray, prime: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the non-zero rows of the reduced echelon form, and each one's pivot column."""
+    """Return the non-zero rows of the reduced echelon form, and their pivot columns."""
     from mrsa_jax._core import compiled
 
     form, pivots = compiled.reduced_echelon(
@@ -69,7 +72,7 @@ def kernel_of(residues: np.ndarray, prime: int) -> np.ndarray:
 def combination_on(
     matrix: np.ndarray, support: Any, weights: np.ndarray, column: int | None = None
 ) -> tuple[list[int], np.ndarray] | None:
-    """Find a combination of rows that vanishes outside a set of columns, in exact integers.
+    """Find a combination of rows that vanishes outside a set of columns, exactly.
 
     Args:
         matrix: Integers `[rank, columns]` whose rows are independent.
@@ -107,7 +110,7 @@ def combination_on(
 def solve_on(
     matrix: np.ndarray, basis: np.ndarray
 ) -> tuple[list[int], np.ndarray] | None:
-    """Return z with z M zero on all columns of a basis but the last, and the support of z M.
+    """Return z with z M zero on all columns of a basis but the last, and its support.
 
     None when the columns are no basis after all (dependent over the rationals).
     """
@@ -145,7 +148,7 @@ def solve_each(
 
 
 def support_of(coefficients: list[int], matrix: np.ndarray) -> np.ndarray:
-    """Return where the combination of rows is not zero, computed in Python integers."""
+    """Mark the columns at which a combination of rows is not zero, exactly."""
     used = [j for j, z in enumerate(coefficients) if z]
     total = [0] * matrix.shape[1]
     for j in used:
@@ -155,11 +158,11 @@ def support_of(coefficients: list[int], matrix: np.ndarray) -> np.ndarray:
     return np.asarray([value != 0 for value in total])
 
 
-# ---- Clients with equal columns of P seen as one group with a weight.
+# Clients with equal columns of P seen as one group with a weight.
 #
 # Every vector of the row space is constant on such a group, so weak privacy is decided
-# on one
-# column a group, a client's column counting as many times as the group has members.
+# on one column a group, a client's column counting as many times as the group has
+# members.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -189,7 +192,7 @@ class Groups:
 
 
 def collapse(history: np.ndarray, weights: np.ndarray | None = None) -> Groups:
-    """Group the columns of a history `[rounds, columns]` that are identical and not zero.
+    """Group the columns of a history `[rounds, columns]` that are equal and not zero.
 
     `weights` counts the clients behind each column, one unless given.
     """
@@ -218,7 +221,7 @@ def column_codes(matrix: np.ndarray) -> np.ndarray:
 
 
 def _smallest_type(matrix: np.ndarray) -> np.ndarray:
-    """Return the integers as int64 where the sum of any two fits, as Python integers elsewhere."""
+    """Return the integers as int64 where the sum of any two fits."""
     if matrix.dtype == object or matrix.dtype.itemsize == 8:
         most = max(
             (abs(int(end(matrix))) for end in (np.min, np.max) if matrix.size),
@@ -237,8 +240,6 @@ def log2_length(row: np.ndarray) -> float:
         total = float((row.astype(np.float64) ** 2).sum())
     return 0.5 * math.log2(total) if total else 0.0
 
-
-# ---- The rank of every prefix of a history: proven, or with a stated chance of error.
 
 # What is not proven about one history errs with a chance below 2**-40.
 AUDIT_BITS = 40
@@ -382,7 +383,7 @@ def _prefix_bounds(matrix: np.ndarray, ranks: np.ndarray) -> np.ndarray:
 
 
 def _minor_bits(lengths: list[float], ranks: np.ndarray) -> np.ndarray:
-    """Return log2 of a bound on the minors one larger than the rank, for every prefix."""
+    """Bound the minors one larger than the rank of every prefix, as log2."""
     longest: list[float] = []
     bits = []
     for length, rank in zip(lengths, ranks, strict=True):

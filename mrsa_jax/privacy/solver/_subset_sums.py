@@ -28,7 +28,7 @@ _BUCKET_SHIFT = np.uint64(61 - _BUCKET_BITS)
 
 
 class Numbers(NamedTuple):
-    """Residues in the order in which sets are cut, ready to be completed from sorted lists.
+    """Residues in the order in which sets are cut, and sorted from each place on.
 
     A literal stands for a number with its sign: place * signs for the number itself
     and, with signs = 2, place * 2 + 1 for its negative.
@@ -53,7 +53,7 @@ class Numbers(NamedTuple):
 
 
 class Part(NamedTuple):
-    """What does not change during one search.
+    """The setting of one search.
 
     Attributes:
         signs: 1 for plain sums, 2 for coefficients 1 and -1: then a sum and its
@@ -152,7 +152,7 @@ def _act(mode, limit, key, weight, table, loads, used):
 
 @compiled
 def _walk(mode, part, numbers, first, count, base, weight, cap, scratch):
-    """Form `base` plus all sums of `count` literals of different places from `first` on.
+    """Form `base` plus all sums of `count` literals of different places.
 
     Sums heavier than `cap`, with `base`'s own `weight`, are left out. When an outcome
     ends the walk, the literals are `scratch.chosen[:count]`.
@@ -230,7 +230,7 @@ def _walk(mode, part, numbers, first, count, base, weight, cap, scratch):
 
 @compiled
 def search(part, forward, backward, size, scratch, literals):
-    """Search one part of the range of sums for a set of `size` numbers that sums to zero.
+    """Search one part of the sums' range for a set of numbers that sums to zero.
 
     Args:
         part: The part and its rules.

@@ -1,6 +1,8 @@
 """The lightest vector of a row space through each column.
 
 Exact vectors, and complete searches.
+
+The compiled walk comes first, then `Through`, which directs it.
 """
 
 from __future__ import annotations
@@ -33,29 +35,21 @@ from mrsa_jax.privacy.solver._search import Plan, Progress, folded
 from mrsa_jax.privacy.solver._space import Vector, one_round
 from mrsa_watch._base.primes import draw_primes, enough_primes, error_bits
 
-# ---- Compiled search for the lightest vector of the row space through each group.
+# Compiled search for the lightest vector of the row space through each group.
 #
 # A set of groups carries a vector that is non-zero on all of it, and no smaller set a
-# vector,
-# exactly if their dual vectors (`_girth`) are a circuit: dependent, and no subset of
-# them is. The
-# lightest vector through a group lies on a circuit. All circuits up to a weight are
-# walked
-# through in order: each chosen vector is projected out of those behind it, and one that
-# has
-# become zero closes a set; what contains a dependent set is no circuit, so the walk
-# continues
-# without it.
+# vector, exactly if their dual vectors (`_girth`) are a circuit: dependent, and no
+# subset of them is. The lightest vector through a group lies on a circuit. All circuits
+# up to a weight are walked through in order: each chosen vector is projected out of
+# those behind it, and one that has become zero closes a set; what contains a dependent
+# set is no circuit, so the walk continues without it.
 #
 # The walk runs modulo `SMALL` on a random projection, under which independent sets may
-# become
-# dependent, never the other way round. Each set that closes is decided modulo large
-# primes: it is
-# dependent over the rationals if it is so modulo all of them and their product is
-# larger than all
-# minors. Where it is not, and others could have joined it, the walk is no proof
-# (ANOMALY). Import
-# inside functions only (see `_core.compiled`).
+# become dependent, never the other way round. Each set that closes is decided modulo
+# large primes: it is dependent over the rationals if it is so modulo all of them and
+# their product is larger than all minors. Where it is not, and others could have joined
+# it, the walk is no proof (ANOMALY). Import inside functions only (see
+# `_core.compiled`).
 
 FULL = 4
 
@@ -98,8 +92,8 @@ def search(
         weights: int64 `[groups]`, ascending.
         limit: Largest weight.
         least: int64 `[groups]`: known weights of vectors through each; lowered.
-        places: int64 `[groups]`: receives where in `circuits` the circuit is that lowered
-            it.
+        places: int64 `[groups]`: receives the place in `circuits` of the one that
+            lowered it.
         circuits: int64 `[sets, groups]`: receives circuits, -1 behind them.
         spent: float64 `[1]`: the work so far in nanoseconds; this call's is added.
         budget: When more than this is spent, the search gives up.
@@ -177,9 +171,6 @@ def search(
         level -= 1
 
 
-# ---- The lightest vector of a row space through each column: exact vectors, and
-# complete searches.
-
 # as many prove what they decide where their product exceeds all minors
 _MOST_PRIMES = 24
 _ATTEMPTS = 4
@@ -203,7 +194,7 @@ class Through:
     def __init__(
         self, rows: np.ndarray, weights: np.ndarray, minor_bits: float
     ) -> None:
-        """Take independent rows of distinct columns, by ascending weight (`collapse`)."""
+        """Take independent rows of distinct columns, by ascending weight."""
         self.rows, self._weights, self._minor_bits = rows, weights, minor_bits
         self.vectors: list[Vector] = []
         self.lower = weights.copy()
@@ -256,13 +247,13 @@ class Through:
         )
 
     def program_seconds(self) -> float:
-        """Predict how long one column's program takes on one core, and its exact vector."""
+        """Predict one column's program on one core, and its exact vector."""
         rank, columns = self.rows.shape
         exact = 4 * SECONDS_PER_PRODUCT * rank**2 * columns
         return _SLOWER * program_seconds(self.rows) + exact
 
     def programs(self, most: int, progress: Progress | None) -> None:
-        """Look for light vectors through open columns by L1 programs, at most so many."""
+        """Look for light vectors through some open columns by L1 programs."""
         columns = self.open[:most]
         for done, k in enumerate(columns.tolist()):
             if progress is not None:
@@ -279,7 +270,7 @@ class Through:
                     self.take(vector)
 
     def best_limit(self, seconds: float) -> tuple[int, float] | None:
-        """Return the largest weight worth searching in so long on one core, and how long it takes.
+        """Return the largest weight worth a search of some seconds, and its cost.
 
         None if there is none that tells anything new.
         """
@@ -315,14 +306,14 @@ class Through:
         )
 
     def _sizes(self, limit: int) -> tuple[int, int]:
-        """Return how many columns a circuit of some weight has at most, and axes for its walk."""
+        """Bound the columns of a circuit, and choose the axes for its walk."""
         rank, columns = self.rows.shape
         within = int(np.searchsorted(np.cumsum(self._weights), limit, side="right"))
         corank = columns - rank
         return max(1, min(within, corank + 1)), min(corank, within + _SPARE_AXES)
 
     def _enough_primes(self) -> tuple[int, int | None]:
-        """Return how many primes decide, and the chance that they err if they are no proof."""
+        """Count the primes that decide, and their error bits if they are no proof."""
         all_primes = math.ceil((self._minor_bits + 1) / 30)
         if all_primes <= _MOST_PRIMES:
             return all_primes, None

@@ -8,6 +8,8 @@ A half is kept as one number, its rank among the sets of its size: columns c_0 <
 ... are C(c_0, 1) + C(c_1, 2) + ... (the combinatorial number system; Knuth, The Art of
 Computer Programming, 7.2.1.3), which fits 64 bits wherever the halves can be gone
 through at all. Import inside functions only (see `_core.compiled`).
+
+The sets that extend a word at the second digit are listed at the end.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ MOST_LISTED = 1 << 26
 
 
 def binomials(columns: int, most: int) -> np.ndarray:
-    """Return C(j, i) for i up to `most` (at least 2) and j up to `columns`, as uint64 `[i, j]`.
+    """Return C(j, i) for i up to `most` and j up to `columns`, as uint64 `[i, j]`.
 
     Raises:
         OverflowError: If the sets of this many columns cannot all be numbered in 64
@@ -215,12 +217,12 @@ def insert(sums, packs, count, head, links, order, stored):
     return links, stored
 
 
-# ---- Compiled lists of the sets of columns whose keys sum to a given one, modulo a
-# word's own.
+# Compiled lists of the sets of columns whose keys sum to a given one, modulo a word's
+# own.
 #
 # Of what a lifting (`_lifting`) looks at after a word of the binary code: at which
-# further places
-# half the vector may be odd. Import inside functions only (see `_core.compiled`).
+# further places half the vector may be odd. Import inside functions only (see
+# `_core.compiled`).
 
 
 @compiled
@@ -258,13 +260,13 @@ def reduced_keys(keys, word, size, target, outside, count, reduced):
 
 @compiled
 def most_listed(spent, budget):
-    """Return how many words or sets the budget still allows to be looked at."""
+    """Return the number of words or sets that the budget still allows."""
     return np.int64(min(np.float64(MOST_LISTED), max(0.0, budget - spent[0]) / LISTED))
 
 
 @compiled
 def _list_few(count, more, target, reduced, head, links, lefts, rights, table, most):
-    """List the sets of two or three groups whose keys sum to the target, as `list_sets`."""
+    """List the sets of two or three groups whose keys sum to the target."""
     order = np.uint64(64 - 10)
     matches = np.int64(0)
     for i in range(1024):
@@ -297,7 +299,7 @@ def _list_few(count, more, target, reduced, head, links, lefts, rights, table, m
 def _list_many(
     count, more, target, reduced, space, lefts, rights, table, spent, budget
 ):
-    """List the sets of four groups or more whose keys sum to the target, as `list_sets`."""
+    """List the sets of four groups or more whose keys sum to the target."""
     sums, packs, head, links = space[2], space[3], space[6], space[7]
     first_half = more // 2
     right = more - first_half
