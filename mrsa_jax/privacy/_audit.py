@@ -358,7 +358,7 @@ def merged(
     ]
     joining.sort(key=lambda each: each.fewest)
     most = max((len(audit.joining) for audit in audits), default=0)
-    hidden = {
+    hidden: dict[str, Any] = {
         name: _hidden_of_parts(log, parts, audits, name, weak)
         for name in ("hidden", "updates", "lasting")
     }
@@ -494,14 +494,17 @@ def _group(
 
     None until all parts are searched.
     """
-    searched = [
-        (part, audit, audit.group)
+    summed = [
+        (part, audit)
         for part, audit in zip(parts, audits, strict=True)
         if audit.weak.rank
     ]
-    groups = [group for _, _, group in searched if group is not None]
-    if not groups or len(groups) < len(searched):
+    searched = [
+        (part, audit, audit.group) for part, audit in summed if audit.group is not None
+    ]
+    if not searched or len(searched) < len(summed):
         return None, ()
+    groups = [group for _, _, group in searched]
     lower = min((g.lower for g in groups if g.lower is not None), default=None)
     smallest = min((g.upper for g in groups if g.upper is not None), default=None)
     if smallest is None:

@@ -31,7 +31,7 @@ from mrsa_watch.mrsa_check import KNOWN_RANGE, REALS
 Definition = Literal["weak", "strong", "hidden"]
 
 HIDDEN = "hidden among"  # a part of the work, as `Audit.pending` names it
-_MOST_JOINING = 2  # clients of whom a sentence names those who expose them
+_MOST_JOINING = 2  # clients whose exposure by others is put in words
 _MOST_EXPOSED = 8  # that a sentence names
 _MOST_PARTS = 5  # that a sentence names
 _ALIKE = (

@@ -68,7 +68,7 @@ def fits(history: np.ndarray) -> bool:
 
 
 def parts_of(history: np.ndarray) -> tuple[list[slice], int]:
-    """Cut the columns into pieces of one size, but for the last."""
+    """Cut the columns into pieces of one size, the last one perhaps shorter."""
     rounds, clients = history.shape
     size = min(clients, at_once("columns", 8 * rounds))
     return [slice(start, start + size) for start in range(0, clients, size)], size
@@ -135,7 +135,9 @@ def first_of_wide(history: np.ndarray, gram: np.ndarray) -> np.ndarray:
         vectors = rng.integers(0, prime, (clients, _VECTORS))
         mixed = sum(_times(rows[:, part], vectors[part], prime) for part in parts)
         image = _solve(gram, np.asarray(mixed), prime)
-        for part in parts if image is not None else ():
+        if image is None:
+            continue
+        for part in parts:
             explained = _times(rows[:, part].T, image, prime) == vectors[part]
             is_suspect[part] &= explained.all(axis=1)
     suspects = np.flatnonzero(is_suspect)

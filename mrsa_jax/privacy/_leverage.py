@@ -182,8 +182,8 @@ def follow_classes(
     sizes = np.where((narrow != 0).any(axis=1), np.bincount(label), 1.0)
     merged = Merged(narrow, sizes, np.arange(len(members), dtype=np.int32)[None])
     every = request._replace(quantiles=None)
-    shares = _chunk(narrow, merged, root, every, None, by_class=True)[0]
-    shares = np.atleast_2d(np.asarray(shares))
+    (by_column,) = np.asarray(_chunk(narrow, merged, root, every, None, by_class=True))
+    shares = np.atleast_2d(by_column)
     if request.quantiles == (0.0,):
         out[:] = quantiles_of(shares, (0.0,), np)
         return
