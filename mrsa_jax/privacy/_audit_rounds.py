@@ -97,8 +97,6 @@ def over_parts(
 ) -> OverRounds:
     """Merge the findings after each round of a log's parts: the worst of them.
 
-    The worst of them.
-
     Args:
         first_rounds: For each client that a part exposes the name of the round from
             which on it is.
@@ -106,9 +104,7 @@ def over_parts(
         parts: Each with what is known of it after each of its rounds.
     """
     rounds = np.arange(len(log.rounds))
-    place = {name: j for j, name in enumerate(log.rounds)}
-    firsts = np.array([place[first] for first in first_rounds], np.int64)
-    exposed = np.cumsum(np.bincount(firsts, minlength=len(rounds))).astype(np.int32)
+    exposed = _exposed(log, first_rounds)
 
     def worst(name: str, nothing: float, kind: type) -> np.ndarray | None:
         lowest = np.full(len(rounds), np.inf)
@@ -116,17 +112,11 @@ def over_parts(
             values = getattr(curves, name)
             if values is None:
                 return None
-            started = (
-                values
-                if values.dtype == np.float64
-                else np.where(values < 0, np.inf, values)
-            )
-            # nan is of what floats do not know, once somebody took part
-            is_there = curves.lower >= 0
-            after = np.append(np.where(is_there, started, np.inf), np.inf)
-            lowest = np.minimum(
-                lowest, after[np.searchsorted(part.rows, rounds, "right") - 1]
-            )
+            # NaN stands for what floats do not know, once a client took part
+            values = np.append(np.where(curves.lower >= 0, values, np.inf), np.inf)
+            # the last sum of the part so far; before there is one, the inf at the end
+            last = np.searchsorted(part.rows, rounds, "right") - 1
+            lowest = np.minimum(lowest, values[last])
         return np.where(lowest == np.inf, nothing, lowest).astype(kind)
 
     strong, lower, upper = (
@@ -161,18 +151,16 @@ def over_rounds(
     P = log.participation
     rounds = len(P)
     seen = np.maximum.accumulate((P != 0).any(axis=1))
-    place = {name: j for j, name in enumerate(log.rounds)}
-    firsts = np.array([place[first] for first in first_rounds], np.int64)
-    exposed = np.cumsum(np.bincount(firsts, minlength=rounds)).astype(np.int32)
-    strong = (
-        np.asarray(strong_privacy_trajectory(P)) if P.size <= _MOST_ENTRIES else None
-    )
-    # Nobody exposed is T of at least two, and T never rises.
+    exposed = _exposed(log, first_rounds)
+    strong = None
+    if P.size <= _MOST_ENTRIES:
+        strong = np.asarray(strong_privacy_trajectory(P))
+    # Without an exposed client T is at least two, and T never rises.
     lower = np.where(exposed > 0, 1, np.maximum(2, weak.lower or 1))
     upper = np.minimum.accumulate(_sizes(P))
     upper = np.where(exposed > 0, 1, upper)
-    used = np.flatnonzero([value != 0 for value in weak.witness])
-    if used.size and weak.upper is not None:
+    used = [j for j, value in enumerate(weak.witness) if value]
+    if used and weak.upper is not None:
         upper[used[-1] :] = np.minimum(upper[used[-1] :], weak.upper)
     if strong is not None:
         lower = np.maximum(lower, strong)
@@ -182,15 +170,22 @@ def over_rounds(
         bulk = weak_privacy_trajectory(P, method="bounds", progress=progress)
         lower = np.maximum(lower, bulk.lower)
         upper = np.where(seen, np.minimum(upper, bulk.upper), upper)
-    lower, upper = (
-        np.where(seen, bound, -1).astype(np.int32) for bound in (lower, upper)
-    )
+    lower = np.where(seen, lower, -1).astype(np.int32)
+    upper = np.where(seen, upper, -1).astype(np.int32)
     hidden = None
     if is_feasible(P):
         worst = np.asarray(hidden_among_trajectory(P, quantiles=(0.0,)))[:, 0]
         hidden = np.where(exposed > 0, 1.0, np.maximum(worst, np.nextafter(1.0, 2.0)))
     updates = None if drifting is None else drifting.worst_over_rounds(log)
     return OverRounds(exposed, strong, lower, upper, hidden, updates)
+
+
+def _exposed(log: ParticipationLog, first_rounds: Iterable[Hashable]) -> np.ndarray:
+    """Count the exposed clients after each round."""
+    row_of = {name: j for j, name in enumerate(log.rounds)}
+    firsts = np.array([row_of[first] for first in first_rounds], np.int64)
+    counts = np.bincount(firsts, minlength=len(log.rounds))
+    return np.cumsum(counts).astype(np.int32)
 
 
 def _sizes(P: np.ndarray) -> np.ndarray:

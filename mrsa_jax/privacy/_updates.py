@@ -16,7 +16,6 @@ further sum tells comes for nothing.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import jax
@@ -286,14 +285,11 @@ def hidden_updates(
         _, distinct, owner = np.unique(
             column_codes(history), return_index=True, return_inverse=True
         )
-        columns, by_column = (
-            history[:, distinct],
-            np.zeros((*out.shape[:-1], len(distinct))),
-        )
-        whole = _Whole.of(history, kernel, covariance, is_row, budget)
+        sums = _Sums(history, kernel, covariance, is_row)
+        whole = _Whole.of(sums, budget)
         budget -= whole.work
-        for part in _shares(whole, columns, kernel, is_row, how):
-            _take(by_column, how, *part)
+        by_column = np.zeros((*out.shape[:-1], len(distinct)))
+        _fill(by_column, how, whole, sums, history[:, distinct])
         out[:] = by_column[..., owner]
     if how == "last":
         is_known = exposed.any(axis=1)
@@ -320,39 +316,26 @@ def _over_round(values: np.ndarray, same: np.ndarray) -> np.ndarray:
     return np.asarray(largest[:, time])
 
 
-def _take(
-    out: np.ndarray,
-    how: str,
-    clients: np.ndarray,
-    places: np.ndarray,
-    is_own: np.ndarray,
-    shares: np.ndarray,
-    least: float,
-) -> None:
-    """Write the values of some clients.
-
-    Nan where a share is too small for floats to know it.
-    In the rows `places[clients, own rounds]` they are where `is_own`; shares are
-    `[clients, own rounds]`, or after each sum `[clients, sums, own rounds]`.
-    """
-    if how == "sums":
-        sums = np.arange(len(out))[:, None]
-        is_past = is_own[:, None, :] & (places[:, None, :] <= sums)
-        shares = np.where(is_past, shares, 0.0).max(axis=2)
-    elif how == "last":
-        shares = np.where(is_own, shares, 0.0).max(axis=1)
-    certain = np.where((shares > 0) & (shares < least), np.nan, shares)
-    if how == "rounds":
-        client, place = np.nonzero(is_own)
-        out[places[client, place], clients[client]] = certain[client, place]
-    else:
-        out[..., clients] = certain.T
-
-
 def _least_of(histories: np.ndarray, how: str) -> np.ndarray:
     """Count the clients with the column of each, in the shape of the result."""
     sizes = class_sizes(histories, last_only=how != "sums")
     return sizes[:, 0] if how == "last" else sizes
+
+
+class _Sums(NamedTuple):
+    """The learnt sums of a history.
+
+    Attributes:
+        history: Integers `[rounds, clients]`.
+        kernel: R `[rounds, rounds]`.
+        noise: Omega / s^2 `[rounds, rounds]`.
+        is_kept: bool `[rounds]`, which rows count.
+    """
+
+    history: np.ndarray
+    kernel: np.ndarray
+    noise: np.ndarray
+    is_kept: np.ndarray
 
 
 class _Whole(NamedTuple):
@@ -375,59 +358,46 @@ class _Whole(NamedTuple):
     work: int
 
     @staticmethod
-    def of(
-        history: np.ndarray,
-        kernel: np.ndarray,
-        covariance: np.ndarray,
-        is_kept: np.ndarray,
-        most_work: int,
-    ) -> _Whole:
-        """Return it, by enclosures where floats know fewer than six digits."""
-        rows, is_row = history[None], is_kept[None]
+    def of(sums: _Sums, most_work: int) -> _Whole:
+        """Factor it, by enclosures where floats know fewer than six digits."""
+        rows = sums.history[None]
         exponents = exponents_of(rows)
-        (whole,) = covariances(
-            grams_of(rows, exponents), exponents, covariance, is_row, kernel
-        )
+        grams = grams_of(rows, exponents)
+        kept = sums.is_kept[None]
+        (whole,) = covariances(grams, exponents, sums.noise, kept, sums.kernel)
         scales = 1 / np.sqrt(np.diagonal(whole))
         root = _inverse_root(whole * scales[:, None] * scales)
-        work = 2 * int(is_kept.sum()) ** 3
+        work = 2 * int(sums.is_kept.sum()) ** 3
         if root[1] <= _MOST_ERROR or work > most_work:
             return _Whole(exponents, scales, *root, work=0)
-        divisors = np.ldexp(scales, -exponents[0])
-        again = _enclosed_root(history, kernel, covariance, is_kept, divisors)
-        return _Whole(exponents, scales, *(root if again is None else again), work=work)
+        exact = _enclosed_root(sums, np.ldexp(scales, -exponents[0]))
+        return _Whole(exponents, scales, *(exact or root), work=work)
 
 
 def _enclosed_root(
-    history: np.ndarray,
-    kernel: np.ndarray,
-    covariance: np.ndarray,
-    is_kept: np.ndarray,
-    divisors: np.ndarray,
+    sums: _Sums, divisors: np.ndarray
 ) -> tuple[np.ndarray, float, float] | None:
     """Return the results of `_inverse_root` for sums times divisors.
 
-    None where balls are too wide.
-
-    None where balls are too wide.
-    L^-1 is right to the last digit, and so is c to three roundings: with X = L^-1 the
-    product X c errs by at most e = (t + 4) u |X|_F |c|, and |c| <= |L| |X c| <= sqrt(t)
-    |X c|. So shares are wrong by 2 e + e^2 relative to them, and as much more as their
-    sum is rounded by.
+    None where balls are too wide. L^-1 is right to the last digit, and so is c to three
+    roundings: with X = L^-1 the product X c errs by at most e = (t + 4) u |X|_F |c|,
+    and |c| <= |L| |X c| <= sqrt(t) |X c|. So shares are wrong by 2 e + e^2 relative to
+    them, and as much more as their sum is rounded by.
     """
     import flint
 
-    used = np.flatnonzero(is_kept)
-    rows = [[int(value) for value in row] for row in history[used]]
+    used = np.flatnonzero(sums.is_kept)
+    square = np.ix_(used, used)
+    rows = [[int(value) for value in row] for row in sums.history[used]]
     with flint.ctx.workprec(_BITS):
         whole = flint.fmpz_mat(rows)
         gram = (whole * whole.transpose()).tolist()
+        kernel = sums.kernel[square].tolist()
+        noise = sums.noise[square].tolist()
         scales = [flint.arb(value) for value in divisors[used].tolist()]
         for j, row in enumerate(gram):
-            lasting = kernel[used[j], used].tolist()
-            noise = covariance[used[j], used].tolist()
             for k, entry in enumerate(row):
-                total = flint.arb(entry) * lasting[k] + noise[k]
+                total = flint.arb(entry) * kernel[j][k] + noise[j][k]
                 row[k] = total * scales[j] * scales[k]
         inverse = inverse_of_factor(gram)
         if inverse is None:
@@ -436,30 +406,26 @@ def _enclosed_root(
             if any(not entry.rad() <= _RADIUS * abs(line[k]) for entry in line):
                 return None
         values = np.array([[float(entry.mid()) for entry in line] for line in inverse])
-    whole_inverse = np.eye(len(kernel))
-    whole_inverse[np.ix_(used, used)] = values
-    rounds = len(kernel)
-    error = (
-        (rounds + 4)
-        * _ROUNDING
-        * math.sqrt(rounds)
-        * float(np.linalg.norm(whole_inverse))
-    )
+    rounds = len(sums.kernel)
+    whole_inverse = np.eye(rounds)
+    whole_inverse[square] = values
+    length = float(np.linalg.norm(whole_inverse))
+    error = (rounds + 4) * _ROUNDING * math.sqrt(rounds) * length
     return whole_inverse, 2 * error + error**2 + rounds * _ROUNDING, 0.0
 
 
-def _shares(
-    whole: _Whole,
-    columns: np.ndarray,
-    kernel: np.ndarray,
-    is_kept: np.ndarray,
-    how: str,
-) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, float]]:
-    """Yield the arguments of `_take` for columns of a history, long ones first."""
+def _fill(
+    out: np.ndarray, how: str, whole: _Whole, sums: _Sums, columns: np.ndarray
+) -> None:
+    """Write the shares of columns of a history, those of many rounds first.
+
+    NaN where a share is too small for floats to know it.
+    """
+    kernel = sums.kernel
     rounds = len(kernel)
-    scales, is_row = whole.scales, is_kept[None]
+    scales = whole.scales
     lines = np.ascontiguousarray(whole.inverse.T)
-    sizes = np.count_nonzero(columns[is_kept], axis=0)
+    sizes = np.count_nonzero(columns[sums.is_kept], axis=0)
     order = np.argsort(-sizes, kind="stable")
     start = 0
     while start < len(order):
@@ -467,17 +433,31 @@ def _shares(
         step = at_once("leverage", 8 * 4 * most * (rounds + most))
         clients = order[start : start + step]
         start += step
+        # the rows of each client, and its weights there, 0 behind the last
         ((places,), (weights,)) = participations(
-            columns[None, :, clients], whole.exponents, is_row
+            columns[None, :, clients], whole.exponents, sums.is_kept[None]
         )
+        is_own = weights != 0
         covariance = kernel[places[:, :, None], places[:, None, :]]
         covariance *= (weights * scales[places])[:, :, None]
         seen = lines[places].swapaxes(1, 2) @ covariance  # L^-1 c of each own round
         np.square(seen, out=seen)
-        shares = np.cumsum(seen, axis=1) if how == "sums" else seen.sum(axis=1)
         if not whole.error <= _MOST_ERROR:
-            shares[:] = np.nan
-        yield clients, places, weights != 0, shares, whole.least
+            seen[:] = np.nan
+        if how == "sums":
+            is_past = is_own[:, None] & (places[:, None] <= np.arange(rounds)[:, None])
+            shares = np.where(is_past, np.cumsum(seen, axis=1), 0.0).max(axis=2)
+        else:
+            shares = seen.sum(axis=1)
+        if how == "last":
+            shares = np.where(is_own, shares, 0.0).max(axis=1)
+        is_small = (shares > 0) & (shares < whole.least)
+        shares = np.where(is_small, np.nan, shares)
+        if how == "rounds":
+            client, place = np.nonzero(is_own)
+            out[places[client, place], clients[client]] = shares[client, place]
+        else:
+            out[..., clients] = shares.T
 
 
 def _inverse_root(ratios: np.ndarray) -> tuple[np.ndarray, float, float]:
