@@ -255,9 +255,9 @@ def _chunk(
         is_noisy = (root != 0) if root.ndim == 1 else (root != 0).any(axis=1)
         library: Any = np if isinstance(narrow, np.ndarray) else jnp
         nothing = narrow.dtype.type(0) if narrow.dtype != object else 0
-        exact = library.where(is_noisy[:, None], nothing, narrow)
+        exact = library.where(is_noisy[None, :, None], nothing, narrow)
     rises = _rises(rank_trajectory(exact))
-    is_new = rises | is_noisy
+    is_new = rises | is_noisy[None]
     is_sure = rises
     if root is not None and root.ndim == 2:
         is_sure = _rises(rank_trajectory(narrow))
