@@ -126,7 +126,7 @@ def coalitions(clients: int, rounds: int, count: int, compared: int) -> Measurem
         return exposed
 
     def check(_: Any, theirs: np.ndarray) -> None:
-        ours = sums_judge(history, compared)(members, np.zeros(compared, np.uint64))
+        ours = sums_judge(history)(members, np.zeros(compared, np.uint64))
         np.testing.assert_array_equal(ours, theirs)
 
     return compare(

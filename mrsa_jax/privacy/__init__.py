@@ -1,4 +1,4 @@
-"""What any participation history leaks, computed exactly."""
+"""Measures of what a participation history leaks, computed exactly."""
 
 from mrsa_watch._base.late import late_names
 

@@ -1,8 +1,18 @@
-"""Audit a participation log: what costs little first, each finding told as it comes."""
+"""Audit a participation log: what costs little first, each finding as it comes.
+
+A log of several parts of the vector is audited part by part, and the findings are the
+worst of them: for each figure, with the part that it is of. Let P_l be the sums of part
+l and those of whole updates. Sums of different parts are of different unknowns, so all
+of them together reveal the direct sum of the row spaces of the P_l: its lightest
+vectors, smallest classes, leverages and unit vectors are those of single parts. Stacked
+in one matrix they would be something else: (1, 1, 1, 1) of one part and (1, 1, 1, 0) of
+another expose no client.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -24,7 +34,8 @@ from mrsa_watch._base.untrusted import printable
 from mrsa_watch.logs import ParticipationLog
 
 _MOST_GROUPS = 2000  # of clients with equal columns, for a search of plain sums
-_PLAIN, _JOINING = "plain sums", "who exposes whom"
+_PLAIN = "plain sums"
+_JOINING = "who exposes whom"
 _GROUP_EFFORT = 0.25  # a sixth of what weak privacy may take
 _JOINING_EFFORT = 0.25
 
@@ -42,7 +53,7 @@ def audit(
     memory: float | int | None = None,
     share: float | int = 1.0,
 ) -> Audit:
-    """Return what a participation history leaks, with the names of its log.
+    """Audit what a participation history leaks, with the names of its log.
 
     Args:
         log_or_P: A log (`read_log`), a table that `read_log` takes, or a participation
@@ -86,14 +97,16 @@ def audit(
 
     Examples:
         >>> import mrsa_jax as mj
-        >>> found = mj.privacy.audit([[1, 1, 1, 0], [1, 1, 0, 0], [1, 1, 0, 1]], effort=0.1)
+        >>> P = [[1, 1, 1, 0], [1, 1, 0, 0], [1, 1, 0, 1]]
+        >>> found = mj.privacy.audit(P, effort=0.1)
         >>> found.exposed, found.strong
         (((2, 1), (3, 2)), 1)
         >>> found.gate(2).passed
         False
-        >>> mj.privacy.audit([[1, 1, 1, 0], [0, 0, 1, 1]], effort=0.1).joining[0].text
+        >>> P = [[1, 1, 1, 0], [0, 0, 1, 1]]
+        >>> mj.privacy.audit(P, effort=0.1).joining[0].text
         'Client 2 is exposed if this client joins the server: 3.'
-        >>> mj.privacy.audit([[1, 1, 1, 0], [0, 0, 1, 1]], effort=0.1, coalition=[3]).exposed
+        >>> mj.privacy.audit(P, effort=0.1, coalition=[3]).exposed
         ((2, 1),)
 
     Source: Multi-RoundSecAgg, Remark 1 and equation (5); hidden among and recipes are
@@ -127,7 +140,7 @@ def audit_steps(
     memory: float | int | None = None,
     share: float | int = 1.0,
 ) -> Iterator[Audit]:
-    """Yield what `audit` has found, each time it has found more, in order of what it costs.
+    """Audit step by step: yield the findings each time there are more, cheapest first.
 
     Choose it over `audit` to show findings as they come, or to keep what is known when
     the rest is given up. The first one has the exposed clients, strong T and the
@@ -177,15 +190,15 @@ def audit_steps(
     rule = "must not be set for a log of several parts of the vector"
     require(len(parts) < 2 or spread is None, "spread", rule, spread)
     # a guarantee, whose bounds add up over all sums, of whatever part
-    noisy = (
-        noise.figures(log) if noise is not None and log.participation.any() else None
-    )
+    noisy = None
+    if noise is not None and log.participation.any():
+        noisy = noise.figures(log)
 
     def steps(part: Part) -> Iterator[Audit]:
-        own, known = log_without(
-            part.log, [name for name in part.log.clients if name in names]
-        )
-        return _steps(own, known, effort / len(parts), report, None, drifting)
+        members = [name for name in part.log.clients if name in names]
+        others, members_of_part = log_without(part.log, members)
+        share_of_effort = effort / len(parts)
+        return _steps(others, members_of_part, share_of_effort, report, None, drifting)
 
     yield from steps_of_parts(log, parts, steps, {"noisy": noisy, "coalition": names})
 
@@ -198,111 +211,106 @@ def _steps(
     noise: Noise | None,
     drifting: Drifting | None,
 ) -> Iterator[Audit]:
-    """Yield what the sums of one vector, of clients who do not tell, are found to leak."""
+    """Audit the sums of one vector, the updates of some clients being known."""
     P = log.participation
     report("exposed clients", 0, 1)
-    found: Audit | None = None
+    findings: Audit | None = None
     for weak in weak_steps(P, effort=effort, progress=report):
-        if found is None or weak.exposed != found.weak.exposed:
-            found = _first(log, weak, strong_privacy(P), noise, drifting)
-            found = dataclasses.replace(found, coalition=names)
+        if findings is None or weak.exposed != findings.weak.exposed:
+            findings = _first(log, weak, noise, drifting)
+            findings = dataclasses.replace(findings, coalition=names)
         recipe = Recipe.of(log, weak.witness, weak.support) if weak.rank else None
-        found = dataclasses.replace(found, weak=weak, recipe=recipe)
-        yield found
+        findings = dataclasses.replace(findings, weak=weak, recipe=recipe)
+        yield findings
         report("weak privacy", 0, 1)
-    assert found is not None
-    if HIDDEN in found.pending:
+    assert findings is not None
+    if HIDDEN in findings.pending:
         report(HIDDEN, 0, 1)
-        found = dataclasses.replace(found, **_hidden(log, found.weak, drifting))
-    found = dataclasses.replace(found, pending=(_PLAIN, _JOINING))
-    yield found
+        findings = dataclasses.replace(
+            findings, **_hidden(log, findings.weak, drifting)
+        )
+    findings = dataclasses.replace(findings, pending=(_PLAIN, _JOINING))
+    yield findings
     report(_PLAIN, 0, 1)
-    is_searched = effort > 0 and 0 < found.weak.num_groups <= _MOST_GROUPS
+    is_searched = effort > 0 and 0 < findings.weak.num_groups <= _MOST_GROUPS
     if is_searched:
         group = unweighted_group(P, effort=_GROUP_EFFORT * effort)
-        whose = tuple(log.clients[i] for i in group.support)
-        found = dataclasses.replace(found, group=group, group_clients=whose)
-    found = dataclasses.replace(found, pending=(_JOINING,))
-    yield found
+        members = tuple(log.clients[i] for i in group.support)
+        findings = dataclasses.replace(findings, group=group, group_clients=members)
+    findings = dataclasses.replace(findings, pending=(_JOINING,))
+    yield findings
     report(_JOINING, 0, 1)
     if is_searched:
-        values = None if found.hidden is None else found.hidden.values
-        joining = Joining.of(log, found.weak, _JOINING_EFFORT * effort, values)
-        found = dataclasses.replace(found, joining=joining)
-    yield dataclasses.replace(found, pending=())
+        values = None if findings.hidden is None else findings.hidden.values
+        joining = Joining.of(log, findings.weak, _JOINING_EFFORT * effort, values)
+        findings = dataclasses.replace(findings, joining=joining)
+    yield dataclasses.replace(findings, pending=())
 
 
 def _first(
     log: ParticipationLog,
     weak: WeakPrivacy,
-    strong: int | None,
     noise: Noise | None,
     drifting: Drifting | None,
 ) -> Audit:
-    """Return what is known at once.
+    """Collect the findings that cost little.
 
-    How well clients are hidden too, unless that takes its time.
+    How well clients are hidden is among them, unless that takes its time.
     """
     P = log.participation
-    is_at_once = bool(weak.rank) and is_feasible(P, drifting, at_once=True)
-    is_later = bool(weak.rank) and not is_at_once and is_feasible(P, drifting)
+    hidden: dict[str, Any] = {}
+    pending = ["weak privacy"]
+    if weak.rank and is_feasible(P, drifting, at_once=True):
+        hidden = _hidden(log, weak, drifting)
+    elif weak.rank and is_feasible(P, drifting):
+        pending.append(HIDDEN)
     since = sorted(zip(weak.exposed_since, weak.exposed, strict=True))
     return Audit(
-        num_rounds=P.shape[0],
-        num_clients=P.shape[1],
-        empty_rounds=int((~(P != 0).any(axis=1)).sum()),
         is_weighted=P.dtype != np.bool_ and not bool(((P == 0) | (P == 1)).all()),
         exposed=tuple((log.clients[i], log.rounds[j]) for j, i in since),
         weak=weak,
-        strong=strong,
-        **(_hidden(log, weak, drifting) if is_at_once else {}),
+        strong=strong_privacy(P),
         noisy=noise.figures(log) if noise is not None and weak.rank else None,
-        pending=("weak privacy", *([HIDDEN] if is_later else []), _PLAIN, _JOINING),
-        columns_used=log.columns_used,
-        columns_ignored=log.columns_ignored,
-        aggregation=log.aggregation,
-        notes=log.notes,
-        are_places=log.are_places,
+        pending=(*pending, _PLAIN, _JOINING),
+        **hidden,
+        **_of_log(log),
     )
+
+
+def _of_log(log: ParticipationLog) -> dict[str, Any]:
+    """Return the fields of an audit that are those of its log."""
+    P = log.participation
+    names = (
+        *("columns_used", "columns_ignored", "aggregation"),
+        *("notes", "are_places"),
+    )
+    return {
+        "num_rounds": P.shape[0],
+        "num_clients": P.shape[1],
+        "empty_rounds": int((~(P != 0).any(axis=1)).sum()),
+        **{name: getattr(log, name) for name in names},
+    }
 
 
 def _hidden(
     log: ParticipationLog, weak: WeakPrivacy, drifting: Drifting | None
 ) -> dict[str, Any]:
-    """Return among how many clients are hidden if updates never changed, and if they drift."""
-    found: dict[str, Any] = {"hidden": Hidden.of(log, weak.exposed)}
+    """Collect the values of hidden among: if updates never changed, and under drift."""
+    fields = {"hidden": Hidden.of(log, weak.exposed)}
     if drifting is not None:
-        found["updates"] = Hidden.of(log, (), drifting)
+        fields["updates"] = Hidden.of(log, (), drifting)
         if drifting.has_lasting_part:
-            found["lasting"] = Hidden.of_lasting(log, drifting)
-    return found
+            fields["lasting"] = Hidden.of_lasting(log, drifting)
+    return fields
 
 
 def _unnamed(P: Any) -> ParticipationLog:
     array = host_array(as_history(P), "P")
     require(array.ndim == 2, "P", "must have two axes", array.shape)
-    require(
-        not (array < 0).any(),
-        "P",
-        "must not be negative",
-        array[array < 0][:1].tolist(),
-    )
-    places = tuple(range(array.shape[0])), tuple(range(array.shape[1]))
-    return ParticipationLog(array, *places, are_places=True)
-
-
-# ---- Audits of the parts of a vector as one: of each figure the worst, and in which
-# part it is.
-#
-# P_l has the sums of part l, and those of whole updates. Sums of different parts are of
-# different
-# unknowns, so that what all of them say together is the direct sum of the row spaces of
-# the P_l:
-# its lightest vectors, smallest classes, leverages and unit vectors are those of single
-# parts.
-# Stacked in one matrix they would be something else: (1, 1, 1, 1) of one part and (1,
-# 1, 1, 0) of
-# another expose nobody.
+    negative = array[array < 0]
+    require(not negative.size, "P", "must not be negative", negative[:1].tolist())
+    rounds, clients = map(range, array.shape)
+    return ParticipationLog(array, tuple(rounds), tuple(clients), are_places=True)
 
 
 def steps_of_parts(
@@ -311,27 +319,20 @@ def steps_of_parts(
     steps: Callable[[Part], Iterator[Audit]],
     whole: Mapping[str, Any],
 ) -> Iterator[Audit]:
-    """Yield what the audits of all parts have found together, each time they have found more.
+    """Audit all parts side by side: yield the findings each time there are more.
 
     Args:
         log: Of all of them.
-        parts: Those that are judged.
+        parts: The parts that are audited.
         steps: Audits one.
         whole: Fields of an `Audit` that are of all parts together.
     """
     running = [steps(part) for part in parts]
-    found: list[Audit] = [next(each) for each in running]
-    yield merged(log, parts, found, whole)
-    ended: set[int] = set()
-    while len(ended) < len(running):
-        for k, each in enumerate(running):
-            own = None if k in ended else next(each, None)
-            if own is None:
-                ended.add(k)
-            else:
-                found[k] = own
-        if len(ended) < len(running):
-            yield merged(log, parts, found, whole)
+    audits = [next(each) for each in running]
+    yield merged(log, parts, audits, whole)
+    while any(news := [next(each, None) for each in running]):
+        audits = [new or old for new, old in zip(news, audits, strict=True)]
+        yield merged(log, parts, audits, whole)
 
 
 def merged(
@@ -341,117 +342,116 @@ def merged(
     whole: Mapping[str, Any],
 ) -> Audit:
     """Return the audit of a log, given those of its parts."""
-    spare = math.ceil(math.log2(len(parts)))  # all of them are right together
-    audits = [_surely(own, spare) for own in audits]
+    # all of them are right together with a smaller probability than each alone
+    spare = math.ceil(math.log2(len(parts)))
+    audits = [_with_fewer_bits(audit, spare) for audit in audits]
     weak = _weak(log, parts, audits)
     exposed = _exposed(log, audits)
-    group, named = _group(log, parts, audits)
-    known = {client for client, _ in exposed}
-    joining = sorted(
-        (
-            one._replace(text=f"In part {printable(part.name)}: {one.text}")
-            for part, own in zip(parts, audits, strict=True)
-            for one in own.joining
-            if one.client not in known
-        ),
-        key=lambda one: one.fewest,
-    )
+    group, members = _group(log, parts, audits)
+    exposed_clients = {client for client, _ in exposed}
+    joining = [
+        each._replace(text=f"In part {printable(part.name)}: {each.text}")
+        for part, audit in zip(parts, audits, strict=True)
+        for each in audit.joining
+        if each.client not in exposed_clients
+    ]
+    joining.sort(key=lambda each: each.fewest)
+    most = max((len(audit.joining) for audit in audits), default=0)
+    hidden: dict[str, Any] = {
+        name: _hidden_of_parts(log, parts, audits, name, weak)
+        for name in ("hidden", "updates", "lasting")
+    }
+    strong = [audit.strong for audit in audits if audit.strong is not None]
     return Audit(
-        num_rounds=len(log.rounds),
-        num_clients=len(log.clients),
-        empty_rounds=int((~(log.participation != 0).any(axis=1)).sum()),
-        is_weighted=any(own.is_weighted for own in audits),
+        is_weighted=any(audit.is_weighted for audit in audits),
         exposed=exposed,
         weak=weak,
-        strong=min(
-            (own.strong for own in audits if own.strong is not None), default=None
-        ),
-        hidden=_hidden_of_parts(log, parts, audits, "hidden", weak),
-        updates=_hidden_of_parts(log, parts, audits, "updates", weak),
-        lasting=_hidden_of_parts(log, parts, audits, "lasting", weak),
+        strong=min(strong, default=None),
         group=group,
-        group_clients=named,
+        group_clients=members,
         recipe=Recipe.of(log, weak.witness, weak.support) if weak.rank else None,
-        joining=tuple(joining[: max((len(own.joining) for own in audits), default=0)]),
-        columns_used=log.columns_used,
-        columns_ignored=log.columns_ignored,
-        aggregation=log.aggregation,
-        notes=log.notes,
-        pending=tuple(dict.fromkeys(stage for own in audits for stage in own.pending)),
-        parts=tuple((part.name, own) for part, own in zip(parts, audits, strict=True)),
-        are_places=log.are_places,
+        joining=tuple(joining[:most]),
+        pending=tuple(dict.fromkeys(itertools.chain(*(a.pending for a in audits)))),
+        parts=tuple(
+            (part.name, audit) for part, audit in zip(parts, audits, strict=True)
+        ),
+        **hidden,
+        **_of_log(log),
         **whole,
     )
 
 
-def _surely(own: Audit, spare: int) -> Audit:
-    """Return an audit that says less of how sure it is, so that several hold together."""
-    if own.weak.error_bits is None:
-        return own
-    bits = max(0, own.weak.error_bits - spare)
-    return dataclasses.replace(own, weak=dataclasses.replace(own.weak, error_bits=bits))
+def _with_fewer_bits(audit: Audit, spare: int) -> Audit:
+    """Return an audit of a larger chance of error, so that several hold together."""
+    if audit.weak.error_bits is None:
+        return audit
+    bits = max(0, audit.weak.error_bits - spare)
+    return dataclasses.replace(
+        audit, weak=dataclasses.replace(audit.weak, error_bits=bits)
+    )
+
+
+def _of_whole(part: Part, witness: Sequence[int], count: int) -> tuple[int, ...]:
+    """Return a coefficient for each round of a log, given those of a part's sums."""
+    of_row = dict(zip(part.rows, witness, strict=True))
+    return tuple(of_row.get(row, 0) for row in range(count))
 
 
 def _weak(
     log: ParticipationLog, parts: Sequence[Part], audits: Sequence[Audit]
 ) -> WeakPrivacy:
-    """Return the least of weak privacies, with the witness of the part that it is of."""
-    known = [
-        (part, own.weak)
-        for part, own in zip(parts, audits, strict=True)
-        if own.weak.rank
+    """Return the least of the parts' weak privacies, with the witness of its part."""
+    summed = [
+        (part, audit.weak)
+        for part, audit in zip(parts, audits, strict=True)
+        if audit.weak.rank
     ]
-    if not known:
+    if not summed:
         return dataclasses.replace(audits[0].weak, witness=(0,) * len(log.rounds))
-    part, best = min(known, key=lambda one: one[1].upper or 0)
-    lowest = min((weak for _, weak in known), key=lambda weak: weak.lower or 0)
-    lower, upper = lowest.lower or 0, best.upper or 0
-    own_rows = dict(zip(part.rows, best.witness, strict=True))
-    proven = all(
+    every = [weak for _, weak in summed]
+    part, best = min(summed, key=lambda each: each[1].upper or 0)
+    lowest = min(every, key=lambda weak: weak.lower or 0)
+    lower = lowest.lower or 0
+    is_proven = all(
         weak.error_bits is None or weak.certified or lower <= (weak.strong or 0)
-        for _, weak in known
+        for weak in every
     )
     since: dict[int, int] = {}
-    for own, weak in known:
+    for each, weak in summed:
         for client, row in zip(weak.exposed, weak.exposed_since, strict=True):
-            i, j = own.clients[client], own.rows[row]
+            i = each.clients[client]
+            j = each.rows[row]
             since[i] = min(j, since.get(i, j))
-    exposed = sorted(since)
-    sure = [weak.error_bits for _, weak in known if weak.error_bits is not None]
-    return WeakPrivacy(
+    bits = [weak.error_bits for weak in every if weak.error_bits is not None]
+    return dataclasses.replace(
+        best,
         lower=lower,
-        upper=upper,
-        certified=proven and lower == upper,
-        rank=sum(weak.rank for _, weak in known),
-        exposed=tuple(exposed),
+        certified=is_proven and lower == best.upper,
+        rank=sum(weak.rank for weak in every),
+        exposed=tuple(sorted(since)),
         support=tuple(part.clients[i] for i in best.support),
-        witness=tuple(own_rows.get(row, 0) for row in range(len(log.rounds))),
-        num_groups=sum(weak.num_groups for _, weak in known),
-        strong=min(weak.strong or 0 for _, weak in known),
+        witness=_of_whole(part, best.witness, len(log.rounds)),
+        num_groups=sum(weak.num_groups for weak in every),
+        strong=min(weak.strong or 0 for weak in every),
         lower_method=lowest.lower_method,
-        upper_method=best.upper_method,
-        exposed_since=tuple(since[i] for i in exposed),
-        error_bits=min(sure, default=None),
+        exposed_since=tuple(since[i] for i in sorted(since)),
+        error_bits=min(bits, default=None),
     )
 
 
 def _exposed(
     log: ParticipationLog, audits: Iterable[Audit]
 ) -> tuple[tuple[Any, Any], ...]:
-    """Return each exposed client once, with the first round of any part that exposes it."""
-    place = {name: j for j, name in enumerate(log.rounds)}
-    column = {name: i for i, name in enumerate(log.clients)}
-    told = sorted(
-        (place[first], column[client])
-        for own in audits
-        for client, first in own.exposed
-    )
-    since: dict[int, int] = {}
-    for row, client in told:
-        since.setdefault(client, row)
-    return tuple(
-        (log.clients[client], log.rounds[row]) for client, row in since.items()
-    )
+    """Return each exposed client once, with its first round in any part."""
+    row_of = {name: j for j, name in enumerate(log.rounds)}
+    column_of = {name: i for i, name in enumerate(log.clients)}
+    since: dict[Any, Any] = {}
+    for client, first in sorted(
+        itertools.chain(*(audit.exposed for audit in audits)),
+        key=lambda pair: (row_of[pair[1]], column_of[pair[0]]),
+    ):
+        since.setdefault(client, first)
+    return tuple(since.items())
 
 
 def _hidden_of_parts(
@@ -461,63 +461,60 @@ def _hidden_of_parts(
     name: str,
     weak: WeakPrivacy,
 ) -> Hidden | None:
-    """Return among how many each client is hidden in the part that hides it worst, if known."""
-    own, exposed = [getattr(audit, name) for audit in audits], list(weak.exposed)
-    is_known = all(
-        hidden is not None or audit.weak.lower is None
-        for hidden, audit in zip(own, audits, strict=True)
-    )
-    if not is_known or not weak.rank:
+    """Merge the parts' values of hidden among: the worst of each client.
+
+    None unless that is known of every part in which a client took part.
+    """
+    pairs = [
+        (part, getattr(audit, name))
+        for part, audit in zip(parts, audits, strict=True)
+        if audit.weak.lower is not None or getattr(audit, name) is not None
+    ]
+    if not weak.rank or any(hidden is None for _, hidden in pairs):
         return None
     values = np.full(len(log.clients), np.inf)
-    drifting, is_lasting = None, False
-    for part, hidden in zip(parts, own, strict=True):
-        if hidden is not None:
-            drifting, is_lasting = hidden.drifting, hidden.is_lasting
-            values[part.clients] = np.minimum(values[part.clients], hidden.values)
-    for part, hidden in zip(parts, own, strict=True):
-        if hidden is not None:  # whatever is not known of other parts
-            values[np.array(part.clients)[hidden.values == 1.0]] = 1.0
-    if drifting is not None:
+    for part, hidden in pairs:
+        values[part.clients] = np.minimum(values[part.clients], hidden.values)
+    # whoever is exposed by one part is so whatever floats do not know of the others
+    for part, hidden in pairs:
+        values[np.array(part.clients)[hidden.values == 1.0]] = 1.0
+    _, last = pairs[-1]
+    exposed = list(weak.exposed)
+    if last.drifting is not None:
         exposed = np.flatnonzero(values == 1.0).tolist()
-    found = Hidden.saying(values, log.clients, exposed, drifting)
-    return dataclasses.replace(found, is_lasting=is_lasting)
+    worst = Hidden.saying(values, log.clients, exposed, last.drifting)
+    return dataclasses.replace(worst, is_lasting=last.is_lasting)
 
 
 def _group(
     log: ParticipationLog, parts: Sequence[Part], audits: Sequence[Audit]
 ) -> tuple[UnweightedGroup | None, tuple[Any, ...]]:
-    """Return the smallest group whose plain sum follows in a part.
+    """Return the smallest group whose plain sum follows in a part, and its names.
 
-    None until all are searched.
+    None until all parts are searched.
     """
-    known = [
-        (part, own, own.group)
-        for part, own in zip(parts, audits, strict=True)
-        if own.weak.rank
+    summed = [
+        (part, audit)
+        for part, audit in zip(parts, audits, strict=True)
+        if audit.weak.rank
     ]
-    groups = [group for _, _, group in known if group is not None]
-    if not groups or len(groups) < len(known):
+    searched = [
+        (part, audit, audit.group) for part, audit in summed if audit.group is not None
+    ]
+    if not searched or len(searched) < len(summed):
         return None, ()
-    sizes = [group.upper for group in groups if group.upper is not None]
-    lowers = [group.lower for group in groups if group.lower is not None]
-    lower = min(lowers, default=None)
-    if not sizes:
+    groups = [group for _, _, group in searched]
+    lower = min((g.lower for g in groups if g.lower is not None), default=None)
+    smallest = min((g.upper for g in groups if g.upper is not None), default=None)
+    if smallest is None:
         certified = all(group.certified for group in groups)
         return dataclasses.replace(groups[0], lower=lower, certified=certified), ()
-    part, own, best = next(
-        (part, own, group)
-        for part, own, group in known
-        if group is not None and group.upper == min(sizes)
-    )
-    own_rows = dict(zip(part.rows, best.witness, strict=True))
-    witness = tuple(own_rows.get(row, 0) for row in range(len(log.rounds)))
-    support = tuple(part.clients[i] for i in best.support)
-    found = dataclasses.replace(
+    part, audit, best = next(each for each in searched if each[2].upper == smallest)
+    group = dataclasses.replace(
         best,
         lower=lower,
-        certified=lower == best.upper,
-        support=support,
-        witness=witness,
+        certified=lower == smallest,
+        support=tuple(part.clients[i] for i in best.support),
+        witness=_of_whole(part, best.witness, len(log.rounds)),
     )
-    return found, own.group_clients
+    return group, audit.group_clients

@@ -1,7 +1,7 @@
-"""The findings of an audit: whether they pass a demand, in words, and as plain values.
+"""The findings of an audit: whether they meet a requirement, in words, as plain values.
 
-Exposed clients first, then among how many each is hidden, then weak and strong
-multi-round privacy (Multi-RoundSecAgg, Remark 1 and equation (5)).
+Exposed clients come first, then among how many each client is hidden, then weak and
+strong multi-round privacy (Multi-RoundSecAgg, Remark 1 and equation (5)).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from mrsa_jax.privacy._audit_hidden import Hidden, Noisy, plain
+from mrsa_jax.privacy._audit_hidden import Hidden, Noisy, plain, plain_names
 from mrsa_jax.privacy._audit_rounds import OverRounds, Part, over_parts, over_rounds
 from mrsa_jax.privacy._clients import clients_of
 from mrsa_jax.privacy._coalitions import log_without
@@ -28,9 +28,36 @@ from mrsa_watch._base.untrusted import printable
 from mrsa_watch.logs import ParticipationLog, printed_round
 from mrsa_watch.mrsa_check import KNOWN_RANGE, REALS
 
-# ---- Sentences of an audit on the clients that coalitions expose.
+Definition = Literal["weak", "strong", "hidden"]
 
-_MOST_TOLD = 2
+HIDDEN = "hidden among"  # a part of the work, as `Audit.pending` names it
+_MOST_JOINING = 2  # clients whose exposure by others is put in words
+_MOST_EXPOSED = 8  # that a sentence names
+_MOST_PARTS = 5  # that a sentence names
+_ALIKE = (
+    "Hidden among is a value of clients that are alike: a client whose updates are "
+    "larger than others', or resemble them, may be hidden among fewer."
+)
+_NOBODY = (
+    "No client took part in any round: nothing is learnt; weak and strong T are "
+    "undefined."
+)
+# fields of the report as they are in the audit, its weak privacy and its plain sum
+_OF_AUDIT = (
+    *("num_rounds", "num_clients", "empty_rounds", "is_weighted"),
+    *("columns_used", "columns_ignored", "aggregation", "notes"),
+)
+_OF_WEAK = (
+    *("lower", "upper", "certified", "error_bits", "rank", "num_groups"),
+    *("lower_method", "upper_method"),
+)
+# keys of the report, and the attributes that they are made of
+_NESTED = {
+    "hidden_among": "hidden",
+    "hidden_among_updates": "updates",
+    "hidden_among_lasting": "lasting",
+    "noise": "noisy",
+}
 
 
 class Joining(NamedTuple):
@@ -39,7 +66,7 @@ class Joining(NamedTuple):
     Attributes:
         client: Its name.
         others: Their names.
-        fewest: No fewer than so many expose it; as many as `others` where that is
+        fewest: No fewer than this many expose it; the number of `others` where that is
             decided.
         text: The same in a sentence.
     """
@@ -56,36 +83,21 @@ class Joining(NamedTuple):
         effort: float,
         hidden: np.ndarray | None,
     ) -> tuple[Joining, ...]:
-        """Return the clients not exposed whom the fewest others expose, the worst hidden first."""
-        found = clients_of(log.participation, weak, effort)
+        """List the clients that the fewest others expose, the worst hidden first."""
+        privacy = clients_of(log.participation, weak, effort)
         names = [printable(name) for name in log.clients]
-        second = found.upper if hidden is None else hidden
-        order = [
-            i for i in np.lexsort((second, found.upper)).tolist() if found.upper[i] > 1
-        ]
+        second = privacy.upper if hidden is None else hidden
+        order = np.lexsort((second, privacy.upper))
+        order = order[privacy.upper[order] > 1]
         return tuple(
             Joining(
                 log.clients[i],
-                tuple(log.clients[j] for j in found.coalition(i)),
-                int(found.lower[i]) - 1,
-                f"Client {found.sentence(i, names)}.",
+                tuple(log.clients[j] for j in privacy.coalition(i)),
+                int(privacy.lower[i]) - 1,
+                f"Client {privacy.sentence(i, names)}.",
             )
-            for i in order[:_MOST_TOLD]
+            for i in order[:_MOST_JOINING].tolist()
         )
-
-
-# ---- The findings of an audit: whether they pass a demand, in words, and as plain
-# values.
-
-Definition = Literal["weak", "strong", "hidden"]
-
-_MOST_PARTS = 5  # that sentences name
-HIDDEN = "hidden among"  # a part of the work, as `Audit.pending` names it
-_ALIKE = (
-    "Hidden among is a value of clients that are alike: a client whose updates are "
-    "larger than "
-    "others', or resemble them, may be hidden among fewer."
-)
 
 
 class Gate(NamedTuple):
@@ -107,7 +119,7 @@ class Gate(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Audit:
-    """What a participation history leaks; made by `audit`.
+    """The findings of an audit, made by `audit`.
 
     Attributes:
         num_rounds: Rows of the history.
@@ -181,29 +193,21 @@ class Audit:
         return printed_round(name, are_places=self.are_places)
 
     def _rows(self) -> list[tuple[str, str]]:
-        weak = self.weak
-        undefined = weak.lower is None or weak.upper is None
+        weak_T = "undefined" if self.weak.lower is None else _interval(self.weak)
         return [
             ("history", f"{self.num_rounds} rounds, {self.num_clients} clients"),
             ("exposed clients", str(len(self.exposed))),
-            (
-                "weak T",
-                "undefined"
-                if undefined
-                else _interval(weak.lower or 0, weak.upper or 0),
-            ),
+            ("weak T", weak_T),
             ("strong T", shown(self.strong)),
             ("worst hidden", self.worst_hidden),
-            *((own.rows[0], own.least_words) for own in self.of_drift),
+            *((hidden.rows[0], hidden.least_words) for hidden in self.of_drift),
         ]
 
     @property
     def of_drift(self) -> tuple[Hidden, ...]:
-        """The values under the drift of updates that was given.
-
-        Of the update, of what lasts.
-        """
-        return tuple(own for own in (self.updates, self.lasting) if own is not None)
+        """The values under the drift of updates: of one update, and of what lasts."""
+        values = (self.updates, self.lasting)
+        return tuple(hidden for hidden in values if hidden is not None)
 
     @property
     def worst_hidden(self) -> str:
@@ -213,11 +217,11 @@ class Audit:
     def over_rounds(
         self, log: ParticipationLog, progress: Progress | None = None
     ) -> OverRounds:
-        """Return who was exposed, and between which bounds weak T lay, after each round of a log.
+        """Follow the exposed clients and the bounds on weak T over the rounds of a log.
 
         Args:
             log: The history that was audited.
-            progress: Called with what is done, parts done and their number.
+            progress: Called with the work's name, the parts done and their number.
 
         Examples:
             >>> import mrsa_jax as mj
@@ -228,26 +232,25 @@ class Audit:
             >>> after.exposed.tolist(), after.lower.tolist(), after.upper.tolist()
             ([0, 0, 1], [-1, 3, 1], [-1, 3, 1])
         """
+        first_rounds = [first for _, first in self.exposed]
         if self.parts:
             audits = dict(self.parts)
-            own = [
+            curves = [
                 (part, audits[part.name].over_rounds(part.log, progress))
                 for part in Part.all_of(log)
                 if part.name in audits
             ]
-            return over_parts([first for _, first in self.exposed], log, own)
+            return over_parts(first_rounds, log, curves)
         log, _ = log_without(log, self.coalition)
         drifting = None if self.updates is None else self.updates.drifting
-        return over_rounds(
-            log, [first for _, first in self.exposed], self.weak, progress, drifting
-        )
+        return over_rounds(log, first_rounds, self.weak, progress, drifting)
 
     def gate(self, target: float | int, definition: Definition = "weak") -> Gate:
-        """Return whether privacy of at least `target` is known.
+        """Compare the privacy that is proven with a requirement.
 
-        What is uncertain fails.
-        Where a proof would have cost more than the effort, primes drawn at random
-        decide with the error chance that the reason states.
+        A history fails while its privacy is uncertain. Where a proof would have cost
+        more than the effort, primes drawn at random decide with the error chance that
+        the reason states.
 
         Args:
             target: T demanded, an integer of at least 1; a weak T of 2 means that
@@ -264,7 +267,8 @@ class Audit:
 
         Examples:
             >>> import mrsa_jax as mj
-            >>> mj.privacy.audit([[1, 1, 1, 0], [0, 1, 1, 1]], effort=0).gate(2.5, "hidden").reason
+            >>> found = mj.privacy.audit([[1, 1, 1, 0], [0, 1, 1, 1]], effort=0)
+            >>> found.gate(2.5, "hidden").reason
             'client 0 is hidden among 1.67, below 2.5'
         """
         check_known(
@@ -275,96 +279,81 @@ class Audit:
         if definition == "hidden":
             return self._hidden_gate(target)
         check_count(target, "target", "must be an integer of at least 1")
-        lower = self.strong if definition == "strong" else self.weak.lower
-        upper = self.strong if definition == "strong" else self.weak.upper
+        lower, upper = self._bounds(definition)
         if lower is None or upper is None:
-            reason = "no client took part, so weak and strong T are undefined and nothing is proven"
+            reason = (
+                "no client took part, so weak and strong T are undefined and nothing "
+                "is proven"
+            )
             return Gate(target, definition, False, reason)
-        value = f"{definition} T is {_interval(lower, upper)}"
+        value = f"{definition} T is {_between(lower, upper)}"
         if definition == "weak" and self.weak.error_bits is not None:
             value += f" ({self.weak.surety})"
         if upper < target:
             return Gate(target, definition, False, f"{value}, below {target}")
         value += f" {REALS}"
         if lower < target:
-            reason = f"{value} at this effort: {target} is not proven, more effort may decide"
+            value += f" at this effort: {target} is not proven"
+            reason = f"{value}, more effort may decide"
             return Gate(target, definition, False, reason)
         return Gate(target, definition, True, f"{value}, at least {target}")
 
+    def _bounds(self, definition: Definition) -> tuple[int | None, int | None]:
+        """Return the bounds on weak T, or strong T twice."""
+        if definition == "strong":
+            return self.strong, self.strong
+        return self.weak.lower, self.weak.upper
+
     def _gate_of_parts(self, target: float | int, definition: Definition) -> Gate:
-        """Return the gate of the worst part.
+        """Return the gate of the worst part: one that fails, or is nearest to it."""
 
-        One that fails, or the one that is nearest to it.
-        """
-
-        def rank(one: tuple[str, Audit, Gate]) -> tuple[bool, float, float]:
-            _, own, gate = one
+        def rank(part: tuple[str, Audit, Gate]) -> tuple[bool, float, float]:
+            _, audit, gate = part
             if definition == "hidden":
-                hidden = own.gated
-                least = None if hidden is None else hidden.least
-                return gate.passed, least or 0.0, 0.0
-            sizes = (
-                (own.strong, 0)
-                if definition == "strong"
-                else (own.weak.upper, own.weak.lower)
-            )
-            return gate.passed, float(sizes[0] or 0), float(sizes[1] or 0)
+                hidden = audit.gated
+                return gate.passed, (hidden and hidden.least) or 0.0, 0.0
+            lower, upper = audit._bounds(definition)
+            return gate.passed, float(upper or 0), float(lower or 0)
 
-        judged = [
-            (name, own, own.gate(target, definition))
-            for name, own in self.parts
-            if own.weak.rank or not self.weak.rank
+        gates = [
+            (name, audit, audit.gate(target, definition))
+            for name, audit in self.parts
+            if audit.weak.rank or not self.weak.rank
         ]
-        name, _, gate = min(judged, key=rank)
+        name, _, gate = min(gates, key=rank)
         return gate._replace(reason=f"in part {printable(name)}: {gate.reason}")
 
     @property
     def gated(self) -> Hidden | None:
-        """What a gate on `"hidden"` compares.
-
-        The smallest under the drift, or without a drift.
-        """
+        """The values that a gate on `"hidden"` compares: the worst under the drift."""
         if self.of_drift:
-            return min(self.of_drift, key=lambda own: own.least or 0.0)
+            return min(self.of_drift, key=lambda hidden: hidden.least or 0.0)
         return self.hidden
 
     def _hidden_gate(self, target: float | int) -> Gate:
         check_number(target, "target", "must be a finite number of at least 1", 1.0)
         hidden = self.gated
-        if hidden is not None:
-            passed, reason = hidden.gate(target)
-            others = [own for own in self.of_drift if own is not hidden]
-            reason += "".join(f"; {own.subject} {own.least_words}" for own in others)
-            return Gate(target, "hidden", passed, reason)
-        why = "no client took part" if not self.weak.rank else "it was not computed"
-        return Gate(
-            target, "hidden", False, f"{why}, so no client is known to be hidden"
-        )
+        if hidden is None:
+            why = "no client took part" if not self.weak.rank else "it was not computed"
+            reason = f"{why}, so no client is known to be hidden"
+            return Gate(target, "hidden", False, reason)
+        passed, reason = hidden.gate(target)
+        for other in self.of_drift:
+            if other is not hidden:
+                reason += f"; {other.subject} {other.least_words}"
+        return Gate(target, "hidden", passed, reason)
 
     def sentences(self) -> list[str]:
         """Return the findings in words, the most urgent first."""
-        if self.weak.lower is None or self.weak.upper is None or self.recipe is None:
-            nobody = (
-                "No client took part in any round: nothing is learnt; weak and strong "
-                "T are "
-                "undefined."
-            )
-            return [
-                *self._seen_anyway(),
-                *self._known(),
-                *self._parts(),
-                nobody,
-                *self._columns(),
-            ]
-        sure = "proven" if self.weak.certified else self._unsure()
-        interval = _interval(self.weak.lower, self.weak.upper)
+        first = [*self._plain_aggregation(), *self._coalition(), *self._parts()]
+        if self.recipe is None:
+            return [*first, _NOBODY, *self._columns()]
+        weak = self.weak
         return [
-            *self._seen_anyway(),
-            *self._known(),
-            *self._parts(),
+            *first,
             *self._urgent(),
-            f"Weak T is {interval} ({sure}): any combination of the sums involves at "
-            f"least {self.weak.lower} {_clients(self.weak.lower)}.",
+            f"Weak T is {_interval(weak)} ({self._certainty()}): any combination of "
+            f"the sums involves at least {weak.lower} {_clients(weak.lower)}.",
             self.recipe.text(),
             *(joining.text for joining in self.joining),
             *self._plain_sum(),
@@ -376,7 +365,9 @@ class Audit:
             *([f"Not finished: {', '.join(self.pending)}."] if self.pending else []),
         ]
 
-    def _unsure(self) -> str:
+    def _certainty(self) -> str:
+        if self.weak.certified:
+            return "proven"
         if self.weak.lower != self.weak.upper:
             return "not decided at this effort"
         return f"not proven at this effort, {self.weak.surety}"
@@ -384,205 +375,175 @@ class Audit:
     def _columns(self) -> list[str]:
         if not self.columns_used:
             return list(self.notes)
-        used, ignored = listed(self.columns_used), listed(self.columns_ignored)
+        used = listed(self.columns_used)
+        ignored = listed(self.columns_ignored)
         return [*self.notes, f"Columns used: {used}; columns ignored: {ignored}."]
 
-    def _seen_anyway(self) -> list[str]:
+    def _plain_aggregation(self) -> list[str]:
         if "plain" not in self.aggregation:
             return []
         when = "In part of the runs the" if len(self.aggregation) > 1 else "The"
         return [
             f"{when} server saw every update by itself (plain aggregation): what "
-            "follows is "
-            "what secure aggregation of these sums would hide."
+            "follows is what secure aggregation of these sums would hide."
         ]
 
-    def _known(self) -> list[str]:
+    def _coalition(self) -> list[str]:
         if not self.coalition:
             return []
-        known = join_names("client", self.coalition)
+        members = join_names("client", self.coalition)
         return [
-            f"The server knows the updates of {known}; what follows is of all others."
+            f"The server knows the updates of {members}; what follows is of all others."
         ]
 
     def _parts(self) -> list[str]:
         if not self.parts:
             return []
-        order = sorted(
-            self.parts,
-            key=lambda one: (one[1].weak.upper or math.inf, -len(one[1].exposed)),
-        )
-        told = []
-        for name, own in order[:_MOST_PARTS]:
-            weak = own.weak
+
+        def rank(part: tuple[str, Audit]) -> tuple[float, int]:
+            _, audit = part
+            return float(audit.weak.upper or math.inf), -len(audit.exposed)
+
+        count = len(self.parts)
+        words = []
+        for name, audit in sorted(self.parts, key=rank)[:_MOST_PARTS]:
             size = "no client took part"
-            if weak.lower is not None and weak.upper is not None:
-                size = f"weak T {_interval(weak.lower, weak.upper)}, strong T {own.strong}, "
-                size += f"{len(own.exposed)} of {own.num_clients} clients exposed"
-            hidden = (
-                "" if own.hidden is None else f", worst hidden {own.hidden.least_words}"
-            )
-            told.append(f"part {printable(name)}: {size}{hidden}")
-        more = len(order) - len(told)
-        count = f"{len(order)} part{'s' if len(order) > 1 else ''}"
+            if audit.weak.lower is not None:
+                size = f"weak T {_interval(audit.weak)}, strong T {audit.strong}, "
+                size += f"{len(audit.exposed)} of {audit.num_clients} clients exposed"
+            if audit.hidden is not None:
+                size += f", worst hidden {audit.hidden.least_words}"
+            words.append(f"part {printable(name)}: {size}")
+        if count > _MOST_PARTS:
+            words.append(f"and {count - _MOST_PARTS} more")
         return [
-            f"The sums are of {count} of the vector. Each part is audited by itself, "
-            "and what "
-            "follows is the worst of them, for each figure and for each client "
-            f"({'; '.join(told)}{f'; and {more} more' if more else ''})."
+            f"The sums are of {count} part{'s' if count > 1 else ''} of the vector. "
+            "Each part is audited by itself, and what follows is the worst of them, "
+            f"for each figure and for each client ({'; '.join(words)})."
         ]
 
     def _urgent(self) -> list[str]:
+        exposed = (
+            f"No client is exposed: no client's update follows from the sums {REALS}."
+        )
         if self.exposed:
-            shown = [
+            words = [
                 f"client {printable(client)} (from round "
                 f"{printable(self.printed_round(first))} on)"
-                for client, first in self.exposed
+                for client, first in self.exposed[:_MOST_EXPOSED]
             ]
-            more = f" and {len(shown) - 8} others" if len(shown) > 8 else ""
             exposed = (
-                f"{len(shown)} of {self.num_clients} clients are exposed, the server "
-                "can "
-                f"solve for their updates: {', '.join(shown[:8])}{more}."
+                f"{len(self.exposed)} of {self.num_clients} clients are exposed, the "
+                f"server can solve for their updates: {', '.join(words)}"
             )
-        else:
-            exposed = f"No client is exposed: no client's update follows from the sums {REALS}."
+            if len(self.exposed) > _MOST_EXPOSED:
+                exposed += f" and {len(self.exposed) - _MOST_EXPOSED} others"
+            exposed += "."
         if self.weak.error_bits is not None:
             exposed += f" Not proven at this effort: {self.weak.surety}."
         if self.hidden is not None:
-            drifting = [own.sentence() for own in self.of_drift]
-            return [exposed, self.hidden.sentence(), *drifting]
-        left_out = (
-            "Among how many clients each is hidden was left out: the log is too large."
-        )
-        return [exposed] if HIDDEN in self.pending else [exposed, left_out]
+            values = (self.hidden, *self.of_drift)
+            return [exposed, *(hidden.sentence() for hidden in values)]
+        if HIDDEN in self.pending:
+            return [exposed]
+        too_large = "was left out: the log is too large."
+        return [exposed, f"Among how many clients each is hidden {too_large}"]
 
     def _plain_sum(self) -> list[str]:
         group = self.group
         if group is None or group.upper is None:
             return []
-        sure = (
-            "proven" if group.certified else f"or as few as {group.lower}, not decided"
-        )
+        certainty = "proven"
+        if not group.certified:
+            certainty = f"or as few as {group.lower}, not decided"
         return [
             f"The smallest plain sum that follows is over {group.upper} "
-            f"{_clients(group.upper)} "
-            f"({sure}): {join_names('client', self.group_clients)}."
+            f"{_clients(group.upper)} ({certainty}): "
+            f"{join_names('client', self.group_clients)}."
         ]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain values for JSON.
-
-        Large integers as decimal strings.
-        """
-        weak, recipe = self.weak, self.recipe
-        parts = (
-            {} if not self.parts else {"parts": [_part(*each) for each in self.parts]}
-        )
-        return parts | {
-            **_fields(
-                self,
-                "num_rounds",
-                "num_clients",
-                "empty_rounds",
-                "is_weighted",
-                "columns_used",
-                "columns_ignored",
-                "aggregation",
-                "notes",
-            ),
-            "exposed": [
-                {
-                    "client": plain(client),
-                    "first_round": plain(self.printed_round(first)),
-                }
-                for client, first in self.exposed
-            ],
-            "hidden_among": None if self.hidden is None else self.hidden.to_dict(),
-            "hidden_among_updates": None
-            if self.updates is None
-            else self.updates.to_dict(),
-            "hidden_among_lasting": None
-            if self.lasting is None
-            else self.lasting.to_dict(),
-            "noise": None if self.noisy is None else self.noisy.to_dict(),
-            "pending": list(self.pending),
-            "coalition": [plain(name) for name in self.coalition],
-            "joining": [
-                {
-                    "client": plain(own.client),
-                    "others": [plain(name) for name in own.others],
-                    "fewest": own.fewest,
-                    "text": own.text,
-                }
-                for own in self.joining
-            ],
-            "weak_privacy": {
-                **_fields(
-                    weak,
-                    "lower",
-                    "upper",
-                    "certified",
-                    "error_bits",
-                    "rank",
-                    "num_groups",
-                    "lower_method",
-                    "upper_method",
-                ),
-                "support": [plain(name) for name, _ in recipe.clients]
-                if recipe
-                else [],
-                "witness": [digits(value) for value in weak.witness],
-            },
-            "unweighted_group": None
-            if self.group is None
-            else {
-                **_fields(self.group, "lower", "upper", "certified"),
-                "support": [plain(name) for name in self.group_clients],
-                "witness": [digits(value) for value in self.group.witness],
-            },
-            "strong_privacy": self.strong,
-            "recipe": None
-            if recipe is None
-            else {
-                "text": recipe.text(),
-                "rounds": _terms("round", recipe.printed_rounds),
-                "clients": _terms("client", recipe.clients),
-            },
+        """Return everything as plain values for JSON, large integers as text."""
+        recipe = self.recipe
+        report: dict[str, Any] = {}
+        if self.parts:
+            report["parts"] = [_part(name, audit) for name, audit in self.parts]
+        report |= _fields(self, *_OF_AUDIT)
+        report["exposed"] = [
+            {"client": plain(client), "first_round": plain(self.printed_round(first))}
+            for client, first in self.exposed
+        ]
+        for key, name in _NESTED.items():
+            value = getattr(self, name)
+            report[key] = None if value is None else value.to_dict()
+        report |= _fields(self, "pending", "coalition")
+        report["joining"] = [
+            {
+                "client": plain(joining.client),
+                **_fields(joining, "others", "fewest", "text"),
+            }
+            for joining in self.joining
+        ]
+        report["weak_privacy"] = {
+            **_fields(self.weak, *_OF_WEAK),
+            "support": plain_names(name for name, _ in recipe.clients)
+            if recipe
+            else [],
+            "witness": [digits(value) for value in self.weak.witness],
         }
+        report["unweighted_group"] = self.group and {
+            **_fields(self.group, "lower", "upper", "certified"),
+            "support": plain_names(self.group_clients),
+            "witness": [digits(value) for value in self.group.witness],
+        }
+        report["strong_privacy"] = self.strong
+        report["recipe"] = recipe and {
+            "text": recipe.text(),
+            "rounds": _terms("round", recipe.printed_rounds),
+            "clients": _terms("client", recipe.clients),
+        }
+        return report
 
 
-def _part(name: str, own: Audit) -> dict[str, Any]:
+def _part(name: str, audit: Audit) -> dict[str, Any]:
     """Return the report on one part of the vector as plain values."""
-    hidden = own.hidden
+    hidden = audit.hidden
     return {
         "part": name,
-        **_fields(own, "num_rounds", "num_clients", "strong"),
-        **_fields(own.weak, "lower", "upper", "certified", "error_bits", "rank"),
-        "exposed": [plain(client) for client, _ in own.exposed],
-        "hidden_among_least": None if hidden is None else hidden.least,
-        "hidden_among_client": None if hidden is None else plain(hidden.least_client),
+        **_fields(audit, "num_rounds", "num_clients", "strong"),
+        **_fields(audit.weak, *_OF_WEAK[:5]),
+        "exposed": plain_names(client for client, _ in audit.exposed),
+        "hidden_among_least": hidden and hidden.least,
+        "hidden_among_client": hidden and plain(hidden.least_client),
     }
 
 
-def _interval(lower: int, upper: int) -> str:
+def _interval(weak: WeakPrivacy) -> str:
+    return _between(weak.lower, weak.upper)
+
+
+def _between(lower: int | None, upper: int | None) -> str:
     return str(lower) if lower == upper else f"between {lower} and {upper}"
 
 
 def _strong_meaning(strong: int) -> str:
     if strong == 1:
         return "some combination gives a client a coefficient that no other has"
-    return f"in any combination a client shares its coefficient with at least {strong - 1} more"
+    more = f"at least {strong - 1} more"
+    return f"in any combination a client shares its coefficient with {more}"
 
 
-def _clients(count: int) -> str:
+def _clients(count: int | None) -> str:
     return "client" if count == 1 else "clients"
 
 
-def _fields(of: Any, *names: str) -> dict[str, Any]:
-    """Return attributes by their names, tuples as lists."""
-    values = {name: getattr(of, name) for name in names}
-    return {name: list(v) if isinstance(v, tuple) else v for name, v in values.items()}
+def _fields(value: Any, *names: str) -> dict[str, Any]:
+    """Return attributes by their names, tuples of names as lists."""
+    values = {name: getattr(value, name) for name in names}
+    return {
+        name: plain_names(each) if isinstance(each, tuple) else each
+        for name, each in values.items()
+    }
 
 
 def _terms(kind: str, terms: tuple[tuple[Hashable, int], ...]) -> list[dict[str, Any]]:

@@ -1,11 +1,11 @@
-"""What an audit reports about how well the sums, and noise in them, hide each client."""
+"""Reports of an audit on how well the sums, and noise in them, hide each client."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Hashable, Sequence
-from typing import Any
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,7 +19,8 @@ from mrsa_watch._base.untrusted import printable
 from mrsa_watch._base.values import by_value
 from mrsa_watch.logs import ParticipationLog, of_part
 
-_MOST_NOTED, _MOST_TOLD = 5, 3
+_MOST_NOTED = 5
+_MOST_IN_WORDS = 3
 _MOST_MULTIPLIED = 10**12  # of float64 numbers: a minute on two cores
 _MOST_AT_ONCE = 10**9  # a fraction of a second
 _ABOVE = math.nextafter(1.0, 2.0)
@@ -28,10 +29,52 @@ UNKNOWN = "is not known to nine digits"
 Noted = tuple[tuple[Hashable, float], ...]
 
 
+class _Wording(NamedTuple):
+    """The words for values of one kind.
+
+    Attributes:
+        subject: What of a client is hidden.
+        row: How a table's rows begin.
+        opening: How the sentence begins, with the condition.
+        median: Whose value the median is.
+        unknown: The words for a value that floats do not know.
+    """
+
+    subject: str
+    row: str
+    opening: str
+    median: str
+    unknown: str
+
+
+_SIX_DIGITS = "is not known to six digits"
+_UNCHANGING = _Wording(
+    "",
+    "{} client hidden",
+    "Hidden as well as in a single sum",
+    "the median client",
+    UNKNOWN,
+)
+_ONE_ROUND = _Wording(
+    "the update of one round",
+    "update of one round, {} client",
+    "The update of one round, {}, is hidden likewise",
+    "the worst update of the median client",
+    _SIX_DIGITS,
+)
+_LASTING = _Wording(
+    "what lasts of the updates",
+    "what lasts, {} client",
+    "What lasts of a client's updates, {}, is hidden likewise",
+    "that of the median client",
+    _SIX_DIGITS,
+)
+
+
 @dataclasses.dataclass(frozen=True)
 @by_value
 class Drifting:
-    """How clients' updates are assumed to drift over the rounds of a log.
+    """An assumption on how clients' updates drift over the rounds of a log.
 
     Checked when made.
 
@@ -45,7 +88,7 @@ class Drifting:
 
     @staticmethod
     def checked(memory: Any, share: Any) -> Drifting | None:
-        """Return it, or None where updates are only looked at as if they never changed."""
+        """Check memory and share; None if updates count as if they never changed."""
         rule = "must be a number from 0 to 1"
         lasting = check_number(share, "share", rule, 0.0, 1.0)
         if memory is None:
@@ -55,7 +98,7 @@ class Drifting:
 
     @property
     def has_lasting_part(self) -> bool:
-        """Whether an update is a part that lasts and a part that does not, both of some size.
+        """Whether both the lasting and the fresh part of an update have some size.
 
         With share 1 the update of a round is what lasts of it, with share 0 nothing
         lasts.
@@ -63,18 +106,13 @@ class Drifting:
         return 0.0 < self.share < 1.0
 
     def words(self) -> str:
-        """Return under which condition a figure of the update of one round holds."""
+        """Return the condition under which a value of the update of one round holds."""
         share = "" if self.share == 1.0 else f", share {self.share:.3g}"
-        return f"if updates drift with memory {self.memory:.6g}{share} and clients are alike"
-
-    def lasting_words(self) -> str:
-        """Return under which condition a figure of what lasts holds."""
-        return (
-            f"if share {self.share:.3g} of updates never changes and clients are alike"
-        )
+        memory = f"memory {self.memory:.6g}{share}"
+        return f"if updates drift with {memory} and clients are alike"
 
     def settings(self, log: ParticipationLog) -> dict[str, Any]:
-        """Return how `hidden_among` is reported for it.
+        """Return the arguments that describe the drift to `hidden_among`.
 
         The rows of a log count as rounds that follow each other, which is never too
         kind: more time between them would hide more.
@@ -86,7 +124,7 @@ class Drifting:
         return {"memory": np.where(lags == 0, 1.0, self.share * self.memory**lags)}
 
     def lasting(self, log: ParticipationLog) -> np.ndarray:
-        """Return among how many what lasts of each client's updates is hidden, if it never changes.
+        """Return among how many what lasts of each client's updates is hidden.
 
         Client i sends sqrt(a) l_i + sqrt(1 - a) e_ir, with e fresh in each round. For l
         the sums of all e are noise, of covariance (1 - a)/a (P P^T) between sums of one
@@ -108,11 +146,11 @@ class Drifting:
         return np.asarray(hidden_among(P, noise=noise), np.float64)
 
     def worst_over_rounds(self, log: ParticipationLog) -> np.ndarray:
-        """Return among how many the worst update so far was hidden, after each round."""
-        found = hidden_among_trajectory(
+        """Return among how many the worst update so far is hidden after each round."""
+        worst = hidden_among_trajectory(
             log.participation, quantiles=(0.0,), **self.settings(log)
         )
-        return np.asarray(found, np.float64)[:, 0]
+        return np.asarray(worst, np.float64)[:, 0]
 
 
 def _times(log: ParticipationLog) -> np.ndarray:
@@ -133,38 +171,32 @@ def _times(log: ParticipationLog) -> np.ndarray:
 def is_feasible(
     P: np.ndarray, drifting: Drifting | None = None, *, at_once: bool = False
 ) -> bool:
-    """Return whether hidden among takes no more than a minute.
+    """Predict whether hidden among takes at most a minute, or no time to speak of.
 
-    With `at_once` no time to speak of.
     Its cost is that of the rounds' products with each other and with their factor;
     where updates drift, of the factor with each client's own rounds, twice.
     """
     rounds = int((P != 0).any(axis=1).sum())
     cost = rounds**2 * max(P.shape)
     if drifting is not None:
-        own = (P != 0).sum(axis=0, dtype=np.int64)
-        cost = max(cost, len(P) ** 3, len(P) * int(own @ own))
+        counts = (P != 0).sum(axis=0, dtype=np.int64)
+        cost = max(cost, len(P) ** 3, len(P) * int(counts @ counts))
     return cost <= (_MOST_AT_ONCE if at_once else _MOST_MULTIPLIED)
 
 
 def hidden_of(P: np.ndarray, exposed: Sequence[int]) -> np.ndarray:
-    """Return the size of a single sum that hides each client equally well.
-
-    1 if proven exposed.
-    """
-    # those who are exposed are known already
-    nobody = np.full(P.shape[1], -1, np.int32)
-    found = np.maximum(
-        np.asarray(among(as_history(P), None, first=nobody), np.float64), _ABOVE
-    )
-    found[list(exposed)] = 1.0
-    return found
+    """Return among how many each client is hidden, 1 for those known to be exposed."""
+    no_client = np.full(P.shape[1], -1, np.int32)
+    values = np.asarray(among(as_history(P), None, first=no_client), np.float64)
+    values = np.maximum(values, _ABOVE)
+    values[list(exposed)] = 1.0
+    return values
 
 
 @dataclasses.dataclass(frozen=True)
 @by_value
 class Hidden:
-    """How well clients are hidden in the sums, without noise.
+    """A report on how well clients are hidden in the sums, without noise.
 
     Attributes:
         values: float64 `[clients]`; 1 for the exposed, inf for those in no sum, nan
@@ -195,10 +227,10 @@ class Hidden:
 
     @staticmethod
     def of_lasting(log: ParticipationLog, drifting: Drifting) -> Hidden:
-        """Return the report on what lasts of clients' updates, which noise-free sums only blur."""
-        found = Hidden.saying(drifting.lasting(log), log.clients, (), drifting)
+        """Return the report on what lasts of clients' updates, without noise."""
+        hidden = Hidden.saying(drifting.lasting(log), log.clients, (), drifting)
         at_least = strong_privacy(log.participation) or 1
-        return dataclasses.replace(found, is_lasting=True, at_least=at_least)
+        return dataclasses.replace(hidden, is_lasting=True, at_least=at_least)
 
     @staticmethod
     def of(
@@ -211,19 +243,16 @@ class Hidden:
             exposed: The clients who are exposed if updates never changed.
             drifting: How updates drift; None if they never changed.
         """
+        P = log.participation
         if drifting is None:
-            values = hidden_of(log.participation, exposed)
+            values = hidden_of(P, exposed)
         else:
-            values = np.asarray(
-                hidden_among(log.participation, **drifting.settings(log))
-            )
+            values = np.asarray(hidden_among(P, **drifting.settings(log)))
             exposed = np.flatnonzero(values == 1.0).tolist()
-        found = Hidden.saying(values, log.clients, exposed, drifting)
-        if found.least is not None:
-            return found
-        return dataclasses.replace(
-            found, at_least=strong_privacy(log.participation) or 1
-        )
+        hidden = Hidden.saying(values, log.clients, exposed, drifting)
+        if hidden.least is not None:
+            return hidden
+        return dataclasses.replace(hidden, at_least=strong_privacy(P) or 1)
 
     @staticmethod
     def saying(
@@ -232,20 +261,16 @@ class Hidden:
         exposed: Sequence[int],
         drifting: Drifting | None,
     ) -> Hidden:
-        """Return the report on clients for which hidden among is known."""
+        """Return the report on clients whose values are known."""
         if np.isnan(values).any():
-            if len(exposed):
-                return Hidden(values, (), 1.0, clients[exposed[0]], None, drifting)
-            return Hidden(values, (), None, None, None, drifting)
+            first = clients[exposed[0]] if len(exposed) else None
+            least = 1.0 if len(exposed) else None
+            return Hidden(values, (), least, first, None, drifting)
         order = np.argsort(values, kind="stable")
-        noted = [
-            i
-            for i in order[len(exposed) : len(exposed) + _MOST_NOTED]
-            if values[i] < np.inf
-        ]
+        worst = order[len(exposed) : len(exposed) + _MOST_NOTED]
         return Hidden(
             values,
-            tuple((clients[i], float(values[i])) for i in noted),
+            tuple((clients[i], float(values[i])) for i in worst if values[i] < np.inf),
             float(values[order[0]]),
             clients[order[0]],
             float(np.median(values[np.isfinite(values)])),
@@ -253,24 +278,26 @@ class Hidden:
         )
 
     @property
-    def condition(self) -> str:
-        """Under which condition on updates it holds."""
+    def _wording(self) -> _Wording:
         if self.drifting is None:
-            return "if updates never changed"
-        return (
-            self.drifting.lasting_words() if self.is_lasting else self.drifting.words()
-        )
+            return _UNCHANGING
+        return _LASTING if self.is_lasting else _ONE_ROUND
 
     @property
-    def unknown(self) -> str:
-        """The words for a value that floats do not know."""
-        return UNKNOWN if self.drifting is None else "is not known to six digits"
+    def condition(self) -> str:
+        """The condition on updates under which the values hold."""
+        if self.drifting is None:
+            return "if updates never changed"
+        if not self.is_lasting:
+            return self.drifting.words()
+        share = f"share {self.drifting.share:.3g}"
+        return f"if {share} of updates never changes and clients are alike"
 
     @property
     def least_words(self) -> str:
         """Among how many the worst hidden client is, and who it is."""
         if self.least is None:
-            return self.unknown.removeprefix("is ")
+            return self._wording.unknown.removeprefix("is ")
         return (
             f"among {hidden_words(self.least)} (client {printable(self.least_client)})"
         )
@@ -278,61 +305,52 @@ class Hidden:
     @property
     def rows(self) -> tuple[str, str]:
         """The questions that the least and the median answer."""
-        if self.drifting is None:
-            return "worst client hidden", "median client hidden"
-        subject = "what lasts" if self.is_lasting else "update of one round"
-        return f"{subject}, worst client", f"{subject}, median client"
+        row = self._wording.row
+        return row.format("worst"), row.format("median")
 
     def sentence(self) -> str:
-        """Return it in words."""
+        """Return the values in words."""
+        words = self._wording
+        opening = words.opening.format(self.condition)
         if self.median is None and self.drifting is None:
-            return f"Among how many clients each other is hidden {self.unknown}."
-        told = [
+            return f"Among how many clients each other is hidden {words.unknown}."
+        if self.median is None:
+            return f"{opening} among a number that {words.unknown}."
+        worst = ["the exposed among 1"] if self.least == 1.0 else []
+        worst += [
             f"client {printable(name)} among {hidden_words(size)}"
             for name, size in self.worst
         ]
-        told = ["the exposed among 1"] * (self.least == 1.0) + told
-        text, median = "Hidden as well as in a single sum", "the median client"
-        if self.drifting is not None:
-            text = f"The update of one round, {self.condition}, is hidden likewise"
-            median = "the worst update of the median client"
-        if self.is_lasting:
-            text = f"What lasts of a client's updates, {self.condition}, is hidden likewise"
-            median = "that of the median client"
-        if self.median is None:
-            return f"{text} among a number that {self.unknown}."
-        return f"{text}: {', '.join(told)}; {median} among {hidden_words(self.median)}."
+        median = f"{words.median} among {hidden_words(self.median)}"
+        return f"{opening}: {', '.join(worst)}; {median}."
 
     @property
     def subject(self) -> str:
-        """What of a client is hidden, where updates drift."""
-        return (
-            "what lasts of the updates"
-            if self.is_lasting
-            else "the update of one round"
-        )
+        """The part of a client's updates that is hidden, where updates drift."""
+        return self._wording.subject
 
     def gate(self, target: float | int) -> tuple[bool, str]:
-        """Return whether the worst client is hidden among at least this many clients, and why."""
-        whose, anyone, under = "client", "the worst client", ""
-        if self.drifting is not None:
-            under = f", {self.condition}"
-            whose, anyone = f"{self.subject} of client", f"{self.subject} of any client"
+        """Decide whether the worst client is hidden among some number, and why."""
+        of = f"{self.subject} of " if self.subject else ""
+        under = f", {self.condition}" if self.subject else ""
         if self.least is None and self.at_least >= max(target, 2):
             return True, (
                 f"every client is hidden among at least {self.at_least}, the fewest "
                 f"clients that are in exactly the same sums{under}"
             )
         if self.least is None:
-            return False, f"among how many {anyone} is hidden {self.unknown}{under}"
-        value = f"{whose} {printable(self.least_client)} is hidden among {hidden_words(self.least)}"
+            anyone = f"{of}any client" if of else "the worst client"
+            why = f"among how many {anyone} is hidden {self._wording.unknown}{under}"
+            return False, why
+        value = f"{of}client {printable(self.least_client)} is hidden"
         # what floats may take off blocks' exact figures
         passed = self.least >= target * (1 - 1e-9)
-        return passed, f"{value}, {'at least' if passed else 'below'} {target:g}{under}"
+        verdict = f"{'at least' if passed else 'below'} {target:g}"
+        return passed, f"{value} among {hidden_words(self.least)}, {verdict}{under}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain values for JSON."""
-        found = {
+        report = {
             "worst": [
                 {"client": plain(client), "hidden_among": size}
                 for client, size in self.worst
@@ -342,13 +360,18 @@ class Hidden:
             "median": self.median,
             "condition": self.condition,
         }
-        return found | (
-            {} if self.drifting is None else dataclasses.asdict(self.drifting)
-        )
+        if self.drifting is not None:
+            report |= dataclasses.asdict(self.drifting)
+        return report
+
+
+def plain_names(names: Iterable[Any]) -> list[Any]:
+    """Return names of a log as JSON holds them."""
+    return [plain(name) for name in names]
 
 
 def plain(name: Any) -> Any:
-    """Return a name of a log as JSON has it."""
+    """Return a name of a log as JSON holds it."""
     return name if name is None or isinstance(name, int | float | str) else str(name)
 
 
@@ -375,19 +398,15 @@ class Noise:
 
     @staticmethod
     def checked(multiplier: Any, clip: Any, delta: Any, spread: Any) -> Noise | None:
-        """Return it, or None where no noise is given."""
+        """Check the numbers of the noise; None where there are none."""
+        with_both = "must be used together with noise_multiplier and clip"
+        with_noise = "must be used together with noise_multiplier"
+        with_clip = "must be used together with clip"
         if multiplier is None and clip is None:
-            rule = "must be used together with noise_multiplier and clip"
-            require(spread is None, "spread", rule, spread)
+            require(spread is None, "spread", with_both, spread)
             return None
-        require(
-            clip is not None,
-            "clip",
-            "must be used together with noise_multiplier",
-            clip,
-        )
-        rule = "must be used together with clip"
-        require(multiplier is not None, "noise_multiplier", rule, multiplier)
+        require(clip is not None, "clip", with_noise, clip)
+        require(multiplier is not None, "noise_multiplier", with_clip, multiplier)
         rule = "must be positive and finite"
         return Noise(
             check_number(multiplier, "noise_multiplier", rule, POSITIVE),
@@ -398,51 +417,38 @@ class Noise:
 
     @staticmethod
     def of_log(log: ParticipationLog, delta: Any) -> Noise | None:
-        """Return the noise that a log records; None where no sum has noise and a clip."""
-        count = len(log.rounds)
-        noise, clip = log.noise or (None,) * count, log.clip or (None,) * count
-        pairs = list(zip(noise, clip, strict=True))
-        told = [(own, most) for own, most in pairs if own and most]
-        if not told:
+        """Return the noise that a log records; None if no sum has noise and a clip."""
+        if log.noise is None or log.clip is None:
             return None
-        ratios = tuple(own / most if own and most else 0.0 for own, most in pairs)
-        return Noise(
-            min(ratios),
-            max(most for _, most in told),
-            _check_delta(delta),
-            None,
-            ratios,
-        )
+        pairs = list(zip(log.noise, log.clip, strict=True))
+        clips = [clip for noise, clip in pairs if noise and clip]
+        if not clips:
+            return None
+        ratios = tuple(noise / clip if noise and clip else 0.0 for noise, clip in pairs)
+        return Noise(min(ratios), max(clips), _check_delta(delta), None, ratios)
 
     def figures(self, log: ParticipationLog) -> Noisy:
-        """Return how well the worst clients of a log are distinguished.
+        """Compute how well the worst clients of a log are distinguished.
 
         The shift is the clip: a client who takes part against one who sends nothing.
         Rows that were scaled to integers had their noise scaled alike. Where the log
         records the noise, each sum counts in units of its clip.
         """
-        scales = np.array(
-            [float(scale) for scale in log.scales or (1,) * len(log.rounds)]
-        )
         P = log.participation
-        sizes: Any = (
-            self.multiplier * self.clip
-            if self.ratios is None
-            else np.array(self.ratios)
-        )
-        noise, shift = (sizes * scales) ** 2, self.clip if self.ratios is None else 1.0
-        known = distinguishability(P, shift=shift, spread=None, noise=noise)
+        scales = np.ones(len(P)) if log.scales is None else np.array(log.scales, float)
+        deviations = np.full(len(P), self.multiplier * self.clip)
+        shift = self.clip
+        if self.ratios is not None:
+            deviations = np.array(self.ratios)
+            shift = 1.0
+        noise = (deviations * scales) ** 2
+        guarantee = distinguishability(P, shift=shift, spread=None, noise=noise)
+        mean = float(np.mean(guarantee.epsilon(self.delta)))
         gaussian = None
         if self.spread is not None and is_feasible(P):
-            gaussian = distinguishability(
-                P, shift=shift, spread=self.spread, noise=noise
-            )
-        return Noisy(
-            self,
-            self._worst(log, known),
-            self._mean(known),
-            None if gaussian is None else self._worst(log, gaussian),
-        )
+            others = distinguishability(P, shift=shift, spread=self.spread, noise=noise)
+            gaussian = self._worst(log, others)
+        return Noisy(self, self._worst(log, guarantee), mean, gaussian)
 
     def words(self) -> str:
         """Return the words for the noise."""
@@ -456,21 +462,17 @@ class Noise:
         size = f"{least:g}" if least == most else f"{least:g} to {most:g}"
         bare = self.ratios.count(0.0)
         more = f"; it records none, or no clip, in {bare} of {len(self.ratios)} sums"
-        return f"the noise that the log records (noise multiplier {size}{more if bare else ''})"
+        size += more if bare else ""
+        return f"the noise that the log records (noise multiplier {size})"
 
-    def _worst(self, log: ParticipationLog, found: Distinguishability) -> Told:
-        noted = [
-            i
-            for i in np.argsort(-found.mu, kind="stable")[:_MOST_NOTED]
-            if found.mu[i] > 0
-        ]
-        epsilon = found.epsilon(self.delta)
+    def _worst(self, log: ParticipationLog, clients: Distinguishability) -> Losses:
+        mu = clients.mu
+        epsilon = clients.epsilon(self.delta)
         return tuple(
-            (log.clients[i], float(found.mu[i]), float(epsilon[i])) for i in noted
+            (log.clients[i], float(mu[i]), float(epsilon[i]))
+            for i in np.argsort(-mu, kind="stable")[:_MOST_NOTED]
+            if mu[i] > 0
         )
-
-    def _mean(self, found: Distinguishability) -> float:
-        return float(np.mean(found.epsilon(self.delta)))
 
 
 def _check_delta(delta: Any) -> float:
@@ -479,89 +481,85 @@ def _check_delta(delta: Any) -> float:
     )
 
 
-Told = tuple[tuple[Hashable, float, float], ...]
+Losses = tuple[tuple[Hashable, float, float], ...]
 
 
 @dataclasses.dataclass(frozen=True)
 @by_value
 class Noisy:
-    """How well a client can be distinguished beneath noise.
+    """A report on how well a client can be distinguished beneath noise.
 
     (client, mu, epsilon), the worst first.
 
     Attributes:
         noise: The noise as given.
         known: If the others' updates are known: a guarantee.
-        mean_epsilon: That of all clients of the log then; 0 counts for who is in no
-            sum.
-        gaussian: If they are Gaussian with the spread: none; None where it was not
-            asked for, or takes too long.
+        mean_epsilon: That of all clients of the log then; a client in no sum counts 0.
+        gaussian: If they are Gaussian with the spread: no guarantee; None where it was
+            not requested, or takes too long.
     """
 
     noise: Noise
-    known: Told
+    known: Losses
     mean_epsilon: float
-    gaussian: Told | None
+    gaussian: Losses | None
 
     def sentences(self) -> list[str]:
-        """Return it in words."""
-        own = self.noise
+        """Return the losses in words."""
+        noise = self.noise
+        worst = _words(self.known[:_MOST_IN_WORDS])
         text = (
-            f"With {own.words()} all of this is up to that noise. "
-            "Whether a client sent anything, to one who sees only the noisy sums, not "
-            "the noise or "
+            f"With {noise.words()} all of this is up to that noise. Whether a client "
+            "sent anything, to one who sees only the noisy sums, not the noise or "
             "a sum without it, and knows all others' updates (a guarantee of "
-            "differential privacy, "
-            f"delta {own.delta:g}): {_told(self.known[:_MOST_TOLD])}; "
+            f"differential privacy, delta {noise.delta:g}): {worst}; "
             f"the mean of all clients: epsilon {self.mean_epsilon:.3g}."
         )
-        if own.spread is None:
+        if noise.spread is None:
             return [text]
-        more = f"If the others' updates are Gaussian with spread {own.spread:g}"
+        more = f"If the others' updates are Gaussian with spread {noise.spread:g}"
         if self.gaussian is None:
             return [text, f"{more}: left out, as the log is too large."]
-        return [text, f"{more} (no guarantee): {_told(self.gaussian[:_MOST_TOLD])}."]
+        worst = _words(self.gaussian[:_MOST_IN_WORDS])
+        return [text, f"{more} (no guarantee): {worst}."]
 
     def rows(self) -> list[tuple[str, str, str]]:
-        """Return question, answer, how sure of the worst client."""
-        found = [("distinguished, others known", self.known, "guarantee, float64")]
+        """Return question, answer and certainty of the worst client."""
+        worst = _words(self.known[:1])
+        rows = [("distinguished, others known", worst, "guarantee, float64")]
         if self.gaussian is not None:
-            spread = f"Gaussian others, spread {self.noise.spread:g}"
-            found.append(
-                ("distinguished, others Gaussian", self.gaussian, f"if {spread}")
-            )
-        return [(question, _told(told[:1]), sure) for question, told, sure in found]
+            condition = f"if Gaussian others, spread {self.noise.spread:g}"
+            worst = _words(self.gaussian[:1])
+            rows.append(("distinguished, others Gaussian", worst, condition))
+        return rows
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as plain values for JSON."""
-
-        def each(told: Told | None) -> list[dict[str, Any]] | None:
-            if told is None:
-                return None
-            return [
-                {
-                    "client": plain(name),
-                    "mu": mu if math.isfinite(mu) else None,
-                    "epsilon": epsilon if math.isfinite(epsilon) else None,
-                }
-                for name, mu, epsilon in told
-            ]
-
-        own = {
+        """Return the losses as plain values for JSON."""
+        gaussian = None if self.gaussian is None else _plain_losses(self.gaussian)
+        return {
             "noise_multiplier": self.noise.multiplier,
             "clip": self.noise.clip,
             "delta": self.noise.delta,
             "spread": self.noise.spread,
-        }
-        mean = self.mean_epsilon if math.isfinite(self.mean_epsilon) else None
-        return own | {
-            "others_known": each(self.known),
-            "mean_epsilon": mean,
-            "others_gaussian": each(self.gaussian),
+            "others_known": _plain_losses(self.known),
+            "mean_epsilon": _finite(self.mean_epsilon),
+            "others_gaussian": gaussian,
         }
 
 
-def _told(told: Told) -> str:
+def _plain_losses(losses: Losses) -> list[dict[str, Any]]:
+    return [
+        {"client": plain(name), "mu": _finite(mu), "epsilon": _finite(epsilon)}
+        for name, mu, epsilon in losses
+    ]
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _words(losses: Losses) -> str:
     return "; ".join(
-        f"client {printable(name)} mu {mu:.3g}, epsilon {e:.3g}" for name, mu, e in told
+        f"client {printable(name)} mu {mu:.3g}, epsilon {e:.3g}"
+        for name, mu, e in losses
     )

@@ -1,4 +1,6 @@
-"""What an audit found, round by round.
+"""Findings of an audit, round by round.
+
+Who was exposed, and between which bounds weak T lay.
 
 Who was exposed, and between which bounds weak T lay.
 Everything follows from first exposures, classes of equal columns, the lightest sum so
@@ -34,7 +36,7 @@ _MOST_ENTRIES = 2**26
 
 @finding
 class OverRounds:
-    """What is known after each round of a log; all of `[rounds]`.
+    """Findings after each round of a log; all of `[rounds]`.
 
     Attributes:
         exposed: int32, clients whose own update could be solved for.
@@ -79,11 +81,11 @@ class Part(NamedTuple):
         return [
             Part(
                 name,
-                own,
-                [place[row] for row in own.rounds],
-                [column[client] for client in own.clients],
+                part_log,
+                [place[row] for row in part_log.rounds],
+                [column[client] for client in part_log.clients],
             )
-            for name, own in log.by_part().items()
+            for name, part_log in log.by_part().items()
             if name is not None
         ]
 
@@ -93,9 +95,7 @@ def over_parts(
     log: ParticipationLog,
     parts: Sequence[tuple[Part, OverRounds]],
 ) -> OverRounds:
-    """Return what is known after each round of a log of several parts.
-
-    The worst of them.
+    """Merge the findings after each round of a log's parts: the worst of them.
 
     Args:
         first_rounds: For each client that a part exposes the name of the round from
@@ -104,28 +104,20 @@ def over_parts(
         parts: Each with what is known of it after each of its rounds.
     """
     rounds = np.arange(len(log.rounds))
-    place = {name: j for j, name in enumerate(log.rounds)}
-    firsts = np.array([place[first] for first in first_rounds], np.int64)
-    exposed = np.cumsum(np.bincount(firsts, minlength=len(rounds))).astype(np.int32)
+    exposed = _exposed(log, first_rounds)
 
     def worst(name: str, nothing: float, kind: type) -> np.ndarray | None:
-        found = np.full(len(rounds), np.inf)
-        for part, own in parts:
-            values = getattr(own, name)
+        lowest = np.full(len(rounds), np.inf)
+        for part, curves in parts:
+            values = getattr(curves, name)
             if values is None:
                 return None
-            started = (
-                values
-                if values.dtype == np.float64
-                else np.where(values < 0, np.inf, values)
-            )
-            # nan is of what floats do not know, once somebody took part
-            is_there = own.lower >= 0
-            known = np.append(np.where(is_there, started, np.inf), np.inf)
-            found = np.minimum(
-                found, known[np.searchsorted(part.rows, rounds, "right") - 1]
-            )
-        return np.where(found == np.inf, nothing, found).astype(kind)
+            # NaN stands for what floats do not know, once a client took part
+            values = np.append(np.where(curves.lower >= 0, values, np.inf), np.inf)
+            # the last sum of the part so far; before there is one, the inf at the end
+            last = np.searchsorted(part.rows, rounds, "right") - 1
+            lowest = np.minimum(lowest, values[last])
+        return np.where(lowest == np.inf, nothing, lowest).astype(kind)
 
     strong, lower, upper = (
         worst(name, -1.0, np.int32) for name in ("strong", "lower", "upper")
@@ -159,18 +151,16 @@ def over_rounds(
     P = log.participation
     rounds = len(P)
     seen = np.maximum.accumulate((P != 0).any(axis=1))
-    place = {name: j for j, name in enumerate(log.rounds)}
-    firsts = np.array([place[first] for first in first_rounds], np.int64)
-    exposed = np.cumsum(np.bincount(firsts, minlength=rounds)).astype(np.int32)
-    strong = (
-        np.asarray(strong_privacy_trajectory(P)) if P.size <= _MOST_ENTRIES else None
-    )
-    # Nobody exposed is T of at least two, and T never rises.
+    exposed = _exposed(log, first_rounds)
+    strong = None
+    if P.size <= _MOST_ENTRIES:
+        strong = np.asarray(strong_privacy_trajectory(P))
+    # Without an exposed client T is at least two, and T never rises.
     lower = np.where(exposed > 0, 1, np.maximum(2, weak.lower or 1))
     upper = np.minimum.accumulate(_sizes(P))
     upper = np.where(exposed > 0, 1, upper)
-    used = np.flatnonzero([value != 0 for value in weak.witness])
-    if used.size and weak.upper is not None:
+    used = [j for j, value in enumerate(weak.witness) if value]
+    if used and weak.upper is not None:
         upper[used[-1] :] = np.minimum(upper[used[-1] :], weak.upper)
     if strong is not None:
         lower = np.maximum(lower, strong)
@@ -180,9 +170,8 @@ def over_rounds(
         bulk = weak_privacy_trajectory(P, method="bounds", progress=progress)
         lower = np.maximum(lower, bulk.lower)
         upper = np.where(seen, np.minimum(upper, bulk.upper), upper)
-    lower, upper = (
-        np.where(seen, bound, -1).astype(np.int32) for bound in (lower, upper)
-    )
+    lower = np.where(seen, lower, -1).astype(np.int32)
+    upper = np.where(seen, upper, -1).astype(np.int32)
     hidden = None
     if is_feasible(P):
         worst = np.asarray(hidden_among_trajectory(P, quantiles=(0.0,)))[:, 0]
@@ -191,7 +180,15 @@ def over_rounds(
     return OverRounds(exposed, strong, lower, upper, hidden, updates)
 
 
+def _exposed(log: ParticipationLog, first_rounds: Iterable[Hashable]) -> np.ndarray:
+    """Count the exposed clients after each round."""
+    row_of = {name: j for j, name in enumerate(log.rounds)}
+    firsts = np.array([row_of[first] for first in first_rounds], np.int64)
+    counts = np.bincount(firsts, minlength=len(log.rounds))
+    return np.cumsum(counts).astype(np.int32)
+
+
 def _sizes(P: np.ndarray) -> np.ndarray:
-    """Return how many clients are in each sum; all of them for a round without anybody."""
+    """Count the clients of each sum; an empty round counts as a sum of all of them."""
     sizes = (P != 0).sum(axis=1)
     return np.where(sizes > 0, sizes, P.shape[1])

@@ -27,7 +27,7 @@ from mrsa_watch.logs import ParticipationLog
 def certificate(
     log: ParticipationLog, found: Audit, file: str | pathlib.Path
 ) -> dict[str, Any]:
-    r"""Return what an audit claims with short proofs in integers, as plain values for JSON.
+    r"""Write the claims of an audit with short proofs in integers, as plain values.
 
     Choose it where somebody who trusts neither you nor this package must believe an
     audit: write it to a file, and let them run `mrsa_check.py`, which needs Python
@@ -78,20 +78,28 @@ def certificate(
     rule = "must leave a client of each part of the vector out for a certificate"
     require(not missing, "coalition", rule, *missing)
     entries, most = int(np.count_nonzero(log.participation)), mrsa_check.MOST_ENTRIES
-    rule = f"must have at most {most} clients in sums, over all sums, as the checker can hold"
+    rule = (
+        f"must have at most {most} clients in sums, over all sums, as the checker can "
+        "hold"
+    )
     require(entries <= most, "log", rule, entries)
     alike = len(log.clients) - len(
         set(map(mrsa_check.alike_client, map(str, log.clients)))
     )
-    rule = "must have names of clients that the checker takes apart: rename them for a certificate"
+    rule = (
+        "must have names of clients that the checker takes apart: rename them for a "
+        "certificate"
+    )
     require(alike == 0, "log", rule, f"{alike} like others")
-    proofs = {name: _proofs(logs[name], own) for name, own in audits.items()}
+    proofs = {
+        name: _proofs(logs[name], claims_of) for name, claims_of in audits.items()
+    }
     wanted: dict[Any, Fraction] = {}
-    for part, own in zip(logs, proofs.values(), strict=True):
+    for part, claims_of in zip(logs, proofs.values(), strict=True):
         of = dict(
             zip(map(str, logs[part].rounds), logs[part].parts or (), strict=False)
         )
-        for (j, i), weight in own.entries().items():
+        for (j, i), weight in claims_of.entries().items():
             wanted[(j, i) if of.get(j) is None else (j, i, of[j])] = weight
     reading = _reading(data, log, wanted)
     if reading is None:
@@ -113,7 +121,10 @@ def certificate(
     }
     if not found.parts:
         return common | _content(log, proofs[None])
-    parts = [{"part": name} | _content(logs[name], own) for name, own in proofs.items()]
+    parts = [
+        {"part": name} | _content(logs[name], claims_of)
+        for name, claims_of in proofs.items()
+    ]
     return common | {"parts": parts}
 
 
@@ -140,7 +151,7 @@ def _content(log: ParticipationLog, proofs: Proofs) -> dict[str, Any]:
 
 
 def _reading(data: bytes, log: ParticipationLog, wanted: dict[Any, Fraction]) -> Any:
-    """Return how the checker reads the same from the file; None where it has no way to."""
+    """Find how the checker reads the same from the file; None if it cannot."""
     for reading in _readings(log):
         try:
             if mrsa_check.read_log(data, reading)[0] == wanted:
@@ -151,7 +162,7 @@ def _reading(data: bytes, log: ParticipationLog, wanted: dict[Any, Fraction]) ->
 
 
 def _is_restated(data: bytes, log: ParticipationLog) -> bool:
-    """Return whether a text holds the log in a form that the user decided on, or that is packed."""
+    """Return whether a text was packed, encoded, or read by the user's decisions."""
     packing = packing_of(data)
     is_encoded = data.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in data[:4]
     is_commented = data.lstrip()[:1] == b"#" or data[:5].lower().strip(b'"').startswith(
@@ -171,12 +182,12 @@ def _readings(log: ParticipationLog) -> Iterator[dict[str, Any]]:
     )
     for delimiter in (",", ";", "\t", "|", " ", None):
         for header in (0, 1):
-            own = {"delimiter": delimiter, "header": header}
+            format_ = {"delimiter": delimiter, "header": header}
             left_out = list(log.columns_ignored)
             for numbers in ([], used[:1]):  # of the rows, where a table wrote its index
-                yield {"layout": "matrix", **own, "left_out": [*left_out, *numbers]}
+                yield {"layout": "matrix", **format_, "left_out": [*left_out, *numbers]}
             names = used if header else ["0", "1", "2"]
             parts = [[]] if log.parts is None else [names[2:3], names[3:4]]
             for weight, part in itertools.product({None, *names[2:3]}, parts):
                 columns = [*names[:2], weight, *part]
-                yield {"layout": "long", **own, "columns": columns, "where": where}
+                yield {"layout": "long", **format_, "columns": columns, "where": where}

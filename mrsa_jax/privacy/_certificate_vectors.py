@@ -27,7 +27,7 @@ class Kernel:
 
     Args:
         matrix: M, integers `[rounds, classes]`.
-        kept: Rows that are independent and span all.
+        rows: Rows that are independent and span all.
         basis: Columns on which those are regular.
         sizes: Clients of each class.
 
@@ -39,11 +39,11 @@ class Kernel:
     def __init__(
         self,
         matrix: np.ndarray,
-        kept: np.ndarray,
+        rows: np.ndarray,
         basis: np.ndarray,
         sizes: Sequence[int],
     ) -> None:
-        self._matrix, self._kept, self._basis = matrix, kept, basis
+        self._matrix, self._kept, self._basis = matrix, rows, basis
         self._free = np.setdiff1d(np.arange(matrix.shape[1]), basis)
         self._sizes = np.asarray(sizes, np.float64)
         self.vectors: list[list[int]] = []
@@ -60,7 +60,7 @@ class Kernel:
             self._factors = np.linalg.lstsq(upper, orthonormal.T, rcond=None)[0]
 
     def generic(self, count: int, wanted: Collection[int]) -> list[list[int]]:
-        """Return combinations with random coefficients, no wanted place zero in all of them.
+        """Return random combinations in which each wanted place is not always zero.
 
         Fewer, the whole basis, where there are no more; where a wanted place cannot be
         had, with it zero.
@@ -82,12 +82,12 @@ class Kernel:
                         [
                             sum(
                                 int(a) * u[k]
-                                for a, u in zip(own, self.vectors, strict=True)
+                                for a, u in zip(line, self.vectors, strict=True)
                             )
                             for k in range(self._matrix.shape[1])
                         ]
                     )
-                    for own in factors * rng.choice([-1, 1], factors.shape)
+                    for line in factors * rng.choice([-1, 1], factors.shape)
                 ]
             )
             if all(any(u[k] for u in drawn) for k in wanted):
@@ -95,7 +95,7 @@ class Kernel:
         return drawn
 
     def towards(self, k: int) -> list[int] | None:
-        """Return a combination of the basis that is about the projection of a unit vector.
+        """Return a combination of the basis near the projection of a unit vector.
 
         In the metric in which the members of a class share what the class has. None
         without a basis.
@@ -109,7 +109,7 @@ class Kernel:
         scales = np.array([float(max(map(abs, u)).bit_length()) for u in self.vectors])
         exact = [int(a) for a in np.rint(factors / largest * _STEPS)]
         top = int(scales.max())
-        whole = [a << (top - int(own)) for a, own in zip(exact, scales, strict=True)]
+        whole = [a << (top - int(bits)) for a, bits in zip(exact, scales, strict=True)]
         u = [
             sum(a * v[i] for a, v in zip(whole, self.vectors, strict=True))
             for i in range(self._matrix.shape[1])
@@ -117,7 +117,7 @@ class Kernel:
         return _primitive(u) if any(u) else self.vectors[0]
 
     def _solved(self, factors: np.ndarray) -> list[list[int]]:
-        """Return vectors whose free places are columns of factors, each times a denominator."""
+        """Solve for vectors with given free places, each times a denominator."""
         import flint
 
         rows = self._matrix[self._kept].astype(object)
@@ -129,18 +129,22 @@ class Kernel:
                 flint.fmpz_mat([[int(v) for v in row] for row in right.tolist()])
             ),
         ).numer_denom()
-        found = []
-        for column, own in zip(numerators.transpose().tolist(), factors.T, strict=True):
+        vectors = []
+        for column, entries in zip(
+            numerators.transpose().tolist(), factors.T, strict=True
+        ):
             u = [0] * self._matrix.shape[1]
             for place, value in zip(self._basis, column, strict=True):
                 u[place] = int(value)
-            for place, value in zip(self._free, own, strict=True):
+            for place, value in zip(self._free, entries, strict=True):
                 u[place] = int(value) * int(divisor)
-            found.append(_primitive(u))
+            vectors.append(_primitive(u))
         # the rows that were kept may span too little where a prime chose them
         whole = flint.fmpz_mat([[int(v) for v in row] for row in self._matrix])
-        left = (whole * flint.fmpz_mat(found).transpose()).transpose().tolist()
-        return [u for u, own in zip(found, left, strict=True) if not any(own)]
+        rests = (whole * flint.fmpz_mat(vectors).transpose()).transpose().tolist()
+        return [
+            u for u, entries in zip(vectors, rests, strict=True) if not any(entries)
+        ]
 
 
 def _reduced(matrix: np.ndarray, corank: int) -> list[list[int]]:
@@ -159,10 +163,10 @@ def _reduced(matrix: np.ndarray, corank: int) -> list[list[int]]:
             whole[k, k] = 1
             for j in np.flatnonzero(matrix[:, k]):
                 whole[k, columns + int(j)] = int(matrix[j, k]) << bits
-        found = [
+        basis = [
             [int(value) for value in row] for row in cast(Any, whole.lll()).tolist()
         ]
-        short = [row[:columns] for row in found if not any(row[columns:])]
+        short = [row[:columns] for row in basis if not any(row[columns:])]
         if len(short) == corank:
             return short
     return []

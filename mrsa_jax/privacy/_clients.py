@@ -44,7 +44,7 @@ from mrsa_watch._base.values import by_value
 _SHARE = 0.5  # of the effort for the least of all
 _MOST_SAID = 3  # sentences in a notebook
 _MOST_NAMES = 10  # in a sentence
-_NUMBERS = ("nobody", "this client", "these two", "these three", "these four")
+_NUMBERS = {1: "this client", 2: "these two", 3: "these three", 4: "these four"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,25 +77,23 @@ class ClientPrivacy:
     error_bits: int | None
 
     def _rows(self) -> list[tuple[str, str]]:
-        """Return what is known of all, and the first sentences (`__str__`)."""
+        """Return a summary of all clients, and the first sentences (`__str__`)."""
         summed = self.upper > 0
-        ends = (
-            f"{self.lower[summed].min()} to {self.upper[summed].max()}"
-            if summed.any()
-            else "-"
-        )
-        said = str(self).splitlines()
-        more = (
-            f"; and of {len(said) - _MOST_SAID} more" if len(said) > _MOST_SAID else ""
-        )
+        ends = "-"
+        if summed.any():
+            ends = f"{self.lower[summed].min()} to {self.upper[summed].max()}"
+        sentences = str(self).splitlines()
+        fewest = "; ".join(sentences[:_MOST_SAID])
+        if len(sentences) > _MOST_SAID:
+            fewest += f"; and of {len(sentences) - _MOST_SAID} more"
         return [
             ("clients", f"{self.upper.size}, {int(summed.sum())} with a figure"),
             ("T of one client", f"{ends} ({int(self.certified.sum())} certified)"),
-            ("the fewest", "; ".join(said[:_MOST_SAID]) + more),
+            ("the fewest", fewest),
         ]
 
     def coalition(self, client: Any) -> tuple[int, ...]:
-        """Return clients whose updates, with the sums, give the server this client's update.
+        """Return clients whose updates, with the sums, reveal this client's update.
 
         The smallest such coalition where T_i is certified: T_i - 1 members.
 
@@ -109,11 +107,11 @@ class ClientPrivacy:
             >>> client_privacy([[1, 1, 0, 0], [0, 0, 1, 1], [0, 0, 0, 1]]).coalition(0)
             (1,)
         """
-        own = check_integer(client, "client", 0, len(self.supports) - 1)
+        index = check_integer(client, "client", 0, len(self.supports) - 1)
         require(
-            bool(self.supports[own]), "client", "must have taken part in a sum", own
+            bool(self.supports[index]), "client", "must have taken part in a sum", index
         )
-        return tuple(other for other in self.supports[own] if other != own)
+        return tuple(other for other in self.supports[index] if other != index)
 
     def sentence(self, client: Any, names: Sequence[Hashable] | None = None) -> str:
         """Return in words who exposes a client.
@@ -133,33 +131,30 @@ class ClientPrivacy:
             >>> found.sentence(3)
             '3 is exposed: no client need join the server'
         """
-        own = check_integer(client, "client", 0, len(self.supports) - 1)
+        index = check_integer(client, "client", 0, len(self.supports) - 1)
         total = len(self.supports)
         fits = names is None or len(names) == total
         require(fits, "names", f"must name all {total} clients", names)
         called = names or range(total)
-        if not self.supports[own]:
-            return f"{called[own]} is in no sum that is left to learn from"
-        others = self.coalition(own)
+        if not self.supports[index]:
+            return f"{called[index]} is in no sum that is left to learn from"
+        others = self.coalition(index)
         if not others:
-            return f"{called[own]} is exposed: no client need join the server"
-        many = (
-            _NUMBERS[len(others)]
-            if len(others) < len(_NUMBERS)
-            else f"these {len(others)}"
+            return f"{called[index]} is exposed: no client need join the server"
+        count = len(others)
+        many = _NUMBERS.get(count, f"these {count}")
+        names_of_others = ", ".join(
+            str(called[other]) for other in others[:_MOST_NAMES]
         )
-        listed = ", ".join(str(called[other]) for other in others[:_MOST_NAMES])
-        listed += ", ..." if len(others) > _MOST_NAMES else ""
-        least = int(self.lower[own]) - 1
-        more = (
-            ""
-            if least == len(others)
-            else f" (fewer than {least} cannot)"
-            if least > 1
-            else ""
+        if count > _MOST_NAMES:
+            names_of_others += ", ..."
+        least = int(self.lower[index]) - 1
+        if 1 < least < count:
+            names_of_others += f" (fewer than {least} cannot)"
+        verb = "joins" if count == 1 else "join"
+        return (
+            f"{called[index]} is exposed if {many} {verb} the server: {names_of_others}"
         )
-        verb = "joins" if len(others) == 1 else "join"
-        return f"{called[own]} is exposed if {many} {verb} the server: {listed}{more}"
 
     def __str__(self) -> str:
         """Return the sentences of the clients that the fewest others expose.
@@ -169,8 +164,8 @@ class ClientPrivacy:
             1 is exposed: no client need join the server
             2 is exposed: no client need join the server
         """
-        known = self.upper[self.upper > 0]
-        least = np.flatnonzero(self.upper == known.min()) if known.size else ()
+        sizes = self.upper[self.upper > 0]
+        least = np.flatnonzero(self.upper == sizes.min()) if sizes.size else ()
         return "\n".join(map(self.sentence, least)) or "no client is in a sum"
 
 
@@ -178,7 +173,7 @@ class ClientPrivacy:
 def client_privacy(
     P: Any, *, effort: Any = 1.0, coalition: Any = (), progress: Progress | None = None
 ) -> ClientPrivacy:
-    """Return for each client the fewest clients that a combination of the sums hides it among.
+    """Return for each client the fewest clients in a combination of sums with it.
 
     Use it where `weak_privacy`, their least, says too little: whom its witness does not
     involve may be hidden better. One fewer is how many others have to join the server
@@ -209,7 +204,8 @@ def client_privacy(
         >>> found = mj.privacy.client_privacy(P)
         >>> found.upper.tolist(), bool(found.certified.all())
         ([2, 2, 3, 3, 1], True)
-        >>> mj.privacy.client_privacy(P, coalition=[1]).upper.tolist()  # a member takes at most one
+        >>> # a member takes at most one
+        >>> mj.privacy.client_privacy(P, coalition=[1]).upper.tolist()
         [1, -1, 2, 2, 1]
 
     Cost: NP-hard in general. Lower bounds are the least of all (`weak_privacy`), the
@@ -238,57 +234,56 @@ def clients_of(
         return _assembled(array, groups, None, None, None)
     budget = Budget(SECONDS_PER_EFFORT * effort)
     ranks = ranks_of(groups.matrix, max(budget.left, CHEAP_SECONDS), progress)
-    found = Through(groups.matrix[ranks.kept], groups.sizes, ranks.minor_bits)
+    through = Through(groups.matrix[ranks.kept], groups.sizes, ranks.minor_bits)
     coefficients = [weak.witness[j] for j in ranks.kept]
+    # a witness that uses other rows is no combination of those that were kept
     if sum(map(bool, coefficients)) == sum(map(bool, weak.witness)):
-        on = np.asarray(support_of(coefficients, found.rows), np.bool_)
-        found.take(
-            Vector(
-                int(groups.sizes[on].sum()), on, tuple(coefficients), weak.upper_method
-            )
-        )
-    found.raise_lower(np.full(groups.num_groups, weak.lower), "least of all")
-    _take_single(found, groups, ranks, budget)
-    _narrow(found, budget, progress)
-    return _assembled(array, groups, ranks, found, weak.error_bits)
+        on = support_of(coefficients, through.rows)
+        weight = int(groups.sizes[on].sum())
+        through.take(Vector(weight, on, tuple(coefficients), weak.upper_method))
+    through.raise_lower(np.full(groups.num_groups, weak.lower), "least of all")
+    _take_single(through, groups, ranks, budget)
+    _narrow(through, budget, progress)
+    return _assembled(array, groups, ranks, through, weak.error_bits)
 
 
-def _take_single(found: Through, groups: Groups, ranks: Ranks, budget: Budget) -> None:
-    """Take the groups that stand alone; who does not is hidden in two groups at least."""
-    sieve = Sieve(groups, found.rows, ranks.minor_bits)
+def _take_single(
+    through: Through, groups: Groups, ranks: Ranks, budget: Budget
+) -> None:
+    """Take the groups that stand alone; others are hidden in two groups at least."""
+    sieve = Sieve(groups, through.rows, ranks.minor_bits)
     for vector in sieve.alone(sieve.suspects, max(budget.left, CHEAP_SECONDS)).vectors:
-        found.take(vector)
+        through.take(vector)
     if groups.num_groups > 1:
         others = np.full(groups.num_groups, groups.sizes[0])
         others[0] = groups.sizes[1]
         others[sieve.suspects] = 0
-        found.raise_lower(groups.sizes + others, "column basis")
+        through.raise_lower(groups.sizes + others, "column basis")
 
 
-def _narrow(found: Through, budget: Budget, progress: Progress | None) -> None:
-    """Search up from below, each time for a few times as long, and by programs in between."""
+def _narrow(through: Through, budget: Budget, progress: Progress | None) -> None:
+    """Search up from below, each time for longer, and by programs in between."""
     has_programs = False
     seconds = CHEAP_SECONDS
-    while len(found.open):
-        best = found.best_limit(min(seconds, max(budget.left, CHEAP_SECONDS)))
+    while len(through.open):
+        most = max(budget.left, CHEAP_SECONDS)
+        best = through.best_limit(min(seconds, most))
         if best is not None:
             limit, predicted = best
             budget.spend(predicted)
             if progress is not None:
-                progress(
-                    f"circuits: weight up to {limit}, about {predicted:.0f} core-s",
-                    0,
-                    1,
-                )
-            if not found.search(limit, predicted):
+                stage = f"circuits: weight up to {limit}, about {predicted:.0f} core-s"
+                progress(stage, 0, 1)
+            if not through.search(limit, predicted):
                 return
         elif not has_programs:
             has_programs = True
+            each = through.program_seconds()
             share = max(budget.left / 3, CHEAP_SECONDS)
-            most = min(len(found.open), int(share / found.program_seconds()))
-            budget.spend(most * found.program_seconds())
-            found.programs(most, progress)
-        elif seconds >= max(budget.left, CHEAP_SECONDS):
+            count = min(len(through.open), int(share / each))
+            budget.spend(count * each)
+            through.programs(count, progress)
+        elif seconds >= most:
             return
         else:
             seconds *= 4
@@ -298,32 +293,35 @@ def _assembled(
     array: np.ndarray,
     groups: Groups,
     ranks: Ranks | None,
-    found: Through | None,
+    through: Through | None,
     bits: int | None,
 ) -> ClientPrivacy:
+    """Return the figures of groups for their clients."""
     clients = array.shape[1]
     lower, upper = np.full((2, clients), -1, np.int64)
     certified = np.zeros(clients, np.bool_)
     supports: list[tuple[int, ...]] = [()] * clients
     witnesses: list[tuple[int, ...]] = [()] * clients
-    if found is None or ranks is None:
-        return ClientPrivacy(
-            lower, upper, certified, tuple(supports), tuple(witnesses), None
-        )
-    sure = [
-        own for own in (bits, ranks.error_bits, found.error_bits) if own is not None
-    ]
-    known: dict[int, tuple[tuple[int, ...], tuple[int, ...]]] = {}
-    for k, vector in enumerate(found.vectors):
-        if id(vector) not in known:
-            support = groups.clients(np.flatnonzero(vector.columns))
-            known[id(vector)] = support, vector.witness(ranks.kept, groups)
-        support, witness = known[id(vector)]
-        is_class = int(found.lower[k]) <= int(groups.sizes[k])
-        for client in groups.members[k]:
-            lower[client], upper[client] = found.lower[k], vector.weight
-            is_met = found.lower[k] == vector.weight
-            certified[client] = is_met and (not sure or is_class)
-            supports[client], witnesses[client] = support, witness
-    proofs = tuple(supports), tuple(witnesses)
-    return ClientPrivacy(lower, upper, certified, *proofs, min(sure, default=None))
+    error_bits = None
+    if through is not None and ranks is not None:
+        every = (bits, ranks.error_bits, through.error_bits)
+        error_bits = min((each for each in every if each is not None), default=None)
+        proofs = {
+            id(vector): (
+                groups.clients(np.flatnonzero(vector.columns)),
+                vector.witness(ranks.kept, groups),
+            )
+            for vector in through.vectors
+        }
+        for k, vector in enumerate(through.vectors):
+            is_met = through.lower[k] == vector.weight
+            is_class = through.lower[k] <= groups.sizes[k]
+            is_proven = is_class or error_bits is None
+            for client in groups.members[k]:
+                lower[client] = through.lower[k]
+                upper[client] = vector.weight
+                certified[client] = is_met and is_proven
+                supports[client], witnesses[client] = proofs[id(vector)]
+    return ClientPrivacy(
+        lower, upper, certified, tuple(supports), tuple(witnesses), error_bits
+    )

@@ -1,6 +1,5 @@
-"""Clients who reveal their updates to the server.
+"""Clients who reveal their updates to the server, and histories without them.
 
-What is left to find out of all others.
 The server subtracts what it knows. A combination of the sums then shows the others'
 updates with the coefficients that it has for them, so the members' columns of the
 participation matrix count as if they were zero: the row space is projected on the
@@ -22,12 +21,6 @@ from mrsa_jax._core.arrays import as_integers, check_integers, host_array, needs
 from mrsa_watch._base.errors import require
 from mrsa_watch._base.tables import is_table
 from mrsa_watch.logs import ParticipationLog, integer_rows, read_log
-
-# ---- What users pass as a participation history: a matrix, a log, or a table; the one
-# way in.
-
-
-# ---- Weighted participation: rational weights as integer rows, exactly.
 
 
 def as_log(P: Any) -> ParticipationLog | None:
@@ -82,9 +75,6 @@ def as_history(P: Any) -> np.ndarray | Array:
     return as_integers(P if log is None else log.participation, "P")
 
 
-# ---- Weighted participation: rational weights as integer rows, exactly.
-
-
 @needs_values
 def integer_weights(weights: Any) -> np.ndarray:
     """Return integer rows that span what rational weights span, exactly.
@@ -122,8 +112,8 @@ def integer_weights(weights: Any) -> np.ndarray:
         >>> mj.privacy.integer_weights([[0.5, 0.25, 0.0], [600, 600, 1200]]).tolist()
         [[2, 1, 0], [1, 1, 2]]
         >>> from fractions import Fraction
-        >>> staleness = [0, 1, 2]
-        >>> mj.privacy.integer_weights([[Fraction(1, 1 + s) for s in staleness]]).tolist()
+        >>> weights = [Fraction(1, 1 + staleness) for staleness in range(3)]
+        >>> mj.privacy.integer_weights([weights]).tolist()
         [[6, 3, 2]]
 
     Source: Multi-RoundSecAgg, Remark 1, asks for the row space of P only.
@@ -131,10 +121,6 @@ def integer_weights(weights: Any) -> np.ndarray:
     if is_table(weights):
         weights = read_log(weights, layout="matrix").participation
     return integer_rows(weights, "weights")[0]
-
-
-# ---- Clients who reveal their updates to the server: what is left to find out of all
-# others.
 
 
 def check_coalition(coalition: Any, num_clients: int) -> tuple[int, ...]:
@@ -193,7 +179,7 @@ def without(P: Any, coalition: Any) -> np.ndarray | Array:
 def log_without(
     log: ParticipationLog, coalition: Any
 ) -> tuple[ParticipationLog, tuple[Hashable, ...]]:
-    """Return a log in which clients, given by their names, take no part, and those names.
+    """Return a log without the clients of some names, and those names.
 
     A name may be given as text, as on a command line, where the log has a number.
 
@@ -206,6 +192,6 @@ def log_without(
     for name in coalition:
         require(str(name) in places, "coalition", "must name clients of the log", name)
     members = [places[str(name)] for name in coalition]
-    left = host_array(without(log.participation, members), "coalition")
+    others = host_array(without(log.participation, members), "coalition")
     names = tuple(log.clients[place] for place in sorted(members))
-    return dataclasses.replace(log, participation=left), names
+    return dataclasses.replace(log, participation=others), names

@@ -1,4 +1,6 @@
-"""How likely a random coalition is to expose somebody.
+"""The probability that a random coalition exposes a client.
+
+By the sums, and by corrupt neighbours.
 
 By the sums, and by corrupt neighbours.
 Two routes lead a server with corrupt clients to an honest client's update. By the sums:
@@ -13,29 +15,26 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import secrets
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from mrsa_jax._core.arrays import host_array, needs_values
-from mrsa_jax._core.device import chosen_form, in_order
-from mrsa_jax._core.prime import minor_bits
+from mrsa_jax._core.device import in_order
 from mrsa_jax._core.statistics import binomial_interval
 from mrsa_jax._core.streams import as_key, host_generator
 from mrsa_jax.modular import rank_trajectory
 from mrsa_jax.privacy._coalitions import as_history
 from mrsa_jax.privacy._exposure import first_exposure
-from mrsa_jax.privacy.solver import Progress, reduced_echelon, residues_of
+from mrsa_jax.privacy.solver import Progress
 from mrsa_watch._base.errors import check_number, check_size, require
-from mrsa_watch._base.primes import draw_primes, enough_primes
 from mrsa_watch._base.values import by_value
 
 _ROUTES = ("sums", "neighbours", "either")
 _AT_ONCE = 256  # coalitions of a part, of which each core has one
 _MOST_BYTES = 1 << 28  # of histories that go to a program at once
-_LEAST_PRIME = 2**30  # of those that are drawn
+_STEP = np.uint64(0x9E3779B97F4A7C15)  # between the states of SplitMix64
 
 # of bool [coalitions, clients], the members, and a seed for each: the clients that they
 # expose
@@ -60,7 +59,7 @@ class Chance(NamedTuple):
 @dataclasses.dataclass(frozen=True)
 @by_value
 class Route:
-    """How often coalitions exposed somebody by one route.
+    """Counts of the coalitions that exposed a client by one route.
 
     Attributes:
         exposing: int64 `[..., fractions]`, coalitions that expose somebody outside.
@@ -82,14 +81,14 @@ class Route:
 
     @property
     def each_client(self) -> Chance:
-        """Chance `[..., fractions, clients]` that one that a client is not in exposes it."""
+        """Chance `[..., fractions, clients]` that coalitions of others expose it."""
         return _chance(self.exposed, self.honest)
 
 
 @dataclasses.dataclass(frozen=True)
 @by_value
 class CollusionRisk:
-    """Probability of exposure for each fraction of clients that collude with the server.
+    """Probability of exposure for each fraction of clients that collude.
 
     `collusion_risk` returns it.
 
@@ -119,7 +118,7 @@ def collusion_risk(
     threshold: Any = None,
     progress: Progress | None = None,
 ) -> CollusionRisk:
-    """Return the chance that clients who collude at random with the server expose another.
+    """Return the probability that clients who collude at random expose another.
 
     Use it together with `client_privacy`, which names the smallest coalition that
     exposes a client, to say how likely a coalition that nobody chose does. The history
@@ -143,8 +142,8 @@ def collusion_risk(
 
     Returns:
         Counts and chances with exact intervals (`CollusionRisk`). Who is exposed by
-        sums is decided modulo primes drawn for the call, wrong for any coalition of it
-        with error chance below 2**-30.
+        sums is decided modulo primes drawn for each part of the coalitions, wrong for
+        one of them with error chance below 2**-30.
 
     Raises:
         ConfigurationError: If an argument is out of range, only one of `degree` and
@@ -158,14 +157,15 @@ def collusion_risk(
 
     Examples:
         >>> import mrsa_jax as mj
-        >>> found = mj.privacy.collusion_risk(0, [[1, 1, 0], [0, 1, 1]], [0.0, 1 / 3], 200)
-        >>> found.sums.any_client.rate.tolist()  # of two others one pair is left, or none
+        >>> P = [[1, 1, 0], [0, 1, 1]]
+        >>> found = mj.privacy.collusion_risk(0, P, [0.0, 1 / 3], 200)
+        >>> # of two others one pair is left, or none
+        >>> found.sums.any_client.rate.tolist()
         [0.0, 1.0]
 
-    Cost: for a members, rank r and corank c of N clients, a system of a r/N rows and c
-    (1 - a/N) columns and the products of r rows: tens of microseconds for each
-    coalition and prime at N = 120. Memory is that of the compressed history and of the
-    counts.
+    Cost: a first exposure for each coalition, tens to hundreds of microseconds at
+    N = 120, and for neighbours a few array operations per client of a sum. Memory is
+    that of the history and of the counts.
 
     Source: Bell et al., Section 3, for the neighbours; the sums are this package's.
     """
@@ -185,10 +185,10 @@ def collusion_risk(
     graph = _check_graph(degree, threshold)
     stacked = history.reshape((-1, *history.shape[-2:]))
     total = len(stacked) * count
-    found = np.zeros((len(_ROUTES), len(stacked), len(members), clients + 1), np.int64)
+    counts = np.zeros((len(_ROUTES), len(stacked), len(members), clients + 1), np.int64)
     honest = np.zeros((len(stacked), len(members), clients), np.int64)
-    for trial, own in enumerate(stacked):
-        judges = sums_judge(own, total * len(members)), _neighbours_judge(own, graph)
+    for trial, rows in enumerate(stacked):
+        judges = sums_judge(rows), _neighbours_judge(rows, graph)
         parts = [
             functools.partial(
                 _part,
@@ -200,7 +200,7 @@ def collusion_risk(
             for start in range(0, count, _AT_ONCE)
         ]
         for done, (some, others) in enumerate(in_order(parts), 1):
-            found[:, trial] += some
+            counts[:, trial] += some
             honest[trial] += others
             if progress is not None:
                 progress(
@@ -210,12 +210,12 @@ def collusion_risk(
     honest = honest.reshape((*shape, clients))
     sums, near, either = (
         Route(
-            own[..., -1].reshape(shape),
-            own[..., :-1].reshape(honest.shape),
+            rows[..., -1].reshape(shape),
+            rows[..., :-1].reshape(honest.shape),
             honest,
             count,
         )
-        for own in found
+        for rows in counts
     )
     return CollusionRisk(shares, members, sums, None if graph is None else near, either)
 
@@ -254,104 +254,99 @@ def _part(
     """
     places = draw.random(shape).argsort(axis=1).argsort(axis=1)
     seeds = draw.integers(0, 2**64, shape[0], np.uint64)
-    found, honest = [], []
+    exposed, honest = [], []
     for size in sizes:
         members = places < size
         sums, near = (judge(members, seeds) for judge in judges)
         routes: Any = np.stack([sums, near, sums | near])
-        found.append(
+        exposed.append(
             np.append(routes, routes.any(axis=2, keepdims=True), axis=2).sum(axis=1)
         )
         honest.append((~members).sum(axis=0))
-    return np.stack(found, axis=1), np.stack(honest)
+    return np.stack(exposed, axis=1), np.stack(honest)
 
 
 def _nobody(members: np.ndarray, _: np.ndarray) -> np.ndarray:
     return np.zeros_like(members)
 
 
-def sums_judge(history: np.ndarray, coalitions: int) -> _Judge:
-    """Return a function that says whom the sums expose to each of some coalitions."""
+def sums_judge(history: np.ndarray) -> _Judge:
+    """Return a function that finds the clients that the sums expose to coalitions."""
     rows = history[np.diff(np.asarray(rank_trajectory(history)), prepend=0) > 0]
     if not len(rows):
         return _nobody
-    # `_collusion_loops` and the ranks below ask the same: does a sum less its colluders
-    # leave one?
-    if chosen_form(("loops", "xla", "pallas")) == "loops":
-        return _compiled_judge(rows, coalitions)
-
     size = max(1, _MOST_BYTES // rows.nbytes)
 
     def judge(members: np.ndarray, _: np.ndarray) -> np.ndarray:
-        parts = np.split(members[:, None, :], range(size, len(members), size))
-        left = (np.where(own, rows.dtype.type(0), rows) for own in parts)
-        return np.concatenate([np.asarray(first_exposure(own)) >= 0 for own in left])
-
-    return judge
-
-
-def _compiled_judge(rows: np.ndarray, coalitions: int) -> _Judge:
-    from mrsa_jax.privacy import _collusion_loops
-
-    # who is exposed, and a coalition's part of the rank
-    cases = 2 * coalitions * rows.shape[1]
-    primes = draw_primes(enough_primes(minor_bits(rows) + 31, cases))
-    forms = [reduced_echelon(residues_of(rows, prime), prime) for prime in primes]
-    # modulo a prime the rank is at most the true one, and columns depend on those
-    # before them
-    kinds = [(-len(pivots), tuple(pivots.tolist())) for _, pivots in forms]
-    best = min(kinds)
-    good, basis = [k for k, own in enumerate(kinds) if own == best], best[1]
-    free = np.setdiff1d(np.arange(rows.shape[1]), basis)
-    spaces = np.stack([forms[k][0][:, free] for k in good]).astype(np.uint32)
-    random = np.random.default_rng(secrets.randbits(128))
-    values = random.integers(1, _LEAST_PRIME, (len(good), len(free)), np.uint32)
-    fixed = (
-        spaces,
-        np.asarray(basis, np.int64),
-        free,
-        np.asarray(primes, np.uint64)[good],
-        values,
-    )
-
-    def judge(members: np.ndarray, _: np.ndarray) -> np.ndarray:
-        exposed = np.zeros_like(members)
-        _collusion_loops.exposed_by_sums(*fixed, members, exposed)
+        exposed = np.empty_like(members)
+        for start in range(0, len(members), size):
+            part = members[start : start + size]
+            others = np.where(part[:, None], rows.dtype.type(0), rows)
+            exposed[start : start + size] = np.asarray(first_exposure(others)) >= 0
         return exposed
 
     return judge
 
 
 def _neighbours_judge(history: np.ndarray, graph: tuple[int, int] | None) -> _Judge:
-    """Return a function that says whom corrupt neighbours expose.
+    """Return a function that finds the clients that corrupt neighbours expose.
 
-    Nobody without a graph.
+    No client without a graph. In each round the clients of the sum are joined by a
+    Harary graph: on a ring of random places those at most degree // 2 apart, for an odd
+    degree and an even number also those opposite. It is complete if there are not more
+    clients than the degree.
     """
     if graph is None:
         return _nobody
-    from mrsa_jax.privacy import _collusion_loops
-
-    part = history != 0
-    starts = np.append(0, np.cumsum(part.sum(axis=1)))
-    present = np.nonzero(part)[1]
+    degree, threshold = graph
+    rounds = [np.flatnonzero(row) for row in history]
 
     def judge(members: np.ndarray, seeds: np.ndarray) -> np.ndarray:
         exposed = np.zeros_like(members)
-        _collusion_loops.exposed_by_neighbours(
-            starts, present, *graph, seeds, members, exposed
-        )
+        each = np.arange(len(members))
+        state = seeds
+        for clients in rounds:
+            size = clients.size
+            ring = np.tile(clients, (len(members), 1))
+            # Fisher and Yates' shuffle, of all coalitions at once
+            for last in range(size - 1, 0, -1):
+                state = state + _STEP
+                place = ((_mixed(state) >> 32) * (last + 1) >> 32).astype(np.int64)
+                ring[each, last], ring[each, place] = (
+                    ring[each, place],
+                    ring[each, last],
+                )
+            is_corrupt = members[each[:, None], ring]
+            if degree >= size - 1:
+                distances = list(range(1, size))
+            else:
+                near = range(1, degree // 2 + 1)
+                distances = [*near, *(-distance for distance in near)]
+                if degree % 2 == 1 and size % 2 == 0:
+                    distances.append(size // 2)
+            corrupt = np.zeros(ring.shape, np.int64)
+            for distance in distances:
+                corrupt += np.roll(is_corrupt, distance, axis=1)
+            exposed[each[:, None], ring] |= (corrupt >= threshold) & ~is_corrupt
         return exposed
 
     return judge
 
 
+def _mixed(state: np.ndarray) -> np.ndarray:
+    """Return the word of each of SplitMix64's states."""
+    word = (state ^ (state >> 30)) * np.uint64(0xBF58476D1CE4E5B9)
+    word = (word ^ (word >> 27)) * np.uint64(0x94D049BB133111EB)
+    return np.asarray(word ^ (word >> 31))
+
+
 def _chance(count: np.ndarray, trials: np.ndarray) -> Chance:
-    """Return rates and exact intervals of counts, each pair of numbers solved for once."""
+    """Return rates and exact intervals of counts, each pair of numbers once."""
     pairs, place = np.unique(
         np.stack([count.ravel(), trials.ravel()]), axis=1, return_inverse=True
     )
-    known = np.full((3, pairs.shape[1]), np.nan)
+    ends = np.full((3, pairs.shape[1]), np.nan)
     for k, (seen, of) in enumerate(pairs.T.tolist()):
         if of:
-            known[:, k] = seen / of, *binomial_interval(seen, of)
-    return Chance(*known[:, place].reshape((3, *count.shape)))
+            ends[:, k] = seen / of, *binomial_interval(seen, of)
+    return Chance(*ends[:, place].reshape((3, *count.shape)))

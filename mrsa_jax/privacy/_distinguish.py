@@ -32,16 +32,17 @@ from mrsa_jax._core.device import at_once
 from mrsa_jax._core.noise import check_noise, check_spread
 from mrsa_jax.privacy._coalitions import as_history, check_coalition, without
 from mrsa_jax.privacy._hidden import among, noise_root, without_members
-from mrsa_jax.privacy._leverage import as_floats
+from mrsa_jax.privacy._leverage import Request, as_floats
 from mrsa_watch._base.errors import POSITIVE, check_integer, check_number, require
 from mrsa_watch._base.html import finding, telling
 
 
 @finding
 class Distinguishability:
-    """How well a shift of each client's updates can be detected (built by `distinguishability`).
+    """The distinguishability of each client's updates from shifted ones.
 
-    The figures below have the shape of what is asked, then that of `mu`.
+    Built by `distinguishability`. The figures below have the shape of what is passed,
+    then that of `mu`.
 
     Attributes:
         mu: float64 `[..., clients]`: the best test is that of N(0, 1) against N(mu, 1).
@@ -60,7 +61,9 @@ class Distinguishability:
     spread: float | None
 
     def true_positive_rate(self, fpr: Any) -> Float64[np.ndarray, "*_"]:
-        """Return how often the best test finds the shift, Phi(Phi^-1(fpr) + mu).
+        """Return the rate at which the best test finds the shift.
+
+        Phi(Phi^-1(fpr) + mu).
 
         Args:
             fpr: Rates of false positives, each in (0, 1).
@@ -98,7 +101,7 @@ class Distinguishability:
         return _gaussian.advantage(self.mu)
 
     def cap(self, privacy_target: int, alone: Any = np.inf) -> float:
-        """Return what no client's mu exceeds in blocks of T, after any number of rounds.
+        """Return a bound on any client's mu in blocks of T, after any rounds.
 
         T - 1 others that always move with client i add at least (T - 1) s^2 p_i p_i^T
         to the covariance of the sums (in Loewner's order), so 1/mu^2 >= 1/alone^2 +
@@ -139,8 +142,8 @@ class Distinguishability:
         return array.reshape(*array.shape, *(1,) * self.mu.ndim)
 
     def _rows(self) -> list[tuple[str, str]]:
-        known = self.mu[~np.isnan(self.mu)]
-        summed = known[known > 0]
+        figures = self.mu[~np.isnan(self.mu)]
+        summed = figures[figures > 0]
         shape = " x ".join(map(str, self.mu.shape))
         others = (
             "known" if self.spread is None else f"Gaussian with spread {self.spread:g}"
@@ -151,9 +154,9 @@ class Distinguishability:
                 ("mu", f"largest {summed.max():.4g}, median {np.median(summed):.4g}")
             )
         for count, words in (
-            (int(np.isinf(known).sum()), "exposed (mu is infinite)"),
-            (known.size - summed.size, "in no sum: no figure (mu is 0)"),
-            (self.mu.size - known.size, "in the coalition: no figure (mu is nan)"),
+            (int(np.isinf(figures).sum()), "exposed (mu is infinite)"),
+            (figures.size - summed.size, "in no sum: no figure (mu is 0)"),
+            (self.mu.size - figures.size, "in the coalition: no figure (mu is nan)"),
         ):
             if count:
                 rows.append((str(count), words))
@@ -171,7 +174,7 @@ def distinguishability(
     *,
     coalition: Any = (),
 ) -> Distinguishability:
-    """Return how well the server can tell whether a client's updates were shifted.
+    """Measure how well the server can distinguish shifted updates of a client.
 
     Use it to turn `hidden_among` into error rates: distinguishability if the others'
     updates are Gaussian with spread s. It is no guarantee: others may send anything
@@ -213,13 +216,17 @@ def distinguishability(
         >>> one = mj.privacy.distinguishability([[1, 1, 1, 1, 1]], shift=0.5)
         >>> one.mu.round(12).tolist()  # one sum of K: (shift / spread) / sqrt(K - 1)
         [0.25, 0.25, 0.25, 0.25, 0.25]
-        >>> known = mj.privacy.distinguishability([[1, 1, 0], [1, 0, 1]], spread=None, noise=2.0)
-        >>> (known.mu**2).round(12).tolist()  # sum of shift^2 / variance over the client's rounds
+        >>> P = [[1, 1, 0], [1, 0, 1]]
+        >>> known = mj.privacy.distinguishability(P, spread=None, noise=2.0)
+        >>> # sum of shift^2 / variance over the client's rounds
+        >>> (known.mu**2).round(12).tolist()
         [1.0, 0.5, 0.5]
-        >>> known
-        Distinguishability(clients: 3; shift: 1, the others known; mu: largest 1, median 0.7071)
-        >>> blocks = mj.privacy.distinguishability([[1, 1, 0, 0], [0, 0, 1, 1], [1, 1, 1, 1]])
-        >>> blocks.mu.round(12).tolist(), blocks.cap(2)  # T = 2, for any number of rounds
+        >>> print(str(known)[:63])
+        Distinguishability(clients: 3; shift: 1, the others known; mu:
+        >>> P = [[1, 1, 0, 0], [0, 0, 1, 1], [1, 1, 1, 1]]
+        >>> blocks = mj.privacy.distinguishability(P)
+        >>> # T = 2, for any number of rounds
+        >>> blocks.mu.round(12).tolist(), blocks.cap(2)
         ([1.0, 1.0, 1.0, 1.0], 1.0)
 
     Edge cases: what floats do not know to nine digits is computed as `hidden_among`
@@ -239,7 +246,7 @@ def distinguishability(
     deviation = check_spread(spread)
     others = without(history, coalition)
     root = noise_root(noise, deviation, others)
-    excess = np.asarray(among(others, root, of_rest=True), np.float64)
+    excess = np.asarray(among(others, root, Request(of_rest=True)), np.float64)
     if root is not None and root.ndim == 2:  # of which exact arithmetic knows nothing
         is_exposed = np.asarray(among(others, root), np.float64) - 1.0 < _EXPOSED
         excess = np.where(is_exposed, 0.0, excess)
@@ -254,15 +261,19 @@ def _signal(history: Any, noise: Any) -> np.ndarray:
     *trials, rounds, clients = array.shape
     root = check_noise(noise, rounds)
     root = np.zeros(rounds) if root is None else root
-    of = _whitened if root.ndim == 2 else lambda own, root: _length(own, np.sqrt(root))
-    found = np.empty((*trials, clients))
+    of = (
+        _whitened
+        if root.ndim == 2
+        else lambda columns, root: _length(columns, np.sqrt(root))
+    )
+    lengths = np.empty((*trials, clients))
     step = at_once("columns", 8 * rounds * max(1, math.prod(trials)))
     for start in range(0, clients, step):
         some = slice(start, start + step)
-        found[..., some] = of(
+        lengths[..., some] = of(
             np.asarray(as_floats(array[..., some], is_scaled=False)), root
         )
-    return found
+    return lengths
 
 
 def _whitened(columns: np.ndarray, root: np.ndarray) -> np.ndarray:
@@ -275,8 +286,8 @@ def _whitened(columns: np.ndarray, root: np.ndarray) -> np.ndarray:
     scale = np.linalg.norm(root, axis=1)
     bare = _length(columns, np.where(scale > 0, np.inf, 0.0))
     over = np.where(scale > 0, scale, 1.0)[:, None]
-    left, values, _ = np.linalg.svd(root / over)
-    parts = np.einsum("jk,...ji->...ki", left, columns / over * (scale > 0)[:, None])
+    axes, values, _ = np.linalg.svd(root / over)
+    parts = np.einsum("jk,...ji->...ki", axes, columns / over * (scale > 0)[:, None])
     # a part of rounding's size in a direction without noise is none
     least = _ROUNDING * np.linalg.norm(parts, axis=-2, keepdims=True)
     values = np.where(values > _ROUNDING, values, 0.0)

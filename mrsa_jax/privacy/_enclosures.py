@@ -26,15 +26,15 @@ def inverse_of_factor(gram: list[list[Any]]) -> list[list[Any]] | None:
     first = inverse_of_factor([row[:half] for row in gram[:half]])
     if first is None:
         return None
-    left = flint.arb_mat(first)
-    below = flint.arb_mat([row[:half] for row in gram[half:]]) * left.transpose()
+    above = flint.arb_mat(first)
+    below = flint.arb_mat([row[:half] for row in gram[half:]]) * above.transpose()
     rest = (
         flint.arb_mat([row[half:] for row in gram[half:]]) - below * below.transpose()
     )
     second = inverse_of_factor(rest.tolist())
     if second is None:
         return None
-    corner = (-(flint.arb_mat(second) * below * left)).tolist()
+    corner = (-(flint.arb_mat(second) * below * above)).tolist()
     nothing = [flint.arb(0)] * len(second)
     upper = [row + nothing for row in first]
-    return upper + [one + other for one, other in zip(corner, second, strict=True)]
+    return upper + [zeros + other for zeros, other in zip(corner, second, strict=True)]

@@ -22,7 +22,7 @@ _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # odd, so that no entry is lost mod
 
 
 class Merged(NamedTuple):
-    """Histories in which all but one client of each class of equal columns take no part.
+    """Histories in which one client of each class of equal columns takes part.
 
     Attributes:
         histories: `[batch, rounds, clients]`, the shape of those that were merged.
@@ -37,7 +37,7 @@ class Merged(NamedTuple):
 
 
 def merge_equal_columns(histories: np.ndarray) -> Merged:
-    """Return histories `[batch, rounds, clients]` with the classes of equal columns merged.
+    """Merge the classes of equal columns of histories `[batch, rounds, clients]`.
 
     Examples:
         >>> found = merge_equal_columns(np.array([[[1, 1, 0, 2], [1, 1, 0, 1]]]))
@@ -71,7 +71,7 @@ def merge_equal_columns(histories: np.ndarray) -> Merged:
 def class_sizes(
     histories: np.ndarray, *, last_only: bool
 ) -> Float64[np.ndarray, "batch _ clients"]:
-    """Return how many clients have the column of each, after each round or after the last one.
+    """Count the clients with the column of each, after each round or the last one.
 
     Args:
         histories: Integers `[batch, rounds, clients]`.
@@ -115,7 +115,7 @@ def wide_classes(history: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
 
 
 def _sorted(histories: np.ndarray, *, last_only: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Return an order in which equal columns follow each other, and where a class begins.
+    """Order columns so that equal ones follow each other, and mark the classes.
 
     In lexicographic order, so that the classes of fewer rounds are runs as well.
 

@@ -1,8 +1,11 @@
-"""Which clients' updates the server can solve for, and from which round.
+"""First exposures: from which round the server can solve for a client's update.
 
 Client i is exposed after round j if its unit vector e_i lies in the row space of rows
 0..j of the participation matrix P: some combination of the learnt sums is its update
 alone (weak privacy T = 1 of Multi-RoundSecAgg, Remark 1).
+
+Histories of many more clients than rounds come first, by their Gram matrix; all others
+follow, by elimination.
 """
 
 from __future__ import annotations
@@ -39,18 +42,13 @@ from mrsa_jax.privacy._exposure_programs import (
 from mrsa_jax.privacy.solver import column_codes, reduced_echelon, residues_of
 from mrsa_watch._base.primes import draw_primes, enough_primes
 
-# ---- First exposures in a history of many more clients than rounds, from its Gram
-# matrix.
+# First exposures in a history of many more clients than rounds, from its Gram matrix.
 #
 # With G = P P^T, a random vector w less P^T G^-1 P w is a random vector of P's kernel.
-# It is zero
-# at client i if e_i lies in the row space, and otherwise, modulo a prime, by an
-# accident of chance
-# 1/p. So a few vectors sort out everybody but the exposed, of whom there are no more
-# than rounds;
-# their combinations z = G^-1 p_i then tell the last round that they need. Everything is
-# decided
-# modulo primes that are drawn for the call.
+# It is zero at client i if e_i lies in the row space, and otherwise, modulo a prime, by
+# an accident of chance 1/p. So a few vectors sort out everybody but the exposed, of
+# whom there are no more than rounds; their combinations z = G^-1 p_i then tell the last
+# round that they need. Everything is decided modulo primes that are drawn for the call.
 
 # of the kernel for each prime: chance 2**-60 that a client is zero in both
 _VECTORS = 2
@@ -60,30 +58,27 @@ ROWS = 256
 
 
 def fits(history: np.ndarray) -> bool:
-    """Return whether sums over the clients of products with 16-bit numbers are exact floats."""
+    """Return whether sums over clients of products with 16-bit numbers are exact."""
     if history.dtype == object:
         return False
-    largest = (
-        1 if history.dtype == np.bool_ else max(int(history.max()), -int(history.min()))
-    )
+    largest = 1
+    if history.dtype != np.bool_:
+        largest = max(int(history.max()), -int(history.min()))
     return history.shape[1] * largest * max(largest, 1 << _LIMB) < 1 << 53
 
 
 def parts_of(history: np.ndarray) -> tuple[list[slice], int]:
-    """Return pieces of the columns that go at once, and how many are in each but the last."""
+    """Cut the columns into pieces of one size, the last one perhaps shorter."""
     rounds, clients = history.shape
     size = min(clients, at_once("columns", 8 * rounds))
     return [slice(start, start + size) for start in range(0, clients, size)], size
 
 
 def gram_of(history: np.ndarray) -> np.ndarray:
-    """Return P P^T, float64 `[rounds, rounds]`, exact where its entries stay below 2^53."""
+    """Return P P^T, float64 `[rounds, rounds]`, exact below 2^53."""
     parts, width = parts_of(history)
-    is_binary = history.dtype == np.bool_ or bool(
-        ((history == 0) | (history == 1)).all()
-    )
     # counts of a piece stay below 2^24
-    kind = np.float32 if is_binary and width < 1 << 24 else np.float64
+    kind = np.float32 if _is_binary(history) and width < 1 << 24 else np.float64
     with jax.enable_x64(True):
         total = jnp.zeros((len(history),) * 2, jnp.float64)
         for part in parts:
@@ -95,27 +90,25 @@ def gram_of(history: np.ndarray) -> np.ndarray:
 def piece(
     history: np.ndarray, part: slice, width: int, kind: type[np.floating]
 ) -> Array:
-    """Return some of the columns, filled up with zeros so that one program serves all."""
-    own = history[:, part]
-    if own.dtype == object:
-        own = own.astype(np.float64)
-    missing = width - own.shape[1]
-    return on_device(np.pad(own, ((0, 0), (0, missing))) if missing else own).astype(
-        kind
-    )
+    """Return some of the columns, filled up with zeros to one width."""
+    columns = history[:, part]
+    if columns.dtype == object:
+        columns = columns.astype(np.float64)
+    missing = width - columns.shape[1]
+    return on_device(np.pad(columns, ((0, 0), (0, missing)))).astype(kind)
 
 
 @functools.partial(jax.jit, donate_argnums=0)
 def _add_gram(total: Array, part: Array) -> Array:
-    """Add the part's products of rows with earlier rows, and some more next to the diagonal."""
+    """Add the part's products of rows with earlier rows, in blocks of rows."""
     for start in range(0, len(part), ROWS):
-        own = jnp.matmul(
+        products = jnp.matmul(
             part[start : start + ROWS],
             part[: start + ROWS].T,
             precision=lax.Precision.HIGHEST,
         )
         total = total.at[start : start + ROWS, : start + ROWS].add(
-            own.astype(total.dtype)
+            products.astype(total.dtype)
         )
     return total
 
@@ -130,39 +123,31 @@ def first_of_wide(history: np.ndarray, gram: np.ndarray) -> np.ndarray:
     clients = history.shape[1]
     gram = gram.astype(np.int64)
     # rows of P are independent exactly where those of P P^T are
-    kept = np.flatnonzero(np.diff(np.asarray(rank_trajectory(gram)), prepend=0) > 0)
-    gram = gram[np.ix_(kept, kept)]
-    rows = history if len(kept) == len(history) else history[kept]
+    basis = np.flatnonzero(np.diff(np.asarray(rank_trajectory(gram)), prepend=0) > 0)
+    gram = gram[np.ix_(basis, basis)]
+    rows = history if len(basis) == len(history) else history[basis]
     primes = draw_primes(enough_primes(2 * minor_bits(history), 4 * clients))
     rng = np.random.default_rng(secrets.randbits(128))
-    # for each prime some random vectors side by side
-    moduli = np.repeat(primes, _VECTORS)
-    vectors = rng.integers(0, moduli, (clients, len(moduli)))
     parts, _ = parts_of(history)
-    mixed = np.sum(
-        [_times(rows[:, part], vectors[part], moduli) for part in parts], axis=0
-    )
+    is_suspect = np.ones(clients, np.bool_)
     # where G is singular modulo a prime, that one says nothing
-    images = [_solve(gram, mixed[:, moduli == prime], prime) for prime in primes]
-    told = np.repeat([image is not None for image in images], _VECTORS)
-    solved = [image for image in images if image is not None]
-    suspects = np.arange(clients)
-    if solved:
-        right = np.concatenate(solved, axis=1)
-        zero = [
-            (
-                _times(rows[:, part].T, right, moduli[told]) == vectors[part][:, told]
-            ).all(axis=1)
-            for part in parts
-        ]
-        suspects = np.flatnonzero(np.concatenate(zero))
-    found = np.full(clients, -1)
+    for prime in primes:
+        vectors = rng.integers(0, prime, (clients, _VECTORS))
+        mixed = sum(_times(rows[:, part], vectors[part], prime) for part in parts)
+        image = _solve(gram, np.asarray(mixed), prime)
+        if image is None:
+            continue
+        for part in parts:
+            explained = _times(rows[:, part].T, image, prime) == vectors[part]
+            is_suspect[part] &= explained.all(axis=1)
+    suspects = np.flatnonzero(is_suspect)
+    exposed_from = np.full(clients, -1)
     for prime in primes if len(suspects) else ():
         combinations = _solve(gram, rows[:, suspects], prime)
         if combinations is not None:
-            last = len(kept) - 1 - (combinations != 0)[::-1].argmax(axis=0)
-            found[suspects] = np.maximum(found[suspects], kept[last])
-    return found
+            last = len(basis) - 1 - (combinations != 0)[::-1].argmax(axis=0)
+            exposed_from[suspects] = np.maximum(exposed_from[suspects], basis[last])
+    return exposed_from
 
 
 def _solve(gram: np.ndarray, right: np.ndarray, prime: int) -> np.ndarray | None:
@@ -179,20 +164,15 @@ def _solve(gram: np.ndarray, right: np.ndarray, prime: int) -> np.ndarray | None
     return form[:, len(gram) :].astype(np.int64)
 
 
-def _times(rows: np.ndarray, factors: np.ndarray, prime: np.ndarray) -> np.ndarray:
-    """Return rows @ factors, each column modulo its prime.
-
-    Products of floats, exact by halves.
-    """
-    left = rows.astype(np.float64)
+def _times(rows: np.ndarray, factors: np.ndarray, prime: int) -> np.ndarray:
+    """Return rows @ factors modulo a prime: products of floats, exact by halves."""
+    exact = rows.astype(np.float64)
     low, high = (
-        (left @ half.astype(np.float64)).astype(np.int64) % prime
+        (exact @ half.astype(np.float64)).astype(np.int64) % prime
         for half in (factors & 0xFFFF, factors >> _LIMB)
     )
     return (low + (high << _LIMB)) % prime
 
-
-# ---- Which clients' updates the server can solve for, and from which round.
 
 # In flight for each entry of a history and prime: residues before and after a round.
 _BYTES_AN_ENTRY = 8
@@ -254,14 +234,16 @@ def first_exposure(P: Any, *, coalition: Any = ()) -> Int32[Array, "... clients"
     )
     has_loops = not is_little and chosen_form(("loops", "xla"), histories) == "loops"
     if has_loops or isinstance(histories, np.ndarray):
-        found: np.ndarray | Array = _of_values(np.asarray(histories), has_loops)
+        exposed_from: np.ndarray | Array = _of_values(np.asarray(histories), has_loops)
     else:
-        found = _of_all_rows(histories)
-    return on_device(found.reshape((*array.shape[:-2], array.shape[-1])))
+        exposed_from = _of_all_rows(histories)
+    return on_device(exposed_from.reshape((*array.shape[:-2], array.shape[-1])))
 
 
 def _of_values(histories: np.ndarray, has_loops: bool) -> np.ndarray:
-    """Return the first exposures in the host's histories, leaving out what cannot change them.
+    """Return the first exposures in the host's histories.
+
+    Histories that cannot expose a client are left out.
 
     Clients with the same column are never told apart, so a history in which nobody's
     differs from all others' exposes nobody.
@@ -273,19 +255,23 @@ def _of_values(histories: np.ndarray, has_loops: bool) -> np.ndarray:
         return np.stack(each).astype(np.int32)
     # of classes of equal columns, 0 where all is 0
     names = np.zeros((count, clients), np.int32)
-    for own, history in zip(names, histories, strict=True):
+    for classes, history in zip(names, histories, strict=True):
         part = np.flatnonzero((history != 0).any(axis=0))
-        own[part] = np.unique(column_codes(history)[part], return_inverse=True)[1] + 1
-    due = np.array([(np.bincount(own)[1:] == 1).any() for own in names])
-    found = np.full((count, clients), -1, np.int32)
+        classes[part] = (
+            np.unique(column_codes(history)[part], return_inverse=True)[1] + 1
+        )
+    due = np.array([(np.bincount(classes)[1:] == 1).any() for classes in names])
+    exposed_from = np.full((count, clients), -1, np.int32)
     if due.any():
         part = histories if due.all() else histories[due]
-        found[due] = _of_classes(part, names[due]) if has_loops else _of_all_rows(part)
-    return found
+        exposed_from[due] = (
+            _of_classes(part, names[due]) if has_loops else _of_all_rows(part)
+        )
+    return exposed_from
 
 
 def _of_classes(histories: np.ndarray, names: np.ndarray) -> np.ndarray:
-    """Return the first exposures by compiled loops over the classes of equal columns."""
+    """Return the first exposures by compiled loops over classes of equal columns."""
     count, rounds, clients = histories.shape
     primes = draw_primes(enough_primes(minor_bits(histories), 4 * clients))
     distinct = np.repeat(names.max(axis=1, keepdims=True), rounds, axis=1)
@@ -312,7 +298,7 @@ def follow(
     first: np.ndarray,
     is_proven: np.ndarray,
 ) -> None:
-    """Fill ranks and first exposures of histories, by as many primes as it takes to prove them.
+    """Fill ranks and first exposures, by as many primes as it takes to prove them.
 
     What all of them do not prove is what those of the largest rank agree on. The
     arguments are those of `_summary_loops.follow_trials`; histories that are proven
@@ -327,16 +313,16 @@ def follow(
     for prime in primes:
         if is_proven.all():
             return
-        one = np.uint32(2**32 % prime)
+        unit = np.uint32(2**32 % prime)
         if not is_binary:
             wide = (
                 host_residues(histories, prime, np.uint64)
-                * np.uint64(one)
+                * np.uint64(unit)
                 % np.uint64(prime)
             )
             rows = np.ascontiguousarray(wide, np.uint32)
-        field = one, np.uint32(prime), np.uint32(2**32 - pow(prime, -1, 2**32))
-        scale = one if is_binary else np.uint32(1)
+        field = unit, np.uint32(prime), np.uint32(2**32 - pow(prime, -1, 2**32))
+        scale = unit if is_binary else np.uint32(1)
         follow_trials(rows, scale, names, distinct, *field, ranks, first, is_proven)
         # of weights the prime may divide all in a row, which then is none
         is_proven &= is_binary
@@ -376,7 +362,7 @@ def _of_all_rows(histories: np.ndarray | Array) -> np.ndarray | Array:
 
 
 def _first(histories: np.ndarray | Array, primes: tuple[int, ...], call: Any) -> Array:
-    """Return `call` of the program of the device's form, and of how many histories go at once."""
+    """Return `call` of the device's program, and of how many histories go at once."""
     _, rounds, clients = histories.shape
     if _is_binary(histories):
         rows = on_device(histories[:, None], jnp.uint8)
@@ -392,7 +378,7 @@ def _first(histories: np.ndarray | Array, primes: tuple[int, ...], call: Any) ->
 
 
 def _is_binary(array: np.ndarray | Array) -> bool:
-    """Return whether all entries are surely 0 or 1; True makes the elimination cheaper."""
+    """Return whether all entries are surely 0 or 1, which makes elimination cheaper."""
     if array.dtype == np.bool_:
         return True
     return isinstance(array, np.ndarray) and bool(((array == 0) | (array == 1)).all())

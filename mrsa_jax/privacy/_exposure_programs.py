@@ -50,7 +50,7 @@ def joined(
     first: Int32[Array | np.ndarray, "*batch primes clients"],
     ranks: Int32[Array | np.ndarray, "*batch primes rounds"],
 ) -> Any:
-    """Return the first round in which all primes of the largest rank so far expose a client.
+    """Return the first round in which all primes of the largest rank expose a client.
 
     Args:
         first: The round of each prime's own verdict, the number of rounds where there
@@ -67,8 +67,10 @@ def joined(
         (1,) * first.ndim + (rounds,)
     )
     agreed = library.all((first[..., None] <= index) | behind[..., None, :], axis=-3)
-    found = library.min(library.where(agreed, index[0], np.int32(rounds)), axis=-1)
-    return library.where(found < np.int32(rounds), found, np.int32(-1))
+    exposed_from = library.min(
+        library.where(agreed, index[0], np.int32(rounds)), axis=-1
+    )
+    return library.where(exposed_from < np.int32(rounds), exposed_from, np.int32(-1))
 
 
 def _one_history(rows: Array, *, of: Field, skips: bool) -> Int32[Array, " clients"]:
@@ -79,11 +81,11 @@ def _one_history(rows: Array, *, of: Field, skips: bool) -> Int32[Array, " clien
     start = varying_like((form, jnp.zeros((primes, rounds), jnp.int32)), rows)
     step, steps = (_next_round, rounds) if skips else (_next_new, min(rounds, clients))
     form, changed = lax.fori_loop(0, steps, functools.partial(step, of=of), start)
-    entries = form != jnp.uint32(0)
+    entries = form != 0
     count = jnp.sum(entries, axis=2, dtype=jnp.int32)
-    is_unit = entries & (count == jnp.int32(1))[..., None]
-    first = jnp.min(jnp.where(is_unit, changed[..., None], jnp.int32(rounds)), axis=1)
-    return joined(first, jnp.cumsum(count > jnp.int32(0), axis=1, dtype=jnp.int32))
+    is_unit = entries & (count == 1)[..., None]
+    first = jnp.min(jnp.where(is_unit, changed[..., None], rounds), axis=1)
+    return joined(first, jnp.cumsum(count > 0, axis=1, dtype=jnp.int32))
 
 
 def _next_round(index: Array, form: _Form, *, of: Field) -> _Form:
@@ -100,7 +102,7 @@ def _next_round(index: Array, form: _Form, *, of: Field) -> _Form:
             jnp.any(steps.is_touched), lambda: _taken(form, steps, of), lambda: form
         )
 
-    return lax.cond(jnp.any(form[0][:, index] != jnp.uint32(0)), taken, lambda: form)
+    return lax.cond(jnp.any(form[0][:, index] != 0), taken, lambda: form)
 
 
 def _next_new(count: Array, form: _Form, *, of: Field) -> _Form:
@@ -108,10 +110,8 @@ def _next_new(count: Array, form: _Form, *, of: Field) -> _Form:
 
     The rows before it that are not zero are the form's, as many as its rank.
     """
-    is_left = jnp.any(form[0] != jnp.uint32(0), axis=2)
-    is_next = is_left & (
-        jnp.cumsum(is_left, axis=1, dtype=jnp.int32) == count + jnp.int32(1)
-    )
+    is_left = jnp.any(form[0] != 0, axis=2)
+    is_next = is_left & (jnp.cumsum(is_left, axis=1, dtype=jnp.int32) == count + 1)
     places = jnp.argmax(is_next, axis=1).astype(jnp.int32)
     return _taken(
         form, jax.vmap(_step)(form[0], places, jnp.any(is_next, axis=1), of), of
@@ -119,7 +119,7 @@ def _next_new(count: Array, form: _Form, *, of: Field) -> _Form:
 
 
 class _Step(NamedTuple):
-    """What one round does to the rows of one prime.
+    """The effect of one round on the rows of one prime.
 
     Attributes:
         row: uint32 [clients], what remains of it.
@@ -140,13 +140,13 @@ class _Step(NamedTuple):
 
 def _step(rows: Array, place: Array, is_due: Array, of: Field) -> _Step:
     row = lax.dynamic_index_in_dim(rows, place, 0, keepdims=False)
-    pivot = jnp.argmax(row != jnp.uint32(0))
+    pivot = jnp.argmax(row != 0)
     column = lax.dynamic_index_in_dim(rows, pivot, 1, keepdims=False)
-    own = jnp.arange(column.shape[0], dtype=jnp.int32) == place
-    is_new = is_due & (row[pivot] != jnp.uint32(0))
-    head = jnp.where(is_new, row[pivot], jnp.uint32(1))[None]
-    factors = jnp.where(is_new & ~own, column, jnp.uint32(0))
-    is_touched = is_new & (own | (column != jnp.uint32(0)))
+    is_place = jnp.arange(column.shape[0], dtype=jnp.int32) == place
+    is_new = is_due & (row[pivot] != 0)
+    head = jnp.where(is_new, row[pivot], 1)[None]
+    factors = jnp.where(is_new & ~is_place, column, 0)
+    is_touched = is_new & (is_place | (column != 0))
     return _Step(
         row, _with_companion(head, of), _with_companion(factors, of), is_touched, place
     )
@@ -164,23 +164,20 @@ def _taken(form: _Form, steps: _Step, of: Field) -> _Form:
     rows, changed = form
 
     def cleared(rows: Array, step: _Step, of: Field) -> Array:
-        kept = scale(rows, step.head[:, :1], step.head[:, 1:], of)
+        scaled = scale(rows, step.head[:, :1], step.head[:, 1:], of)
         taken = scale(step.row[None, :], step.factors[:, :1], step.factors[:, 1:], of)
-        return subtract(kept, taken, of)
+        return subtract(scaled, taken, of)
 
     changed = jnp.where(steps.is_touched, steps.place[:, None], changed)
     return jax.vmap(cleared)(rows, steps, of), changed
 
 
-# ---- The same on an NVIDIA GPU: one kernel, a program for each history and prime.
+# The same on an NVIDIA GPU: one kernel, a program for each history and prime.
 #
 # The form is that of the array program, with a row for each client instead of one for
-# each round:
-# the row whose pivot is the client's column, zero until there is one. It stays in
-# registers while
-# the program goes through the rounds, so that a round is read once and nothing is
-# written until the
-# end.
+# each round: the row whose pivot is the client's column, zero until there is one. It
+# stays in registers while the program goes through the rounds, so that a round is read
+# once and nothing is written until the end.
 
 _FEWEST_CLIENTS = 16
 # 32 registers a thread for the form; as many again for a round's steps
@@ -246,11 +243,11 @@ def _one_kernel(
     def one_round(index: Array, form: _Held) -> _Held:
         row = rows[history, kind, index, :].astype(jnp.uint32)
         rest = _rest(form[0], row, of, is_binary=is_shared)
-        pivot = jnp.min(jnp.where(rest != jnp.uint32(0), client, jnp.int32(width)))
-        own = client == pivot  # none where nothing is left
-        is_new = pivot < jnp.int32(width)
+        pivot = jnp.min(jnp.where(rest != 0, client, width))
+        is_pivot = client == pivot  # none where nothing is left
+        is_new = pivot < width
         form = lax.cond(
-            is_new, lambda: _with_row(form, rest, own, index, of), lambda: form
+            is_new, lambda: _with_row(form, rest, is_pivot, index, of), lambda: form
         )
         ranks[history, which, index] = form[2]
         return form
@@ -261,33 +258,33 @@ def _one_kernel(
         jnp.int32(0),
     )
     form, changed, _ = lax.fori_loop(0, rounds, one_round, start)
-    count = jnp.sum((form != jnp.uint32(0)).astype(jnp.int32), axis=1)
-    first[history, which, :] = jnp.where(
-        count == jnp.int32(1), changed, jnp.int32(rounds)
-    )
+    count = jnp.sum((form != 0).astype(jnp.int32), axis=1)
+    first[history, which, :] = jnp.where(count == 1, changed, rounds)
 
 
 def _rest(form: Array, row: Array, of: Field, *, is_binary: bool) -> Array:
-    """Return what a form leaves of a row."""
+    """Subtract the part of a row that lies in the form's space."""
     held = row[:, None]
     if is_binary:
-        products = jnp.where(held != jnp.uint32(0), form, jnp.uint32(0))
+        products = jnp.where(held != 0, form, 0)
     else:
         products = scale(form, held, companion(row, of)[:, None], of)
     return subtract(row, sum_residues(products, of, axis=0), of)
 
 
-def _with_row(form: _Held, rest: Array, own: Array, index: Array, of: Field) -> _Held:
-    """Return the form of the row space with one more row, whose pivot is in its own column."""
+def _with_row(
+    form: _Held, rest: Array, is_pivot: Array, index: Array, of: Field
+) -> _Held:
+    """Return the form with one more row, whose pivot is in its own column."""
     rows, changed, rank = form
-    head = jnp.sum(jnp.where(own, rest, jnp.uint32(0)))
+    head = jnp.sum(jnp.where(is_pivot, rest, 0))
     leading = _inverse(head, of)
     unit = scale(rest, leading, companion(leading, of), of)
-    column = jnp.sum(jnp.where(own[None, :], rows, jnp.uint32(0)), axis=1)
+    column = jnp.sum(jnp.where(is_pivot[None, :], rows, 0), axis=1)
     step = scale(unit[None, :], column[:, None], companion(column, of)[:, None], of)
-    rows = jnp.where(own[:, None], unit[None, :], subtract(rows, step, of))
-    changed = jnp.where(own | (column != jnp.uint32(0)), index, changed)
-    return rows, changed, rank + jnp.int32(1)
+    rows = jnp.where(is_pivot[:, None], unit[None, :], subtract(rows, step, of))
+    changed = jnp.where(is_pivot | (column != 0), index, changed)
+    return rows, changed, rank + 1
 
 
 def _inverse(value: Array, of: Field) -> Array:
@@ -303,5 +300,5 @@ def _inverse(value: Array, of: Field) -> Array:
         return low, high - quotient * low, now, before - quotient * now
 
     start: tuple[Array, ...] = (of.prime, value, jnp.uint32(0), jnp.uint32(1))
-    found = lax.while_loop(lambda state: state[1] != jnp.uint32(0), divided, start)[2]
-    return jnp.minimum(found, found + of.prime)
+    factor = lax.while_loop(lambda state: state[1] != 0, divided, start)[2]
+    return jnp.minimum(factor, factor + of.prime)

@@ -53,7 +53,7 @@ def gram_of(history, ranks):
 
 @compiled
 def _is_regular(gram):
-    """Return whether no leading minor of a symmetric matrix of integers is divisible by a prime.
+    """Return whether no leading minor of a symmetric integer matrix is 0 mod a prime.
 
     Then none is zero, and its rows are independent.
     """
@@ -61,29 +61,29 @@ def _is_regular(gram):
     rows, over = np.empty((rank, rank), np.uint32), np.empty(rank, np.uint64)
     sums = np.empty(rank, np.uint64)
     for k in range(rank):
-        own = sums[: rank - k]
-        for i in range(own.size):
-            own[i] = np.uint64(gram[k, k + i])
+        line = sums[: rank - k]
+        for i in range(line.size):
+            line[i] = np.uint64(gram[k, k + i])
         for j in range(k):
             head = np.uint64(rows[j, k]) * over[j] % _SMALL
             factor, row = np.uint64((_SMALL - head) % _SMALL), rows[j, k:]
-            for i in range(own.size):
-                own[i] += factor * np.uint64(row[i])
+            for i in range(line.size):
+                line[i] += factor * np.uint64(row[i])
             if j % _MOST_SUMMED == 0:
-                for i in range(own.size):
-                    own[i] %= _SMALL
-        for i in range(own.size):
-            own[i] %= _SMALL
-            rows[k, k + i] = np.uint32(own[i])
-        if own[0] == np.uint64(0):
+                for i in range(line.size):
+                    line[i] %= _SMALL
+        for i in range(line.size):
+            line[i] %= _SMALL
+            rows[k, k + i] = np.uint32(line[i])
+        if line[0] == np.uint64(0):
             return False
-        over[k] = power(own[0], _SMALL - np.uint64(2), _SMALL)
+        over[k] = power(line[0], _SMALL - np.uint64(2), _SMALL)
     return True
 
 
 @compiled
 def _add(row, factor, other):
-    """Add a multiple to a row: a loop from 0 on, which the compiler makes of vectors."""
+    """Add a multiple to a row: a loop from 0 on, which becomes vector instructions."""
     for j in range(row.size):
         row[j] += factor * other[j]
 
@@ -105,14 +105,14 @@ def _inverse_factor(gram):
     for start in range(0, rank, 4):
         end = min(start + 4, rank)
         for k in range(start, end):
-            own = gram[k, k:]
+            head = gram[k, k:]
             for j in range(start, k):
-                _add(own, -gram[j, k], gram[j, k:])
-            if not own[0] > 0.0:
+                _add(head, -gram[j, k], gram[j, k:])
+            if not head[0] > 0.0:
                 return False
-            over = 1.0 / np.sqrt(own[0])
-            for i in range(own.size):
-                own[i] *= over
+            over = 1.0 / np.sqrt(head[0])
+            for i in range(head.size):
+                head[i] *= over
         a, b, c, d = gram[start], gram[end - 3], gram[end - 2], gram[end - 1]
         for i in range(end, rank):
             _add_four(
@@ -129,16 +129,16 @@ def _inverse_factor(gram):
 
 
 @compiled
-def _combine(places, factors, upper, found):
-    """Fill with the sum of rows of a triangular matrix, at ascending places, times factors."""
-    for k in range(found.size):
-        found[k] = 0.0
+def _combine(places, factors, upper, total):
+    """Fill with the sum of some rows of a triangular matrix times factors."""
+    for k in range(total.size):
+        total[k] = 0.0
     whole = places.size - places.size % 4
     for t in range(0, whole, 4):
         k = places[t]
         b, c, d = upper[places[t + 1]], upper[places[t + 2]], upper[places[t + 3]]
         _add_four(
-            found[k:],
+            total[k:],
             factors[t],
             upper[k, k:],
             factors[t + 1],
@@ -150,7 +150,7 @@ def _combine(places, factors, upper, found):
         )
     for t in range(whole, places.size):
         k = places[t]
-        _add(found[k:], factors[t], upper[k, k:])
+        _add(total[k:], factors[t], upper[k, k:])
 
 
 _TILE = 32  # clients whose columns stay in cache
@@ -159,7 +159,7 @@ _NEAR_ONE = 0.01  # a tenth, squared
 
 @compiled
 def _second_factor(units, gram):
-    """Fill with the factor that makes rows, given by columns, orthonormal that nearly are.
+    """Fill with the factor that makes nearly orthonormal rows orthonormal.
 
     Returns:
         Whether they nearly were, and it exists.
@@ -171,7 +171,7 @@ def _second_factor(units, gram):
     whole = clients - clients % 4
     for start in range(0, whole, _TILE):
         for k in range(rank):
-            own = gram[k, k:]
+            line = gram[k, k:]
             for i in range(start, min(start + _TILE, whole), 4):
                 a, b, c, d = (
                     units[i, k:],
@@ -179,7 +179,7 @@ def _second_factor(units, gram):
                     units[i + 2, k:],
                     units[i + 3, k:],
                 )
-                _add_four(own, a[0], a, b[0], b, c[0], c, d[0], d)
+                _add_four(line, a[0], a, b[0], b, c[0], c, d[0], d)
     for i in range(whole, clients):
         for k in range(rank):
             _add(gram[k, k:], units[i, k], units[i, k:])
@@ -193,7 +193,7 @@ def _second_factor(units, gram):
 
 @compiled
 def _first_factor(gram, scale, lengths):
-    """Replace a Gram matrix by the factor that makes its rows orthonormal, up to rounding.
+    """Replace a Gram matrix by the factor that makes its rows orthonormal.
 
     Args:
         gram: As `gram_of` has filled it.
@@ -209,9 +209,9 @@ def _first_factor(gram, scale, lengths):
     for k in range(rank):
         scale[k] = 1.0 / np.sqrt(gram[k, k])
     for k in range(rank):
-        own = gram[k, k:]
-        for i in range(own.size):
-            own[i] *= scale[k] * scale[k + i]
+        line = gram[k, k:]
+        for i in range(line.size):
+            line[i] *= scale[k] * scale[k + i]
     if not _inverse_factor(gram):
         return np.inf
     sums, total = np.empty(rank), 0.0
@@ -242,8 +242,8 @@ def _units(lists, ends, i, ones, scale, gram, unit):
 
 
 @compiled
-def leverage_trials(history, ranks, is_due, most, found, rows, growth, sums):
-    """Find the leverages of trials by one factor of their rows' Gram matrix, where that will do.
+def leverage_trials(history, ranks, is_due, most, leverages, rows, growth, sums):
+    """Find the leverages of trials by one factor of their Gram matrix, if that will do.
 
     Args:
         history: As for `collapse`.
@@ -252,7 +252,7 @@ def leverage_trials(history, ranks, is_due, most, found, rows, growth, sums):
         is_due: bool `[trials]`, which trials.
         most: float64 `[trials]`: up to this sum of the squares of the rows' absolute
             sums of the factor, of rows of length 1, it will do.
-        found: float64 `[trials, clients]`, filled.
+        leverages: float64 `[trials, clients]`, filled.
         rows: float64 `[trials, clients]`, filled with the squared lengths of columns of
             these rows.
         growth: float64 `[trials]`, filled with the sum of the squares of what the rows'
@@ -280,13 +280,13 @@ def leverage_trials(history, ranks, is_due, most, found, rows, growth, sums):
             ones[k] = 1.0
         for i in range(clients):
             rows[b, i] = _units(lists, ends, i, ones, scale, gram, unit)
-            found[b, i] = 0.0
+            leverages[b, i] = 0.0
             for k in range(rank):
-                found[b, i] += unit[k] * unit[k]
+                leverages[b, i] += unit[k] * unit[k]
 
 
 @compiled
-def leverage_trials_again(history, ranks, is_due, found, rows, growth):
+def leverage_trials_again(history, ranks, is_due, leverages, rows, growth):
     """Find the leverages of trials by a second factor, of what the first one makes.
 
     The arguments are those of `leverage_trials`, which is called with these trials
@@ -318,12 +318,12 @@ def leverage_trials_again(history, ranks, is_due, found, rows, growth):
             growth[b] += length * length
         for i in range(clients):
             _combine(every, units[i], gram, line)
-            found[b, i] = (line * line).sum()
+            leverages[b, i] = (line * line).sum()
 
 
 @compiled
 def regular_trials(history, ranks, is_due):
-    """Leave of trials as due those whose rows that raise the rank are proven to be independent."""
+    """Leave of trials as due those whose rows are proven to be independent."""
     for b in range(history.shape[0]):
         if is_due[b]:
             is_due[b] = _is_regular(gram_of(history[b], ranks[b])[2])

@@ -1,4 +1,8 @@
-"""Among how many clients each one is hidden: what T, a count of clients, does not tell."""
+"""Among how many clients each one is hidden: a graded measure next to T.
+
+The first functions decide the figures that floats do not know, by balls; the public
+ones follow.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +22,13 @@ from mrsa_jax.modular import rank_trajectory
 from mrsa_jax.privacy._coalitions import check_coalition, in_time, without
 from mrsa_jax.privacy._enclosures import inverse_of_factor
 from mrsa_jax.privacy._equal_columns import class_sizes
-from mrsa_jax.privacy._leverage import as_floats, leverages, quantiles_of
+from mrsa_jax.privacy._leverage import (
+    LAST_ROUND,
+    Request,
+    as_floats,
+    leverages,
+    quantiles_of,
+)
 from mrsa_jax.privacy._resemblance import check_covariance, hidden_with_covariance
 from mrsa_jax.privacy._updates import (
     hidden_updates,
@@ -29,14 +39,13 @@ from mrsa_jax.privacy._updates import (
 from mrsa_jax.privacy.solver import column_codes
 from mrsa_watch._base.errors import check_number, require
 
-# ---- Among how many clients each is hidden, where floats do not know it: integers and
+# Among how many clients each is hidden, where floats do not know it: integers and
 # enclosures.
 #
 # The Gram matrix of the rows is exact, and what follows from it is computed with balls
-# of as many
-# bits as nine digits need: a midpoint and a proven bound of what it is wrong by (Arb,
-# in
-# python-flint). `work` bounds what it costs: a history too large is left open.
+# of as many bits as nine digits need: a midpoint and a proven bound of what it is wrong
+# by (Arb, in python-flint). `work` bounds what it costs: a history too large is left
+# open.
 
 MOST_WORK = 5 * 10**8  # as `work` counts: some seconds on a core
 _BITS = (192, 512, 2048)
@@ -45,7 +54,7 @@ _NOTHING = 1e-30
 
 
 def work(rounds: int, columns: int, *, has_noise: bool) -> int:
-    """Return what `excess` costs at most: rows x rows x (rows + distinct columns)."""
+    """Bound the cost of `excess`: rows x rows x (rows + distinct columns)."""
     rank = rounds if has_noise else min(rounds, columns)
     return rank**2 * (rank + columns)
 
@@ -79,11 +88,11 @@ def excess(
     columns = [[int(value) for value in row] for row in history[is_new][:, first]]
     noise = [0.0] * rank if variances is None else variances[is_new].tolist()
     for bits in _BITS:
-        found = _enclosed(rows, columns, noise, bits, last_only)
-        if found is not None:
+        values = _enclosed(rows, columns, noise, bits, last_only)
+        if values is not None:
             levels = np.cumsum(is_new)[-1:] if last_only else np.cumsum(is_new)
-            found = np.concatenate([np.full((1, len(first)), np.inf), found])
-            return np.asarray(found[1:] if last_only else found[levels])[:, owner]
+            values = np.concatenate([np.full((1, len(first)), np.inf), values])
+            return np.asarray(values[1:] if last_only else values[levels])[:, owner]
     return None
 
 
@@ -108,22 +117,17 @@ def _enclosed(
         inverse = inverse_of_factor(gram)
         if inverse is None:
             return None
-        units = (
-            flint.arb_mat(inverse) * flint.arb_mat(flint.fmpz_mat(columns))
-        ).tolist()
-        found = []
+        units = flint.arb_mat(inverse) * flint.arb_mat(flint.fmpz_mat(columns))
+        values = []
         for entries, column in zip(
-            zip(*units, strict=True), zip(*columns, strict=True), strict=True
+            units.transpose().tolist(), zip(*columns, strict=True), strict=True
         ):
             shares = _sums_of_squares(entries, column)
-            found.append(
-                [_excess_of(h) for h in (shares[-1:] if last_only else shares)]
-            )
-        return (
-            None
-            if any(None in each for each in found)
-            else np.array(found, np.float64).T
-        )
+            wanted = shares[-1:] if last_only else shares
+            values.append([_excess_of(share) for share in wanted])
+    if any(None in each for each in values):
+        return None
+    return np.array(values, np.float64).T
 
 
 def _sums_of_squares(entries: Sequence[Any], column: Sequence[int]) -> list[Any]:
@@ -137,7 +141,7 @@ def _sums_of_squares(entries: Sequence[Any], column: Sequence[int]) -> list[Any]
 
 
 def _excess_of(share: Any) -> float | None:
-    """Return (1 - h)/h of a ball h; 0 for one that reaches 1 and is not told from it."""
+    """Return (1 - h)/h of a ball h; 0 for one that cannot be distinguished from 1."""
     if share == 0:
         return float("inf")
     if not share > 0:
@@ -147,9 +151,6 @@ def _excess_of(share: Any) -> float | None:
         return float(value)
     return 0.0 if abs(value) < _NOTHING else None
 
-
-# ---- Among how many clients each one is hidden: what T, a count of clients, does not
-# tell.
 
 # floats see no smaller noise next to the sums
 _LEAST_NOISE = 1e-9
@@ -170,7 +171,7 @@ def hidden_among(
 ) -> (
     Float[np.ndarray | Array, "... clients"] | Float64[np.ndarray, "... rounds clients"]
 ):
-    """Return for each client the size of the one sum that would hide it as well as all sums do.
+    """Return for each client the size of one sum that would hide it equally well.
 
     Use it together with weak privacy T, which counts the clients in a combination but
     not how well they are hidden in it: a combination of twelve clients may be all but
@@ -253,11 +254,14 @@ def hidden_among(
 
     Examples:
         >>> import mrsa_jax as mj
-        >>> mj.privacy.hidden_among([[1, 1, 1, 0], [0, 0, 0, 0], [0, 0, 1, 0]]).round(6).tolist()
+        >>> P = [[1, 1, 1, 0], [0, 0, 0, 0], [0, 0, 1, 0]]
+        >>> mj.privacy.hidden_among(P).round(6).tolist()
         [2.0, 2.0, 1.0, inf]
-        >>> mj.privacy.hidden_among([[1, 1]], noise=2.0).tolist()  # as good as two clients more
+        >>> # as good as two clients more
+        >>> mj.privacy.hidden_among([[1, 1]], noise=2.0).tolist()
         [4.0, 4.0]
-        >>> mj.privacy.hidden_among([[1, 1], [1, 0]], memory=0.5).round(6).tolist()  # 0 alone later
+        >>> # client 0 is alone later
+        >>> mj.privacy.hidden_among([[1, 1], [1, 0]], memory=0.5).round(6).tolist()
         [1.0, 1.75]
         >>> apart = [[1, 1]] * 9 + [[1, 0]] * 9  # the second client is never alone
         >>> [
@@ -290,16 +294,16 @@ def hidden_among(
     array = without(P if _never_changes(memory, share) else in_time(P), coalition)
     kernel = _drift(memory, share, array.shape[-2], of)
     lasting = _what_lasts(memory, share, array.shape[-2], of)
-    found: Any
+    sizes: Any
     if kernel is not None:
         how = "rounds" if each_round else "last"
-        found = _of_updates(array, kernel, noise, spread, how, lasting)
+        sizes = _of_updates(array, kernel, noise, spread, how, lasting)
     else:
-        found = among(array, noise_root(noise, spread, array))
+        sizes = among(array, noise_root(noise, spread, array))
         if each_round:
             library: Any = jnp if is_traced(array) else np
-            found = library.where(array.astype(bool), found[..., None, :], np.nan)
-    return without_members(found, coalition)
+            sizes = library.where(array.astype(bool), sizes[..., None, :], np.nan)
+    return without_members(sizes, coalition)
 
 
 _ALIKE_ONLY = (
@@ -343,14 +347,14 @@ def _of_unlike(
 
 
 def _never_changes(memory: Any, share: Any) -> bool:
-    """Return whether updates are stated to never change, so that the order of rows is of no use."""
+    """Return whether updates are stated to never change, whatever the order of rows."""
     return type(memory) in (int, float) and memory == 1 and share == 1
 
 
 def _drift(
     memory: Any, share: Any, rounds: int, of: Any = "update"
 ) -> np.ndarray | Array | None:
-    """Return R; None where updates never change, which needs no matrix of all rounds."""
+    """Return R; None if updates never change, which needs no matrix of all rounds."""
     if _never_changes(memory, share):
         return None
     if is_traced(memory, share):
@@ -386,18 +390,18 @@ def _of_updates(
 ) -> np.ndarray | Array:
     """Return `hidden_updates` of histories with any leading axes."""
     *lead, rounds, clients = array.shape
-    given = kernel, check_spread(spread), check_noise(noise, rounds), how
+    setting = kernel, check_spread(spread), check_noise(noise, rounds), how
     if is_traced(array, kernel, lasting):
         alone = is_traced(kernel) or ((kernel == 1) == np.eye(rounds)).all()
         require(
             alone, "memory", "must not be 1 between rows inside a JAX transformation"
         )
         stacked = on_device(array).reshape(-1, rounds, clients)
-        inside = traced_updates(stacked, *given, lasting)
+        inside = traced_updates(stacked, *setting, lasting)
         return inside.reshape(*lead, *inside.shape[1:])
     histories = np.asarray(array).reshape(-1, rounds, clients)
-    found = hidden_updates(histories, *given, lasting=lasting, most_work=MOST_WORK)
-    return found.reshape(*lead, *found.shape[1:])
+    sizes = hidden_updates(histories, *setting, lasting=lasting, most_work=MOST_WORK)
+    return sizes.reshape(*lead, *sizes.shape[1:])
 
 
 def hidden_among_trajectory(
@@ -442,7 +446,8 @@ def hidden_among_trajectory(
         >>> import mrsa_jax as mj
         >>> mj.privacy.hidden_among_trajectory([[1, 1, 0], [1, 1, 1]]).round(6).tolist()
         [[2.0, 2.0, inf], [2.0, 2.0, 1.0]]
-        >>> found = mj.privacy.hidden_among_trajectory([[1, 1, 0], [1, 1, 1]], quantiles=(0.0, 0.5))
+        >>> P = [[1, 1, 0], [1, 1, 1]]
+        >>> found = mj.privacy.hidden_among_trajectory(P, quantiles=(0.0, 0.5))
         >>> found.round(6).tolist()
         [[2.0, 2.0], [1.0, 2.0]]
 
@@ -458,111 +463,88 @@ def hidden_among_trajectory(
         )
     array = without(P if _never_changes(memory, share) else in_time(P), coalition)
     kernel = _drift(memory, share, array.shape[-2], of)
-    found: Any
+    sizes: Any
     if kernel is not None:
         lasting = _what_lasts(memory, share, array.shape[-2], of)
-        found = _of_updates(array, kernel, noise, spread, "sums", lasting)
-        library: Any = jnp if is_traced(found) else np
-        found = (
-            found if quantiles is None else quantiles_of(1 / found, quantiles, library)
+        sizes = _of_updates(array, kernel, noise, spread, "sums", lasting)
+        library: Any = jnp if is_traced(sizes) else np
+        sizes = (
+            sizes if quantiles is None else quantiles_of(1 / sizes, quantiles, library)
         )
     else:
-        found = among(
-            array,
-            noise_root(noise, spread, array),
-            quantiles=quantiles,
-            last_only=False,
-        )
-    return found if quantiles is not None else without_members(found, coalition)
+        request = Request(quantiles, last_only=False)
+        sizes = among(array, noise_root(noise, spread, array), request)
+    return sizes if quantiles is not None else without_members(sizes, coalition)
 
 
-def without_members(found: np.ndarray | Array, coalition: Any) -> np.ndarray | Array:
+def without_members(figures: np.ndarray | Array, coalition: Any) -> np.ndarray | Array:
     """Return figures `[..., clients]`, NaN for members of the coalition."""
-    clients = found.shape[-1]
+    clients = figures.shape[-1]
     is_member = np.zeros(clients, np.bool_)
     is_member[list(check_coalition(coalition, clients))] = True
-    is_member = is_member.reshape((1,) * (found.ndim - 1) + (clients,))
-    library: Any = np if isinstance(found, np.ndarray) else jnp
-    return library.where(is_member, np.nan, found)
+    library: Any = np if isinstance(figures, np.ndarray) else jnp
+    return library.where(is_member, np.nan, figures)
 
 
 def among(
     array: np.ndarray | Array,
     root: np.ndarray | None,
-    *,
-    quantiles: tuple[float, ...] | None = None,
-    last_only: bool = True,
-    of_rest: bool = False,
+    request: Request = LAST_ROUND,
     first: np.ndarray | None = None,
 ) -> np.ndarray | Array:
-    """Return T, among how many clients each is hidden, to nine digits.
+    """Return among how many each client is hidden, to nine digits, NaN if not known.
 
-    NaN where it is not known.
     Floats tell where they know it, and balls where histories are small enough for them.
 
     Args:
-        array: As for `leverages`, as the others.
+        array: As for `leverages`.
         root: Of the noise over the spread's square.
-        quantiles: Of T instead.
-        last_only: Whether only what holds after the last round.
-        of_rest: Whether to return T - 1, to four digits; without quantiles.
+        request: Quantiles are of T, and of the rest T - 1 is returned to four digits.
         first: From which round each is taken for exposed.
     """
-    shares = leverages(
-        array,
-        root,
-        quantiles=quantiles,
-        last_only=last_only,
-        of_rest=of_rest,
-        first=first,
-    )
-    if quantiles is not None:
-        found = shares
-    else:
+    quantiles, last_only, of_rest = request
+    figures = leverages(array, root, request, first)
+    if quantiles is None:
         with np.errstate(divide="ignore"):
-            found = 1 / shares - (1.0 if of_rest else 0.0)
-    if (
-        is_traced(array)
-        or not np.isnan(found).any()
-        or (root is not None and root.ndim == 2)
+            figures = 1 / figures - (1.0 if of_rest else 0.0)
+    is_covariance = root is not None and root.ndim == 2
+    if is_traced(array) or is_covariance or not np.isnan(figures).any():
+        return figures
+    histories = np.asarray(array).reshape(-1, *array.shape[-2:])
+    out = np.array(figures)
+    budget = MOST_WORK
+    for history, rows in zip(
+        histories, out.reshape(len(histories), -1, out.shape[-1]), strict=True
     ):
-        return found
-    rounds = array.shape[-2]
-    stacked = np.asarray(array).reshape(-1, *array.shape[-2:])
-    out = np.array(found)
-    flat = out.reshape(len(stacked), -1, out.shape[-1])
-    left = MOST_WORK
-    for history, own in zip(stacked, flat, strict=True):
-        is_unknown = np.isnan(own)
-        is_unknown &= np.logical_or.accumulate((history != 0).any(axis=1))[
-            -len(own) :, None
-        ]
+        is_begun = np.logical_or.accumulate((history != 0).any(axis=1))
+        is_unknown = np.isnan(rows) & is_begun[-len(rows) :, None]
         if not is_unknown.any():
             continue
         columns = len(np.unique(column_codes(history)))
-        left -= work(rounds, columns, has_noise=root is not None)
-        if left < 0:
+        budget -= work(len(history), columns, has_noise=root is not None)
+        if budget < 0:
             continue
+        exact: Any
         if quantiles is not None:
-            whole = np.atleast_2d(
-                among(history, root, last_only=last_only, first=first)
-            )
-            own[:] = np.where(is_unknown, quantiles_of(1 / whole, quantiles, np), own)
-            continue
-        known = excess(history, None if root is None else root**2, last_only=last_only)
-        if known is not None:
+            every = among(history, root, request._replace(quantiles=None), first)
+            exact = quantiles_of(1 / np.atleast_2d(every), quantiles, np)
+        else:
+            variances = None if root is None else root**2
+            exact = excess(history, variances, last_only=last_only)
+            if exact is None:
+                continue
             # exact ranks told who is exposed, so nobody here is
             if of_rest:
-                known = np.where(known > 0, known, np.nan)
+                exact = np.where(exact > 0, exact, np.nan)
             else:
                 sizes = class_sizes(history[None], last_only=last_only)[0]
-                known = np.maximum(1 + known, np.maximum(sizes, _ABOVE))
-            own[:] = np.where(is_unknown, known, own)
+                exact = np.maximum(1 + exact, np.maximum(sizes, _ABOVE))
+        rows[:] = np.where(is_unknown, exact, rows)
     return out
 
 
 def noise_root(noise: Any, spread: Any, P: np.ndarray | Array) -> np.ndarray | None:
-    """Return what `leverages` takes for noise.
+    """Return the noise in spreads: deviations, or a root of its covariance.
 
     Its standard deviations, or its root, in spreads.
     """
@@ -575,19 +557,14 @@ def noise_root(noise: Any, spread: Any, P: np.ndarray | Array) -> np.ndarray | N
         return np.asarray(checked / deviation)
     root = np.sqrt(checked) / deviation
     if not is_traced(P):
-        rows = np.abs(as_floats(np.asarray(P), is_scaled=False)).reshape(
-            -1, P.shape[-1]
-        )
-        largest = rows.max(axis=1)  # its square may be no number
-        lengths = largest * np.linalg.norm(
-            rows / np.maximum(largest, 1)[:, None], axis=1
-        )
-        lengths = lengths.reshape(-1, P.shape[-2]).max(axis=0)
+        rows = np.abs(as_floats(np.asarray(P), is_scaled=False))
+        largest = rows.max(axis=-1, keepdims=True)  # its square may be no number
+        lengths = np.linalg.norm(rows / np.maximum(largest, 1), axis=-1)
+        lengths = (largest[..., 0] * lengths).reshape(-1, P.shape[-2]).max(axis=0)
         least = float((root / np.maximum(lengths, 1e-300))[root > 0].min())
         rule = (
             f"must be 0, or have a standard deviation of at least {_LEAST_NOISE:g} "
-            "times the "
-            "spread and the root of the sum of a row's squares"
+            "times the spread and the root of the sum of a row's squares"
         )
         require(least >= _LEAST_NOISE, "noise", rule, least)
     return root

@@ -1,4 +1,4 @@
-"""Bits about a client's whole history of updates, where updates change from round to round.
+"""Bits about a client's whole history of updates, where updates drift.
 
 As updates drift, every further round tells something new, so total bits grow with the
 number of participations whatever T is (each single update stays capped: `hidden_among`
@@ -28,6 +28,7 @@ from mrsa_jax._core.factories import nan_unless
 from mrsa_jax._core.noise import check_noise, check_spread
 from mrsa_jax.privacy._coalitions import check_coalition, without
 from mrsa_jax.privacy._hidden import among, noise_root, without_members
+from mrsa_jax.privacy._leverage import Request
 from mrsa_jax.privacy._updates import (
     TRACED_NEAR,
     as_floats,
@@ -110,7 +111,8 @@ def information(
         >>> import mrsa_jax as mj
         >>> mj.privacy.information([[1, 1, 1, 1]]).round(4).tolist()  # 1/2 log2(4/3)
         [0.2075, 0.2075, 0.2075, 0.2075]
-        >>> mj.privacy.information([[1, 1, 0], [1, 1, 0], [0, 1, 1]], memory=0.0).round(4).tolist()
+        >>> P = [[1, 1, 0], [1, 1, 0], [0, 1, 1]]
+        >>> mj.privacy.information(P, memory=0.0).round(4).tolist()
         [1.0, 1.5, 0.5]
         >>> mj.privacy.information([[1, 1, 0], [1, 0, 0]], memory=0.9).round(4).tolist()
         [inf, 1.3234, 0.0]
@@ -147,24 +149,25 @@ def _of_values(
     kernel = kernel_of(memory, rounds)
     if (kernel == 1).all():
         excess = np.asarray(
-            among(rows, noise_root(noise, spread, rows), of_rest=True), np.float64
+            among(rows, noise_root(noise, spread, rows), Request(of_rest=True)),
+            np.float64,
         )
         with np.errstate(divide="ignore"):
             return (
                 0.5 * np.log1p(1.0 / without_members(excess, coalition)) / math.log(2.0)
             )
     stacked = rows.reshape(-1, rounds, clients)
-    found = _bits(stacked, kernel, own_spread, own_noise).reshape(
+    bits = _bits(stacked, kernel, own_spread, own_noise).reshape(
         *rows.shape[:-2], clients
     )
-    found[..., members] = np.nan
-    return found
+    bits[..., members] = np.nan
+    return bits
 
 
 def _traced(
     P: np.ndarray, memory: Any, spread: Any, noise: Any, coalition: Any
 ) -> Array:
-    """Return the bits in a program, by `_by_own_rounds`' determinant of each client in turn."""
+    """Return the bits in a program, by the determinants of each client in turn."""
     with jax.ensure_compile_time_eval():
         rows = np.asarray(without(P, coalition))
     rounds, clients = rows.shape[-2:]
@@ -175,24 +178,24 @@ def _traced(
         check_noise(noise, rounds)
     if not is_traced(spread):
         spread = check_spread(spread)
-    spread, noise = (jnp.asarray(own, float) for own in (spread, noise))
+    spread, noise = (jnp.asarray(value, float) for value in (spread, noise))
     kernel = traced_kernel(memory, rounds, 1.0, spread.dtype)
     covariance = noise if noise.ndim == 2 else jnp.diag(jnp.broadcast_to(noise, rounds))
     legal = (spread > 0) & jnp.isfinite(spread) & _is_covariance(covariance)
 
-    def of_history(own: Array) -> Array:
-        inverse = jnp.linalg.inv(own @ own.T * kernel + covariance / spread**2)
+    def of_history(value: Array) -> Array:
+        inverse = jnp.linalg.inv(value @ value.T * kernel + covariance / spread**2)
 
         def of_client(column: Array) -> Array:
             known = jnp.outer(column, column) * kernel @ inverse
             return -jnp.linalg.slogdet(jnp.eye(rounds) - known)[1] / math.log(4.0)
 
-        return jax.lax.map(of_client, own.T)
+        return jax.lax.map(of_client, value.T)
 
     stacked = on_device(rows.reshape(-1, rounds, clients), spread.dtype)
-    found = jax.lax.map(of_history, stacked).reshape(*rows.shape[:-2], clients)
-    found = nan_unless(legal & jnp.isfinite(kernel).all(), found)
-    return found.at[..., list(check_coalition(coalition, clients))].set(jnp.nan)
+    bits = jax.lax.map(of_history, stacked).reshape(*rows.shape[:-2], clients)
+    bits = nan_unless(legal & jnp.isfinite(kernel).all(), bits)
+    return bits.at[..., list(check_coalition(coalition, clients))].set(jnp.nan)
 
 
 def _is_covariance(noise: Array) -> Array:
@@ -200,9 +203,9 @@ def _is_covariance(noise: Array) -> Array:
     scale = jnp.sqrt(jnp.maximum(jnp.diagonal(noise), 0.0))
     over = jnp.where(scale > 0, scale, 1.0)
     ratios = noise / over[:, None] / over[None]
-    known = jnp.where(jnp.isfinite(ratios), ratios, 0.0)
-    is_symmetric = jnp.abs(known - known.T).max() <= TRACED_NEAR
-    least = jnp.linalg.eigvalsh((known + known.T) / 2)[0]
+    finite = jnp.where(jnp.isfinite(ratios), ratios, 0.0)
+    is_symmetric = jnp.abs(finite - finite.T).max() <= TRACED_NEAR
+    least = jnp.linalg.eigvalsh((finite + finite.T) / 2)[0]
     is_positive = (jnp.diagonal(noise) >= 0).all() & (
         least >= -TRACED_NEAR * len(noise)
     )
@@ -216,12 +219,12 @@ def _bits(
     count, rounds, clients = histories.shape
     is_noisy, covariance = noise_of(noise, rounds, spread)
     is_kept, exposed = decided(histories, kernel, is_noisy)
-    found = np.empty((count, clients))
+    bits = np.empty((count, clients))
     step = at_once("leverage", 8 * 6 * rounds**2)
     for start in range(0, count, step):
         part = slice(start, start + step)
-        found[part] = _of_chunk(histories[part], covariance, kernel, is_kept[part])
-    return np.where(exposed.any(axis=1), np.inf, np.maximum(found, 0.0))
+        bits[part] = _of_chunk(histories[part], covariance, kernel, is_kept[part])
+    return np.where(exposed.any(axis=1), np.inf, np.maximum(bits, 0.0))
 
 
 def _of_chunk(
@@ -234,24 +237,22 @@ def _of_chunk(
     exponents = exponents_of(histories)
     grams = grams_of(histories, exponents)
     whole = covariances(grams, exponents, covariance, is_kept, kernel)
-    found = _by_own_rounds(
-        whole, kernel, *participations(histories, exponents, is_kept)
-    )
-    trials, many = np.nonzero(~(found < _MANY_BITS))
+    bits = _by_own_rounds(whole, kernel, *participations(histories, exponents, is_kept))
+    trials, many = np.nonzero(~(bits < _MANY_BITS))
     step = at_once("leverage", 8 * 6 * kernel.size)
     for start in range(0, len(many), step):
-        own, clients = trials[start : start + step], many[start : start + step]
-        left, scales = _left(histories[own], exponents[own], grams[own], clients)
-        rest = covariances(left, scales, covariance, is_kept[own], kernel)
-        shift = ((exponents[own] - scales) * is_kept[own]).sum(axis=1)
-        found[own, clients] = _log2_roots(whole)[own] - _log2_roots(rest) + shift
-    return found
+        some, clients = trials[start : start + step], many[start : start + step]
+        others, scales = _left(histories[some], exponents[some], grams[some], clients)
+        rest = covariances(others, scales, covariance, is_kept[some], kernel)
+        shift = ((exponents[some] - scales) * is_kept[some]).sum(axis=1)
+        bits[some, clients] = _log2_roots(whole)[some] - _log2_roots(rest) + shift
+    return bits
 
 
 def _left(
     histories: np.ndarray, exponents: np.ndarray, grams: np.ndarray, clients: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return G - p_i p_i^T of a client of each history to the last digit, and its scales."""
+    """Return G - p_i p_i^T of a client of each history, exactly, and its scales."""
     each = np.arange(len(clients))
     squares = np.diagonal(grams, axis1=1, axis2=2)
     if (
@@ -276,23 +277,26 @@ def _log2_roots(matrices: np.ndarray) -> np.ndarray:
 def _by_own_rounds(
     whole: np.ndarray, kernel: np.ndarray, places: np.ndarray, weights: np.ndarray
 ) -> np.ndarray:
-    """Return 1/2 log2(det M / det M_i) from the inverse of M, by the rounds that clients are in."""
+    """Return 1/2 log2(det M / det M_i) by the rounds that clients are in."""
     scales = 1 / np.sqrt(np.diagonal(whole, axis1=1, axis2=2))
     ratios = whole * scales[:, :, None] * scales[:, None, :]
     least = float(np.linalg.eigvalsh(ratios).min())
-    rule = "must leave no sum known from the others: least eigenvalue of the sums' correlations"
+    rule = (
+        "must leave no sum known from the others: least eigenvalue of the sums' "
+        "correlations"
+    )
     require(least > _LEAST_RATIO, "noise", rule, least)
     inverse = np.linalg.inv(ratios)
     count, clients, most = places.shape
-    found = np.empty((count, clients))
+    bits = np.empty((count, clients))
     step = at_once("leverage", 8 * 6 * most**2)
     for trial, start in itertools.product(range(count), range(0, clients, step)):
         at = places[trial, start : start + step]
-        own = weights[trial, start : start + step] * scales[trial][at]
+        lines = weights[trial, start : start + step] * scales[trial][at]
         pairs = at[:, :, None], at[:, None, :]
-        change = kernel[pairs] * own[:, :, None] * own[:, None, :]
+        change = kernel[pairs] * lines[:, :, None] * lines[:, None, :]
         signs, logs = np.linalg.slogdet(np.eye(most) - change @ inverse[trial][pairs])
-        found[trial, start : start + step] = np.where(
+        bits[trial, start : start + step] = np.where(
             signs > 0, logs / -math.log(4.0), np.nan
         )
-    return found
+    return bits

@@ -13,14 +13,13 @@ Omega/s^2.
 
 from __future__ import annotations
 
-import functools
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Bool, Float64
+from jaxtyping import Array, Float64
 
 from mrsa_jax._core.arrays import on_device, quick_for_little, varying_like
 from mrsa_jax._core.device import at_once, is_traced, map_tiles, platform
@@ -56,13 +55,28 @@ _ROUNDINGS = 16 * 2.0**-53
 _LEAST = 1e-290  # of a leverage: less has no nine digits
 
 
+class Request(NamedTuple):
+    """Which figures of histories to return.
+
+    Attributes:
+        quantiles: Instead of all clients', these quantiles of
+            `hidden_among_trajectory`.
+        last_only: Whether only what holds after the last round.
+        of_rest: Whether 1 less the leverage must be known too, to four digits.
+    """
+
+    quantiles: tuple[float, ...] | None = None
+    last_only: bool = True
+    of_rest: bool = False
+
+
+LAST_ROUND = Request()  # of all clients
+
+
 def leverages(
     array: np.ndarray | Array,
     root: np.ndarray | None,
-    *,
-    quantiles: tuple[float, ...] | None,
-    last_only: bool,
-    of_rest: bool = False,
+    request: Request,
     first: np.ndarray | None = None,
 ) -> np.ndarray | Array:
     """Return the leverages in histories.
@@ -71,83 +85,64 @@ def leverages(
         array: Histories `[..., rounds, clients]`.
         root: Of the noise over the spread's square: None, standard deviations
             `[rounds]`, or F `[rounds, rounds]`.
-        of_rest: Whether 1 less the leverage must be known too, to four digits.
-        quantiles: Instead of all clients', these quantiles of
-            `hidden_among_trajectory`.
-        last_only: Whether only what holds after the last round.
+        request: Which figures.
         first: int32 `[clients]`, from which round each is taken for exposed, -1 for
             never: for a caller who knows it, of a history that does not go by columns.
             None: found here, as where several clients have equal columns.
 
     Returns:
-        float64 `[..., rounds, clients]`, without rounds where `last_only`; with
+        float64 `[..., rounds, clients]`, without rounds for the last only; with
         quantiles these of 1 / leverage instead of the clients. Traced values are
         rounded as JAX is set. At most one over the size of a client's class of equal
         columns, and exactly that where the sum of the class follows from sums without
         noise. NaN where floats do not know it to nine digits, with noise to six.
     """
     rounds, clients = array.shape[-2:]
-    kept = () if last_only else (rounds,)
-    kept = (*kept, clients if quantiles is None else len(quantiles))
+    quantiles, last_only, _ = request
+    shape = () if last_only else (rounds,)
+    shape = (*shape, clients if quantiles is None else len(quantiles))
+    shape = (*array.shape[:-2], *shape)
+    if is_traced(array):
+        stacked = on_device(array).reshape(-1, rounds, clients)
+        return _chunk(stacked, None, root, request, first).reshape(shape)
+    histories = np.asarray(array).reshape(-1, rounds, clients)
+    figures = np.empty((len(histories), *shape[array.ndim - 2 :]))
+    if goes_by_columns(rounds, clients):
+        for history, out in zip(histories, figures, strict=True):
+            classes = narrowed(history)
+            if classes is None:
+                _follow_wide(np.atleast_2d(out), history, root, request)
+            else:
+                follow_classes(np.atleast_2d(out), history, classes, root, request)
+        return figures.reshape(shape)
     # a sort takes XLA's programs for a CPU ten times as long as NumPy; and what floats
     # lose of larger integers is seen here
     has_large = array.dtype == object
-    is_here = not is_traced(array) and (platform() == "cpu" or has_large)
-    on_host = quantiles is not None and is_here
-    run = functools.partial(
-        _chunk,
-        root=root,
-        quantiles=None if on_host else quantiles,
-        last_only=last_only,
-        of_rest=of_rest,
-        first=first,
-    )
-    if is_traced(array):
-        traced = on_device(array).reshape(-1, rounds, clients)
-        inside = run(
-            traced, merged=None, precision=jax.dtypes.canonicalize_dtype(np.float64)
-        )
-        return inside.reshape(*array.shape[:-2], *kept)
-    stacked = np.asarray(array).reshape(-1, rounds, clients)
-    found = np.empty((len(stacked), *kept), np.float64)
-    if goes_by_columns(rounds, clients):
-        for history, out in zip(stacked, found, strict=True):
-            classes = narrowed(history)
-            settings = (root, quantiles, last_only, of_rest)
-            if classes is None:
-                _follow_wide(np.atleast_2d(out), history, *settings)
-            else:
-                follow_classes(np.atleast_2d(out), history, classes, *settings)
-        return found.reshape(*array.shape[:-2], *kept)
-    step = min(at_once("leverage", _BYTES_AN_ENTRY * rounds * clients), len(stacked))
-    for start in range(0, len(stacked), step):
-        part = stacked[start : start + step]
+    is_sorted_here = quantiles is not None and (platform() == "cpu" or has_large)
+    inner = request._replace(quantiles=None) if is_sorted_here else request
+    step = min(at_once("leverage", _BYTES_AN_ENTRY * rounds * clients), len(histories))
+    for start in range(0, len(histories), step):
+        part = histories[start : start + step]
         # a shorter last chunk is filled up, so that one program serves all
-        whole = np.concatenate(
-            [part, np.zeros((step - len(part), rounds, clients), part.dtype)]
-        )
+        whole = np.pad(part, ((0, step - len(part)), (0, 0), (0, 0)))
         merged = merge_equal_columns(whole)
-        run_merged = functools.partial(
-            run, merged=merged, precision=np.dtype(np.float64)
-        )
-        shares = np.asarray(run_merged(whole))[: len(part)]
+        shares = np.asarray(_chunk(whole, merged, root, inner, first))[: len(part)]
         if np.isnan(shares).any() and (merged.sizes > 1).any():
             # as one column each, classes are better conditioned
-            again = np.asarray(run_merged(whole, by_class=True))[: len(part)]
-            shares = np.where(np.isnan(shares), again, shares)
-        if not last_only and (quantiles is None or on_host):
+            again = np.asarray(_chunk(whole, merged, root, inner, first, by_class=True))
+            shares = np.where(np.isnan(shares), again[: len(part)], shares)
+        if not last_only and inner.quantiles is None:
             # what is one column after some rounds may be several at the end
-            shares = np.minimum(
-                shares, least_hidden(class_sizes(part, last_only=False))
-            )
+            sizes = class_sizes(part, last_only=False)
+            shares = np.minimum(shares, least_hidden(sizes))
         if has_large:
             is_in = np.logical_or.accumulate(part != 0, axis=1)
             is_lost = (is_in[:, -1] if last_only else is_in) & (shares < _LEAST)
             shares = np.where(is_lost, np.nan, shares)
-        found[start : start + len(part)] = (
-            quantiles_of(shares, quantiles, np) if on_host and quantiles else shares
-        )
-    return found.reshape(*array.shape[:-2], *kept)
+        if is_sorted_here and quantiles is not None:
+            shares = quantiles_of(shares, quantiles, np)
+        figures[start : start + len(part)] = shares
+    return figures.reshape(shape)
 
 
 def goes_by_columns(rounds: int, clients: int) -> bool:
@@ -156,10 +151,7 @@ def goes_by_columns(rounds: int, clients: int) -> bool:
 
 
 def last_of_wide(wide: Wide) -> np.ndarray:
-    """Return the leverages after the last round, to the bit as they are followed.
-
-    NaN as there.
-    """
+    """Return the leverages after the last round, to the bit as they are followed."""
     parts = wide.shares(last_only=False)
     return np.concatenate(
         [
@@ -170,7 +162,7 @@ def last_of_wide(wide: Wide) -> np.ndarray:
 
 
 def narrowed(history: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return `wide_classes` of a history that need not go by columns once they are merged."""
+    """Return `wide_classes` of a history that is narrow once they are merged."""
     classes = wide_classes(history)
     if classes is None or goes_by_columns(len(history), len(classes[0])):
         return None
@@ -182,102 +174,63 @@ def follow_classes(
     history: np.ndarray,
     classes: tuple[np.ndarray, np.ndarray],
     root: np.ndarray | None,
-    quantiles: tuple[float, ...] | None,
-    last_only: bool,
-    of_rest: bool,
+    request: Request,
 ) -> None:
-    """Write the leverages of a history of very many clients, of which many have one column."""
+    """Write the leverages of a history of very many clients in few classes."""
     members, label = classes
-    narrow = history[:, members]
-    is_in = (narrow != 0).any(axis=0)
-    sizes = np.where(is_in, np.bincount(label), 1.0)[None]
-    merged = Merged(narrow[None], sizes, np.arange(len(members), dtype=np.int32)[None])
-    (shares,) = np.asarray(
-        _chunk(
-            narrow[None],
-            merged=merged,
-            root=root,
-            quantiles=None,
-            last_only=last_only,
-            of_rest=of_rest,
-            first=None,
-            precision=np.dtype(np.float64),
-            by_class=True,
-        )
-    )
-    shares = np.atleast_2d(shares)
-    if quantiles is None:
-        out[:] = shares[:, label]
-    elif set(quantiles) == {0.0}:
-        out[:] = quantiles_of(shares, quantiles, np)
-    else:
-        for row, found in zip(out, shares, strict=True):
-            row[:] = quantiles_of(found[label], quantiles, np)
+    narrow = history[None, :, members]
+    sizes = np.where((narrow != 0).any(axis=1), np.bincount(label), 1.0)
+    merged = Merged(narrow, sizes, np.arange(len(members), dtype=np.int32)[None])
+    every = request._replace(quantiles=None)
+    (by_column,) = np.asarray(_chunk(narrow, merged, root, every, None, by_class=True))
+    shares = np.atleast_2d(by_column)
+    if request.quantiles == (0.0,):
+        out[:] = quantiles_of(shares, (0.0,), np)
+        return
+    for row, each in zip(out, shares, strict=True):
+        row[:] = _figures(each[label], request)
 
 
 def _follow_wide(
-    out: np.ndarray,
-    history: np.ndarray,
-    root: np.ndarray | None,
-    quantiles: tuple[float, ...] | None,
-    last_only: bool,
-    of_rest: bool,
+    out: np.ndarray, history: np.ndarray, root: np.ndarray | None, request: Request
 ) -> None:
-    """Write the leverages of a history of very many clients, or quantiles of their inverse."""
-    wide = Wide(history, root)
-    found = (
-        (part, _known(shares, errors, root is not None, of_rest, np))
-        for part, shares, errors in wide.shares(last_only)
+    """Write the leverages of a history of very many clients, or quantiles of them."""
+    parts = (
+        (part, _known(shares, errors, root is not None, request.of_rest, np))
+        for part, shares, errors in Wide(history, root).shares(request.last_only)
     )
-    if quantiles is None:
-        for part, shares in found:
-            out[:, part] = shares
-    elif set(quantiles) == {0.0}:
-        worst = np.zeros((len(out), 1))
-        for _, shares in found:
+    if request.quantiles == (0.0,):
+        worst = np.zeros(len(out))
+        for _, shares in parts:
             # of what is not known one is enough, and one who is exposed is known to be
             # the worst
             unknown = np.where(np.isnan(shares).any(axis=1), np.nan, 0.0)
-            tops = np.fmax.reduce(shares, axis=1, initial=0.0), unknown, worst[:, 0]
-            worst = np.where(np.fmax.reduce(tops) == 1, 1.0, np.maximum.reduce(tops))[
-                :, None
-            ]
-        out[:] = quantiles_of(worst, quantiles, np)
-    else:
-        every = np.empty((len(out), history.shape[1]))
-        for part, shares in found:
-            every[:, part] = shares
-        for row, shares in zip(out, every, strict=True):
-            row[:] = quantiles_of(shares, quantiles, np)
+            tops = np.fmax.reduce(shares, axis=1, initial=0.0), unknown, worst
+            is_exposed = np.fmax.reduce(tops) == 1
+            worst = np.where(is_exposed, 1.0, np.maximum.reduce(tops))
+        out[:] = quantiles_of(worst[:, None], (0.0,), np)
+        return
+    every = np.empty((len(out), history.shape[1]))
+    for part, shares in parts:
+        every[:, part] = shares
+    for row, shares in zip(out, every, strict=True):
+        row[:] = _figures(shares, request)
 
 
-def _without_noise(
-    array: Any, root: np.ndarray | None
-) -> tuple[Any, np.ndarray | None]:
-    """Return histories without their noisy rows, which exact arithmetic has no say in.
-
-    And those.
-    Who is in their span is explained completely, whatever the others are.
-    """
-    if root is None:
-        return array, None
-    is_noisy = (root != 0) if root.ndim == 1 else (root != 0).any(axis=1)
-    library: Any = np if isinstance(array, np.ndarray) else jnp
-    nothing = array.dtype.type(0) if array.dtype != object else 0
-    noisy = is_noisy.reshape((1,) * (array.ndim - 2) + (-1, 1))
-    return library.where(noisy, nothing, array), is_noisy
+def _figures(shares: np.ndarray, request: Request) -> Any:
+    """Return the leverages of one round, or quantiles of their inverses."""
+    if request.quantiles is None:
+        return shares
+    return quantiles_of(shares, request.quantiles, np)
 
 
 def _chunk(
     histories: np.ndarray | Array,
-    *,
     merged: Merged | None,
     root: np.ndarray | None,
-    quantiles: tuple[float, ...] | None,
-    last_only: bool,
-    of_rest: bool,
+    request: Request,
     first: np.ndarray | None,
-    precision: np.dtype[Any],
+    *,
     by_class: bool = False,
 ) -> Array:
     """Return the leverages of some histories.
@@ -286,35 +239,41 @@ def _chunk(
         histories: `[batch, rounds, clients]`.
         merged: The same with the classes of equal columns merged; None where they are
             traced.
-        root: As for `leverages`, as the others.
-        quantiles: Of the inverse of what is found.
-        last_only: Whether only what holds after the last round.
-        of_rest: Whether 1 less the leverage must be known too.
+        root: As for `leverages`.
+        request: As for `leverages`.
         first: From which round each is taken for exposed, where no columns are equal.
-        precision: Of what is returned.
         by_class: Whether floats see one column for each class, times the root of its
             size.
     """
     rounds, clients = histories.shape[1:]
-    merged_ones = histories if merged is None else merged.histories
-    exact, is_noisy = _without_noise(merged_ones, root)
-    ranks = rank_trajectory(exact)
-    is_sure = is_new = _rises(ranks)
-    if is_noisy is not None:
-        if root is not None and root.ndim == 2:
-            is_sure = _rises(rank_trajectory(merged_ones))
-        is_new = _rises(ranks, is_noisy)
+    narrow = histories if merged is None else merged.histories
+    # Exact arithmetic has no say in noisy rows: it sees zeros there. A client in their
+    # span is explained completely, whatever the others are.
+    exact = narrow
+    is_noisy = np.zeros(rounds, np.bool_)
+    if root is not None:
+        is_noisy = (root != 0) if root.ndim == 1 else (root != 0).any(axis=1)
+        library: Any = np if isinstance(narrow, np.ndarray) else jnp
+        nothing = narrow.dtype.type(0) if narrow.dtype != object else 0
+        exact = library.where(is_noisy[None, :, None], nothing, narrow)
+    rises = _rises(rank_trajectory(exact))
+    is_new = rises | is_noisy[None]
+    is_sure = rises
+    if root is not None and root.ndim == 2:
+        is_sure = _rises(rank_trajectory(narrow))
     has_classes = merged is not None and bool((merged.sizes > 1).any())
     if first is None or has_classes:
         exposed_from = first_exposure(exact)
     else:
         exposed_from = on_device(np.broadcast_to(first, (len(histories), clients)))
     tile = at_once("eliminations", _COPIES * _BYTES_AN_ENTRY * rounds * clients)
+    precision = jax.dtypes.canonicalize_dtype(np.float64)
     with jax.enable_x64(True):
         noise = None if root is None else on_device(root, jnp.float64)
-        rows = as_floats(merged_ones if by_class else histories, is_scaled=root is None)
+        rows = as_floats(narrow if by_class else histories, is_scaled=root is None)
         classes = None
         if merged is not None:
+            precision = np.dtype(np.float64)
             most = least_hidden(merged.sizes)
             shares = most if by_class else np.ones_like(most)
             classes = on_device(most), on_device(shares), on_device(merged.owner)
@@ -324,40 +283,25 @@ def _chunk(
         if by_blocks and isinstance(rows, np.ndarray):
             share = float(_noise_share(rows, root, np))
             by_blocks = _ROUNDINGS * rounds < 1e-2 * _NOISY_KNOWN * share
-        found = _shares(
-            rows,
-            is_new,
-            is_sure,
-            exposed_from,
-            classes,
-            noise,
-            by_blocks,
-            tile,
-            quantiles,
-            last_only,
-            of_rest,
-        )
-        return rounded(found, precision, quantiles is not None)
+        marks = (is_new, is_sure, exposed_from, classes)
+        figures = _shares(rows, marks, noise, by_blocks, tile, request)
+        return rounded(figures, precision, request.quantiles is not None)
 
 
-def _rises(ranks: Array, also: np.ndarray | None = None) -> Any:
-    """Return in which rounds ranks rise, and those rounds as well.
-
-    On the host where it can.
-    """
+def _rises(ranks: Array) -> Any:
+    """Return in which rounds ranks rise, on the host where they are known."""
     library: Any = jnp if is_traced(ranks) else np
-    rises = library.diff(ranks, axis=-1, prepend=np.int32(0)) > 0
-    return rises if also is None else rises | also[None]
+    return library.diff(ranks, axis=-1, prepend=np.int32(0)) > 0
 
 
-def rounded(found: Array, precision: np.dtype[Any], is_hidden: bool) -> Array:
+def rounded(figures: Array, precision: np.dtype[Any], is_hidden: bool) -> Array:
     """Round so that only what is exactly 1 stays 1."""
-    if precision == found.dtype:
-        return found
-    near = found.astype(precision)
+    if precision == figures.dtype:
+        return figures
+    near = figures.astype(precision)
     beside = np.nextafter(precision.type(1), precision.type(2 if is_hidden else 0))
     return jnp.where(
-        found == 1, jnp.ones_like(near), jnp.where(near == 1, beside, near)
+        figures == 1, jnp.ones_like(near), jnp.where(near == 1, beside, near)
     )
 
 
@@ -387,58 +331,56 @@ def as_floats(histories: np.ndarray | Array, *, is_scaled: bool) -> np.ndarray |
 
 
 @quick_for_little(
-    lambda rows, *_: rows.size,
-    static_argnames=("by_blocks", "tile", "quantiles", "last_only", "of_rest"),
+    lambda rows, *_: rows.size, static_argnames=("by_blocks", "tile", "request")
 )
 def _shares(
     rows: Float64[Array, "batch rounds clients"],
-    is_new: Bool[Array, "batch rounds"],
-    is_sure: Bool[Array, "batch rounds"],
-    first: Array,
-    classes: tuple[Array, Array, Array] | None,
+    marks: tuple[Any, ...],
     root: Array | None,
     by_blocks: bool,
     tile: int,
-    quantiles: tuple[float, ...] | None,
-    last_only: bool,
-    of_rest: bool,
+    request: Request,
 ) -> Array:
-    def one(history: tuple[Any, ...]) -> Array:
-        own, is_new, is_sure, first, classes = history
-        found, errors = _one_history(own, is_new, is_sure, root, by_blocks, last_only)
-        most = share = jnp.ones_like(found[:1])
-        if classes is not None:
-            most, share, owner = classes[0][None], classes[1][None], classes[2]
-            first = first[owner]
-        is_in = jnp.cumsum(own != 0, axis=0) > 0
-        is_in = is_in[-1:] if last_only else is_in
-        found = _known(found * share, errors, root is not None, of_rest, jnp)
-        found = jnp.where(is_in, found, jnp.float64(0))
-        over = jnp.arange(len(own), dtype=jnp.int32)[:, None]
-        over = over[-1:] if last_only else over
-        found = decided(found, (first >= 0)[None] & (first[None] <= over), most)
-        found = found if classes is None else found[:, owner]
-        found = found if quantiles is None else quantiles_of(found, quantiles, jnp)
-        return found[0] if last_only else found
+    """Return the leverages of histories, given which rows count and who is exposed."""
+    quantiles, last_only, of_rest = request
 
-    return map_tiles(one, (rows, is_new, is_sure, first, classes), tile)
+    def one(history: tuple[Any, ...]) -> Array:
+        rows, (is_new, is_sure, first, classes) = history
+        shares, errors = _one_history(rows, is_new, is_sure, root, by_blocks, last_only)
+        most = fraction = jnp.ones_like(shares[:1])
+        if classes is not None:
+            most, fraction, owner = classes[0][None], classes[1][None], classes[2]
+            first = first[owner]
+        is_in = jnp.cumsum(rows != 0, axis=0) > 0
+        places = jnp.arange(len(rows), dtype=jnp.int32)[:, None]
+        if last_only:
+            is_in = is_in[-1:]
+            places = places[-1:]
+        shares = _known(shares * fraction, errors, root is not None, of_rest, jnp)
+        shares = jnp.where(is_in, shares, 0.0)
+        shares = decided(shares, (first >= 0)[None] & (first[None] <= places), most)
+        shares = shares if classes is None else shares[:, owner]
+        shares = shares if quantiles is None else quantiles_of(shares, quantiles, jnp)
+        return shares[0] if last_only else shares
+
+    return map_tiles(one, (rows, marks), tile)
 
 
 def _known(
     shares: Any, errors: Any, has_noise: bool, of_rest: bool, library: Any
 ) -> Any:
-    """Return leverages, NaN where they are not known, given what they err by relative to them."""
+    """Return leverages, NaN where their relative error is too large."""
     most = _NOISY_KNOWN if has_noise else KNOWN
     most = library.minimum(most, _REST_KNOWN * (1 / shares - 1)) if of_rest else most
     return library.where(errors <= most, shares, np.float64(np.nan))
 
 
-def decided(found: Array, is_exposed: Array, most: Array) -> Array:
+def decided(shares: Array, is_exposed: Array, most: Array) -> Array:
     """Set leverages to the most that they can be where that is decided.
 
     Others stay below.
     """
-    below = jnp.minimum(found, jnp.nextafter(most, jnp.float64(0)))
+    below = jnp.minimum(shares, jnp.nextafter(most, 0.0))
     return jnp.where(is_exposed, most, below)
 
 
@@ -482,7 +424,7 @@ def _one_history(
     And their errors.
     """
     rounds, clients = rows.shape
-    rows = jnp.where(is_new[:, None], rows, jnp.float64(0))
+    rows = jnp.where(is_new[:, None], rows, 0.0)
     if root is None:
         units = orthonormal(
             rows[jnp.argsort(~is_new, stable=True)[: min(rounds, clients)]]
@@ -495,19 +437,21 @@ def _one_history(
     else:  # a covariance may be singular
         units = orthonormal_by_rows(jnp.concatenate([rows, root], axis=1), is_sure)
     last = rest_of_three(*units.rows.shape)
-    own = units._replace(values=units.values[:, :clients], rows=units.rows[:, :clients])
-    squares = own.values * own.values
+    clients_only = units._replace(
+        values=units.values[:, :clients], rows=units.rows[:, :clients]
+    )
+    squares = clients_only.values * clients_only.values
     if last_only:
         # as `every` sums them
-        found = (
+        shares = (
             jnp.sum(squares, axis=0)
             if root is None
             else jnp.cumsum(squares, axis=0)[-1]
         )
-        found = found[None]
-        return found, relative_errors(own, found, last)
+        shares = shares[None]
+        return shares, relative_errors(clients_only, shares, last)
     every = jnp.cumsum(squares, axis=0)
-    errors = relative_errors(own, every, last)
+    errors = relative_errors(clients_only, every, last)
     if root is None:
         at = jnp.cumsum(is_new, dtype=jnp.int32)
         every, errors = (
@@ -532,18 +476,18 @@ def _in_blocks(rows: Array, deviations: Array) -> tuple[Array, Array]:
     noise = jnp.pad(deviations, (0, blocks * clients - rounds))
 
     def one_block(carry: tuple[Array, Array], step: tuple[Array, Array]) -> Any:
-        (unknown, found), (part, noise) = carry, step
+        (unknown, before), (part, noise) = carry, step
         sums = jnp.matmul(part, unknown, precision=_HIGH)
         units = orthonormal(jnp.concatenate([sums, jnp.diag(noise)], axis=1)).values[
             :, :clients
         ]
         gained = jnp.matmul(units, unknown.T, precision=_HIGH)
-        every = found[None] + jnp.cumsum(gained * gained, axis=0)
-        left = jnp.eye(clients, dtype=jnp.float64) - jnp.matmul(
+        every = before[None] + jnp.cumsum(gained * gained, axis=0)
+        rest = jnp.eye(clients, dtype=jnp.float64) - jnp.matmul(
             units.T, units, precision=_HIGH
         )
-        values, vectors = jnp.linalg.eigh(left)
-        root = vectors * jnp.sqrt(jnp.maximum(values, jnp.float64(0)))[None]
+        values, vectors = jnp.linalg.eigh(rest)
+        root = vectors * jnp.sqrt(jnp.maximum(values, 0.0))[None]
         return (jnp.matmul(unknown, root, precision=_HIGH), every[-1]), every
 
     start = jnp.eye(clients, dtype=jnp.float64), jnp.zeros(clients, jnp.float64)
@@ -551,7 +495,7 @@ def _in_blocks(rows: Array, deviations: Array) -> tuple[Array, Array]:
     _, every = lax.scan(one_block, varying_like(start, rows), steps)
     # a block mixes clients, and who is in no sum is none of them to the last digit
     is_summed = jnp.cumsum(rows != 0, axis=0) > 0
-    every = jnp.where(is_summed, every.reshape(-1, clients)[:rounds], jnp.float64(0))
+    every = jnp.where(is_summed, every.reshape(-1, clients)[:rounds], 0.0)
     return every, _ROUNDINGS * rounds / _noise_share(rows, deviations, jnp) / every
 
 

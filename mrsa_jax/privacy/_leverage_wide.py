@@ -1,9 +1,12 @@
-"""Leverage of very many clients.
+"""Leverage of very many clients, piece by piece.
 
 Piece by piece of the columns, from one Gram matrix of the rounds.
 The rows that are made orthonormal are never held: the factors that make them so are,
 one for each pass, and most histories need one. Two products a piece, of J x J with J x
 (columns).
+
+Rows made orthonormal, and bounds of what floats err by there, come first; they serve
+histories of every size.
 """
 
 from __future__ import annotations
@@ -31,51 +34,36 @@ from mrsa_jax.privacy._exposure import (
 )
 from mrsa_watch._base.errors import require
 
-# ---- Orthonormal rows by matrix products: what leverage is read from, for all rounds
-# at once.
+# Orthonormal rows by matrix products: what leverage is read from, for all rounds at
+# once.
 #
 # With Q the rows of a matrix made orthonormal one after another (Gram and Schmidt), the
-# sum of
-# the squares of the first j rows' entries in column i is p_i^T G^-1 p_i of those rows,
-# G their
-# Gram matrix: one factorisation serves every round and every client. It is done by
-# Cholesky
-# factors of Gram matrices, three times over, because one alone squares the condition of
-# the rows:
-# the first is shifted so that no rounding makes it indefinite, the others start from
-# rows that
-# are nearly orthonormal (shifted CholeskyQR3: Fukaya, Kannan, Nakatsukasa, Yamamoto,
-# Yanagisawa
-# 2020). Products of matrices and few launches, where a loop over the rounds would take
-# one each.
+# sum of the squares of the first j rows' entries in column i is p_i^T G^-1 p_i of those
+# rows, G their Gram matrix: one factorisation serves every round and every client. It
+# is done by Cholesky factors of Gram matrices, three times over, because one alone
+# squares the condition of the rows: the first is shifted so that no rounding makes it
+# indefinite, the others start from rows that are nearly orthonormal (shifted
+# CholeskyQR3: Fukaya, Kannan, Nakatsukasa, Yamamoto, Yanagisawa 2020). Products of
+# matrices and few launches, where a loop over the rounds would take one each.
 #
 # **What floats err by.** Let R be the rows of length 1 and F the product of the
-# factors, whatever
-# numbers they hold: the rows of F R span exactly what those of R span, so leverages are
-# h_i =
-# q_i^T (Q Q^T)^-1 q_i of Q = F R without error. What is computed is Q + E. A product of
-# floats
-# errs, entry by entry, by at most g = u n times the product of absolute values (u =
-# 2^-53, n
-# terms in any order), the passes one after another; so with M = |F_3| |F_2| |F_1|
+# factors, whatever numbers they hold: the rows of F R span exactly what those of R
+# span, so leverages are h_i = q_i^T (Q Q^T)^-1 q_i of Q = F R without error. What is
+# computed is Q + E. A product of floats errs, entry by entry, by at most g = u n times
+# the product of absolute values (u = 2^-53, n terms in any order), the passes one after
+# another; so with M = |F_3| |F_2| |F_1|
 #
 #     |E| <= (3 g + 5 u) M |R|,        |E_ki| <= (3 g + 5 u) |M_k| |R_:k,i|   (Cauchy),
 #
 # 5 u for what R itself was rounded by (2 of them for the roots of merged columns'
-# sizes). The last
-# pass starts from rows that are orthonormal up to less than a tenth (checked), and
-# leaves Q + E
-# orthonormal up to what its Gram matrix and its factor were rounded by, d. So relative
-# to h_i the
-# figure errs by at most 2 e + e^2 + d', e = |E_i|/|q_i|, d' = d + 2 |E| + |E|^2: the
-# rows of M
-# tell, that is how much a combination of the rows grows when it is made one long. The
-# shortest rest
-# of a row after those before it (a pivot) does not: rests of 1/2 can leave rows of M as
-# long as 2^n
-# (Kahan). For more than 64 terms 8 sqrt(n) u stands for n u: with rounding errors of
-# mean zero it
-# holds except with chance 2 e^-32 (Higham, Mary 2019, theorem 2.4).
+# sizes). The last pass starts from rows that are orthonormal up to less than a tenth
+# (checked), and leaves Q + E orthonormal up to what its Gram matrix and its factor were
+# rounded by, d. So relative to h_i the figure errs by at most 2 e + e^2 + d', e =
+# |E_i|/|q_i|, d' = d + 2 |E| + |E|^2: the rows of M tell, that is how much a
+# combination of the rows grows when it is made one long. The shortest rest of a row
+# after those before it (a pivot) does not: rests of 1/2 can leave rows of M as long as
+# 2^n (Kahan). For more than 64 terms 8 sqrt(n) u stands for n u: with rounding errors
+# of mean zero it holds except with chance 2 e^-32 (Higham, Mary 2019, theorem 2.4).
 
 PASSES = 3
 # Of a row of length 1: what is nearer to the span of those before it is seen as in it.
@@ -104,7 +92,7 @@ class Units(NamedTuple):
 
 
 def orthonormal(rows: Float64[Array, "rows columns"]) -> Units:
-    """Return independent rows made orthonormal one after another; rows of zeros stay."""
+    """Make independent rows orthonormal one after another; rows of zeros stay."""
     first = values = unit_rows(rows)
     factors = []
     gram = first
@@ -113,14 +101,14 @@ def orthonormal(rows: Float64[Array, "rows columns"]) -> Units:
         shift = jnp.float64(0.0 if step else rounding_of(len(values)))
         factors.append(factor(gram, shift))
         values = jnp.matmul(factors[-1], values, precision=lax.Precision.HIGHEST)
-    growth = jnp.where(is_near_one(gram), growth_of(factors), jnp.float64(math.nan))
+    growth = jnp.where(is_near_one(gram), growth_of(factors), jnp.nan)
     return Units(values, first, growth, jnp.zeros_like(growth))
 
 
 def is_near_one(gram: Float64[Array, "rows rows"]) -> Bool[Array, ""]:
-    """Return whether a Gram matrix is that of orthonormal rows, and of zeros, to within a tenth."""
+    """Return whether a Gram matrix is the identity to within a tenth, zeros apart."""
     off = gram - jnp.diag((jnp.diagonal(gram) > 0).astype(gram.dtype))
-    return jnp.linalg.norm(off) < jnp.float64(0.1)
+    return jnp.linalg.norm(off) < 0.1
 
 
 def growth_of(
@@ -137,7 +125,7 @@ def growth_of(
 def relative_errors(
     units: Units, squares: Float64[Array, "rows columns"], last: Any
 ) -> Float64[Array, "rows columns"]:
-    """Return what sums over the first rows of squares of orthonormal rows err by, relative to them.
+    """Bound the relative error of sums of squares over the first rows.
 
     Args:
         units: The rows, or some columns of them.
@@ -155,17 +143,17 @@ def relative_errors(
 def errors_of(
     squares: Any, rows: Any, growth: Any, more: Any, count: Any, last: Any, library: Any
 ) -> Any:
-    """Return `relative_errors` from sums over `count` rows of R's squares, growth and defect."""
+    """Return `relative_errors` from sums of R's squares, growth and defect."""
     unit = UNIT * (3 * terms(count) + 5)
     # one who is in no sum has none
     over = library.where(squares > 0, squares, _NO_LENGTH)
-    own = unit * library.sqrt(growth * rows / over) + library.sqrt(more / over)
+    error = unit * library.sqrt(growth * rows / over) + library.sqrt(more / over)
     others = unit * library.sqrt(growth * count) + library.sqrt(more)
-    return own * (2 + own) + others * (2 + others) + last
+    return error * (2 + error) + others * (2 + others) + last
 
 
 def rest_of_one(rows: int, squares: float) -> float:
-    """Return what rows may not be orthonormal by after one pass from an exact Gram matrix.
+    """Bound how far rows are from orthonormal after one pass from an exact Gram matrix.
 
     That is what the factor is rounded by: `squares` are of its rows' absolute sums,
     added up.
@@ -174,19 +162,19 @@ def rest_of_one(rows: int, squares: float) -> float:
 
 
 def rest_of_three(rows: int, columns: int) -> float:
-    """Return what so many rows may not be orthonormal by after the last pass, d."""
+    """Bound how far rows are from orthonormal after the last pass, d."""
     return UNIT * rows * (terms(columns) + 4 * terms(rows))
 
 
 def terms(count: int) -> float:
-    """Return how many roundings' worth a sum of this many products errs by."""
+    """Bound the rounding error of a sum of products, in units of one rounding."""
     return min(float(count), 8 * math.sqrt(count))
 
 
 def orthonormal_by_rows(
     rows: Float64[Array, "rows columns"], is_new: Bool[Array, " rows"]
 ) -> Units:
-    """Return what `orthonormal` does where rows may depend on others.
+    """Make rows orthonormal where they may depend on others.
 
     Those become zeros.
     One row after another, each twice; F is followed together with them, and what Q
@@ -196,7 +184,7 @@ def orthonormal_by_rows(
         rows: They.
         is_new: Which are known to be no combinations of those before.
     """
-    zero, one = jnp.float64(0), jnp.float64(1)
+    zero, unity = 0.0, 1.0
 
     def one_row(carry: tuple[Array, Array], step: tuple[Array, ...]) -> Any:
         units, inverse = carry
@@ -206,11 +194,11 @@ def orthonormal_by_rows(
         twice = units @ rest
         rest = rest - twice @ units
         length = jnp.sqrt(jnp.sum(rest * rest))
-        is_kept = length > jnp.float64(_NOTHING)
-        over = jnp.where(is_kept, length, one)
-        combination = (-(once + twice) @ inverse).at[index].set(one) / over
+        is_kept = length > _NOTHING
+        over = jnp.where(is_kept, length, unity)
+        combination = (-(once + twice) @ inverse).at[index].set(unity) / over
         # one that is left out although it is known to be new, or perhaps is
-        is_lost = ~is_kept & (is_known | (length > jnp.float64(_NOTHING_AT_ALL)))
+        is_lost = ~is_kept & (is_known | (length > _NOTHING_AT_ALL))
         unit, combination = (
             jnp.where(is_kept, each, zero) for each in (rest / over, combination)
         )
@@ -220,7 +208,7 @@ def orthonormal_by_rows(
     index = jnp.arange(len(rows), dtype=jnp.int32)
     start = jnp.zeros_like(rows), jnp.zeros((len(rows),) * 2, rows.dtype)
     (values, inverse), is_lost = lax.scan(one_row, start, (index, rows, is_new))
-    growth = jnp.where(is_lost, jnp.float64(math.nan), growth_of([inverse]))
+    growth = jnp.where(is_lost, jnp.nan, growth_of([inverse]))
     defect = values - jnp.matmul(inverse, rows, precision=lax.Precision.HIGHEST)
     return Units(values, rows, growth, jnp.sum(defect * defect, axis=1))
 
@@ -230,12 +218,12 @@ def unit_rows(rows: Float64[Array, "rows columns"]) -> Float64[Array, "rows colu
     # the square of a large entry may be no number
     for size in (jnp.max, jnp.linalg.norm):
         length = size(jnp.abs(rows), axis=-1, keepdims=True)
-        rows = rows / jnp.where(length > 0, length, jnp.float64(1))
+        rows = rows / jnp.where(length > 0, length, 1.0)
     return rows
 
 
 def rounding_of(rows: int) -> float:
-    """Return what rounding may take from the eigenvalues of this many rows' Gram matrix."""
+    """Bound what rounding takes from the eigenvalues of a Gram matrix of rows."""
     return 4e-16 * rows * rows
 
 
@@ -263,7 +251,7 @@ def _lower_inverse(lower: Float64[Array, "rows rows"]) -> Float64[Array, "rows r
     size = 1 << (rows - 1).bit_length()
     ones = (jnp.arange(size) >= rows).astype(lower.dtype)
     lower = jnp.pad(lower, ((0, size - rows),) * 2) + jnp.diag(ones)
-    blocks = (jnp.float64(1) / jnp.diagonal(lower))[:, None, None]
+    blocks = (1.0 / jnp.diagonal(lower))[:, None, None]
     width = 1
     while width < size:
         pairs = size // (2 * width)
@@ -281,10 +269,6 @@ def _lower_inverse(lower: Float64[Array, "rows rows"]) -> Float64[Array, "rows r
         width *= 2
     return blocks[0, :rows, :rows]
 
-
-# ---- Leverage of very many clients: piece by piece of the columns, from one Gram
-# matrix of the
-# rounds.
 
 _HIGH = lax.Precision.HIGHEST
 WELL = 5e-10  # what rows may not be orthonormal by, for one pass to do
@@ -336,7 +320,7 @@ class Wide:
         return piece(self._history, part, self._width, np.float64)
 
     def _find_factors(self, unit: Array) -> None:
-        """Keep the factors, how rows grow by them, and what these may not be orthonormal by."""
+        """Keep the factors, and bound what they leave of the rows' errors."""
         rounds, clients = self._history.shape
         once, self._growth = _one_pass(unit)
         lengths = np.abs(np.asarray(once)).sum(axis=1)
@@ -357,8 +341,8 @@ class Wide:
         while len(factors) < PASSES:
             total = _add_gram(np.float64(0), _product(factors, self._noise))
             for part in self._parts:
-                own = self._scale[:, None] * self._part(part)
-                total = _add_gram(total, _product(factors, own))
+                columns = self._scale[:, None] * self._part(part)
+                total = _add_gram(total, _product(factors, columns))
             factors = (*factors, _factor(total, np.float64(0)))
         rule = "must be a positive definite covariance where there are so many clients"
         is_finite = bool(np.isfinite(np.asarray(factors[-1])).all())
@@ -377,15 +361,17 @@ class Wide:
         for part in self._parts:
             with jax.enable_x64(True):
                 both = _followed(*made, self._part(part), self._last, last_only)
-                found, errors = (np.asarray(each) for each in both)
+                shares, errors = (np.asarray(each) for each in both)
             first = self.first[part]
-            found, errors = found[:, : len(first)], errors[:, : len(first)]
+            shares, errors = shares[:, : len(first)], errors[:, : len(first)]
             is_exposed = (first >= 0) & (first <= over)
             # exact arithmetic knows who is exposed, and who is in no sum
             is_in = np.logical_or.accumulate(self._history[:, part] != 0, axis=0)
             is_known = is_exposed | ~(is_in[-1:] if last_only else is_in)
-            found = np.where(is_exposed, 1.0, np.minimum(found, np.nextafter(1.0, 0.0)))
-            yield part, found, np.where(is_known, 0.0, errors)
+            shares = np.where(
+                is_exposed, 1.0, np.minimum(shares, np.nextafter(1.0, 0.0))
+            )
+            yield part, shares, np.where(is_known, 0.0, errors)
 
 
 _factor = jax.jit(factor)
@@ -401,7 +387,7 @@ def _one_pass(unit: Array) -> tuple[Array, Array]:
 def _growth_where_near_one(
     gram: Array, factors: tuple[Array, ...]
 ) -> Float64[Array, " rows"]:
-    return jnp.where(is_near_one(gram), growth_of(factors), jnp.float64(math.nan))
+    return jnp.where(is_near_one(gram), growth_of(factors), jnp.nan)
 
 
 @jax.jit
@@ -435,5 +421,7 @@ def _followed(
     rows = scale[:, None] * rows
     units = Units(_product(factors, rows), rows, growth, jnp.zeros_like(growth))
     squares = units.values * units.values
-    found = jnp.sum(squares, axis=0)[None] if last_only else jnp.cumsum(squares, axis=0)
-    return found, relative_errors(units, found, last)
+    shares = (
+        jnp.sum(squares, axis=0)[None] if last_only else jnp.cumsum(squares, axis=0)
+    )
+    return shares, relative_errors(units, shares, last)

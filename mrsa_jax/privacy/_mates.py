@@ -1,4 +1,4 @@
-"""Among how many clients the updates of each are hidden by its mates alone, whatever else is asked.
+"""Lower bounds of hidden among by mates alone, for any number of further sums.
 
 Clients i and j are mates where their columns of P are alike up to a weight. With v the
 variance of an update and w the weight, let k_j be the largest k for which w_j^2 v_j
@@ -26,7 +26,7 @@ from mrsa_watch._base.errors import require
 def hidden_among_mates(
     P: Any, *, memory: Any, share: Any = 1.0, variance: Any = 1.0, coalition: Any = ()
 ) -> Float64[np.ndarray, "... clients"]:
-    """Return a lower bound of how many clients each client is hidden among, by mates alone.
+    """Bound from below among how many clients each client is hidden, by mates alone.
 
     Mates are clients in the same sums, up to a weight. If the updates of all clients
     drift alike, `hidden_among` is at least T in a block of T. If the memories of mates
@@ -59,7 +59,8 @@ def hidden_among_mates(
         >>> import mrsa_jax as mj
         >>> mj.privacy.hidden_among_mates([[1, 1, 1, 1]], memory=0.9).tolist()
         [4.0, 4.0, 4.0, 4.0]
-        >>> found = mj.privacy.hidden_among_mates([[1, 1]], memory=[0.9, 0.0])  # lasting, and fresh
+        >>> # the update of one client lasts, and that of its mate is fresh
+        >>> found = mj.privacy.hidden_among_mates([[1, 1]], memory=[0.9, 0.0])
         >>> found.round(3).tolist()
         [1.053, 1.053]
 
@@ -74,19 +75,19 @@ def hidden_among_mates(
     rule = "must be positive, a number or one per client"
     scale = _per_client(variance, clients, "variance", rule, np.inf)
     require(not (scale == 0).any(), "variance", rule, 0)
-    found = np.empty((*array.shape[:-2], clients))
+    bounds = np.empty((*array.shape[:-2], clients))
     for index in np.ndindex(array.shape[:-2]):
-        found[index] = _of_history(array[index], rho, lasting, scale)
-    return np.asarray(without_members(found, coalition))
+        bounds[index] = _of_history(array[index], rho, lasting, scale)
+    return np.asarray(without_members(bounds, coalition))
 
 
 def _per_client(
     values: Any, clients: int, name: str, rule: str, most: float
 ) -> np.ndarray:
-    given = host_array(values, name)
-    good = given.shape in ((), (clients,)) and given.dtype.kind in "fiu"
-    require(good, name, rule, f"{given.dtype}{list(given.shape)}")
-    numbers = np.broadcast_to(given.astype(np.float64), clients)
+    array = host_array(values, name)
+    good = array.shape in ((), (clients,)) and array.dtype.kind in "fiu"
+    require(good, name, rule, f"{array.dtype}{list(array.shape)}")
+    numbers = np.broadcast_to(array.astype(np.float64), clients)
     outside = (numbers < 0) | (numbers > most) | np.isinf(numbers)
     require(
         not outside.any(), name, rule, numbers[outside][0] if outside.any() else None
@@ -104,7 +105,7 @@ def _of_history(
     weights = divisors * np.where(first < 0, -1, 1)
     sizes = np.asarray(divisors, np.float64) ** 2 * scale
     is_known = np.isfinite(rho + share + scale)
-    found = np.where(P.any(axis=0), 1.0, np.inf)
+    bounds = np.where(P.any(axis=0), 1.0, np.inf)
     _, owner = np.unique(column_codes(P // weights), return_inverse=True)
     order = np.argsort(owner, kind="stable")
     for mates in np.split(order, np.flatnonzero(np.diff(owner[order])) + 1):
@@ -116,14 +117,14 @@ def _of_history(
                 * sizes[mates]
                 / sizes[mates][:, None]
             )
-            found[mates] = least.sum(axis=1)  # its own ratio is 1
-    return np.where(is_known | np.isinf(found), found, np.nan)
+            bounds[mates] = least.sum(axis=1)  # its own ratio is 1
+    return np.where(is_known | np.isinf(bounds), bounds, np.nan)
 
 
 def _least_ratios(
-    rho: np.ndarray, share: np.ndarray, one: Any, other: Any
+    rho: np.ndarray, share: np.ndarray, client: Any, other: Any
 ) -> np.ndarray:
-    """Return the least f_other / f_one of the spectra f(x), x = 1 - cos of the frequency in [0, 2].
+    """Return the least f_other / f_client of spectra f(x), x = 1 - cos(frequency).
 
     f(x) = (share (1 - rho^2) + (1 - share) d(x)) / d(x), d(x) = (1 - rho)^2 + 2 rho x.
     So the ratio is one of quadratic polynomials, least at an end or where its
@@ -139,7 +140,10 @@ def _least_ratios(
         (a, b), (c, d) = first, second
         return a[i] * c[j], a[i] * d[j] + b[i] * c[j], b[i] * d[j]
 
-    top, bottom = product(above, other, below, one), product(above, one, below, other)
+    top, bottom = (
+        product(above, other, below, client),
+        product(above, client, below, other),
+    )
     n0, n1, n2 = top
     d0, d1, d2 = bottom
     # p x^2 + 2 q x + r = 0

@@ -1,4 +1,4 @@
-"""How much privacy survives dropouts inside rounds, by what a split block does.
+"""Privacy that survives dropouts inside rounds, by policy for split blocks.
 
 Multi-RoundSecAgg promises T for sums of whole blocks; here members leave between the
 protocol's steps with chance q, and each policy of `selection.learnt_sums` is rolled out
@@ -68,7 +68,7 @@ def policy_privacy(
     threshold: ArrayLike = 2,
     policies: Sequence[SplitPolicy] = typing.get_args(SplitPolicy),
 ) -> PolicyPrivacy:
-    """Measure how much of T survives each policy for split blocks, over step dropout rates.
+    """Measure the T that survives each policy for split blocks, over dropout rates.
 
     All policies and rates see the same trials: the same clients are online, and whoever
     leaves at a rate also leaves at a higher one if asked in the same round.
@@ -97,16 +97,17 @@ def policy_privacy(
         >>> found = mj.privacy.policy_privacy(
         ...     0, selector, online, [0.0], 9, 2, blocks=2, policies=["abort"]
         ... )
-        >>> found.strong.tolist(), found.rounds_kept.tolist()  # without dropouts nothing is lost
+        >>> # without dropouts nothing is lost
+        >>> found.strong.tolist(), found.rounds_kept.tolist()
         ([[[2, 2]]], [[[1.0, 1.0]]])
 
     Source: the policies are this package's; the paper has no such dropouts.
     """
     rates = np.atleast_1d(np.asarray(step_dropout_rates, np.float64))
     require(rates.ndim == 1, "step_dropout_rates", "must be a vector", rates.shape)
-    known = typing.get_args(SplitPolicy)
-    unknown = [policy for policy in policies if policy not in known]
-    rule = f"must be known policies: {', '.join(known)}"
+    policy_names = typing.get_args(SplitPolicy)
+    unknown = [policy for policy in policies if policy not in policy_names]
+    rule = f"must be known policies: {', '.join(policy_names)}"
     require(not unknown and len(policies) > 0, "policies", rule, *unknown[:1])
     models = [independent_steps(float(rate)) for rate in rates]
     histories = [
@@ -131,16 +132,16 @@ def policy_privacy(
         np.asarray(curve)[:, -1].reshape(shape)
         for curve in (strong_privacy_trajectory(P), weak.lower, weak.upper)
     )
-    kept = [_kept(history) for history in histories]
+    measured = [_kept(history) for history in histories]
     costs = (
-        np.concatenate(values).reshape(shape) for values in zip(*kept, strict=True)
+        np.concatenate(values).reshape(shape) for values in zip(*measured, strict=True)
     )
     return PolicyPrivacy(tuple(policies), rates, *privacy, *costs)
 
 
 def _kept(history: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Return the share of rounds with a cohort that gave a sum, and the mean size of sums."""
-    asked = np.asarray(history.survivors[:, :, 0]).any(axis=-1)
+    """Return the fraction of rounds that gave a sum, and the mean size of sums."""
+    is_begun = np.asarray(history.survivors[:, :, 0]).any(axis=-1)
     P = np.asarray(history.participation)
-    kept = (P.any(axis=-1)).sum(axis=1) / np.maximum(asked.sum(axis=1), 1)
-    return kept, P.sum(axis=-1).mean(axis=1)
+    fraction = (P.any(axis=-1)).sum(axis=1) / np.maximum(is_begun.sum(axis=1), 1)
+    return fraction, P.sum(axis=-1).mean(axis=1)

@@ -66,15 +66,16 @@ class Recipe:
         sums = [int(times * witness[j] * scales[j]) for j in rows]
         part = log.participation[np.ix_(rows, list(support))].astype(object) * 1
         exact = np.array([times * int(witness[j]) for j in rows], dtype=object)
-        left = [int(value) for value in exact @ part]
-        common = math.gcd(*sums, *left)
-        if sum(value < 0 for value in left) > sum(value > 0 for value in left):
+        sums_of_clients = [int(value) for value in exact @ part]
+        common = math.gcd(*sums, *sums_of_clients)
+        if sum(map(np.sign, sums_of_clients)) < 0:
             common = -common
         rounds = tuple(
             (log.rounds[j], c // common) for j, c in zip(rows, sums, strict=True)
         )
         clients = tuple(
-            (log.clients[i], v // common) for i, v in zip(support, left, strict=True)
+            (log.clients[i], v // common)
+            for i, v in zip(support, sums_of_clients, strict=True)
         )
         return Recipe(rounds, clients, log.are_places)
 
@@ -108,30 +109,28 @@ def join_names(kind: str, names: Sequence[Any]) -> str:
 
 
 def listed(names: Sequence[Any]) -> str:
-    """Return "3", "3 and 9" or "1, 2, ..., 60 (60 of them)".
-
-    "none" where there are none.
-    """
-    if len(names) > _MOST_NAMES:
-        shown = ", ".join(map(printable, names[: _MOST_NAMES - 4]))
-        return f"{shown}, ..., {printable(names[-1])} ({len(names)} of them)"
+    """Return "3", "3 and 9", "1, 2, ..., 60 (60 of them)", or "none"."""
     words = [printable(name) for name in names]
-    return (
-        " and ".join([", ".join(words[:-1])] * (len(words) > 1) + words[-1:]) or "none"
-    )
+    if len(words) > _MOST_NAMES:
+        first = ", ".join(words[: _MOST_NAMES - 4])
+        return f"{first}, ..., {words[-1]} ({len(words)} of them)"
+    if len(words) < 2:
+        return words[0] if words else "none"
+    return f"{', '.join(words[:-1])} and {words[-1]}"
 
 
 def _combination(terms: Sequence[tuple[Hashable, int]]) -> str:
     coefficients = [value for _, value in terms]
     if all(abs(value) == 1 for value in coefficients):
-        plus = [name for name, value in terms if value > 0]
-        minus = [name for name, value in terms if value < 0]
-        parts = [_sum_of(plus)] if plus else []
-        parts += ["minus " + _sum_of(minus)] if minus else []
-        return " ".join(parts)
+        signs = {"": 1, "minus ": -1}
+        rounds = {
+            word: [name for name, value in terms if value == sign]
+            for word, sign in signs.items()
+        }
+        return " ".join(word + _sum_of(each) for word, each in rounds.items() if each)
     if _is_long(coefficients):
-        rounds = join_names("round", [name for name, _ in terms])
-        return f"a combination of {rounds} with {_sizes(coefficients)}"
+        names = join_names("round", [name for name, _ in terms])
+        return f"a combination of {names} with {_sizes(coefficients)}"
     return _terms("round", terms)
 
 
@@ -140,26 +139,25 @@ def _sum_of(rounds: Sequence[Any]) -> str:
 
 
 def _result(terms: Sequence[tuple[Hashable, int]]) -> str:
-    names, values = [name for name, _ in terms], [value for _, value in terms]
+    names, values = zip(*terms, strict=True)
     if len(set(values)) == 1:
         times = "" if values[0] == 1 else f"{_number(values[0])} times "
         if len(terms) == 1:
             return f"{times}client {printable(names[0])}'s update alone"
         return f"{times}the sum of {join_names('client', names)} alone"
     if _is_long(values):
-        return f"a combination of {join_names('client', names)} alone, with {_sizes(values)}"
+        clients = join_names("client", names)
+        return f"a combination of {clients} alone, with {_sizes(values)}"
     return f"{_terms('client', terms)} alone"
 
 
 def _is_long(coefficients: Sequence[int]) -> bool:
-    return (
-        len(coefficients) > _MOST_TERMS
-        or max(map(abs, coefficients)) >= 10**_MOST_DIGITS
-    )
+    is_many = len(coefficients) > _MOST_TERMS
+    return is_many or max(map(abs, coefficients)) >= 10**_MOST_DIGITS
 
 
 def digits(value: int) -> str:
-    """Return an integer in decimal; Python itself refuses those of thousands of digits."""
+    """Return an integer in decimal; Python refuses those of thousands of digits."""
     if value.bit_length() <= _MOST_BITS:
         return str(value)
     import flint

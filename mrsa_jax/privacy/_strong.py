@@ -111,8 +111,8 @@ def strong_privacy_trajectory(
     array = without(P, coalition)
     if not is_traced(array) and platform() == "cpu":
         weights = codes(host_array(array, "P"))
-        found = _of_values(weights.reshape(-1, *weights.shape[-2:]))
-        return on_device(found.reshape(weights.shape[:-1]))
+        classes = _of_values(weights.reshape(-1, *weights.shape[-2:]))
+        return on_device(classes.reshape(weights.shape[:-1]))
     if isinstance(array, jax.Array) and array.dtype.itemsize <= 4:
         return _trajectory(array.astype(jnp.int32))
     return _trajectory(on_device(codes(host_array(array, "P"))))
@@ -152,8 +152,8 @@ def _trajectory(
         start = (jnp.zeros(clients, jnp.int32), jnp.zeros(clients, jnp.bool_))
         return lax.scan(_refine, varying_like(start, weights), weights)[1]
 
-    found = jax.vmap(one_history)(weights.reshape((-1, *weights.shape[-2:])))
-    return found.reshape(weights.shape[:-1])
+    classes = jax.vmap(one_history)(weights.reshape((-1, *weights.shape[-2:])))
+    return classes.reshape(weights.shape[:-1])
 
 
 def _refine(
@@ -167,13 +167,13 @@ def _refine(
     """
     classes, ever = carry
     clients = classes.shape[0]
-    ever = ever | (weights != jnp.int32(0))
+    ever = ever | (weights != 0)
     places = jnp.arange(clients, dtype=jnp.int32)
     old, value, member = lax.sort((classes, weights, places), num_keys=2)
     changed = (old[1:] != old[:-1]) | (value[1:] != value[:-1])
     begins = jnp.concatenate([jnp.ones(1, jnp.bool_), changed])
-    place = jnp.cumsum(begins, dtype=jnp.int32) - jnp.int32(1)
-    sizes = jnp.zeros(clients, jnp.int32).at[place].add(jnp.int32(1))[place]
-    smallest = jnp.min(jnp.where(ever[member], sizes, jnp.int32(clients + 1)))
-    smallest = jnp.where(smallest > jnp.int32(clients), jnp.int32(-1), smallest)
+    place = jnp.cumsum(begins, dtype=jnp.int32) - 1
+    sizes = jnp.zeros(clients, jnp.int32).at[place].add(1)[place]
+    smallest = jnp.min(jnp.where(ever[member], sizes, clients + 1))
+    smallest = jnp.where(smallest > clients, -1, smallest)
     return (jnp.zeros_like(classes).at[member].set(place), ever), smallest

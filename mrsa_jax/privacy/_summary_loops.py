@@ -12,12 +12,10 @@ from mrsa_jax._core.compiled import compiled, first_nonzero, lowered, power
 
 _ZERO = np.uint32(0)
 
-# ---- Classes of clients with equal columns, after each round.
-
 
 @compiled
 def _split(row, names, sizes, hits, moved, used):
-    """Move the members of each class that a row tells from its others to a separate class."""
+    """Move the members of each class that a row distinguishes to a separate class."""
     for name in range(used + 1):
         hits[name] = 0
     for i in range(names.size):
@@ -72,16 +70,13 @@ def collapse(history, names, smallest, distinct, counts):
             smallest[b, j], distinct[b, j] = least, used
 
 
-# ---- Ranks and first exposures modulo a prime, from a basis of the null space.
-
-
 @compiled
 def _reduced(value, prime):
     return min(value, np.uint32(value - prime))
 
 
 @compiled
-def _values(row, kernel, free, pivots, rank, one, prime, negative, values):
+def _values(row, kernel, free, pivots, rank, unit, prime, negative, values):
     """Fill values with the products of a row with the vectors of the kernel.
 
     Return one not 0.
@@ -94,7 +89,7 @@ def _values(row, kernel, free, pivots, rank, one, prime, negative, values):
         if factor == _ZERO:
             continue
         part, wide = kernel[s, :count], np.uint64(factor)
-        if factor == one:
+        if factor == unit:
             for c in range(count):
                 values[c] = _reduced(np.uint32(values[c] + part[c]), prime)
         else:
@@ -130,8 +125,8 @@ def _taken(kernel, at, rank, factors, last, prime, negative, is_zero):
 
 
 @compiled
-def follow(rows, is_single, distinct, one, prime, negative, ranks, first):
-    """Follow the rank of rows, and which unit vectors are combinations of the rows so far.
+def follow(rows, is_single, distinct, unit, prime, negative, ranks, first):
+    """Follow the rank of rows, and the unit vectors that they span so far.
 
     Of the null space's basis each vector is 1 in one free column and 0 in the others,
     so only what it holds in the pivot columns is kept, a row for each of these: zero
@@ -142,7 +137,7 @@ def follow(rows, is_single, distinct, one, prime, negative, ranks, first):
         is_single: bool `[columns]`, whose unit vectors are asked for.
         distinct: int32 `[rounds]`, how many different columns the first rows have, but
             zeros.
-        one: Residue of 1.
+        unit: Residue of 1.
         prime: Of 31 bits.
         negative: -1 / prime modulo 2^32.
         ranks: int32 `[rounds]`, filled.
@@ -162,7 +157,7 @@ def follow(rows, is_single, distinct, one, prime, negative, ranks, first):
     is_zero = np.empty(most, np.bool_)
     rank, seen, is_proven = 0, 0, True
     whole = np.uint64(prime)
-    square = np.uint64(one) * np.uint64(one) % whole
+    square = np.uint64(unit) * np.uint64(unit) % whole
     for c in range(columns):
         free[c], first[c] = c, -1
     for j in range(rows.shape[0]):
@@ -170,15 +165,19 @@ def follow(rows, is_single, distinct, one, prime, negative, ranks, first):
         seen += first_nonzero(row) >= 0
         at = -1
         if count > 0:
-            own = values[:count]
-            at = _values(row, kernel, free, pivots, rank, one, prime, negative, own)
+            products = values[:count]
+            at = _values(
+                row, kernel, free, pivots, rank, unit, prime, negative, products
+            )
         if at >= 0:
             last = count - 1
-            inverse = power(own[at], prime - np.uint32(2), whole) * square % whole
-            own[at] = own[last]
+            inverse = power(products[at], prime - np.uint32(2), whole) * square % whole
+            products[at] = products[last]
             for c in range(last):
-                own[c] = lowered(np.uint64(own[c]) * (whole - inverse), prime, negative)
-            _taken(kernel, at, rank, own, last, prime, negative, is_zero)
+                products[c] = lowered(
+                    np.uint64(products[c]) * (whole - inverse), prime, negative
+                )
+            _taken(kernel, at, rank, products, last, prime, negative, is_zero)
             pivots[rank], free[at] = free[at], free[last]
             rank += 1
             for s in range(rank):
@@ -192,7 +191,7 @@ def follow(rows, is_single, distinct, one, prime, negative, ranks, first):
 
 @compiled
 def _rows_of(history, scale, names, rows, is_single):
-    """Fill the residues of one column of each class, and whether one client is all of it."""
+    """Fill the residues of one column of each class, and whether it has one client."""
     for c in range(is_single.size):
         is_single[c] = True
     at = np.empty(is_single.size, np.int64)
@@ -209,7 +208,7 @@ def _rows_of(history, scale, names, rows, is_single):
 
 @compiled
 def follow_trials(
-    history, scale, names, distinct, one, prime, negative, ranks, first, is_proven
+    history, scale, names, distinct, unit, prime, negative, ranks, first, is_proven
 ):
     """Follow the collapsed histories of trials that are not proven yet.
 
@@ -218,7 +217,7 @@ def follow_trials(
         scale: What makes them of it.
         names: As `collapse` fills them.
         distinct: Likewise, or more: then fewer are proven.
-        one: As for `follow`.
+        unit: As for `follow`.
         prime: As there.
         negative: As there.
         ranks: int32 `[trials, rounds]`, filled.
@@ -232,11 +231,18 @@ def follow_trials(
             continue
         count = distinct[b, -1]
         rows = np.empty((rounds, count), np.uint32)
-        is_single, own = np.empty(count, np.bool_), np.empty(count, np.int32)
+        is_single, first_of_class = np.empty(count, np.bool_), np.empty(count, np.int32)
         _rows_of(history[b], scale, names[b], rows, is_single)
         is_proven[b] = follow(
-            rows, is_single, distinct[b], one, prime, negative, ranks[b], own
+            rows,
+            is_single,
+            distinct[b],
+            unit,
+            prime,
+            negative,
+            ranks[b],
+            first_of_class,
         )
         for i in range(clients):
             name = names[b, i] - 1
-            first[b, i] = own[name] if name >= 0 and is_single[name] else -1
+            first[b, i] = first_of_class[name] if name >= 0 and is_single[name] else -1

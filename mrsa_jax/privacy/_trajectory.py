@@ -30,9 +30,9 @@ from mrsa_jax.privacy._weak import (
 )
 from mrsa_jax.privacy.solver import (
     CHEAP_SECONDS,
+    Bounds,
     Groups,
     Progress,
-    Ranks,
     Space,
     Vector,
     bounds,
@@ -45,14 +45,13 @@ from mrsa_watch._base.errors import check_integer, nearest, require
 from mrsa_watch._base.primes import draw_primes
 from mrsa_watch._base.values import by_value
 
-# ---- Weak privacy after every round of one history, proved backwards from the ends of
+# Weak privacy after every round of one history, proved backwards from the ends of
 # plateaus.
 #
 # The row space only grows, so a light vector found after a round is there ever after,
-# and a lower
-# bound proved after a round holds for all rounds before it. T changes only when the
-# rank
-# grows: everything here is in levels, the number of independent rows so far.
+# and a lower bound proved after a round holds for all rounds before it. T changes only
+# when the rank grows: everything here is in levels, the number of independent rows so
+# far.
 
 _SETS_A_LEVEL = 24
 _METHOD = np.dtype("U12")
@@ -113,45 +112,38 @@ class WeakPrivacyTrajectory:
 def certify(
     history: np.ndarray, seconds: float, progress: Progress | None
 ) -> WeakPrivacyTrajectory:
-    """Return the curve of a history `[rounds, clients]`, all searches taking about `seconds`."""
+    """Return the curve of a history `[rounds, clients]` by searches of some seconds."""
     groups = collapse(history)
     rounds = len(history)
     if not groups.num_groups:
-        nothing, zero = np.full(rounds, -1, np.int32), np.zeros(rounds, np.int32)
+        nothing = np.full(rounds, -1, np.int32)
+        zero = np.zeros(rounds, np.int32)
         methods = np.zeros(rounds, _METHOD)
         return WeakPrivacyTrajectory(nothing, nothing, zero == 0, zero, methods, ((),))
     budget = Budget(seconds)
     ranks = ranks_of(groups.matrix, max(budget.left, CHEAP_SECONDS), progress)
     search = _Levels(groups.matrix[ranks.kept], groups.sizes, budget, progress)
     search.run()
-    return _by_round(search, groups, ranks)
-
-
-def _by_round(search: _Levels, groups: Groups, ranks: Ranks) -> WeakPrivacyTrajectory:
-    levels, proven, kept = ranks.prefix, ranks.proven, ranks.kept
-    lower = np.concatenate([[-1], search.lower[1:]])[levels]
-    upper = np.concatenate([[-1], search.upper[1:]])[levels]
+    levels = ranks.prefix
+    lower = np.append(-1, search.lower[1:])[levels]
+    upper = np.append(-1, search.upper[1:])[levels]
     # Without a proven rank only the classes of equal columns bound T from below.
-    lower = np.where(proven | (levels == 0), lower, np.minimum(lower, 1))
+    is_sure = ranks.proven | (levels == 0)
+    lower = np.where(is_sure, lower, np.minimum(lower, 1))
     witnesses = []
     for vector in search.changes():
-        last = int(kept[vector.last_row])
+        last = int(ranks.kept[vector.last_row])
+        support = groups.clients(np.flatnonzero(vector.columns))
+        coefficients = vector.witness(ranks.kept, groups)[: last + 1]
         witnesses.append(
-            Witness(
-                last,
-                vector.weight,
-                groups.clients(np.flatnonzero(vector.columns)),
-                vector.witness(kept, groups)[: last + 1],
-                vector.method,
-            )
+            Witness(last, vector.weight, support, coefficients, vector.method)
         )
-    methods = np.asarray([search.method[level] for level in levels], _METHOD)
     return WeakPrivacyTrajectory(
         lower.astype(np.int32),
         upper.astype(np.int32),
-        proven & (lower == upper),
+        ranks.proven & (lower == upper),
         levels.astype(np.int32),
-        methods,
+        np.asarray(search.method, _METHOD)[levels],
         (tuple(witnesses),),
     )
 
@@ -172,12 +164,10 @@ class _Levels:
         budget: Budget,
         progress: Progress | None,
     ) -> None:
-        self._rows, self._weights, self._budget, self._progress = (
-            rows,
-            weights,
-            budget,
-            progress,
-        )
+        self._rows = rows
+        self._weights = weights
+        self._budget = budget
+        self._progress = progress
         self._vectors: list[Vector] = []
         self._has_guessed = False
         self._paid: set[int] = set()  # levels whose dual vectors are counted
@@ -196,7 +186,7 @@ class _Levels:
         self._confirm()
 
     def changes(self) -> list[Vector]:
-        """Return the vectors that the upper bound was lowered by, first levels first."""
+        """Return the vectors that lowered the upper bound, first levels first."""
         best: list[Vector] = []
         for vector in sorted(self._vectors, key=lambda v: (v.last_row, v.weight)):
             if not best or vector.weight < best[-1].weight:
@@ -215,13 +205,13 @@ class _Levels:
         for level in range(1, len(self._rows) + 1):
             space = self._space(level)
             self.lower[level] = space.strong
-            self.upper[level:] = np.minimum(self.upper[level:], space.singleton)
+            _lower_from(self.upper, level, space.singleton)
 
     def _add(self, vector: Vector) -> bool:
         """Take a vector into account; return whether it lowers a bound."""
         first = vector.last_row + 1
         is_news = bool(vector.weight < self.upper[first])
-        self.upper[first:] = np.minimum(self.upper[first:], vector.weight)
+        _lower_from(self.upper, first, vector.weight)
         self._vectors.append(vector)
         return is_news
 
@@ -259,7 +249,7 @@ class _Levels:
         return vector is not None and self._add(vector)
 
     def _guess(self, level: int) -> None:
-        """Look for light vectors at every level up to this one, each with the newest row."""
+        """Look for light vectors at each level up to one, each with the newest row."""
         self._has_guessed = True
         for count in range(2, level + 1):
             if self.lower[count] >= self.upper[count]:
@@ -277,23 +267,23 @@ class _Levels:
                 self._progress("looking for light combinations", count, level)
 
     def _confirm(self) -> None:
-        """Find an exact vector wherever an upper bound rests on counting dimensions alone."""
-        shown = np.full(len(self.upper), np.iinfo(np.int64).max)
+        """Find an exact vector wherever an upper bound rests on counting alone."""
+        exact = np.full(len(self.upper), np.iinfo(np.int64).max)
         for vector in self._vectors:
-            first = vector.last_row + 1
-            shown[first:] = np.minimum(shown[first:], vector.weight)
+            _lower_from(exact, vector.last_row + 1, vector.weight)
         for level in range(1, len(self.upper)):
-            if shown[level] > self.upper[level]:
+            if exact[level] > self.upper[level]:
                 shorter = self._space(level).singleton_vector()
                 if shorter is not None:
                     self._add(shorter)
-                    first = shorter.last_row + 1
-                    shown[first:] = np.minimum(shown[first:], shorter.weight)
+                    _lower_from(exact, shorter.last_row + 1, shorter.weight)
         # A bound without an exact vector is none.
-        self.upper[1:] = shown[1:]
+        self.upper[1:] = exact[1:]
 
 
-# ---- Weak privacy after every round: in bulk by bounds, or proved.
+def _lower_from(bounds: np.ndarray, level: int, weight: int) -> None:
+    bounds[level:] = np.minimum(bounds[level:], weight)
+
 
 METHODS = ("certified", "bounds")
 _ARRAYS = ("lower", "upper", "certified", "rank", "lower_method")
@@ -366,9 +356,11 @@ def weak_privacy_trajectory(
         other metrics.
     """
     history = without(P, coalition)
-    known = isinstance(method, str) and method in METHODS
+    is_method = isinstance(method, str) and method in METHODS
     hint = nearest(str(method), METHODS)
-    require(known, "method", f"must be one of 'certified', 'bounds' ({hint})", method)
+    require(
+        is_method, "method", f"must be one of 'certified', 'bounds' ({hint})", method
+    )
     seconds = SECONDS_PER_EFFORT * check_effort(effort)
     memory = check_integer(memory_bytes, "memory_bytes", 1)
     if method == "bounds" and is_traced(history):
@@ -376,12 +368,12 @@ def weak_privacy_trajectory(
     array = host_array(history, "P")
     stacked = array.reshape((-1, *array.shape[-2:]))
     if method == "bounds":
-        found = _bulk(stacked, memory, progress)
+        curves = _bulk(stacked, memory, progress)
     else:
-        found = _proved(stacked, seconds, progress)
+        curves = _proved(stacked, seconds, progress)
     shape = array.shape[:-1]
-    own = {name: getattr(found, name).reshape(shape) for name in _ARRAYS}
-    return dataclasses.replace(found, **own)
+    arrays = {name: getattr(curves, name).reshape(shape) for name in _ARRAYS}
+    return dataclasses.replace(curves, **arrays)
 
 
 def _traced(histories: Array) -> WeakPrivacyTrajectory:
@@ -392,7 +384,7 @@ def _traced(histories: Array) -> WeakPrivacyTrajectory:
     weights = jnp.ones((stacked.shape[0], clients), jnp.int32)
     projection = random_projection(PRIMES, clients, seed=0)
     tile = at_once("eliminations", _BYTES_AN_ENTRY * clients * (rounds + clients))
-    found = bounds(
+    curves = bounds(
         rows,
         stacked.astype(jnp.int32),
         weights,
@@ -401,93 +393,94 @@ def _traced(histories: Array) -> WeakPrivacyTrajectory:
         binary=stacked.dtype == jnp.bool_,
         tile=tile,
     )
-    lower, upper, rank = (values.reshape(histories.shape[:-1]) for values in found)
-    none = jnp.int32(-1)
-    lower, upper = (jnp.where(rank > jnp.int32(0), own, none) for own in (lower, upper))
+    lower, upper, rank = (values.reshape(histories.shape[:-1]) for values in curves)
+    is_begun = rank > 0
     return WeakPrivacyTrajectory(
-        lower, upper, jnp.zeros_like(rank, jnp.bool_), rank, None, ()
+        jnp.where(is_begun, lower, -1),
+        jnp.where(is_begun, upper, -1),
+        jnp.zeros_like(rank, jnp.bool_),
+        rank,
+        None,
+        (),
     )
 
 
 def _proved(
     histories: np.ndarray, seconds: float, progress: Progress | None
 ) -> WeakPrivacyTrajectory:
+    """Return the proven curves of histories, one after another."""
     curves = []
-    for trial, history in enumerate(histories):
+    for trial, history in enumerate(histories, 1):
         curves.append(certify(history, seconds, progress))
         if progress is not None and len(histories) > 1:
-            progress("histories", trial + 1, len(histories))
+            progress("histories", trial, len(histories))
     arrays: Any = {
-        name: np.stack([getattr(own, name) for own in curves]) for name in _ARRAYS
+        name: np.stack([getattr(curve, name) for curve in curves]) for name in _ARRAYS
     }
-    return WeakPrivacyTrajectory(
-        **arrays, witnesses=tuple(own.witnesses[0] for own in curves)
-    )
+    witnesses = tuple(curve.witnesses[0] for curve in curves)
+    return WeakPrivacyTrajectory(**arrays, witnesses=witnesses)
 
 
 def _bulk(
     histories: np.ndarray, memory: int, progress: Progress | None
 ) -> WeakPrivacyTrajectory:
+    """Return the bounds of histories, those of similar width in one program."""
     trials, rounds, _ = histories.shape
-    lower, upper, rank = (
-        np.full((trials, rounds), fill, np.int32) for fill in (-1, -1, 0)
-    )
+    lower, upper = np.full((2, trials, rounds), -1, np.int32)
+    rank = np.zeros((trials, rounds), np.int32)
     groups = [collapse(history) for history in histories]
     by_width: dict[int, list[int]] = {}
     for trial, group in enumerate(groups):
         if group.num_groups:
-            by_width.setdefault(
-                -(-group.num_groups // _ROUND_UP) * _ROUND_UP, []
-            ).append(trial)
+            width = -(-group.num_groups // _ROUND_UP) * _ROUND_UP
+            by_width.setdefault(width, []).append(trial)
     jobs = [
         (width, chunk)
         for width, members in by_width.items()
         for chunk in _chunks(members, rounds, width, memory)
     ]
-    done = 0
     primes = draw_primes(_NUM_PRIMES)
     tasks = [
-        functools.partial(_bounds_of, groups, rounds, primes, *job) for job in jobs
+        functools.partial(_bounds_of, [groups[k] for k in chunk], rounds, primes, width)
+        for width, chunk in jobs
     ]
-    for (_, chunk), found in zip(jobs, in_order(tasks), strict=True):
-        seen = found[2] > 0
-        lower[chunk] = np.where(seen, found[0], -1)
-        upper[chunk] = np.where(seen, found[1], -1)
-        rank[chunk] = found[2]
+    done = 0
+    for (_, chunk), curves in zip(jobs, in_order(tasks), strict=True):
+        is_begun = curves.rank > 0
+        lower[chunk] = np.where(is_begun, curves.lower, -1)
+        upper[chunk] = np.where(is_begun, curves.upper, -1)
+        rank[chunk] = curves.rank
         done += len(chunk)
         if progress is not None:
             progress("histories", done, trials)
-    method = np.where(rank > 0, "bounds", "")
-    return WeakPrivacyTrajectory(
-        lower, upper, np.zeros_like(rank, np.bool_), rank, method, ()
-    )
+    methods = np.where(rank > 0, "bounds", "")
+    never = np.zeros_like(rank, np.bool_)
+    return WeakPrivacyTrajectory(lower, upper, never, rank, methods, ())
 
 
 def _chunks(
     members: list[int], rounds: int, width: int, memory: int
 ) -> list[list[int]]:
     """Cut trials into parts that keep all cores busy within a share of the memory."""
+    cores = num_cores()
     each = _BYTES_AN_ENTRY * width * (rounds + width)
-    size = max(1, min(-(-len(members) // num_cores()), memory // num_cores() // each))
+    size = max(1, min(-(-len(members) // cores), memory // cores // each))
     size = 1 << (size.bit_length() - 1)  # what runs is padded to a power of two
     return [members[i : i + size] for i in range(0, len(members), size)]
 
 
 def _bounds_of(
-    groups: list[Groups],
-    rounds: int,
-    primes: Sequence[int],
-    width: int,
-    chunk: list[int],
-) -> list[np.ndarray]:
-    size = 1 << (len(chunk) - 1).bit_length()  # few sizes are ever compiled
+    groups: list[Groups], rounds: int, primes: Sequence[int], width: int
+) -> Bounds:
+    """Return the bounds of some histories, padded to few numbers and widths."""
+    size = 1 << (len(groups) - 1).bit_length()
     rows = np.zeros((size, len(primes), rounds, width), np.uint32)
     numbers = np.zeros((size, rounds, width), np.int32)
     weights = np.zeros((size, width), np.int32)
     binary = True
-    for place, trial in enumerate(chunk):
-        group = groups[trial]
-        matrix, count = group.matrix, group.num_groups
+    for place, group in enumerate(groups):
+        matrix = group.matrix
+        count = group.num_groups
         for which, prime in enumerate(primes):
             rows[place, which, :, :count] = host_residues(matrix, prime, np.uint32)
         numbers[place, :, :count] = codes(matrix)
@@ -496,5 +489,7 @@ def _bounds_of(
     tile = at_once("eliminations", _BYTES_AN_ENTRY * width * (rounds + width))
     with jax.enable_x64(False):  # whatever width of numbers a caller has on
         projection = random_projection(primes, width)
-        found = bounds(rows, numbers, weights, projection, fields(primes), binary, tile)
-    return [np.asarray(jax.device_get(values))[: len(chunk)] for values in found]
+        curves = bounds(
+            rows, numbers, weights, projection, fields(primes), binary, tile
+        )
+    return Bounds(*(values[: len(groups)] for values in jax.device_get(curves)))

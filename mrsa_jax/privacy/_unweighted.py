@@ -36,6 +36,7 @@ _MEMORY_SECONDS = 1.0e-7
 _MOST_ENTRIES, _MOST_BITS = 2**22, 12  # 64 MiB for each core
 # above, their sorted lists (the square of it) would take a gigabyte
 _MOST_NUMBERS = 2**12
+_MOST_BY_HAND = 20_000  # vectors that are tried before the search
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,7 +65,7 @@ class UnweightedGroup:
 def unweighted_group(
     P: Any, *, coefficients: Any = "plain", max_size: Any = None, effort: Any = 1.0
 ) -> UnweightedGroup:
-    """Find the fewest clients whose sum, with coefficients 1 or 1 and -1, the server learns.
+    """Find the fewest clients whose plain sum, or sum with signs, the server learns.
 
     Use it together with weak privacy T, which is never larger: T says what is possible
     with any coefficients, this what can be read off. Where T's witness needs huge
@@ -121,8 +122,8 @@ def unweighted_group(
     """
     array = as_history(P)
     require(array.ndim == 2, "P", "must have two axes", array.shape)
-    known = isinstance(coefficients, str) and coefficients in _SIGNS
-    require(known, "coefficients", "must be 'plain' or 'plus_minus'", coefficients)
+    is_known = isinstance(coefficients, str) and coefficients in _SIGNS
+    require(is_known, "coefficients", "must be 'plain' or 'plus_minus'", coefficients)
     largest = None if max_size is None else check_integer(max_size, "max_size", 1)
     rule, kind = "must be positive and finite", "must be a number"
     seconds = _SECONDS * check_number(effort, "effort", rule, POSITIVE, kind=kind)
@@ -134,7 +135,7 @@ def unweighted_group(
 
 @dataclasses.dataclass(frozen=True)
 class _Vector:
-    """A vector of V with entries 0, 1 and -1 (over groups), and the combination that makes it."""
+    """A vector of V with entries 0, 1 and -1 for groups, and its combination."""
 
     size: int
     entries: tuple[int, ...]
@@ -147,7 +148,9 @@ class _Search:
     def __init__(
         self, groups: Groups, signs: int, largest: int | None, seconds: float
     ) -> None:
-        self.groups, self.signs, self.seconds = groups, signs, seconds
+        self.groups = groups
+        self.signs = signs
+        self.seconds = seconds
         self.weights = [int(size) for size in groups.sizes]
         self.system = _System(groups.matrix, seconds)
         self.best = _smallest_by_hand(groups, signs)
@@ -155,31 +158,29 @@ class _Search:
 
     def run(self) -> UnweightedGroup:
         """Search by the number of groups until all heavier sets are too heavy."""
-        size, least = 0, 0
-        finished = False
-        while not finished:
-            size += 1
+        for size in range(1, len(self.weights) + 2):
             least = sum(self.weights[:size])
-            finished = size > len(self.weights) or least > self.limit
-            if not finished and not self._can_exclude(size):
+            if size > len(self.weights) or least > self.limit:
+                return self._result(least, finished=True)
+            if not self._can_exclude(size):
                 break
-        return self._result(least, finished)
+        return self._result(least, finished=False)
 
     @property
     def limit(self) -> int:
         """The largest weight of a set that would still be news."""
-        return (
-            self.largest if self.best is None else min(self.largest, self.best.size - 1)
-        )
+        if self.best is None:
+            return self.largest
+        return min(self.largest, self.best.size - 1)
 
     def _can_exclude(self, size: int) -> bool:
-        """Take the best of all sets of `size` groups; False when that costs too much."""
+        """Take the best of all sets of `size` groups; False if that costs too much."""
+        numbers = len(self.weights)
         while sum(self.weights[:size]) <= self.limit:
-            self.seconds -= (
-                _plan(len(self.weights), size, self.signs)[0] if size > 1 else 0.0
-            )
-            if self.seconds < 0 or (size > 1 and len(self.weights) > _MOST_NUMBERS):
-                return False
+            if size > 1:
+                self.seconds -= _plan(numbers, size, self.signs)[0]
+                if self.seconds < 0 or numbers > _MOST_NUMBERS:
+                    return False
             entries = self.system.find(self.weights, self.signs, size, self.limit)
             if entries is None:
                 return True
@@ -188,31 +189,34 @@ class _Search:
             if witness is None:
                 self.system.redraw()
                 continue
-            weight = sum(
-                w for w, value in zip(self.weights, entries, strict=True) if value
-            )
+            weight = sum(itertools.compress(self.weights, entries))
             self.best = _Vector(weight, tuple(entries), witness)
         return True
 
-    def _result(self, least: int, finished: bool) -> UnweightedGroup:
+    def _result(self, least: int, *, finished: bool) -> UnweightedGroup:
         best = self.best
+        is_proven = self.system.is_proven
         if best is None:
-            none_at_all = finished and self.largest >= sum(self.weights)
-            none_at_all = none_at_all and self.system.is_proven
-            lower = None if none_at_all else self.largest + 1 if finished else least
-            return UnweightedGroup(lower, None, none_at_all, (), (), ())
-        lower = min(best.size, self.largest + 1) if finished else min(best.size, least)
-        clients = sorted(
-            (int(client), value)
+            lower: int | None = self.largest + 1 if finished else least
+            is_none = finished and is_proven and self.largest >= sum(self.weights)
+            if is_none:
+                lower = None
+            return UnweightedGroup(lower, None, is_none, (), (), ())
+        lower = min(best.size, self.largest + 1 if finished else least)
+        sign_of = {
+            int(client): value
             for members, value in zip(self.groups.members, best.entries, strict=True)
             for client in members
             if value
-        )
-        support = tuple(client for client, _ in clients)
-        signs = tuple(value for _, value in clients)
-        certified = lower == best.size and self.system.is_proven
+        }
+        support = tuple(sorted(sign_of))
         return UnweightedGroup(
-            lower, best.size, certified, support, signs, best.witness
+            lower,
+            best.size,
+            lower == best.size and is_proven,
+            support,
+            tuple(sign_of[client] for client in support),
+            best.witness,
         )
 
 
@@ -232,30 +236,26 @@ class _System:
         self.redraw()
 
     def redraw(self) -> None:
-        """Take another prime and a random kernel vector modulo it, one number for each group."""
+        """Take another prime and a random kernel vector modulo it."""
         import flint
 
         entries = flint.fmpz_mat(self.rows)
-        found = -1
-        while found != self.rank:  # a prime that divides all minors of that size
+        rank = -1
+        while rank != self.rank:  # a prime may divide all minors of that size
             (self.prime,) = draw_wide_primes(1)
-            form, found = flint.nmod_mat(entries, self.prime).rref()
-        width = self.matrix.shape[1]
-        rows = [[int(form[i, k]) for k in range(width)] for i in range(self.rank)]
+            form, rank = flint.nmod_mat(entries, self.prime).rref()
+        rows = [[int(value) for value in row] for row in form.tolist()[:rank]]
         self.pivots = [next(k for k, value in enumerate(row) if value) for row in rows]
-        values = [secrets.randbelow(self.prime) for _ in range(width)]
-        for pivot in self.pivots:
-            values[pivot] = 0
+        self.values = [secrets.randbelow(self.prime) for _ in self.rows[0]]
+        # a row of the reduced form has no other pivot column: the order does not matter
         for pivot, row in zip(self.pivots, rows, strict=True):
-            values[pivot] = -sum(map(int.__mul__, row, values)) % self.prime
-            # a row of the reduced form has no other pivot column: the order does not
-            # matter
-        self.values = values
+            row[pivot] = 0
+            self.values[pivot] = -sum(map(int.__mul__, row, self.values)) % self.prime
 
     def find(
         self, weights: list[int], signs: int, size: int, limit: int
     ) -> list[int] | None:
-        """Return entries 0, 1, -1 of a set of `size` groups that may lie in V, or None."""
+        """Return entries 0, 1, -1 of a set of groups that may lie in V, or None."""
         if size == 1:
             hit = next((k for k, value in enumerate(self.values) if value == 0), None)
             if hit is None or weights[hit] > limit:
@@ -272,7 +272,7 @@ class _System:
         return entries
 
     def solve(self, entries: list[int]) -> tuple[int, ...] | None:
-        """Return coprime integers z with z P a positive multiple of `entries`, or None."""
+        """Return coprime integers z with z P a positive multiple of `entries`."""
         import flint
 
         square = flint.fmpz_mat(
@@ -291,60 +291,46 @@ class _System:
 
 def _makes(witness: Sequence[int], matrix: np.ndarray, entries: Sequence[int]) -> bool:
     """Return whether z P is a positive multiple of the entries, in Python integers."""
-    sums = [0] * len(entries)
-    for z, row in zip(witness, matrix, strict=True):
-        if z:
-            sums = [
-                total + z * int(value) for total, value in zip(sums, row, strict=True)
-            ]
+    used = np.flatnonzero(np.asarray(witness, object))
+    sums = np.asarray(witness, object)[used] @ matrix[used].astype(object)
     factor = max(map(abs, sums))
-    return factor > 0 and sums == [factor * value for value in entries]
+    return factor > 0 and sums.tolist() == [factor * value for value in entries]
 
 
 def _smallest_by_hand(groups: Groups, signs: int) -> _Vector | None:
-    """Return the smallest usable vector among rows, and sums and differences of two rows."""
-    matrix, rounds = groups.matrix, len(groups.matrix)
-    best: _Vector | None = None
+    """Return the smallest usable vector among rows, and sums and differences of two."""
+    matrix = groups.matrix
+    rounds = len(matrix)
     pairs = itertools.combinations(range(rounds), 2) if matrix.dtype != object else ()
     candidates = itertools.chain(
-        (((i, 1),) for i in range(rounds)),
-        (((i, 1), (j, factor)) for i, j in pairs for factor in (-1, 1)),
+        ({i: 1} for i in range(rounds)),
+        ({i: 1, j: factor} for i, j in pairs for factor in (-1, 1)),
     )
+    best: _Vector | None = None
     for terms in itertools.islice(candidates, _MOST_BY_HAND):
-        vector = sum(factor * matrix[j] for j, factor in terms)
-        value = _common_value(vector, signs)
-        if value is None:
-            continue
+        vector = sum(factor * matrix[j] for j, factor in terms.items())
+        values = vector[vector != 0]
         size = int(groups.sizes[vector != 0].sum())
-        if best is None or size < best.size:
-            sign = 1 if value > 0 else -1
-            entries = tuple(int(v > 0) - int(v < 0) for v in vector * sign)
-            places = dict(terms)
-            witness = tuple(sign * places.get(j, 0) for j in range(rounds))
-            if _makes(witness, matrix, entries):
-                best = _Vector(size, entries, witness)
+        if not size or (best is not None and size >= best.size):
+            continue
+        alike = abs(values) == abs(values[0]) if signs == 2 else values == values[0]
+        if not alike.all():
+            continue
+        sign = 1 if values[0] > 0 else -1
+        entries = tuple(np.sign(sign * vector).tolist())
+        witness = tuple(sign * terms.get(j, 0) for j in range(rounds))
+        if _makes(witness, matrix, entries):
+            best = _Vector(size, entries, witness)
     return best
 
 
-_MOST_BY_HAND = 20_000
-
-
-def _common_value(vector: np.ndarray, signs: int) -> int | None:
-    """Return the one non-zero value of a vector (up to sign if signs are allowed), or None."""
-    values = vector[vector != 0]
-    if not len(values):
-        return None
-    same = abs(values) == abs(values[0]) if signs == 2 else values == values[0]
-    return int(values[0]) if bool(np.all(same)) else None
-
-
 def _count(numbers: int, size: int, signs: int) -> int:
-    """Return how many sums there are of `size` numbers, the first one's sign being fixed."""
+    """Count the sums of `size` numbers, the first one's sign being fixed."""
     return math.comb(numbers, size) * signs ** max(0, size - 1)
 
 
 def _plan(numbers: int, size: int, signs: int) -> tuple[float, int]:
-    """Return about how many seconds of one core the sets of a size take, and in how many parts.
+    """Predict the seconds of the sets of a size, and in how many parts they go.
 
     The parts are given as their log2. More parts mean smaller tables, but every sum
     without its last number is formed once a part.
@@ -376,7 +362,7 @@ def _meet_in_the_middle(
     from mrsa_jax.privacy.solver import _subset_sums
 
     positive = np.asarray(values, np.uint64)
-    negative = np.asarray([(prime - value) % prime for value in values], np.uint64)
+    negative = (prime - positive) % prime
     heavy = np.asarray(weights, np.int64)
     forward = np.stack([positive, negative][:signs], axis=1)
     backward = np.stack([negative, positive][:signs], axis=1)[::-1]
@@ -388,31 +374,28 @@ def _meet_in_the_middle(
     # With signs a sum and its negative are one: half of the range.
     span = prime if signs == 1 else (prime + 1) // 2
     width = -(-span >> bits)
-    length = 1 << max(
-        6, (2 * _count(len(values), size // 2, signs) >> bits).bit_length()
-    )
-
-    loads = length if len(set(weights)) > 1 else 1
+    entries = 2 * _count(len(values), size // 2, signs) >> bits
+    length = 1 << max(6, entries.bit_length())
+    is_weighted = len(set(weights)) > 1
     # memory is used again, not asked for by every part
     spare: list[_subset_sums.Scratch] = []
 
     def one(low: int) -> list[int] | None:
+        end = min(width, span - low)
         part = _subset_sums.Part(
-            signs,
-            np.uint64(prime),
-            np.uint64(low),
-            np.uint64(min(width, span - low)),
-            limit,
+            signs, np.uint64(prime), np.uint64(low), np.uint64(end), limit
         )
-        scratch = spare.pop() if spare else _subset_sums.scratch(size, length, loads)
-        found = np.zeros(size, np.int64)
+        scratch = (
+            spare.pop() if spare else _subset_sums.scratch(size, length, is_weighted)
+        )
+        literals = np.zeros(size, np.int64)
         while True:
-            outcome = _subset_sums.search(part, *sides, size, scratch, found)
+            outcome = _subset_sums.search(part, *sides, size, scratch, literals)
             if outcome != _subset_sums.FULL:
                 spare.append(scratch)
-                return found.tolist() if outcome == _subset_sums.FOUND else None
+                return literals.tolist() if outcome == _subset_sums.FOUND else None
             longer = 4 * len(scratch.table)
-            scratch = _subset_sums.scratch(size, longer, longer if loads > 1 else 1)
+            scratch = _subset_sums.scratch(size, longer, is_weighted)
 
     parts = [functools.partial(one, low) for low in range(0, span, width)]
     with contextlib.closing(in_order(parts)) as results:

@@ -16,7 +16,6 @@ further sum tells comes for nothing.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import jax
@@ -45,10 +44,6 @@ _LEAST_EIGENVALUE = 1e-7
 TRACED_NEAR = 2e-6
 
 
-# ---- Covariances of learnt sums where updates drift: which rows count, and who is in
-# which.
-
-
 def kernel_of(
     memory: Any, rounds: int, share: Any = 1.0
 ) -> Float64[np.ndarray, "rounds rounds"]:
@@ -64,8 +59,8 @@ def kernel_of(
 
 def _lasting(memory: Any, rounds: int) -> Float64[np.ndarray, "rounds rounds"]:
     """Return the kernel of what lasts, or raise."""
-    given = host_array(memory, "memory")
-    if given.ndim == 0:
+    array = host_array(memory, "memory")
+    if array.ndim == 0:
         rule = (
             f"must be 1, or lie in [0, {MOST_MEMORY}], or be a kernel [rounds, rounds]"
         )
@@ -73,9 +68,9 @@ def _lasting(memory: Any, rounds: int) -> Float64[np.ndarray, "rounds rounds"]:
         require(rho == 1.0 or rho <= MOST_MEMORY, "memory", rule, memory)
         return memory_kernel(np.arange(rounds), rho)
     rule = f"must be a number, or a kernel of shape [{rounds}, {rounds}]"
-    good = given.shape == (rounds, rounds) and given.dtype.kind in "fiu"
-    require(good, "memory", rule, f"{given.dtype}{list(given.shape)}")
-    return correlations(given, "memory")
+    good = array.shape == (rounds, rounds) and array.dtype.kind in "fiu"
+    require(good, "memory", rule, f"{array.dtype}{list(array.shape)}")
+    return correlations(array, "memory")
 
 
 def traced_kernel(memory: Any, rounds: int, share: Any, dtype: Any) -> Array:
@@ -88,18 +83,26 @@ def traced_kernel(memory: Any, rounds: int, share: Any, dtype: Any) -> Array:
         share = check_number(share, "share", "must be a number from 0 to 1", 0.0, 1.0)
     if not is_traced(memory):
         memory = _lasting(memory, rounds)
-    given, lasting = jnp.asarray(memory, dtype), jnp.asarray(share, dtype)
+    lag_memory, lasting = jnp.asarray(memory, dtype), jnp.asarray(share, dtype)
     require(lasting.ndim == 0, "share", "must be one number", f"shape {lasting.shape}")
     lags = np.abs(np.subtract.outer(np.arange(rounds), np.arange(rounds)))
-    if given.ndim == 0:
-        legal = ((given >= 0) & (given <= MOST_MEMORY)) | (given == 1)
+    if lag_memory.ndim == 0:
+        legal = ((lag_memory >= 0) & (lag_memory <= MOST_MEMORY)) | (lag_memory == 1)
         is_one_round = on_device(lags == 0)
-        kernel = given ** on_device(lags, dtype)
+        kernel = lag_memory ** on_device(lags, dtype)
     else:
         rule = f"must be a number, or a kernel of shape [{rounds}, {rounds}]"
-        require(given.shape == (rounds, rounds), "memory", rule, f"shape {given.shape}")
-        kernel = (given + given.T) / 2
-        gaps = jnp.abs(given - given.T).max(), jnp.abs(jnp.diagonal(given) - 1).max()
+        require(
+            lag_memory.shape == (rounds, rounds),
+            "memory",
+            rule,
+            f"shape {lag_memory.shape}",
+        )
+        kernel = (lag_memory + lag_memory.T) / 2
+        gaps = (
+            jnp.abs(lag_memory - lag_memory.T).max(),
+            jnp.abs(jnp.diagonal(lag_memory) - 1).max(),
+        )
         least = jnp.linalg.eigvalsh(jnp.where(jnp.isfinite(kernel), kernel, 0))[0]
         legal = (
             (gaps[0] <= TRACED_NEAR)
@@ -116,7 +119,7 @@ def traced_kernel(memory: Any, rounds: int, share: Any, dtype: Any) -> Array:
 def noise_of(
     noise: np.ndarray | None, rounds: int, spread: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return which sums have noise, and its covariance over s^2, of `check_noise`'s noise."""
+    """Mark the sums that have noise, and return its covariance over s^2."""
     if noise is None:
         return np.zeros(rounds, np.bool_), np.zeros((rounds, rounds))
     check_in_spreads(noise, spread)
@@ -128,7 +131,7 @@ def noise_of(
 def decided(
     histories: np.ndarray, kernel: np.ndarray, is_noisy: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return which rows count, and who is exposed by rows of one time without noise.
+    """Decide which rows count, and which clients the rows of one time expose.
 
     Returns:
         bool `[batch, rounds]`; and `[batch, rounds, clients]`, from which row of its
@@ -141,7 +144,10 @@ def decided(
     )
     if not is_noisy.all():
         least = float(np.linalg.eigvalsh(kernel[np.ix_(first, first)])[0])
-        rule = "must be positive definite where it is not 1, for sums without noise: eigenvalue"
+        rule = (
+            "must be positive definite where it is not 1, for sums without noise: "
+            "eigenvalue"
+        )
         require(least >= _LEAST_EIGENVALUE, "memory", rule, least)
     time = time.reshape(-1)
     sizes = np.bincount(time)
@@ -159,13 +165,13 @@ def decided(
     is_kept = np.empty((count, rounds), np.bool_)
     is_kept[:, order] = is_new.reshape(count, len(sizes), -1)[:, time[order], place]
     exposed = np.empty((count, rounds, clients), np.bool_)
-    own = first[:, time[order]]
-    exposed[:, order] = (own >= 0) & (own <= place[:, None])
+    from_row = first[:, time[order]]
+    exposed[:, order] = (from_row >= 0) & (from_row <= place[:, None])
     return is_noisy | is_kept, exposed
 
 
 def exponents_of(histories: np.ndarray) -> np.ndarray:
-    """Return which power of two each row is divided by.
+    """Return the power of two that each row is divided by.
 
     Nothing is rounded, nothing overflows.
     """
@@ -252,7 +258,7 @@ def hidden_updates(
     lasting: np.ndarray | None = None,
     most_work: int,
 ) -> np.ndarray:
-    """Return T: the update of a round is hidden as well as in a single sum of T clients.
+    """Return T of each update: a single sum of T clients would hide it equally well.
 
     Args:
         histories: Integers `[batch, rounds, clients]`.
@@ -279,19 +285,19 @@ def hidden_updates(
     if lasting is not None:
         # what is fresh in a round stays in it, so sums never show exactly what lasts
         exposed = np.zeros_like(exposed)
-    found = np.zeros((count, clients) if how == "last" else histories.shape)
-    left = most_work
-    for own, history, kept in zip(found, histories, is_kept, strict=True):
+    shares = np.zeros((count, clients) if how == "last" else histories.shape)
+    budget = most_work
+    for out, history, is_row in zip(shares, histories, is_kept, strict=True):
         # clients of one column are hidden alike, so each column is looked at once
-        _, one, owner = np.unique(
+        _, distinct, owner = np.unique(
             column_codes(history), return_index=True, return_inverse=True
         )
-        columns, own_found = history[:, one], np.zeros((*own.shape[:-1], len(one)))
-        whole = _Whole.of(history, kernel, covariance, kept, left)
-        left -= whole.work
-        for part in _shares(whole, columns, target, kept, how):
-            _take(own_found, how, *part)
-        own[:] = own_found[..., owner]
+        sums = _Sums(history, kernel, covariance, is_row, target)
+        whole = _Whole.of(sums, budget)
+        budget -= whole.work
+        by_column = np.zeros((*out.shape[:-1], len(distinct)))
+        _fill(by_column, how, whole, sums, history[:, distinct])
+        out[:] = by_column[..., owner]
     if how == "last":
         is_known = exposed.any(axis=1)
     elif how == "sums":
@@ -299,10 +305,10 @@ def hidden_updates(
     else:
         # sums of one round are of one update: what one tells, all tell
         same = kernel == 1
-        found, is_known = _over_round(found, same), _over_round(exposed, same)
+        shares, is_known = _over_round(shares, same), _over_round(exposed, same)
     with np.errstate(divide="ignore"):
         least = np.maximum(_least_of(histories, how), _ABOVE)
-        hidden = np.where(is_known, 1.0, np.maximum(1 / found, least))
+        hidden = np.where(is_known, 1.0, np.maximum(1 / shares, least))
     return np.where(histories != 0, hidden, np.nan) if how == "rounds" else hidden
 
 
@@ -317,39 +323,29 @@ def _over_round(values: np.ndarray, same: np.ndarray) -> np.ndarray:
     return np.asarray(largest[:, time])
 
 
-def _take(
-    found: np.ndarray,
-    how: str,
-    clients: np.ndarray,
-    places: np.ndarray,
-    is_own: np.ndarray,
-    shares: np.ndarray,
-    least: float,
-) -> None:
-    """Write the values of some clients.
-
-    Nan where a share is too small for floats to know it.
-    In the rows `places[clients, own rounds]` they are where `is_own`; shares are
-    `[clients, own rounds]`, or after each sum `[clients, sums, own rounds]`.
-    """
-    if how == "sums":
-        sums = np.arange(len(found))[:, None]
-        is_past = is_own[:, None, :] & (places[:, None, :] <= sums)
-        shares = np.where(is_past, shares, 0.0).max(axis=2)
-    elif how == "last":
-        shares = np.where(is_own, shares, 0.0).max(axis=1)
-    told = np.where((shares > 0) & (shares < least), np.nan, shares)
-    if how == "rounds":
-        client, place = np.nonzero(is_own)
-        found[places[client, place], clients[client]] = told[client, place]
-    else:
-        found[..., clients] = told.T
-
-
 def _least_of(histories: np.ndarray, how: str) -> np.ndarray:
-    """Return how many clients have the column of each, in the shape of what is found."""
+    """Count the clients with the column of each, in the shape of the result."""
     sizes = class_sizes(histories, last_only=how != "sums")
     return sizes[:, 0] if how == "last" else sizes
+
+
+class _Sums(NamedTuple):
+    """The learnt sums of a history.
+
+    Attributes:
+        history: Integers `[rounds, clients]`.
+        kernel: R `[rounds, rounds]`.
+        noise: Omega / s^2 `[rounds, rounds]`.
+        is_kept: bool `[rounds]`, which rows count.
+        target: Covariance of what is estimated with an update `[rounds, rounds]`, its
+            own variance on the diagonal.
+    """
+
+    history: np.ndarray
+    kernel: np.ndarray
+    noise: np.ndarray
+    is_kept: np.ndarray
+    target: np.ndarray
 
 
 class _Whole(NamedTuple):
@@ -372,59 +368,46 @@ class _Whole(NamedTuple):
     work: int
 
     @staticmethod
-    def of(
-        history: np.ndarray,
-        kernel: np.ndarray,
-        covariance: np.ndarray,
-        is_kept: np.ndarray,
-        most_work: int,
-    ) -> _Whole:
-        """Return it, by enclosures where floats know fewer than six digits."""
-        rows, kept = history[None], is_kept[None]
+    def of(sums: _Sums, most_work: int) -> _Whole:
+        """Factor it, by enclosures where floats know fewer than six digits."""
+        rows = sums.history[None]
         exponents = exponents_of(rows)
-        (whole,) = covariances(
-            grams_of(rows, exponents), exponents, covariance, kept, kernel
-        )
+        grams = grams_of(rows, exponents)
+        kept = sums.is_kept[None]
+        (whole,) = covariances(grams, exponents, sums.noise, kept, sums.kernel)
         scales = 1 / np.sqrt(np.diagonal(whole))
-        found = _inverse_root(whole * scales[:, None] * scales)
-        work = 2 * int(is_kept.sum()) ** 3
-        if found[1] <= MOST_ERROR or work > most_work:
-            return _Whole(exponents, scales, *found, work=0)
-        divisors = np.ldexp(scales, -exponents[0])
-        again = _enclosed_root(history, kernel, covariance, is_kept, divisors)
-        return _Whole(
-            exponents, scales, *(found if again is None else again), work=work
-        )
+        root = _inverse_root(whole * scales[:, None] * scales)
+        work = 2 * int(sums.is_kept.sum()) ** 3
+        if root[1] <= MOST_ERROR or work > most_work:
+            return _Whole(exponents, scales, *root, work=0)
+        exact = _enclosed_root(sums, np.ldexp(scales, -exponents[0]))
+        return _Whole(exponents, scales, *(exact or root), work=work)
 
 
 def _enclosed_root(
-    history: np.ndarray,
-    kernel: np.ndarray,
-    covariance: np.ndarray,
-    is_kept: np.ndarray,
-    divisors: np.ndarray,
+    sums: _Sums, divisors: np.ndarray
 ) -> tuple[np.ndarray, float, float] | None:
-    """Return what `_inverse_root` does of sums times divisors.
+    """Return the results of `_inverse_root` for sums times divisors.
 
-    None where balls are too wide.
-    L^-1 is right to the last digit, and so is c to three roundings: with X = L^-1 the
-    product X c errs by at most e = (t + 4) u |X|_F |c|, and |c| <= |L| |X c| <= sqrt(t)
-    |X c|. So shares are wrong by 2 e + e^2 relative to them, and as much more as their
-    sum is rounded by.
+    None where balls are too wide. L^-1 is right to the last digit, and so is c to three
+    roundings: with X = L^-1 the product X c errs by at most e = (t + 4) u |X|_F |c|,
+    and |c| <= |L| |X c| <= sqrt(t) |X c|. So shares are wrong by 2 e + e^2 relative to
+    them, and as much more as their sum is rounded by.
     """
     import flint
 
-    kept = np.flatnonzero(is_kept)
-    rows = [[int(value) for value in row] for row in history[kept]]
+    used = np.flatnonzero(sums.is_kept)
+    square = np.ix_(used, used)
+    rows = [[int(value) for value in row] for row in sums.history[used]]
     with flint.ctx.workprec(_BITS):
         whole = flint.fmpz_mat(rows)
         gram = (whole * whole.transpose()).tolist()
-        scales = [flint.arb(value) for value in divisors[kept].tolist()]
+        kernel = sums.kernel[square].tolist()
+        noise = sums.noise[square].tolist()
+        scales = [flint.arb(value) for value in divisors[used].tolist()]
         for j, row in enumerate(gram):
-            lasting = kernel[kept[j], kept].tolist()
-            noise = covariance[kept[j], kept].tolist()
             for k, entry in enumerate(row):
-                total = flint.arb(entry) * lasting[k] + noise[k]
+                total = flint.arb(entry) * kernel[j][k] + noise[j][k]
                 row[k] = total * scales[j] * scales[k]
         inverse = inverse_of_factor(gram)
         if inverse is None:
@@ -433,35 +416,27 @@ def _enclosed_root(
             if any(not entry.rad() <= _RADIUS * abs(line[k]) for entry in line):
                 return None
         values = np.array([[float(entry.mid()) for entry in line] for line in inverse])
-    whole_inverse = np.eye(len(kernel))
-    whole_inverse[np.ix_(kept, kept)] = values
-    rounds = len(kernel)
-    error = (
-        (rounds + 4)
-        * _ROUNDING
-        * math.sqrt(rounds)
-        * float(np.linalg.norm(whole_inverse))
-    )
+    rounds = len(sums.kernel)
+    whole_inverse = np.eye(rounds)
+    whole_inverse[square] = values
+    length = float(np.linalg.norm(whole_inverse))
+    error = (rounds + 4) * _ROUNDING * math.sqrt(rounds) * length
     return whole_inverse, 2 * error + error**2 + rounds * _ROUNDING, 0.0
 
 
-def _shares(
-    whole: _Whole,
-    columns: np.ndarray,
-    target: np.ndarray,
-    is_kept: np.ndarray,
-    how: str,
-) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, float]]:
-    """Yield what `_take` takes of columns of a history, those of many rounds first.
+def _fill(
+    out: np.ndarray, how: str, whole: _Whole, sums: _Sums, columns: np.ndarray
+) -> None:
+    """Write the shares of columns of a history, those of many rounds first.
 
-    `target` is the covariance of what is estimated with an update, and its own variance
-    is on the diagonal.
+    NaN where a share is too small for floats to know it.
     """
+    target = sums.target
     rounds = len(target)
     variance = float(target[0, 0])
-    scales, kept = whole.scales, is_kept[None]
+    scales = whole.scales
     lines = np.ascontiguousarray(whole.inverse.T)
-    sizes = np.count_nonzero(columns[is_kept], axis=0)
+    sizes = np.count_nonzero(columns[sums.is_kept], axis=0)
     order = np.argsort(-sizes, kind="stable")
     start = 0
     while start < len(order):
@@ -469,18 +444,32 @@ def _shares(
         step = at_once("leverage", 8 * 4 * most * (rounds + most))
         clients = order[start : start + step]
         start += step
+        # the rows of each client, and its weights there, 0 behind the last
         ((places,), (weights,)) = participations(
-            columns[None, :, clients], whole.exponents, kept
+            columns[None, :, clients], whole.exponents, sums.is_kept[None]
         )
-        own = target[places[:, :, None], places[:, None, :]]
-        own *= (weights * scales[places])[:, :, None]
-        seen = lines[places].swapaxes(1, 2) @ own  # L^-1 c of each own round
+        is_own = weights != 0
+        covariance = target[places[:, :, None], places[:, None, :]]
+        covariance *= (weights * scales[places])[:, :, None]
+        seen = lines[places].swapaxes(1, 2) @ covariance  # L^-1 c of each own round
         np.square(seen, out=seen)
         seen /= variance
-        shares = np.cumsum(seen, axis=1) if how == "sums" else seen.sum(axis=1)
         if not whole.error <= MOST_ERROR:
-            shares[:] = np.nan
-        yield clients, places, weights != 0, shares, whole.least
+            seen[:] = np.nan
+        if how == "sums":
+            is_past = is_own[:, None] & (places[:, None] <= np.arange(rounds)[:, None])
+            shares = np.where(is_past, np.cumsum(seen, axis=1), 0.0).max(axis=2)
+        else:
+            shares = seen.sum(axis=1)
+        if how == "last":
+            shares = np.where(is_own, shares, 0.0).max(axis=1)
+        is_small = (shares > 0) & (shares < whole.least)
+        shares = np.where(is_small, np.nan, shares)
+        if how == "rounds":
+            client, place = np.nonzero(is_own)
+            out[places[client, place], clients[client]] = shares[client, place]
+        else:
+            out[..., clients] = shares.T
 
 
 def factor_of(whole: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
@@ -491,7 +480,7 @@ def factor_of(whole: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
 
 
 def _inverse_root(ratios: np.ndarray) -> tuple[np.ndarray, float, float]:
-    """Return L^-1, what shares are wrong by relative to them, and the smallest one to be reported.
+    """Return L^-1, the relative error of shares, and the smallest share to report.
 
     For a Cholesky factor and triangular solves (1 - e) M <= M + dM <= (1 + e) M, where
     e is (3 t (t + 1) + 8 t) u over the least eigenvalue q of the sums' correlations, t
@@ -515,9 +504,6 @@ def _errors(rounds: int, smallest: Any, library: Any) -> tuple[Any, Any]:
     return error, least
 
 
-# ---- inside a JAX transformation: all rounds of all clients, one round after another
-
-
 def traced_updates(
     histories: Array,
     kernel: np.ndarray | Array,
@@ -526,7 +512,7 @@ def traced_updates(
     how: str,
     lasting: np.ndarray | Array | None = None,
 ) -> Array:
-    """Return `hidden_updates` of histories or of a kernel that are traced, R = 1 in no two rows.
+    """Return `hidden_updates` of traced histories or kernels, R = 1 in no two rows.
 
     rounds^3 clients products, as which rounds are a client's own is not known.
     """
@@ -536,10 +522,10 @@ def traced_updates(
         R, omega = on_device(kernel, jnp.float64), on_device(covariance, jnp.float64)
         rows = jnp.asarray(histories, jnp.float64)
         target = None if lasting is None else on_device(lasting, jnp.float64)
-        found = jax.vmap(
-            lambda own: _traced_shares(own, R, omega, is_noisy, how, target)
+        sizes = jax.vmap(
+            lambda history: _traced_shares(history, R, omega, is_noisy, how, target)
         )(rows)
-        return rounded(found, precision, is_hidden=True)
+        return rounded(sizes, precision, is_hidden=True)
 
 
 def _traced_shares(
@@ -572,11 +558,11 @@ def _traced_shares(
     def one_round(
         worst: Array, step: tuple[Array, Array, Array]
     ) -> tuple[Array, Array]:
-        kernel, own, row = step
+        kernel, is_member, row = step
         seen = (inverse @ (weights * kernel[:, None])) ** 2 / target[0, 0]
-        shares = jnp.where(own, seen.sum(axis=0), 0.0)
+        shares = jnp.where(is_member, seen.sum(axis=0), 0.0)
         if how == "sums":
-            is_past = own[None] & (jnp.arange(rounds) >= row)[:, None]
+            is_past = is_member[None] & (jnp.arange(rounds) >= row)[:, None]
             shares = jnp.where(is_past, jnp.cumsum(seen, axis=0), 0.0)
         shares = jnp.where(
             (shares > 0) & ((shares < least) | ~(error <= MOST_ERROR)), jnp.nan, shares

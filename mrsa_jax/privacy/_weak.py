@@ -1,4 +1,4 @@
-"""Weak multi-round privacy of a participation history, exact or as a certified interval.
+"""Weak multi-round privacy of a history, exact or as a certified interval.
 
 Weak privacy T (Multi-RoundSecAgg, Remark 1) is the fewest clients in any non-zero
 combination of the learnt sums: the smallest support of the non-zero vectors of P's
@@ -98,7 +98,7 @@ class WeakPrivacy:
 
     @property
     def verdict(self) -> str:
-        """How sure the interval is, in words."""
+        """The certainty of the interval, in words."""
         if self.certified:
             return "certified"
         if self.lower != self.upper:
@@ -107,7 +107,7 @@ class WeakPrivacy:
 
     @property
     def surety(self) -> str:
-        """How sure rank, exposed clients and the lower bound are, in words."""
+        """The certainty of rank, exposed clients and the lower bound, in words."""
         return surety(self.error_bits)
 
     def _repr_html_(self) -> str:
@@ -145,7 +145,7 @@ class WeakPrivacy:
 def weak_privacy(
     P: Any, *, effort: Any = 1.0, coalition: Any = (), progress: Progress | None = None
 ) -> WeakPrivacy:
-    """Return the fewest clients whose updates any combination of the learnt sums involves.
+    """Return the fewest clients that any combination of the learnt sums involves.
 
     Use it to say what a server that keeps all sums can solve for. T = 1 means that some
     client's update is known; T = 2 that the weighted sum of two is, and so on.
@@ -175,7 +175,8 @@ def weak_privacy(
 
     Examples:
         >>> import mrsa_jax as mj
-        >>> found = mj.privacy.weak_privacy([[1, 1, 0], [0, 1, 1], [1, 0, 1]])  # an odd cycle
+        >>> # an odd cycle
+        >>> found = mj.privacy.weak_privacy([[1, 1, 0], [0, 1, 1], [1, 0, 1]])
         >>> found.upper, found.certified, found.exposed
         (1, True, (0, 1, 2))
         >>> mj.privacy.weak_privacy([[1, 1, 1, 1], [1, 1, 0, 0]]).upper
@@ -197,7 +198,7 @@ def weak_privacy(
 def weak_steps(
     P: Any, *, effort: Any = 1.0, coalition: Any = (), progress: Progress | None = None
 ) -> Iterator[WeakPrivacy]:
-    """Yield what `weak_privacy` knows, each time it knows more; the last is its answer.
+    """Search step by step: yield ever narrower intervals of `weak_privacy`.
 
     The first comes after what costs least and matters most: who is exposed, and the
     lightest sum.
@@ -213,19 +214,19 @@ def weak_steps(
         return
     most = max(budget.left, CHEAP_SECONDS)
     soon = Budget(min(budget.left, _SOON_SECONDS))
-    known = _Known.of(groups, min(most, _SOON_SECONDS), progress)
-    bound_seconds = leverage_seconds(known.space.rank, groups.num_groups)
-    if soon.left < budget.left and (known.is_open or not soon.allows(bound_seconds)):
-        yield known.answer(
-            next(_narrow(known.space, known.sieve, known.alone, soon, None))
+    state = _Known.of(groups, min(most, _SOON_SECONDS), progress)
+    bound_seconds = leverage_seconds(state.space.rank, groups.num_groups)
+    if soon.left < budget.left and (state.is_open or not soon.allows(bound_seconds)):
+        yield state.answer(
+            next(_narrow(state.space, state.sieve, state.alone, soon, None))
         )
-        known = _Known.of(groups, most, progress) if known.is_open else known
-    for step in _narrow(known.space, known.sieve, known.alone, budget, progress):
-        yield known.answer(step)
+        state = _Known.of(groups, most, progress) if state.is_open else state
+    for step in _narrow(state.space, state.sieve, state.alone, budget, progress):
+        yield state.answer(step)
 
 
 class _Known(NamedTuple):
-    """What is known before any search: which rounds count, and who stands alone."""
+    """Findings before any search: the rounds that count, groups that stand alone."""
 
     groups: Groups
     ranks: Ranks
@@ -235,7 +236,7 @@ class _Known(NamedTuple):
 
     @staticmethod
     def of(groups: Groups, seconds: float, progress: Progress | None) -> _Known:
-        """Return it, proven where each proof is predicted to take so many seconds of a core."""
+        """Find them, each proof being allowed some predicted seconds of a core."""
         ranks = ranks_of(groups.matrix, seconds, progress)
         space = Space(groups.matrix[ranks.kept], groups.sizes)
         sieve = Sieve(groups, space.rows, ranks.minor_bits)
@@ -290,7 +291,7 @@ def check_effort(effort: Any) -> float:
 
 
 class Budget:
-    """The seconds of one core, as predicted, that a history's searches may still take."""
+    """The predicted seconds of one core that a history's searches may still take."""
 
     def __init__(self, seconds: float) -> None:
         self.left = seconds
@@ -321,11 +322,11 @@ def _narrow(
     """
     best = min([space.lightest_row(), *alone.vectors], key=lambda vector: vector.weight)
     if alone.groups and not alone.vectors and budget.allows(sieve.single_seconds):
-        found = sieve.lightest_single()
+        single = sieve.lightest_single()
         best = (
             best
-            if found is None
-            else min(best, found, key=lambda vector: vector.weight)
+            if single is None
+            else min(best, single, key=lambda vector: vector.weight)
         )
     # Whoever does not stand alone is hidden in two groups at least.
     sizes = sieve.sizes
@@ -417,7 +418,7 @@ def _by_pairs(
 def guesses(
     space: Space, below: int, budget: Budget, progress: Progress | None
 ) -> Iterator[Vector]:
-    """Yield exact vectors, each lighter than the one before, from all sources of candidates.
+    """Yield exact vectors, each lighter than the last, from all sources of candidates.
 
     Each source takes at most a third of what is left.
     """
@@ -456,7 +457,7 @@ def candidates(
     few: bool = True,
     progress: Progress | None = None,
 ) -> Iterator[Vector]:
-    """Yield exact vectors from all sources of guesses, each lighter than a weight and the last.
+    """Yield exact vectors from all sources of guesses, each lighter than the last.
 
     `attempts` counts information sets, `programs` the last rows that an L1 program
     starts from; `few` is whether sums of few rounds are tried.

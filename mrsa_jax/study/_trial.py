@@ -21,7 +21,7 @@ from mrsa_jax._core.round_rules import with_weights
 from mrsa_jax._core.statistics import memory_kernel
 from mrsa_jax._core.status import FEWEST_IN_A_SUM, Status
 from mrsa_jax._core.streams import Stream, as_key, fold, round_key
-from mrsa_jax.privacy._summary import keeps_little, summaries
+from mrsa_jax.privacy.summary import keeps_little, summaries
 
 # Rounds x clients x clients whose weak T is proven in 15 s, or bounded in bulk in 30 s.
 _MOST_PROVEN, _MOST_PRODUCTS = 10**7, 10**9

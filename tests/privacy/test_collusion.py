@@ -86,9 +86,7 @@ def test_verdicts_are_those_of_exact_elimination(form):
         histories(), None, None, 1 if form == "loops" else 8
     ):
         with use_form(form):
-            found = sums_judge(matrix, len(members))(
-                members, np.zeros(len(members), np.uint64)
-            )
+            found = sums_judge(matrix)(members, np.zeros(len(members), np.uint64))
         for own, exposed in zip(members, found, strict=True):
             others = np.flatnonzero(~own)
             expected = others[list(oracle.exposed(matrix[:, others]))]
@@ -102,7 +100,7 @@ def test_verdicts_at_size_are_those_of_first_exposure():
     )
     draw = np.random.default_rng(1)
     members = draw.random((40, 40)) < draw.random((40, 1)) * 0.6
-    found = sums_judge(history, 40)(members, np.zeros(40, np.uint64))
+    found = sums_judge(history)(members, np.zeros(40, np.uint64))
     left = np.where(members[:, None], False, history)
     assert found.any()
     assert not found.all(axis=1).any()
@@ -123,9 +121,7 @@ def test_chances_are_those_of_all_coalitions(monkeypatch):
     assert found.members == sizes
     assert found.neighbours is None
     members = subsets(6)
-    exposed = sums_judge(matrix, len(members))(
-        members, np.zeros(len(members), np.uint64)
-    )
+    exposed = sums_judge(matrix)(members, np.zeros(len(members), np.uint64))
     for k, size in enumerate(sizes):
         of = members.sum(axis=1) == size
         anybody, each = found.sums.any_client, found.sums.each_client

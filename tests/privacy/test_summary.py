@@ -9,8 +9,8 @@ import pytest
 import row_space_oracle as oracle
 
 import mrsa_jax as mj
-from mrsa_jax.privacy import _leverage, _summary
-from mrsa_jax.privacy._summary import hidden_by_round, summaries
+from mrsa_jax.privacy import _leverage, summary
+from mrsa_jax.privacy.summary import hidden_by_round, summaries
 
 ENDS = (0.0, 0.5, 1.0)
 
@@ -62,7 +62,7 @@ def test_small_histories_by_exhaustion(rounds: int, clients: int) -> None:
 def test_histories_that_go_by_columns_by_exhaustion(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(_summary, "_MOST_ENTRIES", 26)
+    monkeypatch.setattr(summary, "_MOST_ENTRIES", 26)
     monkeypatch.setattr(_leverage, "_WIDE", 27)
     rng = np.random.default_rng(5)
     histories = rng.random((20, 3, 9)) < rng.random((20, 1, 1))
@@ -133,9 +133,9 @@ def test_primes_that_divide_do_not_decide_alone(
 ) -> None:
     good, bad = 1_199_999_993, 1_199_999_963
     history = hostile.falling(bad).astype(np.bool_)[None]
-    monkeypatch.setattr(_summary, "draw_primes", lambda count: (bad, good))
+    monkeypatch.setattr(summary, "draw_primes", lambda count: (bad, good))
     found = summaries(history, (0.0,))
-    monkeypatch.setattr(_summary, "draw_primes", lambda count: (bad,))
+    monkeypatch.setattr(summary, "draw_primes", lambda count: (bad,))
     wrong = summaries(history, (0.0,))
     assert found is not None
     assert wrong is not None
@@ -155,7 +155,7 @@ def test_floats_that_do_not_know_six_digits_show_only_who_is_exposed(
     assert found is not None
     hidden = hidden_by_round(history, found, (0.0, 0.5))
     np.testing.assert_allclose(hidden, [[2, 2], [1, 1], [1, 1.5]])
-    monkeypatch.setattr(_summary, "_SIX_DIGITS", 0.0)
+    monkeypatch.setattr(summary, "_SIX_DIGITS", 0.0)
     hidden = hidden_by_round(history, found, (0.0, 0.5))
     np.testing.assert_array_equal(
         np.isnan(hidden), [[True, True], [False, False], [False, True]]
@@ -166,7 +166,7 @@ def test_what_is_no_binary_history_of_moderate_size_goes_another_way(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert summaries(np.ones((1, 2, 3), np.int64), (0.0,)) is None
-    monkeypatch.setattr(_summary, "_MOST_ENTRIES", 5)
+    monkeypatch.setattr(summary, "_MOST_ENTRIES", 5)
     assert summaries(np.ones((1, 2, 3), np.bool_), (0.0,)) is None
 
 
@@ -215,8 +215,8 @@ def test_rows_that_are_nearly_dependent_are_made_orthonormal_twice(
     monkeypatch: pytest.MonkeyPatch, most: float | None
 ) -> None:
     if most is not None:
-        monkeypatch.setattr(_summary, "_ONCE", most)
-    monkeypatch.setattr(_summary, "among", None)  # nothing is left to it
+        monkeypatch.setattr(summary, "_ONCE", most)
+    monkeypatch.setattr(summary, "among", None)  # nothing is left to it
     history = nearly_dependent(20)
     found = summaries(history, ENDS)
     assert found is not None

@@ -1,4 +1,5 @@
 from ._bounds import (
+    Bounds as Bounds,
     bounds as bounds,
     leverage_bound as leverage_bound,
     leverage_seconds as leverage_seconds,

@@ -5,6 +5,8 @@ two 31-bit primes that are drawn for the call, gives the rank and the groups tha
 alone; classes of equal columns give the weighted Singleton bound; dependent sets of up
 to three dual vectors are read off keys of a random projection to three axes. Nothing is
 searched.
+
+The first functions bound T of one history by leverages that are proven from above.
 """
 
 from __future__ import annotations
@@ -34,32 +36,25 @@ from mrsa_jax._core.prime import (
     sum_residues,
 )
 
-# ---- A lower bound on weak T from leverages that are proven from above.
+# A lower bound on weak T from leverages that are proven from above.
 #
 # For a vector v of the row space with support S, client i's leverage is at least
-# v_i^2/|v|^2, and
-# these add up to 1 over S. So S has no fewer clients than it takes, those with the
-# largest
-# leverages first, for leverages to add up to 1: at least 1 / (the largest). A bound in
-# polynomial
-# time, of a number that is NP-hard, and no search: it says most of many clients in few
-# rounds.
+# v_i^2/|v|^2, and these add up to 1 over S. So S has no fewer clients than it takes,
+# those with the largest leverages first, for leverages to add up to 1: at least 1 /
+# (the largest). A bound in polynomial time, of a number that is NP-hard, and no search:
+# it says most of many clients in few rounds.
 #
 # Floats compute it and a proof encloses what they may be wrong by, whatever the
-# history. With
-# G = P P^T (integers that floats hold), x any approximation of G^-1 p and r = p - G x,
+# history. With G = P P^T (integers that floats hold), x any approximation of G^-1 p and
+# r = p - G x,
 #
 #     h = p^T G^-1 p = p^T x + r^T x + r^T G^-1 r <= p^T x + |r| |x| + |r|^2 / lambda,
 #
 # lambda any proven lower bound of G's eigenvalues: if the Cholesky factorisation of B =
-# G - s I
-# runs to its end in floats, no eigenvalue of B lies below -g tr B with g = gamma/(1 -
-# gamma) and
-# gamma = (n + 1) u/(1 - (n + 1) u) of n rows (Higham, Accuracy and Stability, theorem
-# 10.7; Rump
-# 2006). Sums of n products err by at most gamma times the sum of the absolute values,
-# whatever
-# their order.
+# G - s I runs to its end in floats, no eigenvalue of B lies below -g tr B with g =
+# gamma/(1 - gamma) and gamma = (n + 1) u/(1 - (n + 1) u) of n rows (Higham, Accuracy
+# and Stability, theorem 10.7; Rump 2006). Sums of n products err by at most gamma times
+# the sum of the absolute values, whatever their order.
 
 _UNIT = 2.0**-53
 # of the bound's own roundings: far more than so many sums of positive numbers can make
@@ -83,8 +78,8 @@ def leverage_bound(rows: np.ndarray, sizes: np.ndarray) -> int:
     parts = [slice(start, start + step) for start in range(0, rows.shape[1], step)]
     gram = np.zeros((len(rows),) * 2)
     for part in parts:  # sums of integers that stay exact
-        own = rows[:, part].astype(np.float64)
-        gram += (own * sizes[part]) @ own.T
+        columns = rows[:, part].astype(np.float64)
+        gram += (columns * sizes[part]) @ columns.T
     least = _least_eigenvalue(gram)
     if least is None:
         return 1
@@ -106,7 +101,7 @@ def _gamma(terms: int) -> float:
 
 
 def _least_eigenvalue(gram: np.ndarray) -> float | None:
-    """Return a proven positive lower bound of the eigenvalues, None if floats give none."""
+    """Return a proven positive lower bound of the eigenvalues, or None."""
     shift = float(np.linalg.eigvalsh(gram)[0]) / 2
     shifted = gram - shift * np.eye(len(gram))
     try:
@@ -127,14 +122,14 @@ def _from_above(gram: np.ndarray, columns: np.ndarray, least: float) -> np.ndarr
     x = np.linalg.solve(gram, p)
     gamma = _gamma(len(gram) + 2)
     rest = np.abs(p - gram @ x) + gamma * (np.abs(p) + np.abs(gram) @ np.abs(x))
-    length, own = np.linalg.norm(rest, axis=0), np.linalg.norm(x, axis=0)
+    length, size = np.linalg.norm(rest, axis=0), np.linalg.norm(x, axis=0)
     main = (p * x).sum(axis=0) + gamma * np.abs(p * x).sum(axis=0)
-    above = (main + (length * own + length * length / least) * _OUTWARD) * _OUTWARD
+    above = (main + (length * size + length * length / least) * _OUTWARD) * _OUTWARD
     return np.where(np.isfinite(above), np.minimum(above, 1.0), 1.0)
 
 
 def _fewest(above: np.ndarray, sizes: np.ndarray) -> int:
-    """Return how many clients it takes at least for their leverages to add up to 1."""
+    """Return the fewest clients whose leverages add up to 1."""
     order = np.argsort(-above)
     sums = np.cumsum(above[order] * sizes[order]) * _OUTWARD
     last = int(np.searchsorted(sums, 1.0))
@@ -145,8 +140,6 @@ def _fewest(above: np.ndarray, sizes: np.ndarray) -> int:
     # sums are rounded up, what is missing down; whole clients close it
     return int(sizes[order[:last]].sum()) + max(1, int(np.ceil(missing / _OUTWARD)))
 
-
-# ---- Bounds on weak privacy after every round, for thousands of histories at once.
 
 # Weights are at most 2**26 clients; sums of four stay below 2**31.
 NEVER = 1 << 28
@@ -242,9 +235,7 @@ def _one_history(
         ends = (after.upper < before.upper) & (after.upper <= before.four)
         is_due = is_over | (before.grew if every_round else ends)
         light, floor = _look(before, weights, projection, of, is_due)
-        floor = jnp.where(
-            is_due, floor, jnp.where(before.grew, jnp.int32(0), before.floor)
-        )
+        floor = jnp.where(is_due, floor, jnp.where(before.grew, 0, before.floor))
         # A light set of the round before is one now.
         after = after._replace(upper=jnp.minimum(after.upper, light), floor=floor)
         return after, (after.upper, strong, jnp.max(after.ranks), light, floor)
@@ -264,21 +255,19 @@ def _advance(
         state.kernels, row, of
     )
     ranks = state.ranks + grew.astype(jnp.int32)
-    active = state.active | (codes != jnp.int32(0))
+    active = state.active | (codes != 0)
     labels = _split(state.labels, codes, binary)
     heavy, number = _classes(labels, active, weights)
-    alone = jnp.all(kernels == jnp.uint32(0), axis=(0, 1)) & active
-    load = jnp.sum(
-        jnp.where(codes != jnp.int32(0), weights, jnp.int32(0)), dtype=jnp.int32
-    )
+    alone = jnp.all(kernels == 0, axis=(0, 1)) & active
+    load = jnp.sum(jnp.where(codes != 0, weights, 0), dtype=jnp.int32)
     ordered = jnp.sort(heavy)
-    sums = jnp.cumsum(jnp.where(ordered < jnp.int32(NEVER), ordered, jnp.int32(0)))
-    corank = jnp.maximum(number - jnp.max(ranks), jnp.int32(0))
-    never = jnp.int32(NEVER)
+    sums = jnp.cumsum(jnp.where(ordered < NEVER, ordered, 0))
+    corank = jnp.maximum(number - jnp.max(ranks), 0)
+    never = NEVER
     above = [
         state.upper,
-        jnp.where(load > jnp.int32(0), load, never),
-        jnp.where(jnp.max(ranks) > jnp.int32(0), sums[corank], never),
+        jnp.where(load > 0, load, never),
+        jnp.where(jnp.max(ranks) > 0, sums[corank], never),
         jnp.min(jnp.where(alone, heavy[labels], never)),
     ]
     upper = jnp.min(jnp.stack(above))
@@ -290,16 +279,16 @@ def _advance(
 
 
 def _split(labels: Array, codes: Array, binary: bool) -> Array:
-    """Label the classes of equal pairs (label, code), each by the place of one of its members."""
+    """Label the classes of equal pairs (label, code) by the place of a member."""
     groups = labels.shape[0]
     places = jnp.arange(groups, dtype=jnp.int32)
     if binary:  # a class becomes two at most: one keeps its label
         leaves = codes != codes[labels]
-        first = jnp.where(leaves, places, jnp.int32(groups))
+        first = jnp.where(leaves, places, groups)
         new = jnp.full_like(labels, groups).at[labels].min(first)
         return jnp.where(leaves, new[labels], labels)
     same = (labels[:, None] == labels[None, :]) & (codes[:, None] == codes[None, :])
-    return jnp.min(jnp.where(same, places[None, :], jnp.int32(groups)), axis=1)
+    return jnp.min(jnp.where(same, places[None, :], groups), axis=1)
 
 
 def _classes(labels: Array, active: Array, weights: Array) -> tuple[Array, Array]:
@@ -308,19 +297,15 @@ def _classes(labels: Array, active: Array, weights: Array) -> tuple[Array, Array
     And their number.
     """
     groups = labels.shape[0]
-    sizes = (
-        jnp.zeros(groups, jnp.int32)
-        .at[labels]
-        .add(jnp.where(active, weights, jnp.int32(0)))
-    )
-    used = sizes > jnp.int32(0)
-    return jnp.where(used, sizes, jnp.int32(NEVER)), jnp.sum(used, dtype=jnp.int32)
+    sizes = jnp.zeros(groups, jnp.int32).at[labels].add(jnp.where(active, weights, 0))
+    used = sizes > 0
+    return jnp.where(used, sizes, NEVER), jnp.sum(used, dtype=jnp.int32)
 
 
 def _look(
     state: _State, weights: Array, projection: Array, of: Field, is_due: Array
 ) -> tuple[Array, Array]:
-    """Return the weight of the lightest set of up to three classes, and a lower bound on T."""
+    """Weigh the lightest set of up to three classes, and bound T from below."""
 
     def look() -> tuple[Array, Array]:
         return _dependent_sets(state, weights, projection, of)
@@ -341,33 +326,35 @@ def _dependent_sets(
     zero by accident, or the primes disagree on a rank or a pair, nothing is claimed.
     """
     heavy, _ = _classes(state.labels, state.active, weights)
-    used = heavy < jnp.int32(NEVER)
-    own = state.kernels, state.labels, projection, of
-    points, zero, strange = jax.vmap(_points, in_axes=(0, None, 0, 0))(*own)
+    used = heavy < NEVER
+    arguments = state.kernels, state.labels, projection, of
+    points, zero, strange = jax.vmap(_points, in_axes=(0, None, 0, 0))(*arguments)
     alone = jnp.all(zero, axis=0)
-    shown = used & ~alone
-    one = jnp.min(jnp.where(used & alone, heavy, jnp.int32(NEVER)))
+    is_seen = used & ~alone
+    single = jnp.min(jnp.where(used & alone, heavy, NEVER))
     delta = jax.vmap(_differences)(points, of)  # [primes, 2, groups, groups]
-    level = delta == jnp.uint32(0)
+    level = delta == 0
     close = level[:, 0] & level[:, 1]
-    both = shown[:, None] & shown[None, :] & ~jnp.eye(shown.shape[0], dtype=jnp.bool_)
-    pair_weights = jnp.minimum(heavy[:, None] + heavy[None, :], jnp.int32(NEVER))
-    two = jnp.min(jnp.where(both & close[0] & close[1], pair_weights, jnp.int32(NEVER)))
+    both = (
+        is_seen[:, None]
+        & is_seen[None, :]
+        & ~jnp.eye(is_seen.shape[0], dtype=jnp.bool_)
+    )
+    pair_weights = jnp.minimum(heavy[:, None] + heavy[None, :], NEVER)
+    two = jnp.min(jnp.where(both & close[0] & close[1], pair_weights, NEVER))
     three = _lightest_line(delta, level[:, 0], both & ~close[0], heavy, of)
     unsure = (
-        jnp.any(strange & shown[None, :])
+        jnp.any(strange & is_seen[None, :])
         | jnp.any(zero[0] != zero[1])
         | jnp.any((close[0] != close[1]) & both)
         | (state.ranks[0] != state.ranks[1])
     )
     four = jnp.sort(jnp.append(heavy, jnp.full(4, NEVER, jnp.int32)))[:4]
-    four = jnp.minimum(
-        jnp.sum(jnp.minimum(four, jnp.int32(NEVER // 2))), jnp.int32(NEVER)
-    )
-    light = jnp.minimum(jnp.minimum(one, two), three)
+    four = jnp.minimum(jnp.sum(jnp.minimum(four, NEVER // 2)), NEVER)
+    light = jnp.minimum(jnp.minimum(single, two), three)
     return (
-        jnp.where(unsure, jnp.int32(NEVER), light),
-        jnp.where(unsure, jnp.int32(0), jnp.minimum(light, four)),
+        jnp.where(unsure, NEVER, light),
+        jnp.where(unsure, 0, jnp.minimum(light, four)),
     )
 
 
@@ -385,18 +372,11 @@ def _points(
         products = scale(kernel, factor[:, None], companion(factor, of)[:, None], of)
         mixed.append(sum_residues(products, of, axis=0))
     member = labels[None, :] == jnp.arange(labels.shape[0], dtype=jnp.int32)[:, None]
-    sums = [
-        sum_residues(jnp.where(member, values[None, :], jnp.uint32(0)), of)
-        for values in mixed
-    ]
-    zero = (
-        (sums[0] == jnp.uint32(0))
-        & (sums[1] == jnp.uint32(0))
-        & (sums[2] == jnp.uint32(0))
-    )
+    sums = [sum_residues(jnp.where(member, values[None, :], 0), of) for values in mixed]
+    zero = (sums[0] == 0) & (sums[1] == 0) & (sums[2] == 0)
     over = inverse(sums[2], of)
     points = jnp.stack([multiply(sums[0], over, of), multiply(sums[1], over, of)])
-    return points, zero, ~zero & (sums[2] == jnp.uint32(0))
+    return points, zero, ~zero & (sums[2] == 0)
 
 
 def _differences(points: Array, of: Field) -> Array:
@@ -408,22 +388,23 @@ def _differences(points: Array, of: Field) -> Array:
 def _lightest_line(
     delta: Array, upright: Array, both: Array, heavy: Array, fields_of: Field
 ) -> Array:
-    """Return the smallest weight of three points in a line, by the slopes seen from the first."""
-    slope = jax.vmap(lambda own, of: multiply(own[1], batch_inverse(own[0], of), of))
-    slopes = slope(delta, fields_of)
+    """Return the smallest weight of three points in a line, by their slopes."""
+
+    def slopes_of(difference: Array, of: Field) -> Array:
+        return multiply(difference[1], batch_inverse(difference[0], of), of)
+
+    slopes = jax.vmap(slopes_of)(delta, fields_of)
     slopes = jnp.where(upright, fields_of.prime[:, None, None], slopes)
     places = jnp.arange(heavy.shape[0], dtype=jnp.int32)
 
     def with_third(third: tuple[Array, Array, Array]) -> Array:
         place, seen, weight = third
         same = (slopes[0] == seen[0][:, None]) & (slopes[1] == seen[1][:, None])
-        return jnp.where(
-            same & (places != place)[None, :], weight[:, None], jnp.int32(NEVER)
-        )
+        return jnp.where(same & (places != place)[None, :], weight[:, None], NEVER)
 
     # Every third point, not every second: a sort takes a CPU longer, up to a thousand
     # groups. Both ends are points that are shown, or the weight is never reached.
-    weights = jnp.where(both, heavy[None, :], jnp.int32(NEVER))
+    weights = jnp.where(both, heavy[None, :], NEVER)
     thirds = places, jnp.moveaxis(slopes, 2, 0), weights.T
     if is_bound_by_memory():
         lightest = jnp.min(jax.vmap(with_third)(thirds), axis=0)
@@ -434,8 +415,8 @@ def _lightest_line(
             start,
             thirds,
         )
-    lines = jnp.min(weights + lightest, axis=1) + jnp.minimum(heavy, jnp.int32(NEVER))
-    return jnp.minimum(jnp.min(lines), jnp.int32(NEVER))
+    lines = jnp.min(weights + lightest, axis=1) + jnp.minimum(heavy, NEVER)
+    return jnp.minimum(jnp.min(lines), NEVER)
 
 
 def random_projection(

@@ -3,6 +3,8 @@
 Three sources miss different ones: sums and differences of few rounds, linear programs
 that make a round's remainder sparse, and information sets. Each gives supports; whether
 they carry a vector of the row space is decided elsewhere in exact integers.
+
+The compiled search of information sets comes first.
 """
 
 from __future__ import annotations
@@ -15,15 +17,13 @@ from mrsa_jax._core.compiled import bring_up, compiled
 from mrsa_jax._core.prime import inverses
 from mrsa_jax.privacy.solver._girth import SMALL
 
-# ---- Compiled upper bounds: light combinations of a random echelon form's rows.
+# Compiled upper bounds: light combinations of a random echelon form's rows.
 #
 # Information-set decoding: in a reduced echelon form with respect to a random order of
-# the columns,
-# single rows, and pairs of rows at the ratio that cancels most, are vectors of the row
-# space with
-# many zeros. All modulo the 13-bit prime `SMALL`: what looks light is confirmed in
-# exact
-# integers by the caller. Import inside functions only (see `_core.compiled`).
+# the columns, single rows, and pairs of rows at the ratio that cancels most, are
+# vectors of the row space with many zeros. All modulo the 13-bit prime `SMALL`: what
+# looks light is confirmed in exact integers by the caller. Import inside functions only
+# (see `_core.compiled`).
 
 
 @compiled
@@ -56,8 +56,8 @@ def _echelon(work, order, inverses):
 
 
 @compiled
-def light_vector(residues, weights, orders, inverses, below, found):
-    """Search for a vector lighter than a bound among rows and pairs of rows of echelon forms.
+def light_vector(residues, weights, orders, inverses, below, support):
+    """Search for a light vector among rows and pairs of rows of echelon forms.
 
     Args:
         residues: int32 `[rank, columns]`: independent rows modulo `SMALL`.
@@ -65,7 +65,7 @@ def light_vector(residues, weights, orders, inverses, below, found):
         orders: int64 `[attempts, columns]`: an order of the columns for each form.
         inverses: int32 `[SMALL]`.
         below: Only vectors lighter than this are wanted.
-        found: bool `[columns]`: receives the lightest vector's support.
+        support: bool `[columns]`: receives the lightest vector's support.
 
     Returns:
         Its weight, or `below` if there is none.
@@ -80,16 +80,16 @@ def light_vector(residues, weights, orders, inverses, below, found):
         for i in range(rows):
             is_pivot[pivots[i]] = True
         free = np.flatnonzero(~is_pivot)
-        own = np.zeros(rows, np.int64)
+        loads = np.zeros(rows, np.int64)
         for i in range(rows):
-            own[i] = weights[pivots[i]]
+            loads[i] = weights[pivots[i]]
             for j in free:
                 if work[i, j] != 0:
-                    own[i] += weights[j]
-            if own[i] < best:
-                best = own[i]
+                    loads[i] += weights[j]
+            if loads[i] < best:
+                best = loads[i]
                 for j in range(columns):
-                    found[j] = work[i, j] != 0
+                    support[j] = work[i, j] != 0
         inverted = np.zeros((rows, free.shape[0]), np.int32)
         for i in range(rows):
             for k in range(free.shape[0]):
@@ -119,12 +119,9 @@ def light_vector(residues, weights, orders, inverses, below, found):
                     best = union - most
                     for j in range(columns):
                         value = (work[i, j] - ratio * work[other, j]) % SMALL
-                        found[j] = value != 0
+                        support[j] = value != 0
     return best
 
-
-# ---- Light vectors of a row space found by guessing well: upper bounds of weak
-# privacy.
 
 _MOST_ROWS = 400  # pairs of pairs of rounds need the cube of it
 _KEPT = 8
@@ -182,7 +179,7 @@ def program_seconds(matrix: np.ndarray) -> float:
 def sparse_remainder(
     matrix: np.ndarray, weights: np.ndarray, row: int
 ) -> np.ndarray | None:
-    """Return a sparse support of round `row` plus a combination of the others, by an L1 program.
+    """Return a sparse support of round `row` plus others, by an L1 program.
 
     The lightest vector of a coset by weighted absolute values is often the one with the
     fewest non-zeros; its small entries are taken for zeros.
@@ -197,7 +194,7 @@ def sparse_remainder(
 def sparse_through(
     matrix: np.ndarray, weights: np.ndarray, column: int
 ) -> np.ndarray | None:
-    """Return a sparse support of a combination that is 1 at a column, by an L1 program."""
+    """Return a sparse support of a combination that is 1 at a column."""
     if matrix.dtype == object:
         return None
     return _sparsest(
@@ -208,7 +205,9 @@ def sparse_through(
 def _sparsest(
     others: np.ndarray, target: np.ndarray, weights: np.ndarray, through: int | None
 ) -> np.ndarray | None:
-    """Return the support of the shortest `target` plus combination, 1 at a column if one is given.
+    """Return the support of the shortest `target` plus combination.
+
+    It is 1 at a column if one is passed. None if the program has no solution.
 
     None if the program has no solution.
     """
@@ -238,20 +237,24 @@ def _sparsest(
 def information_sets(
     matrix: np.ndarray, weights: np.ndarray, below: int, attempts: int, seed: int
 ) -> Iterator[np.ndarray | None]:
-    """Yield supports lighter than a bound, each lighter than the one before, by random forms.
+    """Yield supports by random echelon forms, each lighter than the one before.
+
+    And None after every few forms that found nothing.
 
     And None after every few forms that found nothing.
     """
     residues = (matrix % SMALL).astype(np.int32)
     rng = np.random.default_rng([40_111, seed, len(matrix)])
-    found = np.zeros(matrix.shape[1], np.bool_)
+    support = np.zeros(matrix.shape[1], np.bool_)
     a_call = max(
         1, min(_ATTEMPTS_A_CALL, _PRODUCTS_A_CALL // (len(matrix) * matrix.size))
     )
     while attempts > 0:
         count = min(attempts, a_call)
         orders = np.stack([rng.permutation(matrix.shape[1]) for _ in range(count)])
-        weight = light_vector(residues, weights, orders, inverses(SMALL), below, found)
-        yield found.copy() if weight < below else None
+        weight = light_vector(
+            residues, weights, orders, inverses(SMALL), below, support
+        )
+        yield support.copy() if weight < below else None
         below = min(below, weight)
         attempts -= count

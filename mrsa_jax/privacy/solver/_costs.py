@@ -1,4 +1,4 @@
-"""What the searches for light vectors cost, predicted by counting what they will do.
+"""Costs of the searches for light vectors, predicted by counting their steps.
 
 The searches add up the same operations as they go, so prediction and work can be
 compared without a clock. Costs are nanoseconds on one core of the machine of
@@ -32,7 +32,7 @@ _MOST_HALVES = 1 << 25  # a part's, of 16 bytes each, where they are spread even
 def light_sets(
     weights: np.ndarray, limit: int, most: int
 ) -> tuple[list[float], list[float]]:
-    """Return how many sets of 0, 1, ... `most` groups weigh at most `limit`.
+    """Count the sets of 0, 1, ... `most` groups that weigh at most `limit`.
 
     Exact for equal weights; otherwise weights are rounded down to parts of the limit
     where it is large, which counts a few sets too many. Infinite where there are more
@@ -136,7 +136,7 @@ def lifting_work(
 def size_work(
     groups: int, corank: int, size: int, is_even: bool, sets: Sequence[float]
 ) -> float:
-    """Predict the part of a lifting that words of one size take, `sets` being `light_sets`."""
+    """Predict the part of a lifting that words of one size take."""
     bits = min(corank, 63)
     chance = 2.0 ** (is_even - bits)  # that the columns of a set are a word
     halves = _halves_work(groups, size, num_parts(groups, corank, size))
@@ -202,12 +202,12 @@ def _list_work(count: int, more: int) -> float:
         return 0.0
     if more < 4:
         return LISTED + HALF / 8 * (count if more == 2 else count * count / 2)
-    left = more // 2
-    return CLEAR * (1 << (13 if left == 2 else 18)) + _halves_work(count, more, 0)
+    half = more // 2
+    return CLEAR * (1 << (13 if half == 2 else 18)) + _halves_work(count, more, 0)
 
 
 def _extension_work(groups: int, corank: int, size: int, most: int) -> float:
-    """Predict the work for a set of `size` groups that up to `most - size` others may extend."""
+    """Predict the work for a set of groups that others may extend."""
     extra, count = most - size, groups - size
     axes = max(most, 3)
     if extra == 0:

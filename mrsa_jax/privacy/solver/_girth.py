@@ -85,7 +85,7 @@ def assign(target, source, count):
 
 @compiled
 def gather(source, chosen, size, others, count, work):
-    """Write the chosen rows of a matrix, then some others, to the first rows of `work`."""
+    """Write the chosen rows of a matrix, then some others, to the rows of `work`."""
     for i in range(size):
         assign(work[i], source[chosen[i]], source.shape[1])
     for i in range(count):
@@ -94,8 +94,8 @@ def gather(source, chosen, size, others, count, work):
 
 
 @compiled
-def takes(subset, size, kernels, primes, found):
-    """Write a set to `found` if its dual vectors are dependent modulo all primes.
+def takes(subset, size, kernels, primes, result):
+    """Write a set to `result` if its dual vectors are dependent modulo all primes.
 
     Say whether.
     `kernels` is uint64 `[primes, groups, corank]`, `subset` its first `size` groups.
@@ -105,13 +105,13 @@ def takes(subset, size, kernels, primes, found):
         gather(kernels[which], subset, size, subset, 0, vectors)
         if independent_rows(vectors, primes[which]).all():
             return False
-    assign(found, subset, size)
+    assign(result, subset, size)
     return True
 
 
 @compiled
 def eliminate(work, size, prime, inverses):
-    """Eliminate the first `size` rows from all below them, modulo a small prime, in place.
+    """Eliminate the first rows from all below them, modulo a small prime, in place.
 
     Returns False, and leaves the rest as it is, when those rows are dependent.
     """
@@ -131,7 +131,7 @@ def eliminate(work, size, prime, inverses):
 
 @compiled
 def project(source, target, start, stop, level, chosen):
-    """Write to `target` the vectors `start..stop - 1` without their part along `chosen`.
+    """Write the vectors `start..stop - 1` without their part along `chosen`.
 
     `source` and `target` are int32 `[groups, axes]`; the axis that goes is one along
     which `chosen` is not zero. Returns False when `chosen` is zero.
@@ -195,53 +195,53 @@ def _first_zero(vectors, start, stop, axes):
 
 
 @compiled
-def _decides(of, room, size, found, spent):
-    """Write the set at hand to `found` if it is dependent modulo the large primes.
+def _decides(of, room, size, result, spent):
+    """Write the set at hand to `result` if it is dependent modulo the large primes.
 
     Say whether.
     """
     depth = room.rows.shape[0]
     spent[0] += TERM * of.kernels.shape[0] * depth * depth * of.kernels.shape[2]
-    return takes(room.subset, size, of.kernels, of.primes, found)
+    return takes(room.subset, size, of.kernels, of.primes, result)
 
 
 @compiled
-def _is_dependent(of, room, size, found, spent):
-    """Return whether the set at hand is dependent modulo `SECOND`, and then as `_decides`."""
+def _is_dependent(of, room, size, result, spent):
+    """Return whether the set at hand is dependent, also modulo the large primes."""
     depth = room.rows.shape[0]
     spent[0] += TERM * depth * depth * depth
     rows = gather(of.again, room.subset, size, room.subset, 0, room.rows)
     if eliminate(rows, size, SECOND, of.inverses_again):
         return False
-    return _decides(of, room, size, found, spent)
+    return _decides(of, room, size, result, spent)
 
 
 @compiled
-def _on_one_point(of, room, level, far, left, found, spent):
+def _on_one_point(of, room, level, far, room_left, result, spent):
     """Decide a pair of vectors in one direction, and any third with them.
 
     The pair is at `level` and `level + 1` of the set at hand; a third comes before
-    `far`, and together with the second weighs at most `left`. Returns the size of the
-    set found, or 0.
+    `far`, and together with the second weighs at most `room_left`. Returns the size of
+    the set found, or 0.
     """
     subset, weights = room.subset, of.weights
     first, second = subset[level], subset[level + 1]
-    if _decides(of, room, level + 2, found, spent):
+    if _decides(of, room, level + 2, result, spent):
         return level + 2
     for k in range(first + 1, far):
-        if weights[second] + weights[k] > left:
+        if weights[second] + weights[k] > room_left:
             break
         if k == second:
             continue
         subset[level + 2] = k
-        if _is_dependent(of, room, level + 3, found, spent):
+        if _is_dependent(of, room, level + 3, result, spent):
             return level + 3
     return 0
 
 
 @compiled
-def _on_one_line(of, room, level, start, stop, left, found, spent):
-    """Look for three dependent vectors of `start..stop - 1` that weigh at most `left`.
+def _on_one_line(of, room, level, start, stop, room_left, result, spent):
+    """Look for three dependent vectors of `start..stop - 1` of a limited weight.
 
     As points of a plane they lie on one line: seen from the first, the other two lie in
     one direction. Each direction keeps a list of those met in it. Returns a set's size,
@@ -253,7 +253,7 @@ def _on_one_line(of, room, level, start, stop, left, found, spent):
     stamp, head, following = room.stamp, room.head, room.following
     far = stop
     for i in range(start, stop - 1):
-        rest = left - weights[i]
+        rest = room_left - weights[i]
         if weights[i + 1] > rest:
             break
         while weights[far - 1] > rest:
@@ -273,7 +273,7 @@ def _on_one_line(of, room, level, start, stop, left, found, spent):
                 key = (dy + SMALL) * inverses[dx] % SMALL
             elif dy == 0:
                 subset[level + 1] = j
-                size = _on_one_point(of, room, level, far, rest, found, spent)
+                size = _on_one_point(of, room, level, far, rest, result, spent)
                 if size > 0:
                     return size
                 continue
@@ -289,15 +289,15 @@ def _on_one_line(of, room, level, start, stop, left, found, spent):
                 if weights[j] + weights[k] <= rest:
                     subset[level + 1] = k
                     subset[level + 2] = j
-                    if _is_dependent(of, room, level + 3, found, spent):
+                    if _is_dependent(of, room, level + 3, result, spent):
                         return level + 3
                 k = following[k]
     return 0
 
 
 @compiled
-def search(of, limit, depth, task, tasks, found, spent, budget):
-    """Search for a dependent set of at most `depth` groups and total weight at most `limit`.
+def search(of, limit, depth, task, tasks, result, spent, budget):
+    """Search for a dependent set of limited size and weight.
 
     Where all weights are equal, only sets of exactly `depth` groups are walked through:
     whatever smaller set is dependent lies in one of those.
@@ -308,7 +308,7 @@ def search(of, limit, depth, task, tasks, found, spent, budget):
         depth: Largest number of groups, at least 3.
         task: This call's part of the work, of `tasks` equal parts.
         tasks: Number of parts; 1 if `depth` < 5.
-        found: int64 `[depth]`: receives the set.
+        result: int64 `[depth]`: receives the set.
         spent: float64 `[1]`: the work so far in nanoseconds; this call's is added.
         budget: When more than this is spent, the search gives up.
 
@@ -364,14 +364,16 @@ def search(of, limit, depth, task, tasks, found, spent, budget):
             zero = _first_zero(stack[level], start, stop, depth - level)
             if zero >= 0:  # a combination of those chosen
                 room.subset[level] = zero
-                is_one = _decides(of, room, level + 1, found, spent)
+                is_one = _decides(of, room, level + 1, result, spent)
                 return (FOUND, level + 1) if is_one else (ANOMALY, 0)
             if level == last:
                 if not _flatten(stack[level], start, stop, room.plane, of.inverses):
                     return ANOMALY, 0
                 spent[0] += POINT * (stop - start)
-                left = limit - used[level]
-                size = _on_one_line(of, room, level, start, stop, left, found, spent)
+                room_left = limit - used[level]
+                size = _on_one_line(
+                    of, room, level, start, stop, room_left, result, spent
+                )
                 if size > 0:
                     return FOUND, size
             else:

@@ -1,4 +1,4 @@
-"""Compiled search for light vectors of the row space by lifting from its first binary digit.
+"""Compiled search for light vectors by lifting from their first binary digit.
 
 A lightest vector v of the row space can be scaled to coprime integers. Its odd entries
 are then a word C of the binary code that the saturated lattice of the row space leaves
@@ -44,7 +44,7 @@ from mrsa_jax.privacy.solver._words import (
 
 @compiled
 def _quotient(kernels, primes, chosen, size, others, count):
-    """Return the dual vectors of `others` without their parts along the chosen, all primes."""
+    """Return the dual vectors of `others` without their parts along the chosen."""
     axes = kernels.shape[2]
     result = np.zeros((kernels.shape[0], count, axes), np.uint64)
     for which in range(kernels.shape[0]):
@@ -68,7 +68,7 @@ def _quotient(kernels, primes, chosen, size, others, count):
 
 @compiled
 def _shrink(vectors, prime, axes, seed):
-    """Return residues `[groups, corank]` modulo `prime` folded to `axes` random axes, int32.
+    """Fold residues `[groups, corank]` to random axes, int32 `[groups, axes]`.
 
     Folding is linear modulo that prime: sets that are dependent stay so.
     """
@@ -87,7 +87,7 @@ def _shrink(vectors, prime, axes, seed):
 
 @compiled
 def _small_quotient(whole, prime, chosen, size, others, count, inverses):
-    """Return what `_quotient` does modulo a small prime, int64, and whether it is clean."""
+    """Return `_quotient` modulo a small prime, int64, and whether it is clean."""
     work = np.empty((size + count, whole.shape[1]), np.int64)
     clean = eliminate(
         gather(whole, chosen, size, others, count, work), size, prime, inverses
@@ -97,7 +97,10 @@ def _small_quotient(whole, prime, chosen, size, others, count, inverses):
 
 @compiled
 def _fitting(prefix, room):
-    """Return how many groups fit into a weight (a search by NumPy takes a second to compile)."""
+    """Count the groups that fit into a weight.
+
+    A search by NumPy takes a second to compile.
+    """
     count = 0
     while count < prefix.shape[0] and prefix[count] <= room:
         count += 1
@@ -105,8 +108,8 @@ def _fitting(prefix, room):
 
 
 @compiled
-def _extend(chosen, size, room, small, problem, found, spent, budget):
-    """Look for a dependent set that is a given set and further groups within a weight."""
+def _extend(chosen, size, room, small, problem, result, spent, budget):
+    """Look for a dependent set of the chosen groups and others within a weight."""
     # Room for no further group: one determinant decides. For one: whatever the chosen
     # leave of it is zero. For more: the search of `_girth`, in the space that the
     # chosen leave.
@@ -122,7 +125,7 @@ def _extend(chosen, size, room, small, problem, found, spent, budget):
         spent[0] += LISTED + TERM * size * size * axes / 2
         rows = gather(small, chosen, size, others, np.int64(0), work)
         clean = eliminate(rows, size, SMALL, inverses)
-        if not clean and takes(chosen, size, kernels, primes, found):
+        if not clean and takes(chosen, size, kernels, primes, result):
             return FOUND, size
         return NONE, 0
     taken = np.zeros(groups, np.bool_)
@@ -137,16 +140,16 @@ def _extend(chosen, size, room, small, problem, found, spent, budget):
         spent[0] += LISTED + TERM * size * (size + count) * axes
         rows = gather(small, chosen, size, others, count, work)
         clean = eliminate(rows, size, SMALL, inverses)
-        if not clean and takes(chosen, size, kernels, primes, found):
+        if not clean and takes(chosen, size, kernels, primes, result):
             return FOUND, size
         for i in range(count):
             if not clean or first_nonzero(rows[size + i]) < 0:
                 chosen[size] = others[i]
-                if takes(chosen, size + 1, kernels, primes, found):
+                if takes(chosen, size + 1, kernels, primes, result):
                     return FOUND, size + 1
         return NONE, 0
     spent[0] += 2 * MODULAR * size * (2 * size + count) * corank
-    if takes(chosen, size, kernels, primes, found):
+    if takes(chosen, size, kernels, primes, result):
         return FOUND, size
     depth = max(extra, 3)
     first, clean = _small_quotient(
@@ -164,7 +167,7 @@ def _extend(chosen, size, room, small, problem, found, spent, budget):
     if not clean or not clean_again:
         return ANOMALY, 0
     part = np.zeros(depth, np.int64)
-    left = Vectors(
+    quotients = Vectors(
         _shrink(first, np.int64(SMALL), depth, np.int64(1)),
         _shrink(second, inverses_again.shape[0], depth, np.int64(2)),
         _quotient(kernels, primes, chosen, size, others, count),
@@ -174,19 +177,19 @@ def _extend(chosen, size, room, small, problem, found, spent, budget):
         inverses_again,
     )
     status, more = search(
-        left, room, depth, np.int64(0), np.int64(1), part, spent, budget
+        quotients, room, depth, np.int64(0), np.int64(1), part, spent, budget
     )
     if status == FOUND:
-        assign(found, chosen, size)
+        assign(result, chosen, size)
         for i in range(more):
-            found[size + i] = others[part[i]]
+            result[size + i] = others[part[i]]
         return FOUND, size + more
     return status, 0
 
 
 @compiled
 def _examine(
-    word, size, room, keys, highs, small, problem, space, table, found, spent, budget
+    word, size, room, keys, highs, small, problem, space, table, result, spent, budget
 ):
     """Look for a light vector whose odd entries are exactly a word of the binary code.
 
@@ -241,7 +244,7 @@ def _examine(
                     room - heavy,
                     small,
                     problem,
-                    found,
+                    result,
                     spent,
                     budget,
                 )
@@ -266,7 +269,7 @@ def words(
     items,
     slot_bits,
     table,
-    found,
+    result,
     spent,
     budget,
 ):
@@ -291,7 +294,7 @@ def words(
         items: int64 `[groups]`: columns ordered by leading bits, then by index.
         slot_bits: log2 of the size of the table of left halves.
         table: `binomials` of the groups, for halves of any set within `limit`.
-        found: int64: receives a set that is dependent modulo all large primes.
+        result: int64: receives a set that is dependent modulo all large primes.
         spent: float64 `[1]`: the work so far in nanoseconds; this call's is added.
         budget: When more than this is spent, the search gives up.
 
@@ -317,8 +320,8 @@ def words(
         np.empty(groups, np.uint64),
     )
     word = np.zeros(size, np.int64)
-    left = size // 2
-    right = size - left
+    half = size // 2
+    right = size - half
     sums = np.empty(1024, np.uint64)
     packs = np.empty(1024, np.uint64)
     lefts = np.empty(1024, np.uint64)
@@ -327,10 +330,10 @@ def words(
     head = np.full(1 << slot_bits, EMPTY, np.uint32)
     links = np.empty(1 << max(slot_bits, 10), np.uint64)
     stored = np.int64(0)
-    if left == 0:  # words of one column: a column without checks
+    if half == 0:  # words of one column: a column without checks
         links[0] = np.uint64(0)
     for b in range(groups):
-        if left == 0:
+        if half == 0:
             if keys[b] != np.uint64(0) or part != np.uint64(0):
                 continue
             lefts[0] = np.uint64(0)
@@ -360,7 +363,7 @@ def words(
                 sums,
                 packs,
                 n,
-                left,
+                half,
                 table,
                 head,
                 links,
@@ -373,8 +376,8 @@ def words(
             spent[0] = max(spent[0], budget)
             return GAVE_UP, 0
         for i in range(matches):
-            unpack(rights[i], right, table, word, left)
-            unpack(lefts[i], left, table, word, 0)
+            unpack(rights[i], right, table, word, half)
+            unpack(lefts[i], half, table, word, 0)
             heavy = np.int64(0)
             for k in range(size):
                 heavy += weights[word[k]]
@@ -391,7 +394,7 @@ def words(
                 problem,
                 space,
                 table,
-                found,
+                result,
                 spent,
                 budget,
             )
@@ -399,9 +402,9 @@ def words(
                 status = GAVE_UP
             if status != NONE:
                 return status, total
-        if left > 0:
+        if half > 0:
             sums, packs, n, visits = subsets(
-                keys, 0, b, b, left, shift, part, starts, items, sums, packs, table
+                keys, 0, b, b, half, shift, part, starts, items, sums, packs, table
             )
             spent[0] += VISIT * visits + HALF * max(n, 0)
             if n < 0 or stored + n > MOST_LISTED:

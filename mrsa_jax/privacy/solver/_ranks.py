@@ -4,6 +4,9 @@ The rank modulo any prime is a proven lower bound. Primes are drawn at random fo
 call, so that no history can be made to deceive them: k of them err together with a
 chance that the size of the minors bounds, and once their product exceeds every larger
 minor nothing is left to chance.
+
+Exact combinations of rounds and the groups of equal columns, on which all searches
+rest, come first.
 """
 
 from __future__ import annotations
@@ -20,8 +23,8 @@ import numpy as np
 from mrsa_jax._core.prime import host_residues
 from mrsa_watch._base.primes import draw_primes, enough_primes, error_bits
 
-# ---- Exact integers: combinations of rounds that are checked, and the eliminations
-# behind them.
+# Exact integers: combinations of rounds that are checked, and the eliminations behind
+# them.
 #
 # Everything here is decided over the integers. Residues only choose which system is
 # solved.
@@ -33,7 +36,7 @@ def residues_of(matrix: np.ndarray, prime: int) -> np.ndarray:
 
 
 def independent_rows(residues: np.ndarray, prime: int) -> np.ndarray:
-    """Return which rows are not combinations of those before them, modulo a prime.
+    """Mark the rows that are no combinations of those before them, modulo a prime.
 
     Bool.
     """
@@ -46,7 +49,7 @@ def independent_rows(residues: np.ndarray, prime: int) -> np.ndarray:
 
 
 def reduced_echelon(residues: np.ndarray, prime: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the non-zero rows of the reduced echelon form, and each one's pivot column."""
+    """Return the non-zero rows of the reduced echelon form, and their pivot columns."""
     from mrsa_jax._core import compiled
 
     form, pivots = compiled.reduced_echelon(
@@ -69,7 +72,7 @@ def kernel_of(residues: np.ndarray, prime: int) -> np.ndarray:
 def combination_on(
     matrix: np.ndarray, support: Any, weights: np.ndarray, column: int | None = None
 ) -> tuple[list[int], np.ndarray] | None:
-    """Find a combination of rows that vanishes outside a set of columns, in exact integers.
+    """Find a combination of rows that vanishes outside a set of columns, exactly.
 
     Args:
         matrix: Integers `[rank, columns]` whose rows are independent.
@@ -88,11 +91,11 @@ def combination_on(
     inside = np.zeros(columns, np.bool_)
     inside[np.asarray(list(support), np.int64)] = True
     inside[through] = False
-    kept, outside = (
+    inner, outside = (
         np.flatnonzero(inside),
         np.setdiff1d(np.flatnonzero(~inside), through),
     )
-    order = np.concatenate([outside, through, kept[np.argsort(-weights[kept])]])
+    order = np.concatenate([outside, through, inner[np.argsort(-weights[inner])]])
     basis = order[independent_rows(residues_of(matrix, prime).T[order], prime)]
     if len(basis) < rank:
         return None
@@ -107,7 +110,7 @@ def combination_on(
 def solve_on(
     matrix: np.ndarray, basis: np.ndarray
 ) -> tuple[list[int], np.ndarray] | None:
-    """Return z with z M zero on all columns of a basis but the last, and the support of z M.
+    """Return z with z M zero on all columns of a basis but the last, and its support.
 
     None when the columns are no basis after all (dependent over the rationals).
     """
@@ -145,7 +148,7 @@ def solve_each(
 
 
 def support_of(coefficients: list[int], matrix: np.ndarray) -> np.ndarray:
-    """Return where the combination of rows is not zero, computed in Python integers."""
+    """Mark the columns at which a combination of rows is not zero, exactly."""
     used = [j for j, z in enumerate(coefficients) if z]
     total = [0] * matrix.shape[1]
     for j in used:
@@ -155,11 +158,11 @@ def support_of(coefficients: list[int], matrix: np.ndarray) -> np.ndarray:
     return np.asarray([value != 0 for value in total])
 
 
-# ---- Clients with equal columns of P seen as one group with a weight.
+# Clients with equal columns of P seen as one group with a weight.
 #
 # Every vector of the row space is constant on such a group, so weak privacy is decided
-# on one
-# column a group, a client's column counting as many times as the group has members.
+# on one column a group, a client's column counting as many times as the group has
+# members.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -189,7 +192,7 @@ class Groups:
 
 
 def collapse(history: np.ndarray, weights: np.ndarray | None = None) -> Groups:
-    """Group the columns of a history `[rounds, columns]` that are identical and not zero.
+    """Group the columns of a history `[rounds, columns]` that are equal and not zero.
 
     `weights` counts the clients behind each column, one unless given.
     """
@@ -218,7 +221,7 @@ def column_codes(matrix: np.ndarray) -> np.ndarray:
 
 
 def _smallest_type(matrix: np.ndarray) -> np.ndarray:
-    """Return the integers as int64 where the sum of any two fits, as Python integers elsewhere."""
+    """Return the integers as int64 where the sum of any two fits."""
     if matrix.dtype == object or matrix.dtype.itemsize == 8:
         most = max(
             (abs(int(end(matrix))) for end in (np.min, np.max) if matrix.size),
@@ -237,8 +240,6 @@ def log2_length(row: np.ndarray) -> float:
         total = float((row.astype(np.float64) ** 2).sum())
     return 0.5 * math.log2(total) if total else 0.0
 
-
-# ---- The rank of every prefix of a history: proven, or with a stated chance of error.
 
 # What is not proven about one history errs with a chance below 2**-40.
 AUDIT_BITS = 40
@@ -294,7 +295,7 @@ def ranks_of(
     # of the product of the primes modulo which the whole matrix was ranked
     whole_bits = 0.0
     primes: list[int] = []
-    kept: np.ndarray | None = None
+    basis: np.ndarray | None = None
     mixes = matrix.shape[1] > 2 * width
     rng = np.random.default_rng(secrets.randbits(128))
     while True:
@@ -307,28 +308,30 @@ def ranks_of(
             )
         else:
             rows = residues_of(matrix, prime)
-        found = np.cumsum(independent_rows(rows, prime))
-        if (found > ranks).any():
-            ranks = np.maximum(ranks, found)
+        modular = np.cumsum(independent_rows(rows, prime))
+        if (modular > ranks).any():
+            ranks = np.maximum(ranks, modular)
             needed = _minor_bits(lengths, ranks)
             bounds = _prefix_bounds(matrix, ranks)
-            kept = None
-        if kept is None and (found == ranks).all():
-            kept = np.flatnonzero(np.diff(ranks, prepend=0))
+            basis = None
+        if basis is None and (modular == ranks).all():
+            basis = np.flatnonzero(np.diff(ranks, prepend=0))
         whole_bits += 0.0 if mixes else math.log2(prime)
         proven = (ranks == bounds) | (whole_bits > needed)
-        if kept is not None and proven.all():
-            return Ranks(kept, ranks, proven, None, all_bits)
-        if kept is not None and len(primes) >= enough:
-            left = math.ceil(float((needed - whole_bits)[~proven].max()) / _PRIME_BITS)
+        if basis is not None and proven.all():
+            return Ranks(basis, ranks, proven, None, all_bits)
+        if basis is not None and len(primes) >= enough:
+            missing = math.ceil(
+                float((needed - whole_bits)[~proven].max()) / _PRIME_BITS
+            )
             each = SECONDS_PER_PRODUCT * matrix.size * max(1, int(ranks[-1]))
-            if left * each > seconds:
+            if missing * each > seconds:
                 return Ranks(
-                    kept, ranks, proven, error_bits(all_bits, len(primes)), all_bits
+                    basis, ranks, proven, error_bits(all_bits, len(primes)), all_bits
                 )
             mixes = False
-            if progress is not None and left * each > 1.0:
-                progress("proving the rank", len(primes), len(primes) + left)
+            if progress is not None and missing * each > 1.0:
+                progress("proving the rank", len(primes), len(primes) + missing)
 
 
 def product(matrix: np.ndarray, factors: np.ndarray, prime: int) -> np.ndarray:
@@ -340,13 +343,13 @@ def product(matrix: np.ndarray, factors: np.ndarray, prime: int) -> np.ndarray:
 
     rows, columns = np.nonzero(matrix)
     entries = residues_of(matrix[rows, columns], prime).astype(np.int64)
-    left = sparse.csr_array((entries, (rows, columns)), shape=matrix.shape)
+    sparse_matrix = sparse.csr_array((entries, (rows, columns)), shape=matrix.shape)
     low, high = factors & 0xFFFF, factors >> 16
     largest = int(entries.max()) if len(entries) else 0
     bits = largest.bit_length() + 16 + int(matrix.shape[1]).bit_length()
-    parts = [(left, low, 0), (left, high, 16)]
+    parts = [(sparse_matrix, low, 0), (sparse_matrix, high, 16)]
     if bits > 62:
-        small, large = left.copy(), left.copy()
+        small, large = sparse_matrix.copy(), sparse_matrix.copy()
         small.data &= 0xFFFF
         large.data >>= 16
         parts = [
@@ -355,7 +358,7 @@ def product(matrix: np.ndarray, factors: np.ndarray, prime: int) -> np.ndarray:
             (large, low, 16),
             (large, high, 32),
         ]
-    total = np.zeros((left.shape[0], factors.shape[1]), np.int64)
+    total = np.zeros((sparse_matrix.shape[0], factors.shape[1]), np.int64)
     for half, factor, shift in parts:
         total = (total + (half @ factor) % prime * pow(2, shift, prime)) % prime
     return total.astype(np.uint64)
@@ -371,16 +374,16 @@ def _prefix_bounds(matrix: np.ndarray, ranks: np.ndarray) -> np.ndarray:
     new = np.zeros(len(matrix), np.int64)
     new[first] = 1
     bounds = np.cumsum(new * (matrix != 0).any(axis=1))
-    left = np.flatnonzero(ranks < bounds)
-    if matrix.size * len(left) > _MOST_COUNTED:
-        left = left[left == len(matrix) - 1]
-    for j in left:
+    undecided = np.flatnonzero(ranks < bounds)
+    if matrix.size * len(undecided) > _MOST_COUNTED:
+        undecided = undecided[undecided == len(matrix) - 1]
+    for j in undecided:
         bounds[j] = min(bounds[j], collapse(matrix[: j + 1]).num_groups)
     return bounds
 
 
 def _minor_bits(lengths: list[float], ranks: np.ndarray) -> np.ndarray:
-    """Return log2 of a bound on the minors one larger than the rank, for every prefix."""
+    """Bound the minors one larger than the rank of every prefix, as log2."""
     longest: list[float] = []
     bits = []
     for length, rank in zip(lengths, ranks, strict=True):

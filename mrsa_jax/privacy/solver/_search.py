@@ -1,8 +1,9 @@
 """Proofs that no light vector exists, or one that does.
 
-The searches and what they cost.
 Two searches share the work, each where it is the cheaper one by a cost model: a walk
 through sets of dual vectors (`_girth`) and lifting from the binary code (`_lifting`).
+
+The row space's lattice modulo 4, which lifting starts from, comes first.
 """
 
 from __future__ import annotations
@@ -22,9 +23,6 @@ from mrsa_jax.privacy.solver._costs import girth_work, lifting_work, num_parts
 from mrsa_jax.privacy.solver._ranks import kernel_of, residues_of
 from mrsa_watch._base.primes import draw_primes
 
-# ---- The row space's lattice modulo 4: its parity checks, by elimination over the
-# 2-adic integers.
-
 _ALL = np.uint64(2**64 - 1)
 
 
@@ -43,7 +41,7 @@ class Checks:
 
 
 def parity_checks(matrix: np.ndarray) -> Checks | None:
-    """Return the checks of the integer vectors in the row space of independent integer rows.
+    """Return the parity checks of the integer vectors in the row space of rows.
 
     Rows are eliminated modulo 2**64, always with an entry that has the fewest factors
     2, so that every quotient is a 2-adic integer and nothing but the last digits of a
@@ -89,9 +87,6 @@ def parity_checks(matrix: np.ndarray) -> Checks | None:
     return Checks(checks, bool((odd % 2 == 0).all()))
 
 
-# ---- Proofs that no light vector exists, or one that does: the searches and what they
-# cost.
-
 _SMALL_PRIMES = (8191, 8179)
 _MOST_COLUMNS = 4096
 # A search goes in tasks about so long, so that it can be watched and interrupted.
@@ -133,13 +128,13 @@ class Duals:
         return self.kernels.shape[2]
 
     def most_groups(self, limit: int) -> int:
-        """Return how many groups a set of at most this weight can have."""
+        """Count the groups that a set of at most this weight can have."""
         return int(np.searchsorted(np.cumsum(self.weights), limit, side="right"))
 
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """How a limit would be searched, and for how long on one core."""
+    """A method to search a limit, and its predicted seconds on one core."""
 
     method: str
     limit: int
@@ -153,7 +148,7 @@ class Plan:
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """What a search found.
+    """The result of a search.
 
     Attributes:
         is_proof: Whether no vector of weight at most the limit exists.
@@ -191,7 +186,7 @@ def duals(matrix: np.ndarray, weights: np.ndarray) -> Duals | None:
 
 
 def plan(of: Duals, limit: int) -> Plan | None:
-    """Return the cheaper search for vectors of weight at most `limit`, None if there is none."""
+    """Return the cheaper search for vectors of limited weight, or None."""
     groups, most = len(of.weights), of.most_groups(limit)
     if of.small is None or groups > _MOST_COLUMNS or most > of.corank:
         return None
@@ -229,13 +224,14 @@ Task = Callable[[], Found]
 def _first(
     tasks: list[Task], chosen: Plan, progress: Progress | None
 ) -> tuple[int, tuple[int, ...] | None, float]:
-    """Run tasks until one finds a set, or all together have done more than the plan allows.
+    """Run tasks until one finds a set, or they exceed the plan's budget.
 
     They are taken in order, so that the answer does not depend on which ends first.
     """
     from mrsa_jax.privacy.solver._girth import FOUND, GAVE_UP, NONE
 
-    label = f"{chosen.method}: weight up to {chosen.limit}, about {chosen.seconds:.0f} core-s"
+    label = f"{chosen.method}: weight up to {chosen.limit}, about"
+    label += f" {chosen.seconds:.0f} core-s"
     worst, work = NONE, 0.0
     with contextlib.closing(in_order(tasks)) as results:
         for done, (status, subset, spent) in enumerate(results):
@@ -271,11 +267,11 @@ def _girth_tasks(of: Duals, chosen: Plan, attempt: int) -> list[Task]:
     )
 
     def task(number: int) -> Found:
-        found, spent = np.zeros(depth, np.int64), np.zeros(1)
+        subset, spent = np.zeros(depth, np.int64), np.zeros(1)
         status, size = _girth.search(
-            vectors, chosen.limit, depth, number, count, found, spent, chosen.budget
+            vectors, chosen.limit, depth, number, count, subset, spent, chosen.budget
         )
-        return status, tuple(int(k) for k in found[:size]), float(spent[0])
+        return status, tuple(int(k) for k in subset[:size]), float(spent[0])
 
     return [functools.partial(task, number) for number in range(count)]
 
@@ -303,7 +299,7 @@ def _lifting_tasks(of: Duals, chosen: Plan, attempt: int) -> list[Task]:
     )
 
     def task(size: int, parts: int, part: int, slots: int) -> Found:
-        found, spent = np.zeros(most + 1, np.int64), np.zeros(1)
+        subset, spent = np.zeros(most + 1, np.int64), np.zeros(1)
         shift, starts, items = _buckets(keys, bits, parts)
         status, total = _lifting.words(
             keys,
@@ -318,11 +314,11 @@ def _lifting_tasks(of: Duals, chosen: Plan, attempt: int) -> list[Task]:
             items,
             slots,
             table,
-            found,
+            subset,
             spent,
             chosen.budget,
         )
-        return status, tuple(int(k) for k in found[:total]), float(spent[0])
+        return status, tuple(int(k) for k in subset[:total]), float(spent[0])
 
     tasks: list[Task] = []
     for size in range(1, most + 1):
@@ -381,7 +377,7 @@ def _folded(of: Duals, which: int, axes: int, attempt: int) -> np.ndarray:
 
 
 def folded(small: np.ndarray, prime: int, axes: int, attempt: int) -> np.ndarray:
-    """Return dual vectors modulo a small prime on random axes, int32 `[groups, axes]`."""
+    """Return dual vectors modulo a small prime on random axes, int32."""
     mix = np.random.default_rng([prime, attempt]).integers(
         0, prime, (small.shape[1], axes)
     )

@@ -1,4 +1,7 @@
-"""The row space of a history's first rounds: what is known of its lightest vectors."""
+"""The row space of a history's first rounds: what is known of its lightest vectors.
+
+`Space` is searched; `Sieve` decides single groups and pairs without a search.
+"""
 
 from __future__ import annotations
 
@@ -49,11 +52,11 @@ class Vector:
         """Index of the last row that it uses."""
         return max(j for j, z in enumerate(self.coefficients) if z)
 
-    def witness(self, kept: np.ndarray, groups: Groups) -> tuple[int, ...]:
-        """Return a coefficient for each row of a history, after a check in Python integers.
+    def witness(self, basis: np.ndarray, groups: Groups) -> tuple[int, ...]:
+        """Return a coefficient for each row of a history, checked in Python integers.
 
         Args:
-            kept: The history's rows that the space was made of.
+            basis: The history's rows that the space was made of.
             groups: The history, whose groups the columns are.
 
         Raises:
@@ -61,7 +64,7 @@ class Vector:
                 says.
         """
         whole = [0] * len(groups.matrix)
-        for j, z in zip(kept, self.coefficients, strict=False):
+        for j, z in zip(basis, self.coefficients, strict=False):
             whole[j] = int(z)
         on = support_of(whole, groups.matrix)
         if not (on == self.columns).all() or groups.sizes[on].sum() != self.weight:
@@ -92,7 +95,7 @@ class Space:
 
     @functools.cached_property
     def groups(self) -> Groups:
-        """The columns taken together, once they are asked for; its members are columns."""
+        """The columns taken together, made when needed; its members are columns."""
         return collapse(self.rows, self.weights)
 
     @property
@@ -112,7 +115,7 @@ class Space:
 
     @property
     def singleton(self) -> int:
-        """The weighted Singleton bound: the corank + 1 lightest groups carry a vector."""
+        """The weighted Singleton bound: the corank + 1 lightest groups."""
         return int(self.groups.sizes[: self.corank + 1].sum())
 
     @property
@@ -148,10 +151,10 @@ class Space:
 
     def vector(self, groups: object, method: str) -> Vector | None:
         """Return an exact vector supported on some of these groups, if there is one."""
-        found = combination_on(self.groups.matrix, groups, self.groups.sizes)
-        if found is None:
+        combination = combination_on(self.groups.matrix, groups, self.groups.sizes)
+        if combination is None:
             return None
-        coefficients, support = found
+        coefficients, support = combination
         columns = np.zeros(self.rows.shape[1], np.bool_)
         for k in np.flatnonzero(support):
             columns[self.groups.members[k]] = True
@@ -160,13 +163,13 @@ class Space:
         )
 
     def plan(self, limit: int) -> _search.Plan | None:
-        """Return how weights up to `limit` would be searched; None if there is no way."""
+        """Plan a search of weights up to `limit`; None if there is no way."""
         if limit < self.strong:
             return _search.Plan("classes", limit, 0.0)
         return None if self.duals is None else _search.plan(self.duals, limit)
 
     def best_plan(self, least: int, limit: int, seconds: float) -> _search.Plan | None:
-        """Return the plan for the largest weight up to `limit` that takes at most so long.
+        """Return the plan for the largest weight that takes at most some seconds.
 
         None if there is none of at least `least`.
         """
@@ -179,7 +182,7 @@ class Space:
     def search(
         self, chosen: _search.Plan, progress: _search.Progress | None
     ) -> tuple[bool, Vector | None]:
-        """Run a plan; return whether it proved that there is nothing, and what it found."""
+        """Run a plan; return whether it is a proof, and a vector if there is one."""
         if chosen.method == "classes":
             return True, None
         assert self.duals is not None
@@ -189,18 +192,15 @@ class Space:
         return False, self.vector(outcome.subset, outcome.method)
 
 
-# ---- Light vectors of one or two groups, and clients who stand alone, from a basis of
+# Light vectors of one or two groups, and clients who stand alone, from a basis of
 # columns.
 #
 # With B a basis of columns, row i of X = B^-1 A says which other columns move with
-# column i: none,
-# and the column stands alone: its unit vector lies in the space; one, or a multiple of
-# another row,
-# and two columns form a light vector. Only the products of X with a few random vectors
-# are ever
-# computed, modulo primes drawn for the call. Modulo a prime that keeps the rank, a
-# column that does
-# not stand alone does not over the rationals either.
+# column i: none, and the column stands alone: its unit vector lies in the space; one,
+# or a multiple of another row, and two columns form a light vector. Only the products
+# of X with a few random vectors are ever computed, modulo primes drawn for the call.
+# Modulo a prime that keeps the rank, a column that does not stand alone does not over
+# the rationals either.
 
 _AXES = 3
 _MOST_PAIRS = 16
@@ -271,7 +271,7 @@ class Sieve:
         return lifted + SECONDS_PER_PRODUCT * rank**3
 
     def _column_basis(self, prime: int) -> np.ndarray:
-        """Return as many independent columns as there are independent rows, modulo a prime.
+        """Return as many independent columns as independent rows, modulo a prime.
 
         A random part of the columns spans most of the space; a column that the rest
         needs is not orthogonal to what annihilates that part.
@@ -287,7 +287,7 @@ class Sieve:
         return np.concatenate([chosen, more])
 
     def _add_image(self, prime: int) -> None:
-        """Keep X times random vectors, int64 `[rank, axes]`, unless the prime loses the rank."""
+        """Keep X times random vectors `[rank, axes]`, if the prime keeps the rank."""
         rank, columns = self._rows.shape
         if len(self._basis) < rank:
             return
@@ -304,7 +304,7 @@ class Sieve:
             self._images.append(form[:, rank:].astype(np.int64))
 
     def alone(self, wanted: list[int], seconds: float) -> Alone:
-        """Return which of some groups stand alone, and from which row on.
+        """Find which of some groups stand alone, and from which row on.
 
         In exact integers where that is predicted to take at most `seconds` of a core.
         """
@@ -315,32 +315,32 @@ class Sieve:
         if self._exact_seconds(len(suspects)) <= seconds:
             return self._exactly(suspects, places)
         more = draw_primes(self._wanted - len(self._primes), self._primes)
-        found = [self._last_rows(places, prime) for prime in (*self._primes, *more)]
-        kept = [rows for rows in found if rows is not None]
-        last = np.max(kept, axis=0)
-        chance = error_bits(self._minor_bits, len(kept), self._cases)
+        every = [self._last_rows(places, prime) for prime in (*self._primes, *more)]
+        rows_of_primes = [rows for rows in every if rows is not None]
+        last = np.max(rows_of_primes, axis=0)
+        chance = error_bits(self._minor_bits, len(rows_of_primes), self._cases)
         return Alone(tuple(suspects.tolist()), tuple(last.tolist()), (), chance)
 
     def _exactly(self, suspects: np.ndarray, places: list[int]) -> Alone:
         solved = solve_each(self._rows, self._basis, places)
         assert solved is not None  # the columns are independent modulo a prime
-        found = []
+        exact = []
         for k, coefficients in zip(suspects.tolist(), solved, strict=True):
             support = support_of(coefficients, self._rows)
             if np.flatnonzero(support).tolist() == [k]:
                 weight = int(self._groups.sizes[k])
-                found.append(
+                exact.append(
                     (k, Vector(weight, support, tuple(coefficients), "column basis"))
                 )
         return Alone(
-            tuple(k for k, _ in found),
-            tuple(vector.last_row for _, vector in found),
-            tuple(vector for _, vector in found),
+            tuple(k for k, _ in exact),
+            tuple(vector.last_row for _, vector in exact),
+            tuple(vector for _, vector in exact),
             None,
         )
 
     def _last_rows(self, places: list[int], prime: int) -> np.ndarray | None:
-        """Return the last row that is used by the combination for each of the basis' places.
+        """Return the last row that each combination uses, modulo a prime.
 
         None if the prime loses the rank.
         """
@@ -370,7 +370,7 @@ class Sieve:
         return Vector(weight, support, tuple(coefficients), "column basis")
 
     def lightest_pair(self) -> tuple[int, Vector | None]:
-        """Return a lower bound on the weight of pairs of groups, and an exact one if it is met.
+        """Bound the weight of pairs of groups, and return an exact one that meets it.
 
         The bound is more than the weight of all groups when no two dual vectors are
         parallel.
@@ -407,7 +407,7 @@ class Sieve:
         return self._exact(basis, i)
 
     def _parallel(self) -> list[tuple[int, int]]:
-        """Return pairs of groups, one at least in the basis, with parallel images mod one prime.
+        """Return pairs of groups with parallel images, one at least in the basis.
 
         Free columns have independent unit vectors for dual vectors, images of the
         factors.
@@ -416,8 +416,8 @@ class Sieve:
         free = np.setdiff1d(np.arange(self._rows.shape[1]), self._basis)
         owners = np.concatenate([self._basis, free])
         vectors = np.concatenate([(prime - image) % prime, factors[free]])
-        shown = (vectors != 0).any(axis=1)
-        owners, vectors = owners[shown], vectors[shown]
+        is_nonzero = (vectors != 0).any(axis=1)
+        owners, vectors = owners[is_nonzero], vectors[is_nonzero]
         scale = np.asarray(
             [pow(int(z), -1, prime) if z else 0 for z in vectors[:, 2]], np.int64
         )

@@ -28,7 +28,7 @@ _BUCKET_SHIFT = np.uint64(61 - _BUCKET_BITS)
 
 
 class Numbers(NamedTuple):
-    """Residues in the order in which sets are cut, ready to be completed from sorted lists.
+    """Residues in the order in which sets are cut, and sorted from each place on.
 
     A literal stands for a number with its sign: place * signs for the number itself
     and, with signs = 2, place * 2 + 1 for its negative.
@@ -53,7 +53,7 @@ class Numbers(NamedTuple):
 
 
 class Part(NamedTuple):
-    """What does not change during one search.
+    """The setting of one search.
 
     Attributes:
         signs: 1 for plain sums, 2 for coefficients 1 and -1: then a sum and its
@@ -112,11 +112,11 @@ def prepare(values: np.ndarray, weights: np.ndarray) -> Numbers:
     )
 
 
-def scratch(size: int, length: int, loads: int) -> Scratch:
+def scratch(size: int, length: int, is_weighted: bool) -> Scratch:
     """Return memory for sets of `size` numbers and a table of `length`."""
     return Scratch(
         np.empty(length, np.uint64),
-        np.empty(loads, np.int64),
+        np.empty(length if is_weighted else 1, np.int64),
         np.zeros(1, np.int64),
         np.zeros(size + 1, np.int64),
         np.zeros(size + 1, np.uint64),
@@ -152,7 +152,7 @@ def _act(mode, limit, key, weight, table, loads, used):
 
 @compiled
 def _walk(mode, part, numbers, first, count, base, weight, cap, scratch):
-    """Form `base` plus all sums of `count` literals of different places from `first` on.
+    """Form `base` plus all sums of `count` literals of different places.
 
     Sums heavier than `cap`, with `base`'s own `weight`, are left out. When an outcome
     ends the walk, the literals are `scratch.chosen[:count]`.
@@ -184,10 +184,10 @@ def _walk(mode, part, numbers, first, count, base, weight, cap, scratch):
     while depth >= 0:
         literal = chosen[depth]
         place = literal >> shift
-        left = count - depth
-        if left > 1 and place + left <= places:
+        missing = count - depth
+        if missing > 1 and place + missing <= places:
             heavier = weights[depth] + sizes[place]
-            if heavier + (left - 1) * lightest[place + 1] > cap:
+            if heavier + (missing - 1) * lightest[place + 1] > cap:
                 chosen[depth] += 1
                 continue
             total = sums[depth] + values[literal]
@@ -198,8 +198,8 @@ def _walk(mode, part, numbers, first, count, base, weight, cap, scratch):
             continue
         # The last literal: those that complete the sum to one in the part stand side by
         # side.
-        number = signs * (places - place) if left == 1 else 0
-        for side in range(signs if left == 1 else 0):
+        number = signs * (places - place) if missing == 1 else 0
+        for side in range(signs if missing == 1 else 0):
             low = least if side == 0 else prime - least - width + _ONE
             start = sums[depth]
             sought = low - start if low >= start else low + (prime - start)
@@ -229,8 +229,8 @@ def _walk(mode, part, numbers, first, count, base, weight, cap, scratch):
 
 
 @compiled
-def search(part, forward, backward, size, scratch, found):
-    """Search one part of the range of sums for a set of `size` numbers that sums to zero.
+def search(part, forward, backward, size, scratch, literals):
+    """Search one part of the sums' range for a set of numbers that sums to zero.
 
     Args:
         part: The part and its rules.
@@ -238,7 +238,7 @@ def search(part, forward, backward, size, scratch, found):
         backward: Their negatives in the opposite order.
         size: Numbers in the set, at least 2.
         scratch: Memory.
-        found: int64 `[size]`, out: literals of the set (of `forward`).
+        literals: int64 `[size]`, out: literals of the set (of `forward`).
 
     Returns:
         `NONE`, `FOUND` or `FULL` (the table is too small).
@@ -257,11 +257,11 @@ def search(part, forward, backward, size, scratch, found):
                 PROBE, part, forward, cut + 1, back - 1, value, weight, room, scratch
             )
             if outcome == FOUND:
-                found[front] = cut * signs
+                literals[front] = cut * signs
                 # a slice's assignment takes seconds to compile
                 for i in range(1, back):
-                    found[front + i] = scratch.chosen[i - 1]
-                _find_front(part, forward, backward, size, scratch, found)
+                    literals[front + i] = scratch.chosen[i - 1]
+                _find_front(part, forward, backward, size, scratch, literals)
                 return FOUND
         mirrored = places - 1 - cut
         value = backward.values[mirrored * signs]
@@ -276,26 +276,26 @@ def search(part, forward, backward, size, scratch, found):
 
 
 @compiled
-def _find_front(part, forward, backward, size, scratch, found):
+def _find_front(part, forward, backward, size, scratch, members):
     """Complete a last half whose sum was met in the table by its first half."""
     signs, prime = part.signs, part.prime
     places = forward.weights.shape[0]
     front = size // 2
     total, room = _ZERO, part.limit
     for i in range(front, size):
-        total = (total + forward.values[found[i]]) % prime
-        room -= forward.weights[found[i] >> (signs - 1)]
+        total = (total + forward.values[members[i]]) % prime
+        room -= forward.weights[members[i] >> (signs - 1)]
     key = total
     if signs == 2 and prime - key < key:
         key = prime - key
     exactly = Part(signs, prime, key, _ONE, part.limit)
-    after = places - (found[front] >> (signs - 1))
+    after = places - (members[front] >> (signs - 1))
     _walk(FIND, exactly, backward, after, front, _ZERO, 0, room, scratch)
     for i in range(front):
         literal = scratch.chosen[i]
         place = places - 1 - (literal >> (signs - 1))
-        found[i] = place * signs + (literal & (signs - 1))
-        total = (total + forward.values[found[i]]) % prime
+        members[i] = place * signs + (literal & (signs - 1))
+        total = (total + forward.values[members[i]]) % prime
     if total != _ZERO:  # it is the negative that was met
         for i in range(front):
-            found[i] ^= signs - 1
+            members[i] ^= signs - 1

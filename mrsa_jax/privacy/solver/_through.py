@@ -1,6 +1,8 @@
 """The lightest vector of a row space through each column.
 
 Exact vectors, and complete searches.
+
+The compiled walk comes first, then `Through`, which directs it.
 """
 
 from __future__ import annotations
@@ -33,38 +35,30 @@ from mrsa_jax.privacy.solver._search import Plan, Progress, folded
 from mrsa_jax.privacy.solver._space import Vector, one_round
 from mrsa_watch._base.primes import draw_primes, enough_primes, error_bits
 
-# ---- Compiled search for the lightest vector of the row space through each group.
+# Compiled search for the lightest vector of the row space through each group.
 #
 # A set of groups carries a vector that is non-zero on all of it, and no smaller set a
-# vector,
-# exactly if their dual vectors (`_girth`) are a circuit: dependent, and no subset of
-# them is. The
-# lightest vector through a group lies on a circuit. All circuits up to a weight are
-# walked
-# through in order: each chosen vector is projected out of those behind it, and one that
-# has
-# become zero closes a set; what contains a dependent set is no circuit, so the walk
-# continues
-# without it.
+# vector, exactly if their dual vectors (`_girth`) are a circuit: dependent, and no
+# subset of them is. The lightest vector through a group lies on a circuit. All circuits
+# up to a weight are walked through in order: each chosen vector is projected out of
+# those behind it, and one that has become zero closes a set; what contains a dependent
+# set is no circuit, so the walk continues without it.
 #
 # The walk runs modulo `SMALL` on a random projection, under which independent sets may
-# become
-# dependent, never the other way round. Each set that closes is decided modulo large
-# primes: it is
-# dependent over the rationals if it is so modulo all of them and their product is
-# larger than all
-# minors. Where it is not, and others could have joined it, the walk is no proof
-# (ANOMALY). Import
-# inside functions only (see `_core.compiled`).
+# become dependent, never the other way round. Each set that closes is decided modulo
+# large primes: it is dependent over the rationals if it is so modulo all of them and
+# their product is larger than all minors. Where it is not, and others could have joined
+# it, the walk is no proof (ANOMALY). Import inside functions only (see
+# `_core.compiled`).
 
 FULL = 4
 
 
 @compiled
-def _close(subset, size, weight, kernels, primes, least, places, count, found, work):
+def _close(subset, size, weight, kernels, primes, least, places, count, circuits, work):
     """Lower the bounds of the groups of a dependent set if it is a circuit.
 
-    Returns how many sets are in `found` then.
+    Returns how many sets are in `circuits` then.
     """
     is_new = False
     rest = np.empty(size, np.int64)
@@ -79,15 +73,15 @@ def _close(subset, size, weight, kernels, primes, least, places, count, found, w
         places[subset[i]] = count
         is_new = True
     if is_new:
-        found[count, :] = -1
-        assign(found[count], subset, size)
+        circuits[count, :] = -1
+        assign(circuits[count], subset, size)
         return count + 1
     return count
 
 
 @compiled
 def search(
-    vectors, kernels, primes, weights, limit, least, places, found, spent, budget
+    vectors, kernels, primes, weights, limit, least, places, circuits, spent, budget
 ):
     """Go through all circuits up to a weight; lower the bound of each group on them.
 
@@ -98,9 +92,9 @@ def search(
         weights: int64 `[groups]`, ascending.
         limit: Largest weight.
         least: int64 `[groups]`: known weights of vectors through each; lowered.
-        places: int64 `[groups]`: receives where in `found` the circuit is that lowered
-            it.
-        found: int64 `[sets, groups]`: receives circuits, -1 behind them.
+        places: int64 `[groups]`: receives the place in `circuits` of the one that
+            lowered it.
+        circuits: int64 `[sets, groups]`: receives circuits, -1 behind them.
         spent: float64 `[1]`: the work so far in nanoseconds; this call's is added.
         budget: When more than this is spent, the search gives up.
 
@@ -141,7 +135,7 @@ def search(
                 terms = TERM * kernels.shape[0] * (level + 1) ** 2 * kernels.shape[2]
                 spent[0] += terms
                 if takes(chosen, level + 1, kernels, primes, work):
-                    if count == found.shape[0]:
+                    if count == circuits.shape[0]:
                         return FULL, count
                     before = count
                     count = _close(
@@ -153,7 +147,7 @@ def search(
                         least,
                         places,
                         count,
-                        found,
+                        circuits,
                         work,
                     )
                     spent[0] += (count - before) * (level + 1) * terms
@@ -176,9 +170,6 @@ def search(
             return NONE, count
         level -= 1
 
-
-# ---- The lightest vector of a row space through each column: exact vectors, and
-# complete searches.
 
 # as many prove what they decide where their product exceeds all minors
 _MOST_PRIMES = 24
@@ -203,7 +194,7 @@ class Through:
     def __init__(
         self, rows: np.ndarray, weights: np.ndarray, minor_bits: float
     ) -> None:
-        """Take independent rows of distinct columns, by ascending weight (`collapse`)."""
+        """Take independent rows of distinct columns, by ascending weight."""
         self.rows, self._weights, self._minor_bits = rows, weights, minor_bits
         self.vectors: list[Vector] = []
         self.lower = weights.copy()
@@ -225,8 +216,10 @@ class Through:
         loads = (self.rows != 0) @ self._weights
         order = np.argsort(loads, kind="stable")
         first = order[(self.rows[order] != 0).argmax(axis=0)].tolist()
-        own = {row: one_round(self.rows, self._weights, row) for row in set(first)}
-        self.vectors = [own[row] for row in first]
+        vector_of = {
+            row: one_round(self.rows, self._weights, row) for row in set(first)
+        }
+        self.vectors = [vector_of[row] for row in first]
 
     def take(self, vector: Vector) -> None:
         """Keep a vector for the columns through which it is the lightest."""
@@ -245,22 +238,22 @@ class Through:
 
         None if there is none.
         """
-        found = combination_on(self.rows, support, self._weights, column)
-        if found is None:
+        combination = combination_on(self.rows, support, self._weights, column)
+        if combination is None:
             return None
-        coefficients, columns = found
+        coefficients, columns = combination
         return Vector(
             int(self._weights[columns].sum()), columns, tuple(coefficients), method
         )
 
     def program_seconds(self) -> float:
-        """Predict how long one column's program takes on one core, and its exact vector."""
+        """Predict one column's program on one core, and its exact vector."""
         rank, columns = self.rows.shape
         exact = 4 * SECONDS_PER_PRODUCT * rank**2 * columns
         return _SLOWER * program_seconds(self.rows) + exact
 
     def programs(self, most: int, progress: Progress | None) -> None:
-        """Look for light vectors through open columns by L1 programs, at most so many."""
+        """Look for light vectors through some open columns by L1 programs."""
         columns = self.open[:most]
         for done, k in enumerate(columns.tolist()):
             if progress is not None:
@@ -277,7 +270,7 @@ class Through:
                     self.take(vector)
 
     def best_limit(self, seconds: float) -> tuple[int, float] | None:
-        """Return the largest weight worth searching in so long on one core, and how long it takes.
+        """Return the largest weight worth a search of some seconds, and its cost.
 
         None if there is none that tells anything new.
         """
@@ -313,14 +306,14 @@ class Through:
         )
 
     def _sizes(self, limit: int) -> tuple[int, int]:
-        """Return how many columns a circuit of some weight has at most, and axes for its walk."""
+        """Bound the columns of a circuit, and choose the axes for its walk."""
         rank, columns = self.rows.shape
         within = int(np.searchsorted(np.cumsum(self._weights), limit, side="right"))
         corank = columns - rank
         return max(1, min(within, corank + 1)), min(corank, within + _SPARE_AXES)
 
     def _enough_primes(self) -> tuple[int, int | None]:
-        """Return how many primes decide, and the chance that they err if they are no proof."""
+        """Count the primes that decide, and their error bits if they are no proof."""
         all_primes = math.ceil((self._minor_bits + 1) / 30)
         if all_primes <= _MOST_PRIMES:
             return all_primes, None
@@ -364,7 +357,7 @@ class Through:
         while attempt < _ATTEMPTS:
             vectors = folded(small, SMALL, axes, attempt)
             least, places = self.upper, np.zeros(len(self._weights), np.int64)
-            found = np.empty((4 * len(places), len(places)), np.int64)
+            circuits = np.empty((4 * len(places), len(places)), np.int64)
             status, count = search(
                 vectors,
                 kernels,
@@ -373,13 +366,13 @@ class Through:
                 limit,
                 least,
                 places,
-                found,
+                circuits,
                 spent,
                 budget,
             )
             for k in np.flatnonzero(least < self.upper):
                 if least[k] < self.vectors[k].weight:
-                    circuit = found[places[k]]
+                    circuit = circuits[places[k]]
                     vector = self.through(int(k), circuit[circuit >= 0], "circuits")
                     if vector is not None:
                         self.take(vector)

@@ -8,6 +8,8 @@ A half is kept as one number, its rank among the sets of its size: columns c_0 <
 ... are C(c_0, 1) + C(c_1, 2) + ... (the combinatorial number system; Knuth, The Art of
 Computer Programming, 7.2.1.3), which fits 64 bits wherever the halves can be gone
 through at all. Import inside functions only (see `_core.compiled`).
+
+The sets that extend a word at the second digit are listed at the end.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ MOST_LISTED = 1 << 26
 
 
 def binomials(columns: int, most: int) -> np.ndarray:
-    """Return C(j, i) for i up to `most` (at least 2) and j up to `columns`, as uint64 `[i, j]`.
+    """Return C(j, i) for i up to `most` and j up to `columns`, as uint64 `[i, j]`.
 
     Raises:
         OverflowError: If the sets of this many columns cannot all be numbered in 64
@@ -159,7 +161,7 @@ def probe(
     sums,
     packs,
     count,
-    left,
+    half,
     table,
     head,
     links,
@@ -174,8 +176,8 @@ def probe(
         The halves of the pairs that sum to target, and how many there are (-1 for more
         than `most`).
     """
-    found = np.int64(0)
-    columns = np.empty(left, np.int64)
+    matches = np.int64(0)
+    columns = np.empty(half, np.int64)
     for i in range(count):
         want = sums[i] ^ target
         slot = np.int64((want * MIX) >> order)
@@ -185,17 +187,17 @@ def probe(
             link = links[2 * np.int64(place)]
             if link >> np.uint64(32) == tag:
                 packed = links[2 * np.int64(place) + 1]
-                if _sum_keys(keys, packed, left, table, columns) == want:
-                    if found >= most:
+                if _sum_keys(keys, packed, half, table, columns) == want:
+                    if matches >= most:
                         return lefts, rights, np.int64(-1)
-                    if found == lefts.shape[0]:
+                    if matches == lefts.shape[0]:
                         lefts = grow(lefts)
                         rights = grow(rights)
-                    lefts[found] = packed
-                    rights[found] = packs[i]
-                    found += 1
+                    lefts[matches] = packed
+                    rights[matches] = packs[i]
+                    matches += 1
             place = link & _LOW
-    return lefts, rights, found
+    return lefts, rights, matches
 
 
 @compiled
@@ -215,12 +217,12 @@ def insert(sums, packs, count, head, links, order, stored):
     return links, stored
 
 
-# ---- Compiled lists of the sets of columns whose keys sum to a given one, modulo a
-# word's own.
+# Compiled lists of the sets of columns whose keys sum to a given one, modulo a word's
+# own.
 #
 # Of what a lifting (`_lifting`) looks at after a word of the binary code: at which
-# further places
-# half the vector may be odd. Import inside functions only (see `_core.compiled`).
+# further places half the vector may be odd. Import inside functions only (see
+# `_core.compiled`).
 
 
 @compiled
@@ -258,15 +260,15 @@ def reduced_keys(keys, word, size, target, outside, count, reduced):
 
 @compiled
 def most_listed(spent, budget):
-    """Return how many words or sets the budget still allows to be looked at."""
+    """Return the number of words or sets that the budget still allows."""
     return np.int64(min(np.float64(MOST_LISTED), max(0.0, budget - spent[0]) / LISTED))
 
 
 @compiled
 def _list_few(count, more, target, reduced, head, links, lefts, rights, table, most):
-    """List the sets of two or three groups whose keys sum to the target, as `list_sets`."""
+    """List the sets of two or three groups whose keys sum to the target."""
     order = np.uint64(64 - 10)
-    found = np.int64(0)
+    matches = np.int64(0)
     for i in range(1024):
         head[i] = EMPTY
     for d in range(count):
@@ -276,32 +278,32 @@ def _list_few(count, more, target, reduced, head, links, lefts, rights, table, m
             place = np.uint64(head[np.int64((want * MIX) >> order)])
             while place != EMPTY:
                 if reduced[np.int64(place)] == want:
-                    if found >= most:
+                    if matches >= most:
                         return lefts, rights, np.int64(-1)
-                    if found == lefts.shape[0]:
+                    if matches == lefts.shape[0]:
                         lefts = grow(lefts)
                         rights = grow(rights)
-                    lefts[found] = place
-                    rights[found] = np.uint64(d)
+                    lefts[matches] = place
+                    rights[matches] = np.uint64(d)
                     if c != d:
-                        rights[found] += table[2, c]
-                    found += 1
+                        rights[matches] += table[2, c]
+                    matches += 1
                 place = links[np.int64(place)]
         slot = np.int64((reduced[d] * MIX) >> order)
         links[d] = np.uint64(head[slot])
         head[slot] = np.uint32(d)
-    return lefts, rights, found
+    return lefts, rights, matches
 
 
 @compiled
 def _list_many(
     count, more, target, reduced, space, lefts, rights, table, spent, budget
 ):
-    """List the sets of four groups or more whose keys sum to the target, as `list_sets`."""
+    """List the sets of four groups or more whose keys sum to the target."""
     sums, packs, head, links = space[2], space[3], space[6], space[7]
-    left = more // 2
-    right = more - left
-    bits = 13 if left == 2 else 18
+    first_half = more // 2
+    right = more - first_half
+    bits = 13 if first_half == 2 else 18
     order = np.uint64(64 - bits)
     for i in range(1 << bits):
         head[i] = EMPTY
@@ -317,7 +319,7 @@ def _list_many(
     for b in range(count):
         for half in range(2):
             low, high, size = (
-                (b + 1, count, right) if half == 0 else (np.int64(0), b, left)
+                (b + 1, count, right) if half == 0 else (np.int64(0), b, first_half)
             )
             sums, packs, n, visits = subsets(
                 reduced,
@@ -339,13 +341,13 @@ def _list_many(
             if half == 1:
                 links, stored = insert(sums, packs, n, head, links, order, stored)
                 continue
-            some_left, some_right, found = probe(
+            some_left, some_right, matches = probe(
                 reduced,
                 target,
                 sums,
                 packs,
                 n,
-                left,
+                first_half,
                 table,
                 head,
                 links,
@@ -354,15 +356,15 @@ def _list_many(
                 some_right,
                 most_listed(spent, budget) - total,
             )
-            if found < 0:
+            if matches < 0:
                 return lefts, rights, np.int64(-1)
-            while total + found > lefts.shape[0]:
+            while total + matches > lefts.shape[0]:
                 lefts = grow(lefts)
                 rights = grow(rights)
-            for i in range(found):
+            for i in range(matches):
                 lefts[total + i] = some_left[i]
                 rights[total + i] = some_right[i]
-            total += found
+            total += matches
     return lefts, rights, total
 
 
@@ -378,12 +380,12 @@ def list_sets(count, more, target, reduced, space, table, spent, budget):
     if more == 0:
         return lefts, rights, np.int64(target == np.uint64(0))
     if more == 1:
-        found = np.int64(0)
+        matches = np.int64(0)
         for i in range(count):
             if reduced[i] == target:
-                rights[found] = np.uint64(i)
-                found += 1
-        return lefts, rights, found
+                rights[matches] = np.uint64(i)
+                matches += 1
+        return lefts, rights, matches
     if more <= 3:
         spent[0] += LISTED + HALF / 8 * (count if more == 2 else count * count / 2)
         return _list_few(

@@ -20,7 +20,7 @@ from mrsa_jax._core.device import use_form
 from mrsa_jax.availability.registry import Model
 from mrsa_jax.plotting.chart import Chart, Line
 from mrsa_jax.plotting.design_charts import participation_chart
-from mrsa_jax.privacy._summary import hidden_by_round, summaries
+from mrsa_jax.privacy.summary import hidden_by_round, summaries
 from mrsa_jax.study._explorer import Control, Explorer, Shown, styled
 from mrsa_jax.study._page import Series, asset, keys, places
 from mrsa_jax.study._svg import drawn

@@ -1,4 +1,4 @@
-"""What histories come to at their end, decided once for all figures.
+"""Figures of histories at their end, decided once for all of them.
 
 Classes, rank, leverages.
 Clients with equal columns are one column of a smaller matrix Q: the smallest class is
@@ -23,6 +23,7 @@ from mrsa_jax.privacy._exposure import follow
 from mrsa_jax.privacy._hidden import among
 from mrsa_jax.privacy._leverage import (
     KNOWN,
+    Request,
     follow_classes,
     goes_by_columns,
     last_of_wide,
@@ -46,7 +47,7 @@ _MOST_FOLLOWED = 2**16
 
 
 class Summaries(NamedTuple):
-    """What is known of histories, bool `[trials, rounds, clients]`.
+    """Figures of histories, bool `[trials, rounds, clients]`.
 
     Attributes:
         strong_privacy: int32 `[trials, rounds]`, -1 before the first sum.
@@ -65,7 +66,7 @@ class Summaries(NamedTuple):
 
 
 def summaries(history: np.ndarray, quantiles: tuple[float, ...]) -> Summaries | None:
-    """Return what is known of histories, equal to what the functions for each figure return.
+    """Compute all figures of histories at once, as the function of each returns them.
 
     Args:
         history: bool `[trials, rounds, clients]`.
@@ -90,13 +91,13 @@ def summaries(history: np.ndarray, quantiles: tuple[float, ...]) -> Summaries | 
     shares = np.empty((trials, clients))
 
     def part(some: slice) -> None:
-        own = (each[some] for each in (strong, ranks, first, counts, shares))
-        _follow(history[some], primes, *own)
+        arrays = (each[some] for each in (strong, ranks, first, counts, shares))
+        _follow(history[some], primes, *arrays)
 
     over_ranges("summaries", part, trials)
     hidden = quantiles_of(shares, quantiles, np)
     for b in np.flatnonzero(np.isnan(shares).any(axis=1)):
-        hidden[b] = among(history[b], None, quantiles=quantiles, first=first[b])
+        hidden[b] = among(history[b], None, Request(quantiles), first[b])
     return Summaries(strong, ranks, first, hidden, counts)
 
 
@@ -108,7 +109,7 @@ def keeps_little(rounds: int, clients: int) -> bool:
 
 
 def _summaries_of_wide(history: np.ndarray, quantiles: tuple[float, ...]) -> Summaries:
-    """Return what is known of very large histories, in little memory next to them."""
+    """Compute the figures of very large histories, in little memory next to them."""
     from mrsa_jax.privacy._summary_loops import collapse
 
     trials, rounds, clients = history.shape
@@ -117,8 +118,8 @@ def _summaries_of_wide(history: np.ndarray, quantiles: tuple[float, ...]) -> Sum
     hidden = np.empty((trials, len(quantiles)))
     names, distinct = np.empty((1, clients), np.int32), np.empty((1, rounds), np.int32)
     for b in range(trials):
-        one = slice(b, b + 1)
-        collapse(history[one], names, strong[one], distinct, counts[one])
+        trial = slice(b, b + 1)
+        collapse(history[trial], names, strong[trial], distinct, counts[trial])
         wide = Wide(history[b], None)
         ranks[b], first[b] = wide.ranks, wide.first
         classes = narrowed(history[b])
@@ -126,25 +127,27 @@ def _summaries_of_wide(history: np.ndarray, quantiles: tuple[float, ...]) -> Sum
             hidden[b] = quantiles_of(last_of_wide(wide), quantiles, np)
         else:  # to the bit as they are followed
             rows = np.empty((rounds, len(quantiles)))
-            follow_classes(rows, history[b], classes, None, quantiles, False, False)
+            follow_classes(rows, history[b], classes, None, Request(quantiles, False))
             hidden[b] = rows[-1]
     return Summaries(strong, ranks, first, hidden, counts)
 
 
 def hidden_by_round(
-    history: np.ndarray, found: Summaries, quantiles: tuple[float, ...]
+    history: np.ndarray, summary: Summaries, quantiles: tuple[float, ...]
 ) -> np.ndarray:
-    """Return quantiles of `hidden_among` after each round of one history, and compile nothing.
+    """Return quantiles of `hidden_among` after each round of one history.
+
+    Nothing is compiled for it.
 
     Rows that raise the rank are made orthonormal: leverages are sums of squares. To six
     digits, NaN where floats do not know that many. Integers say who is exposed.
 
     Args:
         history: bool `[rounds, clients]`.
-        found: What `summaries` found of it alone.
+        summary: What `summaries` returns of it alone.
         quantiles: Of those in sums.
     """
-    ranks, first = found.rank[0], found.first_exposure[0]
+    ranks, first = summary.rank[0], summary.first_exposure[0]
     rows = history[np.diff(ranks, prepend=0) > 0].astype(np.float64)
     # `einsum` and loops, not BLAS, whose threads wait for one another on a busy
     # machine; the error is what their products differ from 0 and 1 by, and how far
@@ -183,7 +186,9 @@ def _follow(
 
     names, distinct = np.empty_like(counts), np.empty_like(strong)
     loops.collapse(history, names, strong, distinct, counts)
-    sizes = np.stack([np.bincount(own, minlength=own.size + 1)[own] for own in names])
+    sizes = np.stack(
+        [np.bincount(label, minlength=label.size + 1)[label] for label in names]
+    )
     shares[:] = np.where(names > 0, 1 / sizes, 0.0)
     ranks[:], first[:] = np.cumsum(history.any(axis=2), axis=1), -1
     is_done = np.zeros(len(history), np.bool_)
@@ -204,27 +209,27 @@ def _follow(
 def _measure(
     history: np.ndarray, ranks: np.ndarray, is_due: np.ndarray, shares: np.ndarray
 ) -> None:
-    """Fill the leverages of trials by floats, NaN where these do not know them to nine digits.
+    """Fill the leverages of trials by floats, NaN where they are not known.
 
     The rows that raise their ranks must be known to be independent.
     """
     if not is_due.any():  # and nothing is compiled for it
         return
     of_rows = _loops_of_rows()
-    found, rows = np.zeros((2, *shares.shape))
+    leverages, rows = np.zeros((2, *shares.shape))
     growth, sums = np.zeros((2, len(shares)))
-    most = np.array([_ONCE / rest_of_one(int(own), 1.0) for own in ranks[:, -1]])
-    of_rows.leverage_trials(history, ranks, is_due, most, found, rows, growth, sums)
+    most = np.array([_ONCE / rest_of_one(int(rank), 1.0) for rank in ranks[:, -1]])
+    of_rows.leverage_trials(history, ranks, is_due, most, leverages, rows, growth, sums)
     again = is_due & (sums > most) & np.isfinite(sums)
     if again.any():
-        of_rows.leverage_trials_again(history, ranks, again, found, rows, growth)
+        of_rows.leverage_trials_again(history, ranks, again, leverages, rows, growth)
     for b in np.flatnonzero(is_due):
         count, once = int(ranks[b, -1]), sums[b] <= most[b]
         last = (
             rest_of_one(count, sums[b]) if once else rest_of_three(count, rows.shape[1])
         )
-        errors = errors_of(found[b], rows[b], growth[b], 0.0, count, last, np)
-        shares[b] = np.where(errors <= KNOWN, found[b], np.nan)
+        errors = errors_of(leverages[b], rows[b], growth[b], 0.0, count, last, np)
+        shares[b] = np.where(errors <= KNOWN, leverages[b], np.nan)
 
 
 def _loops_of_rows() -> Any:
