@@ -82,23 +82,6 @@ class SweepCommand:
     """Compute on the workers of a dask scheduler, such as tcp://host:8786, all of which see DIR.
     Default: on this machine.
     """
-    coordinator: Annotated[str | None, shown("HOST:PORT")] = None
-    """Share each point with the devices of other hosts, by jax.distributed.
-
-    The address of the
-    first process, or auto if SLURM, Open MPI or Kubernetes knows it. Start the same
-    command on all of them. Default: this host alone.
-    """
-    num_processes: Count = None
-    """Number of processes that share, with --coordinator. Default.
-
-    As the cluster states.
-    """
-    process_index: Annotated[int | None, shown("I")] = None
-    """Index of this process, from 0, with --coordinator. Default.
-
-    As the cluster states.
-    """
     memory_gib: Annotated[Number, IS_POSITIVE] = None
     """Bound on the memory of the points that are computed at once, in GiB. Default.
 
@@ -138,9 +121,6 @@ def run_sweep_command(command: SweepCommand) -> int:
     _check(command)
     use_compile_cache()
     use_cores(command.devices)
-    if command.coordinator is not None:
-        address = None if command.coordinator == "auto" else command.coordinator
-        sweeps.join_hosts(address, command.num_processes, command.process_index)
     start = time.perf_counter()
     sweeps.check_sweep_output(sweep)
     bound = None if command.memory_gib is None else int(command.memory_gib * 2**30)
@@ -151,27 +131,14 @@ def run_sweep_command(command: SweepCommand) -> int:
         return 0
     # workers start JAX, not this process: it would hold memory of their GPU
     is_here = command.workers is None and command.scheduler is None
-    from mrsa_jax.study.sweeps._engine import complete
-
     with Bars(device=is_here) as bars:
         INTERRUPTS.kept = lambda: (
             f"{bars.done} of {sweep.size} cells are kept in {sweep.out}; the same "
-            "command computes "
-            "the others"
+            "command computes the others"
         )
-        if command.coordinator is not None:
-            results = sweeps.run_on_hosts(plan, bars)
-            if results is None:  # of several hosts, the first has them
-                return 0
-            done = int(results["done"].values.sum())
-        elif is_here:
-            done = complete(plan, bars)
-        else:
-            workers, scheduler = command.workers, command.scheduler
-            results = sweeps.run_on_workers(
-                plan, bars, workers=workers, scheduler=scheduler
-            )
-            done = int(results["done"].values.sum())
+        done = sweeps.complete(
+            plan, bars, workers=command.workers, scheduler=command.scheduler
+        )
     _show_results(command, done, sweep.size, sweep.out, time.perf_counter() - start)
     return 0
 
@@ -198,23 +165,9 @@ def _merge(command: SweepCommand, word: str, folders: list[pathlib.Path]) -> int
 
 def _check(command: SweepCommand) -> None:
     check_ranges(command)
-    scheduler, workers, hosts = command.scheduler, command.workers, command.coordinator
     rule = "must not be set with `scheduler`, which has its own"
-    require(workers is None or scheduler is None, "workers", rule, workers)
-    told = command.num_processes, command.process_index
-    if hosts in (None, "auto"):
-        rule = "must not be set unless `coordinator` is an address"
-        require(told == (None, None), "num_processes", rule, *told)
-    else:
-        rule = "must be given with `coordinator`, and `process_index`"
-        require(None not in told, "num_processes", rule, *told)
-    rule = "must not be set with `workers` and `scheduler`, whose points are apart"
-    require(
-        hosts is None or (workers, scheduler) == (None, None),
-        "coordinator",
-        rule,
-        hosts,
-    )
+    both = command.workers is not None and command.scheduler is not None
+    require(not both, "workers", rule, command.workers)
 
 
 def _show_plan(plan: Plan, command: SweepCommand) -> None:

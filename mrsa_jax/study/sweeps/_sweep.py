@@ -21,12 +21,12 @@ from mrsa_jax._core.state import digest_of
 from mrsa_jax.availability import registry as availability
 from mrsa_jax.graphs import registry as graphs
 from mrsa_jax.selection import registry as selection
-from mrsa_jax.study import _parts
+from mrsa_jax.study import _parts, _store
 from mrsa_jax.study._load import plain_values
 from mrsa_jax.study._progress import Progress, checked_progress
 from mrsa_jax.study._runner import Machine
 from mrsa_jax.study.sweeps._axes import load_sweep, sweep_of
-from mrsa_jax.study.sweeps._engine import run_on_workers, run_sweep
+from mrsa_jax.study.sweeps._engine import complete
 from mrsa_jax.study.sweeps._plan import plan_sweep
 from mrsa_jax.study.sweeps._store import check_sweep_output
 from mrsa_watch._base.errors import check_count, require
@@ -145,9 +145,8 @@ def sweep(
         plan = plan_sweep(asked, Machine(memory_bytes, devices))
         if dry_run:
             return plan.content()
-        if workers is None:
-            return run_sweep(plan, progress)
-        return run_on_workers(plan, progress, workers=workers)
+        complete(plan, progress, workers=workers)
+        return _store.open_study(asked.out)
 
 
 # ---- Objects on the axes: what has no name gets one for the time of the sweep. It is
