@@ -1,9 +1,8 @@
-"""A quick look at strong T against C against accuracy.
+"""Explore points or schemes: small linked pictures over a sortable table.
 
-Small linked pictures over a sortable table.
-One piece of HTML without servers or anything to fetch. It shows in a notebook, in a
-report and from a file, offline; where scripts are not run, table and pictures still
-stand. Controls, in notebooks, ask the kernel for another such piece.
+An explorer is one piece of HTML without servers or anything to fetch. It shows in a
+notebook, in a report and from a file, offline; where scripts are not run, table and
+pictures still stand. Controls, in notebooks, ask the kernel for another such piece.
 """
 
 from __future__ import annotations
@@ -31,9 +30,10 @@ from mrsa_jax.plotting.points import (
     pair_chart,
     quantity,
 )
-from mrsa_jax.study import _page, _points
-from mrsa_jax.study._page import Series, asset
+from mrsa_jax.study import _points
+from mrsa_jax.study._assets import asset, piece
 from mrsa_jax.study._points import cost_charts
+from mrsa_jax.study._series import Series, day_colours, keys, places
 from mrsa_jax.study._svg import drawn
 from mrsa_watch._base.errors import MrsaError, how_to_install, needed
 from mrsa_watch._base.html import number, tidy
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 _MOST_ROWS = 2000
 _MOST_FACETS = 12
 _MOST_PATHS = 150  # rows with curves over the rounds: each is some kilobytes of a page
-_LEFT_SIDE = ' class="t"'  # where words stand
 
 
 class Control(NamedTuple):
@@ -157,14 +156,7 @@ class Explorer:
             path: File to write.
         """
         target = pathlib.Path(path)
-        target.write_text(
-            '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-            '<meta name="viewport" content="width=device-width, initial-scale=1">'
-            '<meta name="color-scheme" content="light '
-            'dark"><title>mrsa_jax</title></head>'
-            f"<body>{self.html}</body></html>\n",
-            encoding="utf-8",
-        )
+        target.write_text(f"{piece('bare_page', self.html)}\n", encoding="utf-8")
         return target
 
 
@@ -237,30 +229,26 @@ def _points_html(
     names: Sequence[str],
     asked: Mapping[str, Any],
 ) -> str:
-    shown = table.head(_MOST_ROWS)
+    rows = table.head(_MOST_ROWS)
     if asked["y"] == _PAIRS:
-        hue = "scheme" if "scheme" in shown else None
-        charts = list(cost_charts(shown, names, hue).values())
+        hue = "scheme" if "scheme" in rows else None
+        charts = list(cost_charts(rows, names, hue).values())
     else:
         hue = None if asked["colour"] == _NONE else asked["colour"]
-        charts = _asked_charts(results, shown, names, asked, hue)
-    labels = [label for label, _ in by_hue(shown, hue)]
-    series = [Series(label, is_scheme=hue in ("scheme", "schemes")) for label in labels]
-    places = _page.places(series)
-    plots = "".join(drawn(chart, places) for chart in charts)
-    legend = _page.keys(series, is_switch=False) if plots else ""
-    paths = "".join(drawn(chart, places) for chart in _paths(results, shown, hue))
-    words = "Click points or rows to see their curves over the rounds"
-    words += (
-        f": the first {_MOST_PATHS} rows have some."
-        if len(shown) > _MOST_PATHS
-        else "."
+        charts = _asked_charts(results, rows, names, asked, hue)
+    is_scheme = hue in ("scheme", "schemes")
+    series = [Series(label, is_scheme=is_scheme) for label, _ in by_hue(rows, hue)]
+    order = places(series)
+    plots = "".join(drawn(chart, order) for chart in charts)
+    paths = "".join(drawn(chart, order) for chart in _paths(results, rows, hue))
+    hint = "Click points or rows to see their curves over the rounds"
+    if len(rows) > _MOST_PATHS:
+        hint += f": the first {_MOST_PATHS} rows have some"
+    legend = keys(series, is_switch=False) if plots else ""
+    content = piece(
+        "explorer", plots, legend, paths, f"{hint}.", _table(table, names, {})
     )
-    picked = f'<div class="pictures picked"><p>{words}</p>{paths}</div>' * bool(paths)
-    content = f'<div class="pictures">{plots}</div>{legend}{picked}' + _rows(
-        table, names
-    )
-    return styled(content, series, f"\n{asset('chart.js')}" * bool(plots))
+    return styled(content, series, asset("chart.js") if plots else "")
 
 
 def _asked_charts(
@@ -332,8 +320,8 @@ def _paths(results: xr.Dataset, table: pd.DataFrame, hue: str | None) -> list[Ch
 
 def styled(content: str, series: Sequence[Series], script: str = "") -> str:
     """Return HTML in the look of pages, its own style and script inside."""
-    look = f"\n{asset('chart.css')}{_page.day_colours(series)}"
-    return _with_script(content, f"\n{asset('notebook.css')}#ID {{ {look} }}", script)
+    look = f"{asset('chart.css')}{day_colours(series)}"
+    return _with_script(content, f"{asset('notebook.css')}#ID {{ {look} }}", script)
 
 
 def linked(
@@ -345,32 +333,21 @@ def linked(
     """Return a table to sort whose rows light up with the marks of a page's figures.
 
     Args:
-        table: A row a point.
+        table: A row per point.
         names: Columns that say which point a row is.
         figures: Charts whose marks know their rows, as HTML.
         spans: By row and column between which values a mean lies, where they differ.
     """
-    pictures = f'<div class="figures">{figures}</div>' * bool(figures)
-    return _with_script(pictures + _rows(table, names, spans), "", "")
-
-
-def _rows(
-    table: pd.DataFrame,
-    names: Sequence[str],
-    spans: Mapping[tuple[int, str], tuple[float, float]] | None = None,
-) -> str:
-    """Return the first rows of a table, and the number of the others."""
-    left = len(table) - _MOST_ROWS
-    return _table(table.head(_MOST_ROWS), names, spans or {}) + (
-        f"<p>{left} more rows are not shown.</p>" if left > 0 else ""
-    )
+    pictures = piece("figures", figures) if figures else ""
+    return _with_script(pictures + _table(table, names, spans), "", "")
 
 
 def _with_script(content: str, style: str, script: str) -> str:
-    own = f"mrsa-{zlib.crc32(content.encode()):08x}"
-    inner = f"<script>\n{asset('explorer.js').replace('ID', own)}{script}</script>"
-    look = f"<style>\n{(asset('explorer.css') + style).replace('ID', own)}</style>"
-    return f'<div id="{own}">{look}{content}{inner}</div>'
+    # several pieces may stand in one page: each has a name of its own, by its content
+    name = f"mrsa-{zlib.crc32(content.encode()):08x}"
+    look = (asset("explorer.css") + style).replace("ID", name)
+    code = asset("explorer.js").replace("ID", name)
+    return piece("scripted", name, content, look, code + script)
 
 
 def _table(
@@ -378,49 +355,34 @@ def _table(
     names: Sequence[str],
     spans: Mapping[tuple[int, str], tuple[float, float]],
 ) -> str:
-    known = [
-        n
-        for n, own in QUANTITIES.items()
-        if own.heading and n in table and n not in names
+    """Return the first rows of a table, and the number of the others."""
+    columns = [*names]
+    columns += [n for n, own in QUANTITIES.items() if own.heading and n in table]
+    columns = list(dict.fromkeys([*columns, *map(str, table)]))
+    is_text = {name: table[name].dtype.kind not in "iuf" for name in columns}
+    head = table.head(_MOST_ROWS)[columns]
+    rows = [
+        [
+            _cell(value, name, is_text[name], spans.get((i, name)))
+            for name, value in zip(columns, values, strict=True)
+        ]
+        for i, values in enumerate(head.itertuples(index=False, name=None))
     ]
-    columns = [*names, *known]
-    columns += [str(n) for n in table if n not in columns]
-    is_text = {n: table[n].dtype.kind not in "iuf" for n in columns}
-    head = "".join(
-        f'<th scope="col"{_LEFT_SIDE * is_text[n]}>'
-        f'<button type="button">{tidy(heading(n))}</button></th>'
-        for n in columns
-    )
-    lines = []
-    for i, values in enumerate(table[columns].itertuples(index=False, name=None)):
-        cells = "".join(
-            _cell(value, name, is_text[name], spans.get((i, name)), is_first=k == 0)
-            for k, (name, value) in enumerate(zip(columns, values, strict=True))
-        )
-        lines.append(f'<tr data-i="{i}" tabindex="0">{cells}</tr>')
-    return (
-        '<div class="scroll"><table aria-label="Points; a heading '
-        f'sorts"><thead><tr>{head}</tr>'
-        f"</thead><tbody>{''.join(lines)}</tbody></table></div>"
-    )
+    headings = [(heading(name), is_text[name]) for name in columns]
+    return piece("points", headings, rows, len(table) - _MOST_ROWS)
 
 
 def _cell(
-    value: Any,
-    name: str,
-    is_text: bool,
-    span: tuple[float, float] | None,
-    *,
-    is_first: bool,
-) -> str:
-    tag = 'th scope="row"' if is_first else "td"
-    end = tag.split()[0]
+    value: Any, name: str, is_text: bool, span: tuple[float, float] | None
+) -> tuple[str, Any, Any]:
+    """Return a cell's style, the value that it is sorted by, and its words."""
     if is_text:
-        own = tidy(value)
-        return f'<{tag} class="t" data-v="{own}">{own}</{end}>'
+        return "t", value, value
     size = as_shown(name, float(value))
     if not math.isfinite(size):
-        return f"<{tag}>-</{end}>"
-    low, high = (number(as_shown(name, edge)) for edge in span or (0.0, 0.0))
-    words = f" ({low} to {high})" if low != high else ""
-    return f'<{tag} data-v="{size:.9g}">{number(size)}{words}</{end}>'
+        return "", None, "-"
+    words = number(size)
+    if span is not None:
+        low, high = (number(as_shown(name, edge)) for edge in span)
+        words += f" ({low} to {high})" if low != high else ""
+    return "", f"{size:.9g}", words

@@ -1,7 +1,6 @@
-"""A report of any folder that a command wrote.
+"""Write a report of any folder that a command wrote, and the pages of attacks and advice.
 
-Study, sweep, attack, audit, advice, reproduction.
-The files of a folder show what it holds. Whatever is missing or cannot be read is said
+The files of a folder show what it holds. Missing and unreadable files are reported
 before anything is written.
 """
 
@@ -16,14 +15,16 @@ from typing import Any
 from mrsa_jax._core.papers import from_papers
 from mrsa_jax.plotting._study import FIGURES
 from mrsa_jax.study import _page, _plots, _report
+from mrsa_jax.study._assets import piece, text_of
 from mrsa_jax.study._cite import papers_behind
 from mrsa_jax.study._kinds import kind_named
-from mrsa_jax.study._page import Section, Series
+from mrsa_jax.study._page import Section
 from mrsa_jax.study._report_audit import audit_page
 from mrsa_jax.study._run_folder import read_json, read_part, unfinished_run
+from mrsa_jax.study._series import Series, badge, legend
 from mrsa_watch._base.errors import ConfigurationError, check_known, require
 from mrsa_watch._base.files import write_whole
-from mrsa_watch._base.html import hidden_words, number, shown, tidy
+from mrsa_watch._base.html import hidden_words, number, shown
 
 
 def attack_page(
@@ -36,49 +37,52 @@ def attack_page(
         content: What is in its `scores.json`.
         manifest: Its provenance.
     """
+    summary = content["summary"]
+    scores = content["scores"]
     words = _page.paragraphs(content["sentences"])
     if content.get("is_complete") is False:
-        words = (
-            "<p><strong>Interrupted: this is what was finished by then.</strong></p>"
-            + words
-        )
-    series = _plots.attack_series(content["summary"], content["scores"])
-    known = {one.label for one in series}
+        words = piece("interrupted") + words
+    series = _plots.attack_series(summary, scores)
+    labels = {line.label for line in series}
     charts = {
         name: chart
-        for name, chart in _plots.attack_charts(
-            content["summary"], content["scores"]
-        ).items()
-        if known.issuperset(chart.series)
+        for name, chart in _plots.attack_charts(summary, scores).items()
+        if labels.issuperset(chart.series)
     }
-    lines = _page.legend(series, "What was attacked") if series else ""
-    told = _page.verdicts(_plots.attack_verdicts(content["summary"], content["scores"]))
-    glance = told + _page.opening(list(charts.values()), series) + lines
-    summary = rows_table(content["summary"], "What was attacked", where="summary.csv")
-    scores = rows_table(content["scores"], "Each score", where="scores.csv")
-    files = [
-        path
+    glance = _page.verdicts(_plots.attack_verdicts(summary, scores))
+    glance += _page.opening(list(charts.values()), series)
+    glance += legend(series, "What was attacked") if series else ""
+    pictures = {
+        path.stem: path.read_bytes()
         for path in sorted(folder.glob("*.png"))
-        if not (path.stem in charts or (charts and path.stem.startswith(_plots.FOUND)))
-    ]
+        if path.stem not in charts
+        and not (charts and path.stem.startswith(_plots.FOUND))
+    }
     kind = kind_named(str(manifest.get("command", "")))
     images = kind.attack.images if kind is not None and kind.attack is not None else ""
-    captions = {"images": _page.text_of(images)} if images else {}
-    pictures = {path.stem: path.read_bytes() for path in files}
-    shown_ones = _page.figures_section(pictures, captions)
+    captions = {"images": text_of(images)} if images else {}
     arrays = ", ".join(path.name for path in sorted(folder.glob("*.npy")))
-    note = f'<p class="note">The recovered values are in the same folder: {tidy(arrays)}.</p>'
+    recovered = _page.note(f"The recovered values are in the same folder: {arrays}.")
+    each = rows_table(scores, "Each score", where="scores.csv")
     sections = [
-        Section("At a glance", glance),
-        *([] if charts else [shown_ones]),
         Section("Findings", words),
-        Section("Summary", summary),
-        *([shown_ones] if charts else []),
-        Section("Scores", scores + note * bool(arrays)),
+        Section(
+            "Summary", rows_table(summary, "What was attacked", where="summary.csv")
+        ),
     ]
-    lead = [str(content.get("title", "")), f"Seed {manifest.get('seed')}"]
-    title = "an attack, and its scores"
-    return _report.whole_page(manifest, lead, sections, title=title, series=series)
+    # pictures come first where nothing else shows what was found
+    sections.insert(2 if charts else 0, _page.figures_section(pictures, captions))
+    return _report.whole_page(
+        manifest,
+        [str(content.get("title", "")), f"Seed {manifest.get('seed')}"],
+        [
+            Section("At a glance", glance),
+            *sections,
+            Section("Scores", each + recovered * bool(arrays)),
+        ],
+        title="an attack, and its scores",
+        series=series,
+    )
 
 
 def rows_table(rows: list[dict[str, Any]], caption: str, *, where: str = "") -> str:
@@ -106,30 +110,28 @@ def advice_page(
         manifest: Its provenance.
     """
     chosen = content["chosen"] or {}
-    options = [
-        {
-            **one,
-            "is_chosen": all(one.get(name) == chosen.get(name, "") for name in _SIZES),
-        }
-        for one in _plots.labelled(content["options"])
-    ]
+    options = []
+    for option in _plots.labelled(content["options"]):
+        same = all(option.get(name) == chosen.get(name, "") for name in _SIZES)
+        options.append(option | {"is_chosen": same})
     series = [_series(option) for option in options]
-    told = _page.verdicts(
-        [
-            ("good", "take", f"{one.label}: {one.words}")
-            for one in series
-            if one.verdict == _TAKE
-        ]
-        or [("bad", "none", "no scheme keeps what is demanded")]
+    taken = [
+        ("good", "take", f"{line.label}: {line.words}")
+        for line in series
+        if line.verdict == _TAKE
+    ]
+    glance = _page.verdicts(
+        taken or [("bad", "none", "no scheme keeps what is demanded")]
     )
-    glance = _page.opening([_plots.options_chart(options)], series) if options else ""
+    schemes = ""
+    if options:
+        glance += _page.opening([_plots.options_chart(options)], series)
+        glance += legend(series, "Schemes")
+        schemes = _table(options)
     sections = [
-        Section(
-            "At a glance",
-            told + glance + (_page.legend(series, "Schemes") if series else ""),
-        ),
+        Section("At a glance", glance),
         Section("Advice", _page.paragraphs(content["sentences"])),
-        Section("Schemes", _table(options) if options else ""),
+        Section("Schemes", schemes),
         Section("If clients are lost inside rounds", _policies(content)),
     ]
     lead = [str(content["title"]), f"Seed {manifest.get('seed')}"]
@@ -171,8 +173,8 @@ def _table(options: list[dict[str, Any]]) -> str:
     rows = []
     for option in options:
         played = option.get("played") or {}
-        mark: Any = _page.badge(*_TAKE) if option["is_chosen"] else ""
-        mark = mark or (_page.badge("told", "best") if option.get("is_best") else "")
+        mark = badge("told", "best") if option.get("is_best") else ""
+        mark = badge(*_TAKE) if option["is_chosen"] else mark
         rows.append(
             (
                 option["label"],
@@ -202,7 +204,7 @@ def _table(options: list[dict[str, Any]]) -> str:
     table = _page.data_table(
         headings, rows, "What each scheme keeps and costs", where="options.csv"
     )
-    return f'{table}<p class="note">{_page.text_of("advice_note")}</p>'
+    return table + _page.note(text_of("advice_note"))
 
 
 def _policies(content: Mapping[str, Any]) -> str:

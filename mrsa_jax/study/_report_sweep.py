@@ -18,8 +18,9 @@ from mrsa_jax.plotting.points import (
 )
 from mrsa_jax.study import _page, _points, _report
 from mrsa_jax.study._explorer import linked
-from mrsa_jax.study._page import Section, Series
+from mrsa_jax.study._page import Section
 from mrsa_jax.study._points import cost_charts
+from mrsa_jax.study._series import Series, keys, legend, places
 from mrsa_jax.study._svg import drawn
 from mrsa_watch._base.errors import require
 from mrsa_watch._base.html import counted, number, shown
@@ -211,9 +212,7 @@ def plot_any(
 
 
 def sweep_page(manifest: Mapping[str, Any], results: xr.Dataset) -> str:
-    """Return the page of a sweep.
-
-    Words, its points to sort and look at, figures, settings.
+    """Return the page of a sweep: words, points to sort, figures, settings.
 
     Args:
         manifest: Its provenance.
@@ -222,50 +221,52 @@ def sweep_page(manifest: Mapping[str, Any], results: xr.Dataset) -> str:
     table = _points.points(results)
     config = manifest.get("config", {})
     axes = config.get("axes", ())
+    swept = str(manifest.get("swept", ""))
+    parts, series = _measured(results, table) if len(table) else ([], [])
+    findings = Section("Findings", _page.paragraphs(_points.sweep_sentences(results)))
+    sizes = " x ".join(
+        _counted(results.sizes[name], name) for name in _points.axes_of(results)
+    )
+    return _report.whole_page(
+        manifest,
+        [f"{swept or 'study'}: {sizes}, seed {manifest.get('seed')}"],
+        [*parts[:1], findings, *parts[1:]],
+        settings=_settings(swept, config.get("base", config), axes),
+        series=series,
+    )
+
+
+def _settings(
+    swept: str, base: Mapping[str, Any], axes: Sequence[Mapping[str, Any]]
+) -> Section:
+    """Return the axes of a sweep, and the settings that stay the same."""
     rows = [
         (
             axis["name"],
             ", ".join(axis["fields"]),
-            shown([_value(v) for v in axis["values"]], 600),
+            shown([_value(row) for row in axis["values"]], 600),
         )
         for axis in axes
         if "values" in axis
     ]
-    lines = (
-        _page.data_table(("Axis", "Settings", "Values"), rows, "What changes")
-        if rows
-        else ""
-    )
-    swept = str(manifest.get("swept", ""))
-    own = swept.split()[-1].replace("-", "") if swept else ""
-    defaults = _report.defaults_of(own)
+    headings = ("Axis", "Settings", "Values")
+    lines = _page.data_table(headings, rows, "What changes") if rows else ""
     changing = {field for axis in axes for field in axis["fields"]} | {*_UNUSED}
-    changing |= {"schemes"} if "scheme" in changing else set()
-    base = _without(config.get("base", config), changing)
+    if "scheme" in changing:
+        changing.add("schemes")
+    defaults = _report.defaults_of(swept.split()[-1].replace("-", "") if swept else "")
+    base = _without(base, changing)
     if defaults is not None:
         defaults = _without(defaults, changing)
         base = {name: value for name, value in base.items() if name in defaults}
-    settings = _page.settings_section(base, defaults)
-    settings = Section("Settings", lines + settings.content)
-    parts, series = _found(results, table) if len(table) else ([], [])
-    findings = Section("Findings", _page.paragraphs(_points.sweep_sentences(results)))
-    sections = [*parts[:1], findings, *parts[1:]]
-    sizes = " x ".join(
-        _counted(results.sizes[name], name) for name in _points.axes_of(results)
-    )
-    lead = [f"{swept or 'study'}: {sizes}, seed {manifest.get('seed')}"]
-    return _report.whole_page(
-        manifest, lead, sections, settings=settings, series=series
-    )
+    section = _page.settings_section(base, defaults)
+    return Section("Settings", lines + section.content)
 
 
-def _found(
+def _measured(
     results: xr.Dataset, table: pd.DataFrame
 ) -> tuple[list[Section], list[Series]]:
-    """Return what was measured.
-
-    A large chart and a line a curve, the points, and charts.
-    """
+    """Return a large chart with its legend, the points, and the other charts."""
     names = _points.point_columns(results)
     x, hue = default_axes(results, table)
     are_schemes = hue in _points.columns_of(results, "scheme")
@@ -273,7 +274,7 @@ def _found(
         Series(label, _verdict(rows), _words(rows, names), is_scheme=are_schemes)
         for label, rows in by_hue(table, hue)
     ]
-    places = _page.places(series)
+    order = places(series)
     seeds = _points.columns_of(results, "seed")
     settings = [name for name in names if name not in seeds] or list(names)
     pooled, spans = over_seeds(
@@ -282,18 +283,15 @@ def _found(
     has_cost = {"strong_privacy", "accuracy"} & set(pooled)
     costs = cost_charts(pooled, settings, hue) if has_cost else {}
     charts = sweep_charts(results, table, x, hue)
+    # the page opens with what was learnt, else with what privacy costs
     learnt = [name for name in charts if name.startswith("accuracy")]
     source = charts if learnt or not costs else costs
-    first = {name: source.pop(name) for name in (learnt or list(source))[:1]}
-    points = linked(
-        pooled, settings, "".join(drawn(c, places) for c in costs.values()), spans
-    )
-    opened = _page.opening(list(first.values()), series) + _page.legend(
-        series, "Curves"
-    )
+    first = [source.pop(name) for name in (learnt or list(source))[:1]]
+    figures = "".join(drawn(chart, order) for chart in costs.values())
+    points = linked(pooled, settings, figures, spans)
     sections = [
-        Section("At a glance", opened),
-        Section("Points", _page.keys(series) * bool(costs) + points),
+        Section("At a glance", _page.opening(first, series) + legend(series, "Curves")),
+        Section("Points", keys(series) * bool(costs) + points),
         _page.charts_section(charts, series),
     ]
     return sections, series
@@ -308,10 +306,7 @@ def _counted(size: int, name: str) -> str:
 def _without(
     settings: Mapping[str, Any], fields: set[str], where: str = ""
 ) -> dict[str, Any]:
-    """Return nested settings without some, named with dots.
-
-    What changes has no one value.
-    """
+    """Return nested settings without some fields, which are named with dots."""
     return {
         name: _without(value, fields, f"{where}{name}.")
         if isinstance(value, Mapping)

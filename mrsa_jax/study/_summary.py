@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mrsa_jax._core.status import Status
+from mrsa_jax.study._assets import text_of
 from mrsa_jax.study._attributes import attributes
-from mrsa_jax.study._page import text_of
 from mrsa_watch._base.html import hidden_words, number
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ import numpy as np
 
 from mrsa_jax import attacks, dp
 from mrsa_jax._core.streams import Stream, fold
+from mrsa_jax.study._assets import text_of
 from mrsa_jax.study._findings import AttackFindings
-from mrsa_jax.study._page import text_of
 from mrsa_jax.study._progress import Progress
 from mrsa_jax.study.attack import _run
 from mrsa_jax.study.attack._distinguish import client_of, found_words, score

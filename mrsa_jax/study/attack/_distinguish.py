@@ -21,8 +21,8 @@ from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.device import at_once, map_tiles
 from mrsa_jax._core.statistics import binomial_interval
 from mrsa_jax._core.streams import Stream, fold
+from mrsa_jax.study._assets import text_of
 from mrsa_jax.study._findings import AttackFindings
-from mrsa_jax.study._page import text_of
 from mrsa_jax.study._parts import build, load_data
 from mrsa_jax.study._progress import Progress
 from mrsa_jax.study.attack import _run
