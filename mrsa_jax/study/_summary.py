@@ -227,9 +227,6 @@ def _row(scheme: xr.Dataset) -> Row:
         **_uploads(scheme),
         **_epsilons(scheme),
     }
-    for name in _WHOLE:
-        number_or_none = numbers[name]
-        numbers[name] = None if number_or_none is None else int(number_or_none)
     numbers["guaranteed_privacy"] = numbers["guaranteed_privacy"] or 1
     fields = values | numbers
     return Row(
@@ -248,7 +245,9 @@ def _row(scheme: xr.Dataset) -> Row:
 def _latest(scheme: xr.Dataset, name: str) -> float | None:
     """Return the last value of a quantity without trials; None where unknown."""
     value = float(np.ravel(scheme[name])[-1]) if name in scheme else np.nan
-    return None if np.isnan(value) else value
+    if np.isnan(value):
+        return None
+    return int(value) if name in _WHOLE else value
 
 
 def _last(
@@ -266,7 +265,8 @@ def _last(
     is_known = np.isfinite(values)
     if (np.isnan(values) & has_sums).any() or not is_known.any():
         return None
-    return float(over_trials(values[is_known]))
+    value = float(over_trials(values[is_known]))
+    return int(value) if name in _WHOLE else value
 
 
 def _errors_of_attack(scheme: xr.Dataset) -> dict[str, float | None]:
@@ -329,13 +329,14 @@ def said_of(rows: tuple[Row, ...], results: xr.Dataset) -> tuple[str, ...]:
     """Return the sentences of a table's rows, which are of this data set."""
     after = f"after {counted(results.sizes['round'], 'round')}"
     config = attributes(results).get("config", {})
+    combine = config.get("hetero", {}).get("combine", "")
     said = (
         _leak_sentence(rows, after) + _yet_sentence(rows),
         _cost_sentence(rows),
         _failure_sentence(rows, results.sizes["round"], config),
         text_of("said_weights") if "weights" in results else "",
         *_upload_sentences(rows, config),
-        _segment_sentence(rows, config) if "expansion" in results else "",
+        _segment_sentence(rows, combine) if "expansion" in results else "",
         _noise_sentence(rows, after),
         _drift_sentence(rows, after),
         _attained_sentence(rows),
@@ -472,9 +473,8 @@ _RULES = {
 """Names in sentences of the rules over a segment's sums, by their name in settings."""
 
 
-def _segment_sentence(rows: tuple[Row, ...], config: Mapping[str, Any]) -> str:
+def _segment_sentence(rows: tuple[Row, ...], combine: str) -> str:
     """Say what segments and groups mean in the study's rounds, and their cost in time."""
-    combine = config.get("hetero", {}).get("combine", "")
     text = text_of("said_segments").format(
         level=_of_each(rows, _level_words),
         seconds=_of_each(rows, _seconds_words),
