@@ -179,6 +179,8 @@ class Row:
         return None if self.accuracy is None else 100 * self.accuracy
 
 
+_Number = int | float | None
+
 # How each field is read from the data set of one scheme, where it has that variable.
 _MEANS = ("rank", "exposed_clients", "fairness_gap", "aggregation_cardinality")
 _OVER_TRIALS: dict[str, Callable[..., float]] = {
@@ -220,7 +222,7 @@ def _row(scheme: xr.Dataset) -> Row:
     deviation = scheme["cardinality_deviation"]
     error = float(deviation / np.sqrt(scheme.sizes["round"] * num_trials))
     values = {name: float(last[name].mean()) for name in _MEANS}
-    numbers: dict[str, float | None] = {
+    numbers: dict[str, _Number] = {
         **{name: _latest(scheme, name) for name in _LATEST},
         **{name: _last(last, name, over) for name, over in _OVER_TRIALS.items()},
         **_errors_of_attack(scheme),
@@ -242,7 +244,7 @@ def _row(scheme: xr.Dataset) -> Row:
     )
 
 
-def _latest(scheme: xr.Dataset, name: str) -> float | None:
+def _latest(scheme: xr.Dataset, name: str) -> _Number:
     """Return the last value of a quantity without trials; None where unknown."""
     value = float(np.ravel(scheme[name])[-1]) if name in scheme else np.nan
     if np.isnan(value):
@@ -250,9 +252,7 @@ def _latest(scheme: xr.Dataset, name: str) -> float | None:
     return int(value) if name in _WHOLE else value
 
 
-def _last(
-    last: xr.Dataset, name: str, over_trials: Callable[..., float]
-) -> float | None:
+def _last(last: xr.Dataset, name: str, over_trials: Callable[..., float]) -> _Number:
     """Return a quantity over the trials that have it; None if one of them is unknown.
 
     A trial without sums has none. If clients took part and it is missing all the same,
@@ -269,14 +269,14 @@ def _last(
     return int(value) if name in _WHOLE else value
 
 
-def _errors_of_attack(scheme: xr.Dataset) -> dict[str, float | None]:
+def _errors_of_attack(scheme: xr.Dataset) -> dict[str, _Number]:
     errors = np.asarray(scheme.get("reconstruction_error", np.nan))
     if not np.isfinite(errors).any():
         return dict.fromkeys(_QUANTILES)
     return {name: float(np.nanquantile(errors, q)) for name, q in _QUANTILES.items()}
 
 
-def _uploads(scheme: xr.Dataset) -> dict[str, float | None]:
+def _uploads(scheme: xr.Dataset) -> dict[str, _Number]:
     """Return how much of the uploads was clipped, and how many were not finite."""
     if "failed_uploads" not in scheme:
         return {}
@@ -289,7 +289,7 @@ def _uploads(scheme: xr.Dataset) -> dict[str, float | None]:
     }
 
 
-def _epsilons(scheme: xr.Dataset) -> dict[str, float | None]:
+def _epsilons(scheme: xr.Dataset) -> dict[str, _Number]:
     """Return the privacy losses that noise leaves; nothing without noise."""
     if "epsilon" not in scheme:
         return {}
