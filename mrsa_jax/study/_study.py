@@ -378,8 +378,8 @@ def compare(
     papers: list[Any] = []
     for label in labels:
         with contextlib.suppress(ConfigurationError, TypeError):  # a user's own class
-            found = _cite.papers_of_value(schemes[label])
-            papers += [[key, reason, label] for key, reason, _ in found]
+            sources = _cite.papers_of_value(schemes[label])
+            papers += [[key, reason, label] for key, reason, _ in sources]
     return _study("compare", histories, rates, expected, kept, settings, papers)
 
 
