@@ -25,13 +25,14 @@ def union_of(members: Iterable[tuple[str, type, bool, dict[str, Any]]]) -> Any:
 
     Args:
         members: The word of each, its settings, whether their whole docstring is its
-            help, else the first line, and what else `tyro` needs.
+            help, else the first paragraph, and what else `tyro` needs.
     """
     result: Any = None
     for name, settings, is_full, more in members:
         words = inspect.getdoc(settings) or ""
-        told = words if is_full else words.partition("\n")[0]
-        mark = tyro.conf.subcommand(name, description=told, **more)
+        if not is_full:
+            words = " ".join(words.partition("\n\n")[0].split())
+        mark = tyro.conf.subcommand(name, description=words, **more)
         member: Any = Annotated[settings, mark]
         result = member if result is None else result | member
     return result

@@ -37,27 +37,27 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class SweepCommand:
-    """Compute a grid of settings of one command into one store.
+    """Compute a grid of settings of one command into one store; resume after any
+    interruption.
 
-    Resume after any interruption.
     A study is a TOML file with the settings of one command, and the axes.
 
-      command = "simulate"                    # or train, secagg, "attack least-squares", ...
+      command = "simulate"                    # or train, secagg, "attack NAME"
       rounds = 500
       trials = 100
-      keep = ["first_exposure", "status"]     # or "skipped": of each client and round, if wanted
+      keep = ["first_exposure", "status"]     # of each client and round; or "skipped"
       [population]
       num_clients = 120
       [grid]                                  # crossed with each other, in this order
       scheme = ["uniform", "partition", "batch_partitioning"]
-      privacy_target = [3, 4, 6]              # of schemes with blocks; the others do not change
+      privacy_target = [3, 4, 6]              # of schemes with blocks, no others
       population.dropout_rates = { linspace = [0.1, 0.5, 5] }
       [[zip]]                                 # change together
       population.num_clients = [60, 120]
       population.cohort_size = [6, 12]
 
-      mrsa-jax sweep study.toml --dry-run     # points, compilations, memory, size of the store
-      mrsa-jax sweep study.toml               # run it; again after an interruption; or twice
+      mrsa-jax sweep study.toml --dry-run     # points, compilations, memory, size
+      mrsa-jax sweep study.toml               # run it; again if interrupted; or twice
       mrsa-jax sweep study.toml --reuse DIR   # takes the points that another sweep has
       mrsa-jax sweep merge DIR DIR --out NEW  # combines parts that were computed apart
       mrsa-jax sweep study.toml --workers 2   # in separate processes (extra: dask)
@@ -79,31 +79,21 @@ class SweepCommand:
     workers: Annotated[Count, Within(1)] = None
     """Compute in N processes of this machine, by dask. Default: in this process."""
     scheduler: Annotated[str | None, shown("ADDRESS")] = None
-    """Compute on the workers of a dask scheduler, such as tcp://host:8786, all of which see DIR.
-    Default: on this machine.
-    """
+    """Compute on the workers of a dask scheduler, such as tcp://host:8786, all of which
+    see DIR. Default: on this machine."""
     memory_gib: Annotated[Number, IS_POSITIVE] = None
-    """Bound on the memory of the points that are computed at once, in GiB. Default.
-
-    As the machine
-    allows.
-    """
+    """Bound on the memory of the points that are computed at once, in GiB. Default: as
+    the machine allows."""
     devices: Annotated[Count, Within(1)] = None
-    """Devices over which the trials of a point are distributed. Default: one.
-
-    For trainings, one
-    per core.
-    """
+    """Devices over which the trials of a point are distributed. Default: one; for
+    trainings, one per core."""
     json: bool = False
     """Print the completed work as JSON on standard output."""
     overwrite: bool = False
     """Replace another study in DIR, or start this one again."""
     reuse: Folder = None
-    """Folder of another sweep.
-
-    The points that both have are taken from it. Default: no other
-    sweep.
-    """
+    """Folder of another sweep; the points that both have are taken from it. Default: no
+    other sweep."""
 
 
 def run_sweep_command(command: SweepCommand) -> int:
