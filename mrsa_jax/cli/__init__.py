@@ -71,7 +71,7 @@ class _Command(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class _Reproduce:
-    """Remake the papers' tables and figures and compare them; needs `mrsa-jax-papers`."""
+    """Remake the papers' tables and figures and compare them (`mrsa-jax-papers`)."""
 
 
 _RUN = "seed out rounds json num-clients cohort-size dropout-rates"
@@ -153,11 +153,13 @@ def _run(words: list[str]) -> int:
     try:
         config = _parse(words)
         INTERRUPTS.kept = functools.partial(_left_behind, config, start)
-        found = (
-            known for known in _COMMANDS.values() if isinstance(config, known.config)
+        commands = (
+            command_row
+            for command_row in _COMMANDS.values()
+            if isinstance(config, command_row.config)
         )
         # the settings of `reproduce` are of another project
-        command = next(found, _COMMANDS["reproduce"])
+        command = next(commands, _COMMANDS["reproduce"])
         is_alone = getattr(config, "json", False) and not isinstance(
             config, WatchConfig
         )
@@ -231,11 +233,11 @@ def _left_behind(config: Any, start: float) -> str:
         return f"--resume continues it from its newest checkpoint in {config.out}"
     settings = config.attack if isinstance(config, AttackCommand) else config  # type: ignore[attr-defined]
     written = [getattr(settings, name, None) for name in _WRITTEN]
-    kept = [
+    written_now = [
         str(path) for path in written if path is not None and _changed(path) >= start
     ]
-    if kept:
-        return f"finished parts are kept in {' and '.join(kept)}; the same command starts again"
+    if written_now:
+        return f"finished parts are kept in {' and '.join(written_now)}; the same command starts again"
     return "nothing half-written was left behind; the same command starts again"
 
 
@@ -249,8 +251,8 @@ def _changed(path: pathlib.Path) -> float:
 
     0 where there is none.
     """
-    there = [own for own in (path, *path.glob("*")) if own.exists()]
-    return max((own.stat().st_mtime for own in there), default=0.0) + _CLOCK_SECONDS
+    paths = [entry for entry in (path, *path.glob("*")) if entry.exists()]
+    return max((entry.stat().st_mtime for entry in paths), default=0.0) + _CLOCK_SECONDS
 
 
 def _parse(words: list[str]) -> Any:
@@ -285,8 +287,8 @@ def _parse(words: list[str]) -> Any:
         settings[words[0]] = load_config(type(settings[words[0]]), path)
     words = _with_new_flags(words, settings)
     union = union_of(
-        (name, type(own), words[:1] == [name], {"default": own})
-        for name, own in settings.items()
+        (name, type(value), words[:1] == [name], {"default": value})
+        for name, value in settings.items()
     )
     parser: Any = tyro.conf.OmitArgPrefixes[union]  # type: ignore[misc]
     # as tyro asks; by frames flags are found in its text
@@ -328,13 +330,13 @@ def _flowing() -> Iterator[None]:
     usual = reader.parse_from_object
 
     def flowing(settings: Any) -> Any:
-        found = usual(settings)
-        for one in found.params:
-            text = " ".join((one.description or "").split())
-            one.description = (
+        parsed = usual(settings)
+        for parameter in parsed.params:
+            text = " ".join((parameter.description or "").split())
+            parameter.description = (
                 re.sub(r" Default: (.+)\.$", r" (default: \1)", text) or None
             )
-        return found
+        return parsed
 
     reader.parse_from_object = flowing
     try:
@@ -367,8 +369,8 @@ class _Rows:
 
 
 def _shortened(text: str, few: list[str], command: str) -> str:
-    """Return a command's help with these flags alone, and the panels that hold one of them."""
-    kept: list[str] = []
+    """Return a command's help with these flags alone, and the panels around them."""
+    lines: list[str] = []
     panel: list[str] = []
     is_kept, left_out = True, 0
     for line in text.splitlines():
@@ -379,11 +381,11 @@ def _shortened(text: str, few: list[str], command: str) -> str:
             is_kept = flag[1] in ("help", *few)
             left_out += not is_kept
         if line.startswith("╰"):
-            kept += [*panel, line] * any(re.match("│ -", own) for own in panel)
+            lines += [*panel, line] * any(re.match("│ -", row) for row in panel)
         elif is_kept:
-            (panel if line.startswith(("╭", "│")) else kept).append(line)
+            (panel if line.startswith(("╭", "│")) else lines).append(line)
     more = f"{left_out} more settings: mrsa-jax {command} --help-all"
-    return "\n".join([*kept, more, ""])
+    return "\n".join([*lines, more, ""])
 
 
 def _with_new_flags(words: list[str], settings: dict[str, Any]) -> list[str]:
@@ -394,15 +396,15 @@ def _with_new_flags(words: list[str], settings: dict[str, Any]) -> list[str]:
     if words[0] == "attack" and words[1:2] and words[1] in attacks():
         cls = attacks()[words[1]].settings
     new = renamed(cls) | _OLD_FLAGS.get(words[0], {})
-    found = []
+    renamed_words = []
     for word in words:
         flag, equals, value = word.partition("=")
         name = flag.removeprefix("--").replace("-", "_")
         is_old = flag.startswith("--") and name in new
-        found.append(
+        renamed_words.append(
             f"--{new[name].replace('_', '-')}{equals}{value}" if is_old else word
         )
-    return found
+    return renamed_words
 
 
 def _take_flag(words: list[str], flag: str, what: str) -> tuple[list[str], list[str]]:
@@ -411,10 +413,10 @@ def _take_flag(words: list[str], flag: str, what: str) -> tuple[list[str], list[
     Return them, and the rest.
     """
     values, rest = [], []
-    left = iter(words)
-    for word in left:
+    remaining = iter(words)
+    for word in remaining:
         if word == f"--{flag}":
-            value = next(left, None)
+            value = next(remaining, None)
             if value is None:
                 raise ConfigurationError(f"`{flag}` must be followed by {what}")
             values.append(value)

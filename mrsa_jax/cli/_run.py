@@ -1,4 +1,4 @@
-"""What commands that run from settings share.
+"""Run commands from settings: checks, then JAX, then bars, then words or JSON.
 
 Checks, then JAX, then bars, then words or JSON.
 """
@@ -62,12 +62,12 @@ def run_kind(
     use_cores(devices)
     from mrsa_jax import study
 
-    def run(config: Any, bars: Bars, shown: Callable[[Any], None]) -> Any:
+    def run(config: Any, bars: Bars, show_found: Callable[[Any], None]) -> Any:
         if hasattr(config, "out"):
-            return study.run_and_save(config, bars, shown)
-        found = study.run(config, bars)
-        shown(found)
-        return found
+            return study.run_and_save(config, bars, show_found)
+        findings = study.run(config, bars)
+        show_found(findings)
+        return findings
 
-    printed = (lambda found: print_json(as_json(found))) if config.json else show
+    printed = (lambda findings: print_json(as_json(findings))) if config.json else show
     return drawn(run, config, printed, None if config.json else early)

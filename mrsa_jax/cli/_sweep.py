@@ -37,8 +37,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class SweepCommand:
-    """Compute a grid of settings of one command into one store; resume after any
-    interruption.
+    """Compute a grid of settings of one command into one store; resume it later.
 
     A study is a TOML file with the settings of one command, and the axes.
 
@@ -136,8 +135,8 @@ def run_sweep_command(command: SweepCommand) -> int:
 def _merge(command: SweepCommand, word: str, folders: list[pathlib.Path]) -> int:
     rule = "must be one file, or the word merge and folders"
     require(word == "merge", "study", rule, " ".join(map(str, command.study)))
-    asked = dataclasses.replace(command, study=(), out=None, json=False)
-    plain = asked == SweepCommand(())
+    bare = dataclasses.replace(command, study=(), out=None, json=False)
+    plain = bare == SweepCommand(())
     require(
         plain,
         "study",
@@ -193,21 +192,23 @@ def _show_plan(plan: Plan, command: SweepCommand) -> None:
 
 def _standing(content: dict[str, Any]) -> list[str]:
     """Say what is there, and what is to be computed and why."""
-    points, there, new = content["points"], content["there"], content["new"]
+    points, num_there, new = content["points"], content["there"], content["new"]
     more = [
         f"{count} have {has} trials, and get {has} to {end - 1}"
         for has, end, count in content["more_trials"]
     ]
-    lines = ["; ".join([f"{there} of {points} points are there, {new} are new", *more])]
+    lines = [
+        "; ".join([f"{num_there} of {points} points are there, {new} are new", *more])
+    ]
     lines += content["changed"]
-    left, unknown = points - there, content["unknown"]
-    if left > unknown:
+    num_left, unknown = points - num_there, content["unknown"]
+    if num_left > unknown:
         lines.append(
             f"time: about {content['seconds']:.2g} s, as records of such points took"
         )
     if unknown:
         lines.append(
-            f"time: no record yet of points like {unknown} of the {left} missing ones"
+            f"time: no record yet of points like {unknown} of the {num_left} missing ones"
         )
     return [*lines, f"files: about {content['files']} when it is done"]
 
@@ -216,8 +217,8 @@ def _show_results(
     command: SweepCommand, done: int, cells: int, out: Any, seconds: float | None = None
 ) -> None:
     if command.json:
-        own = {} if seconds is None else {"seconds": seconds}
-        print_json({"out": str(out), "done": done, "cells": cells} | own)
+        more = {} if seconds is None else {"seconds": seconds}
+        print_json({"out": str(out), "done": done, "cells": cells} | more)
         return
     took = "" if seconds is None else f", {seconds:.0f} s"
     words = f"{done} of {cells} cells are done{took}; mrsa-jax report {out} shows them"

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def find_schemes(results: xr.Dataset) -> xr.Dataset:
-    """Return a data set whose axis of schemes, if it has one, finds both kinds of names.
+    """Return a data set whose axis of schemes, if any, finds both kinds of names.
 
     Before xarray 2026.9 an array of this axis meets one with a plain axis only if that
     went through here too.
@@ -50,7 +50,7 @@ def find_schemes(results: xr.Dataset) -> xr.Dataset:
 
 @functools.cache
 def _index() -> Any:
-    """Return the index's class; xarray, which it stands on, takes a second to import."""
+    """Return the index's class; xarray, its base, takes a second to import."""
     from xarray.indexes import PandasIndex
 
     class SchemeIndex(PandasIndex):
@@ -59,12 +59,12 @@ def _index() -> Any:
         def sel(
             self, labels: dict[Any, Any], method: Any = None, tolerance: Any = None
         ) -> Any:
-            """Return where labels are, or the schemes that are written so."""
+            """Return the places of labels, or of schemes that are written so."""
             ((name, wanted),) = labels.items()
             if isinstance(wanted, str):
                 wanted = self._label(wanted)
             elif isinstance(wanted, list | tuple | np.ndarray):
-                wanted = [self._label(one) for one in np.ravel(wanted).tolist()]
+                wanted = [self._label(label) for label in np.ravel(wanted).tolist()]
             return super().sel({name: wanted}, method, tolerance)
 
         def _label(self, wanted: Any) -> Any:
@@ -89,14 +89,14 @@ def register() -> None:
 
 
 class StudyAccessor:
-    """What `results.mrsa` offers for the results of a study or a sweep.
+    """Tables, plots and reports for the results of a study or a sweep.
 
     Args:
         results: The data set, as `study.run` or `study.open_study` gives it.
     """
 
     def __init__(self, results: xr.Dataset) -> None:
-        """Take a data set; whether it is a study's is checked when something is asked."""
+        """Take a data set, which is checked when something is asked."""
         self._results = results
 
     def __repr__(self) -> str:
@@ -110,7 +110,7 @@ class StudyAccessor:
         return _points.is_sweep(self._results)
 
     def table(self) -> pd.DataFrame:
-        """Return a summary, a row for each scheme or each point of a sweep that is done.
+        """Return a summary: a row per scheme, or per completed point of a sweep.
 
         Examples:
             >>> from mrsa_jax import study
@@ -131,7 +131,7 @@ class StudyAccessor:
         return _cite.cite(self._checked())
 
     def plot_tradeoff(self, *, ax: Axes | None = None) -> Axes:
-        """Plot strong T against cardinality C; where models were trained, by accuracy."""
+        """Plot strong T against cardinality C, or by accuracy if models were trained."""
         return plotting.plot_privacy_cost(self.table(), ax=ax)
 
     def plot_privacy(self, *, ax: Axes | None = None, **axes: str) -> Axes:
@@ -219,8 +219,8 @@ class StudyAccessor:
         Raises:
             ConfigurationError: For an unknown name, with the nearest known one.
         """
-        asked = {"x": x, "y": y, "colour": colour, "facet": facet}
-        return explorer(self._checked(), self.table(), asked)
+        choice = {"x": x, "y": y, "colour": colour, "facet": facet}
+        return explorer(self._checked(), self.table(), choice)
 
     def report(self, path: str | os.PathLike[str]) -> pathlib.Path:
         """Write a page of HTML about the results, which needs no other file.
@@ -257,7 +257,7 @@ class StudyAccessor:
     def _checked(self) -> xr.Dataset:
         """Return the data set; raise if it is no study's."""
         results = self._results
-        known = self.is_sweep or {"scheme", "round", "client"} <= set(results.dims)
+        is_study = self.is_sweep or {"scheme", "round", "client"} <= set(results.dims)
         rule = "must be those of a study, of `study.run` or `study.open_study`"
-        require(known, "results", rule, sorted(map(str, results.dims)))
+        require(is_study, "results", rule, sorted(map(str, results.dims)))
         return results

@@ -48,7 +48,7 @@ _MOST_PATHS = 150  # rows with curves over the rounds: each is some kilobytes of
 
 
 class Control(NamedTuple):
-    """What moves one setting: a slider, or a choice where there are options.
+    """A control of one setting: a slider, or a choice if there are options.
 
     Attributes:
         name: Of the setting.
@@ -68,7 +68,7 @@ class Control(NamedTuple):
 
 
 class Shown(NamedTuple):
-    """What is shown at some settings.
+    """The picture at some settings.
 
     Attributes:
         html: The whole of it.
@@ -112,21 +112,23 @@ class Explorer:
     @functools.cached_property
     def widget(self) -> Any:
         """The same with its controls, a widget of `anywidget`."""
-        kind, found = _panel(), self.make(self.values)
+        kind = _panel()
+        now = self.make(self.values)
         controls = [
-            one._asdict() | {"options": list(one.options)} for one in self.controls
+            control._asdict() | {"options": list(control.options)}
+            for control in self.controls
         ]
-        panel = kind(controls=controls, **found._asdict())
+        panel = kind(controls=controls, **now._asdict())
 
         def changed(change: Any) -> None:
             try:
-                found = self.make({**self.values, **change["new"]["values"]})
+                fresh = self.make({**self.values, **change["new"]["values"]})
             except MrsaError as error:
-                found = Shown(f"<p>{tidy(error)}</p>", self.values, panel.code)
-            self.values = found.values
+                fresh = Shown(f"<p>{tidy(error)}</p>", self.values, panel.code)
+            self.values = fresh.values
             with panel.hold_sync():
                 panel.set_trait("shown", panel.shown + 1)
-                for name, value in found._asdict().items():
+                for name, value in fresh._asdict().items():
                     panel.set_trait(name, value)
 
         panel.observe(changed, "asked")
@@ -134,7 +136,7 @@ class Explorer:
 
     def __repr__(self) -> str:
         """Return what it is of, in a line."""
-        return f"<{self.title}: {', '.join(f'{name} {own}' for name, own in self.values.items())}>"
+        return f"<{self.title}: {', '.join(f'{name} {value}' for name, value in self.values.items())}>"
 
     def _repr_html_(self) -> str:
         """Return it as it stands, for where no controls can be shown."""
@@ -143,11 +145,11 @@ class Explorer:
 
     def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
         """Return it for a notebook: with controls, and as it stands."""
-        found = {"text/plain": repr(self), "text/html": self._repr_html_()}
+        plain = {"text/plain": repr(self), "text/html": self._repr_html_()}
         if importlib.util.find_spec("anywidget") is None:
-            return found
+            return plain
         live = self.widget._repr_mimebundle_(**options)
-        return {**(live[0] if isinstance(live, tuple) else live), **found}
+        return {**(live[0] if isinstance(live, tuple) else live), **plain}
 
     def save(self, path: str | os.PathLike[str]) -> pathlib.Path:
         """Write it as a separate page, and return where.
@@ -166,7 +168,7 @@ def _panel() -> Any:
     anywidget = needed("anywidget", "explore", "`widget` needs anywidget")
     from traitlets import Dict, Int, List, Unicode
 
-    own: dict[str, Any] = {
+    traits: dict[str, Any] = {
         "controls": List(),
         "values": Dict(),
         "asked": Dict(),
@@ -174,7 +176,7 @@ def _panel() -> Any:
         "code": Unicode(),
         "shown": Int(),
     }
-    synced = {name: trait.tag(sync=True) for name, trait in own.items()}
+    synced = {name: trait.tag(sync=True) for name, trait in traits.items()}
     files = {"_esm": asset("explore.js"), "_css": asset("explore.css")}
     return type("Panel", (anywidget.AnyWidget,), files | synced)
 
@@ -183,17 +185,17 @@ _PAIRS, _NONE = "T, C and accuracy", "-"
 
 
 def explorer(
-    results: xr.Dataset, table: pd.DataFrame, asked: Mapping[str, str | None]
+    results: xr.Dataset, table: pd.DataFrame, choices: Mapping[str, str | None]
 ) -> Explorer:
     """Return an explorer of schemes or points: any column on x, y, colour and facets.
 
     Args:
         results: A study or a sweep.
         table: Its rows.
-        asked: Column of each of "x", "y", "colour" and "facet", or None.
+        choices: Column of each of "x", "y", "colour" and "facet", or None.
     """
     names = _points.point_columns(results)
-    check_columns(table, **asked)
+    check_columns(table, **choices)
     measured = [
         str(n) for n in table if table[n].dtype.kind in "iuf" and n not in names
     ]
@@ -210,16 +212,16 @@ def explorer(
         "colour": "scheme" if "scheme" in few else _NONE,
         "facet": _NONE,
     }
-    values = {name: asked[name] or one for name, one in first.items()}
+    values = {name: choices[name] or usual for name, usual in first.items()}
     controls = [
-        Control(name, name, options=tuple(dict.fromkeys((*own, values[name]))))
-        for name, own in kinds.items()
+        Control(name, name, options=tuple(dict.fromkeys((*options, values[name]))))
+        for name, options in kinds.items()
     ]
     return Explorer(
         f"{len(table)} rows to explore",
         values,
         controls,
-        lambda own: Shown(_points_html(results, table, names, own), own),
+        lambda options: Shown(_points_html(results, table, names, options), options),
     )
 
 
@@ -227,15 +229,15 @@ def _points_html(
     results: xr.Dataset,
     table: pd.DataFrame,
     names: Sequence[str],
-    asked: Mapping[str, Any],
+    choices: Mapping[str, Any],
 ) -> str:
     rows = table.head(_MOST_ROWS)
-    if asked["y"] == _PAIRS:
+    if choices["y"] == _PAIRS:
         hue = "scheme" if "scheme" in rows else None
         charts = list(cost_charts(rows, names, hue).values())
     else:
-        hue = None if asked["colour"] == _NONE else asked["colour"]
-        charts = _asked_charts(results, rows, names, asked, hue)
+        hue = None if choices["colour"] == _NONE else choices["colour"]
+        charts = _asked_charts(results, rows, names, choices, hue)
     is_scheme = hue in ("scheme", "schemes")
     series = [Series(label, is_scheme=is_scheme) for label, _ in by_hue(rows, hue)]
     order = places(series)
@@ -255,17 +257,17 @@ def _asked_charts(
     results: xr.Dataset,
     table: pd.DataFrame,
     names: Sequence[str],
-    asked: Mapping[str, Any],
+    choices: Mapping[str, Any],
     hue: str | None,
 ) -> list[Chart]:
     """Return a chart per facet.
 
     Curves over an axis, marks that know their rows over all else.
     """
-    x, y, facet = asked["x"], asked["y"], asked["facet"]
+    x, y, facet = choices["x"], choices["y"], choices["facet"]
     charts = []
-    for label, own in by_hue(table, None if facet == _NONE else facet):
-        rows = table.assign(**{y: table[y].where(table.index.isin(own.index))})
+    for label, facet_rows in by_hue(table, None if facet == _NONE else facet):
+        rows = table.assign(**{y: table[y].where(table.index.isin(facet_rows.index))})
         if not rows[y].notna().any():
             continue
         if x in names:
@@ -302,8 +304,8 @@ def _paths(results: xr.Dataset, table: pd.DataFrame, hue: str | None) -> list[Ch
         own = results[name].transpose(*axes, ..., "round").astype(np.float64)
         trials = [dim for dim in own.dims if dim not in (*axes, "round")]
         is_least = quantity(column).statistic != "mean"
-        found = own.where(own >= 0).min(trials) if is_least else own.mean(trials)
-        values = as_shown(column, np.asarray(found))
+        reduced = own.where(own >= 0).min(trials) if is_least else own.mean(trials)
+        values = as_shown(column, np.asarray(reduced))
         lines = [
             Line(
                 label,
@@ -357,7 +359,9 @@ def _table(
 ) -> str:
     """Return the first rows of a table, and the number of the others."""
     columns = [*names]
-    columns += [n for n, own in QUANTITIES.items() if own.heading and n in table]
+    columns += [
+        n for n, quantity_of in QUANTITIES.items() if quantity_of.heading and n in table
+    ]
     columns = list(dict.fromkeys([*columns, *map(str, table)]))
     is_text = {name: table[name].dtype.kind not in "iuf" for name in columns}
     head = table.head(_MOST_ROWS)[columns]

@@ -208,7 +208,7 @@ _PROVENANCE = ("command", "swept", "seed", "config_hash", "created", "commit", "
 
 
 def provenance_section(manifest: Mapping[str, Any]) -> Section:
-    """Return what repeats the study: seed, hash, commit, versions, machine, time."""
+    """Return the facts that repeat the study: seed, hash, commit, versions, time."""
     facts = {
         name: manifest[name] for name in _PROVENANCE if manifest.get(name) is not None
     }

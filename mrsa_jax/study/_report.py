@@ -329,7 +329,7 @@ TITLES = {
 
 
 def defaults_of(command: str) -> dict[str, Any] | None:
-    """Return those settings of a command that have a default, if its configuration is known.
+    """Return the settings of a command that have a default; None if unknown.
 
     Args:
         command: Its name in a study's provenance.
@@ -345,7 +345,7 @@ def defaults_of(command: str) -> dict[str, Any] | None:
 
 
 def reading(rows: Sequence[Row], results: xr.Dataset) -> str:
-    """Return how to read the table of these rows of a study."""
+    """Explain the columns of a study's table."""
 
     def has(name: str) -> bool:
         return any(getattr(row, name) is not None for row in rows)

@@ -88,7 +88,7 @@ _HIDDEN_TABLES = {
         "what lasts of each client's updates",
     ),
 }
-"""Tables of hidden clients: the part of the findings, and what of a client is hidden."""
+"""Tables of hidden clients: the part of the findings, and its name in captions."""
 
 
 def _verdict(content: Mapping[str, Any]) -> str:
@@ -235,7 +235,7 @@ def _certificates(folder: pathlib.Path, log: Mapping[str, Any]) -> str:
 
 
 def _combination(path: pathlib.Path) -> str:
-    """Return a combination of sums as two tables: what is added up, and what is left."""
+    """Return a combination of sums as two tables: the sums, and the result."""
     if not path.is_file():
         return ""
     terms: dict[str, list[tuple[str, str]]] = {"round": [], "client": []}

@@ -1,4 +1,4 @@
-"""Write a report of any folder that a command wrote, and the pages of attacks and advice.
+"""Write a report of any folder that a command wrote; attacks and advice are here.
 
 The files of a folder show what it holds. Missing and unreadable files are reported
 before anything is written.
@@ -208,20 +208,20 @@ def _table(options: list[dict[str, Any]]) -> str:
 
 
 def _policies(content: Mapping[str, Any]) -> str:
-    """Return what becomes of the chosen scheme's blocks under each policy.
+    """Return the effect of each policy on the chosen blocks; "" if not asked.
 
     "" if not asked.
     """
     names = _plots.POLICY_WORDS
     rows = [
         (
-            names.get(str(one["policy"]), str(one["policy"])),
-            number(one.get("weak_lower")),
-            _hidden(one),
-            number(one.get("cardinality"), 3),
-            _percent(one.get("skipped")),
+            names.get(str(policy["policy"]), str(policy["policy"])),
+            number(policy.get("weak_lower")),
+            _hidden(policy),
+            number(policy.get("cardinality"), 3),
+            _percent(policy.get("skipped")),
         )
-        for one in content.get("policies") or []
+        for policy in content.get("policies") or []
     ]
     if not rows:
         return ""
@@ -289,15 +289,15 @@ def report(
         ...
         mrsa_jax.ConfigurationError: `folder` must be a folder; got 'no such folder'
     """
-    own = pathlib.Path(folder)
-    require(own.is_dir(), "folder", "must be a folder", str(folder))
-    target = own / "report.html" if out is None else pathlib.Path(out)
+    source = pathlib.Path(folder)
+    require(source.is_dir(), "folder", "must be a folder", str(folder))
+    target = source / "report.html" if out is None else pathlib.Path(out)
     good = not target.is_dir() and target.absolute().parent.is_dir()
     require(good, "out", "must be a file in an existing folder", str(target))
     if column is not None:
         check_known(column, "column", ("single", "double"), "a known width")
-    manifest, text = _page_of(own)
-    figures = () if column is None else _plots.redraw(own, column)
+    manifest, text = _page_of(source)
+    figures = () if column is None else _plots.redraw(source, column)
     write_whole(target, text)
     papers = tuple(paper.key for paper, _ in papers_behind(manifest))
     return SavedReport(target, str(manifest.get("command", "")), papers, figures)
@@ -308,7 +308,7 @@ _PAGES: dict[str, Any] = {
     "audit.json": (audit_page, "title", "sentences", "summary", "findings"),
     "advice.json": (advice_page, "title", "sentences", "options", "chosen"),
 }
-"""What makes the page of a folder with such a file, and what the file must have."""
+"""The page of a folder with such a file, and the parts that the file must have."""
 
 
 def _page_of(folder: pathlib.Path) -> tuple[dict[str, Any], str]:
@@ -360,7 +360,9 @@ def _no_study(folder: pathlib.Path) -> str:
         return f"{got}, whose reproduction is not complete: the same command makes the rest"
     if (folder / _MANIFEST).is_file():
         return f"{got}, whose study.json cannot be read"
-    inside = sorted(one.name for one in folder.iterdir() if (one / _MANIFEST).is_file())
+    inside = sorted(
+        path.name for path in folder.iterdir() if (path / _MANIFEST).is_file()
+    )
     if inside:
         return f"{got}, but these folders in it do: {', '.join(inside[:8])}"
     return f"{got}, which has no study.json and no verdicts.json"

@@ -53,15 +53,19 @@ def sweep_charts(
         for name in table
         if table[name].dtype.kind in "iuf" and table[name].notna().any()
     ]
-    known = [name for name in _CURVES if name in has]
-    given = {*_points.point_columns(results), *_CURVES, *_STATISTICS}
-    others = [name for name in has if name not in given and not name.endswith(_EDGES)]
+    usual = [name for name in _CURVES if name in has]
+    usual_names = {*_points.point_columns(results), *_CURVES, *_STATISTICS}
+    others = [
+        name for name in has if name not in usual_names and not name.endswith(_EDGES)
+    ]
     others = [name for name in others if table[name].nunique() > 1] or others
-    chosen = known or others[:_MOST_OTHERS]
-    found = {name: _points.sweep_chart(results, table, name, x, hue) for name in chosen}
+    chosen = usual or others[:_MOST_OTHERS]
+    charts = {
+        name: _points.sweep_chart(results, table, name, x, hue) for name in chosen
+    }
     if {"accuracy", "epsilon_worst", "epsilon_mean"} <= set(has):
-        found = {"accuracy_epsilon": accuracy_epsilon_chart(table, hue)} | found
-    return {name: chart for name, chart in found.items() if chart.lines}
+        charts = {"accuracy_epsilon": accuracy_epsilon_chart(table, hue)} | charts
+    return {name: chart for name, chart in charts.items() if chart.lines}
 
 
 _EDGES = ("_lower", "_upper", "_count")
@@ -93,14 +97,14 @@ def over_seeds(
         name: "mean" if quantity(name).statistic == "mean" else "min"
         for name in measured
     }
-    found = groups.agg(how).reset_index()
-    found.insert(len(settings), "seeds", groups.size().to_numpy())
+    pooled = groups.agg(how).reset_index()
+    pooled.insert(len(settings), "seeds", groups.size().to_numpy())
     low, high = groups[measured].min().to_numpy(), groups[measured].max().to_numpy()
     spans = {
         (int(i), measured[k]): (float(low[i, k]), float(high[i, k]))
         for i, k in zip(*np.nonzero(high > low), strict=True)
     }
-    return found, spans
+    return pooled, spans
 
 
 def _verdict(rows: pd.DataFrame) -> tuple[str, str] | None:
@@ -118,14 +122,14 @@ def _verdict(rows: pd.DataFrame) -> tuple[str, str] | None:
 
 
 def _words(rows: pd.DataFrame, names: Sequence[str]) -> str:
-    known = (
+    usual = (
         "accuracy",
         "strong_privacy",
         "hidden_among_worst",
         "aggregation_cardinality",
         "epsilon_worst",
     )
-    columns = [name for name in known if name in rows and rows[name].notna().any()]
+    columns = [name for name in usual if name in rows and rows[name].notna().any()]
     if not columns:
         measured = [
             str(n) for n in rows if n not in names and rows[n].dtype.kind in "iuf"
@@ -137,8 +141,8 @@ def _words(rows: pd.DataFrame, names: Sequence[str]) -> str:
         columns = (varied or columns)[:3]
     parts = []
     for name in columns:
-        own = as_shown(name, rows[name].dropna().to_numpy(float))
-        low, high = number(own.min(), 3), number(own.max(), 3)
+        values = as_shown(name, rows[name].dropna().to_numpy(float))
+        low, high = number(values.min(), 3), number(values.max(), 3)
         parts.append(f"{heading(name)} {low if low == high else f'{low} to {high}'}")
     return "; ".join([*parts, counted(len(rows), "point")])
 
@@ -185,8 +189,12 @@ def default_axes(
         numbers = [name for name in others if table[name].dtype.kind in "iuf"]
         x = (numbers or others)[0]
     if hue is None:
-        own = [name for name in (*kinds, *free) if _points.differs(table, name, [x])]
-        hue = next((n for n in own if n in kinds or counts[n] <= _MOST_HUES), None)
+        candidates = [
+            name for name in (*kinds, *free) if _points.differs(table, name, [x])
+        ]
+        hue = next(
+            (n for n in candidates if n in kinds or counts[n] <= _MOST_HUES), None
+        )
     return x, hue
 
 
@@ -298,7 +306,7 @@ def _measured(
 
 
 def _counted(size: int, name: str) -> str:
-    """Return how many values an axis has, in words."""
+    """Return the number of values of an axis, in words."""
     plural = "" if size == 1 or name.endswith("s") else "s"
     return f"{size} {name.replace('_', ' ')}{plural}"
 
@@ -320,6 +328,6 @@ def _value(row: Any) -> Any:
     """Return a place on an axis in short: the only value, or the zipped ones."""
     values = row if isinstance(row, list | tuple) else [row]
     if len(values) == 1:
-        one = values[0]
-        return f"[{shown(one)}]" if isinstance(one, list | tuple) else one
+        value = values[0]
+        return f"[{shown(value)}]" if isinstance(value, list | tuple) else value
     return f"({shown(list(values))})"

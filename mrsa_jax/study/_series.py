@@ -15,7 +15,7 @@ from mrsa_jax.study._assets import piece
 from mrsa_watch._base.html import Markup
 
 PAPER = {"light": "#ffffff", "dark": "#16181c"}
-"""What a page is drawn on."""
+"""Colour of the paper by day and by night."""
 
 # contrast of a line; the palette itself has 2.2 on white
 _LEAST = {"light": 2.0, "dark": 4.5}
@@ -23,7 +23,7 @@ _WIDTH = 2.2  # of a line, as the style has it
 
 
 class Series(NamedTuple):
-    """What one line of the legend stands for.
+    """A line of the legend.
 
     Attributes:
         label: Its name.
@@ -117,7 +117,7 @@ def luminance(colour: str) -> float:
 
 
 def contrast(colour: str, other: str) -> float:
-    """Return how far two colours stand apart, from 1 to 21, by WCAG 2."""
+    """Return the contrast of two colours, from 1 to 21, by WCAG 2."""
     low, high = sorted((luminance(colour), luminance(other)))
     return (high + 0.05) / (low + 0.05)
 

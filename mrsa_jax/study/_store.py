@@ -44,7 +44,7 @@ _version = functools.cache(metadata.version)  # it reads a file
 
 
 def provenance(config: Settings, *, is_check: bool = False) -> dict[str, Any]:
-    """Return what is needed to repeat a study.
+    """Return the facts that repeat a study.
 
     Settings, their hash, versions, machine, time.
     `is_check`: as `_run_folder.Sources` takes it.
@@ -119,7 +119,7 @@ def _check_finished(config: Settings, manifest: dict[str, Any]) -> None:
 
 
 def is_complete(config: Settings) -> bool:
-    """Return whether the output folder holds this very study, complete, and no run of it."""
+    """Return whether the output folder holds this very study, complete."""
     manifest = _run_folder.read_json(config.out / _MANIFEST)
     same = manifest is not None and manifest["config_hash"] == config_hash(config)
     return same and _run_folder.unfinished_run(config.out) is None
@@ -147,15 +147,15 @@ class StudyFolder:
         """Write the data set, provenance in its attributes, to `results.zarr`."""
         # String coordinates have a fixed width in the store, so that every zarr reader
         # opens it.
-        told = {key: json.dumps(value) for key, value in self.manifest.items()}
-        stored = results.assign_attrs(told)
+        attributes = {key: json.dumps(value) for key, value in self.manifest.items()}
+        stored = results.assign_attrs(attributes)
         stored = stored.assign_coords(scheme=stored["scheme"].astype("U"))
         stored.to_zarr(self.path / _STORE, mode="w", consolidated=False, zarr_format=2)
 
 
 @contextlib.contextmanager
 def study_folder(config: Settings, *, is_held: bool = False) -> Iterator[StudyFolder]:
-    """Give a folder to write a study into, and move it to `config.out` if the block succeeds.
+    """Give a folder to write a study into, and move it to `config.out` on success.
 
     `is_held`: the output folder is that of this process's own run.
 
@@ -240,8 +240,8 @@ def open_study(path: str | os.PathLike[str]) -> xr.Dataset:
         if is_sweep
         else _view.open_arrays(folder / _STORE)
     )
-    told = {name: json.loads(text) for name, text in results.attrs.items()}
-    aggregation = told.get("config", {}).get("aggregation", {})
+    provenance = {name: json.loads(text) for name, text in results.attrs.items()}
+    aggregation = provenance.get("config", {}).get("aggregation", {})
     is_weighted = not is_sweep and aggregation.get("weighted", False)
     rule = (
         "must be a study whose figures count the weights of its sums, and this one was "
@@ -249,11 +249,11 @@ def open_study(path: str | os.PathLike[str]) -> xr.Dataset:
         "version that took them for equal: run its settings again"
     )
     require(not is_weighted or "weights" in results, "path", rule, str(folder))
-    return with_attributes(_accessor.find_schemes(results), told)
+    return with_attributes(_accessor.find_schemes(results), provenance)
 
 
 def measured_drift(folder: pathlib.Path) -> tuple[float, float]:
-    """Return memory and lasting share of updates, as the trainings of a study measured them.
+    """Return memory and lasting share of updates, as a study's trainings measured them.
 
     Of several trainings the largest of each: updates that change less are hidden among
     fewer clients.
@@ -265,7 +265,9 @@ def measured_drift(folder: pathlib.Path) -> tuple[float, float]:
     require((folder / _STORE).is_dir(), "drift", rule, str(folder))
     results = open_study(folder)
     names = ("update_memory", "update_lasting")
-    found = [np.ravel(results[name].values) for name in names if name in results]
-    require(bool(found) and bool(np.isfinite(found).any()), "drift", rule, str(folder))
-    memory, share = (float(np.nanmax(own)) for own in found)
+    measured = [np.ravel(results[name].values) for name in names if name in results]
+    require(
+        bool(measured) and bool(np.isfinite(measured).any()), "drift", rule, str(folder)
+    )
+    memory, share = (float(np.nanmax(values)) for values in measured)
     return memory, share

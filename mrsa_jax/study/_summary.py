@@ -277,7 +277,7 @@ def _errors_of_attack(scheme: xr.Dataset) -> dict[str, _Number]:
 
 
 def _uploads(scheme: xr.Dataset) -> dict[str, _Number]:
-    """Return how much of the uploads was clipped, and how many were not finite."""
+    """Return the clipped part of uploads, and the number that were not finite."""
     if "failed_uploads" not in scheme:
         return {}
     fractions = np.asarray(scheme["clipped_fraction"], np.float64)
@@ -437,7 +437,7 @@ def _attained_sentence(rows: tuple[Row, ...]) -> str:
 
 
 def attained_words(least: float, tenth: float, median: float) -> str:
-    """Return how well an attack knew clients' updates, in the unit of hidden among.
+    """Describe an attack's knowledge of clients, in the unit of hidden among.
 
     Args:
         least: Relative squared error of the best-known client.
@@ -457,7 +457,7 @@ client no better than by guessing zero'
 
 
 def attained_word(error: float) -> str:
-    """Return in a word among how many a client is hidden whose estimate has this error."""
+    """Return the number of clients that would hide one whose estimate has this error."""
     if error >= 1.0:
         return "no better than by guessing zero"
     return f"among {hidden_words(1.0 / (1.0 - error))}"
@@ -474,7 +474,7 @@ _RULES = {
 
 
 def _segment_sentence(rows: tuple[Row, ...], combine: str) -> str:
-    """Say what segments and groups mean in the study's rounds, and their cost in time."""
+    """Say what segments and groups mean in the study's rounds, and their time."""
     text = text_of("said_segments").format(
         level=_of_each(rows, _level_words),
         seconds=_of_each(rows, _seconds_words),
@@ -542,7 +542,7 @@ _MUCH_CLIPPED = 0.01
 
 
 def _upload_sentences(rows: tuple[Row, ...], config: Mapping[str, Any]) -> list[str]:
-    """Report updates that were not finite, and clipping that changed much of a round."""
+    """Report updates that were not finite, and rounds that were much clipped."""
     said = []
     failed = [row for row in rows if row.failed_uploads]
     if failed:
@@ -620,7 +620,7 @@ def _errors(rows: list[Row]) -> str:
 
 
 def _cost_sentence(rows: tuple[Row, ...]) -> str:
-    """Say what privacy costs; a scheme whose strong T does not last is never advised."""
+    """Say what privacy costs; a scheme whose T does not last is never advised."""
     if len(rows) == 1 and rows[0].strong_privacy is not None:
         return f"{rows[0].scheme} has {_use(rows[0])}."
     lasting = [

@@ -90,7 +90,7 @@ class Scale(NamedTuple):
         return np.asarray(np.log10(np.where(values > 0, values, np.nan)))
 
     def place(self, value: float) -> float:
-        """Return where a value lies, from 0 to 1."""
+        """Return the place of a value on the axis, from 0 to 1."""
         return (float(self.units(_floats(value))) - self.low) / (self.high - self.low)
 
 
@@ -289,7 +289,7 @@ def _curve(line: Line, style: str, along: Scale, up: Scale) -> dict[str, Any]:
 
 
 def _runs(x: Any, y: Any, along: Scale, up: Scale) -> list[np.ndarray]:
-    """Return what is drawn in one go, as units of the axes: float[n, 2] between gaps."""
+    """Return the parts of a line between gaps, in units of the axes, float[n, 2]."""
     points = np.stack([along.units(_floats(x)), up.units(_floats(y))], axis=1)
     is_finite = np.isfinite(points).all(axis=1)
     gaps = np.ma.masked_array(points[:, 0], ~is_finite)

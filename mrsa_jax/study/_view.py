@@ -1,4 +1,4 @@
-"""What a sweep shows.
+"""Fill the arrays of a sweep's grid from records, and keep them as a zarr store.
 
 Arrays over its grid, filled from records, and kept as a zarr store.
 The store is derived: it is made anew from the log whenever it is not of the present
@@ -34,7 +34,7 @@ STORE = "results.zarr"
 SCHEMA = 2
 """Of the folder of a sweep: a log of records, and the grid of their keys."""
 CELL = np.dtype([("key", "S64"), ("settings", "S64"), ("trials", "<i4")])
-"""What a cell of the grid shows: so many trials of the point with this key.
+"""A cell of the grid: so many trials of the point with this key.
 
 Empty: it has none.
 """
@@ -55,12 +55,12 @@ _OWN = {
 
 
 def cells_of(folder: pathlib.Path, manifest: Mapping[str, Any]) -> np.ndarray:
-    """Read what the cells of a sweep's folder show; raise if that is lost or damaged."""
-    shown = manifest.get("view")
+    """Read the cells of a sweep's folder; raise if the file is lost or damaged."""
+    grid = manifest.get("view")
     cells = None
-    if _is_whole(shown):
-        assert isinstance(shown, dict)
-        cells = _read_cells(folder / shown["cells"], math.prod(shown["shape"]))
+    if _is_whole(grid):
+        assert isinstance(grid, dict)
+        cells = _read_cells(folder / grid["cells"], math.prod(grid["shape"]))
     rule = (
         "must hold a whole sweep, or be given to the same sweep again, which mends it"
     )
@@ -88,26 +88,26 @@ def _read_cells(path: pathlib.Path, count: int) -> np.ndarray | None:
     return cells if cells.dtype == CELL and cells.shape == (count,) else None
 
 
-def _is_whole(shown: Any) -> bool:
-    """Return whether a manifest's words about a grid are all there, and fit together."""
+def _is_whole(grid: Any) -> bool:
+    """Return whether a manifest describes a grid fully and consistently."""
     try:
-        lengths = shown["inner"] | dict(zip(shown["axes"], shown["shape"], strict=True))
+        lengths = grid["inner"] | dict(zip(grid["axes"], grid["shape"], strict=True))
         texts = [
-            shown["cells"],
-            *shown["axes"],
-            *shown["kept"],
-            *shown["stored"].values(),
+            grid["cells"],
+            *grid["axes"],
+            *grid["kept"],
+            *grid["stored"].values(),
         ]
         good = all(type(length) is int and length >= 0 for length in lengths.values())
-        good = good and pathlib.PurePath(shown["cells"]).name == shown["cells"]
-        for name, dim, values, facts in shown["coordinates"]:
+        good = good and pathlib.PurePath(grid["cells"]).name == grid["cells"]
+        for name, dim, values, facts in grid["coordinates"]:
             good = good and len(values) == lengths[dim] and isinstance(facts, dict)
             texts.append(name)
-        for name, dims, dtype, units, description in shown["variables"]:
+        for name, dims, dtype, units, description in grid["variables"]:
             good = (
                 good
                 and np.dtype(dtype).kind in "fibU"
-                and set(dims) <= {*shown["inner"]}
+                and set(dims) <= {*grid["inner"]}
             )
             texts += [name, units, description]
     except (AttributeError, KeyError, TypeError, ValueError):
@@ -130,10 +130,13 @@ class View:
         """Read the cells."""
         self.folder = folder
         self.cells = cells_of(folder, manifest)
-        self.told = {k: json.dumps(own) for k, own in manifest.items() if k != "view"}
+        self.told = {
+            k: json.dumps(value) for k, value in manifest.items() if k != "view"
+        }
         self.shown = manifest["view"]
         self.variables = {
-            n: Variable(tuple(dims), *own) for n, dims, *own in self.shown["variables"]
+            n: Variable(tuple(dims), *value)
+            for n, dims, *value in self.shown["variables"]
         }
         self.layout = Layout(self.variables, self.shown["inner"])
         self.is_whole = "trial" not in self.shown["inner"]
@@ -147,7 +150,7 @@ class View:
         self._chunks, self._places = _blocks(self._shape, _limit(self._inner.values()))
 
     def token(self) -> str:
-        """Return what tells the store that is derived from these files from all others."""
+        """Return a digest that only the store derived from these files has."""
         sizes = Index(self.folder).sizes()
         return hashlib.sha256(
             json.dumps([_ARRAY, self.shown, sizes]).encode()
@@ -212,14 +215,14 @@ class View:
             )
             # else it loads dask
             data[self._stored(name)] = xr.Variable(*facts, fastpath=True)
-        own = {
+        coordinates = {
             name: xr.Variable([dim], np.asarray(values), facts, fastpath=True)
             for name, dim, values, facts in self.shown["coordinates"]
         }
-        return xr.Dataset(data, own, self.told | self._losses())
+        return xr.Dataset(data, coordinates, self.told | self._losses())
 
     def _losses(self) -> dict[str, str]:
-        """Return what the log has lost, as the results' attributes say it."""
+        """Return the losses of the log, as an attribute of the results."""
         losses = self.index.losses()
         return {"damaged": json.dumps(losses)} if losses else {}
 
@@ -231,14 +234,14 @@ class View:
         if not self.is_current():
             made = zarr.core.buffer.cpu.Buffer.from_bytes
             source = zarr.storage.MemoryStore(
-                {n: made(own) for n, own in self._files()}
+                {n: made(content) for n, content in self._files()}
             )
         results = open_arrays(source)
         del results.attrs["made_of"]
         return results
 
     def _stored(self, name: str) -> str:
-        """Return what a variable is called here.
+        """Return the name of a variable in the store.
 
         An axis may have the name that points use.
         """
@@ -308,21 +311,23 @@ class View:
     def _block(self, cells: np.ndarray) -> dict[str, np.ndarray]:
         """Return the values of some cells."""
         points, point_of = np.unique(cells, return_inverse=True)
-        found = {
-            name: np.full((points.size, *self._inner[name]), one.fill, one.dtype)
-            for name, one in self._all.items()
+        values = {
+            name: np.full(
+                (points.size, *self._inner[name]), variable.fill, variable.dtype
+            )
+            for name, variable in self._all.items()
         }
         names = self.variables.keys()
         for k, cell in enumerate(points):
             key, trials = cell["key"].decode(), int(cell["trials"])
-            kept = self.shown["kept"]
+            trajectories = self.shown["kept"]
             parts = self.index.parts(
-                key, trials, kept, whole=self.is_whole, layout=self.layout
+                key, trials, trajectories, whole=self.is_whole, layout=self.layout
             )
             if not parts or parts[-1].end < trials:
                 continue
-            found["done"][k] = True
-            found["seconds"][k] = sum(part.seconds for part in parts)
+            values["done"][k] = True
+            values["seconds"][k] = sum(part.seconds for part in parts)
             start = 0
             for part in parts:
                 end = min(part.end, trials)
@@ -331,22 +336,26 @@ class View:
                     if self.variables[name].dims[:1] == ("trial",):
                         value = value[start - part.first : end - part.first]
                         place[0] = slice(start, end)
-                    found[name][(k, *place)] = value
+                    values[name][(k, *place)] = value
                 start = end
-        return {name: own[point_of.reshape(cells.shape)] for name, own in found.items()}
+        return {
+            name: own[point_of.reshape(cells.shape)] for name, own in values.items()
+        }
 
 
 def num_files(
     shape: tuple[int, ...], variables: Mapping[str, Variable], inner: Mapping[str, int]
 ) -> int:
-    """Return how many files a folder has filled by one process, apart from a few of zarr's."""
-    widths = [tuple(inner[dim] for dim in own.dims) for own in variables.values()]
+    """Estimate the number of files in a folder that one process has filled."""
+    widths = [
+        tuple(inner[dim] for dim in variable.dims) for variable in variables.values()
+    ]
     _, places = _blocks(shape, _limit(widths))
     return len({**variables, **_OWN}) * (len(places) + 2) + len(shape) * 3 + 8
 
 
 def _limit(widths: Iterable[tuple[int, ...]]) -> int:
-    """Return how many cells are in a chunk, by the lengths of what they hold."""
+    """Return the number of cells in a chunk, by the sizes of their contents."""
     widest = max(map(math.prod, widths))
     return min(_MOST_CELLS, max(1, _MOST_BYTES // (8 * widest)))
 

@@ -89,7 +89,7 @@ class Count:
                 self._show()
 
     def _reuse(self, other: Index) -> None:
-        """Take the records of another folder that have more trials than this store's."""
+        """Take the records of another folder that have more trials than this store."""
         plan = self._plan
         for number in plan.identities:
             trials_here = plan.there(self._store.index, number)
@@ -300,7 +300,7 @@ def _work(plugins: dict[str, dict[str, str]], plan: Plan, task: Task) -> list[in
 
 @contextlib.contextmanager
 def _client(workers: int | None, scheduler: str | None) -> Iterator[Any]:
-    """Connect to a scheduler, or start processes of this machine while the block runs."""
+    """Connect to a scheduler, or start processes of this machine for the block."""
     rule = "`workers` must not be set if dask is missing"
     distributed = needed("distributed", "dask", rule)
     with contextlib.ExitStack() as stack:

@@ -73,7 +73,9 @@ def _is_guarded(path: pathlib.Path, line: int) -> bool:
         return True
     for node in ast.walk(tree):
         if isinstance(node, ast.If) and node.lineno <= line <= (node.end_lineno or 0):
-            names = (one.id for one in ast.walk(node.test) if isinstance(one, ast.Name))
+            names = (
+                name.id for name in ast.walk(node.test) if isinstance(name, ast.Name)
+            )
             if "__name__" in names:
                 return True
     return False
