@@ -9,13 +9,14 @@ from __future__ import annotations
 import functools
 import os
 import pathlib
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mrsa_jax import plotting
-from mrsa_jax.study import _cite, _points, _report, _summary
-from mrsa_jax.study._attributes import attributes
+from mrsa_jax.study import _cite, _points, _report, _report_sweep, _store, _summary
+from mrsa_jax.study._attributes import attributes, with_attributes
 from mrsa_jax.study._config import scheme_label
 from mrsa_jax.study._explorer import Explorer, explorer
 from mrsa_watch._base.errors import require
@@ -78,6 +79,41 @@ def __getattr__(name: str) -> Any:
     if name == "SchemeIndex":
         return _index()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def open_study(path: str | os.PathLike[str]) -> xr.Dataset:
+    """Open the results of a study.
+
+    Args:
+        path: Folder that a command wrote, e.g. `results/demo`.
+
+    Returns:
+        The data set, lazily loaded; its attributes hold the provenance, and
+        `results.mrsa` has its table, plots and report.
+
+    Raises:
+        ConfigurationError: If the folder holds no complete study of a known schema, or
+            one of weighted sums whose figures are of sums without weights.
+
+    Examples:
+        >>> import mrsa_jax as mj
+        >>> import pathlib, tempfile
+        >>> folder = pathlib.Path(tempfile.mkdtemp(), "study")
+        >>> clients = mj.study.PopulationConfig(num_clients=8, cohort_size=4)
+        >>> config = mj.study.SimulateConfig(
+        ...     out=folder, rounds=5, trials=2, schemes=("uniform",), population=clients)
+        >>> _ = mj.study.run_and_save(config)
+        >>> results = mj.study.open_study(folder)
+        >>> results["scheme"].values.tolist(), results.sizes["round"]
+        (['Random'], 5)
+    """
+    return described(_store.open_results(path), {})
+
+
+def described(results: xr.Dataset, provenance: Mapping[str, Any]) -> xr.Dataset:
+    """Return results with their provenance, `results.mrsa` and both names of schemes."""
+    register()
+    return with_attributes(find_schemes(results), provenance)
 
 
 def register() -> None:
@@ -190,9 +226,7 @@ class StudyAccessor:
         Raises:
             ConfigurationError: For an unknown name, with the nearest known one.
         """
-        from mrsa_jax.study._report_sweep import plot_any
-
-        return plot_any(self._results, self.table(), variable, x, hue, ax)
+        return _report_sweep.plot_any(self._results, self.table(), variable, x, hue, ax)
 
     def explore(
         self,
@@ -231,8 +265,6 @@ class StudyAccessor:
         Returns:
             The page.
         """
-        from mrsa_jax.study._report_sweep import sweep_page
-
         results = self._checked()
         manifest: dict[str, Any] = {
             "command": "study",
@@ -242,7 +274,7 @@ class StudyAccessor:
         target = pathlib.Path(path)
         target = target / "report.html" if target.is_dir() else target
         if self.is_sweep:
-            text = sweep_page(manifest, results)
+            text = _report_sweep.sweep_page(manifest, results)
         else:
             text = _report.study_page(manifest, results, spec=results)
         require(

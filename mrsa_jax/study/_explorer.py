@@ -136,7 +136,8 @@ class Explorer:
 
     def __repr__(self) -> str:
         """Return what it is of, in a line."""
-        return f"<{self.title}: {', '.join(f'{name} {value}' for name, value in self.values.items())}>"
+        settings = ", ".join(f"{name} {value}" for name, value in self.values.items())
+        return f"<{self.title}: {settings}>"
 
     def _repr_html_(self) -> str:
         """Return it as it stands, for where no controls can be shown."""

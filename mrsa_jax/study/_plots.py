@@ -28,6 +28,7 @@ from mrsa_jax.plotting.chart import Chart, Line
 from mrsa_jax.plotting.points import as_shown, quantity
 from mrsa_jax.study._run_folder import read_json, read_part
 from mrsa_jax.study._series import Series
+from mrsa_jax.study._store import open_results
 from mrsa_watch._base.errors import ConfigurationError, writing
 from mrsa_watch._base.html import hidden_words, number
 
@@ -258,9 +259,7 @@ def save_charts(
 
 def _of_results(folder: pathlib.Path) -> tuple[pathlib.Path, ...]:
     """Draw a study's figures, or a sweep's."""
-    from mrsa_jax.study._store import open_study
-
-    results = open_study(folder).load()
+    results = open_results(folder).load()
     if (read_json(folder / "study.json") or {}).get("command") != "sweep":
         return tuple(plotting.save_study_figures(results, folder).values())
     from mrsa_jax.study import _points

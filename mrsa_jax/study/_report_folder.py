@@ -20,8 +20,10 @@ from mrsa_jax.study._cite import papers_behind
 from mrsa_jax.study._kinds import kind_named
 from mrsa_jax.study._page import Section
 from mrsa_jax.study._report_audit import audit_page
+from mrsa_jax.study._report_sweep import sweep_page
 from mrsa_jax.study._run_folder import read_json, read_part, unfinished_run
 from mrsa_jax.study._series import Series, badge, legend
+from mrsa_jax.study._store import open_results
 from mrsa_watch._base.errors import ConfigurationError, check_known, require
 from mrsa_watch._base.files import write_whole
 from mrsa_watch._base.html import hidden_words, number, shown
@@ -374,12 +376,8 @@ def _version(manifest: Mapping[str, Any]) -> str:
 
 
 def _study_page(folder: pathlib.Path, manifest: Mapping[str, Any]) -> str:
-    from mrsa_jax.study._store import open_study
-
-    results = open_study(folder).load()
+    results = open_results(folder).load()
     if manifest.get("command") == "sweep":
-        from mrsa_jax.study._report_sweep import sweep_page
-
         return sweep_page(manifest, results)
     # pictures that are not of what the data set is drawn from
     files = [path for path in sorted(folder.glob("*.png")) if path.stem not in FIGURES]

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mrsa_jax._core.sources import commit
-from mrsa_jax.study import _run_folder
+from mrsa_jax.study import _run_folder, _view
 from mrsa_jax.study._attributes import with_attributes
 from mrsa_jax.study._config import Settings, command_of, config_hash, to_dict
 from mrsa_watch._base.errors import (
@@ -190,34 +190,13 @@ def folder_if_asked(config: Any) -> Iterator[StudyFolder | None]:
         yield folder
 
 
-def open_study(path: str | os.PathLike[str]) -> xr.Dataset:
-    """Open the results of a study.
-
-    Args:
-        path: Folder that a command wrote, e.g. `results/demo`.
-
-    Returns:
-        The data set, lazily loaded; its attributes hold the provenance, and
-        `results.mrsa` has its table, plots and report.
+def open_results(path: str | os.PathLike[str]) -> xr.Dataset:
+    """Open the results of a study, lazily loaded, with the provenance as attributes.
 
     Raises:
         ConfigurationError: If the folder holds no complete study of a known schema, or
             one of weighted sums whose figures are of sums without weights.
-
-    Examples:
-        >>> import mrsa_jax as mj
-        >>> import pathlib, tempfile
-        >>> folder = pathlib.Path(tempfile.mkdtemp(), "study")
-        >>> clients = mj.study.PopulationConfig(num_clients=8, cohort_size=4)
-        >>> config = mj.study.SimulateConfig(
-        ...     out=folder, rounds=5, trials=2, schemes=("uniform",), population=clients)
-        >>> _ = mj.study.run_and_save(config)
-        >>> results = mj.study.open_study(folder)
-        >>> results["scheme"].values.tolist(), results.sizes["round"]
-        (['Random'], 5)
     """
-    from mrsa_jax.study import _accessor, _view
-
     is_path = isinstance(path, str | os.PathLike)
     require(is_path, "path", "must be the folder of a study", path)
     folder = pathlib.Path(path)
@@ -234,7 +213,6 @@ def open_study(path: str | os.PathLike[str]) -> xr.Dataset:
             f"`path` must hold a study of schema {_SCHEMA} or {_view.SCHEMA}; got "
             f"{manifest.get('schema')!r}"
         )
-    _accessor.register()
     results = (
         _view.View(folder, manifest).opened()
         if is_sweep
@@ -249,7 +227,7 @@ def open_study(path: str | os.PathLike[str]) -> xr.Dataset:
         "version that took them for equal: run its settings again"
     )
     require(not is_weighted or "weights" in results, "path", rule, str(folder))
-    return with_attributes(_accessor.find_schemes(results), provenance)
+    return with_attributes(results, provenance)
 
 
 def measured_drift(folder: pathlib.Path) -> tuple[float, float]:
@@ -263,7 +241,7 @@ def measured_drift(folder: pathlib.Path) -> tuple[float, float]:
     """
     rule = "must be the folder of a training that measured how updates drift"
     require((folder / _STORE).is_dir(), "drift", rule, str(folder))
-    results = open_study(folder)
+    results = open_results(folder)
     names = ("update_memory", "update_lasting")
     measured = [np.ravel(results[name].values) for name in names if name in results]
     require(

@@ -32,8 +32,7 @@ from mrsa_jax.study import (
     _training,
     _trial,
 )
-from mrsa_jax.study._accessor import find_schemes
-from mrsa_jax.study._attributes import attributes, with_attributes
+from mrsa_jax.study._attributes import attributes
 from mrsa_jax.study._build import build_bounded
 from mrsa_jax.study._config import Config, DemoConfig, SimulateConfig, TrainConfig
 from mrsa_jax.study._load import to_toml
@@ -158,14 +157,13 @@ def run(config: Config, progress: Progress) -> xr.Dataset:
 
 def _described(config: Config, results: xr.Dataset) -> xr.Dataset:
     """Return results that know what they are of, and what can be asked of them."""
-    _accessor.register()
     provenance = {
         "command": _config.command_of(type(config)),
         "config_hash": _config.config_hash(config),
         "config": _config.to_dict(config),
         "seed": config.seed,
     }
-    return with_attributes(find_schemes(results), provenance)
+    return _accessor.described(results, provenance)
 
 
 def run_and_save(
@@ -191,7 +189,7 @@ def run_and_save(
             return _save(config, folder, results, show, ahead)
     if config.resume and _store.is_complete(config):
         note(progress, f"nothing to resume: the run in {config.out} is complete")
-        saved = SavedStudy.of(_store.open_study(config.out).load(), config.out)
+        saved = SavedStudy.of(_accessor.open_study(config.out).load(), config.out)
         show(saved)
         return saved
     with run_folder(config, _store.provenance(config)) as folder_of_run:
@@ -453,8 +451,7 @@ def _study(
     axes = coordinates(list(histories), rounds, clients)
     if trials:
         axes["trial"] = np.arange(trials[0])
-    _accessor.register()
     config = settings | {"labels": list(histories)}
     attrs = {"command": command, "config": config, "papers": papers}
     attrs["seed"] = settings.get("seed", "unknown")
-    return with_attributes(find_schemes(xr.Dataset(variables, coords=axes)), attrs)
+    return _accessor.described(xr.Dataset(variables, coords=axes), attrs)

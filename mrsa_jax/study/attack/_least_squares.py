@@ -17,6 +17,7 @@ from mrsa_jax.study._findings import AttackFindings
 from mrsa_jax.study._load import load_config
 from mrsa_jax.study._parts import build
 from mrsa_jax.study._progress import Progress
+from mrsa_jax.study._store import open_results
 from mrsa_jax.study._summary import attained_word, attained_words
 from mrsa_jax.study.attack import _stage
 from mrsa_jax.study.attack._stage import rows_of
@@ -117,9 +118,7 @@ def _from_files(config: LeastSquaresConfig) -> _Sums:
 
 
 def _stored_history(folder: pathlib.Path) -> np.ndarray:
-    from mrsa_jax.study._store import open_study
-
-    stored = open_study(folder)
+    stored = open_results(folder)
     rule = "must be the folder of a `mrsa-jax train`, which has `participation` in its store"
     is_run = "participation" in stored and stored.sizes["scheme"] == 1
     require(is_run, "run", rule, str(folder))

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mrsa_jax._core.registry import load_plugins, loaded_plugins
-from mrsa_jax.study import _store
+from mrsa_jax.study._accessor import open_study
 from mrsa_jax.study._progress import Progress, checked_progress, note, warn
 from mrsa_jax.study._records import Index
 from mrsa_jax.study._runner import Runner
@@ -132,7 +132,7 @@ def run_sweep(plan: Plan, progress: Progress | None = None) -> xr.Dataset:
         ConfigurationError: If a point needs more memory than this machine has.
     """
     complete(plan, progress)
-    return _store.open_study(plan.sweep.out)
+    return open_study(plan.sweep.out)
 
 
 def run_on_workers(
@@ -159,7 +159,7 @@ def run_on_workers(
         StoreError: If the store cannot be written.
     """
     complete(plan, progress, workers=workers, scheduler=scheduler)
-    return _store.open_study(plan.sweep.out)
+    return open_study(plan.sweep.out)
 
 
 def complete(

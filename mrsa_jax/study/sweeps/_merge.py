@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mrsa_jax.study import _store
+from mrsa_jax.study._accessor import open_study
 from mrsa_jax.study._config import studied
 from mrsa_jax.study._kinds import KINDS
 from mrsa_jax.study._load import from_dict
@@ -141,7 +141,7 @@ def merge(
             ):
                 store.take(record.frame())
         store.show()
-    return _store.open_study(target)
+    return open_study(target)
 
 
 @dataclasses.dataclass(frozen=True)

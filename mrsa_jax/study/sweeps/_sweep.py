@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mrsa_jax._core.floats import usual_floats
-from mrsa_jax.study import _store
+from mrsa_jax.study._accessor import open_study
 from mrsa_jax.study._load import plain_values
 from mrsa_jax.study._progress import Progress, checked_progress
 from mrsa_jax.study._runner import Machine
@@ -136,4 +136,4 @@ def sweep(
         if dry_run:
             return plan.content()
         complete(plan, progress, workers=workers)
-        return _store.open_study(swept.out)
+        return open_study(swept.out)
