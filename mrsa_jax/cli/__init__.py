@@ -105,11 +105,12 @@ _OLD_FLAGS = {"advise": {"clients": "num_clients", "cohort": "cohort_size"}}
 
 _DESCRIPTION = """Simulate multi-round secure aggregation in federated learning.
 
-A server sees only securely aggregated sums, round after round. Which clients' updates can it solve
-for, and what does it cost in accuracy to prevent this? Start with `mrsa-jax demo`.
-Each command also reads a TOML file: `mrsa-jax demo --config study.toml --seed 1`; flags take
-precedence. Each command also takes your own schemes, graphs, availability models and attacks from
-a Python file: `mrsa-jax simulate --plugin mine.py --schemes mine`.
+A server sees only securely aggregated sums, round after round. Which clients' updates
+can it solve for, and what does it cost in accuracy to prevent this? Start with
+`mrsa-jax demo`. Each command also reads a TOML file: `mrsa-jax demo --config study.toml
+--seed 1`; flags take precedence. Each command also takes your own schemes, graphs,
+availability models and attacks from a Python file: `mrsa-jax simulate --plugin mine.py
+--schemes mine`.
 """
 
 
@@ -236,7 +237,10 @@ def _left_behind(config: Any, start: float) -> str:
         str(path) for path in written if path is not None and _changed(path) >= start
     ]
     if written_now:
-        return f"finished parts are kept in {' and '.join(written_now)}; the same command starts again"
+        return (
+            f"finished parts are kept in {' and '.join(written_now)}; the same command "
+            "starts again"
+        )
     return "nothing half-written was left behind; the same command starts again"
 
 
@@ -312,7 +316,10 @@ def _parse(words: list[str]) -> Any:
             sys.stdout.write(_shortened(printed.read(), few, words[0]))
         joined = [word for word in words if "," in word]
         if stop.code and joined:
-            hint = f"hint: separate several values with spaces: {joined[0].replace(',', ' ')}"
+            hint = (
+                f"hint: separate several values with spaces: "
+                f"{joined[0].replace(',', ' ')}"
+            )
             error_console().print(hint, markup=False, highlight=False)
         raise
 

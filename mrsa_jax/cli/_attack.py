@@ -16,6 +16,7 @@ from mrsa_jax.cli._tables import print_table
 from mrsa_jax.study import KINDS, load_config
 from mrsa_watch._base.errors import ConfigurationError, check_known
 
+
 def attacks() -> dict[str, Any]:
     """Return the rows of all attacks, a user's own last, by name."""
     rows = (kind.attack for kind in KINDS.values())
@@ -27,7 +28,7 @@ _MOST_ROWS = 48  # of the detailed table that are printed
 
 @dataclasses.dataclass(frozen=True)
 class AttackCommand:
-    """Attack what secure aggregation reveals: sums, models, uploads; and score the results.
+    """Attack what secure aggregation reveals (sums, models, uploads), with scores.
 
       {attacks}
 

@@ -63,7 +63,10 @@ def _print(findings: Any) -> None:
     )
     print_sentences(console, findings.sentences)
     if findings.audit.recipe is not None:
-        words = "Exact where a client's update stays the same over the rounds; otherwise the "
+        words = (
+            "Exact where a client's update stays the same over the rounds; otherwise "
+            "the "
+        )
         console.print(f"{words}recipe gives it up to the change.", style="dim")
     for gate in findings.gates:
         verdict = "[green]PASSED[/]" if gate.passed else "[bold red]FAILED[/]"
@@ -184,7 +187,10 @@ def run_watch(config: WatchConfig) -> int:
 
     with INTERRUPTS as interrupts:
         if config.out is not None:
-            words = f"all sums that were printed are in {config.out}; the same command continues"
+            words = (
+                f"all sums that were printed are in {config.out}; the same command "
+                "continues"
+            )
             interrupts.kept = lambda: words
 
         def goes_on() -> bool:

@@ -123,8 +123,8 @@ class BenchConfig:
     """Print the result as JSON instead."""
 
 
-_SIZES = ("n", "dim", "graph", "modulus", "cohort_size", "scheme", "rounds", "trials", "model",
-          "samples")  # fmt: skip
+_SIZES = ("n", "dim", "graph", "modulus", "cohort_size", "scheme", "rounds", "trials",
+          "model", "samples")  # fmt: skip
 
 
 def run_bench(config: BenchConfig) -> int:
@@ -198,7 +198,10 @@ def _check(config: BenchConfig, has_sizes: bool) -> None:
     require(not (config.record and config.quick), "record", rule)
     rule = "needs a checkout of the project: here use --out FILE"
     require(not config.record or _RECORDS.is_dir(), "record", rule)
-    rule = "must be used in a checkout of the project, which has the other systems' adapters"
+    rule = (
+        "must be used in a checkout of the project, which has the other systems' "
+        "adapters"
+    )
     require(not config.peers or _RECORDS.is_dir(), "peers", rule)
     for name in ("quick", "peers", "record"):
         rule = "must not be set with your own sizes"
@@ -217,7 +220,10 @@ def _before(path: pathlib.Path, topics: Sequence[str]) -> dict[Any, Any]:
     where = harness.machine()
     old = scaling.like(scaling.read_records(path), where)
     old = {case: row for case, row in old.items() if case[0] in topics}
-    rule = f"must hold records of these topics from a machine like this one ({where['processor']}, "
+    rule = (
+        f"must hold records of these topics from a machine like this one "
+        f"({where['processor']}, "
+    )
     rule += f"{where['cores']} cores, {where['device']})"
     require(bool(old), "against", rule, str(path))
     return old
@@ -279,7 +285,10 @@ class _Kept:
         cases = counted(self._count, "measured case")
         verb = "is" if self._count == 1 else "are"
         where = " and ".join(map(str, self.files))
-        return f"{cases} {verb} kept in {where}; the same command measures all of them again"
+        return (
+            f"{cases} {verb} kept in {where}; the same command measures all of them "
+            "again"
+        )
 
 
 def _draw(curves: Sequence[Curve], folder: pathlib.Path) -> None:

@@ -133,7 +133,7 @@ class Interrupts:
         return _STATUS + (self._heard or signal.SIGINT)
 
     def end_if_unheard(self, number: int) -> None:
-        """End the process, from another thread, if the main one does not hear a signal."""
+        """End the process, from a thread, if the main one does not hear a signal."""
         is_heard = number not in self._previous or self._is_raised.wait(
             _SECONDS_TO_LISTEN
         )

@@ -95,7 +95,7 @@ def _table(config: _Config, saved: Any) -> Any:
 
 
 def _curves(results: Any) -> list[str]:
-    """Return for each scheme the worst client's hidden among over the rounds, as bars."""
+    """Return each scheme's hidden among of the worst client, over rounds, as bars."""
     import numpy as np
 
     worst = results["hidden_among_worst"]

@@ -208,7 +208,8 @@ def _standing(content: dict[str, Any]) -> list[str]:
         )
     if unknown:
         lines.append(
-            f"time: no record yet of points like {unknown} of the {num_left} missing ones"
+            f"time: no record yet of points like {unknown} of the {num_left} missing "
+            "ones"
         )
     return [*lines, f"files: about {content['files']} when it is done"]
 

@@ -101,7 +101,8 @@ def open_study(path: str | os.PathLike[str]) -> xr.Dataset:
         >>> folder = pathlib.Path(tempfile.mkdtemp(), "study")
         >>> clients = mj.study.PopulationConfig(num_clients=8, cohort_size=4)
         >>> config = mj.study.SimulateConfig(
-        ...     out=folder, rounds=5, trials=2, schemes=("uniform",), population=clients)
+        ...     out=folder, rounds=5, trials=2, schemes=("uniform",), population=clients
+        ... )
         >>> _ = mj.study.run_and_save(config)
         >>> results = mj.study.open_study(folder)
         >>> results["scheme"].values.tolist(), results.sizes["round"]
@@ -111,7 +112,7 @@ def open_study(path: str | os.PathLike[str]) -> xr.Dataset:
 
 
 def described(results: xr.Dataset, provenance: Mapping[str, Any]) -> xr.Dataset:
-    """Return results with their provenance, `results.mrsa` and both names of schemes."""
+    """Return results with provenance, `results.mrsa` and both names of schemes."""
     register()
     return with_attributes(find_schemes(results), provenance)
 
@@ -150,7 +151,9 @@ class StudyAccessor:
 
         Examples:
             >>> from mrsa_jax import study
-            >>> config = study.SimulateConfig(rounds=8, trials=2, schemes=("partition",))
+            >>> config = study.SimulateConfig(
+            ...     rounds=8, trials=2, schemes=("partition",)
+            ... )
             >>> study.run(config).mrsa.table()["exposed_clients"].tolist()
             [0.0]
         """
@@ -167,7 +170,7 @@ class StudyAccessor:
         return _cite.cite(self._checked())
 
     def plot_tradeoff(self, *, ax: Axes | None = None) -> Axes:
-        """Plot strong T against cardinality C, or by accuracy if models were trained."""
+        """Plot strong T against cardinality C, by accuracy if models were trained."""
         return plotting.plot_privacy_cost(self.table(), ax=ax)
 
     def plot_privacy(self, *, ax: Axes | None = None, **axes: str) -> Axes:

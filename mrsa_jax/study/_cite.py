@@ -91,7 +91,8 @@ def read_bibtex(entry: str) -> Paper:
         ConfigurationError: If it is none, or has neither author nor title.
 
     Examples:
-        >>> read_bibtex("@misc{me2026, author = {Me}, title = {The {JAX} of it}}").reference
+        >>> entry = "@misc{me2026, author = {Me}, title = {The {JAX} of it}}"
+        >>> read_bibtex(entry).reference
         'Me: The JAX of it.'
     """
     head = re.fullmatch(r"\s*@(\w+)\s*\{\s*([^\s,{}]+)\s*,(.*)\}\s*", entry, re.DOTALL)
@@ -108,8 +109,9 @@ _FIELD = re.compile(rf'(\w+)\s*=\s*({_BRACES}|"[^"]*"|\w+)')
 
 
 _SPOKEN = {
-    r"{\u{g}}": "ğ", r"{\c{s}}": "ş", r'{\"u}': "ü", r'{\"o}': "ö", r"{\`a}": "à", r"{\`e}": "è",
-    r"{\'e}": "é", r"{\'o}": "ó", r"{\v{c}}": "č", r"{\'y}": "ý", r"{\ss}": "ß", r'{\"a}': "ä",
+    r"{\u{g}}": "ğ", r"{\c{s}}": "ş", r'{\"u}': "ü", r'{\"o}': "ö", r"{\`a}": "à",
+    r"{\`e}": "è", r"{\'e}": "é", r"{\'o}": "ó", r"{\v{c}}": "č", r"{\'y}": "ý",
+    r"{\ss}": "ß", r'{\"a}': "ä",
     "--": "\u2013",
     r"\_": "_", r"\&": "&",
 }  # fmt: skip
@@ -132,13 +134,13 @@ PAPERS: dict[str, Paper] = {
 
 def software() -> Paper:
     """Return the entry of this package, at its installed version."""
-    title = r"{mrsa\_jax}: A {JAX}-Accelerated Simulator of Multi-Round Secure Aggregation in"
+    title = r"{mrsa\_jax}: A {JAX}-Accelerated Simulator of Multi-Round Secure"
     return Paper(
         "software",
         "mrsa_jax",
         (
             ("author", r"{The mrsa\_jax authors}"),
-            ("title", f"{title} Federated Learning"),
+            ("title", f"{title} Aggregation in Federated Learning"),
             ("version", __version__),
         ),
     )
@@ -178,7 +180,7 @@ _ROWS: dict[str, tuple[str, Mapping[str, Any]]] = {
     "graph": (_PROTOCOL, graphs.ROWS),
     "availability": ("who is online", availability.ROWS),
 }
-"""Registries by the setting that names one of their rows, and what rows are cited for."""
+"""Registries by the setting that names a row, and what rows are cited for."""
 _OWN = {
     "model": "model",
     "dataset": "data",
@@ -201,8 +203,8 @@ _NAMES: dict[str, _Papers] = {
 """Papers and protocols by name."""
 
 _PAPERS = ("multiround", "ccesa", "heterosag")
-_STUDIES = ("compare", "histories", "demo", "simulate", "train", "sweep", "reproduce", "audit",
-            "advise")  # fmt: skip
+_STUDIES = ("compare", "histories", "demo", "simulate", "train", "sweep", "reproduce",
+            "audit", "advise")  # fmt: skip
 
 
 def cite(spec: Any) -> str:
@@ -255,7 +257,7 @@ def papers_behind(spec: Any) -> tuple[tuple[Paper, str], ...]:
 
 
 def _paper(key: str) -> Paper:
-    """Return the paper of a key, or of a BibTeX entry, as a user's own scheme may have it."""
+    """Return the paper of a key, or of a BibTeX entry of a user's own scheme."""
     if key.startswith("@"):
         return read_bibtex(key)
     return PAPERS[check_known(key, "papers", PAPERS, "BibTeX entries or known keys")]

@@ -36,7 +36,9 @@ def as_json(value: Any) -> Any:
     """Return a value as JSON has it; None for numbers that are not finite.
 
     Examples:
-        >>> as_json({"mu": np.float64(np.inf), "sizes": (np.int64(2), 3.5), "word": "of"})
+        >>> value = {"mu": np.float64(np.inf), "sizes": (np.int64(2), 3.5)}
+        >>> value["word"] = "of"
+        >>> as_json(value)
         {'mu': None, 'sizes': [2, 3.5], 'word': 'of'}
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):

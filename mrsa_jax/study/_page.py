@@ -203,8 +203,8 @@ def _without_hidden(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if name not in _HIDDEN}
 
 
-_PROVENANCE = ("command", "swept", "seed", "config_hash", "created", "commit", "device", "python",
-               "schema", "is_complete")  # fmt: skip
+_PROVENANCE = ("command", "swept", "seed", "config_hash", "created", "commit", "device",
+               "python", "schema", "is_complete")  # fmt: skip
 
 
 def provenance_section(manifest: Mapping[str, Any]) -> Section:

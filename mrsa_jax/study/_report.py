@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     import xarray as xr
 
 _HEADINGS = ("Scheme", "Strong T", "Accuracy", "Epsilon (proven)", "Mean if Gaussian",
-             "Worst if Gaussian", "... as planned", "Worst mu", "Step", "Wrapped")  # fmt: skip
+             "Worst if Gaussian", "... as planned", "Worst mu", "Step",
+             "Wrapped")  # fmt: skip
 
 
 def noise_section(results: xr.Dataset, rows: Sequence[Row]) -> Section:
@@ -130,8 +131,9 @@ _FORMS = {
     "Level": "{row.privacy_levels:s}",
     "Seconds": "{row.round_seconds:.3g}",
 }
-_OPTIONAL = {"Weak T", "Hidden among", "Accuracy", "Epsilon", "Mean if Gaussian", "Level",
-             "Worst if Gaussian", "Update hidden", "Frozen error", "Seconds"}  # fmt: skip
+_OPTIONAL = {"Weak T", "Hidden among", "Accuracy", "Epsilon", "Mean if Gaussian",
+             "Worst if Gaussian", "Update hidden", "Frozen error", "Level",
+             "Seconds"}  # fmt: skip
 COLUMNS = tuple(_FORMS)
 """Headings of a study's table."""
 
@@ -210,7 +212,11 @@ def study_page(
     ]
     size = results.sizes
     trials = f", {size['trial']} trials" if "trial" in size else ""
-    lead = f"{size['client']} clients, {size['round']} rounds{trials}, seed {manifest['seed']}"
+    lead = (
+        f"{size['client']} clients, {size['round']} rounds{trials}, seed "
+        f"{manifest['seed']}"
+    )
+    lead += f", seed {manifest['seed']}"
     return whole_page(manifest, [lead], sections, series=series, spec=spec)
 
 

@@ -163,7 +163,10 @@ def _hidden(hidden: Mapping[str, Any] | None, what: str) -> str:
         return ""
     # earlier versions wrote none
     condition = hidden.get("condition", "if clients are alike")
-    caption = f"Size of a single sum that would hide {what} as well as all sums do, {condition}; "
+    caption = (
+        f"Size of a single sum that would hide {what} as well as all sums do, "
+        f"{condition}; "
+    )
     caption += f"the median client: {hidden_words(hidden['median'])}"
     rows = [
         (str(client["client"]), hidden_words(client["hidden_among"]))
@@ -183,7 +186,9 @@ def _noisy(noise: Mapping[str, Any] | None) -> str:
         guarantee += f"; the mean of all clients: epsilon {mean}"
     captions = {
         "others_known": guarantee,
-        "others_gaussian": f"If they are Gaussian with spread {noise['spread']}: no guarantee",
+        "others_gaussian": (
+            f"If they are Gaussian with spread {noise['spread']}: no guarantee"
+        ),
     }
     headings = ("Client", "mu", f"epsilon at delta {noise['delta']:g}")
     tables = ""
@@ -217,7 +222,10 @@ def _shares(shares: Mapping[str, Any] | None) -> str:
         return ""
     columns = ("mu", "epsilon", "planned_mu", "planned_epsilon")
     headings = ("Client", "mu", "epsilon", "mu as planned", "epsilon as planned")
-    caption = f"The worst clients at delta {shares['delta']:g}, if all others' updates are known"
+    caption = (
+        f"The worst clients at delta {shares['delta']:g}, if all others' updates are "
+        "known"
+    )
     rows = _losses(shares["worst"], columns, "{:.4g}".format)
     notes = _page.paragraphs(shown(text, 2000) for text in shares["notes"])
     return _page.data_table(headings, rows, caption) + notes

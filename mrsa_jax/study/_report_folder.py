@@ -357,9 +357,15 @@ def _no_study(folder: pathlib.Path) -> str:
     run = unfinished_run(folder)
     if run is not None:
         command = run.get("command", "train")
-        return f"{got}, whose {command} is not complete: mrsa-jax {command} --resume continues it"
+        return (
+            f"{got}, whose {command} is not complete: mrsa-jax {command} --resume "
+            "continues it"
+        )
     if (folder / "items").is_dir():
-        return f"{got}, whose reproduction is not complete: the same command makes the rest"
+        return (
+            f"{got}, whose reproduction is not complete: the same command makes the "
+            "rest"
+        )
     if (folder / _MANIFEST).is_file():
         return f"{got}, whose study.json cannot be read"
     inside = sorted(

@@ -196,7 +196,8 @@ def run_and_save(
         if config.resume and not folder_of_run.has_checkpoint:
             note(
                 progress,
-                f"no checkpoint to resume from in {folder_of_run.path}: starting with round 1",
+                f"no checkpoint to resume from in {folder_of_run.path}: starting with "
+                "round 1",
             )
         checkpoints = federated.checkpoints(
             folder_of_run.checkpoints,
@@ -402,7 +403,8 @@ def from_histories(histories: Mapping[str, Any]) -> xr.Dataset:
     Examples:
         >>> import mrsa_jax as mj
         >>> import numpy as np
-        >>> found = mj.study.from_histories({"mine": np.array([[1, 1, 0], [0, 1, 1], [1, 1, 1]])})
+        >>> history = np.array([[1, 1, 0], [0, 1, 1], [1, 1, 1]])
+        >>> found = mj.study.from_histories({"mine": history})
         >>> found["exposed_clients"].values.tolist()
         [[0, 0, 3]]
     """
@@ -411,7 +413,10 @@ def from_histories(histories: Mapping[str, Any]) -> xr.Dataset:
     )
     arrays = {label: np.asarray(histories[label]) for label in labels}
     for label, array in arrays.items():
-        rule = f"must hold booleans or integers [rounds, clients] or with trials first ({label!r})"
+        rule = (
+            f"must hold booleans or integers [rounds, clients] or with trials first "
+            f"({label!r})"
+        )
         good = array.dtype.kind in "biu" and array.ndim in (2, 3) and array.size > 0
         require(good, "histories", rule, f"{array.dtype} of shape {array.shape}")
     shapes = {label: array.shape for label, array in arrays.items()}

@@ -371,7 +371,8 @@ def _noise_sentence(rows: tuple[Row, ...], after: str) -> str:
         lambda row: f"{row.epsilon_proven:.3g}",
         lambda row: (
             f"if noise were Gaussian {row.epsilon_worst:.3g} for the worst client, "
-            f"{row.planned_epsilon:.3g} as planned, and {row.epsilon_mean:.3g} on average"
+            f"{row.planned_epsilon:.3g} as planned, and {row.epsilon_mean:.3g} on "
+            "average"
         ),
     )
     text = text_of("said_noise").format(
@@ -412,7 +413,10 @@ def _drift_sentence(rows: tuple[Row, ...], after: str) -> str:
         lambda row: f"{row.update_mates_cap:.2f}",
         lambda row: f"kappa {row.update_mates_correlation:.2g}",
     )
-    start = " Models react to the sums, so updates of mates correlate. For any estimate, mates hide"
+    start = (
+        " Models react to the sums, so updates of mates correlate. For any estimate, "
+        "mates hide"
+    )
     return f"{text}{start} an update among at least {each}."
 
 
@@ -446,8 +450,8 @@ def attained_words(least: float, tenth: float, median: float) -> str:
 
     Examples:
         >>> attained_words(0.25, 0.5, 1.25)
-        'the best-known client among 1.33, the best-known tenth among 2.00 or fewer, the median \
-client no better than by guessing zero'
+        'the best-known client among 1.33, the best-known tenth among 2.00 or \
+fewer, the median client no better than by guessing zero'
     """
     return (
         f"the best-known client {attained_word(least)}, the best-known tenth "
@@ -457,7 +461,7 @@ client no better than by guessing zero'
 
 
 def attained_word(error: float) -> str:
-    """Return the number of clients that would hide one whose estimate has this error."""
+    """Return the number of clients that hide one whose estimate has this error."""
     if error >= 1.0:
         return "no better than by guessing zero"
     return f"among {hidden_words(1.0 / (1.0 - error))}"
@@ -512,7 +516,10 @@ def _tolerance_words(row: Row) -> str:
     return f"{counted(least, 'Byzantine client')}, in any group"
 
 
-_REFUSED = " Unreliable: clients refused a list that parts a block, or too few of them answered."
+_REFUSED = (
+    " Unreliable: clients refused a list that parts a block, or too few of them "
+    "answered."
+)
 
 
 def _failure_sentence(
@@ -570,10 +577,9 @@ def _leak_sentence(rows: tuple[Row, ...], after: str) -> str:
     exposed = [row for row in rows if row.exposed_clients > 0]
     safe = [row for row in rows if row.exposed_clients == 0]
     error = _errors(exposed or safe)
-    error = (
-        error
-        and f", with a median relative squared error of {error} if updates never changed"
-    )
+    if error:
+        words = f", with a median relative squared error of {error}"
+        error = f"{words} if updates never changed"
     if not exposed:
         where = rows[0].scheme if len(rows) == 1 else "any of the schemes"
         text = f"{after.capitalize()}, the server can solve for no client's update"
@@ -629,7 +635,10 @@ def _cost_sentence(rows: tuple[Row, ...]) -> str:
         if row.lasts and not row.exposed_clients and row.strong_privacy is not None
     ]
     if not lasting:
-        return "None of the schemes both sums updates and protects every client permanently."
+        return (
+            "None of the schemes both sums updates and protects every client "
+            "permanently."
+        )
     best = max(lasting, key=_usefulness)
     text = (
         "Of the schemes that keep their weak T for any number of rounds, "

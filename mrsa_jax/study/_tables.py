@@ -175,7 +175,10 @@ def least_safe_threshold(graph: Graph, num_clients: int) -> int:
 
 def check_reachable(threshold: int, num_clients: int) -> None:
     """Refuse a threshold above the number of clients, of whom each has one share."""
-    rule = "must be at most the number of clients in a round, or no secret could be rebuilt"
+    rule = (
+        "must be at most the number of clients in a round, or no secret could be "
+        "rebuilt"
+    )
     require(threshold <= num_clients, "threshold", rule, threshold, num_clients)
 
 
@@ -233,7 +236,8 @@ def validate_noise(
         ConfigurationError: Naming the first argument that breaks a rule.
 
     Examples:
-        >>> validate_noise(AggregationConfig(noise_multiplier=1.0), varies=False, segments="none")
+        >>> noisy = AggregationConfig(noise_multiplier=1.0)
+        >>> validate_noise(noisy, varies=False, segments="none")
         Traceback (most recent call last):
         ...
         mrsa_jax.ConfigurationError: `clip_norm` must be given with noise...

@@ -198,7 +198,7 @@ class DistinguishConfig(SumsOfRounds):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CanariesConfig(SumsOfRounds):
-    """Measure with canaries whether the noise in the ring hides clients as its ledger says.
+    """Measure with canaries whether noise in the ring hides clients as planned.
 
     A client sends a vector of four clip norms in its rounds, to be clipped to one, or
     nothing; the server applies the best test to what it decodes. With the others known

@@ -27,7 +27,10 @@ def run(
     config: DisaggregationConfig, report: AttackFindings, progress: Progress
 ) -> None:
     """Attack simulated rounds, or the sums and counts in a user's files."""
-    report.title = "Disaggregation: who was in each sum, from the sums and how often each took part"
+    report.title = (
+        "Disaggregation: who was in each sum, from the sums and how often each took "
+        "part"
+    )
     for case in _cases(config):
         _score_columns(config, report, progress, case)
     report.sentences += [
@@ -155,7 +158,7 @@ def _score_columns(
 
 
 def _matched(recovered: Any, truth: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Return columns and estimates, clients of equal counts in the order of the truth."""
+    """Return columns and estimates; clients of equal counts in the true order."""
     from scipy.optimize import linear_sum_assignment
 
     real = np.asarray(truth).astype(bool)

@@ -154,7 +154,10 @@ def _chosen_images(
         images = _sample_photographs(config.photo or "flower", count)
     else:
         paths = pictures(config.folder)[:count]
-        rule = f"must hold the {count} pictures that are asked for (--num-summed x --num-images)"
+        rule = (
+            f"must hold the {count} pictures that are asked for (--num-summed x "
+            "--num-images)"
+        )
         require(len(paths) == count, "folder", rule, len(paths))
         images = np.stack([_picture(path) for path in paths])
     return images, np.arange(count, dtype=np.int32) % _CLASSES, _CLASSES

@@ -1,4 +1,4 @@
-"""Attack as a malicious server: send one client the model and the others a silent one."""
+"""Attack as a malicious server: send one client the model, others a silent one."""
 
 from __future__ import annotations
 

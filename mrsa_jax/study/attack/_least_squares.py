@@ -119,7 +119,10 @@ def _from_files(config: LeastSquaresConfig) -> _Sums:
 
 def _stored_history(folder: pathlib.Path) -> np.ndarray:
     stored = open_results(folder)
-    rule = "must be the folder of a `mrsa-jax train`, which has `participation` in its store"
+    rule = (
+        "must be the folder of a `mrsa-jax train`, which has `participation` in its "
+        "store"
+    )
     is_run = "participation" in stored and stored.sizes["scheme"] == 1
     require(is_run, "run", rule, str(folder))
     rows = np.asarray(stored["participation"].to_numpy()[0], np.bool_)
@@ -309,7 +312,10 @@ def _least_squares_words(
     is_drifting = config.memory is not None
     expected = f"unrelated updates that {'drift so' if is_drifting else 'never change'}"
     for row in report.summary:
-        start = f"{row['scheme']}: {row['exposed']} of {row['clients']} clients are exposed, "
+        start = (
+            f"{row['scheme']}: {row['exposed']} of {row['clients']} clients are "
+            "exposed, "
+        )
         predicted = _digits(row["predicted_error"])
         # what exposes a client tells its updates only if these never change
         if is_drifting:
@@ -344,7 +350,10 @@ def _quantiles(row: dict[str, Any], report: AttackFindings) -> str:
     least = min(score["predicted_error"] for score in rows if score["sums"])
     if least == 0.0:  # of a client that is exposed
         return f"{words}."
-    return f"{words}; computed for clients that are alike: the worst {attained_word(least)}."
+    return (
+        f"{words}; computed for clients that are alike: the worst "
+        f"{attained_word(least)}."
+    )
 
 
 def _digits(value: float | None) -> str:

@@ -70,7 +70,10 @@ def _pool(config: MembershipConfig) -> data.ClientData:
     inputs, labels = dataset.train_inputs, np.asarray(dataset.train_labels)
     count, size = max(config.num_targets, config.num_summed), config.client_size
     needed = (count + 2) * size + 1  # others to ask about, and the adversary's own
-    rule = f"must be small enough for the data: {count} clients, as many others, and the adversary"
+    rule = (
+        f"must be small enough for the data: {count} clients, as many others, and the "
+        "adversary"
+    )
     require(needed <= len(labels), "client_size", rule, size, f"{len(labels)} samples")
     generator = np.random.default_rng([config.seed, 0x3E3])
     is_wrong = generator.random(len(labels)) < config.label_noise
@@ -141,7 +144,8 @@ def _say_accuracy(
     on_members = np.mean([right(i, slice(i * size, (i + 1) * size)) for i in each])
     new = np.mean([right(i, others) for i in each])
     report.sentences.append(
-        f"The clients' models are right about {on_members:.0%} of their samples and {new:.0%} "
+        f"The clients' models are right about {on_members:.0%} of their samples and "
+        f"{new:.0%} "
         "of new "
         "ones (labels as noisy): the gap is what the attacks live on."
     )

@@ -1,4 +1,4 @@
-"""Stage attacks: deal out data, train on it, send it through a round; estimate memory."""
+"""Stage attacks: deal out data, train on it, send it through a round; memory."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def on_the_wire(dim: int, senders: int) -> int:
 
 @functools.cache
 def data_of(name: str, directory: Any, seed: int) -> tuple[int, tuple[int, ...], int]:
-    """Return a data set's bytes (host and device), a sample's shape, and its classes."""
+    """Return a data set's bytes (host and device), a sample's shape, its classes."""
     dataset = load_data(name, seed, directory)
     size = sum(
         np.asarray(inputs).nbytes

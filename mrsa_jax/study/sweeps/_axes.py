@@ -324,7 +324,10 @@ def sweep_of(content: Mapping[str, Any]) -> Sweep:
     check_axes(axes)
     base: Any = from_dict(kind.settings, rest, "")
     tracked = getattr(base, "track", ())
-    rule = "must not be set for a sweep: its store has each point's results and, by `trajectories`"
+    rule = (
+        "must not be set for a sweep: its store has each point's results and, by "
+        "`trajectories`"
+    )
     require(not tracked, "track", f"{rule}, paths", tracked)
     out = rest.get("out")
     return Sweep(

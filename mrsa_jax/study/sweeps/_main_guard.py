@@ -40,7 +40,10 @@ def check_main(distributed: Any, workers: int | None) -> None:
     if file is None or is_package or not starts_anew:
         return
     path = pathlib.Path(file)
-    rule = "must not be set in a script from standard input, which other processes cannot read"
+    rule = (
+        "must not be set in a script from standard input, which other processes cannot "
+        "read"
+    )
     require(path.name != "<stdin>", "workers", f"{rule}: save it in a file", workers)
     line = _line_of(main)
     if line is not None and not _is_guarded(path, line):

@@ -94,9 +94,11 @@ def merge(
         >>> import mrsa_jax as mj
         >>> import pathlib, tempfile
         >>> below = pathlib.Path(tempfile.mkdtemp())
-        >>> small = {"rounds": 5, "trials": 2, "population": {"num_clients": 6, "cohort_size": 3}}
+        >>> small = {"rounds": 5, "trials": 2}
+        >>> small["population"] = {"num_clients": 6, "cohort_size": 3}
         >>> for seed in (0, 1):
-        ...     study = small | {"seed": seed, "grid": {"scheme": ["uniform", "weighted"]}}
+        ...     grid = {"scheme": ["uniform", "weighted"]}
+        ...     study = small | {"seed": seed, "grid": grid}
         ...     _ = mj.study.sweep(study, out=below / str(seed))
         >>> both = mj.study.merge([below / "0", below / "1"], below / "both")
         >>> dict(both["done"].sizes), int(both["done"].sum())

@@ -169,7 +169,10 @@ class Objects:
             and name.isprintable()
         )
         good = good and not any(mark in name for mark in (":", " at 0x", "<lambda>"))
-        rule = "must have a name that tables can show, without a colon, as {'mine': object} gives"
+        rule = (
+            "must have a name that tables can show, without a colon, as "
+            "{'mine': object} gives"
+        )
         require(good, path, rule, name)
         code = Code(thing, name, path, self._depends)
         digests = code()

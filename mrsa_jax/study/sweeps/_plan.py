@@ -267,7 +267,7 @@ class Plan:
         }
 
     def changed(self, index: Index) -> list[str]:
-        """Report the changes that make points with the same settings be computed again."""
+        """Report the changes that make points of the same settings computed again."""
         before = {
             record.settings: record
             for records in index.records.values()

@@ -179,7 +179,7 @@ class SweepStore:
 
     @contextlib.contextmanager
     def claim(self, keys: Mapping[int, str]) -> Iterator[list[int]]:
-        """Hold points that no other process computes; yield the numbers of those held."""
+        """Hold points that no other process computes; yield their numbers."""
         with _as_store_errors(self.path):
             held = [
                 number for number, key in keys.items() if self._claims.take(_byte(key))
@@ -327,9 +327,10 @@ def _clear(path: pathlib.Path) -> None:
     for path_inside in path.iterdir():
         if path_inside.name in (_LAYOUT_LOCK, _LOCK):
             continue
-        shutil.rmtree(
-            path_inside
-        ) if path_inside.is_dir() and not path_inside.is_symlink() else path_inside.unlink()
+        if path_inside.is_dir() and not path_inside.is_symlink():
+            shutil.rmtree(path_inside)
+        else:
+            path_inside.unlink()
 
 
 def _check_not_in_use(path: pathlib.Path) -> None:

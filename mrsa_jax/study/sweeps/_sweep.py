@@ -83,13 +83,16 @@ def sweep(
     Examples:
         >>> import mrsa_jax as mj
         >>> import tempfile
-        >>> grid = {"scheme": ["uniform", "batch_partitioning"], "privacy_target": [2, 3]}
+        >>> grid = {"privacy_target": [2, 3]}
+        >>> grid["scheme"] = ["uniform", "batch_partitioning"]
         >>> small = {"num_clients": 12, "cohort_size": 6}
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     found = mj.study.sweep(
-        ...         {"rounds": 9, "trials": 2, "population": small, "grid": grid}, out=folder
+        ...         {"rounds": 9, "trials": 2, "population": small, "grid": grid},
+        ...         out=folder,
         ...     ).load()
-        >>> found["strong_privacy"].sel(scheme="Multi-RoundSecAgg").min("trial").values.tolist()
+        >>> blocks = found["strong_privacy"].sel(scheme="Multi-RoundSecAgg")
+        >>> blocks.min("trial").values.tolist()
         [2.0, 3.0]
     """
     is_file = isinstance(study, str | os.PathLike)
@@ -111,7 +114,10 @@ def sweep(
             swept = sweep_of(objects.named(plain_values(study)))
         else:
             swept = load_sweep(study)
-        rule = "must only be set with objects: what is registered names its own with `register`"
+        rule = (
+            "must only be set with objects: what is registered names its own with "
+            "`register`"
+        )
         require(depends is None or bool(objects.names), "depends", rule, depends)
         rule = (
             "must not be set with objects, which other processes do not have: register "
