@@ -8,7 +8,7 @@ import hashlib
 import json
 import math
 import pathlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mrsa_jax import privacy
@@ -38,8 +38,7 @@ def save_audit(folder: StudyFolder, findings: AuditFindings) -> None:
     folder.manifest["log"] = _fingerprint(findings.file, log)
     _write_clients(folder.path / "clients.csv", log, audit)
     columns = _rounds(log, audit)
-    rounds = zip(*columns.values(), strict=True)
-    _write_rows(folder.path / "rounds.csv", tuple(columns), rounds)
+    _write_columns(folder.path / "rounds.csv", columns)
     if audit.recipe is not None:
         _write_lines(folder.path / "recipe.csv", audit.recipe.lines())
     # a scheduler that has interrupted it waits some seconds: a report draws figures
@@ -81,29 +80,22 @@ def _fingerprint(file: pathlib.Path, log: ParticipationLog) -> dict[str, Any]:
 def _write_clients(path: pathlib.Path, log: ParticipationLog, audit: Audit) -> None:
     """Write each client's participations, exposing round and hidden among."""
     first = {client: audit.printed_round(name) for client, name in audit.exposed}
-    counts = (log.participation != 0).sum(axis=0).tolist()
-    head = ["client", "rounds", "first_exposed", "hidden_among"]
-    columns = [None if audit.hidden is None else audit.hidden.values]
-    for own, name in (
-        (audit.updates, "update_hidden_among"),
-        (audit.lasting, "lasting_hidden_among"),
-    ):
-        if own is not None:
-            head.append(name)
-            columns.append(own.values)
-    sizes = [
-        [math.inf] * len(counts) if own is None else own.tolist() for own in columns
-    ]
-    rows = (
-        (
-            client,
-            count,
-            first.get(client, ""),
-            *(s if math.isfinite(s) else "" for s in own),
-        )
-        for client, count, *own in zip(log.clients, counts, *sizes, strict=True)
-    )
-    _write_rows(path, head, rows)
+    columns = {
+        "client": log.clients,
+        "rounds": (log.participation != 0).sum(axis=0).tolist(),
+        "first_exposed": [first.get(client, "") for client in log.clients],
+        "hidden_among": [""] * len(log.clients),
+    }
+    sizes = {
+        "hidden_among": audit.hidden,
+        "update_hidden_among": audit.updates,
+        "lasting_hidden_among": audit.lasting,
+    }
+    for name, hidden in sizes.items():
+        if hidden is not None:  # no size is known of clients in no sum
+            values = hidden.values.tolist()
+            columns[name] = [size if math.isfinite(size) else "" for size in values]
+    _write_columns(path, columns)
 
 
 def _rounds(log: ParticipationLog, audit: Audit) -> dict[str, Sequence[Any]]:
@@ -126,13 +118,12 @@ def _rounds(log: ParticipationLog, audit: Audit) -> dict[str, Sequence[Any]]:
     }
 
 
-def _write_rows(
-    path: pathlib.Path, head: Sequence[str], rows: Iterable[Sequence[Any]]
-) -> None:
+def _write_columns(path: pathlib.Path, columns: Mapping[str, Sequence[Any]]) -> None:
     with path.open("w", encoding="utf-8", newline="") as stream:
         writer = csv.writer(stream, lineterminator="\n")
-        writer.writerow(head)
-        writer.writerows([cell(value) for value in row] for row in rows)
+        writer.writerow(columns)
+        for row in zip(*columns.values(), strict=True):
+            writer.writerow(map(cell, row))
 
 
 def _write_lines(path: pathlib.Path, lines: Iterable[str]) -> None:

@@ -51,7 +51,7 @@ def attack_page(
         for name, chart in _plots.attack_charts(summary, scores).items()
         if labels.issuperset(chart.series)
     }
-    glance = _page.verdicts(_plots.attack_verdicts(summary, scores))
+    glance: str = _page.verdicts(_plots.attack_verdicts(summary, scores))
     glance += _page.opening(list(charts.values()), series)
     glance += legend(series, "What was attacked") if series else ""
     pictures = {
@@ -122,7 +122,7 @@ def advice_page(
         for line in series
         if line.verdict == _TAKE
     ]
-    glance = _page.verdicts(
+    glance: str = _page.verdicts(
         taken or [("bad", "none", "no scheme keeps what is demanded")]
     )
     schemes = ""

@@ -255,57 +255,56 @@ class View:
         """
         token = self.token()
         self.index.refresh()
-        told: dict[str, Any] = {".zgroup": {"zarr_format": 2}}
-        arrays: list[Any] = []
+        metadata: dict[str, Any] = {".zgroup": {"zarr_format": 2}}
         for name, dim, values, facts in self.shown["coordinates"]:
-            own = np.asarray(values)
-            arrays.append((name, [dim], facts, own.dtype, own.shape, own.shape, None))
-            yield f"{name}/0", zlib.compress(own.tobytes(), 1)
+            array = np.asarray(values)
+            sizes = {"shape": array.shape, "chunks": array.shape, "fill_value": None}
+            metadata |= _described(name, [dim], facts, array.dtype, sizes)
+            yield f"{name}/0", zlib.compress(array.tobytes(), 1)
         for name, variable in self._all.items():
-            inner, fill = self._inner[name], variable.fill
-            dims, dtype = (
-                [*self.shown["axes"], *variable.dims],
-                np.dtype(variable.dtype),
-            )
-            sizes = (
-                self._shape + inner,
-                self._chunks + inner,
-                "NaN" if fill != fill else fill,
-            )
-            arrays.append((self._stored(name), dims, variable.facts, dtype, *sizes))
-        for name, dims, facts, dtype, shape, chunks, fill in arrays:
-            array = {
-                "shape": shape,
-                "chunks": chunks,
-                "dtype": dtype.str,
-                "fill_value": fill,
+            inner = self._inner[name]
+            fill = variable.fill
+            sizes = {
+                "shape": self._shape + inner,
+                "chunks": self._chunks + inner,
+                "fill_value": "NaN" if fill != fill else fill,
             }
-            told[f"{name}/.zarray"] = {**_ARRAY, **array}
-            told[f"{name}/.zattrs"] = {**facts, "_ARRAY_DIMENSIONS": dims}
+            dims = [*self.shown["axes"], *variable.dims]
+            dtype = np.dtype(variable.dtype)
+            metadata |= _described(
+                self._stored(name), dims, variable.facts, dtype, sizes
+            )
+        # a chunk holds some cells with all that is in them: its number on each axis of
+        # the grid comes first in its name, and 0 on each axis within a point
+        grid = self.cells.reshape(self._shape)
         for place in self._places:
             numbers = [
-                str(own.start // step)
-                for own, step in zip(place, self._chunks, strict=True)
+                part.start // step
+                for part, step in zip(place, self._chunks, strict=True)
             ]
-            for name, values in self._block(
-                self.cells.reshape(self._shape)[place]
-            ).items():
-                whole = self._chunks + self._inner[name]
-                chunk = np.full(whole, self._all[name].fill, values.dtype)
+            for name, values in self._block(grid[place]).items():
+                inner = self._inner[name]
+                chunk = np.full(
+                    self._chunks + inner, self._all[name].fill, values.dtype
+                )
                 empty = chunk.tobytes()
+                # the last chunk on an axis may reach over the grid's end
                 chunk[tuple(map(slice, values.shape))] = values
                 content = chunk.tobytes()
                 if content != empty:  # else zarr has no file either
-                    at = ".".join([*numbers, *"0" * len(self._inner[name])])
+                    at = ".".join(map(str, [*numbers, *[0] * len(inner)]))
                     yield f"{self._stored(name)}/{at}", zlib.compress(content, 1)
-        # those that are not named after their axis are listed
+        attributes = self.told | self._losses() | {"made_of": json.dumps(token)}
+        # coordinates that are not named after their axis are listed
         others = [name for name, dim, *_ in self.shown["coordinates"] if name != dim]
-        listed = {"coordinates": " ".join(others)} if others else {}
-        told[".zattrs"] = (
-            self.told | listed | self._losses() | {"made_of": json.dumps(token)}
-        )
-        told[".zmetadata"] = {"metadata": dict(told), "zarr_consolidated_format": 1}
-        for name, content in told.items():
+        if others:
+            attributes["coordinates"] = " ".join(others)
+        metadata[".zattrs"] = attributes
+        metadata[".zmetadata"] = {
+            "metadata": dict(metadata),
+            "zarr_consolidated_format": 1,
+        }
+        for name, content in metadata.items():
             yield name, json.dumps(content).encode()
 
     def _block(self, cells: np.ndarray) -> dict[str, np.ndarray]:
@@ -319,15 +318,19 @@ class View:
         }
         names = self.variables.keys()
         for k, cell in enumerate(points):
-            key, trials = cell["key"].decode(), int(cell["trials"])
-            trajectories = self.shown["kept"]
+            trials = int(cell["trials"])
             parts = self.index.parts(
-                key, trials, trajectories, whole=self.is_whole, layout=self.layout
+                cell["key"].decode(),
+                trials,
+                self.shown["kept"],
+                whole=self.is_whole,
+                layout=self.layout,
             )
             if not parts or parts[-1].end < trials:
                 continue
             values["done"][k] = True
             values["seconds"][k] = sum(part.seconds for part in parts)
+            # records may overlap: each gives the trials that those before it lack
             start = 0
             for part in parts:
                 end = min(part.end, trials)
@@ -341,6 +344,16 @@ class View:
         return {
             name: own[point_of.reshape(cells.shape)] for name, own in values.items()
         }
+
+
+def _described(
+    name: str, dims: list[str], facts: Any, dtype: np.dtype[Any], sizes: dict[str, Any]
+) -> dict[str, dict[str, Any]]:
+    """Return the two files of metadata that zarr has of an array."""
+    return {
+        f"{name}/.zarray": {**_ARRAY, **sizes, "dtype": dtype.str},
+        f"{name}/.zattrs": {**facts, "_ARRAY_DIMENSIONS": dims},
+    }
 
 
 def num_files(

@@ -342,35 +342,35 @@ def plan_sweep(sweep: Sweep, machine: Machine | None = None) -> Plan:
     cells = np.zeros(sweep.size, CELL)
     points: dict[int, Point] = {}
     identities: dict[int, Identity] = {}
-    first: dict[str, int] = {}
+    numbers: dict[str, int] = {}  # of the first cell with a key
     programs: dict[int, Any] = {}
     bad: list[Point] = []
+    is_ranged = sweep.kind.name in RANGED
     for number, point in enumerate(sweep.points()):
-        if not point.problem:
-            identity = identify.of(point.config)
-            trials = (
-                getattr(point.config, "trials", 1) if sweep.kind.name in RANGED else 1
-            )
-            same = first.get(identity.key)
-            try:
-                if same is None:
-                    programs[number] = runner.group_of(point.config)
-                    first[identity.key], points[number], identities[number] = (
-                        number,
-                        point,
-                        identity,
-                    )
-                elif trials > getattr(points[same].config, "trials", trials):
-                    programs[same] = runner.group_of(point.config)
-                    points[same] = dataclasses.replace(
-                        points[same], config=point.config
-                    )
-            except ConfigurationError as error:  # shows only when its schemes are built
-                point = Point(point.index, None, str(error))
-                identity = dataclasses.replace(identity, key="")
-            cells[number] = identity.key, identity.settings, trials
         if point.problem:
             bad.append(point)
+            continue
+        identity = identify.of(point.config)
+        trials = point.config.trials if is_ranged else 1
+        cells[number] = identity.key, identity.settings, trials
+        first = numbers.get(identity.key, number)
+        # cells of one key are one point, with the most trials that any of them asks for
+        if first in points and trials <= getattr(
+            points[first].config, "trials", trials
+        ):
+            continue
+        try:
+            programs[first] = runner.group_of(point.config)
+        except ConfigurationError as error:  # shows only when its schemes are built
+            cells[number]["key"] = b""
+            bad.append(Point(point.index, None, str(error)))
+            continue
+        if first == number:
+            numbers[identity.key] = number
+            points[number] = point
+            identities[number] = identity
+        else:
+            points[first] = dataclasses.replace(points[first], config=point.config)
     _check_possible(sweep, len(points), bad)
     configs = [point.config for point in points.values()]
     variables = runner.variables(configs, sweep.kept)
