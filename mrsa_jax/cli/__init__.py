@@ -273,6 +273,7 @@ def _parse(words: list[str]) -> Any:
     path = pathlib.Path(files[0]) if files else None
     if words and not words[0].startswith("-"):
         check_known(words[0], "command", _COMMANDS, "a known command")
+    # every command's settings, since tyro parses a union of all
     settings = {name: command.config() for name, command in _COMMANDS.items()}
     is_asked = words[:1] == ["reproduce"]
     # completion shows all flags
@@ -301,6 +302,7 @@ def _parse(words: list[str]) -> Any:
         if chosen and has_frames and {"-h", "--help"} & {*words}
         else []
     )
+    # tyro shows all flags, and the short help leaves most out again
     words = ["--help" if word == "--help-all" else word for word in words]
     printed = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
     rows: Any = _Rows(printed if few else sys.stdout)
@@ -386,6 +388,7 @@ def _shortened(text: str, few: list[str], command: str) -> str:
         elif flag:
             is_kept = flag[1] in ("help", *few)
             left_out += not is_kept
+        # a panel is printed only if a flag of it is
         if line.startswith("╰"):
             lines += [*panel, line] * any(re.match("│ -", row) for row in panel)
         elif is_kept:

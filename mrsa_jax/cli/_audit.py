@@ -219,6 +219,7 @@ def run_watch(config: WatchConfig) -> int:
 
 
 def _check(config: WatchConfig) -> None:
+    # with --once the file must be there: nothing comes later
     may_come = config.wait and not config.once
     more = "" if config.once else " (--wait waits for one that is not there yet)"
     rule = f"must be a participation log that is there{more}"

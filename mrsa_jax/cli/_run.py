@@ -69,5 +69,6 @@ def run_kind(
         show_found(findings)
         return findings
 
+    # what is found early is not valid JSON, so it is not printed then
     printed = (lambda findings: print_json(as_json(findings))) if config.json else show
     return drawn(run, config, printed, None if config.json else early)

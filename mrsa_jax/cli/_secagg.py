@@ -52,6 +52,7 @@ def _print_round(findings: Any) -> None:
 
 def _all_steps(steps: list[dict[str, Any]]) -> dict[str, Any]:
     """Return all steps together; those that were not measured add nothing to times."""
+    # a step that was not measured is None, which no sum takes in
     totals = {}
     for name in _NUMBERS:
         measured = [step[name] for step in steps if step[name] is not None]

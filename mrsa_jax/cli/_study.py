@@ -114,6 +114,7 @@ def sparkline(values: list[float], most: float) -> str:
         >>> sparkline([12.0, 4.0, 1.0, float("nan")], 12.0)
         '█▃▁ '
     """
+    # the lowest bar is 1, an exposed client, and not 0
     step = (len(_LEVELS) - 1) / max(most - 1, 1e-9)
     return "".join(
         _LEVELS[round((min(value, most) - 1) * step)] if value >= 1 else " "

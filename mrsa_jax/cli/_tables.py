@@ -54,6 +54,7 @@ class Table:
     def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:
         """Give rich the widest form that fits; if none does, cells are folded."""
         wide = options.update(max_width=10_000)
+        # first all columns, then headings on several lines, then fewer columns
         gone = [self.spare[:count] for count in range(len(self.spare) + 1)]
         for left_out, is_broken in (
             (gone[0], False),

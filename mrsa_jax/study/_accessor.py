@@ -43,6 +43,7 @@ def find_schemes(results: xr.Dataset) -> xr.Dataset:
         >>> found.sel(scheme="Random").scheme.item()
         'Random'
     """
+    # a sweep's axis of schemes may have any name: its attribute tells the field
     for name in map(str, results.xindexes):
         if results[name].attrs.get("field", name) == "scheme":
             results = results.drop_indexes(name).set_xindex(name, _index())
@@ -61,6 +62,7 @@ def _index() -> Any:
             self, labels: dict[Any, Any], method: Any = None, tolerance: Any = None
         ) -> Any:
             """Return the places of labels, or of schemes that are written so."""
+            # an index of one dimension is asked for one name at a time
             ((name, wanted),) = labels.items()
             if isinstance(wanted, str):
                 wanted = self._label(wanted)
@@ -275,6 +277,7 @@ class StudyAccessor:
             **attributes(results),
         }
         target = pathlib.Path(path)
+        # a folder takes the usual name
         target = target / "report.html" if target.is_dir() else target
         if self.is_sweep:
             text = _report_sweep.sweep_page(manifest, results)

@@ -162,6 +162,7 @@ def run_and_save(
     config: AuditConfig, progress: Progress, show: Callable[[AuditFindings], None]
 ) -> AuditFindings:
     """Run an audit, and write its folder, recipe and certificate as set."""
+    # a certificate names the log by its digest, so the log must be the one audited
     digest = _digest(config.file) if config.certificate is not None else ""
     with _store.folder_if_asked(config) as folder:
         findings = run(config, progress)
@@ -220,12 +221,14 @@ def _audit(
     )
     # if clients share the noise, a sum has that of its survivors
     noise, clip = config.noise_multiplier, config.clip
+    # the ledger counts that noise, with the survivors of each sum
     if config.counts_shares:
         noise = clip = None
     memory, share = config.memory, config.share
     if config.drift is not None:
         memory, share = _store.measured_drift(config.drift)
     try:
+        # each step knows more than the one before: the first is shown at once
         for step in privacy.audit_steps(
             log,
             effort=config.effort,

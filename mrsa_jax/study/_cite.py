@@ -95,6 +95,7 @@ def read_bibtex(entry: str) -> Paper:
         >>> read_bibtex(entry).reference
         'Me: The JAX of it.'
     """
+    # type, key, and all fields in one group
     head = re.fullmatch(r"\s*@(\w+)\s*\{\s*([^\s,{}]+)\s*,(.*)\}\s*", entry, re.DOTALL)
     fields = {}
     for name, value in [] if head is None else _FIELD.findall(head[3]):
@@ -104,6 +105,7 @@ def read_bibtex(entry: str) -> Paper:
     return Paper(head[1].lower(), head[2], tuple(fields.items()))  # type: ignore[index]
 
 
+# three levels of braces inside each other: more than BibTeX's titles have
 _BRACES = r"\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*\}"
 _FIELD = re.compile(rf'(\w+)\s*=\s*({_BRACES}|"[^"]*"|\w+)')
 
@@ -373,6 +375,7 @@ def _of_sweep(swept: str, config: Mapping[str, Any]) -> Iterator[_Source]:
         for row in axis.get("values", ()):
             for name, value in zip(names, row, strict=True):
                 yield from _of_field(name, value)
+    # a field on an axis has no one value in the base
     base = config.get("base", config)
     yield from _of_fields({name: base[name] for name in base if name not in changing})
 
@@ -431,6 +434,7 @@ def _of_results(results: xr.Dataset) -> Iterator[_Source]:
 
 def _of_class(cls: type) -> _Papers:
     """Return the papers that a class names, or those of the row of its name."""
+    # BatchPartitioning -> batch_partitioning, as rows are named
     name = re.sub("(?<=[a-z])(?=[A-Z])", "_", cls.__name__).lower()
     return _cited(getattr(cls, "cites", name))
 

@@ -200,6 +200,7 @@ def explorer(
     measured = [
         str(n) for n in table if table[n].dtype.kind in "iuf" and n not in names
     ]
+    # a facet or a colour per value: no more than a reader can tell apart
     few = [n for n in names if 1 < table[n].nunique() <= _MOST_FACETS]
     kinds = {
         "x": (*names, *measured),
@@ -232,6 +233,7 @@ def _points_html(
     names: Sequence[str],
     choices: Mapping[str, Any],
 ) -> str:
+    # a page of more points than this is slow in a browser
     rows = table.head(_MOST_ROWS)
     if choices["y"] == _PAIRS:
         hue = "scheme" if "scheme" in rows else None
@@ -294,6 +296,7 @@ def _paths(results: xr.Dataset, table: pd.DataFrame, hue: str | None) -> list[Ch
     import pandas as pd
 
     axes = _points.axes_of(results)
+    # where each row of the table lies on the axes of the data set
     places = tuple(
         results.get_index(axis).get_indexer(pd.Index(table[axis])) for axis in axes
     )
@@ -303,6 +306,7 @@ def _paths(results: xr.Dataset, table: pd.DataFrame, hue: str | None) -> list[Ch
     for name in names:
         column = name.removesuffix("_by_round")
         own = results[name].transpose(*axes, ..., "round").astype(np.float64)
+        # what is left of an array besides axes and rounds is over trials
         trials = [dim for dim in own.dims if dim not in (*axes, "round")]
         is_least = quantity(column).statistic != "mean"
         reduced = own.where(own >= 0).min(trials) if is_least else own.mean(trials)

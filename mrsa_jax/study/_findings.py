@@ -48,6 +48,7 @@ def as_json(value: Any) -> Any:
         return {name: as_json(content) for name, content in value.items()}
     if isinstance(value, tuple | list):
         return [as_json(item) for item in value]
+    # NumPy's numbers are none of JSON's
     plain = value.item() if isinstance(value, np.generic) else value
     if isinstance(plain, float):
         return plain if math.isfinite(plain) else None
@@ -82,6 +83,7 @@ def shares_of(config: AuditConfig, log: ParticipationLog) -> dict[str, Any] | No
         ledger.epsilon(config.delta),
         ledger.planned.epsilon(config.delta),
     )
+    # nan of clients in no sum goes to the end, behind all losses
     order = np.argsort(-np.nan_to_num(ledger.mu, nan=-1.0), kind="stable")[:_MOST_NOTED]
     worst = [
         {
@@ -333,6 +335,7 @@ def _rows(audit: Audit) -> list[tuple[str, str, str]]:
         )
         sure = "certified" if group.certified else "not decided"
         plain = [("smallest plain sum", counted(sizes, "client"), sure)]
+    # bounds that meet are one number
     both = weak.lower == weak.upper
     return [
         exposed,

@@ -117,6 +117,7 @@ def attack_charts(summary: Rows, scores: Rows) -> dict[str, Chart]:
         summary: A row for each thing that was attacked.
         scores: A row for each client, or for each rate of false positives.
     """
+    # a chart for each kind of updates, with a name of its own where there are several
     if is_told_apart(scores):
         kinds = list(dict.fromkeys(str(row["others"]) for row in scores))
         return {
@@ -159,6 +160,7 @@ def _method(name: Any, summary: Rows) -> Series:
 def _found(label: str, rows: Rows, scores: Rows) -> Series:
     """Return a line on how often a shift is detected, at some rate of false alarms."""
     of_scheme = [row for row in scores if row["scheme"] == label]
+    # the measured rate that is nearest to the one that verdicts are about
     rate = min(
         (float(row["fpr"]) for row in of_scheme),
         key=lambda candidate: abs(candidate - _TOLD_AT),
@@ -185,6 +187,7 @@ def _found(label: str, rows: Rows, scores: Rows) -> Series:
         )
         verdict = ("bad", "above the ledger") if above else verdict
         return Series(label, verdict, words)
+    # the client that is found most often decides
     most = max((float(row["tpr"]) for row in at_rate), default=0.0)
     return Series(
         label, ("bad" if most >= _OFTEN else "fair", f"found {100 * most:.3g} %"), words

@@ -60,6 +60,7 @@ def noise_section(results: xr.Dataset, rows: Sequence[Row]) -> Section:
 
 
 _MEASURED = ("spread", "lasting", "memory")
+# headings by field, in the order of what a reader asks: T, hidden, drift, bits
 _BESIDE = {
     "Strong T": "strong_privacy",
     "Weak T": "weak_privacy",
@@ -231,6 +232,7 @@ def _openings(
     How well clients are hidden comes before what was learnt, except in a training of
     one scheme, which is run for its accuracy.
     """
+    # without an accuracy a loss alone opens no page
     learning = [name for name in LEARNING if "accuracy" in charts and name in charts]
     hiding = [name for name in _HIDING if name in charts][:1]
     first, second = (learning, hiding) if is_training else (hiding, learning)

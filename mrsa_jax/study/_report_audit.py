@@ -138,7 +138,7 @@ def _series(charts: Mapping[str, Chart], content: Mapping[str, Any]) -> list[Ser
 
 
 def _findings(content: Mapping[str, Any]) -> str:
-    words = _page.paragraphs(shown(text, 2000) for text in content["sentences"])
+    words: str = _page.paragraphs(shown(text, 2000) for text in content["sentences"])
     # the gate that was named last stands first
     for gate in _gates(content):
         words = piece("gate", _passed(gate), gate["reason"]) + words

@@ -41,7 +41,7 @@ def attack_page(
     """
     summary = content["summary"]
     scores = content["scores"]
-    words = _page.paragraphs(content["sentences"])
+    words: str = _page.paragraphs(content["sentences"])
     if content.get("is_complete") is False:
         words = piece("interrupted") + words
     series = _plots.attack_series(summary, scores)
@@ -114,6 +114,7 @@ def advice_page(
     chosen = content["chosen"] or {}
     options = []
     for option in _plots.labelled(content["options"]):
+        # several options may have one label: sizes tell them apart
         same = all(option.get(name) == chosen.get(name, "") for name in _SIZES)
         options.append(option | {"is_chosen": same})
     series = [_series(option) for option in options]
@@ -328,6 +329,7 @@ def _page_of(folder: pathlib.Path) -> tuple[dict[str, Any], str]:
             f"{manifest.get('schema')!r} in "
             f"{str(folder)!r}, written by mrsa_jax {_version(manifest)}"
         )
+    # a folder has at most one of these files, or a store
     for name, (page, *parts) in _PAGES.items():
         if (folder / name).is_file():
             return manifest, page(folder, read_part(folder / name, *parts), manifest)

@@ -58,6 +58,7 @@ def sweep_charts(
     others = [
         name for name in has if name not in usual_names and not name.endswith(_EDGES)
     ]
+    # quantities that change first; if none does, any
     others = [name for name in others if table[name].nunique() > 1] or others
     chosen = usual or others[:_MOST_OTHERS]
     charts = {
@@ -89,6 +90,7 @@ def over_seeds(
     settings = [name for name in names if name not in seeds]
     if not seeds or not settings or not len(table):
         return table, {}
+    # dropna: settings may be None, which pandas takes for missing
     groups = table.groupby(settings, sort=False, dropna=False)
     measured = [
         str(n) for n in table if n not in names and table[n].dtype.kind in "iuf"
@@ -100,6 +102,7 @@ def over_seeds(
     pooled = groups.agg(how).reset_index()
     pooled.insert(len(settings), "seeds", groups.size().to_numpy())
     low, high = groups[measured].min().to_numpy(), groups[measured].max().to_numpy()
+    # where seeds agree there is no range to show
     spans = {
         (int(i), measured[k]): (float(low[i, k]), float(high[i, k]))
         for i, k in zip(*np.nonzero(high > low), strict=True)
@@ -173,6 +176,7 @@ def default_axes(
     seeds = _points.columns_of(results, "seed")
     counts = {name: table[name].nunique() for name in names}
     varied = [name for name in names if counts[name] > 1]
+    # seeds are pooled, and a column cannot run along and tell apart
     free = [name for name in varied if name not in (*seeds, x, hue)]
     kinds = [
         name

@@ -82,6 +82,7 @@ def check_output(config: Settings) -> pathlib.Path:
     """
     out = config.out
     parent = out.absolute().parent
+    # the nearest folder that exists decides whether a new one can be made
     while not parent.exists():
         parent = parent.parent
     if (out.exists() and not out.is_dir()) or not parent.is_dir():
@@ -121,6 +122,7 @@ def _check_finished(config: Settings, manifest: dict[str, Any]) -> None:
 def is_complete(config: Settings) -> bool:
     """Return whether the output folder holds this very study, complete."""
     manifest = _run_folder.read_json(config.out / _MANIFEST)
+    # a run of the same settings that is under way would replace it
     same = manifest is not None and manifest["config_hash"] == config_hash(config)
     return same and _run_folder.unfinished_run(config.out) is None
 
@@ -166,6 +168,7 @@ def study_folder(config: Settings, *, is_held: bool = False) -> Iterator[StudyFo
     out = config.out.absolute()
     if not is_held:
         check_output(config)
+    # hidden, and next to its target: a rename within one folder is atomic
     partial = out.parent / f".{out.name}.partial-{os.getpid()}"
     with writing(out, more="; what was there before is kept"):
         out.parent.mkdir(parents=True, exist_ok=True)

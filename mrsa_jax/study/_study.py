@@ -192,6 +192,8 @@ def run_and_save(
         saved = SavedStudy.of(_accessor.open_study(config.out).load(), config.out)
         show(saved)
         return saved
+    # checkpoints live in the run's folder, results in the study's: the second takes
+    # the place of the first when it is complete
     with run_folder(config, _store.provenance(config)) as folder_of_run:
         if config.resume and not folder_of_run.has_checkpoint:
             note(
@@ -199,6 +201,7 @@ def run_and_save(
                 f"no checkpoint to resume from in {folder_of_run.path}: starting with "
                 "round 1",
             )
+        # a run of other settings must not continue from these
         checkpoints = federated.checkpoints(
             folder_of_run.checkpoints,
             every=config.checkpoint_every,
@@ -351,6 +354,7 @@ def compare(
     """
     rule = "must map labels to selectors, at least one"
     labels = _labels(schemes, "schemes", rule)
+    # a data set has one axis of clients for all schemes
     sizes = {label: check_selector(schemes[label]).num_clients for label in labels}
     rule = "must be over one number of clients"
     require(len(set(sizes.values())) == 1, "schemes", rule, sizes)
@@ -367,6 +371,7 @@ def compare(
         availability.for_clients(sizes[labels[0]]), "dropout_rates", None
     )
     rates = None if rates_or_none is None else np.asarray(rates_or_none)
+    # nan where a selector or the availability model does not know it
     expected = [_build.expected_cardinality(schemes[label], rates) for label in labels]
     guarantees = [_build.guaranteed_privacy(schemes[label]) for label in labels]
     settings: dict[str, Any] = {

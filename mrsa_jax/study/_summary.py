@@ -216,10 +216,12 @@ def _row(scheme: xr.Dataset) -> Row:
     num_trials = scheme.sizes.get("trial", 1)
     last = scheme.isel(round=-1)
     strong = np.asarray(last["strong_privacy"])
+    # 0 where no client took part
     learnt = strong[strong > 0]
     first = np.asarray(scheme["first_exposure"])
     exposed = first[first >= 0]
     deviation = scheme["cardinality_deviation"]
+    # standard error of a mean over all rounds of all trials
     error = float(deviation / np.sqrt(scheme.sizes["round"] * num_trials))
     values = {name: float(last[name].mean()) for name in _MEANS}
     numbers: dict[str, _Number] = {
@@ -669,5 +671,6 @@ def _use(row: Row) -> str:
 
 
 def _join(parts: list[str]) -> str:
+    # a, b and c
     *first, last = parts
     return f"{', '.join(first)} and {last}" if first else last

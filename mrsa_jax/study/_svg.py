@@ -96,6 +96,7 @@ class Scale(NamedTuple):
 
 def _ticks(low: float, high: float, is_whole: bool) -> tuple[float, ...]:
     """Return round numbers, one step apart, that enclose two values."""
+    # the least of 1, 2, 2.5, 5 and 10 times a power of ten that gives few ticks
     rough = (high - low) / (_MOST_TICKS - 1)
     power = 10.0 ** math.floor(math.log10(rough))
     steps = (1, 2, 5, 10) if is_whole else (1, 2, 2.5, 5, 10)
@@ -301,6 +302,7 @@ def _thinned(points: np.ndarray) -> np.ndarray:
     if len(points) <= _MOST_POINTS:
         return points
     chosen = []
+    # four points of each part keep its ends and its spikes
     for part in np.array_split(np.arange(len(points)), _MOST_POINTS // 4):
         heights = points[part, 1]
         chosen.append(part[[0, heights.argmin(), heights.argmax(), -1]])
@@ -344,6 +346,7 @@ def _band(line: Line, along: Scale, up: Scale) -> str:
     path = ""
     for edges in zip(*(_runs(line.x, y, along, up) for y in both), strict=True):
         below, above = map(_corners, edges) if line.kind == "step" else edges
+        # along the lower edge and back along the upper one
         around = np.concatenate([below, above[::-1]])
         path += "M" + " ".join(f"{_n(x)} {_n(y)}" for x, y in around) + "Z"
     return path
@@ -351,6 +354,7 @@ def _band(line: Line, along: Scale, up: Scale) -> str:
 
 def _corners(run: np.ndarray) -> np.ndarray:
     """Return a run of steps as its corners."""
+    # each change has two corners: the old value there, and the new
     change = np.flatnonzero(np.diff(run[:, 1])) + 1
     before = np.stack([run[change, 0], run[change - 1, 1]], axis=1)
     corners = np.stack([before, run[change]], axis=1).reshape(-1, 2)

@@ -74,6 +74,8 @@ def _read_cells(path: pathlib.Path, count: int) -> np.ndarray | None:
 
     None unless the file holds so many, and nothing else.
     """
+    # an array of this size tells how long a whole file is: a damaged header must
+    # not make NumPy reserve memory for a larger one
     part = io.BytesIO()
     np.save(part, np.zeros(count, CELL))
     size = len(part.getvalue())
@@ -139,6 +141,7 @@ class View:
             for n, dims, *value in self.shown["variables"]
         }
         self.layout = Layout(self.variables, self.shown["inner"])
+        # results of all trials together have no axis of trials
         self.is_whole = "trial" not in self.shown["inner"]
         self.index = index or Index(folder)
         self._shape = tuple(self.shown["shape"])
@@ -309,6 +312,7 @@ class View:
 
     def _block(self, cells: np.ndarray) -> dict[str, np.ndarray]:
         """Return the values of some cells."""
+        # equal cells show one point, which is read once
         points, point_of = np.unique(cells, return_inverse=True)
         values = {
             name: np.full(
@@ -369,6 +373,7 @@ def num_files(
 
 def _limit(widths: Iterable[tuple[int, ...]]) -> int:
     """Return the number of cells in a chunk, by the sizes of their contents."""
+    # a chunk holds whole cells: the largest array within one decides their number
     widest = max(map(math.prod, widths))
     return min(_MOST_CELLS, max(1, _MOST_BYTES // (8 * widest)))
 
@@ -396,6 +401,8 @@ def _blocks(
         >>> _blocks((3, 5, 4), 8)[0]
         (1, 2, 4)
     """
+    # fill chunks from the last axis on; where an axis is cut, those before it have
+    # chunks of one, so that a chunk is one run of cells
     chunks = [1] * len(shape)
     for axis in reversed(range(len(shape))):
         pieces = -(-shape[axis] // limit)

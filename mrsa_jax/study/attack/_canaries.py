@@ -82,6 +82,7 @@ def _residuals(scores: attacks.CanaryScores) -> dict[str, float]:
     """Return the least scale and the largest correlation of noise, with margins."""
     residuals = scores.residuals
     assert residuals is not None  # `play` keeps them
+    # the covariance over rounds, relative to the plan: 1 on its diagonal, 0 beside it
     scale, margins = np.diagonal(residuals.covariance), residuals.margins()
     others = ~np.eye(len(scale), dtype=bool)
     return {
@@ -98,6 +99,7 @@ def _verdict(
     """Compare both statistics with the ledger and the plan."""
     residuals = scores.residuals
     assert residuals is not None
+    # noise that is missing or repeated shows without any canary
     words = [*residuals.faults()]
     if lower > allowed:
         words.insert(0, "more than the ledger allows")

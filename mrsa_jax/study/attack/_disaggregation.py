@@ -73,6 +73,7 @@ def _count_view(sums: Any, history: np.ndarray, lengths: np.ndarray) -> CountVie
     require(
         int(lengths.sum()) == len(history), "interval_lengths", rule, int(lengths.sum())
     )
+    # the first round of each interval
     starts = np.concatenate([[0], np.cumsum(lengths)[:-1]])
     counts = np.add.reduceat(
         np.asarray(history).astype(bool).astype(np.int64), starts, axis=0

@@ -111,6 +111,7 @@ def score(
     from scipy import special
 
     (without, shifted), inside = scores, 0
+    # a score is standard normal without the shift, and moved by mu with it
     for rate in rates:
         threshold = -float(special.ndtri(rate))
         hits = int((shifted > threshold).sum())
@@ -128,6 +129,7 @@ def score(
         }
         report.scores.append(head | measured)
     ordered = np.sort(without)  # ties, of those who are exposed, count half
+    # the area under the curve is the chance that a shifted score is the larger
     below = sum(
         np.searchsorted(ordered, shifted, side).mean() for side in ("left", "right")
     )
@@ -170,6 +172,7 @@ class _Trained:
         self.progress, self.done = progress, 0
         self.without = self._updates(None, 0.0)
         flat = self.without.reshape(-1, config.rounds, history.shape[1])
+        # second moments over rounds, averaged over trainings and clients
         covariance = np.einsum("brn,bsn->rs", flat, flat) / (len(flat) * flat.shape[2])
         self.spread = float(np.sqrt(np.trace(covariance) / len(covariance)))
         rule = "must give updates that differ between clients, and are finite"
@@ -211,6 +214,7 @@ class _Trained:
             _stage.stream(config, Stream.LOCAL_TRAINING),
             0 if client is None else 1 + client,
         )
+        # bytes of the samples that a training gathers
         samples = 4 * config.client_size * int(np.prod(self.pool[0].shape[1:]))
         in_flight = config.num_clients * (4 * _COPIES * len(self.start) + samples)
         tile = min(at_once("repeated", in_flight), count)

@@ -172,6 +172,7 @@ def _sample_photographs(name: str, count: int) -> np.ndarray:
         _square(Image.open(packaged_file(f"{picture}.jpg")))
         for picture in (name, other)
     ]
+    # cut both pictures ever finer until there are enough parts
     cut, pieces = 2, list(whole)
     while len(pieces) < count:
         for place in range(cut * cut):

@@ -82,6 +82,7 @@ def _simulated(
     start, trainer = _stage.start_and_trainer(
         config, model, shape, config.batch_size, config.clip_norm
     )
+    # a ring as large as the largest sum needs
     width = max(2, int(history.sum(axis=1).max(initial=2)))
     quantizer = quantize.stochastic(_LEVELS, _CLIP)
     aggregator = secagg.ring_average(quantizer, width, len(start), fidelity="sets")
@@ -106,6 +107,7 @@ def _from_files(config: LeastSquaresConfig) -> _Sums:
     sums = _stage.read_array(config.aggregates, "aggregates")
     if config.run is not None:
         history = _stored_history(config.run)
+        # sums may be given with or without rounds that have none
         learnt = history[history.any(axis=1)]
         history = history if len(sums) == len(history) else learnt
     else:
@@ -251,6 +253,7 @@ def _about_the_mean(
 ) -> tuple[_Sums, np.ndarray]:
     """Subtract the mean update from truth and sums, so that errors leave it out."""
     counts = np.asarray(history).astype(np.float64).sum(axis=1)
+    # the mean update of all participations, as a server can compute it
     mean = values.sum(axis=0) / max(counts.sum(), 1.0)
     truth = None if sums.truth is None else sums.truth - mean
     return dataclasses.replace(sums, truth=truth), values - counts[:, None] * mean

@@ -76,6 +76,7 @@ def _pool(config: MembershipConfig) -> data.ClientData:
     )
     require(needed <= len(labels), "client_size", rule, size, f"{len(labels)} samples")
     generator = np.random.default_rng([config.seed, 0x3E3])
+    # label noise: some labels are drawn again
     is_wrong = generator.random(len(labels)) < config.label_noise
     drawn = generator.integers(0, dataset.num_classes, len(labels))
     noisy = np.where(is_wrong, drawn, labels).astype(np.int32)
@@ -89,6 +90,7 @@ def _seen_models(
     key = _stage.stream(config, Stream.QUANTIZATION)
     models = []
     for target in range(config.num_targets):
+        # a target is summed with those that follow it, around the end
         company = [(target + i) % len(updates) for i in range(config.num_summed)]
         wire = _stage.through_wire(fold(key, target), updates[company])
         padded = attacks.read_models(wire.padded)[0]
@@ -166,6 +168,7 @@ def _score_members(
             of_models.ravel(), is_member, threshold=0.0, false_positive_rates=_RATES
         )
         label = f"sum of {config.num_summed}" if name == "sum" else name
+        # normal approximation of a 95 % interval
         width = 1.96 * float(
             np.sqrt(judged.accuracy * (1 - judged.accuracy) / of_models.size)
         )

@@ -103,6 +103,7 @@ def _score_classes(
     flat = recovered.images.reshape(len(means), -1).astype(np.float64)
     real = means.reshape(len(means), -1).astype(np.float64)
     likeness = np.full(len(means), np.nan)
+    # a picture of one value has no correlation
     for c in np.flatnonzero((flat.std(axis=1) > 0) & (real.std(axis=1) > 0)):
         likeness[c] = np.corrcoef(flat[c], real[c])[0, 1]
     numbers = {"class": np.arange(len(means)), "confidence": recovered.confidence}

@@ -61,6 +61,7 @@ def activations(model: str, shape: tuple[int, ...], classes: int) -> int:
     module = build("model", model, classes)
     sample = jnp.zeros((1, *shape), jnp.float32)
 
+    # shapes only: nothing is computed
     def answers(key: Any) -> Any:
         variables = module.init(key, sample)
         return module.apply(
@@ -148,6 +149,7 @@ def through_wire(seed: Any, values: Any, connection_probability: float = 1.0) ->
     What `attacks.wire_round` returns.
     The quantizer's range clips nothing, and the ring is no larger than the sum needs.
     """
+    # the largest entry must not be clipped, and rounding may raise it
     clip = float(np.abs(np.asarray(values)).max()) or 1.0
     return attacks.wire_round(
         seed,

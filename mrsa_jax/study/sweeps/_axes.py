@@ -165,6 +165,8 @@ class Sweep:
                 them.
         """
         tables, changed = {} if tables is None else tables, {}
+        # tables that no axis changes are shared by all cells; the others by those cells
+        # that have the same places on the axes that change them
         for name, axes in self._changing.items():
             place = name, *(index[k] for k in axes)
             if place not in tables:
@@ -199,6 +201,7 @@ class Sweep:
         )
         for index in itertools.product(*map(range, self.shape)):
             try:
+                # checks see each table once, however many cells share it
                 config = self.kind.resolve(self.settings_at(index, cached), checks)
                 tables = {
                     name: read(table)
@@ -310,6 +313,7 @@ def sweep_of(content: Mapping[str, Any]) -> Sweep:
     good = isinstance(zips, list) and all(isinstance(one, dict) for one in zips)
     require(good, "zip", rule, zips)
     fields = _flat_fields(kind.settings, grid, "grid")
+    # a list of schemes in the base is an axis where a point has one scheme
     implied = {f: v for f, v in kind.implied_axes(rest).items() if f not in fields}
     axes = [
         _axis(kind, "grid", {name: values})
@@ -368,6 +372,7 @@ def hint_of(cls: type, dotted: str, where: str) -> Any:
     if dotted in hints:
         return hints[dotted]
     names = [name for name, hint in hints.items() if not dataclasses.is_dataclass(hint)]
+    # the same last part in another table, before words that look alike
     close = [
         name for name in names if name.rpartition(".")[2] == dotted.rpartition(".")[2]
     ]
@@ -478,6 +483,7 @@ def read_field(hint: Any, value: Any, path: str) -> Any:
     inner = without_none(hint)
     if typing.get_origin(inner) is tuple and not isinstance(value, list):
         value = [value]
+    # TOML's linspace gives floats
     if inner is int and isinstance(value, float) and value.is_integer():
         value = int(value)
     return read_value(hint, value, path)

@@ -219,6 +219,7 @@ def _less(content: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
 
 
 def _digest(content: Any) -> str:
+    # equal settings must give equal text: sorted names, no spaces, numbers alike
     text = json.dumps(
         _canonical(content), sort_keys=True, separators=(",", ":"), default=str
     )

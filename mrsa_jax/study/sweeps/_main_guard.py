@@ -33,6 +33,7 @@ def check_main(distributed: Any, workers: int | None) -> None:
     """
     main = sys.modules["__main__"]
     spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
+    # python -m package: nothing is run again under another name
     is_package = spec is not None and spec.name.rpartition(".")[2] == "__main__"
     starts_anew = (
         distributed.config.get("distributed.worker.multiprocessing-method") != "fork"
@@ -56,6 +57,7 @@ def check_main(distributed: Any, workers: int | None) -> None:
 
 def _line_of(main: types.ModuleType) -> int | None:
     """Return the line of the main script that is being run; None in another thread."""
+    # the outermost statement of the script that leads here
     frame: types.FrameType | None = sys._getframe()
     while frame is not None:
         if frame.f_globals is vars(main) and frame.f_code.co_name == "<module>":

@@ -223,6 +223,7 @@ def _union(parts: Sequence[_Part]) -> tuple[Sweep, np.ndarray]:
     sweeps = [part.sweep for part in parts]
     kinds = list(dict.fromkeys(sweep.kind.name for sweep in sweeps))
     require(len(kinds) == 1, "folders", "must hold sweeps of one command", *kinds)
+    # axes that change the same fields are one axis; the last name of it counts
     named = {axis.fields: axis.name for sweep in sweeps for axis in sweep.axes}
     swept = set(itertools.chain.from_iterable(named))
     ranged = ("trials",) if kinds[0] in RANGED else ()
@@ -246,10 +247,12 @@ def _union(parts: Sequence[_Part]) -> tuple[Sweep, np.ndarray]:
     values: dict[tuple[str, ...], dict[tuple[Any, ...], int]] = {
         fields: {} for fields in named
     }
+    # values of an axis in the order in which folders have them
     for part in parts:
         for _, changed, _ in part.rows():
             for fields, rows in values.items():
                 rows.setdefault(row(part, fields, changed), len(rows))
+    # numbers of one field are sorted
     for fields, rows in values.items():
         if all(
             len(row_values) == 1 and is_number(row_values[0]) for row_values in rows
@@ -308,6 +311,7 @@ def _check_agree(first_part: _Part, other: _Part) -> None:
     )
     for b in other.records():
         for a in first_part.index.records.get(b.key, ()):
+            # the trials that both records have
             first, end = max(a.first, b.first), min(a.end, b.end)
             whole = first_part.view.is_whole and (a.first, a.end) != (b.first, b.end)
             if first >= end or whole:

@@ -174,6 +174,7 @@ class Objects:
             "{'mine': object} gives"
         )
         require(good, path, rule, name)
+        # a digest of the code and of all values that the object holds
         code = Code(thing, name, path, self._depends)
         digests = code()
         rows = family.rows
@@ -185,6 +186,8 @@ class Objects:
                 name in self.names and rows[name].code() == digests, path, rule, name
             )
             return
+        # registries take names of letters, digits and underscores only: the row is
+        # registered under such a name, and then moved to the object's own
         value, legal = _linen(thing), f"object_{digest_of(name.encode())}"
         is_value = family.has_value(value)
         family.register(legal, family.made(value) if is_value else value)

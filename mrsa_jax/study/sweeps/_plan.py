@@ -129,6 +129,7 @@ class Plan:
         """Say where an axis changes nothing, because no other setting reads it."""
         grid, lines_of_words = self.cells.reshape(self.sweep.shape), []
         for k, axis in enumerate(self.sweep.axes):
+            # lines along the axis in which all cells show one point
             lines = np.moveaxis(grid, k, -1)
             same = (lines == lines[..., :1]).all(axis=-1) & (
                 lines["key"][..., 0] != b""
@@ -225,6 +226,7 @@ class Plan:
             num_complete += len(has) - len(lack)
             partly.update((has[n], self.trials(n)) for n in lack if has[n])
             keys = [self.identities[n].key for n in group.numbers]
+            # seconds per trial of records of the same program
             took = [
                 r.seconds / r.count
                 for key in keys

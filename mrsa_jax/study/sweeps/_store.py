@@ -55,6 +55,7 @@ def check_sweep_output(sweep: Sweep) -> None:
     """
     if sweep.reuse is not None:
         manifest_of(sweep.reuse, "reuse")
+        # records are read from the other folder while this one is cleared
         is_kept = not sweep.overwrite or sweep.reuse.resolve() != sweep.out.resolve()
         require(
             is_kept,
@@ -293,6 +294,7 @@ def _check_extends(sweep: Sweep, manifest: dict[str, Any], cells: np.ndarray) ->
         return
     new = _trials_by_settings(cells)
     old = _trials_by_settings(cells_of(sweep.out, manifest))
+    # no cell of before may be lost, or have fewer trials
     extends = all(new.get(settings, -1) >= trials for settings, trials in old.items())
     if extends and set(manifest["view"]["kept"]) <= set(sweep.kept):
         return
