@@ -70,7 +70,7 @@ class _Command(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class _Reproduce:
-    """Remake the papers' tables and figures and compare them (`mrsa-jax-papers`)."""
+    """Remake the papers' results and compare them; needs `mrsa-jax-papers`."""
 
 
 _RUN = "seed out rounds json num-clients cohort-size dropout-rates"

@@ -350,7 +350,7 @@ def linked(
 
 
 def _with_script(content: str, style: str, script: str) -> str:
-    # several pieces may stand in one page: each has a name of its own, by its content
+    # several pieces may stand in one page: the content gives each another name
     name = f"mrsa-{zlib.crc32(content.encode()):08x}"
     look = (asset("explorer.css") + style).replace("ID", name)
     code = asset("explorer.js").replace("ID", name)

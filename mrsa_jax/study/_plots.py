@@ -117,7 +117,7 @@ def attack_charts(summary: Rows, scores: Rows) -> dict[str, Chart]:
         summary: A row for each thing that was attacked.
         scores: A row for each client, or for each rate of false positives.
     """
-    # a chart for each kind of updates, with a name of its own where there are several
+    # a chart for each kind of updates, by a separate name where there are several
     if is_told_apart(scores):
         kinds = list(dict.fromkeys(str(row["others"]) for row in scores))
         return {

@@ -261,7 +261,11 @@ class View:
         metadata: dict[str, Any] = {".zgroup": {"zarr_format": 2}}
         for name, dim, values, facts in self.shown["coordinates"]:
             array = np.asarray(values)
-            sizes = {"shape": array.shape, "chunks": array.shape, "fill_value": None}
+            sizes: dict[str, Any] = {
+                "shape": array.shape,
+                "chunks": array.shape,
+                "fill_value": None,
+            }
             metadata |= _described(name, [dim], facts, array.dtype, sizes)
             yield f"{name}/0", zlib.compress(array.tobytes(), 1)
         for name, variable in self._all.items():
