@@ -180,7 +180,7 @@ def complete(
     Returns:
         Number of cells that are done: all that are possible.
     """
-    # workers of a scheduler have the memory of their own machines
+    # the memory of a scheduler's workers is that of other machines
     if scheduler is None:
         plan.check_memory(workers or 1)
     with contextlib.ExitStack() as stack:
