@@ -221,10 +221,9 @@ def _before(path: pathlib.Path, topics: Sequence[str]) -> dict[Any, Any]:
     old = scaling.like(scaling.read_records(path), where)
     old = {case: row for case, row in old.items() if case[0] in topics}
     rule = (
-        f"must hold records of these topics from a machine like this one "
-        f"({where['processor']}, "
+        "must hold records of these topics from a machine like this one "
+        f"({where['processor']}, {where['cores']} cores, {where['device']})"
     )
-    rule += f"{where['cores']} cores, {where['device']})"
     require(bool(old), "against", rule, str(path))
     return old
 

@@ -217,7 +217,6 @@ def study_page(
         f"{size['client']} clients, {size['round']} rounds{trials}, seed "
         f"{manifest['seed']}"
     )
-    lead += f", seed {manifest['seed']}"
     return whole_page(manifest, [lead], sections, series=series, spec=spec)
 
 
