@@ -82,7 +82,7 @@ def _residuals(scores: attacks.CanaryScores) -> dict[str, float]:
     """Return the least scale and the largest correlation of noise, with margins."""
     residuals = scores.residuals
     assert residuals is not None  # `play` keeps them
-    # the covariance over rounds, relative to the plan: 1 on its diagonal, 0 beside it
+    # the covariance over rounds, relative to the plan: 1 on its diagonal, else 0
     scale, margins = np.diagonal(residuals.covariance), residuals.margins()
     others = ~np.eye(len(scale), dtype=bool)
     return {
