@@ -24,7 +24,7 @@ import tyro
 from mrsa_jax._core.flags import renamed, with_user_paths
 from mrsa_jax._core.papers import from_papers
 from mrsa_jax._core.registry import load_plugins, loaded_plugins
-from mrsa_jax.cli._attack import AttackCommand, defaults, run_attack
+from mrsa_jax.cli._attack import AttackCommand, attacks, defaults, run_attack
 from mrsa_jax.cli._audit import WatchConfig, run_advise, run_audit, run_watch
 from mrsa_jax.cli._bench import BenchConfig, run_bench
 from mrsa_jax.cli._console import (
@@ -42,7 +42,6 @@ from mrsa_jax.cli._secagg import run_secagg
 from mrsa_jax.cli._study import run_study
 from mrsa_jax.cli._sweep import SweepCommand, run_sweep_command
 from mrsa_jax.study import KINDS, TrainConfig, load_config
-from mrsa_jax.study._kinds import attacks
 from mrsa_watch._base.errors import (
     ConfigurationError,
     DataNotFoundError,
@@ -71,7 +70,7 @@ class _Command(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class _Reproduce:
-    """Remake the papers' tables and figures and compare them; needs `mrsa-jax-papers`."""
+    """Remake the papers' results and compare them; needs `mrsa-jax-papers`."""
 
 
 _RUN = "seed out rounds json num-clients cohort-size dropout-rates"
@@ -106,11 +105,12 @@ _OLD_FLAGS = {"advise": {"clients": "num_clients", "cohort": "cohort_size"}}
 
 _DESCRIPTION = """Simulate multi-round secure aggregation in federated learning.
 
-A server sees only securely aggregated sums, round after round. Which clients' updates can it solve
-for, and what does it cost in accuracy to prevent this? Start with `mrsa-jax demo`.
-Each command also reads a TOML file: `mrsa-jax demo --config study.toml --seed 1`; flags take
-precedence. Each command also takes your own schemes, graphs, availability models and attacks from
-a Python file: `mrsa-jax simulate --plugin mine.py --schemes mine`.
+A server sees only securely aggregated sums, round after round. Which clients' updates
+can it solve for, and what does it cost in accuracy to prevent this? Start with
+`mrsa-jax demo`. Each command also reads a TOML file: `mrsa-jax demo --config study.toml
+--seed 1`; flags take precedence. Each command also takes your own schemes, graphs,
+availability models and attacks from a Python file: `mrsa-jax simulate --plugin mine.py
+--schemes mine`.
 """
 
 
@@ -153,11 +153,13 @@ def _run(words: list[str]) -> int:
     try:
         config = _parse(words)
         INTERRUPTS.kept = functools.partial(_left_behind, config, start)
-        found = (
-            known for known in _COMMANDS.values() if isinstance(config, known.config)
+        commands = (
+            command_row
+            for command_row in _COMMANDS.values()
+            if isinstance(config, command_row.config)
         )
         # the settings of `reproduce` are of another project
-        command = next(found, _COMMANDS["reproduce"])
+        command = next(commands, _COMMANDS["reproduce"])
         is_alone = getattr(config, "json", False) and not isinstance(
             config, WatchConfig
         )
@@ -231,11 +233,14 @@ def _left_behind(config: Any, start: float) -> str:
         return f"--resume continues it from its newest checkpoint in {config.out}"
     settings = config.attack if isinstance(config, AttackCommand) else config  # type: ignore[attr-defined]
     written = [getattr(settings, name, None) for name in _WRITTEN]
-    kept = [
+    written_now = [
         str(path) for path in written if path is not None and _changed(path) >= start
     ]
-    if kept:
-        return f"finished parts are kept in {' and '.join(kept)}; the same command starts again"
+    if written_now:
+        return (
+            f"finished parts are kept in {' and '.join(written_now)}; the same command "
+            "starts again"
+        )
     return "nothing half-written was left behind; the same command starts again"
 
 
@@ -249,8 +254,8 @@ def _changed(path: pathlib.Path) -> float:
 
     0 where there is none.
     """
-    there = [own for own in (path, *path.glob("*")) if own.exists()]
-    return max((own.stat().st_mtime for own in there), default=0.0) + _CLOCK_SECONDS
+    paths = [entry for entry in (path, *path.glob("*")) if entry.exists()]
+    return max((entry.stat().st_mtime for entry in paths), default=0.0) + _CLOCK_SECONDS
 
 
 def _parse(words: list[str]) -> Any:
@@ -268,6 +273,7 @@ def _parse(words: list[str]) -> Any:
     path = pathlib.Path(files[0]) if files else None
     if words and not words[0].startswith("-"):
         check_known(words[0], "command", _COMMANDS, "a known command")
+    # every command's settings, since tyro parses a union of all
     settings = {name: command.config() for name, command in _COMMANDS.items()}
     is_asked = words[:1] == ["reproduce"]
     # completion shows all flags
@@ -285,8 +291,8 @@ def _parse(words: list[str]) -> Any:
         settings[words[0]] = load_config(type(settings[words[0]]), path)
     words = _with_new_flags(words, settings)
     union = union_of(
-        (name, type(own), words[:1] == [name], {"default": own})
-        for name, own in settings.items()
+        (name, type(value), words[:1] == [name], {"default": value})
+        for name, value in settings.items()
     )
     parser: Any = tyro.conf.OmitArgPrefixes[union]  # type: ignore[misc]
     # as tyro asks; by frames flags are found in its text
@@ -296,6 +302,7 @@ def _parse(words: list[str]) -> Any:
         if chosen and has_frames and {"-h", "--help"} & {*words}
         else []
     )
+    # tyro shows all flags, and the short help leaves most out again
     words = ["--help" if word == "--help-all" else word for word in words]
     printed = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
     rows: Any = _Rows(printed if few else sys.stdout)
@@ -311,7 +318,10 @@ def _parse(words: list[str]) -> Any:
             sys.stdout.write(_shortened(printed.read(), few, words[0]))
         joined = [word for word in words if "," in word]
         if stop.code and joined:
-            hint = f"hint: separate several values with spaces: {joined[0].replace(',', ' ')}"
+            hint = (
+                f"hint: separate several values with spaces: "
+                f"{joined[0].replace(',', ' ')}"
+            )
             error_console().print(hint, markup=False, highlight=False)
         raise
 
@@ -328,13 +338,13 @@ def _flowing() -> Iterator[None]:
     usual = reader.parse_from_object
 
     def flowing(settings: Any) -> Any:
-        found = usual(settings)
-        for one in found.params:
-            text = " ".join((one.description or "").split())
-            one.description = (
+        parsed = usual(settings)
+        for parameter in parsed.params:
+            text = " ".join((parameter.description or "").split())
+            parameter.description = (
                 re.sub(r" Default: (.+)\.$", r" (default: \1)", text) or None
             )
-        return found
+        return parsed
 
     reader.parse_from_object = flowing
     try:
@@ -367,8 +377,8 @@ class _Rows:
 
 
 def _shortened(text: str, few: list[str], command: str) -> str:
-    """Return a command's help with these flags alone, and the panels that hold one of them."""
-    kept: list[str] = []
+    """Return a command's help with these flags alone, and the panels around them."""
+    lines: list[str] = []
     panel: list[str] = []
     is_kept, left_out = True, 0
     for line in text.splitlines():
@@ -378,12 +388,13 @@ def _shortened(text: str, few: list[str], command: str) -> str:
         elif flag:
             is_kept = flag[1] in ("help", *few)
             left_out += not is_kept
+        # a panel is printed only if a flag of it is
         if line.startswith("╰"):
-            kept += [*panel, line] * any(re.match("│ -", own) for own in panel)
+            lines += [*panel, line] * any(re.match("│ -", row) for row in panel)
         elif is_kept:
-            (panel if line.startswith(("╭", "│")) else kept).append(line)
+            (panel if line.startswith(("╭", "│")) else lines).append(line)
     more = f"{left_out} more settings: mrsa-jax {command} --help-all"
-    return "\n".join([*kept, more, ""])
+    return "\n".join([*lines, more, ""])
 
 
 def _with_new_flags(words: list[str], settings: dict[str, Any]) -> list[str]:
@@ -394,15 +405,15 @@ def _with_new_flags(words: list[str], settings: dict[str, Any]) -> list[str]:
     if words[0] == "attack" and words[1:2] and words[1] in attacks():
         cls = attacks()[words[1]].settings
     new = renamed(cls) | _OLD_FLAGS.get(words[0], {})
-    found = []
+    renamed_words = []
     for word in words:
         flag, equals, value = word.partition("=")
         name = flag.removeprefix("--").replace("-", "_")
         is_old = flag.startswith("--") and name in new
-        found.append(
+        renamed_words.append(
             f"--{new[name].replace('_', '-')}{equals}{value}" if is_old else word
         )
-    return found
+    return renamed_words
 
 
 def _take_flag(words: list[str], flag: str, what: str) -> tuple[list[str], list[str]]:
@@ -411,10 +422,10 @@ def _take_flag(words: list[str], flag: str, what: str) -> tuple[list[str], list[
     Return them, and the rest.
     """
     values, rest = [], []
-    left = iter(words)
-    for word in left:
+    remaining = iter(words)
+    for word in remaining:
         if word == f"--{flag}":
-            value = next(left, None)
+            value = next(remaining, None)
             if value is None:
                 raise ConfigurationError(f"`{flag}` must be followed by {what}")
             values.append(value)

@@ -1,4 +1,4 @@
-"""`mrsa-jax attack NAME`: what a curious server gets out of the sums, tried and scored."""
+"""`mrsa-jax attack NAME`: try what a curious server can learn, and score it."""
 
 from __future__ import annotations
 
@@ -13,9 +13,15 @@ import tyro
 from mrsa_jax.cli._console import output_console, print_sentences
 from mrsa_jax.cli._run import INTERRUPTED, run_kind, union_of
 from mrsa_jax.cli._tables import print_table
-from mrsa_jax.study import load_config
-from mrsa_jax.study._kinds import attacks
+from mrsa_jax.study import KINDS, load_config
 from mrsa_watch._base.errors import ConfigurationError, check_known
+
+
+def attacks() -> dict[str, Any]:
+    """Return the rows of all attacks, a user's own last, by name."""
+    rows = (kind.attack for kind in KINDS.values())
+    return {row.name: row for row in rows if row is not None}
+
 
 _MOST_ROWS = 48  # of the detailed table that are printed
 
@@ -46,28 +52,28 @@ def defaults(path: pathlib.Path | None, words: list[str]) -> AttackCommand:
     Raises:
         ConfigurationError: If they name no attack and do not ask for help.
     """
-    name, known = words[0] if words else "", attacks()
-    if name not in known and (not name.startswith("-") or path is not None):
+    name, rows = words[0] if words else "", attacks()
+    if name not in rows and (not name.startswith("-") or path is not None):
         if not words or name.startswith("-"):
-            names = ", ".join(known)
+            names = ", ".join(rows)
             raise ConfigurationError(
                 f"`attack` must be followed by the name of one: {names}"
             )
-        check_known(name, "attack", known, "a known attack")
-    union = union_of((one, row.settings, one == name, {}) for one, row in known.items())
+        check_known(name, "attack", rows, "a known attack")
+    union = union_of(
+        (word, row.settings, word == name, {}) for word, row in rows.items()
+    )
     fields: Any = [("attack", union, dataclasses.field(default=tyro.MISSING))]
-    lines = (f"mrsa-jax attack {row.name:24} {row.does}" for row in known.values())
-    told = (AttackCommand.__doc__ or "").format(attacks="\n      ".join(lines))
+    lines = (f"mrsa-jax attack {row.name:24} {row.does}" for row in rows.values())
+    text = (AttackCommand.__doc__ or "").format(attacks="\n      ".join(lines))
     cls = dataclasses.make_dataclass(
         "AttackCommand",
         fields,
         bases=(AttackCommand,),
         frozen=True,
-        namespace={"__doc__": told},
+        namespace={"__doc__": text},
     )
-    loaded: list[Any] = (
-        [] if path is None else [load_config(known[name].settings, path)]
-    )
+    loaded: list[Any] = [] if path is None else [load_config(rows[name].settings, path)]
     return cls(*loaded)
 
 
@@ -76,33 +82,39 @@ def run_attack(command: Any) -> int:
     config = command.attack
     out = {"out": str(config.out)}
     # restarts of gradient inversion are dealt out to all cores
-    found, seconds = run_kind(
-        config, _print, as_json=lambda found: out | found.content, devices=None
+    findings, seconds = run_kind(
+        config, _print, as_json=lambda findings: out | findings.content, devices=None
     )
     if not config.json:
-        files = ", ".join([f"{name}.png" for name in found.figures] or ["scores.csv"])
+        files = ", ".join(
+            [f"{name}.png" for name in findings.figures] or ["scores.csv"]
+        )
         sys.stdout.write(f"\nWritten in {seconds:.0f} s to {config.out} ({files})\n")
-    return 0 if found.is_complete else INTERRUPTED
+    return 0 if findings.is_complete else INTERRUPTED
 
 
-def _print(found: Any) -> None:
+def _print(findings: Any) -> None:
     """Print the tables and what they show."""
     console = output_console()
-    console.print(found.title, markup=False, highlight=False)
-    _print_rows(found.scores[:_MOST_ROWS])
-    if len(found.scores) > _MOST_ROWS:
-        left = len(found.scores) - _MOST_ROWS
-        console.print(f"... and {left} more rows in scores.csv\n", highlight=False)
-    _print_rows(found.summary)
-    print_sentences(console, found.sentences)
+    console.print(findings.title, markup=False, highlight=False)
+    _print_rows(findings.scores[:_MOST_ROWS])
+    if len(findings.scores) > _MOST_ROWS:
+        num_more = len(findings.scores) - _MOST_ROWS
+        console.print(f"... and {num_more} more rows in scores.csv\n", highlight=False)
+    _print_rows(findings.summary)
+    print_sentences(console, findings.sentences)
 
 
 def _print_rows(rows: list[dict[str, Any]]) -> None:
     if rows:
         headings = [name.replace("_", " ") for name in rows[0]]
-        left = [i for i, value in enumerate(rows[0].values()) if isinstance(value, str)]
+        text_columns = [
+            i for i, value in enumerate(rows[0].values()) if isinstance(value, str)
+        ]
         print_table(
-            headings, [[_cell(v) for v in row.values()] for row in rows], left=left
+            headings,
+            [[_cell(v) for v in row.values()] for row in rows],
+            left=text_columns,
         )
 
 

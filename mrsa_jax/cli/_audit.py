@@ -39,8 +39,8 @@ def run_audit(config: AuditConfig) -> int:
     proofs = (
         {} if config.certificate is None else {"certificate": str(config.certificate)}
     )
-    found, _ = run_kind(
-        config, _print, as_json=lambda found: found.content | out | proofs
+    findings, _ = run_kind(
+        config, _print, as_json=lambda findings: findings.content | out | proofs
     )
     if proofs and not config.json:
         sys.stdout.write(
@@ -51,24 +51,26 @@ def run_audit(config: AuditConfig) -> int:
     if out and not config.json:
         page = f"mrsa-jax report {config.out} makes a page of it"
         sys.stdout.write(f"\nWritten to {config.out}; {page}\n")
-    if not found.is_complete:
+    if not findings.is_complete:
         return INTERRUPTED
-    return 0 if all(gate.passed for gate in found.gates) else BELOW_TARGET
+    return 0 if all(gate.passed for gate in findings.gates) else BELOW_TARGET
 
 
-def _print(found: Any) -> None:
+def _print(findings: Any) -> None:
     headings = ("question", "answer", "how sure")
-    console = print_table(headings, found.summary, title=found.title, left=(0, 1, 2))
-    print_sentences(console, found.sentences)
-    if found.audit.recipe is not None:
-        words = "Exact where a client's update stays the same over the rounds; otherwise the "
+    console = print_table(
+        headings, findings.summary, title=findings.title, left=(0, 1, 2)
+    )
+    print_sentences(console, findings.sentences)
+    if findings.audit.recipe is not None:
+        words = (
+            "Exact where a client's update stays the same over the rounds; otherwise "
+            "the "
+        )
         console.print(f"{words}recipe gives it up to the change.", style="dim")
-    for gate in found.gates:
+    for gate in findings.gates:
         verdict = "[green]PASSED[/]" if gate.passed else "[bold red]FAILED[/]"
         console.print(f"\n{verdict}: {escape(gate.reason)}", highlight=False)
-
-
-# ---- `mrsa-jax advise`: print what each selection scheme gives, and which to take.
 
 
 def run_advise(config: AdviseConfig) -> int:
@@ -77,22 +79,22 @@ def run_advise(config: AdviseConfig) -> int:
     0, or 3 if none gives what is demanded.
     """
     out = {} if config.out is None else {"out": str(config.out)}
-    found, _ = run_kind(
-        config, _print_advice, as_json=lambda found: found.content | out
+    advice, _ = run_kind(
+        config, _print_advice, as_json=lambda advice: advice.content | out
     )
     if out and not config.json:
         sys.stdout.write(f"\nWritten to {config.out}\n")
-    return 0 if found.chosen is not None else BELOW_TARGET
+    return 0 if advice.chosen is not None else BELOW_TARGET
 
 
-def _print_advice(found: Any) -> None:
-    console = print_table(found.headings, found.table, title=found.title)
-    print_sentences(console, found.sentences)
-    if found.policies:
-        loss = f"{100 * found.policy_loss:.3g} %"
-        title = f"{found.policies[0].scheme}, {loss} lost inside rounds, and then:"
-        print_table(("", *found.headings[1:-1]), found.policy_table, title=title)
-    console.print(found.reading, style="dim", highlight=False, markup=False)
+def _print_advice(advice: Any) -> None:
+    console = print_table(advice.headings, advice.table, title=advice.title)
+    print_sentences(console, advice.sentences)
+    if advice.policies:
+        loss = f"{100 * advice.policy_loss:.3g} %"
+        title = f"{advice.policies[0].scheme}, {loss} lost inside rounds, and then:"
+        print_table(("", *advice.headings[1:-1]), advice.policy_table, title=title)
+    console.print(advice.reading, style="dim", highlight=False, markup=False)
 
 
 _IS_TIME = Within(POSITIVE, rule="must be positive and finite")
@@ -185,8 +187,11 @@ def run_watch(config: WatchConfig) -> int:
 
     with INTERRUPTS as interrupts:
         if config.out is not None:
-            kept = f"all sums that were printed are in {config.out}; the same command continues"
-            interrupts.kept = lambda: kept
+            words = (
+                f"all sums that were printed are in {config.out}; the same command "
+                "continues"
+            )
+            interrupts.kept = lambda: words
 
         def goes_on() -> bool:
             interrupts.check()
@@ -214,6 +219,7 @@ def run_watch(config: WatchConfig) -> int:
 
 
 def _check(config: WatchConfig) -> None:
+    # with --once the file must be there: nothing comes later
     may_come = config.wait and not config.once
     more = "" if config.once else " (--wait waits for one that is not there yet)"
     rule = f"must be a participation log that is there{more}"

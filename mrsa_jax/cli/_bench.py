@@ -41,7 +41,7 @@ _RECORDS = pathlib.Path(__file__).parents[2] / "benchmarks" / "results"
 
 @dataclasses.dataclass(frozen=True)
 class BenchConfig:
-    """Measure our rates and those of other systems. Every result is compared before it is timed.
+    """Measure our rates and those of other systems, after comparing every result.
 
     With your own sizes, every combination of their values is a case, and a setting with
     several values gives a scaling curve with its power law.
@@ -53,7 +53,7 @@ class BenchConfig:
     """
 
     topics: Annotated[tuple[str, ...], tyro.conf.Positional, _TOPICS] = ()
-    """What to measure: names that --list shows. Default: everything."""
+    """Topics to measure: names that --list shows. Default: everything."""
 
     peers: bool = False
     """Compare with other systems too, each in a separate environment (--list shows
@@ -123,8 +123,8 @@ class BenchConfig:
     """Print the result as JSON instead."""
 
 
-_SIZES = ("n", "dim", "graph", "modulus", "cohort_size", "scheme", "rounds", "trials", "model",
-          "samples")  # fmt: skip
+_SIZES = ("n", "dim", "graph", "modulus", "cohort_size", "scheme", "rounds", "trials",
+          "model", "samples")  # fmt: skip
 
 
 def run_bench(config: BenchConfig) -> int:
@@ -149,9 +149,9 @@ def run_bench(config: BenchConfig) -> int:
     if config.dry_run:
         return _show_cases(config, sizes)
     start = time.perf_counter()
-    kept = _Kept(config)
-    if kept.files:
-        INTERRUPTS.kept = kept.words
+    records = _Kept(config)
+    if records.files:
+        INTERRUPTS.kept = records.words
     with Bars() as bars:
         report = bench.run(
             config.topics,
@@ -160,21 +160,21 @@ def run_bench(config: BenchConfig) -> int:
             sizes=sizes or None,
             repeats=config.repeats or 0,
             watch=bars,
-            keep=kept.add,
+            keep=records.add,
         )
     rows = report.rows()
-    found, changed = bench.scaling.curves(rows), bench.scaling.changes(rows, old)
+    curves, changed = bench.scaling.curves(rows), bench.scaling.changes(rows, old)
     if config.json:
         more = {
-            "curves": [one._asdict() | {"law": one.law._asdict()} for one in found],
-            "changes": [one._asdict() for one in changed],
+            "curves": [item._asdict() | {"law": item.law._asdict()} for item in curves],
+            "changes": [item._asdict() for item in changed],
         }
         print_json(report.as_json() | more)
     else:
         _print_tables(report, time.perf_counter() - start)
-        _print_curves(found, changed)
-    if kept.folder is not None:
-        _draw(found, kept.folder)
+        _print_curves(curves, changed)
+    if records.folder is not None:
+        _draw(curves, records.folder)
     if report.failures:
         return 1
     return 3 if any(change.verdict == "slower" for change in changed) else 0
@@ -198,7 +198,10 @@ def _check(config: BenchConfig, has_sizes: bool) -> None:
     require(not (config.record and config.quick), "record", rule)
     rule = "needs a checkout of the project: here use --out FILE"
     require(not config.record or _RECORDS.is_dir(), "record", rule)
-    rule = "must be used in a checkout of the project, which has the other systems' adapters"
+    rule = (
+        "must be used in a checkout of the project, which has the other systems' "
+        "adapters"
+    )
     require(not config.peers or _RECORDS.is_dir(), "peers", rule)
     for name in ("quick", "peers", "record"):
         rule = "must not be set with your own sizes"
@@ -217,8 +220,10 @@ def _before(path: pathlib.Path, topics: Sequence[str]) -> dict[Any, Any]:
     where = harness.machine()
     old = scaling.like(scaling.read_records(path), where)
     old = {case: row for case, row in old.items() if case[0] in topics}
-    rule = f"must hold records of these topics from a machine like this one ({where['processor']}, "
-    rule += f"{where['cores']} cores, {where['device']})"
+    rule = (
+        "must hold records of these topics from a machine like this one "
+        f"({where['processor']}, {where['cores']} cores, {where['device']})"
+    )
     require(bool(old), "against", rule, str(path))
     return old
 
@@ -227,8 +232,10 @@ def _show_cases(config: BenchConfig, sizes: dict[str, tuple[str, ...]]) -> int:
     from mrsa_jax._core.memory import bytes_in_words
     from mrsa_jax.bench import own_cases
 
-    found = own_cases(config.topics, sizes).items()
-    rows = [(topic, case.name, case.memory) for topic, cases in found for case in cases]
+    cases_of = own_cases(config.topics, sizes).items()
+    rows = [
+        (topic, case.name, case.memory) for topic, cases in cases_of for case in cases
+    ]
     if config.json:
         names = ("topic", "case", "memory_bytes")
         print_json({"cases": [dict(zip(names, row, strict=True)) for row in rows]})
@@ -277,23 +284,23 @@ class _Kept:
         cases = counted(self._count, "measured case")
         verb = "is" if self._count == 1 else "are"
         where = " and ".join(map(str, self.files))
-        return f"{cases} {verb} kept in {where}; the same command measures all of them again"
+        return (
+            f"{cases} {verb} kept in {where}; the same command measures all of them "
+            "again"
+        )
 
 
-def _draw(found: Sequence[Curve], folder: pathlib.Path) -> None:
-    if not found:
+def _draw(curves: Sequence[Curve], folder: pathlib.Path) -> None:
+    if not curves:
         return
     from mrsa_jax._core.drawing import named_if_not_drawn
     from mrsa_jax.bench.scaling import scaling_charts
     from mrsa_jax.plotting import save_figure
 
     with writing(folder):
-        for name, chart in scaling_charts(found).items():
+        for name, chart in scaling_charts(curves).items():
             with named_if_not_drawn(name):
                 save_figure(chart, folder / name)
-
-
-# ---- what is printed
 
 
 def _list(topics: tuple[str, ...], *, as_json: bool) -> int:
@@ -367,23 +374,23 @@ def _print_tables(report: Report, seconds: float) -> None:
             print_words(errors, f"    {command}")
 
 
-def _print_curves(found: Sequence[Curve], changed: Sequence[Change]) -> None:
+def _print_curves(curves: Sequence[Curve], changed: Sequence[Change]) -> None:
     console = output_console(_WIDTH)
-    for curve in found:
+    for curve in curves:
         print_words(console, curve.words)
     if changed:
         headings = ("Topic", "Case", "New time over old", "Change")
         rows = [
             (
-                one.benchmark,
-                one.case,
-                f"{one.ratio:.2f} ({one.low:.2f} to {one.high:.2f})",
+                change.benchmark,
+                change.case,
+                f"{change.ratio:.2f} ({change.low:.2f} to {change.high:.2f})",
                 coloured(
-                    one.verdict,
-                    {"slower": "red", "faster": "green"}.get(one.verdict, "dim"),
+                    change.verdict,
+                    {"slower": "red", "faster": "green"}.get(change.verdict, "dim"),
                 ),
             )
-            for one in changed
+            for change in changed
         ]
         _table(headings, rows)
 
@@ -409,13 +416,20 @@ def _cells(item: Measurement) -> tuple[Any, ...]:
         for each in (item.seconds, item.processor_seconds)
     )
     compiled = " + ".join(str(count) for count in item.compiled.values())
-    found = (item.benchmark, words, f"{rate} {item.unit}/s", *times, compiled, memory)
-    return (*found, ratio, core, aim, item.peer or "")
+    first_cells = (
+        item.benchmark,
+        words,
+        f"{rate} {item.unit}/s",
+        *times,
+        compiled,
+        memory,
+    )
+    return (*first_cells, ratio, core, aim, item.peer or "")
 
 
 _WORDS = {"Topic", "Case", "What is measured", "Against", "With --peers", "Change"}
 
 
 def _table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> Any:
-    left = [i for i, heading in enumerate(headings) if heading in _WORDS]
-    return print_table(headings, rows, left=left, width=_WIDTH)
+    text_columns = [i for i, heading in enumerate(headings) if heading in _WORDS]
+    return print_table(headings, rows, left=text_columns, width=_WIDTH)

@@ -1,4 +1,4 @@
-"""What every command shares: the error console, progress bars and the device."""
+"""Share among commands: interrupts, the error console, progress bars, the device."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ class Interrupts:
         return _STATUS + (self._heard or signal.SIGINT)
 
     def end_if_unheard(self, number: int) -> None:
-        """End the process, in another thread, where the main thread does not hear a signal."""
+        """End the process, from a thread, if the main one does not hear a signal."""
         is_heard = number not in self._previous or self._is_raised.wait(
             _SECONDS_TO_LISTEN
         )
@@ -289,7 +289,7 @@ class Bars:
         self._beat(name)
 
     def _beat(self, name: str | None) -> None:
-        """Show that work without stages continues; or with None, that a stage begins."""
+        """Show that work without stages continues; with None, that a stage begins."""
         if self._pulse is not None:
             self._bars.remove_task(self._pulse)
         self._pulse = (
@@ -388,14 +388,14 @@ def drawn(
     start = time.perf_counter()
     with Bars(show=early) as bars:
 
-        def shown(found: FoundT) -> None:
+        def shown(findings: FoundT) -> None:
             bars.rest()
-            show(found)
+            show(findings)
             sys.stdout.flush()
             bars.go_on("writing")
 
-        found = run(config, bars, shown)
-    return found, time.perf_counter() - start
+        findings = run(config, bars, shown)
+    return findings, time.perf_counter() - start
 
 
 # standard output, while everything else goes to standard error
@@ -420,7 +420,7 @@ def print_json(content: object) -> None:
 
 
 def output_console(width: int = 120) -> Any:
-    """Return what prints results: so many letters wide where there is no terminal."""
+    """Return a console for results, of a fixed width without a terminal."""
     from rich.console import Console
 
     console = Console(emoji=False)  # a name such as :x: is no picture

@@ -52,9 +52,11 @@ def run_data(config: DataConfig) -> int:
         )
         require(not config.yes, "yes", "must not be set for `data list`")
         return _list(config)
-    given = config.name is not None
+    has_name = config.name is not None
     require(
-        given, "name", "must follow `data prepare`, as in: mrsa-jax data prepare mnist"
+        has_name,
+        "name",
+        "must follow `data prepare`, as in: mrsa-jax data prepare mnist",
     )
     return _prepare(config)
 
@@ -63,23 +65,23 @@ def _list(config: DataConfig) -> int:
     from mrsa_jax import data
     from mrsa_jax.data._cache import cache_directory
 
-    found = data.available(config.directory)
+    statuses = data.available(config.directory)
     if config.json:
         sets = [
             {**dataclasses.asdict(status), "is_here": status.is_here}
-            for status in found
+            for status in statuses
         ]
         print_json({"cache": str(cache_directory()), "sets": sets})
         return 0
     rows = [
         (
-            one.name,
-            coloured(one.state, "green" if one.is_here else "yellow"),
-            one.content,
-            "" if one.num_bytes is None else _megabytes(one.num_bytes),
-            (one.where or "") if one.is_here else one.how,
+            item.name,
+            coloured(item.state, "green" if item.is_here else "yellow"),
+            item.content,
+            "" if item.num_bytes is None else _megabytes(item.num_bytes),
+            (item.where or "") if item.is_here else item.how,
         )
-        for one in found
+        for item in statuses
     ]
     headings = ("Set", "State", "Holds", "Size", "Where, or how to get it")
     console = print_table(headings, rows, left=(0, 1, 2, 4), width=150)
@@ -110,7 +112,7 @@ def _prepare(config: DataConfig) -> int:
     train, test = len(dataset.train_labels), len(dataset.test_labels)
     shape, classes = dataset.input_shape, dataset.num_classes
     if config.json:
-        told = {
+        facts = {
             "name": dataset.name,
             "version": plan.version,
             "directory": str(plan.directory),
@@ -119,7 +121,7 @@ def _prepare(config: DataConfig) -> int:
             "input_shape": list(shape),
             "num_classes": classes,
         }
-        print_json(told)
+        print_json(facts)
     else:
         sys.stdout.write(
             f"{dataset.name}: {train:,} training and {test:,} test images of "

@@ -1,4 +1,4 @@
-"""What commands that run from settings share.
+"""Run commands from settings: checks, then JAX, then bars, then words or JSON.
 
 Checks, then JAX, then bars, then words or JSON.
 """
@@ -25,13 +25,14 @@ def union_of(members: Iterable[tuple[str, type, bool, dict[str, Any]]]) -> Any:
 
     Args:
         members: The word of each, its settings, whether their whole docstring is its
-            help, else the first line, and what else `tyro` needs.
+            help, else the first paragraph, and what else `tyro` needs.
     """
     result: Any = None
     for name, settings, is_full, more in members:
         words = inspect.getdoc(settings) or ""
-        told = words if is_full else words.partition("\n")[0]
-        mark = tyro.conf.subcommand(name, description=told, **more)
+        if not is_full:
+            words = " ".join(words.partition("\n\n")[0].split())
+        mark = tyro.conf.subcommand(name, description=words, **more)
         member: Any = Annotated[settings, mark]
         result = member if result is None else result | member
     return result
@@ -61,12 +62,13 @@ def run_kind(
     use_cores(devices)
     from mrsa_jax import study
 
-    def run(config: Any, bars: Bars, shown: Callable[[Any], None]) -> Any:
+    def run(config: Any, bars: Bars, show_found: Callable[[Any], None]) -> Any:
         if hasattr(config, "out"):
-            return study.run_and_save(config, bars, shown)
-        found = study.run(config, bars)
-        shown(found)
-        return found
+            return study.run_and_save(config, bars, show_found)
+        findings = study.run(config, bars)
+        show_found(findings)
+        return findings
 
-    printed = (lambda found: print_json(as_json(found))) if config.json else show
+    # what is found early is not valid JSON, so it is not printed then
+    printed = (lambda findings: print_json(as_json(findings))) if config.json else show
     return drawn(run, config, printed, None if config.json else early)

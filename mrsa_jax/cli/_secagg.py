@@ -15,10 +15,10 @@ def run_secagg(config: SecaggConfig) -> int:
 
     0, or 1 for a round that failed.
     """
-    found, _ = run_kind(
+    findings, _ = run_kind(
         config, _print_round if config.trials is None else _print_failures
     )
-    content = found.content
+    content = findings.content
     if config.trials is not None:
         return 0
     return (
@@ -28,8 +28,8 @@ def run_secagg(config: SecaggConfig) -> int:
     )
 
 
-def _print_round(found: Any) -> None:
-    steps, modelled = found.content["steps"], found.content["modelled_seconds"]
+def _print_round(findings: Any) -> None:
+    steps, modelled = findings.content["steps"], findings.content["modelled_seconds"]
     headings = [
         "step",
         "clients left",
@@ -46,16 +46,17 @@ def _print_round(found: Any) -> None:
             rows, (*modelled["steps"], sum(modelled["steps"])), strict=True
         ):
             row.append(f"{seconds:.3g}")
-    console = print_table(headings, rows, title=found.title, has_total=True)
-    print_sentences(console, found.sentences)
+    console = print_table(headings, rows, title=findings.title, has_total=True)
+    print_sentences(console, findings.sentences)
 
 
 def _all_steps(steps: list[dict[str, Any]]) -> dict[str, Any]:
     """Return all steps together; those that were not measured add nothing to times."""
+    # a step that was not measured is None, which no sum takes in
     totals = {}
     for name in _NUMBERS:
-        known = [step[name] for step in steps if step[name] is not None]
-        totals[name] = sum(known) if known else None
+        measured = [step[name] for step in steps if step[name] is not None]
+        totals[name] = sum(measured) if measured else None
     return {
         "name": "all four" if len(steps) == 4 else "all five",
         "num_clients": "",
@@ -70,7 +71,7 @@ _NUMBERS = {
     "bytes_down": ",",
     "mean_bytes_of_a_client": ",.0f",
 }
-"""What is known of a step, and how it is written."""
+"""The numbers of a step, and their formats."""
 
 
 def _cells(step: dict[str, Any]) -> list[str]:
@@ -81,10 +82,10 @@ def _cells(step: dict[str, Any]) -> list[str]:
     return [step["name"], str(step["num_clients"]), *numbers]
 
 
-def _print_failures(found: Any) -> None:
+def _print_failures(findings: Any) -> None:
     from mrsa_jax.study.secagg import RATES, power
 
-    bounds = found.content["log10_bounds"]
+    bounds = findings.content["log10_bounds"]
     words = {
         "theorem_5": "Theorem 5",
         "union": "exact union",
@@ -94,15 +95,17 @@ def _print_failures(found: Any) -> None:
     }
     rows = []
     for name, label in RATES.items():
-        rate = found.content["rates"][name]
-        own = {
+        rate = findings.content["rates"][name]
+        of_rate = {
             key.removeprefix(f"{name}_"): v
             for key, v in bounds.items()
             if key.startswith(name)
         }
         ends = f"{rate['lower']:.2g} to {rate['upper']:.2g}"
-        told = ", ".join(f"{words[key]} {power(value)}" for key, value in own.items())
-        rows.append((label, str(rate["count"]), f"{rate['rate']:.3g}", ends, told))
+        limits = ", ".join(
+            f"{words[key]} {power(value)}" for key, value in of_rate.items()
+        )
+        rows.append((label, str(rate["count"]), f"{rate['rate']:.3g}", ends, limits))
     headings = ("what happens", "rounds", "rate", "95 % interval", "bounds")
-    console = print_table(headings, rows, title=found.title, left=(0, 3, 4))
-    print_sentences(console, found.sentences)
+    console = print_table(headings, rows, title=findings.title, left=(0, 3, 4))
+    print_sentences(console, findings.sentences)

@@ -46,11 +46,11 @@ def run_study(config: _Config) -> int:
 
 
 def _as_it_comes(config: _Config) -> Callable[[Any, Bars], None]:
-    """Return what shows a study that is on its way."""
-    told = 0
+    """Return a function that shows a study in progress."""
+    num_printed = 0
 
     def show(saved: Any, bars: Bars) -> None:
-        nonlocal told
+        nonlocal num_printed
         learnt = [row for row in saved.rows if row.accuracy is not None]
         if bars.is_live:
             from rich.console import Group
@@ -65,7 +65,7 @@ def _as_it_comes(config: _Config) -> Callable[[Any, Bars], None]:
             print_sentences(console, saved.sentences[:1])
             console.print(_table(config, saved))
         elif len(learnt) < len(saved.rows):  # the whole table comes after the last
-            for row in learnt[told:]:
+            for row in learnt[num_printed:]:
                 error = row.reconstruction_error
                 more = (
                     ""
@@ -75,7 +75,7 @@ def _as_it_comes(config: _Config) -> Callable[[Any, Bars], None]:
                 sys.stdout.write(
                     f"{row.scheme}: {row.percent_right:.1f} % accuracy{more}\n"
                 )
-        told = len(learnt)
+        num_printed = len(learnt)
         sys.stdout.flush()
 
     return show
@@ -95,7 +95,7 @@ def _table(config: _Config, saved: Any) -> Any:
 
 
 def _curves(results: Any) -> list[str]:
-    """Return for each scheme among how many the worst client is hidden over the rounds."""
+    """Return each scheme's hidden among of the worst client, over rounds, as bars."""
     import numpy as np
 
     worst = results["hidden_among_worst"]
@@ -114,10 +114,11 @@ def sparkline(values: list[float], most: float) -> str:
         >>> sparkline([12.0, 4.0, 1.0, float("nan")], 12.0)
         '█▃▁ '
     """
+    # the lowest bar is 1, an exposed client, and not 0
     step = (len(_LEVELS) - 1) / max(most - 1, 1e-9)
     return "".join(
-        _LEVELS[round((min(own, most) - 1) * step)] if own >= 1 else " "
-        for own in values
+        _LEVELS[round((min(value, most) - 1) * step)] if value >= 1 else " "
+        for value in values
     )
 
 

@@ -41,22 +41,22 @@ class SweepCommand:
 
     A study is a TOML file with the settings of one command, and the axes.
 
-      command = "simulate"                    # or train, secagg, "attack least-squares", ...
+      command = "simulate"                    # or train, secagg, "attack NAME"
       rounds = 500
       trials = 100
-      keep = ["first_exposure", "status"]     # or "skipped": of each client and round, if wanted
+      keep = ["first_exposure", "status"]     # of each client and round; or "skipped"
       [population]
       num_clients = 120
       [grid]                                  # crossed with each other, in this order
       scheme = ["uniform", "partition", "batch_partitioning"]
-      privacy_target = [3, 4, 6]              # of schemes with blocks; the others do not change
+      privacy_target = [3, 4, 6]              # of schemes with blocks, no others
       population.dropout_rates = { linspace = [0.1, 0.5, 5] }
       [[zip]]                                 # change together
       population.num_clients = [60, 120]
       population.cohort_size = [6, 12]
 
-      mrsa-jax sweep study.toml --dry-run     # points, compilations, memory, size of the store
-      mrsa-jax sweep study.toml               # run it; again after an interruption; or twice
+      mrsa-jax sweep study.toml --dry-run     # points, compilations, memory, size
+      mrsa-jax sweep study.toml               # run it; again if interrupted; or twice
       mrsa-jax sweep study.toml --reuse DIR   # takes the points that another sweep has
       mrsa-jax sweep merge DIR DIR --out NEW  # combines parts that were computed apart
       mrsa-jax sweep study.toml --workers 2   # in separate processes (extra: dask)
@@ -80,16 +80,6 @@ class SweepCommand:
     scheduler: Annotated[str | None, shown("ADDRESS")] = None
     """Compute on the workers of a dask scheduler, such as tcp://host:8786, all of which
     see DIR. Default: on this machine."""
-    coordinator: Annotated[str | None, shown("HOST:PORT")] = None
-    """Share each point with the devices of other hosts, by jax.distributed: the address
-    of the first process, or auto if SLURM, Open MPI or Kubernetes knows it. Start the
-    same command on all of them. Default: this host alone."""
-    num_processes: Count = None
-    """Number of processes that share, with --coordinator. Default: as the cluster
-    states."""
-    process_index: Annotated[int | None, shown("I")] = None
-    """Index of this process, from 0, with --coordinator. Default: as the cluster
-    states."""
     memory_gib: Annotated[Number, IS_POSITIVE] = None
     """Bound on the memory of the points that are computed at once, in GiB. Default: as
     the machine allows."""
@@ -120,9 +110,6 @@ def run_sweep_command(command: SweepCommand) -> int:
     _check(command)
     use_compile_cache()
     use_cores(command.devices)
-    if command.coordinator is not None:
-        address = None if command.coordinator == "auto" else command.coordinator
-        sweeps.join_hosts(address, command.num_processes, command.process_index)
     start = time.perf_counter()
     sweeps.check_sweep_output(sweep)
     bound = None if command.memory_gib is None else int(command.memory_gib * 2**30)
@@ -133,27 +120,14 @@ def run_sweep_command(command: SweepCommand) -> int:
         return 0
     # workers start JAX, not this process: it would hold memory of their GPU
     is_here = command.workers is None and command.scheduler is None
-    from mrsa_jax.study.sweeps._engine import complete
-
     with Bars(device=is_here) as bars:
         INTERRUPTS.kept = lambda: (
             f"{bars.done} of {sweep.size} cells are kept in {sweep.out}; the same "
-            "command computes "
-            "the others"
+            "command computes the others"
         )
-        if command.coordinator is not None:
-            results = sweeps.run_on_hosts(plan, bars)
-            if results is None:  # of several hosts, the first has them
-                return 0
-            done = int(results["done"].values.sum())
-        elif is_here:
-            done = complete(plan, bars)
-        else:
-            workers, scheduler = command.workers, command.scheduler
-            results = sweeps.run_on_workers(
-                plan, bars, workers=workers, scheduler=scheduler
-            )
-            done = int(results["done"].values.sum())
+        done = sweeps.complete(
+            plan, bars, workers=command.workers, scheduler=command.scheduler
+        )
     _show_results(command, done, sweep.size, sweep.out, time.perf_counter() - start)
     return 0
 
@@ -161,8 +135,8 @@ def run_sweep_command(command: SweepCommand) -> int:
 def _merge(command: SweepCommand, word: str, folders: list[pathlib.Path]) -> int:
     rule = "must be one file, or the word merge and folders"
     require(word == "merge", "study", rule, " ".join(map(str, command.study)))
-    asked = dataclasses.replace(command, study=(), out=None, json=False)
-    plain = asked == SweepCommand(())
+    bare = dataclasses.replace(command, study=(), out=None, json=False)
+    plain = bare == SweepCommand(())
     require(
         plain,
         "study",
@@ -180,23 +154,9 @@ def _merge(command: SweepCommand, word: str, folders: list[pathlib.Path]) -> int
 
 def _check(command: SweepCommand) -> None:
     check_ranges(command)
-    scheduler, workers, hosts = command.scheduler, command.workers, command.coordinator
     rule = "must not be set with `scheduler`, which has its own"
-    require(workers is None or scheduler is None, "workers", rule, workers)
-    told = command.num_processes, command.process_index
-    if hosts in (None, "auto"):
-        rule = "must not be set unless `coordinator` is an address"
-        require(told == (None, None), "num_processes", rule, *told)
-    else:
-        rule = "must be given with `coordinator`, and `process_index`"
-        require(None not in told, "num_processes", rule, *told)
-    rule = "must not be set with `workers` and `scheduler`, whose points are apart"
-    require(
-        hosts is None or (workers, scheduler) == (None, None),
-        "coordinator",
-        rule,
-        hosts,
-    )
+    both = command.workers is not None and command.scheduler is not None
+    require(not both, "workers", rule, command.workers)
 
 
 def _show_plan(plan: Plan, command: SweepCommand) -> None:
@@ -232,21 +192,24 @@ def _show_plan(plan: Plan, command: SweepCommand) -> None:
 
 def _standing(content: dict[str, Any]) -> list[str]:
     """Say what is there, and what is to be computed and why."""
-    points, there, new = content["points"], content["there"], content["new"]
+    points, num_there, new = content["points"], content["there"], content["new"]
     more = [
         f"{count} have {has} trials, and get {has} to {end - 1}"
         for has, end, count in content["more_trials"]
     ]
-    lines = ["; ".join([f"{there} of {points} points are there, {new} are new", *more])]
+    lines = [
+        "; ".join([f"{num_there} of {points} points are there, {new} are new", *more])
+    ]
     lines += content["changed"]
-    left, unknown = points - there, content["unknown"]
-    if left > unknown:
+    num_left, unknown = points - num_there, content["unknown"]
+    if num_left > unknown:
         lines.append(
             f"time: about {content['seconds']:.2g} s, as records of such points took"
         )
     if unknown:
         lines.append(
-            f"time: no record yet of points like {unknown} of the {left} missing ones"
+            f"time: no record yet of points like {unknown} of the {num_left} missing "
+            "ones"
         )
     return [*lines, f"files: about {content['files']} when it is done"]
 
@@ -255,8 +218,8 @@ def _show_results(
     command: SweepCommand, done: int, cells: int, out: Any, seconds: float | None = None
 ) -> None:
     if command.json:
-        own = {} if seconds is None else {"seconds": seconds}
-        print_json({"out": str(out), "done": done, "cells": cells} | own)
+        more = {} if seconds is None else {"seconds": seconds}
+        print_json({"out": str(out), "done": done, "cells": cells} | more)
         return
     took = "" if seconds is None else f", {seconds:.0f} s"
     words = f"{done} of {cells} cells are done{took}; mrsa-jax report {out} shows them"

@@ -54,6 +54,7 @@ class Table:
     def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:
         """Give rich the widest form that fits; if none does, cells are folded."""
         wide = options.update(max_width=10_000)
+        # first all columns, then headings on several lines, then fewer columns
         gone = [self.spare[:count] for count in range(len(self.spare) + 1)]
         for left_out, is_broken in (
             (gone[0], False),
@@ -77,18 +78,20 @@ class Table:
     ) -> Any:
         from rich import box, table
 
-        shown = None if self.title is None else escape(self.title)
+        title = None if self.title is None else escape(self.title)
         made = table.Table(
-            title=shown, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0)
+            title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0)
         )
-        kept = [i for i, heading in enumerate(self.headings) if heading not in left_out]
-        for i in kept:
+        columns = [
+            i for i, heading in enumerate(self.headings) if heading not in left_out
+        ]
+        for i in columns:
             heading = escape(self.headings[i]).replace(" ", "\n" if is_broken else " ")
             side: Any = "left" if i in self.left else "right"
             made.add_column(heading, overflow="fold", justify=side, no_wrap=not folds)
         for i, row in enumerate(self.rows):
             cells = (
-                escape(row[k]) if isinstance(row[k], str) else row[k] for k in kept
+                escape(row[k]) if isinstance(row[k], str) else row[k] for k in columns
             )
             made.add_row(*cells, end_section=self.has_total and i == len(self.rows) - 2)
         return made

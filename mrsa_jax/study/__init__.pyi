@@ -1,4 +1,5 @@
 from . import attacks_on_models as attacks_on_models, attacks_on_sums as attacks_on_sums
+from ._accessor import open_study as open_study
 from ._attack_rows import SumsOfRounds as SumsOfRounds
 from ._cite import cite as cite
 from ._commands import (
@@ -30,7 +31,6 @@ from ._parts import register as register
 from ._progress import Progress as Progress
 from ._report_folder import report as report
 from ._run import check as check, run as run, run_and_save as run_and_save
-from ._store import open_study as open_study
 from ._study import compare as compare, from_histories as from_histories
 from ._summary import sentences as sentences, summarise as summarise
 from .advice._by_hand import explore as explore

@@ -9,13 +9,14 @@ from __future__ import annotations
 import functools
 import os
 import pathlib
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mrsa_jax import plotting
-from mrsa_jax.study import _cite, _points, _report, _summary
-from mrsa_jax.study._attributes import attributes
+from mrsa_jax.study import _cite, _points, _report, _report_sweep, _store, _summary
+from mrsa_jax.study._attributes import attributes, with_attributes
 from mrsa_jax.study._config import scheme_label
 from mrsa_jax.study._explorer import Explorer, explorer
 from mrsa_watch._base.errors import require
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def find_schemes(results: xr.Dataset) -> xr.Dataset:
-    """Return a data set whose axis of schemes, if it has one, finds both kinds of names.
+    """Return a data set whose axis of schemes, if any, finds both kinds of names.
 
     Before xarray 2026.9 an array of this axis meets one with a plain axis only if that
     went through here too.
@@ -42,6 +43,7 @@ def find_schemes(results: xr.Dataset) -> xr.Dataset:
         >>> found.sel(scheme="Random").scheme.item()
         'Random'
     """
+    # a sweep's axis of schemes may have any name: its attribute tells the field
     for name in map(str, results.xindexes):
         if results[name].attrs.get("field", name) == "scheme":
             results = results.drop_indexes(name).set_xindex(name, _index())
@@ -50,7 +52,7 @@ def find_schemes(results: xr.Dataset) -> xr.Dataset:
 
 @functools.cache
 def _index() -> Any:
-    """Return the index's class; xarray, which it stands on, takes a second to import."""
+    """Return the index's class; xarray, its base, takes a second to import."""
     from xarray.indexes import PandasIndex
 
     class SchemeIndex(PandasIndex):
@@ -59,12 +61,13 @@ def _index() -> Any:
         def sel(
             self, labels: dict[Any, Any], method: Any = None, tolerance: Any = None
         ) -> Any:
-            """Return where labels are, or the schemes that are written so."""
+            """Return the places of labels, or of schemes that are written so."""
+            # an index of one dimension is asked for one name at a time
             ((name, wanted),) = labels.items()
             if isinstance(wanted, str):
                 wanted = self._label(wanted)
             elif isinstance(wanted, list | tuple | np.ndarray):
-                wanted = [self._label(one) for one in np.ravel(wanted).tolist()]
+                wanted = [self._label(label) for label in np.ravel(wanted).tolist()]
             return super().sel({name: wanted}, method, tolerance)
 
         def _label(self, wanted: Any) -> Any:
@@ -80,6 +83,42 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
+def open_study(path: str | os.PathLike[str]) -> xr.Dataset:
+    """Open the results of a study.
+
+    Args:
+        path: Folder that a command wrote, e.g. `results/demo`.
+
+    Returns:
+        The data set, lazily loaded; its attributes hold the provenance, and
+        `results.mrsa` has its table, plots and report.
+
+    Raises:
+        ConfigurationError: If the folder holds no complete study of a known schema, or
+            one of weighted sums whose figures are of sums without weights.
+
+    Examples:
+        >>> import mrsa_jax as mj
+        >>> import pathlib, tempfile
+        >>> folder = pathlib.Path(tempfile.mkdtemp(), "study")
+        >>> clients = mj.study.PopulationConfig(num_clients=8, cohort_size=4)
+        >>> config = mj.study.SimulateConfig(
+        ...     out=folder, rounds=5, trials=2, schemes=("uniform",), population=clients
+        ... )
+        >>> _ = mj.study.run_and_save(config)
+        >>> results = mj.study.open_study(folder)
+        >>> results["scheme"].values.tolist(), results.sizes["round"]
+        (['Random'], 5)
+    """
+    return described(_store.open_results(path), {})
+
+
+def described(results: xr.Dataset, provenance: Mapping[str, Any]) -> xr.Dataset:
+    """Return results with provenance, `results.mrsa` and both names of schemes."""
+    register()
+    return with_attributes(find_schemes(results), provenance)
+
+
 def register() -> None:
     """Give every xarray data set the accessor `mrsa`; again is no harm."""
     import xarray as xr
@@ -89,14 +128,14 @@ def register() -> None:
 
 
 class StudyAccessor:
-    """What `results.mrsa` offers for the results of a study or a sweep.
+    """Tables, plots and reports for the results of a study or a sweep.
 
     Args:
         results: The data set, as `study.run` or `study.open_study` gives it.
     """
 
     def __init__(self, results: xr.Dataset) -> None:
-        """Take a data set; whether it is a study's is checked when something is asked."""
+        """Take a data set, which is checked when something is asked."""
         self._results = results
 
     def __repr__(self) -> str:
@@ -110,11 +149,13 @@ class StudyAccessor:
         return _points.is_sweep(self._results)
 
     def table(self) -> pd.DataFrame:
-        """Return a summary, a row for each scheme or each point of a sweep that is done.
+        """Return a summary: a row per scheme, or per completed point of a sweep.
 
         Examples:
             >>> from mrsa_jax import study
-            >>> config = study.SimulateConfig(rounds=8, trials=2, schemes=("partition",))
+            >>> config = study.SimulateConfig(
+            ...     rounds=8, trials=2, schemes=("partition",)
+            ... )
             >>> study.run(config).mrsa.table()["exposed_clients"].tolist()
             [0.0]
         """
@@ -131,7 +172,7 @@ class StudyAccessor:
         return _cite.cite(self._checked())
 
     def plot_tradeoff(self, *, ax: Axes | None = None) -> Axes:
-        """Plot strong T against cardinality C; where models were trained, by accuracy."""
+        """Plot strong T against cardinality C, by accuracy if models were trained."""
         return plotting.plot_privacy_cost(self.table(), ax=ax)
 
     def plot_privacy(self, *, ax: Axes | None = None, **axes: str) -> Axes:
@@ -190,9 +231,7 @@ class StudyAccessor:
         Raises:
             ConfigurationError: For an unknown name, with the nearest known one.
         """
-        from mrsa_jax.study._report_sweep import plot_any
-
-        return plot_any(self._results, self.table(), variable, x, hue, ax)
+        return _report_sweep.plot_any(self._results, self.table(), variable, x, hue, ax)
 
     def explore(
         self,
@@ -219,8 +258,8 @@ class StudyAccessor:
         Raises:
             ConfigurationError: For an unknown name, with the nearest known one.
         """
-        asked = {"x": x, "y": y, "colour": colour, "facet": facet}
-        return explorer(self._checked(), self.table(), asked)
+        choice = {"x": x, "y": y, "colour": colour, "facet": facet}
+        return explorer(self._checked(), self.table(), choice)
 
     def report(self, path: str | os.PathLike[str]) -> pathlib.Path:
         """Write a page of HTML about the results, which needs no other file.
@@ -231,8 +270,6 @@ class StudyAccessor:
         Returns:
             The page.
         """
-        from mrsa_jax.study._report_sweep import sweep_page
-
         results = self._checked()
         manifest: dict[str, Any] = {
             "command": "study",
@@ -240,9 +277,10 @@ class StudyAccessor:
             **attributes(results),
         }
         target = pathlib.Path(path)
+        # a folder takes the usual name
         target = target / "report.html" if target.is_dir() else target
         if self.is_sweep:
-            text = sweep_page(manifest, results)
+            text = _report_sweep.sweep_page(manifest, results)
         else:
             text = _report.study_page(manifest, results, spec=results)
         require(
@@ -257,7 +295,7 @@ class StudyAccessor:
     def _checked(self) -> xr.Dataset:
         """Return the data set; raise if it is no study's."""
         results = self._results
-        known = self.is_sweep or {"scheme", "round", "client"} <= set(results.dims)
+        is_study = self.is_sweep or {"scheme", "round", "client"} <= set(results.dims)
         rule = "must be those of a study, of `study.run` or `study.open_study`"
-        require(known, "results", rule, sorted(map(str, results.dims)))
+        require(is_study, "results", rule, sorted(map(str, results.dims)))
         return results

@@ -1,4 +1,6 @@
-"""What an attack is to every command.
+"""Rows of attacks: settings, rules, units, memory and papers.
+
+Nothing here imports JAX before an attack runs.
 
 A row with its settings, rules, units, memory and papers.
 Nothing here imports JAX before an attack runs.
@@ -28,7 +30,7 @@ FromZero = Annotated[float, Within(0.0, rule="must be finite, from 0")]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AttackSettings(Shown):
-    """What all attacks share."""
+    """Settings that all attacks share."""
 
     seed: Seed = 0
     """Seed of everything random."""
@@ -42,7 +44,7 @@ class AttackSettings(Shown):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SumsOfRounds(AttackSettings):
-    """Who took part in the rounds whose sums are attacked."""
+    """Participation in the rounds whose sums are attacked."""
 
     schemes: tuple[str, ...] = ("uniform", "batch_partitioning:4")
     """Selection schemes, as in mrsa-jax simulate, such as uniform or
@@ -125,9 +127,14 @@ class AttackRow:
             for field in dataclasses.fields(config)
         }
         for name in filter(values.__contains__, _CHOICES):
-            own = values[name]
-            require(len(own) >= 1, name, "must name at least one", own)
-            require(len(set(own)) == len(own), name, "must not contain duplicates", own)
+            choices = values[name]
+            require(len(choices) >= 1, name, "must name at least one", choices)
+            require(
+                len(set(choices)) == len(choices),
+                name,
+                "must not contain duplicates",
+                choices,
+            )
         if "dropout_rates" in values:
             check_sizes(config)
             Model.parse(config.availability, config.dropout_rates)
@@ -142,7 +149,7 @@ class AttackRow:
         self.check(config)
 
     def memory_bytes(self, config: Any) -> int:
-        """Return about how much memory it needs beyond what an idle process with JAX holds.
+        """Estimate its memory beyond that of an idle process with JAX.
 
         Within a factor of 3 above what a process takes, and 1.5 below it. Nothing is
         compiled or trained for it.
@@ -162,7 +169,7 @@ def row(
     papers: tuple[str, ...],
     **more: Any,
 ) -> AttackRow:
-    """Return the row of an attack of `study.attack`, whose module is imported when it is called."""
+    """Return the row of an attack of `study.attack`, which is imported when it runs."""
     module = f"attack._{name.replace('-', '_')}"
     run, arrays = (built_by(str(__package__), module, of) for of in ("run", "arrays"))
     return AttackRow(

@@ -8,7 +8,7 @@ import hashlib
 import json
 import math
 import pathlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mrsa_jax import privacy
@@ -30,29 +30,28 @@ if TYPE_CHECKING:
 
 
 def save_audit(folder: StudyFolder, findings: AuditFindings) -> None:
-    """Write what a later reader needs to judge the findings, and to check the certificates.
+    """Write all that a later reader needs to judge findings and check certificates.
 
     The log itself is not kept: the provenance names it by its content.
     """
-    log, found = findings.log, findings.audit
+    log, audit = findings.log, findings.audit
     folder.manifest["log"] = _fingerprint(findings.file, log)
-    _write_clients(folder.path / "clients.csv", log, found)
-    columns = _rounds(log, found)
-    rounds = zip(*columns.values(), strict=True)
-    _write_rows(folder.path / "rounds.csv", tuple(columns), rounds)
-    if found.recipe is not None:
-        _write_lines(folder.path / "recipe.csv", found.recipe.lines())
+    _write_clients(folder.path / "clients.csv", log, audit)
+    columns = _rounds(log, audit)
+    _write_columns(folder.path / "rounds.csv", columns)
+    if audit.recipe is not None:
+        _write_lines(folder.path / "recipe.csv", audit.recipe.lines())
     # a scheduler that has interrupted it waits some seconds: a report draws figures
     # anew
-    if found.recipe is not None and findings.is_complete:
+    if audit.recipe is not None and findings.is_complete:
         charts = audit_charts(
-            columns, found.num_clients, is_exposed=bool(found.exposed)
+            columns, audit.num_clients, is_exposed=bool(audit.exposed)
         )
         save_charts(charts, folder.path)
-    group = found.group
+    group = audit.group
     if group is not None and group.support:
         plain = Recipe.of(log, group.witness, group.support)
-        if plain != found.recipe:
+        if plain != audit.recipe:
             _write_lines(folder.path / "plain_sum.csv", plain.lines())
     content = {
         "title": findings.title,
@@ -63,7 +62,7 @@ def save_audit(folder: StudyFolder, findings: AuditFindings) -> None:
         ],
         **findings.verdicts,
         "shares": findings.shares,
-        "findings": found.to_dict(),
+        "findings": audit.to_dict(),
     }
     write_json(folder.path / "audit.json", content)
 
@@ -78,35 +77,30 @@ def _fingerprint(file: pathlib.Path, log: ParticipationLog) -> dict[str, Any]:
     }
 
 
-def _write_clients(path: pathlib.Path, log: ParticipationLog, found: Audit) -> None:
-    """Write each client's participations, the round that exposes it, and its hidden among."""
-    first = {client: found.printed_round(name) for client, name in found.exposed}
-    counts = (log.participation != 0).sum(axis=0).tolist()
-    head = ["client", "rounds", "first_exposed", "hidden_among"]
-    known = [None if found.hidden is None else found.hidden.values]
-    for own, name in (
-        (found.updates, "update_hidden_among"),
-        (found.lasting, "lasting_hidden_among"),
-    ):
-        if own is not None:
-            head.append(name)
-            known.append(own.values)
-    sizes = [[math.inf] * len(counts) if own is None else own.tolist() for own in known]
-    rows = (
-        (
-            client,
-            count,
-            first.get(client, ""),
-            *(s if math.isfinite(s) else "" for s in own),
-        )
-        for client, count, *own in zip(log.clients, counts, *sizes, strict=True)
-    )
-    _write_rows(path, head, rows)
+def _write_clients(path: pathlib.Path, log: ParticipationLog, audit: Audit) -> None:
+    """Write each client's participations, exposing round and hidden among."""
+    first = {client: audit.printed_round(name) for client, name in audit.exposed}
+    columns = {
+        "client": log.clients,
+        "rounds": (log.participation != 0).sum(axis=0).tolist(),
+        "first_exposed": [first.get(client, "") for client in log.clients],
+        "hidden_among": [""] * len(log.clients),
+    }
+    sizes = {
+        "hidden_among": audit.hidden,
+        "update_hidden_among": audit.updates,
+        "lasting_hidden_among": audit.lasting,
+    }
+    for name, hidden in sizes.items():
+        if hidden is not None:  # no size is known of clients in no sum
+            values = hidden.values.tolist()
+            columns[name] = [size if math.isfinite(size) else "" for size in values]
+    _write_columns(path, columns)
 
 
-def _rounds(log: ParticipationLog, found: Audit) -> dict[str, Sequence[Any]]:
-    """Return what was known after each round, by column: the data of the figures."""
-    after = found.over_rounds(log)
+def _rounds(log: ParticipationLog, audit: Audit) -> dict[str, Sequence[Any]]:
+    """Return the state of knowledge after each round, by column, for the figures."""
+    after = audit.over_rounds(log)
     columns: dict[str, Sequence[Any]] = {
         "round": log.printed_rounds,
         "clients": (log.participation != 0).sum(axis=1).tolist(),
@@ -120,17 +114,16 @@ def _rounds(log: ParticipationLog, found: Audit) -> dict[str, Sequence[Any]]:
         "update_hidden_worst": after.updates,
     }
     return columns | {
-        name: own.tolist() for name, own in more.items() if own is not None
+        name: column.tolist() for name, column in more.items() if column is not None
     }
 
 
-def _write_rows(
-    path: pathlib.Path, head: Sequence[str], rows: Iterable[Sequence[Any]]
-) -> None:
+def _write_columns(path: pathlib.Path, columns: Mapping[str, Sequence[Any]]) -> None:
     with path.open("w", encoding="utf-8", newline="") as stream:
         writer = csv.writer(stream, lineterminator="\n")
-        writer.writerow(head)
-        writer.writerows([cell(value) for value in row] for row in rows)
+        writer.writerow(columns)
+        for row in zip(*columns.values(), strict=True):
+            writer.writerow(map(cell, row))
 
 
 def _write_lines(path: pathlib.Path, lines: Iterable[str]) -> None:
@@ -148,51 +141,56 @@ def check(config: AuditConfig) -> None:
 
 
 def run(config: AuditConfig, progress: Progress) -> AuditFindings:
-    """Read a log and audit it; an interrupt ends the searches with the results so far."""
+    """Read a log and audit it; an interrupt ends the searches with results so far."""
     note(progress, f"reading {config.file}")
     memory_bytes = int(config.memory_gib * 2**30)
     log = privacy.read_log(config.file, memory_bytes=memory_bytes, **config.columns)
     note(progress, _memory(log))
     shares = shares_of(config, log)
-    found = _audit(config, log, progress)
-    asked: Any = (
+    audit = _audit(config, log, progress)
+    demands: Any = (
         (config.fail_below, config.definition),
         (config.fail_below_hidden, "hidden"),
     )
-    gates = tuple(found.gate(least, what) for least, what in asked if least is not None)
-    return AuditFindings(config.file, log, found, gates, shares)
+    gates = tuple(
+        audit.gate(least, what) for least, what in demands if least is not None
+    )
+    return AuditFindings(config.file, log, audit, gates, shares)
 
 
 def run_and_save(
     config: AuditConfig, progress: Progress, show: Callable[[AuditFindings], None]
 ) -> AuditFindings:
-    """Run an audit and write its folder, recipe and certificate, those that are asked for."""
+    """Run an audit, and write its folder, recipe and certificate as set."""
+    # a certificate names the log by its digest, so the log must be the one audited
     digest = _digest(config.file) if config.certificate is not None else ""
     with _store.folder_if_asked(config) as folder:
-        found = run(config, progress)
-        show(found)  # before it is saved, which may fail
+        findings = run(config, progress)
+        show(findings)  # before it is saved, which may fail
         if folder is not None:
             # an interrupt that was heard is raised again by the next report of progress
-            if found.is_complete:
+            if findings.is_complete:
                 progress.stage("tables and figures", 1)
-            save_audit(folder, found)
+            save_audit(folder, findings)
     if config.recipe_file is not None:
         lines = (
-            found.audit.recipe.lines() if found.audit.recipe is not None else _NO_RECIPE
+            findings.audit.recipe.lines()
+            if findings.audit.recipe is not None
+            else _NO_RECIPE
         )
         write_whole(config.recipe_file, "\n".join(lines) + "\n", "recipe_file")
     if config.certificate is not None:
-        if found.is_complete:
+        if findings.is_complete:
             progress.stage("certificate", 1)
-        made = privacy.certificate(found.log, found.audit, config.file)
+        made = privacy.certificate(findings.log, findings.audit, config.file)
         same = made["log"]["sha256"] == digest
         require(same, "file", "must not change while it is audited", str(config.file))
         write_whole(config.certificate, json.dumps(made) + "\n", "certificate")
-    return found
+    return findings
 
 
 def _digest(file: pathlib.Path) -> str:
-    """Return what a log is known by.
+    """Return the digest of a log's content.
 
     "" where it cannot be read: its reader says what fails.
     """
@@ -214,8 +212,8 @@ def _memory(log: privacy.ParticipationLog) -> str:
 def _audit(
     config: AuditConfig, log: privacy.ParticipationLog, progress: Progress
 ) -> privacy.Audit:
-    """Return what was found; an interrupt ends the searches with the results so far."""
-    found: privacy.Audit | None = None
+    """Audit a log; an interrupt ends the searches with the results so far."""
+    latest: privacy.Audit | None = None
     names = (
         [name.strip() for name in config.coalition.split(",")]
         if config.coalition
@@ -223,12 +221,14 @@ def _audit(
     )
     # if clients share the noise, a sum has that of its survivors
     noise, clip = config.noise_multiplier, config.clip
+    # the ledger counts that noise, with the survivors of each sum
     if config.counts_shares:
         noise = clip = None
     memory, share = config.memory, config.share
     if config.drift is not None:
         memory, share = _store.measured_drift(config.drift)
     try:
+        # each step knows more than the one before: the first is shown at once
         for step in privacy.audit_steps(
             log,
             effort=config.effort,
@@ -241,14 +241,14 @@ def _audit(
             memory=memory,
             share=share,
         ):
-            if found is None:
+            if latest is None:
                 note(
                     progress, "; ".join(": ".join(row[:2]) for row in first_rows(step))
                 )
-            found = step
+            latest = step
     except KeyboardInterrupt:
-        if found is None:
+        if latest is None:
             raise
         note(progress, "interrupted: what was found so far follows")
-    assert found is not None
-    return found
+    assert latest is not None
+    return latest

@@ -1,7 +1,6 @@
-"""Which papers a scheme, a configuration or a study stands on.
+"""Cite the papers behind a scheme, a configuration or a study, without JAX.
 
-Nothing here imports JAX.
-The papers are in `papers.bib`; each setting and class says which it comes from.
+The papers are in `papers.bib`; each setting and class names those that it comes from.
 Settings are read by name, so a configuration, the settings in a file's provenance and a
 data set's attributes are all the same here.
 """
@@ -13,8 +12,8 @@ import functools
 import pathlib
 import re
 import typing
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mrsa_jax._core.flags import Cites
 from mrsa_jax._core.registry import read_member
@@ -27,6 +26,9 @@ from mrsa_jax.study._config import command_of, to_dict
 from mrsa_jax.study._kinds import KINDS, attacks
 from mrsa_jax.study._parts import KINDS as parts
 from mrsa_watch._base.errors import ConfigurationError, check_known, require
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,29 +66,22 @@ class Paper:
     def reference(self) -> str:
         """The entry as a line of plain text: authors, title, where, year."""
         fields = {name: _spoken(value) for name, value in self.fields}
-        authors = [one.split(",")[0].strip() for one in fields["author"].split(" and ")]
-        if len(authors) > 3:
-            who = f"{authors[0]} et al."
-        else:
-            who = " and ".join(
-                [", ".join(authors[:-1]), authors[-1]] if authors[1:] else authors
-            )
-        places = [
-            fields.get(name)
-            for name in (
-                "journal",
-                "booktitle",
-                "institution",
-                "publisher",
-                "howpublished",
-            )
+        authors = [
+            name.split(",")[0].strip() for name in fields["author"].split(" and ")
         ]
-        where = next((place for place in places if place), None)
-        if where is None and "eprint" in fields:
-            where = f"arXiv:{fields['eprint']}"
-        last = ", ".join(part for part in (where, fields.get("year")) if part)
+        *first, last = authors
+        names = f"{', '.join(first)} and {last}" if first else last
+        if len(authors) > 3:
+            names = f"{authors[0]} et al."
+        place = next((fields[name] for name in _PLACES if fields.get(name)), None)
+        if place is None and "eprint" in fields:
+            place = f"arXiv:{fields['eprint']}"
+        end = ", ".join(part for part in (place, fields.get("year")) if part)
         title = fields["title"] + "." * (not fields["title"].endswith("?"))
-        return f"{who}: {title}" + (f" {last}." if last else "")
+        return f"{names}: {title}" + (f" {end}." if end else "")
+
+
+_PLACES = ("journal", "booktitle", "institution", "publisher", "howpublished")
 
 
 def read_bibtex(entry: str) -> Paper:
@@ -96,24 +91,29 @@ def read_bibtex(entry: str) -> Paper:
         ConfigurationError: If it is none, or has neither author nor title.
 
     Examples:
-        >>> read_bibtex("@misc{me2026, author = {Me}, title = {The {JAX} of it}}").reference
+        >>> entry = "@misc{me2026, author = {Me}, title = {The {JAX} of it}}"
+        >>> read_bibtex(entry).reference
         'Me: The JAX of it.'
     """
+    # type, key, and all fields in one group
     head = re.fullmatch(r"\s*@(\w+)\s*\{\s*([^\s,{}]+)\s*,(.*)\}\s*", entry, re.DOTALL)
-    found = [] if head is None else _FIELD.findall(head[3])
-    fields = {name.lower(): v[1:-1] if v[0] in '{"' else v for name, v in found}
+    fields = {}
+    for name, value in [] if head is None else _FIELD.findall(head[3]):
+        fields[name.lower()] = value[1:-1] if value[0] in '{"' else value
     good = head is not None and {"author", "title"} <= set(fields)
     require(good, "papers", "must be BibTeX entries with author and title", entry)
     return Paper(head[1].lower(), head[2], tuple(fields.items()))  # type: ignore[index]
 
 
+# three levels of braces inside each other: more than BibTeX's titles have
 _BRACES = r"\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*\}"
 _FIELD = re.compile(rf'(\w+)\s*=\s*({_BRACES}|"[^"]*"|\w+)')
 
 
 _SPOKEN = {
-    r"{\u{g}}": "ğ", r"{\c{s}}": "ş", r'{\"u}': "ü", r'{\"o}': "ö", r"{\`a}": "à", r"{\`e}": "è",
-    r"{\'e}": "é", r"{\'o}": "ó", r"{\v{c}}": "č", r"{\'y}": "ý", r"{\ss}": "ß", r'{\"a}': "ä",
+    r"{\u{g}}": "ğ", r"{\c{s}}": "ş", r'{\"u}': "ü", r'{\"o}': "ö", r"{\`a}": "à",
+    r"{\`e}": "è", r"{\'e}": "é", r"{\'o}": "ó", r"{\v{c}}": "č", r"{\'y}": "ý",
+    r"{\ss}": "ß", r'{\"a}': "ä",
     "--": "\u2013",
     r"\_": "_", r"\&": "&",
 }  # fmt: skip
@@ -136,62 +136,77 @@ PAPERS: dict[str, Paper] = {
 
 def software() -> Paper:
     """Return the entry of this package, at its installed version."""
-    title = r"{mrsa\_jax}: A {JAX}-Accelerated Simulator of Multi-Round Secure Aggregation in"
+    title = r"{mrsa\_jax}: A {JAX}-Accelerated Simulator of Multi-Round Secure"
     return Paper(
         "software",
         "mrsa_jax",
         (
             ("author", r"{The mrsa\_jax authors}"),
-            ("title", f"{title} Federated Learning"),
+            ("title", f"{title} Aggregation in Federated Learning"),
             ("version", __version__),
         ),
     )
 
 
-# a paper's key, what it stands for, the value that names it
-_Found = tuple[str, str, str]
+class _Source(NamedTuple):
+    """A paper's key, what the paper stands for, and the value that names it."""
 
-_MULTIROUND = "so2023securing"
+    key: str
+    reason: str
+    value: str = ""
+
+
+class _Papers(NamedTuple):
+    """Papers, and what they are cited for."""
+
+    reason: str
+    keys: tuple[str, ...]
+
+    def sources(self, value: str) -> Iterator[_Source]:
+        """Yield each paper as the source of a value."""
+        for key in self.keys:
+            yield _Source(key.strip(), self.reason, value)
+
+
+_MULTIROUND = _Source("so2023securing", "multi-round privacy")
 _SECAGG = ("bonawitz2017practical", "shamir1979share")
-_SELECTION = "selection of clients"
 _PROTOCOL = "secure aggregation"
-_NOISE = ("noise in the ring",
-          ("kairouz2021distributed", "agarwal2021skellam", "dong2022gaussian"))  # fmt: skip
+_RING_NOISE = "noise in the ring"
+_NOISE = _Papers(
+    _RING_NOISE,
+    ("kairouz2021distributed", "agarwal2021skellam", "dong2022gaussian"),
+)
 
 _ROWS: dict[str, tuple[str, Mapping[str, Any]]] = {
-    "scheme": (_SELECTION, schemes.ROWS),
+    "scheme": ("selection of clients", schemes.ROWS),
     "graph": (_PROTOCOL, graphs.ROWS),
     "availability": ("who is online", availability.ROWS),
 }
+"""Registries by the setting that names a row, and what rows are cited for."""
 _OWN = {
     "model": "model",
     "dataset": "data",
     "trainer": "training",
     "quantizer": "quantizer",
 }
-"""What parts of a user's own stand for, by the setting that names one."""
-"""What the rows of a registry stand for, by the setting that names one.
+"""What a user's own parts are cited for, by the setting that names one."""
 
-Each has its papers.
-"""
-
-_NAMES: dict[str, tuple[str, tuple[str, ...]]] = {
-    "multiround": ("multi-round privacy", (_MULTIROUND,)),
-    "secagg": (_PROTOCOL, _SECAGG),
-    "secagg_plus": (_PROTOCOL, ("bell2020secure", *_SECAGG)),
-    "ccesa": (_PROTOCOL, ("choi2020communication", *_SECAGG)),
-    "heterosag": (
-        "segments and unequal quantizers",
-        ("elkordy2022heterosag", *_SECAGG),
+_NAMES: dict[str, _Papers] = {
+    "multiround": _Papers(_MULTIROUND.reason, (_MULTIROUND.key,)),
+    "secagg": _Papers(_PROTOCOL, _SECAGG),
+    "secagg_plus": _Papers(_PROTOCOL, ("bell2020secure", *_SECAGG)),
+    "ccesa": _Papers(_PROTOCOL, ("choi2020communication", *_SECAGG)),
+    "heterosag": _Papers(
+        "segments and unequal quantizers", ("elkordy2022heterosag", *_SECAGG)
     ),
-    "skellam": ("noise in the ring", ("agarwal2021skellam",)),
-    "discrete_gaussian": ("noise in the ring", ("kairouz2021distributed",)),
+    "skellam": _Papers(_RING_NOISE, ("agarwal2021skellam",)),
+    "discrete_gaussian": _Papers(_RING_NOISE, ("kairouz2021distributed",)),
 }
-"""Papers and protocols by name, and what they stand for."""
+"""Papers and protocols by name."""
 
 _PAPERS = ("multiround", "ccesa", "heterosag")
-_STUDIES = ("compare", "histories", "demo", "simulate", "train", "sweep", "reproduce", "audit",
-            "advise")  # fmt: skip
+_STUDIES = ("compare", "histories", "demo", "simulate", "train", "sweep", "reproduce",
+            "audit", "advise")  # fmt: skip
 
 
 def cite(spec: Any) -> str:
@@ -234,232 +249,207 @@ def papers_behind(spec: Any) -> tuple[tuple[Paper, str], ...]:
         >>> [(paper.key, why) for paper, why in papers_behind("mnist")][0]
         ('lecun1998gradient', 'data (mnist)')
     """
-    reasons: dict[str, dict[str, dict[str, None]]] = {}
-    for key, reason, value in _of(spec):
-        of_reason = reasons.setdefault(key, {}).setdefault(reason, {})
-        if value:
-            of_reason[value] = None
-    found = [(_paper(key), _because(why)) for key, why in reasons.items()]
-    return (*found, (software(), "this package"), (PAPERS["jax2018github"], "arrays"))
+    reasons: dict[str, dict[str, list[str]]] = {}
+    for key, reason, value in map(_Source._make, _of(spec)):
+        values = reasons.setdefault(key, {}).setdefault(reason, [])
+        if value and value not in values:
+            values.append(value)
+    papers = [(_paper(key), _because(why)) for key, why in reasons.items()]
+    return (*papers, (software(), "this package"), (PAPERS["jax2018github"], "arrays"))
 
 
 def _paper(key: str) -> Paper:
-    """Return the paper of a key, or of a BibTeX entry, as a user's own scheme may have it."""
+    """Return the paper of a key, or of a BibTeX entry of a user's own scheme."""
     if key.startswith("@"):
         return read_bibtex(key)
     return PAPERS[check_known(key, "papers", PAPERS, "BibTeX entries or known keys")]
 
 
-def _because(reasons: Mapping[str, Iterable[str]]) -> str:
-    parts = [(reason, ", ".join(values)) for reason, values in reasons.items()]
+def _because(reasons: Mapping[str, Sequence[str]]) -> str:
     return "; ".join(
-        f"{reason} ({values})" if values else reason for reason, values in parts
+        f"{reason} ({', '.join(values)})" if values else reason
+        for reason, values in reasons.items()
     )
 
 
-def _of(spec: Any) -> Iterator[_Found]:
-    """Yield papers' keys, each with what it stands for and the value that names it."""
+def _of(spec: Any) -> Iterator[_Source]:
+    """Yield the sources of a spec, of whichever type it is."""
     if isinstance(spec, str):
         yield from _of_text(spec)
-    elif isinstance(
-        getattr(spec, "attrs", None), Mapping
-    ):  # a data set is a mapping, too
-        yield from _of_results(spec)
+    elif isinstance(getattr(spec, "attrs", None), Mapping):
+        yield from _of_results(spec)  # a data set is a mapping, too
     elif isinstance(spec, Mapping):
         yield from _of_settings(spec)
     elif isinstance(spec, list | tuple) and not hasattr(spec, "_fields"):
-        for one in spec:
-            yield from _of(one)
-    elif dataclasses.is_dataclass(spec) and not isinstance(spec, type):
-        is_config = type(spec).__name__.endswith(("Config", "Command"))
-        settings = (
-            {"command": command_of(type(spec)), "config": to_dict(spec)}
-            if is_config
-            else {}
-        )
-        yield from _of_settings(settings) if is_config else papers_of_value(spec)
-    else:
+        for part in spec:
+            yield from _of(part)
+    elif not dataclasses.is_dataclass(spec) or isinstance(spec, type):
         raise ConfigurationError(
             "`spec` must be a scheme, a configuration, a study's data set or a name; "
             f"got {type(spec).__name__}"
         )
+    elif type(spec).__name__.endswith(("Config", "Command")):
+        manifest = {"command": command_of(type(spec)), "config": to_dict(spec)}
+        yield from _of_settings(manifest)
+    else:
+        yield from papers_of_value(spec)
 
 
-def _of_text(text: str) -> Iterator[_Found]:
-    name, *rest = text.split(":")
-    known, row, others = _registered(), None, _settings()["dataset"] | _NAMES
-    if name not in known:
-        check_known(text, "spec", [*known, *others], "a known name")
-    what, row = known.get(name, ("", None))
-    if row is None:
-        yield from _row(others[text], text)
+def _of_text(text: str) -> Iterator[_Source]:
+    name, *numbers = text.split(":")
+    rows = _registered()
+    others = _settings()["dataset"] | _NAMES
+    if name not in rows:
+        check_known(text, "spec", [*rows, *others], "a known name")
+        yield from others[text].sources(text)
         return
-    for argument, (_, rows) in _ROWS.items():
-        if rest and name in rows:
-            # says what is wrong with its numbers
-            read_member(text, rows, argument, argument)
-    yield from _row((what, row.papers), text)
+    for argument, (_, family) in _ROWS.items():
+        if numbers and name in family:
+            read_member(text, family, argument, argument)  # checks the numbers
+    yield from rows[name].sources(text)
 
 
-def _registered() -> dict[str, tuple[str, Any]]:
-    """Return all that is registered by name: what it is, and its row."""
-    found = {row.name: (row.about, row) for row in attacks().values()}
-    for what, rows in _ROWS.values():
-        found |= {name: (what, row) for name, row in rows.items()}
-    return found
+def _registered() -> dict[str, _Papers]:
+    """Return the papers of all that is registered by name."""
+    papers = {row.name: _Papers(row.about, row.papers) for row in attacks().values()}
+    for reason, rows in _ROWS.values():
+        papers |= {name: _Papers(reason, row.papers) for name, row in rows.items()}
+    return papers
 
 
-def _settings() -> dict[str, dict[str, tuple[str, tuple[str, ...]]]]:
-    """Return the papers of settings' values, by the setting's name, wherever it stands."""
+def _settings() -> dict[str, dict[str, _Papers]]:
+    """Return the papers of settings' values, by the setting's name in any table."""
     return _settings_of(tuple(kind.config for kind in KINDS.values()))
 
 
 @functools.cache
-def _settings_of(
-    configs: tuple[type, ...],
-) -> dict[str, dict[str, tuple[str, tuple[str, ...]]]]:
-    papers = {name: _NAMES[name] for name in _PAPERS}
-    found, left = {"paper": papers, "target": papers}, list(configs)
-    while left:
-        for name, hint in typing.get_type_hints(
-            left.pop(), include_extras=True
-        ).items():
-            for own in getattr(hint, "__metadata__", ()):
-                if isinstance(own, Cites):
-                    found[name] = {
-                        value: _told(text) for value, text in own.values.items()
+def _settings_of(configs: tuple[type, ...]) -> dict[str, dict[str, _Papers]]:
+    items = {name: _NAMES[name] for name in _PAPERS}
+    papers = {"paper": items, "target": items}
+    tables = list(configs)
+    for table in tables:  # which grows by the tables inside
+        for name, hint in typing.get_type_hints(table, include_extras=True).items():
+            for mark in getattr(hint, "__metadata__", ()):
+                if isinstance(mark, Cites):
+                    papers[name] = {
+                        value: _cited(text) for value, text in mark.values.items()
                     }
-            left += (
-                [hint]
-                if isinstance(hint, type) and dataclasses.is_dataclass(hint)
-                else []
-            )
-    return found
+            if isinstance(hint, type) and dataclasses.is_dataclass(hint):
+                tables.append(hint)
+    return papers
 
 
-def _told(text: str) -> tuple[str, tuple[str, ...]]:
-    """Return what a text says that something stands for, and keys.
-
-    Or what a name stands for.
-    """
-    what, colon, keys = text.partition(":")
+def _cited(text: str) -> _Papers:
+    """Read "reason: keys", or the name of something that has papers."""
+    reason, colon, keys = text.partition(":")
     if colon:
-        return what, tuple(keys.split())
-    rows = {called.replace("-", "_"): both for called, both in _registered().items()}
-    return (
-        (rows[what][0], rows[what][1].papers)
-        if what in rows
-        else _NAMES.get(what, ("", ()))
-    )
+        return _Papers(reason, tuple(keys.split()))
+    names = {name.replace("-", "_"): papers for name, papers in _registered().items()}
+    return (_NAMES | names).get(text, _Papers("", ()))
 
 
-def _row(row: tuple[str, Iterable[str]], value: str) -> Iterator[_Found]:
-    reason, keys = row
-    for key in keys:
-        yield key.strip(), reason, value
-
-
-def _of_settings(content: Mapping[str, Any]) -> Iterator[_Found]:
-    """Yield the papers of settings, or of a study's provenance, which holds them."""
+def _of_settings(content: Mapping[str, Any]) -> Iterator[_Source]:
+    """Yield the sources of settings, or of a study's provenance, which holds them."""
     command = str(content.get("command", "")).lower().replace("_", "-")
     config = content.get("config", content)
     if command in _STUDIES and content.get("swept", "train") in _STUDIES:
-        yield _MULTIROUND, "multi-round privacy", ""
+        yield _MULTIROUND
     for row in attacks().values():
         if command.replace("-", "") == row.name.replace("-", ""):
-            yield from _row((row.about, row.papers), row.name)
+            yield from _Papers(row.about, row.papers).sources(row.name)
     if "swept" in content:
-        yield from _of_sweep(content["swept"], config)
+        yield from _of_sweep(str(content["swept"]), config)
     else:
         yield from _of_fields(config)
 
 
-def _of_sweep(swept: Any, config: Mapping[str, Any]) -> Iterator[_Found]:
-    """Yield the papers of a sweep: of the command, of what stays and of what changes."""
-    words = str(swept).split()
-    yield from _of_settings({"command": words[-1] if words else "", "config": {}})
+def _of_sweep(swept: str, config: Mapping[str, Any]) -> Iterator[_Source]:
+    """Yield the sources of a sweep: of the command, of what changes, of what stays."""
+    _, _, command = swept.rpartition(" ")
+    yield from _of_settings({"command": command, "config": {}})
     changing = set()
     for axis in config.get("axes", ()):
-        names = [field.rsplit(".", 1)[-1] for field in axis["fields"]]
-        changing |= {*names, *(name + "s" for name in names)}
+        names = [field.rpartition(".")[2] for field in axis["fields"]]
+        for name in names:
+            changing |= {name, f"{name}s"}
         for row in axis.get("values", ()):
             for name, value in zip(names, row, strict=True):
                 yield from _of_field(name, value)
+    # a field on an axis has no one value in the base
     base = config.get("base", config)
-    yield from _of_fields(
-        {name: value for name, value in base.items() if name not in changing}
-    )
+    yield from _of_fields({name: base[name] for name in base if name not in changing})
 
 
-def _of_fields(config: Mapping[str, Any]) -> Iterator[_Found]:
+def _of_fields(config: Mapping[str, Any]) -> Iterator[_Source]:
     for name, value in config.items():
         if isinstance(value, Mapping):
             yield from _of_fields(value)
             continue
         if name == "targets":  # items of papers, as "ccesa.table1"; none are all
-            value = [str(one).split(".")[0] for one in value] or list(_PAPERS)
             name = "target"
-        for one in value if isinstance(value, list | tuple) else (value,):
-            yield from _of_field(name, one)
+            value = [str(item).split(".")[0] for item in value] or list(_PAPERS)
+        for item in value if isinstance(value, list | tuple) else (value,):
+            yield from _of_field(name, item)
 
 
-def _of_field(name: str, value: Any) -> Iterator[_Found]:
-    """Yield the papers of one setting's value, or of one value of an axis."""
-    last = name.rsplit(".", 1)[-1]
-    if last.removesuffix("s") in _ROWS and isinstance(value, str):
-        what, rows = _ROWS[last.removesuffix("s")]
-        name = value.split(":")[0]
-        usual = (_MULTIROUND,) if rows is schemes.ROWS else ()  # of a scheme's label
-        papers = rows[name].papers if name in rows else usual
-        yield from _row((what, papers), value)
-    elif last == "proximal" and isinstance(value, int | float) and value > 0:
-        yield "li2020federated", "FedProx", ""
-    elif last == "clip_norm" and isinstance(value, int | float):
-        yield from _row(_NOISE, "")
-    elif isinstance(value, str) and (row := _own_part(last, value)):
-        yield from _row((_OWN[last], row.papers), value)
-    elif isinstance(value, str) and value in (own := _settings().get(last, {})):
-        yield from _row(own[value], value)
+def _of_field(name: str, value: Any) -> Iterator[_Source]:
+    """Yield the sources of one setting's value, or of one value of an axis."""
+    name = name.rpartition(".")[2]
+    if isinstance(value, int | float):
+        if name == "proximal" and value > 0:
+            yield _Source("li2020federated", "FedProx")
+        elif name == "clip_norm":
+            yield from _NOISE.sources("")
+        return
+    if not isinstance(value, str):
+        return
+    member, _, _ = value.partition(":")
+    family = name.removesuffix("s")
+    if family in _ROWS:
+        reason, rows = _ROWS[family]
+        if member in rows:
+            yield from _Papers(reason, rows[member].papers).sources(value)
+        elif family == "scheme":  # a label of a scheme, not its name
+            yield from _Papers(reason, (_MULTIROUND.key,)).sources(value)
+        return
+    part = parts[name].rows.get(member) if name in parts else None
+    if part is not None and part.papers:
+        yield from _Papers(_OWN[name], part.papers).sources(value)
+    elif value in (papers := _settings().get(name, {})):
+        yield from papers[value].sources(value)
 
 
-def _own_part(kind: str, text: str) -> Any:
-    """Return the row of a part that names its papers, None for any other value."""
-    row = parts[kind].rows.get(text.split(":")[0]) if kind in parts else None
-    return row if row is not None and row.papers else None
-
-
-def _of_results(results: Any) -> Iterator[_Found]:
-    """Yield the papers of a study's data set: its provenance, or else its schemes."""
-    told = attributes(results)
-    yield from _of_settings(told)
-    yield from map(tuple, told.get("papers", ()))
-    if "config" not in told:
-        yield _MULTIROUND, "multi-round privacy", ""
-    if "config" not in told and "scheme" in results.coords:
+def _of_results(results: xr.Dataset) -> Iterator[_Source]:
+    """Yield the sources of a study's data set: its provenance, or else its schemes."""
+    manifest = attributes(results)
+    yield from _of_settings(manifest)
+    yield from map(_Source._make, manifest.get("papers", ()))
+    if "config" in manifest:
+        return
+    yield _MULTIROUND
+    if "scheme" in results.coords:
         for label in results["scheme"].values.ravel().tolist():
             yield from _of_field("scheme", label)
 
 
-def _of_class(cls: type) -> tuple[str, tuple[str, ...]]:
-    """Return what a class stands for, and its papers.
-
-    As it says, or as the row it is named by.
-    """
-    own = re.sub("(?<=[a-z])(?=[A-Z])", "_", cls.__name__).lower()
-    return _told(getattr(cls, "cites", own))
+def _of_class(cls: type) -> _Papers:
+    """Return the papers that a class names, or those of the row of its name."""
+    # BatchPartitioning -> batch_partitioning, as rows are named
+    name = re.sub("(?<=[a-z])(?=[A-Z])", "_", cls.__name__).lower()
+    return _cited(getattr(cls, "cites", name))
 
 
-def papers_of_value(value: Any) -> Iterator[_Found]:
-    """Yield the papers of a scheme that is a value, and of the schemes inside it."""
+def papers_of_value(value: Any) -> Iterator[_Source]:
+    """Yield the sources of a scheme that is a value, and of the schemes inside it."""
     name = type(value).__name__
-    found = list(_row(_of_class(type(value)), name))
+    sources = list(_of_class(type(value)).sources(name))
     for field in dataclasses.fields(value):
         inner = getattr(value, field.name)
-        if dataclasses.is_dataclass(inner) and _of_class(type(inner))[1]:
-            found += papers_of_value(inner)
+        if dataclasses.is_dataclass(inner) and _of_class(type(inner)).keys:
+            sources += papers_of_value(inner)
         elif field.name == "method" and isinstance(inner, str):
-            for names in ("method", "methods"):
-                found += _of_field(names, inner)
-    if not found:
+            for setting in ("method", "methods"):
+                sources += _of_field(setting, inner)
+    if not sources:
         raise ConfigurationError(f"`spec` must be a scheme with papers; got a {name}")
-    yield from found
+    yield from sources

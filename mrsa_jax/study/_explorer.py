@@ -1,9 +1,8 @@
-"""A quick look at strong T against C against accuracy.
+"""Explore points or schemes: small linked pictures over a sortable table.
 
-Small linked pictures over a sortable table.
-One piece of HTML without servers or anything to fetch. It shows in a notebook, in a
-report and from a file, offline; where scripts are not run, table and pictures still
-stand. Controls, in notebooks, ask the kernel for another such piece.
+An explorer is one piece of HTML without servers or anything to fetch. It shows in a
+notebook, in a report and from a file, offline; where scripts are not run, table and
+pictures still stand. Controls, in notebooks, ask the kernel for another such piece.
 """
 
 from __future__ import annotations
@@ -31,9 +30,10 @@ from mrsa_jax.plotting.points import (
     pair_chart,
     quantity,
 )
-from mrsa_jax.study import _page, _points
-from mrsa_jax.study._page import Series, asset
+from mrsa_jax.study import _points
+from mrsa_jax.study._assets import asset, piece
 from mrsa_jax.study._points import cost_charts
+from mrsa_jax.study._series import Series, day_colours, keys, places
 from mrsa_jax.study._svg import drawn
 from mrsa_watch._base.errors import MrsaError, how_to_install, needed
 from mrsa_watch._base.html import number, tidy
@@ -45,11 +45,10 @@ if TYPE_CHECKING:
 _MOST_ROWS = 2000
 _MOST_FACETS = 12
 _MOST_PATHS = 150  # rows with curves over the rounds: each is some kilobytes of a page
-_LEFT_SIDE = ' class="t"'  # where words stand
 
 
 class Control(NamedTuple):
-    """What moves one setting: a slider, or a choice where there are options.
+    """A control of one setting: a slider, or a choice if there are options.
 
     Attributes:
         name: Of the setting.
@@ -69,7 +68,7 @@ class Control(NamedTuple):
 
 
 class Shown(NamedTuple):
-    """What is shown at some settings.
+    """The picture at some settings.
 
     Attributes:
         html: The whole of it.
@@ -113,21 +112,23 @@ class Explorer:
     @functools.cached_property
     def widget(self) -> Any:
         """The same with its controls, a widget of `anywidget`."""
-        kind, found = _panel(), self.make(self.values)
+        kind = _panel()
+        now = self.make(self.values)
         controls = [
-            one._asdict() | {"options": list(one.options)} for one in self.controls
+            control._asdict() | {"options": list(control.options)}
+            for control in self.controls
         ]
-        panel = kind(controls=controls, **found._asdict())
+        panel = kind(controls=controls, **now._asdict())
 
         def changed(change: Any) -> None:
             try:
-                found = self.make({**self.values, **change["new"]["values"]})
+                fresh = self.make({**self.values, **change["new"]["values"]})
             except MrsaError as error:
-                found = Shown(f"<p>{tidy(error)}</p>", self.values, panel.code)
-            self.values = found.values
+                fresh = Shown(f"<p>{tidy(error)}</p>", self.values, panel.code)
+            self.values = fresh.values
             with panel.hold_sync():
                 panel.set_trait("shown", panel.shown + 1)
-                for name, value in found._asdict().items():
+                for name, value in fresh._asdict().items():
                     panel.set_trait(name, value)
 
         panel.observe(changed, "asked")
@@ -135,7 +136,8 @@ class Explorer:
 
     def __repr__(self) -> str:
         """Return what it is of, in a line."""
-        return f"<{self.title}: {', '.join(f'{name} {own}' for name, own in self.values.items())}>"
+        settings = ", ".join(f"{name} {value}" for name, value in self.values.items())
+        return f"<{self.title}: {settings}>"
 
     def _repr_html_(self) -> str:
         """Return it as it stands, for where no controls can be shown."""
@@ -144,11 +146,11 @@ class Explorer:
 
     def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
         """Return it for a notebook: with controls, and as it stands."""
-        found = {"text/plain": repr(self), "text/html": self._repr_html_()}
+        plain = {"text/plain": repr(self), "text/html": self._repr_html_()}
         if importlib.util.find_spec("anywidget") is None:
-            return found
+            return plain
         live = self.widget._repr_mimebundle_(**options)
-        return {**(live[0] if isinstance(live, tuple) else live), **found}
+        return {**(live[0] if isinstance(live, tuple) else live), **plain}
 
     def save(self, path: str | os.PathLike[str]) -> pathlib.Path:
         """Write it as a separate page, and return where.
@@ -157,14 +159,7 @@ class Explorer:
             path: File to write.
         """
         target = pathlib.Path(path)
-        target.write_text(
-            '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-            '<meta name="viewport" content="width=device-width, initial-scale=1">'
-            '<meta name="color-scheme" content="light '
-            'dark"><title>mrsa_jax</title></head>'
-            f"<body>{self.html}</body></html>\n",
-            encoding="utf-8",
-        )
+        target.write_text(f"{piece('bare_page', self.html)}\n", encoding="utf-8")
         return target
 
 
@@ -174,7 +169,7 @@ def _panel() -> Any:
     anywidget = needed("anywidget", "explore", "`widget` needs anywidget")
     from traitlets import Dict, Int, List, Unicode
 
-    own: dict[str, Any] = {
+    traits: dict[str, Any] = {
         "controls": List(),
         "values": Dict(),
         "asked": Dict(),
@@ -182,7 +177,7 @@ def _panel() -> Any:
         "code": Unicode(),
         "shown": Int(),
     }
-    synced = {name: trait.tag(sync=True) for name, trait in own.items()}
+    synced = {name: trait.tag(sync=True) for name, trait in traits.items()}
     files = {"_esm": asset("explore.js"), "_css": asset("explore.css")}
     return type("Panel", (anywidget.AnyWidget,), files | synced)
 
@@ -191,20 +186,21 @@ _PAIRS, _NONE = "T, C and accuracy", "-"
 
 
 def explorer(
-    results: xr.Dataset, table: pd.DataFrame, asked: Mapping[str, str | None]
+    results: xr.Dataset, table: pd.DataFrame, choices: Mapping[str, str | None]
 ) -> Explorer:
     """Return an explorer of schemes or points: any column on x, y, colour and facets.
 
     Args:
         results: A study or a sweep.
         table: Its rows.
-        asked: Column of each of "x", "y", "colour" and "facet", or None.
+        choices: Column of each of "x", "y", "colour" and "facet", or None.
     """
     names = _points.point_columns(results)
-    check_columns(table, **asked)
+    check_columns(table, **choices)
     measured = [
         str(n) for n in table if table[n].dtype.kind in "iuf" and n not in names
     ]
+    # a facet or a colour per value: no more than a reader can tell apart
     few = [n for n in names if 1 < table[n].nunique() <= _MOST_FACETS]
     kinds = {
         "x": (*names, *measured),
@@ -218,16 +214,16 @@ def explorer(
         "colour": "scheme" if "scheme" in few else _NONE,
         "facet": _NONE,
     }
-    values = {name: asked[name] or one for name, one in first.items()}
+    values = {name: choices[name] or usual for name, usual in first.items()}
     controls = [
-        Control(name, name, options=tuple(dict.fromkeys((*own, values[name]))))
-        for name, own in kinds.items()
+        Control(name, name, options=tuple(dict.fromkeys((*options, values[name]))))
+        for name, options in kinds.items()
     ]
     return Explorer(
         f"{len(table)} rows to explore",
         values,
         controls,
-        lambda own: Shown(_points_html(results, table, names, own), own),
+        lambda options: Shown(_points_html(results, table, names, options), options),
     )
 
 
@@ -235,49 +231,46 @@ def _points_html(
     results: xr.Dataset,
     table: pd.DataFrame,
     names: Sequence[str],
-    asked: Mapping[str, Any],
+    choices: Mapping[str, Any],
 ) -> str:
-    shown = table.head(_MOST_ROWS)
-    if asked["y"] == _PAIRS:
-        hue = "scheme" if "scheme" in shown else None
-        charts = list(cost_charts(shown, names, hue).values())
+    # a page of more points than this is slow in a browser
+    rows = table.head(_MOST_ROWS)
+    if choices["y"] == _PAIRS:
+        hue = "scheme" if "scheme" in rows else None
+        charts = list(cost_charts(rows, names, hue).values())
     else:
-        hue = None if asked["colour"] == _NONE else asked["colour"]
-        charts = _asked_charts(results, shown, names, asked, hue)
-    labels = [label for label, _ in by_hue(shown, hue)]
-    series = [Series(label, is_scheme=hue in ("scheme", "schemes")) for label in labels]
-    places = _page.places(series)
-    plots = "".join(drawn(chart, places) for chart in charts)
-    legend = _page.keys(series, is_switch=False) if plots else ""
-    paths = "".join(drawn(chart, places) for chart in _paths(results, shown, hue))
-    words = "Click points or rows to see their curves over the rounds"
-    words += (
-        f": the first {_MOST_PATHS} rows have some."
-        if len(shown) > _MOST_PATHS
-        else "."
+        hue = None if choices["colour"] == _NONE else choices["colour"]
+        charts = _asked_charts(results, rows, names, choices, hue)
+    is_scheme = hue in ("scheme", "schemes")
+    series = [Series(label, is_scheme=is_scheme) for label, _ in by_hue(rows, hue)]
+    order = places(series)
+    plots = "".join(drawn(chart, order) for chart in charts)
+    paths = "".join(drawn(chart, order) for chart in _paths(results, rows, hue))
+    hint = "Click points or rows to see their curves over the rounds"
+    if len(rows) > _MOST_PATHS:
+        hint += f": the first {_MOST_PATHS} rows have some"
+    legend = keys(series, is_switch=False) if plots else ""
+    content = piece(
+        "explorer", plots, legend, paths, f"{hint}.", _table(table, names, {})
     )
-    picked = f'<div class="pictures picked"><p>{words}</p>{paths}</div>' * bool(paths)
-    content = f'<div class="pictures">{plots}</div>{legend}{picked}' + _rows(
-        table, names
-    )
-    return styled(content, series, f"\n{asset('chart.js')}" * bool(plots))
+    return styled(content, series, asset("chart.js") if plots else "")
 
 
 def _asked_charts(
     results: xr.Dataset,
     table: pd.DataFrame,
     names: Sequence[str],
-    asked: Mapping[str, Any],
+    choices: Mapping[str, Any],
     hue: str | None,
 ) -> list[Chart]:
     """Return a chart per facet.
 
     Curves over an axis, marks that know their rows over all else.
     """
-    x, y, facet = asked["x"], asked["y"], asked["facet"]
+    x, y, facet = choices["x"], choices["y"], choices["facet"]
     charts = []
-    for label, own in by_hue(table, None if facet == _NONE else facet):
-        rows = table.assign(**{y: table[y].where(table.index.isin(own.index))})
+    for label, facet_rows in by_hue(table, None if facet == _NONE else facet):
+        rows = table.assign(**{y: table[y].where(table.index.isin(facet_rows.index))})
         if not rows[y].notna().any():
             continue
         if x in names:
@@ -303,6 +296,7 @@ def _paths(results: xr.Dataset, table: pd.DataFrame, hue: str | None) -> list[Ch
     import pandas as pd
 
     axes = _points.axes_of(results)
+    # where each row of the table lies on the axes of the data set
     places = tuple(
         results.get_index(axis).get_indexer(pd.Index(table[axis])) for axis in axes
     )
@@ -312,10 +306,11 @@ def _paths(results: xr.Dataset, table: pd.DataFrame, hue: str | None) -> list[Ch
     for name in names:
         column = name.removesuffix("_by_round")
         own = results[name].transpose(*axes, ..., "round").astype(np.float64)
+        # what is left of an array besides axes and rounds is over trials
         trials = [dim for dim in own.dims if dim not in (*axes, "round")]
         is_least = quantity(column).statistic != "mean"
-        found = own.where(own >= 0).min(trials) if is_least else own.mean(trials)
-        values = as_shown(column, np.asarray(found))
+        reduced = own.where(own >= 0).min(trials) if is_least else own.mean(trials)
+        values = as_shown(column, np.asarray(reduced))
         lines = [
             Line(
                 label,
@@ -332,8 +327,8 @@ def _paths(results: xr.Dataset, table: pd.DataFrame, hue: str | None) -> list[Ch
 
 def styled(content: str, series: Sequence[Series], script: str = "") -> str:
     """Return HTML in the look of pages, its own style and script inside."""
-    look = f"\n{asset('chart.css')}{_page.day_colours(series)}"
-    return _with_script(content, f"\n{asset('notebook.css')}#ID {{ {look} }}", script)
+    look = f"{asset('chart.css')}{day_colours(series)}"
+    return _with_script(content, f"{asset('notebook.css')}#ID {{ {look} }}", script)
 
 
 def linked(
@@ -345,32 +340,21 @@ def linked(
     """Return a table to sort whose rows light up with the marks of a page's figures.
 
     Args:
-        table: A row a point.
+        table: A row per point.
         names: Columns that say which point a row is.
         figures: Charts whose marks know their rows, as HTML.
         spans: By row and column between which values a mean lies, where they differ.
     """
-    pictures = f'<div class="figures">{figures}</div>' * bool(figures)
-    return _with_script(pictures + _rows(table, names, spans), "", "")
-
-
-def _rows(
-    table: pd.DataFrame,
-    names: Sequence[str],
-    spans: Mapping[tuple[int, str], tuple[float, float]] | None = None,
-) -> str:
-    """Return the first rows of a table, and the number of the others."""
-    left = len(table) - _MOST_ROWS
-    return _table(table.head(_MOST_ROWS), names, spans or {}) + (
-        f"<p>{left} more rows are not shown.</p>" if left > 0 else ""
-    )
+    pictures = piece("figures", figures) if figures else ""
+    return _with_script(pictures + _table(table, names, spans), "", "")
 
 
 def _with_script(content: str, style: str, script: str) -> str:
-    own = f"mrsa-{zlib.crc32(content.encode()):08x}"
-    inner = f"<script>\n{asset('explorer.js').replace('ID', own)}{script}</script>"
-    look = f"<style>\n{(asset('explorer.css') + style).replace('ID', own)}</style>"
-    return f'<div id="{own}">{look}{content}{inner}</div>'
+    # several pieces may stand in one page: the content gives each another name
+    name = f"mrsa-{zlib.crc32(content.encode()):08x}"
+    look = (asset("explorer.css") + style).replace("ID", name)
+    code = asset("explorer.js").replace("ID", name)
+    return piece("scripted", name, content, look, code + script)
 
 
 def _table(
@@ -378,49 +362,36 @@ def _table(
     names: Sequence[str],
     spans: Mapping[tuple[int, str], tuple[float, float]],
 ) -> str:
-    known = [
-        n
-        for n, own in QUANTITIES.items()
-        if own.heading and n in table and n not in names
+    """Return the first rows of a table, and the number of the others."""
+    columns = [*names]
+    columns += [
+        n for n, quantity_of in QUANTITIES.items() if quantity_of.heading and n in table
     ]
-    columns = [*names, *known]
-    columns += [str(n) for n in table if n not in columns]
-    is_text = {n: table[n].dtype.kind not in "iuf" for n in columns}
-    head = "".join(
-        f'<th scope="col"{_LEFT_SIDE * is_text[n]}>'
-        f'<button type="button">{tidy(heading(n))}</button></th>'
-        for n in columns
-    )
-    lines = []
-    for i, values in enumerate(table[columns].itertuples(index=False, name=None)):
-        cells = "".join(
-            _cell(value, name, is_text[name], spans.get((i, name)), is_first=k == 0)
-            for k, (name, value) in enumerate(zip(columns, values, strict=True))
-        )
-        lines.append(f'<tr data-i="{i}" tabindex="0">{cells}</tr>')
-    return (
-        '<div class="scroll"><table aria-label="Points; a heading '
-        f'sorts"><thead><tr>{head}</tr>'
-        f"</thead><tbody>{''.join(lines)}</tbody></table></div>"
-    )
+    columns = list(dict.fromkeys([*columns, *map(str, table)]))
+    is_text = {name: table[name].dtype.kind not in "iuf" for name in columns}
+    head = table.head(_MOST_ROWS)[columns]
+    rows = [
+        [
+            _cell(value, name, is_text[name], spans.get((i, name)))
+            for name, value in zip(columns, values, strict=True)
+        ]
+        for i, values in enumerate(head.itertuples(index=False, name=None))
+    ]
+    headings = [(heading(name), is_text[name]) for name in columns]
+    return piece("points", headings, rows, len(table) - _MOST_ROWS)
 
 
 def _cell(
-    value: Any,
-    name: str,
-    is_text: bool,
-    span: tuple[float, float] | None,
-    *,
-    is_first: bool,
-) -> str:
-    tag = 'th scope="row"' if is_first else "td"
-    end = tag.split()[0]
+    value: Any, name: str, is_text: bool, span: tuple[float, float] | None
+) -> tuple[str, Any, Any]:
+    """Return a cell's style, the value that it is sorted by, and its words."""
     if is_text:
-        own = tidy(value)
-        return f'<{tag} class="t" data-v="{own}">{own}</{end}>'
+        return "t", value, value
     size = as_shown(name, float(value))
     if not math.isfinite(size):
-        return f"<{tag}>-</{end}>"
-    low, high = (number(as_shown(name, edge)) for edge in span or (0.0, 0.0))
-    words = f" ({low} to {high})" if low != high else ""
-    return f'<{tag} data-v="{size:.9g}">{number(size)}{words}</{end}>'
+        return "", None, "-"
+    words = number(size)
+    if span is not None:
+        low, high = (number(as_shown(name, edge)) for edge in span)
+        words += f" ({low} to {high})" if low != high else ""
+    return "", f"{size:.9g}", words

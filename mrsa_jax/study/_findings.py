@@ -1,4 +1,4 @@
-"""What a command finds that is no data set: words, tables, and values as JSON has them."""
+"""Findings that are no data set: words, tables, and values as JSON has them."""
 
 from __future__ import annotations
 
@@ -36,16 +36,19 @@ def as_json(value: Any) -> Any:
     """Return a value as JSON has it; None for numbers that are not finite.
 
     Examples:
-        >>> as_json({"mu": np.float64(np.inf), "sizes": (np.int64(2), 3.5), "word": "of"})
+        >>> value = {"mu": np.float64(np.inf), "sizes": (np.int64(2), 3.5)}
+        >>> value["word"] = "of"
+        >>> as_json(value)
         {'mu': None, 'sizes': [2, 3.5], 'word': 'of'}
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         names = (field.name for field in dataclasses.fields(value))
         return {name: as_json(getattr(value, name)) for name in names}
     if isinstance(value, dict):
-        return {name: as_json(own) for name, own in value.items()}
+        return {name: as_json(content) for name, content in value.items()}
     if isinstance(value, tuple | list):
-        return [as_json(one) for one in value]
+        return [as_json(item) for item in value]
+    # NumPy's numbers are none of JSON's
     plain = value.item() if isinstance(value, np.generic) else value
     if isinstance(plain, float):
         return plain if math.isfinite(plain) else None
@@ -69,25 +72,29 @@ def shares_of(config: AuditConfig, log: ParticipationLog) -> dict[str, Any] | No
         if config.colluding
         else []
     )
-    told = dp.ledger(
+    ledger = dp.ledger(
         log,
         config.noise_multiplier,
         config.clip,
         planned=config.planned,
         colluding=names,
     )
-    epsilon, planned = told.epsilon(config.delta), told.planned.epsilon(config.delta)
-    order = np.argsort(-np.nan_to_num(told.mu, nan=-1.0), kind="stable")[:_MOST_NOTED]
+    epsilon, planned = (
+        ledger.epsilon(config.delta),
+        ledger.planned.epsilon(config.delta),
+    )
+    # nan of clients in no sum goes to the end, behind all losses
+    order = np.argsort(-np.nan_to_num(ledger.mu, nan=-1.0), kind="stable")[:_MOST_NOTED]
     worst = [
         {
             "client": printable(log.clients[i]),
-            "mu": told.mu[i],
+            "mu": ledger.mu[i],
             "epsilon": epsilon[i],
-            "planned_mu": told.planned_mu[i],
+            "planned_mu": ledger.planned_mu[i],
             "planned_epsilon": planned[i],
         }
         for i in order.tolist()
-        if told.mu[i] > 0
+        if ledger.mu[i] > 0
     ]
     return as_json(
         {
@@ -96,8 +103,8 @@ def shares_of(config: AuditConfig, log: ParticipationLog) -> dict[str, Any] | No
             "noise_multiplier": config.noise_multiplier,
             "clip": config.clip,
             "delta": config.delta,
-            "short": told.short,
-            "notes": list(told.notes),
+            "short": ledger.short,
+            "notes": list(ledger.notes),
             "mean_epsilon": np.nanmean(epsilon),
             "planned_mean_epsilon": np.nanmean(
                 np.where(np.isnan(epsilon), np.nan, planned)
@@ -107,39 +114,39 @@ def shares_of(config: AuditConfig, log: ParticipationLog) -> dict[str, Any] | No
     )
 
 
-def shares_row(found: dict[str, Any]) -> tuple[str, str, str]:
+def shares_row(shares: dict[str, Any]) -> tuple[str, str, str]:
     """Return question, answer, how sure of the worst client."""
-    told = _told(found["worst"][0]) if found["worst"] else "no client took part"
-    return "told apart by shares that were added", told, "guarantee, float64"
+    words = _told(shares["worst"][0]) if shares["worst"] else "no client took part"
+    return "told apart by shares that were added", words, "guarantee, float64"
 
 
-def shares_sentence(found: dict[str, Any]) -> str:
+def shares_sentence(shares: dict[str, Any]) -> str:
     """Say what is left of the planned noise, and how well it protects each client."""
-    who = f"With noise of {found['noise_multiplier']:g} clips in a sum"
-    if found["planned"] is not None:
-        who += f", of which each survivor adds one share in {found['planned']}"
-    if found["colluding"]:
-        who += f", and clients {', '.join(found['colluding'][:_MOST_TOLD])}"
-        more = len(found["colluding"]) - _MOST_TOLD
+    who = f"With noise of {shares['noise_multiplier']:g} clips in a sum"
+    if shares["planned"] is not None:
+        who += f", of which each survivor adds one share in {shares['planned']}"
+    if shares["colluding"]:
+        who += f", and clients {', '.join(shares['colluding'][:_MOST_TOLD])}"
+        more = len(shares["colluding"]) - _MOST_TOLD
         who += f" and {more} more tell theirs" if more > 0 else " telling theirs"
     worst = (
-        "; ".join(_told(one) for one in found["worst"][:_MOST_TOLD])
+        "; ".join(_told(client) for client in shares["worst"][:_MOST_TOLD])
         or "no client took part"
     )
     text = (
-        f"{who}, all others' updates known (a guarantee, delta {found['delta']:g}): "
+        f"{who}, all others' updates known (a guarantee, delta {shares['delta']:g}): "
         f"{worst}; the "
-        f"mean: epsilon {_words(found['mean_epsilon'])}, "
-        f"{_words(found['planned_mean_epsilon'])} as planned."
+        f"mean: epsilon {_words(shares['mean_epsilon'])}, "
+        f"{_words(shares['planned_mean_epsilon'])} as planned."
     )
-    return " ".join((text, *found["notes"]))
+    return " ".join((text, *shares["notes"]))
 
 
-def _told(one: dict[str, Any]) -> str:
+def _told(client: dict[str, Any]) -> str:
     return (
-        f"client {one['client']} mu {_words(one['mu'])}, epsilon "
-        f"{_words(one['epsilon'])} "
-        f"({_words(one['planned_epsilon'])} as planned)"
+        f"client {client['client']} mu {_words(client['mu'])}, epsilon "
+        f"{_words(client['epsilon'])} "
+        f"({_words(client['planned_epsilon'])} as planned)"
     )
 
 
@@ -150,7 +157,7 @@ def _words(value: float | None) -> str:
 @dataclasses.dataclass(frozen=True)
 @by_value
 class Findings:
-    """What a command found.
+    """The findings of a command.
 
     Attributes:
         title: What was looked at, in a line or two.
@@ -171,7 +178,7 @@ class Findings:
 
 @dataclasses.dataclass(eq=False)  # it grows while the attack runs
 class AttackFindings:
-    """What an attack has found so far.
+    """The findings of an attack so far.
 
     Attributes:
         folder: Where files may be written that are too large to hold; None: all is
@@ -223,7 +230,7 @@ def _cell(value: Any) -> str:
 
 @finding
 class AuditFindings:
-    """What an audit found.
+    """The findings of an audit.
 
     Attributes:
         file: Of the log.
@@ -253,85 +260,86 @@ class AuditFindings:
 
     @property
     def title(self) -> str:
-        """What was audited, in a line."""
-        found = self.audit
-        empty = f" ({found.empty_rounds} without anybody)" if found.empty_rounds else ""
-        kind = "weighted" if found.is_weighted else "plain"
-        size = f"{found.num_rounds} rounds{empty}, {found.num_clients} clients"
+        """The log and its size, in a line."""
+        audit = self.audit
+        empty = f" ({audit.empty_rounds} without anybody)" if audit.empty_rounds else ""
+        kind = "weighted" if audit.is_weighted else "plain"
+        size = f"{audit.num_rounds} rounds{empty}, {audit.num_clients} clients"
         return f"{printable(self.file)}: {size}, {kind} sums"
 
     @property
     def sentences(self) -> list[str]:
-        """What was found, in words."""
-        told = [] if self.shares is None else [shares_sentence(self.shares)]
-        return [*self.audit.sentences(), *told]
+        """The findings in words."""
+        more = [] if self.shares is None else [shares_sentence(self.shares)]
+        return [*self.audit.sentences(), *more]
 
     @property
     def summary(self) -> list[tuple[str, str, str]]:
-        """What was found as question, answer, how sure."""
-        told = [] if self.shares is None else [shares_row(self.shares)]
-        return [*_rows(self.audit), *told]
+        """The findings as question, answer, how sure."""
+        more = [] if self.shares is None else [shares_row(self.shares)]
+        return [*_rows(self.audit), *more]
 
     @property
     def content(self) -> dict[str, Any]:
         """Everything, as `--json` prints it."""
-        found = {"file": str(self.file), **self.audit.to_dict(), **self.verdicts}
-        return found | {"shares": self.shares}
+        audited = {"file": str(self.file), **self.audit.to_dict(), **self.verdicts}
+        return audited | {"shares": self.shares}
 
     @property
     def verdicts(self) -> dict[str, Any]:
-        """What the gates say as plain values: that of T, that of hidden among.
+        """The answers of the gates as plain values: of T, of hidden among; else None.
 
         None without.
         """
-        found = {"gate": None, "gate_hidden": None}
-        own = {
+        verdicts = {"gate": None, "gate_hidden": None}
+        named = {
             "gate_hidden" if gate.definition == "hidden" else "gate": gate._asdict()
             for gate in self.gates
         }
-        return found | own
+        return verdicts | named
 
 
-def first_rows(found: Audit) -> list[tuple[str, str, str]]:
-    """Return what is known at once."""
-    weak = found.weak
+def first_rows(audit: Audit) -> list[tuple[str, str, str]]:
+    """Return the rows that are known at once."""
+    weak = audit.weak
     if weak.lower is None:
         return [("clients in any sum", "0", "exact")]
     first = ""
-    if found.exposed:
+    if audit.exposed:
         first = (
-            f", first after round {printable(found.printed_round(found.exposed[0][1]))}"
+            f", first after round {printable(audit.printed_round(audit.exposed[0][1]))}"
         )
     hidden = [
-        row for row in _hidden_rows(found) if found.hidden and "median" not in row[0]
+        row for row in _hidden_rows(audit) if audit.hidden and "median" not in row[0]
     ]
     return [
-        ("exposed clients", f"{len(found.exposed)}{first}", weak.surety),
+        ("exposed clients", f"{len(audit.exposed)}{first}", weak.surety),
         *hidden,
-        ("strong T", str(found.strong), "exact"),
+        ("strong T", str(audit.strong), "exact"),
         ("lightest combination so far", counted(weak.upper, "client"), "exact"),
     ]
 
 
-def _rows(found: Audit) -> list[tuple[str, str, str]]:
-    weak = found.weak
-    exposed, *others = first_rows(found)
+def _rows(audit: Audit) -> list[tuple[str, str, str]]:
+    weak = audit.weak
+    exposed, *others = first_rows(audit)
     if not others:
         return [exposed]
     noisy, plain = [], []
-    if found.noisy is not None:
-        noisy = found.noisy.rows()
-    group = found.group
+    if audit.noisy is not None:
+        noisy = audit.noisy.rows()
+    group = audit.group
     if group is not None and group.upper is not None:
         sizes = (
             str(group.upper) if group.certified else f"{group.lower} to {group.upper}"
         )
         sure = "certified" if group.certified else "not decided"
         plain = [("smallest plain sum", counted(sizes, "client"), sure)]
+    # bounds that meet are one number
     both = weak.lower == weak.upper
     return [
         exposed,
-        *_hidden_rows(found),
+        *_hidden_rows(audit),
         (
             "weak T",
             str(weak.lower) if both else f"{weak.lower} to {weak.upper}",
@@ -339,7 +347,7 @@ def _rows(found: Audit) -> list[tuple[str, str, str]]:
             f"{weak.upper_method}",
         ),
         *plain,
-        ("strong T", str(found.strong), "exact"),
+        ("strong T", str(audit.strong), "exact"),
         (
             "rank of the sums",
             f"{weak.rank} for {weak.num_groups} groups of clients",
@@ -349,15 +357,15 @@ def _rows(found: Audit) -> list[tuple[str, str, str]]:
     ]
 
 
-def _hidden_rows(found: Audit) -> list[tuple[str, str, str]]:
-    """Return how well clients are hidden if updates never changed, and if they drift."""
-    if found.hidden is None:
-        return [("worst client hidden", found.worst_hidden, "float64")]
+def _hidden_rows(audit: Audit) -> list[tuple[str, str, str]]:
+    """Return rows on hidden clients, for updates that never change and that drift."""
+    if audit.hidden is None:
+        return [("worst client hidden", audit.worst_hidden, "float64")]
     rows = []
-    for own in (found.hidden, *found.of_drift):
-        worst, median = own.rows
-        sure = f"float64, {own.condition}"
-        rows.append((worst, own.least_words, sure))
-        if own.median is not None:
-            rows.append((median, f"among {hidden_words(own.median)}", sure))
+    for hidden in (audit.hidden, *audit.of_drift):
+        worst, median = hidden.rows
+        sure = f"float64, {hidden.condition}"
+        rows.append((worst, hidden.least_words, sure))
+        if hidden.median is not None:
+            rows.append((median, f"among {hidden_words(hidden.median)}", sure))
     return rows

@@ -1,4 +1,4 @@
-"""What draws the figures of attacks, audits and advices, and those of any finished folder anew.
+"""Draw the figures of attacks, audits, advice, and of any finished folder.
 
 Everything is drawn from what a folder holds; nothing is run again.
 """
@@ -26,8 +26,9 @@ from mrsa_jax.plotting.audit_charts import exposure_chart, privacy_chart
 from mrsa_jax.plotting.chart import Chart, Line
 from mrsa_jax.plotting.points import as_shown, quantity
 from mrsa_jax.plotting.styles import CHANCE
-from mrsa_jax.study._page import Series
 from mrsa_jax.study._run_folder import read_json, read_part
+from mrsa_jax.study._series import Series
+from mrsa_jax.study._store import open_results
 from mrsa_watch._base.errors import ConfigurationError, writing
 from mrsa_watch._base.html import hidden_words, number
 
@@ -79,30 +80,32 @@ def attack_verdicts(summary: Rows, scores: Rows) -> list[tuple[str, str, str]]:
         summary: A row for each thing that was attacked.
         scores: Those behind it.
     """
-    told = []
+    verdicts = []
     for row in summary:
         if {"seen", "identified", "classes", "by_chance"} <= set(row):
             is_much = size(row["identified"]) >= 2 * size(row["by_chance"])
             word = f"{number(row['identified'])} of {number(row['classes'])} recognized"
-            told.append(("bad" if is_much else "good", word, f"seen: {row['seen']}"))
+            verdicts.append(
+                ("bad" if is_much else "good", word, f"seen: {row['seen']}")
+            )
         elif {"seen", "psnr_db"} <= set(row):
             # infinite where nothing differs
             word = f"{number(size(row['psnr_db']), 3)} dB"
-            told.append(
+            verdicts.append(
                 ("told", word, f"likeness of what was recovered, seen: {row['seen']}")
             )
     for row in scores:
         if {"pads", "recovered"} <= set(row):
             is_bad = bool(row["recovered"])
             word = "recovered" if is_bad else "not recovered"
-            told.append(
+            verdicts.append(
                 (
                     "bad" if is_bad else "good",
                     word,
                     f"the target's update; {row['pads']}",
                 )
             )
-    return told
+    return verdicts
 
 
 def attack_charts(summary: Rows, scores: Rows) -> dict[str, Chart]:
@@ -114,6 +117,7 @@ def attack_charts(summary: Rows, scores: Rows) -> dict[str, Chart]:
         summary: A row for each thing that was attacked.
         scores: A row for each client, or for each rate of false positives.
     """
+    # a chart for each kind of updates, by a separate name where there are several
     if is_told_apart(scores):
         kinds = list(dict.fromkeys(str(row["others"]) for row in scores))
         return {
@@ -130,9 +134,9 @@ def attack_charts(summary: Rows, scores: Rows) -> dict[str, Chart]:
             value = np.nan if row["error"] is None else row["error"]
             errors.setdefault(str(row["scheme"]), []).append(value)
     lines = [
-        errors_line(label, own)
-        for label, own in errors.items()
-        if np.isfinite(own).any()
+        errors_line(label, values)
+        for label, values in errors.items()
+        if np.isfinite(values).any()
     ]
     return {ERRORS: Chart.named(ERRORS, lines)} if lines else {}
 
@@ -147,24 +151,25 @@ def _is_of_members(summary: Rows) -> bool:
 
 
 def _method(name: Any, summary: Rows) -> Series:
-    """Return how well a method tells members, of each thing that the server may see."""
-    own = [row for row in summary if row["method"] == name]
-    words = ", ".join(f"{row['seen']} {size(row['auc']):.2f}" for row in own)
+    """Return a line on how well a method recognises members, by what is seen."""
+    rows = [row for row in summary if row["method"] == name]
+    words = ", ".join(f"{row['seen']} {size(row['auc']):.2f}" for row in rows)
     return Series(spoken(name), None, f"AUC: {words}", is_scheme=False)
 
 
 def _found(label: str, rows: Rows, scores: Rows) -> Series:
-    """Return how often what was done to a scheme's clients is found, at some false alarms."""
-    own = [row for row in scores if row["scheme"] == label]
+    """Return a line on how often a shift is detected, at some rate of false alarms."""
+    of_scheme = [row for row in scores if row["scheme"] == label]
+    # the measured rate that is nearest to the one that verdicts are about
     rate = min(
-        (float(row["fpr"]) for row in own),
-        key=lambda one: abs(one - _TOLD_AT),
+        (float(row["fpr"]) for row in of_scheme),
+        key=lambda candidate: abs(candidate - _TOLD_AT),
         default=0.0,
     )
-    found = [row for row in own if float(row["fpr"]) == rate]
+    at_rate = [row for row in of_scheme if float(row["fpr"]) == rate]
     parts = []
-    for whose in dict.fromkeys(str(row["whose"]) for row in found):
-        shares = [100 * float(row["tpr"]) for row in found if row["whose"] == whose]
+    for whose in dict.fromkeys(str(row["whose"]) for row in at_rate):
+        shares = [100 * float(row["tpr"]) for row in at_rate if row["whose"] == whose]
         low, high = (f"{end:.3g}" for end in (min(shares), max(shares)))
         parts.append(
             f"{whose} client found in {low if low == high else f'{low} to {high}'} %"
@@ -175,14 +180,15 @@ def _found(label: str, rows: Rows, scores: Rows) -> Series:
         measured = [row for row in rows if row["lower"] is not None]
         above = any(float(row["lower"]) > size(row["ledger_mu"]) for row in measured)
         strange = any("NOISE" in str(row.get("verdict", "")) for row in rows)
-        told = (
+        verdict = (
             ("bad", "noise not as planned")
             if strange
             else ("good", "within the ledger")
         )
-        told = ("bad", "above the ledger") if above else told
-        return Series(label, told, words)
-    most = max((float(row["tpr"]) for row in found), default=0.0)
+        verdict = ("bad", "above the ledger") if above else verdict
+        return Series(label, verdict, words)
+    # the client that is found most often decides
+    most = max((float(row["tpr"]) for row in at_rate), default=0.0)
     return Series(
         label, ("bad" if most >= _OFTEN else "fair", f"found {100 * most:.3g} %"), words
     )
@@ -256,9 +262,7 @@ def save_charts(
 
 def _of_results(folder: pathlib.Path) -> tuple[pathlib.Path, ...]:
     """Draw a study's figures, or a sweep's."""
-    from mrsa_jax.study._store import open_study
-
-    results = open_study(folder).load()
+    results = open_results(folder).load()
     if (read_json(folder / "study.json") or {}).get("command") != "sweep":
         return tuple(plotting.save_study_figures(results, folder).values())
     from mrsa_jax.study import _points
@@ -268,8 +272,8 @@ def _of_results(folder: pathlib.Path) -> tuple[pathlib.Path, ...]:
     x, hue = default_axes(results, table)
     charts = sweep_charts(results, table, x, hue)
     places = [str(name) for name in table if quantity(str(name)).is_place]
-    shown = table.assign(**{name: as_shown(name, table[name]) for name in places})
-    shown.to_csv(folder / "points.csv", index=False)
+    printed = table.assign(**{name: as_shown(name, table[name]) for name in places})
+    printed.to_csv(folder / "points.csv", index=False)
     return save_charts(charts, folder)
 
 
@@ -281,10 +285,10 @@ def _charts(folder: pathlib.Path) -> dict[str, Chart]:
     if (folder / "advice.json").is_file():
         return advice_charts(read_part(folder / "advice.json", "options")["options"])
     if (folder / "recipe.csv").is_file():  # of an audit in which somebody took part
-        found = read_part(folder / "audit.json", "findings")["findings"]
+        findings = read_part(folder / "audit.json", "findings")["findings"]
         rounds = audit_rounds(folder / "rounds.csv")
         return audit_charts(
-            rounds, found.get("num_clients"), is_exposed=bool(found["exposed"])
+            rounds, findings.get("num_clients"), is_exposed=bool(findings["exposed"])
         )
     return {}
 
@@ -295,7 +299,7 @@ POLICY_WORDS = {
     "abort": "abort the round",
     "drop_block": "drop the block",
 }
-"""What becomes of a block that loses a member inside a round."""
+"""Words for the policies on blocks that lose a member inside a round."""
 
 
 def audit_charts(
@@ -342,24 +346,24 @@ def labelled(options: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         options: The schemes, as its `advice.json` has them.
     """
     labels = [str(one["label"]) for one in options]
-    found = []
-    for label, own in zip(labels, options, strict=True):
+    relabelled = []
+    for label, option in zip(labels, options, strict=True):
         alike = [
             one for other, one in zip(labels, options, strict=True) if other == label
         ]
         sizes = [
-            f"{symbol} = {own.get(name)}"
+            f"{symbol} = {option.get(name)}"
             for name, symbol in _SIZES.items()
             if len({str(one.get(name)) for one in alike}) > 1
         ]
-        found.append(
-            {**own, "label": f"{label} ({', '.join(sizes)})" if sizes else label}
+        relabelled.append(
+            {**option, "label": f"{label} ({', '.join(sizes)})" if sizes else label}
         )
-    return found
+    return relabelled
 
 
 def options_chart(options: Sequence[Mapping[str, Any]]) -> Chart:
-    """Return what each scheme of an advice keeps against what it sums.
+    """Draw the protection of each scheme of an advice against its mean clients.
 
     Args:
         options: The schemes, with their labels.

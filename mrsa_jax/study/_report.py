@@ -1,7 +1,4 @@
-"""The report of a study, with its noise and drift.
-
-One HTML page that needs no other file.
-"""
+"""Write the report of a study of schemes, with its noise and its drift."""
 
 from __future__ import annotations
 
@@ -13,49 +10,57 @@ import tyro
 from mrsa_jax.plotting.chart import Chart
 from mrsa_jax.plotting.study_charts import LEARNING, OPENING, study_charts
 from mrsa_jax.study import _page, _points, _summary
+from mrsa_jax.study._assets import text_of
 from mrsa_jax.study._attributes import attributes
 from mrsa_jax.study._config import PopulationConfig
 from mrsa_jax.study._kinds import kind_named
-from mrsa_jax.study._page import Section, Series
+from mrsa_jax.study._page import Section
 from mrsa_jax.study._points import cost_charts
 from mrsa_jax.study._progress import performance_words
+from mrsa_jax.study._series import Series, legend
 from mrsa_jax.study._summary import Row
 from mrsa_watch._base.errors import ConfigurationError
-from mrsa_watch._base.html import counted, hidden_words, number, plain_settings, tidy
+from mrsa_watch._base.html import counted, hidden_words, number, plain_settings
 
 if TYPE_CHECKING:
     import xarray as xr
 
 _HEADINGS = ("Scheme", "Strong T", "Accuracy", "Epsilon (proven)", "Mean if Gaussian",
-             "Worst if Gaussian", "... as planned", "Worst mu", "Step", "Wrapped")  # fmt: skip
+             "Worst if Gaussian", "... as planned", "Worst mu", "Step",
+             "Wrapped")  # fmt: skip
 
 
 def noise_section(results: xr.Dataset, rows: Sequence[Row]) -> Section:
-    """Return accuracy together with epsilon, and who is protected; "" without noise."""
+    """Return accuracy next to epsilon, and what it protects; empty without noise."""
     title = "Differential privacy"
     if "epsilon" not in results:
         return Section(title, "")
     lines = []
     for row in rows:
-        own = results.sel(scheme=row.scheme)
-        numbers = (
+        scheme = results.sel(scheme=row.scheme)
+        epsilons = (
             row.epsilon_proven,
             row.epsilon_mean,
             row.epsilon_worst,
             row.planned_epsilon,
-            float(own["mu"].max()),
-            float(own["noise_step"]),
+            float(scheme["mu"].max()),
+            float(scheme["noise_step"]),
         )
-        strong = "-" if row.strong_privacy is None else str(row.strong_privacy)
-        told = (row.scheme, strong, f"{row.percent_right:.1f} %", *map(number, numbers))
-        lines.append((*told, str(row.wrapped_coordinates)))
+        lines.append(
+            (
+                *cells(row, ("Scheme", "Strong T", "Accuracy")),
+                *map(number, epsilons),
+                str(row.wrapped_coordinates),
+            )
+        )
     caption = f"After the last round, at delta {rows[0].target_delta:g}"
     table = _page.data_table(_HEADINGS, lines, caption)
-    who, how = (tidy(_page.text_of(f"noise_{name}")) for name in ("who", "how"))
-    return Section(title, f'<p>{who}</p>{table}<p class="note">{how}</p>')
+    who = _page.paragraphs([text_of("noise_who")])
+    return Section(title, who + table + _page.note(text_of("noise_how")))
 
 
 _MEASURED = ("spread", "lasting", "memory")
+# headings by field, in the order of what a reader asks: T, hidden, drift, bits
 _BESIDE = {
     "Strong T": "strong_privacy",
     "Weak T": "weak_privacy",
@@ -75,26 +80,18 @@ _BESIDE = {
 
 
 def drift_section(results: xr.Dataset, rows: Sequence[Row]) -> Section:
-    """Return T, hidden among and bits side by side, and the drift by layer.
-
-    "" if not measured.
-    """
+    """Return T, hidden among and bits side by side, and the drift of each layer."""
     title = "How updates drift"
     if "layer_memory" not in results:
         return Section(title, "")
     lines = []
     for label in results["scheme"].values:
-        own = results.sel(scheme=label)
-        whole = [("all", *(float(own[f"update_{name}"]) for name in _MEASURED))]
-        layers = zip(
-            own["layer"].values,
-            *(own[f"layer_{name}"].values for name in _MEASURED),
-            strict=True,
-        )
-        for name, *found in (*whole, *layers):
-            lines.append(
-                (str(label), str(name), *(number(float(one)) for one in found))
-            )
+        scheme = results.sel(scheme=label)
+        whole = [float(scheme[f"update_{name}"]) for name in _MEASURED]
+        layers = [scheme[f"layer_{name}"].values.tolist() for name in _MEASURED]
+        names = scheme["layer"].values.tolist()
+        for name, *values in [("all", *whole), *zip(names, *layers, strict=True)]:
+            lines.append((str(label), name, *map(number, values)))
     side_by_side = _page.data_table(
         ("Scheme", *_BESIDE),
         [(row.scheme, *_beside(row)) for row in rows],
@@ -104,20 +101,14 @@ def drift_section(results: xr.Dataset, rows: Sequence[Row]) -> Section:
     )
     headings = ("Scheme", "Layer", "Spread s", "Lasting share", "Memory rho")
     by_layer = _page.data_table(headings, lines, "Clients' updates, by layer")
-    assumed = tidy(_page.text_of("drift_assumed"))
-    return Section(title, f'{side_by_side}{by_layer}<p class="note">{assumed}</p>')
+    return Section(
+        title, side_by_side + by_layer + _page.note(text_of("drift_assumed"))
+    )
 
 
 def _beside(row: Row) -> list[str]:
-    values = [getattr(row, name, None) for name in _BESIDE.values()]
-    return [
-        "-"
-        if value is None
-        else number(value)
-        if isinstance(value, float)
-        else str(value)
-        for value in values
-    ]
+    values = [getattr(row, name) for name in _BESIDE.values()]
+    return [number(v) if isinstance(v, float | None) else str(v) for v in values]
 
 
 _FORMS = {
@@ -141,16 +132,16 @@ _FORMS = {
     "Level": "{row.privacy_levels:s}",
     "Seconds": "{row.round_seconds:.3g}",
 }
+_OPTIONAL = {"Weak T", "Hidden among", "Accuracy", "Epsilon", "Mean if Gaussian",
+             "Worst if Gaussian", "Update hidden", "Frozen error", "Level",
+             "Seconds"}  # fmt: skip
 COLUMNS = tuple(_FORMS)
 """Headings of a study's table."""
 
 
-def cells(row: Row) -> tuple[str, ...]:
-    """Return a row of the table as text, in the order of `COLUMNS`.
-
-    "-" for what there is not.
-    """
-    return tuple(_cell(form, row) for form in _FORMS.values())
+def cells(row: Row, columns: Sequence[str] = COLUMNS) -> tuple[str, ...]:
+    """Return cells of a row of the table as text; "-" for what there is not."""
+    return tuple(_cell(_FORMS[heading], row) for heading in columns)
 
 
 def _cell(form: str, row: Row) -> str:
@@ -165,25 +156,12 @@ def table_of(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
 
     So without an attack there is no column for its error.
     """
-    lines = [cells(row) for row in rows]
-    optional = {
-        "Weak T",
-        "Hidden among",
-        "Accuracy",
-        "Epsilon",
-        "Mean if Gaussian",
-        "Level",
-        "Worst if Gaussian",
-        "Update hidden",
-        "Frozen error",
-        "Seconds",
-    }
-    used = [
-        i
-        for i, heading in enumerate(COLUMNS)
-        if heading not in optional or any(line[i] != "-" for line in lines)
+    columns = [
+        heading
+        for heading, form in _FORMS.items()
+        if heading not in _OPTIONAL or any(_cell(form, row) != "-" for row in rows)
     ]
-    return [COLUMNS[i] for i in used], [[line[i] for i in used] for line in lines]
+    return columns, [list(cells(row, columns)) for row in rows]
 
 
 def study_page(
@@ -204,37 +182,41 @@ def study_page(
     rows = _summary.summarise(results)
     series = [scheme_series(row) for row in rows]
     charts = study_charts(results)
-    first, second = _openings(charts, is_training=manifest.get("command") == "train")
-    table = _page.data_table(*table_of(rows), "Each scheme after the last round")
-    note = f'<p class="note">{tidy(reading(rows, results))}</p>'
-    glance = _page.opening([charts[name] for name in first], series)
+    is_training = manifest.get("command") == "train"
+    first, second = _openings(charts, is_training=is_training)
+    opening, following = (
+        _page.opening([charts[name] for name in names], series)
+        for names in (first, second)
+    )
     others = {
         name: chart for name, chart in charts.items() if name not in (*first, *second)
     }
     more = {name: png for name, png in (pictures or {}).items() if name not in charts}
+    table = _page.data_table(*table_of(rows), "Each scheme after the last round")
+    points = _points.points(results)
+    costs = cost_charts(points, ("scheme",), "scheme") if len(points) > 1 else {}
+    trainings = [
+        f"{label}: {performance_words(record)}."
+        for label, record in manifest.get("performance", {}).items()
+    ]
     sections = [
-        Section(_heading(first), glance + _page.legend(series, "Schemes")),
-        Section(
-            _heading(second), _page.opening([charts[name] for name in second], series)
-        ),
+        Section(_heading(first), opening + legend(series, "Schemes")),
+        Section(_heading(second), following),
         Section("Findings", _page.paragraphs(_summary.said_of(rows, results))),
-        Section("Table", table + note),
+        Section("Table", table + _page.note(reading(rows, results))),
         noise_section(results, rows),
         drift_section(results, rows),
-        _page.charts_section(_costs(results), series, "Privacy and its cost"),
+        _page.charts_section(costs, series, "Privacy and its cost"),
         _page.charts_section(others, series),
         _page.figures_section(more, {}),
-        Section(
-            "How the trainings went",
-            _page.paragraphs(
-                f"{label}: {performance_words(record)}."
-                for label, record in manifest.get("performance", {}).items()
-            ),
-        ),
+        Section("How the trainings went", _page.paragraphs(trainings)),
     ]
     size = results.sizes
     trials = f", {size['trial']} trials" if "trial" in size else ""
-    lead = f"{size['client']} clients, {size['round']} rounds{trials}, seed {manifest['seed']}"
+    lead = (
+        f"{size['client']} clients, {size['round']} rounds{trials}, seed "
+        f"{manifest['seed']}"
+    )
     return whole_page(manifest, [lead], sections, series=series, spec=spec)
 
 
@@ -244,11 +226,12 @@ _HIDING = (OPENING, "hidden_among_worst", "strong_privacy")
 def _openings(
     charts: Mapping[str, Chart], *, is_training: bool
 ) -> tuple[list[str], list[str]]:
-    """Return which charts come first and second.
+    """Return the names of the charts that come first and second.
 
-    How well clients are hidden, then what was learnt.
-    A training of one scheme is asked for its accuracy, and has that first.
+    How well clients are hidden comes before what was learnt, except in a training of
+    one scheme, which is run for its accuracy.
     """
+    # without an accuracy a loss alone opens no page
     learning = [name for name in LEARNING if "accuracy" in charts and name in charts]
     hiding = [name for name in _HIDING if name in charts][:1]
     first, second = (learning, hiding) if is_training else (hiding, learning)
@@ -261,15 +244,6 @@ def _heading(names: list[str]) -> str:
     return (
         "Accuracy and loss" if names[0] == "accuracy" else "How well clients are hidden"
     )
-
-
-def _costs(results: xr.Dataset) -> dict[str, Chart]:
-    """Return the charts of strong T against C against accuracy.
-
-    None for a single scheme.
-    """
-    table = _points.points(results)
-    return cost_charts(table, ("scheme",), "scheme") if len(table) > 1 else {}
 
 
 def scheme_series(row: Row) -> Series:
@@ -316,7 +290,7 @@ def whole_page(
     spec: Any = None,
     **look: Any,
 ) -> str:
-    """Return a page whose last sections are what every study has.
+    """Return a page that ends with what every study has: settings, provenance, papers.
 
     Args:
         manifest: Provenance of the study.
@@ -362,7 +336,7 @@ TITLES = {
 
 
 def defaults_of(command: str) -> dict[str, Any] | None:
-    """Return those settings of a command that have a default, if its configuration is known.
+    """Return the settings of a command that have a default; None if unknown.
 
     Args:
         command: Its name in a study's provenance.
@@ -378,42 +352,35 @@ def defaults_of(command: str) -> dict[str, Any] | None:
 
 
 def reading(rows: Sequence[Row], results: xr.Dataset) -> str:
-    """Return how to read the table of these rows of a study."""
-    attacked = any(row.reconstruction_error is not None for row in rows)
-    segmented = any(row.round_seconds is not None for row in rows)
-    proven = any(row.weak_privacy is not None for row in rows)
-    noisy = any(row.epsilon_worst is not None for row in rows)
-    drifting = any(row.update_hidden_worst is not None for row in rows)
-    weak = _page.text_of("reading_weak") * proven
-    plain = (
-        _page.text_of("reading").format(weak=weak)
-        + _page.text_of("reading_noise") * noisy
+    """Explain the columns of a study's table."""
+
+    def has(name: str) -> bool:
+        return any(getattr(row, name) is not None for row in rows)
+
+    weak = text_of("reading_weak") * has("weak_privacy")
+    config = attributes(results).get("config", {})
+    assignment = _assignment_of(config, results.attrs.get("seed"))
+    assigned = text_of("reading_assigned").format(assignment=assignment)
+    parts = (
+        text_of("reading").format(weak=weak),
+        text_of("reading_noise") * has("epsilon_worst"),
+        assigned * bool(assignment),
+        text_of("reading_update") * has("update_hidden_worst"),
+        text_of("reading_error") * has("reconstruction_error"),
+        text_of("reading_segments") * has("round_seconds"),
     )
-    assignment = _assignment_of(
-        attributes(results).get("config", {}), results.attrs.get("seed")
-    )
-    if assignment:
-        plain += _page.text_of("reading_assigned").format(assignment=assignment)
-    plain += _page.text_of("reading_update") * drifting
-    return (
-        plain
-        + _page.text_of("reading_error") * attacked
-        + _page.text_of("reading_segments") * segmented
-    )
+    return "".join(parts)
 
 
 def _assignment_of(config: Mapping[str, Any], seed: Any) -> str:
-    """Return which assignment the clients of a study have, in words.
-
-    "" where none was drawn.
-    """
-    own = config.get("population")
-    if not own:  # a study of histories or of selectors that are values
+    """Describe the assignment of rates to clients; "" where none was drawn."""
+    clients = config.get("population")
+    if not clients:  # a study of histories or of selectors that are values
         return ""
     population = PopulationConfig(
-        dropout_rates=tuple(own["dropout_rates"]),
-        assignment=own["assignment"],
-        availability=own["availability"],
+        dropout_rates=tuple(clients["dropout_rates"]),
+        assignment=clients["assignment"],
+        availability=clients["availability"],
     )
     try:
         return population.assignment_words(int(seed))

@@ -1,7 +1,6 @@
-"""A report of any folder that a command wrote.
+"""Write a report of any folder that a command wrote; attacks and advice are here.
 
-Study, sweep, attack, audit, advice, reproduction.
-The files of a folder show what it holds. Whatever is missing or cannot be read is said
+The files of a folder show what it holds. Missing and unreadable files are reported
 before anything is written.
 """
 
@@ -16,14 +15,18 @@ from typing import Any
 from mrsa_jax._core.papers import from_papers
 from mrsa_jax.plotting.study_charts import FIGURES
 from mrsa_jax.study import _page, _plots, _report
+from mrsa_jax.study._assets import piece, text_of
 from mrsa_jax.study._cite import papers_behind
 from mrsa_jax.study._kinds import kind_named
-from mrsa_jax.study._page import Section, Series
+from mrsa_jax.study._page import Section
 from mrsa_jax.study._report_audit import audit_page
+from mrsa_jax.study._report_sweep import sweep_page
 from mrsa_jax.study._run_folder import read_json, read_part, unfinished_run
+from mrsa_jax.study._series import Series, badge, legend
+from mrsa_jax.study._store import open_results
 from mrsa_watch._base.errors import ConfigurationError, check_known, require
 from mrsa_watch._base.files import write_whole
-from mrsa_watch._base.html import hidden_words, number, shown, tidy
+from mrsa_watch._base.html import hidden_words, number, shown
 
 
 def attack_page(
@@ -36,49 +39,52 @@ def attack_page(
         content: What is in its `scores.json`.
         manifest: Its provenance.
     """
-    words = _page.paragraphs(content["sentences"])
+    summary = content["summary"]
+    scores = content["scores"]
+    words: str = _page.paragraphs(content["sentences"])
     if content.get("is_complete") is False:
-        words = (
-            "<p><strong>Interrupted: this is what was finished by then.</strong></p>"
-            + words
-        )
-    series = _plots.attack_series(content["summary"], content["scores"])
-    known = {one.label for one in series}
+        words = piece("interrupted") + words
+    series = _plots.attack_series(summary, scores)
+    labels = {line.label for line in series}
     charts = {
         name: chart
-        for name, chart in _plots.attack_charts(
-            content["summary"], content["scores"]
-        ).items()
-        if known.issuperset(chart.series)
+        for name, chart in _plots.attack_charts(summary, scores).items()
+        if labels.issuperset(chart.series)
     }
-    lines = _page.legend(series, "What was attacked") if series else ""
-    told = _page.verdicts(_plots.attack_verdicts(content["summary"], content["scores"]))
-    glance = told + _page.opening(list(charts.values()), series) + lines
-    summary = rows_table(content["summary"], "What was attacked", where="summary.csv")
-    scores = rows_table(content["scores"], "Each score", where="scores.csv")
-    files = [
-        path
+    glance: str = _page.verdicts(_plots.attack_verdicts(summary, scores))
+    glance += _page.opening(list(charts.values()), series)
+    glance += legend(series, "What was attacked") if series else ""
+    pictures = {
+        path.stem: path.read_bytes()
         for path in sorted(folder.glob("*.png"))
-        if not (path.stem in charts or (charts and path.stem.startswith(_plots.FOUND)))
-    ]
+        if path.stem not in charts
+        and not (charts and path.stem.startswith(_plots.FOUND))
+    }
     kind = kind_named(str(manifest.get("command", "")))
     images = kind.attack.images if kind is not None and kind.attack is not None else ""
-    captions = {"images": _page.text_of(images)} if images else {}
-    pictures = {path.stem: path.read_bytes() for path in files}
-    shown_ones = _page.figures_section(pictures, captions)
+    captions = {"images": text_of(images)} if images else {}
     arrays = ", ".join(path.name for path in sorted(folder.glob("*.npy")))
-    note = f'<p class="note">The recovered values are in the same folder: {tidy(arrays)}.</p>'
+    recovered = _page.note(f"The recovered values are in the same folder: {arrays}.")
+    each = rows_table(scores, "Each score", where="scores.csv")
     sections = [
-        Section("At a glance", glance),
-        *([] if charts else [shown_ones]),
         Section("Findings", words),
-        Section("Summary", summary),
-        *([shown_ones] if charts else []),
-        Section("Scores", scores + note * bool(arrays)),
+        Section(
+            "Summary", rows_table(summary, "What was attacked", where="summary.csv")
+        ),
     ]
-    lead = [str(content.get("title", "")), f"Seed {manifest.get('seed')}"]
-    title = "an attack, and its scores"
-    return _report.whole_page(manifest, lead, sections, title=title, series=series)
+    # pictures come first where nothing else shows what was found
+    sections.insert(2 if charts else 0, _page.figures_section(pictures, captions))
+    return _report.whole_page(
+        manifest,
+        [str(content.get("title", "")), f"Seed {manifest.get('seed')}"],
+        [
+            Section("At a glance", glance),
+            *sections,
+            Section("Scores", each + recovered * bool(arrays)),
+        ],
+        title="an attack, and its scores",
+        series=series,
+    )
 
 
 def rows_table(rows: list[dict[str, Any]], caption: str, *, where: str = "") -> str:
@@ -106,30 +112,29 @@ def advice_page(
         manifest: Its provenance.
     """
     chosen = content["chosen"] or {}
-    options = [
-        {
-            **one,
-            "is_chosen": all(one.get(name) == chosen.get(name, "") for name in _SIZES),
-        }
-        for one in _plots.labelled(content["options"])
-    ]
+    options = []
+    for option in _plots.labelled(content["options"]):
+        # several options may have one label: sizes tell them apart
+        same = all(option.get(name) == chosen.get(name, "") for name in _SIZES)
+        options.append(option | {"is_chosen": same})
     series = [_series(option) for option in options]
-    told = _page.verdicts(
-        [
-            ("good", "take", f"{one.label}: {one.words}")
-            for one in series
-            if one.verdict == _TAKE
-        ]
-        or [("bad", "none", "no scheme keeps what is demanded")]
+    taken = [
+        ("good", "take", f"{line.label}: {line.words}")
+        for line in series
+        if line.verdict == _TAKE
+    ]
+    glance: str = _page.verdicts(
+        taken or [("bad", "none", "no scheme keeps what is demanded")]
     )
-    glance = _page.opening([_plots.options_chart(options)], series) if options else ""
+    schemes = ""
+    if options:
+        glance += _page.opening([_plots.options_chart(options)], series)
+        glance += legend(series, "Schemes")
+        schemes = _table(options)
     sections = [
-        Section(
-            "At a glance",
-            told + glance + (_page.legend(series, "Schemes") if series else ""),
-        ),
+        Section("At a glance", glance),
         Section("Advice", _page.paragraphs(content["sentences"])),
-        Section("Schemes", _table(options) if options else ""),
+        Section("Schemes", schemes),
         Section("If clients are lost inside rounds", _policies(content)),
     ]
     lead = [str(content["title"]), f"Seed {manifest.get('seed')}"]
@@ -171,8 +176,8 @@ def _table(options: list[dict[str, Any]]) -> str:
     rows = []
     for option in options:
         played = option.get("played") or {}
-        mark: Any = _page.badge(*_TAKE) if option["is_chosen"] else ""
-        mark = mark or (_page.badge("told", "best") if option.get("is_best") else "")
+        mark = badge("told", "best") if option.get("is_best") else ""
+        mark = badge(*_TAKE) if option["is_chosen"] else mark
         rows.append(
             (
                 option["label"],
@@ -202,24 +207,24 @@ def _table(options: list[dict[str, Any]]) -> str:
     table = _page.data_table(
         headings, rows, "What each scheme keeps and costs", where="options.csv"
     )
-    return f'{table}<p class="note">{_page.text_of("advice_note")}</p>'
+    return table + _page.note(text_of("advice_note"))
 
 
 def _policies(content: Mapping[str, Any]) -> str:
-    """Return what becomes of the chosen scheme's blocks under each policy.
+    """Return the effect of each policy on the chosen blocks; "" if not asked.
 
     "" if not asked.
     """
     names = _plots.POLICY_WORDS
     rows = [
         (
-            names.get(str(one["policy"]), str(one["policy"])),
-            number(one.get("weak_lower")),
-            _hidden(one),
-            number(one.get("cardinality"), 3),
-            _percent(one.get("skipped")),
+            names.get(str(policy["policy"]), str(policy["policy"])),
+            number(policy.get("weak_lower")),
+            _hidden(policy),
+            number(policy.get("cardinality"), 3),
+            _percent(policy.get("skipped")),
         )
-        for one in content.get("policies") or []
+        for policy in content.get("policies") or []
     ]
     if not rows:
         return ""
@@ -287,15 +292,15 @@ def report(
         ...
         mrsa_jax.ConfigurationError: `folder` must be a folder; got 'no such folder'
     """
-    own = pathlib.Path(folder)
-    require(own.is_dir(), "folder", "must be a folder", str(folder))
-    target = own / "report.html" if out is None else pathlib.Path(out)
+    source = pathlib.Path(folder)
+    require(source.is_dir(), "folder", "must be a folder", str(folder))
+    target = source / "report.html" if out is None else pathlib.Path(out)
     good = not target.is_dir() and target.absolute().parent.is_dir()
     require(good, "out", "must be a file in an existing folder", str(target))
     if column is not None:
         check_known(column, "column", ("single", "double"), "a known width")
-    manifest, text = _page_of(own)
-    figures = () if column is None else _plots.redraw(own, column)
+    manifest, text = _page_of(source)
+    figures = () if column is None else _plots.redraw(source, column)
     write_whole(target, text)
     papers = tuple(paper.key for paper, _ in papers_behind(manifest))
     return SavedReport(target, str(manifest.get("command", "")), papers, figures)
@@ -306,7 +311,7 @@ _PAGES: dict[str, Any] = {
     "audit.json": (audit_page, "title", "sentences", "summary", "findings"),
     "advice.json": (advice_page, "title", "sentences", "options", "chosen"),
 }
-"""What makes the page of a folder with such a file, and what the file must have."""
+"""The page of a folder with such a file, and the parts that the file must have."""
 
 
 def _page_of(folder: pathlib.Path) -> tuple[dict[str, Any], str]:
@@ -324,6 +329,7 @@ def _page_of(folder: pathlib.Path) -> tuple[dict[str, Any], str]:
             f"{manifest.get('schema')!r} in "
             f"{str(folder)!r}, written by mrsa_jax {_version(manifest)}"
         )
+    # a folder has at most one of these files, or a store
     for name, (page, *parts) in _PAGES.items():
         if (folder / name).is_file():
             return manifest, page(folder, read_part(folder / name, *parts), manifest)
@@ -353,12 +359,20 @@ def _no_study(folder: pathlib.Path) -> str:
     run = unfinished_run(folder)
     if run is not None:
         command = run.get("command", "train")
-        return f"{got}, whose {command} is not complete: mrsa-jax {command} --resume continues it"
+        return (
+            f"{got}, whose {command} is not complete: mrsa-jax {command} --resume "
+            "continues it"
+        )
     if (folder / "items").is_dir():
-        return f"{got}, whose reproduction is not complete: the same command makes the rest"
+        return (
+            f"{got}, whose reproduction is not complete: the same command makes the "
+            "rest"
+        )
     if (folder / _MANIFEST).is_file():
         return f"{got}, whose study.json cannot be read"
-    inside = sorted(one.name for one in folder.iterdir() if (one / _MANIFEST).is_file())
+    inside = sorted(
+        path.name for path in folder.iterdir() if (path / _MANIFEST).is_file()
+    )
     if inside:
         return f"{got}, but these folders in it do: {', '.join(inside[:8])}"
     return f"{got}, which has no study.json and no verdicts.json"
@@ -370,12 +384,8 @@ def _version(manifest: Mapping[str, Any]) -> str:
 
 
 def _study_page(folder: pathlib.Path, manifest: Mapping[str, Any]) -> str:
-    from mrsa_jax.study._store import open_study
-
-    results = open_study(folder).load()
+    results = open_results(folder).load()
     if manifest.get("command") == "sweep":
-        from mrsa_jax.study._report_sweep import sweep_page
-
         return sweep_page(manifest, results)
     # pictures that are not of what the data set is drawn from
     files = [path for path in sorted(folder.glob("*.png")) if path.stem not in FIGURES]

@@ -18,8 +18,9 @@ from mrsa_jax.plotting.points import (
 )
 from mrsa_jax.study import _page, _points, _report
 from mrsa_jax.study._explorer import linked
-from mrsa_jax.study._page import Section, Series
+from mrsa_jax.study._page import Section
 from mrsa_jax.study._points import cost_charts
+from mrsa_jax.study._series import Series, keys, legend, places
 from mrsa_jax.study._svg import drawn
 from mrsa_watch._base.errors import require
 from mrsa_watch._base.html import counted, number, shown
@@ -29,9 +30,9 @@ if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.axes import Axes
 
-_CURVES = ("accuracy", "loss", "strong_privacy", "hidden_among_worst", "update_hidden_worst",
-           "exposed_clients", "aggregation_cardinality", "fairness_gap",
-           "epsilon_worst")  # fmt: skip
+_CURVES = ("accuracy", "loss", "strong_privacy", "hidden_among_worst",
+           "update_hidden_worst", "exposed_clients", "aggregation_cardinality",
+           "fairness_gap", "epsilon_worst")  # fmt: skip
 _MOST_OTHERS = 6  # charts of quantities that no name is known for
 _STATISTICS = ("seconds", "largest_rank", "guaranteed_privacy", "expected_cardinality")
 
@@ -52,15 +53,20 @@ def sweep_charts(
         for name in table
         if table[name].dtype.kind in "iuf" and table[name].notna().any()
     ]
-    known = [name for name in _CURVES if name in has]
-    given = {*_points.point_columns(results), *_CURVES, *_STATISTICS}
-    others = [name for name in has if name not in given and not name.endswith(_EDGES)]
+    usual = [name for name in _CURVES if name in has]
+    usual_names = {*_points.point_columns(results), *_CURVES, *_STATISTICS}
+    others = [
+        name for name in has if name not in usual_names and not name.endswith(_EDGES)
+    ]
+    # quantities that change first; if none does, any
     others = [name for name in others if table[name].nunique() > 1] or others
-    chosen = known or others[:_MOST_OTHERS]
-    found = {name: _points.sweep_chart(results, table, name, x, hue) for name in chosen}
+    chosen = usual or others[:_MOST_OTHERS]
+    charts = {
+        name: _points.sweep_chart(results, table, name, x, hue) for name in chosen
+    }
     if {"accuracy", "epsilon_worst", "epsilon_mean"} <= set(has):
-        found = {"accuracy_epsilon": accuracy_epsilon_chart(table, hue)} | found
-    return {name: chart for name, chart in found.items() if chart.lines}
+        charts = {"accuracy_epsilon": accuracy_epsilon_chart(table, hue)} | charts
+    return {name: chart for name, chart in charts.items() if chart.lines}
 
 
 _EDGES = ("_lower", "_upper", "_count")
@@ -84,6 +90,7 @@ def over_seeds(
     settings = [name for name in names if name not in seeds]
     if not seeds or not settings or not len(table):
         return table, {}
+    # dropna: settings may be None, which pandas takes for missing
     groups = table.groupby(settings, sort=False, dropna=False)
     measured = [
         str(n) for n in table if n not in names and table[n].dtype.kind in "iuf"
@@ -92,14 +99,15 @@ def over_seeds(
         name: "mean" if quantity(name).statistic == "mean" else "min"
         for name in measured
     }
-    found = groups.agg(how).reset_index()
-    found.insert(len(settings), "seeds", groups.size().to_numpy())
+    pooled = groups.agg(how).reset_index()
+    pooled.insert(len(settings), "seeds", groups.size().to_numpy())
     low, high = groups[measured].min().to_numpy(), groups[measured].max().to_numpy()
+    # where seeds agree there is no range to show
     spans = {
         (int(i), measured[k]): (float(low[i, k]), float(high[i, k]))
         for i, k in zip(*np.nonzero(high > low), strict=True)
     }
-    return found, spans
+    return pooled, spans
 
 
 def _verdict(rows: pd.DataFrame) -> tuple[str, str] | None:
@@ -117,14 +125,14 @@ def _verdict(rows: pd.DataFrame) -> tuple[str, str] | None:
 
 
 def _words(rows: pd.DataFrame, names: Sequence[str]) -> str:
-    known = (
+    usual = (
         "accuracy",
         "strong_privacy",
         "hidden_among_worst",
         "aggregation_cardinality",
         "epsilon_worst",
     )
-    columns = [name for name in known if name in rows and rows[name].notna().any()]
+    columns = [name for name in usual if name in rows and rows[name].notna().any()]
     if not columns:
         measured = [
             str(n) for n in rows if n not in names and rows[n].dtype.kind in "iuf"
@@ -136,8 +144,8 @@ def _words(rows: pd.DataFrame, names: Sequence[str]) -> str:
         columns = (varied or columns)[:3]
     parts = []
     for name in columns:
-        own = as_shown(name, rows[name].dropna().to_numpy(float))
-        low, high = number(own.min(), 3), number(own.max(), 3)
+        values = as_shown(name, rows[name].dropna().to_numpy(float))
+        low, high = number(values.min(), 3), number(values.max(), 3)
         parts.append(f"{heading(name)} {low if low == high else f'{low} to {high}'}")
     return "; ".join([*parts, counted(len(rows), "point")])
 
@@ -168,6 +176,7 @@ def default_axes(
     seeds = _points.columns_of(results, "seed")
     counts = {name: table[name].nunique() for name in names}
     varied = [name for name in names if counts[name] > 1]
+    # seeds are pooled, and a column cannot run along and tell apart
     free = [name for name in varied if name not in (*seeds, x, hue)]
     kinds = [
         name
@@ -184,8 +193,12 @@ def default_axes(
         numbers = [name for name in others if table[name].dtype.kind in "iuf"]
         x = (numbers or others)[0]
     if hue is None:
-        own = [name for name in (*kinds, *free) if _points.differs(table, name, [x])]
-        hue = next((n for n in own if n in kinds or counts[n] <= _MOST_HUES), None)
+        candidates = [
+            name for name in (*kinds, *free) if _points.differs(table, name, [x])
+        ]
+        hue = next(
+            (n for n in candidates if n in kinds or counts[n] <= _MOST_HUES), None
+        )
     return x, hue
 
 
@@ -211,9 +224,7 @@ def plot_any(
 
 
 def sweep_page(manifest: Mapping[str, Any], results: xr.Dataset) -> str:
-    """Return the page of a sweep.
-
-    Words, its points to sort and look at, figures, settings.
+    """Return the page of a sweep: words, points to sort, figures, settings.
 
     Args:
         manifest: Its provenance.
@@ -222,50 +233,52 @@ def sweep_page(manifest: Mapping[str, Any], results: xr.Dataset) -> str:
     table = _points.points(results)
     config = manifest.get("config", {})
     axes = config.get("axes", ())
+    swept = str(manifest.get("swept", ""))
+    parts, series = _measured(results, table) if len(table) else ([], [])
+    findings = Section("Findings", _page.paragraphs(_points.sweep_sentences(results)))
+    sizes = " x ".join(
+        _counted(results.sizes[name], name) for name in _points.axes_of(results)
+    )
+    return _report.whole_page(
+        manifest,
+        [f"{swept or 'study'}: {sizes}, seed {manifest.get('seed')}"],
+        [*parts[:1], findings, *parts[1:]],
+        settings=_settings(swept, config.get("base", config), axes),
+        series=series,
+    )
+
+
+def _settings(
+    swept: str, base: Mapping[str, Any], axes: Sequence[Mapping[str, Any]]
+) -> Section:
+    """Return the axes of a sweep, and the settings that stay the same."""
     rows = [
         (
             axis["name"],
             ", ".join(axis["fields"]),
-            shown([_value(v) for v in axis["values"]], 600),
+            shown([_value(row) for row in axis["values"]], 600),
         )
         for axis in axes
         if "values" in axis
     ]
-    lines = (
-        _page.data_table(("Axis", "Settings", "Values"), rows, "What changes")
-        if rows
-        else ""
-    )
-    swept = str(manifest.get("swept", ""))
-    own = swept.split()[-1].replace("-", "") if swept else ""
-    defaults = _report.defaults_of(own)
+    headings = ("Axis", "Settings", "Values")
+    lines = _page.data_table(headings, rows, "What changes") if rows else ""
     changing = {field for axis in axes for field in axis["fields"]} | {*_UNUSED}
-    changing |= {"schemes"} if "scheme" in changing else set()
-    base = _without(config.get("base", config), changing)
+    if "scheme" in changing:
+        changing.add("schemes")
+    defaults = _report.defaults_of(swept.split()[-1].replace("-", "") if swept else "")
+    base = _without(base, changing)
     if defaults is not None:
         defaults = _without(defaults, changing)
         base = {name: value for name, value in base.items() if name in defaults}
-    settings = _page.settings_section(base, defaults)
-    settings = Section("Settings", lines + settings.content)
-    parts, series = _found(results, table) if len(table) else ([], [])
-    findings = Section("Findings", _page.paragraphs(_points.sweep_sentences(results)))
-    sections = [*parts[:1], findings, *parts[1:]]
-    sizes = " x ".join(
-        _counted(results.sizes[name], name) for name in _points.axes_of(results)
-    )
-    lead = [f"{swept or 'study'}: {sizes}, seed {manifest.get('seed')}"]
-    return _report.whole_page(
-        manifest, lead, sections, settings=settings, series=series
-    )
+    section = _page.settings_section(base, defaults)
+    return Section("Settings", lines + section.content)
 
 
-def _found(
+def _measured(
     results: xr.Dataset, table: pd.DataFrame
 ) -> tuple[list[Section], list[Series]]:
-    """Return what was measured.
-
-    A large chart and a line a curve, the points, and charts.
-    """
+    """Return a large chart with its legend, the points, and the other charts."""
     names = _points.point_columns(results)
     x, hue = default_axes(results, table)
     are_schemes = hue in _points.columns_of(results, "scheme")
@@ -273,7 +286,7 @@ def _found(
         Series(label, _verdict(rows), _words(rows, names), is_scheme=are_schemes)
         for label, rows in by_hue(table, hue)
     ]
-    places = _page.places(series)
+    order = places(series)
     seeds = _points.columns_of(results, "seed")
     settings = [name for name in names if name not in seeds] or list(names)
     pooled, spans = over_seeds(
@@ -282,25 +295,22 @@ def _found(
     has_cost = {"strong_privacy", "accuracy"} & set(pooled)
     costs = cost_charts(pooled, settings, hue) if has_cost else {}
     charts = sweep_charts(results, table, x, hue)
+    # the page opens with what was learnt, else with what privacy costs
     learnt = [name for name in charts if name.startswith("accuracy")]
     source = charts if learnt or not costs else costs
-    first = {name: source.pop(name) for name in (learnt or list(source))[:1]}
-    points = linked(
-        pooled, settings, "".join(drawn(c, places) for c in costs.values()), spans
-    )
-    opened = _page.opening(list(first.values()), series) + _page.legend(
-        series, "Curves"
-    )
+    first = [source.pop(name) for name in (learnt or list(source))[:1]]
+    figures = "".join(drawn(chart, order) for chart in costs.values())
+    points = linked(pooled, settings, figures, spans)
     sections = [
-        Section("At a glance", opened),
-        Section("Points", _page.keys(series) * bool(costs) + points),
+        Section("At a glance", _page.opening(first, series) + legend(series, "Curves")),
+        Section("Points", keys(series) * bool(costs) + points),
         _page.charts_section(charts, series),
     ]
     return sections, series
 
 
 def _counted(size: int, name: str) -> str:
-    """Return how many values an axis has, in words."""
+    """Return the number of values of an axis, in words."""
     plural = "" if size == 1 or name.endswith("s") else "s"
     return f"{size} {name.replace('_', ' ')}{plural}"
 
@@ -308,10 +318,7 @@ def _counted(size: int, name: str) -> str:
 def _without(
     settings: Mapping[str, Any], fields: set[str], where: str = ""
 ) -> dict[str, Any]:
-    """Return nested settings without some, named with dots.
-
-    What changes has no one value.
-    """
+    """Return nested settings without some fields, which are named with dots."""
     return {
         name: _without(value, fields, f"{where}{name}.")
         if isinstance(value, Mapping)
@@ -325,6 +332,6 @@ def _value(row: Any) -> Any:
     """Return a place on an axis in short: the only value, or the zipped ones."""
     values = row if isinstance(row, list | tuple) else [row]
     if len(values) == 1:
-        one = values[0]
-        return f"[{shown(one)}]" if isinstance(one, list | tuple) else one
+        value = values[0]
+        return f"[{shown(value)}]" if isinstance(value, list | tuple) else value
     return f"({shown(list(values))})"

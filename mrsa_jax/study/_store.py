@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mrsa_jax._core.sources import commit
-from mrsa_jax.study import _run_folder
+from mrsa_jax.study import _run_folder, _view
 from mrsa_jax.study._attributes import with_attributes
 from mrsa_jax.study._config import Settings, command_of, config_hash, to_dict
 from mrsa_watch._base.errors import (
@@ -44,7 +44,7 @@ _version = functools.cache(metadata.version)  # it reads a file
 
 
 def provenance(config: Settings, *, is_check: bool = False) -> dict[str, Any]:
-    """Return what is needed to repeat a study.
+    """Return the facts that repeat a study.
 
     Settings, their hash, versions, machine, time.
     `is_check`: as `_run_folder.Sources` takes it.
@@ -82,6 +82,7 @@ def check_output(config: Settings) -> pathlib.Path:
     """
     out = config.out
     parent = out.absolute().parent
+    # the nearest folder that exists decides whether a new one can be made
     while not parent.exists():
         parent = parent.parent
     if (out.exists() and not out.is_dir()) or not parent.is_dir():
@@ -119,8 +120,9 @@ def _check_finished(config: Settings, manifest: dict[str, Any]) -> None:
 
 
 def is_complete(config: Settings) -> bool:
-    """Return whether the output folder holds this very study, complete, and no run of it."""
+    """Return whether the output folder holds this very study, complete."""
     manifest = _run_folder.read_json(config.out / _MANIFEST)
+    # a run of the same settings that is under way would replace it
     same = manifest is not None and manifest["config_hash"] == config_hash(config)
     return same and _run_folder.unfinished_run(config.out) is None
 
@@ -147,15 +149,15 @@ class StudyFolder:
         """Write the data set, provenance in its attributes, to `results.zarr`."""
         # String coordinates have a fixed width in the store, so that every zarr reader
         # opens it.
-        told = {key: json.dumps(value) for key, value in self.manifest.items()}
-        stored = results.assign_attrs(told)
+        attributes = {key: json.dumps(value) for key, value in self.manifest.items()}
+        stored = results.assign_attrs(attributes)
         stored = stored.assign_coords(scheme=stored["scheme"].astype("U"))
         stored.to_zarr(self.path / _STORE, mode="w", consolidated=False, zarr_format=2)
 
 
 @contextlib.contextmanager
 def study_folder(config: Settings, *, is_held: bool = False) -> Iterator[StudyFolder]:
-    """Give a folder to write a study into, and move it to `config.out` if the block succeeds.
+    """Give a folder to write a study into, and move it to `config.out` on success.
 
     `is_held`: the output folder is that of this process's own run.
 
@@ -166,6 +168,7 @@ def study_folder(config: Settings, *, is_held: bool = False) -> Iterator[StudyFo
     out = config.out.absolute()
     if not is_held:
         check_output(config)
+    # hidden, and next to its target: a rename within one folder is atomic
     partial = out.parent / f".{out.name}.partial-{os.getpid()}"
     with writing(out, more="; what was there before is kept"):
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -190,34 +193,13 @@ def folder_if_asked(config: Any) -> Iterator[StudyFolder | None]:
         yield folder
 
 
-def open_study(path: str | os.PathLike[str]) -> xr.Dataset:
-    """Open the results of a study.
-
-    Args:
-        path: Folder that a command wrote, e.g. `results/demo`.
-
-    Returns:
-        The data set, lazily loaded; its attributes hold the provenance, and
-        `results.mrsa` has its table, plots and report.
+def open_results(path: str | os.PathLike[str]) -> xr.Dataset:
+    """Open the results of a study, lazily loaded, with the provenance as attributes.
 
     Raises:
         ConfigurationError: If the folder holds no complete study of a known schema, or
             one of weighted sums whose figures are of sums without weights.
-
-    Examples:
-        >>> import mrsa_jax as mj
-        >>> import pathlib, tempfile
-        >>> folder = pathlib.Path(tempfile.mkdtemp(), "study")
-        >>> clients = mj.study.PopulationConfig(num_clients=8, cohort_size=4)
-        >>> config = mj.study.SimulateConfig(
-        ...     out=folder, rounds=5, trials=2, schemes=("uniform",), population=clients)
-        >>> _ = mj.study.run_and_save(config)
-        >>> results = mj.study.open_study(folder)
-        >>> results["scheme"].values.tolist(), results.sizes["round"]
-        (['Random'], 5)
     """
-    from mrsa_jax.study import _accessor, _view
-
     is_path = isinstance(path, str | os.PathLike)
     require(is_path, "path", "must be the folder of a study", path)
     folder = pathlib.Path(path)
@@ -234,14 +216,13 @@ def open_study(path: str | os.PathLike[str]) -> xr.Dataset:
             f"`path` must hold a study of schema {_SCHEMA} or {_view.SCHEMA}; got "
             f"{manifest.get('schema')!r}"
         )
-    _accessor.register()
     results = (
         _view.View(folder, manifest).opened()
         if is_sweep
         else _view.open_arrays(folder / _STORE)
     )
-    told = {name: json.loads(text) for name, text in results.attrs.items()}
-    aggregation = told.get("config", {}).get("aggregation", {})
+    provenance = {name: json.loads(text) for name, text in results.attrs.items()}
+    aggregation = provenance.get("config", {}).get("aggregation", {})
     is_weighted = not is_sweep and aggregation.get("weighted", False)
     rule = (
         "must be a study whose figures count the weights of its sums, and this one was "
@@ -249,11 +230,11 @@ def open_study(path: str | os.PathLike[str]) -> xr.Dataset:
         "version that took them for equal: run its settings again"
     )
     require(not is_weighted or "weights" in results, "path", rule, str(folder))
-    return with_attributes(_accessor.find_schemes(results), told)
+    return with_attributes(results, provenance)
 
 
 def measured_drift(folder: pathlib.Path) -> tuple[float, float]:
-    """Return memory and lasting share of updates, as the trainings of a study measured them.
+    """Return memory and lasting share of updates, as a study's trainings measured them.
 
     Of several trainings the largest of each: updates that change less are hidden among
     fewer clients.
@@ -263,9 +244,11 @@ def measured_drift(folder: pathlib.Path) -> tuple[float, float]:
     """
     rule = "must be the folder of a training that measured how updates drift"
     require((folder / _STORE).is_dir(), "drift", rule, str(folder))
-    results = open_study(folder)
+    results = open_results(folder)
     names = ("update_memory", "update_lasting")
-    found = [np.ravel(results[name].values) for name in names if name in results]
-    require(bool(found) and bool(np.isfinite(found).any()), "drift", rule, str(folder))
-    memory, share = (float(np.nanmax(own)) for own in found)
+    measured = [np.ravel(results[name].values) for name in names if name in results]
+    require(
+        bool(measured) and bool(np.isfinite(measured).any()), "drift", rule, str(folder)
+    )
+    memory, share = (float(np.nanmax(values)) for values in measured)
     return memory, share

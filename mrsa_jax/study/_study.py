@@ -1,6 +1,7 @@
-"""Runs `demo`, `simulate` and `train`.
+"""Run `demo`, `simulate` and `train`: roll out, analyse, train, attack, and save.
 
-Roll out, analyse, train, attack, and write it down.
+`compare` and `from_histories` make the same data sets of things that are no settings:
+selectors that are values, and histories of any origin.
 """
 
 from __future__ import annotations
@@ -31,8 +32,7 @@ from mrsa_jax.study import (
     _training,
     _trial,
 )
-from mrsa_jax.study._accessor import find_schemes
-from mrsa_jax.study._attributes import attributes, with_attributes
+from mrsa_jax.study._attributes import attributes
 from mrsa_jax.study._build import build_bounded
 from mrsa_jax.study._config import Config, DemoConfig, SimulateConfig, TrainConfig
 from mrsa_jax.study._load import to_toml
@@ -93,12 +93,12 @@ class SavedStudy:
 
     @property
     def reading(self) -> str:
-        """How to read the table."""
+        """An explanation of the table."""
         return _report.reading(self.rows, self.results)
 
     @property
     def performance(self) -> dict[str, str]:
-        """How each scheme's training went, in a line; empty without one."""
+        """A line on each scheme's training; empty without one."""
         records = attributes(self.results).get("performance", {})
         return {label: performance_words(record) for label, record in records.items()}
 
@@ -157,14 +157,13 @@ def run(config: Config, progress: Progress) -> xr.Dataset:
 
 def _described(config: Config, results: xr.Dataset) -> xr.Dataset:
     """Return results that know what they are of, and what can be asked of them."""
-    _accessor.register()
-    told = {
+    provenance = {
         "command": _config.command_of(type(config)),
         "config_hash": _config.config_hash(config),
         "config": _config.to_dict(config),
         "seed": config.seed,
     }
-    return with_attributes(find_schemes(results), told)
+    return _accessor.described(results, provenance)
 
 
 def run_and_save(
@@ -190,23 +189,27 @@ def run_and_save(
             return _save(config, folder, results, show, ahead)
     if config.resume and _store.is_complete(config):
         note(progress, f"nothing to resume: the run in {config.out} is complete")
-        saved = SavedStudy.of(_store.open_study(config.out).load(), config.out)
+        saved = SavedStudy.of(_accessor.open_study(config.out).load(), config.out)
         show(saved)
         return saved
-    with run_folder(config, _store.provenance(config)) as own:
-        if config.resume and not own.has_checkpoint:
+    # checkpoints live in the run's folder, results in the study's: the second takes
+    # the place of the first when it is complete
+    with run_folder(config, _store.provenance(config)) as folder_of_run:
+        if config.resume and not folder_of_run.has_checkpoint:
             note(
                 progress,
-                f"no checkpoint to resume from in {own.path}: starting with round 1",
+                f"no checkpoint to resume from in {folder_of_run.path}: starting with "
+                "round 1",
             )
+        # a run of other settings must not continue from these
         checkpoints = federated.checkpoints(
-            own.checkpoints,
+            folder_of_run.checkpoints,
             every=config.checkpoint_every,
             identity=_config.config_hash(config),
             on_damage=functools.partial(warn, progress),
         )
         logs: dict[str, str] = {}
-        with _training.trackers(config.track, own.tracking) as callbacks:
+        with _training.trackers(config.track, folder_of_run.tracking) as callbacks:
             trained = train_schemes(
                 config,
                 progress,
@@ -217,9 +220,11 @@ def run_and_save(
             )
             results = _described(config, trained)
         with _store.study_folder(config, is_held=True) as folder:
-            if own.tracking.is_dir():
+            if folder_of_run.tracking.is_dir():
                 # copied: the run keeps its own until the study takes its place
-                shutil.copytree(own.tracking, folder.path / _TRACKING, symlinks=True)
+                shutil.copytree(
+                    folder_of_run.tracking, folder.path / _TRACKING, symlinks=True
+                )
             (folder.path / LOG).write_text("".join(logs.values()), encoding="utf-8")
             return _save(config, folder, results, show)
 
@@ -227,7 +232,7 @@ def run_and_save(
 def _telling(
     config: Config, progress: Progress, ahead: Ahead | None = None
 ) -> Callable[[xr.Dataset], None] | None:
-    """Return what shows results before they are whole, and draws them.
+    """Return a function that shows and draws results before they are whole.
 
     None where nobody looks.
     """
@@ -235,10 +240,10 @@ def _telling(
         return None
 
     def tell(results: xr.Dataset) -> None:
-        known = _described(config, results)
-        progress.found(SavedStudy.of(known, config.out))
+        so_far = _described(config, results)
+        progress.found(SavedStudy.of(so_far, config.out))
         if ahead is not None:
-            ahead.begin(known)
+            ahead.begin(so_far)
 
     return tell
 
@@ -275,40 +280,36 @@ def _simulate(
     progress: Progress,
     early: Callable[[xr.Dataset], None] | None,
 ) -> xr.Dataset:
-    """Run the sweep of the schemes, a point each, and report each as soon as it is known."""
+    """Simulate the schemes, a point each, and report each as soon as it is known."""
     schemes = _config.schemes_of(config)
     online = _build.build_online(config.seed, config.population)
     # of each scheme what is known, and not who took part: that is as large as all
     # trials' clients
-    known: list[dict[str, np.ndarray]] = []
+    points: list[dict[str, np.ndarray]] = []
     for text, scheme in zip(config.schemes, schemes, strict=True):
-        if known and early is not None:
-            early(_found(config, online, known))
+        if points and early is not None:
+            early(_found(config, online, points))
         progress.stage(scheme.label, config.trials)
         point = dataclasses.replace(config, schemes=(text,))
-        known += _simulate_points.run_points(
+        points += _simulate_points.run_points(
             [point], Machine(), EVERYTHING, 1, progress.update
         )
-    return _found(config, online, known)
+    return _found(config, online, points)
 
 
 def _found(
-    config: SimulateConfig, online: Any, known: list[dict[str, np.ndarray]]
+    config: SimulateConfig, online: Any, points: list[dict[str, np.ndarray]]
 ) -> xr.Dataset:
-    """Return the data set of the schemes that were played, the first of the settings'."""
+    """Return the data set of the schemes that were played."""
     import xarray as xr  # takes a second: not before the first trial
 
-    schemes = _config.schemes_of(config)[: len(known)]
+    schemes = _config.schemes_of(config)[: len(points)]
     labels = [scheme.label for scheme in schemes]
     axes = coordinates(labels, config.rounds, config.population.num_clients)
     return xr.Dataset(
-        known_before(config, schemes, *online) | study_variables(known, "trial"),
+        known_before(config, schemes, *online) | study_variables(points, "trial"),
         coords=axes | {"trial": np.arange(config.trials)},
     )
-
-
-# ---- Studies of what is no configuration: selectors that are values, and histories of
-# any origin.
 
 
 def compare(
@@ -319,7 +320,7 @@ def compare(
     trials: int,
     seed: int = 0,
 ) -> xr.Dataset:
-    """Roll selectors out over many trials and return what `run` does of a `SimulateConfig`.
+    """Roll selectors out over many trials, as `run` does for a `SimulateConfig`.
 
     For selectors and availability models that are values, a user's own among them; a
     scheme that has a name (`selection.register`) can also be studied from settings,
@@ -353,6 +354,7 @@ def compare(
     """
     rule = "must map labels to selectors, at least one"
     labels = _labels(schemes, "schemes", rule)
+    # a data set has one axis of clients for all schemes
     sizes = {label: check_selector(schemes[label]).num_clients for label in labels}
     rule = "must be over one number of clients"
     require(len(set(sizes.values())) == 1, "schemes", rule, sizes)
@@ -365,10 +367,13 @@ def compare(
         )
         for label, selector in schemes.items()
     }
-    known = getattr(availability.for_clients(sizes[labels[0]]), "dropout_rates", None)
-    rates = None if known is None else np.asarray(known)
+    rates_or_none = getattr(
+        availability.for_clients(sizes[labels[0]]), "dropout_rates", None
+    )
+    rates = None if rates_or_none is None else np.asarray(rates_or_none)
+    # nan where a selector or the availability model does not know it
     expected = [_build.expected_cardinality(schemes[label], rates) for label in labels]
-    kept = [_build.guaranteed_privacy(schemes[label]) for label in labels]
+    guarantees = [_build.guaranteed_privacy(schemes[label]) for label in labels]
     settings: dict[str, Any] = {
         "rounds": num_rounds,
         "trials": num_trials,
@@ -378,9 +383,9 @@ def compare(
     papers: list[Any] = []
     for label in labels:
         with contextlib.suppress(ConfigurationError, TypeError):  # a user's own class
-            found = _cite.papers_of_value(schemes[label])
-            papers += [[key, reason, label] for key, reason, _ in found]
-    return _study("compare", histories, rates, expected, kept, settings, papers)
+            sources = _cite.papers_of_value(schemes[label])
+            papers += [[key, reason, label] for key, reason, _ in sources]
+    return _study("compare", histories, rates, expected, guarantees, settings, papers)
 
 
 def from_histories(histories: Mapping[str, Any]) -> xr.Dataset:
@@ -403,7 +408,8 @@ def from_histories(histories: Mapping[str, Any]) -> xr.Dataset:
     Examples:
         >>> import mrsa_jax as mj
         >>> import numpy as np
-        >>> found = mj.study.from_histories({"mine": np.array([[1, 1, 0], [0, 1, 1], [1, 1, 1]])})
+        >>> history = np.array([[1, 1, 0], [0, 1, 1], [1, 1, 1]])
+        >>> found = mj.study.from_histories({"mine": history})
         >>> found["exposed_clients"].values.tolist()
         [[0, 0, 3]]
     """
@@ -412,7 +418,10 @@ def from_histories(histories: Mapping[str, Any]) -> xr.Dataset:
     )
     arrays = {label: np.asarray(histories[label]) for label in labels}
     for label, array in arrays.items():
-        rule = f"must hold booleans or integers [rounds, clients] or with trials first ({label!r})"
+        rule = (
+            f"must hold booleans or integers [rounds, clients] or with trials first "
+            f"({label!r})"
+        )
         good = array.dtype.kind in "biu" and array.ndim in (2, 3) and array.size > 0
         require(good, "histories", rule, f"{array.dtype} of shape {array.shape}")
     shapes = {label: array.shape for label, array in arrays.items()}
@@ -435,25 +444,24 @@ def _study(
     histories: Mapping[str, np.ndarray],
     rates: np.ndarray | None,
     expected: list[tuple[float, float]],
-    kept: list[int],
+    guarantees: list[int],
     settings: dict[str, Any],
     papers: list[Any],
 ) -> xr.Dataset:
-    """Return the data set of histories [..., J, N] and what is known of their schemes."""
+    """Return the data set of histories [..., J, N] and of facts about their schemes."""
     import xarray as xr  # takes a second: not before the first trial
 
     *trials, rounds, clients = next(iter(histories.values())).shape
-    known = [
+    analysed = [
         known_of(_trial.analyse(history), EVERYTHING) for history in histories.values()
     ]
-    variables = study_variables(known, *["trial"] * len(trials)) | scheme_variables(
-        np.full(clients, np.nan) if rates is None else rates, expected, kept
+    variables = study_variables(analysed, *["trial"] * len(trials)) | scheme_variables(
+        np.full(clients, np.nan) if rates is None else rates, expected, guarantees
     )
     axes = coordinates(list(histories), rounds, clients)
     if trials:
         axes["trial"] = np.arange(trials[0])
-    _accessor.register()
     config = settings | {"labels": list(histories)}
     attrs = {"command": command, "config": config, "papers": papers}
     attrs["seed"] = settings.get("seed", "unknown")
-    return with_attributes(find_schemes(xr.Dataset(variables, coords=axes)), attrs)
+    return _accessor.described(xr.Dataset(variables, coords=axes), attrs)

@@ -1,17 +1,17 @@
-"""What a study found: a row for each scheme, and sentences about them."""
+"""Summarise a study: a row for each scheme, and sentences about the rows."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mrsa_jax._core.status import Status
+from mrsa_jax.study._assets import text_of
 from mrsa_jax.study._attributes import attributes
-from mrsa_jax.study._page import text_of
-from mrsa_watch._base.html import hidden_words, number
+from mrsa_watch._base.html import counted, hidden_words, number
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -145,24 +145,25 @@ class Row:
 
     @property
     def hidden_among(self) -> str | None:
-        """What the worst and the median client is hidden among, in words."""
-        worst, median = self.hidden_among_worst, self.hidden_among_median
-        if worst is None or median is None:
+        """The worst and the median client's hidden among, in words."""
+        if self.hidden_among_worst is None or self.hidden_among_median is None:
             return None
-        return f"{hidden_words(worst)} / {hidden_words(median)}"
+        worst = hidden_words(self.hidden_among_worst)
+        return f"{worst} / {hidden_words(self.hidden_among_median)}"
 
     @property
     def weak_privacy(self) -> str | None:
-        """Weak T, or between which bounds it lies."""
-        lower, upper = self.weak_lower, self.weak_upper
-        if lower is None or upper is None:
+        """Weak T, or its bounds."""
+        if self.weak_lower is None or self.weak_upper is None:
             return None
-        return str(lower) if lower == upper else f"{lower}-{upper}"
+        ends = dict.fromkeys((self.weak_lower, self.weak_upper))
+        return "-".join(map(str, ends))
 
     @property
     def privacy_levels(self) -> str | None:
         """HeteroSAg's privacy level, or the least and the largest of the rounds."""
-        least, most = self.privacy_level, self.privacy_level_most
+        least = self.privacy_level
+        most = self.privacy_level_most
         if least is None:
             return None
         return f"{least:.3g}" if most in (None, least) else f"{least:.3g} to {most:.3g}"
@@ -178,157 +179,144 @@ class Row:
         return None if self.accuracy is None else 100 * self.accuracy
 
 
+_Number = int | float | None
+
+# How each field is read from the data set of one scheme, where it has that variable.
+_MEANS = ("rank", "exposed_clients", "fairness_gap", "aggregation_cardinality")
+_OVER_TRIALS: dict[str, Callable[..., float]] = {
+    "update_hidden_worst": np.min,
+    "update_hidden_median": np.mean,
+    "hidden_among_worst": np.min,
+    "hidden_among_median": np.mean,
+    "weak_lower": np.min,
+    "weak_upper": np.min,
+}
+_LATEST = (
+    "guaranteed_privacy", "expected_cardinality", "accuracy",
+    "privacy_level", "privacy_level_most", "round_seconds",
+    "tolerated_byzantine", "tolerated_byzantine_most",
+    "update_spread", "update_memory", "update_lasting", "update_mates_worst",
+    "update_mates_correlation", "update_mates_cap", "bits_worst", "bits_median",
+)  # fmt: skip
+_QUANTILES = {
+    "reconstruction_error": 0.5,
+    "reconstruction_tenth": 0.1,
+    "reconstruction_least": 0.0,
+}
+_WHOLE = ("guaranteed_privacy", "weak_lower", "weak_upper", "tolerated_byzantine",
+          "tolerated_byzantine_most")  # fmt: skip
+
+
 def summarise(results: xr.Dataset) -> tuple[Row, ...]:
     """Return the table of a study, one row for each scheme in its order."""
     return tuple(_row(results.sel(scheme=label)) for label in results["scheme"].values)
 
 
-def _row(one: xr.Dataset) -> Row:
-    rounds, clients = one.sizes["round"], one.sizes["client"]
-    trials = one.sizes.get("trial", 1)
-    last = one.isel(round=-1)
+def _row(scheme: xr.Dataset) -> Row:
+    num_trials = scheme.sizes.get("trial", 1)
+    last = scheme.isel(round=-1)
     strong = np.asarray(last["strong_privacy"])
-    first = np.asarray(one["first_exposure"])
-    seen = first[first >= 0]
-    everyone = bool((first >= 0).all())
+    # 0 where no client took part
     learnt = strong[strong > 0]
+    first = np.asarray(scheme["first_exposure"])
+    exposed = first[first >= 0]
+    deviation = scheme["cardinality_deviation"]
+    # standard error of a mean over all rounds of all trials
+    error = float(deviation / np.sqrt(scheme.sizes["round"] * num_trials))
+    values = {name: float(last[name].mean()) for name in _MEANS}
+    numbers: dict[str, _Number] = {
+        **{name: _latest(scheme, name) for name in _LATEST},
+        **{name: _last(last, name, over) for name, over in _OVER_TRIALS.items()},
+        **_errors_of_attack(scheme),
+        **_uploads(scheme),
+        **_epsilons(scheme),
+    }
+    numbers["guaranteed_privacy"] = numbers["guaranteed_privacy"] or 1
+    fields = values | numbers
     return Row(
-        scheme=str(one["scheme"].values),
+        scheme=str(scheme["scheme"].values),
         strong_privacy=int(learnt.min()) if learnt.size else None,
-        rank=float(last["rank"].mean()),
-        num_clients=clients,
-        guaranteed_privacy=_whole(_fact(one, "guaranteed_privacy")) or 1,
-        exposed_clients=float(last["exposed_clients"].mean()),
-        first_exposed_after=int(seen.min()) + 1 if seen.size else None,
-        all_exposed_after=int(first.max()) + 1 if everyone else None,
-        fairness_gap=float(last["fairness_gap"].mean()),
-        aggregation_cardinality=float(last["aggregation_cardinality"].mean()),
-        expected_cardinality=_finite(one["expected_cardinality"]),
-        cardinality_error=_finite(
-            one["cardinality_deviation"] / np.sqrt(rounds * trials)
-        ),
-        skipped_rounds=float(one["skipped"].sum("round").mean()),
-        accuracy=_finite(one["accuracy"].isel(evaluation=-1))
-        if "accuracy" in one
-        else None,
-        reconstruction_error=_quantile(one.get("reconstruction_error"), 0.5),
-        reconstruction_tenth=_quantile(one.get("reconstruction_error"), 0.1),
-        reconstruction_least=_quantile(one.get("reconstruction_error"), 0.0),
-        failures=_failures(one.get("status"), trials),
-        update_hidden_worst=_last(last, "update_hidden_worst", np.min),
-        update_hidden_median=_last(last, "update_hidden_median", np.mean),
-        hidden_among_worst=_last(last, "hidden_among_worst", np.min),
-        hidden_among_median=_last(last, "hidden_among_median", np.mean),
-        weak_lower=_whole(_last(last, "weak_lower", np.min)),
-        weak_upper=_whole(_last(last, "weak_upper", np.min)),
-        **_uploads(one),
-        **_of_segments(one),
-        **_drift(one),
-        **_epsilons(one),
+        num_clients=scheme.sizes["client"],
+        first_exposed_after=int(exposed.min()) + 1 if exposed.size else None,
+        all_exposed_after=int(first.max()) + 1 if exposed.size == first.size else None,
+        cardinality_error=error if np.isfinite(error) else None,
+        skipped_rounds=float(scheme["skipped"].sum("round").mean()),
+        failures=_failures(scheme, num_trials),
+        **fields,  # type: ignore[arg-type]
     )
 
 
-def _uploads(one: xr.Dataset) -> dict[str, Any]:
-    """Return how much of what clients sent was clipped, and how many updates were not finite."""
-    if "failed_uploads" not in one:
-        return {}
-    shares = np.asarray(one["clipped_fraction"], np.float64)
-    sent = shares[np.isfinite(shares)]
-    return {
-        "clipped_fraction": float(sent.mean()) if sent.size else None,
-        "most_clipped": float(sent.max()) if sent.size else None,
-        "failed_uploads": int(one["failed_uploads"].sum()),
-    }
-
-
-def _of_segments(one: xr.Dataset) -> dict[str, Any]:
-    """Return what groups and segments mean in the study's rounds; None without."""
-    return {
-        "privacy_level": _fact(one, "privacy_level"),
-        "privacy_level_most": _fact(one, "privacy_level_most"),
-        "round_seconds": _fact(one, "round_seconds"),
-        "tolerated_byzantine": _whole(_fact(one, "tolerated_byzantine")),
-        "tolerated_byzantine_most": _whole(_fact(one, "tolerated_byzantine_most")),
-    }
-
-
-def _epsilons(one: xr.Dataset) -> dict[str, Any]:
-    """Return what noise left of differential privacy; nothing without noise."""
-    if "epsilon" not in one:
-        return {}
-    own = one["epsilon"].values
-    return {
-        "epsilon_mean": float(own.mean()),
-        "epsilon_worst": float(own.max()),
-        "epsilon_proven": float(one["epsilon_proven"]),
-        "planned_epsilon": float(one["planned_epsilon"].max()),
-        "target_delta": float(one["epsilon"].attrs["delta"]),
-        "wrapped_coordinates": int(one["wrapped"].sum()),
-    }
-
-
-def _last(last: xr.Dataset, name: str, over_trials: Callable[..., Any]) -> float | None:
-    """Return a quantity over the trials that have one.
-
-    None where none has, or one is not known.
-    Who took part has a figure; where it is missing all the same, floats did not know
-    it.
-    """
-    values = np.asarray(last.get(name, np.nan), np.float64)
-    if name in last and (np.isnan(values) & (np.asarray(last["rank"]) > 0)).any():
+def _latest(scheme: xr.Dataset, name: str) -> _Number:
+    """Return the last value of a quantity without trials; None where unknown."""
+    value = float(np.ravel(scheme[name])[-1]) if name in scheme else np.nan
+    if np.isnan(value):
         return None
-    known = values[np.isfinite(values)]
-    return float(over_trials(known)) if known.size else None
+    return int(value) if name in _WHOLE else value
 
 
-def _fact(one: xr.Dataset, name: str) -> float | None:
-    return _finite(one[name]) if name in one else None
+def _last(last: xr.Dataset, name: str, over_trials: Callable[..., float]) -> _Number:
+    """Return a quantity over the trials that have it; None if one of them is unknown.
 
-
-_DRIFT = ("update_spread", "update_memory", "update_lasting", "update_mates_worst",
-          "update_mates_correlation", "update_mates_cap", "bits_worst", "bits_median")  # fmt: skip
-
-
-def _drift(one: xr.Dataset) -> dict[str, Any]:
-    """Return what was measured of drifting updates by the last round.
-
-    None where nothing was.
+    A trial without sums has none. If clients took part and it is missing all the same,
+    floats could not decide it.
     """
-    last = {name: float(np.ravel(one[name])[-1]) for name in _DRIFT if name in one}
-    return {name: None if np.isnan(value) else value for name, value in last.items()}
+    if name not in last:
+        return None
+    values = np.asarray(last[name], np.float64)
+    has_sums = np.asarray(last["rank"]) > 0
+    is_known = np.isfinite(values)
+    if (np.isnan(values) & has_sums).any() or not is_known.any():
+        return None
+    value = float(over_trials(values[is_known]))
+    return int(value) if name in _WHOLE else value
 
 
-def _whole(value: float | None) -> int | None:
-    return None if value is None else int(value)
+def _errors_of_attack(scheme: xr.Dataset) -> dict[str, _Number]:
+    errors = np.asarray(scheme.get("reconstruction_error", np.nan))
+    if not np.isfinite(errors).any():
+        return dict.fromkeys(_QUANTILES)
+    return {name: float(np.nanquantile(errors, q)) for name, q in _QUANTILES.items()}
 
 
-def _finite(value: Any) -> float | None:
-    return float(value) if np.isfinite(value) else None
-
-
-def _failures(status: Any, trials: int) -> dict[str, float]:
-    """Return how many rounds of a trial ended in each status that is a failure."""
-    if status is None:
+def _uploads(scheme: xr.Dataset) -> dict[str, _Number]:
+    """Return the clipped part of uploads, and the number that were not finite."""
+    if "failed_uploads" not in scheme:
         return {}
-    codes, counts = np.unique(np.asarray(status), return_counts=True)
+    fractions = np.asarray(scheme["clipped_fraction"], np.float64)
+    fractions = fractions[np.isfinite(fractions)]  # of rounds with uploads
     return {
-        Status(int(code)).name: float(count) / trials
-        for code, count in zip(codes, counts, strict=True)
-        if code not in (Status.OK, Status.SKIPPED)
+        "clipped_fraction": float(fractions.mean()) if fractions.size else None,
+        "most_clipped": float(fractions.max()) if fractions.size else None,
+        "failed_uploads": int(scheme["failed_uploads"].sum()),
     }
 
 
-def _quantile(errors: Any, quantile: float) -> float | None:
-    if errors is None or not np.isfinite(errors).any():
-        return None
-    return float(np.nanquantile(errors, quantile))
+def _epsilons(scheme: xr.Dataset) -> dict[str, _Number]:
+    """Return the privacy losses that noise leaves; nothing without noise."""
+    if "epsilon" not in scheme:
+        return {}
+    epsilon = scheme["epsilon"]
+    return {
+        "epsilon_mean": float(epsilon.mean()),
+        "epsilon_worst": float(epsilon.max()),
+        "epsilon_proven": float(scheme["epsilon_proven"]),
+        "planned_epsilon": float(scheme["planned_epsilon"].max()),
+        "target_delta": float(epsilon.attrs["delta"]),
+        "wrapped_coordinates": int(scheme["wrapped"].sum()),
+    }
 
 
-if TYPE_CHECKING:
-    import xarray as xr
-
-
-# ---- Sentences that say what a study found.
+def _failures(scheme: xr.Dataset, num_trials: int) -> dict[str, float]:
+    """Count the rounds of a trial that ended in each status that is a failure."""
+    if "status" not in scheme:
+        return {}
+    codes, counts = np.unique(np.asarray(scheme["status"]), return_counts=True)
+    by_status = zip(map(Status, codes.tolist()), counts.tolist(), strict=True)
+    return {
+        status.name: count / num_trials
+        for status, count in by_status
+        if status not in (Status.OK, Status.SKIPPED)
+    }
 
 
 def sentences(results: xr.Dataset) -> tuple[str, ...]:
@@ -341,109 +329,121 @@ def sentences(results: xr.Dataset) -> tuple[str, ...]:
 
 def said_of(rows: tuple[Row, ...], results: xr.Dataset) -> tuple[str, ...]:
     """Return the sentences of a table's rows, which are of this data set."""
-    rounds = results.sizes["round"]
-    said = [_leak_sentence(rows, rounds), _cost_sentence(rows)]
-    early = [row for row in rows if row.exposed_clients == 0 and not row.lasts]
-    if early:
-        said[0] += " " + _yet_sentence(early)
-    if any(row.failures for row in rows):
-        protocol = attributes(results).get("config", {}).get("protocol", {})
-        said.append(
-            _failure_sentence(rows, rounds)
-            + _REFUSED * bool(protocol.get("whole_blocks"))
-        )
-    if "weights" in results:
-        said.append(text_of("said_weights"))
-    said += _upload_sentences(rows, results)
-    if "expansion" in results:
-        combine = (
-            attributes(results).get("config", {}).get("hetero", {}).get("combine", "")
-        )
-        said.append(_segment_sentence(rows, combine))
-    if any(row.epsilon_worst is not None for row in rows):
-        said.append(_noise_sentence(rows, rounds))
-    if drift := _drift_sentence(rows, rounds):
-        said.append(drift)
-    if attained := _attained_sentence(rows):
-        said.append(attained)
-    return tuple(said)
-
-
-def _noise_sentence(rows: tuple[Row, ...], rounds: int) -> str:
-    """Say what noise promises, to whom, and what it asks of whom."""
-    known = [row for row in rows if row.epsilon_worst is not None]
-    parts = [
-        f"{row.epsilon_proven:.3g} under {row.scheme} (if noise were Gaussian "
-        f"{row.epsilon_worst:.3g} for the worst client, {row.planned_epsilon:.3g} as "
-        "planned, and "
-        f"{row.epsilon_mean:.3g} on average)"
-        for row in known
-    ]
-    text = text_of("said_noise").format(
-        delta=known[0].target_delta, after=_after(rounds), epsilons=_join(parts)
+    after = f"after {counted(results.sizes['round'], 'round')}"
+    config = attributes(results).get("config", {})
+    combine = config.get("hetero", {}).get("combine", "")
+    said = (
+        _leak_sentence(rows, after) + _yet_sentence(rows),
+        _cost_sentence(rows),
+        _failure_sentence(rows, results.sizes["round"], config),
+        text_of("said_weights") if "weights" in results else "",
+        *_upload_sentences(rows, config),
+        _segment_sentence(rows, combine) if "expansion" in results else "",
+        _noise_sentence(rows, after),
+        _drift_sentence(rows, after),
+        _attained_sentence(rows),
     )
-    wrapped = sum(row.wrapped_coordinates or 0 for row in known)
-    return text + (
-        f"; in {wrapped} coordinates of all sums the ring wrapped." if wrapped else "."
-    )
+    return tuple(sentence for sentence in said if sentence)
 
 
-def _drift_sentence(rows: tuple[Row, ...], rounds: int) -> str:
-    """Say what drift hides, and what T does not cap; "" where nothing was measured."""
-    known = sorted(
-        (
-            row
-            for row in rows
-            if row.bits_worst is not None and row.update_lasting is not None
-        ),
-        key=lambda row: row.bits_worst or 0.0,
-    )
-    if not known:
+def _under(
+    rows: Sequence[Row],
+    words: Callable[[Row], str],
+    more: Callable[[Row], str] | None = None,
+) -> str:
+    """Join words about each scheme, with more about it behind its name in brackets."""
+    parts = [f"{words(row)} under {row.scheme}" for row in rows]
+    if more is not None:
+        parts = [f"{part} ({more(row)})" for part, row in zip(parts, rows, strict=True)]
+    return _join(parts)
+
+
+def _ends(values: list[str]) -> str:
+    """Return the first and the last of some sorted words, or the only ones."""
+    return " to ".join(values[:: max(1, len(values) - 1)])
+
+
+def _noise_sentence(rows: tuple[Row, ...], after: str) -> str:
+    """Say which epsilon noise promises, and how often the ring wrapped; "" without."""
+    noisy = [row for row in rows if row.epsilon_worst is not None]
+    if not noisy:
         return ""
-    ends = known[:: max(1, len(known) - 1)]
-    bits = " to ".join(f"{row.bits_worst:.3g} under {row.scheme}" for row in ends)
-    sizes = [row for row in rows if row.update_hidden_worst is not None]
-    sizes = sorted(sizes, key=lambda row: row.update_hidden_worst or 0.0)
-    hidden = " to ".join(
-        f"{hidden_words(row.update_hidden_worst or 1.0)} under {row.scheme}"
-        for row in sizes[:: max(1, len(sizes) - 1)]
+    epsilons = _under(
+        noisy,
+        lambda row: f"{row.epsilon_proven:.3g}",
+        lambda row: (
+            f"if noise were Gaussian {row.epsilon_worst:.3g} for the worst client, "
+            f"{row.planned_epsilon:.3g} as planned, and {row.epsilon_mean:.3g} on "
+            "average"
+        ),
     )
-    shares = sorted({round(100 * (row.update_lasting or 0.0)) for row in known})
-    lasts = " to ".join(f"{share}" for share in shares[:: max(1, len(shares) - 1)])
+    text = text_of("said_noise").format(
+        delta=noisy[0].target_delta, after=after, epsilons=epsilons
+    )
+    wrapped = sum(row.wrapped_coordinates or 0 for row in noisy)
+    more = f"; in {wrapped} coordinates of all sums the ring wrapped" if wrapped else ""
+    return f"{text}{more}."
+
+
+def _drift_sentence(rows: tuple[Row, ...], after: str) -> str:
+    """Say what drift hides, and what T does not cap; "" where nothing was measured."""
+    measured = [
+        row
+        for row in rows
+        if row.bits_worst is not None and row.update_lasting is not None
+    ]
+    if not measured:
+        return ""
+    measured.sort(key=lambda row: row.bits_worst or 0.0)
+    sized = [row for row in rows if row.update_hidden_worst is not None]
+    sized.sort(key=lambda row: row.update_hidden_worst or 0.0)
+    hidden = [
+        f"{hidden_words(row.update_hidden_worst)} under {row.scheme}" for row in sized
+    ]
+    lasting = {round(100 * (row.update_lasting or 0.0)) for row in measured}
     text = text_of("said_drift").format(
-        lasts=lasts, hidden=hidden, after=_after(rounds), bits=bits
+        lasts=_ends([str(percent) for percent in sorted(lasting)]),
+        hidden=_ends(hidden),
+        after=after,
+        bits=_ends([f"{row.bits_worst:.3g} under {row.scheme}" for row in measured]),
     )
-    return text + _mates_sentence(rows)
+    caps = [row for row in rows if (row.update_mates_cap or 0.0) > 1]
+    if not caps:  # no client has mates
+        return text
+    each = _under(
+        caps,
+        lambda row: f"{row.update_mates_cap:.2f}",
+        lambda row: f"kappa {row.update_mates_correlation:.2g}",
+    )
+    start = (
+        " Models react to the sums, so updates of mates correlate. For any estimate, "
+        "mates hide"
+    )
+    return f"{text}{start} an update among at least {each}."
 
 
 def _attained_sentence(rows: tuple[Row, ...]) -> str:
-    """Say how well attacks knew single clients, next to what is computed of alike ones.
+    """Say how well attacks knew single clients, next to the value for alike clients.
 
     "" where no scheme that exposes nobody was attacked.
     """
     parts = []
     for row in rows:
-        attained = (
-            row.reconstruction_least,
-            row.reconstruction_tenth,
-            row.reconstruction_error,
-        )
-        if row.exposed_clients or None in attained:
+        least = row.reconstruction_least
+        tenth = row.reconstruction_tenth
+        median = row.reconstruction_error
+        if row.exposed_clients or least is None or tenth is None or median is None:
             continue
-        least, tenth, median = (error or 0.0 for error in attained)
-        computed = ""
+        words = f"{attained_words(least, tenth, median)} under {row.scheme}"
         if row.hidden_among_worst is not None:
-            computed = (
-                f" (the worst among {hidden_words(row.hidden_among_worst)} as computed)"
-            )
-        parts.append(
-            f"{attained_words(least, tenth, median)} under {row.scheme}{computed}"
-        )
+            among = hidden_words(row.hidden_among_worst)
+            words += f" (the worst among {among} as computed)"
+        parts.append(words)
     return text_of("said_attained").format(parts="; ".join(parts)) if parts else ""
 
 
 def attained_words(least: float, tenth: float, median: float) -> str:
-    """Return how well an attack knew clients' updates, in the unit of hidden among.
+    """Describe an attack's knowledge of clients, in the unit of hidden among.
 
     Args:
         least: Relative squared error of the best-known client.
@@ -452,8 +452,8 @@ def attained_words(least: float, tenth: float, median: float) -> str:
 
     Examples:
         >>> attained_words(0.25, 0.5, 1.25)
-        'the best-known client among 1.33, the best-known tenth among 2.00 or fewer, the median \
-client no better than by guessing zero'
+        'the best-known client among 1.33, the best-known tenth among 2.00 or \
+fewer, the median client no better than by guessing zero'
     """
     return (
         f"the best-known client {attained_word(least)}, the best-known tenth "
@@ -463,18 +463,10 @@ client no better than by guessing zero'
 
 
 def attained_word(error: float) -> str:
-    """Return in a word among how many a client is hidden whose estimate has this error."""
+    """Return the number of clients that hide one whose estimate has this error."""
     if error >= 1.0:
         return "no better than by guessing zero"
     return f"among {hidden_words(1.0 / (1.0 - error))}"
-
-
-def _mates_sentence(rows: tuple[Row, ...]) -> str:
-    """Say what mates hide whatever is estimated; "" if no client has mates."""
-    words = "{0.update_mates_cap:.2f} under {0.scheme} (kappa {0.update_mates_correlation:.2g})"
-    caps = [words.format(row) for row in rows if (row.update_mates_cap or 0.0) > 1]
-    start = " Models react to the sums, so updates of mates correlate. For any estimate, mates hide"
-    return f"{start} an update among at least {_join(caps)}." if caps else ""
 
 
 _RULES = {
@@ -484,12 +476,11 @@ _RULES = {
     "geometric": "The geometric median",
     "krum": "Krum",
 }
-"""What rules over a segment's sums are called in sentences, by the name in the settings.
-"""
+"""Names in sentences of the rules over a segment's sums, by their name in settings."""
 
 
 def _segment_sentence(rows: tuple[Row, ...], combine: str) -> str:
-    """Say what segments and groups mean in the study's rounds, and what they cost in time."""
+    """Say what segments and groups mean in the study's rounds, and their time."""
     text = text_of("said_segments").format(
         level=_of_each(rows, _level_words),
         seconds=_of_each(rows, _seconds_words),
@@ -500,13 +491,9 @@ def _segment_sentence(rows: tuple[Row, ...], combine: str) -> str:
 
 
 def _of_each(rows: tuple[Row, ...], words: Callable[[Row], str]) -> str:
-    """Return what holds for all schemes, or for each."""
-    parts = [words(row) for row in rows]
-    if len(set(parts)) == 1:
-        return parts[0]
-    return _join(
-        [f"{part} under {row.scheme}" for part, row in zip(parts, rows, strict=True)]
-    )
+    """Return the words that hold for all schemes, or those of each."""
+    alike = {words(row) for row in rows}
+    return alike.pop() if len(alike) == 1 else _under(rows, words)
 
 
 def _level_words(row: Row) -> str:
@@ -514,158 +501,160 @@ def _level_words(row: Row) -> str:
 
 
 def _seconds_words(row: Row) -> str:
-    return (
-        "no time"
-        if row.round_seconds is None
-        else f"{row.round_seconds:.3g} s on average"
-    )
+    if row.round_seconds is None:
+        return "no time"
+    return f"{row.round_seconds:.3g} s on average"
 
 
 def _tolerance_words(row: Row) -> str:
-    least, most = row.tolerated_byzantine, row.tolerated_byzantine_most
+    least = row.tolerated_byzantine
+    most = row.tolerated_byzantine_most
     if least is None:
         return "an unknown number of Byzantine clients (no sum was learnt)"
     if most not in (None, least):
         return f"{least} to {most} Byzantine clients, by the round"
     if least == 0:
         return "no Byzantine client"
-    return f"{least} Byzantine client{'' if least == 1 else 's'}, in any group"
+    return f"{counted(least, 'Byzantine client')}, in any group"
 
 
-_REFUSED = " Unreliable: clients refused a list that parts a block, or too few of them answered."
+_REFUSED = (
+    " Unreliable: clients refused a list that parts a block, or too few of them "
+    "answered."
+)
 
 
-def _failure_sentence(rows: tuple[Row, ...], rounds: int) -> str:
-    parts = []
-    for row in rows:
-        if row.failures:
-            why = [
-                f"{n:.4g} {k.lower().replace('_', ' ')}"
-                for k, n in row.failures.items()
-            ]
-            total = sum(row.failures.values())
-            parts.append(
-                f"{total:.4g} of {rounds} under {row.scheme} ({', '.join(why)})"
-            )
-    return f"Rounds that failed inside the protocol, and left the model as it was: {_join(parts)}."
+def _failure_sentence(
+    rows: tuple[Row, ...], num_rounds: int, config: Mapping[str, Any]
+) -> str:
+    def causes(row: Row) -> str:
+        return ", ".join(
+            f"{count:.4g} {status.lower().replace('_', ' ')}"
+            for status, count in row.failures.items()
+        )
+
+    failing = [row for row in rows if row.failures]
+    if not failing:
+        return ""
+    each = _under(
+        failing,
+        lambda row: f"{sum(row.failures.values()):.4g} of {num_rounds}",
+        causes,
+    )
+    are_enforced = bool(config.get("protocol", {}).get("whole_blocks"))
+    start = "Rounds that failed inside the protocol, and left the model as it was"
+    return f"{start}: {each}.{_REFUSED * are_enforced}"
 
 
 _MUCH_CLIPPED = 0.01
-"""A share of clipped values, of any round, from which sentences report it."""
+"""A fraction of clipped values, of any round, from which sentences report it."""
 
 
-def _upload_sentences(rows: tuple[Row, ...], results: xr.Dataset) -> list[str]:
-    """Report updates that were not finite, and clipping where it changed much of any round."""
+def _upload_sentences(rows: tuple[Row, ...], config: Mapping[str, Any]) -> list[str]:
+    """Report updates that were not finite, and rounds that were much clipped."""
     said = []
-    failed = [
-        f"{row.failed_uploads} under {row.scheme}" for row in rows if row.failed_uploads
-    ]
+    failed = [row for row in rows if row.failed_uploads]
     if failed:
-        said.append(text_of("said_failed_uploads").format(failed=_join(failed)))
-    clipped = [
-        f"{_percent(row.clipped_fraction)} under {row.scheme} "
-        f"(at most {_percent(row.most_clipped)} in a round)"
-        for row in rows
-        if (row.most_clipped or 0.0) >= _MUCH_CLIPPED
-    ]
+        words = _under(failed, lambda row: str(row.failed_uploads))
+        said.append(text_of("said_failed_uploads").format(failed=words))
+    clipped = [row for row in rows if (row.most_clipped or 0.0) >= _MUCH_CLIPPED]
     if clipped:
-        config = attributes(results).get("config", {})
-        norm = config.get("aggregation", {}).get("clip_norm")
-        is_norm = (
-            norm is not None
-            and config.get("hetero", {}).get("segments", "none") == "none"
+        words = _under(
+            clipped,
+            lambda row: _percent(row.clipped_fraction),
+            lambda row: f"at most {_percent(row.most_clipped)} in a round",
         )
-        name = "said_shortened" if is_norm else "said_clipped"
-        said.append(text_of(name).format(clipped=_join(clipped)))
+        has_norm = config.get("aggregation", {}).get("clip_norm") is not None
+        is_whole = config.get("hetero", {}).get("segments", "none") == "none"
+        name = "said_shortened" if has_norm and is_whole else "said_clipped"
+        said.append(text_of(name).format(clipped=words))
     return said
 
 
-def _percent(share: float | None) -> str:
-    return f"{number(100 * (share or 0.0), 2)} %"
+def _percent(fraction: float | None) -> str:
+    return f"{number(100 * (fraction or 0.0), 2)} %"
 
 
-def _after(rounds: int) -> str:
-    return f"after {rounds} round{'s' if rounds > 1 else ''}"
-
-
-def _leak_sentence(rows: tuple[Row, ...], rounds: int) -> str:
+def _leak_sentence(rows: tuple[Row, ...], after: str) -> str:
     exposed = [row for row in rows if row.exposed_clients > 0]
     safe = [row for row in rows if row.exposed_clients == 0]
     error = _errors(exposed or safe)
-    with_error = error and f", with {error}"
+    if error:
+        words = f", with a median relative squared error of {error}"
+        error = f"{words} if updates never changed"
     if not exposed:
         where = rows[0].scheme if len(rows) == 1 else "any of the schemes"
-        text = f"{_after(rounds).capitalize()}, the server can solve for no client's update"
-        return f"{text} under {where}{with_error}."
-    text = "The server sees only securely aggregated sums. Even so, "
-    text += f"{_after(rounds)} it can solve for the individual updates of "
-    text += _join(
-        [
-            f"{row.exposed_clients:.4g} of {row.num_clients} clients under "
-            f"{row.scheme} "
-            f"(from round {row.first_exposed_after})"
-            for row in exposed
-        ]
+        text = f"{after.capitalize()}, the server can solve for no client's update"
+        return f"{text} under {where}{error}."
+    solved = _under(
+        exposed,
+        lambda row: f"{row.exposed_clients:.4g} of {row.num_clients} clients",
+        lambda row: f"from round {row.first_exposed_after}",
     )
-    text += f"{with_error}."
-    if safe:
-        error = _errors(safe, "that error")
-        text += f" It can solve for no client's update under {_join([row.scheme for row in safe])}"
-        text += f"{error and f', where {error}'}."
-    return text
+    text = (
+        "The server sees only securely aggregated sums. Even so, "
+        f"{after} it can solve for the individual updates of {solved}{error}."
+    )
+    if not safe:
+        return text
+    names = _join([row.scheme for row in safe])
+    error = _errors(safe)
+    error = error and f", where that error is {error}"
+    return f"{text} It can solve for no client's update under {names}{error}."
 
 
-def _yet_sentence(rows: list[Row]) -> str:
-    """Report how far schemes are that will expose clients, in a study that stops too early."""
+def _yet_sentence(rows: tuple[Row, ...]) -> str:
+    """Report schemes that will expose clients, in a study that stops too early."""
+    early = [row for row in rows if row.exposed_clients == 0 and not row.lasts]
+    if not early:
+        return ""
     parts = [
         f"{row.scheme} (rounds left: N - rank = {row.num_clients} - {row.rank:.4g} = "
         f"{row.num_clients - row.rank:.4g})"
-        for row in rows
+        for row in early
     ]
-    its = "its" if len(rows) == 1 else "their"
-    return text_of("said_not_yet").format(schemes=_join(parts), its=its)
+    its = "its" if len(early) == 1 else "their"
+    text = text_of("said_not_yet").format(schemes=_join(parts), its=its)
+    return f" {text}"
 
 
-def _errors(rows: list[Row], before: str = "") -> str:
-    """Return how far reconstructions are off, "" where that is not known."""
-    errors = [
-        row.reconstruction_error for row in rows if row.reconstruction_error is not None
-    ]
-    if not errors:
+def _errors(rows: list[Row]) -> str:
+    """Return the errors of reconstructions, or their range; "" where none is known."""
+    errors = [row.reconstruction_error for row in rows]
+    numbers = [error for error in errors if error is not None]
+    if not numbers:
         return ""
-    low, high = f"{min(errors):.2g}", f"{max(errors):.2g}"
-    error = low if low == high else f"{low} to {high}"
-    if before:
-        return f"{before} is {error}"
-    return f"a median relative squared error of {error} if updates never changed"
+    return " to ".join(dict.fromkeys((f"{min(numbers):.2g}", f"{max(numbers):.2g}")))
 
 
 def _cost_sentence(rows: tuple[Row, ...]) -> str:
-    """Say what privacy costs; a scheme whose strong T does not last is never advised."""
-    exposed = [row for row in rows if row.exposed_clients > 0]
-    kept = [
+    """Say what privacy costs; a scheme whose T does not last is never advised."""
+    if len(rows) == 1 and rows[0].strong_privacy is not None:
+        return f"{rows[0].scheme} has {_use(rows[0])}."
+    lasting = [
         row
         for row in rows
         if row.lasts and not row.exposed_clients and row.strong_privacy is not None
     ]
-    if len(rows) == 1 and rows[0].strong_privacy is not None:
-        return f"{rows[0].scheme} has {_use(rows[0])}."
-    if not kept:
-        return "None of the schemes both sums updates and protects every client permanently."
-    best = max(kept, key=_usefulness)
+    if not lasting:
+        return (
+            "None of the schemes both sums updates and protects every client "
+            "permanently."
+        )
+    best = max(lasting, key=_usefulness)
     text = (
         "Of the schemes that keep their weak T for any number of rounds, "
         f"{best.scheme} is the most useful: {_use(best)}."
     )
+    exposed = [row for row in rows if row.exposed_clients > 0]
     if exposed:
         other = max(exposed, key=_usefulness)
         text += f" {other.scheme}, which exposes clients, reaches {_use(other)}."
-    strictest = max(kept, key=lambda row: row.strong_privacy or 0)
+    strictest = max(lasting, key=lambda row: row.strong_privacy or 0)
     if strictest is not best:
         text += (
             f" {strictest.scheme} has the highest strong T of these, "
-            f"{strictest.strong_privacy}, "
-            f"but {_use(strictest)}."
+            f"{strictest.strong_privacy}, but {_use(strictest)}."
         )
     return text
 
@@ -675,11 +664,13 @@ def _usefulness(row: Row) -> tuple[float, float]:
 
 
 def _use(row: Row) -> str:
-    accuracy = (
-        "" if row.accuracy is None else f" and {100 * row.accuracy:.1f} % test accuracy"
-    )
-    return f"{row.aggregation_cardinality:.3g} clients per round on average{accuracy}"
+    words = f"{row.aggregation_cardinality:.3g} clients per round on average"
+    if row.percent_right is None:
+        return words
+    return f"{words} and {row.percent_right:.1f} % test accuracy"
 
 
 def _join(parts: list[str]) -> str:
-    return parts[0] if len(parts) == 1 else ", ".join(parts[:-1]) + " and " + parts[-1]
+    # a, b and c
+    *first, last = parts
+    return f"{', '.join(first)} and {last}" if first else last

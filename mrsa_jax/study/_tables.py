@@ -23,7 +23,7 @@ _IS_FINITE = flags.Within(0.0, rule="must be 0 or positive, finite")
 
 @dataclasses.dataclass(frozen=True)
 class ProtocolConfig(Shown):
-    """Which clients share pads, and what happens in rounds in which clients are lost."""
+    """The graph of pads, and the policy for rounds in which clients are lost."""
 
     graph: str = "complete"
     """complete (SecAgg), erdos_renyi (CCESA), harary or random_regular (SecAgg+),
@@ -63,7 +63,7 @@ class ProtocolConfig(Shown):
 
 @dataclasses.dataclass(frozen=True)
 class AggregationConfig(Shown):
-    """How updates are quantized, padded and summed."""
+    """Quantization, padding and summing of updates."""
 
     num_levels: flags.Several = 2**16
     """Levels of the stochastic quantizer."""
@@ -174,8 +174,11 @@ def least_safe_threshold(graph: Graph, num_clients: int) -> int:
 
 
 def check_reachable(threshold: int, num_clients: int) -> None:
-    """Refuse a threshold above the number of clients in a round, of whom each has one share."""
-    rule = "must be at most the number of clients in a round, or no secret could be rebuilt"
+    """Refuse a threshold above the number of clients, of whom each has one share."""
+    rule = (
+        "must be at most the number of clients in a round, or no secret could be "
+        "rebuilt"
+    )
     require(threshold <= num_clients, "threshold", rule, threshold, num_clients)
 
 
@@ -233,22 +236,25 @@ def validate_noise(
         ConfigurationError: Naming the first argument that breaks a rule.
 
     Examples:
-        >>> validate_noise(AggregationConfig(noise_multiplier=1.0), varies=False, segments="none")
+        >>> noisy = AggregationConfig(noise_multiplier=1.0)
+        >>> validate_noise(noisy, varies=False, segments="none")
         Traceback (most recent call last):
         ...
         mrsa_jax.ConfigurationError: `clip_norm` must be given with noise...
     """
-    own, norm = aggregation, aggregation.clip_norm
+    sums, norm = aggregation, aggregation.clip_norm
     if norm is None:
         rule = "must be given with noise: what is not bounded no noise hides"
-        return require(not own.is_noisy, "clip_norm", rule, norm, own.noise_multiplier)
+        return require(
+            not sums.is_noisy, "clip_norm", rule, norm, sums.noise_multiplier
+        )
     # blocks of segments have their groups' lattices
     clip = ("clip",) if segments == "none" else ()
-    check_unset(own, _WITHOUT_NORM, "num_levels", "quantizer", "clip_rule", *clip)
+    check_unset(sums, _WITHOUT_NORM, "num_levels", "quantizer", "clip_rule", *clip)
     rule = (
         "must not be set with `clip_norm`: a weight would multiply what the norm bounds"
     )
-    require(not own.weighted, "weighted", rule, own.weighted)
+    require(not sums.weighted, "weighted", rule, sums.weighted)
     rule = (
         "must not be set if cohorts differ in size (bernoulli, poisson): a client's "
         "share of "
@@ -278,7 +284,7 @@ AttackName = Literal[
 
 @dataclasses.dataclass(frozen=True)
 class SegmentConfig(Shown):
-    """Groups of clients with their own quantizers, which sum updates segment by segment."""
+    """Groups of clients with their own quantizers, which sum updates by segment."""
 
     segments: SegmentsName = "none"
     """none: all clients sum whole updates with --num-levels; sc, mc, hc: HeteroSAg's
@@ -327,7 +333,7 @@ class SegmentConfig(Shown):
         return sum(self.cuts)
 
     def column_sizes(self, cohort_size: int, block_size: int = 1) -> list[int]:
-        """Return how many of a cohort are in each group.
+        """Return the sizes of a cohort's groups.
 
         Groups hold whole blocks of `block_size` clients where there is one for each
         group.

@@ -1,4 +1,4 @@
-"""Tables of settings of trainings: data, training, resources. Nothing here imports JAX."""
+"""Tables of settings of trainings, without JAX: data, training, resources."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class DataConfig(Shown):
 
 @dataclasses.dataclass(frozen=True)
 class TrainingConfig(Shown):
-    """How a client trains, how the server steps, and how often the model is tested."""
+    """Local training of clients, the server's step, and tests of the model."""
 
     model: ModelName = "lenet"
     """lenet (61,706 parameters on 28x28x1), mlp (784-200-200-10; 199,210), logistic,
@@ -149,7 +149,7 @@ class TrainingConfig(Shown):
 
 @dataclasses.dataclass(frozen=True)
 class ResourceConfig(Shown):
-    """Resources that a training may use; they change a result by no more than rounding."""
+    """Resources that a training may use; results change by no more than rounding."""
 
     memory_gib: Annotated[flags.Number, flags.IS_POSITIVE] = None
     """Bound on the memory of a round, in GiB, such as 4; it decides how many clients

@@ -1,4 +1,4 @@
-"""What a sweep shows.
+"""Fill the arrays of a sweep's grid from records, and keep them as a zarr store.
 
 Arrays over its grid, filled from records, and kept as a zarr store.
 The store is derived: it is made anew from the log whenever it is not of the present
@@ -34,7 +34,7 @@ STORE = "results.zarr"
 SCHEMA = 2
 """Of the folder of a sweep: a log of records, and the grid of their keys."""
 CELL = np.dtype([("key", "S64"), ("settings", "S64"), ("trials", "<i4")])
-"""What a cell of the grid shows: so many trials of the point with this key.
+"""A cell of the grid: so many trials of the point with this key.
 
 Empty: it has none.
 """
@@ -55,12 +55,12 @@ _OWN = {
 
 
 def cells_of(folder: pathlib.Path, manifest: Mapping[str, Any]) -> np.ndarray:
-    """Read what the cells of a sweep's folder show; raise if that is lost or damaged."""
-    shown = manifest.get("view")
+    """Read the cells of a sweep's folder; raise if the file is lost or damaged."""
+    grid = manifest.get("view")
     cells = None
-    if _is_whole(shown):
-        assert isinstance(shown, dict)
-        cells = _read_cells(folder / shown["cells"], math.prod(shown["shape"]))
+    if _is_whole(grid):
+        assert isinstance(grid, dict)
+        cells = _read_cells(folder / grid["cells"], math.prod(grid["shape"]))
     rule = (
         "must hold a whole sweep, or be given to the same sweep again, which mends it"
     )
@@ -74,6 +74,8 @@ def _read_cells(path: pathlib.Path, count: int) -> np.ndarray | None:
 
     None unless the file holds so many, and nothing else.
     """
+    # an array of this size tells how long a whole file is: a damaged header must
+    # not make NumPy reserve memory for a larger one
     part = io.BytesIO()
     np.save(part, np.zeros(count, CELL))
     size = len(part.getvalue())
@@ -88,26 +90,26 @@ def _read_cells(path: pathlib.Path, count: int) -> np.ndarray | None:
     return cells if cells.dtype == CELL and cells.shape == (count,) else None
 
 
-def _is_whole(shown: Any) -> bool:
-    """Return whether a manifest's words about a grid are all there, and fit together."""
+def _is_whole(grid: Any) -> bool:
+    """Return whether a manifest describes a grid fully and consistently."""
     try:
-        lengths = shown["inner"] | dict(zip(shown["axes"], shown["shape"], strict=True))
+        lengths = grid["inner"] | dict(zip(grid["axes"], grid["shape"], strict=True))
         texts = [
-            shown["cells"],
-            *shown["axes"],
-            *shown["kept"],
-            *shown["stored"].values(),
+            grid["cells"],
+            *grid["axes"],
+            *grid["kept"],
+            *grid["stored"].values(),
         ]
         good = all(type(length) is int and length >= 0 for length in lengths.values())
-        good = good and pathlib.PurePath(shown["cells"]).name == shown["cells"]
-        for name, dim, values, facts in shown["coordinates"]:
+        good = good and pathlib.PurePath(grid["cells"]).name == grid["cells"]
+        for name, dim, values, facts in grid["coordinates"]:
             good = good and len(values) == lengths[dim] and isinstance(facts, dict)
             texts.append(name)
-        for name, dims, dtype, units, description in shown["variables"]:
+        for name, dims, dtype, units, description in grid["variables"]:
             good = (
                 good
                 and np.dtype(dtype).kind in "fibU"
-                and set(dims) <= {*shown["inner"]}
+                and set(dims) <= {*grid["inner"]}
             )
             texts += [name, units, description]
     except (AttributeError, KeyError, TypeError, ValueError):
@@ -130,12 +132,16 @@ class View:
         """Read the cells."""
         self.folder = folder
         self.cells = cells_of(folder, manifest)
-        self.told = {k: json.dumps(own) for k, own in manifest.items() if k != "view"}
+        self.told = {
+            k: json.dumps(value) for k, value in manifest.items() if k != "view"
+        }
         self.shown = manifest["view"]
         self.variables = {
-            n: Variable(tuple(dims), *own) for n, dims, *own in self.shown["variables"]
+            n: Variable(tuple(dims), *value)
+            for n, dims, *value in self.shown["variables"]
         }
         self.layout = Layout(self.variables, self.shown["inner"])
+        # results of all trials together have no axis of trials
         self.is_whole = "trial" not in self.shown["inner"]
         self.index = index or Index(folder)
         self._shape = tuple(self.shown["shape"])
@@ -147,7 +153,7 @@ class View:
         self._chunks, self._places = _blocks(self._shape, _limit(self._inner.values()))
 
     def token(self) -> str:
-        """Return what tells the store that is derived from these files from all others."""
+        """Return a digest that only the store derived from these files has."""
         sizes = Index(self.folder).sizes()
         return hashlib.sha256(
             json.dumps([_ARRAY, self.shown, sizes]).encode()
@@ -212,14 +218,14 @@ class View:
             )
             # else it loads dask
             data[self._stored(name)] = xr.Variable(*facts, fastpath=True)
-        own = {
+        coordinates = {
             name: xr.Variable([dim], np.asarray(values), facts, fastpath=True)
             for name, dim, values, facts in self.shown["coordinates"]
         }
-        return xr.Dataset(data, own, self.told | self._losses())
+        return xr.Dataset(data, coordinates, self.told | self._losses())
 
     def _losses(self) -> dict[str, str]:
-        """Return what the log has lost, as the results' attributes say it."""
+        """Return the losses of the log, as an attribute of the results."""
         losses = self.index.losses()
         return {"damaged": json.dumps(losses)} if losses else {}
 
@@ -231,14 +237,14 @@ class View:
         if not self.is_current():
             made = zarr.core.buffer.cpu.Buffer.from_bytes
             source = zarr.storage.MemoryStore(
-                {n: made(own) for n, own in self._files()}
+                {n: made(content) for n, content in self._files()}
             )
         results = open_arrays(source)
         del results.attrs["made_of"]
         return results
 
     def _stored(self, name: str) -> str:
-        """Return what a variable is called here.
+        """Return the name of a variable in the store.
 
         An axis may have the name that points use.
         """
@@ -252,77 +258,87 @@ class View:
         """
         token = self.token()
         self.index.refresh()
-        told: dict[str, Any] = {".zgroup": {"zarr_format": 2}}
-        arrays: list[Any] = []
+        metadata: dict[str, Any] = {".zgroup": {"zarr_format": 2}}
         for name, dim, values, facts in self.shown["coordinates"]:
-            own = np.asarray(values)
-            arrays.append((name, [dim], facts, own.dtype, own.shape, own.shape, None))
-            yield f"{name}/0", zlib.compress(own.tobytes(), 1)
-        for name, variable in self._all.items():
-            inner, fill = self._inner[name], variable.fill
-            dims, dtype = (
-                [*self.shown["axes"], *variable.dims],
-                np.dtype(variable.dtype),
-            )
-            sizes = (
-                self._shape + inner,
-                self._chunks + inner,
-                "NaN" if fill != fill else fill,
-            )
-            arrays.append((self._stored(name), dims, variable.facts, dtype, *sizes))
-        for name, dims, facts, dtype, shape, chunks, fill in arrays:
-            array = {
-                "shape": shape,
-                "chunks": chunks,
-                "dtype": dtype.str,
-                "fill_value": fill,
+            array = np.asarray(values)
+            sizes: dict[str, Any] = {
+                "shape": array.shape,
+                "chunks": array.shape,
+                "fill_value": None,
             }
-            told[f"{name}/.zarray"] = {**_ARRAY, **array}
-            told[f"{name}/.zattrs"] = {**facts, "_ARRAY_DIMENSIONS": dims}
+            metadata |= _described(name, [dim], facts, array.dtype, sizes)
+            yield f"{name}/0", zlib.compress(array.tobytes(), 1)
+        for name, variable in self._all.items():
+            inner = self._inner[name]
+            fill = variable.fill
+            sizes = {
+                "shape": self._shape + inner,
+                "chunks": self._chunks + inner,
+                "fill_value": "NaN" if fill != fill else fill,
+            }
+            dims = [*self.shown["axes"], *variable.dims]
+            dtype = np.dtype(variable.dtype)
+            metadata |= _described(
+                self._stored(name), dims, variable.facts, dtype, sizes
+            )
+        # a chunk holds some cells with all that is in them: its number on each axis of
+        # the grid comes first in its name, and 0 on each axis within a point
+        grid = self.cells.reshape(self._shape)
         for place in self._places:
             numbers = [
-                str(own.start // step)
-                for own, step in zip(place, self._chunks, strict=True)
+                part.start // step
+                for part, step in zip(place, self._chunks, strict=True)
             ]
-            for name, values in self._block(
-                self.cells.reshape(self._shape)[place]
-            ).items():
-                whole = self._chunks + self._inner[name]
-                chunk = np.full(whole, self._all[name].fill, values.dtype)
+            for name, values in self._block(grid[place]).items():
+                inner = self._inner[name]
+                chunk = np.full(
+                    self._chunks + inner, self._all[name].fill, values.dtype
+                )
                 empty = chunk.tobytes()
+                # the last chunk on an axis may reach over the grid's end
                 chunk[tuple(map(slice, values.shape))] = values
                 content = chunk.tobytes()
                 if content != empty:  # else zarr has no file either
-                    at = ".".join([*numbers, *"0" * len(self._inner[name])])
+                    at = ".".join(map(str, [*numbers, *[0] * len(inner)]))
                     yield f"{self._stored(name)}/{at}", zlib.compress(content, 1)
-        # those that are not named after their axis are listed
+        attributes = self.told | self._losses() | {"made_of": json.dumps(token)}
+        # coordinates that are not named after their axis are listed
         others = [name for name, dim, *_ in self.shown["coordinates"] if name != dim]
-        listed = {"coordinates": " ".join(others)} if others else {}
-        told[".zattrs"] = (
-            self.told | listed | self._losses() | {"made_of": json.dumps(token)}
-        )
-        told[".zmetadata"] = {"metadata": dict(told), "zarr_consolidated_format": 1}
-        for name, content in told.items():
+        if others:
+            attributes["coordinates"] = " ".join(others)
+        metadata[".zattrs"] = attributes
+        metadata[".zmetadata"] = {
+            "metadata": dict(metadata),
+            "zarr_consolidated_format": 1,
+        }
+        for name, content in metadata.items():
             yield name, json.dumps(content).encode()
 
     def _block(self, cells: np.ndarray) -> dict[str, np.ndarray]:
         """Return the values of some cells."""
+        # equal cells show one point, which is read once
         points, point_of = np.unique(cells, return_inverse=True)
-        found = {
-            name: np.full((points.size, *self._inner[name]), one.fill, one.dtype)
-            for name, one in self._all.items()
+        values = {
+            name: np.full(
+                (points.size, *self._inner[name]), variable.fill, variable.dtype
+            )
+            for name, variable in self._all.items()
         }
         names = self.variables.keys()
         for k, cell in enumerate(points):
-            key, trials = cell["key"].decode(), int(cell["trials"])
-            kept = self.shown["kept"]
+            trials = int(cell["trials"])
             parts = self.index.parts(
-                key, trials, kept, whole=self.is_whole, layout=self.layout
+                cell["key"].decode(),
+                trials,
+                self.shown["kept"],
+                whole=self.is_whole,
+                layout=self.layout,
             )
             if not parts or parts[-1].end < trials:
                 continue
-            found["done"][k] = True
-            found["seconds"][k] = sum(part.seconds for part in parts)
+            values["done"][k] = True
+            values["seconds"][k] = sum(part.seconds for part in parts)
+            # records may overlap: each gives the trials that those before it lack
             start = 0
             for part in parts:
                 end = min(part.end, trials)
@@ -331,22 +347,37 @@ class View:
                     if self.variables[name].dims[:1] == ("trial",):
                         value = value[start - part.first : end - part.first]
                         place[0] = slice(start, end)
-                    found[name][(k, *place)] = value
+                    values[name][(k, *place)] = value
                 start = end
-        return {name: own[point_of.reshape(cells.shape)] for name, own in found.items()}
+        return {
+            name: own[point_of.reshape(cells.shape)] for name, own in values.items()
+        }
+
+
+def _described(
+    name: str, dims: list[str], facts: Any, dtype: np.dtype[Any], sizes: dict[str, Any]
+) -> dict[str, dict[str, Any]]:
+    """Return the two files of metadata that zarr has of an array."""
+    return {
+        f"{name}/.zarray": {**_ARRAY, **sizes, "dtype": dtype.str},
+        f"{name}/.zattrs": {**facts, "_ARRAY_DIMENSIONS": dims},
+    }
 
 
 def num_files(
     shape: tuple[int, ...], variables: Mapping[str, Variable], inner: Mapping[str, int]
 ) -> int:
-    """Return how many files a folder has filled by one process, apart from a few of zarr's."""
-    widths = [tuple(inner[dim] for dim in own.dims) for own in variables.values()]
+    """Estimate the number of files in a folder that one process has filled."""
+    widths = [
+        tuple(inner[dim] for dim in variable.dims) for variable in variables.values()
+    ]
     _, places = _blocks(shape, _limit(widths))
     return len({**variables, **_OWN}) * (len(places) + 2) + len(shape) * 3 + 8
 
 
 def _limit(widths: Iterable[tuple[int, ...]]) -> int:
-    """Return how many cells are in a chunk, by the lengths of what they hold."""
+    """Return the number of cells in a chunk, by the sizes of their contents."""
+    # a chunk holds whole cells: the largest array within one decides their number
     widest = max(map(math.prod, widths))
     return min(_MOST_CELLS, max(1, _MOST_BYTES // (8 * widest)))
 
@@ -374,6 +405,8 @@ def _blocks(
         >>> _blocks((3, 5, 4), 8)[0]
         (1, 2, 4)
     """
+    # fill chunks from the last axis on; where an axis is cut, those before it have
+    # chunks of one, so that a chunk is one run of cells
     chunks = [1] * len(shape)
     for axis in reversed(range(len(shape))):
         pieces = -(-shape[axis] // limit)

@@ -40,7 +40,7 @@ _PICTURES = (".png", ".jpg", ".jpeg")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class GradientsConfig(AttackSettings):
-    """Look for the images behind an update, or behind a sum of several clients' updates.
+    """Look for the images behind an update, or behind a sum of several updates.
 
     An update of few images shows them (Zhu et al. 2019; Geiping et al. 2020), a sum of
     few updates too, but not whose they are; an upload under pads shows nothing.
@@ -90,11 +90,11 @@ class GradientsConfig(AttackSettings):
 
 
 def _check_gradients(config: GradientsConfig) -> None:
-    given = [
+    sources = [
         n for n in ("photo", "dataset", "folder") if getattr(config, n) is not None
     ]
     rule = "must not be set if the images are from elsewhere"
-    require(len(given) <= 1, given[0] if given else "photo", rule, *given)
+    require(len(sources) <= 1, sources[0] if sources else "photo", rule, *sources)
     if config.folder is not None:
         rule = f"must be a folder with pictures ({', '.join(_PICTURES)})"
         require(bool(pictures(config.folder)), "folder", rule, str(config.folder))
@@ -177,7 +177,7 @@ class MembershipConfig(AttackSettings):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class InconsistencyConfig(AttackSettings):
-    """A malicious server sends one client the model, the others one that teaches them nothing.
+    """A malicious server sends one client the model, the others one without lessons.
 
     Outside the papers' threat model: the server lies (Pasquini et al. 2022). The
     others' updates are zero, so the sum is the target's. Pads bound to the model's hash
@@ -219,7 +219,7 @@ def pictures(folder: pathlib.Path) -> list[pathlib.Path]:
     """Return a folder's pictures in the order of their names."""
     if not folder.is_dir():
         return []
-    return sorted(one for one in folder.iterdir() if one.suffix.lower() in _PICTURES)
+    return sorted(path for path in folder.iterdir() if path.suffix.lower() in _PICTURES)
 
 
 ROWS = (

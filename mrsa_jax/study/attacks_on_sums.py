@@ -1,4 +1,4 @@
-"""Attacks on the sums of many rounds: settings, rules, rows; nothing here imports JAX."""
+"""Attacks on the sums of many rounds, without JAX: settings, rules and rows."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _Rates = Annotated[tuple[float, ...], flags.IS_INSIDE]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LeastSquaresConfig(SumsOfRounds):
-    """Solve the sums of many rounds for each client's update (an honest but curious server).
+    """Solve the sums of many rounds for each client's update, as a server can.
 
     A server that keeps every sum and knows who was in it solves the linear system
     (Multi-RoundSecAgg, eq. (33) to (35)). Random selection exposes single clients;
@@ -109,7 +109,7 @@ def _check_least_squares(config: LeastSquaresConfig) -> None:
         "must be given with --memory",
         config.share,
     )
-    given = (config.aggregates is None) == (config.participation is None)
+    are_both = (config.aggregates is None) == (config.participation is None)
     if config.run is not None:
         rule = "must be the folder of a complete run of `mrsa-jax train`"
         require((config.run / "results.zarr").is_dir(), "run", rule, str(config.run))
@@ -123,7 +123,7 @@ def _check_least_squares(config: LeastSquaresConfig) -> None:
     else:
         rule = "must be given with --participation, and the other way round"
         require(
-            given,
+            are_both,
             "aggregates",
             rule,
             _name(config.aggregates),
@@ -148,7 +148,7 @@ def _check_least_squares(config: LeastSquaresConfig) -> None:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DistinguishConfig(SumsOfRounds):
-    """Tell from the sums whether a client's updates were shifted, by the best possible test.
+    """Tell from the sums whether a client's updates were shifted: the best test.
 
     Plays the likelihood ratio on rounds with a shift and without, and compares how
     often it is right with the formula of mrsa_jax.privacy.distinguishability. The
@@ -198,7 +198,7 @@ class DistinguishConfig(SumsOfRounds):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CanariesConfig(SumsOfRounds):
-    """Measure with canaries whether the noise in the ring hides clients as its ledger says.
+    """Measure with canaries whether noise in the ring hides clients as planned.
 
     A client sends a vector of four clip norms in its rounds, to be clipped to one, or
     nothing; the server applies the best test to what it decodes. With the others known
@@ -244,8 +244,10 @@ class CanariesConfig(SumsOfRounds):
 
 def _check_canaries(config: CanariesConfig) -> None:
     for text in config.schemes:  # the result is shown next to the ledger's epsilon
-        own = parse_scheme(text).depends_on_data(config.num_clients, config.cohort_size)
-        check_blind(own, "schemes", text)
+        depends = parse_scheme(text).depends_on_data(
+            config.num_clients, config.cohort_size
+        )
+        check_blind(depends, "schemes", text)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

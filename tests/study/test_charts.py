@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from mrsa_jax.plotting.chart import Chart, Line
-from mrsa_jax.study._page import (
+from mrsa_jax.study._series import (
     Series,
     badge,
     colours,

@@ -253,6 +253,7 @@ def test_a_comparison_opens_with_the_leak_and_a_training_with_accuracy(
     command: str, first: str, results: xr.Dataset
 ) -> None:
     page = _report.study_page(manifest(command), results)
+    assert page.count(", seed 5") == 1
     headings = [">How well clients are hidden</h2>", ">Accuracy and loss</h2>"]
     places = [page.index(heading) for heading in headings]
     assert (places[0] < places[1]) == (first == "hidden")

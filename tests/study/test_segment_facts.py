@@ -83,6 +83,15 @@ def drawn_rounds(config: TrainConfig) -> Played:
     return Played(history, rounds, None, made, cohorts, sums)
 
 
+SEGMENTS = (
+    "privacy_level",
+    "privacy_level_most",
+    "round_seconds",
+    "tolerated_byzantine",
+    "tolerated_byzantine_most",
+)
+
+
 def row_of(played: Played, scheme: str = "Random") -> _summary.Row:
     """Return a table's row of a training's rounds."""
     one = xr.Dataset(segment_variables([played])).isel(scheme=0)
@@ -107,7 +116,7 @@ def row_of(played: Played, scheme: str = "Random") -> _summary.Row:
         guaranteed_privacy=1,
         **dict.fromkeys(rest, 0.0),
         **dict.fromkeys(unknown),
-        **_summary._of_segments(one),
+        **{name: _summary._latest(one, name) for name in SEGMENTS},
     )
 
 

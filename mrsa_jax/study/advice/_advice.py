@@ -7,8 +7,8 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from mrsa_jax.study._assets import text_of
 from mrsa_jax.study._findings import as_json
-from mrsa_jax.study._page import text_of
 from mrsa_jax.study._plots import POLICY_WORDS
 from mrsa_jax.study.advice._log import Measured
 from mrsa_jax.study.advice._options import Option, Setting

@@ -15,7 +15,7 @@ import numpy as np
 
 from mrsa_jax import privacy
 from mrsa_jax._core.statistics import binomial_interval, half_interval
-from mrsa_jax.study._page import text_of
+from mrsa_jax.study._assets import text_of
 from mrsa_watch._base.errors import require
 from mrsa_watch._base.html import counted
 from mrsa_watch.logs import LineParser, SumLine, sums_of

@@ -1,1 +1,1 @@
-"""Attacks from settings: what a curious server gets out of the sums, tried and scored."""
+"""Run attacks from settings: try what a curious server can learn, and score it."""

@@ -11,10 +11,10 @@ import numpy as np
 
 from mrsa_jax import attacks, dp
 from mrsa_jax._core.streams import Stream, fold
+from mrsa_jax.study._assets import text_of
 from mrsa_jax.study._findings import AttackFindings
-from mrsa_jax.study._page import text_of
 from mrsa_jax.study._progress import Progress
-from mrsa_jax.study.attack import _run
+from mrsa_jax.study.attack import _stage
 from mrsa_jax.study.attack._distinguish import client_of, found_words, score
 from mrsa_jax.study.attacks_on_sums import CanariesConfig
 from mrsa_watch._base.errors import require
@@ -35,11 +35,14 @@ def run(config: CanariesConfig, report: AttackFindings, progress: Progress) -> N
         num_clients=config.cohort_size,
         modulus_bits=config.modulus_bits,
     )
-    for label, kept in config.histories(config.rounds):
+    for label, history in config.histories(config.rounds):
         require(
-            bool(kept.any()), "rounds", "must leave a round with a sum", config.rounds
+            bool(history.any()),
+            "rounds",
+            "must leave a round with a sum",
+            config.rounds,
         )
-        ledger = dp.ledger(kept, mechanism=mechanism)
+        ledger = dp.ledger(history, mechanism=mechanism)
         epsilons = ledger.epsilon(config.target_delta)
         figures = np.where(ledger.mu > 0, -ledger.mu, np.inf)
         chosen = {name: client_of(figures, name) for name in config.clients}
@@ -50,21 +53,21 @@ def run(config: CanariesConfig, report: AttackFindings, progress: Progress) -> N
             client = chosen[whose]
             spread = None if kind == "known" else config.spread
             audit = attacks.canaries(client, mechanism, spread=spread)
-            key = fold(_run.stream(config, Stream.ATTACK), client)
-            scores, mu = audit.play(key, kept, config.trials), audit.test(kept).mu
+            key = fold(_stage.stream(config, Stream.ATTACK), client)
+            scores, mu = audit.play(key, history, config.trials), audit.test(history).mu
             lower, upper = scores.interval(mu / 2)
-            found = _residuals(scores)
+            residuals = _residuals(scores)
             allowed = float(ledger.mu[client])
             more = {
                 "client": client,
-                "sums": int(kept[:, client].sum()),
+                "sums": int(history[:, client].sum()),
                 "ledger_mu": allowed,
                 "ledger_epsilon": float(epsilons[client]),
                 "measured_mu": scores.mu,
                 "lower": lower,
                 "upper": upper,
                 "smallest_found": scores.smallest_found(allowed),
-                **found,
+                **residuals,
                 "verdict": _verdict(lower, upper, allowed, mu, scores),
             }
             head = {"scheme": label, "others": kind, "whose": whose}
@@ -76,15 +79,16 @@ def run(config: CanariesConfig, report: AttackFindings, progress: Progress) -> N
 
 
 def _residuals(scores: attacks.CanaryScores) -> dict[str, float]:
-    """Return the least scale of a round's noise, the largest correlation, and their margins."""
-    kept = scores.residuals
-    assert kept is not None  # `play` keeps them
-    scale, margins = np.diagonal(kept.covariance), kept.margins()
+    """Return the least scale and the largest correlation of noise, with margins."""
+    residuals = scores.residuals
+    assert residuals is not None  # `play` keeps them
+    # the covariance over rounds, relative to the plan: 1 on its diagonal, else 0
+    scale, margins = np.diagonal(residuals.covariance), residuals.margins()
     others = ~np.eye(len(scale), dtype=bool)
     return {
         "noise_scale": float(scale.min()),
-        "noise_margin": float((np.diagonal(margins) + kept.slack).max()),
-        "correlation": float(np.abs(kept.covariance[others]).max(initial=0.0)),
+        "noise_margin": float((np.diagonal(margins) + residuals.slack).max()),
+        "correlation": float(np.abs(residuals.covariance[others]).max(initial=0.0)),
         "correlation_margin": float(margins[others].max(initial=0.0)),
     }
 
@@ -92,14 +96,15 @@ def _residuals(scores: attacks.CanaryScores) -> dict[str, float]:
 def _verdict(
     lower: float, upper: float, allowed: float, mu: float, scores: attacks.CanaryScores
 ) -> str:
-    """Return what the two statistics say, on either side."""
-    kept = scores.residuals
-    assert kept is not None
-    words = [*kept.faults()]
+    """Compare both statistics with the ledger and the plan."""
+    residuals = scores.residuals
+    assert residuals is not None
+    # noise that is missing or repeated shows without any canary
+    words = [*residuals.faults()]
     if lower > allowed:
         words.insert(0, "more than the ledger allows")
     # rounding hides a canary too: by its share of each sum's variance at the most
-    elif upper < mu / np.sqrt(1.0 + kept.slack.max()):
+    elif upper < mu / np.sqrt(1.0 + residuals.slack.max()):
         words.insert(0, "less than the plan lets see")
     return " and ".join(words).upper() or AS_PLANNED
 
@@ -110,12 +115,9 @@ def _verdicts(report: AttackFindings) -> list[str]:
     margins = ("noise_margin", "correlation_margin")
     doubled = [{name: 2 * row[name] for name in margins} for row in report.summary]
     return [
-        words.format(**(row | own))
-        for row, own in zip(report.summary, doubled, strict=True)
+        words.format(**(row | margin))
+        for row, margin in zip(report.summary, doubled, strict=True)
     ]
-
-
-# ---- memory
 
 
 def arrays(config: Any) -> int:
@@ -125,8 +127,8 @@ def arrays(config: Any) -> int:
     """
     cohort = 4 * config.cohort_size * 2 * config.dim  # padded to a power of two
     # of all rounds, as scanned and as multiplied
-    left = 2 * 4 * config.rounds * config.dim
+    remainders = 2 * 4 * config.rounds * config.dim
     # a covariance over rounds for each trial, with its square, in float64 as in float32
     grams = 28 * min(config.trials * config.rounds**2, 2**21 + config.rounds**2)
     scores = 2 * 8 * config.trials * config.rounds
-    return scores + grams + 2 * _run.IN_A_ROUND * max(cohort, 2**21) + left
+    return scores + grams + 2 * _stage.IN_A_ROUND * max(cohort, 2**21) + remainders

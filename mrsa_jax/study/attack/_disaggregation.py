@@ -1,4 +1,4 @@
-"""Who was in which sum, from how often each client was."""
+"""Recover the members of each sum from each client's number of participations."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from mrsa_jax._core.streams import Stream
 from mrsa_jax.attacks.views import CountView
 from mrsa_jax.study._findings import AttackFindings
 from mrsa_jax.study._progress import Progress
-from mrsa_jax.study.attack import _run
+from mrsa_jax.study.attack import _stage
 from mrsa_jax.study.attack._least_squares import FOUND
-from mrsa_jax.study.attack._run import rows_of
+from mrsa_jax.study.attack._stage import rows_of
 from mrsa_jax.study.attacks_on_sums import DisaggregationConfig
 from mrsa_watch._base.errors import require
 
@@ -27,7 +27,10 @@ def run(
     config: DisaggregationConfig, report: AttackFindings, progress: Progress
 ) -> None:
     """Attack simulated rounds, or the sums and counts in a user's files."""
-    report.title = "Disaggregation: who was in each sum, from the sums and how often each took part"
+    report.title = (
+        "Disaggregation: who was in each sum, from the sums and how often each took "
+        "part"
+    )
     for case in _cases(config):
         _score_columns(config, report, progress, case)
     report.sentences += [
@@ -70,6 +73,7 @@ def _count_view(sums: Any, history: np.ndarray, lengths: np.ndarray) -> CountVie
     require(
         int(lengths.sum()) == len(history), "interval_lengths", rule, int(lengths.sum())
     )
+    # the first round of each interval
     starts = np.concatenate([[0], np.cumsum(lengths)[:-1]])
     counts = np.add.reduceat(
         np.asarray(history).astype(bool).astype(np.int64), starts, axis=0
@@ -79,10 +83,10 @@ def _count_view(sums: Any, history: np.ndarray, lengths: np.ndarray) -> CountVie
 
 def _counted_files(config: DisaggregationConfig) -> tuple[CountView, np.ndarray | None]:
     assert config.aggregates is not None
-    sums = _run.read_array(config.aggregates, "aggregates")
+    sums = _stage.read_array(config.aggregates, "aggregates")
     truth = None
     if config.participation is not None:
-        truth = _run.read_array(config.participation, "participation")
+        truth = _stage.read_array(config.participation, "participation")
         rule = "must have a row for each row of --aggregates"
         fits = truth.ndim == 2 and len(truth) == len(sums)
         require(fits, "participation", rule, truth.shape, sums.shape)
@@ -92,7 +96,7 @@ def _counted_files(config: DisaggregationConfig) -> tuple[CountView, np.ndarray 
             config.interval_lengths or _lengths(len(sums), config.interval)
         )
         return _count_view(sums, truth, lengths), truth
-    counts = _run.read_array(config.counts, "counts")
+    counts = _stage.read_array(config.counts, "counts")
     require(counts.ndim == 2, "counts", "must be [intervals, clients]", counts.shape)
     if truth is not None:
         rule = "must have a column for each client of --counts"
@@ -119,21 +123,21 @@ def _score_columns(
     attack = attacks.disaggregation(restarts=config.restarts, seconds=config.seconds)
     num_groups = len(np.unique(np.asarray(view.counts), axis=1).T)
     progress.stage(f"{label}: columns", num_groups)
-    found = attack.run(_run.stream(config, Stream.ATTACK), view, progress.update)
-    report.arrays[f"participation_{len(report.summary)}"] = found.participation
-    report.arrays[f"estimates_{len(report.summary)}"] = found.estimates
+    recovered = attack.run(_stage.stream(config, Stream.ATTACK), view, progress.update)
+    report.arrays[f"participation_{len(report.summary)}"] = recovered.participation
+    report.arrays[f"estimates_{len(report.summary)}"] = recovered.estimates
     row: dict[str, Any] = {
         "scheme": label,
-        "sums": len(found.participation),
-        "clients": len(found.group),
-        "rank": found.rank,
-        "explained": int(found.is_explained.sum()),
-        "shared": int(found.is_shared.sum()),
+        "sums": len(recovered.participation),
+        "clients": len(recovered.group),
+        "rank": recovered.rank,
+        "explained": int(recovered.is_explained.sum()),
+        "shared": int(recovered.is_shared.sum()),
     }
     right = error = None
     if truth is not None:
         # clients of equal counts are matched to the columns that are theirs
-        columns, estimates = _matched(found, truth)
+        columns, estimates = _matched(recovered, truth)
         right = np.asarray((columns == np.asarray(truth).astype(bool)).all(axis=0))
         row["columns_right"] = int(right.sum())
     if updates is not None and right is not None:
@@ -141,42 +145,41 @@ def _score_columns(
         row["mean_error"] = float(np.nanmean(error))
         row["recovered"] = int((error < FOUND).sum())
     report.summary.append(row)
-    known = {"right": right, "error": error}
+    truths = {"right": right, "error": error}
     report.scores += rows_of(
         scheme=label,
-        client=np.arange(len(found.group)),
-        sums=found.participation.sum(axis=0),
-        group=found.group,
-        residual=found.residual,
-        explained=found.is_explained,
-        shared=found.is_shared,
-        **{name: values for name, values in known.items() if values is not None},
+        client=np.arange(len(recovered.group)),
+        sums=recovered.participation.sum(axis=0),
+        group=recovered.group,
+        residual=recovered.residual,
+        explained=recovered.is_explained,
+        shared=recovered.is_shared,
+        **{name: values for name, values in truths.items() if values is not None},
     )
 
 
-def _matched(found: Any, truth: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Return columns and estimates with clients of equal counts in the order of the truth."""
+def _matched(recovered: Any, truth: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Return columns and estimates; clients of equal counts in the true order."""
     from scipy.optimize import linear_sum_assignment
 
     real = np.asarray(truth).astype(bool)
     order = np.arange(real.shape[1])
-    for number in np.unique(found.group):
-        members = np.flatnonzero(found.group == number)
-        differs = found.participation[:, members].T[:, None] != real[:, members].T[None]
+    for number in np.unique(recovered.group):
+        members = np.flatnonzero(recovered.group == number)
+        differs = (
+            recovered.participation[:, members].T[:, None] != real[:, members].T[None]
+        )
         column, client = linear_sum_assignment(differs.sum(axis=2))
         order[members[client]] = members[column]
-    return found.participation[:, order], found.estimates[order]
-
-
-# ---- memory
+    return recovered.participation[:, order], recovered.estimates[order]
 
 
 def arrays(config: Any) -> int:
     """Return the arrays of disaggregation."""
     if config.aggregates is not None:
-        rounds, dim = _run.shape_of(config, "aggregates")
+        rounds, dim = _stage.shape_of(config, "aggregates")
         who = "counts" if config.counts is not None else "participation"
-        n, is_simulated, schemes = _run.shape_of(config, who)[-1], False, 1
+        n, is_simulated, schemes = _stage.shape_of(config, who)[-1], False, 1
     else:
         rounds, dim, n = config.rounds, config.dim, config.num_clients
         is_simulated, schemes = True, len(config.schemes)

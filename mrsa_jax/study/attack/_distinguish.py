@@ -21,11 +21,11 @@ from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.device import at_once, map_tiles
 from mrsa_jax._core.statistics import binomial_interval
 from mrsa_jax._core.streams import Stream, fold
+from mrsa_jax.study._assets import text_of
 from mrsa_jax.study._findings import AttackFindings
-from mrsa_jax.study._page import text_of
 from mrsa_jax.study._parts import build, load_data
 from mrsa_jax.study._progress import Progress
-from mrsa_jax.study.attack import _run
+from mrsa_jax.study.attack import _stage
 from mrsa_jax.study.attacks_on_sums import DistinguishConfig
 from mrsa_watch._base.errors import require
 
@@ -39,11 +39,14 @@ def run(config: DistinguishConfig, report: AttackFindings, progress: Progress) -
         "Distinguishing: was a client's update shifted? The best test, and the formula"
     )
     for label, history in config.histories(config.warm_up + config.rounds):
-        kept = history[config.warm_up :]
+        attacked = history[config.warm_up :]
         require(
-            bool(kept.any()), "rounds", "must leave a round with a sum", config.rounds
+            bool(attacked.any()),
+            "rounds",
+            "must leave a round with a sum",
+            config.rounds,
         )
-        among = np.asarray(privacy.hidden_among(kept, noise=config.noise))
+        among = np.asarray(privacy.hidden_among(attacked, noise=config.noise))
         chosen = {name: client_of(among, name) for name in config.clients}
         for kind in config.others:
             is_drawn = kind == "gaussian"
@@ -53,14 +56,14 @@ def run(config: DistinguishConfig, report: AttackFindings, progress: Progress) -
             if isinstance(play, _Trained):
                 report.sentences.append(f"{label}: {play.words()}")
             for done, (name, client) in enumerate(chosen.items()):
-                attack, scores = play(config, kept, client)
+                attack, scores = play(config, attacked, client)
                 head = {"scheme": label, "others": kind, "whose": name}
                 unchanged = privacy.distinguishability(
-                    kept, config.shift, noise=config.noise
+                    attacked, config.shift, noise=config.noise
                 )
                 more = {
                     "client": client,
-                    "sums": int(kept.any(axis=1).sum()),
+                    "sums": int(attacked.any(axis=1).sum()),
                     "hidden_among": float(among[client]),
                     "formula_mu": float(unchanged.mu[client]),
                 }
@@ -69,7 +72,7 @@ def run(config: DistinguishConfig, report: AttackFindings, progress: Progress) -
                     report,
                     head,
                     more,
-                    attack.test(kept).mu,
+                    attack.test(attacked).mu,
                     scores,
                 )
                 if is_drawn:
@@ -79,21 +82,21 @@ def run(config: DistinguishConfig, report: AttackFindings, progress: Progress) -
 
 
 def client_of(figures: np.ndarray, name: str) -> int:
-    """Return the client of the least figure, or in the middle; inf: who took no part."""
+    """Return the client of the least figure, or the median one; inf: took no part."""
     # rounded, so that rounding does not choose among clients of one block; nan goes to
     # the end
-    known = np.where(np.isinf(figures), np.nan, figures.round(9))
-    order = np.argsort(known, kind="stable")
+    finite = np.where(np.isinf(figures), np.nan, figures.round(9))
+    order = np.argsort(finite, kind="stable")
     count = int(np.isfinite(figures).sum())
     return int(order[0 if name == "worst" else (count - 1) // 2])
 
 
 def _simulated(
-    config: DistinguishConfig, kept: np.ndarray, client: int
+    config: DistinguishConfig, attacked: np.ndarray, client: int
 ) -> tuple[attacks.Distinguish, _Scores]:
     attack = attacks.distinguish(client, config.shift, noise=config.noise)
-    key = fold(_run.stream(config, Stream.ATTACK), client)
-    return attack, attack.play(key, kept, config.trials)
+    key = fold(_stage.stream(config, Stream.ATTACK), client)
+    return attack, attack.play(key, attacked, config.trials)
 
 
 def score(
@@ -108,6 +111,7 @@ def score(
     from scipy import special
 
     (without, shifted), inside = scores, 0
+    # a score is standard normal without the shift, and moved by mu with it
     for rate in rates:
         threshold = -float(special.ndtri(rate))
         hits = int((shifted > threshold).sum())
@@ -125,20 +129,18 @@ def score(
         }
         report.scores.append(head | measured)
     ordered = np.sort(without)  # ties, of those who are exposed, count half
+    # the area under the curve is the chance that a shifted score is the larger
     below = sum(
         np.searchsorted(ordered, shifted, side).mean() for side in ("left", "right")
     )
-    found = {
+    measures = {
         "mu": mu,
         "formula_auc": float(special.ndtr(mu / np.sqrt(2))),
         "auc": float(below / 2 / len(without)),
         "rates_inside": inside,
         "rates": len(rates),
     }
-    report.summary.append(head | more | found)
-
-
-# ---- trained rounds
+    report.summary.append(head | more | measures)
 
 
 class _Trained:
@@ -158,18 +160,19 @@ class _Trained:
         shape = dataset.train_inputs.shape[1:]
         self.pool = (on_device(dataset.train_inputs), on_device(dataset.train_labels))
         whole = len(self.pool[1])
-        self.start, self.trainer = _run.start_and_trainer(
+        self.start, self.trainer = _stage.start_and_trainer(
             config, self.model, shape, config.client_size
         )
-        _, self.of_all = _run.start_and_trainer(config, self.model, shape, whole)
+        _, self.of_all = _stage.start_and_trainer(config, self.model, shape, whole)
         drawn = jax.random.normal(
-            _run.stream(config, Stream.ASSIGNMENT), self.start.shape
+            _stage.stream(config, Stream.ASSIGNMENT), self.start.shape
         )
         self.direction = drawn / jnp.linalg.norm(drawn)
         self.history, self.config = history, config
         self.progress, self.done = progress, 0
         self.without = self._updates(None, 0.0)
         flat = self.without.reshape(-1, config.rounds, history.shape[1])
+        # second moments over rounds, averaged over trainings and clients
         covariance = np.einsum("brn,bsn->rs", flat, flat) / (len(flat) * flat.shape[2])
         self.spread = float(np.sqrt(np.trace(covariance) / len(covariance)))
         rule = "must give updates that differ between clients, and are finite"
@@ -178,41 +181,44 @@ class _Trained:
         self.kernel = covariance / self.spread**2
 
     def __call__(
-        self, config: DistinguishConfig, kept: np.ndarray, client: int
+        self, config: DistinguishConfig, attacked: np.ndarray, client: int
     ) -> tuple[attacks.Distinguish, _Scores]:
-        """Train with a client's updates shifted, and score these sums and those without."""
+        """Train with a client's updates shifted; score these sums and those without."""
         shift, noise = config.shift * self.spread, config.noise * self.spread**2
         attack = attacks.distinguish(
             client, shift, spread=self.spread, noise=noise, kernel=self.kernel
         )
-        test, others = attack.test(kept), kept.astype(np.float64)
+        test, others = attack.test(attacked), attacked.astype(np.float64)
         others[:, client] = 0.0  # its own update without the shift is known
         generator = np.random.default_rng([config.seed, client, 0xD15])
         scores = []
-        for updates, own in (
+        for updates, added in (
             (self.without, 0.0),
             (self._updates(client, shift), shift),
         ):
-            sums = np.einsum("rn,brn->br", others, updates) + own * kept[:, client]
+            sums = (
+                np.einsum("rn,brn->br", others, updates) + added * attacked[:, client]
+            )
             drawn = generator.standard_normal(sums.shape)
             scores.append(test.scores(sums + np.sqrt(noise) * drawn))
         return attack, (scores[0], scores[1])
 
     def _updates(self, client: int | None, shift: float) -> np.ndarray:
-        """Return how far updates are along the direction from what is expected, [B, J, N]."""
+        """Return the distances of updates from the expected ones, [B, J, N]."""
         config, count = self.config, self.config.trainings
         shifts = np.zeros(self.history.shape, np.float32)
         if client is not None:
             shifts[config.warm_up :, client] = shift
         # another stream for each client whose updates are shifted
         key = fold(
-            _run.stream(config, Stream.LOCAL_TRAINING),
+            _stage.stream(config, Stream.LOCAL_TRAINING),
             0 if client is None else 1 + client,
         )
+        # bytes of the samples that a training gathers
         samples = 4 * config.client_size * int(np.prod(self.pool[0].shape[1:]))
         in_flight = config.num_clients * (4 * _COPIES * len(self.start) + samples)
         tile = min(at_once("repeated", in_flight), count)
-        found = np.empty((count, config.rounds, config.num_clients))
+        distances = np.empty((count, config.rounds, config.num_clients))
         for start in range(0, count, tile):
             each = jnp.arange(start, start + tile)  # the last ones may be too many
             updates = _trained(
@@ -226,12 +232,12 @@ class _Trained:
                 config.client_size,
                 tile,
             )
-            found[start : start + tile] = np.asarray(updates)[
+            distances[start : start + tile] = np.asarray(updates)[
                 : count - start, config.warm_up :
             ]
             self.done += min(tile, count - start)
             self.progress.update(self.done, (1 + len(config.clients)) * count)
-        return found
+        return distances
 
     def words(self) -> str:
         """Say what was measured of the updates."""
@@ -269,9 +275,9 @@ def _trained(
         def one_round(flat: Array, step: tuple[Array, Array]) -> tuple[Array, Array]:
             row, added = step
 
-            def update(own: Array, by: Any = trainer) -> Array:
-                count = jnp.int32(own.shape[0])
-                return by.update_from_pool(key, flat, inputs, labels, own, count)
+            def update(indices: Array, by: Any = trainer) -> Array:
+                count = jnp.int32(indices.shape[0])
+                return by.update_from_pool(key, flat, inputs, labels, indices, count)
 
             updates = jax.vmap(update)(samples)
             expected = update(everything, of_all)
@@ -285,15 +291,12 @@ def _trained(
     return map_tiles(one_training, keys, tile)
 
 
-# ---- what is shown
-
-
 def found_words(report: AttackFindings) -> list[str]:
     """Say how often shifts are found, and how to read it."""
-    rate = min((row["fpr"] for row in report.scores), key=lambda own: abs(own - 0.1))
+    rate = min((row["fpr"] for row in report.scores), key=lambda fpr: abs(fpr - 0.1))
     words = []
     for label in dict.fromkeys(row["scheme"] for row in report.scores):
-        found = [
+        rates = [
             f"{row['tpr']:.1%} ({row['whose']} client, {row['others']} updates; "
             "formula "
             f"{row['formula']:.1%})"
@@ -301,11 +304,8 @@ def found_words(report: AttackFindings) -> list[str]:
             if row["scheme"] == label and row["fpr"] == rate
         ]
         at = f"{label}: at {rate:.3g} false positives"
-        words.append(f"{at} a shift is found in {', '.join(found)}.")
+        words.append(f"{at} a shift is found in {', '.join(rates)}.")
     return words
-
-
-# ---- memory
 
 
 def arrays(config: Any) -> int:
@@ -320,6 +320,6 @@ def arrays(config: Any) -> int:
         ) * (config.num_clients + 3 * config.rounds)
     if "trained" not in config.others:
         return simulated
-    pool, dim, entries = _run.model_sizes(config)
-    kept = 3 * 8 * config.trainings * config.rounds * config.num_clients
-    return pool + simulated + kept + 4 * 4 * config.num_clients * (dim + entries)
+    pool, dim, entries = _stage.model_sizes(config)
+    updates = 3 * 8 * config.trainings * config.rounds * config.num_clients
+    return pool + simulated + updates + 4 * 4 * config.num_clients * (dim + entries)

@@ -15,8 +15,8 @@ from mrsa_jax.attacks.views import UpdateView
 from mrsa_jax.study._findings import AttackFindings
 from mrsa_jax.study._parts import build, load_data
 from mrsa_jax.study._progress import Progress
-from mrsa_jax.study.attack import _run
-from mrsa_jax.study.attack._run import rows_of
+from mrsa_jax.study.attack import _stage
+from mrsa_jax.study.attack._stage import rows_of
 from mrsa_jax.study.attacks_on_models import GradientsConfig, pictures
 from mrsa_watch._base.errors import ConfigurationError, require
 from mrsa_watch._base.html import counted
@@ -33,15 +33,21 @@ def run(config: GradientsConfig, report: AttackFindings, progress: Progress) -> 
     )
     num_clients = config.num_summed
     images, labels, classes = _chosen_images(config, num_clients * config.num_images)
-    shape, one, everybody = tuple(images.shape[1:]), config.num_images, len(images)
+    shape, per_client, everybody = (
+        tuple(images.shape[1:]),
+        config.num_images,
+        len(images),
+    )
     model = build("model", config.model, classes)
-    start, trainer = _run.start_and_trainer(config, model, shape, batch_size=one)
+    start, trainer = _stage.start_and_trainer(
+        config, model, shape, batch_size=per_client
+    )
     # each makes one step
-    clients = _run.equal_parts(images, labels, num_clients, one, classes)
+    clients = _stage.equal_parts(images, labels, num_clients, per_client, classes)
     updates = np.asarray(
         federated.client_updates(config.seed, model, start, clients, trainer)
     )
-    wire = _run.through_wire(_run.stream(config, Stream.QUANTIZATION), updates)
+    wire = _stage.through_wire(_stage.stream(config, Stream.QUANTIZATION), updates)
     attack = attacks.gradient_inversion(
         config.method,
         num_steps=config.iterations,
@@ -50,27 +56,27 @@ def run(config: GradientsConfig, report: AttackFindings, progress: Progress) -> 
         smoothness=config.smoothness,
     )
     seen = {
-        "plain": (updates[0], one),
-        "padded": (attacks.read_models(wire.padded)[0], one),
+        "plain": (updates[0], per_client),
+        "padded": (attacks.read_models(wire.padded)[0], per_client),
         "sum": (wire.mean, everybody),
     }
-    rows = [("original", images if "sum" in config.seen else images[:one])]
+    rows = [("original", images if "sum" in config.seen else images[:per_client])]
     texts: list[Any] = [None]
     report.arrays["original"] = rows[0][1]
     try:
         for name in config.seen:
             update, count = seen[name]
-            known = on_device(labels[:count]) if config.known_labels else None
+            given_labels = on_device(labels[:count]) if config.known_labels else None
             view = UpdateView(
-                model, start, shape, classes, on_device(update), count, known
+                model, start, shape, classes, on_device(update), count, given_labels
             )
             progress.stage(f"{name}: {counted(count, 'image')}", config.iterations)
-            found = attack.run(
-                _run.stream(config, Stream.ATTACK), view, progress.update
+            recovered = attack.run(
+                _stage.stream(config, Stream.ATTACK), view, progress.update
             )
             label = _label(config, name)
             ordered = _score_images(
-                report, label, found, images[:count], labels[:count]
+                report, label, recovered, images[:count], labels[:count]
             )
             report.arrays[name] = ordered
             rows.append((label, ordered))
@@ -95,13 +101,13 @@ def _label(config: GradientsConfig, name: str) -> str:
 def _score_images(
     report: AttackFindings,
     label: str,
-    found: Any,
+    recovered: Any,
     truth: np.ndarray,
     labels: np.ndarray,
 ) -> np.ndarray:
-    """Add rows for each image, and return the images in the order of their originals."""
-    order = attacks.matched_images(found.images, truth)
-    images = found.images[order]
+    """Add a row for each image, and return images in the order of the originals."""
+    order = attacks.matched_images(recovered.images, truth)
+    images = recovered.images[order]
     quality = attacks.psnr(images, truth)
     likeness = attacks.ssim(images, truth)
     error = attacks.mean_squared_error(images, truth)
@@ -113,7 +119,7 @@ def _score_images(
         ssim=likeness,
         mse=error,
         label=labels,
-        label_seen=np.asarray(found.labels)[order],
+        label_seen=np.asarray(recovered.labels)[order],
     )
     row = {
         "seen": label,
@@ -122,8 +128,8 @@ def _score_images(
         "best_psnr_db": float(quality.max()),
         "ssim": float(likeness.mean()),
         "mse": float(error.mean()),
-        "distance": float(found.distance[int(found.best)]),
-        "restarts": len(found.distance),
+        "distance": float(recovered.distance[int(recovered.best)]),
+        "restarts": len(recovered.distance),
     }
     report.summary.append(row)
     return images
@@ -135,20 +141,23 @@ def _chosen_images(
     """Return images, labels and the number of classes."""
     if config.dataset is not None:
         dataset = load_data(config.dataset, config.seed)
-        known = np.asarray(dataset.train_labels)
+        class_of = np.asarray(dataset.train_labels)
         rule = f"must hold the {count} images that are asked for"
-        require(len(known) >= count, "dataset", rule, len(known))
+        require(len(class_of) >= count, "dataset", rule, len(class_of))
         # one of each class first, so that they can be distinguished
-        firsts = np.unique(known, return_index=True)[1]
-        others = np.setdiff1d(np.arange(len(known)), firsts)
+        firsts = np.unique(class_of, return_index=True)[1]
+        others = np.setdiff1d(np.arange(len(class_of)), firsts)
         chosen = np.concatenate([np.sort(firsts), others])[:count]
         images = np.asarray(dataset.train_inputs)[chosen]
-        return images, known[chosen].astype(np.int32), dataset.num_classes
+        return images, class_of[chosen].astype(np.int32), dataset.num_classes
     if config.folder is None:
         images = _sample_photographs(config.photo or "flower", count)
     else:
         paths = pictures(config.folder)[:count]
-        rule = f"must hold the {count} pictures that are asked for (--num-summed x --num-images)"
+        rule = (
+            f"must hold the {count} pictures that are asked for (--num-summed x "
+            "--num-images)"
+        )
         require(len(paths) == count, "folder", rule, len(paths))
         images = np.stack([_picture(path) for path in paths])
     return images, np.arange(count, dtype=np.int32) % _CLASSES, _CLASSES
@@ -159,16 +168,20 @@ def _sample_photographs(name: str, count: int) -> np.ndarray:
     from PIL import Image
 
     other = "china" if name == "flower" else "flower"
-    whole = [_square(Image.open(packaged_file(f"{one}.jpg"))) for one in (name, other)]
+    whole = [
+        _square(Image.open(packaged_file(f"{picture}.jpg")))
+        for picture in (name, other)
+    ]
+    # cut both pictures ever finer until there are enough parts
     cut, pieces = 2, list(whole)
     while len(pieces) < count:
         for place in range(cut * cut):
-            for one in whole:
-                side = one.width // cut
+            for picture in whole:
+                side = picture.width // cut
                 left, top = place % cut * side, place // cut * side
-                pieces.append(one.crop((left, top, left + side, top + side)))
+                pieces.append(picture.crop((left, top, left + side, top + side)))
         cut += 1
-    return np.stack([_small(one) for one in pieces[:count]])
+    return np.stack([_small(picture) for picture in pieces[:count]])
 
 
 def _picture(path: pathlib.Path) -> np.ndarray:
@@ -194,21 +207,18 @@ def _small(picture: Any) -> np.ndarray:
     return np.asarray(picture.resize((_SIDE, _SIDE)), np.float32) / np.float32(255)
 
 
-# ---- memory
-
-
 def arrays(config: Any) -> int:
-    """Return the arrays of gradient inversion: gradients of gradients of all restarts."""
+    """Return the arrays of gradient inversion: second gradients of all restarts."""
     count = config.num_summed * config.num_images
     shape: tuple[int, ...]
     pool, shape, classes = 0, (_SIDE, _SIDE, 3), _CLASSES
     if config.dataset is not None:
-        pool, shape, classes = _run.data_of(config.dataset, None, config.seed)
-    dim = _run.dim_of(config.model, shape, classes)
+        pool, shape, classes = _stage.data_of(config.dataset, None, config.seed)
+    dim = _stage.dim_of(config.model, shape, classes)
     images = count if "sum" in config.seen else config.num_images
-    entries = _run.activations(config.model, shape, classes)
+    entries = _stage.activations(config.model, shape, classes)
     walked = config.restarts * (_OF_MODEL * dim + _OF_IMAGE * images * entries)
-    return pool + 4 * walked + _run.on_the_wire(dim, config.num_summed)
+    return pool + 4 * walked + _stage.on_the_wire(dim, config.num_summed)
 
 
 _OF_MODEL = 6  # arrays like the model, of each restart

@@ -1,4 +1,4 @@
-"""A malicious server, which sends one client the model and the others one that is silent."""
+"""Attack as a malicious server: send one client the model, others a silent one."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from typing import Any
 
 from mrsa_jax import attacks, federated, quantize
 from mrsa_jax._core.streams import as_key
+from mrsa_jax.study._assets import text_of
 from mrsa_jax.study._findings import AttackFindings
-from mrsa_jax.study._page import text_of
 from mrsa_jax.study._progress import Progress
-from mrsa_jax.study.attack import _run
+from mrsa_jax.study.attack import _stage
 from mrsa_jax.study.attacks_on_models import InconsistencyConfig
 
 
 def run(
     config: InconsistencyConfig, report: AttackFindings, progress: Progress
 ) -> None:
-    """Send a target the model and the others a silent one, through the real protocol."""
+    """Send a target the model and the others a silent one, by the real protocol."""
     report.title = "A malicious server: the target's update, read off a sum of several"
-    dataset, clients = _run.dealt_out(config, config.cohort_size)
+    dataset, clients = _stage.dealt_out(config, config.cohort_size)
     shape = tuple(dataset.train_inputs.shape[1:])
     model = federated.mlp(dataset.num_classes, hidden_sizes=(config.hidden_size,))
-    start, trainer = _run.start_and_trainer(config, model, shape, batch_size=10)
+    start, trainer = _stage.start_and_trainer(config, model, shape, batch_size=10)
     levels = 2**16 + 1  # 0 is a level: silent clients add nothing
     quantizer = quantize.stochastic(levels, 1.0)
     bits = (config.cohort_size * (levels - 1)).bit_length()
@@ -31,7 +31,7 @@ def run(
         attack = attacks.model_inconsistency(
             model, trainer, quantizer, modulus_bits=bits, is_bound=name == "bound"
         )
-        found = attack.run(
+        recovered = attack.run(
             as_key(config.seed),
             start,
             clients,
@@ -42,22 +42,19 @@ def run(
             "pads": "bound to the model" if name == "bound" else "plain SecAgg",
             "clients": config.cohort_size,
             "target": config.target,
-            "status": found.status.name,
-            "error": found.error,
-            "recovered": found.error < 0.05,
+            "status": recovered.status.name,
+            "error": recovered.error,
+            "recovered": recovered.error < 0.05,
         }
         report.scores.append(row)
-        report.arrays[f"update_{name}"] = found.update
+        report.arrays[f"update_{name}"] = recovered.update
         progress.update(done + 1, len(config.pads))
     report.sentences.append(text_of("inconsistency"))
 
 
-# ---- memory
-
-
 def arrays(config: Any) -> int:
     """Return the arrays of the malicious server: real messages of all clients."""
-    pool, shape, classes = _run.data_of(config.dataset, None, config.seed)
+    pool, shape, classes = _stage.data_of(config.dataset, None, config.seed)
     dim = (
         math.prod(shape) * config.hidden_size
         + config.hidden_size * (1 + classes)

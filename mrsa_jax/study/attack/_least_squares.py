@@ -17,9 +17,10 @@ from mrsa_jax.study._findings import AttackFindings
 from mrsa_jax.study._load import load_config
 from mrsa_jax.study._parts import build
 from mrsa_jax.study._progress import Progress
+from mrsa_jax.study._store import open_results
 from mrsa_jax.study._summary import attained_word, attained_words
-from mrsa_jax.study.attack import _run
-from mrsa_jax.study.attack._run import rows_of
+from mrsa_jax.study.attack import _stage
+from mrsa_jax.study.attack._stage import rows_of
 from mrsa_jax.study.attacks_on_sums import LeastSquaresConfig
 from mrsa_watch._base.errors import require
 
@@ -39,10 +40,14 @@ class _Sums:
     change: np.ndarray | None = None
 
     @classmethod
-    def of(cls, label: str, kept: Any, memory: float | None) -> _Sums:
-        truth = kept.sent if memory is None else kept.last
+    def of(cls, label: str, summed: Any, memory: float | None) -> _Sums:
+        truth = summed.sent if memory is None else summed.last
         return cls(
-            label, kept.view.participation, kept.view.aggregates, truth, kept.change
+            label,
+            summed.view.participation,
+            summed.view.aggregates,
+            truth,
+            summed.change,
         )
 
 
@@ -71,17 +76,18 @@ def run(config: LeastSquaresConfig, report: AttackFindings, progress: Progress) 
 def _simulated(
     config: LeastSquaresConfig, label: str, history: np.ndarray, progress: Progress
 ) -> _Sums:
-    dataset, clients = _run.dealt_out(config, config.num_clients)
+    dataset, clients = _stage.dealt_out(config, config.num_clients)
     model = build("model", config.model, dataset.num_classes)
     shape = dataset.train_inputs.shape[1:]
-    start, trainer = _run.start_and_trainer(
+    start, trainer = _stage.start_and_trainer(
         config, model, shape, config.batch_size, config.clip_norm
     )
+    # a ring as large as the largest sum needs
     width = max(2, int(history.sum(axis=1).max(initial=2)))
     quantizer = quantize.stochastic(_LEVELS, _CLIP)
     aggregator = secagg.ring_average(quantizer, width, len(start), fidelity="sets")
     progress.stage(f"{label}: training", int(history.any(axis=1).sum()))
-    kept = attacks.summed_rounds(
+    summed = attacks.summed_rounds(
         config.seed,
         model,
         start,
@@ -93,30 +99,32 @@ def _simulated(
         warm_up=config.warm_up,
         progress=progress.update,
     )
-    return _Sums.of(label, kept, config.memory)
+    return _Sums.of(label, summed, config.memory)
 
 
 def _from_files(config: LeastSquaresConfig) -> _Sums:
     assert config.aggregates is not None
-    sums = _run.read_array(config.aggregates, "aggregates")
+    sums = _stage.read_array(config.aggregates, "aggregates")
     if config.run is not None:
         history = _stored_history(config.run)
+        # sums may be given with or without rounds that have none
         learnt = history[history.any(axis=1)]
         history = history if len(sums) == len(history) else learnt
     else:
         assert config.participation is not None
-        history = _run.read_array(config.participation, "participation")
+        history = _stage.read_array(config.participation, "participation")
     truth = (
-        None if config.updates is None else _run.read_array(config.updates, "updates")
+        None if config.updates is None else _stage.read_array(config.updates, "updates")
     )
     return _Sums(config.aggregates.name, history, sums, truth)
 
 
 def _stored_history(folder: pathlib.Path) -> np.ndarray:
-    from mrsa_jax.study._store import open_study
-
-    stored = open_study(folder)
-    rule = "must be the folder of a `mrsa-jax train`, which has `participation` in its store"
+    stored = open_results(folder)
+    rule = (
+        "must be the folder of a `mrsa-jax train`, which has `participation` in its "
+        "store"
+    )
     is_run = "participation" in stored and stored.sizes["scheme"] == 1
     require(is_run, "run", rule, str(folder))
     rows = np.asarray(stored["participation"].to_numpy()[0], np.bool_)
@@ -129,15 +137,15 @@ def _from_run(config: LeastSquaresConfig, progress: Progress) -> _Sums:
     """Repeat a stored run's rounds, as its store does not keep the sums."""
     assert config.run is not None
     history = _stored_history(config.run)
-    own = load_config(TrainConfig, config.run / "config.toml")
+    trained = load_config(TrainConfig, config.run / "config.toml")
     is_plain = (
-        own.protocol.is_plain
-        and own.hetero.is_plain
-        and not own.aggregation.weighted
-        and own.aggregation.clip_rule == "fixed"
-        and own.training.server == "average"
-        and own.training.server_learning_rate in (None, 1.0)
-        and not own.training.decay_rounds
+        trained.protocol.is_plain
+        and trained.hetero.is_plain
+        and not trained.aggregation.weighted
+        and trained.aggregation.clip_rule == "fixed"
+        and trained.training.server == "average"
+        and trained.training.server_learning_rate in (None, 1.0)
+        and not trained.training.decay_rounds
     )
     rule = (
         "must be of plain averaging over a complete graph to be repeated (its store "
@@ -147,34 +155,34 @@ def _from_run(config: LeastSquaresConfig, progress: Progress) -> _Sums:
     )
     require(is_plain, "run", rule, str(config.run))
     dataset, clients = _build.build_clients(
-        own.seed, own.data, own.population.num_clients
+        trained.seed, trained.data, trained.population.num_clients
     )
-    model = _build.build_model(own.training, dataset)
+    model = _build.build_model(trained.training, dataset)
     start = federated.initial_parameters(
-        own.seed, model, dataset.train_inputs.shape[1:]
+        trained.seed, model, dataset.train_inputs.shape[1:]
     )
     width = max(2, int(history.sum(axis=1).max(initial=2)))
-    frozen = _build.for_attack(own.aggregation)
-    label = parse_scheme(own.scheme).label
+    frozen = _build.for_attack(trained.aggregation)
+    label = parse_scheme(trained.scheme).label
     progress.stage(f"{label}: training again", int(history.any(axis=1).sum()))
-    kept = attacks.summed_rounds(
-        own.seed,
+    summed = attacks.summed_rounds(
+        trained.seed,
         model,
         start,
         clients,
         history,
-        trainer=_build.build_trainer(own.training, model),
+        trainer=_build.build_trainer(trained.training, model),
         aggregator=_build.build_aggregator(
-            secret_seed(own, label, "attack"),
+            secret_seed(trained, label, "attack"),
             frozen,
             width,
             len(start),
-            cohort_size=own.population.cohort_size,
+            cohort_size=trained.population.cohort_size,
         ),
         warm_up=0 if config.window is None else _window_start(history, config.window),
         progress=progress.update,
     )
-    return _Sums.of(label, kept, config.memory)
+    return _Sums.of(label, summed, config.memory)
 
 
 def _window_start(history: np.ndarray, length: int) -> int:
@@ -243,8 +251,9 @@ def _score_sums(
 def _about_the_mean(
     sums: _Sums, history: np.ndarray, values: np.ndarray
 ) -> tuple[_Sums, np.ndarray]:
-    """Return truth and sums without the mean update, so that errors are of what differs from it."""
+    """Subtract the mean update from truth and sums, so that errors leave it out."""
     counts = np.asarray(history).astype(np.float64).sum(axis=1)
+    # the mean update of all participations, as a server can compute it
     mean = values.sum(axis=0) / max(counts.sum(), 1.0)
     truth = None if sums.truth is None else sums.truth - mean
     return dataclasses.replace(sums, truth=truth), values - counts[:, None] * mean
@@ -289,11 +298,11 @@ def _sums_summary(
         else None,
     }
     if sums.truth is not None:
-        known = error[np.isfinite(error)]
-        row["mean_error"] = float(known.mean()) if len(known) else None
-        row["median_error"] = float(np.median(known)) if len(known) else None
-        row["least_error"] = float(known.min()) if len(known) else None
-        row["recovered"] = int((known < FOUND).sum())
+        finite = error[np.isfinite(error)]
+        row["mean_error"] = float(finite.mean()) if len(finite) else None
+        row["median_error"] = float(np.median(finite)) if len(finite) else None
+        row["least_error"] = float(finite.min()) if len(finite) else None
+        row["recovered"] = int((finite < FOUND).sum())
     if sums.change is not None:
         row["change"] = float(np.nanmedian(sums.change))
     return row
@@ -306,7 +315,10 @@ def _least_squares_words(
     is_drifting = config.memory is not None
     expected = f"unrelated updates that {'drift so' if is_drifting else 'never change'}"
     for row in report.summary:
-        start = f"{row['scheme']}: {row['exposed']} of {row['clients']} clients are exposed, "
+        start = (
+            f"{row['scheme']}: {row['exposed']} of {row['clients']} clients are "
+            "exposed, "
+        )
         predicted = _digits(row["predicted_error"])
         # what exposes a client tells its updates only if these never change
         if is_drifting:
@@ -331,24 +343,24 @@ def _least_squares_words(
 
 
 def _quantiles(row: dict[str, Any], report: AttackFindings) -> str:
-    """Return how well single clients are known, as attained and as computed of alike clients."""
-    own = [one for one in report.scores if one["scheme"] == row["scheme"]]
-    errors = [one["error"] for one in own if np.isfinite(one["error"])]
+    """Return how well single clients are known: attained, and for alike clients."""
+    rows = [score for score in report.scores if score["scheme"] == row["scheme"]]
+    errors = [score["error"] for score in rows if np.isfinite(score["error"])]
     if not errors:
         return ""
     attained = np.quantile(errors, (0.0, 0.1, 0.5)).tolist()
     words = f" Attained, in the unit of hidden among: {attained_words(*attained)}"
-    least = min(one["predicted_error"] for one in own if one["sums"])
+    least = min(score["predicted_error"] for score in rows if score["sums"])
     if least == 0.0:  # of a client that is exposed
         return f"{words}."
-    return f"{words}; computed for clients that are alike: the worst {attained_word(least)}."
+    return (
+        f"{words}; computed for clients that are alike: the worst "
+        f"{attained_word(least)}."
+    )
 
 
 def _digits(value: float | None) -> str:
     return "unknown" if value is None else f"{value:.3g}"
-
-
-# ---- memory
 
 
 def arrays(config: Any) -> int:
@@ -357,29 +369,29 @@ def arrays(config: Any) -> int:
     Sums and moments of what was sent are float64.
     """
     if config.run is not None:
-        own = load_config(TrainConfig, config.run / "config.toml")
-        pool, shape, classes = _run.data_of(
-            own.data.dataset, own.data.directory, own.seed
+        trained = load_config(TrainConfig, config.run / "config.toml")
+        pool, shape, classes = _stage.data_of(
+            trained.data.dataset, trained.data.directory, trained.seed
         )
-        dim = _run.dim_of(own.training.model, shape, classes)
+        dim = _stage.dim_of(trained.training.model, shape, classes)
         n, k, rounds = (
-            own.population.num_clients,
-            own.population.cohort_size,
-            own.rounds,
+            trained.population.num_clients,
+            trained.population.cohort_size,
+            trained.rounds,
         )
         rounds = rounds if config.window is None else min(rounds, config.window)
-        files, frozen = _run.sizes_of(config.updates), False
+        files, frozen = _stage.sizes_of(config.updates), False
         return pool + files + _of_rounds(dim, n, k, rounds, frozen)
     # read in pieces where it is an .npy; pages count as read
     if config.aggregates is not None:
         n = (
-            _run.shape_of(config, "participation")[-1]
+            _stage.shape_of(config, "participation")[-1]
             if config.participation is not None
             else 0
         )
-        d = _run.shape_of(config, "aggregates")[-1]
-        return _run.sizes_of(config.aggregates, config.updates) + 8 * n * d
-    pool, dim, _ = _run.model_sizes(config)
+        d = _stage.shape_of(config, "aggregates")[-1]
+        return _stage.sizes_of(config.aggregates, config.updates) + 8 * n * d
+    pool, dim, _ = _stage.model_sizes(config)
     n, k = config.num_clients, config.cohort_size
     return pool + _of_rounds(dim, n, k, config.rounds, config.frozen)
 
@@ -387,5 +399,5 @@ def arrays(config: Any) -> int:
 def _of_rounds(dim: int, n: int, k: int, rounds: int, is_frozen: bool) -> int:
     sums = 2 * 8 * rounds * dim  # one by one, and stacked
     moments = 3 * 8 * n * dim  # total, mean, and the squares of one of them
-    in_training = 4 * dim * ((2 * n if is_frozen else 0) + _run.IN_A_ROUND * k)
+    in_training = 4 * dim * ((2 * n if is_frozen else 0) + _stage.IN_A_ROUND * k)
     return sums + moments + in_training

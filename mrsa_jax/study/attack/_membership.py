@@ -13,7 +13,7 @@ from mrsa_jax._core.streams import Stream, as_key, fold
 from mrsa_jax.study._findings import AttackFindings
 from mrsa_jax.study._parts import build, load_data
 from mrsa_jax.study._progress import Progress
-from mrsa_jax.study.attack import _run
+from mrsa_jax.study.attack import _stage
 from mrsa_jax.study.attacks_on_models import MembershipConfig
 from mrsa_watch._base.errors import require
 
@@ -21,12 +21,12 @@ _RATES = (0.001, 0.01)  # of false positives
 
 
 def run(config: MembershipConfig, report: AttackFindings, progress: Progress) -> None:
-    """Ask of each target's samples and as many others whether the target trained on them."""
+    """Score the targets' samples and as many others."""
     key = as_key(config.seed)
     pool = _pool(config)
     shape = tuple(pool.inputs.shape[1:])
     model = build("model", config.model, pool.num_classes)
-    start, trainer = _run.start_and_trainer(config, model, shape, config.batch_size)
+    start, trainer = _stage.start_and_trainer(config, model, shape, config.batch_size)
     methods = [
         attacks.membership(
             method,
@@ -48,44 +48,51 @@ def run(config: MembershipConfig, report: AttackFindings, progress: Progress) ->
     _say_accuracy(report, model, np.asarray(start)[None] + updates, pool)
     progress.stage("attacks", len(config.methods) * config.num_targets)
     for i, attack in enumerate(methods):
-        found = []
+        margins = []
         for target in range(config.num_targets):
             view = _view(config, model, start, pool, target, seen[target])
-            own = attack.run(fold(_run.stream(config, Stream.ATTACK), target), view)
-            found.append(own.scores - own.threshold)
+            answers = attack.run(
+                fold(_stage.stream(config, Stream.ATTACK), target), view
+            )
+            margins.append(answers.scores - answers.threshold)
             progress.update(
                 i * config.num_targets + target + 1, len(config.methods) * len(seen)
             )
-        _score_members(config, report, attack.method, np.stack(found))
+        _score_members(config, report, attack.method, np.stack(margins))
     report.sentences += [
         "At chance: accuracy and AUC 0.5, true positives as many as false ones."
     ]
 
 
 def _pool(config: MembershipConfig) -> data.ClientData:
-    """Return the clients' samples, and behind them others that nobody has trained on."""
+    """Return the clients' samples, followed by others that no client trained on."""
     dataset = load_data(config.dataset, config.seed)
     inputs, labels = dataset.train_inputs, np.asarray(dataset.train_labels)
     count, size = max(config.num_targets, config.num_summed), config.client_size
     needed = (count + 2) * size + 1  # others to ask about, and the adversary's own
-    rule = f"must be small enough for the data: {count} clients, as many others, and the adversary"
+    rule = (
+        f"must be small enough for the data: {count} clients, as many others, and the "
+        "adversary"
+    )
     require(needed <= len(labels), "client_size", rule, size, f"{len(labels)} samples")
     generator = np.random.default_rng([config.seed, 0x3E3])
+    # label noise: some labels are drawn again
     is_wrong = generator.random(len(labels)) < config.label_noise
     drawn = generator.integers(0, dataset.num_classes, len(labels))
     noisy = np.where(is_wrong, drawn, labels).astype(np.int32)
-    return _run.equal_parts(inputs, noisy, count, size, dataset.num_classes)
+    return _stage.equal_parts(inputs, noisy, count, size, dataset.num_classes)
 
 
 def _seen_models(
     config: MembershipConfig, start: np.ndarray, updates: np.ndarray
 ) -> np.ndarray:
     """Return for each target what is seen of its model, float32 [targets, seen, d]."""
-    key = _run.stream(config, Stream.QUANTIZATION)
+    key = _stage.stream(config, Stream.QUANTIZATION)
     models = []
     for target in range(config.num_targets):
+        # a target is summed with those that follow it, around the end
         company = [(target + i) % len(updates) for i in range(config.num_summed)]
-        wire = _run.through_wire(fold(key, target), updates[company])
+        wire = _stage.through_wire(fold(key, target), updates[company])
         padded = attacks.read_models(wire.padded)[0]
         of = {"plain": updates[target], "padded": padded, "sum": wire.mean}
         models.append([start + of[name] for name in config.seen])
@@ -104,7 +111,7 @@ def _view(
     size, count = config.client_size, pool.num_clients
     others = np.arange(count * size, (count + 1) * size)
     chosen = np.concatenate([np.arange(target * size, (target + 1) * size), others])
-    own = slice((count + 1) * size, None)
+    adversary = slice((count + 1) * size, None)
     return attacks.views.MembershipView(
         model,
         on_device(seen),
@@ -113,8 +120,8 @@ def _view(
         pool.num_classes,
         pool.inputs[chosen],
         pool.labels[chosen],
-        pool.inputs[own],
-        pool.labels[own],
+        pool.inputs[adversary],
+        pool.labels[adversary],
     )
 
 
@@ -136,10 +143,11 @@ def _say_accuracy(
         return float((answers == np.asarray(pool.labels[chosen])).mean())
 
     each = range(pool.num_clients)
-    own = np.mean([right(i, slice(i * size, (i + 1) * size)) for i in each])
+    on_members = np.mean([right(i, slice(i * size, (i + 1) * size)) for i in each])
     new = np.mean([right(i, others) for i in each])
     report.sentences.append(
-        f"The clients' models are right about {own:.0%} of their samples and {new:.0%} "
+        f"The clients' models are right about {on_members:.0%} of their samples and "
+        f"{new:.0%} "
         "of new "
         "ones (labels as noisy): the gap is what the attacks live on."
     )
@@ -155,13 +163,14 @@ def _score_members(
     size = config.client_size
     is_member = np.tile(np.arange(2 * size) < size, len(scores))
     for place, name in enumerate(config.seen):
-        own = scores[:, place]
+        of_models = scores[:, place]
         judged = attacks.membership_score(
-            own.ravel(), is_member, threshold=0.0, false_positive_rates=_RATES
+            of_models.ravel(), is_member, threshold=0.0, false_positive_rates=_RATES
         )
         label = f"sum of {config.num_summed}" if name == "sum" else name
+        # normal approximation of a 95 % interval
         width = 1.96 * float(
-            np.sqrt(judged.accuracy * (1 - judged.accuracy) / own.size)
+            np.sqrt(judged.accuracy * (1 - judged.accuracy) / of_models.size)
         )
         head = {"method": method, "seen": label}
         row = {
@@ -174,15 +183,12 @@ def _score_members(
             "tpr_at_1%": judged.true_positive_rates[1],
         }
         report.summary.append(head | row)
-        for target in range(len(own)):
+        for target in range(len(of_models)):
             single = attacks.membership_score(
-                own[target], is_member[: 2 * size], threshold=0.0
+                of_models[target], is_member[: 2 * size], threshold=0.0
             )
             own_row = {"target": target, "accuracy": single.accuracy, "auc": single.auc}
             report.scores.append(head | own_row)
-
-
-# ---- memory
 
 
 def arrays(config: Any) -> int:
@@ -190,16 +196,18 @@ def arrays(config: Any) -> int:
 
     The clients' models and the shadow models.
     """
-    pool, shape, classes = _run.data_of(config.dataset, None, config.seed)
-    dim = _run.dim_of(config.model, shape, classes)
+    pool, shape, classes = _stage.data_of(config.dataset, None, config.seed)
+    dim = _stage.dim_of(config.model, shape, classes)
     clients = max(config.num_targets, config.num_summed)
     models = 4 * dim * (_OF_SHADOW * config.num_shadows + 3 * clients)
-    entries = _run.activations(config.model, shape, classes)
+    entries = _stage.activations(config.model, shape, classes)
     side_by_side = min(config.num_shadows, at_once("clients", 4 * dim))
     training = 4 * side_by_side * (4 * dim + 3 * config.batch_size * entries)
     together = samples_at_once("questions", shape)
     asking = 4 * entries * min(_OF_QUESTION * together, 2 * config.client_size + 1000)
-    return pool + models + training + asking + _run.on_the_wire(dim, config.num_summed)
+    return (
+        pool + models + training + asking + _stage.on_the_wire(dim, config.num_summed)
+    )
 
 
 _OF_SHADOW = 4  # arrays like the model, of each shadow model

@@ -13,8 +13,8 @@ from mrsa_jax._core.status import Status
 from mrsa_jax._core.streams import Stream
 from mrsa_jax.study._findings import AttackFindings
 from mrsa_jax.study._progress import Progress
-from mrsa_jax.study.attack import _run
-from mrsa_jax.study.attack._run import rows_of
+from mrsa_jax.study.attack import _stage
+from mrsa_jax.study.attack._stage import rows_of
 from mrsa_jax.study.attacks_on_models import ModelInversionConfig
 from mrsa_watch._base.errors import require
 
@@ -29,18 +29,18 @@ def run(
     One client's model in the clear and padded, and the mean.
     """
     report.title = f"Model inversion: softmax regression on {config.dataset}"
-    dataset, clients = _run.dealt_out(config, config.num_clients)
+    dataset, clients = _stage.dealt_out(config, config.num_clients)
     shape, model = (
         tuple(dataset.train_inputs.shape[1:]),
         federated.logistic(dataset.num_classes),
     )
-    start, trainer = _run.start_and_trainer(config, model, shape, batch_size=10)
+    start, trainer = _stage.start_and_trainer(config, model, shape, batch_size=10)
     progress.stage("clients' training", 1)
     updates = federated.client_updates(config.seed, model, start, clients, trainer)
     models = np.asarray(start)[None] + np.asarray(updates)
     progress.update(1, 1)
-    key = _run.stream(config, Stream.QUANTIZATION)
-    wire = _run.through_wire(key, models, config.connection_probability)
+    key = _stage.stream(config, Stream.QUANTIZATION)
+    wire = _stage.through_wire(key, models, config.connection_probability)
     means, drawn = _class_means(dataset)
     attack = attacks.model_inversion(
         num_steps=config.iterations,
@@ -63,11 +63,11 @@ def run(
             view = attacks.views.ModelView(
                 model, on_device(seen[name]), shape, dataset.num_classes
             )
-            found = attack.run(None, view)
-            _score_classes(report, name, found, means)
-            report.arrays[name] = found.images
-            rows.append((name, found.images[drawn]))
-            texts.append([f"{value:.2f}" for value in found.confidence[drawn]])
+            recovered = attack.run(None, view)
+            _score_classes(report, name, recovered, means)
+            report.arrays[name] = recovered.images
+            rows.append((name, recovered.images[drawn]))
+            texts.append([f"{value:.2f}" for value in recovered.confidence[drawn]])
             progress.update(done + 1, len(config.seen))
     finally:  # once, and what an interruption leaves too
         if len(rows) > 1:
@@ -97,22 +97,25 @@ def _class_means(dataset: data.Dataset) -> tuple[np.ndarray, Sequence[int]]:
 
 
 def _score_classes(
-    report: AttackFindings, name: str, found: Any, means: np.ndarray
+    report: AttackFindings, name: str, recovered: Any, means: np.ndarray
 ) -> None:
-    own = attacks.identified(found.images, means)
-    flat = found.images.reshape(len(means), -1).astype(np.float64)
+    is_identified = attacks.identified(recovered.images, means)
+    flat = recovered.images.reshape(len(means), -1).astype(np.float64)
     real = means.reshape(len(means), -1).astype(np.float64)
     likeness = np.full(len(means), np.nan)
+    # a picture of one value has no correlation
     for c in np.flatnonzero((flat.std(axis=1) > 0) & (real.std(axis=1) > 0)):
         likeness[c] = np.corrcoef(flat[c], real[c])[0, 1]
-    numbers = {"class": np.arange(len(means)), "confidence": found.confidence}
-    report.scores += rows_of(seen=name, **numbers, likeness=likeness, identified=own)
+    numbers = {"class": np.arange(len(means)), "confidence": recovered.confidence}
+    report.scores += rows_of(
+        seen=name, **numbers, likeness=likeness, identified=is_identified
+    )
     row = {
         "seen": name,
         "classes": len(means),
-        "identified": int(own.sum()),
+        "identified": int(is_identified.sum()),
         "by_chance": 1.0,
-        "confidence": float(found.confidence.mean()),
+        "confidence": float(recovered.confidence.mean()),
         "likeness": float(np.nanmean(likeness))
         if np.isfinite(likeness).any()
         else None,
@@ -120,15 +123,12 @@ def _score_classes(
     report.summary.append(row)
 
 
-# ---- memory
-
-
 def arrays(config: Any) -> int:
     """Return the arrays of model inversion: the clients' models and their uploads."""
-    pool, shape, classes = _run.data_of(config.dataset, None, config.seed)
-    dim = _run.dim_of("logistic", shape, classes)
+    pool, shape, classes = _stage.data_of(config.dataset, None, config.seed)
+    dim = _stage.dim_of("logistic", shape, classes)
     return (
         pool
-        + _run.on_the_wire(dim, config.num_clients)
+        + _stage.on_the_wire(dim, config.num_clients)
         + 8 * 4 * len(config.seen) * dim
     )

@@ -1,4 +1,4 @@
-"""Grids of settings of a command: their axes, one store, and what computes its points."""
+"""Grids of settings of a command: axes, one store, and the points."""
 
 from mrsa_watch._base.late import late_names
 

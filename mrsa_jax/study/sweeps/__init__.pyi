@@ -5,8 +5,7 @@ from ._axes import (
     sweep_of as sweep_of,
 )
 from ._engine import (
-    join_hosts as join_hosts,
-    run_on_hosts as run_on_hosts,
+    complete as complete,
     run_on_workers as run_on_workers,
     run_sweep as run_sweep,
 )

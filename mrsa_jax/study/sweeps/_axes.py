@@ -1,4 +1,4 @@
-"""What a sweep is: settings of one command, and axes along which some of them change.
+"""Sweeps: settings of one command, and axes along which some of them change.
 
 A TOML file holds the settings as the command's own file does, and next to them
 `[grid]`, whose fields are crossed with each other, and any number of `[[zip]]`, whose
@@ -122,7 +122,7 @@ class Sweep:
 
     @property
     def kept(self) -> tuple[str, ...]:
-        """What points keep in addition to the values at their ends, by name."""
+        """Names of the extra variables that points keep."""
         return (*(["trajectories"] if self.trajectories else []), *(self.keep or ()))
 
     @property
@@ -137,7 +137,7 @@ class Sweep:
 
     @property
     def config(self) -> SweepConfig:
-        """What is studied, as plain values."""
+        """The studied settings as plain values."""
         axes = [
             {"name": axis.name, "fields": axis.fields, "values": axis.values}
             for axis in self.axes
@@ -155,35 +155,37 @@ class Sweep:
         )
 
     def settings_at(
-        self, index: tuple[int, ...], known: dict[tuple[Any, ...], Any] | None = None
+        self, index: tuple[int, ...], tables: dict[tuple[Any, ...], Any] | None = None
     ) -> Any:
         """Return the settings of a cell.
 
         Args:
             index: Its place on each axis.
-            known: Tables of other cells, which share those that do not change between
+            tables: Those of other cells, which share those that do not change between
                 them.
         """
-        known, changed = {} if known is None else known, {}
+        tables, changed = {} if tables is None else tables, {}
+        # tables that no axis changes are shared by all cells; the others by those cells
+        # that have the same places on the axes that change them
         for name, axes in self._changing.items():
             place = name, *(index[k] for k in axes)
-            if place not in known:
+            if place not in tables:
                 settings = self.base
                 for field, value in self.changes(index):
                     if field.partition(".")[0] == name:
                         settings = _replaced(settings, field.split("."), value)
-                known[place] = getattr(settings, name)
-            changed[name] = known[place]
+                tables[place] = getattr(settings, name)
+            changed[name] = tables[place]
         return dataclasses.replace(self.base, **changed)
 
     @functools.cached_property
     def _changing(self) -> dict[str, list[int]]:
-        """Settings and tables that are not the same everywhere, with the axes that change them."""
-        found: dict[str, list[int]] = {}
+        """Settings and tables that axes change, with the numbers of these axes."""
+        changing: dict[str, list[int]] = {}
         for k, axis in enumerate(self.axes):
             for name in dict.fromkeys(field.partition(".")[0] for field in axis.fields):
-                found.setdefault(name, []).append(k)
-        return found
+                changing.setdefault(name, []).append(k)
+        return changing
 
     def changes(self, index: tuple[int, ...]) -> Iterator[tuple[str, Any]]:
         """Go through the fields that the axes set, with their values at a cell."""
@@ -192,16 +194,18 @@ class Sweep:
 
     def points(self) -> Iterator[Point]:
         """Go through the cells, the last axis fastest."""
-        known: dict[tuple[Any, ...], Any] = {}
+        cached: dict[tuple[Any, ...], Any] = {}
         checks, read = (
             (each_once(check_types), each_once(check_parts)),
             each_once(as_read),
         )
         for index in itertools.product(*map(range, self.shape)):
             try:
-                config = self.kind.resolve(self.settings_at(index, known), checks)
+                # checks see each table once, however many cells share it
+                config = self.kind.resolve(self.settings_at(index, cached), checks)
                 tables = {
-                    name: read(own) for name, own in own_and_tables(config)[1].items()
+                    name: read(table)
+                    for name, table in own_and_tables(config)[1].items()
                 }
                 yield Point(
                     index, dataclasses.replace(config, **tables) if tables else config
@@ -224,33 +228,33 @@ class Sweep:
         )
 
     def among(self, indices: Sequence[tuple[int, ...]], but: int | None = None) -> str:
-        """Return in words which places some cells have on the axes of which they have not all.
+        """Describe the places of some cells on the axes that they do not cover.
 
         `but`: number of an axis that is left out.
         """
-        found = []
+        words = []
         for k, places in enumerate(zip(*indices, strict=True)):
-            axis, own = self.axes[k], sorted(set(places))
-            if len(own) < len(axis.values) and k != but:
+            axis, chosen = self.axes[k], sorted(set(places))
+            if len(chosen) < len(axis.values) and k != but:
                 names = " with ".join(field.rpartition(".")[2] for field in axis.fields)
-                shown = [
+                labels = [
                     " with ".join(
                         str(self._label(field, value))
                         for field, value in zip(
                             axis.fields, axis.values[place], strict=True
                         )
                     )
-                    for place in own[:6]
+                    for place in chosen[:6]
                 ]
-                found.append(
-                    f"{names} = {' or '.join(shown)}{' or ...' * (len(own) > 6)}"
+                words.append(
+                    f"{names} = {' or '.join(labels)}{' or ...' * (len(chosen) > 6)}"
                 )
-        return ", ".join(found)
+        return ", ".join(words)
 
     def _label(self, field: str, value: Any) -> Any:
-        shown = self.kind.label(field, value)
-        if shown is not None:
-            return shown
+        label = self.kind.label(field, value)
+        if label is not None:
+            return label
         if isinstance(value, tuple):
             return value[0] if len(value) == 1 else ", ".join(map(str, value))
         return str(value) if isinstance(value, pathlib.Path) else value
@@ -288,20 +292,20 @@ def sweep_of(content: Mapping[str, Any]) -> Sweep:
             with the nearest known one), a value of another type, an empty or repeated
             axis, or zipped lists of different lengths.
     """
-    left = copy.deepcopy(dict(content))  # fields are taken out as they are read
-    name = left.pop("command", "simulate")
+    rest = copy.deepcopy(dict(content))  # fields are taken out as they are read
+    name = rest.pop("command", "simulate")
     kinds = {one.name: one for one in KINDS.values() if one.points}
     kind = kinds[check_known(name, "command", kinds, "one that can be swept")]
     flags = {}
     for flag in ("skip_impossible", "trajectories"):
-        flags[flag] = left.pop(flag, False)
+        flags[flag] = rest.pop(flag, False)
         require(
             isinstance(flags[flag], bool), flag, "must be true or false", flags[flag]
         )
-    keep = left.pop("keep", [])
+    keep = rest.pop("keep", [])
     good = isinstance(keep, list) and all(isinstance(one, str) for one in keep)
     require(good, "keep", "must be a list of names", keep)
-    grid, zips = left.pop("grid", {}), left.pop("zip", [])
+    grid, zips = rest.pop("grid", {}), rest.pop("zip", [])
     require(isinstance(grid, dict), "grid", "must be a table of lists", grid)
     one_table = isinstance(zips, dict)
     zips = [zips] if one_table else zips
@@ -309,7 +313,8 @@ def sweep_of(content: Mapping[str, Any]) -> Sweep:
     good = isinstance(zips, list) and all(isinstance(one, dict) for one in zips)
     require(good, "zip", rule, zips)
     fields = _flat_fields(kind.settings, grid, "grid")
-    implied = {f: v for f, v in kind.implied_axes(left).items() if f not in fields}
+    # a list of schemes in the base is an axis where a point has one scheme
+    implied = {f: v for f, v in kind.implied_axes(rest).items() if f not in fields}
     axes = [
         _axis(kind, "grid", {name: values})
         for name, values in (implied | fields).items()
@@ -321,11 +326,14 @@ def sweep_of(content: Mapping[str, Any]) -> Sweep:
             _axis(kind, where, _flat_fields(kind.settings, table, where), title)
         )
     check_axes(axes)
-    base: Any = from_dict(kind.settings, left, "")
+    base: Any = from_dict(kind.settings, rest, "")
     tracked = getattr(base, "track", ())
-    rule = "must not be set for a sweep: its store has each point's results and, by `trajectories`"
+    rule = (
+        "must not be set for a sweep: its store has each point's results and, by "
+        "`trajectories`"
+    )
     require(not tracked, "track", f"{rule}, paths", tracked)
-    out = left.get("out")
+    out = rest.get("out")
     return Sweep(
         kind=kind,
         base=base,
@@ -344,7 +352,7 @@ def _flat_fields(
 
     Both ways to write a dotted name are taken.
     """
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for key, value in table.items():
         dotted = f"{prefix}{key}"
         hint = hint_of(cls, dotted, where)
@@ -352,10 +360,10 @@ def _flat_fields(
             first = dataclasses.fields(hint)[0].name
             rule = f"must name one of its fields, as in {dotted}.{first}"
             require(isinstance(value, dict), f"{where}.{dotted}", rule)
-            found |= _flat_fields(cls, value, where, f"{dotted}.")
+            fields |= _flat_fields(cls, value, where, f"{dotted}.")
         else:
-            found[dotted] = value
-    return found
+            fields[dotted] = value
+    return fields
 
 
 def hint_of(cls: type, dotted: str, where: str) -> Any:
@@ -363,13 +371,14 @@ def hint_of(cls: type, dotted: str, where: str) -> Any:
     hints = dict(hints_of(cls))
     if dotted in hints:
         return hints[dotted]
-    known = [name for name, hint in hints.items() if not dataclasses.is_dataclass(hint)]
+    names = [name for name, hint in hints.items() if not dataclasses.is_dataclass(hint)]
+    # the same last part in another table, before words that look alike
     close = [
-        name for name in known if name.rpartition(".")[2] == dotted.rpartition(".")[2]
+        name for name in names if name.rpartition(".")[2] == dotted.rpartition(".")[2]
     ]
-    close = close or difflib.get_close_matches(dotted, known, n=1, cutoff=0.5)
+    close = close or difflib.get_close_matches(dotted, names, n=1, cutoff=0.5)
     advice = (
-        f"; did you mean {close[0]!r}?" if close else f" (known: {', '.join(known)})"
+        f"; did you mean {close[0]!r}?" if close else f" (known: {', '.join(names)})"
     )
     raise ConfigurationError(f"`{where}.{dotted}` is not a field{advice}")
 
@@ -432,10 +441,12 @@ def _expanded(values: Any, path: str) -> Any:
     check_known(name, path, _RANGES, "a list or a range")
     least, most, form = _RANGES[name]
     good = isinstance(numbers, list) and least <= len(numbers) <= most
-    good = good and all(is_number(one) and math.isfinite(one) for one in numbers)
+    good = good and all(
+        is_number(number) and math.isfinite(number) for number in numbers
+    )
     require(good, f"{path}.{name}", f"must be {form}", numbers)
     if name == "range":
-        whole = all(isinstance(one, int) for one in numbers)
+        whole = all(isinstance(number, int) for number in numbers)
         require(
             whole and numbers[2:] != [0],
             f"{path}.range",
@@ -459,7 +470,9 @@ def _expanded(values: Any, path: str) -> Any:
     import numpy as np  # --help must not wait for it
 
     spaced = (np.linspace if name == "linspace" else np.geomspace)(*numbers)
-    return [float(f"{one:.12g}") for one in spaced]  # 0.3, not 0.30000000000000004
+    return [
+        float(f"{number:.12g}") for number in spaced
+    ]  # 0.3, not 0.30000000000000004
 
 
 def read_field(hint: Any, value: Any, path: str) -> Any:
@@ -470,13 +483,14 @@ def read_field(hint: Any, value: Any, path: str) -> Any:
     inner = without_none(hint)
     if typing.get_origin(inner) is tuple and not isinstance(value, list):
         value = [value]
+    # TOML's linspace gives floats
     if inner is int and isinstance(value, float) and value.is_integer():
         value = int(value)
     return read_value(hint, value, path)
 
 
 def check_axes(axes: list[Axis]) -> None:
-    """Raise for axes that change one field twice, share a name, or have too many cells."""
+    """Raise for axes that share a field or a name, or have too many cells."""
     require(
         len(axes) > 0,
         "grid",
@@ -517,8 +531,8 @@ def _replaced(settings: Any, path: list[str], value: Any) -> Any:
 
 def _coordinate(values: list[Any]) -> list[Any]:
     """Return labels of one type: numbers where all are, else text."""
-    if all(isinstance(one, bool) for one in values):
-        return [str(one).lower() for one in values]
+    if all(isinstance(value, bool) for value in values):
+        return [str(value).lower() for value in values]
     if all(map(is_number, values)):
         return values
-    return ["none" if one is None else str(one) for one in values]
+    return ["none" if value is None else str(value) for value in values]

@@ -1,89 +1,82 @@
-"""How a sweep is run.
+"""Run a sweep: compute the points that its folder lacks, and put the results together.
 
-What its folder lacks is computed, and the results are put together.
-By one process, or by several: workers of dask.distributed, or hosts that share each
-point. Workers write into the store themselves and claim points as any process does, so
-a worker that dies loses the points in flight only, and dask gives these to another. All
-of them must see the folder.
-
-On several hosts, by `jax.distributed`, every point is shared by all.
-All processes go through the same points in the same order, each with its devices' share
-of the trials or clients. The first one claims points as a process alone does, so that
-other sweeps on the store leave them to it, says which come next, and writes them.
-(Separate points for each process need no such thing: start several sweeps on one store,
-or use dask's workers.)
+One process computes them, or several workers of dask.distributed. Workers write into
+the store themselves and claim points as any process does, so a worker that dies loses
+the points in flight only, and dask gives these to another. All of them must see the
+folder.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
-import hashlib
 import logging
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-import jax
 import numpy as np
 
 from mrsa_jax._core.registry import load_plugins, loaded_plugins
-from mrsa_jax.study import _store
+from mrsa_jax.study._accessor import open_study
 from mrsa_jax.study._progress import Progress, checked_progress, note, warn
 from mrsa_jax.study._records import Index
 from mrsa_jax.study._runner import Runner
 from mrsa_jax.study.sweeps._main_guard import check_main
 from mrsa_jax.study.sweeps._plan import Plan, Task
 from mrsa_jax.study.sweeps._store import SweepStore
-from mrsa_watch._base.errors import ConfigurationError, MrsaError, needed, require
+from mrsa_watch._base.errors import ConfigurationError, MrsaError, needed
 
 if TYPE_CHECKING:
     import xarray as xr
 
 _SECONDS_TO_WAIT = 0.5  # for points that another process computes
+_SECONDS_TO_CONNECT = 10  # to a scheduler
+_TASKS_EACH = 4  # of each worker, so that they end at about the same time
+
+
+class WorkersError(MrsaError, RuntimeError):
+    """Workers died again and again over the same points."""
 
 
 class Count:
-    """Counts the cells that are done and passes that on."""
+    """Count the cells that are done, and report them as progress."""
 
     def __init__(self, plan: Plan, store: SweepStore, progress: Progress) -> None:
-        """Look at what is done already, and begin the stage."""
+        """Read the store, and begin the stage."""
         self._plan = plan
         self._store = store
         self._total = sum(plan.num_cells.values())
         self._progress = progress
         store.index.refresh()
-        read = [store.index]
+        indices = [store.index]
         if plan.sweep.reuse is not None:
-            read.append(Index(plan.sweep.reuse).refresh())
-            self._reuse(read[-1])
+            indices.append(Index(plan.sweep.reuse).refresh())
+            self._reuse(indices[-1])
         self.missing = set(plan.points)
-        self._left = 0  # cells of the points that are missing
         self._forget_done()
-        for text in (own for index in read for own in index.losses()):
-            warn(progress, f"{text}: points that they held are computed again")
+        for index in indices:
+            for loss in index.losses():
+                warn(progress, f"{loss}: points that they held are computed again")
         progress.stage(f"sweep of {plan.sweep.kind.name}", self._total)
         for words in plan.changed(store.index):
             note(progress, words)
-        there = self._total - self._left
-        if there:
-            note(progress, f"{there} of {self._total} points are there already")
+        done = self._num_done()
+        if done:
+            note(progress, f"{done} of {self._total} points are there already")
         self._show()
 
     def add(self, number: int) -> None:
         """Count a computed point, with all cells that it fills."""
-        if number in self.missing:
-            self.missing.discard(number)
-            self._left -= self._plan.num_cells[number]
+        self.missing.discard(number)
         self._show()
 
     def passes(self) -> Iterator[list[Task]]:
-        """Give all tasks that are to be done, again and again until nothing is missing.
+        """Yield all tasks to be done, again and again until nothing is missing.
 
-        What another process holds is tried again, after a little where nothing else was
-        done: it may have been killed.
+        Points that another process holds are tried again, after a pause if nothing else
+        was done: that process may have been killed.
         """
         while self.missing:
             before = len(self.missing)
@@ -96,23 +89,28 @@ class Count:
                 self._show()
 
     def _reuse(self, other: Index) -> None:
-        """Take the records of another folder that are further than those that are here."""
-        plan, store = self._plan, self._store
+        """Take the records of another folder that have more trials than this store."""
+        plan = self._plan
         for number in plan.identities:
-            there = plan.there(store.index, number)
-            for part in plan.parts(other, number):
-                if part.end > there:
-                    store.take(part.frame())
+            trials_here = plan.there(self._store.index, number)
+            for record in plan.parts(other, number):
+                if record.end > trials_here:
+                    self._store.take(record.frame())
 
     def _forget_done(self) -> None:
-        own = self._plan
+        plan = self._plan
+        index = self._store.index
         self.missing = {
-            n for n in self.missing if own.there(self._store.index, n) < own.trials(n)
+            number
+            for number in self.missing
+            if plan.there(index, number) < plan.trials(number)
         }
-        self._left = sum(own.num_cells[number] for number in self.missing)
+
+    def _num_done(self) -> int:
+        return self._total - sum(self._plan.num_cells[n] for n in self.missing)
 
     def _show(self) -> None:
-        self._progress.update(self._total - self._left, self._total)
+        self._progress.update(self._num_done(), self._total)
 
 
 def run_sweep(plan: Plan, progress: Progress | None = None) -> xr.Dataset:
@@ -134,90 +132,7 @@ def run_sweep(plan: Plan, progress: Progress | None = None) -> xr.Dataset:
         ConfigurationError: If a point needs more memory than this machine has.
     """
     complete(plan, progress)
-    return _store.open_study(plan.sweep.out)
-
-
-def complete(plan: Plan, progress: Progress | None = None) -> int:
-    """Do what `run_sweep` does without opening the store, which loads xarray.
-
-    Returns:
-        How many cells are done: all that are possible.
-    """
-    plan.check_memory()
-    with contextlib.closing(plan.open_store()) as store:
-        count = Count(plan, store, checked_progress(progress))
-        for tasks in count.passes():
-            for task in tasks:
-                compute(plan, store, task, count.add)
-        store.show()
-    return sum(plan.num_cells.values())
-
-
-def compute(
-    plan: Plan,
-    store: SweepStore,
-    task: Task,
-    on_done: Callable[[int], None],
-    on_claimed: Callable[[Task], None] | None = None,
-) -> None:
-    """Compute points that nobody else does, and write each as it is done.
-
-    Args:
-        plan: With these points.
-        store: Its store.
-        task: Which trials of which points.
-        on_done: Called with the number of each point that was written.
-        on_claimed: Called before anything is computed, with what will be.
-    """
-    with store.claim(
-        {number: plan.identities[number].key for number in task.numbers}
-    ) as held:
-        own = tuple(
-            number for number in held if plan.there(store.index, number) == task.first
-        )
-        if not own:
-            return
-        plan.check_unchanged(own)
-        task = dataclasses.replace(task, numbers=own)
-        if on_claimed is not None:
-            on_claimed(task)
-        start = time.perf_counter()
-        for number, values in zip(own, computed(plan, task), strict=True):
-            seconds = time.perf_counter() - start
-            # again: a file may have been replaced meanwhile
-            plan.check_unchanged([number])
-            first, count = task.first, task.count
-            if plan.is_whole and first:
-                (before,) = plan.parts(store.index, number, first)
-                runner = plan.sweep.kind.runner()
-                values = runner.joined(
-                    (before.values(plan.variables), values), (first, count)
-                )
-                first, count, seconds = 0, first + count, seconds + before.seconds
-            store.write(plan.identities[number], first, count, values, seconds)
-            on_done(number)
-            start = time.perf_counter()
-
-
-def computed(plan: Plan, task: Task) -> Iterator[dict[str, np.ndarray]]:
-    """Compute the trials of a task's points, one after another."""
-    runner: Runner = plan.sweep.kind.runner()
-    configs = [plan.config(task, number) for number in task.numbers]
-    more = {"first": task.first} if task.first else {}
-    return runner.run_points(
-        configs, plan.machine, plan.sweep.kept, task.together, **more
-    )
-
-
-if TYPE_CHECKING:
-    import xarray as xr
-
-_TASKS_EACH = 4  # of each worker, so that they end at about the same time
-_SECONDS_TO_CONNECT = 10
-
-
-class WorkersError(MrsaError, RuntimeError):
-    """Workers died again and again over the same points."""
+    return open_study(plan.sweep.out)
 
 
 def run_on_workers(
@@ -243,33 +158,113 @@ def run_on_workers(
         WorkersError: If workers die again and again.
         StoreError: If the store cannot be written.
     """
-    # of this machine; those of a scheduler have separate memory
-    if workers is not None:
-        plan.check_memory(workers)
-    with (
-        _client(workers, scheduler) as client,
-        contextlib.closing(plan.open_store()) as store,
-    ):
-        cut = _cut(plan, max(1, len(client.scheduler_info()["workers"])))
-        count = Count(cut, store, checked_progress(progress))
+    complete(plan, progress, workers=workers, scheduler=scheduler)
+    return open_study(plan.sweep.out)
+
+
+def complete(
+    plan: Plan,
+    progress: Progress | None = None,
+    *,
+    workers: int | None = None,
+    scheduler: str | None = None,
+) -> int:
+    """Compute what is missing without opening the store, which loads xarray.
+
+    Args:
+        plan: As `plan_sweep` returns it.
+        progress: Receives how many points are done.
+        workers: Processes of this machine to start; None: this process, or a scheduler.
+        scheduler: Address of a running scheduler.
+
+    Returns:
+        Number of cells that are done: all that are possible.
+    """
+    # the memory of a scheduler's workers is that of other machines
+    if scheduler is None:
+        plan.check_memory(workers or 1)
+    with contextlib.ExitStack() as stack:
+        client = None
+        if workers is not None or scheduler is not None:
+            client = stack.enter_context(_client(workers, scheduler))
+            plan = _cut(plan, max(1, len(client.scheduler_info()["workers"])))
+        store = stack.enter_context(contextlib.closing(plan.open_store()))
+        count = Count(plan, store, checked_progress(progress))
         for tasks in count.passes():
-            _compute_all(client, cut, tasks, count)
+            if client is not None:
+                _compute_all(client, plan, tasks, count)
+                continue
+            for task in tasks:
+                compute(plan, store, task, count.add)
         store.show()
-    return _store.open_study(plan.sweep.out)
+    return sum(plan.num_cells.values())
+
+
+def compute(
+    plan: Plan, store: SweepStore, task: Task, on_done: Callable[[int], None]
+) -> None:
+    """Compute points that no other process computes, and write each as it is done.
+
+    Args:
+        plan: With these points.
+        store: Its store.
+        task: Which trials of which points.
+        on_done: Called with the number of each point that was written.
+    """
+    keys = {number: plan.identities[number].key for number in task.numbers}
+    with store.claim(keys) as claimed:
+        numbers = tuple(
+            number
+            for number in claimed
+            if plan.there(store.index, number) == task.first
+        )
+        if not numbers:
+            return
+        plan.check_unchanged(numbers)
+        task = dataclasses.replace(task, numbers=numbers)
+        start = time.perf_counter()
+        for number, values in zip(numbers, computed(plan, task), strict=True):
+            seconds = time.perf_counter() - start
+            # again: a file may have been replaced meanwhile
+            plan.check_unchanged([number])
+            first = task.first
+            count = task.count
+            # a record of all trials together is replaced by one of them and the new
+            if plan.is_whole and first:
+                (before,) = plan.parts(store.index, number, first)
+                values = plan.sweep.kind.runner().joined(
+                    (before.values(plan.variables), values), (first, count)
+                )
+                count += first
+                first = 0
+                seconds += before.seconds
+            store.write(plan.identities[number], first, count, values, seconds)
+            on_done(number)
+            start = time.perf_counter()
+
+
+def computed(plan: Plan, task: Task) -> Iterator[dict[str, np.ndarray]]:
+    """Compute the trials of a task's points, one after another."""
+    runner: Runner = plan.sweep.kind.runner()
+    configs = [plan.config(task, number) for number in task.numbers]
+    more = {"first": task.first} if task.first else {}
+    return runner.run_points(
+        configs, plan.machine, plan.sweep.kept, task.together, **more
+    )
 
 
 def _cut(plan: Plan, workers: int) -> Plan:
-    """Return the plan in tasks of which each worker has some."""
+    """Return the plan with smaller tasks, some for each worker."""
     groups = []
     for group in plan.groups:
-        share = -(-len(group.numbers) // (workers * _TASKS_EACH))
-        groups.append(
-            dataclasses.replace(group, together=max(1, min(group.together, share)))
-        )
+        most = -(-len(group.numbers) // (workers * _TASKS_EACH))
+        together = max(1, min(group.together, most))
+        groups.append(dataclasses.replace(group, together=together))
     return dataclasses.replace(plan, groups=tuple(groups))
 
 
 def _compute_all(client: Any, plan: Plan, tasks: Sequence[Task], count: Count) -> None:
+    """Let workers compute tasks, and count their points as they come."""
     from distributed import KilledWorker, as_completed
 
     futures = [
@@ -292,7 +287,7 @@ def _compute_all(client: Any, plan: Plan, tasks: Sequence[Task], count: Count) -
 
 def _work(plugins: dict[str, dict[str, str]], plan: Plan, task: Task) -> list[int]:
     """Compute points on a worker; return those that were written."""
-    # what they print, now or later, does not get among the first process's results
+    # plugins may print, which must not get among the first process's results
     if plugins:
         sys.stdout = sys.stderr
     if plugins != loaded_plugins():
@@ -305,176 +300,26 @@ def _work(plugins: dict[str, dict[str, str]], plan: Plan, task: Task) -> list[in
 
 @contextlib.contextmanager
 def _client(workers: int | None, scheduler: str | None) -> Iterator[Any]:
-    """Connect to a scheduler, or start a cluster of processes for the time of the block."""
+    """Connect to a scheduler, or start processes of this machine for the block."""
     rule = "`workers` must not be set if dask is missing"
     distributed = needed("distributed", "dask", rule)
-    if scheduler is None:
-        check_main(distributed, workers)
-        with (
-            distributed.LocalCluster(
+    with contextlib.ExitStack() as stack:
+        if scheduler is None:
+            check_main(distributed, workers)
+            cluster = distributed.LocalCluster(
                 n_workers=workers,
                 threads_per_worker=1,
                 dashboard_address=None,
                 silence_logs=logging.CRITICAL,
-            ) as cluster,
-            distributed.Client(cluster) as client,
-        ):
-            yield client
-        return
-    try:
-        client = distributed.Client(scheduler, timeout=_SECONDS_TO_CONNECT)
-    except (OSError, ValueError) as error:
-        raise ConfigurationError(
-            f"`scheduler` must answer; got {scheduler!r}, which does not within "
-            f"{_SECONDS_TO_CONNECT} s: {error}"
-        ) from error
-    with client:
-        yield client
-
-
-_SECONDS_TO_JOIN = 60
-_NONE, _END = -1, -2  # instead of a first trial
-
-
-def join_hosts(
-    coordinator: str | None,
-    num_processes: int | None = None,
-    process_index: int | None = None,
-) -> None:
-    """Connect this process to the others; to be called before JAX computes anything.
-
-    Args:
-        coordinator: Address of the first process, such as `"10.0.0.1:1234"`; None where
-            the cluster's manager says all (SLURM, Open MPI, Kubernetes, cloud TPUs).
-        num_processes: Their number.
-        process_index: Which one this is, from 0.
-
-    Raises:
-        ConfigurationError: If the others do not come within a minute, or an index is
-            out of range.
-    """
-    if num_processes is not None and process_index is not None:
-        require(
-            num_processes >= 1, "num_processes", "must be at least 1", num_processes
-        )
-        rule = "must lie in [0, num_processes)"
-        good = 0 <= process_index < num_processes
-        require(good, "process_index", rule, process_index, num_processes)
-    try:
-        jax.distributed.initialize(
-            coordinator,
-            num_processes=num_processes,
-            process_id=process_index,
-            initialization_timeout=_SECONDS_TO_JOIN,
-        )
-    except (RuntimeError, ValueError) as error:
-        raise ConfigurationError(
-            f"`coordinator` must answer, and all processes come; got {coordinator!r}: "
-            f"{error}"
-        ) from error
-
-
-def run_on_hosts(plan: Plan, progress: Progress | None = None) -> xr.Dataset | None:
-    """Compute the points that are missing with the devices of all hosts.
-
-    Args:
-        plan: As `plan_sweep` returns it, the same in all processes.
-        progress: Receives how many points are done; of use in the first process.
-
-    Returns:
-        In the first process the store, lazily loaded; None in the others.
-
-    Raises:
-        OutputExistsError: If the folder holds something else.
-        StoreError: If it cannot be written.
-        ConfigurationError: If code or files differ between the processes.
-    """
-    _check_alike(plan)
-    if jax.process_index() == 0:
-        return _lead(plan, checked_progress(progress))
-    _follow(plan)
-    return None
-
-
-def _check_alike(plan: Plan) -> None:
-    """Raise in all processes unless all have the same code and files."""
-    from jax.experimental import multihost_utils
-
-    own = hashlib.sha256(plan.cells.tobytes()).digest()
-    several = multihost_utils.process_allgather(
-        np.frombuffer(own, np.uint8), tiled=False
-    )
-    if len(np.unique(np.reshape(several, (-1, len(own))), axis=0)) > 1:
-        names = sorted(
-            {name for one in plan.identities.values() for name in one.made_by}
-        )
-        raise ConfigurationError(
-            "`coordinator` must join processes of the same code and files; got "
-            "others: compare "
-            f"{', '.join(names)} on the hosts, and start all of them again"
-        )
-
-
-def _lead(plan: Plan, progress: Progress) -> xr.Dataset:
-    """Claim points as any process does, tell the others which come next, and write them."""
-    plan = _on_all_devices(plan)
-    with contextlib.closing(plan.open_store()) as store:
+            )
+            address = stack.enter_context(cluster)
+        else:
+            address = scheduler
         try:
-            count = Count(plan, store, progress)
-        except MrsaError:  # the others must not wait for points
-            _tell(plan, None, _END)
-            raise
-        for tasks in count.passes():
-            for task in tasks:
-                compute(plan, store, task, count.add, functools.partial(_tell, plan))
-            if count.missing:
-                # another process holds them: the others of this one must not wait for a
-                # message longer than their network does
-                _tell(plan, None)
-        _tell(plan, None, _END)
-        store.show()
-    return _store.open_study(plan.sweep.out)
-
-
-def _follow(plan: Plan) -> None:
-    """Compute what the first process says, each device its share."""
-    plan = _on_all_devices(plan)
-    while True:
-        first, count, together, *numbers = _broadcast(
-            np.zeros(3 + _room(plan), np.int32)
-        ).tolist()
-        if first == _END:
-            return
-        if first != _NONE:
-            own = tuple(number for number in numbers if number >= 0)
-            for _ in computed(plan, Task(own, first, count, together)):
-                pass  # the first process writes it
-
-
-def _on_all_devices(plan: Plan) -> Plan:
-    machine = dataclasses.replace(plan.machine, devices=len(jax.devices()))
-    return dataclasses.replace(plan, machine=machine)
-
-
-def _room(plan: Plan) -> int:
-    """Return how many points a message has room for: those of the largest task."""
-    return max((group.together for group in plan.groups), default=1)
-
-
-def _tell(plan: Plan, task: Task | None, what: int = _NONE) -> None:
-    """Say what comes next.
-
-    Without a task: that nothing does yet, or that it is the end.
-    """
-    message = np.full(3 + _room(plan), what, np.int32)
-    if task is not None:
-        own = (task.first, task.count, task.together, *task.numbers)
-        message[: len(own)] = own
-    _broadcast(message)
-
-
-def _broadcast(message: np.ndarray) -> np.ndarray:
-    """Return the message of the first process, in all of them."""
-    from jax.experimental import multihost_utils
-
-    return np.asarray(multihost_utils.broadcast_one_to_all(message))
+            client = distributed.Client(address, timeout=_SECONDS_TO_CONNECT)
+        except (OSError, ValueError) as error:
+            raise ConfigurationError(
+                f"`scheduler` must answer; got {scheduler!r}, which does not within "
+                f"{_SECONDS_TO_CONNECT} s: {error}"
+            ) from error
+        yield stack.enter_context(client)

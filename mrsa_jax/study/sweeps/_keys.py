@@ -1,4 +1,4 @@
-"""What a point is found by.
+"""Keys of points: digests of their settings, and of the code and files behind them.
 
 A digest of its settings, and of the code and files it is made of.
 """
@@ -37,31 +37,31 @@ RANGED = ("simulate", "secagg")
 """Kinds whose points are a number of trials, each by itself: more can be added."""
 
 
-def _of_population(own: PopulationConfig) -> Iterable[str]:
-    read = Model.parse(own.availability).row.reads(own.dropout_rates)
+def _of_population(table: PopulationConfig) -> Iterable[str]:
+    read = Model.parse(table.availability).row.reads(table.dropout_rates)
     # whose rates lie between those that are given
-    by_label = own.assignment == "by_label"
+    by_label = table.assignment == "by_label"
     return {"dropout_rates", "assignment"}.difference(
         read, {"assignment"} if by_label else ()
     )
 
 
-def _of_data(own: DataConfig) -> Iterable[str]:
-    read = PARTITIONS[own.partition][1:]
+def _of_data(table: DataConfig) -> Iterable[str]:
+    read = PARTITIONS[table.partition][1:]
     return {name for _, *names in PARTITIONS.values() for name in names}.difference(
         read
     )
 
 
-def _of_aggregation(own: AggregationConfig) -> Iterable[str]:
-    moves = () if own.clip_rule != "fixed" else ("clip_multiplier", "clip_floor")
-    return *moves, *(() if own.is_noisy else ("noise", "target_delta"))
+def _of_aggregation(table: AggregationConfig) -> Iterable[str]:
+    moves = () if table.clip_rule != "fixed" else ("clip_multiplier", "clip_floor")
+    return *moves, *(() if table.is_noisy else ("noise", "target_delta"))
 
 
 UNREAD: dict[type, Callable[[Any], Iterable[str]]] = {
     PopulationConfig: _of_population,
     DataConfig: _of_data,
-    TrainingConfig: lambda own: () if own.decay_rounds else ("decay_factor",),
+    TrainingConfig: lambda table: () if table.decay_rounds else ("decay_factor",),
     AggregationConfig: _of_aggregation,
 }
 """Fields of a table that what its other fields choose does not read."""
@@ -90,7 +90,7 @@ def as_read(table: Any) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class Identity:
-    """What a point is.
+    """The identity of a point.
 
     Attributes:
         key: 64 hexadecimal digits of all that decides on its results, except the number
@@ -105,7 +105,7 @@ class Identity:
 
 
 class Identities:
-    """What the points of a sweep are.
+    """Identify the points of a sweep.
 
     Each table, file and piece of code is looked at once.
 
@@ -121,17 +121,17 @@ class Identities:
         self._tables: dict[str, Callable[[Any], list[Any]]] = {}
 
     def of(self, config: Any) -> Identity:
-        """Return what the point with these settings is."""
+        """Return the identity of the point with these settings."""
         kind, made = self._kind, self._sources.of(config)
-        found, written = self._differing(config)
+        unusual, written = self._differing(config)
         content = {
             "kind": kind.name,
             "computes": len(COMPUTES_ALIKE.get(kind.name, ())),
-            "settings": found,
+            "settings": unusual,
             # what a file of a trace is called says nothing
             "made of": {
-                name: own.partition(" ")[0]
-                for name, own in made.items()
+                name: digest.partition(" ")[0]
+                for name, digest in made.items()
                 if "," in name or not name.startswith(("mrsa_jax", "availability "))
             },
         }
@@ -142,39 +142,47 @@ class Identities:
         return Identity(_digest(content), _digest([kind.name, written]), made)
 
     def _studied(self, content: dict[str, Any]) -> dict[str, Any]:
-        left = ("trials",) if self._kind.name in RANGED else ()
-        return {name: own for name, own in studied(content).items() if name not in left}
+        dropped = ("trials",) if self._kind.name in RANGED else ()
+        return {
+            name: value
+            for name, value in studied(content).items()
+            if name not in dropped
+        }
 
     def _differing(self, config: Any) -> list[dict[str, Any]]:
         """Return settings that are not usual.
 
         With files by their content, and as written.
         """
-        own, tables = map(self._studied, own_and_tables(config))
+        fields, tables = map(self._studied, own_and_tables(config))
         usual = {
             name: value for name, value in self._usual.items() if name not in tables
         }
-        found = [_less(self._without_paths(own), usual), _less(own, usual)]
+        differing = [_less(self._without_paths(fields), usual), _less(fields, usual)]
         for name, table in tables.items():
             if name not in self._tables:
                 self._tables[name] = each_once(functools.partial(self._of_table, name))
-            for content, inner in zip(found, self._tables[name](table), strict=True):
+            for content, inner in zip(
+                differing, self._tables[name](table), strict=True
+            ):
                 if inner != {} or name not in self._usual:
                     content[name] = inner
-        return found
+        return differing
 
     def _of_table(self, name: str, table: Any) -> list[Any]:
         plain, usual = to_dict(table), self._usual.get(name, {})
-        return [_less(own, usual) for own in (self._without_paths(plain), plain)]
+        return [
+            _less(content, usual) for content in (self._without_paths(plain), plain)
+        ]
 
     def _without_paths(self, value: Any) -> Any:
         """Return settings with the content of a trace instead of its path."""
         if isinstance(value, dict):
-            left = {"directory"} if "dataset" in value else set()
+            dropped = {"directory"} if "dataset" in value else set()
             return {
-                name: self._without_paths(one)
-                for name, one in value.items()
-                if name not in left
+                name: self._without_paths(item)
+                for name, item in value.items()
+                if name not in dropped
             }
         if isinstance(value, str) and value.startswith("replay:"):
             path, mode = Model.parse(value).parameters
@@ -184,7 +192,7 @@ class Identities:
 
 @functools.cache
 def _defaults(config: type) -> dict[str, Any]:
-    """Return what a field is where nobody sets it.
+    """Return the default of each field; a new field with that value changes no key.
 
     A new field of that value changes no key.
     """
@@ -196,21 +204,22 @@ def _defaults(config: type) -> dict[str, Any]:
 
 def _less(content: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
     """Return the settings that differ from their defaults."""
-    found: dict[str, Any] = {}
+    unusual: dict[str, Any] = {}
     for name, value in content.items():
         usual = defaults.get(name)
         if isinstance(value, dict) and isinstance(usual, dict):
             value = _less(value, usual)
             if value:
-                found[name] = value
+                unusual[name] = value
         elif value != usual:
-            found[name] = value
+            unusual[name] = value
     # None, where that is not usual
     gone = [name for name in defaults if name not in content]
-    return found | dict.fromkeys(gone)
+    return unusual | dict.fromkeys(gone)
 
 
 def _digest(content: Any) -> str:
+    # equal settings must give equal text: sorted names, no spaces, numbers alike
     text = json.dumps(
         _canonical(content), sort_keys=True, separators=(",", ":"), default=str
     )
@@ -223,7 +232,7 @@ def _canonical(value: Any) -> Any:
     1.0 as 1, -0.0 as 0.
     """
     if isinstance(value, dict):
-        return {name: _canonical(one) for name, one in value.items()}
+        return {name: _canonical(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_canonical(one) for one in value]
+        return [_canonical(item) for item in value]
     return int(value) if isinstance(value, float) and value.is_integer() else value

@@ -33,6 +33,7 @@ def check_main(distributed: Any, workers: int | None) -> None:
     """
     main = sys.modules["__main__"]
     spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
+    # python -m package: nothing is run again under another name
     is_package = spec is not None and spec.name.rpartition(".")[2] == "__main__"
     starts_anew = (
         distributed.config.get("distributed.worker.multiprocessing-method") != "fork"
@@ -40,7 +41,10 @@ def check_main(distributed: Any, workers: int | None) -> None:
     if file is None or is_package or not starts_anew:
         return
     path = pathlib.Path(file)
-    rule = "must not be set in a script from standard input, which other processes cannot read"
+    rule = (
+        "must not be set in a script from standard input, which other processes cannot "
+        "read"
+    )
     require(path.name != "<stdin>", "workers", f"{rule}: save it in a file", workers)
     line = _line_of(main)
     if line is not None and not _is_guarded(path, line):
@@ -53,6 +57,7 @@ def check_main(distributed: Any, workers: int | None) -> None:
 
 def _line_of(main: types.ModuleType) -> int | None:
     """Return the line of the main script that is being run; None in another thread."""
+    # the outermost statement of the script that leads here
     frame: types.FrameType | None = sys._getframe()
     while frame is not None:
         if frame.f_globals is vars(main) and frame.f_code.co_name == "<module>":
@@ -73,7 +78,9 @@ def _is_guarded(path: pathlib.Path, line: int) -> bool:
         return True
     for node in ast.walk(tree):
         if isinstance(node, ast.If) and node.lineno <= line <= (node.end_lineno or 0):
-            names = (one.id for one in ast.walk(node.test) if isinstance(one, ast.Name))
+            names = (
+                name.id for name in ast.walk(node.test) if isinstance(name, ast.Name)
+            )
             if "__name__" in names:
                 return True
     return False

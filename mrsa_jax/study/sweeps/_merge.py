@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mrsa_jax.study import _store
+from mrsa_jax.study._accessor import open_study
 from mrsa_jax.study._config import studied
 from mrsa_jax.study._kinds import KINDS
 from mrsa_jax.study._load import from_dict
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
 _COMPUTED = {"float64": (1e-9, 0.0), "float32": (2.0**-23, 0.0)}
-"""By how much floats of one key may differ between two machines, relatively and absolutely.
+"""Relative and absolute tolerance of floats of one key on two machines.
 
 In double precision they are sums and decompositions, which are known to nine digits; in
 single precision one quotient of two integers, which is rounded once.
@@ -94,16 +94,18 @@ def merge(
         >>> import mrsa_jax as mj
         >>> import pathlib, tempfile
         >>> below = pathlib.Path(tempfile.mkdtemp())
-        >>> small = {"rounds": 5, "trials": 2, "population": {"num_clients": 6, "cohort_size": 3}}
+        >>> small = {"rounds": 5, "trials": 2}
+        >>> small["population"] = {"num_clients": 6, "cohort_size": 3}
         >>> for seed in (0, 1):
-        ...     study = small | {"seed": seed, "grid": {"scheme": ["uniform", "weighted"]}}
+        ...     grid = {"scheme": ["uniform", "weighted"]}
+        ...     study = small | {"seed": seed, "grid": grid}
         ...     _ = mj.study.sweep(study, out=below / str(seed))
         >>> both = mj.study.merge([below / "0", below / "1"], below / "both")
         >>> dict(both["done"].sizes), int(both["done"].sum())
         ({'scheme': 2, 'seed': 2}, 4)
     """
     good = isinstance(folders, list | tuple) and len(folders) > 0
-    good = good and all(isinstance(one, str | os.PathLike) for one in folders)
+    good = good and all(isinstance(folder, str | os.PathLike) for folder in folders)
     require(good, "folders", "must be a list of folders of sweeps", folders)
     require(
         isinstance(out, str | os.PathLike), "out", "must be the path of a folder", out
@@ -121,25 +123,27 @@ def merge(
         for other in parts[:place]:
             _check_agree(other, part)
     variables = {
-        name: one for part in parts for name, one in part.view.variables.items()
+        name: folder for part in parts for name, folder in part.view.variables.items()
     }
     lengths = [part.view.shown["inner"] for part in parts]
     inner = {
-        dim: max(own.get(dim, 0) for own in lengths) for own in lengths for dim in own
+        dim: max(sizes.get(dim, 0) for sizes in lengths)
+        for sizes in lengths
+        for dim in sizes
     }
     union = dataclasses.replace(union, out=target)
     with contextlib.closing(SweepStore.create(union, cells, variables, inner)) as store:
         store.index.refresh()
-        for record in (one for part in parts for one in part.records()):
+        for record in (folder for part in parts for folder in part.records()):
             if not any(
-                own.first == record.first
-                and own.end >= record.end
-                and own.kept >= record.kept
-                for own in store.index.records.get(record.key, ())
+                sizes.first == record.first
+                and sizes.end >= record.end
+                and sizes.kept >= record.kept
+                for sizes in store.index.records.get(record.key, ())
             ):
                 store.take(record.frame())
         store.show()
-    return _store.open_study(target)
+    return open_study(target)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -219,8 +223,9 @@ def _union(parts: Sequence[_Part]) -> tuple[Sweep, np.ndarray]:
     sweeps = [part.sweep for part in parts]
     kinds = list(dict.fromkeys(sweep.kind.name for sweep in sweeps))
     require(len(kinds) == 1, "folders", "must hold sweeps of one command", *kinds)
+    # axes that change the same fields are one axis; the last name of it counts
     named = {axis.fields: axis.name for sweep in sweeps for axis in sweep.axes}
-    known = set(itertools.chain.from_iterable(named))
+    swept = set(itertools.chain.from_iterable(named))
     ranged = ("trials",) if kinds[0] in RANGED else ()
     for field, hint in hints_of(sweeps[0].kind.settings):
         if dataclasses.is_dataclass(hint) or not studied(
@@ -231,7 +236,7 @@ def _union(parts: Sequence[_Part]) -> tuple[Sweep, np.ndarray]:
         differs = any(
             _at(sweep.base, field) != _at(sweeps[0].base, field) for sweep in sweeps
         )
-        if differs and field not in (*known, *ranged):
+        if differs and field not in (*swept, *ranged):
             named[(field,)] = field.rpartition(".")[2]
 
     def row(
@@ -242,23 +247,29 @@ def _union(parts: Sequence[_Part]) -> tuple[Sweep, np.ndarray]:
     values: dict[tuple[str, ...], dict[tuple[Any, ...], int]] = {
         fields: {} for fields in named
     }
+    # values of an axis in the order in which folders have them
     for part in parts:
         for _, changed, _ in part.rows():
-            for fields, own in values.items():
-                own.setdefault(row(part, fields, changed), len(own))
-    for fields, own in values.items():
-        if all(len(one) == 1 and is_number(one[0]) for one in own):
-            values[fields] = {one: place for place, one in enumerate(sorted(own))}
+            for fields, rows in values.items():
+                rows.setdefault(row(part, fields, changed), len(rows))
+    # numbers of one field are sorted
+    for fields, rows in values.items():
+        if all(
+            len(row_values) == 1 and is_number(row_values[0]) for row_values in rows
+        ):
+            values[fields] = {
+                row_values: place for place, row_values in enumerate(sorted(rows))
+            }
     axes = [Axis(name, fields, tuple(values[fields])) for fields, name in named.items()]
     check_axes(axes)
     cells = np.zeros([len(axis.values) for axis in axes], CELL)
     for part in parts:
         for index, changed, cell in part.rows():
             place = tuple(
-                own[row(part, fields, changed)] for fields, own in values.items()
+                rows[row(part, fields, changed)] for fields, rows in values.items()
             )
-            there = cells[place]
-            if cell["key"] and there["key"] not in (b"", cell["key"]):
+            cell_there = cells[place]
+            if cell["key"] and cell_there["key"] not in (b"", cell["key"]):
                 raise ConfigurationError(
                     "`folders` must hold points of the same code, files and version; "
                     "got "
@@ -266,22 +277,24 @@ def _union(parts: Sequence[_Part]) -> tuple[Sweep, np.ndarray]:
                     "of others: "
                     "nothing was merged; run the sweep again in one of them"
                 )
-            if cell["key"] and cell["trials"] > there["trials"]:
+            if cell["key"] and cell["trials"] > cell_there["trials"]:
                 cells[place] = cell
     base = sweeps[0].base
     if ranged:
         base = dataclasses.replace(
             base, trials=max(sweep.base.trials for sweep in sweeps)
         )
-    kept = [
-        name for name in sweeps[0].keep or () if all(name in one.kept for one in sweeps)
+    keep = [
+        name
+        for name in sweeps[0].keep or ()
+        if all(name in row_values.kept for row_values in sweeps)
     ]
     union = dataclasses.replace(
         sweeps[0],
         base=base,
         axes=tuple(axes),
         trajectories=all(sweep.trajectories for sweep in sweeps),
-        keep=tuple(kept) or None,
+        keep=tuple(keep) or None,
     )
     return union, cells.ravel()
 
@@ -290,14 +303,17 @@ def _at(settings: Any, field: str) -> Any:
     return functools.reduce(getattr, field.split("."), settings)
 
 
-def _check_agree(one: _Part, other: _Part) -> None:
-    """Raise for the first point of which two folders have trials that are not the same."""
-    variables = one.view.variables | other.view.variables
-    is_trained = getattr(one.sweep.kind.runner(), "is_trained", lambda name: False)
+def _check_agree(first_part: _Part, other: _Part) -> None:
+    """Raise for the first point of which two folders have different trials."""
+    variables = first_part.view.variables | other.view.variables
+    is_trained = getattr(
+        first_part.sweep.kind.runner(), "is_trained", lambda name: False
+    )
     for b in other.records():
-        for a in one.index.records.get(b.key, ()):
+        for a in first_part.index.records.get(b.key, ()):
+            # the trials that both records have
             first, end = max(a.first, b.first), min(a.end, b.end)
-            whole = one.view.is_whole and (a.first, a.end) != (b.first, b.end)
+            whole = first_part.view.is_whole and (a.first, a.end) != (b.first, b.end)
             if first >= end or whole:
                 continue
             for name, trials in _differing(variables, (a, b), first, end, is_trained):
@@ -305,7 +321,7 @@ def _check_agree(one: _Part, other: _Part) -> None:
                 raise ConfigurationError(
                     "`folders` must agree on the points that both have; got "
                     f"{other.named(b.key)}, which differs between "
-                    f"{str(one.view.folder)!r} and "
+                    f"{str(first_part.view.folder)!r} and "
                     f"{str(other.view.folder)!r} in {name}{where}, with the same "
                     "settings and "
                     "code: nothing was merged. One of them is damaged, or a change of "
@@ -321,13 +337,13 @@ def _differing(
     end: int,
     is_trained: Callable[[str], bool],
 ) -> Iterator[tuple[str, np.ndarray]]:
-    """Go through the variables that two records have not alike, each with the trials in which."""
+    """Yield the variables that differ between two records, each with the trials."""
     a, b = (record.values(variables) for record in both)
     for name in (name for name in variables if name in a and name in b):
         if variables[name].dims[:1] == ("trial",):
             x, y = (
-                own[name][first - r.first : end - r.first]
-                for own, r in zip((a, b), both, strict=True)
+                values[name][first - r.first : end - r.first]
+                for values, r in zip((a, b), both, strict=True)
             )
         else:
             x, y = a[name][None], b[name][None]

@@ -1,4 +1,4 @@
-"""What a sweep comes to before anything is computed.
+"""Plan a sweep: check its cells, and sort its points by program and into tasks.
 
 Its points by program, and its tasks.
 """
@@ -62,7 +62,7 @@ class Task:
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """What a sweep comes to before anything is computed.
+    """A sweep before anything is computed.
 
     Attributes:
         sweep: It.
@@ -95,11 +95,11 @@ class Plan:
 
     @property
     def memory_bytes(self) -> int:
-        """What the largest group needs at once, about, in addition to JAX itself."""
+        """Estimate of the largest group's memory, in addition to JAX itself."""
         return max((group.memory_bytes for group in self.groups), default=0)
 
     def check_memory(self, processes: int = 1) -> str:
-        """Say what is needed where several processes of this machine compute, or refuse it.
+        """Return words about the memory of all processes, or refuse it.
 
         Raises:
             ConfigurationError: If memory does not suffice, naming the point that needs
@@ -114,31 +114,38 @@ class Plan:
 
     @functools.cached_property
     def layout(self) -> Layout:
-        """What arrays the records of its points have."""
+        """The arrays in the records of its points."""
         return Layout(self.variables, self.inner)
 
     @functools.cached_property
     def num_cells(self) -> dict[int, int]:
         """For each point, how many cells show it."""
         counts = collections.Counter(self.cells["key"].tolist())
-        return {n: counts[own.key.encode()] for n, own in self.identities.items()}
+        return {
+            n: counts[identity.key.encode()] for n, identity in self.identities.items()
+        }
 
     def unread(self) -> list[str]:
-        """Say where an axis changes nothing, since what other axes choose does not read it."""
-        grid, found = self.cells.reshape(self.sweep.shape), []
+        """Say where an axis changes nothing, because no other setting reads it."""
+        grid, lines_of_words = self.cells.reshape(self.sweep.shape), []
         for k, axis in enumerate(self.sweep.axes):
+            # lines along the axis in which all cells show one point
             lines = np.moveaxis(grid, k, -1)
             same = (lines == lines[..., :1]).all(axis=-1) & (
                 lines["key"][..., 0] != b""
             )
             if len(axis.values) > 1 and same.any():
-                places = [(*own[:k], 0, *own[k:]) for own in np.argwhere(same).tolist()]
+                places = [
+                    (*place[:k], 0, *place[k:]) for place in np.argwhere(same).tolist()
+                ]
                 where = self.sweep.among(places, but=k) or "everywhere"
                 count = (
                     f"{len(places) * len(axis.values)} of {counted(grid.size, 'cell')}"
                 )
-                found.append(f"{axis.name} changes nothing in {count}: {where}")
-        return found
+                lines_of_words.append(
+                    f"{axis.name} changes nothing in {count}: {where}"
+                )
+        return lines_of_words
 
     @property
     def is_ranged(self) -> bool:
@@ -151,7 +158,7 @@ class Plan:
         return "trial" not in self.inner
 
     def trials(self, number: int) -> int:
-        """Return how many trials a point has."""
+        """Return the number of trials of a point."""
         return int(self.points[number].config.trials) if self.is_ranged else 1
 
     def config(self, task: Task, number: int) -> Any:
@@ -162,41 +169,44 @@ class Plan:
         )
 
     def tasks(self, index: Index | None = None) -> list[Task]:
-        """Return what is to be computed, group by group.
+        """Return the tasks to do, group by group: all, or those that a folder lacks.
 
         All of it, or what a folder lacks.
         """
-        found = []
+        tasks = []
         for group in self.groups:
             ranges: dict[tuple[int, int], list[int]] = {}
             for number in group.numbers:
                 first, end = self.there(index, number), self.trials(number)
                 if first < end:
                     ranges.setdefault((first, end - first), []).append(number)
-            for (first, count), own in ranges.items():
-                found += [
+            for (first, count), numbers in ranges.items():
+                tasks += [
                     Task(
-                        tuple(own[i : i + group.together]), first, count, group.together
+                        tuple(numbers[i : i + group.together]),
+                        first,
+                        count,
+                        group.together,
                     )
-                    for i in range(0, len(own), group.together)
+                    for i in range(0, len(numbers), group.together)
                 ]
-        return found
+        return tasks
 
     def parts(
         self, index: Index, number: int, trials: int | None = None
     ) -> list[Record]:
-        """Return the records of a point, or of this many of its trials, as far as there are any."""
+        """Return the records of a point, or of its first trials, without a gap."""
         trials, key = trials or self.trials(number), self.identities[number].key
-        kept = self.sweep.kept
-        return index.parts(key, trials, kept, whole=self.is_whole, layout=self.layout)
+        keep = self.sweep.kept
+        return index.parts(key, trials, keep, whole=self.is_whole, layout=self.layout)
 
     def there(self, index: Index | None, number: int) -> int:
-        """Return how many trials of a point a folder has, from the first on without a gap."""
+        """Return the number of a point's trials in a folder, without a gap."""
         parts = self.parts(index, number) if index is not None else []
         return min(parts[-1].end, self.trials(number)) if parts else 0
 
     def standing(self, *indices: Index) -> dict[str, Any]:
-        """Return what is there and missing in folders, together, and what it takes.
+        """Count complete and missing points of folders together, and their cost.
 
         Returns:
             How many points are `there`, those that lack `more_trials`, by what
@@ -205,36 +215,39 @@ class Plan:
             that records of points in the same groups took per trial, for all that is
             missing of these groups; `unknown` points are in groups without any.
         """
-        there, seconds, unknown = 0, 0.0, 0
+        num_complete, seconds, unknown = 0, 0.0, 0
         partly: collections.Counter[tuple[int, int]] = collections.Counter()
         for group in self.groups:
             has = {
-                n: max((self.there(one, n) for one in indices), default=0)
+                n: max((self.there(index, n) for index in indices), default=0)
                 for n in group.numbers
             }
             lack = {n: self.trials(n) - has[n] for n in has if has[n] < self.trials(n)}
-            there += len(has) - len(lack)
+            num_complete += len(has) - len(lack)
             partly.update((has[n], self.trials(n)) for n in lack if has[n])
             keys = [self.identities[n].key for n in group.numbers]
+            # seconds per trial of records of the same program
             took = [
                 r.seconds / r.count
                 for key in keys
-                for one in indices
-                for r in one.records.get(key, ())
+                for index in indices
+                for r in index.records.get(key, ())
             ]
             seconds += float(np.median(took)) * sum(lack.values()) if took else 0.0
             unknown += 0 if took else len(lack)
         return {
-            "there": there,
+            "there": num_complete,
             "more_trials": [[*ends, count] for ends, count in sorted(partly.items())],
-            "new": self.num_computed - there - partly.total(),
-            "changed": [words for one in indices[:1] for words in self.changed(one)],
+            "new": self.num_computed - num_complete - partly.total(),
+            "changed": [
+                words for index in indices[:1] for words in self.changed(index)
+            ],
             "seconds": seconds,
             "unknown": unknown,
         }
 
     def content(self) -> dict[str, Any]:
-        """Return what the sweep comes to, and how far it is, as plain values."""
+        """Return the size and the state of the sweep as plain values."""
         sweep = self.sweep
         folders = (sweep.out, *([] if sweep.reuse is None else [sweep.reuse]))
         standing = self.standing(*(Index(folder).refresh() for folder in folders))
@@ -256,16 +269,18 @@ class Plan:
         }
 
     def changed(self, index: Index) -> list[str]:
-        """Report since which version points with the same settings must be computed again."""
+        """Report the changes that make points of the same settings computed again."""
         before = {
-            own.settings: own for records in index.records.values() for own in records
+            record.settings: record
+            for records in index.records.values()
+            for record in records
         }
         counts: collections.Counter[str] = collections.Counter()
-        for own in self.identities.values():
-            old = before.get(own.settings)
-            if old is not None and own.key not in index.records:
-                words = changes(json.loads(old.made_by), own.made_by)
-                code = [one for one in words if not one.startswith("mrsa_jax is")]
+        for record in self.identities.values():
+            old = before.get(record.settings)
+            if old is not None and record.key not in index.records:
+                words = changes(json.loads(old.made_by), record.made_by)
+                code = [word for word in words if not word.startswith("mrsa_jax is")]
                 reasons = COMPUTES_ALIKE.get(self.sweep.kind.name, ())[-1:]
                 counts[
                     "; ".join(code or (*words, *reasons)) or "the platform is another"
@@ -293,7 +308,7 @@ class Plan:
         return SweepStore.create(self.sweep, self.cells, self.variables, self.inner)
 
     def check_unchanged(self, numbers: Sequence[int]) -> None:
-        """Check that code and files are here what they were where the sweep was planned.
+        """Check that code and files are the same as when the sweep was planned.
 
         Raises:
             ConfigurationError: Naming what differs.
@@ -325,39 +340,39 @@ def plan_sweep(sweep: Sweep, machine: Machine | None = None) -> Plan:
     """
     machine = machine or Machine()
     runner: Runner = sweep.kind.runner()
-    known = Identities(sweep.kind)
+    identify = Identities(sweep.kind)
     cells = np.zeros(sweep.size, CELL)
     points: dict[int, Point] = {}
     identities: dict[int, Identity] = {}
-    first: dict[str, int] = {}
+    numbers: dict[str, int] = {}  # of the first cell with a key
     programs: dict[int, Any] = {}
     bad: list[Point] = []
+    is_ranged = sweep.kind.name in RANGED
     for number, point in enumerate(sweep.points()):
-        if not point.problem:
-            own = known.of(point.config)
-            trials = (
-                getattr(point.config, "trials", 1) if sweep.kind.name in RANGED else 1
-            )
-            same = first.get(own.key)
-            try:
-                if same is None:
-                    programs[number] = runner.group_of(point.config)
-                    first[own.key], points[number], identities[number] = (
-                        number,
-                        point,
-                        own,
-                    )
-                elif trials > getattr(points[same].config, "trials", trials):
-                    programs[same] = runner.group_of(point.config)
-                    points[same] = dataclasses.replace(
-                        points[same], config=point.config
-                    )
-            except ConfigurationError as error:  # shows only when its schemes are built
-                point = Point(point.index, None, str(error))
-                own = dataclasses.replace(own, key="")
-            cells[number] = own.key, own.settings, trials
         if point.problem:
             bad.append(point)
+            continue
+        identity = identify.of(point.config)
+        trials = point.config.trials if is_ranged else 1
+        cells[number] = identity.key, identity.settings, trials
+        first = numbers.get(identity.key, number)
+        # cells of one key are one point, with the most trials that any of them asks for
+        if first in points and trials <= getattr(
+            points[first].config, "trials", trials
+        ):
+            continue
+        try:
+            programs[first] = runner.group_of(point.config)
+        except ConfigurationError as error:  # shows only when its schemes are built
+            cells[number]["key"] = b""
+            bad.append(Point(point.index, None, str(error)))
+            continue
+        if first == number:
+            numbers[identity.key] = number
+            points[number] = point
+            identities[number] = identity
+        else:
+            points[first] = dataclasses.replace(points[first], config=point.config)
     _check_possible(sweep, len(points), bad)
     configs = [point.config for point in points.values()]
     variables = runner.variables(configs, sweep.kept)
@@ -371,9 +386,9 @@ def plan_sweep(sweep: Sweep, machine: Machine | None = None) -> Plan:
         )
     inner = runner.sizes(configs)
     each = sum(
-        np.dtype(one.dtype).itemsize
-        * int(np.prod([inner[d] for d in one.dims], dtype=np.int64))
-        for one in variables.values()
+        np.dtype(variable.dtype).itemsize
+        * int(np.prod([inner[d] for d in variable.dims], dtype=np.int64))
+        for variable in variables.values()
     )
     return Plan(
         sweep,
@@ -397,14 +412,14 @@ def _grouped(
     groups: dict[Any, list[int]] = {}
     for number, program in programs.items():
         groups.setdefault(program, []).append(number)
-    found = []
+    sorted_groups = []
     for numbers in groups.values():
         config = points[numbers[0]].config
         tasks = -(-len(numbers) // runner.together(config, machine))
         count = -(-len(numbers) // tasks)  # tasks of about one size
         needed = runner.memory_bytes(config, machine, count, sweep.kept)
-        found.append(Group(tuple(numbers), count, needed))
-    return tuple(found)
+        sorted_groups.append(Group(tuple(numbers), count, needed))
+    return tuple(sorted_groups)
 
 
 def _check_possible(sweep: Sweep, num_good: int, bad: Sequence[Point]) -> None:

@@ -55,6 +55,7 @@ def check_sweep_output(sweep: Sweep) -> None:
     """
     if sweep.reuse is not None:
         manifest_of(sweep.reuse, "reuse")
+        # records are read from the other folder while this one is cleared
         is_kept = not sweep.overwrite or sweep.reuse.resolve() != sweep.out.resolve()
         require(
             is_kept,
@@ -78,13 +79,13 @@ def check_sweep_output(sweep: Sweep) -> None:
         if not os.access(sweep.out, os.W_OK):
             raise StoreError(f"`out` must be a writable folder; got {str(sweep.out)!r}")
         return
-    there = [
+    present = [
         name
         for name in (_LAYOUT_LOCK, _MANIFEST, "run.json")
         if (sweep.out / name).exists()
     ]
     # else laid out when it was killed, or its manifest was lost
-    if there != [_LAYOUT_LOCK]:
+    if present != [_LAYOUT_LOCK]:
         _store.check_output(sweep.config)
 
 
@@ -121,7 +122,7 @@ class SweepStore:
         variables: Mapping[str, Variable],
         inner: Mapping[str, int],
     ) -> SweepStore:
-        """Lay the folder out, or open the one that is there, whose grid may be extended.
+        """Lay the folder out, or open an existing one, whose grid may be extended.
 
         Args:
             sweep: What is studied.
@@ -140,12 +141,12 @@ class SweepStore:
                     _check_not_in_use(path)
                     _clear(path)
                 manifest = read_json(path / _MANIFEST)
-                shown = _shown(sweep, cells, variables, inner)
-                if not _shows(path, manifest, shown, cells):
+                grid = _shown(sweep, cells, variables, inner)
+                if not _shows(path, manifest, grid, cells):
                     if manifest is not None:
                         _check_extends(sweep, manifest, cells)
                         _check_not_in_use(path)
-                    _lay_out(sweep, path, cells, shown)
+                    _lay_out(sweep, path, cells, grid)
         return cls(sweep)
 
     def write(
@@ -179,7 +180,7 @@ class SweepStore:
 
     @contextlib.contextmanager
     def claim(self, keys: Mapping[int, str]) -> Iterator[list[int]]:
-        """Hold points that nobody else computes, by number; give those that are held."""
+        """Hold points that no other process computes; yield their numbers."""
         with _as_store_errors(self.path):
             held = [
                 number for number, key in keys.items() if self._claims.take(_byte(key))
@@ -192,7 +193,7 @@ class SweepStore:
                 self._claims.give(_byte(keys[number]))
 
     def show(self) -> None:
-        """Put the results together as they are, for all who open them without this package."""
+        """Put the results together, for readers without this package."""
         manifest = read_json(self.path / _MANIFEST)
         assert manifest is not None
         with _as_store_errors(self.path), (self.path / _LAYOUT_LOCK).open("ab") as file:
@@ -225,10 +226,12 @@ def _shown(
     ]
     for axis in sweep.axes:
         labels = sweep.labels(axis)
-        for name, (field, own) in zip(_coordinates(axis), labels.items(), strict=True):
-            coordinates.append([name, axis.name, own, {"field": field}])
+        for name, (field, values) in zip(
+            _coordinates(axis), labels.items(), strict=True
+        ):
+            coordinates.append([name, axis.name, values, {"field": field}])
     taken = {name for axis in sweep.axes for name in _coordinates(axis)}
-    shown = {
+    grid = {
         "axes": [axis.name for axis in sweep.axes],
         "shape": sweep.shape,
         "cells": f"cells-{hashlib.sha256(cells.tobytes()).hexdigest()[:16]}.npy",
@@ -236,22 +239,22 @@ def _shown(
         "inner": lengths,
         "coordinates": coordinates,
         "variables": [
-            [name, one.dims, one.dtype, one.units, one.description]
-            for name, one in variables.items()
+            [name, array.dims, array.dtype, array.units, array.description]
+            for name, array in variables.items()
         ],
         "stored": {name: f"{name}_found" for name in variables if name in taken},
     }
-    return dict(json.loads(json.dumps(shown)))
+    return dict(json.loads(json.dumps(grid)))
 
 
 def _lay_out(
-    sweep: Sweep, path: pathlib.Path, cells: np.ndarray, shown: dict[str, Any]
+    sweep: Sweep, path: pathlib.Path, cells: np.ndarray, grid: dict[str, Any]
 ) -> None:
-    """Write what the grid is; the manifest, which makes the folder a study, comes last."""
-    part = path / f"{shown['cells']}.part"
+    """Write the grid; the manifest, which makes the folder a study, comes last."""
+    part = path / f"{grid['cells']}.part"
     with part.open("wb") as file:
         np.save(file, cells)
-    part.replace(path / shown["cells"])
+    part.replace(path / grid["cells"])
     if sweep.source:
         (path / _SOURCE).write_text(sweep.source, encoding="utf-8")
     manifest = _store.provenance(sweep.config) | {
@@ -260,23 +263,23 @@ def _lay_out(
         "axes": [
             {"name": axis.name, "fields": list(axis.fields)} for axis in sweep.axes
         ],
-        "view": shown,
+        "view": grid,
     }
     del manifest["made_by"]  # each record has its own
     write_json(path / _MANIFEST, manifest)
     for old in path.glob("cells-*"):
-        if old.name != shown["cells"]:
+        if old.name != grid["cells"]:
             old.unlink()
 
 
 def _shows(
     path: pathlib.Path,
     manifest: Mapping[str, Any] | None,
-    shown: Any,
+    grid: Any,
     cells: np.ndarray,
 ) -> bool:
-    """Return whether the folder is laid out as it is to be, and nothing of that is damaged."""
-    if manifest is None or manifest.get("view") != shown:
+    """Return whether the folder is laid out like this, and undamaged."""
+    if manifest is None or manifest.get("view") != grid:
         return False
     try:
         return np.array_equal(cells_of(path, manifest), cells)
@@ -285,15 +288,14 @@ def _shows(
 
 
 def _check_extends(sweep: Sweep, manifest: dict[str, Any], cells: np.ndarray) -> None:
-    """Raise unless all cells that the folder shows are among those that it is to show."""
+    """Raise unless the new grid shows all cells that the folder shows."""
     differing = different_settings(manifest.get("config", {}), to_dict(sweep.config))
     if not differing:
         return
-    asked = _trials_by_settings(cells)
-    there = _trials_by_settings(cells_of(sweep.out, manifest))
-    extends = all(
-        asked.get(settings, -1) >= trials for settings, trials in there.items()
-    )
+    new = _trials_by_settings(cells)
+    old = _trials_by_settings(cells_of(sweep.out, manifest))
+    # no cell of before may be lost, or have fewer trials
+    extends = all(new.get(settings, -1) >= trials for settings, trials in old.items())
     if extends and set(manifest["view"]["kept"]) <= set(sweep.kept):
         return
     words = "; ".join(f"{n} is {b} now and was {a}" for n, a, b in differing[:3])
@@ -307,31 +309,34 @@ def _check_extends(sweep: Sweep, manifest: dict[str, Any], cells: np.ndarray) ->
 
 
 def _trials_by_settings(cells: np.ndarray) -> dict[bytes, int]:
-    found: dict[bytes, int] = {}
+    trials_of: dict[bytes, int] = {}
     for settings, trials in zip(
         cells["settings"].tolist(), cells["trials"].tolist(), strict=True
     ):
         if settings:
-            found[settings] = max(trials, found.get(settings, 0))
-    return found
+            trials_of[settings] = max(trials, trials_of.get(settings, 0))
+    return trials_of
 
 
 def _coordinates(axis: Axis) -> list[str]:
-    """Return the names of the settings that change along an axis, the axis' own first."""
+    """Return the names of the settings that change along an axis, its own first."""
     return [axis.name, *(field.rpartition(".")[2] for field in axis.fields[1:])]
 
 
 def _clear(path: pathlib.Path) -> None:
     """Remove the study that was there, its manifest first."""
     (path / _MANIFEST).unlink(missing_ok=True)
-    for one in path.iterdir():
-        if one.name in (_LAYOUT_LOCK, _LOCK):
+    for path_inside in path.iterdir():
+        if path_inside.name in (_LAYOUT_LOCK, _LOCK):
             continue
-        shutil.rmtree(one) if one.is_dir() and not one.is_symlink() else one.unlink()
+        if path_inside.is_dir() and not path_inside.is_symlink():
+            shutil.rmtree(path_inside)
+        else:
+            path_inside.unlink()
 
 
 def _check_not_in_use(path: pathlib.Path) -> None:
-    """Raise if another process computes points of the folder whose grid is to be another."""
+    """Raise if another process computes points of the folder."""
     with (path / _LOCK).open("ab") as file:
         if not locked(file, 0, 0):
             raise OutputExistsError(
@@ -349,7 +354,7 @@ def _as_store_errors(path: pathlib.Path) -> contextlib.AbstractContextManager[No
 
 
 def _byte(key: str) -> int:
-    """Return which byte of the lock file is a point's."""
+    """Return the byte of the lock file that belongs to a point."""
     return int(key[:12], 16)
 
 
