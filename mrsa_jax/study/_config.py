@@ -39,7 +39,7 @@ from mrsa_watch._base.html import Shown
 # what all of this family takes of schemes, it takes from here
 parse_scheme, scheme_label, with_fields = Scheme.parse, Scheme.label_of, Scheme.filled
 
-TrackerName = Literal["json_lines", "tensorboard", "wandb"]
+TrackerName = Literal["json_lines"]
 AssignmentName = Literal["shuffled", "cyclic", "sorted", "by_label"]
 
 SIX_SCHEMES = ("uniform", "weighted", "partition", "batch_partitioning:6", "batch_partitioning:4",

@@ -28,7 +28,6 @@ from mrsa_jax.study import (
     _simulate_points,
     _store,
     _summary,
-    _training,
     _trial,
 )
 from mrsa_jax.study._accessor import find_schemes
@@ -184,8 +183,8 @@ def run_and_save(
     if not isinstance(config, TrainConfig):
         with _store.study_folder(config) as folder, Ahead() as ahead:
             telling = _telling(config, progress, ahead)
-            with _training.trackers(config.track, folder.path / _TRACKING) as callbacks:
-                trained = train_schemes(config, progress, None, callbacks, telling)
+            callbacks = _callbacks(config, folder.path / _TRACKING)
+            trained = train_schemes(config, progress, None, callbacks, telling)
             results = _described(config, trained)
             return _save(config, folder, results, show, ahead)
     if config.resume and _store.is_complete(config):
@@ -206,22 +205,28 @@ def run_and_save(
             on_damage=functools.partial(warn, progress),
         )
         logs: dict[str, str] = {}
-        with _training.trackers(config.track, own.tracking) as callbacks:
-            trained = train_schemes(
-                config,
-                progress,
-                checkpoints,
-                callbacks,
-                _telling(config, progress),
-                logs,
-            )
-            results = _described(config, trained)
+        trained = train_schemes(
+            config,
+            progress,
+            checkpoints,
+            _callbacks(config, own.tracking),
+            _telling(config, progress),
+            logs,
+        )
+        results = _described(config, trained)
         with _store.study_folder(config, is_held=True) as folder:
             if own.tracking.is_dir():
                 # copied: the run keeps its own until the study takes its place
                 shutil.copytree(own.tracking, folder.path / _TRACKING, symlinks=True)
             (folder.path / LOG).write_text("".join(logs.values()), encoding="utf-8")
             return _save(config, folder, results, show)
+
+
+def _callbacks(
+    config: DemoConfig | TrainConfig, folder: pathlib.Path
+) -> list[Callable[[dict[str, Any]], None]]:
+    """Return the callbacks that write the reports on rounds into a folder."""
+    return [federated.json_lines(folder / "metrics.jsonl")] if config.track else []
 
 
 def _telling(

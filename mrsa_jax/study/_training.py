@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import pathlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Any
 
@@ -51,29 +50,8 @@ if TYPE_CHECKING:
 
 Callback = Callable[[dict[str, Any]], None]
 
-MAKERS: dict[_config.TrackerName, Callable[[pathlib.Path], Any]] = {
-    "json_lines": lambda folder: federated.json_lines(folder / "metrics.jsonl"),
-    "tensorboard": lambda folder: federated.tensorboard(folder / "tensorboard"),
-    "wandb": lambda folder: federated.wandb(folder),
-}
 _AFTER_EACH_ROUND = ("strong_privacy", "exposed_clients", "hidden_among_worst",
                      "hidden_among_median", "fairness_gap", "aggregation_cardinality")  # fmt: skip
-
-
-@contextlib.contextmanager
-def trackers(
-    names: Sequence[_config.TrackerName], folder: pathlib.Path
-) -> Iterator[list[Callback]]:
-    """Give what writes metrics into a folder, and close it at the end, however that comes.
-
-    Raises:
-        ConfigurationError: Before anything is written, if a library is not installed.
-    """
-    with contextlib.ExitStack() as stack:
-        made = [MAKERS[name](folder) for name in names]
-        for one in made:
-            stack.callback(one.close)
-        yield made
 
 
 def teller(
