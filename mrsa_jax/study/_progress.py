@@ -101,7 +101,7 @@ class Meter:
             self._progress.note(self._note())
         self._progress.update(done, total)
 
-    def told(self, metrics: dict[str, Any]) -> None:
+    def note_test(self, metrics: dict[str, Any]) -> None:
         """Take note of a test; `federated.train` calls it after each round."""
         self._accuracy = metrics.get("accuracy", self._accuracy)
 

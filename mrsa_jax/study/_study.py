@@ -34,20 +34,20 @@ from mrsa_jax.study._accessor import find_schemes
 from mrsa_jax.study._attributes import attributes, with_attributes
 from mrsa_jax.study._build import build_bounded
 from mrsa_jax.study._config import Config, DemoConfig, SimulateConfig, TrainConfig
+from mrsa_jax.study._history_variables import (
+    EVERYTHING,
+    coordinates,
+    history_values,
+    known_before,
+    scheme_variables,
+    study_variables,
+)
 from mrsa_jax.study._load import to_toml
 from mrsa_jax.study._parts import KINDS as parts
 from mrsa_jax.study._progress import Finds, Progress, note, performance_words, warn
 from mrsa_jax.study._run_folder import restore_replaced, run_folder
 from mrsa_jax.study._runner import Machine
-from mrsa_jax.study._simulate_points import (
-    EVERYTHING,
-    coordinates,
-    known_before,
-    known_of,
-    scheme_variables,
-    stated_memory,
-    study_variables,
-)
+from mrsa_jax.study._simulate_points import stated_memory
 from mrsa_jax.study._training import train_schemes
 from mrsa_jax.study._training_setting import segments_of
 from mrsa_watch._base.errors import ConfigurationError, check_known, check_size, require
@@ -449,7 +449,8 @@ def _study(
 
     *trials, rounds, clients = next(iter(histories.values())).shape
     known = [
-        known_of(_trial.analyse(history), EVERYTHING) for history in histories.values()
+        history_values(_trial.analyse(history), EVERYTHING)
+        for history in histories.values()
     ]
     variables = study_variables(known, *["trial"] * len(trials)) | scheme_variables(
         np.full(clients, np.nan) if rates is None else rates, expected, kept
