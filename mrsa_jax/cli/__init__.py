@@ -42,7 +42,7 @@ from mrsa_jax.cli._secagg import run_secagg
 from mrsa_jax.cli._study import run_study
 from mrsa_jax.cli._sweep import SweepCommand, run_sweep_command
 from mrsa_jax.study import KINDS, TrainConfig, load_config
-from mrsa_jax.study._kinds import attacks
+from mrsa_jax.study.kinds import attacks
 from mrsa_watch._base.errors import (
     ConfigurationError,
     DataNotFoundError,

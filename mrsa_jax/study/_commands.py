@@ -1,6 +1,5 @@
-"""Settings and rules of the commands that run no scheme's rounds.
+"""Settings and rules of `audit`, `advise` and `secagg`, which run no scheme's rounds.
 
-Audit, advise, secagg.
 Nothing here imports JAX.
 """
 
@@ -16,7 +15,7 @@ import tyro
 from mrsa_jax._core import flags
 from mrsa_jax._core.status import FEWEST_IN_A_SUM
 from mrsa_jax.availability.registry import Model
-from mrsa_jax.study._config import Lasting, Memory, check_drift, parse_scheme
+from mrsa_jax.study._config import DriftSettings, parse_scheme
 from mrsa_jax.study._tables import check_reachable, check_unset, validate_graph
 from mrsa_watch._base.errors import require
 from mrsa_watch._base.html import Shown, plain_settings
@@ -25,96 +24,72 @@ from mrsa_watch._base.untrusted import start_of
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LogSettings(Shown):
-    """How a participation log is read, and what is done with what is found in it."""
+    """Reading of a participation log, and output of what is found in it."""
 
     format: Literal["auto", "csv", "parquet", "npy", "npz", "jsonl", "nvflare"] = "auto"
     """Format of the log; auto recognises it from its content."""
 
     layout: Literal["auto", "long", "matrix"] = "auto"
-    """long: rows of (round, client); matrix: one row per round.
-
-    Auto: the header decides.
-    """
+    """long: rows of (round, client); matrix: one row per round; auto: the header
+    decides."""
 
     array: flags.Name = None
     """Name of the array in an NPZ archive. Default: the only array."""
 
     round_column: flags.Name = None
-    """For a log with columns: name of the column with the round. Default.
-
-    One of the usual
-    names.
-    """
+    """For a log with columns: name of the column with the round. Default: one of the
+    usual names."""
 
     client_column: flags.Name = None
     """Name of the column with the client. Default: one of the usual names."""
 
     weight_column: flags.Name = None
-    """Name of the column with each client's weight in the sum. Default.
-
-    The column "weight", if
-    there is one.
-    """
+    """Name of the column with each client's weight in the sum. Default: the column
+    "weight", if there is one."""
 
     where: tyro.conf.UseAppendAction[
         Annotated[tuple[str, ...], flags.shown("COLUMN=TEXT")]
     ] = ()
-    """Keep only the rows with this text (or one of TEXT,TEXT) in this column. COLUMN!=TEXT keeps
-    all other rows. Can be repeated.
-    """
+    """Keep only the rows with this text (or one of TEXT,TEXT) in this column.
+    COLUMN!=TEXT keeps all other rows. Can be repeated."""
 
     ignore_columns: Annotated[str, flags.shown("NAMES")] = ""
-    """Comma-separated columns to ignore. A column that may affect which clients are in a sum is
-    refused until a flag handles it. Default: no column.
-    """
+    """Comma-separated columns to ignore. A column that may affect which clients are in
+    a sum is refused until a flag handles it. Default: no column."""
 
     sum_columns: Annotated[str, flags.shown("NAMES")] = ""
-    """Comma-separated columns that distinguish several sums of a round, such as group,job,attempt.
-    Default: no column.
-    """
+    """Comma-separated columns that distinguish several sums of a round, such as
+    group,job,attempt. Default: no column."""
 
     part_column: flags.Name = None
-    """Name of the column with the part of the vector that a sum is over, if not all clients train
-    all coordinates. Each part is audited by itself. Default: sums are of whole updates.
-    """
+    """Name of the column with the part of the vector that a sum is over, if not all
+    clients train all coordinates. Each part is audited by itself. Default: sums are of
+    whole updates."""
 
     restarts: Literal["ask", "new", "same"] = "ask"
-    """Meaning of a round whose rows continue after other rounds.
-
-    New (another sum, because
-    numbering started again), same (the same sum), or ask (an error).
-    """
+    """Meaning of a round whose rows continue after other rounds: new (another sum,
+    because numbering started again), same (the same sum), or ask (an error)."""
 
     round_order: Literal["auto", "sorted", "file"] = "auto"
-    """Order of the rounds.
-
-    Sorted by number or name, or as in the file. auto sorts them if their
-    names show their order; if not, they keep that of the file, and --memory is refused.
-    """
+    """Order of the rounds: sorted by number or name, or as in the file. auto sorts them
+    if their names show their order; if not, they keep that of the file, and --memory is
+    refused."""
 
     alike_names: Literal["ask", "same", "different"] = "ask"
-    """Meaning of names such as Site-1 and site-1.
-
-    Same (one client), different (several clients),
-    or ask (an error).
-    """
+    """Meaning of names such as Site-1 and site-1: same (one client), different (several
+    clients), or ask (an error)."""
 
     odd_names: Literal["ask", "keep"] = "ask"
-    """Meaning of names unlike those of most clients, such as server or -1, and of identifiers that
-    lost digits: keep (clients), or ask (an error).
-    """
+    """Meaning of names unlike those of most clients, such as server or -1, and of
+    identifiers that lost digits: keep (clients), or ask (an error)."""
 
     decimal: Literal["ask", "point", "comma"] = "ask"
-    """Decimal mark of weights such as 1.500, which may be one and a half or fifteen hundred: point,
-    comma, or ask (an error).
-    """
+    """Decimal mark of weights such as 1.500, which may be one and a half or fifteen
+    hundred: point, comma, or ask (an error)."""
 
     client_separator: Annotated[str | None, flags.shown("TEXT")] = None
-    """Text between the clients of one cell, such as ";" in 3;5. Default.
-
-    A cell holds one
-    client.
-    """
+    """Text between the clients of one cell, such as ";" in 3;5. Default: a cell holds
+    one client."""
 
     overwrite: bool = False
     """Replace other results in --out."""
@@ -124,7 +99,7 @@ class LogSettings(Shown):
 
     @property
     def columns(self) -> dict[str, Any]:
-        """How `privacy.read_log` finds rounds, clients and sums."""
+        """Arguments of `privacy.read_log`: where it finds rounds, clients and sums."""
         from mrsa_watch.logs import read_log
 
         settings = plain_settings(self)
@@ -133,10 +108,9 @@ class LogSettings(Shown):
 
 
 @dataclasses.dataclass(frozen=True)
-class AuditConfig(LogSettings):
-    """Audit a participation log of any system.
+class AuditConfig(DriftSettings, LogSettings):
+    """Audit the participation log of any system, and prove which clients are exposed.
 
-    Which clients the server can expose, with proof.
     Rounds and clients have the names of the log. Without names, rounds are counted from
     1, and clients are the columns of the matrix, from 0.
     """
@@ -144,11 +118,9 @@ class AuditConfig(LogSettings):
     file: Annotated[pathlib.Path, tyro.conf.Positional, flags.shown("FILE")] = (
         tyro.MISSING
     )
-    """Participation log.
-
-    A recorder's log, JSON Lines, CSV with a header (round,client) or a 0/1
-    matrix, with a line of names or without; Parquet, NPY, NPZ, or NVFlare's server log.
-    """
+    """Participation log: a recorder's log, JSON Lines, CSV with a header (round,client)
+    or a 0/1 matrix, with a line of names or without; Parquet, NPY, NPZ, or NVFlare's
+    server log."""
 
     memory_gib: flags.Positive = 2.0
     """Most memory that the history may take as a matrix, in GiB."""
@@ -156,90 +128,52 @@ class AuditConfig(LogSettings):
     effort: Annotated[
         float, flags.Within(0.0, rule="must be a number of at least 0")
     ] = 1.0
-    """Computing allowance.
-
-    1 allows searches and proofs of about 90 seconds on one core; more can
-    narrow the bounds.
-    """
+    """Computing allowance: 1 allows searches and proofs of about 90 seconds on one
+    core; more can narrow the bounds."""
 
     coalition: Annotated[str, flags.shown("NAMES")] = ""
-    """Comma-separated clients that reveal their updates to the server.
-
-    The audit covers the others.
-    Default: no client.
-    """
+    """Comma-separated clients that reveal their updates to the server; the audit covers
+    the others. Default: no client."""
 
     fail_below: Annotated[int | None, flags.Within(1), flags.shown("T")] = None
-    """Exit with status 3 unless T is proven to be at least this, weak or strong as --definition
-    selects (2: no client is exposed). Default: no requirement.
-    """
+    """Exit with status 3 unless T is proven to be at least this, weak or strong as
+    --definition selects (2: no client is exposed). Default: no requirement."""
 
     definition: Literal["weak", "strong"] = "weak"
-    """The T of --fail-below.
-
-    Weak (any combination of sums) or strong (clients that always move
-    together).
-    """
+    """The T of --fail-below: weak (any combination of sums) or strong (clients that
+    always move together)."""
 
     fail_below_hidden: Annotated[
         float | None, flags.IS_GROUP, flags.shown("CLIENTS")
     ] = None
-    """Exit with status 3 unless every client is hidden among at least this many clients, such as
-    2.5. Noise is not counted. With --memory or --drift, the update of one round must
-    be, and what lasts of a client's updates. Default: no requirement.
-    """
-
-    memory: Memory = None
-    """Also report how many clients the update of one round is hidden among, if updates drift. RHO
-    is the correlation of the lasting part of a client's update with that of the round
-    before, such as 0.99. Rows of the log count as rounds that follow each other.
-    Default: not reported.
-    """
-
-    share: Lasting = 1.0
-    """Fraction of an update's variance that lasts, with --memory.
-
-    The rest is fresh in each round.
-    Below 1, what lasts of a client's updates is reported as well.
-    """
+    """Exit with status 3 unless every client is hidden among at least this many
+    clients, such as 2.5. Noise is not counted. With --memory or --drift, the update of
+    one round must be, and what lasts of a client's updates. Default: no requirement."""
 
     drift: flags.Folder = None
-    """Folder of mrsa-jax train or demo, which measured memory and share. Default.
-
-    --memory and
-    --share.
-    """
+    """Folder of mrsa-jax train or demo, which measured memory and share. Default:
+    --memory and --share."""
 
     noise_multiplier: Annotated[float | None, flags.IS_POSITIVE, flags.shown("Z")] = (
         None
     )
-    """Report mu and epsilon for noise of standard deviation Z times --clip-norm in each sum.
-    Default: the noise that the log records.
-    """
+    """Report mu and epsilon for noise of standard deviation Z times --clip-norm in each
+    sum. Default: the noise that the log records."""
 
     clip: Annotated[
         float | None, flags.IS_POSITIVE, flags.shown("C", name="clip-norm")
     ] = None
-    """Largest L2 norm of a client's update, with --noise-multiplier. Default.
-
-    The norm that the log
-    records.
-    """
+    """Largest L2 norm of a client's update, with --noise-multiplier. Default: the norm
+    that the log records."""
 
     planned: Annotated[int | None, flags.Within(1), flags.shown("K")] = None
-    """The clients add the noise.
-
-    Each survivor adds one part in K of the variance, so a sum of
-    fewer clients has less noise. Reports mu and epsilon as planned and as realised.
-    Default: the whole noise is in each sum.
-    """
+    """The clients add the noise: each survivor adds one part in K of the variance, so a
+    sum of fewer clients has less noise. Reports mu and epsilon as planned and as
+    realised. Default: the whole noise is in each sum."""
 
     colluding: Annotated[str, flags.shown("NAMES")] = ""
-    """Comma-separated clients that reveal their noise and their updates to the server.
-
-    Needs
-    --planned. Default: no client.
-    """
+    """Comma-separated clients that reveal their noise and their updates to the server;
+    needs --planned. Default: no client."""
 
     delta: Annotated[
         flags.Positive,
@@ -249,28 +183,20 @@ class AuditConfig(LogSettings):
     """Delta at which epsilon is reported."""
 
     spread: Annotated[float | None, flags.IS_POSITIVE, flags.shown("S")] = None
-    """Also report mu and epsilon if the others' updates are Gaussian with this standard deviation:
-    no guarantee. Default: not reported.
-    """
+    """Also report mu and epsilon if the others' updates are Gaussian with this standard
+    deviation: no guarantee. Default: not reported."""
 
     recipe_file: flags.File = None
-    """Write the whole combination of sums that exposes a client to this file, as CSV.
-
-    Rounds
-    without names are counted from 1. Default: not written.
-    """
+    """Write the whole combination of sums that exposes a client to this file, as CSV;
+    rounds without names are counted from 1. Default: not written."""
 
     certificate: flags.File = None
-    """Write each claim with an integer proof to this file as JSON, to be verified by mrsa_check.py.
-    Default: not written.
-    """
+    """Write each claim with an integer proof to this file as JSON, to be verified by
+    mrsa_check.py. Default: not written."""
 
     out: flags.Folder = None
-    """Write findings, certificates, tables and figures to this folder.
-
-    Mrsa-jax report turns it
-    into a report. Default: nothing is written.
-    """
+    """Write findings, certificates, tables and figures to this folder; mrsa-jax report
+    turns it into a report. Default: nothing is written."""
 
     @property
     def counts_shares(self) -> bool:
@@ -280,32 +206,27 @@ class AuditConfig(LogSettings):
 
 def check_audit(config: AuditConfig) -> None:
     """Raise `ConfigurationError` for the first setting that breaks a rule, or for a missing log."""
-    noise = ("noise_multiplier", "clip", "spread")
-    told = [name for name in noise if getattr(config, name) is not None]
-    for name in ("noise_multiplier", "clip"):
-        missing = bool(told) and name not in told
-        names = (flags.renamed(AuditConfig).get(one, one) for one in told)
-        require(not missing, name, f"must be given with {', '.join(names)}", None)
+    names = ("noise_multiplier", "clip", "spread")
+    given = [name for name in names if getattr(config, name) is not None]
+    shown = ", ".join(flags.renamed(AuditConfig).get(name, name) for name in given)
+    for name in names[:2]:
+        is_missing = bool(given) and name not in given
+        require(not is_missing, name, f"must be given with {shown}", None)
     if config.counts_shares:
-        for name in ("noise_multiplier", "clip"):
-            given = getattr(config, name) is not None
-            require(given, name, "must be given with planned", None)
+        for name in names[:2]:
+            require(name in given, name, "must be given with planned", None)
         rule = "must not be set with planned, whose account takes others' updates for known"
         require(config.spread is None, "spread", rule, config.spread)
     rule = "must be used together with planned: clients can reveal only noise that they added"
-    require(
-        config.counts_shares or not config.colluding,
-        "colluding",
-        rule,
-        config.colluding,
-    )
-    check_drift(config)
+    is_known = config.counts_shares or not config.colluding
+    require(is_known, "colluding", rule, config.colluding)
+    config.check_drift()
     both = config.memory is not None and config.drift is not None
     require(not both, "drift", "must not be set with memory", str(config.drift))
     for name in ("recipe_file", "certificate"):
         path = getattr(config, name)
-        there = path is None or path.parent.is_dir()
-        require(there, name, "must lie in an existing folder", str(path))
+        has_folder = path is None or path.parent.is_dir()
+        require(has_folder, name, "must lie in an existing folder", str(path))
     _check_log(config, config.file)
 
 
@@ -314,14 +235,12 @@ _IS_RATE = flags.Within(0.0, flags.BELOW_ONE, "must be at least 0 and below 1")
 
 
 @dataclasses.dataclass(frozen=True)
-class AdviseConfig(LogSettings):
-    """Recommend a selection scheme and its T for your clients.
+class AdviseConfig(DriftSettings, LogSettings):
+    """Recommend a scheme and its T for your clients: what each protects, and costs.
 
-    What each protects, and costs.
     It needs the number of clients, the number per round, and how often they are
     offline:
-      mrsa-jax advise --num-clients 120 --cohort-size 12 --dropout-rates 0.2 --loss-rate
-      0.05
+      mrsa-jax advise --num-clients 60 --cohort-size 6 --dropout-rates 0.2 --loss-rate 0.05
 
     The log of a running system contains all this. A flag takes precedence over a
     measured value:
@@ -331,11 +250,8 @@ class AdviseConfig(LogSettings):
     """
 
     log: flags.File = None
-    """Any log that `mrsa-jax audit` reads.
-
-    Clients, cohort and absences are measured in it.
-    Default: they are set by flags.
-    """
+    """Any log that `mrsa-jax audit` reads; clients, cohort and absences are measured in
+    it. Default: they are set by flags."""
 
     num_clients: Annotated[flags.Count, flags.Within(2)] = None
     """Number of clients N. Default: the clients of --log."""
@@ -346,84 +262,56 @@ class AdviseConfig(LogSettings):
     dropout_rate: Annotated[
         tuple[float, ...], _IS_RATE, flags.shown(name="dropout-rates")
     ] = ()
-    """Probabilities that a client is offline in a round, spread evenly over the clients, such as
-    0.1 0.3. Default: as measured in --log.
-    """
+    """Probabilities that a client is offline in a round, spread evenly over the
+    clients, such as 0.1 0.3. Default: as measured in --log."""
 
     loss_rate: Annotated[flags.Number, _IS_RATE] = None
-    """Probability that a participating client is lost before its update is in the sum. Default: as
-    measured in --log, or 0.
-    """
+    """Probability that a participating client is lost before its update is in the sum.
+    Default: as measured in --log, or 0."""
 
     availability: str = "independent"
     """Which clients are online, as in mrsa-jax simulate: independent, markov:ROUNDS,
     diurnal:AMPLITUDE:PERIOD, ..."""
 
     want_privacy: Annotated[int | None, flags.Within(1), flags.shown("T")] = None
-    """Require a weak T of at least this, for any number of rounds. Default.
-
-    No requirement.
-    """
+    """Require a weak T of at least this, for any number of rounds. Default: no
+    requirement."""
 
     want_hidden: Annotated[flags.Number, flags.IS_GROUP] = None
-    """Require that every client is hidden as well as in a single sum of this many clients, for any
-    number of rounds. Default: no requirement.
-    """
+    """Require that every client is hidden as well as in a single sum of this many
+    clients, for any number of rounds. Default: no requirement."""
 
     min_cardinality: Annotated[flags.Number, flags.IS_GROUP] = None
-    """Require at least this many clients per round on average.
-
-    Rounds without a sum count as 0.
-    Default: no requirement.
-    """
-
-    memory: Memory = None
-    """Also report how many clients the worst update of any simulated round is hidden among, if
-    updates drift. RHO is the correlation of the lasting part of a client's update with
-    that of the round before, such as 0.99. Default: not reported.
-    """
-
-    share: Lasting = 1.0
-    """Fraction of an update's variance that lasts, with --memory.
-
-    The rest is fresh in each
-    round.
-    """
+    """Require at least this many clients per round on average; rounds without a sum
+    count as 0. Default: no requirement."""
 
     schemes: Annotated[tuple[str, ...], flags.shown()] = ()
-    """Further schemes to compare, as in mrsa-jax simulate. Your own schemes (--plugin) are always
-    compared. Default: no further scheme.
-    """
+    """Further schemes to compare, as in mrsa-jax simulate. Your own schemes (--plugin)
+    are always compared. Default: no further scheme."""
 
     rounds: flags.Whole = 300
     """Simulated rounds."""
 
     trials: Annotated[int | None, flags.Within(0), flags.shown("B")] = None
-    """Simulated trials of each scheme.
-
-    0 reports closed forms only. Default: 2 to 10, fewer for
-    large populations.
-    """
+    """Simulated trials of each scheme; 0 reports closed forms only. Default: 2 to 10,
+    fewer for large populations."""
 
     seed: flags.Seed = 0
     """Seed of everything random."""
 
     out: flags.Folder = None
-    """Write the table as CSV, the advice as JSON and a figure to this folder. Default.
-
-    Nothing is
-    written.
-    """
+    """Write the table as CSV, the advice as JSON and a figure to this folder. Default:
+    nothing is written."""
 
 
 def check_advise(config: AdviseConfig) -> None:
     """Raise `ConfigurationError` for the first setting that breaks a rule, or for a missing log."""
     for name in ("num_clients", "cohort_size", "dropout_rate"):
-        given = config.log is not None or getattr(config, name) not in (None, ())
-        require(given, name, "must be given, or a log to measure it in", None)
+        is_known = config.log is not None or getattr(config, name) not in (None, ())
+        require(is_known, name, "must be given, or a log to measure it in", None)
     if config.num_clients is not None:
         check_cohort(config.num_clients, config.cohort_size)
-    check_drift(config)
+    config.check_drift()
     Model.parse(config.availability, config.dropout_rate or (0.0,))
     for text in config.schemes:
         parse_scheme(text)
@@ -431,19 +319,14 @@ def check_advise(config: AdviseConfig) -> None:
 
 
 def _check_log(config: AuditConfig | AdviseConfig, log: pathlib.Path | None) -> None:
-    alone = config.out is None and config.overwrite
-    require(
-        not alone, "overwrite", "must be used together with --out", config.overwrite
-    )
+    is_alone = config.out is None and config.overwrite
+    require(not is_alone, "overwrite", "must be used together with --out", True)
     if log is not None:
         start_of(log, 0)  # a missing log is an error before anything heavy is imported
 
 
 def check_cohort(num_clients: int, cohort_size: int | None) -> None:
-    """Raise unless a cohort fits the clients, and is no single client.
-
-    Or if they are too many.
-    """
+    """Raise unless a cohort of several clients fits them, and they are not too many."""
     most = f"must be at most {_MOST_CLIENTS:,}"
     require(num_clients <= _MOST_CLIENTS, "num_clients", most, num_clients)
     if cohort_size is not None:
@@ -479,11 +362,8 @@ class SecaggConfig(Shown):
     """
 
     fidelity: _FidelityName = None
-    """real: messages and cryptography; array: the same bits, faster.
-
-    Sets: no pads. Default:
-    array.
-    """
+    """real: messages and cryptography; array: the same bits, faster; sets: no pads.
+    Default: array."""
 
     num_clients: flags.Several = 100
     """Number of clients, n."""
@@ -506,63 +386,47 @@ class SecaggConfig(Shown):
     """
 
     connection_probability: Annotated[flags.Number, flags.IS_PART] = None
-    """Probability of an edge, for --graph erdos_renyi. Default.
-
-    CCESA's p*, if at most 1.
-    """
+    """Probability of an edge, for --graph erdos_renyi. Default: CCESA's p*, if at most
+    1."""
 
     degree: Annotated[flags.Count, flags.Within(0)] = None
-    """Neighbours of each client, such as 20. It is required for --graph harary and random_regular.
-    Default: the graph has none to set.
-    """
+    """Neighbours of each client, such as 20. It is required for --graph harary and
+    random_regular. Default: the graph has none to set."""
 
     threshold: Annotated[flags.Count, flags.Within(1)] = None
-    """Secret shares that rebuild a secret, t. Default.
-
-    Just above half of the holders, or Remark
-    4's t for erdos_renyi.
-    """
+    """Secret shares that rebuild a secret, t. Default: just above half of the holders,
+    or Remark 4's t for erdos_renyi."""
 
     step_dropout_rate: flags.Chance = 0.0
     """Probability that a client is lost at each of the protocol's four steps, q."""
 
     dropped_before_unmasking: flags.Chance = 0.0
-    """Fraction of the clients that are lost between sharing keys and sending padded inputs; drawn
-    at random.
-    """
+    """Fraction of the clients that are lost between sharing keys and sending padded
+    inputs; drawn at random."""
 
     allow_unmasking_risk: bool = False
-    """Accept a threshold at which the attack in CCESA's Appendix F could unmask single clients.
-    """
+    """Accept a threshold at which the attack in CCESA's Appendix F could unmask single
+    clients."""
 
     consistency: bool = False
-    """Add the signed consistency check of Bonawitz et al..
-
-    No client unmasks before enough of its
-    neighbours have signed the same list of survivors.
-    """
+    """Add the signed consistency check of Bonawitz et al.: no client unmasks before
+    enough of its neighbours have signed the same list of survivors."""
 
     trials: Annotated[flags.Count, flags.Within(1)] = None
-    """Count failures in this many rounds.
-
-    Exact intervals, the bounds of the theorems, rare events.
-    Default: run one round.
-    """
+    """Count failures in this many rounds: exact intervals, the bounds of the theorems,
+    rare events. Default: run one round."""
 
     up_mbits: Annotated[flags.Number, flags.IS_POSITIVE] = None
-    """Also model the seconds on the clients' links, with this many Mbit/s up and ten times that
-    down. Default: not modelled.
-    """
+    """Also model the seconds on the clients' links, with this many Mbit/s up and ten
+    times that down. Default: not modelled."""
 
     compute_slowdown: flags.Positive = 1.0
-    """Factor by which clients compute more slowly than one core of a server, in this model.
-    """
+    """Factor by which clients compute more slowly than one core of a server, in this
+    model."""
 
     seed: flags.Natural = 0
-    """Seed of inputs, secrets, graph and losses.
-
-    A round is trial 0 of the study of its seed.
-    """
+    """Seed of inputs, secrets, graph and losses; a round is trial 0 of the study of its
+    seed."""
 
     json: bool = False
     """Print everything as JSON instead."""
@@ -570,18 +434,14 @@ class SecaggConfig(Shown):
 
 def check_secagg(config: SecaggConfig) -> None:
     """Raise `ConfigurationError` for the first setting that breaks a rule."""
-    both = config.modulus_bits is not None and config.modulus is not None
-    require(
-        not both,
-        "modulus",
-        "must not be set if --modulus-bits is given",
-        config.modulus,
-    )
+    is_single = config.modulus_bits is None or config.modulus is None
+    rule = "must not be set if --modulus-bits is given"
+    require(is_single, "modulus", rule, config.modulus)
     if config.threshold is not None:
         check_reachable(config.threshold, config.num_clients)
     validate_graph(config)
     if config.trials is not None:
-        known = config.fidelity in (None, "sets")
-        require(known, "fidelity", "must be sets with --trials", config.fidelity)
+        rule = "must be sets with --trials"
+        require(config.fidelity in (None, "sets"), "fidelity", rule, config.fidelity)
         rule = "must not be set with --trials"
         check_unset(config, rule, "dropped_before_unmasking", "consistency", "up_mbits")

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, overload
 
 from mrsa_jax._core.floats import usual_floats
 from mrsa_jax.study import _store
-from mrsa_jax.study._kinds import checked, kind_of
 from mrsa_jax.study._progress import Progress, checked_progress
+from mrsa_jax.study.kinds import checked, kind_of
 from mrsa_watch._base.errors import require
 
 if TYPE_CHECKING:

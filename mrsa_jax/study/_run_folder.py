@@ -30,9 +30,9 @@ from mrsa_jax.graphs import registry as graphs
 from mrsa_jax.selection import registry as schemes
 from mrsa_jax.study import _config
 from mrsa_jax.study._config import Settings
-from mrsa_jax.study._kinds import kind_named
 from mrsa_jax.study._load import each_once, own_and_tables, to_toml
 from mrsa_jax.study._parts import KINDS as parts
+from mrsa_jax.study.kinds import kind_named
 from mrsa_watch._base.errors import (
     ConfigurationError,
     MrsaError,

@@ -131,19 +131,14 @@ def run_points(
             yield _with_losses(config, kept, progress, first)
         return
     histories = _histories(configs, machine, together, first)
+    at_end = TRAJECTORIES not in kept
     for config, cohorts in zip(configs, histories, strict=True):
-
-        def analyse(
-            history: np.ndarray, config: SimulateConfig = config
-        ) -> dict[str, np.ndarray]:
-            rounds = np.arange(config.rounds)
-            updates = _updates(config, ((rows, rounds) for rows in history))
-            at_end = TRAJECTORIES not in kept
-            analysed = _trial.analyse(history, progress, at_end=at_end)
-            return history_values(analysed, kept, updates)
-
-        values = _on_all_hosts(analyse, _trial.learnt_sums(cohorts))
+        history = _trial.learnt_sums(cohorts)
+        rounds = np.arange(config.rounds)
+        updates = _updates(config, ((rows, rounds) for rows in history))
+        analysed = _trial.analyse(history, progress, at_end=at_end)
         online = _build.build_online(config.seed, config.population)
+        values = history_values(analysed, kept, updates)
         yield values | point_values(config, *online)
 
 
@@ -173,7 +168,9 @@ def _histories(
         _build.build_online(config.seed, config.population)[0] for config in configs
     ]
     shape = configs[0].rounds, configs[0].trials
-    mesh = _mesh(machine)
+    mesh = None  # trials are distributed over devices only if asked
+    if machine.devices is not None:
+        mesh = _build.build_mesh(_config.ResourceConfig(devices=machine.devices))
     if together == 1 and mesh is None:  # in whichever form is best for one
         return (
             np.asarray(selection.rollout_trials(*point, *shape, first=first))
@@ -182,35 +179,6 @@ def _histories(
     return selection.rollout_many(
         seeds, selectors, online, *shape, mesh=mesh, width=together, first=first
     )
-
-
-def _mesh(machine: Machine) -> jax.sharding.Mesh | None:
-    """Return the devices of all hosts that trials are distributed over; None for one."""
-    if machine.devices in (None, 1):
-        return None
-    if jax.process_count() > 1:
-        return jax.sharding.Mesh(np.asarray(jax.devices()), ("trials",))
-    return _build.build_mesh(_config.ResourceConfig(devices=machine.devices))
-
-
-def _on_all_hosts(
-    analyse: Callable[[np.ndarray], dict[str, np.ndarray]], history: np.ndarray
-) -> dict[str, np.ndarray]:
-    """Analyse trials, each host its share, and give every host all of the results."""
-    hosts = jax.process_count()
-    trials = len(history)
-    if hosts == 1:
-        return analyse(history)
-    from jax.experimental import multihost_utils
-
-    # shares of one size: the last ones may overlap, so some trials are analysed twice
-    size = -(-trials // hosts)
-    starts = np.minimum(np.arange(hosts) * size, trials - size)
-    start = int(starts[jax.process_index()])
-    parts = multihost_utils.process_allgather(analyse(history[start : start + size]))
-    trial_of = (starts[:, None] + np.arange(size)).ravel()
-    order = np.unique(trial_of, return_index=True)[1]
-    return {name: np.concatenate(list(part))[order] for name, part in parts.items()}
 
 
 def _with_losses(

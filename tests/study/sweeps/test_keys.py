@@ -15,10 +15,10 @@ from mrsa_jax.data import Dataset
 from mrsa_jax.study import _build, _run_folder, sweeps
 from mrsa_jax.study._build import build_clients, build_online, clip_rule
 from mrsa_jax.study._config import PopulationConfig
-from mrsa_jax.study._kinds import KINDS
 from mrsa_jax.study._tables import AggregationConfig, ClipRuleName
 from mrsa_jax.study._training_tables import PARTITIONS, DataConfig, TrainingConfig
 from mrsa_jax.study._view import CELL
+from mrsa_jax.study.kinds import KINDS
 from mrsa_jax.study.sweeps import Machine, _keys, parse_sweep
 from mrsa_jax.study.sweeps._axes import Axis
 from mrsa_jax.study.sweeps._engine import computed
