@@ -199,8 +199,9 @@ def point_values(
 ) -> dict[str, np.ndarray]:
     """Return the values of a point before its rounds: expected C, lasting T, and N."""
     before = known_before(config, _config.schemes_of(config), available, rates)
-    return {
-        "expected_cardinality": before["expected_cardinality"][1][0],
-        "guaranteed_privacy": before["guaranteed_privacy"][1][0],
-        "largest_rank": np.asarray(config.population.num_clients),
+    values = {
+        name: before[name][1][0]
+        for name in ("expected_cardinality", "guaranteed_privacy")
     }
+    values["largest_rank"] = config.population.num_clients
+    return {name: np.asarray(value) for name, value in values.items()}
