@@ -26,8 +26,8 @@ from mrsa_jax.plotting._audit import exposure_chart, privacy_chart
 from mrsa_jax.plotting._style import CHANCE
 from mrsa_jax.plotting.chart import Chart, Line
 from mrsa_jax.plotting.points import as_shown, quantity
+from mrsa_jax.study._files import read_json, read_part
 from mrsa_jax.study._page import Series
-from mrsa_jax.study._run_folder import read_json, read_part
 from mrsa_watch._base.errors import ConfigurationError, writing
 from mrsa_watch._base.html import hidden_words, number
 

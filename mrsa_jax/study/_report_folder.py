@@ -17,9 +17,10 @@ from mrsa_jax._core.papers import from_papers
 from mrsa_jax.plotting._study import FIGURES
 from mrsa_jax.study import _page, _plots, _report
 from mrsa_jax.study._cite import papers_behind
+from mrsa_jax.study._files import read_json, read_part
 from mrsa_jax.study._page import Section, Series
 from mrsa_jax.study._report_audit import audit_page
-from mrsa_jax.study._run_folder import read_json, read_part, unfinished_run
+from mrsa_jax.study._run_folder import unfinished_run
 from mrsa_jax.study.kinds import kind_named
 from mrsa_watch._base.errors import ConfigurationError, check_known, require
 from mrsa_watch._base.files import write_whole

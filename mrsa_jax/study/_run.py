@@ -1,4 +1,4 @@
-"""Run any command from its configuration, and write down what it found."""
+"""Run any command from its configuration, and save the results."""
 
 from __future__ import annotations
 
@@ -21,9 +21,7 @@ if TYPE_CHECKING:
 
 
 def check(config: Any) -> None:
-    """Reject everything that can be rejected before work.
-
-    Settings, data set, output folder.
+    """Reject settings, data set or output folder before any work.
 
     Raises:
         ConfigurationError: For a setting that breaks a rule, an unknown data set, or
@@ -49,7 +47,7 @@ def run(config: AdviseConfig, progress: Progress | None = None) -> Any: ...
 def run(config: AttackSettings, progress: Progress | None = None) -> AttackFindings: ...
 @usual_floats
 def run(config: Any, progress: Progress | None = None) -> Any:
-    """Run a command and return what it found, without writing anything.
+    """Run a command and return its results, without writing anything.
 
     Args:
         config: `DemoConfig`, `SimulateConfig`, `TrainConfig`, `SecaggConfig`,
@@ -86,9 +84,9 @@ def run_and_save(
     progress: Progress | None = None,
     show: Callable[[Any], None] | None = None,
 ) -> Any:
-    """Run a command and write all that it found to `config.out`.
+    """Run a command and write all of its results to `config.out`.
 
-    What was found is given to `show` before any of it is written, which may fail.
+    `show` receives the results before any of them is written, which may fail.
 
     The results appear in the folder complete or not at all. A `train` that is
     interrupted leaves its settings and checkpoints there, from which `resume`
@@ -107,9 +105,9 @@ def run_and_save(
         (2, True)
     """
     config = checked(config)
-    own = kind_of(config).load()
+    module = kind_of(config).load()
     rule = "must be of a command that writes a folder"
-    require(hasattr(own, "run_and_save"), "config", rule, type(config).__name__)
-    return own.run_and_save(
-        config, checked_progress(progress), show or (lambda found: None)
+    require(hasattr(module, "run_and_save"), "config", rule, type(config).__name__)
+    return module.run_and_save(
+        config, checked_progress(progress), show or (lambda result: None)
     )

@@ -34,6 +34,7 @@ from mrsa_jax.study._accessor import find_schemes
 from mrsa_jax.study._attributes import attributes, with_attributes
 from mrsa_jax.study._build import build_bounded
 from mrsa_jax.study._config import Config, DemoConfig, SimulateConfig, TrainConfig
+from mrsa_jax.study._files import restore_replaced
 from mrsa_jax.study._history_variables import (
     EVERYTHING,
     coordinates,
@@ -45,7 +46,7 @@ from mrsa_jax.study._history_variables import (
 from mrsa_jax.study._load import to_toml
 from mrsa_jax.study._parts import KINDS as parts
 from mrsa_jax.study._progress import Finds, Progress, note, performance_words, warn
-from mrsa_jax.study._run_folder import restore_replaced, run_folder
+from mrsa_jax.study._run_folder import run_folder
 from mrsa_jax.study._runner import Machine
 from mrsa_jax.study._simulate_points import stated_memory
 from mrsa_jax.study._training import train_schemes

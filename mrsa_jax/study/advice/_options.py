@@ -363,14 +363,14 @@ def targets(num_clients: int, cohort_size: int, want: int | None = None) -> list
     """
     n, k = num_clients, cohort_size
     common = math.gcd(n, k)
-    found = {t for t in range(2, common + 1) if common % t == 0}
-    if len(found) < _FEWEST_TARGETS:
-        found |= {
+    sizes = {t for t in range(2, common + 1) if common % t == 0}
+    if len(sizes) < _FEWEST_TARGETS:
+        sizes |= {
             t
             for t in range(2, k + 1)
             if k - k % t >= _LEAST_COHORT * k and n - n % t >= _LEAST_CLIENTS * n
         }
-    return sorted(found | ({want} if want is not None and 1 < want <= k else set()))
+    return sorted(sizes | ({want} if want is not None and 1 < want <= k else set()))
 
 
 class Judge:

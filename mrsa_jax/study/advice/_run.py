@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import pathlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,9 +11,9 @@ import numpy as np
 
 from mrsa_jax.study import _run as commands, _store
 from mrsa_jax.study._commands import AdviseConfig, check_cohort
+from mrsa_jax.study._files import write_json, write_rows
 from mrsa_jax.study._plots import advice_charts, save_charts
 from mrsa_jax.study._progress import Progress, note
-from mrsa_jax.study._run_folder import write_json, write_rows
 from mrsa_jax.study.advice._advice import Advice, Demands, choose, mark_best
 from mrsa_jax.study.advice._log import Measured, Rate, measure_log
 from mrsa_jax.study.advice._options import (
@@ -48,16 +49,16 @@ def run(config: AdviseConfig, progress: Progress) -> Advice:
     demands = Demands(config.want_privacy, config.want_hidden, config.min_cardinality)
     judge = Judge(setting)
     every = candidates(setting, config.want_privacy, config.schemes)
-    known = {
+    options_of = {
         candidate: judge.option(
             candidate, judge.best_policy(candidate), setting.loss_rate
         )
         for candidate in every
     }
     if setting.trials:
-        _play(judge, known, demands, config.schemes, progress)
+        _play(judge, options_of, demands, config.schemes, progress)
     pairs = sorted(
-        known.items(), key=lambda pair: (pair[1].weak_lower, pair[1].hidden_worst)
+        options_of.items(), key=lambda pair: (pair[1].weak_lower, pair[1].hidden_worst)
     )
     options = mark_best(option for _, option in pairs)
     chosen = choose(options, demands)
@@ -112,15 +113,15 @@ def _measured(rate: Rate | None, where: str) -> float:
 
 def _play(
     judge: Judge,
-    known: dict[Candidate, Option],
+    options_of: dict[Candidate, Option],
     demands: Demands,
     named: tuple[str, ...],
     progress: Progress,
 ) -> None:
     """Simulate options: all of a small population, of a large one the likely choices."""
-    options = dict(zip(known, mark_best(known.values()), strict=True))
+    options = dict(zip(options_of, mark_best(options_of.values()), strict=True))
     likely = choose(options.values(), demands)
-    random, *_ = known
+    random, *_ = options_of
 
     def rank(candidate: Candidate) -> tuple[bool, ...]:
         option = options[candidate]
@@ -130,11 +131,12 @@ def _play(
     is_large = setting.rounds * setting.num_clients > _FEW_ENTRIES
     taken: list[Candidate] = []
     lines = 0
-    for candidate in sorted(known, key=rank):
+    for candidate in sorted(options_of, key=rank):
         is_lines = hasattr(judge.built(candidate)[0], "members")
         lines += is_lines
         is_needed = (
-            np.isnan(known[candidate].cardinality) or candidate.scheme.written in named
+            np.isnan(options_of[candidate].cardinality)
+            or candidate.scheme.written in named
         )
         # each family of lines is a program of its own
         is_much = is_lines and lines > _MOST_LINES
@@ -142,8 +144,8 @@ def _play(
             taken.append(candidate)
     progress.stage("schemes", len(taken))
     for done, candidate in enumerate(taken, 1):
-        option = known[candidate]
-        known[candidate] = judge.played(candidate, option, setting.loss_rate)
+        option = options_of[candidate]
+        options_of[candidate] = judge.played(candidate, option, setting.loss_rate)
         progress.update(done, len(taken))
 
 
@@ -249,6 +251,8 @@ def advise(
     rates: Any = () if dropout_rate is None else dropout_rate
     if not isinstance(rates, Sequence):
         rates = (rates,)
+    if isinstance(settings.get("log"), str):
+        settings["log"] = pathlib.Path(settings["log"])
     config = AdviseConfig(
         num_clients=num_clients,
         cohort_size=cohort_size,

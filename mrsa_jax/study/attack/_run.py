@@ -21,12 +21,12 @@ from mrsa_jax._core.streams import Stream, as_key, fold
 from mrsa_jax.study import _store
 from mrsa_jax.study._attack_rows import AttackSettings
 from mrsa_jax.study._config import studied
+from mrsa_jax.study._files import restore_replaced, write_json, write_rows
 from mrsa_jax.study._findings import AttackFindings
 from mrsa_jax.study._load import to_dict
 from mrsa_jax.study._parts import build, load_data
 from mrsa_jax.study._plots import attack_charts, save_charts
 from mrsa_jax.study._progress import Progress, Silent, note
-from mrsa_jax.study._run_folder import restore_replaced, write_json, write_rows
 from mrsa_jax.study._runner import Machine, Variable
 from mrsa_jax.study.kinds import attack_of
 from mrsa_watch._base.errors import ConfigurationError, require
