@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class JsonText(str):
-    """JSON text that is also indexed, iterated and compared as the settings or the list in it.
+    """JSON text that is indexed, iterated and compared as its settings or list too.
 
     Examples:
         >>> text = JsonText('{"rounds": 9}')
@@ -85,7 +85,7 @@ def _writable(value: Any) -> Any:
 
 
 def attributes(results: xr.Dataset) -> dict[str, Any]:
-    """Return a data set's attributes, with settings and lists instead of their JSON text."""
+    """Return a data set's attributes, with settings and lists instead of JSON text."""
     return {str(name): _read(value) for name, value in results.attrs.items()}
 
 

@@ -87,7 +87,10 @@ def build_noise(config: AggregationConfig, cohort_size: int, step: float) -> Any
     deviation = whole / math.sqrt(cohort_size)
     if config.noise == "skellam":
         return dp.skellam(deviation**2)
-    rule = "must leave a client's discrete Gaussian half a step or more, for a bound on sums"
+    rule = (
+        "must leave a client's discrete Gaussian half a step or more, for a bound on "
+        "sums"
+    )
     size = f"{deviation / step:.3g} of a step"
     require(deviation >= step / 2, "group_levels", rule, size)
     return dp.discrete_gaussian(deviation**2)
@@ -123,7 +126,7 @@ _WORTH_SHARING = 2**23
 
 
 def sizes_of(selector: selection.Selector) -> tuple[int | None, int]:
-    """Return K of a selector that asks K clients or nobody, None if any number, and T."""
+    """Return K of a selector that asks K or no clients, None if any number, and T."""
     return cohort_size_of(selector), block_size_of(selector)
 
 
@@ -139,8 +142,8 @@ def guaranteed_privacy(
     A `privacy_target` that the selector states is kept while sums are its cohorts: no
     client is lost from one inside a round, and none is cut up. Blocks of T move
     together for any number of rounds where the selection never parts them and no sum
-    does: clients enforce them; or no client is lost inside a round, or the policy drops or
-    aborts for whole blocks, the graph cannot become disconnected, and each group of
+    does: clients enforce them; or no client is lost inside a round, or the policy drops
+    or aborts for whole blocks, the graph cannot become disconnected, and each group of
     each segment holds whole blocks. A fixed cohort of all clients is a block, unless
     the policy drops the selection's blocks from it.
 
@@ -257,7 +260,7 @@ def build_online(
 def online_of_any_seed(
     seed: int, population: PopulationConfig
 ) -> availability.Availability:
-    """Return the model of clients online, perhaps of another seed but of equal shapes."""
+    """Return a model of clients online of equal shapes, perhaps of another seed."""
     is_kept = population.availability.partition(":")[0] in _KEPT
     return build_online(0 if is_kept else seed, population)[0]
 
@@ -402,7 +405,10 @@ def build_rule(
         rule = "must be complete or over_blocks:T:K with --whole-blocks"
         fits = graph.row.is_complete or bool(graph.row.fields)
         require(fits, "graph", rule, protocol.graph)
-        rule = "must not be set with --whole-blocks, whose clients accept no such threshold"
+        rule = (
+            "must not be set with --whole-blocks, whose clients accept no such "
+            "threshold"
+        )
         require(not protocol.allow_unmasking_risk, "allow_unmasking_risk", rule, True)
     if threshold is not None:
         check_reachable(threshold, n)

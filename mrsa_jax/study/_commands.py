@@ -205,7 +205,7 @@ class AuditConfig(DriftSettings, LogSettings):
 
 
 def check_audit(config: AuditConfig) -> None:
-    """Raise `ConfigurationError` for the first setting that breaks a rule, or for a missing log."""
+    """Raise `ConfigurationError` for the first broken rule, or for a missing log."""
     names = ("noise_multiplier", "clip", "spread")
     given = [name for name in names if getattr(config, name) is not None]
     shown = ", ".join(flags.renamed(AuditConfig).get(name, name) for name in given)
@@ -215,9 +215,15 @@ def check_audit(config: AuditConfig) -> None:
     if config.counts_shares:
         for name in names[:2]:
             require(name in given, name, "must be given with planned", None)
-        rule = "must not be set with planned, whose account takes others' updates for known"
+        rule = (
+            "must not be set with planned, whose account takes others' updates for "
+            "known"
+        )
         require(config.spread is None, "spread", rule, config.spread)
-    rule = "must be used together with planned: clients can reveal only noise that they added"
+    rule = (
+        "must be used together with planned: clients can reveal only noise that they "
+        "added"
+    )
     is_known = config.counts_shares or not config.colluding
     require(is_known, "colluding", rule, config.colluding)
     config.check_drift()
@@ -240,7 +246,7 @@ class AdviseConfig(DriftSettings, LogSettings):
 
     It needs the number of clients, the number per round, and how often they are
     offline:
-      mrsa-jax advise --num-clients 60 --cohort-size 6 --dropout-rates 0.2 --loss-rate 0.05
+      mrsa-jax advise --num-clients 60 --cohort-size 6 --dropout-rates 0.2
 
     The log of a running system contains all this. A flag takes precedence over a
     measured value:
@@ -305,7 +311,7 @@ class AdviseConfig(DriftSettings, LogSettings):
 
 
 def check_advise(config: AdviseConfig) -> None:
-    """Raise `ConfigurationError` for the first setting that breaks a rule, or for a missing log."""
+    """Raise `ConfigurationError` for the first broken rule, or for a missing log."""
     for name in ("num_clients", "cohort_size", "dropout_rate"):
         is_known = config.log is not None or getattr(config, name) not in (None, ())
         require(is_known, name, "must be given, or a log to measure it in", None)

@@ -22,7 +22,7 @@ _LATE = {
     privacy: "strong_privacy_trajectory hidden_among_trajectory first_exposure "
     "information hidden_among hidden_among_mates",
 }
-"""The functions that a study uses of each family, which loads them at their first use."""
+"""Functions that a study uses of each family, which loads them at first use."""
 
 
 class Compiling:

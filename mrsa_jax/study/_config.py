@@ -44,8 +44,8 @@ scheme_label = Scheme.label_of
 TrackerName = Literal["json_lines"]
 AssignmentName = Literal["shuffled", "cyclic", "sorted", "by_label"]
 
-SIX_SCHEMES = ("uniform", "weighted", "partition", "batch_partitioning:6", "batch_partitioning:4",
-               "batch_partitioning:3")  # fmt: skip
+SIX_SCHEMES = ("uniform", "weighted", "partition", "batch_partitioning:6",
+               "batch_partitioning:4", "batch_partitioning:3")  # fmt: skip
 
 _SOFTMAX = TrainingConfig(model="logistic")  # a demo is to take a minute
 
@@ -85,8 +85,8 @@ class PopulationConfig(Shown):
     cohort_size: int = 12
     """Clients selected per round, K."""
     dropout_rates: Annotated[tuple[float, ...], IS_CHANCE] = (0.1, 0.2, 0.3, 0.4, 0.5)
-    """Probabilities that a client is offline in a round, spread evenly over the clients.
-    """
+    """Probabilities that a client is offline in a round, spread evenly over the
+    clients."""
     assignment: AssignmentName = "shuffled"
     """How the rates are spread: shuffled by the seed, cyclic, sorted (equal ones
     together), or by_label: from the first rate for clients of label 0 to the last rate
@@ -174,8 +174,8 @@ class _Training(_Study):
     resources: ResourceConfig = dataclasses.field(default_factory=ResourceConfig)
     track: Annotated[tuple[TrackerName, ...], shown()] = ()
     """Write the measures of each round while the training runs: json_lines, to
-    metrics.jsonl in the folder tracking of --out (run.tracking until a run is complete).
-    Default: not written.
+    metrics.jsonl in the folder tracking of --out (run.tracking until a run is
+    complete). Default: not written.
     """
 
 
@@ -226,7 +226,7 @@ Config = DemoConfig | SimulateConfig | TrainConfig
 
 @typing.runtime_checkable
 class Settings(typing.Protocol):
-    """What the store needs of a frozen dataclass of settings, a study's or another command's."""
+    """Settings as the store needs them, of a study or another command."""
 
     @property
     def out(self) -> pathlib.Path:
@@ -251,7 +251,7 @@ def studied(content: dict[str, Any]) -> dict[str, Any]:
 
 
 def without_wishes(config: Any) -> Any:
-    """Return a configuration as files keep it, without wishes of one call on its output."""
+    """Drop the wishes of one call on its output, which files do not keep."""
     names = {field.name for field in dataclasses.fields(config)}
     wishes = names & {"json", "overwrite", "resume"}
     return dataclasses.replace(config, **dict.fromkeys(wishes, False))
@@ -316,7 +316,7 @@ def config_hash(config: Settings) -> str:
 
 
 def secret_seed(config: Any, *parts: str) -> bytes:
-    """Return the seed of a run's secrets: its command, all that it studies, and `parts`.
+    """Return the seed of a run's secrets: command, settings studied, and `parts`.
 
     So two commands, schemes, thresholds or points of a sweep with one seed share no
     key, and the same settings repeat theirs.
@@ -402,7 +402,7 @@ def _validate_aggregation(
 
 
 def _validate_segments(config: DemoConfig | TrainConfig, varies: bool) -> None:
-    """Check groups and segments; `varies`: whether a scheme asks any number of clients."""
+    """Check groups and segments; `varies`: whether cohorts differ in size."""
     segments, aggregation = config.hetero, config.aggregation
     if segments.is_plain:
         rule = "must not be set without --segments sc, mc, hc or groups"

@@ -134,7 +134,7 @@ def load_config(cls: type[ConfigT], path: str | pathlib.Path) -> ConfigT:
 
 
 def read_toml(path: pathlib.Path, argument: str) -> str:
-    """Return the text of a file of settings, or raise the error that names the argument."""
+    """Return the text of a file of settings; raise an error that names the argument."""
     try:
         return read_bytes(path, _MOST_BYTES).decode("utf-8-sig")
     except (OSError, ValueError) as error:
@@ -273,8 +273,8 @@ def _check_type(
 def plain_values(value: Any, path: str = "") -> Any:
     """Return settings from Python as a TOML file would hold them, exactly.
 
-    Objects stay. Arrays, series, tuples and ranges become lists, their numbers Python's, and paths
-    text.
+    Objects stay. Arrays, series, tuples and ranges become lists, their numbers
+    Python's, and paths text.
 
     Args:
         value: Settings, or a part of them.
@@ -286,7 +286,8 @@ def plain_values(value: Any, path: str = "") -> Any:
 
     Examples:
         >>> import numpy as np
-        >>> plain_values({"rounds": np.int64(9), "rates": np.array([0.1, 0.5]), "t": (1, 2)})
+        >>> rates = np.array([0.1, 0.5])
+        >>> plain_values({"rounds": np.int64(9), "rates": rates, "t": (1, 2)})
         {'rounds': 9, 'rates': [0.1, 0.5], 't': [1, 2]}
     """
     if isinstance(value, Mapping):

@@ -47,7 +47,7 @@ _TIMES = 10  # evenly spread times after which bits are counted
 def variables(
     config: DemoConfig | TrainConfig, columns: Sequence[dict[str, Any]]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return variables and coordinates of the noise and drift of each scheme's training."""
+    """Return variables and coordinates of each training's noise and drift."""
     found: dict[str, Any] = {}
     axes: dict[str, Any] = {}
     if "noise" in columns[0]:
@@ -194,7 +194,7 @@ def _account(
 def _over_tests(
     ledger: dp.Ledger, tests: np.ndarray, delta: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the mean and the largest of the clients' epsilons after each tested round."""
+    """Return the mean and the largest epsilon of clients after each tested round."""
     count = len(ledger.mu)
     mean = np.zeros(len(tests))
     worst = np.zeros(len(tests))

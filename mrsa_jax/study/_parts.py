@@ -167,7 +167,7 @@ def register(
     papers: str | Sequence[str] = (),
     depends: Any = None,
 ) -> None:
-    """Add a model, data set, trainer or quantizer that flags, files, sweeps and `cite` then know.
+    """Add a model, data set, trainer or quantizer for flags, files, sweeps and `cite`.
 
     It is written `name`, or `name:3:0.5` where the factory takes parameters behind what
     its kind is given. On the command line, `--plugin FILE.py` runs the file that
@@ -193,9 +193,11 @@ def register(
 
     Examples:
         >>> import mrsa_jax as mj
-        >>> mj.study.register("model", "wide", lambda classes, size: mj.federated.mlp(classes,
-        ...          hidden_sizes=(size,)))
-        >>> mj.study.validate(mj.study.TrainConfig(training=mj.study.TrainingConfig("wide:64")))
+        >>> def wide(classes, size):
+        ...     return mj.federated.mlp(classes, hidden_sizes=(size,))
+        >>> mj.study.register("model", "wide", wide)
+        >>> training = mj.study.TrainingConfig("wide:64")
+        >>> mj.study.validate(mj.study.TrainConfig(training=training))
     """
     row = KINDS[check_known(kind, "kind", KINDS, "a kind of part")]
     taken = _BUILT_IN[kind]

@@ -1,4 +1,4 @@
-"""A study as a table, a row for each scheme or point of a sweep, and charts of its rows."""
+"""Tables of studies, a row for each scheme or point of a sweep, and their charts."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def words_of(table: pd.DataFrame, names: Sequence[str], x: str, y: str) -> list[
 def sweep_chart(
     results: xr.Dataset, table: pd.DataFrame, name: str, x: str, hue: str | None
 ) -> Chart:
-    """Return the chart of one quantity of a sweep; its caption names the pooled axes."""
+    """Return the chart of one quantity of a sweep; the caption names pooled axes."""
     if x in columns_of(results, "seed"):  # no curve runs over them
         table = table.assign(**{x: table[x].astype(str)})
     values = table[x].to_numpy(float) if table[x].dtype.kind in "iuf" else np.zeros(1)
@@ -206,7 +206,7 @@ def points(results: xr.Dataset) -> pd.DataFrame:
 
 
 def _rows(results: xr.Dataset) -> tuple[str, ...]:
-    """Return the dimension of the things that a point attacks, if it attacks several."""
+    """Return the dimension of the targets of a point, if it attacks several."""
     several = "label" in results and results.sizes.get("row", 1) > 1
     return ("row",) if several else ()
 
@@ -360,7 +360,8 @@ def _sentence(settings: pd.DataFrame, chosen: list[str], where: str) -> str:
     ]
     if len(enough):
         best = enough.sort_values(order, ascending=False).iloc[0]
-        text = f"{where}the largest T that keeps 90 % of K is {best['guaranteed_privacy']:.0f}: "
+        largest = f"{best['guaranteed_privacy']:.0f}"
+        text = f"{where}the largest T that keeps 90 % of K is {largest}: "
     else:
         best = settings.sort_values("kept", ascending=False).iloc[0]
         text = f"{where}no T that lasts keeps 90 % of K; the most is kept by "
@@ -394,8 +395,8 @@ def _mean(values: pd.Series[Any]) -> float:
 
 
 def _use(best: pd.Series[Any]) -> str:
-    what = f"strong T = {best['strong_privacy']:.0f}, C = {best['aggregation_cardinality']:.3g} of "
-    what += f"K = {best['cohort']:.0f}"
+    cardinality = f"{best['aggregation_cardinality']:.3g} of K = {best['cohort']:.0f}"
+    what = f"strong T = {best['strong_privacy']:.0f}, C = {cardinality}"
     if "accuracy" in best and best["accuracy"] == best["accuracy"]:
         what += f", {100 * best['accuracy']:.1f} % test accuracy"
     return what + (f", over {best['points']:.0f} seeds" if best["points"] > 1 else "")

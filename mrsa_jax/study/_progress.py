@@ -30,7 +30,7 @@ class Progress(Protocol):
 
 @runtime_checkable
 class Notes(Protocol):
-    """Receives words together with the steps, from those who watch a `Progress` closely."""
+    """Receives words together with the steps, if a `Progress` has these methods."""
 
     def say(self, text: str) -> None:
         """Show a line that stays."""
@@ -168,7 +168,7 @@ def warn(progress: Progress, text: str) -> None:
 
 
 def stages(progress: Progress) -> Callable[[str, int, int], None]:
-    """Return a function that passes (stage, parts done, parts) on, and ends each stage."""
+    """Return a function that forwards (stage, parts done, parts) and ends stages."""
     last, size = "", 0
 
     def report(stage: str, done: int, total: int) -> None:
@@ -184,7 +184,7 @@ def stages(progress: Progress) -> Callable[[str, int, int], None]:
 
 
 def peak_process_bytes() -> int | None:
-    """Return the most memory that this process has held, JAX and its compiler included."""
+    """Return the peak memory of this process, JAX and its compiler included."""
     try:
         import resource
     except ImportError:  # not on this system

@@ -56,7 +56,7 @@ def _frame(payload: bytes) -> bytes:
 
 
 def _payload(file: Any, place: int, end: int) -> bytes | None:
-    """Return the payload of the frame at a place; None unless a whole one begins there."""
+    """Return the payload of the frame at a place; None if no whole one begins there."""
     file.seek(place)
     head = file.read(_HEAD.size)
     if len(head) < _HEAD.size:
@@ -389,7 +389,7 @@ class Index:
             self.records[key] = fitting
 
     def _fits(self, record: Record, layout: Layout | None) -> bool:
-        """Return whether a grid has places for a record, whose arrays are damaged if not."""
+        """Return whether a grid has places for a record; if not, note it as damaged."""
         if layout is None or layout.fits(record):
             return True
         name, place = record.path.name, record.place
@@ -407,7 +407,7 @@ class Index:
         whole: bool = False,
         layout: Layout | None = None,
     ) -> list[Record]:
-        """Return records which together have the trials from 0 on, as far as there are any.
+        """Return records which together have the trials from 0 on, up to a gap.
 
         Args:
             key: Of the point.

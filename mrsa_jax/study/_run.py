@@ -71,7 +71,8 @@ def run(config: Any, progress: Progress | None = None) -> Any:
         >>> config = mj.study.SimulateConfig(rounds=8, trials=2, schemes=("uniform",))
         >>> mj.study.run(config).sizes["trial"]
         2
-        >>> mj.study.run(mj.study.SecaggConfig(num_clients=5, fidelity="sets")).content["status"]
+        >>> config = mj.study.SecaggConfig(num_clients=5, fidelity="sets")
+        >>> mj.study.run(config).content["status"]
         'OK'
     """
     config = checked(config)
@@ -99,7 +100,8 @@ def run_and_save(
         >>> folder = pathlib.Path(tempfile.mkdtemp(), "study")
         >>> clients = mj.study.PopulationConfig(num_clients=8, cohort_size=4)
         >>> config = mj.study.SimulateConfig(
-        ...     out=folder, rounds=5, trials=2, schemes=("uniform",), population=clients)
+        ...     out=folder, rounds=5, trials=2, schemes=("uniform",), population=clients
+        ... )
         >>> saved = mj.study.run_and_save(config)
         >>> saved.results.sizes["trial"], (folder / "report.html").is_file()
         (2, True)

@@ -105,8 +105,8 @@ def check_unfinished(config: Settings, manifest: dict[str, Any]) -> None:
             if changed:
                 raise ConfigurationError(
                     "`resume` must continue a run of the same code and files; got "
-                    f"{where}, and since {created} {'; '.join(changed)}: choose another "
-                    "--out, or start anew with --overwrite and without --resume"
+                    f"{where}, and since {created} {'; '.join(changed)}: choose "
+                    "another --out, or start anew with --overwrite and without --resume"
                 )
             return
         raise ConfigurationError(

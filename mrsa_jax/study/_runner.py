@@ -84,7 +84,7 @@ class Runner(Protocol):
     def variables(
         self, configs: Sequence[Any], kept: Collection[str]
     ) -> dict[str, Variable]:
-        """Return the variables of each point; `kept`: `TRAJECTORIES`, some of `DETAILS`."""
+        """Return a point's variables; `kept`: `TRAJECTORIES`, some of `DETAILS`."""
         ...
 
     def together(self, config: Any, machine: Machine) -> int:

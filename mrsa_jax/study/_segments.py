@@ -77,7 +77,7 @@ class SegmentStudy:
     def aggregator(
         self, secret_seed: bytes, aggregation: AggregationConfig, clip_rule: Any = None
     ) -> Any:
-        """Return the aggregator: quantize by groups, pad, sum in rings, decode, combine."""
+        """Build the aggregator: quantize by groups, pad, sum in rings, combine."""
         attackers = np.arange(len(self.order)) < self.config.num_byzantine
         return hetero.segment_average(
             self.layout,
@@ -102,7 +102,7 @@ class SegmentStudy:
         return 2 * aggregation.clip / (min(self.layout.levels) - 1)
 
     def wrap_probability(self, aggregation: AggregationConfig) -> float:
-        """Return a bound on the probability that a coordinate of any sum wraps round."""
+        """Bound the probability that a coordinate of any sum wraps round."""
         noise = self.noise(aggregation)
         ends = (-aggregation.clip, aggregation.clip)
         kinds = {

@@ -35,7 +35,7 @@ _MOST_TOGETHER = 64
 
 
 def simulate_bytes(config: Config, together: int = 1, *, at_end: bool = False) -> int:
-    """Return about how many bytes it takes to roll several schemes out and analyse them."""
+    """Return about how many bytes it takes to roll schemes out and analyse them."""
     population = config.population
     trials = config.trials if isinstance(config, SimulateConfig) else 1
     shape = config.rounds, population.num_clients
@@ -122,7 +122,7 @@ def run_points(
     *,
     first: int = 0,
 ) -> Iterator[dict[str, np.ndarray]]:
-    """Roll points of one program out together and analyse each, from a `first` trial on.
+    """Roll points of one program out together and analyse each, from trial `first`.
 
     `progress` receives (trials analysed, trials) of each point.
     """

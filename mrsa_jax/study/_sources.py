@@ -111,7 +111,7 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def changes(theirs: Any, ours: Mapping[str, str]) -> tuple[str, ...]:
-    """Say what has changed between a record of the sources of a result, and the sources now.
+    """Say what has changed between the recorded sources of a result and those now.
 
     Examples:
         >>> now = {"mrsa_jax": "1.0.0", "scheme mine, mine": "1a2b mine.py"}

@@ -46,16 +46,17 @@ _TRACED = {
     "": ("seed", "scheme"),
     "population": ("dropout_rates", "assignment"),
     "aggregation": ("noise_multiplier", "clip_norm", "target_delta"),
-    "training": ("learning_rate", "server_learning_rate", "decay_rounds", "decay_factor",
-                 "evaluate_every"),
+    "training": ("learning_rate", "server_learning_rate", "decay_rounds",
+                 "decay_factor", "evaluate_every"),
 }  # fmt: skip
 _END, _TESTS = VARIABLES["trained"], VARIABLES["tests"]
 
 
 def group_of(config: TrainConfig) -> Hashable:
-    """Return the settings that decide which programs train; the others are their numbers.
+    """Return the settings that select the programs; the others are their numbers.
 
-    Further entries decide shapes: the schemes' classes, and draws that shapes depend on.
+    Further entries decide shapes: the schemes' classes, and draws that change
+    shapes.
     """
     content = studied(to_dict(config))
     for table, names in _TRACED.items():
@@ -126,7 +127,7 @@ def variables(
 
 
 def is_trained(name: str) -> bool:
-    """Return whether a variable follows from trained numbers, which machines round differently."""
+    """Return whether a variable follows from training, which machines round apart."""
     trained = {*_END, *_measured.OF_DRIFT, "wrapped"}
     return name.removesuffix("_by_evaluation") in trained
 
@@ -148,7 +149,7 @@ def together(config: TrainConfig, machine: Machine) -> int:
 def memory_bytes(
     config: TrainConfig, machine: Machine, count: int, kept: Collection[str] = ()
 ) -> int:
-    """Return the peak memory of trainings before they run, as `mrsa-jax train` states it."""
+    """Return the peak bytes of trainings before they run, as `train` states them."""
     setting = _setting(config, machine)
     sharing = 1 if setting.mesh is None else setting.mesh.size
     needed = count * setting.peak_bytes(config.population.cohort_size) * sharing
@@ -158,7 +159,7 @@ def memory_bytes(
 
 
 def _setting(config: TrainConfig, machine: Machine, build: Any = None) -> Setting:
-    """Set a training up within the resources of a sweep, unless it sets these itself."""
+    """Set a training up within a sweep's resources, unless it sets these itself."""
     memory_gib = config.resources.memory_gib
     if memory_gib is None and machine.memory_bytes is not None:
         memory_gib = machine.memory_bytes / 2**30

@@ -44,8 +44,14 @@ if TYPE_CHECKING:
 
 Callback = Callable[[dict[str, Any]], None]
 
-_AFTER_EACH_ROUND = ("strong_privacy", "exposed_clients", "hidden_among_worst",
-                     "hidden_among_median", "fairness_gap", "aggregation_cardinality")  # fmt: skip
+_AFTER_EACH_ROUND = (
+    "strong_privacy",
+    "exposed_clients",
+    "hidden_among_worst",
+    "hidden_among_median",
+    "fairness_gap",
+    "aggregation_cardinality",
+)
 _WEAK = VARIABLES["weak"]
 # the variables of a scheme's training that a table shows before all are trained
 _LEARNT = ("accuracy", "reconstruction_error")

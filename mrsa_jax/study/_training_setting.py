@@ -62,7 +62,7 @@ class Played:
 
     @property
     def learnt(self) -> tuple[np.ndarray, np.ndarray]:
-        """P of the learnt sums of whole updates, with their weights, and their rounds."""
+        """P of the learnt sums of whole updates, with weights, and their rounds."""
         rows = self.history.participation
         rounds = np.arange(len(rows))
         if self.rounds is not None:
@@ -81,7 +81,7 @@ class Played:
 
     @property
     def updates_sent(self) -> np.ndarray:
-        """int[rounds], number of updates that are sent in each round that is trained."""
+        """int[rounds], number of updates sent in each round that is trained."""
         is_trained = self.cohorts.any(axis=1)
         return np.asarray(self.survivors[is_trained, 3].sum(axis=1))
 
@@ -135,7 +135,7 @@ def play(
 def _survivors(
     cohorts: np.ndarray, rounds: selection.RoundHistory | None
 ) -> np.ndarray:
-    """Return V0 to V4 of each round, bool[J, 5, N]; all are the cohort without losses."""
+    """Return V0 to V4 of each round, bool[J, 5, N]: the cohort without losses."""
     if rounds is not None:
         return np.asarray(rounds.survivors)
     return np.repeat(cohorts[:, None], 5, axis=1)
@@ -268,7 +268,7 @@ class Setting:
         return self.mesh.size if on_cpu else 1
 
     def peak_bytes(self, num_slots: int) -> int:
-        """Return the peak memory of a training by its shapes: each device's, or the CPU's."""
+        """Return the peak bytes of a training by its shapes, of a device or the CPU."""
         config = self.config
         return federated.memory_estimate(
             self.model,
@@ -284,7 +284,7 @@ class Setting:
         ).peak_bytes
 
     def stated_bytes(self, num_slots: int) -> int:
-        """Return the peak of all devices that share a memory, within its bound, and say it."""
+        """Return the peak of devices that share memory, within its bound; state it."""
         if num_slots not in self.stated:
             needed = self.peak_bytes(num_slots)
             within = min(needed, self.memory_bytes or needed) * self.sharing

@@ -94,7 +94,7 @@ def analyse(
     at_end: bool = False,
     weights: np.ndarray | None = None,
 ) -> History:
-    """Analyse histories of booleans or weights [..., J, N]; all in integers but F and C.
+    """Analyse histories of booleans or weights [..., J, N], in integers but F and C.
 
     Trials go through in parts, so that memory in addition to the history is bounded.
 
@@ -378,7 +378,7 @@ def hidden_updates(
 
 
 def learnt_sums(cohorts: Any) -> np.ndarray:
-    """Return the participation bool[..., J, N]: the cohorts whose sum the server learns.
+    """Return the participation bool[..., J, N]: cohorts whose sum the server learns.
 
     It differs from the cohorts only if a selector asks a single client (Bernoulli
     selection may): that round's sum is withheld.

@@ -101,7 +101,7 @@ class Kind:
             return None
 
     def implied_axes(self, content: dict[str, Any]) -> dict[str, Any]:
-        """Take `schemes` out of a file's content as an axis, where a point has one scheme."""
+        """Take `schemes` of a file's content as an axis if points have one scheme."""
         if not hasattr(self.config, "schemes") or not hasattr(self.settings, "scheme"):
             return {}
         if "scheme" in content:
@@ -319,7 +319,7 @@ def validate(config: Any) -> None:
 
 
 def checked(config: Any) -> Any:
-    """Return a configuration of Python's values and paths that keeps all rules; or raise."""
+    """Return a configuration with Python's values that keeps all rules, or raise."""
     kind = kind_of(config)
     config = with_plain_values(config)
     check_types(config)

@@ -48,8 +48,8 @@ class Demands:
         if self.privacy is not None:
             parts.append(f"weak T of {self.privacy} or more for any number of rounds")
         if self.hidden is not None:
-            words = f"every client hidden among {self.hidden:g} or more for any number of rounds"
-            parts.append(words)
+            size = f"{self.hidden:g} or more for any number of rounds"
+            parts.append(f"every client hidden among {size}")
         if self.cardinality is not None:
             parts.append(f"{self.cardinality:g} clients or more per round on average")
         return " and ".join(parts)
@@ -108,8 +108,8 @@ def number(value: float) -> str:
     """Return a number of clients, or F, in three digits; "?" if it is unknown.
 
     Examples:
-        >>> number(1000.4), number(11.768), number(0.0143), number(1e-9), number(math.nan)
-        ('1,000', '11.8', '0.0143', '0.00', '?')
+        >>> [number(x) for x in (1000.4, 11.768, 0.0143, 1e-9, math.nan)]
+        ['1,000', '11.8', '0.0143', '0.00', '?']
     """
     if math.isnan(value):
         return "?"
@@ -140,7 +140,10 @@ def take(setting: Setting, demands: Demands, chosen: Option) -> str:
             "drop_block": "its block is excluded from the sum",
             "abort": "the round is aborted",
         }
-        words += f" That holds if, whenever a client is lost inside a round, {what[chosen.policy]}."
+        condition = what[chosen.policy]
+        words += (
+            f" That holds if, whenever a client is lost inside a round, {condition}."
+        )
     return words
 
 
@@ -184,7 +187,8 @@ def remainder(setting: Setting, chosen: Option) -> list[str]:
     asked = chosen.cohort_size
     if asked is not None and asked != cohort:
         words.append(
-            f"It does not divide {cohort} clients per round: ask {asked}, or {asked + t}."
+            f"It does not divide {cohort} clients per round: ask {asked}, "
+            f"or {asked + t}."
         )
     return words
 
@@ -227,9 +231,10 @@ def losses(setting: Setting, policies: Sequence[Option], loss_rate: float) -> st
     ignored = by_policy["ignore"].played
     left = ""
     if ignored is not None and ignored.weak_lower is not None:
+        hidden = hidden_words(ignored.hidden_worst or 1.0)
         left = (
-            f" (after {setting.rounds} rounds weak T is {_weak_words(ignored)}, and the "
-            f"worst client hidden among {hidden_words(ignored.hidden_worst or 1.0)})"
+            f" (after {setting.rounds} rounds weak T is {_weak_words(ignored)}, and "
+            f"the worst client hidden among {hidden})"
         )
     return text_of("advice_losses").format(
         given=f"With {loss}" if setting.loss_rate > 0 else f"If {loss} were",
@@ -287,9 +292,9 @@ class Advice:
         away = ", ".join(f"{100 * rate:.3g}" for rate in setting.dropout_rates)
         log = "" if self.measured is None else f"{printable(self.measured.file)}: "
         return (
-            f"{log}{setting.num_clients} clients, {setting.cohort_size} per round, offline "
-            f"{away} % of the "
-            f"time, {100 * setting.loss_rate:.3g} % lost inside rounds"
+            f"{log}{setting.num_clients} clients, {setting.cohort_size} per round, "
+            f"offline {away} % of the time, "
+            f"{100 * setting.loss_rate:.3g} % lost inside rounds"
         )
 
     @property

@@ -93,8 +93,10 @@ def state_of(values: Mapping[str, Any]) -> State:
         >>> at = dict(num_clients=25, cohort_size=7, privacy_target=3, dropout_rate=0.1,
         ...           availability="independent", rounds=40, seed=0)
         >>> found = state_of(at)
-        >>> found.values["num_clients"], found.values["cohort_size"], found.exposed_clients
-        (24, 6, 0)
+        >>> found.values["num_clients"], found.values["cohort_size"]
+        (24, 6)
+        >>> found.exposed_clients
+        0
     """
     n, k = int(values["num_clients"]), int(values["cohort_size"])
     size = min(int(values["privacy_target"]), n, k)
@@ -147,7 +149,7 @@ def _advice(num_clients: int, cohort_size: int, rate: float, model: str) -> str:
 
 
 def charts_of(state: State) -> list[Chart]:
-    """Return charts of the members of sums, and of the sizes clients are hidden among."""
+    """Return charts of the members of sums, and of sizes clients are hidden among."""
     size = state.values["privacy_target"]
     rounds = 1 + np.arange(len(state.hidden))
     lines = [

@@ -107,8 +107,8 @@ class Played:
             as above.
         hidden_median: Size that the median client is hidden among, a mean over trials.
         hidden_interval: Its interval.
-        update_hidden_worst: Size that the worst update of all trials is hidden among, if
-            updates drift; None as above, without a memory, and if floats are not
+        update_hidden_worst: Size that the worst update of all trials is hidden among,
+            if updates drift; None as above, without a memory, and if floats are not
             precise enough.
     """
 
@@ -132,7 +132,7 @@ class Played:
 @dataclasses.dataclass(frozen=True)
 @by_value
 class Option:
-    """A scheme with the sizes that it fits: its privacy in any number of rounds, and cost.
+    """A scheme with the sizes that it fits: its lasting privacy, and its cost.
 
     Attributes:
         scheme: As flags and files write it.
@@ -297,7 +297,7 @@ class Candidate:
 def candidates(
     setting: Setting, want: int | None, further: Iterable[str]
 ) -> list[Candidate]:
-    """Return random selection and more private schemes, each with the sizes that it fits.
+    """Return random selection and more private schemes, with the sizes that they fit.
 
     Args:
         setting: The clients.
@@ -468,8 +468,8 @@ def after_losses(
 
     K clients in blocks of T take part, and each is lost with chance l before its update
     is summed. `"abort"` needs all K: the chance is (1 - l)^K. `"drop_block"` sums each
-    of the K/T blocks with chance (1 - l)^T. `"ignore"` sums the remaining clients, except
-    a sum of one, which is withheld.
+    of the K/T blocks with chance (1 - l)^T. `"ignore"` sums the remaining clients,
+    except a sum of one, which is withheld.
 
     Examples:
         >>> [round(after_losses(12, 4, policy, 0.2)[0], 3) for policy in POLICIES]

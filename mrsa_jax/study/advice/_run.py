@@ -118,7 +118,7 @@ def _play(
     named: tuple[str, ...],
     progress: Progress,
 ) -> None:
-    """Simulate options: all of a small population, of a large one the likely choices."""
+    """Simulate options: of a large population only the likely choices."""
     options = dict(zip(options_of, mark_best(options_of.values()), strict=True))
     likely = choose(options.values(), demands)
     random, *_ = options_of
@@ -179,7 +179,7 @@ def run_and_save(
 
 
 def _flat(option: dict[str, Any]) -> dict[str, Any]:
-    """Return an option as one row, with columns for its simulation and for interval ends."""
+    """Return an option as one row, with columns for its simulation and intervals."""
     row: dict[str, Any] = {}
     for name, value in option.items():
         if isinstance(value, dict):
@@ -199,7 +199,7 @@ def advise(
     progress: Progress | None = None,
     **settings: Any,
 ) -> Advice:
-    """Choose a selection scheme and its T for a population, or by a log of a system that runs.
+    """Choose a selection scheme and its T for a population, or by a system's log.
 
     It judges random selection, and batch and crossing partitions for each T that fits;
     reports for each what it keeps for any number of rounds, the mean clients per round

@@ -98,7 +98,7 @@ class Setting:
 
     @property
     def chance(self) -> float | None:
-        """P of an Erdős–Rényi graph, 1.0 of the complete one, None of the others."""
+        """P of an Erdős–Rényi graph, 1.0 of the complete one, None of others."""
         return self.named.chance
 
     @property
@@ -118,7 +118,7 @@ class Setting:
         return np.asarray(self.graph.sample(key))
 
     def survivors(self) -> np.ndarray:
-        """Return V0 to V4 of trial 0, bool[5, n], less clients lost before unmasking."""
+        """Return V0 to V4 of trial 0, bool[5, n], less those lost before unmasking."""
         n = self.config.num_clients
         key = round_key(trial_key(as_key(self.config.seed), 0), 0, Stream.STEPS)
         steps = availability.independent_steps(self.config.step_dropout_rate)
@@ -180,7 +180,8 @@ RATES = {
 }
 """Events that are counted, the outcome first; others are its causes, and risks."""
 _RARE = {
-    "unreliable": "in which inputs arrive but too few shares come back (Theorem 1 fails)",
+    "unreliable": "in which inputs arrive but too few shares come back "
+    "(Theorem 1 fails)",
     "not_private": "that is not private",
 }
 _ENDS = {"rate": "Share", "lower": "Lower end", "upper": "Upper end"}
@@ -362,7 +363,7 @@ def _sentences(report: dict[str, Any]) -> list[str]:
 def _outcome_sentence(
     rates: dict[str, dict[str, Any]], trials: int, most: dict[str, Any] | None
 ) -> str:
-    """Say how many rounds ended without a sum; `most` bounds the chance where none did."""
+    """Report the rounds without a sum; `most` bounds their chance if there are none."""
     ended, too_few = rates["no_sum"]["count"], rates["too_few"]["count"]
     if most is not None and most["is_impossible"]:
         return "Every round ends with a sum here."
@@ -378,7 +379,7 @@ _TRACED = ("seed", "connection_probability", "step_dropout_rate", "threshold")
 
 
 def group_of(config: SecaggConfig) -> Hashable:
-    """Return the settings that decide which program runs; the others are its numbers."""
+    """Return the settings that select the program; the others are its numbers."""
     check_risk(Setting.of(config))
     content = {name: v for name, v in to_dict(config).items() if name not in _TRACED}
     return json.dumps(content, sort_keys=True)
@@ -392,7 +393,7 @@ def sizes(configs: Sequence[SecaggConfig]) -> dict[str, int]:
 def variables(
     configs: Sequence[SecaggConfig], kept: Collection[str]
 ) -> dict[str, Variable]:
-    """Return the rates with their 95 % intervals, the graph's numbers, and the bounds."""
+    """Return the rates with 95 % intervals, the graph's numbers, and the bounds."""
     found_variables: dict[str, Variable] = {}
     for name, text in RATES.items():
         found_variables[f"{name}_count"] = Variable(
@@ -453,7 +454,7 @@ def run_points(
 def joined(
     parts: tuple[dict[str, np.ndarray], dict[str, np.ndarray]], trials: tuple[int, int]
 ) -> dict[str, np.ndarray]:
-    """Return a point's failures in two ranges of rounds together, each of this many rounds."""
+    """Join a point's failures in two ranges of rounds; `trials` are their sizes."""
     values: dict[str, Any] = dict(parts[1])
     total = sum(trials)
     for name in RATES:

@@ -31,8 +31,10 @@ def run(config: SecaggConfig, progress: Progress) -> Findings:
 _MOST_TWICE = 2**31  # words of keystream up to which a round runs again, once compiled
 _WORDS = {
     Status.OK: "the sum was learnt",
-    Status.TOO_FEW_SURVIVORS: "fewer than two padded inputs arrived, so clients refuse to unmask",
-    Status.UNRELIABLE: "too few shares came back to remove every pad from the sum (Theorem 1)",
+    Status.TOO_FEW_SURVIVORS: "fewer than two padded inputs arrived, so clients refuse "
+    "to unmask",
+    Status.UNRELIABLE: "too few shares came back to remove every pad from the sum "
+    "(Theorem 1)",
 }
 
 
@@ -81,7 +83,7 @@ def run_round(config: SecaggConfig, progress: Progress) -> Findings:
 
 
 def _check_risk(setting: Setting, adjacency: np.ndarray) -> int:
-    """Count the clients that CCESA's Appendix F attack could unmask; 0 unless allowed."""
+    """Count clients that CCESA's Appendix F attack could unmask; 0 unless allowed."""
     count = int(secagg.unmasking_risk(adjacency, setting.threshold).sum())
     safe = (int(adjacency.sum(axis=1).max()) + 1) // 2 + 1
     rule = (
@@ -218,7 +220,7 @@ def _modelled(
     survivors: np.ndarray,
     complete: secagg.RoundCosts,
 ) -> dict[str, Any] | None:
-    """Return a round's modelled seconds, for this graph, the complete one and a plain sum."""
+    """Return a round's modelled seconds: this graph, the complete one, a plain sum."""
     config = setting.config
     if config.up_mbits is None:
         return None
@@ -270,9 +272,12 @@ def _sentences(config: SecaggConfig, report: dict[str, Any]) -> list[str]:
     ]
     lines += _comparisons(config, report)
     notes: dict[str, str] = {
-        "array": "Times are of all clients together; each keystream is made once, for both ends.",
-        "real": "Times are of all clients together, one after the other in one process.",
-        "sets": "No pads were made, so times were not measured; bytes are those of real messages.",
+        "array": "Times are of all clients together; each keystream is made once, for "
+        "both ends.",
+        "real": "Times are of all clients together, one after the other in one "
+        "process.",
+        "sets": "No pads were made, so times were not measured; bytes are those of "
+        "real messages.",
     }
     lines.append(notes[report["fidelity"]])
     if report["times_include_compilation"]:
@@ -323,7 +328,10 @@ def _learned(report: dict[str, Any]) -> str:
     if not rows:
         return "A curious server learns nothing."
     if len(rows) == 1 and len(rows[0]) == arrived:
-        return f"A curious server learns the sum over {arrived} clients, and of no part of them."
+        return (
+            f"A curious server learns the sum over {arrived} clients, and of no part "
+            "of them."
+        )
     single = [str(row[0]) for row in rows if len(row) == 1]
     many = "a sum" if len(rows) == 1 else f"{len(rows)} sums"
     parts = f"A curious server learns {many} over part of the {arrived} clients"
