@@ -78,7 +78,7 @@ LOWEST_TESTS ?= tests/cli tests/study tests/contracts tests/dp tests/live tests/
 LOWEST_UV := VIRTUAL_ENV=$(abspath $(LOWEST)) $(BIN)/uv pip install --quiet
 test-lowest: $(VENV)/.made
 	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(LOWEST)
-	$(LOWEST_UV) --resolution lowest-direct -e '.[dask,tensorboard]' -e ./papers
+	$(LOWEST_UV) --resolution lowest-direct -e '.[dask]' -e ./papers
 	$(LOWEST_UV) beartype google-crc32c hypothesis mpmath psutil pytest pytest-xdist
 	JAX_COMPILATION_CACHE_DIR=$(abspath .cache/jax-lowest) \
 	$(LOWEST)/bin/python -m pytest -n $(WORKERS) --dist loadfile -m "not slow" $(LOWEST_TESTS)

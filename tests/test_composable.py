@@ -1091,7 +1091,7 @@ NO_ARRAYS = {
     "federated": """
         Drift LocalTrainer RateSchedule StatefulTrainer TrainingResult checkpoints cnn
         decay_at json_lines lenet local_optax logistic memory_estimate mlp num_parameters
-        smooth_lenet tensorboard vgg11 wandb
+        smooth_lenet vgg11
     """,
     "attacks": """
         Attack CanaryScores

@@ -24,7 +24,7 @@ import tyro
 from mrsa_jax._core.flags import renamed, with_user_paths
 from mrsa_jax._core.papers import from_papers
 from mrsa_jax._core.registry import load_plugins, loaded_plugins
-from mrsa_jax.cli._attack import AttackCommand, attacks, defaults, run_attack
+from mrsa_jax.cli._attack import AttackCommand, defaults, run_attack
 from mrsa_jax.cli._audit import WatchConfig, run_advise, run_audit, run_watch
 from mrsa_jax.cli._bench import BenchConfig, run_bench
 from mrsa_jax.cli._console import (
@@ -42,6 +42,7 @@ from mrsa_jax.cli._secagg import run_secagg
 from mrsa_jax.cli._study import run_study
 from mrsa_jax.cli._sweep import SweepCommand, run_sweep_command
 from mrsa_jax.study import KINDS, TrainConfig, load_config
+from mrsa_jax.study.kinds import attacks
 from mrsa_watch._base.errors import (
     ConfigurationError,
     DataNotFoundError,

@@ -13,15 +13,9 @@ import tyro
 from mrsa_jax.cli._console import output_console, print_sentences
 from mrsa_jax.cli._run import INTERRUPTED, run_kind, union_of
 from mrsa_jax.cli._tables import print_table
-from mrsa_jax.study import KINDS, load_config
+from mrsa_jax.study import load_config
+from mrsa_jax.study.kinds import attacks
 from mrsa_watch._base.errors import ConfigurationError, check_known
-
-
-def attacks() -> dict[str, Any]:
-    """Return the rows of all attacks, a user's own last, by name."""
-    rows = (kind.attack for kind in KINDS.values())
-    return {row.name: row for row in rows if row is not None}
-
 
 _MOST_ROWS = 48  # of the detailed table that are printed
 

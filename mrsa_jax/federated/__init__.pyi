@@ -7,6 +7,7 @@ from ._convolutional import (
 )
 from ._drift import Drift as Drift, measure_drift as measure_drift
 from ._evaluate import evaluate as evaluate, evaluate_clients as evaluate_clients
+from ._json_lines import json_lines as json_lines
 from ._local import (
     LocalSGD as LocalSGD,
     LocalTrainer as LocalTrainer,
@@ -31,11 +32,6 @@ from ._optimizers import (
 )
 from ._program import memory_estimate as memory_estimate
 from ._run import TrainingResult as TrainingResult
-from ._tracking import (
-    json_lines as json_lines,
-    tensorboard as tensorboard,
-    wandb as wandb,
-)
 from ._train import train as train
 from ._training import Training as Training
 from .programs import StatefulTrainer as StatefulTrainer

@@ -23,10 +23,10 @@ from mrsa_jax._core.arrays import checked_mesh, needs_values, on_device
 from mrsa_jax._core.device import at_once
 from mrsa_jax.data import ClientData
 from mrsa_jax.federated._checkpoint import Checkpoints
+from mrsa_jax.federated._json_lines import Callback, Metrics
 from mrsa_jax.federated._program import Programs, alike, runs_and_width_within
 from mrsa_jax.federated._run import Run, TrainingResult, prepared_test
 from mrsa_jax.federated._steps import loss_of
-from mrsa_jax.federated._tracking import Callback, Metrics
 from mrsa_jax.federated._train import (
     Advance,
     check_function,

@@ -23,9 +23,9 @@ from mrsa_jax._core.status import Status
 from mrsa_jax._core.streams import Stream, as_key, by_words, fold, with_own_keys
 from mrsa_jax.federated._drift import Drift, Sketch
 from mrsa_jax.federated._evaluate import batched, by_client, evaluation
+from mrsa_jax.federated._json_lines import Callback, Metrics
 from mrsa_jax.federated._models import initial_parameters, layers_of
 from mrsa_jax.federated._steps import loss_of
-from mrsa_jax.federated._tracking import Callback, Metrics
 from mrsa_jax.federated._training import Training, check_test
 from mrsa_jax.federated.programs import (
     PLAIN_AVERAGE,

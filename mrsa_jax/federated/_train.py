@@ -17,10 +17,10 @@ from jaxtyping import Array, Key
 
 from mrsa_jax._core.arrays import checked_mesh, needs_values, on_device
 from mrsa_jax.federated._checkpoint import Checkpoints, Store, fingerprint
+from mrsa_jax.federated._json_lines import Callback
 from mrsa_jax.federated._program import Programs, width_within
 from mrsa_jax.federated._run import Run, TrainingResult, prepared_test
 from mrsa_jax.federated._steps import loss_of
-from mrsa_jax.federated._tracking import Callback
 from mrsa_jax.federated._training import Training
 from mrsa_jax.federated.programs import (
     Trained,
@@ -81,9 +81,8 @@ def train(
             `failed_uploads` (updates so far that were not finite and so in no sum);
             `clipped_fraction` if something was sent; `accuracy` and `loss` if the model
             was tested; `diverged` if it diverged. The compiled programs are the same
-            with and without. `json_lines`, `tensorboard` and `wandb` make such
-            functions. Rounds after the newest checkpoint come again in a training that
-            continues from it.
+            with and without. `json_lines` makes such a function. Rounds after the
+            newest checkpoint come again in a training that continues from it.
 
     Returns:
         The result. `status` holds the reason why a round failed; a diverged training

@@ -21,11 +21,6 @@ from ._config import (
     config_hash as config_hash,
     parse_scheme as parse_scheme,
 )
-from ._kinds import (
-    KINDS as KINDS,
-    register_attack as register_attack,
-    validate as validate,
-)
 from ._load import load_config as load_config, to_dict as to_dict, to_toml as to_toml
 from ._parts import register as register
 from ._progress import Progress as Progress
@@ -35,5 +30,10 @@ from ._study import compare as compare, from_histories as from_histories
 from ._summary import sentences as sentences, summarise as summarise
 from .advice._by_hand import explore as explore
 from .advice._run import advise as advise
+from .kinds import (
+    KINDS as KINDS,
+    register_attack as register_attack,
+    validate as validate,
+)
 from .sweeps._merge import merge as merge
 from .sweeps._sweep import sweep as sweep

@@ -1,4 +1,4 @@
-"""Attributes of data sets, in a form that files of every format can hold.
+"""Keep attributes of data sets in a form that files of every format can hold.
 
 Formats such as netCDF hold numbers and text only. So settings and lists are stored as
 JSON text, which Python reads as settings and lists. A file gives back plain text, which
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class JsonText(str):
-    """JSON text that is also indexed, iterated and compared as the settings or the list in it.
+    """JSON text that is indexed, iterated and compared as its settings or list too.
 
     Examples:
         >>> text = JsonText('{"rounds": 9}')
@@ -54,7 +54,7 @@ class JsonText(str):
     __hash__ = str.__hash__
 
     def get(self, key: str, default: Any = None) -> Any:
-        """Return a setting, or the default where there is none of that name."""
+        """Return a setting, or the default if no setting has that name."""
         return self.value.get(key, default)
 
     def keys(self) -> Any:
@@ -70,13 +70,13 @@ class JsonText(str):
         return self.value.items()
 
 
-def with_attributes(results: xr.Dataset, told: Mapping[str, Any]) -> xr.Dataset:
-    """Return a data set with further attributes; those that are None are left out."""
-    every = {**results.attrs, **told}
-    kept = {
+def with_attributes(results: xr.Dataset, added: Mapping[str, Any]) -> xr.Dataset:
+    """Return a data set with further attributes, without those that are None."""
+    every = {**results.attrs, **added}
+    written = {
         name: _writable(value) for name, value in every.items() if value is not None
     }
-    return results.drop_attrs(deep=False).assign_attrs(kept)
+    return results.drop_attrs(deep=False).assign_attrs(written)
 
 
 def _writable(value: Any) -> Any:
@@ -85,7 +85,7 @@ def _writable(value: Any) -> Any:
 
 
 def attributes(results: xr.Dataset) -> dict[str, Any]:
-    """Return a data set's attributes, with settings and lists instead of their JSON text."""
+    """Return a data set's attributes, with settings and lists instead of JSON text."""
     return {str(name): _read(value) for name, value in results.attrs.items()}
 
 

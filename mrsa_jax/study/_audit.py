@@ -16,10 +16,10 @@ from mrsa_jax._core.memory import memory_words
 from mrsa_jax.privacy import Recipe
 from mrsa_jax.study import _store
 from mrsa_jax.study._commands import AuditConfig
+from mrsa_jax.study._files import write_json
 from mrsa_jax.study._findings import AuditFindings, first_rows, shares_of
 from mrsa_jax.study._plots import audit_charts, save_charts
 from mrsa_jax.study._progress import Progress, note, stages
-from mrsa_jax.study._run_folder import write_json
 from mrsa_watch._base.errors import require
 from mrsa_watch._base.files import write_whole
 from mrsa_watch._base.untrusted import cell

@@ -1,7 +1,4 @@
-"""The registry.
-
-The one place that turns settings into schemes, models, bounds and noise.
-"""
+"""Turn settings into schemes, models, bounds and noise: the one registry of studies."""
 
 from __future__ import annotations
 
@@ -65,9 +62,9 @@ def build_mechanism(
 
 
 def code_dim(config: AggregationConfig, is_segmented: bool, dim: int) -> int:
-    """Return how many coordinates a client sends.
+    """Return the number of coordinates that a client sends.
 
-    A lattice turns updates, and pads them.
+    A lattice rotates updates, which pads them to a power of two.
     """
     if config.clip_norm is None or is_segmented:
         return dim
@@ -75,9 +72,9 @@ def code_dim(config: AggregationConfig, is_segmented: bool, dim: int) -> int:
 
 
 def build_noise(config: AggregationConfig, cohort_size: int, step: float) -> Any:
-    """Return what a client adds to the lattices of blocks, in units of updates.
+    """Return the noise of a client on the lattices of blocks, in units of updates.
 
-    None for none.
+    It is None without noise.
 
     Raises:
         ConfigurationError: If the coarsest lattice, of this step, is too coarse for its
@@ -85,24 +82,26 @@ def build_noise(config: AggregationConfig, cohort_size: int, step: float) -> Any
     """
     if not config.is_noisy:
         return None
-    deviation = (
-        config.noise_multiplier
-        * float(config.clip_norm or 0.0)
-        / math.sqrt(cohort_size)
-    )
+    # the cohort's clients add the variance together
+    whole = config.noise_multiplier * float(config.clip_norm or 0.0)
+    deviation = whole / math.sqrt(cohort_size)
     if config.noise == "skellam":
         return dp.skellam(deviation**2)
-    rule = "must leave a client's discrete Gaussian half a step or more, for a bound on sums"
-    require(
-        deviation >= step / 2, "group_levels", rule, f"{deviation / step:.3g} of a step"
+    rule = (
+        "must leave a client's discrete Gaussian half a step or more, for a bound on "
+        "sums"
     )
+    size = f"{deviation / step:.3g} of a step"
+    require(deviation >= step / 2, "group_levels", rule, size)
     return dp.discrete_gaussian(deviation**2)
 
 
 def build_bounded(
     config: AggregationConfig, cohort_size: int, dim: int
 ) -> tuple[Any, Any]:
-    """Return the quantizer of updates of bounded norm, and each client's noise, None for none.
+    """Return the quantizer of updates of bounded norm, and each client's noise or None.
+
+    Without noise it is the finest lattice on which a cohort's sum stays in the ring.
 
     Raises:
         ConfigurationError: If the ring has no room for a cohort's sum.
@@ -110,21 +109,15 @@ def build_bounded(
     if config.is_noisy:
         mechanism = build_mechanism(config, cohort_size, dim)
         return mechanism.quantizer, mechanism.noise
-    return _lattice(
-        float(config.clip_norm or 0.0), config.modulus_bits, cohort_size, dim
-    ), None
-
-
-def _lattice(clip_norm: float, bits: int, cohort_size: int, dim: int) -> Any:
-    """Return the finest lattice on which a cohort's sum cannot leave the ring."""
+    clip_norm, bits = float(config.clip_norm or 0.0), config.modulus_bits
     most = (2 ** (bits - 1) - 1) // cohort_size  # of one client's code
+    # rounding can lengthen the padded update by half a step in each coordinate
     padded = 1 << (dim - 1).bit_length()
     steps = min(_FINEST, most - math.ceil(math.sqrt(padded) / 2) - 2)
     rule = "must leave room for a cohort's sum on a lattice that updates are rounded to"
-    require(
-        steps >= 1, "modulus_bits", rule, bits, f"{cohort_size} clients, {dim} entries"
-    )
-    return quantize.lattice(clip_norm / steps, clip_norm, dim)
+    size = f"{cohort_size} clients, {dim} entries"
+    require(steps >= 1, "modulus_bits", rule, bits, size)
+    return quantize.lattice(clip_norm / steps, clip_norm, dim), None
 
 
 # Measured on two cores, ms a round of one and of both: 18 and 30 at 2**21, 123 and 109
@@ -133,7 +126,7 @@ _WORTH_SHARING = 2**23
 
 
 def sizes_of(selector: selection.Selector) -> tuple[int | None, int]:
-    """Return K of a selector that asks K clients or nobody, None if any number, and T."""
+    """Return K of a selector that asks K or no clients, None if any number, and T."""
     return cohort_size_of(selector), block_size_of(selector)
 
 
@@ -144,14 +137,13 @@ def guaranteed_privacy(
     *,
     loses: bool = False,
 ) -> int:
-    """Return the weak T that a selector keeps however many rounds follow.
+    """Return the weak T that a selector keeps for any number of rounds; 1 for none.
 
-    1 where it keeps none.
     A `privacy_target` that the selector states is kept while sums are its cohorts: no
     client is lost from one inside a round, and none is cut up. Blocks of T move
     together for any number of rounds where the selection never parts them and no sum
-    does: clients enforce them; or nobody is lost inside a round, or the policy drops or
-    aborts for whole blocks, the graph cannot become disconnected, and each group of
+    does: clients enforce them; or no client is lost inside a round, or the policy drops
+    or aborts for whole blocks, the graph cannot become disconnected, and each group of
     each segment holds whole blocks. A fixed cohort of all clients is a block, unless
     the policy drops the selection's blocks from it.
 
@@ -185,22 +177,22 @@ def guaranteed_privacy(
 def build_selector(scheme: Scheme, population: PopulationConfig) -> selection.Selector:
     """Return the selector of a scheme over a population."""
     sizes = population.num_clients, population.cohort_size
-    is_plain = all(isinstance(own, str | int | float) for own in scheme.parameters)
+    is_plain = all(
+        isinstance(parameter, str | int | float) for parameter in scheme.parameters
+    )
     is_own = is_plain and scheme.name in BUILT_IN
     return _kept_selector(scheme, *sizes, _state()) if is_own else scheme.build(*sizes)
 
 
 # Points of a sweep share few schemes and populations, and each is built at planning,
-# for the rollout and for what is known before: what follows from settings alone is
+# for the rollout and for its expectations: objects that follow from settings alone are
 # built once.
-
-
-_KEPT = ("independent", "markov", "cyclic", "diurnal")  # which read no file
+_KEPT = ("independent", "markov", "cyclic", "diurnal")  # models that read no file
 _MOST_KEPT = 10_000  # clients
 
 
 def _state() -> tuple[Any, ...]:
-    """Return what arrays and keys that are built depend on in addition to settings."""
+    """Return the options of JAX that arrays and keys depend on, besides settings."""
     config: Any = jax.config
     return (
         config.jax_default_prng_impl,
@@ -248,23 +240,27 @@ def build_rates(
 def build_online(
     seed: int, population: PopulationConfig, clients: data.ClientData | None = None
 ) -> tuple[availability.Availability, np.ndarray]:
-    """Return who is online, and each client's dropout rate in the long run, float32[N].
+    """Return the model of clients online, and each one's dropout rate, float32[N].
+
+    Rates are those in the long run.
 
     `clients` are needed where rates follow from their labels.
     """
     name = population.availability.partition(":")[0]
-    own = dataclasses.replace(population, dropout_rates=tuple(population.dropout_rates))
+    hashable = dataclasses.replace(
+        population, dropout_rates=tuple(population.dropout_rates)
+    )
     if clients is not None or name not in _KEPT or population.num_clients > _MOST_KEPT:
-        return _new_online(seed, own, clients)
+        return _new_online(seed, hashable, clients)
     # else all clients are alike
-    is_drawn = len(own.dropout_rates) > 1 or name == "diurnal"
-    return _kept_online(seed if is_drawn else 0, own, _state())
+    is_drawn = len(hashable.dropout_rates) > 1 or name == "diurnal"
+    return _kept_online(seed if is_drawn else 0, hashable, _state())
 
 
 def online_of_any_seed(
     seed: int, population: PopulationConfig
 ) -> availability.Availability:
-    """Return who is online, perhaps of another seed: with the same fields and shapes."""
+    """Return a model of clients online of equal shapes, perhaps of another seed."""
     is_kept = population.availability.partition(":")[0] in _KEPT
     return build_online(0 if is_kept else seed, population)[0]
 
@@ -272,8 +268,8 @@ def online_of_any_seed(
 def _new_online(
     seed: int, population: PopulationConfig, clients: data.ClientData | None
 ) -> tuple[availability.Availability, np.ndarray]:
-    given = population.dropout_rates
-    model = Model.parse(population.availability, given)
+    rates_given = population.dropout_rates
+    model = Model.parse(population.availability, rates_given)
     rates = build_rates(seed, population, clients)
 
     def places(count: int) -> np.ndarray:  # dealt out as rates are
@@ -282,7 +278,7 @@ def _new_online(
         )
         return np.rint(build_rates(seed, shares) * count).astype(np.int32)
 
-    return model.row.build(rates, given, places, *model.parameters)
+    return model.row.build(rates, rates_given, places, *model.parameters)
 
 
 def expected_cardinality(
@@ -290,27 +286,27 @@ def expected_cardinality(
 ) -> tuple[float, float]:
     """Return the expected size of a round's sum and its standard deviation over rounds.
 
-    Both are nan where the selector does not know them, or rounds are not of independent
+    Both are nan if the selector does not know them, or rounds are not of independent
     `rates`.
     """
-    known = getattr(selector, "cardinality", None)
-    if known is None or rates is None:
+    cardinality = getattr(selector, "cardinality", None)
+    if cardinality is None or rates is None:
         return np.nan, np.nan
-    mean, deviation = known(rates.astype(np.float64))
+    mean, deviation = cardinality(rates.astype(np.float64))
     return float(mean), float(deviation)
 
 
 def build_clients(
     seed: int, config: DataConfig, num_clients: int
 ) -> tuple[data.Dataset, data.ClientData]:
-    """Load the data set, normalise it where that is asked for, and split it over the clients."""
+    """Load the data set, normalise it if set, and split it over the clients."""
     dataset = load_data(config.dataset, seed, config.directory)
     if config.normalise:
         dataset = data.normalise(dataset)
     key = fold(as_key(seed), int(Stream.PARTITION))
     function, *names = PARTITIONS[config.partition]
-    own = {name: getattr(config, name) for name in names}
-    return dataset, getattr(data, function)(key, dataset, num_clients, **own)
+    arguments = {name: getattr(config, name) for name in names}
+    return dataset, getattr(data, function)(key, dataset, num_clients, **arguments)
 
 
 def build_model(config: TrainingConfig, dataset: data.Dataset) -> Any:
@@ -324,10 +320,7 @@ def build_trainer(config: TrainingConfig, model: Any) -> Any:
 
 
 def build_rate_schedule(config: TrainingConfig) -> Any:
-    """Return the factor on the learning rate by round index.
-
-    None where it never changes.
-    """
+    """Return the factor on the learning rate by round; None if it never changes."""
     if not config.decay_rounds:
         return None
     return federated.decay_at(config.decay_rounds, config.decay_factor)
@@ -344,9 +337,9 @@ def build_server(config: TrainingConfig) -> optax.GradientTransformation | None:
 def build_mesh(
     config: ResourceConfig, work: float = math.inf
 ) -> jax.sharding.Mesh | None:
-    """Return the devices that share a round's clients; None where one has them all.
+    """Return the devices that share a round's clients; None if one has them all.
 
-    Left to choose, it takes all that JAX sees, a device a core of a CPU among them
+    By default it takes all that JAX sees, a device a core of a CPU among them
     (`mrsa_jax.cli` asks JAX for these), unless the memory is bounded, of which every
     device needs a share for its own copy of the data, or a round is so little work that
     handing it out takes longer.
@@ -358,20 +351,20 @@ def build_mesh(
     Raises:
         ConfigurationError: If the machine has fewer devices than are asked for.
     """
-    there = jax.devices()  # of all hosts, where these have been joined
+    devices = jax.devices()
     wanted = config.devices
     if wanted is None:
         is_one = config.memory_gib is not None or work < _WORTH_SHARING
-        wanted = 1 if platform() == "cpu" and is_one else len(there)
+        wanted = 1 if platform() == "cpu" and is_one else len(devices)
     rule = "must be no more than there are"
-    require(wanted <= len(there), "devices", rule, wanted, len(there))
+    require(wanted <= len(devices), "devices", rule, wanted, len(devices))
     if wanted == 1:
         return None
-    return jax.sharding.Mesh(np.asarray(there[:wanted]), ("clients",))
+    return jax.sharding.Mesh(np.asarray(devices[:wanted]), ("clients",))
 
 
 def clip_rule(config: AggregationConfig) -> quantize.ClipRule | None:
-    """Return how the clip range moves; None where it stays."""
+    """Return the rule by which the clip range moves; None if it is fixed."""
     if config.clip_rule == "fixed":
         return None
     statistic: Any = config.clip_rule.removeprefix("last_")
@@ -383,9 +376,7 @@ def clip_rule(config: AggregationConfig) -> quantize.ClipRule | None:
 def build_rule(
     protocol: ProtocolConfig, selector: selection.Selector
 ) -> secagg.GraphRule | None:
-    """Return what the server learns from a round.
-
-    None where it is simply the cohort's sum.
+    """Return the rule of the sums of a round; None if that is the cohort's sum.
 
     Raises:
         ConfigurationError: If there is no such graph, the threshold would let CCESA's
@@ -404,22 +395,20 @@ def build_rule(
     )
     require(free or size is not None, "graph", rule, protocol.graph)
     graph, threshold = graph_of(protocol, n), protocol.threshold
-    own = dict(zip(graph.row.fields, graph.parameters, strict=False)).get(
-        "block_size", block
-    )
+    fields = dict(zip(graph.row.fields, graph.parameters, strict=False))
+    block_size = fields.get("block_size", block)
     rule = "must be over blocks of the scheme's T, or of whole blocks of it"
-    require(own % block == 0, "graph", rule, protocol.graph, block)
+    require(block_size % block == 0, "graph", rule, protocol.graph, block)
     if protocol.whole_blocks:
         rule = "must not be set with a scheme without blocks of 2 clients or more"
         require(block > 1, "whole_blocks", rule, True)
         rule = "must be complete or over_blocks:T:K with --whole-blocks"
-        require(
-            graph.row.is_complete or bool(graph.row.fields),
-            "graph",
-            rule,
-            protocol.graph,
+        fits = graph.row.is_complete or bool(graph.row.fields)
+        require(fits, "graph", rule, protocol.graph)
+        rule = (
+            "must not be set with --whole-blocks, whose clients accept no such "
+            "threshold"
         )
-        rule = "must not be set with --whole-blocks, whose clients accept no such threshold"
         require(not protocol.allow_unmasking_risk, "allow_unmasking_risk", rule, True)
     if threshold is not None:
         check_reachable(threshold, n)
@@ -452,13 +441,13 @@ def build_aggregator(
     client's number, bound the weights where the average is a weighted one; of a whole
     cohort's noise each client adds one in `cohort_size`.
     """
-    own: dict[str, Any]
+    options: dict[str, Any]
     if config.clip_norm is not None:
         quantizer, noise = build_bounded(config, cohort_size, dim)
-        own = {"noise": noise}
+        options = {"noise": noise}
     else:
         quantizer = build("quantizer", config.quantizer or "stochastic", dim, config)
-        own = {
+        options = {
             "max_weight": samples if config.weighted else None,
             "clip_rule": clip_rule(config),
         }
@@ -470,13 +459,10 @@ def build_aggregator(
         fidelity=config.fidelity,
         key_material=secret_seed,
         rule=rule,
-        **own,
+        **options,
     )
 
 
 def for_attack(config: AggregationConfig) -> AggregationConfig:
-    """Return the aggregation of models that are frozen.
-
-    No pads to make, no range to follow.
-    """
+    """Return the aggregation of frozen models: without pads, with a fixed range."""
     return dataclasses.replace(config, fidelity="sets", clip_rule="fixed")

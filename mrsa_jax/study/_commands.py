@@ -1,6 +1,5 @@
-"""Settings and rules of the commands that run no scheme's rounds.
+"""Settings and rules of `audit`, `advise` and `secagg`, which run no scheme's rounds.
 
-Audit, advise, secagg.
 Nothing here imports JAX.
 """
 
@@ -16,7 +15,7 @@ import tyro
 from mrsa_jax._core import flags
 from mrsa_jax._core.status import FEWEST_IN_A_SUM
 from mrsa_jax.availability.registry import Model
-from mrsa_jax.study._config import Lasting, Memory, check_drift, parse_scheme
+from mrsa_jax.study._config import DriftSettings, parse_scheme
 from mrsa_jax.study._tables import check_reachable, check_unset, validate_graph
 from mrsa_watch._base.errors import require
 from mrsa_watch._base.html import Shown, plain_settings
@@ -25,7 +24,7 @@ from mrsa_watch._base.untrusted import start_of
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LogSettings(Shown):
-    """How a participation log is read, and what is done with what is found in it."""
+    """Reading of a participation log, and output of what is found in it."""
 
     format: Literal["auto", "csv", "parquet", "npy", "npz", "jsonl", "nvflare"] = "auto"
     """Format of the log; auto recognises it from its content."""
@@ -100,7 +99,7 @@ class LogSettings(Shown):
 
     @property
     def columns(self) -> dict[str, Any]:
-        """How `privacy.read_log` finds rounds, clients and sums."""
+        """Arguments of `privacy.read_log`: where it finds rounds, clients and sums."""
         from mrsa_watch.logs import read_log
 
         settings = plain_settings(self)
@@ -109,7 +108,7 @@ class LogSettings(Shown):
 
 
 @dataclasses.dataclass(frozen=True)
-class AuditConfig(LogSettings):
+class AuditConfig(DriftSettings, LogSettings):
     """Audit a participation log of any system: which clients the server can expose, with proof.
 
     Rounds and clients have the names of the log. Without names, rounds are counted from
@@ -150,16 +149,6 @@ class AuditConfig(LogSettings):
     """Exit with status 3 unless every client is hidden among at least this many
     clients, such as 2.5. Noise is not counted. With --memory or --drift, the update of
     one round must be, and what lasts of a client's updates. Default: no requirement."""
-
-    memory: Memory = None
-    """Also report how many clients the update of one round is hidden among, if updates
-    drift. RHO is the correlation of the lasting part of a client's update with that of
-    the round before, such as 0.99. Rows of the log count as rounds that follow each
-    other. Default: not reported."""
-
-    share: Lasting = 1.0
-    """Fraction of an update's variance that lasts, with --memory; the rest is fresh in
-    each round. Below 1, what lasts of a client's updates is reported as well."""
 
     drift: flags.Folder = None
     """Folder of mrsa-jax train or demo, which measured memory and share. Default:
@@ -216,33 +205,34 @@ class AuditConfig(LogSettings):
 
 
 def check_audit(config: AuditConfig) -> None:
-    """Raise `ConfigurationError` for the first setting that breaks a rule, or for a missing log."""
-    noise = ("noise_multiplier", "clip", "spread")
-    told = [name for name in noise if getattr(config, name) is not None]
-    for name in ("noise_multiplier", "clip"):
-        missing = bool(told) and name not in told
-        names = (flags.renamed(AuditConfig).get(one, one) for one in told)
-        require(not missing, name, f"must be given with {', '.join(names)}", None)
+    """Raise `ConfigurationError` for the first broken rule, or for a missing log."""
+    names = ("noise_multiplier", "clip", "spread")
+    given = [name for name in names if getattr(config, name) is not None]
+    shown = ", ".join(flags.renamed(AuditConfig).get(name, name) for name in given)
+    for name in names[:2]:
+        is_missing = bool(given) and name not in given
+        require(not is_missing, name, f"must be given with {shown}", None)
     if config.counts_shares:
-        for name in ("noise_multiplier", "clip"):
-            given = getattr(config, name) is not None
-            require(given, name, "must be given with planned", None)
-        rule = "must not be set with planned, whose account takes others' updates for known"
+        for name in names[:2]:
+            require(name in given, name, "must be given with planned", None)
+        rule = (
+            "must not be set with planned, whose account takes others' updates for "
+            "known"
+        )
         require(config.spread is None, "spread", rule, config.spread)
-    rule = "must be used together with planned: clients can reveal only noise that they added"
-    require(
-        config.counts_shares or not config.colluding,
-        "colluding",
-        rule,
-        config.colluding,
+    rule = (
+        "must be used together with planned: clients can reveal only noise that they "
+        "added"
     )
-    check_drift(config)
+    is_known = config.counts_shares or not config.colluding
+    require(is_known, "colluding", rule, config.colluding)
+    config.check_drift()
     both = config.memory is not None and config.drift is not None
     require(not both, "drift", "must not be set with memory", str(config.drift))
     for name in ("recipe_file", "certificate"):
         path = getattr(config, name)
-        there = path is None or path.parent.is_dir()
-        require(there, name, "must lie in an existing folder", str(path))
+        has_folder = path is None or path.parent.is_dir()
+        require(has_folder, name, "must lie in an existing folder", str(path))
     _check_log(config, config.file)
 
 
@@ -251,7 +241,7 @@ _IS_RATE = flags.Within(0.0, flags.BELOW_ONE, "must be at least 0 and below 1")
 
 
 @dataclasses.dataclass(frozen=True)
-class AdviseConfig(LogSettings):
+class AdviseConfig(DriftSettings, LogSettings):
     """Recommend a selection scheme and its T for your clients: what each protects, and costs.
 
     It needs the number of clients, the number per round, and how often they are
@@ -301,15 +291,6 @@ class AdviseConfig(LogSettings):
     """Require at least this many clients per round on average; rounds without a sum
     count as 0. Default: no requirement."""
 
-    memory: Memory = None
-    """Also report how many clients the worst update of any simulated round is hidden
-    among, if updates drift. RHO is the correlation of the lasting part of a client's
-    update with that of the round before, such as 0.99. Default: not reported."""
-
-    share: Lasting = 1.0
-    """Fraction of an update's variance that lasts, with --memory; the rest is fresh in
-    each round."""
-
     schemes: Annotated[tuple[str, ...], flags.shown()] = ()
     """Further schemes to compare, as in mrsa-jax simulate. Your own schemes (--plugin)
     are always compared. Default: no further scheme."""
@@ -330,13 +311,13 @@ class AdviseConfig(LogSettings):
 
 
 def check_advise(config: AdviseConfig) -> None:
-    """Raise `ConfigurationError` for the first setting that breaks a rule, or for a missing log."""
+    """Raise `ConfigurationError` for the first broken rule, or for a missing log."""
     for name in ("num_clients", "cohort_size", "dropout_rate"):
-        given = config.log is not None or getattr(config, name) not in (None, ())
-        require(given, name, "must be given, or a log to measure it in", None)
+        is_known = config.log is not None or getattr(config, name) not in (None, ())
+        require(is_known, name, "must be given, or a log to measure it in", None)
     if config.num_clients is not None:
         check_cohort(config.num_clients, config.cohort_size)
-    check_drift(config)
+    config.check_drift()
     Model.parse(config.availability, config.dropout_rate or (0.0,))
     for text in config.schemes:
         parse_scheme(text)
@@ -344,19 +325,14 @@ def check_advise(config: AdviseConfig) -> None:
 
 
 def _check_log(config: AuditConfig | AdviseConfig, log: pathlib.Path | None) -> None:
-    alone = config.out is None and config.overwrite
-    require(
-        not alone, "overwrite", "must be used together with --out", config.overwrite
-    )
+    is_alone = config.out is None and config.overwrite
+    require(not is_alone, "overwrite", "must be used together with --out", True)
     if log is not None:
         start_of(log, 0)  # a missing log is an error before anything heavy is imported
 
 
 def check_cohort(num_clients: int, cohort_size: int | None) -> None:
-    """Raise unless a cohort fits the clients, and is no single client.
-
-    Or if they are too many.
-    """
+    """Raise unless a cohort of several clients fits them, and they are not too many."""
     most = f"must be at most {_MOST_CLIENTS:,}"
     require(num_clients <= _MOST_CLIENTS, "num_clients", most, num_clients)
     if cohort_size is not None:
@@ -463,18 +439,14 @@ class SecaggConfig(Shown):
 
 def check_secagg(config: SecaggConfig) -> None:
     """Raise `ConfigurationError` for the first setting that breaks a rule."""
-    both = config.modulus_bits is not None and config.modulus is not None
-    require(
-        not both,
-        "modulus",
-        "must not be set if --modulus-bits is given",
-        config.modulus,
-    )
+    is_single = config.modulus_bits is None or config.modulus is None
+    rule = "must not be set if --modulus-bits is given"
+    require(is_single, "modulus", rule, config.modulus)
     if config.threshold is not None:
         check_reachable(config.threshold, config.num_clients)
     validate_graph(config)
     if config.trials is not None:
-        known = config.fidelity in (None, "sets")
-        require(known, "fidelity", "must be sets with --trials", config.fidelity)
+        rule = "must be sets with --trials"
+        require(config.fidelity in (None, "sets"), "fidelity", rule, config.fidelity)
         rule = "must not be set with --trials"
         check_unset(config, rule, "dropped_before_unmasking", "consistency", "up_mbits")

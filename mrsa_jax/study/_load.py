@@ -29,7 +29,7 @@ _hints: Any = functools.cache(typing.get_type_hints)  # each point of a sweep is
 
 
 def to_dict(config: Any) -> dict[str, Any]:
-    """Return a configuration as plain JSON and TOML values; None fields are left out.
+    """Return a configuration as plain values of JSON and TOML, without None.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -42,12 +42,12 @@ def to_dict(config: Any) -> dict[str, Any]:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: _plain(own) for name, own in value.items() if own is not None}
+        return {name: _plain(item) for name, item in value.items() if item is not None}
     return list(value) if isinstance(value, tuple) else value
 
 
 def own_and_tables(config: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the plain values of a configuration, None left out, and apart from them its tables.
+    """Return the plain values of a configuration without None, and its tables.
 
     Examples:
         >>> from mrsa_jax.study import DemoConfig
@@ -55,33 +55,33 @@ def own_and_tables(config: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         >>> own["rounds"], tables["population"].num_clients
         (150, 120)
     """
-    own, tables = {}, {}
+    values, tables = {}, {}
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
         if dataclasses.is_dataclass(value):
             tables[field.name] = value
         elif value is not None:
-            own[field.name] = _plain(
+            values[field.name] = _plain(
                 str(value) if isinstance(value, pathlib.Path) else value
             )
-    return own, tables
+    return values, tables
 
 
 def each_once(function: Callable[[Any], FoundT]) -> Callable[[Any], FoundT]:
-    """Return a function of tables of settings that looks at each object once.
+    """Return a function of tables of settings that evaluates each object once.
 
     Points of a sweep share the tables that their axes do not change. Equal tables are
     not taken for each other: 1, 1.0 and True are equal, and not all of them are counts.
     """
-    known: dict[int, tuple[Any, FoundT]] = {}
+    results: dict[int, tuple[Any, FoundT]] = {}
 
-    def asked(table: Any) -> FoundT:
-        if id(table) not in known:
-            # kept, so that no other gets its place
-            known[id(table)] = table, function(table)
-        return known[id(table)][1]
+    def once(table: Any) -> FoundT:
+        if id(table) not in results:
+            # the table is kept, so that no other gets its id
+            results[id(table)] = table, function(table)
+        return results[id(table)][1]
 
-    return asked
+    return once
 
 
 def to_toml(config: Any) -> str:
@@ -134,7 +134,7 @@ def load_config(cls: type[ConfigT], path: str | pathlib.Path) -> ConfigT:
 
 
 def read_toml(path: pathlib.Path, argument: str) -> str:
-    """Return the text of a file of settings, or raise the error that names the argument."""
+    """Return the text of a file of settings; raise an error that names the argument."""
     try:
         return read_bytes(path, _MOST_BYTES).decode("utf-8-sig")
     except (OSError, ValueError) as error:
@@ -146,20 +146,19 @@ def read_toml(path: pathlib.Path, argument: str) -> str:
 def parse_toml(
     text: str, argument: str, path: pathlib.Path | None = None
 ) -> dict[str, Any]:
-    """Return the content of TOML, whose values are such as a message can quote for every setting.
+    """Return the content of TOML, whose values messages can quote.
 
     Args:
-        text: What to read.
-        argument: What it is called in messages.
+        text: The TOML.
+        argument: Its name in messages.
         path: Its file, if it is from one.
 
     Raises:
         ConfigurationError: If it is no TOML, is nested too deeply, or holds an integer
             beyond 64 bits or text with a NUL.
     """
-    rule = f"`{argument}` must be valid TOML; " + (
-        f"{path}: " if path is not None else ""
-    )
+    where = "" if path is None else f"{path}: "
+    rule = f"`{argument}` must be valid TOML; {where}"
     try:
         content = tomllib.loads(text.removeprefix("\ufeff"))
     except (ValueError, RecursionError) as error:
@@ -171,18 +170,11 @@ def parse_toml(
         if depth > _MOST_DEPTH:
             raise ConfigurationError(f"{rule}nested too deeply")
         if isinstance(value, dict):
-            for key in value:
-                require(
-                    len(key) <= _MOST_KEY,
-                    dotted or argument,
-                    "must have shorter names",
-                    key,
-                )
-            below += [(key, dotted or key, depth + 1) for key in value]
-            below += [
-                (v, f"{dotted}.{k}" if dotted else k, depth + 1)
-                for k, v in value.items()
-            ]
+            for key, item in value.items():
+                is_short = len(key) <= _MOST_KEY
+                require(is_short, dotted or argument, "must have shorter names", key)
+                below.append((key, dotted or key, depth + 1))
+                below.append((item, _below(dotted, key), depth + 1))
         elif isinstance(value, list):
             below += [
                 (item, f"{dotted}[{i}]", depth + 1) for i, item in enumerate(value)
@@ -190,20 +182,13 @@ def parse_toml(
         elif isinstance(value, str):
             require("\0" not in value, dotted, "must hold no NUL", value)
         elif isinstance(value, int):
-            require(
-                -(2**63) <= value < 2**63,
-                dotted,
-                "must be an integer of 64 bits",
-                value,
-            )
+            fits = -(2**63) <= value < 2**63
+            require(fits, dotted, "must be an integer of 64 bits", value)
     return content
 
 
 def from_dict(cls: type[ConfigT], content: dict[str, Any], where: str) -> ConfigT:
-    """Return a configuration of plain values.
-
-    `where` is the path of its table, with a dot.
-    """
+    """Build a configuration from plain values; `where` is the path of its table."""
     return cls(**_fields(cls, content, where))
 
 
@@ -211,8 +196,8 @@ def _fields(cls: type[Any], content: dict[str, Any], where: str) -> dict[str, An
     hints = _hints(cls)
     fields = {flag: field for field, flag in renamed(cls).items()}
     values = {}
-    for given, value in content.items():
-        name, dotted = fields.get(given, given), f"{where}{given}"
+    for key, value in content.items():
+        name, dotted = fields.get(key, key), f"{where}{key}"
         if name not in hints:
             raise ConfigurationError(
                 f"`{dotted}` is not a field; {nearest(name, hints)}"
@@ -221,26 +206,26 @@ def _fields(cls: type[Any], content: dict[str, Any], where: str) -> dict[str, An
         usual = getattr(cls, name, None)
         if isinstance(value, dict) and dataclasses.is_dataclass(usual):
             assert not isinstance(usual, type)
-            own = _fields(type(usual), value, f"{dotted}.")
-            values[name] = dataclasses.replace(usual, **own)
+            changes = _fields(type(usual), value, f"{dotted}.")
+            values[name] = dataclasses.replace(usual, **changes)
         else:
             values[name] = read_value(hints[name], value, dotted)
     return values
 
 
 def without_none(hint: Any) -> Any:
-    """Return the type of a setting that may also be None; any other as it is."""
+    """Return the type of a setting without None."""
     if typing.get_origin(hint) in (types.UnionType, typing.Union):
-        return next(one for one in typing.get_args(hint) if one is not type(None))
+        return next(inner for inner in typing.get_args(hint) if inner is not type(None))
     return hint
 
 
 def check_types(config: Any, check_table: Callable[[Any], None] | None = None) -> None:
-    """Check that the fields of a configuration hold what their types say, its tables' too.
+    """Check the types of the fields of a configuration, and of its tables.
 
     Args:
         config: To check.
-        check_table: Checks a table; this function if left out.
+        check_table: Checks a table; by default this function does.
 
     Raises:
         ConfigurationError: Naming the first field that does not.
@@ -268,8 +253,10 @@ def _check_type(
         for item in value:
             _check_type(typing.get_args(hint)[0], item, name, check_table)
     elif dataclasses.is_dataclass(hint):
-        own: Any = hint
-        require(isinstance(value, own), name, f"must be a {own.__name__}", value)
+        expected: Any = hint
+        require(
+            isinstance(value, expected), name, f"must be a {expected.__name__}", value
+        )
         check_table(value)
     elif hint is pathlib.Path:
         require(isinstance(value, str | os.PathLike), name, "must be a path", value)
@@ -286,13 +273,12 @@ def _check_type(
 def plain_values(value: Any, path: str = "") -> Any:
     """Return settings from Python as a TOML file would hold them, exactly.
 
-    Objects stay.
-    Arrays, series, tuples and ranges become lists, their numbers Python's, and paths
-    text.
+    Objects stay. Arrays, series, tuples and ranges become lists, their numbers
+    Python's, and paths text.
 
     Args:
         value: Settings, or a part of them.
-        path: Where they stand, for messages.
+        path: Their path, for messages.
 
     Raises:
         ConfigurationError: For masked entries, and ranges of more values than a sweep
@@ -300,25 +286,22 @@ def plain_values(value: Any, path: str = "") -> Any:
 
     Examples:
         >>> import numpy as np
-        >>> plain_values({"rounds": np.int64(9), "rates": np.array([0.1, 0.5]), "t": (1, 2)})
+        >>> rates = np.array([0.1, 0.5])
+        >>> plain_values({"rounds": np.int64(9), "rates": rates, "t": (1, 2)})
         {'rounds': 9, 'rates': [0.1, 0.5], 't': [1, 2]}
     """
     if isinstance(value, Mapping):
         return {
-            name: plain_values(own, _below(path, name)) for name, own in value.items()
+            name: plain_values(item, _below(path, name)) for name, item in value.items()
         }
     if isinstance(value, range):
-        # one of very many has no length
+        # `len` fails for a range of very many values
         count = (value.stop - value.start) // value.step
-        require(
-            count <= _MOST_VALUES,
-            path,
-            f"must have at most {_MOST_VALUES} values",
-            value,
-        )
+        rule = f"must have at most {_MOST_VALUES} values"
+        require(count <= _MOST_VALUES, path, rule, value)
         return list(value)
     if type(value) in (list, tuple):
-        return [plain_values(own, f"{path}[{i}]") for i, own in enumerate(value)]
+        return [plain_values(item, f"{path}[{i}]") for i, item in enumerate(value)]
     if isinstance(value, os.PathLike):
         return os.fspath(value)
     if hasattr(value, "dtype") and hasattr(value, "__array__"):
@@ -327,7 +310,7 @@ def plain_values(value: Any, path: str = "") -> Any:
 
 
 def with_plain_values(config: ConfigT) -> ConfigT:
-    """Return settings whose numbers and lists are Python's own, its tables' too."""
+    """Return settings with Python's numbers and lists, also in their tables."""
     changes: dict[str, Any] = {}
     for field in dataclasses.fields(typing.cast(Any, config)):
         value = getattr(config, field.name)
@@ -358,17 +341,14 @@ def _plain_array(value: Any, path: str) -> Any:
 
     try:
         array = np.ma.asanyarray(value)
-    except (
-        TypeError,
-        ValueError,
-    ):  # JAX's keys and traced values have no numbers to show
-        return value
+    except (TypeError, ValueError):
+        return value  # JAX's keys and traced values have no numbers to show
     require(not np.ma.is_masked(array), path, "must have no masked entries", value)
     return np.asarray(array).tolist()
 
 
 def read_value(hint: Any, value: Any, dotted: str) -> Any:
-    """Return a plain value as a field of that type holds it; `dotted` is its path."""
+    """Convert a plain value to the type of its field; `dotted` is its path."""
     hint = without_none(hint)
     if dataclasses.is_dataclass(hint):
         require(isinstance(value, dict), dotted, "must be a table", value)

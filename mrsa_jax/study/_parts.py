@@ -1,7 +1,7 @@
-"""Models, data sets, trainers and quantizers by the names that settings use, a user's own too.
+"""Build models, data sets, trainers and quantizers by the names that settings use.
 
-Written `name` or `name:parameters`, as schemes are. Nothing here imports JAX before one
-is built.
+A name is `name` or `name:parameters`, as for schemes; users register more. Nothing here
+imports JAX before a part is built.
 """
 
 from __future__ import annotations
@@ -11,17 +11,18 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from mrsa_jax._core.registry import made, no_parameters, own_row, read_member
+from mrsa_jax.study._tables import check_unset
 from mrsa_watch._base.errors import check_known, require
 
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """What a name stands for.
+    """A part that a name stands for.
 
     Attributes:
-        build: What the kind is given, then parameters -> the part.
-        rule: What the text must be, where it has parameters.
-        read: Parts behind the name -> parameters; there are none.
+        build: (values of the kind, then parameters) -> the part.
+        rule: The form of the text, if it has parameters.
+        read: Texts behind the name -> parameters; by default there are none.
         papers: Keys of papers, or BibTeX entries; the package's own stand at the
             settings.
         code: () -> digests of a user's code, by module; the package's own has its
@@ -36,11 +37,11 @@ class Row:
 
 
 class Kind(NamedTuple):
-    """What may be registered.
+    """A kind of part that users may register.
 
     Attributes:
-        given: What a factory takes first, in words.
-        has: What a part of the kind has.
+        given: The first arguments of a factory, in words.
+        has: The attributes that a part of the kind must have.
         rows: By name.
     """
 
@@ -50,12 +51,12 @@ class Kind(NamedTuple):
 
 
 def _model(name: str, **more: Any) -> Row:
-    def built(num_classes: int) -> Any:
+    def build(num_classes: int) -> Any:
         from mrsa_jax import federated
 
         return getattr(federated, name)(num_classes, **more)
 
-    return Row(built)
+    return Row(build)
 
 
 def _sgd(model: Any, training: Any) -> Any:
@@ -76,16 +77,8 @@ def _sgd(model: Any, training: Any) -> Any:
 def _scaffold(model: Any, training: Any) -> Any:
     from mrsa_jax import federated
 
-    for name, plain in (
-        ("momentum", 0),
-        ("weight_decay", 0),
-        ("proximal", 0),
-        ("precision", "float32"),
-    ):
-        value = getattr(training, name)
-        require(
-            value == plain, name, "must not be set with the trainer scaffold", value
-        )
+    names = ("momentum", "weight_decay", "proximal", "precision")
+    check_unset(training, "must not be set with the trainer scaffold", *names)
     return federated.scaffold(
         model,
         training.learning_rate,
@@ -123,11 +116,8 @@ KINDS: dict[str, Kind] = {
         {"stochastic": Row(_stochastic)},
     ),
 }
-"""What may be registered, by the setting that names one.
-
-Data sets of the package are in `data`.
-"""
-_BUILT_IN = {kind: tuple(own.rows) for kind, own in KINDS.items()}
+"""Kinds of parts by the setting that names one; `data` has the package's data sets."""
+_BUILT_IN = {kind: tuple(kind_row.rows) for kind, kind_row in KINDS.items()}
 
 
 def read(kind: str, text: Any) -> tuple[Row, tuple[Any, ...]]:
@@ -141,16 +131,16 @@ def read(kind: str, text: Any) -> tuple[Row, tuple[Any, ...]]:
     return KINDS[kind].rows[name], parameters
 
 
-def build(kind: str, text: str, *given: Any) -> Any:
-    """Return what settings name, of what its kind is given."""
+def build(kind: str, text: str, *values: Any) -> Any:
+    """Build the part that settings name, of the values that its kind takes."""
     row, parameters = read(kind, text)
-    return row.build(*given, *parameters)
+    return row.build(*values, *parameters)
 
 
 def check_parts(config: Any, check_table: Callable[[Any], None] | None = None) -> None:
-    """Raise for a setting, in any table, that names a part which there is not.
+    """Raise for a setting, in any table, that names an unknown part.
 
-    `check_table` checks a table; this function if left out.
+    `check_table` checks a table; by default this function does.
     """
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
@@ -161,7 +151,7 @@ def check_parts(config: Any, check_table: Callable[[Any], None] | None = None) -
 
 
 def load_data(name: str, seed: int, directory: Any = None) -> Any:
-    """Return a data set, one of a user's own or as `data.load` does."""
+    """Load a data set that a user registered, or one of `data.load`."""
     if name.split(":")[0] in KINDS["dataset"].rows:
         return build("dataset", name, seed)
     from mrsa_jax import data
@@ -177,7 +167,7 @@ def register(
     papers: str | Sequence[str] = (),
     depends: Any = None,
 ) -> None:
-    """Add a model, data set, trainer or quantizer that flags, files, sweeps and `cite` then know.
+    """Add a model, data set, trainer or quantizer for flags, files, sweeps and `cite`.
 
     It is written `name`, or `name:3:0.5` where the factory takes parameters behind what
     its kind is given. On the command line, `--plugin FILE.py` runs the file that
@@ -203,36 +193,37 @@ def register(
 
     Examples:
         >>> import mrsa_jax as mj
-        >>> mj.study.register("model", "wide", lambda classes, size: mj.federated.mlp(classes,
-        ...          hidden_sizes=(size,)))
-        >>> mj.study.validate(mj.study.TrainConfig(training=mj.study.TrainingConfig("wide:64")))
+        >>> def wide(classes, size):
+        ...     return mj.federated.mlp(classes, hidden_sizes=(size,))
+        >>> mj.study.register("model", "wide", wide)
+        >>> training = mj.study.TrainingConfig("wide:64")
+        >>> mj.study.validate(mj.study.TrainConfig(training=training))
     """
-    own_kind = KINDS[check_known(kind, "kind", KINDS, "a kind of part")]
+    row = KINDS[check_known(kind, "kind", KINDS, "a kind of part")]
     taken = _BUILT_IN[kind]
     if kind == "dataset":
         from mrsa_jax.data import SOURCES
 
         taken = (*SOURCES, "tfds")
-    own = own_row(
+    facts = own_row(
         name,
         factory,
         None,
         papers,
         nouns=f"{kind}s",
-        given=own_kind.given,
+        given=row.given,
         taken=taken,
         depends=depends,
     )
 
     def built(*values: Any) -> Any:
         part = made(factory, f"a {kind}", *values)
-        rule = f"must make a {kind}, with {' and '.join(own_kind.has)}"
-        lacks = not all(
-            any(hasattr(part, own) for own in one.split(" or ")) for one in own_kind.has
-        )
-        require(not lacks, "factory", rule, part)
+        rule = f"must make a {kind}, with {' and '.join(row.has)}"
+        for names in row.has:
+            has_one = any(hasattr(part, name) for name in names.split(" or "))
+            require(has_one, "factory", rule, part)
         return part
 
-    own_kind.rows[name] = Row(
-        built, own["rule"], own["read"], own["papers"], own["code"]
+    row.rows[name] = Row(
+        built, facts["rule"], facts["read"], facts["papers"], facts["code"]
     )

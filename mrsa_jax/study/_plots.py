@@ -26,7 +26,7 @@ from mrsa_jax.plotting.audit_charts import exposure_chart, privacy_chart
 from mrsa_jax.plotting.chart import Chart, Line
 from mrsa_jax.plotting.points import as_shown, quantity
 from mrsa_jax.plotting.styles import CHANCE
-from mrsa_jax.study._run_folder import read_json, read_part
+from mrsa_jax.study._files import read_json, read_part
 from mrsa_jax.study._series import Series
 from mrsa_jax.study._store import open_results
 from mrsa_watch._base.errors import ConfigurationError, writing

@@ -1,4 +1,4 @@
-"""A study as a table, a row for each scheme or point of a sweep, and charts of its rows."""
+"""Tables of studies, a row for each scheme or point of a sweep, and their charts."""
 
 from __future__ import annotations
 
@@ -51,10 +51,7 @@ def cost_charts(
 
 
 def _pairs(table: pd.DataFrame, names: Sequence[str]) -> list[tuple[str, str]]:
-    """Return which quantities are drawn against which.
-
-    The first two available, without those.
-    """
+    """Return the pairs of quantities to draw: by default the first two that exist."""
 
     def has(*both: str) -> bool:
         if not set(both) <= set(table):
@@ -74,31 +71,30 @@ def _pairs(table: pd.DataFrame, names: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def words_of(table: pd.DataFrame, names: Sequence[str], x: str, y: str) -> list[str]:
-    """Return the words about each point: its settings, and what was measured of it."""
-    own = table[list(names)].itertuples(index=False, name=None)
+    """Return words on each point: its settings and its measures."""
+    settings = table[list(names)].itertuples(index=False, name=None)
     pairs = (as_shown(name, table[name].to_numpy(np.float64)) for name in (x, y))
     return [
-        ", ".join(f"{heading(n)} {value}" for n, value in zip(names, told, strict=True))
+        ", ".join(
+            f"{heading(n)} {value}" for n, value in zip(names, values, strict=True)
+        )
         + f": {heading(x)} {number(a)}, {heading(y)} {number(b)}"
-        for told, a, b in zip(own, *pairs, strict=True)
+        for values, a, b in zip(settings, *pairs, strict=True)
     ]
 
 
 def sweep_chart(
     results: xr.Dataset, table: pd.DataFrame, name: str, x: str, hue: str | None
 ) -> Chart:
-    """Return the chart of one quantity of a sweep.
-
-    Its caption says what it is pooled over.
-    """
+    """Return the chart of one quantity of a sweep; the caption names pooled axes."""
     if x in columns_of(results, "seed"):  # no curve runs over them
         table = table.assign(**{x: table[x].astype(str)})
     values = table[x].to_numpy(float) if table[x].dtype.kind in "iuf" else np.zeros(1)
     is_wide = values.min() > 0 and values.max() >= _WIDE * values.min()
-    own = quantity(name)
-    title = own.title or heading(name).capitalize()
+    about = quantity(name)
+    title = about.title or heading(name).capitalize()
     note = pooled_words(results, table, name, x, hue)
-    caption = f"{own.words} {note[:1].upper()}{note[1:]}{'.' * bool(note)}".strip()
+    caption = f"{about.words} {note[:1].upper()}{note[1:]}{'.' * bool(note)}".strip()
     chart = points_chart(table, name, x, hue, log="x" * bool(is_wide))
     return dataclasses.replace(chart, title=title, caption=caption)
 
@@ -106,17 +102,17 @@ def sweep_chart(
 def pooled_words(
     results: xr.Dataset, table: pd.DataFrame, variable: str, x: str, hue: str | None
 ) -> str:
-    """Say in a figure what its marks and its curves are means of; "" where of nothing."""
+    """Say what the marks and curves of a figure are means of; "" if of nothing."""
     words = []
     trials = results.sizes.get("trial", 1)
     if trials > 1 and variable in results and "trial" in results[variable].dims:
         words.append(f"points: {quantity(variable).statistic} of {trials} trials")
-    shown = table[table[variable].notna()]
-    kept = [x] if hue is None else [x, hue]
+    rows = table[table[variable].notna()]
+    drawn = [x] if hue is None else [x, hue]
     over = [
-        f"{name.replace('_', ' ')} ({shown[name].nunique()})"
+        f"{name.replace('_', ' ')} ({rows[name].nunique()})"
         for name in point_columns(results)
-        if differs(shown, name, kept)
+        if differs(rows, name, drawn)
     ]
     if over:
         words.append(f"mean and range over {', '.join(over)}")
@@ -136,12 +132,12 @@ def is_sweep(results: xr.Dataset) -> bool:
 def axes_of(results: xr.Dataset) -> tuple[str, ...]:
     """Return the names of a sweep's axes, the outermost first."""
     named = [str(axis["name"]) for axis in attributes(results).get("axes", ())]
-    found = [name for name in named if name in results.dims]
-    return tuple(found or (str(dim) for dim in results["done"].dims))
+    axes = [name for name in named if name in results.dims]
+    return tuple(axes or (str(dim) for dim in results["done"].dims))
 
 
 def point_columns(results: xr.Dataset) -> tuple[str, ...]:
-    """Return the columns of `points` that say which point a row is."""
+    """Return the columns of `points` that identify the point of a row."""
     if not is_sweep(results):
         return ("scheme",)
     axes = axes_of(results)
@@ -154,17 +150,17 @@ def point_columns(results: xr.Dataset) -> tuple[str, ...]:
 
 
 def columns_of(results: xr.Dataset, *settings: str) -> tuple[str, ...]:
-    """Return which of the columns of `point_columns` hold settings, whatever axes are called.
+    """Return the columns of `point_columns` that hold settings, whatever their axis is.
 
     Args:
         results: Of a sweep or a study.
         settings: Names of them without their groups, such as `"seed"` or `"scheme"`.
     """
-    own = {
+    fields = {
         name: results[name].attrs.get("field", name) for name in point_columns(results)
     }
     return tuple(
-        name for name, field in own.items() if field.rsplit(".", 1)[-1] in settings
+        name for name, field in fields.items() if field.rsplit(".", 1)[-1] in settings
     )
 
 
@@ -185,36 +181,38 @@ def points(results: xr.Dataset) -> pd.DataFrame:
             columns=[name for name in optional if name != "strong_privacy"]
         )
     axes = axes_of(results)
-    own = (*axes, *_rows(results))
-    grid = np.indices([results.sizes[dim] for dim in own]).reshape(len(own), -1)
+    dims = (*axes, *_rows(results))
+    grid = np.indices([results.sizes[dim] for dim in dims]).reshape(len(dims), -1)
     columns: dict[str, Any] = {}
     for name in point_columns(results):
         values = results[name].transpose(
-            *[dim for dim in own if dim in results[name].dims], ...
+            *[dim for dim in dims if dim in results[name].dims], ...
         )
-        places = tuple(grid[own.index(str(dim))] for dim in values.dims if dim in own)
+        places = tuple(grid[dims.index(str(dim))] for dim in values.dims if dim in dims)
         columns[name] = np.asarray(values)[places] if places else np.asarray(values)
         if columns[name].ndim > 1:  # the only row of each point
             columns[name] = columns[name][:, 0]
     for name in sorted(map(str, results.data_vars), key=_rank):
-        along = own if set(own) <= set(results[name].dims) else axes
-        found = _reduced(name, results[name], along)
-        if found is not None:
-            columns[name] = found[tuple(grid[: len(along)])]
-    kept = _done(results, axes)[tuple(grid[: len(axes)])]
+        along = dims if set(dims) <= set(results[name].dims) else axes
+        reduced = _reduced(name, results[name], along)
+        if reduced is not None:
+            columns[name] = reduced[tuple(grid[: len(along)])]
+    is_done = _done(results, axes)[tuple(grid[: len(axes)])]
     if "label" in columns:
-        kept = kept & (columns["label"] != "")  # a point with fewer rows than others
-    return pd.DataFrame(columns)[kept].reset_index(drop=True)
+        is_done = is_done & (
+            columns["label"] != ""
+        )  # a point with fewer rows than others
+    return pd.DataFrame(columns)[is_done].reset_index(drop=True)
 
 
 def _rows(results: xr.Dataset) -> tuple[str, ...]:
-    """Return the dimension of what a point attacks, where that is several things."""
+    """Return the dimension of the targets of a point, if it attacks several."""
     several = "label" in results and results.sizes.get("row", 1) > 1
     return ("row",) if several else ()
 
 
 def _done(results: xr.Dataset, axes: tuple[str, ...]) -> np.ndarray:
-    """Return which points are complete."""
+    """Return a grid of booleans: the points that are complete."""
     if "done" not in results:
         return np.ones([results.sizes[axis] for axis in axes], bool)
     return np.asarray(results["done"].transpose(*axes)).astype(bool)
@@ -223,14 +221,11 @@ def _done(results: xr.Dataset, axes: tuple[str, ...]) -> np.ndarray:
 _TELLING = ("_rate", "_error", "auc", "accuracy", "recovered", "psnr", "ssim")
 
 
-_OUTCOME = "no_sum_rate"  # of rounds; other rates are of its causes
+_OUTCOME = "no_sum_rate"  # other rates of rounds are of its causes
 
 
 def _rank(name: str) -> tuple[bool, bool, bool, str]:
-    """Return where a quantity comes among others.
-
-    The outcome, what tells most, bounds last.
-    """
+    """Return the place of a quantity: the outcome first, bounds last."""
     is_bound = name.endswith(("_lower", "_upper", "_count"))
     return name != _OUTCOME, not name.endswith(_TELLING), is_bound, name
 
@@ -238,7 +233,7 @@ def _rank(name: str) -> tuple[bool, bool, bool, str]:
 def _reduced(
     name: str, variable: xr.DataArray, axes: tuple[str, ...]
 ) -> np.ndarray | None:
-    """Return a number for each point; None for what is no quantity of the points."""
+    """Return a number for each point; None for a variable that is not of points."""
     is_number = np.issubdtype(variable.dtype, np.number) or variable.dtype == bool
     is_trajectory = name.endswith(("_by_round", "_by_evaluation"))
     if (
@@ -259,10 +254,10 @@ def _reduced(
 
 
 def sweep_sentences(results: xr.Dataset) -> tuple[str, ...]:
-    """Say how far a sweep is, whom its points expose, and the largest T that keeps enough.
+    """Say how far a sweep is, how many points expose clients, and which T to take.
 
-    Only what somebody chooses is advised: there is a sentence for each value of what is
-    given.
+    Only settings that can be chosen are advised: there is a sentence for each value of
+    the conditions.
     """
     table, names = points(results), point_columns(results)
     done = _done(results, axes_of(results))
@@ -286,9 +281,9 @@ def sweep_sentences(results: xr.Dataset) -> tuple[str, ...]:
         return tuple(said)
     early = safe[safe["guaranteed_privacy"] <= 1]
     if len(early):
-        left = early["largest_rank"] - early["rank"]
-        span = f"{left.min():.4g}" + (
-            f" to {left.max():.4g}" if left.max() > left.min() else ""
+        missing = early["largest_rank"] - early["rank"]
+        span = f"{missing.min():.4g}" + (
+            f" to {missing.max():.4g}" if missing.max() > missing.min() else ""
         )
         said.append(
             f"In {len(early)} of these no client is exposed yet, but nothing makes "
@@ -301,27 +296,24 @@ def sweep_sentences(results: xr.Dataset) -> tuple[str, ...]:
 _MOST_ADVICE = 12  # sentences, one for each value of what is given; the table has all
 _NAMES = {
     field.name
-    for own in (PopulationConfig, DataConfig)
-    for field in dataclasses.fields(own)
+    for table in (PopulationConfig, DataConfig)
+    for field in dataclasses.fields(table)
 }
 _GIVEN = (_NAMES | {"rounds", "trials", "step_dropout_rate"}) - {"cohort_size"}
-"""Settings that nobody chooses for the sake of privacy.
-
-Clients, their losses, their data.
-"""
+"""Conditions, which are not chosen for privacy: clients, their losses, their data."""
 
 
 def _advice(
     results: xr.Dataset, table: pd.DataFrame, names: Sequence[str]
 ) -> list[str]:
-    """Say, for each value of what is given, the largest T that lasts and keeps 90 % of K.
+    """Say, for each value of the conditions, the largest T that keeps 90 % of K.
 
-    What differs in its seed alone is one setting: means over the seeds, and the
-    smallest T.
+    Points that differ in their seeds alone are one setting: means over the seeds, and
+    the smallest T.
     """
-    seeds, given = columns_of(results, "seed"), columns_of(results, *_GIVEN)
-    chosen = [name for name in names if name not in (*seeds, *given)]
-    pooled = _pooled(table, [*given, *chosen])
+    seeds, conditions = columns_of(results, "seed"), columns_of(results, *_GIVEN)
+    chosen = [name for name in names if name not in (*seeds, *conditions)]
+    pooled = _pooled(table, [*conditions, *chosen])
     cohort = columns_of(results, "cohort_size")
     config = attributes(results).get("config", {})
     base = config.get("base", config).get("population", {}).get("cohort_size")
@@ -335,13 +327,15 @@ def _advice(
     if not is_safe.any():
         return []
     said = []
-    for values, own in pooled.groupby(
-        list(given) or (lambda _: 0), dropna=False, sort=False
+    for values, group in pooled.groupby(
+        list(conditions) or (lambda _: 0), dropna=False, sort=False
     ):
-        named = zip(given, values if given else (), strict=True)
+        named = zip(conditions, values if conditions else (), strict=True)
         where = ", ".join(f"{name} {_word(value)}" for name, value in named)
         said.append(
-            _sentence(own[is_safe[own.index]], chosen, f"At {where}, " if where else "")
+            _sentence(
+                group[is_safe[group.index]], chosen, f"At {where}, " if where else ""
+            )
         )
     more = len(said) - _MOST_ADVICE
     return [
@@ -350,19 +344,26 @@ def _advice(
     ]
 
 
-def _sentence(own: pd.DataFrame, chosen: list[str], where: str) -> str:
-    """Return the advice among settings whose T lasts, where what is given is the same."""
-    if not len(own):
+def _sentence(settings: pd.DataFrame, chosen: list[str], where: str) -> str:
+    """Return the advice among settings whose T lasts, under the same conditions."""
+    if not len(settings):
         return f"{where}no setting both sums updates and makes weak T last."
     # C is a mean in float32: a share of just 90 % may come out lower
-    own = own.assign(kept=own["aggregation_cardinality"] / own["cohort"])
-    enough = own[own["kept"] >= 0.9 - 1e-6]
-    order = ["guaranteed_privacy", *(["accuracy"] if "accuracy" in own else []), "kept"]
+    settings = settings.assign(
+        kept=settings["aggregation_cardinality"] / settings["cohort"]
+    )
+    enough = settings[settings["kept"] >= 0.9 - 1e-6]
+    order = [
+        "guaranteed_privacy",
+        *(["accuracy"] if "accuracy" in settings else []),
+        "kept",
+    ]
     if len(enough):
         best = enough.sort_values(order, ascending=False).iloc[0]
-        text = f"{where}the largest T that keeps 90 % of K is {best['guaranteed_privacy']:.0f}: "
+        largest = f"{best['guaranteed_privacy']:.0f}"
+        text = f"{where}the largest T that keeps 90 % of K is {largest}: "
     else:
-        best = own.sort_values("kept", ascending=False).iloc[0]
+        best = settings.sort_values("kept", ascending=False).iloc[0]
         text = f"{where}no T that lasts keeps 90 % of K; the most is kept by "
     setting = (
         ", ".join(f"{name} {_word(best[name])}" for name in chosen)
@@ -374,7 +375,7 @@ def _sentence(own: pd.DataFrame, chosen: list[str], where: str) -> str:
 
 def _pooled(table: pd.DataFrame, settings: list[str]) -> pd.DataFrame:
     """Return a row for each setting: means over its seeds, and the smallest T."""
-    own = table.assign(points=1)
+    points = table.assign(points=1)
     how: dict[Any, Any] = {
         "points": "sum",
         "strong_privacy": "min",
@@ -382,9 +383,9 @@ def _pooled(table: pd.DataFrame, settings: list[str]) -> pd.DataFrame:
         "exposed_clients": "max",
         "aggregation_cardinality": _mean,
     }
-    if "accuracy" in own and own["accuracy"].notna().any():
+    if "accuracy" in points and points["accuracy"].notna().any():
         how["accuracy"] = _mean
-    groups = own.groupby(settings or (lambda _: 0), sort=False, dropna=False)
+    groups = points.groupby(settings or (lambda _: 0), sort=False, dropna=False)
     return groups.agg(how).reset_index()
 
 
@@ -394,8 +395,8 @@ def _mean(values: pd.Series[Any]) -> float:
 
 
 def _use(best: pd.Series[Any]) -> str:
-    what = f"strong T = {best['strong_privacy']:.0f}, C = {best['aggregation_cardinality']:.3g} of "
-    what += f"K = {best['cohort']:.0f}"
+    cardinality = f"{best['aggregation_cardinality']:.3g} of K = {best['cohort']:.0f}"
+    what = f"strong T = {best['strong_privacy']:.0f}, C = {cardinality}"
     if "accuracy" in best and best["accuracy"] == best["accuracy"]:
         what += f", {100 * best['accuracy']:.1f} % test accuracy"
     return what + (f", over {best['points']:.0f} seeds" if best["points"] > 1 else "")

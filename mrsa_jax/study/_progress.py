@@ -1,7 +1,4 @@
-"""How far a study is, and how fast.
-
-What the command line draws and what a record keeps.
-"""
+"""Report the progress and speed of a study, to the command line and to records."""
 
 from __future__ import annotations
 
@@ -27,29 +24,29 @@ class Progress(Protocol):
         ...
 
     def update(self, done: int, total: int) -> None:
-        """Say how many steps of the stage are done."""
+        """Report the number of finished steps of the stage."""
         ...
 
 
 @runtime_checkable
 class Notes(Protocol):
-    """Receives words together with the steps, from those who watch a `Progress` closely."""
+    """Receives words together with the steps, if a `Progress` has these methods."""
 
     def say(self, text: str) -> None:
         """Show a line that stays."""
         ...
 
     def note(self, text: str) -> None:
-        """Show next to the stage what is true for now."""
+        """Show a remark next to the stage until the next one."""
         ...
 
 
 @runtime_checkable
 class Finds(Protocol):
-    """Receives what is found before all of it is, from those who show it as it comes."""
+    """Receives results before all are complete."""
 
     def found(self, so_far: Any) -> None:
-        """Show what is known by now, instead of what was shown before."""
+        """Show the results so far instead of those shown before."""
         ...
 
 
@@ -64,7 +61,7 @@ class Silent:
 
 
 def checked_progress(progress: Any) -> Progress:
-    """Return what receives the progress, nobody for None, or raise naming `progress`."""
+    """Return a receiver of progress, silent for None; raise for anything else."""
     is_one = progress is None or isinstance(progress, Progress)
     require(is_one, "progress", "must have the methods `stage` and `update`", progress)
     return Silent() if progress is None else progress
@@ -101,13 +98,13 @@ class Meter:
             self._progress.note(self._note())
         self._progress.update(done, total)
 
-    def told(self, metrics: dict[str, Any]) -> None:
+    def note_test(self, metrics: dict[str, Any]) -> None:
         """Take note of a test; `federated.train` calls it after each round."""
         self._accuracy = metrics.get("accuracy", self._accuracy)
 
     @property
     def resumed_after(self) -> int:
-        """Trained rounds that an earlier process has left behind."""
+        """Number of rounds that an earlier process has trained."""
         return max(self._first - 1, 0)
 
     @property
@@ -120,27 +117,25 @@ class Meter:
 
     def _note(self) -> str:
         right, rate = self._accuracy, self.updates_per_second
-        told = [] if right is None else [f"{100 * right:.1f} % right"]
-        return ", ".join(told if rate is None else [*told, f"{rate:.3g} updates/s"])
+        words = [] if right is None else [f"{100 * right:.1f} % right"]
+        return ", ".join(words if rate is None else [*words, f"{rate:.3g} updates/s"])
 
     def record(self, status: np.ndarray, stated_bytes: int) -> dict[str, Any]:
-        """Return what is worth keeping, units in the names.
-
-        None where nothing was measured.
+        """Return the measures for a record, units in the names; None if unmeasured.
 
         Args:
             status: int[J], status of each round.
             stated_bytes: Peak memory as stated before the run.
         """
         spacing = np.diff(self._times)
-        own = {Status.OK: 0, Status.SKIPPED: 0} | {
+        counts = {Status.OK: 0, Status.SKIPPED: 0} | {
             Status(int(code)): int((status == code).sum()) for code in np.unique(status)
         }
-        skipped = own[Status.SKIPPED]
-        found = {
+        skipped = counts[Status.SKIPPED]
+        record = {
             "rounds_trained": len(status) - skipped,
             "rounds_skipped": skipped,
-            "rounds_failed": len(status) - skipped - own[Status.OK],
+            "rounds_failed": len(status) - skipped - counts[Status.OK],
             "resumed_after_rounds": self.resumed_after,
             "training_seconds": time.perf_counter() - self._start,
             "first_round_seconds": self._times[0] - self._start
@@ -154,18 +149,18 @@ class Meter:
         }
         return {
             k: float(f"{v:.4g}") if isinstance(v, float) else v
-            for k, v in found.items()
+            for k, v in record.items()
         }
 
 
 def note(progress: Progress, text: str) -> None:
-    """Show a line that stays, where the watcher shows such."""
+    """Show a line that stays, if the receiver shows such lines."""
     if isinstance(progress, Notes):
         progress.say(text)
 
 
 def warn(progress: Progress, text: str) -> None:
-    """Show a line that stays; a `RuntimeWarning` where the watcher shows none."""
+    """Show a line that stays, or warn if the receiver shows no such lines."""
     if isinstance(progress, Notes):
         progress.say(text)
     else:
@@ -173,10 +168,7 @@ def warn(progress: Progress, text: str) -> None:
 
 
 def stages(progress: Progress) -> Callable[[str, int, int], None]:
-    """Return what passes reports of a stage, parts done and their number on.
-
-    Ends each stage.
-    """
+    """Return a function that forwards (stage, parts done, parts) and ends stages."""
     last, size = "", 0
 
     def report(stage: str, done: int, total: int) -> None:
@@ -192,7 +184,7 @@ def stages(progress: Progress) -> Callable[[str, int, int], None]:
 
 
 def peak_process_bytes() -> int | None:
-    """Return the most memory that this process has held, JAX and its compiler included."""
+    """Return the peak memory of this process, JAX and its compiler included."""
     try:
         import resource
     except ImportError:  # not on this system
@@ -202,21 +194,18 @@ def peak_process_bytes() -> int | None:
 
 
 def peak_device_bytes() -> int | None:
-    """Return the most memory that any accelerator has held.
-
-    None where none keeps count.
-    """
+    """Return the most memory that any accelerator has held; None if none counts."""
     import jax  # takes a second: not to say that a file is being read
 
     most = [
-        (one.memory_stats() or {}).get("peak_bytes_in_use")
-        for one in jax.local_devices()
+        (device.memory_stats() or {}).get("peak_bytes_in_use")
+        for device in jax.local_devices()
     ]
-    return max((int(own) for own in most if own is not None), default=None)
+    return max((int(peak) for peak in most if peak is not None), default=None)
 
 
 def performance_words(record: dict[str, Any]) -> str:
-    """Say in one line how a training went."""
+    """Describe a training in one line."""
     text = (
         f"{record['rounds_trained']} rounds trained, {record['rounds_skipped']} "
         "skipped, "

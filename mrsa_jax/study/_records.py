@@ -1,6 +1,5 @@
-"""Records of points in a folder's log.
+"""Keep records of points in a folder's log, and find them again by their keys.
 
-Frames that check themselves, found again by their keys.
 A frame is `MRSA`, the length of what follows, its SHA-256, and that: a JSON header,
 then arrays, each deflated by itself. Each process writes its own file, one write a
 frame, and reads those of all. So a kill costs the frame it was writing, and a damaged
@@ -42,12 +41,13 @@ _SECONDS = 1.0  # between two times that the disk is asked to keep what was writ
 
 def framed(header: Mapping[str, Any], values: Mapping[str, Any]) -> bytes:
     """Return a frame of a header and arrays."""
-    parts, told = [], []
+    parts = []
+    arrays = []
     for name, value in values.items():
-        own = np.asarray(value)
-        parts.append(zlib.compress(own.tobytes(), 1))
-        told.append([name, own.dtype.str, own.shape, len(parts[-1])])
-    text = json.dumps({**header, "arrays": told}, separators=(",", ":")).encode()
+        array = np.asarray(value)
+        parts.append(zlib.compress(array.tobytes(), 1))
+        arrays.append([name, array.dtype.str, array.shape, len(parts[-1])])
+    text = json.dumps({**header, "arrays": arrays}, separators=(",", ":")).encode()
     return _frame(b"".join([_WORD.pack(len(text)), text, *parts]))
 
 
@@ -56,10 +56,7 @@ def _frame(payload: bytes) -> bytes:
 
 
 def _payload(file: Any, place: int, end: int) -> bytes | None:
-    """Return what the frame at a place holds.
-
-    None where none begins there, or not a whole one.
-    """
+    """Return the payload of the frame at a place; None if no whole one begins there."""
     file.seek(place)
     head = file.read(_HEAD.size)
     if len(head) < _HEAD.size:
@@ -72,9 +69,8 @@ def _payload(file: Any, place: int, end: int) -> bytes | None:
 
 
 def scanned(file: Any, place: int = 0) -> Iterator[tuple[int, bytes]]:
-    """Give place and payload of all whole frames.
+    """Go through place and payload of all whole frames, and pass other bytes over.
 
-    Bytes that belong to none are passed over.
     The file is read, not mapped: one that its writer cuts meanwhile would end this
     process.
     """
@@ -87,8 +83,9 @@ def scanned(file: Any, place: int = 0) -> Iterator[tuple[int, bytes]]:
             continue
         file.seek(place + 1)
         block = file.read(2**20)
-        found = block.find(_MAGIC)
-        place += 1 + found if found >= 0 else max(1, len(block) + 1 - len(_MAGIC))
+        # the mark of the next frame, or the last bytes, which may begin one
+        offset = block.find(_MAGIC)
+        place += 1 + offset if offset >= 0 else max(1, len(block) + 1 - len(_MAGIC))
 
 
 def _header(payload: bytes) -> tuple[dict[str, Any], int]:
@@ -97,18 +94,20 @@ def _header(payload: bytes) -> tuple[dict[str, Any], int]:
     return json.loads(payload[_WORD.size : _WORD.size + length]), _WORD.size + length
 
 
-def arrays_of(payload: bytes, names: Any = None) -> dict[str, np.ndarray]:
+def arrays_of(
+    payload: bytes, names: Iterable[str] | None = None
+) -> dict[str, np.ndarray]:
     """Return the arrays of a payload that was checked, or those of these names."""
     header, place = _header(payload)
-    found = {}
+    arrays = {}
     for name, dtype, shape, length in header["arrays"]:
         if names is None or name in names:
             content = zlib.decompressobj().decompress(
                 payload[place : place + length], 1 + _size(dtype, shape)
             )
-            found[name] = np.frombuffer(content, dtype).reshape(shape)
+            arrays[name] = np.frombuffer(content, dtype).reshape(shape)
         place += length
-    return found
+    return arrays
 
 
 def _size(dtype: str, shape: Iterable[int]) -> int:
@@ -125,7 +124,8 @@ def _shapes(arrays: Any, packed: bytes) -> tuple[tuple[str, str, tuple[int, ...]
     Raises:
         ValueError: If what follows is anything else than these arrays.
     """
-    found, place = [], 0
+    shapes = []
+    place = 0
     for name, dtype, shape, length in arrays:
         _check(isinstance(name, str) and isinstance(dtype, str))
         _check(re.fullmatch(_DTYPE, dtype) is not None)
@@ -134,22 +134,26 @@ def _shapes(arrays: Any, packed: bytes) -> tuple[tuple[str, str, tuple[int, ...]
         size = _size(dtype, shape)
         _check(_is_packed(memoryview(packed)[place : place + length], size))
         place += length
-        found.append((name, dtype, tuple(shape)))
-    _check(place == len(packed) and len({name for name, *_ in found}) == len(found))
-    return tuple(found)
+        shapes.append((name, dtype, tuple(shape)))
+    names = {name for name, *_ in shapes}
+    _check(place == len(packed) and len(names) == len(shapes))
+    return tuple(shapes)
 
 
 def _is_packed(content: memoryview, size: int) -> bool:
-    """Return whether bytes are deflated ones of this number, without holding all of these."""
-    inflater, found, left = zlib.decompressobj(), 0, bytes(content)
+    """Return whether deflated bytes hold this number, without unpacking all at once."""
+    inflater = zlib.decompressobj()
+    found = 0
+    rest = bytes(content)
     while found <= size and not inflater.eof:
         try:
-            part = inflater.decompress(left, _AT_ONCE)
+            part = inflater.decompress(rest, _AT_ONCE)
         except zlib.error:
             return False
-        if not part and left == inflater.unconsumed_tail:
+        if not part and rest == inflater.unconsumed_tail:
             return False  # it ends too early
-        found, left = found + len(part), inflater.unconsumed_tail
+        found += len(part)
+        rest = inflater.unconsumed_tail
     return found == size and inflater.eof and not inflater.unused_data
 
 
@@ -194,7 +198,7 @@ class Record:
         return self.first + self.count
 
     def payload(self) -> bytes:
-        """Read again what its frame holds.
+        """Read the payload of its frame again.
 
         Raises:
             OSError: If it is no longer as it was when it was found.
@@ -216,7 +220,7 @@ class Record:
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """What arrays a record must have to be shown in a grid.
+    """The arrays that a record must have to be shown in a grid.
 
     Attributes:
         variables: By name; each has `dims` and `dtype`.
@@ -233,19 +237,24 @@ class Layout:
         """Return whether all arrays of a record that are shown fit in their places."""
         key = record.shapes, record.count
         if key not in self._known:
-            shown = [own for own in record.shapes if own[0] in self.variables]
-            self._known[key] = all(self._has_place(*own, record.count) for own in shown)
+            self._known[key] = all(
+                self._has_place(*array, record.count)
+                for array in record.shapes
+                if array[0] in self.variables
+            )
         return self._known[key]
 
     def _has_place(
         self, name: str, dtype: str, shape: tuple[int, ...], count: int
     ) -> bool:
         variable = self.variables[name]
-        whole, own = np.dtype(variable.dtype), np.dtype(dtype)
-        is_alike = own.kind == whole.kind or {own.kind, whole.kind} <= {"b", "i", "u"}
-        if not is_alike or (own.kind == "U" and own.itemsize > whole.itemsize):
+        target, stored = np.dtype(variable.dtype), np.dtype(dtype)
+        kinds = {stored.kind, target.kind}
+        if len(shape) != len(variable.dims) or not (
+            len(kinds) == 1 or kinds <= {"b", "i", "u"}
+        ):
             return False
-        if len(shape) != len(variable.dims):
+        if stored.kind == "U" and stored.itemsize > target.itemsize:
             return False
         lengths = zip(variable.dims, shape, strict=True)
         return all(
@@ -267,7 +276,7 @@ class Index:
     """
 
     def __init__(self, folder: pathlib.Path) -> None:
-        """Begin with none: `refresh` reads what is there."""
+        """Begin without records: `refresh` reads the files."""
         self.folder = folder / _FOLDER
         self.records: dict[str, list[Record]] = {}
         self.damaged: dict[str, int] = {}
@@ -290,35 +299,30 @@ class Index:
 
     def losses(self) -> list[str]:
         """Say which bytes of which files hold no record."""
-        folder = self.folder.parent
-        damaged = [
-            f"{size} bytes of {name} in {folder} are damaged"
-            for name, size in self.damaged.items()
+        kinds = (
+            ("{} bytes of {} in {} are damaged", self.damaged),
+            ("the last {} bytes of {} in {} are no whole record", self.torn),
+        )
+        return [
+            words.format(size, name, self.folder.parent)
+            for words, sizes in kinds
+            for name, size in sizes.items()
             if size
         ]
-        torn = [
-            f"the last {size} bytes of {name} in {folder} are no whole record"
-            for name, size in self.torn.items()
-            if size
-        ]
-        return damaged + torn
 
     def sizes(self) -> list[tuple[str, int]]:
         """Return names and sizes of the files, sorted."""
-        found = []
-        try:
-            with os.scandir(self.folder) as entries:
-                for entry in entries:
-                    if entry.name.endswith(".rec") and entry.is_file():
-                        # it is gone meanwhile
-                        with contextlib.suppress(FileNotFoundError):
-                            found.append((entry.name, entry.stat().st_size))
-        except (FileNotFoundError, NotADirectoryError):
-            return []
-        return sorted(found)
+        sizes = []
+        for path in self.folder.glob("*.rec"):
+            # a file may be gone meanwhile
+            with contextlib.suppress(FileNotFoundError):
+                if path.is_file():
+                    sizes.append((path.name, path.stat().st_size))
+        return sorted(sizes)
 
     def _scan(self, name: str) -> None:
-        path, before = self.folder / name, self._read.get(name, 0)
+        path = self.folder / name
+        before = self._read.get(name, 0)
         with path.open("rb") as file:
             for place, payload in scanned(file, before):
                 end = place + _HEAD.size + len(payload)
@@ -330,7 +334,7 @@ class Index:
 
     def add_own(self, path: pathlib.Path, place: int, frame: bytes) -> None:
         """Add a record that this process has just written at the end of its file."""
-        # else another thread wrote before, too
+        # else another thread wrote a record before it, too
         if self._read.get(path.name, 0) == place:
             self._add(path, place, frame[_HEAD.size :])
             self._read[path.name] = place + len(frame)
@@ -352,12 +356,10 @@ class Index:
         return True
 
     def _record(self, path: pathlib.Path, place: int, payload: bytes) -> Record:
-        """Return the record of a payload; raise if it is none."""
+        """Return the record of a payload; raise if it is invalid."""
         header, begin = _header(payload)
-        key, settings, made_by = (
-            header[name] for name in ("key", "settings", "made_by")
-        )
-        first, count, seconds = (header[name] for name in ("first", "count", "seconds"))
+        names = ("key", "settings", "made_by", "first", "count", "seconds")
+        key, settings, made_by, first, count, seconds = map(header.__getitem__, names)
         kept = frozenset(header["kept"])
         _check(all(isinstance(text, str) for text in (key, settings, made_by, *kept)))
         _check(type(first) is int and type(count) is int and first >= 0 and count >= 1)
@@ -382,11 +384,12 @@ class Index:
 
     def drop_unfit(self, layout: Layout) -> None:
         """Forget the records whose arrays a grid has no place for."""
-        for key, several in self.records.items():
-            self.records[key] = [own for own in several if self._fits(own, layout)]
+        for key, records in self.records.items():
+            fitting = [record for record in records if self._fits(record, layout)]
+            self.records[key] = fitting
 
     def _fits(self, record: Record, layout: Layout | None) -> bool:
-        """Return whether a grid has places for a record, whose arrays are damaged if not."""
+        """Return whether a grid has places for a record; if not, note it as damaged."""
         if layout is None or layout.fits(record):
             return True
         name, place = record.path.name, record.place
@@ -404,23 +407,27 @@ class Index:
         whole: bool = False,
         layout: Layout | None = None,
     ) -> list[Record]:
-        """Return records which together have the trials from 0 on, as far as there are any.
+        """Return records which together have the trials from 0 on, up to a gap.
 
         Args:
             key: Of the point.
             trials: How many it is to have.
             kept: What each record must have in addition to what every point has.
-            whole: Whether a record says something of all its trials together, so that
-                it serves only as it is.
-            layout: Of the grid that they are to be shown in.
+            whole: Whether the values of a record are of all its trials together, so
+                that it serves only as it is.
+            layout: Of the grid that shows them.
 
         Returns:
             Records, each further than those before it and taken from where they end.
         """
-        found: list[Record] = []
-        end, wanted = 0, frozenset(kept)
-        able = [r for r in self.records.get(key, ()) if r.kept >= wanted]
-        able = [r for r in able if self._fits(r, layout)]
+        parts: list[Record] = []
+        end = 0
+        wanted = frozenset(kept)
+        able = [
+            record
+            for record in self.records.get(key, ())
+            if record.kept >= wanted and self._fits(record, layout)
+        ]
         if whole:
             able = [r for r in able if r.first == 0 and r.end <= trials]
         while end < trials:
@@ -429,9 +436,9 @@ class Index:
             )
             if best is None or best.end <= end:
                 break
-            found.append(best)
+            parts.append(best)
             end = best.end
-        return found
+        return parts
 
 
 class Log:
@@ -444,15 +451,15 @@ class Log:
     def __init__(self, folder: pathlib.Path) -> None:
         """Choose a name that no other process has."""
         host = re.sub(r"[^\w-]", "_", socket.gethostname())
-        own = f"{host}-{os.getpid()}-{time.time_ns()}-{secrets.token_hex(4)}"
-        self.path = folder / _FOLDER / f"{own}.rec"
+        name = f"{host}-{os.getpid()}-{time.time_ns()}-{secrets.token_hex(4)}"
+        self.path = folder / _FOLDER / f"{name}.rec"
         self._mutex = threading.Lock()
         self._file: int | None = None
         self._synced = time.monotonic()
 
     @classmethod
     def of(cls, folder: pathlib.Path) -> Log:
-        """Return the one that this process has in a folder."""
+        """Return the log that this process has in a folder."""
         return _LOGS.setdefault((folder, os.getpid()), cls(folder))
 
     def append(self, frame: bytes) -> int:
@@ -464,10 +471,11 @@ class Log:
                     os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0)
                 )
                 self._file = os.open(self.path, flags, 0o666)
-            start, left = os.fstat(self._file).st_size, memoryview(frame)
+            start = os.fstat(self._file).st_size
+            rest = memoryview(frame)
             try:
-                while left:
-                    left = left[os.write(self._file, left) :]
+                while rest:  # a disk that is nearly full takes a part
+                    rest = rest[os.write(self._file, rest) :]
             except BaseException:
                 with contextlib.suppress(OSError):
                     os.ftruncate(self._file, start)

@@ -13,12 +13,12 @@ from mrsa_jax.study import _page, _points, _summary
 from mrsa_jax.study._assets import text_of
 from mrsa_jax.study._attributes import attributes
 from mrsa_jax.study._config import PopulationConfig
-from mrsa_jax.study._kinds import kind_named
 from mrsa_jax.study._page import Section
 from mrsa_jax.study._points import cost_charts
 from mrsa_jax.study._progress import performance_words
 from mrsa_jax.study._series import Series, legend
 from mrsa_jax.study._summary import Row
+from mrsa_jax.study.kinds import kind_named
 from mrsa_watch._base.errors import ConfigurationError
 from mrsa_watch._base.html import counted, hidden_words, number, plain_settings
 

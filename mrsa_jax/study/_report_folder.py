@@ -17,13 +17,14 @@ from mrsa_jax.plotting.study_charts import FIGURES
 from mrsa_jax.study import _page, _plots, _report
 from mrsa_jax.study._assets import piece, text_of
 from mrsa_jax.study._cite import papers_behind
-from mrsa_jax.study._kinds import kind_named
+from mrsa_jax.study._files import read_json, read_part
 from mrsa_jax.study._page import Section
 from mrsa_jax.study._report_audit import audit_page
 from mrsa_jax.study._report_sweep import sweep_page
-from mrsa_jax.study._run_folder import read_json, read_part, unfinished_run
+from mrsa_jax.study._run_folder import unfinished_run
 from mrsa_jax.study._series import Series, badge, legend
 from mrsa_jax.study._store import open_results
+from mrsa_jax.study.kinds import kind_named
 from mrsa_watch._base.errors import ConfigurationError, check_known, require
 from mrsa_watch._base.files import write_whole
 from mrsa_watch._base.html import hidden_words, number, shown

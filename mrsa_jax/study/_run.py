@@ -1,4 +1,4 @@
-"""Run any command from its configuration, and write down what it found."""
+"""Run any command from its configuration, and save the results."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, overload
 
 from mrsa_jax._core.floats import usual_floats
 from mrsa_jax.study import _store
-from mrsa_jax.study._kinds import checked, kind_of
 from mrsa_jax.study._progress import Progress, checked_progress
+from mrsa_jax.study.kinds import checked, kind_of
 from mrsa_watch._base.errors import require
 
 if TYPE_CHECKING:
@@ -21,9 +21,7 @@ if TYPE_CHECKING:
 
 
 def check(config: Any) -> None:
-    """Reject everything that can be rejected before work.
-
-    Settings, data set, output folder.
+    """Reject settings, data set or output folder before any work.
 
     Raises:
         ConfigurationError: For a setting that breaks a rule, an unknown data set, or
@@ -49,7 +47,7 @@ def run(config: AdviseConfig, progress: Progress | None = None) -> Any: ...
 def run(config: AttackSettings, progress: Progress | None = None) -> AttackFindings: ...
 @usual_floats
 def run(config: Any, progress: Progress | None = None) -> Any:
-    """Run a command and return what it found, without writing anything.
+    """Run a command and return its results, without writing anything.
 
     Args:
         config: `DemoConfig`, `SimulateConfig`, `TrainConfig`, `SecaggConfig`,
@@ -73,7 +71,8 @@ def run(config: Any, progress: Progress | None = None) -> Any:
         >>> config = mj.study.SimulateConfig(rounds=8, trials=2, schemes=("uniform",))
         >>> mj.study.run(config).sizes["trial"]
         2
-        >>> mj.study.run(mj.study.SecaggConfig(num_clients=5, fidelity="sets")).content["status"]
+        >>> config = mj.study.SecaggConfig(num_clients=5, fidelity="sets")
+        >>> mj.study.run(config).content["status"]
         'OK'
     """
     config = checked(config)
@@ -86,9 +85,9 @@ def run_and_save(
     progress: Progress | None = None,
     show: Callable[[Any], None] | None = None,
 ) -> Any:
-    """Run a command and write all that it found to `config.out`.
+    """Run a command and write all of its results to `config.out`.
 
-    What was found is given to `show` before any of it is written, which may fail.
+    `show` receives the results before any of them is written, which may fail.
 
     The results appear in the folder complete or not at all. A `train` that is
     interrupted leaves its settings and checkpoints there, from which `resume`
@@ -101,15 +100,16 @@ def run_and_save(
         >>> folder = pathlib.Path(tempfile.mkdtemp(), "study")
         >>> clients = mj.study.PopulationConfig(num_clients=8, cohort_size=4)
         >>> config = mj.study.SimulateConfig(
-        ...     out=folder, rounds=5, trials=2, schemes=("uniform",), population=clients)
+        ...     out=folder, rounds=5, trials=2, schemes=("uniform",), population=clients
+        ... )
         >>> saved = mj.study.run_and_save(config)
         >>> saved.results.sizes["trial"], (folder / "report.html").is_file()
         (2, True)
     """
     config = checked(config)
-    own = kind_of(config).load()
+    module = kind_of(config).load()
     rule = "must be of a command that writes a folder"
-    require(hasattr(own, "run_and_save"), "config", rule, type(config).__name__)
-    return own.run_and_save(
-        config, checked_progress(progress), show or (lambda found: None)
+    require(hasattr(module, "run_and_save"), "config", rule, type(config).__name__)
+    return module.run_and_save(
+        config, checked_progress(progress), show or (lambda result: None)
     )

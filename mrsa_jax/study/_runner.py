@@ -1,4 +1,4 @@
-"""What computes the points of a sweep has to offer, whatever command is swept."""
+"""The interface of modules that compute the points of a sweep, for any command."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Variable:
 
     @property
     def fill(self) -> Any:
-        """What cells hold that are not done, and places beyond a point's own size."""
+        """The value of cells that are not done, and of places beyond a point's size."""
         return _FILLS[np.dtype(self.dtype).kind]
 
     @property
@@ -41,25 +41,24 @@ class Variable:
 _FILLS = {"f": np.nan, "i": -1, "b": False, "U": ""}
 
 TRAJECTORIES = "trajectories"
-"""Asks for what there is after each round, in addition to the ends that every sweep keeps.
-"""
+"""Asks for values after each round, in addition to the ends that every sweep keeps."""
 VARIABLES = {
     table: {
         name: Variable(tuple(dims), dtype, units, description)
-        for name, (dtype, units, description, *dims) in own.items()
+        for name, (dtype, units, description, *dims) in rows.items()
     }
-    for table, own in tomllib.loads(
+    for table, rows in tomllib.loads(
         (pathlib.Path(__file__).parent / "variables.toml").read_text(encoding="utf-8")
     ).items()
 }
 """The variables of `variables.toml`, by its tables and by name."""
 DETAILS = VARIABLES["details"]
-"""What a sweep keeps where it is asked for by name."""
+"""Variables that a sweep keeps if they are asked for by name."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Machine:
-    """What points may use.
+    """Resources that points may use.
 
     Attributes:
         memory_bytes: Bound on the memory of what runs at once; None for the default.
@@ -75,7 +74,7 @@ class Runner(Protocol):
     """A module with these functions computes the points of one command."""
 
     def group_of(self, config: Any) -> Hashable:
-        """Return what decides which program runs a point; its numbers do not."""
+        """Return the settings that select the program of a point, not its numbers."""
         ...
 
     def sizes(self, configs: Sequence[Any]) -> dict[str, int]:
@@ -85,20 +84,17 @@ class Runner(Protocol):
     def variables(
         self, configs: Sequence[Any], kept: Collection[str]
     ) -> dict[str, Variable]:
-        """Return what each point has, with what is `kept`.
-
-        `TRAJECTORIES`, some of `DETAILS`.
-        """
+        """Return a point's variables; `kept`: `TRAJECTORIES`, some of `DETAILS`."""
         ...
 
     def together(self, config: Any, machine: Machine) -> int:
-        """Return how many points like this are computed in one go."""
+        """Return the number of points like this that are computed in one go."""
         ...
 
     def memory_bytes(
         self, config: Any, machine: Machine, count: int, kept: Collection[str] = ()
     ) -> int:
-        """Return about how much memory `count` points of this kind need at once."""
+        """Return about how many bytes `count` points of this kind need at once."""
         ...
 
     def run_points(

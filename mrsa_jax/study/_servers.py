@@ -12,9 +12,8 @@ import optax  # type: ignore[import-untyped]
 def _at_any_rate(
     base: optax.GradientTransformation,
 ) -> Callable[[float], optax.GradientTransformation]:
-    """Return an optimizer of its learning rate, which is data.
+    """Make an optimizer's learning rate data, so that all rates share one program.
 
-    All rates share one program.
     `base` has the rate 1. Its steps are multiplied by the rate, which lies in the
     state.
     """
@@ -22,7 +21,7 @@ def _at_any_rate(
     def update(gradient: Any, state: Any, parameters: Any = None) -> tuple[Any, Any]:
         rate, inner = state
         step, inner = base.update(gradient, inner, parameters)
-        return jax.tree.map(lambda own: rate * own, step), (rate, inner)
+        return jax.tree.map(lambda leaf: rate * leaf, step), (rate, inner)
 
     def at(rate: float) -> optax.GradientTransformation:
         def init(parameters: Any) -> tuple[Any, Any]:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mrsa_jax._core.sources import commit
-from mrsa_jax.study import _run_folder, _view
+from mrsa_jax.study import _files, _run_folder, _sources, _view
 from mrsa_jax.study._attributes import with_attributes
 from mrsa_jax.study._config import Settings, command_of, config_hash, to_dict
 from mrsa_watch._base.errors import (
@@ -47,7 +47,7 @@ def provenance(config: Settings, *, is_check: bool = False) -> dict[str, Any]:
     """Return the facts that repeat a study.
 
     Settings, their hash, versions, machine, time.
-    `is_check`: as `_run_folder.Sources` takes it.
+    `is_check`: as `_sources.Sources` takes it.
     """
     from mrsa_jax._core.device_words import device_name  # imports JAX
 
@@ -62,7 +62,7 @@ def provenance(config: Settings, *, is_check: bool = False) -> dict[str, Any]:
         "python": platform.python_version(),
         "device": device_name(),
         "commit": commit(),
-        "made_by": _run_folder.Sources(is_check=is_check).of(config),
+        "made_by": _sources.Sources(is_check=is_check).of(config),
         "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     }
 
@@ -92,7 +92,7 @@ def check_output(config: Settings) -> pathlib.Path:
     if _run_folder.is_free(out):
         return out
     _run_folder.check_not_in_use(out)
-    run, study = _run_folder.unfinished_run(out), _run_folder.read_json(out / _MANIFEST)
+    run, study = _run_folder.unfinished_run(out), _files.read_json(out / _MANIFEST)
     if run is None and study is None:
         raise OutputExistsError(
             f"`out` must be empty, new, or hold a study; got {str(out)!r}, which holds "
@@ -121,7 +121,7 @@ def _check_finished(config: Settings, manifest: dict[str, Any]) -> None:
 
 def is_complete(config: Settings) -> bool:
     """Return whether the output folder holds this very study, complete."""
-    manifest = _run_folder.read_json(config.out / _MANIFEST)
+    manifest = _files.read_json(config.out / _MANIFEST)
     # a run of the same settings that is under way would replace it
     same = manifest is not None and manifest["config_hash"] == config_hash(config)
     return same and _run_folder.unfinished_run(config.out) is None
@@ -129,8 +129,8 @@ def is_complete(config: Settings) -> bool:
 
 def changes_since(config: Settings) -> tuple[str, ...]:
     """Say what has changed since the complete study in the output folder was made."""
-    manifest = _run_folder.read_json(config.out / _MANIFEST) or {}
-    return _run_folder.changes(manifest.get("made_by"), _run_folder.made_by(config))
+    manifest = _files.read_json(config.out / _MANIFEST) or {}
+    return _sources.changes(manifest.get("made_by"), _sources.made_by(config))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -172,13 +172,13 @@ def study_folder(config: Settings, *, is_held: bool = False) -> Iterator[StudyFo
     partial = out.parent / f".{out.name}.partial-{os.getpid()}"
     with writing(out, more="; what was there before is kept"):
         out.parent.mkdir(parents=True, exist_ok=True)
-        _run_folder.restore_replaced(out)
+        _files.restore_replaced(out)
         partial.mkdir()
         try:
             manifest = provenance(config, is_check=is_held)
             yield StudyFolder(partial, manifest)
-            _run_folder.write_json(partial / _MANIFEST, manifest)
-            _run_folder.replace(partial, out)
+            _files.write_json(partial / _MANIFEST, manifest)
+            _files.replace(partial, out)
         finally:
             shutil.rmtree(partial, ignore_errors=True)
 
@@ -203,7 +203,7 @@ def open_results(path: str | os.PathLike[str]) -> xr.Dataset:
     is_path = isinstance(path, str | os.PathLike)
     require(is_path, "path", "must be the folder of a study", path)
     folder = pathlib.Path(path)
-    manifest = _run_folder.read_json(folder / _MANIFEST)
+    manifest = _files.read_json(folder / _MANIFEST)
     is_sweep = manifest is not None and manifest.get("schema") == _view.SCHEMA
     if manifest is None or not (is_sweep or (folder / _STORE).is_dir()):
         half = _run_folder.unfinished_run(folder) is not None

@@ -29,26 +29,26 @@ from mrsa_jax.study import (
     _simulate_points,
     _store,
     _summary,
-    _training,
     _trial,
 )
 from mrsa_jax.study._attributes import attributes
 from mrsa_jax.study._build import build_bounded
 from mrsa_jax.study._config import Config, DemoConfig, SimulateConfig, TrainConfig
+from mrsa_jax.study._files import restore_replaced
+from mrsa_jax.study._history_variables import (
+    EVERYTHING,
+    coordinates,
+    history_values,
+    known_before,
+    scheme_variables,
+    study_variables,
+)
 from mrsa_jax.study._load import to_toml
 from mrsa_jax.study._parts import KINDS as parts
 from mrsa_jax.study._progress import Finds, Progress, note, performance_words, warn
-from mrsa_jax.study._run_folder import restore_replaced, run_folder
+from mrsa_jax.study._run_folder import run_folder
 from mrsa_jax.study._runner import Machine
-from mrsa_jax.study._simulate_points import (
-    EVERYTHING,
-    coordinates,
-    known_before,
-    known_of,
-    scheme_variables,
-    stated_memory,
-    study_variables,
-)
+from mrsa_jax.study._simulate_points import stated_memory
 from mrsa_jax.study._training import train_schemes
 from mrsa_jax.study._training_setting import segments_of
 from mrsa_watch._base.errors import ConfigurationError, check_known, check_size, require
@@ -183,8 +183,8 @@ def run_and_save(
     if not isinstance(config, TrainConfig):
         with _store.study_folder(config) as folder, Ahead() as ahead:
             telling = _telling(config, progress, ahead)
-            with _training.trackers(config.track, folder.path / _TRACKING) as callbacks:
-                trained = train_schemes(config, progress, None, callbacks, telling)
+            callbacks = _callbacks(config, folder.path / _TRACKING)
+            trained = train_schemes(config, progress, None, callbacks, telling)
             results = _described(config, trained)
             return _save(config, folder, results, show, ahead)
     if config.resume and _store.is_complete(config):
@@ -209,16 +209,15 @@ def run_and_save(
             on_damage=functools.partial(warn, progress),
         )
         logs: dict[str, str] = {}
-        with _training.trackers(config.track, folder_of_run.tracking) as callbacks:
-            trained = train_schemes(
-                config,
-                progress,
-                checkpoints,
-                callbacks,
-                _telling(config, progress),
-                logs,
-            )
-            results = _described(config, trained)
+        trained = train_schemes(
+            config,
+            progress,
+            checkpoints,
+            _callbacks(config, folder_of_run.tracking),
+            _telling(config, progress),
+            logs,
+        )
+        results = _described(config, trained)
         with _store.study_folder(config, is_held=True) as folder:
             if folder_of_run.tracking.is_dir():
                 # copied: the run keeps its own until the study takes its place
@@ -227,6 +226,13 @@ def run_and_save(
                 )
             (folder.path / LOG).write_text("".join(logs.values()), encoding="utf-8")
             return _save(config, folder, results, show)
+
+
+def _callbacks(
+    config: DemoConfig | TrainConfig, folder: pathlib.Path
+) -> list[Callable[[dict[str, Any]], None]]:
+    """Return the callbacks that write the reports on rounds into a folder."""
+    return [federated.json_lines(folder / "metrics.jsonl")] if config.track else []
 
 
 def _telling(
@@ -453,7 +459,8 @@ def _study(
 
     *trials, rounds, clients = next(iter(histories.values())).shape
     analysed = [
-        known_of(_trial.analyse(history), EVERYTHING) for history in histories.values()
+        history_values(_trial.analyse(history), EVERYTHING)
+        for history in histories.values()
     ]
     variables = study_variables(analysed, *["trial"] * len(trials)) | scheme_variables(
         np.full(clients, np.nan) if rates is None else rates, expected, guarantees

@@ -19,17 +19,19 @@ from mrsa_jax.study import _build, _measured
 from mrsa_jax.study._config import (
     DataConfig,
     ResourceConfig,
-    Scheme,
     TrainConfig,
     schemes_of,
     studied,
 )
+from mrsa_jax.study._history_variables import (
+    history_values,
+    history_variables,
+    point_values,
+)
 from mrsa_jax.study._load import to_dict
 from mrsa_jax.study._progress import Silent
 from mrsa_jax.study._runner import TRAJECTORIES, VARIABLES, Machine, Variable
-from mrsa_jax.study._simulate_points import history_variables, known_of, of_point
 from mrsa_jax.study._training_setting import (
-    Played,
     Setting,
     as_trained,
     guaranteed,
@@ -38,58 +40,52 @@ from mrsa_jax.study._training_setting import (
     training_of,
 )
 
-# Settings that are numbers of the compiled programs, or decide only who takes part in a
-# round.
+# Settings that are numbers of the compiled programs, or decide only which clients take
+# part in a round.
 _TRACED = {
     "": ("seed", "scheme"),
     "population": ("dropout_rates", "assignment"),
     "aggregation": ("noise_multiplier", "clip_norm", "target_delta"),
-    "training": ("learning_rate", "server_learning_rate", "decay_rounds", "decay_factor",
-                 "evaluate_every"),
+    "training": ("learning_rate", "server_learning_rate", "decay_rounds",
+                 "decay_factor", "evaluate_every"),
 }  # fmt: skip
 _END, _TESTS = VARIABLES["trained"], VARIABLES["tests"]
 
 
 def group_of(config: TrainConfig) -> Hashable:
-    """Return the settings that decide which programs train.
+    """Return the settings that select the programs; the others are their numbers.
 
-    The others are their numbers.
+    Further entries decide shapes: the schemes' classes, and draws that change
+    shapes.
     """
     content = studied(to_dict(config))
     for table, names in _TRACED.items():
         part = content[table] if table else content
         for name in names:
             part.pop(name, None)
-    return json.dumps(content, sort_keys=True), *_shapes(config)
-
-
-def _shapes(config: TrainConfig) -> tuple[Hashable, ...]:
-    """Return what else decides shapes.
-
-    The schemes' classes, and draws that shapes depend on.
-    """
     (scheme,) = schemes_of(config)
     population, data = config.population, config.data
     selector = _build.build_selector(scheme, population)
     program = program_of((selector, _build.build_rule(config.protocol, selector)))
-    # a round has as many slots as the largest cohort, which only fixed sizes tell
-    # beforehand
+    # a round has as many slots as the largest cohort, which only fixed sizes show in
+    # advance
     drawn: tuple[Hashable, ...] = ()
     if cohort_size_of(selector) is None:
-        drawn = (
-            config.scheme,
-            config.seed,
-            population.dropout_rates,
-            population.assignment,
-        )
-    largest = None  # samples of a client, as far as programs tell them apart
-    if data.partition == "dirichlet" or (
-        data.partition == "shards" and data.shards_per_client > 1
-    ):
+        rates = population.dropout_rates
+        drawn = (config.scheme, config.seed, rates, population.assignment)
+    largest = None  # samples of a client, as far as programs distinguish them
+    is_uneven = data.partition == "shards" and data.shards_per_client > 1
+    if data.partition == "dirichlet" or is_uneven:
         largest = bucket(_most_samples(config.seed, data, population.num_clients))
-    own = config.aggregation
-    sums = own.clip_norm is not None, own.is_noisy
-    return program, drawn, largest, sums, _build.build_server(config.training) is None
+    aggregation = config.aggregation
+    return (
+        json.dumps(content, sort_keys=True),
+        program,
+        drawn,
+        largest,
+        (aggregation.clip_norm is not None, aggregation.is_noisy),
+        _build.build_server(config.training) is None,
+    )
 
 
 @functools.cache
@@ -110,7 +106,7 @@ def sizes(configs: Sequence[TrainConfig]) -> dict[str, int]:
 def variables(
     configs: Sequence[TrainConfig], kept: Collection[str]
 ) -> dict[str, Variable]:
-    """Return what is known of each training at its end, and on the way."""
+    """Return the variables of each training at its end, and on the way."""
     found = dict(_END)
     if any(config.training.measure_drift for config in configs):
         found |= _measured.OF_DRIFT
@@ -121,33 +117,27 @@ def variables(
     if TRAJECTORIES in kept:
         found["evaluated_round"] = _TESTS["evaluated_round"]
         for name in _measured.BY_TEST if is_bounded else ():
-            own, words = (
-                _measured.OF_NOISE[name],
-                f"{_measured.OF_NOISE[name].description}, at each test",
-            )
+            about = _measured.OF_NOISE[name]
+            words = f"{about.description}, at each test"
             found[f"{name}_by_evaluation"] = dataclasses.replace(
-                own, dims=("evaluation",), description=words
+                about, dims=("evaluation",), description=words
             )
         found |= _TESTS
     return found
 
 
 def is_trained(name: str) -> bool:
-    """Return whether a variable follows from trained numbers, which machines round differently."""
-    return name.removesuffix("_by_evaluation") in {
-        *_END,
-        *_measured.OF_DRIFT,
-        "wrapped",
-    }
+    """Return whether a variable follows from training, which machines round apart."""
+    trained = {*_END, *_measured.OF_DRIFT, "wrapped"}
+    return name.removesuffix("_by_evaluation") in trained
 
 
 def together(config: TrainConfig, machine: Machine) -> int:
     """Return how many trainings fill the device, and no more than its memory.
 
-    On a CPU one does.
-    Fewer are lost where a process is killed.
+    On a CPU one does. Fewer are lost if a process is killed.
     """
-    setting = setting_of(_on(config, machine), Silent())
+    setting = _setting(config, machine)
     count = at_once("trainings", 4 * setting.dim * config.population.cohort_size)
     bound = setting.config.resources.memory_gib
     room = free_bytes() if bound is None else int(bound * 2**30)
@@ -159,24 +149,26 @@ def together(config: TrainConfig, machine: Machine) -> int:
 def memory_bytes(
     config: TrainConfig, machine: Machine, count: int, kept: Collection[str] = ()
 ) -> int:
-    """Return the peak memory of trainings before they run, as `mrsa-jax train` states one's."""
-    setting = setting_of(_on(config, machine), Silent())
+    """Return the peak bytes of trainings before they run, as `train` states them."""
+    setting = _setting(config, machine)
     sharing = 1 if setting.mesh is None else setting.mesh.size
     needed = count * setting.peak_bytes(config.population.cohort_size) * sharing
-    # which training keeps to, or refuses itself
+    # a training keeps to its bound, or refuses itself
     bound = setting.config.resources.memory_gib
     return needed if bound is None else min(needed, int(bound * 2**30))
 
 
-def _on(config: TrainConfig, machine: Machine) -> TrainConfig:
-    """Return a training within what a sweep may use, where it does not set this itself."""
-    own = config.resources
-    gib = None if machine.memory_bytes is None else machine.memory_bytes / 2**30
+def _setting(config: TrainConfig, machine: Machine, build: Any = None) -> Setting:
+    """Set a training up within a sweep's resources, unless it sets these itself."""
+    memory_gib = config.resources.memory_gib
+    if memory_gib is None and machine.memory_bytes is not None:
+        memory_gib = machine.memory_bytes / 2**30
+    devices = config.resources.devices
     resources = ResourceConfig(
-        memory_gib=gib if own.memory_gib is None else own.memory_gib,
-        devices=machine.devices if own.devices is None else own.devices,
+        memory_gib=memory_gib, devices=machine.devices if devices is None else devices
     )
-    return dataclasses.replace(config, resources=resources)
+    bounded = dataclasses.replace(config, resources=resources)
+    return setting_of(bounded, Silent(), build)
 
 
 def run_points(
@@ -187,71 +179,64 @@ def run_points(
 ) -> Iterator[dict[str, np.ndarray]]:
     """Train points side by side.
 
-    One that diverges has no accuracy, and is marked; what is known of who took part is
-    of the rounds that it ran.
+    One that diverges has no accuracy, and is marked; its variables of participation are
+    of the rounds that it ran. Without trajectories, rounds are analysed at their end.
     """
+    at_end = TRAJECTORIES not in kept
     # points of one seed share their samples
     build = functools.cache(_build.build_clients)
-    settings = [setting_of(_on(config, machine), Silent(), build) for config in configs]
-    plays = [_played(setting, kept) for setting in settings]
+    points = []
+    for config in configs:
+        setting = _setting(config, machine, build)
+        (scheme,) = schemes_of(config)
+        available, _ = _build.build_online(
+            config.seed, config.population, setting.clients
+        )
+        points.append(
+            (setting, scheme, play(setting, scheme, available, at_end=at_end))
+        )
     results = federated.train_many(
         [config.seed for config in configs],
-        [
-            training_of(setting, *own)
-            for setting, own in zip(settings, plays, strict=True)
-        ],
-        memory_bytes=settings[0].memory_bytes,
-        mesh=settings[0].mesh,
+        [training_of(*point) for point in points],
+        memory_bytes=points[0][0].memory_bytes,
+        mesh=points[0][0].mesh,
     )
-    each = zip(configs, settings, plays, results, strict=True)
-    for config, setting, (scheme, own), result in each:
-        known = of_point(config, None, np.array(np.nan))
-        del known["expected_cardinality"]  # which trainings have never kept
-        known["guaranteed_privacy"] = np.asarray(guaranteed(setting, scheme, result))
-        played = as_trained(setting, own, result, at_end=TRAJECTORIES not in kept)
-        found = known | _found(setting, played, result, kept)
-        yield {name: np.asarray(value) for name, value in found.items()}
+    for (setting, scheme, rolled), result in zip(points, results, strict=True):
+        values: dict[str, Any] = point_values(setting.config, None, np.array(np.nan))
+        del values["expected_cardinality"]  # which trainings have never kept
+        values["guaranteed_privacy"] = guaranteed(setting, scheme, result)
+        played = as_trained(setting, rolled, result, at_end=at_end)
+        values |= {
+            name: value
+            for name, value in _measured.point_measures(setting, result, played).items()
+            if not (at_end and name.endswith("_by_evaluation"))
+        }
+        values |= _learnt(result, at_end=at_end)
+        if "status" in kept:
+            values["status"] = result.status[: len(played.cohorts)]
+        values |= history_values(played.history, kept)
+        yield {name: np.asarray(value) for name, value in values.items()}
 
 
-def _played(setting: Setting, kept: Collection[str]) -> tuple[Scheme, Played]:
-    """Return a point's scheme and its rounds, judged at their end alone where no more is kept."""
-    config = setting.config
-    (scheme,) = schemes_of(config)
-    available, _ = _build.build_online(config.seed, config.population, setting.clients)
-    return scheme, play(setting, scheme, available, at_end=TRAJECTORIES not in kept)
-
-
-def _found(
-    setting: Setting,
-    played: Played,
-    result: federated.TrainingResult,
-    kept: Collection[str],
-) -> dict[str, Any]:
-    """Return what is known of a training: how it went, what it left, and who took part."""
-    last, paths = result.diverged_round, TRAJECTORIES in kept
-    more = _measured.of_point(setting, result, played)
-    is_path = {name: name.endswith("_by_evaluation") for name in more}
-    found: dict[str, Any] = {
-        name: own for name, own in more.items() if paths or not is_path[name]
-    }
-    found |= {
+def _learnt(result: federated.TrainingResult, *, at_end: bool) -> dict[str, Any]:
+    """Return how a training went, and how good its model is."""
+    last = result.diverged_round
+    clipped = result.clipped_fraction[~np.isnan(result.clipped_fraction)]
+    values: dict[str, Any] = {
         "diverged": last is not None,
         "diverged_round": -1 if last is None else last,
+        "clipped_fraction": clipped.mean() if clipped.size else np.nan,
+        "failed_uploads": int(result.failed_uploads.sum()),
     }
-    clipped = result.clipped_fraction[~np.isnan(result.clipped_fraction)]
-    found["clipped_fraction"] = clipped.mean() if clipped.size else np.nan
-    found["failed_uploads"] = int(result.failed_uploads.sum())
-    if last is None:
-        accuracy, loss = result.accuracy, result.loss
-        found |= {
-            "accuracy": accuracy[-1],
-            "best_accuracy": np.nanmax(accuracy),
-            "loss": loss[-1],
-        }
-        if paths:
-            found |= {"accuracy_by_evaluation": accuracy, "loss_by_evaluation": loss}
-            found["evaluated_round"] = result.evaluated_rounds + 1
-    history = played.history
-    if "status" in kept:
-        found["status"] = np.asarray(result.status)[: len(history.participation)]
-    return found | known_of(history, kept)
+    if last is not None:
+        return values
+    values |= {
+        "accuracy": result.accuracy[-1],
+        "best_accuracy": np.nanmax(result.accuracy),
+        "loss": result.loss[-1],
+    }
+    if not at_end:
+        values["accuracy_by_evaluation"] = result.accuracy
+        values["loss_by_evaluation"] = result.loss
+        values["evaluated_round"] = result.evaluated_rounds + 1
+    return values

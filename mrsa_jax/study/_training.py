@@ -1,48 +1,41 @@
-"""Studies that train.
-
-Every scheme on the same clients, with what it took to train them.
-"""
+"""Train every scheme of a study on the same clients, and attack the sums of a demo."""
 
 from __future__ import annotations
 
 import contextlib
-import functools
-import pathlib
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+import dataclasses
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mrsa_jax import attacks, federated, privacy, selection
-from mrsa_jax._core.arrays import LITTLE
-from mrsa_jax._core.device import in_context, platform
-from mrsa_jax._core.selector import cohort_size_of
-from mrsa_jax.study import _build, _config, _measured, _segments, _trial
+from mrsa_jax import federated, selection
+from mrsa_jax._core.device import in_context
+from mrsa_jax.study import _build, _config, _frozen, _measured, _trial
+from mrsa_jax.study._compiling import Compiling
 from mrsa_jax.study._config import DemoConfig, Scheme, TrainConfig
+from mrsa_jax.study._history_variables import (
+    EVERYTHING,
+    coordinates,
+    history_values,
+    kept_variable,
+    known_before,
+    nan_if_negative,
+    study_variables,
+)
 from mrsa_jax.study._participation import log_of
 from mrsa_jax.study._progress import Meter, Progress, Silent
 from mrsa_jax.study._run_folder import DivergedError
 from mrsa_jax.study._runner import VARIABLES
-from mrsa_jax.study._simulate_points import (
-    EVERYTHING,
-    coordinates,
-    kept_variable,
-    known_before,
-    known_of,
-    nan_if_negative,
-    study_variables,
-)
 from mrsa_jax.study._training_setting import (
     Played,
     Setting,
     as_trained,
     guaranteed,
     num_slots,
-    plain_aggregator,
     play,
     setting_of,
-    shared_training,
     training_of,
 )
 
@@ -51,75 +44,89 @@ if TYPE_CHECKING:
 
 Callback = Callable[[dict[str, Any]], None]
 
-MAKERS: dict[_config.TrackerName, Callable[[pathlib.Path], Any]] = {
-    "json_lines": lambda folder: federated.json_lines(folder / "metrics.jsonl"),
-    "tensorboard": lambda folder: federated.tensorboard(folder / "tensorboard"),
-    "wandb": lambda folder: federated.wandb(folder),
+_AFTER_EACH_ROUND = (
+    "strong_privacy",
+    "exposed_clients",
+    "hidden_among_worst",
+    "hidden_among_median",
+    "fairness_gap",
+    "aggregation_cardinality",
+)
+_WEAK = VARIABLES["weak"]
+# the variables of a scheme's training that a table shows before all are trained
+_LEARNT = ("accuracy", "reconstruction_error")
+_AXES = {
+    "participation": ("scheme", "round", "client"),
+    "status": ("scheme", "round"),
+    "accuracy": ("scheme", "evaluation"),
+    "loss": ("scheme", "evaluation"),
+    "clipped_fraction": ("scheme", "round"),
+    "failed_uploads": ("scheme", "round"),
+    "reconstruction_error": ("scheme", "client"),
 }
-_AFTER_EACH_ROUND = ("strong_privacy", "exposed_clients", "hidden_among_worst",
-                     "hidden_among_median", "fairness_gap", "aggregation_cardinality")  # fmt: skip
 
 
-@contextlib.contextmanager
-def trackers(
-    names: Sequence[_config.TrackerName], folder: pathlib.Path
-) -> Iterator[list[Callback]]:
-    """Give what writes metrics into a folder, and close it at the end, however that comes.
+@dataclasses.dataclass
+class _Entry:
+    """A scheme of a study, before and after its training.
 
-    Raises:
-        ConfigurationError: Before anything is written, if a library is not installed.
+    Attributes:
+        scheme: The scheme.
+        played: Its rounds: as rolled out, then as they were trained.
+        guaranteed: Weak T that lasts for any number of rounds.
+        values: Its variables, bounds of weak T before the training.
+        awaited: Variables that another thread computes.
     """
-    with contextlib.ExitStack() as stack:
-        made = [MAKERS[name](folder) for name in names]
-        for one in made:
-            stack.callback(one.close)
-        yield made
+
+    scheme: Scheme
+    played: Played
+    guaranteed: int
+    values: dict[str, Any]
+    awaited: dict[str, Future[Any]] = dataclasses.field(default_factory=dict)
+
+    @property
+    def is_done(self) -> bool:
+        return all(future.done() for future in self.awaited.values())
+
+    def collect(self) -> None:
+        """Wait for the variables of the other thread."""
+        self.values |= {name: future.result() for name, future in self.awaited.items()}
 
 
-def teller(
-    setting: Setting,
-    scheme: Scheme,
-    played: Played,
-    note: Callback,
-    callbacks: Sequence[Callback],
+def _reporter(
+    setting: Setting, entry: _Entry, note: Callback, callbacks: Sequence[Callback]
 ) -> Callback:
-    """Return what tells callbacks all that is known of a scheme's rounds.
+    """Return a callback that adds privacy and noise to the measures of each round.
 
     Args:
-        setting: What the trainings of the study share.
-        scheme: The scheme that is trained.
-        played: Its rounds.
-        note: Receives words about the training alone.
-        callbacks: Each is given a separate dictionary.
+        setting: Shared by the trainings of the study.
+        entry: The scheme that is trained.
+        note: Receives the measures of the training alone.
+        callbacks: Each receives a separate dictionary.
     """
     if not callbacks:
         return note
-    history = played.history
-    known = {name: np.asarray(getattr(history, name)) for name in _AFTER_EACH_ROUND}
-    spent, seed = _measured.spent(setting, played), setting.config.seed
+    history = entry.played.history
+    paths = {name: np.asarray(getattr(history, name)) for name in _AFTER_EACH_ROUND}
+    spent = _measured.spent(setting, entry.played)
+    training = {"scheme": entry.scheme.label, "seed": setting.config.seed}
 
-    def found(index: int) -> dict[str, Any]:
-        own = {name: path[index].item() for name, path in known.items()}
-        if own["strong_privacy"] < 1:  # nothing was learnt yet
-            del own["strong_privacy"]
-        own = {name: value for name, value in own.items() if not np.isnan(value)}
-        return own | spent.get(index, {})
-
-    def tell(metrics: dict[str, Any]) -> None:
+    def report(metrics: dict[str, Any]) -> None:
         note(metrics)
         index = metrics["step"]
-        who = {"step": index, "scheme": scheme.label, "seed": seed}
+        record = {"step": index} | training | metrics
         # the sums are no longer those that were rolled out once an upload has failed
-        own = {} if metrics["failed_uploads"] else found(index)
+        if not metrics["failed_uploads"]:
+            for name, path in paths.items():
+                value = path[index].item()
+                # strong T is -1 before the first sum, what clients are hidden among nan
+                if not np.isnan(value) and (name != "strong_privacy" or value > 0):
+                    record[name] = value
+            record |= spent.get(index, {})
         for callback in callbacks:
-            callback(who | metrics | own)
+            callback(dict(record))
 
-    return tell
-
-
-_WEAK = VARIABLES["weak"]
-# what a table shows of a scheme once it is trained
-_LEARNT = ("accuracy", "reconstruction_error")
+    return report
 
 
 def train_schemes(
@@ -132,17 +139,16 @@ def train_schemes(
 ) -> xr.Dataset:
     """Train every scheme of a study, and in a demo attack it.
 
-    What a server can know of who took part does not depend on training: it is reported
-    first.
+    What a server can know of the participation does not depend on training: it is
+    reported first.
 
     Args:
         config: The study.
         progress: Receives how far it is.
         checkpoints: Where a study of one scheme is saved and continued from, or None.
         callbacks: Each is called for every round of every scheme.
-        early: Receives a data set of what is known before anything is trained, and
-            after each scheme what is known by then; what is still to come is nan or
-            missing.
+        early: Receives a data set before anything is trained, and again after each
+            scheme; what is still to come is nan or missing.
         logs: Receives the participation log of each scheme, by label.
 
     Returns:
@@ -152,63 +158,65 @@ def train_schemes(
     Raises:
         DivergedError: If the learning rate makes a training diverge.
     """
-    schemes, population = _config.schemes_of(config), config.population
-    axes = coordinates(
-        [scheme.label for scheme in schemes], config.rounds, population.num_clients
-    )
+    schemes = _config.schemes_of(config)
+    labels = [scheme.label for scheme in schemes]
+    axes = coordinates(labels, config.rounds, config.population.num_clients)
+    entries: list[_Entry] = []
     with Compiling(config) as compiling:
         setting = setting_of(config, progress)
-        available, rates = _build.build_online(config.seed, population, setting.clients)
-        shared = known_before(config, schemes, available, rates)
-        kept = [guaranteed(setting, scheme) for scheme in schemes]
-        shared |= kept_variable(kept)
+        available, rates = _build.build_online(
+            config.seed, config.population, setting.clients
+        )
+        before = known_before(config, schemes, available, rates)
         compiling.rounds(setting, schemes)
         progress.stage("what the server can know", len(schemes))
-        played = []
         for scheme in schemes:
-            played.append(play(setting, scheme, available, compiling.wait))
-            progress.update(len(played), len(schemes))
-        known = shared | study_variables(
-            [known_of(one.history, EVERYTHING) for one in played]
-        )
-        weak = [_quick_weak(config, one) for one in played]
-        tell = functools.partial(_tell, early, known, axes, weak)
-        tell([])
-    columns: list[dict[str, Any]] = []
-    awaited: list[dict[str, Future[Any]]] = []
+            played = play(setting, scheme, available, compiling.wait)
+            entries.append(
+                _Entry(
+                    scheme,
+                    played,
+                    guaranteed(setting, scheme),
+                    _quick_weak(config, played),
+                )
+            )
+            progress.update(len(entries), len(schemes))
+        _report_early(early, before, axes, entries, 0)
+    finished = 0
     with contextlib.ExitStack() as stack:
         beside = ThreadPoolExecutor(1)  # a training leaves a core idle
         stack.callback(beside.shutdown, cancel_futures=True)
-        for place, (scheme, own) in enumerate(zip(schemes, weak, strict=True)):
-            is_last = scheme is schemes[-1]
-            column, later, actual = _train_one(
-                setting,
-                scheme,
-                played[place],
-                checkpoints,
-                callbacks,
-                beside,
-                is_last=is_last,
-            )
-            if actual is not played[place]:
-                played[place], own = actual, _quick_weak(config, actual)
-                kept[place] = column.pop("guaranteed_privacy")
-                known |= kept_variable(kept)
-                known |= study_variables(
-                    [known_of(one.history, EVERYTHING) for one in played]
-                )
+        for number, entry in enumerate(entries, 1):
+            is_last = number == len(entries)
+            _train_one(setting, entry, checkpoints, callbacks, beside, is_last=is_last)
             if logs is not None:
-                logs[scheme.label] = log_of(setting, actual)
-            columns.append(own | column)
-            awaited.append(later)
-            while awaited and (
-                is_last or all(found.done() for found in awaited[0].values())
-            ):
-                first, later = len(columns) - len(awaited), awaited.pop(0)
-                columns[first] |= {
-                    name: found.result() for name, found in later.items()
-                }
-                tell(columns[: first + 1])
+                logs[entry.scheme.label] = log_of(setting, entry.played)
+            while finished < number and (is_last or entries[finished].is_done):
+                entries[finished].collect()
+                finished += 1
+                _report_early(early, before, axes, entries, finished)
+    return _dataset(setting, entries, before, axes)
+
+
+def _known(before: dict[str, Any], entries: Sequence[_Entry]) -> dict[str, Any]:
+    """Return the variables that do not depend on what was learnt."""
+    histories = [history_values(entry.played.history, EVERYTHING) for entry in entries]
+    lasting = kept_variable([entry.guaranteed for entry in entries])
+    return before | lasting | study_variables(histories)
+
+
+def _dataset(
+    setting: Setting,
+    entries: Sequence[_Entry],
+    before: dict[str, Any],
+    axes: dict[str, Any],
+) -> xr.Dataset:
+    """Return the data set of a study whose schemes are all trained."""
+    import xarray as xr  # takes a second: not before the first round
+
+    config = setting.config
+    columns = [entry.values for entry in entries]
+    variables = _known(before, entries)
     trained = _trained_variables(columns) | {"samples": ("client", setting.samples)}
     if setting.weights is not None:
         about = (
@@ -216,121 +224,113 @@ def train_schemes(
         )
         trained["weights"] = ("client", setting.weights, {"description": about})
     if not config.protocol.is_plain:
-        learnt = np.stack([c["components"] for c in columns])
         about = "Smallest client of the learnt sum that the client is in; nan: in none"
-        axes_of_it = ("scheme", "round", "client")
         trained["learnt_component"] = (
-            axes_of_it,
-            nan_if_negative(learnt),
+            ("scheme", "round", "client"),
+            nan_if_negative(np.stack([column["components"] for column in columns])),
             {"description": about},
         )
-    segmented = [one.segments for one in played if one.segments is not None]
-    if segmented:
-        trained |= segment_variables(played)
-        known |= {"upload_rate": ("client", segmented[0].rates, {"units": "bit/s"})}
-    found, more = _measured.variables(config, columns)
-    pairs = zip(schemes, columns, strict=True)
-    performance = {scheme.label: column["performance"] for scheme, column in pairs}
-    import xarray as xr  # takes a second: not before the first round
-
+    segments = entries[0].played.segments
+    if segments is not None:
+        trained |= segment_variables([entry.played for entry in entries])
+        variables["upload_rate"] = ("client", segments.rates, {"units": "bit/s"})
+    measured, more_axes = _measured.variables(config, columns)
+    evaluated = columns[0]["evaluated_rounds"] + 1
     return xr.Dataset(
-        known | trained | found,
-        coords=axes | more | {"evaluation": columns[0]["evaluated_rounds"] + 1},
-        attrs={"performance": performance},
+        variables | trained | measured,
+        coords=axes | more_axes | {"evaluation": evaluated},
+        attrs={
+            "performance": {
+                entry.scheme.label: entry.values["performance"] for entry in entries
+            }
+        },
     )
 
 
-def segment_variables(played: Sequence[Played]) -> dict[str, Any]:
-    """Return the variables of what groups and segments mean in the rounds of each scheme."""
+def segment_variables(plays: Sequence[Played]) -> dict[str, Any]:
+    """Return the variables of groups and segments in the rounds of each scheme."""
     facts = [
-        one.segments.facts(*one.sent_and_summed).variables()
-        for one in played
-        if one.segments
+        played.segments.facts(played.survivors, played.history.participation)
+        for played in plays
+        if played.segments is not None
     ]
-    found: dict[str, Any] = {}
+    variables: dict[str, Any] = {}
     for name in facts[0]:
         dims = ("scheme", "round") if name.endswith("_by_round") else ("scheme",)
-        found[name] = dims, np.stack([np.asarray(own[name]) for own in facts])
-    return found
+        variables[name] = dims, np.stack([np.asarray(values[name]) for values in facts])
+    return variables
 
 
 def _quick_weak(
     config: DemoConfig | TrainConfig, played: Played
 ) -> dict[str, np.ndarray]:
     """Return bounds on weak T after each round that take no search, for a demo."""
-    is_plain = played.rounds is None and played.segments is None
-    if not isinstance(config, DemoConfig) or not is_plain:
+    if not isinstance(config, DemoConfig) or not played.is_plain:
         return {}
     bounds = _trial.quick_bounds(played.history, played.weights)
     return {} if bounds is None else dict(zip(_WEAK, bounds, strict=True))
 
 
-def _tell(
+def _report_early(
     early: Callable[[xr.Dataset], None] | None,
-    known: dict[str, Any],
+    before: dict[str, Any],
     axes: dict[str, Any],
-    weak: Sequence[dict[str, np.ndarray]],
-    columns: Sequence[dict[str, Any]],
+    entries: Sequence[_Entry],
+    finished: int,
 ) -> None:
-    """Tell what is known of all schemes and what the first of them have learnt."""
+    """Report the variables of all schemes, and what the first of them have learnt."""
     if early is None:
         return
     import xarray as xr
 
-    more = {
-        name: np.full_like(columns[0][name], np.nan)
-        for name in _LEARNT
-        if columns and name in columns[0]
-    }
-    learnt = [
-        own | (more if i >= len(columns) else {name: columns[i][name] for name in more})
-        for i, own in enumerate(weak)
-    ]
-    early(xr.Dataset(known | _trained_variables(learnt), coords=axes))
+    first = entries[0].values
+    columns = []
+    for number, entry in enumerate(entries):
+        column = {name: entry.values[name] for name in _WEAK if name in entry.values}
+        for name in _LEARNT if finished else ():
+            if number < finished and name in first:
+                column[name] = entry.values[name]
+            elif name in first:
+                column[name] = np.full_like(first[name], np.nan)
+        columns.append(column)
+    early(
+        xr.Dataset(_known(before, entries) | _trained_variables(columns), coords=axes)
+    )
 
 
-def _trained_variables(columns: list[dict[str, Any]]) -> dict[str, Any]:
-    axes = {
-        "participation": ("scheme", "round", "client"),
-        "status": ("scheme", "round"),
-        "accuracy": ("scheme", "evaluation"),
-        "loss": ("scheme", "evaluation"),
-        "clipped_fraction": ("scheme", "round"),
-        "failed_uploads": ("scheme", "round"),
-        "reconstruction_error": ("scheme", "client"),
-    }
-    found: dict[str, Any] = {
-        name: (own, np.stack([column[name] for column in columns]))
-        for name, own in axes.items()
+def _trained_variables(columns: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    variables: dict[str, Any] = {
+        name: (dims, np.stack([column[name] for column in columns]))
+        for name, dims in _AXES.items()
         if name in columns[0]
     }
-    for name, one in _WEAK.items():
+    for name, about in _WEAK.items():
         if name in columns[0]:
             bounds = nan_if_negative(np.stack([column[name] for column in columns]))
-            found[name] = (("scheme", *one.dims), bounds, one.facts)
-    return found
+            variables[name] = (("scheme", *about.dims), bounds, about.facts)
+    return variables
 
 
 def _train_one(
     setting: Setting,
-    scheme: Scheme,
-    played: Played,
+    entry: _Entry,
     checkpoints: Any,
     callbacks: Sequence[Callback],
     beside: ThreadPoolExecutor,
     *,
     is_last: bool,
-) -> tuple[dict[str, Any], dict[str, Future[Any]], Played]:
-    """Train and, in a demo, attack one scheme; return what goes into the data set.
+) -> None:
+    """Train and, in a demo, attack one scheme.
 
-    Some of it is still computed, during the training of the next scheme. Last come the
-    rounds as they were trained, which are others than before where uploads have failed.
+    Some variables are still computed `beside`, during the training of the next scheme.
+    The rounds as they were trained are others than before if uploads have failed.
     """
     config, progress = setting.config, setting.progress
-    training = training_of(setting, scheme, played)
-    progress.stage(f"{scheme.label}: training", played.num_trained)
-    stated = setting.stated_bytes(num_slots(played))
-    meter = Meter(progress, played.updates_sent)
+    label = entry.scheme.label
+    training = training_of(setting, entry.scheme, entry.played)
+    progress.stage(f"{label}: training", _trial.rounds_with_sums(entry.played.cohorts))
+    stated = setting.stated_bytes(num_slots(entry.played))
+    meter = Meter(progress, entry.played.updates_sent)
     result = federated.train(
         config.seed,
         training,
@@ -338,188 +338,88 @@ def _train_one(
         mesh=setting.mesh,
         checkpoints=checkpoints,
         progress=meter.update,
-        callback=teller(setting, scheme, played, meter.told, callbacks),
+        callback=_reporter(setting, entry, meter.note_test, callbacks),
     )
     if result.diverged_round is not None:
         raise DivergedError(
             "`learning_rate` must let training converge; got "
             f"{config.training.learning_rate:g}, "
-            f"with which {scheme.label} diverged in round {result.diverged_round + 1}",
+            f"with which {label} diverged in round {result.diverged_round + 1}",
             result.diverged_round,
-            played.history,
+            entry.played.history,
         )
-    played = as_trained(setting, played, result)
-    status = np.asarray(result.status)
-    column = {
-        "evaluated_rounds": np.asarray(result.evaluated_rounds),
-        "accuracy": np.asarray(result.accuracy),
-        "loss": np.asarray(result.loss),
-        "clipped_fraction": np.asarray(result.clipped_fraction),
+    played = as_trained(setting, entry.played, result)
+    if played is not entry.played:
+        entry.played = played
+        entry.guaranteed = guaranteed(setting, entry.scheme, result)
+        entry.values = _quick_weak(config, played)
+    entry.values |= {
+        "evaluated_rounds": result.evaluated_rounds,
+        "accuracy": result.accuracy,
+        "loss": result.loss,
+        "clipped_fraction": result.clipped_fraction,
         "failed_uploads": result.failed_uploads.sum(axis=1, dtype=np.int32),
-        "guaranteed_privacy": guaranteed(setting, scheme, result),
-        "status": status,
+        "status": result.status,
         "participation": result.participation,
         "components": result.components,
-        "performance": meter.record(status, stated),
+        "performance": meter.record(result.status, stated),
     }
     if config.aggregation.is_noisy:
-        column["noise"] = _measured.accounted(setting, result, played)
-    later: dict[str, Future[Any]] = {}
+        entry.values["noise"] = _measured.accounted(setting, result, played)
     if result.drift is not None:
         measure = in_context(_measured.measured)
-        later["drift"] = beside.submit(measure, result.drift, played)
-    is_plain = played.rounds is None and played.segments is None
-    if is_plain and isinstance(config, TrainConfig):
-        progress.stage(f"{scheme.label}: weak T", 1)
-        weak = _trial.weak_bounds(played.history, played.weights)
-        if weak is not None:
-            column |= dict(zip(_WEAK, weak, strict=True))
-    if isinstance(config, DemoConfig):
-        attack = functools.partial(
-            _attack, setting, scheme, played, training, result.parameters
-        )
-        # two programs over all devices wait for each other
-        if is_last or setting.mesh is not None:
-            column["reconstruction_error"] = attack(progress)
-        else:
-            later["reconstruction_error"] = beside.submit(in_context(attack), Silent())
-    return column, later, played
+        entry.awaited["drift"] = beside.submit(measure, result.drift, played)
+    if isinstance(config, TrainConfig):
+        if played.is_plain:
+            progress.stage(f"{label}: weak T", 1)
+            bounds = _trial.weak_bounds(played.history, played.weights)
+            if bounds is not None:
+                entry.values |= dict(zip(_WEAK, bounds, strict=True))
+        return
+
+    def attack(progress: Progress) -> np.ndarray:
+        return _attack(setting, entry, training, result.parameters, progress)
+
+    # two programs over all devices would wait for each other
+    if is_last or setting.mesh is not None:
+        entry.values["reconstruction_error"] = attack(progress)
+    else:
+        future = beside.submit(in_context(attack), Silent())
+        entry.awaited["reconstruction_error"] = future
 
 
 def _attack(
     setting: Setting,
-    scheme: Scheme,
-    played: Played,
+    entry: _Entry,
     training: federated.Training,
-    parameters: Any,
+    parameters: np.ndarray,
     progress: Progress,
 ) -> np.ndarray:
-    """Attack what was learnt, with the trained model frozen."""
-    config = setting.config
-    rows, rounds = played.history.participation, None
+    """Attack the learnt sums, with the trained model frozen."""
+    config, played = setting.config, entry.played
+    rows = played.history.participation
+    rounds = None
+    if played.rounds is not None and played.segments is None:
+        rows, rounds = selection.learnt_rows(played.rounds)
+    progress.stage(f"{entry.scheme.label}: attack", _trial.rounds_with_sums(rows))
+    frozen = _frozen.Frozen(config.seed, training, parameters)
     if played.segments is not None:
-        progress.stage(f"{scheme.label}: attack", _trial.rounds_with_sums(rows))
-        return _segments.attack_segments(
-            config.seed,
-            training,
-            parameters,
+        return _frozen.attack_segments(
+            frozen,
             played.segments,
             played.cohorts,
             played.sums,
             config.aggregation,
             progress.update,
         )
-    if played.rounds is not None:
-        rows, rounds = selection.learnt_rows(played.rounds)
-    progress.stage(f"{scheme.label}: attack", _trial.rounds_with_sums(rows))
     aggregator = _build.build_aggregator(
-        _config.secret_seed(config, scheme.label, "attack"),
+        _config.secret_seed(config, entry.scheme.label, "attack"),
         _build.for_attack(config.aggregation),
         int(rows.sum(axis=1).max(initial=2)),
         len(parameters),
         samples=setting.samples,
         cohort_size=config.population.cohort_size,
     )
-    return _trial.attack_frozen(
-        config.seed,
-        training,
-        parameters,
-        rows,
-        aggregator,
-        progress.update,
-        rounds=rounds,
-        mesh=setting.mesh,
+    return _frozen.attack_whole(
+        frozen, rows, aggregator, progress.update, rounds=rounds, mesh=setting.mesh
     )
-
-
-# ---- What is compiled in other threads, while a study's own has other work.
-
-
-class Compiling:
-    """Compiles on other cores than the block's own, by work that is thrown away.
-
-    First what analyses a history, then what trains. What fails there fails again where
-    it is asked for. Where accelerators run many rounds as one program, or cohorts have
-    no size that is known beforehand, the first round compiles.
-    """
-
-    def __init__(self, config: DemoConfig | TrainConfig) -> None:
-        self._pool = ThreadPoolExecutor(2)
-        self._started: list[Future[Any]] = []
-        self._analysed: list[Future[Any]] = []
-        is_plain = config.protocol.is_plain and config.hetero.is_plain
-        self._is_of_use = platform() == "cpu" and is_plain
-        rounds, clients = config.rounds, config.population.num_clients
-        _import_all(config)
-        if self._is_of_use and rounds * clients <= LITTLE:
-            # a client is exposed by the first, nobody by the second; empty rounds take
-            # no time
-            few = np.zeros((rounds, clients), np.bool_)
-            few[0, : config.population.cohort_size] = few[-1, 0] = True
-            self._start(privacy.first_exposure, _trial.filled_up(few[None]))
-            self._start(_trial.analyse, np.ones_like(few))
-            self._analysed = list(self._started)
-
-    def _start(self, work: Callable[..., Any], *arguments: Any) -> None:
-        self._started.append(self._pool.submit(in_context(work), *arguments))
-
-    def wait(self) -> None:
-        """Wait for what analyses a history, and import meanwhile what reports on it."""
-        import xarray as _xarray
-
-        del _xarray
-        wait(self._analysed)
-
-    def rounds(self, setting: Setting, schemes: Sequence[Scheme]) -> None:
-        """Compile what trains, by one round of each size."""
-        population = setting.config.population
-        sizes = {
-            cohort_size_of(_build.build_selector(one, population)) for one in schemes
-        }
-        for size in sizes - {None} if self._is_of_use else ():
-            self._start(self._round, setting, size)
-
-    def _round(self, setting: Setting, size: int) -> None:
-        """Train one round as all rounds are trained, so that their programs are there."""
-        wait(self._analysed)  # the cores are for the first table until then
-        config = setting.config
-        setting.stated_bytes(size)
-        history = np.zeros((1, config.population.num_clients), np.bool_)
-        history[0, :size] = True
-        training = shared_training(
-            setting, history, plain_aggregator(setting, size, "compiling")
-        )
-        federated.train(
-            config.seed, training, memory_bytes=setting.memory_bytes, mesh=setting.mesh
-        )
-
-    def __enter__(self) -> Compiling:
-        return self
-
-    def __exit__(self, problem: object, *_: object) -> None:
-        if problem is None:
-            wait(self._started)
-        self._pool.shutdown(wait=False, cancel_futures=True)
-
-
-def _import_all(config: DemoConfig | TrainConfig) -> None:
-    """Import what loads at its first use.
-
-    Two threads that do may break Python 3.11's parser.
-    """
-    from mrsa_jax._core import chacha20_loops as _chacha20_loops
-
-    del _chacha20_loops
-    _build.build_server(config.training)
-    for family, names in (
-        (attacks, "least_squares reconstruction_error"),
-        (federated, "client_updates memory_estimate train"),
-        (
-            privacy,
-            "strong_privacy_trajectory hidden_among_trajectory first_exposure "
-            "information",
-        ),
-        (privacy, "hidden_among hidden_among_mates"),
-    ):
-        for name in names.split():
-            getattr(family, name)

@@ -1,7 +1,4 @@
-"""What the trainings of a study share, and what each is given.
-
-Its rounds, played beforehand.
-"""
+"""Set the trainings of a study up, and play the rounds of each scheme in advance."""
 
 from __future__ import annotations
 
@@ -11,12 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from mrsa_jax import availability, federated, selection
+from mrsa_jax import availability, federated, secagg, selection
 from mrsa_jax._core.device import platform
 from mrsa_jax._core.memory import memory_words
 from mrsa_jax._core.round_rules import with_weights
 from mrsa_jax.study import _build, _config, _segments, _trial
-from mrsa_jax.study._build import code_dim
 from mrsa_jax.study._config import Config, DemoConfig, Scheme, TrainConfig
 from mrsa_jax.study._progress import Progress, note
 from mrsa_watch._base.errors import require
@@ -25,95 +21,69 @@ from mrsa_watch._base.errors import require
 def segments_of(
     config: DemoConfig | TrainConfig, selector: selection.Selector, dim: int
 ) -> _segments.SegmentStudy | None:
-    """Return a scheme's groups and segments of updates of `dim` entries.
-
-    None without any.
-    """
-    own = config.aggregation
+    """Return a scheme's groups and segments of updates of `dim` entries, or None."""
+    aggregation = config.aggregation
     return _segments.build_segments(
         config.seed,
         config.hetero,
         selector,
         dim,
         config.protocol.threshold,
-        own.modulus_bits if own.is_noisy else None,
+        aggregation.modulus_bits if aggregation.is_noisy else None,
     )
 
 
 @dataclasses.dataclass(frozen=True)
 class Played:
-    """A scheme's rounds: what a server can know of them, and how they went.
+    """The rounds of a scheme, and what a server can know of them.
 
     Attributes:
         history: What a server that keeps every sum can know.
-        rounds: How clients were lost inside rounds; None where nobody is.
-        rule: What is learnt of such rounds; None as above, and with segments.
+        cohorts: bool[J, N], the clients that train in each round.
+        rounds: How clients were lost inside rounds; None if no client is.
+        rule: The graph rule of such rounds; None as above, and with segments.
         segments: The scheme's groups and segments; None without.
-        cohorts: Whom the server asked, bool[J, N], with segments and after failed
-            uploads; None where all of them are in their round's sum, or `rounds` has
-            them.
-        sums: With segments: what it has learnt of each, a `SegmentHistory`.
+        sums: With segments, the learnt sums of each, a `SegmentHistory`.
         weights: Integers [N], by which updates are multiplied in sums; None for 1 each.
     """
 
     history: _trial.History
-    rounds: selection.RoundHistory | None
-    rule: Any
+    cohorts: np.ndarray
+    rounds: selection.RoundHistory | None = None
+    rule: secagg.GraphRule | None = None
     segments: _segments.SegmentStudy | None = None
-    cohorts: Any = None
     sums: Any = None
     weights: np.ndarray | None = None
 
     @property
+    def is_plain(self) -> bool:
+        """Whether no client is lost inside rounds, and updates are summed whole."""
+        return self.rounds is None and self.segments is None
+
+    @property
     def learnt(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return P of the learnt sums of whole updates, with their weights, and their rounds."""
-        own = self.history.participation
-        rows, rounds = own, np.arange(len(own))
+        """P of the learnt sums of whole updates, with weights, and their rounds."""
+        rows = self.history.participation
+        rounds = np.arange(len(rows))
         if self.rounds is not None:
             rows, rounds = selection.learnt_rows(self.rounds)
         return with_weights(rows, self.weights), rounds
 
     @property
-    def to_train(self) -> Any:
-        """Return what `federated.train` is to go through."""
-        if self.rounds is not None:
-            return self.rounds
-        return self.history.participation if self.cohorts is None else self.cohorts
+    def to_train(self) -> np.ndarray | selection.RoundHistory:
+        """The rounds as `federated.train` takes them."""
+        return self.cohorts if self.rounds is None else self.rounds
 
     @property
     def survivors(self) -> np.ndarray:
-        """Return V0 to V4 of each round, bool[J, 5, N].
-
-        V0 are those whom the server asked.
-        """
-        if self.rounds is not None:
-            return np.asarray(self.rounds.survivors)
-        return np.repeat(np.asarray(self.to_train)[:, None], 5, axis=1)
-
-    @property
-    def num_trained(self) -> int:
-        """Return in how many rounds clients train, learnt or not."""
-        if self.rounds is None:
-            return _trial.rounds_with_sums(self.history.participation)
-        return _trial.rounds_with_sums(np.asarray(self.rounds.survivors)[:, 0])
-
-    @property
-    def sent_and_summed(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return bool[J, 5, N], or bool[J, 1, N] where nobody is lost, and who is in each mean."""
-        survivors = np.asarray(self.cohorts)[:, None]
-        if self.rounds is not None:
-            survivors = np.asarray(self.rounds.survivors)
-        return survivors, np.asarray(self.history.participation)
+        """V0 to V4 of each round, bool[J, 5, N]; V0 is the cohort."""
+        return _survivors(self.cohorts, self.rounds)
 
     @property
     def updates_sent(self) -> np.ndarray:
-        """Return int[rounds], how many clients send an update in each round that is trained."""
-        if self.rounds is None:
-            asked = sent = np.asarray(self.to_train)
-        else:
-            survivors = np.asarray(self.rounds.survivors)
-            asked, sent = survivors[:, 0], survivors[:, 3]
-        return np.asarray(sent[asked.any(axis=1)].sum(axis=1))
+        """int[rounds], number of updates sent in each round that is trained."""
+        is_trained = self.cohorts.any(axis=1)
+        return np.asarray(self.survivors[is_trained, 3].sum(axis=1))
 
 
 def lossy_rounds(
@@ -138,7 +108,7 @@ def play(
     *,
     at_end: bool = False,
 ) -> Played:
-    """Roll a scheme's rounds out and judge what a server can know of them.
+    """Roll a scheme's rounds out and analyse what a server can know of them.
 
     `ready` is called between the two; `at_end` is as for `_trial.analyse`.
     """
@@ -146,37 +116,50 @@ def play(
     selector = _build.build_selector(scheme, config.population)
     rule = _build.build_rule(config.protocol, selector)
     segments = segments_of(config, selector, setting.dim)
+    rounds = None
     if rule is None:
-        cohorts = selection.rollout(config.seed, selector, available, config.rounds)
-        if segments is None:
-            sums = _trial.learnt_sums(cohorts)
-            ready()
-            return _judged(setting, sums, None, None, at_end=at_end)
-        asked, rounds = np.asarray(cohorts), None
+        rolled = selection.rollout(config.seed, selector, available, config.rounds)
+        cohorts = np.asarray(rolled)
     else:
         rounds = lossy_rounds(config, selector, available, rule)
-        if segments is None:
-            return _judged(setting, None, rounds, rule, at_end=at_end)
-        asked = np.asarray(rounds.survivors)[:, 0]
-    history, learnt = _segments.play_segments(segments, asked, rounds, at_end=at_end)
-    return Played(history, rounds, None, segments, asked, learnt)
+        cohorts = np.asarray(rounds.survivors)[:, 0]
+    if segments is not None:
+        history, sums = segments.play(_survivors(cohorts, rounds), at_end=at_end)
+        return Played(history, cohorts, rounds, segments=segments, sums=sums)
+    if rounds is None:
+        cohorts = _trial.learnt_sums(cohorts)
+        ready()
+    return _whole(setting, cohorts, cohorts, rounds, rule, at_end=at_end)
 
 
-def _judged(
+def _survivors(
+    cohorts: np.ndarray, rounds: selection.RoundHistory | None
+) -> np.ndarray:
+    """Return V0 to V4 of each round, bool[J, 5, N]: the cohort without losses."""
+    if rounds is not None:
+        return np.asarray(rounds.survivors)
+    return np.repeat(cohorts[:, None], 5, axis=1)
+
+
+def _whole(
     setting: Setting,
-    sums: Any,
+    cohorts: np.ndarray,
+    participation: np.ndarray,
     rounds: selection.RoundHistory | None,
-    rule: Any,
+    rule: secagg.GraphRule | None,
     *,
     at_end: bool,
 ) -> Played:
-    """Return rounds of whole updates, with what their sums, as they are weighted, let one know."""
-    how: dict[str, Any] = {"at_end": at_end, "weights": setting.weights}
+    """Analyse rounds of whole updates, with the weights of their sums.
+
+    `participation` are the clients in the sums, if no client is lost inside rounds.
+    """
+    weights = setting.weights
     if rounds is None:
-        history = _trial.analyse(sums, **how)
+        history = _trial.analyse(participation, at_end=at_end, weights=weights)
     else:
-        history = _trial.analyse_rounds(rounds, **how)
-    return Played(history, rounds, rule, weights=setting.weights)
+        history = _trial.analyse_rounds(rounds, at_end=at_end, weights=weights)
+    return Played(history, cohorts, rounds, rule, weights=weights)
 
 
 def as_trained(
@@ -188,10 +171,10 @@ def as_trained(
 ) -> Played:
     """Return the rounds as a training went through them.
 
-    Up to its end, less failed uploads.
+    They end where it diverged, and failed uploads are in no sum.
 
     Args:
-        setting: What the trainings of the study share.
+        setting: Shared by the trainings of the study.
         played: The rounds as they were rolled out.
         result: The training.
         at_end: As for `play`.
@@ -200,28 +183,27 @@ def as_trained(
     if last is None and not result.failed_uploads.any():
         return played
     until = slice(None if last is None else last + 1)
-    own, failed = result.participation[until], result.failed_uploads[until]
+    participation = result.participation[until]
     survivors = played.survivors[until].copy()
-    survivors[:, 3:] &= ~failed[:, None]
+    survivors[:, 3:] &= ~result.failed_uploads[until, None]
     rounds = played.rounds
     if rounds is not None:
         keys = rounds.assignment_keys
         changed: dict[str, Any] = {
             "survivors": survivors,
-            "participation": own,
+            "participation": participation,
             "status": result.status[until],
             "assignment_keys": None if keys is None else keys[until],
             "components": result.components[until],
         }
         rounds = rounds._replace(**changed)
-    asked = survivors[:, 0]
-    if played.segments is None:
-        actual = _judged(setting, own, rounds, played.rule, at_end=at_end)
-        return dataclasses.replace(actual, cohorts=asked)
-    history, learnt = _segments.judged(played.segments, survivors, at_end=at_end)
-    return dataclasses.replace(
-        played, history=history, rounds=rounds, cohorts=asked, sums=learnt
-    )
+    cohorts = survivors[:, 0]
+    if played.segments is not None:
+        history, sums = played.segments.play(survivors, at_end=at_end)
+        return dataclasses.replace(
+            played, history=history, cohorts=cohorts, rounds=rounds, sums=sums
+        )
+    return _whole(setting, cohorts, participation, rounds, played.rule, at_end=at_end)
 
 
 def guaranteed(
@@ -229,18 +211,18 @@ def guaranteed(
 ) -> int:
     """Return the weak T that lasts for any number of rounds of a training; 1 for none.
 
-    Without a result that is of a training in which no upload fails. Weights scale what
-    clients send, so that combinations of sums involve the same clients, less those who
-    weigh nothing.
+    Without a result, no upload is assumed to fail. Weights scale what clients send, so
+    that combinations of sums involve the same clients, less those of weight 0.
     """
     config = setting.config
-    selector = _build.build_selector(scheme, config.population)
-    loses = result is not None and bool(result.failed_uploads.any())
-    kept = _build.guaranteed_privacy(
-        selector, config.protocol, config.hetero, loses=loses
+    lasting = _build.guaranteed_privacy(
+        _build.build_selector(scheme, config.population),
+        config.protocol,
+        config.hetero,
+        loses=result is not None and bool(result.failed_uploads.any()),
     )
     nothing = 0 if setting.weights is None else int((setting.weights == 0).sum())
-    return max(1, kept - nothing)
+    return max(1, lasting - nothing)
 
 
 @dataclasses.dataclass
@@ -260,14 +242,17 @@ class Setting:
 
     @property
     def samples(self) -> np.ndarray:
+        """Number of samples of each client."""
         return np.asarray(self.clients.sizes)
 
     @property
     def weights(self) -> np.ndarray | None:
+        """Weights of the sums; None for 1 each."""
         return self.samples if self.config.aggregation.weighted else None
 
     @property
     def test(self) -> tuple[np.ndarray, np.ndarray]:
+        """Inputs and labels that the model is tested on."""
         return self.dataset.test_inputs, self.dataset.test_labels
 
     @property
@@ -283,12 +268,8 @@ class Setting:
         return self.mesh.size if on_cpu else 1
 
     def peak_bytes(self, num_slots: int) -> int:
-        """Return the peak memory of a training by its shapes.
-
-        The CPU's, or each device's.
-        """
+        """Return the peak bytes of a training by its shapes, of a device or the CPU."""
         config = self.config
-        sent = code_dim(config.aggregation, not config.hetero.is_plain, self.dim)
         return federated.memory_estimate(
             self.model,
             self.clients,
@@ -297,21 +278,19 @@ class Setting:
             num_rounds=config.rounds,
             test=self.test,
             mesh=self.mesh,
-            code_dim=sent,
+            code_dim=_build.code_dim(
+                config.aggregation, not config.hetero.is_plain, self.dim
+            ),
         ).peak_bytes
 
     def stated_bytes(self, num_slots: int) -> int:
-        """Return the same within the bound, of all devices that share a memory, and say it."""
+        """Return the peak of devices that share memory, within its bound; state it."""
         if num_slots not in self.stated:
             needed = self.peak_bytes(num_slots)
-            bound = self.memory_bytes
-            within = needed if bound is None else min(needed, bound)
-            self.stated[num_slots] = within * self.sharing
+            within = min(needed, self.memory_bytes or needed) * self.sharing
+            self.stated[num_slots] = within
             words = memory_words(
-                self.stated[num_slots],
-                "cohort_size",
-                num_slots,
-                "cohort_size or the model",
+                within, "cohort_size", num_slots, "cohort_size or the model"
             )
             where = "" if self.mesh is None or self.sharing > 1 else " on each device"
             note(self.progress, f"training, {words}{where}")
@@ -321,15 +300,18 @@ class Setting:
 def setting_of(
     config: DemoConfig | TrainConfig,
     progress: Progress,
-    build: Callable[..., Any] = _build.build_clients,
+    build: Callable[..., Any] | None = None,
 ) -> Setting:
-    """Return what the trainings of a study share; `build` makes its clients."""
-    dataset, clients = build(config.seed, config.data, config.population.num_clients)
-    model = _build.build_model(config.training, dataset)
+    """Load the data and build the model of a study; `build` makes its clients."""
+    dataset, clients = (build or _build.build_clients)(
+        config.seed, config.data, config.population.num_clients
+    )
+    model = _build.build("model", config.training.model, dataset.num_classes)
     dim = federated.num_parameters(model, dataset.input_shape)
     # a round's seconds on a CPU go by it
     work = float(dim * config.population.cohort_size * np.asarray(clients.sizes).mean())
     trainer = _build.build_trainer(config.training, model)
+    # a trainer with state sends further numbers next to the update
     sizes = getattr(trainer, "state_sizes", None)
     rule = "must be one without state in a demo, whose attack trains single clients"
     require(sizes is None or not isinstance(config, DemoConfig), "trainer", rule)
@@ -347,10 +329,19 @@ def setting_of(
 
 def training_of(setting: Setting, scheme: Scheme, played: Played) -> federated.Training:
     """Return the training of a scheme."""
-    order = None if played.segments is None else played.segments.order
-    return shared_training(
-        setting, played.to_train, _aggregator(setting, scheme, played), order
+    segments = played.segments
+    if segments is None:
+        aggregator = plain_aggregator(
+            setting, num_slots(played), scheme.label, rule=played.rule
+        )
+        return shared_training(setting, played.to_train, aggregator)
+    aggregation = setting.config.aggregation
+    aggregator = segments.aggregator(
+        _config.secret_seed(setting.config, scheme.label),
+        aggregation,
+        _build.clip_rule(aggregation),
     )
+    return shared_training(setting, played.to_train, aggregator, segments.order)
 
 
 def shared_training(
@@ -378,26 +369,18 @@ def num_slots(played: Played) -> int:
     """Return how many participants the aggregator of a scheme has room for."""
     if played.segments is not None:
         return int(played.segments.layout.num_participants)
-    most = int(played.history.participation.sum(axis=1).max(initial=2))
-    return most if played.rule is None else int(played.rule.num_participants)
-
-
-def _aggregator(setting: Setting, scheme: Scheme, played: Played) -> Any:
-    config = setting.config
-    secret = _config.secret_seed(config, scheme.label)
-    if played.segments is not None:
-        rule = _build.clip_rule(config.aggregation)
-        return played.segments.aggregator(secret, config.aggregation, rule)
-    return plain_aggregator(setting, num_slots(played), scheme.label, rule=played.rule)
+    if played.rule is not None:
+        return int(played.rule.num_participants)
+    return int(played.history.participation.sum(axis=1).max(initial=2))
 
 
 def plain_aggregator(
-    setting: Setting, num_slots: int, *names: str, rule: Any = None
-) -> Any:
-    """Return the aggregator of a training without segments, with pads of these names."""
+    setting: Setting, num_slots: int, name: str, rule: secagg.GraphRule | None = None
+) -> secagg.RingAverage:
+    """Return the aggregator of a training without segments, with pads of this name."""
     config = setting.config
     return _build.build_aggregator(
-        _config.secret_seed(config, *names),
+        _config.secret_seed(config, name),
         config.aggregation,
         num_slots,
         setting.dim,

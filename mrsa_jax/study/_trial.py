@@ -1,4 +1,4 @@
-"""Stages of a study: roll histories out, analyse them, train on them, attack them.
+"""Analyse the participation of a trial: all that a server can know from its sums.
 
 The participation history does not depend on the updates, so it is rolled out first, and
 only rounds that were not skipped are trained.
@@ -13,14 +13,13 @@ from typing import Any
 import jax
 import numpy as np
 
-from mrsa_jax import attacks, federated, modular, privacy, selection
-from mrsa_jax._core.arrays import LITTLE, on_device, padded_slots
+from mrsa_jax import modular, privacy, selection
+from mrsa_jax._core.arrays import LITTLE
 from mrsa_jax._core.device import at_once
 from mrsa_jax._core.factories import bucket
 from mrsa_jax._core.round_rules import with_weights
 from mrsa_jax._core.statistics import memory_kernel
-from mrsa_jax._core.status import FEWEST_IN_A_SUM, Status
-from mrsa_jax._core.streams import Stream, as_key, fold, round_key
+from mrsa_jax._core.status import FEWEST_IN_A_SUM
 from mrsa_jax.privacy.summary import keeps_little, summaries
 
 # Rounds x clients x clients whose weak T is proven in 15 s, or bounded in bulk in 30 s.
@@ -32,21 +31,21 @@ _COPIES, _ENTRY_BYTES = 4, 96
 # an entry; at 10^6 x 1,000 only at the end, less than one next to the history: 3.5 GiB
 # in all.
 _BLOCKS_BYTES, _LARGE_BYTES, _LAST_BYTES = 2**31, 12, 1
-_NINE_DIGITS = 1e-9  # to which what clients are hidden among is known
-# of the clients, as quantiles of what each is hidden among
+_NINE_DIGITS = 1e-9  # precision of the sizes that clients are hidden among
+# quantiles of the sizes that the clients are hidden among
 WORST_AND_MEDIAN = (0.0, 0.5)
 
 
 @dataclasses.dataclass(frozen=True)
 class History:
-    """What a server that keeps every sum can know from who took part.
+    """Knowledge of a server that keeps every sum, from participation alone.
 
     Attributes:
         participation: bool[..., J, N], a row for each round, zero where it was skipped.
         strong_privacy: int32[..., J], strong T after each round; -1 before the first
             sum.
         rank: int32[..., J], rank of the participation matrix after each round.
-        first_exposure: int32[..., N], round index at which a client's own update first
+        first_exposure: int32[..., N], round index at which a client's update first
             follows from the sums; -1 never.
         hidden_among_worst: float64[..., J], size of a single sum that would hide the
             worst client equally well, of those who took part, after each round; nan
@@ -70,10 +69,10 @@ class History:
         """int32[..., J]: number of exposed clients after each round."""
         shape = self.participation.shape[:-1]
         first = self.first_exposure.reshape(-1, self.first_exposure.shape[-1])
-        found = np.zeros((len(first), shape[-1]), np.int32)
+        counts = np.zeros((len(first), shape[-1]), np.int32)
         trial, client = np.nonzero(first >= 0)
-        np.add.at(found, (trial, first[trial, client]), 1)
-        return np.cumsum(found, axis=1, dtype=np.int32).reshape(shape)
+        np.add.at(counts, (trial, first[trial, client]), 1)
+        return np.cumsum(counts, axis=1, dtype=np.int32).reshape(shape)
 
     @property
     def skipped(self) -> np.ndarray:
@@ -82,10 +81,7 @@ class History:
 
 
 def earliest(first: np.ndarray, axis: int) -> np.ndarray:
-    """Return the least of rounds along an axis, int32.
-
-    -1, which is never, where all are.
-    """
+    """Return the earliest round along an axis, int32; -1 (never) if all are -1."""
     never = np.iinfo(np.int32).max
     least = np.where(first >= 0, first, never).min(axis=axis)
     return np.where(least == never, -1, least).astype(np.int32)
@@ -98,61 +94,64 @@ def analyse(
     at_end: bool = False,
     weights: np.ndarray | None = None,
 ) -> History:
-    """Analyse a history of booleans or weights [..., J, N].
+    """Analyse histories of booleans or weights [..., J, N], in integers but F and C.
 
-    All in integers but F and C.
-    Trials go through in parts, so that memory in addition to the history is bounded;
-    `progress` is called with (trials done, trials) after each. With `at_end`, the last
-    entry of each path is that after the last round, and there need be no others: a
-    small part of the work. `weights` are those of the clients in every sum
-    (`with_weights`); a client of weight 0 counts in F and C.
+    Trials go through in parts, so that memory in addition to the history is bounded.
+
+    Args:
+        participation: The histories.
+        progress: Called with (trials done, trials) after each part.
+        at_end: Whether only the last entry of each path is needed, that after the last
+            round: a small part of the work. There may be others.
+        weights: Of the clients in every sum (`with_weights`); a client of weight 0
+            counts in F and C.
     """
     history = np.asarray(participation)
     trials = history.reshape(-1, *history.shape[-2:])
-    step, parts = trials_at_once(*trials.shape), []
-    for at in range(0, len(trials), step):
-        parts.append(_analyse(trials[at : at + step], at_end, weights))
+    step = trials_at_once(*trials.shape)
+    parts = []
+    for start in range(0, len(trials), step):
+        parts.append(_analyse(trials[start : start + step], at_end, weights))
         if progress is not None:
-            progress(min(at + step, len(trials)), len(trials))
-    found = joined(parts)
+            progress(min(start + step, len(trials)), len(trials))
     lead = history.shape[:-2]
-    own = {
-        name: value.reshape(*lead, *value.shape[1:])
-        for name, value in vars(found).items()
-    }
-    return History(**own)
+    return History(
+        **{
+            name: value.reshape(*lead, *value.shape[1:])
+            for name, value in vars(joined(parts)).items()
+        }
+    )
 
 
 def weak_bounds(
     history: History, weights: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return bounds on weak T after each round of one history bool[J, N], -1 before the first sum.
+    """Return bounds on weak T after each round of one history bool[J, N].
 
-    Proven ones where that takes seconds, else those in bulk; None where they take
-    minutes.
+    They are -1 before the first sum. Proven ones if that takes seconds, else those in
+    bulk; None if they take minutes.
     """
     P = with_weights(history.participation, weights)
     products = P.shape[0] * P.shape[1] ** 2
     if products > _MOST_PRODUCTS:
         return None
     method = "certified" if products <= _MOST_PROVEN else "bounds"
-    found = privacy.weak_privacy_trajectory(P, method, effort=0.0)
-    return np.asarray(found.lower), np.asarray(found.upper)
+    bounds = privacy.weak_privacy_trajectory(P, method, effort=0.0)
+    return np.asarray(bounds.lower), np.asarray(bounds.upper)
 
 
 def quick_bounds(
     history: History, weights: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return bounds on weak T as `weak_bounds` does, from what is known already.
+    """Return bounds on weak T as `weak_bounds` does, without a search.
 
-    No search.
     Any combination of the sums involves clients of equal columns together, so weak T is
-    at least strong T; it is 1 where, and only where, a client is exposed; and in the
-    lightest combination the client of the largest part is hidden among no more clients
-    than exist. It is at most the lightest sum, or difference of two; and where the rank
-    has reached the number of different columns, every such set is a combination by
-    itself. Weights that are not 0 scale columns, and change neither the rank nor which
-    clients a combination involves.
+    at least strong T; it is 1 if, and only if, a client is exposed; and in the lightest
+    combination the client of the largest part is hidden among no more clients than
+    exist. It is at most the lightest sum, or difference of two; and where the rank has
+    reached the number of different columns, every such set is a combination by itself.
+    Weights that are not 0 scale columns, and change neither the rank nor the clients in
+    a combination.
     """
     P = with_weights(history.participation, weights) != 0
     if max(P.shape) * P.size > _MOST_PRODUCTS:
@@ -160,14 +159,17 @@ def quick_bounds(
     rows = P.astype(np.float32)  # counts below 2**24 are exact
     sizes = rows.sum(1)
     lightest = np.full(len(rows), np.inf, np.float32)
-    names, columns = np.zeros(P.shape[1], np.intp), np.zeros(len(rows), np.intp)
+    # clients whose columns are equal so far have one name; a column of zeros has 0
+    names = np.zeros(P.shape[1], np.intp)
+    columns = np.zeros(len(rows), np.intp)  # numbers of different columns
     seen = np.zeros(P.shape[1], np.bool_)
     smallest = np.zeros(len(rows), np.int64)  # of the sets of equal columns
     for j, row in enumerate(rows):
-        apart = sizes[:j] + sizes[j] - np.float32(2) * (rows[:j] @ row)
-        found = np.append(apart, sizes[j])
-        lightest[j] = found[found > 0].min(initial=np.inf)
-        # a column of zeros has the name 0
+        # sets of clients a and b differ in |a| + |b| - 2 |a and b| clients
+        differences = sizes[:j] + sizes[j] - np.float32(2) * (rows[:j] @ row)
+        involved = np.append(differences, sizes[j])
+        lightest[j] = involved[involved > 0].min(initial=np.inf)
+        # the bit of this round splits the sets, which `unique` numbers anew
         _, names, members = np.unique(
             2 * names + P[j], return_inverse=True, return_counts=True
         )
@@ -175,41 +177,39 @@ def quick_bounds(
         smallest[j] = members[0 if seen.all() else 1 :].min(initial=P.shape[1])
         columns[j] = names.max() + bool(seen.all())
     upper = np.minimum.accumulate(lightest)
-    strong, is_exposed = history.strong_privacy, history.exposed_clients > 0
+    strong = history.strong_privacy
+    is_exposed = history.exposed_clients > 0
     upper = np.where(history.rank == columns, np.minimum(upper, smallest), upper)
     upper = np.where(is_exposed, 1, upper)
     hidden = np.ceil(np.nan_to_num(history.hidden_among_worst) * (1 - _NINE_DIGITS))
     lower = np.where(is_exposed, 1, np.maximum(np.maximum(strong, hidden), 2))
-    lower, upper = (
-        np.where(strong > 0, own, -1).astype(np.int32) for own in (lower, upper)
-    )
+    lower, upper = np.where(strong > 0, (lower, upper), -1).astype(np.int32)
     return lower, upper
 
 
 def joined(
     parts: Sequence[History], join: Callable[..., np.ndarray] = np.concatenate
 ) -> History:
-    """Return trials that were analysed in parts, or with `np.stack` one by one, all together."""
+    """Join trials that were analysed in parts, or with `np.stack` one by one."""
     if len(parts) == 1 and join is np.concatenate:  # a large history is not copied
         return parts[0]
-    names = [field.name for field in dataclasses.fields(History)]
     return History(
-        **{name: join([getattr(part, name) for part in parts]) for name in names}
+        **{name: join([vars(part)[name] for part in parts]) for name in vars(parts[0])}
     )
 
 
 def trials_at_once(trials: int, rounds: int, clients: int) -> int:
-    """Return how many trials of a shape are analysed together."""
+    """Return the number of trials of a shape that are analysed together."""
     return min(trials, at_once("analyses", _ENTRY_BYTES * rounds * clients))
 
 
 def rolled_bytes(trials: int, rounds: int, clients: int) -> int:
-    """Return about what histories need until they are analysed."""
+    """Return about how many bytes histories need until they are analysed."""
     return _COPIES * trials * rounds * clients
 
 
 def known_bytes(trials: int, rounds: int, clients: int) -> int:
-    """Return about what rolling histories out and then analysing their end needs."""
+    """Return about how many bytes rollout and analysis at the end need."""
     rolled = rolled_bytes(trials, rounds, clients)
     analysed = analysed_bytes(trials, rounds, clients, at_end=True)
     if not keeps_little(rounds, clients):
@@ -220,7 +220,7 @@ def known_bytes(trials: int, rounds: int, clients: int) -> int:
 def analysed_bytes(
     trials: int, rounds: int, clients: int, *, at_end: bool = False
 ) -> int:
-    """Return about what analysing histories needs, as many at once as there are in a part."""
+    """Return about how many bytes it takes to analyse the histories of a part."""
     together = 1 << (trials_at_once(trials, rounds, clients) - 1).bit_length()
     entries = together * rounds * clients
     is_little = at_end and keeps_little(rounds, clients)
@@ -229,54 +229,58 @@ def analysed_bytes(
 
 
 def _analyse(history: np.ndarray, at_end: bool, weights: np.ndarray | None) -> History:
-    own = history.astype(np.bool_, copy=False)  # F and C know no weights
+    participation = history.astype(np.bool_, copy=False)  # F and C know no weights
     sums = with_weights(history, weights)
-    found = summaries(sums, WORST_AND_MEDIAN) if at_end else None
-    if found is None:
-        return _analyse_each_round(sums, own)
-    counts, rounds = found.counts, np.float32(history.shape[1])
+    summary = summaries(sums, WORST_AND_MEDIAN) if at_end else None
+    if summary is None:
+        return _analyse_each_round(sums, participation)
+    counts = summary.counts
+    rounds = np.float32(history.shape[1])
     spread = counts.max(axis=1, keepdims=True) - counts.min(axis=1, keepdims=True)
     total = counts.sum(axis=1, keepdims=True, dtype=np.int64)
     return History(
-        participation=own,
-        strong_privacy=found.strong_privacy,
-        rank=found.rank,
-        first_exposure=found.first_exposure,
-        hidden_among_worst=found.hidden_among[:, :1],
-        hidden_among_median=found.hidden_among[:, 1:],
+        participation=participation,
+        strong_privacy=summary.strong_privacy,
+        rank=summary.rank,
+        first_exposure=summary.first_exposure,
+        hidden_among_worst=summary.hidden_among[:, :1],
+        hidden_among_median=summary.hidden_among[:, 1:],
         fairness_gap=spread.astype(np.float32) / rounds,
         aggregation_cardinality=total.astype(np.float32) / rounds,
     )
 
 
 def filled_up(history: np.ndarray) -> np.ndarray:
-    """Return histories `[trials, rounds, clients]` with empty rounds behind, one size for many.
+    """Add empty rounds to histories `[trials, rounds, clients]`, up to a common number.
 
-    So other numbers of rounds compile nothing; where compiling is not most of the work,
-    as it is.
+    So other numbers of rounds compile nothing. Long histories stay as they are: most of
+    their time is not compilation.
     """
     trials, rounds, clients = history.shape
     more = bucket(rounds)
-    is_little = trials * more * clients <= LITTLE
-    return np.pad(history, ((0, 0), (0, more - rounds if is_little else 0), (0, 0)))
+    if trials * more * clients > LITTLE:
+        return history
+    return np.pad(history, ((0, 0), (0, more - rounds), (0, 0)))
 
 
-def _analyse_each_round(history: np.ndarray, own: np.ndarray) -> History:
-    every, who, rounds = filled_up(history), filled_up(own), history.shape[1]
+def _analyse_each_round(history: np.ndarray, participation: np.ndarray) -> History:
+    rows, members = filled_up(history), filled_up(participation)
     hidden = np.asarray(
-        privacy.hidden_among_trajectory(every, quantiles=WORST_AND_MEDIAN)
+        privacy.hidden_among_trajectory(rows, quantiles=WORST_AND_MEDIAN)
     )
+    paths = {
+        "strong_privacy": privacy.strong_privacy_trajectory(rows),
+        "rank": modular.rank_trajectory(rows),
+        "hidden_among_worst": hidden[..., 0],
+        "hidden_among_median": hidden[..., 1],
+        "fairness_gap": selection.fairness_gap(members),
+        "aggregation_cardinality": selection.aggregation_cardinality(members),
+    }
+    rounds = history.shape[1]
     return History(
-        participation=own,
-        strong_privacy=np.asarray(privacy.strong_privacy_trajectory(every))[:, :rounds],
-        rank=np.asarray(modular.rank_trajectory(every))[:, :rounds],
-        first_exposure=np.asarray(privacy.first_exposure(every)),
-        hidden_among_worst=hidden[:, :rounds, 0],
-        hidden_among_median=hidden[:, :rounds, 1],
-        fairness_gap=np.asarray(selection.fairness_gap(who))[:, :rounds],
-        aggregation_cardinality=np.asarray(selection.aggregation_cardinality(who))[
-            :, :rounds
-        ],
+        participation=participation,
+        first_exposure=np.asarray(privacy.first_exposure(rows)),
+        **{name: np.asarray(path)[:, :rounds] for name, path in paths.items()},
     )
 
 
@@ -288,8 +292,8 @@ def analyse_rounds(
 ) -> History:
     """Analyse one trial of rounds with dropouts inside.
 
-    Privacy is of every sum that was learnt, those over parts of a round and those that
-    failed rounds gave away included; F and C are of the rounds' own sums.
+    Privacy is of every sum that was learnt, including sums over parts of a round and
+    those that failed rounds revealed; F and C are of the sums of whole rounds.
     """
     rows, rounds = selection.learnt_rows(history)
     sums = with_weights(rows, weights)
@@ -299,80 +303,84 @@ def analyse_rounds(
 def each_trial(played: selection.RoundHistory) -> Iterator[selection.RoundHistory]:
     """Go through trials of rounds with dropouts inside."""
     for b in range(len(played.status)):
-        own: Any = jax.tree.map(lambda leaf, b=b: leaf[b], played)
-        yield own
+        trial: Any = jax.tree.map(lambda leaf, b=b: leaf[b], played)
+        yield trial
 
 
 def analyse_sums(
-    rows: np.ndarray, rounds: np.ndarray, own: np.ndarray, *, at_end: bool = False
+    rows: np.ndarray,
+    rounds: np.ndarray,
+    participation: np.ndarray,
+    *,
+    at_end: bool = False,
 ) -> History:
     """Analyse any number of learnt sums per round.
 
     Args:
-        rows: [sums, N], who is in each learnt sum, or the weights there.
+        rows: [sums, N], the clients in each learnt sum, or their weights there.
         rounds: int[sums], ascending, the round of each.
-        own: bool[J, N], who is in the sum of each round.
+        participation: bool[J, N], the clients in the sum of each round.
         at_end: As for `analyse`.
     """
-    num_rounds = len(own)
+    num_rounds, clients = participation.shape
     # a row of zeros for each round keeps the order and changes no rank and no class of
-    # columns; more of them at the end make the shapes, which decide what is compiled,
-    # depend on J alone where rounds give no more than a sum each
+    # columns; more of them at the end make the shapes, which decide the programs,
+    # depend on J alone if rounds give no more than one sum each
     order = np.argsort(np.concatenate([rounds, np.arange(num_rounds)]), kind="stable")
     room = num_rounds * max(1, -(-len(rows) // num_rounds))
-    spare = np.zeros((room - len(rows), own.shape[1]), rows.dtype)
-    every = np.concatenate(
-        [np.concatenate([rows, np.zeros(own.shape, rows.dtype)])[order], spare]
-    )
+    empty = np.zeros((num_rounds, clients), rows.dtype)
+    spare = np.zeros((room - len(rows), clients), rows.dtype)
+    history = np.concatenate([np.concatenate([rows, empty])[order], spare])
     ends = np.cumsum(1 + np.bincount(rounds, minlength=num_rounds)) - 1
-    found = analyse(every, at_end=at_end)
-    round_of = np.searchsorted(ends, np.arange(len(every)))
-    over: Any = slice(-1, None) if at_end else ends
-    first = np.where(found.first_exposure >= 0, round_of[found.first_exposure], -1)
+    analysed = analyse(history, at_end=at_end)
+    round_of = np.searchsorted(ends, np.arange(len(history)))
+    first = analysed.first_exposure
+    places: Any = slice(-1, None) if at_end else ends
     paths = ("strong_privacy", "rank", "hidden_among_worst", "hidden_among_median")
     return History(
-        **{name: getattr(found, name)[over] for name in paths},
-        participation=own,
-        first_exposure=first.astype(np.int32),
-        fairness_gap=np.asarray(selection.fairness_gap(own)),
-        aggregation_cardinality=np.asarray(selection.aggregation_cardinality(own)),
+        **{name: getattr(analysed, name)[places] for name in paths},
+        participation=participation,
+        first_exposure=np.where(first >= 0, round_of[first], -1).astype(np.int32),
+        fairness_gap=np.asarray(selection.fairness_gap(participation)),
+        aggregation_cardinality=np.asarray(
+            selection.aggregation_cardinality(participation)
+        ),
     )
 
 
 def hidden_updates(
     rows: np.ndarray, rounds: np.ndarray, num_rounds: int, memory: float, share: float
 ) -> np.ndarray:
-    """Return among how many the worst update so far is hidden if updates drift, after each round.
+    """Return the size that the worst update so far is hidden among, after each round.
 
     Args:
-        rows: bool[sums, N], who is in each learnt sum.
+        rows: bool[sums, N], the clients in each learnt sum.
         rounds: int[sums], ascending, the round of each: sums of one round are of one
             update.
         num_rounds: J.
-        memory: Correlation of what lasts with that of the round before.
-        share: Of an update's variance that lasts.
+        memory: Correlation of the lasting part with that of the round before.
+        share: Fraction of an update's variance that lasts.
 
     Returns:
         float64[J, 2], of the worst and the median client of those in sums; nan before
         the first.
     """
-    kernel = memory_kernel(rounds, memory, share)
-    found = np.full((1, 2), np.nan)
+    path = np.full((1, 2), np.nan)
     if len(rows):
-        path = privacy.hidden_among_trajectory(
-            rows, memory=kernel, quantiles=WORST_AND_MEDIAN
+        hidden = privacy.hidden_among_trajectory(
+            rows,
+            memory=memory_kernel(rounds, memory, share),
+            quantiles=WORST_AND_MEDIAN,
         )
-        found = np.concatenate([found, np.asarray(path)])
-    return np.asarray(
-        found[np.searchsorted(rounds, np.arange(num_rounds), side="right")]
-    )
+        path = np.concatenate([path, np.asarray(hidden)])
+    sums_so_far = np.searchsorted(rounds, np.arange(num_rounds), side="right")
+    return np.asarray(path[sums_so_far])
 
 
 def learnt_sums(cohorts: Any) -> np.ndarray:
-    """Return the participation bool[..., J, N].
+    """Return the participation bool[..., J, N]: cohorts whose sum the server learns.
 
-    The cohorts whose sum the server learns.
-    Differs from the cohorts only where a selector asks a single client (Bernoulli
+    It differs from the cohorts only if a selector asks a single client (Bernoulli
     selection may): that round's sum is withheld.
     """
     history = np.asarray(cohorts, np.bool_)
@@ -382,114 +390,5 @@ def learnt_sums(cohorts: Any) -> np.ndarray:
 
 
 def rounds_with_sums(history: np.ndarray) -> int:
-    """Return in how many rounds of bool[J, N] a sum was made."""
-    return int(np.asarray(history).any(-1).sum())
-
-
-def attack_frozen(
-    seed: int,
-    training: federated.Training,
-    parameters: Any,
-    participation: np.ndarray,
-    aggregator: Any,
-    progress: Callable[[int, int], None],
-    *,
-    rounds: np.ndarray | None = None,
-    mesh: Any = None,
-) -> np.ndarray:
-    """Attack a history whose models are frozen, the worst case of Multi-RoundSecAgg's Fig 9.
-
-    Every client trains once from the given model, and sends that update in every round
-    in which it took part; each round's sum goes through the aggregator (fresh
-    stochastic rounding each time), and the server solves P X = sums by least squares. P
-    holds the weights of the sums.
-
-    Args:
-        seed: Seed of local training and rounding.
-        training: Its model, data, trainer and weights.
-        parameters: float32[d], the frozen model.
-        participation: bool[J, N], or a row for each sum that was learnt.
-        aggregator: As in training, but without a rule, as only learnt sums are asked of
-            it; the ring sums may be of fidelity `sets`, bit-equal to `array`.
-        progress: Called with (rounds done, rounds to do).
-        rounds: int[J], the round of each row, where that is not its place: a client's
-            rounding is the same in all sums of a round.
-        mesh: As in training.
-
-    Returns:
-        float64[N], relative squared error of each client's reconstructed update (eq.
-        (35)); nan for clients whose true update is zero.
-
-    Source: Multi-RoundSecAgg (AAAI version), Appendix H.2, eq. (33) to (35).
-    """
-    key = fold(as_key(seed), int(Stream.ATTACK))
-    trainer: Any = training.trainer  # without state: that of a demo
-    weights: Any = training.weights
-    rows = np.flatnonzero(participation.any(axis=1))
-    largest = int(participation.sum(axis=1).max(initial=1))
-    width = int(getattr(aggregator, "num_participants", largest))
-    # a cohort at a time: by the program that has trained the rounds
-    places = (
-        np.arange(-(-participation.shape[1] // width) * width) % participation.shape[1]
-    )
-    updates = np.concatenate(
-        [
-            np.asarray(
-                federated.client_updates(
-                    key,
-                    training.model,
-                    parameters,
-                    training.client_data,
-                    trainer,
-                    cohort,
-                    mesh=mesh,
-                )
-            )
-            for cohort in places.reshape(-1, width)
-        ]
-    )[: participation.shape[1]]
-    state = aggregator.init()
-    sums, learnt = [], []
-    for done, row in enumerate(rows):
-        members, present = padded_slots(participation[row], width)
-        noise = round_key(
-            key, int(row if rounds is None else rounds[row]), Stream.QUANTIZATION
-        )
-        # a client apart in its round's graph: its input is the sum
-        if present.sum() == 1:
-            learnt.append(row)
-            sums.append(
-                _alone(aggregator.quantizer, noise, updates, members[0], weights)
-            )
-            continue
-        extras = (
-            {}
-            if weights is None
-            else {"weights": np.where(present, weights[members], 0)}
-        )
-        placed = (
-            jax.device_put(updates[members]),
-            on_device(members),
-            on_device(present),
-        )
-        out, state = aggregator.aggregate(noise, state, *placed, **extras)
-        if int(out.status) == Status.OK:
-            learnt.append(row)
-            sums.append(np.asarray(out.update, np.float64) * float(out.total_weight))
-        progress(done + 1, len(rows))
-    if not sums:
-        return np.full(participation.shape[1], np.nan)
-    P = with_weights(participation[learnt], weights)
-    estimates = attacks.least_squares(P, np.stack(sums))
-    return np.asarray(attacks.reconstruction_error(updates, np.asarray(estimates)))
-
-
-def _alone(
-    quantizer: Any, noise: Any, updates: Any, member: Any, weights: Any
-) -> np.ndarray:
-    """Return what the server gets of a client who is alone in its sum."""
-    codes = quantizer.encode(
-        fold(noise, int(member)), jax.device_put(updates[int(member)])
-    )
-    weight = 1.0 if weights is None else float(weights[member])
-    return np.asarray(quantizer.decode(codes, 1), np.float64) * weight
+    """Return the number of rounds of bool[J, N] with a client in them."""
+    return int(history.any(-1).sum())

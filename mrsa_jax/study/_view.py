@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mrsa_jax.study._files import replace, restore_replaced
 from mrsa_jax.study._records import Index, Layout
-from mrsa_jax.study._run_folder import replace, restore_replaced
 from mrsa_jax.study._runner import Variable
 from mrsa_watch._base.errors import require
 

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from mrsa_jax.study import _report
+from mrsa_jax.study._files import read_part
 from mrsa_jax.study._page import Section, data_table, settings_section
-from mrsa_jax.study._run_folder import read_part
 from mrsa_jax.study._series import badge
 from mrsa_papers._config import ReproduceConfig
 from mrsa_papers._drawing import best_figure, drawing_colours

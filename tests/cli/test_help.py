@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from mrsa_jax import cli
-from mrsa_jax.study._kinds import attacks
+from mrsa_jax.study.kinds import attacks
 
 _FLAG = re.compile(r"^│ (?:-h, )?--([a-z-]+)", re.MULTILINE)
 

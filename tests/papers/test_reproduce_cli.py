@@ -21,7 +21,7 @@ from inside import inside
 import mrsa_papers as reproduce
 from mrsa_jax import data
 from mrsa_jax.cli import main
-from mrsa_jax.study import _run_folder
+from mrsa_jax.study import _sources
 from mrsa_papers import ITEMS
 from mrsa_papers._summary import judged
 from mrsa_papers.harness import Context, Found, Miss
@@ -268,7 +268,7 @@ def test_items_of_another_version_are_named(
     make = _counted(monkeypatch, "family_sizes")
     words = ["reproduce", "multiround.table1", "--fast", "--out", str(tmp_path / "out")]
     assert main(words) == 0
-    monkeypatch.setattr(_run_folder, "__version__", "9.0")
+    monkeypatch.setattr(_sources, "__version__", "9.0")
     capsys.readouterr()
     assert main(words) == 2
     said = " ".join(capsys.readouterr().err.split())

@@ -17,7 +17,7 @@ import pytest
 import mrsa_jax as mj
 from mrsa_jax import cli
 from mrsa_jax.study._parts import KINDS
-from mrsa_jax.study._run_folder import made_by
+from mrsa_jax.study._sources import made_by
 
 _BIBTEX = "@misc{mine2026, author = {Me}, title = {It}}"
 TEXT = (

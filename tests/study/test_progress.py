@@ -46,8 +46,8 @@ def test_the_first_round_of_a_process_is_left_out_of_the_rates(
     for done, when in ((3, 130.0), (4, 131.0), (5, 133.0), (6, 134.0)):
         clock[0] = when
         if done == 5:
-            meter.told({"step": 7, "accuracy": 0.875, "loss": 0.5})
-            meter.told({"step": 8})
+            meter.note_test({"step": 7, "accuracy": 0.875, "loss": 0.5})
+            meter.note_test({"step": 8})
         meter.update(done, 6)
     status = np.full(9, Status.OK, np.int32)
     status[:3], status[5] = Status.SKIPPED, 3

@@ -27,7 +27,7 @@ from mrsa_jax.study import (
     PopulationConfig,
     TrainConfig,
     TrainingConfig,
-    _run_folder,
+    _sources,
     config_hash,
     load_config,
     open_study,
@@ -157,12 +157,12 @@ def test_a_run_of_other_code_or_files_is_not_resumed(
         labels.write_bytes(b"old")
         assert check_output(resumed)
         with monkeypatch.context() as patch:
-            patch.setattr(_run_folder, "__version__", "9.0")
+            patch.setattr(_sources, "__version__", "9.0")
             with pytest.raises(
                 ConfigurationError, match=r"mrsa_jax is 9\.0 now and was "
             ):
                 check_output(resumed)
-            patch.setattr(_run_folder, "_ALIKE", ((mrsa_jax.__version__, "9.0"),))
+            patch.setattr(_sources, "_ALIKE", ((mrsa_jax.__version__, "9.0"),))
             assert check_output(resumed)
         if not complete:
             assert (config.out / "checkpoints" / "10").is_dir()

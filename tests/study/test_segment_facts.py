@@ -79,8 +79,8 @@ def drawn_rounds(config: TrainConfig) -> Played:
     selector = mj.selection.uniform(clients, cohort)
     made = _segments.build_segments(config.seed, config.hetero, selector, DIM, None)
     assert made is not None
-    history, sums = _segments.play_segments(made, cohorts, rounds)
-    return Played(history, rounds, None, made, cohorts, sums)
+    history, sums = made.play(alive)
+    return Played(history, cohorts, rounds, segments=made, sums=sums)
 
 
 SEGMENTS = (
@@ -292,13 +292,7 @@ def expected_sentence(config: TrainConfig, played: Played) -> list[str]:
     """Return the parts of the sentence that a person would write of these rounds."""
     levels, tolerances, seconds = [], [], []
     own: Any = played.segments
-    cohorts = np.asarray(played.cohorts)
-    survivors = (
-        cohorts[:, None]
-        if played.rounds is None
-        else np.asarray(played.rounds.survivors)
-    )
-    for number, rows in enumerate(survivors):
+    for number, rows in enumerate(played.survivors):
         if not rows[0].any():
             continue
         slots = slots_of(config, own.rates, rows[0])

@@ -206,7 +206,8 @@ def test_what_the_server_learns_is_judged_segment_by_segment() -> None:
     cohorts = np.zeros((3, 6), bool)
     cohorts[0, :4] = True
     cohorts[2, 1:5] = True
-    judged, history = _segments.play_segments(made, cohorts, None)
+    survivors = np.repeat(cohorts[:, None], 5, axis=1)
+    judged, history = made.play(survivors)
     # both segments are summed by all four (SC at G = 2 chains both rows)
     assert [rows.astype(int).tolist() for rows in history.participation] == [
         [[1, 1, 1, 1, 0, 0], [0, 1, 1, 1, 1, 0]]
@@ -219,10 +220,10 @@ def test_what_the_server_learns_is_judged_segment_by_segment() -> None:
         0, SegmentConfig("groups", (2, 4), client_rates=(1.0,)), uniform, 4, None
     )
     assert groups is not None
-    judged, _ = _segments.play_segments(groups, cohorts, None)
+    judged, _ = groups.play(survivors)
     assert judged.rank.tolist() == [2, 2, 4]  # {0,1} {2,3} {1,2} {3,4}
     assert judged.strong_privacy.tolist() == [2, 2, 1]
-    facts = groups.facts(cohorts[:, None], judged.participation).variables()
+    facts = groups.facts(survivors, judged.participation)
     assert facts["privacy_level"] == 0.0
     assert facts["privacy_level_by_round"][[0, 2]].tolist() == [0.0, 0.0]
     assert np.isnan(facts["privacy_level_by_round"][1])  # nobody was asked

@@ -1,9 +1,10 @@
-"""The advice: what each scheme gives, which to take, and why, in words."""
+"""The advice in words: the figures of each scheme, which to take, and why."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
+import operator
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ from mrsa_jax.study._assets import text_of
 from mrsa_jax.study._findings import as_json
 from mrsa_jax.study._plots import POLICY_WORDS
 from mrsa_jax.study.advice._log import Measured
-from mrsa_jax.study.advice._options import Option, Setting
+from mrsa_jax.study.advice._options import Option, Played, Setting
 from mrsa_watch._base.html import card, hidden_words
 from mrsa_watch._base.untrusted import printable
 from mrsa_watch._base.values import by_value
@@ -21,11 +22,11 @@ _LEAST_SHARE = 0.8  # of random selection's mean clients per round, without requ
 
 @dataclasses.dataclass(frozen=True)
 class Demands:
-    """What a scheme must give; None where nothing is asked.
+    """Requirements on a scheme; None for no requirement.
 
     Attributes:
         privacy: Weak T that must be kept for any number of rounds.
-        hidden: Among how many every client must stay hidden for any number of rounds.
+        hidden: Size that every client must stay hidden among, for any number of rounds.
         cardinality: Mean clients per round.
     """
 
@@ -34,7 +35,7 @@ class Demands:
     cardinality: float | None = None
 
     def met_by(self, option: Option) -> bool:
-        """Return whether an option gives all of it."""
+        """Return whether an option meets all of them."""
         return (
             option.weak_lower >= (self.privacy or 1)
             and option.hidden_worst >= (self.hidden or 1.0) * (1 - 1e-12)
@@ -42,76 +43,73 @@ class Demands:
         )
 
     def __str__(self) -> str:
-        """Return it in words."""
+        """Return the requirements in words."""
         parts = []
         if self.privacy is not None:
             parts.append(f"weak T of {self.privacy} or more for any number of rounds")
         if self.hidden is not None:
-            words = f"every client hidden among {self.hidden:g} or more for any number of rounds"
-            parts.append(words)
+            size = f"{self.hidden:g} or more for any number of rounds"
+            parts.append(f"every client hidden among {size}")
         if self.cardinality is not None:
             parts.append(f"{self.cardinality:g} clients or more per round on average")
         return " and ".join(parts)
 
 
 def mark_best(options: Iterable[Option]) -> tuple[Option, ...]:
-    """Return options with what no other beats marked.
-
-    In T, hidden among and cardinality.
-    """
+    """Mark the options that no other beats in T, hidden among and cardinality."""
     every = list(options)
+    figures = [(o.weak_lower, o.hidden_worst, o.cardinality) for o in every]
+
+    def is_beaten(ours: tuple[float, ...]) -> bool:
+        return any(
+            theirs != ours and all(map(operator.ge, theirs, ours)) for theirs in figures
+        )
+
     return tuple(
         dataclasses.replace(
-            one,
-            is_best=one.cardinality >= 1.0
-            and not any(_beats(other, one) for other in every),
+            option, is_best=option.cardinality >= 1.0 and not is_beaten(ours)
         )
-        for one in every
+        for option, ours in zip(every, figures, strict=True)
     )
 
 
-def _beats(one: Option, other: Option) -> bool:
-    left = one.weak_lower, one.hidden_worst, one.cardinality
-    right = other.weak_lower, other.hidden_worst, other.cardinality
-    return left != right and all(a >= b for a, b in zip(left, right, strict=True))
-
-
 def choose(options: Iterable[Option], demands: Demands) -> Option | None:
-    """Return the option to take, or None if none gives what is demanded.
+    """Return the option to take, or None if none meets the requirements.
 
-    Where T or hidden among is demanded, it is the one with the fullest sums of those
-    that give it. Otherwise the one that hides best among those whose mean clients per
+    Where T or hidden among is required, it is the one with the fullest sums of those
+    that meet it. Otherwise the one that hides best among those whose mean clients per
     round are as many as required, or is 0.8 of that of random selection; and if there
     is none, the one with the fullest sums of all that keep a T above 1.
     """
-    known = [one for one in options if not math.isnan(one.cardinality)]
-    fitting = [one for one in known if demands.met_by(one)]
+    known = [option for option in options if not math.isnan(option.cardinality)]
+    fitting = [option for option in known if demands.met_by(option)]
     if demands.privacy is not None or demands.hidden is not None:
         return max(fitting, key=_usefulness, default=None)
-    kept = [one for one in fitting if one.weak_lower > 1]
+    lasting = [option for option in fitting if option.weak_lower > 1]
     if demands.cardinality is not None:
-        return max(kept, key=_protection, default=None)
-    plain = max((one.cardinality for one in known if one.weak_lower == 1), default=0.0)
-    cheap = [one for one in kept if one.cardinality >= _LEAST_SHARE * plain]
-    return max(cheap, key=_protection, default=max(kept, key=_usefulness, default=None))
+        return max(lasting, key=_protection, default=None)
+    plain = [option.cardinality for option in known if option.weak_lower == 1]
+    least = _LEAST_SHARE * max(plain, default=0.0)
+    cheap = [option for option in lasting if option.cardinality >= least]
+    return max(
+        cheap or lasting, key=_protection if cheap else _usefulness, default=None
+    )
 
 
-def _usefulness(one: Option) -> tuple[float | int, ...]:
-    return round(one.cardinality, 9), one.hidden_worst, one.weak_lower
+def _usefulness(option: Option) -> tuple[float | int, ...]:
+    return round(option.cardinality, 9), option.hidden_worst, option.weak_lower
 
 
-def _protection(one: Option) -> tuple[float | int, ...]:
-    return one.hidden_worst, one.weak_lower, one.cardinality
+def _protection(option: Option) -> tuple[float | int, ...]:
+    return option.hidden_worst, option.weak_lower, option.cardinality
 
 
 def number(value: float) -> str:
-    """Return a number of clients, or F, in three digits.
-
-    A question mark where it is unknown.
+    """Return a number of clients, or F, in three digits; "?" if it is unknown.
 
     Examples:
-        >>> number(1000.4), number(11.768), number(0.0143), number(1e-9), number(math.nan)
-        ('1,000', '11.8', '0.0143', '0.00', '?')
+        >>> [number(x) for x in (1000.4, 11.768, 0.0143, 1e-9, math.nan)]
+        ['1,000', '11.8', '0.0143', '0.00', '?']
     """
     if math.isnan(value):
         return "?"
@@ -120,12 +118,12 @@ def number(value: float) -> str:
     return f"{value:.3g}" if value >= 1e-4 or value == 0 else "0.00"
 
 
-def _sum(one: Option) -> str:
-    return f"{number(one.cardinality)} clients per round on average"
+def _sum(option: Option) -> str:
+    return f"{number(option.cardinality)} clients per round on average"
 
 
 def take(setting: Setting, demands: Demands, chosen: Option) -> str:
-    """Say which to take."""
+    """Say which scheme to take."""
     if chosen.weak_lower == 1:
         return f"{chosen.label} gives what is demanded, but keeps no T: {_sum(chosen)}."
     why = f"it gives {demands}, with" if str(demands) else "it has"
@@ -142,130 +140,123 @@ def take(setting: Setting, demands: Demands, chosen: Option) -> str:
             "drop_block": "its block is excluded from the sum",
             "abort": "the round is aborted",
         }
-        words += f" That holds if, whenever a client is lost inside a round, {what[chosen.policy]}."
+        condition = what[chosen.policy]
+        words += (
+            f" That holds if, whenever a client is lost inside a round, {condition}."
+        )
     return words
 
 
 def nothing_fits(options: Sequence[Option], demands: Demands) -> str:
-    """Say what comes nearest to what no option gives."""
-    asked = str(demands) or "a T above 1"
-    privacy = demands.privacy or 2
-    hidden = demands.hidden or 1.0
-    near = [o for o in options if o.weak_lower >= privacy and o.hidden_worst >= hidden]
-    best = max(near, key=lambda one: one.cardinality, default=None)
-    if best is None:
-        largest = max(options, key=lambda one: one.hidden_worst)
-        if largest.weak_lower == 1:
-            sizes = f"{largest.num_clients} clients and {largest.cohort_size} of them per round"
-            return (
-                f"No scheme gives {asked}: blocks of no size fit {sizes}. Take numbers "
-                "with a "
-                "common divisor."
-            )
+    """Say which option comes nearest to requirements that none meets."""
+    required = str(demands) or "a T above 1"
+    near = [
+        option
+        for option in options
+        if option.weak_lower >= (demands.privacy or 2)
+        and option.hidden_worst >= (demands.hidden or 1.0)
+    ]
+    if near:
+        best = max(near, key=lambda option: option.cardinality)
         return (
-            f"No scheme gives {asked}: T and hidden among end at the cohort, "
-            f"{largest.weak_lower} "
-            f"and {hidden_words(largest.hidden_worst)} under {largest.scheme}. Ask "
-            "more clients "
-            "per round."
+            f"No scheme gives {required}. Nearest is {best.scheme}, with {_sum(best)}: "
+            "demand less, ask more clients per round, or lose fewer."
+        )
+    largest = max(options, key=lambda option: option.hidden_worst)
+    if largest.weak_lower == 1:
+        return (
+            f"No scheme gives {required}: blocks of no size fit {largest.num_clients} "
+            f"clients and {largest.cohort_size} of them per round. Take numbers with a "
+            "common divisor."
         )
     return (
-        f"No scheme gives {asked}. Nearest is {best.scheme}, with {_sum(best)}: demand "
-        "less, ask "
-        "more clients per round, or lose fewer."
+        f"No scheme gives {required}: T and hidden among end at the cohort, "
+        f"{largest.weak_lower} and {hidden_words(largest.hidden_worst)} under "
+        f"{largest.scheme}. Ask more clients per round."
     )
 
 
 def remainder(setting: Setting, chosen: Option) -> list[str]:
     """Say what becomes of the clients that T does not divide."""
-    own = setting
-    n, k = (
-        own.num_clients - chosen.num_clients,
-        own.cohort_size - (chosen.cohort_size or 0),
-    )
-    said = []
-    if n:
-        said.append(
-            text_of("advice_remainder").format(
-                t=chosen.weak_lower, clients=own.num_clients, out=n
-            )
+    t, clients, cohort = chosen.weak_lower, setting.num_clients, setting.cohort_size
+    words = []
+    if clients != chosen.num_clients:
+        text = text_of("advice_remainder")
+        out = clients - chosen.num_clients
+        words.append(text.format(t=t, clients=clients, out=out))
+    asked = chosen.cohort_size
+    if asked is not None and asked != cohort:
+        words.append(
+            f"It does not divide {cohort} clients per round: ask {asked}, "
+            f"or {asked + t}."
         )
-    if chosen.cohort_size is not None and k:
-        said.append(
-            f"It does not divide {own.cohort_size} clients per round: ask "
-            f"{chosen.cohort_size}, or "
-            f"{chosen.cohort_size + chosen.weak_lower}."
-        )
-    return said
+    return words
 
 
 def instead(setting: Setting, options: Sequence[Option], chosen: Option) -> list[str]:
-    """Say what the next stricter scheme costs, and what comes of none."""
-    said = []
+    """Say what the next stricter scheme costs, and what happens without a scheme."""
+    words = []
     stricter = [
-        one
-        for one in options
-        if one.is_best
-        and one.hidden_worst > chosen.hidden_worst
-        and one.weak_lower >= chosen.weak_lower > 1
+        option
+        for option in options
+        if option.is_best
+        and option.hidden_worst > chosen.hidden_worst
+        and option.weak_lower >= chosen.weak_lower > 1
     ]
     if stricter:
-        nearest = min(stricter, key=lambda one: one.hidden_worst)
-        said.append(
+        nearest = min(stricter, key=lambda option: option.hidden_worst)
+        words.append(
             f"Stricter: {nearest.scheme} hides every client among "
             f"{hidden_words(nearest.hidden_worst)}, with {_sum(nearest)}."
         )
-    plain = next((one for one in options if one.weak_lower == 1 and one.played), None)
-    if (
-        plain is not None
-        and plain.played is not None
-        and plain.played.hidden_worst is not None
-    ):
-        worst, exposed = plain.played.hidden_worst, plain.played.exposed_clients
-        leak = (
-            f"{exposed:.4g} of {plain.num_clients} clients are exposed"
-            if exposed
-            else (
-                "no client is exposed yet, and the worst client hidden among "
-                f"{hidden_words(worst)}"
-            )
-        )
-        said.append(
-            f"Without it ({plain.label}): {_sum(plain)}, and after {setting.rounds} "
-            f"rounds {leak}."
-        )
-    return said
+    plain = next((o for o in options if o.weak_lower == 1 and o.played), None)
+    played = None if plain is None else plain.played
+    if plain is None or played is None or played.hidden_worst is None:
+        return words
+    leak = f"{played.exposed_clients:.4g} of {plain.num_clients} clients are exposed"
+    if not played.exposed_clients:
+        worst = hidden_words(played.hidden_worst)
+        leak = f"no client is exposed yet, and the worst client hidden among {worst}"
+    words.append(
+        f"Without it ({plain.label}): {_sum(plain)}, and after {setting.rounds} rounds "
+        f"{leak}."
+    )
+    return words
 
 
 def losses(setting: Setting, policies: Sequence[Option], loss_rate: float) -> str:
     """Say what losses inside rounds do under each policy."""
-    by = {one.policy: one for one in policies}
+    by_policy = {option.policy: option for option in policies}
     loss = f"{100 * loss_rate:.3g} %"
-    given = f"With {loss}" if setting.loss_rate > 0 else f"If {loss} were"
-    ignored = by["ignore"].played
+    ignored = by_policy["ignore"].played
     left = ""
     if ignored is not None and ignored.weak_lower is not None:
-        low, high = ignored.weak_lower, ignored.weak_upper
-        weak = f"{low}" if low == high else f"{low} to {high}"
         hidden = hidden_words(ignored.hidden_worst or 1.0)
         left = (
-            f" (after {setting.rounds} rounds weak T is {weak}, and the worst client "
-            "hidden "
-            f"among {hidden})"
+            f" (after {setting.rounds} rounds weak T is {_weak_words(ignored)}, and "
+            f"the worst client hidden among {hidden})"
         )
-    sizes = {name: number(one.cardinality) for name, one in by.items()}
-    kept = by["drop_block"].weak_lower
-    return text_of("advice_losses").format(given=given, left=left, kept=kept, **sizes)
+    return text_of("advice_losses").format(
+        given=f"With {loss}" if setting.loss_rate > 0 else f"If {loss} were",
+        left=left,
+        kept=by_policy["drop_block"].weak_lower,
+        **{name: number(option.cardinality) for name, option in by_policy.items()},
+    )
+
+
+def _weak_words(played: Played, to: str = " to ") -> str:
+    low, high = played.weak_lower, played.weak_upper
+    return str(low) if low == high else f"{low}{to}{high}"
 
 
 def enforced(chosen: Option, loss_rate: float) -> str:
-    """Say how often rounds work whose clients enforce the blocks themselves."""
+    """Say how often rounds work if their clients enforce the blocks."""
     from mrsa_jax.secagg.failures import whole_blocks_rate
 
-    size, asked = chosen.block_size, chosen.cohort_size or 0
+    size, cohort = chosen.block_size, chosen.cohort_size or 0
     # over a complete graph a threshold of just above half is the least that they accept
-    works = whole_blocks_rate(asked // size, size, asked // 2 + 1, loss_rate)
-    rates = {"loss": loss_rate, "works": works, "whole": (1 - loss_rate) ** asked}
+    works = whole_blocks_rate(cohort // size, size, cohort // 2 + 1, loss_rate)
+    rates = {"loss": loss_rate, "works": works, "whole": (1 - loss_rate) ** cohort}
     percent = {name: f"{100 * rate:.3g} %" for name, rate in rates.items()}
     return text_of("advice_enforced").format(**percent)
 
@@ -273,18 +264,17 @@ def enforced(chosen: Option, loss_rate: float) -> str:
 @dataclasses.dataclass(frozen=True, repr=False)
 @by_value
 class Advice:
-    """What each scheme gives, and which to take.
+    """The figures of each scheme, and which to take.
 
     Attributes:
-        setting: For whom.
-        demands: What a scheme must give.
-        options: Every scheme that comes into question, in the order of T.
-        chosen: The one to take; None if none gives what is demanded.
+        setting: The clients.
+        demands: Requirements on a scheme.
+        options: Every candidate scheme, in the order of T.
+        chosen: The one to take; None if none meets the requirements.
         policies: The chosen scheme under each policy for blocks that lose a member
             inside a round.
-        policy_loss: With which chance to be lost; that of the setting, or 0.2 if that
-            is 0.
-        measured: What the log said; None without.
+        policy_loss: Their loss rate; that of the setting, or 0.2 if that is 0.
+        measured: The measurements of a log; None without.
     """
 
     setting: Setting
@@ -297,14 +287,14 @@ class Advice:
 
     @property
     def title(self) -> str:
-        """For whom, in a line."""
-        own = self.setting
-        away = ", ".join(f"{100 * rate:.3g}" for rate in own.dropout_rates)
+        """The setting in a line."""
+        setting = self.setting
+        away = ", ".join(f"{100 * rate:.3g}" for rate in setting.dropout_rates)
         log = "" if self.measured is None else f"{printable(self.measured.file)}: "
         return (
-            f"{log}{own.num_clients} clients, {own.cohort_size} per round, offline "
-            f"{away} % of the "
-            f"time, {100 * own.loss_rate:.3g} % lost inside rounds"
+            f"{log}{setting.num_clients} clients, {setting.cohort_size} per round, "
+            f"offline {away} % of the time, "
+            f"{100 * setting.loss_rate:.3g} % lost inside rounds"
         )
 
     @property
@@ -327,85 +317,78 @@ class Advice:
 
     @property
     def reading(self) -> str:
-        """How to read the table."""
-        own = self.setting
-        played = text_of("advice_played") if own.trials else ""
-        if own.memory is not None:
+        """An explanation of the table."""
+        setting = self.setting
+        played = text_of("advice_played") if setting.trials else ""
+        if setting.memory is not None:
             played += text_of("advice_drifting")
-        return text_of("advice_reading").format(played=played.format(**vars(own)))
+        return text_of("advice_reading").format(played=played.format(**vars(setting)))
 
     @property
     def table(self) -> list[tuple[str, ...]]:
         """A row for each option, as printed below `headings`."""
-        return [self._cells(one) for one in self.options]
+        return [self._cells(option) for option in self.options]
 
     @property
     def policy_table(self) -> list[tuple[str, ...]]:
         """A row for each policy."""
         return [
-            (POLICY_WORDS[one.policy], *self._cells(one)[1:-1]) for one in self.policies
+            (POLICY_WORDS[option.policy], *self._cells(option)[1:-1])
+            for option in self.policies
         ]
 
-    def _cells(self, one: Option) -> tuple[str, ...]:
-        sizes = one.num_clients, one.cohort_size or self.setting.cohort_size
-        is_whole = sizes == (self.setting.num_clients, self.setting.cohort_size)
-        found = one.played
+    def _cells(self, option: Option) -> tuple[str, ...]:
+        clients = self.setting.num_clients
+        cohort = option.cohort_size or self.setting.cohort_size
+        is_whole = (option.num_clients, cohort) == (clients, self.setting.cohort_size)
+        scheme = option.scheme
+        played = option.played
         fair = weak = hidden = update = "-"
-        if found is not None:
-            fair = _about(found.fairness_gap, found.fairness_interval)
-        if (
-            found is not None
-            and found.weak_lower is not None
-            and found.hidden_worst is not None
-        ):
-            both = found.weak_lower, found.weak_upper
-            weak = str(both[0]) if both[0] == both[1] else f"{both[0]}-{both[1]}"
-            both_hidden = found.hidden_worst, found.hidden_median or 1
-            hidden = " / ".join(map(hidden_words, both_hidden))
-        if found is not None and found.update_hidden_worst is not None:
-            update = hidden_words(found.update_hidden_worst)
-        drifting = () if self.setting.memory is None else (update,)
-        mark = "take" if one == self.chosen else ("best" if one.is_best else "")
+        if played is not None:
+            fair = _about(played.fairness_gap, played.fairness_interval)
+            if played.weak_lower is not None and played.hidden_worst is not None:
+                weak = _weak_words(played, "-")
+                sizes = played.hidden_worst, played.hidden_median or 1
+                hidden = " / ".join(map(hidden_words, sizes))
+            if played.update_hidden_worst is not None:
+                update = hidden_words(played.update_hidden_worst)
+        mark = "best" if option.is_best else ""
         return (
-            one.scheme + ("" if is_whole else f", {sizes[0]}/{sizes[1]}"),
-            str(one.weak_lower),
-            hidden_words(one.hidden_worst),
+            scheme if is_whole else f"{scheme}, {option.num_clients}/{cohort}",
+            str(option.weak_lower),
+            hidden_words(option.hidden_worst),
             _about(
-                one.cardinality,
-                one.cardinality_interval,
-                is_simulated=not one.is_computed,
+                option.cardinality,
+                option.cardinality_interval,
+                is_simulated=not option.is_computed,
             ),
-            "?" if math.isnan(one.skipped) else _percent(one.skipped),
+            "?" if math.isnan(option.skipped) else _percent(option.skipped),
             fair,
             weak,
             hidden,
-            *drifting,
-            mark,
+            *(() if self.setting.memory is None else (update,)),
+            "take" if option == self.chosen else mark,
         )
 
     @property
     def sentences(self) -> list[str]:
-        """What was measured, which to take, and why."""
-        said = [] if self.measured is None else self.measured.sentences()
-        if self.chosen is None:
-            return [*said, nothing_fits(self.options, self.demands), *self._assigned()]
-        said.append(take(self.setting, self.demands, self.chosen))
-        said += self._assigned()
-        said += remainder(self.setting, self.chosen)
-        said += instead(self.setting, self.options, self.chosen)
+        """The measurements, the scheme to take, and the reasons."""
+        setting, chosen = self.setting, self.chosen
+        assigned = []
+        if setting.assignment:
+            text = text_of("advice_assigned")
+            assigned = [text.format(assignment=setting.assignment)]
+        words = [] if self.measured is None else self.measured.sentences()
+        if chosen is None:
+            return [*words, nothing_fits(self.options, self.demands), *assigned]
+        words += [take(setting, self.demands, chosen), *assigned]
+        words += remainder(setting, chosen)
+        words += instead(setting, self.options, chosen)
         if self.policies:
-            said.append(losses(self.setting, self.policies, self.policy_loss))
-        if self.chosen.block_size > 1 and self.chosen.cohort_size is not None:
-            said.append(enforced(self.chosen, self.policy_loss))
-        return said
-
-    def _assigned(self) -> list[str]:
-        assignment = self.setting.assignment
-        return (
-            [text_of("advice_assigned").format(assignment=assignment)]
-            if assignment
-            else []
-        )
+            words.append(losses(setting, self.policies, self.policy_loss))
+        if chosen.block_size > 1 and chosen.cohort_size is not None:
+            words.append(enforced(chosen, self.policy_loss))
+        return words
 
     @property
     def content(self) -> dict[str, Any]:
@@ -424,11 +407,11 @@ class Advice:
         }
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as JSON's values; what is unknown is None."""
+        """Return everything as values of JSON; unknown values are None."""
         return self.content
 
     def __repr__(self) -> str:
-        """Return what to take, in a line."""
+        """Return the scheme to take, in a line."""
         return (
             f"Advice({self.title}; take {self.chosen.scheme if self.chosen else None})"
         )

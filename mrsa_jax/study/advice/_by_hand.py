@@ -1,9 +1,8 @@
-"""One history at a time, looked at by hand.
+"""Explore one history by hand: from sizes and rates to the leakage of its sums.
 
-Sizes and rates in, what its sums reveal out.
-What is shown is a function of the settings. It compiles nothing, whatever changes,
-while clients are offline independently of one another; a notebook moves it with sliders
-(`_explorer`).
+The view is a function of the settings, which a notebook changes with sliders
+(`_explorer`). It compiles nothing, regardless of the change, while clients are offline
+independently of one another.
 """
 
 from __future__ import annotations
@@ -63,10 +62,10 @@ class State:
 
     Attributes:
         values: The settings, with N and K rounded down to multiples of T.
-        history: bool[J, N], who is in the sum of each round.
+        history: bool[J, N], the clients in the sum of each round.
         first_exposure: int32[N], the round that exposes a client; -1 for never.
-        hidden: float64[J, 2], among how many the worst and the median client are
-            hidden.
+        hidden: float64[J, 2], sizes that the worst and the median client are hidden
+            among.
         fairness_gap: F after all rounds.
         cardinality: C, mean clients per round.
         advice: What `advise` reports on these sizes, in a sentence.
@@ -89,30 +88,27 @@ class State:
 
 
 def state_of(values: Mapping[str, Any]) -> State:
-    """Return what is shown at some settings.
+    """Roll out and analyse the history of some settings.
 
     Examples:
         >>> at = dict(num_clients=25, cohort_size=7, privacy_target=3, dropout_rate=0.1,
         ...           availability="independent", rounds=40, seed=0)
         >>> found = state_of(at)
-        >>> found.values["num_clients"], found.values["cohort_size"], found.exposed_clients
-        (24, 6, 0)
+        >>> found.values["num_clients"], found.values["cohort_size"]
+        (24, 6)
+        >>> found.exposed_clients
+        0
     """
-    n, k, size = (
-        int(values[name]) for name in ("num_clients", "cohort_size", "privacy_target")
-    )
-    size = min(size, n, k)
-    n, k = n - n % size, min(n, k) // size * size
-    own = {**values, "num_clients": n, "cohort_size": k, "privacy_target": size}
-    rate, seed, rounds, model = (
-        own[name] for name in ("dropout_rate", "seed", "rounds", "availability")
-    )
-    require(
-        model.partition(":")[0] in ("independent", "markov"),
-        "availability",
-        "must be independent or markov:ROUNDS here",
-        model,
-    )
+    n, k = int(values["num_clients"]), int(values["cohort_size"])
+    size = min(int(values["privacy_target"]), n, k)
+    n -= n % size
+    k = min(n, k) // size * size
+    settings = {**values, "num_clients": n, "cohort_size": k, "privacy_target": size}
+    rate, model = settings["dropout_rate"], settings["availability"]
+    seed, rounds = settings["seed"], settings["rounds"]
+    rule = "must be independent or markov:ROUNDS here"
+    is_simple = model.partition(":")[0] in ("independent", "markov")
+    require(is_simple, "availability", rule, model)
     online: Any = availability.independent(rate)
     if Model.parse(model, (rate,)).parameters:
         online = availability.markov(rate, float(model.partition(":")[2]))
@@ -122,12 +118,11 @@ def state_of(values: Mapping[str, Any]) -> State:
     # number
     length = rounds if model == "independent" else max(rounds, _MOST_ROUNDS)
     with use_form("loops"):  # nothing is compiled for a shape
-        history = np.array(selection.rollout_trials(seed, selector, online, length, 1))[
-            0, :rounds
-        ]
-        found = summaries(history[None], WORST_AND_MEDIAN)
-    assert found is not None  # histories are small
-    hidden = hidden_by_round(history, found, WORST_AND_MEDIAN)
+        trials = selection.rollout_trials(seed, selector, online, length, 1)
+        history = np.array(trials)[0, :rounds]
+        summary = summaries(history[None], WORST_AND_MEDIAN)
+    assert summary is not None  # histories are small
+    hidden = hidden_by_round(history, summary, WORST_AND_MEDIAN)
     code = _CODE.format(
         selector=selector,
         online=online,
@@ -135,27 +130,27 @@ def state_of(values: Mapping[str, Any]) -> State:
         rounds=rounds,
         block=f", block_size={size}" * (size > 1),
     )
-    counts = found.counts[0]
+    counts = summary.counts[0]
     return State(
-        own,
-        history,
-        found.first_exposure[0],
-        hidden,
-        float(np.ptp(counts)) / rounds,
-        float(counts.sum()) / rounds,
-        _advice(n, k, rate, model),
-        code,
+        values=settings,
+        history=history,
+        first_exposure=summary.first_exposure[0],
+        hidden=hidden,
+        fairness_gap=float(np.ptp(counts)) / rounds,
+        cardinality=float(counts.sum()) / rounds,
+        advice=_advice(n, k, rate, model),
+        code=code,
     )
 
 
 @functools.lru_cache(512)
 def _advice(num_clients: int, cohort_size: int, rate: float, model: str) -> str:
-    found = advise(num_clients, cohort_size, rate, trials=0, availability=model)
-    return str(found.sentences[0])
+    advice = advise(num_clients, cohort_size, rate, trials=0, availability=model)
+    return str(advice.sentences[0])
 
 
 def charts_of(state: State) -> list[Chart]:
-    """Return who is in which sum, and among how many clients are hidden after each round."""
+    """Return charts of the members of sums, and of sizes clients are hidden among."""
     size = state.values["privacy_target"]
     rounds = 1 + np.arange(len(state.hidden))
     lines = [
@@ -171,7 +166,7 @@ def charts_of(state: State) -> list[Chart]:
 def shown(values: Mapping[str, Any]) -> Shown:
     """Return the page of a state."""
     state = state_of(values)
-    plots = "".join(drawn(one, places(_SERIES)) for one in charts_of(state))
+    plots = "".join(drawn(chart, places(_SERIES)) for chart in charts_of(state))
     first = state.first_exposure[state.first_exposure >= 0]
     since = f", the first in round {first.min() + 1}" if first.size else ""
     empty = int((~state.history.any(axis=1)).sum())
@@ -230,7 +225,7 @@ def explore(
         seed: Of the draws.
 
     Returns:
-        What a notebook shows; `.values` are the settings now, `.code` the Python.
+        An explorer; `.values` are its settings now, `.code` the Python.
 
     Raises:
         ConfigurationError: If a setting is outside its slider.
@@ -251,13 +246,16 @@ def explore(
         "rounds": rounds,
         "seed": seed,
     }
-    for one in _CONTROLS:
-        if not one.options:
-            own, rule = (
-                values[one.name],
-                f"must be a number from {one.low} to {one.high}",
+    for control in _CONTROLS:
+        if not control.options:
+            value = values[control.name]
+            rule = f"must be a number from {control.low} to {control.high}"
+            is_number = isinstance(value, int | float) and not isinstance(value, bool)
+            require(
+                is_number and control.low <= value <= control.high,
+                control.name,
+                rule,
+                value,
             )
-            is_number = isinstance(own, int | float) and not isinstance(own, bool)
-            require(is_number and one.low <= own <= one.high, one.name, rule, own)
     check_integer(seed, "seed", 0, 2**32 - 1)
     return Explorer("Which sums reveal whom", state_of(values).values, _CONTROLS, shown)

@@ -1,24 +1,22 @@
-"""What a participation log reveals about its system.
-
-N, K, and how often clients are lost where.
-"""
+"""Measure a participation log: N, K, and the rates at which clients are lost."""
 
 from __future__ import annotations
 
 import dataclasses
 import pathlib
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from mrsa_jax import privacy
 from mrsa_jax._core.statistics import binomial_interval, half_interval
 from mrsa_jax.study._assets import text_of
 from mrsa_watch._base.errors import require
 from mrsa_watch._base.html import counted
-from mrsa_watch.logs import LineParser, SumLine, sums_of
+from mrsa_watch.logs import SumLine, sums_of
 
 _MOST_BYTES = 2**31  # of a participation log
 # lost before anything is shared; lost when already in the sum
@@ -27,7 +25,7 @@ _BEFORE, _AFTER = "setup", "unmask"
 
 @dataclasses.dataclass(frozen=True)
 class Rate:
-    """A chance as counted in a log.
+    """A probability as counted in a log.
 
     Attributes:
         count: How often it happened.
@@ -46,11 +44,10 @@ class Rate:
     upper: float
 
     @staticmethod
-    def of(counts: Sequence[int], totals: Sequence[int]) -> Rate | None:
-        """Return the rate of counts by round; None where nothing could happen."""
-        pairs = np.array(
-            [pair for pair in zip(counts, totals, strict=True) if pair[1]], np.int64
-        )
+    def of(counts: ArrayLike, totals: ArrayLike) -> Rate | None:
+        """Return the rate of counts by round; None if nothing could happen."""
+        pairs = np.transpose([counts, totals]).astype(np.int64)
+        pairs = pairs[pairs[:, 1] > 0]
         if not len(pairs):
             return None
         count, total = map(int, pairs.sum(axis=0))
@@ -58,38 +55,36 @@ class Rate:
         low, high = binomial_interval(count, total)
         if len(pairs) > 1:
             half = float(half_interval(pairs[:, 0] / pairs[:, 1]))
-            low, high = (
-                min(low, max(rate - half, 0.0)),
-                max(high, min(rate + half, 1.0)),
-            )
+            low = min(low, max(rate - half, 0.0))
+            high = max(high, min(rate + half, 1.0))
         return Rate(count, total, rate, low, high)
 
     def __str__(self) -> str:
-        """Return it in percent with its interval."""
+        """Return the rate in percent with its interval."""
         ends = f"{100 * self.lower:.2g} to {100 * self.upper:.2g} %"
         return f"{100 * self.rate:.3g} % ({ends}; {self.count:,} of {self.total:,})"
 
 
 @dataclasses.dataclass(frozen=True)
 class Measured:
-    """What a log says.
+    """The measurements of a log.
 
     Attributes:
         file: Its path.
-        num_clients: Clients that it names anywhere.
-        cohort_size: How many were asked in most rounds; the largest sum where it says
-            only who was summed.
+        num_clients: Number of clients that it names anywhere.
+        cohort_size: Clients that were asked in most rounds; those of the largest sum if
+            it records only sums.
         cohort_sizes: Fewest and most asked, or summed.
         num_rounds: Rounds in it.
         num_sums: Sums that were learnt.
         aborted: Rounds that ended without a sum.
         participations: Fewest, median and most sums that a client is in.
-        says_lost: Whether it says who was asked, or who was lost.
-        is_plain: Whether it says that the server saw every update by itself.
-        before: Lost before anything was shared, of those asked; None where it does not
-            say.
-        inside: Lost before their update was summed, of those who began; where it does
-            not say, what sums lack of the largest.
+        says_lost: Whether it records clients that were asked, or lost.
+        is_plain: Whether it records that the server saw every update by itself.
+        before: Lost before anything was shared, of those asked; None if it does not
+            record them.
+        inside: Lost before their update was summed, of those that began; if it does
+            not record them, the clients that sums lack of the largest.
         unmasking: Lost when their update was in the sum, of those in it; None as above.
         is_torn: Whether its last line is not whole, and was left out.
     """
@@ -111,35 +106,35 @@ class Measured:
 
     @property
     def varies(self) -> bool:
-        """Whether rounds differ in how many were asked, or summed."""
+        """Whether rounds differ in the number of clients asked, or summed."""
         return self.cohort_sizes[0] < self.cohort_sizes[1]
 
     def sentences(self) -> list[str]:
-        """Say what was measured, and what a log cannot tell."""
-        named = "asked" if self.says_lost else "summed"
+        """Report the measurements, and the limits of a log."""
+        verb = "asked" if self.says_lost else "summed"
         low, high = self.cohort_sizes
         size = f"{low} to {high}" if self.varies else f"{high}"
-        said = [
+        words = [
             f"The log names {self.num_clients} clients in "
             f"{counted(self.num_rounds, 'round')}, "
-            f"{size} of them {named} per round (K = {self.cohort_size} is used)."
+            f"{size} of them {verb} per round (K = {self.cohort_size} is used)."
         ]
         if self.aborted:
-            said[0] += f" {self.aborted} ended without a sum."
+            words[0] += f" {self.aborted} ended without a sum."
         if self.is_plain:
-            said.append(
+            words.append(
                 "The server of this system saw every update by itself: no scheme hides "
                 "it."
             )
         if self.says_lost:
-            said.append(self._losses())
+            words.append(self._losses())
         else:
-            said.append(text_of("log_of_sums").format(lack=self.inside))
+            words.append(text_of("log_of_sums").format(lack=self.inside))
         if self.num_rounds < 10:
-            said.append("So few rounds give little evidence: look at the intervals.")
+            words.append("So few rounds give little evidence: look at the intervals.")
         if self.is_torn:
-            said.append("Its last line is incomplete and was ignored.")
-        return said
+            words.append("Its last line is incomplete and was ignored.")
+        return words
 
     def _losses(self) -> str:
         words = [
@@ -162,7 +157,7 @@ class Measured:
 
 @dataclasses.dataclass
 class _Round:
-    """A round, of all its sums."""
+    """The clients of a round in all of its sums, by what happened to them."""
 
     asked: set[Any] = dataclasses.field(default_factory=set)
     before: set[Any] = dataclasses.field(default_factory=set)
@@ -172,9 +167,27 @@ class _Round:
     sums: int = 0
     says: bool = False
 
+    def add(self, line: SumLine) -> None:
+        """Take a sum into account."""
+        self.sums += line.status == "learnt"
+        self.says |= line.asked is not None or bool(line.lost)
+        self.summed.update(line.clients)
+        self.asked.update(line.asked or ())
+        stages = {_BEFORE: self.before, _AFTER: self.after}
+        for stage, names in line.lost.items():
+            stages.get(stage, self.lost).update(names)
+
+    def complete(self) -> None:
+        """Make the sets agree, when all sums are known."""
+        self.asked |= self.summed | self.before | self.lost | self.after
+        self.lost -= self.before  # in another of the round's sums
+        self.after &= self.summed
+        if self.sums:  # a client that is missing without a word was lost as well
+            self.lost |= self.asked - self.summed - self.before
+
 
 def measure_log(file: pathlib.Path, **options: Any) -> Measured:
-    """Return what a log of any format says; options are those of `privacy.read_log`.
+    """Measure a log of any format; options are those of `privacy.read_log`.
 
     Raises:
         ConfigurationError: If it breaks a rule of its format, or holds no round of two
@@ -182,89 +195,70 @@ def measure_log(file: pathlib.Path, **options: Any) -> Measured:
         DataNotFoundError: If it is not there.
     """
     lines = sums_of(file, _MOST_BYTES)
-    if lines is not None:
-        return _of_lines(file, *lines)
-    log = privacy.read_log(file, **options)
-    rows = np.asarray(log.participation != 0, np.bool_)
-    rounds = [
-        _Round(summed=set(np.flatnonzero(row).tolist()), sums=1)
-        for row in rows
-        if row.any()
-    ]
-    return _found(file, rounds)
-
-
-def _of_lines(
-    file: pathlib.Path, parser: LineParser, sums: Iterator[SumLine]
-) -> Measured:
-    rounds: dict[Any, _Round] = {}
-    for found in sums:
-        if found.status != "refused":
-            _add(rounds.setdefault((found.run, found.round), _Round()), found)
-    is_plain = any(header.aggregation == "plain" for header in parser.headers)
-    return _found(
-        file, list(rounds.values()), is_plain=is_plain, is_torn=parser.is_unfinished
+    if lines is None:
+        log = privacy.read_log(file, **options)
+        rows = np.asarray(log.participation != 0, np.bool_)
+        members = (set(np.flatnonzero(row).tolist()) for row in rows)
+        return _measured(file, [_Round(summed=own, sums=1) for own in members if own])
+    parser, sums = lines
+    rounds: defaultdict[Any, _Round] = defaultdict(_Round)
+    for line in sums:
+        if line.status != "refused":
+            rounds[line.run, line.round].add(line)
+    return _measured(
+        file,
+        rounds.values(),
+        is_plain=any(header.aggregation == "plain" for header in parser.headers),
+        is_torn=parser.is_unfinished,
     )
 
 
-def _add(own: _Round, line: SumLine) -> None:
-    """Take a sum of a round into account."""
-    own.sums += line.status == "learnt"
-    own.says |= line.asked is not None or bool(line.lost)
-    own.summed.update(line.clients)
-    own.asked.update(line.asked or ())
-    for stage, names in line.lost.items():
-        {_BEFORE: own.before, _AFTER: own.after}.get(stage, own.lost).update(names)
-
-
-def _found(
+def _measured(
     file: pathlib.Path,
     rounds: Iterable[_Round],
     *,
     is_plain: bool = False,
     is_torn: bool = False,
 ) -> Measured:
-    own = [one for one in rounds if one.says or one.summed]
-    for one in own:
-        one.asked |= one.summed | one.before | one.lost | one.after
-        one.lost -= one.before  # in another of the round's sums
-        one.after &= one.summed
-        if one.sums:  # whoever is missing without a word was lost as well
-            one.lost |= one.asked - one.summed - one.before
-    clients = set[Any]().union(*(one.asked for one in own))
-    said = [one for one in own if one.says]
-    sizes = [len(one.asked) for one in (said or own)]
+    records = [record for record in rounds if record.says or record.summed]
+    for record in records:
+        record.complete()
+    clients = set[Any]().union(*(record.asked for record in records))
+    said = [record for record in records if record.says]
+    sizes = [len(record.asked) for record in (said or records)]
     rule = "must be of a log with a round of two clients or more"
     require(max(sizes, default=0) >= 2, "log", rule, str(file))
     common = Counter(sizes).most_common()
     usual = max(size for size, count in common if count == common[0][1])
-    counts = Counter(client for one in own for client in one.summed)
+    counts = Counter(client for record in records for client in record.summed)
     times = np.array([counts[client] for client in clients])
-    told = {
-        "before": Rate.of([len(r.before) for r in said], [len(r.asked) for r in said]),
-        "inside": Rate.of(
-            [len(r.lost) for r in said], [len(r.asked) - len(r.before) for r in said]
-        ),
-        "unmasking": Rate.of(
-            [len(r.after) for r in said], [len(r.summed) for r in said]
-        ),
-    }
-    if not said:
+    if said:
+        asked, before, lost, after, summed = (
+            np.array([len(getattr(record, name)) for record in said])
+            for name in ("asked", "before", "lost", "after", "summed")
+        )
+        rates = (
+            Rate.of(before, asked),
+            Rate.of(lost, asked - before),
+            Rate.of(after, summed),
+        )
+    else:
         usual = max(sizes)
-        told = {
-            "inside": Rate.of([usual - size for size in sizes], [usual] * len(sizes))
-        }
+        totals = np.full(len(sizes), usual)
+        rates = None, Rate.of(totals - sizes, totals), None
     return Measured(
         file=file,
         num_clients=len(clients),
         cohort_size=usual,
         cohort_sizes=(min(sizes), max(sizes)),
-        num_rounds=len(own),
-        num_sums=sum(one.sums for one in own),
-        aborted=sum(not one.sums for one in own),
+        num_rounds=len(records),
+        num_sums=sum(record.sums for record in records),
+        aborted=sum(not record.sums for record in records),
         participations=(int(times.min()), float(np.median(times)), int(times.max())),
         says_lost=bool(said),
         is_plain=is_plain,
+        before=rates[0],
+        inside=rates[1],
+        unmasking=rates[2],
         is_torn=is_torn,
-        **told,
     )

@@ -1,4 +1,4 @@
-"""Runs the choice of a scheme from its settings, or from Python, and saves what it found."""
+"""Choose a scheme from settings, or from Python, and save the advice."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import numpy as np
 
 from mrsa_jax.study import _run as commands, _store
 from mrsa_jax.study._commands import AdviseConfig, check_cohort
+from mrsa_jax.study._files import write_json, write_rows
 from mrsa_jax.study._plots import advice_charts, save_charts
 from mrsa_jax.study._progress import Progress, note
-from mrsa_jax.study._run_folder import write_json, write_rows
 from mrsa_jax.study.advice._advice import Advice, Demands, choose, mark_best
-from mrsa_jax.study.advice._log import Measured, measure_log
+from mrsa_jax.study.advice._log import Measured, Rate, measure_log
 from mrsa_jax.study.advice._options import (
     POLICIES,
     Candidate,
@@ -36,11 +36,11 @@ _MOST_LINES, _MOST_PLAYED = 2, 3  # families of lines, each a separate program; 
 
 
 def check(config: AdviseConfig) -> None:
-    """Reject nothing more: what is needed depends on the log."""
+    """Reject nothing more: the needs depend on the log."""
 
 
 def run(config: AdviseConfig, progress: Progress) -> Advice:
-    """Judge every scheme that comes into question, and choose."""
+    """Evaluate every candidate scheme, and choose."""
     measured = None
     if config.log is not None:
         note(progress, f"reading {config.log}")
@@ -49,33 +49,40 @@ def run(config: AdviseConfig, progress: Progress) -> Advice:
     demands = Demands(config.want_privacy, config.want_hidden, config.min_cardinality)
     judge = Judge(setting)
     every = candidates(setting, config.want_privacy, config.schemes)
-    known = {one: judge.option(one, judge.best_policy(one)) for one in every}
+    options_of = {
+        candidate: judge.option(
+            candidate, judge.best_policy(candidate), setting.loss_rate
+        )
+        for candidate in every
+    }
     if setting.trials:
-        _play(judge, known, demands, config.schemes, progress)
-    order = sorted(
-        known, key=lambda one: (known[one].weak_lower, known[one].hidden_worst)
+        _play(judge, options_of, demands, config.schemes, progress)
+    pairs = sorted(
+        options_of.items(), key=lambda pair: (pair[1].weak_lower, pair[1].hidden_worst)
     )
-    options = mark_best(known[one] for one in order)
+    options = mark_best(option for _, option in pairs)
     chosen = choose(options, demands)
     policies: tuple[Option, ...] = ()
     loss = setting.loss_rate or _STRESS
     if chosen is not None and chosen.block_size > 1 and chosen.weak_lower > 1:
-        policies = _policies(judge, order[options.index(chosen)], loss, progress)
+        policies = _policies(judge, pairs[options.index(chosen)][0], loss, progress)
     return Advice(setting, demands, options, chosen, policies, loss, measured)
 
 
 def _setting(config: AdviseConfig, measured: Measured | None) -> Setting:
-    """Return the setting: what is given, else what was measured."""
+    """Return the setting, where a flag takes precedence over a measured value."""
     clients, cohort = config.num_clients, config.cohort_size
     rates, loss = config.dropout_rate, config.loss_rate
     if measured is not None:
         seen = measured.num_clients
         rule = f"must be at least {seen}, the clients in the log"
         require(clients is None or clients >= seen, "num_clients", rule, clients)
-        clients, cohort = clients or seen, cohort or measured.cohort_size
+        clients = clients or seen
+        cohort = cohort or measured.cohort_size
         rates = rates or (_measured(measured.before, "before"),)
         loss = _measured(measured.inside, "inside") if loss is None else loss
-    assert clients is not None  # for the type checker: without a log they are given
+    # for the type checker: without a log they are set
+    assert clients is not None
     assert cohort is not None
     check_cohort(clients, cohort)
     trials, entries = config.trials, config.rounds * clients
@@ -83,112 +90,102 @@ def _setting(config: AdviseConfig, measured: Measured | None) -> Setting:
         trials = int(np.clip(_ENTRIES // entries, 2, _MOST_TRIALS))
         trials = 0 if entries > _MOST_ENTRIES else trials
     return Setting(
-        clients,
-        cohort,
-        tuple(rates),
-        loss or 0.0,
-        config.availability,
-        config.rounds,
-        trials,
-        config.seed,
-        config.memory,
-        config.share,
+        num_clients=clients,
+        cohort_size=cohort,
+        dropout_rates=tuple(rates),
+        loss_rate=loss or 0.0,
+        availability=config.availability,
+        rounds=config.rounds,
+        trials=trials,
+        seed=config.seed,
+        memory=config.memory,
+        share=config.share,
     )
 
 
-def _measured(rate: Any, where: str) -> float:
+def _measured(rate: Rate | None, where: str) -> float:
     if rate is None:
         return 0.0
     rule = f"must be of a log in which not everybody is lost {where} rounds"
     require(rate.rate < 1, "log", rule, f"{rate.count} of {rate.total}")
-    return float(rate.rate)
+    return rate.rate
 
 
 def _play(
     judge: Judge,
-    known: dict[Candidate, Option],
+    options_of: dict[Candidate, Option],
     demands: Demands,
     named: tuple[str, ...],
     progress: Progress,
 ) -> None:
-    """Simulate options: all of a small population.
-
-    Of a large one what is likely to be taken.
-    """
-    options = dict(zip(known, mark_best(known.values()), strict=True))
+    """Simulate options: of a large population only the likely choices."""
+    options = dict(zip(options_of, mark_best(options_of.values()), strict=True))
     likely = choose(options.values(), demands)
-    first, *_ = known  # random selection
-    order = sorted(
-        known,
-        key=lambda one: (
-            one != first,
-            options[one] != likely,
-            not options[one].is_best,
-        ),
-    )
-    is_large = judge.setting.rounds * judge.setting.num_clients > _FEW_ENTRIES
+    random, *_ = options_of
+
+    def rank(candidate: Candidate) -> tuple[bool, ...]:
+        option = options[candidate]
+        return candidate != random, option != likely, not option.is_best
+
+    setting = judge.setting
+    is_large = setting.rounds * setting.num_clients > _FEW_ENTRIES
     taken: list[Candidate] = []
     lines = 0
-    for one in order:
-        is_lines = hasattr(judge.built(one)[0], "members")
+    for candidate in sorted(options_of, key=rank):
+        is_lines = hasattr(judge.built(candidate)[0], "members")
         lines += is_lines
-        is_needed = np.isnan(known[one].cardinality) or one.scheme.written in named
-        is_much = (is_lines and lines > _MOST_LINES) or (
-            is_large and len(taken) >= _MOST_PLAYED
+        is_needed = (
+            np.isnan(options_of[candidate].cardinality)
+            or candidate.scheme.written in named
         )
-        if is_needed or not is_much:
-            taken.append(one)
+        # each family of lines is a program of its own
+        is_much = is_lines and lines > _MOST_LINES
+        if is_needed or not (is_much or (is_large and len(taken) >= _MOST_PLAYED)):
+            taken.append(candidate)
     progress.stage("schemes", len(taken))
-    for done, one in enumerate(taken, 1):
-        known[one] = judge.played(one, known[one])
+    for done, candidate in enumerate(taken, 1):
+        option = options_of[candidate]
+        options_of[candidate] = judge.played(candidate, option, setting.loss_rate)
         progress.update(done, len(taken))
 
 
 def _policies(
-    judge: Judge, one: Candidate, loss: float, progress: Progress
+    judge: Judge, candidate: Candidate, loss: float, progress: Progress
 ) -> tuple[Option, ...]:
     """Return a scheme under each policy for blocks that lose a member."""
-    found = {policy: judge.option(one, policy, loss) for policy in POLICIES}
-    # the others keep what they promise, and their sums are known
+    options = {policy: judge.option(candidate, policy, loss) for policy in POLICIES}
+    # the others keep their promise, and their sums are known
     if judge.setting.trials:
         progress.stage("blocks that lose a member", 1)
-        found["ignore"] = judge.played(one, found["ignore"], loss)
+        options["ignore"] = judge.played(candidate, options["ignore"], loss)
         progress.update(1, 1)
-    return tuple(found.values())
+    return tuple(options.values())
 
 
 def run_and_save(
     config: AdviseConfig, progress: Progress, show: Callable[[Advice], None]
 ) -> Advice:
-    """Choose, and write the folder if one is asked for."""
+    """Choose, and write JSON, table and figure if a folder is asked for."""
     with _store.folder_if_asked(config) as folder:
-        found = run(config, progress)
-        show(found)  # before it is saved, which may fail
+        advice = run(config, progress)
+        show(advice)  # before it is saved, which may fail
         if folder is not None:
-            _save(folder.path, found)
-    return found
-
-
-def _save(folder: pathlib.Path, found: Advice) -> None:
-    """Write the advice as JSON, its table as CSV, and what the schemes promise as a figure."""
-    write_json(folder / "advice.json", found.content)
-    write_rows(
-        folder / "options.csv", [_flat(option) for option in found.content["options"]]
-    )
-    save_charts(advice_charts(found.content["options"]), folder)
+            content = advice.content
+            write_json(folder.path / "advice.json", content)
+            rows = [_flat(option) for option in content["options"]]
+            write_rows(folder.path / "options.csv", rows)
+            save_charts(advice_charts(content["options"]), folder.path)
+    return advice
 
 
 def _flat(option: dict[str, Any]) -> dict[str, Any]:
-    """Return an option as one row.
-
-    What was simulated and the ends of intervals are columns.
-    """
+    """Return an option as one row, with columns for its simulation and intervals."""
     row: dict[str, Any] = {}
     for name, value in option.items():
         if isinstance(value, dict):
-            row |= _flat({f"played_{own}": one for own, one in value.items()})
+            row |= _flat({f"played_{key}": item for key, item in value.items()})
         elif isinstance(value, list):
-            row |= {f"{name}_lower": value[0], f"{name}_upper": value[1]}
+            row[f"{name}_lower"], row[f"{name}_upper"] = value
         else:
             row[name] = value
     return row
@@ -202,7 +199,7 @@ def advise(
     progress: Progress | None = None,
     **settings: Any,
 ) -> Advice:
-    """Choose a selection scheme and its T for a population, or by a log of a system that runs.
+    """Choose a selection scheme and its T for a population, or by a system's log.
 
     It judges random selection, and batch and crossing partitions for each T that fits;
     reports for each what it keeps for any number of rounds, the mean clients per round
@@ -247,9 +244,9 @@ def advise(
     Source: Multi-RoundSecAgg, Theorem 1, for the sizes; what losses inside rounds do,
     and the choice, are this package's.
     """
-    known = [field.name for field in dataclasses.fields(AdviseConfig)]
+    names = [field.name for field in dataclasses.fields(AdviseConfig)]
     for name in settings:
-        check_known(name, name, known, "a known setting")
+        check_known(name, name, names, "a known setting")
     rates: Any = () if dropout_rate is None else dropout_rate
     if not isinstance(rates, Sequence):
         rates = (rates,)
@@ -261,5 +258,5 @@ def advise(
         dropout_rate=tuple(rates),
         **settings,
     )
-    found: Advice = commands.run(config, progress)
-    return found
+    advice: Advice = commands.run(config, progress)
+    return advice

@@ -1,6 +1,7 @@
-"""Failures of secure aggregation, alone and in sweeps.
+"""Count failures of secure aggregation, alone and in sweeps, and compare with bounds.
 
-Rates with intervals, next to bounds.
+`Setting` holds the meaning of the flags of `mrsa-jax secagg`: a graph, a threshold, a
+ring, losses and memory.
 """
 
 from __future__ import annotations
@@ -33,10 +34,7 @@ from mrsa_jax.study._tables import (
     total_dropout_rate,
 )
 
-# ---- What the flags of `mrsa-jax secagg` mean: a graph, a threshold, a ring, losses,
-# memory.
-
-# what a command takes at its smallest: programs, libraries, keystream
+# bytes of a command at its smallest: programs, libraries, keystream
 _PROGRAMS = 2**28
 # Bytes of each pair of clients (edges, shares, messages), and of each entry of an
 # input, by what is done; measured on complete graphs.
@@ -45,17 +43,14 @@ _ENTRY = {"sets": 0, "array": 16, "real": 48, "trials": 0}
 
 
 def secagg_bytes(config: SecaggConfig) -> int:
-    """Return about what a round or a failure study needs.
-
-    More than it takes on sparse graphs.
-    """
+    """Return about how many bytes a round or a failure study needs, fewer if sparse."""
     kind = "trials" if config.trials is not None else config.fidelity or "array"
     entries = config.num_clients * config.dim
     return _PROGRAMS + _PAIR[kind] * config.num_clients**2 + _ENTRY[kind] * entries
 
 
 def stated_memory(config: SecaggConfig) -> str:
-    """Say what is needed, or refuse what the machine has not.
+    """State the memory, or refuse more than the machine has.
 
     Raises:
         ConfigurationError: If memory does not suffice.
@@ -103,7 +98,7 @@ class Setting:
 
     @property
     def chance(self) -> float | None:
-        """P of an Erdős–Rényi graph, 1.0 of the complete one, None of the others."""
+        """P of an Erdős–Rényi graph, 1.0 of the complete one, None of others."""
         return self.named.chance
 
     @property
@@ -123,7 +118,7 @@ class Setting:
         return np.asarray(self.graph.sample(key))
 
     def survivors(self) -> np.ndarray:
-        """Return V0 to V4 of trial 0, bool[5, n], and then who is lost before unmasking."""
+        """Return V0 to V4 of trial 0, bool[5, n], less those lost before unmasking."""
         n = self.config.num_clients
         key = round_key(trial_key(as_key(self.config.seed), 0), 0, Stream.STEPS)
         steps = availability.independent_steps(self.config.step_dropout_rate)
@@ -137,20 +132,14 @@ class Setting:
     def inputs(self) -> np.ndarray:
         """Return random residues, uint32[n, dim]."""
         shape = (self.config.num_clients, self.config.dim)
-        return (
-            self._generator(0)
-            .integers(0, self.modulus, shape, np.uint64)
-            .astype(np.uint32)
-        )
+        inputs = self._generator(0).integers(0, self.modulus, shape, np.uint64)
+        return inputs.astype(np.uint32)
 
     def _generator(self, stream: int) -> np.random.Generator:
         return np.random.default_rng([_OFFSET, stream, self.config.seed])
 
     def secret_seed(self) -> bytes:
-        """Return what the round's secrets come from.
-
-        How it is printed and modelled is no part.
-        """
+        """Return the seed of the round's secrets, regardless of its print and model."""
         plain = dataclasses.replace(
             self.config, json=False, up_mbits=None, compute_slowdown=1.0
         )
@@ -158,9 +147,8 @@ class Setting:
 
     def title(self) -> str:
         """Name the graph and its numbers."""
-        shape = self.named.label + (
-            ", the paper's p*" if self.is_default_chance else ""
-        )
+        chance = ", the paper's p*" if self.is_default_chance else ""
+        shape = f"{self.named.label}{chance}"
         return f"{self.config.num_clients} clients, {shape}, t = {self.threshold}"
 
     def to_dict(self) -> dict[str, Any]:
@@ -182,9 +170,6 @@ def log10(natural: float) -> float:
     return natural / math.log(10.0)
 
 
-# ---- Failures of secure aggregation, alone and in sweeps: rates with intervals, next
-# to bounds.
-
 _RARE_TRIALS = 4096  # give two digits
 RATES = {
     "no_sum": "ends without its sum",
@@ -195,10 +180,10 @@ RATES = {
     "disconnected": "G_3 is disconnected",
     "unmaskable": "unmaskable by CCESA's Appendix F attack",
 }
-"""What is counted, the outcome first; the other rates are of its causes and of risks.
-"""
+"""Events that are counted, the outcome first; others are its causes, and risks."""
 _RARE = {
-    "unreliable": "in which inputs arrive but too few shares come back (Theorem 1 fails)",
+    "unreliable": "in which inputs arrive but too few shares come back "
+    "(Theorem 1 fails)",
     "not_private": "that is not private",
 }
 _ENDS = {"rate": "Share", "lower": "Lower end", "upper": "Upper end"}
@@ -239,7 +224,7 @@ def run_failures(config: SecaggConfig, progress: Progress) -> Findings:
 def counted(
     setting: Setting, progress: Callable[[int, int], None] | None = None, first: int = 0
 ) -> secagg.failures.FailureRates:
-    """Count the failures of as many rounds as the setting says."""
+    """Count the failures of the rounds of a setting."""
     config = setting.config
     assert config.trials is not None  # checked with the other settings
     steps = availability.independent_steps(config.step_dropout_rate)
@@ -261,7 +246,7 @@ def check_risk(setting: Setting) -> None:
 
 
 def log10_bounds(setting: Setting) -> dict[str, float]:
-    """Return log10 of the bounds; none for graphs that the theorems do not speak of.
+    """Return log10 of the bounds; empty for graphs that the theorems do not cover.
 
     Of the complete graph they are those of p = 1.
     """
@@ -302,9 +287,8 @@ def _numbers(setting: Setting) -> tuple[int, float | None, float, int]:
 def _rare(
     setting: Setting, rates: secagg.failures.FailureRates, progress: Progress
 ) -> dict[str, Any] | None:
-    """Estimate what was never counted.
+    """Estimate events that were never counted; None if all were, or no method is known.
 
-    None where everything was, or no method is known.
     A round without a sum is unreliable or has fewer than two inputs: `no_sum` has an
     upper end.
     """
@@ -314,12 +298,12 @@ def _rare(
         return None
     trials = min(setting.config.trials or 1, _RARE_TRIALS)
     progress.stage("rounds with a failure in them", 2 * trials)
-    found = secagg.rare_failure_rates(
+    rare_rates = secagg.rare_failure_rates(
         setting.config.seed, n, p, q, t, trials, progress=progress.update
     )
-    rare = {name: _rare_rate(getattr(found, name)) for name in names}
+    rare = {name: _rare_rate(getattr(rare_rates, name)) for name in names}
     if rates.no_sum.count == 0:
-        upper = float(np.logaddexp(found.unreliable.log_upper, log_too_few(n, q)))
+        upper = float(np.logaddexp(rare_rates.unreliable.log_upper, log_too_few(n, q)))
         most = {
             "log10_upper": as_json(log10(min(0.0, upper))),
             "is_impossible": upper == -math.inf,
@@ -333,14 +317,14 @@ def _rare_rate(rate: RareRate) -> dict[str, Any]:
     return {
         "count": rate.count,
         "trials": rate.trials,
-        # None for zero, and where there is none
+        # None for zero, and for unknown ends
         **{f"log10_{name}": as_json(log10(value)) for name, value in logs.items()},
         "is_impossible": rate.log_upper == -math.inf,
     }
 
 
 def power(log10_value: float | None) -> str:
-    """Return a chance as a number, or as a power of ten where it is small; None: zero."""
+    """Return a probability as a number, or as a power of ten if small; None is zero."""
     if log10_value is None:
         return "0"
     if log10_value > -3:
@@ -381,7 +365,7 @@ def _sentences(report: dict[str, Any]) -> list[str]:
 def _outcome_sentence(
     rates: dict[str, dict[str, Any]], trials: int, most: dict[str, Any] | None
 ) -> str:
-    """Say how many rounds ended without a sum; `most` bounds the chance where none did."""
+    """Report the rounds without a sum; `most` bounds their chance if there are none."""
     ended, too_few = rates["no_sum"]["count"], rates["too_few"]["count"]
     if most is not None and most["is_impossible"]:
         return "Every round ends with a sum here."
@@ -397,7 +381,7 @@ _TRACED = ("seed", "connection_probability", "step_dropout_rate", "threshold")
 
 
 def group_of(config: SecaggConfig) -> Hashable:
-    """Return the settings that decide which program runs; the others are its numbers."""
+    """Return the settings that select the program; the others are its numbers."""
     check_risk(Setting.of(config))
     content = {name: v for name, v in to_dict(config).items() if name not in _TRACED}
     return json.dumps(content, sort_keys=True)
@@ -411,20 +395,22 @@ def sizes(configs: Sequence[SecaggConfig]) -> dict[str, int]:
 def variables(
     configs: Sequence[SecaggConfig], kept: Collection[str]
 ) -> dict[str, Variable]:
-    """Return the rates with their 95 % intervals, the graph's numbers, and the bounds."""
-    found: dict[str, Variable] = {}
+    """Return the rates with 95 % intervals, the graph's numbers, and the bounds."""
+    found_variables: dict[str, Variable] = {}
     for name, text in RATES.items():
-        found[f"{name}_count"] = Variable((), "int64", "rounds", f"Rounds: {text}")
+        found_variables[f"{name}_count"] = Variable(
+            (), "int64", "rounds", f"Rounds: {text}"
+        )
         for part, what in _ENDS.items():
             words = f"{what} of rounds: {text}"
-            found[f"{name}_{part}"] = Variable((), "float64", "1", words)
-    found |= VARIABLES["round"]
+            found_variables[f"{name}_{part}"] = Variable((), "float64", "1", words)
+    found_variables |= VARIABLES["round"]
     for name in BOUNDS:
         words = (
             "log10 of a bound of CCESA or ours; -inf for zero, none for other graphs"
         )
-        found[f"log10_{name}"] = Variable((), "float64", "1", words)
-    return found
+        found_variables[f"log10_{name}"] = Variable((), "float64", "1", words)
+    return found_variables
 
 
 def together(config: SecaggConfig, machine: Machine) -> int:
@@ -451,36 +437,36 @@ def run_points(
     for config in configs:
         setting = Setting.of(config)
         rates = counted(setting, first=first)
-        found: dict[str, Any] = {
+        values: dict[str, Any] = {
             "mean_survivors": rates.mean_survivors,
             "threshold_used": setting.threshold,
             "edge_chance": np.nan if setting.chance is None else setting.chance,
         }
         for name in RATES:
             rate = getattr(rates, name)
-            found |= {
+            values |= {
                 f"{name}_{part}": getattr(rate, part) for part in ("count", *_ENDS)
             }
-        found |= {
+        values |= {
             f"log10_{name}": value for name, value in log10_bounds(setting).items()
         }
-        yield {name: np.asarray(value) for name, value in found.items()}
+        yield {name: np.asarray(value) for name, value in values.items()}
 
 
 def joined(
     parts: tuple[dict[str, np.ndarray], dict[str, np.ndarray]], trials: tuple[int, int]
 ) -> dict[str, np.ndarray]:
-    """Return a point's failures in two ranges of rounds together, each of this many rounds."""
-    found: dict[str, Any] = dict(parts[1])
+    """Join a point's failures in two ranges of rounds; `trials` are their sizes."""
+    values: dict[str, Any] = dict(parts[1])
     total = sum(trials)
     for name in RATES:
         rate = Rate.of(int(sum(part[f"{name}_count"] for part in parts)), total)
-        found |= {f"{name}_{part}": getattr(rate, part) for part in ("count", *_ENDS)}
+        values |= {f"{name}_{part}": getattr(rate, part) for part in ("count", *_ENDS)}
     arrived = sum(
         round(float(part["mean_survivors"]) * count)
         for part, count in zip(parts, trials, strict=True)
     )
     return {
-        n: np.asarray(own)
-        for n, own in (found | {"mean_survivors": arrived / total}).items()
+        n: np.asarray(value)
+        for n, value in (values | {"mean_survivors": arrived / total}).items()
     }

@@ -1,6 +1,5 @@
-"""One round of secure aggregation.
+"""Run one round of secure aggregation, and compare its bytes and seconds.
 
-Run it at a fidelity, and compare its bytes and seconds.
 `run` is that of the command: of one round, or of many that may fail.
 """
 
@@ -32,19 +31,21 @@ def run(config: SecaggConfig, progress: Progress) -> Findings:
 _MOST_TWICE = 2**31  # words of keystream up to which a round runs again, once compiled
 _WORDS = {
     Status.OK: "the sum was learnt",
-    Status.TOO_FEW_SURVIVORS: "fewer than two padded inputs arrived, so clients refuse to unmask",
-    Status.UNRELIABLE: "too few shares came back to remove every pad from the sum (Theorem 1)",
+    Status.TOO_FEW_SURVIVORS: "fewer than two padded inputs arrived, so clients refuse "
+    "to unmask",
+    Status.UNRELIABLE: "too few shares came back to remove every pad from the sum "
+    "(Theorem 1)",
 }
 
 
 class _Round(NamedTuple):
-    """What a round came to, whatever its fidelity.
+    """The outcome of a round, at any fidelity.
 
     Attributes:
         survivors: bool[5, n], V0 to V4.
         steps: As in `AggregateResult`.
-        total_is_right: Whether the total is the plain sum over V3; None where there is
-            none.
+        total_is_right: Whether the total is the plain sum over V3; None without a
+            total.
         is_first: Whether times include compilation.
     """
 
@@ -59,7 +60,7 @@ class _Round(NamedTuple):
 
 
 def run_round(config: SecaggConfig, progress: Progress) -> Findings:
-    """Run one round and say what it cost and what the server learnt."""
+    """Run one round and report its cost and what the server learnt."""
     setting = Setting.of(config)
     adjacency, survivors = setting.adjacency(), setting.survivors()
     at_risk = _check_risk(setting, adjacency)
@@ -70,11 +71,9 @@ def run_round(config: SecaggConfig, progress: Progress) -> Findings:
         else _summed(setting, adjacency, survivors, progress)
     )
     content = _content(setting, fidelity, adjacency, outcome, at_risk)
-    bits, rest = (
-        setting.modulus.bit_length() - 1,
-        setting.modulus & (setting.modulus - 1),
-    )
-    ring = str(setting.modulus) if rest else f"2**{bits}"
+    modulus = setting.modulus
+    is_power = modulus & (modulus - 1) == 0
+    ring = f"2**{modulus.bit_length() - 1}" if is_power else str(modulus)
     title = (
         f"{setting.title()}\n{content['num_edges']:,} edges, {config.dim:,} residues "
         "modulo "
@@ -84,7 +83,7 @@ def run_round(config: SecaggConfig, progress: Progress) -> Findings:
 
 
 def _check_risk(setting: Setting, adjacency: np.ndarray) -> int:
-    """Return how many clients CCESA's Appendix F attack could unmask, none unless allowed."""
+    """Count clients that CCESA's Appendix F attack could unmask; 0 unless allowed."""
     count = int(secagg.unmasking_risk(adjacency, setting.threshold).sum())
     safe = (int(adjacency.sum(axis=1).max()) + 1) // 2 + 1
     rule = (
@@ -100,14 +99,14 @@ def _check_risk(setting: Setting, adjacency: np.ndarray) -> int:
 def _summed(
     setting: Setting, adjacency: np.ndarray, survivors: np.ndarray, progress: Progress
 ) -> _Round:
-    """Run a round with pads: by messages, or as arrays, once more where it is cheap."""
+    """Run a round with pads: by messages, or as arrays, once more if that is cheap."""
     config, inputs, is_first = setting.config, setting.inputs(), False
-    given = inputs, adjacency, survivors, setting.threshold
+    arguments = inputs, adjacency, survivors, setting.threshold
     options: Any = {"modulus": setting.modulus, "consistency": config.consistency}
     if config.fidelity == "real":
         entropy = setting.secret_seed()
         result = protocol.run(
-            *given, entropy=entropy, progress=stages(progress), **options
+            *arguments, entropy=entropy, progress=stages(progress), **options
         )
     else:
         words = (adjacency.sum() // 2 + len(adjacency)) * config.dim
@@ -115,7 +114,7 @@ def _summed(
         for stage in ["round, with compilation"] + ["round, compiled"] * (not is_first):
             progress.stage(stage, 1)
             result = secagg.aggregate(
-                setting.secret_seed(), *given, keep_padded=False, **options
+                setting.secret_seed(), *arguments, keep_padded=False, **options
             )
             progress.update(1, 1)
     alive, is_right = result.transcript.survivors, None
@@ -124,14 +123,14 @@ def _summed(
             setting.modulus
         )
         is_right = bool(np.array_equal(result.total, plain))
-    known = (
+    outcome = (
         result.status,
         result.learned,
         result.is_reliable,
         result.is_private,
         result.steps,
     )
-    return _Round(alive, *known, is_right, is_first)
+    return _Round(alive, *outcome, is_right, is_first)
 
 
 def _sets(setting: Setting, adjacency: np.ndarray, survivors: np.ndarray) -> _Round:
@@ -221,7 +220,7 @@ def _modelled(
     survivors: np.ndarray,
     complete: secagg.RoundCosts,
 ) -> dict[str, Any] | None:
-    """Return a round's modelled seconds, for this graph, the complete one and a plain sum."""
+    """Return a round's modelled seconds: this graph, the complete one, a plain sum."""
     config = setting.config
     if config.up_mbits is None:
         return None
@@ -243,11 +242,11 @@ def _modelled(
         )
 
     signers = survivors[4] if config.consistency else None
-    own = secagg.round_costs(
+    costs = secagg.round_costs(
         adjacency, survivors, setting.threshold, *size, signers=signers
     )
     return {
-        "steps": steps(own),
+        "steps": steps(costs),
         "complete_graph": sum(steps(complete)),
         "fedavg": sum(steps(secagg.fedavg_costs(config.num_clients, *size))),
     }
@@ -273,9 +272,12 @@ def _sentences(config: SecaggConfig, report: dict[str, Any]) -> list[str]:
     ]
     lines += _comparisons(config, report)
     notes: dict[str, str] = {
-        "array": "Times are of all clients together; each keystream is made once, for both ends.",
-        "real": "Times are of all clients together, one after the other in one process.",
-        "sets": "No pads were made, so times were not measured; bytes are those of real messages.",
+        "array": "Times are of all clients together; each keystream is made once, for "
+        "both ends.",
+        "real": "Times are of all clients together, one after the other in one "
+        "process.",
+        "sets": "No pads were made, so times were not measured; bytes are those of "
+        "real messages.",
     }
     lines.append(notes[report["fidelity"]])
     if report["times_include_compilation"]:
@@ -284,7 +286,7 @@ def _sentences(config: SecaggConfig, report: dict[str, Any]) -> list[str]:
 
 
 def _theorems(report: dict[str, Any]) -> str:
-    """Say what the theorems find, unless there was nothing to unmask: both hold then."""
+    """Report the theorems, unless there was nothing to unmask: both hold then."""
     arrived = report["survivors"][3]
     if arrived < FEWEST_IN_A_SUM:
         return f"Theorems 1 and 2 speak of two inputs or more; {arrived} arrived."
@@ -321,12 +323,15 @@ def _comparisons(config: SecaggConfig, report: dict[str, Any]) -> list[str]:
 
 
 def _learned(report: dict[str, Any]) -> str:
-    """Say what a curious server computes from what it saw."""
+    """Report the sums that a curious server computes from the messages."""
     rows, arrived = report["learned"], report["survivors"][3]
     if not rows:
         return "A curious server learns nothing."
     if len(rows) == 1 and len(rows[0]) == arrived:
-        return f"A curious server learns the sum over {arrived} clients, and of no part of them."
+        return (
+            f"A curious server learns the sum over {arrived} clients, and of no part "
+            "of them."
+        )
     single = [str(row[0]) for row in rows if len(row) == 1]
     many = "a sum" if len(rows) == 1 else f"{len(rows)} sums"
     parts = f"A curious server learns {many} over part of the {arrived} clients"

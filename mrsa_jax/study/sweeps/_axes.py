@@ -21,7 +21,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from mrsa_jax.study._config import studied
-from mrsa_jax.study._kinds import KINDS, Kind
 from mrsa_jax.study._load import (
     check_types,
     each_once,
@@ -34,6 +33,7 @@ from mrsa_jax.study._load import (
     without_none,
 )
 from mrsa_jax.study._parts import check_parts
+from mrsa_jax.study.kinds import KINDS, Kind
 from mrsa_jax.study.sweeps._keys import as_read
 from mrsa_watch._base.errors import ConfigurationError, check_known, is_number, require
 

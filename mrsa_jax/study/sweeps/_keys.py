@@ -14,11 +14,11 @@ from typing import Any
 
 from mrsa_jax.availability.registry import Model
 from mrsa_jax.study._config import PopulationConfig, studied
-from mrsa_jax.study._kinds import Kind
 from mrsa_jax.study._load import each_once, own_and_tables, to_dict
-from mrsa_jax.study._run_folder import Sources
+from mrsa_jax.study._sources import Sources
 from mrsa_jax.study._tables import AggregationConfig
 from mrsa_jax.study._training_tables import PARTITIONS, DataConfig, TrainingConfig
+from mrsa_jax.study.kinds import Kind
 
 COMPUTES_ALIKE: dict[str, tuple[str, ...]] = {
     "simulate": (),

@@ -22,8 +22,8 @@ import numpy as np
 
 from mrsa_jax.study import _store
 from mrsa_jax.study._config import different_settings, to_dict
+from mrsa_jax.study._files import read_json, write_json
 from mrsa_jax.study._records import Index, Log, framed
-from mrsa_jax.study._run_folder import read_json, write_json
 from mrsa_jax.study._view import SCHEMA, View, cells_of
 from mrsa_jax.study.sweeps._axes import Axis, Sweep
 from mrsa_watch._base.errors import (

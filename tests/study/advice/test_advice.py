@@ -15,10 +15,16 @@ import pytest
 
 from mrsa_jax import ConfigurationError, availability, design, privacy, selection, study
 from mrsa_jax.study import AdviseConfig, validate
-from mrsa_jax.study.advice import Demands, Option, _played
+from mrsa_jax.study.advice import Demands, Option, _options
 from mrsa_jax.study.advice._advice import choose, mark_best
-from mrsa_jax.study.advice._options import POLICIES, after_losses, targets
-from mrsa_jax.study.advice._played import Setting, measure, play
+from mrsa_jax.study.advice._options import (
+    POLICIES,
+    Setting,
+    after_losses,
+    measure,
+    play,
+    targets,
+)
 
 FAST: dict[str, Any] = {"rounds": 20, "trials": 2}
 
@@ -279,7 +285,7 @@ def test_blocks_that_go_as_one_change_nothing(monkeypatch: pytest.MonkeyPatch) -
     rows = np.random.default_rng(5).integers(0, 2, (2, 3, 4)).astype(np.bool_)
     history = np.repeat(rows, 2, axis=-1)
     single = dataclasses.asdict(measure(history, 2, 0.5))
-    monkeypatch.setattr(_played, "_ENTRIES", 0)
+    monkeypatch.setattr(_options, "_ENTRIES", 0)
     for name, value in dataclasses.asdict(measure(history, 2, 0.5)).items():
         assert value == pytest.approx(single[name]), name
     split = history.copy()

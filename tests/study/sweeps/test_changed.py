@@ -19,7 +19,7 @@ import pytest
 from mrsa_jax import ConfigurationError, study
 from mrsa_jax._core.registry import load_plugins
 from mrsa_jax.selection.registry import ROWS
-from mrsa_jax.study import _run_folder, sweeps
+from mrsa_jax.study import _sources, sweeps
 from mrsa_jax.study._records import Index
 from mrsa_jax.study.sweeps import Machine, _engine, _keys, parse_sweep
 
@@ -294,9 +294,9 @@ def test_a_trace_that_is_replaced_while_the_sweep_runs_leaves_no_point_of_it(
 def test_another_version_computes_alike_unless_it_says_otherwise(
     plugin: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    out, now = tmp_path / "out", _run_folder.__version__
+    out, now = tmp_path / "out", _sources.__version__
     interrupted(out, 2)
-    monkeypatch.setattr(_run_folder, "__version__", "9.0.1")
+    monkeypatch.setattr(_sources, "__version__", "9.0.1")
     assert told(out) == []
     assert records(out) == 2
     monkeypatch.setitem(
@@ -314,21 +314,19 @@ PACKAGED = GRID.replace(', "mine"', "")
 def test_points_of_other_versions_of_libraries_are_named_and_computed_again(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    out, now = tmp_path / "out", _run_folder.library_versions()
+    out, now = tmp_path / "out", _sources.library_versions()
     assert {"jax", "flax", "optax", "numpy"} <= set(now)
     interrupted(out, 2, PACKAGED)
     assert told(out, PACKAGED) == []
     for name, version in now.items():
         with monkeypatch.context() as patch:
             patch.setattr(
-                _run_folder, "library_versions", lambda own=name: now | {own: "99.0"}
+                _sources, "library_versions", lambda own=name: now | {own: "99.0"}
             )
             since = f"{name} is 99.0 now and was {version} since 2 points were computed: they are"
             assert told(out, PACKAGED) == [f"{since} computed anew"]
             assert planned(out, PACKAGED).there(Index(out).refresh(), 0) == 0
-    monkeypatch.setattr(
-        _run_folder, "library_versions", lambda: now | {"numpy": "99.0"}
-    )
+    monkeypatch.setattr(_sources, "library_versions", lambda: now | {"numpy": "99.0"})
     run(tmp_path / "other", PACKAGED)
     with pytest.raises(
         ConfigurationError, match="points of the same code, files and version"
@@ -343,7 +341,7 @@ def test_a_folder_that_kept_no_versions_of_libraries_opens_and_is_computed_again
 ) -> None:
     out = tmp_path / "out"
     with monkeypatch.context() as patch:
-        patch.setattr(_run_folder, "library_versions", dict)
+        patch.setattr(_sources, "library_versions", dict)
         expected = run(out, PACKAGED)
     found = study.open_study(out)
     equal(expected, found.load())

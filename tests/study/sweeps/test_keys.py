@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 from mrsa_jax.data import Dataset
-from mrsa_jax.study import _build, _run_folder, sweeps
+from mrsa_jax.study import _build, _sources, sweeps
 from mrsa_jax.study._build import build_clients, build_online, clip_rule
 from mrsa_jax.study._config import PopulationConfig
-from mrsa_jax.study._kinds import KINDS
 from mrsa_jax.study._tables import AggregationConfig, ClipRuleName
 from mrsa_jax.study._training_tables import PARTITIONS, DataConfig, TrainingConfig
 from mrsa_jax.study._view import CELL
+from mrsa_jax.study.kinds import KINDS
 from mrsa_jax.study.sweeps import Machine, _keys, parse_sweep
 from mrsa_jax.study.sweeps._axes import Axis
 from mrsa_jax.study.sweeps._engine import computed
@@ -269,7 +269,7 @@ def test_golden_points(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     It is made by running this file.
     """
     # whose results are the same
-    monkeypatch.setattr(_run_folder, "library_versions", dict)
+    monkeypatch.setattr(_sources, "library_versions", dict)
     golden = json.loads(GOLDEN.read_text())
     assert golden["changes"] == {
         kind: len(own) for kind, own in _keys.COMPUTES_ALIKE.items()
@@ -286,7 +286,7 @@ def test_golden_points(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 if __name__ == "__main__":
-    _run_folder.library_versions = dict
+    _sources.library_versions = dict
     GOLDEN.write_text(
         json.dumps(
             {

@@ -10,10 +10,10 @@ import pytest
 
 from mrsa_jax.study import _simulate_points, _train_points
 from mrsa_jax.study._config import SimulateConfig, TrainConfig
-from mrsa_jax.study._kinds import KINDS
 from mrsa_jax.study._measured import OF_DRIFT
 from mrsa_jax.study._records import Record
 from mrsa_jax.study._runner import TRAJECTORIES
+from mrsa_jax.study.kinds import KINDS
 from mrsa_jax.study.sweeps._merge import _differing
 
 TRAIN = _train_points.variables([TrainConfig()], (TRAJECTORIES,))

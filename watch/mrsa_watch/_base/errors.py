@@ -367,10 +367,8 @@ EXTRAS = {
     "nvflare": "nvflare>=2.9,<2.10",
     "parquet": "pyarrow>=20",
     "scikit-learn": "scikit-learn>=1.8",
-    "tensorboard": "tensorboardX>=2.6.4",
     "tfds": _TFDS,
     "tfds-prepare": f"tensorflow-cpu>=2.21 {_TFDS}",
-    "wandb": "wandb>=0.23",
 }
 """The requirements of each extra, as `pyproject.toml` has them.
 

@@ -1,7 +1,6 @@
-"""Every command that runs from settings, a row each.
+"""Every command that runs from settings, a row each: its settings, rules and runner.
 
-For Python, sweeps, pages and `mrsa-jax`.
-Nothing here imports JAX.
+For Python, sweeps, reports and `mrsa-jax`. Nothing here imports JAX.
 """
 
 from __future__ import annotations
@@ -14,12 +13,12 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mrsa_jax._core.registry import own_row
-from mrsa_jax.selection import Fairness
+from mrsa_jax.selection import Fairness, Scheme
 from mrsa_jax.study import _commands, _config, attacks_on_models, attacks_on_sums
 from mrsa_jax.study._attack_rows import AttackRow, AttackSettings
 from mrsa_jax.study._commands import AdviseConfig, AuditConfig, SecaggConfig
 from mrsa_jax.study._config import DemoConfig, SimulateConfig, TrainConfig
-from mrsa_jax.study._load import check_types, with_plain_values
+from mrsa_jax.study._load import check_types, with_plain_values, without_none
 from mrsa_jax.study._parts import check_parts
 from mrsa_watch._base.errors import ConfigurationError, require, shortened
 
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
-    """A command: what is needed of it before anything is computed.
+    """A command, as it is known before anything is computed.
 
     Attributes:
         name: Of the command.
@@ -57,7 +56,7 @@ class Kind:
 
     @property
     def command(self) -> str:
-        """What provenance calls it."""
+        """Its name in provenance."""
         return _config.command_of(self.config)
 
     def load(self) -> Any:
@@ -65,7 +64,7 @@ class Kind:
         return importlib.import_module(f"{__package__}.{self.module}")
 
     def runner(self) -> Any:
-        """Return what computes its points, a `Runner`; this imports JAX."""
+        """Return the `Runner` that computes its points; this imports JAX."""
         return importlib.import_module(f"{__package__}.{self.points}")
 
     def resolve(
@@ -73,26 +72,24 @@ class Kind:
         settings: Any,
         check_tables: Sequence[Callable[[Any], None]] = (check_types, check_parts),
     ) -> Any:
-        """Return the configuration for a point's settings, or raise if there can be none.
+        """Return the configuration for a point's settings, or raise if there is none.
 
         Args:
             settings: Of the point.
             check_tables: Check types and parts of a table.
         """
-        names = (field.name for field in dataclasses.fields(self.config))
-        own = {name: getattr(settings, name) for name in names}
-        config = self.config(**own | self.changed(settings))
-        for check, check_table in zip(
-            (check_types, check_parts), check_tables, strict=True
-        ):
-            check(config, check_table)
+        fields = dataclasses.fields(self.config)
+        values = {field.name: getattr(settings, field.name) for field in fields}
+        config = self.config(**values | self.changed(settings))
+        check_types(config, check_tables[0])
+        check_parts(config, check_tables[1])
         self.check(config)
         return config
 
     def label(self, field: str, value: Any) -> Any:
-        """Return how a field's value is shown on its axis: labels of schemes.
+        """Return the words for a field's value on its axis: labels of schemes.
 
-        None: as it is.
+        None: the value itself.
         """
         if field == "scheme":
             return _config.scheme_label(value)
@@ -104,36 +101,42 @@ class Kind:
             return None
 
     def implied_axes(self, content: dict[str, Any]) -> dict[str, Any]:
-        """Take `schemes` out of a file's content as an axis, where a point has one scheme."""
+        """Take `schemes` of a file's content as an axis if points have one scheme."""
         if not hasattr(self.config, "schemes") or not hasattr(self.settings, "scheme"):
             return {}
         if "scheme" in content:
-            require(
-                "schemes" not in content,
-                "schemes",
-                "must not be set together with `scheme`",
-            )
+            rule = "must not be set together with `scheme`"
+            require("schemes" not in content, "schemes", rule)
             return {}
         return {"scheme": content.pop("schemes", list(self.config.schemes))}
 
 
 @dataclasses.dataclass(frozen=True)
-class _SimulatePoint(SimulateConfig):
-    """Settings of `mrsa-jax simulate` with one scheme, whose parts can be axes."""
+class _PointScheme:
+    """Settings of a point's scheme, whose parts can be axes."""
 
     out: pathlib.Path = pathlib.Path("results/sweep")
     scheme: str = ""
     privacy_target: int | None = None
     fairness: Fairness | None = None
 
+    @property
+    def written(self) -> str:
+        """The scheme as files write it, with the parameters that are fields apart."""
+        parameters = {"privacy_target": self.privacy_target, "fairness": self.fairness}
+        return Scheme.filled(self.scheme, parameters)
+
 
 @dataclasses.dataclass(frozen=True)
-class _TrainPoint(TrainConfig):
-    """Settings of `mrsa-jax train`, whose scheme's parts can be axes."""
+class _SimulatePoint(_PointScheme, SimulateConfig):
+    """Settings of `mrsa-jax simulate` with one scheme."""
 
-    out: pathlib.Path = pathlib.Path("results/sweep")
-    privacy_target: int | None = None
-    fairness: Fairness | None = None
+
+@dataclasses.dataclass(frozen=True)
+class _TrainPoint(_PointScheme, TrainConfig):
+    """Settings of `mrsa-jax train`."""
+
+    scheme: str = TrainConfig.scheme
 
 
 @dataclasses.dataclass(frozen=True)
@@ -144,29 +147,15 @@ class _SecaggPoint(SecaggConfig):
     trials: int | None = 1000
 
 
-def _scheme(settings: _SimulatePoint | _TrainPoint) -> dict[str, Any]:
-    """Return a scheme as files write it, with the parameters that are fields apart."""
-    apart = {"privacy_target": settings.privacy_target, "fairness": settings.fairness}
-    return {"scheme": _config.with_fields(settings.scheme, apart)}
-
-
-def _trials(settings: _SecaggPoint) -> dict[str, Any]:
-    require(
-        settings.trials is not None, "trials", "must be given: a sweep counts failures"
-    )
+def _counted(settings: _SecaggPoint) -> dict[str, Any]:
+    rule = "must be given: a sweep counts failures"
+    require(settings.trials is not None, "trials", rule)
     return {}
 
 
 def _attack(row: AttackRow) -> Kind:
-    return Kind(
-        f"attack {row.name}",
-        row.settings,
-        row.checked,
-        "attack._run",
-        "attack._run",
-        row.settings,
-        attack=row,
-    )
+    name, settings, runner = f"attack {row.name}", row.settings, "attack._run"
+    return Kind(name, settings, row.checked, runner, runner, settings, attack=row)
 
 
 KINDS: dict[str, Kind] = {
@@ -180,7 +169,7 @@ KINDS: dict[str, Kind] = {
             "_study",
             "_simulate_points",
             _SimulatePoint,
-            lambda own: {"schemes": (_scheme(own)["scheme"],)},
+            lambda point: {"schemes": (point.written,)},
         ),
         Kind(
             "train",
@@ -189,7 +178,7 @@ KINDS: dict[str, Kind] = {
             "_study",
             "_train_points",
             _TrainPoint,
-            _scheme,
+            lambda point: {"scheme": point.written},
         ),
         Kind(
             "secagg",
@@ -198,7 +187,7 @@ KINDS: dict[str, Kind] = {
             "secagg._round",
             "secagg._points",
             _SecaggPoint,
-            _trials,
+            _counted,
         ),
         Kind("audit", AuditConfig, _commands.check_audit, "_audit"),
         Kind("advise", AdviseConfig, _commands.check_advise, "advice._run"),
@@ -218,7 +207,8 @@ def kind_of(config: Any) -> Kind:
     Raises:
         ConfigurationError: If it is of no command.
     """
-    for kind in reversed(KINDS.values()):  # a user's own may be on top of the package's
+    # a user's class may be on top of one of the package's: the newest row goes first
+    for kind in reversed(KINDS.values()):
         if isinstance(config, kind.config):
             return kind
     names = ", ".join(kind.config.__name__ for kind in KINDS.values())
@@ -228,7 +218,7 @@ def kind_of(config: Any) -> Kind:
 
 
 def kind_named(command: str) -> Kind | None:
-    """Return the row of what provenance calls a command; None if there is none."""
+    """Return the row of a command by its name in provenance; None if there is none."""
     return next((kind for kind in KINDS.values() if kind.command == command), None)
 
 
@@ -283,7 +273,7 @@ def register_attack(
         ConfigurationError: If the name is taken or ill-formed, or the settings are of
             no class.
     """
-    own = own_row(
+    facts = own_row(
         name,
         run,
         None,
@@ -294,21 +284,19 @@ def register_attack(
         depends=depends,
     )
     is_class = isinstance(settings, type) and issubclass(settings, AttackSettings)
-    require(
-        is_class, "settings", "must be a dataclass on top of `SumsOfRounds`", settings
-    )
-    does = (settings.__doc__ or name).partition("\n")[0].rstrip(".")
+    rule = "must be a dataclass on top of `SumsOfRounds`"
+    require(is_class, "settings", rule, settings)
     row = AttackRow(
         name,
         settings,
-        does,
+        (settings.__doc__ or name).partition("\n")[0].rstrip("."),
         run,
         dict(units),
         "attack",
-        own["papers"],
+        facts["papers"],
         check,
         arrays=memory_bytes,
-        code=own["code"],
+        code=facts["code"],
     )
     KINDS[f"attack {name}"] = _attack(row)
 
@@ -331,7 +319,7 @@ def validate(config: Any) -> None:
 
 
 def checked(config: Any) -> Any:
-    """Return a configuration of Python's own values that keeps all rules; or raise."""
+    """Return a configuration with Python's values that keeps all rules, or raise."""
     kind = kind_of(config)
     config = with_plain_values(config)
     check_types(config)
@@ -339,8 +327,7 @@ def checked(config: Any) -> Any:
     paths = {
         name: pathlib.Path(getattr(config, name))
         for name, hint in typing.get_type_hints(kind.config).items()
-        if pathlib.Path in (hint, *typing.get_args(hint))
-        and getattr(config, name) is not None
+        if without_none(hint) is pathlib.Path and getattr(config, name) is not None
     }
     config = dataclasses.replace(config, **paths)
     kind.check(config)
