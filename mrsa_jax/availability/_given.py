@@ -240,7 +240,7 @@ class Replay:
         row = (client_words(key, 1)[0] % jnp.uint32(self.trace.shape[-2])).astype(
             jnp.int32
         )
-        return jnp.where(self.is_random, row, jnp.int32(0))
+        return jnp.where(self.is_random, row, 0)
 
     @one_program
     def sample(

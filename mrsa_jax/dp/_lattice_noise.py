@@ -148,7 +148,7 @@ def _draws(
             is_own |= is_open & (word < cuts[column])
             is_open &= word == cuts[column]
     magnitude = jnp.where(is_own, column, other.astype(jnp.int32))
-    draws = jnp.where(place >> jnp.uint32(31) == 1, -magnitude, magnitude)
+    draws = jnp.where(place >> 31 == 1, -magnitude, magnitude)
     return draws if further is not None else jnp.where(is_open, _OPEN, draws)
 
 

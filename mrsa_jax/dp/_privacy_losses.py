@@ -233,9 +233,7 @@ def _log_likelihoods(tables: Array, chances: Array, key: Array, with_it: bool) -
 def _normals(key: Array, b: int) -> Array:
     """Return standard normal numbers `[b, samples]`, up to 6.7, two from the words of each pair."""
     first, second = block_words(key, (-(-b // 2), SAMPLES))
-    uniform = (
-        (first >> jnp.uint32(1)).astype(jnp.int32).astype(jnp.float32) + 0.5
-    ) * 2.0**-31
+    uniform = ((first >> 1).astype(jnp.int32).astype(jnp.float32) + 0.5) * 2.0**-31
     radius = jnp.sqrt(-2.0 * jnp.log(uniform))
     turn = lax.bitcast_convert_type(second, jnp.int32).astype(jnp.float32)
     angle = turn * jnp.float32(2 * np.pi / 2.0**32)
@@ -248,7 +246,7 @@ def _waits(key: Array, chances: Array) -> Array:
 
     Rested rounds before one joins, b for those who do not in b.
     """
-    tosses = block_words(key, (SAMPLES,), block=1)[0] >> jnp.uint32(1)
+    tosses = block_words(key, (SAMPLES,), block=1)[0] >> 1
     return jnp.sum(tosses[None] >= chances[:, None], axis=0, dtype=jnp.int32)
 
 
@@ -409,7 +407,7 @@ def losses_of(
 def _normal(words: Array) -> Array:
     """Return standard normal numbers of 24 bits, up to 5.4, one from each word."""
     signed = lax.bitcast_convert_type(words, jnp.int32) >> 8
-    uniform = (signed.astype(jnp.float32) + 0.5) * jnp.float32(2.0**-23)
+    uniform = (signed.astype(jnp.float32) + 0.5) * 2.0**-23
     return jnp.float32(np.sqrt(2.0)) * lax.erf_inv(uniform)
 
 

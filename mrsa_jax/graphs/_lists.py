@@ -122,7 +122,7 @@ def _labels(
 
     start = varying_like((index, jnp.bool_(True)), edge)
     found, _ = jax.lax.while_loop(lambda carry: carry[1], step, start)
-    return jnp.where(alive, found, jnp.int32(-1))
+    return jnp.where(alive, found, -1)
 
 
 # ---- What every assignment graph offers: an adjacency matrix from a key.

@@ -412,7 +412,7 @@ def _switch_pairs(
     mate = (shift.astype(jnp.int32) - slot) % jnp.int32(num_edges)
     lower = jnp.minimum(slot, mate)
     word = words[lower]
-    crossed = (word >> jnp.uint32(30)) & jnp.uint32(1) == 1
+    crossed = (word >> 30) & 1 == 1
     first, second = ends
     is_lower = slot == lower
     # exchange the lower slot's second end with the other's second end, or with its
@@ -421,7 +421,7 @@ def _switch_pairs(
     new_first = jnp.where(~is_lower & crossed, second[mate], first)
     new_second = jnp.where(~is_lower & crossed, second, theirs)
     free = _free(ends, jnp.stack([new_first, new_second]), mate, num_clients)
-    moves = free & (slot != mate) & (word >> jnp.uint32(31) == 1)
+    moves = free & (slot != mate) & (word >> 31 == 1)
     return jnp.where(moves[None], jnp.stack([new_first, new_second]), ends)
 
 

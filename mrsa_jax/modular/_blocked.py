@@ -190,9 +190,7 @@ def _cross_small(rows: Array, row: Array, factors: Array, pivot: Array) -> Array
 
 
 def _divide_small(factors: Array, pivots: Array) -> Array:
-    place = jnp.where(
-        pivots < jnp.float32(0), pivots + jnp.float32(SMALL_PRIME), pivots
-    )
+    place = jnp.where(pivots < 0, pivots + SMALL_PRIME, pivots)
     return _centre(
         factors * jnp.asarray(_inverses())[place.astype(jnp.int32)][:, None, :]
     )
@@ -216,8 +214,8 @@ def _centre(values: Array) -> Array:
     The quotient's rounding errs by less than 2**-10, so it is exact for multiples of p
     and otherwise off by one only next to a tie.
     """
-    quotient = jnp.round(values * jnp.float32(1 / SMALL_PRIME))
-    return values - quotient * jnp.float32(SMALL_PRIME)
+    quotient = jnp.round(values * (1 / SMALL_PRIME))
+    return values - quotient * SMALL_PRIME
 
 
 @functools.cache
@@ -272,14 +270,14 @@ def _sum_of_products(
     negative = of.prime  # its own inverse modulo 8; each step doubles the bits
     for _ in range(4):
         negative = negative * (two - of.prime * negative)
-    negative = jnp.uint32(0) - negative
+    negative = 0 - negative
     with jax.enable_x64(True):  # no array of such words is ever made
         products = (a.astype(jnp.uint64) * b.astype(jnp.uint64) for a, b in pairs)
         total = functools.reduce(operator.add, products)
         low = total.astype(jnp.uint32) * negative
         total = total + low.astype(jnp.uint64) * of.prime.astype(jnp.uint64)
         rest = (total >> jnp.uint64(32)).astype(jnp.uint32)
-    rest = jnp.minimum(rest, rest - (of.prime << jnp.uint32(1)))
+    rest = jnp.minimum(rest, rest - (of.prime << 1))
     return jnp.minimum(rest, rest - of.prime)
 
 
@@ -335,7 +333,7 @@ def _less_product(
     size = (high.astype(jnp.float32) * base + sums[1]) * base + sums[0]
     both = (((high << _LIMB) + second) << _LIMB) + low
     product = _less_multiples(both, size, of)
-    is_negative = product < jnp.int32(0)
+    is_negative = product < 0
     words = product.astype(jnp.uint32)
     return subtract(rest, jnp.where(is_negative, words + of.prime, words), of)
 
@@ -348,11 +346,11 @@ def _less_multiples(words: Array, size: Array, of: Field) -> Array:
 
 def _limbs(values: Array, of: Field) -> list[Float32[Array, "*_"]]:
     """Return three limbs with signs of residues between -p / 2 and p / 2."""
-    is_large = values > of.prime >> jnp.uint32(1)
+    is_large = values > of.prime >> 1
     rest = jnp.where(is_large, values - of.prime, values).astype(jnp.int32)
     limbs = []
     for _ in range(2):
-        upper = (rest + jnp.int32(1 << _LIMB - 1)) >> _LIMB
+        upper = (rest + (1 << _LIMB - 1)) >> _LIMB
         limbs.append((rest - (upper << _LIMB)).astype(jnp.float32))
         rest = upper
     return [*limbs, rest.astype(jnp.float32)]

@@ -120,9 +120,7 @@ def ranks_by_primes(
         draw: Returns primes of 31 bits; asked only when something is open.
     """
     size, rows, columns = matrices.shape
-    most = jnp.where(
-        jnp.arange(size) < count, jnp.int32(min(rows, columns)), jnp.int32(0)
-    )
+    most = jnp.where(jnp.arange(size) < count, jnp.int32(min(rows, columns)), 0)
     ranks = ranks_modulo(matrices, None, count)
 
     def still_open() -> tuple[Array, np.ndarray | Array, int]:

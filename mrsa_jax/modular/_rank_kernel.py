@@ -86,27 +86,21 @@ def _kernel(matrix_ref: Any, count_ref: Any, *refs: Any, side: int, steps: int) 
 
     def shrink(index: Array, basis: Array) -> Array:
         values = products(index, basis)
-        place = jnp.min(jnp.where(values != jnp.uint32(0), place_of, jnp.int32(side)))
+        place = jnp.min(jnp.where(values != 0, place_of, jnp.int32(side)))
         raises = place < jnp.int32(side)
         triton.store(found_ref.at[index], raises)
         is_it = place_of == place
-        vector = jnp.sum(
-            jnp.where(is_it[:, None], basis, jnp.uint32(0)), 0, dtype=jnp.uint32
-        )
-        pivot = jnp.sum(jnp.where(is_it, values, jnp.uint32(0)), dtype=jnp.uint32)
-        return _cross(
-            basis, vector, values, jnp.where(raises, pivot, jnp.uint32(1)), of
-        )
+        vector = jnp.sum(jnp.where(is_it[:, None], basis, 0), 0, dtype=jnp.uint32)
+        pivot = jnp.sum(jnp.where(is_it, values, 0), dtype=jnp.uint32)
+        return _cross(basis, vector, values, jnp.where(raises, pivot, 1), of)
 
     def compare(index: Array, basis: Array) -> Array:
-        triton.store(
-            found_ref.at[index], jnp.max(products(index, basis)) != jnp.uint32(0)
-        )
+        triton.store(found_ref.at[index], jnp.max(products(index, basis)) != 0)
         return basis
 
     # padding at the batch's end is skipped
     is_used = pl.program_id(0) < count_ref[0]
-    ends = [jnp.where(is_used, jnp.int32(end), jnp.int32(0)) for end in (steps, rows)]
+    ends = [jnp.where(is_used, jnp.int32(end), 0) for end in (steps, rows)]
     basis = lax.fori_loop(jnp.int32(0), ends[0], shrink, is_pair.astype(jnp.uint32))
     if steps < rows:
         lax.fori_loop(jnp.int32(steps), ends[1], compare, basis)
@@ -120,7 +114,7 @@ def _field(prime_ref: Any, reciprocal_ref: Any) -> Field:
 def _products(basis: Array, row: Array, of: Field | None) -> Array:
     """Return the products mod p of a row with all vectors of the basis."""
     if row.dtype == jnp.bool_:
-        each = jnp.where(row[None, :], basis, jnp.uint32(0))
+        each = jnp.where(row[None, :], basis, 0)
     elif of is None:
         prime = jnp.uint32(WORD_PRIME)
         each = basis * (residues(row, WORD_PRIME) % prime)[None, :] % prime
@@ -128,7 +122,7 @@ def _products(basis: Array, row: Array, of: Field | None) -> Array:
         factors = residues(row, of.prime)
         each = scale(basis, factors[None, :], companion(factors, of)[None, :], of)
     if of is None:
-        return jnp.sum(each, axis=1, dtype=jnp.uint32) % jnp.uint32(WORD_PRIME)
+        return jnp.sum(each, axis=1, dtype=jnp.uint32) % WORD_PRIME
     return sum_residues(each, of, axis=1)
 
 

@@ -190,10 +190,10 @@ def _summed(values: Array, ring: Ring, axis: int) -> Array:
         half = values.shape[axis] // 2
         first, second, rest = jnp.split(values, (half, 2 * half), axis)
         values = jnp.concatenate([_add(first, second, ring), rest], axis)
-    low = jnp.sum(values & jnp.uint32(0xFFFF), axis=axis, dtype=jnp.uint32)
-    high = jnp.sum(values >> jnp.uint32(16), axis=axis, dtype=jnp.uint32)
-    word = low + (high << jnp.uint32(16))
-    return _rest((high >> jnp.uint32(16)) + (word < low).astype(jnp.uint32), word, ring)
+    low = jnp.sum(values & 0xFFFF, axis=axis, dtype=jnp.uint32)
+    high = jnp.sum(values >> 16, axis=axis, dtype=jnp.uint32)
+    word = low + (high << 16)
+    return _rest((high >> 16) + (word < low).astype(jnp.uint32), word, ring)
 
 
 def reduce_words(
@@ -249,7 +249,7 @@ def _rest(high: Array, low: Array, ring: Ring) -> Array:
     up, d, reciprocal = (
         jnp.asarray(x) for x in (ring.shift, ring.divisor, ring.reciprocal)
     )
-    down = jnp.uint32(32) - up
+    down = 32 - up
     _, remainder = divide_step(
         high >> down, (high << up) | (low >> down), d, reciprocal
     )

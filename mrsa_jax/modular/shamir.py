@@ -52,7 +52,7 @@ def limbs_of(words: UInt32[Array, "secrets 8"]) -> UInt32[Array, "secrets 9"]:
         value = padded[:, word] >> jnp.uint32(bit)
         if bit:
             value = value | (padded[:, word + 1] << jnp.uint32(32 - bit))
-        limbs.append(value & jnp.uint32(2**_LIMB_BITS - 1))
+        limbs.append(value & (2**_LIMB_BITS - 1))
     return jnp.stack(limbs, axis=1)
 
 
@@ -250,7 +250,7 @@ def _recover(shares: Array, points: Array, used: Array, prime: int) -> Array:
         terms = _multiply(
             values, jnp.broadcast_to(weights[None, :], values.shape), prime
         )
-        terms = jnp.where(chosen[None, :], terms, jnp.uint32(0))
+        terms = jnp.where(chosen[None, :], terms, 0)
         return lax.reduce(terms, jnp.uint32(0), lambda a, b: add(a, b, prime), (1,))
 
     return lax.map(
@@ -306,9 +306,9 @@ def _times_point(values: Array, points: Array, prime: int) -> Array:
         return _multiply(values, points, prime)
     # values = high 2^16 + low; 2^31 = 1, so that multiplying by 2^16 turns 31 bits
     # round
-    high = (values >> jnp.uint32(16)) * points
-    low = (values & jnp.uint32(0xFFFF)) * points
-    turned = ((high & jnp.uint32(0x7FFF)) << jnp.uint32(16)) + (high >> jnp.uint32(15))
+    high = (values >> 16) * points
+    low = (values & 0xFFFF) * points
+    turned = ((high & 0x7FFF) << 16) + (high >> 15)
     return _fold(turned + _fold_once(low))
 
 
@@ -318,15 +318,15 @@ def _multiply(left: Array, right: Array, prime: int) -> Array:
     if prime != SHAMIR_PRIME:
         return reduce_words(high, low, prime)
     # high 2^32 + low = (2 high + top bit of low) 2^31 + rest of low
-    upper = (high << jnp.uint32(1)) | (low >> jnp.uint32(31))
-    return _fold(upper + (low & jnp.uint32(SHAMIR_PRIME)))
+    upper = (high << 1) | (low >> 31)
+    return _fold(upper + (low & SHAMIR_PRIME))
 
 
 def _fold_once(values: Array) -> Array:
-    return (values & jnp.uint32(SHAMIR_PRIME)) + (values >> jnp.uint32(31))
+    return (values & SHAMIR_PRIME) + (values >> 31)
 
 
 def _fold(values: Array) -> Array:
     """Return any words mod 2^31 - 1, below it."""
     once = _fold_once(values)
-    return jnp.minimum(once, once - jnp.uint32(SHAMIR_PRIME))
+    return jnp.minimum(once, once - SHAMIR_PRIME)

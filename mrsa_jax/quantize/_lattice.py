@@ -52,12 +52,10 @@ def scaled_down(
 
     What is not finite counts as 0.
     """
-    finite = jnp.where(jnp.isfinite(values), values, jnp.float32(0))
-    size = jnp.maximum(jnp.max(jnp.abs(finite)), clip_norm * jnp.float32(2.0**-20))
+    finite = jnp.where(jnp.isfinite(values), values, 0)
+    size = jnp.maximum(jnp.max(jnp.abs(finite)), clip_norm * 2.0**-20)
     # XLA may divide by multiplying with 1 / s, which must not be too small for float32
-    near = jnp.where(
-        size > jnp.float32(2.0**63), jnp.float32(2.0**-64), jnp.float32(1.0)
-    )
+    near = jnp.where(size > 2.0**63, jnp.float32(2.0**-64), jnp.float32(1.0))
     return size, (finite * near) / (size * near)
 
 
@@ -68,9 +66,9 @@ def factor_within(
 
     S, or less if x is too long.
     """
-    limit = clip_norm * jnp.float32(1.0 - SLACK)
+    limit = clip_norm * (1.0 - SLACK)
     is_long = size * length > limit
-    return jnp.where(is_long, limit / jnp.maximum(length, jnp.float32(2.0**-60)), size)
+    return jnp.where(is_long, limit / jnp.maximum(length, 2.0**-60), size)
 
 
 @one_program
@@ -95,7 +93,7 @@ def shortened(
     size, small = scaled_down(values, clip_norm)
     factor = factor_within(size, norm(small), clip_norm)
     small, factor = lax.optimization_barrier((small, factor))
-    finite = jnp.where(jnp.isfinite(values), values, jnp.float32(0))
+    finite = jnp.where(jnp.isfinite(values), values, 0)
     return jnp.where(factor < size, small * factor, finite)
 
 
@@ -146,10 +144,8 @@ def rotate_back(
 
 def _signs(words: Array, length: int) -> Float32[Array, " padded"]:
     shifts = jnp.arange(32, dtype=jnp.uint32)
-    bits = (words[:, None] >> shifts[None]) & jnp.uint32(1)
-    return jnp.float32(1) - jnp.float32(2) * bits.reshape(-1)[:length].astype(
-        jnp.float32
-    )
+    bits = (words[:, None] >> shifts[None]) & 1
+    return 1 - 2 * bits.reshape(-1)[:length].astype(jnp.float32)
 
 
 @one_program
@@ -319,9 +315,7 @@ class LatticeQuantizer:
         def one(own: Array) -> Array:
             size, small = scaled_down(own, self.clip_norm)
             share = jnp.mean(~jnp.isfinite(own), dtype=jnp.float32)
-            return jnp.where(
-                size * norm(small) > self.clip_norm, jnp.float32(1.0), share
-            )
+            return jnp.where(size * norm(small) > self.clip_norm, 1.0, share)
 
         return jax.vmap(one)(flat).reshape(values.shape[:-1])
 

@@ -72,22 +72,22 @@ def round_within(
     """
     size = jnp.minimum(jnp.abs(values), most.astype(jnp.float32))
     floor = jnp.floor(size)
-    threshold = ((size - floor) * jnp.float32(2**32)).astype(jnp.uint32)
+    threshold = ((size - floor) * 2.0**32).astype(jnp.uint32)
     least = floor.astype(jnp.uint32)
 
     def draw(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
         _, _, number = state
         words = random_words(jax.random.fold_in(key, number + _DRAW), values.shape)
         rounded = jnp.minimum(least + (words < threshold).astype(jnp.uint32), most)
-        return rounded, is_within(rounded, bound), number + jnp.int32(1)
+        return rounded, is_within(rounded, bound), number + 1
 
     first = draw((least, jnp.zeros((), jnp.bool_), jnp.int32(0)))
     rounded, is_kept, _ = lax.while_loop(
         lambda state: ~state[1] & (state[2] < _DRAWS), draw, first
     )
-    fallback = jnp.where(is_within(least, bound), least, jnp.uint32(0))
+    fallback = jnp.where(is_within(least, bound), least, 0)
     chosen = jnp.where(is_kept, rounded, fallback)
-    return jnp.where(values < 0, jnp.uint32(0) - chosen, chosen)
+    return jnp.where(values < 0, 0 - chosen, chosen)
 
 
 @one_program
@@ -118,7 +118,7 @@ def squared_norm(sizes: UInt32[Array, " dim"]) -> tuple[Array, Array]:
     A size is a 2**12 + b with a, b < 2**12, hence its square a a 2**24 + 2 a b 2**12 +
     b b. Beyond 2**64 - 1 the sum is given as that.
     """
-    upper, lower = sizes >> jnp.uint32(12), sizes & jnp.uint32(0xFFF)
+    upper, lower = sizes >> 12, sizes & 0xFFF
     sums = [
         _total(product) for product in (upper * upper, upper * lower, lower * lower)
     ]
@@ -141,8 +141,8 @@ def _total(words: UInt32[Array, " dim"]) -> tuple[Array, Array]:
     """Return h and l with h 2**16 + l the sum of at most 2**24 words below 2**24."""
     padded = jnp.pad(words, (0, -words.shape[0] % _BLOCK))
     blocks = jnp.sum(padded.reshape(-1, _BLOCK), axis=1, dtype=jnp.uint32)
-    high = jnp.sum(blocks >> jnp.uint32(16), dtype=jnp.uint32)
-    return high, jnp.sum(blocks & jnp.uint32(0xFFFF), dtype=jnp.uint32)
+    high = jnp.sum(blocks >> 16, dtype=jnp.uint32)
+    return high, jnp.sum(blocks & 0xFFFF, dtype=jnp.uint32)
 
 
 # ---- Stochastic rounding to K levels, the quantizer of HeteroSAg (there Q_K on [r1,
@@ -203,9 +203,7 @@ class StochasticQuantizer:
     @property
     def step(self) -> Float32[Array, ""]:
         """Return Delta_K = (r2 - r1) / (K - 1), the distance of neighbouring levels."""
-        return (self.upper - self.lower) / (self.num_levels - jnp.int32(1)).astype(
-            jnp.float32
-        )
+        return (self.upper - self.lower) / (self.num_levels - 1).astype(jnp.float32)
 
     @one_program
     def encode(
@@ -224,13 +222,13 @@ class StochasticQuantizer:
         Returns:
             Codes in [0, K).
         """
-        top = (self.num_levels - jnp.int32(1)).astype(jnp.float32)
+        top = (self.num_levels - 1).astype(jnp.float32)
         clipped = jnp.clip(
             jnp.where(jnp.isnan(values), self.lower, values), self.lower, self.upper
         )
         scaled = jnp.minimum((clipped - self.lower) / self.step, top)
         floor = jnp.floor(scaled)
-        threshold = ((scaled - floor) * jnp.float32(2**32)).astype(jnp.uint32)
+        threshold = ((scaled - floor) * 2.0**32).astype(jnp.uint32)
         up = random_words(key, values.shape) < threshold
         return floor.astype(jnp.uint32) + up.astype(jnp.uint32)
 
@@ -262,20 +260,18 @@ class StochasticQuantizer:
         """Return count times the middle of the range, and by how much the sum differs from it."""
         number = jnp.asarray(count).astype(jnp.uint32)
         number = jnp.broadcast_to(number, codes.shape)
-        span = number * (self.num_levels - jnp.int32(1)).astype(jnp.uint32)
+        span = number * (self.num_levels - 1).astype(jnp.uint32)
         # an int32 difference is exact: |codes - span // 2| <= 2**31
-        offset = (codes - (span >> jnp.uint32(1))).astype(jnp.int32).astype(jnp.float32)
-        odd = (span & jnp.uint32(1)).astype(jnp.float32) * jnp.float32(0.5)
-        middle = (self.lower + self.upper) * jnp.float32(0.5)
+        offset = (codes - (span >> 1)).astype(jnp.int32).astype(jnp.float32)
+        odd = (span & 1).astype(jnp.float32) * 0.5
+        middle = (self.lower + self.upper) * 0.5
         return number.astype(jnp.float32) * middle, self.step * (offset - odd)
 
     @one_program
     def middle(self, count: int | Integer[Array, "*batch"]) -> UInt32[Array, "*batch"]:
         """Return the middle of the sums of `count` codes, count (K - 1) / 2 rounded down."""
         number = jnp.asarray(count).astype(jnp.uint32)
-        return (
-            number * (self.num_levels - jnp.int32(1)).astype(jnp.uint32)
-        ) >> jnp.uint32(1)
+        return (number * (self.num_levels - 1).astype(jnp.uint32)) >> 1
 
     @one_program
     def clipped_fraction(
@@ -402,9 +398,7 @@ class FollowingRange:
 
     def init(self, quantizer: Any) -> Float32[Array, ""]:
         """Return half the width of the quantizer's own range: that of the first rounds."""
-        return jnp.maximum(
-            (quantizer.upper - quantizer.lower) * jnp.float32(0.5), self.floor
-        )
+        return jnp.maximum((quantizer.upper - quantizer.lower) * 0.5, self.floor)
 
     def apply(self, quantizer: Any, half_width: Float32[Array, ""]) -> Quantizer:
         """Return the quantizer on [-half_width, half_width], with as many levels."""

@@ -84,7 +84,7 @@ def lifted(
         [1, -1, -4]
     """
     offset = (residues - middle) & top
-    return jnp.where(offset > top >> jnp.uint32(1), offset | ~top, offset) + middle
+    return jnp.where(offset > top >> 1, offset | ~top, offset) + middle
 
 
 @one_program
@@ -110,11 +110,11 @@ def has_left(
         >>> wrapping.has_left(terms, jnp.ones(2, bool), jnp.uint32(0), jnp.uint32(7)).tolist()
         [True, False, False]
     """
-    high, low = _wide_sum(jnp.where(present[:, None], terms, jnp.uint32(0)))
-    low = low - (middle & jnp.uint32(0xFFFF)).astype(jnp.int32)
-    high = high - (middle >> jnp.uint32(16)).astype(jnp.int32) + (low >> 16)
+    high, low = _wide_sum(jnp.where(present[:, None], terms, 0))
+    low = low - (middle & 0xFFFF).astype(jnp.int32)
+    high = high - (middle >> 16).astype(jnp.int32) + (low >> 16)
     word = (high << 16) | (low & 0xFFFF)
-    largest = (top >> jnp.uint32(1)).astype(jnp.int32)
+    largest = (top >> 1).astype(jnp.int32)
     is_word = (high >= -(2**15)) & (high < 2**15)
     return ~(is_word & (word <= largest) & (word >= -1 - largest))
 
@@ -123,9 +123,9 @@ def _wide_sum(
     terms: UInt32[Array, "clients dim"],
 ) -> tuple[Int32[Array, " dim"], Int32[Array, " dim"]]:
     """Return h and l of the sum h 2**16 + l over clients of signed words, 0 <= l < 2**16."""
-    low = jnp.sum(terms & jnp.uint32(0xFFFF), axis=0, dtype=jnp.uint32)
+    low = jnp.sum(terms & 0xFFFF, axis=0, dtype=jnp.uint32)
     high = jnp.sum(terms.astype(jnp.int32) >> 16, axis=0, dtype=jnp.int32)
-    carried, rest = low >> jnp.uint32(16), low & jnp.uint32(0xFFFF)
+    carried, rest = low >> 16, low & 0xFFFF
     return high + carried.astype(jnp.int32), rest.astype(jnp.int32)
 
 

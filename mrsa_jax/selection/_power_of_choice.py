@@ -55,7 +55,7 @@ class PowerOfChoiceState(NamedTuple):
     @property
     def losses(self) -> Float32[Array, " clients *trials"]:
         """Each client's simulated loss."""
-        return jnp.exp(self.log_losses.astype(jnp.float32) * jnp.float32(_UNIT))
+        return jnp.exp(self.log_losses.astype(jnp.float32) * _UNIT)
 
 
 @pytree

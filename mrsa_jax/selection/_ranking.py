@@ -60,7 +60,7 @@ def word_key(
     words: UInt32[Array, " clients *trials"],
 ) -> Int32[Array, " clients *trials"]:
     """Return 31 bits of each word as a key in [0, 2^31 - 2] (the two largest values joined)."""
-    return jnp.minimum((words >> jnp.uint32(1)).astype(jnp.int32), jnp.int32(_TOP - 1))
+    return jnp.minimum((words >> 1).astype(jnp.int32), _TOP - 1)
 
 
 def device_steps() -> Steps:
@@ -105,7 +105,7 @@ def k_smallest(
 def _by_sorting(keys: tuple[Array, ...], candidates: Array, k: Array) -> Array:
     """Return who is not above the k-th in order."""
     index = lax.broadcasted_iota(jnp.int32, candidates.shape, 0)
-    columns = (jnp.where(candidates, keys[0], jnp.int32(_TOP)), *keys[1:], index)
+    columns = (jnp.where(candidates, keys[0], _TOP), *keys[1:], index)
     ordered = lax.sort(columns, dimension=0, is_stable=True, num_keys=len(keys))
     at = jnp.maximum(k - 1, 0)[None]
     is_below = jnp.ones_like(candidates)  # or the k-th itself
@@ -136,10 +136,10 @@ def _kth(key: Array, among: Array, k: Array, num_bits: int) -> Array:
 
     It is the largest number that fewer than k keys are below.
     """
-    masked = jnp.where(among, key, jnp.int32(_TOP))
+    masked = jnp.where(among, key, _TOP)
 
     def step(i: Array, found: Array) -> Array:
-        probe = found | (jnp.int32(1) << (jnp.int32(num_bits - 1) - i))
+        probe = found | (1 << (jnp.int32(num_bits - 1) - i))
         return jnp.where(count(masked < probe[None]) < k, probe, found)
 
     return lax.fori_loop(0, num_bits, step, jnp.zeros_like(k))
@@ -161,7 +161,7 @@ def _finish(split: _Split) -> Array:
 
 def _refine(key: Array, split: _Split, aim: _Aim) -> _Split:
     """Choose among the tied clients by one more key; `aim` places the next threshold."""
-    masked = jnp.where(split.tied, key, jnp.int32(_TOP))
+    masked = jnp.where(split.tied, key, _TOP)
     k = split.missing
     bracket = _narrow(masked, _first_bracket(masked, split.num_tied, k, aim), k, aim)
     exact = bracket.num_high == k
