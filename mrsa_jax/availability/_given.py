@@ -32,12 +32,8 @@ from mrsa_jax._core.streams import (
 )
 from mrsa_watch._base.errors import check_integer, check_known, require, shortened
 
-# ---- Clients whose chance to be away follows a cycle: day and night, each at its own
-# phase.
-#
 # A departure from the papers' model, in which a client's rate never changes. Devices
-# join when they
-# charge at night, so clients of one time zone are away together.
+# join when they charge at night, so clients of one time zone are away together.
 
 
 @pytree
@@ -197,8 +193,6 @@ def diurnal(
     require(a == 0.0 or a >= 2.0**-32, "amplitude", rule, a)
     return cyclic(np.clip(p + a * cosine, 0.0, 1.0), phase)
 
-
-# ---- Replay of a recorded trace: who was online in each round of a real system.
 
 Start = Literal["first", "random"]
 Beyond = Literal["repeat", "absent"]

@@ -37,11 +37,8 @@ from mrsa_jax._core.streams import (
 )
 from mrsa_watch._base.errors import ConfigurationError, check_count, nearest, require
 
-# ---- Clients who drop out of each round independently, each at its own rate.
-#
 # Multi-RoundSecAgg (AAAI version), Section 4: client i is available with chance 1 -
-# p_i,
-# independently over clients and rounds. p_i -> `dropout_rate`.
+# p_i, independently over clients and rounds. p_i -> `dropout_rate`.
 
 _WAYS = ("shuffled", "cyclic", "sorted")
 
@@ -198,9 +195,6 @@ def assign_rates(
     return values[place]
 
 
-# ---- Clients who stay away for a while: an on/off Markov chain for each.
-
-
 @pytree
 class Markov:
     """On/off chains; build it with `markov`.
@@ -342,9 +336,6 @@ def markov(
     )
 
 
-# ---- The contract that every availability model keeps.
-
-
 @runtime_checkable
 class Availability(Protocol):
     """Who is online: a pytree whose numbers are leaves.
@@ -371,14 +362,10 @@ class Availability(Protocol):
         ...
 
 
-# ---- Who survives the steps of one round of a secure-aggregation protocol.
-#
 # CCESA, Section 2 and Algorithm 1: V0 is the cohort; V1, V2, V3 and V4 are the clients
-# still there
-# after key exchange, share distribution, masked inputs and unmasking, each within the
-# one before.
-# The sum is over V3. q -> `step_dropout_rate`, q_total = 1 - (1 - q)^4 ->
-# `total_dropout_rate`.
+# still there after key exchange, share distribution, masked inputs and unmasking, each
+# within the one before. The sum is over V3. q -> `step_dropout_rate`, q_total = 1 - (1
+# - q)^4 -> `total_dropout_rate`.
 
 _STEPS = 4
 

@@ -365,9 +365,6 @@ def _note_of_trials(found: _Found, delta: float, error: float) -> tuple[str, ...
     return () if wanted <= found.trials else (text,)
 
 
-# ---- methods
-
-
 def _pattern_averaged(plan: _Plan, some: np.ndarray) -> _Found:
     exact = "Exact for who sees who takes part."
     if plan.adversary == "models":
@@ -581,9 +578,6 @@ def _why_not_amplified(plan: _Plan) -> str:
         if plan.strategy is None
         else "with a strategy rounds do not compose one by one"
     )
-
-
-# ---- checks
 
 
 def _check_clients(clients: Any, count: int) -> np.ndarray:

@@ -28,9 +28,6 @@ from mrsa_watch._base.errors import (
     require,
 )
 
-# ---- The largest mu of any participation that keeps a separation: what holds without
-# any law.
-
 _ROWS = 256  # whose best partners are sought side by side
 
 
@@ -71,9 +68,6 @@ def _best(values: np.ndarray, separation: int) -> np.ndarray:
         best[place + 1] = np.maximum(best[place], values[:, place] + before)
     return np.asarray(best[-1])
 
-
-# ---- Participation histories of a scheme: laws of counts that are known, simulations
-# of others.
 
 Progress = Callable[[int, int], None]
 PARTS = 20
@@ -138,8 +132,6 @@ class Histories:
             reached = stats.binom.sf(counts - 1, tossed, self.coins[client])
             masses = -np.diff(reached, prepend=1.0, append=0.0)
         return Known.of_counts(np.maximum(masses, 0.0), noise_multiplier)
-
-    # ---- simulated
 
     @property
     def _scheme(self) -> tuple[Any, Availability, int]:

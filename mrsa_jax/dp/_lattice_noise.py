@@ -26,14 +26,10 @@ from mrsa_jax._core.streams import block_words, entry_words
 from mrsa_jax.dp._laws import Kind, masses, reach, tail
 from mrsa_watch._base.errors import KNOWN, POSITIVE, check_number, require
 
-# ---- Alias tables in integers: any law whose masses are multiples of 2**-128 drawn
-# without error.
-#
 # Each of 2**m columns holds 2**128 units, of one value up to its cut and of another
-# beyond. A draw
-# takes m random bits for a column and compares up to 128 further bits with the column's
-# cut: no
-# float appears, and the law drawn is exactly that of the integer weights.
+# beyond. A draw takes m random bits for a column and compares up to 128 further bits
+# with the column's cut: no float appears, and the law drawn is exactly that of the
+# integer weights.
 
 CUT_BITS = 128
 """Bits of a column's cut."""
@@ -151,8 +147,6 @@ def _draws(
     draws = jnp.where(place >> 31 == 1, -magnitude, magnitude)
     return draws if further is not None else jnp.where(is_open, _OPEN, draws)
 
-
-# ---- Noise on the integers, drawn exactly: Skellam and the discrete Gaussian.
 
 MAX_VARIANCE = 2.0**32
 """Of what is drawn: a standard deviation of 2**16 steps, a table of 2**20 columns."""

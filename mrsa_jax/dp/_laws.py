@@ -205,13 +205,8 @@ _LAWS: dict[Kind, _Law] = {
 }
 
 
-# ---- Renyi divergences between a sum of integer noise and the same sum shifted by a
-# client's
-# integers.
-#
 # Bounds, in steps of the lattice: Delta_2 and Delta_1 -> `l2` and `l1`, the norms of
-# the shift;
-# mu -> the variance of the sum's noise; tau -> `departure`.
+# the shift; mu -> the variance of the sum's noise; tau -> `departure`.
 
 # of one client's discrete Gaussian, in steps: below it the bound on sums is not proved
 _LEAST_SIGMA = 0.5

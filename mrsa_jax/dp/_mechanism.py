@@ -51,10 +51,6 @@ _LAWS = {"skellam": skellam, "discrete_gaussian": discrete_gaussian}
 _MOST_STEPS = 2.0**22
 
 
-# ---- What a ring mechanism's sums spend together: Renyi divergences added over a
-# client's sums.
-
-
 @dataclasses.dataclass(frozen=True)
 class RingMechanism:
     """What clients do before the ring so that its sum is private (build it with `ring_mechanism`).
@@ -282,12 +278,9 @@ def _step(
     )
 
 
-# ---- What a round of segments spends: the sums of all its blocks, released side by
-# side.
-#
 # Symbols: S -> `SegmentAverage.sensitivity`, g -> the coarsest step of a layout, v ->
-# variance of
-# one client's noise, n -> the fewest survivors of the blocks that a client is in.
+# variance of one client's noise, n -> the fewest survivors of the blocks that a client
+# is in.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -359,9 +352,6 @@ class BlockMechanism:
             count=np.asarray(survivors)[:, None],
         )
 
-
-# ---- What a ring mechanism's sums spend together: Renyi divergences added over a
-# client's sums.
 
 _VAST = 1e250  # stands for an infinite divergence, of which a client may have none
 _LEAST = 1.01  # no orders below it: 1 / (order - 1) takes their digits

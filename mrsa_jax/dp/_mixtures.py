@@ -278,10 +278,6 @@ def crossing(excess: Callable[[float], float], inside: float, outside: float) ->
     return outside
 
 
-# ---- delta and epsilon of privacy losses that were drawn, with an interval (see
-# `_mixtures`).
-
-
 @dataclasses.dataclass(frozen=True)
 class Drawn:
     """Losses of releases with the client and without it.

@@ -37,28 +37,18 @@ from mrsa_jax.dp._histories import Histories, check_noise, checked_histories
 from mrsa_jax.dp._spending import check_strategy
 from mrsa_watch._base.errors import check_integer, check_known, check_size, require
 
-# ---- Losses of a client who joins by coins and rests in between, drawn in blocks of b
-# rounds.
-#
 # With rests of b - 1 rounds and bands of C no wider than b, participations do not
-# overlap, and
-# the mean over them is a sum over who was asked last, round by round: f_(j+1) = (1 - q)
-# f_j + q
-# e^(l_(j+1-b)) f_(j+1-b), where f_j is the part of it in which the client is rested in
-# round j,
-# and l_i = <w, C_i> - |C_i|^2 / 2 of a participation in round i.
+# overlap, and the mean over them is a sum over who was asked last, round by round:
+# f_(j+1) = (1 - q) f_j + q e^(l_(j+1-b)) f_(j+1-b), where f_j is the part of it in
+# which the client is rested in round j, and l_i = <w, C_i> - |C_i|^2 / 2 of a
+# participation in round i.
 #
 # In a block of b rounds, a client joins at most once, so one word states in which: its
-# wait,
-# from the round in which it is rested, is geometric. What a block's rounds add to f
-# comes from
-# the block before, so a block is a few operations on arrays `[b, samples]` and b
-# additions. After
-# it all is divided by the sum, whose logarithms add up to the loss. Participations
-# count only
-# when the last release that shows them is drawn, band - 1 rounds later: so much are the
-# two
-# shifted.
+# wait, from the round in which it is rested, is geometric. What a block's rounds add to
+# f comes from the block before, so a block is a few operations on arrays `[b, samples]`
+# and b additions. After it all is divided by the sum, whose logarithms add up to the
+# loss. Participations count only when the last release that shows them is drawn, band -
+# 1 rounds later: so much are the two shifted.
 #
 # Source: `_privacy_losses`.
 
@@ -250,9 +240,6 @@ def _waits(key: Array, chances: Array) -> Array:
     return jnp.sum(tosses[None] >= chances[:, None], axis=0, dtype=jnp.int32)
 
 
-# ---- Privacy losses of one client's rounds, drawn: who does not see who takes part.
-
-
 @needs_values
 def privacy_losses(
     selector: Selector,
@@ -409,9 +396,6 @@ def _normal(words: Array) -> Array:
     signed = lax.bitcast_convert_type(words, jnp.int32) >> 8
     uniform = (signed.astype(jnp.float32) + 0.5) * 2.0**-23
     return jnp.float32(np.sqrt(2.0)) * lax.erf_inv(uniform)
-
-
-# ---- bins
 
 
 def _bins(

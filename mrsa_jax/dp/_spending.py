@@ -19,32 +19,21 @@ from mrsa_jax._core.matrices import lower_triangle
 from mrsa_watch._base.errors import check_size, require
 from mrsa_watch._base.values import by_value
 
-# ---- Noise that is correlated over rounds, by a strategy matrix.
-#
 # A matrix mechanism with strategy C (lower triangular, [J, J]) releases C y + z: y_r
-# the plain
-# sum of round r, z_r independent noise. That says as much as the sums with noise C^-1
-# z, which is
-# what a server adds that draws z_r in round r and adds some of older rounds' noise
-# again. A
-# client with weights p in the rounds and contributions x_r of length at most clip moves
-# C y by C
-# (p_r x_r), whose squared length, in units of the noise's deviations D^1/2, is sum_ab
-# (C^T D^-1
-# C)_ab p_a p_b <x_a, x_b>: at most p^T |C^T D^-1 C| p with the entries' absolute
-# values, and no
-# less where they are not negative, as all x_r may be the same. C lower triangular, it
-# holds for
-# contributions that depend on what was released before.
+# the plain sum of round r, z_r independent noise. That says as much as the sums with
+# noise C^-1 z, which is what a server adds that draws z_r in round r and adds some of
+# older rounds' noise again. A client with weights p in the rounds and contributions x_r
+# of length at most clip moves C y by C (p_r x_r), whose squared length, in units of the
+# noise's deviations D^1/2, is sum_ab (C^T D^-1 C)_ab p_a p_b <x_a, x_b>: at most p^T
+# |C^T D^-1 C| p with the entries' absolute values, and no less where they are not
+# negative, as all x_r may be the same. C lower triangular, it holds for contributions
+# that depend on what was released before.
 #
 # Sources: Choquette-Choo, Dvijotham, Pillutla, Ganesh, Steinke, Thakurta, "Correlated
-# noise
-# provably beats independent noise for differentially private learning" (2023), and
-# Choquette-Choo, McMahan, Rush, Thakurta, "Multi-epoch matrix factorization mechanisms
-# for
-# private machine learning" (2023), for the absolute values; Denisov, McMahan, Rush,
-# Smith,
-# Thakurta (2022) for the adaptive releases.
+# noise provably beats independent noise for differentially private learning" (2023),
+# and Choquette-Choo, McMahan, Rush, Thakurta, "Multi-epoch matrix factorization
+# mechanisms for private machine learning" (2023), for the absolute values; Denisov,
+# McMahan, Rush, Smith, Thakurta (2022) for the adaptive releases.
 
 _ROUNDING = 16.0 * float(np.finfo(np.float64).eps)
 # fastest of 32 to 512 on two cores, for bands of 10 and for full matrices
@@ -173,8 +162,6 @@ class Form(NamedTuple):
             total += np.einsum("jm,jm->m", columns[start:stop], part)
         return total
 
-
-# ---- mu of clients from their weights in the sums, and from the noise of each sum.
 
 Columns = Float64[np.ndarray, "sums clients"]
 

@@ -110,8 +110,6 @@ class SumPlan:
         """The largest square of mu of any history."""
         return self.histories.most * float(self.costs.above[self.least :].max())
 
-    # ---- laws
-
     def masses(self, client: int) -> Float64[np.ndarray, " sizes"] | None:
         """Return the chances that a client is in a round's sum, by the clients in it.
 
@@ -167,8 +165,6 @@ class SumPlan:
             return Known.of_counts(counts, values[0] ** -0.5, self.costs.law)
         squares, found = _together(values, masses, rounds, up)
         return Known(np.sqrt(squares), found, self.costs.law)
-
-    # ---- simulated
 
     @property
     def alike(self) -> np.ndarray:

@@ -18,8 +18,6 @@ from mrsa_jax._core.arrays import host_array, on_device, varying_like
 from mrsa_jax._core.streams import MAX_PAIRED
 from mrsa_watch._base.errors import check_integer, require
 
-# ---- Components and connectivity of a graph after the loss of vertices.
-#
 # Pure array functions that map under `jax.vmap`; all take a symmetric adjacency matrix.
 # G_3 of CCESA is the graph that the clients of V3 induce.
 
@@ -125,12 +123,9 @@ def _labels(
     return jnp.where(alive, found, -1)
 
 
-# ---- What every assignment graph offers: an adjacency matrix from a key.
-#
 # CCESA, Section 3: clients are the vertices of G; client i shares keys, secret shares
-# and pads with
-# Adj(i) only. Adj(i) -> row i of `adjacency`, bool[n, n], symmetric, with a false
-# diagonal.
+# and pads with Adj(i) only. Adj(i) -> row i of `adjacency`, bool[n, n], symmetric, with
+# a false diagonal.
 
 
 @runtime_checkable
@@ -163,9 +158,6 @@ def check_degree(degree: object, num_clients: int) -> int:
     rule = "must be even when `num_clients` is odd: n k / 2 is the number of edges"
     require(num_clients * k % 2 == 0, "degree", rule, k, num_clients)
     return k
-
-
-# ---- Adjacency matrices: checks, and edges as a list.
 
 
 def check_adjacency(

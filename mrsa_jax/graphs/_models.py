@@ -28,11 +28,8 @@ from mrsa_jax._core.streams import (
 from mrsa_jax.graphs._lists import GraphModel, check_degree, check_num_clients
 from mrsa_watch._base.errors import check_integer, check_number, require
 
-# ---- The complete graph of SecAgg and the Erdős-Rényi graph of CCESA.
-#
 # Choi, Sohn, Han, Moon, "Communication-Computation Efficient Secure Aggregation":
-# SecAgg is the
-# case of the complete graph, CCESA(n, p) that of G(n, p). p ->
+# SecAgg is the case of the complete graph, CCESA(n, p) that of G(n, p). p ->
 # `connection_probability`.
 
 
@@ -173,12 +170,9 @@ def erdos_renyi(
     return ErdosRenyi(on_device(threshold(chance)), clients)
 
 
-# ---- The k-regular circulant of SecAgg+ under a random relabelling of the clients.
-#
 # Bell, Bonawitz, Gascón, Lepoint, Raykova, "Secure single-server aggregation with
 # (poly)logarithmic overhead" (CCS 2020): a Harary graph H(n, k) whose vertices are a
-# random
-# permutation of the clients.
+# random permutation of the clients.
 
 
 @pytree
@@ -267,17 +261,11 @@ def circulant(
     return near | ((k % 2 == 1) & (distance * 2 == n))
 
 
-# ---- Random k-regular graphs by a reversible chain of edge switches, many switches at
-# a time.
-#
 # A switch takes two edges {a, b} and {c, d} to {a, d} and {c, b}: all degrees stay. The
-# classical
-# chain makes one switch a step; this one pairs up all edges and makes every pair's
-# switch that
-# cannot meet another's, so that a few dozen steps of array operations take the place of
-# many
-# thousand sequential ones. SecAgg+ (Bell et al., CCS 2020) may use any graph of this
-# kind.
+# classical chain makes one switch a step; this one pairs up all edges and makes every
+# pair's switch that cannot meet another's, so that a few dozen steps of array
+# operations take the place of many thousand sequential ones. SecAgg+ (Bell et al., CCS
+# 2020) may use any graph of this kind.
 
 _STEPS = 100
 
@@ -440,9 +428,6 @@ def _free(
         named = named.at[code].add(1)
     own = (named[codes[0]] == 1) & (named[codes[1]] == 1) & (new[0] != new[1])
     return own & own[mate]
-
-
-# ---- A graph whose vertices are blocks of clients.
 
 
 @pytree

@@ -33,7 +33,7 @@ from mrsa_jax._core.prime import (
 
 MOST_COLUMNS = 128
 # The largest prime p with 2 (p - 1)**2 < 2**32: a * b + c * d takes one remainder.
-WORD_PRIME = 46_337
+SMALL_PRIME = 46_337
 _LEAST_TILE = 16
 _WARP_ENTRIES = 1_024  # of the tile, so that registers suffice: at most 128 a thread
 
@@ -47,7 +47,7 @@ def independent_rows(
 ) -> Bool[Array, "batch rows"]:
     """Return what `_blocked.independent_rows` does.
 
-    Without a field modulo `WORD_PRIME`.
+    Without a field modulo `SMALL_PRIME`.
     """
     batch, rows, columns = matrices.shape
     side = max(_LEAST_TILE, pl.next_power_of_2(columns))
@@ -116,13 +116,13 @@ def _products(basis: Array, row: Array, of: Field | None) -> Array:
     if row.dtype == jnp.bool_:
         each = jnp.where(row[None, :], basis, 0)
     elif of is None:
-        prime = jnp.uint32(WORD_PRIME)
-        each = basis * (residues(row, WORD_PRIME) % prime)[None, :] % prime
+        prime = jnp.uint32(SMALL_PRIME)
+        each = basis * (residues(row, SMALL_PRIME) % prime)[None, :] % prime
     else:
         factors = residues(row, of.prime)
         each = scale(basis, factors[None, :], companion(factors, of)[None, :], of)
     if of is None:
-        return jnp.sum(each, axis=1, dtype=jnp.uint32) % WORD_PRIME
+        return jnp.sum(each, axis=1, dtype=jnp.uint32) % SMALL_PRIME
     return sum_residues(each, of, axis=1)
 
 
@@ -131,7 +131,7 @@ def _cross(
 ) -> Array:
     """Return pivot * basis - values * vector."""
     if of is None:
-        prime = jnp.uint32(WORD_PRIME)
+        prime = jnp.uint32(SMALL_PRIME)
         return (pivot * basis + (prime - values)[:, None] * vector[None, :]) % prime
     kept = scale(basis, pivot, companion(pivot, of), of)
     ratio = companion(values, of)[:, None]

@@ -22,11 +22,8 @@ from mrsa_jax._core.streams import as_key, fold_over, random_words
 from mrsa_jax.quantize._stochastic import MAX_DIM, round_within
 from mrsa_watch._base.errors import check_integer, check_number, require
 
-# ---- Euclidean norms of updates, and updates shortened to one.
-#
 # Added up in pairs: the error is log2 d roundings, and the bits do not depend on what
-# else is in
-# the program.
+# else is in the program.
 
 SLACK = 2.0**-19
 """Of a norm to shorten to, kept free for the roundings of float32."""
@@ -97,14 +94,9 @@ def shortened(
     return jnp.where(factor < size, small * factor, finite)
 
 
-# ---- The random rotation that spreads a vector evenly over its coordinates: signs,
-# then Hadamard.
-#
 # H D x / sqrt(d) for d a power of two: D flips signs at random, H is the Walsh-Hadamard
-# matrix.
-# Only additions and subtractions of whole vectors, so that the bits do not depend on
-# what else is
-# in the program.
+# matrix. Only additions and subtractions of whole vectors, so that the bits do not
+# depend on what else is in the program.
 
 
 def padded_length(dim: int) -> int:
@@ -177,8 +169,6 @@ def hadamard(values: Float32[Array, " padded"]) -> Float32[Array, " padded"]:
         done, left = done * size, left // size
     return values
 
-
-# ---- A quantizer on a lattice through 0, for sums that carry their own noise.
 
 _REJECTION = math.exp(-0.5)
 # Lattice steps in a clip norm: beyond, float32 would have no fraction to round by.

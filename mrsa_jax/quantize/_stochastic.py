@@ -30,12 +30,8 @@ from mrsa_watch._base.errors import (
     require,
 )
 
-# ---- Conditional stochastic rounding to integers: draw again until the norm keeps its
-# bound.
-#
 # Which draw is taken is decided by the exact sum of squares of integers, so that the
-# bound holds
-# for every vector, whatever floating point made of it.
+# bound holds for every vector, whatever floating point made of it.
 
 LARGEST = 2**24
 """Codes must be below this by magnitude.
@@ -144,9 +140,6 @@ def _total(words: UInt32[Array, " dim"]) -> tuple[Array, Array]:
     high = jnp.sum(blocks >> 16, dtype=jnp.uint32)
     return high, jnp.sum(blocks & 0xFFFF, dtype=jnp.uint32)
 
-
-# ---- Stochastic rounding to K levels, the quantizer of HeteroSAg (there Q_K on [r1,
-# r2]).
 
 # Levels beyond the 24 bits of a float32 could not be distinguished.
 _MAX_LEVELS = 2**23
@@ -350,12 +343,9 @@ def stochastic(
     )
 
 
-# ---- Where a quantizer clips: fixed, or following the last update that the server has
-# learnt.
-#
 # A range that follows uses nothing but the mean update of the last round that worked,
-# which the
-# server knows anyway; it is a traced number, so a new range compiles nothing new.
+# which the server knows anyway; it is a traced number, so a new range compiles nothing
+# new.
 
 RangeStatistic = Literal["max", "rms"]
 

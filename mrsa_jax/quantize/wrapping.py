@@ -20,8 +20,6 @@ from mrsa_jax.quantize._lattice import LatticeQuantizer
 from mrsa_jax.quantize._stochastic import Quantizer
 from mrsa_watch._base.errors import check_integer, require, require_methods
 
-# ---- What a sum in the ring asks of the noise that its clients add.
-
 
 @runtime_checkable
 class RingNoise(Protocol):

@@ -128,13 +128,8 @@ def bernoulli(num_clients: int, probability: ArrayLike) -> BernoulliSelection:
     return BernoulliSelection(on_device(_chance.threshold(chance)), n)
 
 
-# ---- Poisson sampling: every available client joins by its own coin, perhaps each with
-# its own
-# chance.
-#
 # The sampling that differentially private training assumes; with one chance for all it
-# is
-# Bernoulli selection (survey statistics keep "Poisson" for unequal chances).
+# is Bernoulli selection (survey statistics keep "Poisson" for unequal chances).
 
 
 @also_traced
@@ -177,10 +172,6 @@ def poisson(
     fits = chances.ndim == 0 or chances.size == n
     require(fits, "probability", rule, f"{chances.size} numbers, {n} clients")
     return BernoulliSelection(on_device(_chance.threshold(chances)), n)
-
-
-# ---- Balls in bins: each client draws one of b places, once or in each epoch of b
-# rounds.
 
 
 @by_value

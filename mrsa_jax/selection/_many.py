@@ -29,8 +29,6 @@ from mrsa_jax.selection._by_loops import counts_by_loops, history_by_loops, runs
 from mrsa_jax.selection._rollout import _check, _entries, _in_chunks, _play, _start
 from mrsa_watch._base.errors import check_integer, check_size, require
 
-# ---- Roll out how often clients take part, keeping nothing else.
-
 
 def rollout_counts(
     seed: int | Key[Array, ""],
@@ -94,10 +92,6 @@ def _counts_chunk(
     start = _start(keys, selector, availability)
     states, _ = lax.scan(step, start, jnp.arange(num_rounds, dtype=jnp.uint32))
     return states[0].counts.T
-
-
-# ---- Roll many configurations out at once: numbers stacked, trials side by side, one
-# program.
 
 
 @needs_values

@@ -185,10 +185,6 @@ def _trajectories(
     return jnp.moveaxis(gaps, 0, -1), jnp.moveaxis(sizes, 0, -1)
 
 
-# ---- Closed forms: family sizes, small families in full, and the expected size of a
-# round's sum.
-
-
 def family_size(num_clients: int, cohort_size: int, privacy_target: int) -> int:
     """Return how many cohorts batch partitioning can choose from: C(N/T, K/T), exactly.
 

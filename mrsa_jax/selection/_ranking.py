@@ -294,14 +294,9 @@ def _block_counts(flags: Array, size: Array) -> Array:
     )
 
 
-# ---- One round's choice for many trials: as passes over arrays, or by a kernel in
-# registers.
-#
 # A round of selection is a few dozen passes over the clients of each trial, between
-# which nothing
-# needs to leave the chip: on an NVIDIA GPU one program holds all clients of a few
-# trials and makes
-# the whole choice, random words included.
+# which nothing needs to leave the chip: on an NVIDIA GPU one program holds all clients
+# of a few trials and makes the whole choice, random words included.
 
 Words = Callable[[int], Array]  # which of a client's words -> uint32[N, ...]
 

@@ -32,13 +32,9 @@ from mrsa_jax.selection._checks import Fairness
 from mrsa_watch._base.errors import check_known, check_size, require
 from mrsa_watch._base.values import by_value
 
-# ---- Minimum separation: whoever took part rests for some rounds, under any other
-# scheme.
-#
 # What deployed systems and differentially private training with correlated noise ask of
-# a schedule
-# ("b-min-separated participation"). A wrapper: the scheme inside sees rested clients
-# only.
+# a schedule ("b-min-separated participation"). A wrapper: the scheme inside sees rested
+# clients only.
 
 
 @by_value

@@ -213,9 +213,6 @@ class Scheme:
         return text
 
 
-# ---- reading
-
-
 def _whole(text: str, least: int = 1) -> int:
     if not text.isdecimal() or int(text) < least:
         raise ValueError
@@ -267,9 +264,6 @@ def _separated(rest: list[str]) -> tuple[Any, ...]:
     return _whole(rounds), Scheme.parse(":".join([name, *more]))
 
 
-# ---- checking
-
-
 def _whole_blocks(num_clients: int, cohort_size: int, scheme: Scheme) -> None:
     """Check that blocks fit; those of user partition are cohorts."""
     (target, *_), of = [*scheme.parameters, cohort_size], "privacy_target"
@@ -299,9 +293,6 @@ def _enough_candidates(num_clients: int, cohort_size: int, scheme: Scheme) -> No
     require(fits, "scheme", rule, scheme.written, f"{cohort_size} to {num_clients}")
 
 
-# ---- building; what makes selectors imports JAX
-
-
 def _poisson(num_clients: int, cohort_size: int, *chances: float) -> Any:
     from mrsa_jax.selection._bernoulli import poisson
 
@@ -314,9 +305,6 @@ def _separation(num_clients: int, cohort_size: int, rounds: int, inner: Scheme) 
     from mrsa_jax.selection._within import minimum_separation
 
     return minimum_separation(inner.build(num_clients, cohort_size), rounds)
-
-
-# ---- labels
 
 
 def _blocks_label(words: str) -> Callable[..., str]:
