@@ -41,7 +41,6 @@ Their squares' parts are then exact in 32 bits.
 MAX_DIM = 2**24
 _DRAWS = 64
 _DRAW = 0x64726100  # "dra\0": of the first draw's key
-_BLOCK = 256
 
 
 def round_within(
@@ -109,36 +108,21 @@ def is_within(
 
 @one_program
 def squared_norm(sizes: UInt32[Array, " dim"]) -> tuple[Array, Array]:
-    """Return the high and low word of the sum of squares (below 2**64 as 2**24 * 2**48 is 2**72).
+    """Return the high and low word of the sum of squares; beyond 2**64 - 1, of that.
 
-    A size is a 2**12 + b with a, b < 2**12, hence its square a a 2**24 + 2 a b 2**12 +
-    b b. Beyond 2**64 - 1 the sum is given as that.
+    The sum may reach 2**24 * 2**48 = 2**72, so halves of the squares are added apart.
     """
-    upper, lower = sizes >> 12, sizes & 0xFFF
-    sums = [
-        _total(product) for product in (upper * upper, upper * lower, lower * lower)
-    ]
     with jax.enable_x64(True):  # no array of such words is ever made
-        squares, mixed, rest = (
-            (high.astype(jnp.uint64) << jnp.uint64(16)) + low.astype(jnp.uint64)
-            for high, low in sums
-        )
-        rest = rest + ((mixed & jnp.uint64(0x7FF)) << jnp.uint64(13))
-        # of 2**24 each
-        high = squares + (mixed >> jnp.uint64(11)) + (rest >> jnp.uint64(24))
-        low = (high << jnp.uint64(24)) | (rest & jnp.uint64(0xFFFFFF))
-        is_more = high >> jnp.uint64(40) > 0
-        words = (high >> jnp.uint64(8)).astype(jnp.uint32), low.astype(jnp.uint32)
+        wide = sizes.astype(jnp.uint64)
+        squares = wide * wide  # below 2**48, so that sums of halves stay below 2**48
+        high = jnp.sum(squares >> 24)
+        low = jnp.sum(squares & 0xFFFFFF)
+        high = high + (low >> 24)
+        low = (high << 24) | (low & 0xFFFFFF)
+        is_more = high >> 40 > 0
+        words = (high >> 8).astype(jnp.uint32), low.astype(jnp.uint32)
     top = jnp.uint32(0xFFFFFFFF)
     return jnp.where(is_more, top, words[0]), jnp.where(is_more, top, words[1])
-
-
-def _total(words: UInt32[Array, " dim"]) -> tuple[Array, Array]:
-    """Return h and l with h 2**16 + l the sum of at most 2**24 words below 2**24."""
-    padded = jnp.pad(words, (0, -words.shape[0] % _BLOCK))
-    blocks = jnp.sum(padded.reshape(-1, _BLOCK), axis=1, dtype=jnp.uint32)
-    high = jnp.sum(blocks >> 16, dtype=jnp.uint32)
-    return high, jnp.sum(blocks & 0xFFFF, dtype=jnp.uint32)
 
 
 # Levels beyond the 24 bits of a float32 could not be distinguished.
@@ -152,25 +136,21 @@ class Quantizer(Protocol):
     @property
     def num_levels(self) -> Any:
         """Return the number of levels, K."""
-        ...
 
     def encode(
         self, key: Key[Array, ""], values: Float32[Array, "*shape"]
     ) -> UInt32[Array, "*shape"]:
         """Turn values into codes in [0, num_levels)."""
-        ...
 
     def decode(
         self, codes: UInt32[Array, "*shape"], count: int | Integer[Array, "*batch"]
     ) -> Float32[Array, "*shape"]:
         """Turn a sum of `count` codes into the sum of the values they stand for."""
-        ...
 
     def clipped_fraction(
         self, values: Float32[Array, "... dim"]
     ) -> Float32[Array, "*batch"]:
         """Return the fraction of values that `encode` would clip, along the last axis."""
-        ...
 
 
 @pytree
@@ -216,9 +196,8 @@ class StochasticQuantizer:
             Codes in [0, K).
         """
         top = (self.num_levels - 1).astype(jnp.float32)
-        clipped = jnp.clip(
-            jnp.where(jnp.isnan(values), self.lower, values), self.lower, self.upper
-        )
+        known = jnp.where(jnp.isnan(values), self.lower, values)
+        clipped = jnp.clip(known, self.lower, self.upper)
         scaled = jnp.minimum((clipped - self.lower) / self.step, top)
         floor = jnp.floor(scaled)
         threshold = ((scaled - floor) * 2.0**32).astype(jnp.uint32)
@@ -314,26 +293,25 @@ def stochastic(
     levels = unless_traced(
         check_integer, num_levels, "num_levels", 2, _MAX_LEVELS, rule=rule
     )
-    one = (clip is None) != (value_range is None)
-    require(one, "clip", "must be given, or `value_range`, not both", clip, value_range)
+    require(
+        (clip is None) != (value_range is None),
+        "clip",
+        "must be given, or `value_range`, not both",
+        clip,
+        value_range,
+    )
     ends: Any = (clip, clip) if value_range is None else value_range
     require(len(ends) == 2, "value_range", "must hold two numbers", value_range)
-    lower, upper = ends
-    if is_traced(ends):
-        lower = -lower if value_range is None else lower
-    elif value_range is None:
-        upper = float(clip or 0.0)
-        require(
-            math.isfinite(upper) and upper > 0,
-            "clip",
-            "must be positive and finite",
-            clip,
-        )
+    lower, upper = ends if is_traced(ends) else map(float, ends)
+    if value_range is None:
+        rule = "must be positive and finite"
+        legal = is_traced(upper) or 0 < upper < math.inf
+        require(legal, "clip", rule, clip)
         lower = -upper
-    else:
-        lower, upper = map(float, value_range)
-        ordered = math.isfinite(lower) and math.isfinite(upper) and lower < upper
-        require(ordered, "value_range", "must be finite with r1 < r2", value_range)
+    elif not is_traced(ends):
+        ordered = -math.inf < lower < upper < math.inf
+        rule = "must be finite with r1 < r2"
+        require(ordered, "value_range", rule, value_range)
     if is_traced(levels, lower, upper):  # sums of what is no quantizer are NaN
         is_range = (lower < upper) & jnp.isfinite(lower) & jnp.isfinite(upper)
         legal = is_whole(levels, 2, _MAX_LEVELS) & is_range
@@ -356,11 +334,9 @@ class ClipRule(Protocol):
 
     def init(self, quantizer: Any) -> Any:
         """Return the half width of the first round's range."""
-        ...
 
     def apply(self, quantizer: Any, half_width: Float32[Array, ""]) -> Any:
         """Return the quantizer of a round."""
-        ...
 
     def advance(
         self,
@@ -369,7 +345,6 @@ class ClipRule(Protocol):
         is_learnt: Bool[Array, ""],
     ) -> Float32[Array, ""]:
         """Return the next round's half width."""
-        ...
 
 
 @pytree
@@ -392,11 +367,7 @@ class FollowingRange:
 
     def apply(self, quantizer: Any, half_width: Float32[Array, ""]) -> Quantizer:
         """Return the quantizer on [-half_width, half_width], with as many levels."""
-        # `replace` would keep any Quantizer that has the two ends of a range
-        moved: Quantizer = dataclasses.replace(
-            quantizer, lower=-half_width, upper=half_width
-        )
-        return moved
+        return dataclasses.replace(quantizer, lower=-half_width, upper=half_width)
 
     def advance(
         self,
@@ -409,12 +380,10 @@ class FollowingRange:
         A round that failed, or an update that is not finite, leaves the range as it
         was.
         """
-        size = jnp.abs(update)
-        level = (
-            jnp.max(size)
-            if self.statistic == "max"
-            else jnp.sqrt(jnp.mean(size * size))
-        )
+        if self.statistic == "max":
+            level = jnp.max(jnp.abs(update))
+        else:
+            level = jnp.sqrt(jnp.mean(update * update))
         wanted = jnp.maximum(self.multiplier * level, self.floor)
         # a sum of zeros (of clients without samples) shows no size of later updates
         is_known = is_learnt & (level > 0) & jnp.isfinite(wanted)
@@ -462,9 +431,9 @@ def following_range(
     check_known(
         statistic, "statistic", typing.get_args(RangeStatistic), "a known statistic"
     )
-    numbers: Any = (("multiplier", multiplier), ("floor", floor))
-    for name, value in numbers:
-        check_number(value, name, "must be positive and finite", POSITIVE)
-    enough = statistic != "max" or float(multiplier) >= 1
-    require(enough, "multiplier", 'must be at least 1 for statistic "max"', multiplier)
-    return FollowingRange(jnp.float32(multiplier), jnp.float32(floor), statistic)
+    rule = "must be positive and finite"
+    times = check_number(multiplier, "multiplier", rule, POSITIVE)
+    least = check_number(floor, "floor", rule, POSITIVE)
+    rule = 'must be at least 1 for statistic "max"'
+    require(statistic != "max" or times >= 1, "multiplier", rule, multiplier)
+    return FollowingRange(jnp.float32(times), jnp.float32(least), statistic)

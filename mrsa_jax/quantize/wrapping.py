@@ -32,24 +32,20 @@ class RingNoise(Protocol):
     @property
     def variance(self) -> float:
         """Return its variance, in squared units of what it is added to."""
-        ...
 
     def on(self, step: float) -> RingNoise:
         """Return the same noise on a lattice of this step.
 
         Its variance over step squared.
         """
-        ...
 
     def sample(
         self, key: Key[Array, ""], shape: tuple[int, ...]
     ) -> Int32[Array, "*shape"]:
         """Draw independent integers; nothing but the key decides them."""
-        ...
 
     def tail(self, bound: Any) -> Any:
         """Return the probability that one draw exceeds `bound` in absolute value."""
-        ...
 
 
 LIKELIEST_WRAP = 0.05
