@@ -142,55 +142,22 @@ def _pass_round(rested, ending, gain, join, stay):
 
 
 @compiled
-def _add(total, row):
-    for i in range(total.size):
-        total[i] += row[i]
+def _rescale(rested, ending, sums, total):
+    """Let those rest who do from the next block on, and divide by the sum of all.
 
-
-@compiled
-def _copy(row, other):
-    for i in range(row.size):
-        row[i] = other[i]
-
-
-@compiled
-def _scale(row, factors):
-    for i in range(row.size):
-        row[i] *= factors[i]
-
-
-@compiled
-def _close(rested, first, sums):
-    """Let those rest who do from the next block on."""
-    for i in range(rested.size):
-        rested[i] += first[i]
-        sums[i] = rested[i]
-        first[i] = _F(0)
-
-
-@compiled
-def _told(total, sums):
+    Its logarithm joins `total`.
+    """
+    rested += ending[0]
+    ending[0] = _F(0)
+    sums[:] = rested
+    for t in range(1, len(ending)):
+        sums += ending[t]
     for i in range(total.size):
         total[i] += _log(sums[i])
         sums[i] = _ONE / sums[i]
-
-
-@compiled
-def _rescale(rested, ending, sums, total):
-    """Divide by the sum of all, whose logarithm joins `total`."""
-    _close(rested, ending[0], sums)
+    rested *= sums
     for t in range(1, len(ending)):
-        _add(sums, ending[t])
-    _told(total, sums)
-    _scale(rested, sums)
-    for t in range(1, len(ending)):
-        _scale(ending[t], sums)
-
-
-@compiled
-def _fill(row, value):
-    for i in range(row.size):
-        row[i] = value
+        ending[t] *= sums
 
 
 @compiled
@@ -233,32 +200,32 @@ def draw_losses(keys, tables, chances, length, with_it, out):
     rested, gain = np.zeros(lanes, np.float32), np.zeros(lanes, np.float32)
     for chunk in range(len(keys)):
         for start in range(0, length, lanes):
-            for t in range(b):
-                _fill(rows[t], _F(0))
-                _fill(ending[t], _F(0))
-            _fill(joined, np.int32(2 * b))
-            _fill(rested, _ONE)
+            rows[:b] = _F(0)
+            ending[:] = _F(0)
+            joined[:] = np.int32(2 * b)
+            rested[:] = _ONE
             total = out[chunk, start : start + lanes]
-            _fill(total, _F(0))
+            total[:] = _F(0)
             for m in range(blocks):
                 for k in range(band - 1):
-                    _copy(rows[k], rows[b + k])
-                own, place = tables[m], (m, start, length)
+                    rows[k] = rows[b + k]
+                table = tables[m]
+                place = (m, start, length)
                 released = rows[band - 1 :]
                 _draw_block(
                     keys[chunk], place, released, joined, before, chances, with_it
                 )
                 if with_it:
-                    _add_shifts(released, joined, before, own, band)
+                    _add_shifts(released, joined, before, table, band)
                 for t in range(b):
-                    _fill(gain, -own[t, 2 * band])
+                    gain[:] = -table[t, 2 * band]
                     for k in range(band):
-                        _add_product(gain, rows[t + k], own[t, band + k])
+                        _add_product(gain, rows[t + k], table[t, band + k])
                     _pass_round(
                         rested,
                         ending[t],
                         gain,
-                        own[t, 2 * band + 1],
-                        own[t, 2 * band + 2],
+                        table[t, 2 * band + 1],
+                        table[t, 2 * band + 2],
                     )
                 _rescale(rested, ending, gain, total)
