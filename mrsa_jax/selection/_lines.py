@@ -11,6 +11,7 @@ crossing partitions are the rows and the columns of grids. Symbols: N `num_clien
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -95,7 +96,7 @@ class LineSelection:
         size, wanted = self.members.shape[-1], int(self.lines_per_cohort)
         components = np.asarray(self.members).reshape(*self.shape, size)
         online = 1.0 - np.asarray(dropout_rates, np.float64)
-        known: dict[Any, np.ndarray] = {}
+        laws: dict[Any, np.ndarray] = {}
         # of the lines on offer, `wanted` standing for all from there on
         law = np.zeros(wanted + 1)
         law[0] = 1.0
@@ -104,16 +105,17 @@ class LineSelection:
             if is_line.sum() > _MOST_LINES:
                 return np.nan, np.nan
             clients, places = np.unique(lines[is_line], return_inverse=True)
-            own = places.reshape(-1, size), np.nonzero(is_line)[0], online[clients]
-            key = tuple((part.shape, part.tobytes()) for part in own)
-            if key not in known:
-                known[key] = _largest_class(*own)
-            sums = np.convolve(law, known[key])
+            classes = np.nonzero(is_line)[0]
+            # components that look alike have one law
+            rates = online[clients]
+            key = places.tobytes(), classes.tobytes(), rates.tobytes()
+            if key not in laws:
+                laws[key] = _largest_class(places.reshape(-1, size), classes, rates)
+            sums = np.convolve(law, laws[key])
             law = np.append(sums[:wanted], sums[wanted:].sum())
         chance = min(max(float(law[-1]), 0.0), 1.0)
-        return size * wanted * chance, float(
-            size * wanted * np.sqrt(chance * (1 - chance))
-        )
+        deviation = float(np.sqrt(chance * (1 - chance)))
+        return size * wanted * chance, size * wanted * deviation
 
     def init(self) -> SelectorState:
         """Return the state before the first round: nobody has taken part."""
@@ -132,13 +134,14 @@ class LineSelection:
         Cost: a few passes over the lines and their members. Takes trials as trailing
         axes (of `counts` too).
         """
-        lines, by_use, wanted = self.shape, self.least_used_lines, self.lines_per_cohort
-        steps, trials = device_steps(), available.shape[1:]
-        total = lines[0] * lines[1] * lines[2]
-        use = state.counts.at[self.members].get(mode="fill", fill_value=0)
-        use = jnp.sum(use, axis=1, dtype=jnp.int32)
+        wanted = self.lines_per_cohort
+        steps = device_steps()
+        components, classes, lines = self.shape
+        total = components * classes * lines
+        clients = state.counts.at[self.members].get(mode="fill", fill_value=0)
+        use = jnp.sum(clients, axis=1, dtype=jnp.int32)
         free = available.at[self.members].get(mode="fill", fill_value=False).all(axis=1)
-        table = free.reshape(*lines, *trials)
+        table = free.reshape(*self.shape, *available.shape[1:])
         offered = jnp.sum(table, axis=2, dtype=jnp.int32)  # [components, classes, ...]
         best = jnp.max(offered, axis=1)
         spare = jnp.sum(best, axis=0, dtype=jnp.int32) - wanted  # negative: no cohort
@@ -146,25 +149,22 @@ class LineSelection:
         # class.
         is_cheap = best[:, None] - offered <= spare[None, None]
         held = (table & is_cheap[:, :, None]).reshape(free.shape)
-        one = (spare >= 0).astype(jnp.int32)
-        least = jnp.where(by_use > 0, use, 0)
-        first = k_smallest(client_words(key, total), held, one, steps, least)
+        works = (spare >= 0).astype(jnp.int32)
+        least = jnp.where(self.least_used_lines > 0, use, 0)
+        first = k_smallest(client_words(key, total), held, works, steps, least)
         is_first = first.reshape(table.shape).any(axis=2)
-        words = word_key(client_words(key, lines[0] * lines[1], 1)).reshape(
-            offered.shape
-        )
+        # The first line decides on the class of its component; of the others the class
+        # with most lines on offer is taken, ties by the smallest word.
+        words = word_key(client_words(key, components * classes, 1))
+        words = words.reshape(offered.shape)
         draw = jnp.where(offered == best[:, None], words, jnp.iinfo(jnp.int32).max)
         place = jax.lax.broadcasted_iota(jnp.int32, draw.shape, 1)
         largest = place == jnp.argmin(draw, axis=1).astype(jnp.int32)[:, None]
         taken = jnp.where(is_first.any(axis=1)[:, None], is_first, largest)
         rest = (table & taken[:, :, None]).reshape(free.shape) & ~first
-        others = k_smallest(
-            client_words(key, total, 2),
-            rest,
-            one * (wanted - 1),
-            steps,
-            jnp.where(by_use > 1, use, 0),
-        )
+        least = jnp.where(self.least_used_lines > 1, use, 0)
+        words = client_words(key, total, 2)
+        others = k_smallest(words, rest, works * (wanted - 1), steps, least)
         chosen = (first | others).at[self.lines_of].get(mode="fill", fill_value=False)
         cohort = chosen.any(axis=1)
         return cohort, SelectorState(state.counts + cohort.astype(jnp.int32))
@@ -184,10 +184,11 @@ def _largest_class(
         holds = np.flatnonzero((lines == client).any(axis=1))
         chance[(sets & (1 << holds).sum()) != 0] *= q
     counts = np.zeros((classes.max() + 1, len(sets)), np.int64)
-    for line, own in enumerate(classes):
+    for line, kind in enumerate(classes):
+        # sets without the line, beside those with it
         pairs = chance.reshape(-1, 2, 1 << line)
         pairs[:, 0] -= pairs[:, 1]
-        counts[own] += (sets >> line) & 1
+        counts[kind] += (sets >> line) & 1
     return np.bincount(counts.max(axis=0), np.maximum(chance, 0.0))
 
 
@@ -206,27 +207,18 @@ def _build(
     least_used = by_use[check_known(fairness, "fairness", by_use, "a known mode")]
     components = _components(members, num_clients)
     order = np.lexsort((classes, components))
-    own, kind = components[order], classes[order]
-    opens = np.diff(own, prepend=-1) != 0  # a component
-    starts = opens | (np.diff(kind, prepend=-1) != 0)  # a class of it
-    index = np.arange(len(order))
-    rank = np.cumsum(starts) - 1
-    rank -= np.maximum.accumulate(np.where(opens, rank, 0))
-    place = index - np.maximum.accumulate(np.where(starts, index, 0))
-    shape = (int(own[-1]) + 1, int(rank.max()) + 1, int(place.max()) + 1)
-    flat = (own * shape[1] + rank) * shape[2] + place
-    table = np.full((shape[0] * shape[1] * shape[2], size), num_clients, np.int32)
+    component = components[order]
+    # a line's class within its component, and its place within that class, from 0
+    rank = _places_within(component, classes[order])
+    place = _places_within(component, rank, np.arange(len(order)))
+    shape = (int(component[-1]) + 1, int(rank.max()) + 1, int(place.max()) + 1)
+    flat = np.ravel_multi_index((component, rank, place), shape)
+    table = np.full((math.prod(shape), size), num_clients, np.int32)
     table[flat] = members[order]
-    most = np.bincount(table[flat[index]].ravel(), minlength=num_clients)
-    lines_of = np.full((num_clients, int(most.max())), len(table), np.int32)
-    by_client = np.argsort(table[flat].ravel(), kind="stable")
-    clients = table[flat].ravel()[by_client]
-    begins = np.concatenate([[0], np.cumsum(most)[:-1]])
-    lines_of[clients, np.arange(len(clients)) - begins[clients]] = np.repeat(
-        flat, size
-    )[by_client]
-    reach = np.bincount(own * shape[1] + rank, minlength=shape[0] * shape[1])
-    largest = size * int(reach.reshape(shape[:2]).max(axis=1).sum())
+    lines_of = _lines_of(members[order], flat, num_clients, len(table))
+    filled = np.zeros(shape, np.int64)
+    filled.ravel()[flat] = 1
+    largest = size * int(filled.sum(axis=2).max(axis=1).sum())
     rule = "must be at most what disjoint lines hold, one class in each component"
     require(cohort_size <= largest, "cohort_size", rule, cohort_size, largest)
     parted = np.flatnonzero((lines_of[1:] != lines_of[:-1]).any(axis=1)) + 1
@@ -243,18 +235,41 @@ def _build(
     )
 
 
+def _places_within(*columns: np.ndarray) -> np.ndarray:
+    """Number distinct values of the last column from 0, anew for each value of the others.
+
+    Rows are in lexicographic order.
+    """
+    opens = np.zeros(len(columns[0]), np.bool_)
+    for column in columns[:-1]:
+        opens |= np.diff(column, prepend=-1) != 0
+    starts = opens | (np.diff(columns[-1], prepend=-1) != 0)
+    number = np.cumsum(starts)
+    return number - np.maximum.accumulate(np.where(opens, number, 0))
+
+
+def _lines_of(
+    members: np.ndarray, flat: np.ndarray, num_clients: int, absent: int
+) -> np.ndarray:
+    """Return the numbers of the lines that hold each client, filled up with an absent one."""
+    counts = np.bincount(members.ravel(), minlength=num_clients)
+    found = np.full((num_clients, int(counts.max())), absent, np.int32)
+    by_client = np.argsort(members.ravel(), kind="stable")
+    is_line = np.arange(found.shape[1]) < counts[:, None]
+    # row by row, so in the order of clients
+    found[is_line] = np.repeat(flat, members.shape[1])[by_client]
+    return found
+
+
 def _components(members: np.ndarray, num_clients: int) -> np.ndarray:
     """Return each line's component, numbered from 0: lines that share clients share it."""
     from scipy.sparse import csr_matrix
     from scipy.sparse.csgraph import connected_components
 
-    count, size = members.shape
-    pointers = np.arange(0, members.size + 1, size)
-    held = csr_matrix(
-        (np.ones(members.size, np.int8), members.ravel(), pointers),
-        shape=(count, num_clients),
-    )
-    crossing = held.astype(np.int32) @ held.T.astype(np.int32)
+    lines = np.repeat(np.arange(len(members)), members.shape[1])
+    ones = np.ones(members.size, np.int32)
+    held = csr_matrix((ones, (lines, members.ravel())), (len(members), num_clients))
+    crossing = held @ held.T
     return connected_components(crossing, directed=False)[1].astype(np.int64)
 
 
