@@ -398,26 +398,16 @@ def from_lines(
     classes x lines, filled up to the largest class.
     """
     matrix = binary_matrix(lines, "lines")
-    least, size = int(matrix.sum(axis=1).min()), int(matrix.sum(axis=1).max())
-    require(
-        1 <= least == size,
-        "lines",
-        "must hold lines of one size, at least 1",
-        least,
-        size,
-    )
-    alone = np.flatnonzero(~matrix.any(axis=0))
-    require(
-        not alone.size, "lines", "must hold every client; missing", *alone[:3].tolist()
-    )
+    sizes = matrix.sum(axis=1)
+    least = int(sizes.min())
+    size = int(sizes.max())
+    rule = "must hold lines of one size, at least 1"
+    require(1 <= least == size, "lines", rule, least, size)
+    alone = np.flatnonzero(~matrix.any(axis=0)).tolist()
+    require(not alone, "lines", "must hold every client; missing", *alone[:3])
     k = check_size(cohort_size, "cohort_size")
-    require(
-        k % size == 0,
-        "cohort_size",
-        "must be a multiple of the clients of a line",
-        k,
-        size,
-    )
+    rule = "must be a multiple of the clients of a line"
+    require(k % size == 0, "cohort_size", rule, k, size)
     members = np.nonzero(matrix)[1].reshape(-1, size)
     kinds = _first_classes(members, matrix.shape[1])
     if classes is not None:
@@ -425,13 +415,9 @@ def from_lines(
         fits = len(kinds) == len(members)
         require(fits, "classes", "must be one for each line", len(kinds), len(members))
         places = kinds[:, None] * matrix.shape[1] + members
-        crossing = np.unique(places).size < places.size
-        require(
-            not crossing,
-            "classes",
-            "must hold lines of which none cross",
-            list(classes),
-        )
+        rule = "must hold lines of which none cross"
+        apart = np.unique(places).size == places.size
+        require(apart, "classes", rule, list(classes))
     return _build(members, kinds, matrix.shape[1], k, fairness)
 
 

@@ -99,7 +99,13 @@ def k_smallest(
     split = _Split(jnp.zeros_like(candidates), candidates, count(candidates), k)
     for key, aim in zip(keys, aims, strict=True):
         split = _refine(key, split, aim)
-    return _finish(split)
+    # random words hardly ever leave any tie
+    return lax.cond(
+        jnp.any(split.missing > 0),
+        lambda split: _first_of_tied(split.chosen, split.tied, split.missing),
+        lambda split: split.chosen,
+        split,
+    )
 
 
 def _by_sorting(keys: tuple[Array, ...], candidates: Array, k: Array) -> Array:
@@ -117,16 +123,21 @@ def _by_sorting(keys: tuple[Array, ...], candidates: Array, k: Array) -> Array:
 
 def _by_bits(keys: tuple[Array, ...], candidates: Array, k: Array) -> Array:
     """Return who is below the k-th, found bit by bit, or tied with it by one key after another."""
-    chosen, tied, missing = jnp.zeros_like(candidates), candidates, k
+    chosen = jnp.zeros_like(candidates)
+    tied = candidates
+    missing = k
     for key in keys:
         kth = _kth(key, tied, missing, _KEY_BITS)
         below = tied & (key < kth[None])
-        chosen, tied, missing = (
-            chosen | below,
-            tied & (key == kth[None]),
-            missing - count(below),
-        )
-    index = lax.broadcasted_iota(jnp.int32, candidates.shape, 0)
+        chosen |= below
+        tied &= key == kth[None]
+        missing -= count(below)
+    return _first_of_tied(chosen, tied, missing)
+
+
+def _first_of_tied(chosen: Array, tied: Array, missing: Array) -> Array:
+    """Add the first `missing` of the tied clients to those who are chosen."""
+    index = lax.broadcasted_iota(jnp.int32, tied.shape, 0)
     last = _kth(index, tied, missing, (len(index) - 1).bit_length())
     return chosen | (tied & (index <= last[None]) & (missing > 0)[None])
 
@@ -143,20 +154,6 @@ def _kth(key: Array, among: Array, k: Array, num_bits: int) -> Array:
         return jnp.where(count(masked < probe[None]) < k, probe, found)
 
     return lax.fori_loop(0, num_bits, step, jnp.zeros_like(k))
-
-
-def _finish(split: _Split) -> Array:
-    """Break remaining ties by index; random words hardly ever leave any."""
-
-    def by_index(split: _Split) -> Array:
-        index = lax.broadcasted_iota(jnp.int32, split.tied.shape, 0)
-        last = _refine(index, split, _halve)
-        # indices differ: only the k-th client is still tied
-        return last.chosen | last.tied
-
-    return lax.cond(
-        jnp.any(split.missing > 0), by_index, lambda split: split.chosen, split
-    )
 
 
 def _refine(key: Array, split: _Split, aim: _Aim) -> _Split:
@@ -182,13 +179,14 @@ def _first_bracket(
     Empty where k is 0.
     Most searches are for the one smallest key, which the first probe then hits.
     """
-    none = k == 0
-    low = jnp.where(none, -1, jnp.min(masked, axis=0) - 1)
-    high = jnp.where(none, -1, jnp.max(jnp.where(masked == _TOP, -1, masked), axis=0))
-    num_high = jnp.where(none, 0, num_candidates)
-    num_low = jnp.zeros_like(num_high)
-    aimed = low + _within(aim(high - low, k, num_high), high - low)
-    return _Bracket(low, high, num_low, num_high, jnp.where(k == 1, low + 1, aimed))
+    is_empty = k == 0
+    low = jnp.where(is_empty, -1, jnp.min(masked, axis=0) - 1)
+    largest = jnp.max(jnp.where(masked == _TOP, -1, masked), axis=0)
+    high = jnp.where(is_empty, -1, largest)
+    num_high = jnp.where(is_empty, 0, num_candidates)
+    aimed = low + _offset(aim, high - low, k, num_high)
+    probe = jnp.where(k == 1, low + 1, aimed)
+    return _Bracket(low, high, jnp.zeros_like(num_high), num_high, probe)
 
 
 def _narrow(masked: Array, bracket: _Bracket, k: Array, aim: _Aim) -> _Bracket:
@@ -199,22 +197,23 @@ def _narrow(masked: Array, bracket: _Bracket, k: Array, aim: _Aim) -> _Bracket:
 
     def step(b: _Bracket) -> _Bracket:
         counted = count(masked <= b.probe[None])
-        up, down = open_(b) & (counted < k), open_(b) & (counted >= k)
-        low, num_low = jnp.where(up, b.probe, b.low), jnp.where(up, counted, b.num_low)
-        high, num_high = (
-            jnp.where(down, b.probe, b.high),
-            jnp.where(down, counted, b.num_high),
-        )
-        offset = _within(aim(high - low, k - num_low, num_high - num_low), high - low)
+        up = open_(b) & (counted < k)
+        down = open_(b) & (counted >= k)
+        low = jnp.where(up, b.probe, b.low)
+        num_low = jnp.where(up, counted, b.num_low)
+        high = jnp.where(down, b.probe, b.high)
+        num_high = jnp.where(down, counted, b.num_high)
+        offset = _offset(aim, high - low, k - num_low, num_high - num_low)
         return _Bracket(low, high, num_low, num_high, low + offset)
 
-    return lax.while_loop(
-        lambda b: jnp.any(open_(b)), step, varying_like(bracket, masked, k)
-    )
+    start = varying_like(bracket, masked, k)
+    return lax.while_loop(lambda b: jnp.any(open_(b)), step, start)
 
 
-def _within(offset: Array, width: Array) -> Array:
-    return jnp.clip(offset, jnp.minimum(width, 1), jnp.maximum(width - 1, 1))
+def _offset(aim: _Aim, width: Array, k: Array, num_keys: Array) -> Array:
+    """Return where in a bracket to probe next: between its ends, as long as it is open."""
+    lowest = jnp.minimum(width, 1)
+    return jnp.clip(aim(width, k, num_keys), lowest, jnp.maximum(width - 1, 1))
 
 
 def _halve(width: Array, k: Array, num_keys: Array) -> Array:
@@ -265,19 +264,17 @@ def _windows(flags: Array, size: Array, steps: Steps, *, ahead: bool) -> Array:
 
     def step(carry: tuple[Array, Array]) -> tuple[Array, Array]:
         a, width = carry
-        by, none = jnp.minimum(width, size - width), jnp.zeros_like(a)
-        if ahead:
-            joined = a & lax.dynamic_slice_in_dim(jnp.concatenate([a, none]), by, n)
-        else:
-            joined = a | lax.dynamic_slice_in_dim(
-                jnp.concatenate([none, a]), jnp.int32(n) - by, n
-            )
-        return joined, width + by
+        by = jnp.minimum(width, size - width)
+        nobody = jnp.zeros_like(a)
+        pair = [a, nobody] if ahead else [nobody, a]
+        start = by if ahead else n - by
+        shifted = lax.dynamic_slice_in_dim(jnp.concatenate(pair), start, n)
+        return (a & shifted if ahead else a | shifted), width + by
 
     carry = varying_like((flags, jnp.int32(1)), flags, size)
     if steps == "search":
         return lax.while_loop(lambda carry: carry[1] < size, step, carry)[0]
-    for _ in range((flags.shape[0] - 1).bit_length()):
+    for _ in range((n - 1).bit_length()):
         carry = step(carry)  # joins nothing once the width is reached
     return carry[0]
 
@@ -289,9 +286,8 @@ def _block_counts(flags: Array, size: Array) -> Array:
     size = jnp.broadcast_to(size, (n, n))
     together = (lax.div(row, size) == lax.div(column, size)).astype(jnp.bfloat16)
     members = flags.astype(jnp.bfloat16)
-    return jnp.dot(together, members, preferred_element_type=jnp.float32).astype(
-        jnp.int32
-    )
+    counts = jnp.dot(together, members, preferred_element_type=jnp.float32)
+    return counts.astype(jnp.int32)
 
 
 # A round of selection is a few dozen passes over the clients of each trial, between
@@ -332,15 +328,13 @@ def over_trials(
     if num_clients <= _MOST_CLIENTS and chosen_form(("xla", "pallas")) == "pallas":
         flat = [column.reshape(num_clients, -1) for column in columns]
         halves = [half.reshape(-1) for half in key_words(key)]
-        return tuple(
-            a.reshape(columns[0].shape) for a in _in_tiles(choose, scheme, halves, flat)
-        )
-    return choose(
-        scheme,
-        device_steps(),
-        lambda word: client_words(key, num_clients, word),
-        *columns,
-    )
+        results = _in_tiles(choose, scheme, halves, flat)
+        return tuple(a.reshape(columns[0].shape) for a in results)
+
+    def draw(word: int) -> Array:
+        return client_words(key, num_clients, word)
+
+    return choose(scheme, device_steps(), draw, *columns)
 
 
 def _in_tiles(
