@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import typing
-from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
 
 import jax.numpy as jnp
 import numpy as np
-from jax.typing import ArrayLike
-from jaxtyping import Array, Bool, Int32, Key
+from jaxtyping import Array, Bool, Int32
 
+from mrsa_jax._core.array_types import (
+    Flags,
+    Integers,
+    Nested,
+    Numbers,
+    PRNGKey,
+    TrialKeys,
+)
 from mrsa_jax._core.arrays import (
     binary_matrix,
     integer_or_vector,
@@ -63,7 +69,7 @@ class Cyclic:
         """
         return Cyclic(self.thresholds, spread(self.phase, "phase", num_clients))
 
-    def init(self, key: Key[Array, ""]) -> Int32[Array, ""]:
+    def init(self, key: PRNGKey) -> Int32[Array, ""]:
         """Return the place of phase 0 before the first round, 0; nothing is drawn."""
         del key
         return jnp.int32(0)
@@ -81,8 +87,8 @@ class Cyclic:
 
     @one_program
     def sample(
-        self, key: Key[Array, "*trials"], state: Int32[Array, "*trials"]
-    ) -> tuple[Bool[Array, " clients *trials"], Int32[Array, "*trials"]]:
+        self, key: TrialKeys, state: Int32[Array, "*trials"]
+    ) -> tuple[Flags, Int32[Array, "*trials"]]:
         """Draw who is online, each client at its own place of the cycle."""
         length = self.thresholds.shape[-1]
         ends = tuple(range(1, 1 + state.ndim))
@@ -93,8 +99,8 @@ class Cyclic:
 
 @also_traced
 def cyclic(
-    dropout_rates: ArrayLike | Sequence[float | int],
-    phase: ArrayLike | Sequence[int] = 0,
+    dropout_rates: Numbers,
+    phase: Integers = 0,
 ) -> Cyclic:
     """Return the model in which the chance to be offline repeats every L rounds.
 
@@ -144,7 +150,7 @@ def diurnal(
     dropout_rate: float | Array,
     amplitude: float | Array,
     period: int,
-    phase: ArrayLike | Sequence[int] = 0,
+    phase: Integers = 0,
 ) -> Cyclic:
     """Return the model in which clients are away by day.
 
@@ -229,7 +235,7 @@ class Replay:
         return self
 
     @one_program
-    def init(self, key: Key[Array, ""]) -> Int32[Array, ""]:
+    def init(self, key: PRNGKey) -> Int32[Array, ""]:
         """Return the row of the first round: 0, or a uniform one."""
         row = (client_words(key, 1)[0] % jnp.uint32(self.trace.shape[-2])).astype(
             jnp.int32
@@ -238,7 +244,7 @@ class Replay:
 
     @one_program
     def sample(
-        self, key: Key[Array, ""], state: Int32[Array, ""]
+        self, key: PRNGKey, state: Int32[Array, ""]
     ) -> tuple[Bool[Array, " clients"], Int32[Array, ""]]:
         """Return the next row of the trace; nothing is drawn."""
         del key
@@ -250,7 +256,7 @@ class Replay:
 
 @also_traced
 def replay(
-    trace: ArrayLike | Sequence[Any],
+    trace: Nested,
     *,
     beyond: Beyond = "repeat",
     start: Start = "first",

@@ -12,9 +12,9 @@ from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 import jax.numpy as jnp
 import numpy as np
-from jax.typing import ArrayLike
-from jaxtyping import Array, Bool, Float32, Key
+from jaxtyping import Array, Bool, Float32
 
+from mrsa_jax._core.array_types import Flags, Numbers, PRNGKey, TrialKeys
 from mrsa_jax._core.arrays import (
     needs_values,
     number_or_vector,
@@ -26,6 +26,7 @@ from mrsa_jax._core.device import is_traced
 from mrsa_jax._core.factories import also_traced, unless_traced
 from mrsa_jax._core.streams import (
     ALWAYS,
+    Seed,
     as_key,
     chances_typed,
     check_chances,
@@ -76,7 +77,7 @@ class Independent:
         """
         return Independent(spread(self.thresholds, "dropout_rate", num_clients, "rate"))
 
-    def init(self, key: Key[Array, ""]) -> None:
+    def init(self, key: PRNGKey) -> None:
         """Return None: rounds do not depend on each other."""
         del key
 
@@ -89,9 +90,7 @@ class Independent:
         return np.asarray(self.thresholds)[None]
 
     @one_program
-    def sample(
-        self, key: Key[Array, "*trials"], state: None
-    ) -> tuple[Bool[Array, " clients *trials"], None]:
+    def sample(self, key: TrialKeys, state: None) -> tuple[Flags, None]:
         """Draw who is online; client i's draw does not depend on the number of clients.
 
         Keys of many trials give trials as trailing axes. One rate for an unknown number
@@ -141,7 +140,7 @@ def independent(dropout_rate: Any) -> Independent:
 
 @needs_values
 def assign_rates(
-    seed: int | Key[Array, ""],
+    seed: Seed,
     rates: Sequence[float],
     num_clients: int,
     how: Literal["shuffled", "cyclic", "sorted"] = "shuffled",
@@ -242,14 +241,12 @@ class Markov:
         return np.stack([np.asarray(own) for own in (self.leave, self.back, self.away)])
 
     @one_program
-    def init(self, key: Key[Array, ""]) -> Bool[Array, " clients"]:
+    def init(self, key: PRNGKey) -> Bool[Array, " clients"]:
         """Return who is online before the first round, from the stationary law of one trial."""
         return ~happens(client_words(key, self.away.shape[-1]), self.away)
 
     @one_program
-    def sample(
-        self, key: Key[Array, "*trials"], state: Bool[Array, " clients *trials"]
-    ) -> tuple[Bool[Array, " clients *trials"], Bool[Array, " clients *trials"]]:
+    def sample(self, key: TrialKeys, state: Flags) -> tuple[Flags, Flags]:
         """Move every chain one round on.
 
         Return who is online, which is also the next state.
@@ -263,8 +260,8 @@ class Markov:
 
 @also_traced
 def markov(
-    dropout_rate: ArrayLike | Sequence[float | int],
-    mean_absence: ArrayLike | Sequence[float | int],
+    dropout_rate: Numbers,
+    mean_absence: Numbers,
 ) -> Markov:
     """Return the model in which each client is an on/off chain.
 
@@ -351,13 +348,11 @@ class Availability(Protocol):
         """Return the model for `num_clients` clients; a single number serves them all."""
         ...
 
-    def init(self, key: Key[Array, ""]) -> Any:
+    def init(self, key: PRNGKey) -> Any:
         """Return the state before the first round."""
         ...
 
-    def sample(
-        self, key: Key[Array, ""], state: Any
-    ) -> tuple[Bool[Array, " clients"], Any]:
+    def sample(self, key: PRNGKey, state: Any) -> tuple[Bool[Array, " clients"], Any]:
         """Return who is online in a round, bool[N], and the next state."""
         ...
 
@@ -380,7 +375,7 @@ class StepDropout(Protocol):
     """
 
     def sample(
-        self, key: Key[Array, ""], cohort: Bool[Array, " clients"]
+        self, key: PRNGKey, cohort: Bool[Array, " clients"]
     ) -> Bool[Array, "5 clients"]:
         """Return V0 (the cohort) to V4 as rows, each within the one before."""
         ...
@@ -400,9 +395,7 @@ class IndependentSteps:
     takes_trials: ClassVar[bool] = True
 
     @one_program
-    def sample(
-        self, key: Key[Array, "*trials"], cohort: Bool[Array, " clients *trials"]
-    ) -> Bool[Array, "5 clients *trials"]:
+    def sample(self, key: TrialKeys, cohort: Flags) -> Bool[Array, "5 clients *trials"]:
         """Return V0 to V4; client i's draw does not depend on the number of clients.
 
         Keys of many trials give trials as trailing axes.
@@ -420,7 +413,7 @@ class IndependentSteps:
 
 @also_traced
 def independent_steps(
-    step_dropout_rate: ArrayLike | Sequence[float | int],
+    step_dropout_rate: Numbers,
 ) -> IndependentSteps:
     """Return the model in which every client leaves at each of the four steps with chance q.
 

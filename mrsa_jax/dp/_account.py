@@ -11,11 +11,12 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
-from jaxtyping import Array, Float64, Int, Key
+from jaxtyping import Float64, Int
 
+from mrsa_jax._core.array_types import PerClient
 from mrsa_jax._core.arrays import integer_or_vector, needs_values
 from mrsa_jax._core.selector import Selector, block_size_of
-from mrsa_jax._core.streams import as_key, fold
+from mrsa_jax._core.streams import Seed, as_key, fold
 from mrsa_jax.availability import Availability, Independent
 from mrsa_jax.dp._coins import Losses, is_in_reach
 from mrsa_jax.dp._histories import (
@@ -81,9 +82,9 @@ class Account:
         notes: What the figures rest on, in sentences.
     """
 
-    epsilon: Float64[np.ndarray, " clients"]
-    lower: Float64[np.ndarray, " clients"]
-    upper: Float64[np.ndarray, " clients"]
+    epsilon: PerClient
+    lower: PerClient
+    upper: PerClient
     clients: Int[np.ndarray, " clients"]
     at_delta: float
     adversary: Adversary
@@ -94,7 +95,7 @@ class Account:
     _losses: tuple[Loss, ...] = dataclasses.field(repr=False)
     _of: Int[np.ndarray, " clients"] = dataclasses.field(repr=False)
 
-    def delta(self, epsilon: Any) -> Float64[np.ndarray, " clients"]:
+    def delta(self, epsilon: Any) -> PerClient:
         """Return delta at epsilon, of each client; from trials, an estimate.
 
         Args:
@@ -182,7 +183,7 @@ def account(
     clients: Any = None,
     trials: int = 10_000,
     confidence: float = 0.95,
-    seed: int | Key[Array, ""] = 0,
+    seed: Seed = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> Account:
     """Return the epsilon that planned rounds cost each client, with its interval.

@@ -9,7 +9,6 @@ private.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import math
 from fractions import Fraction
@@ -18,9 +17,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float64, Int32, Key, UInt32
+from jaxtyping import Array, Int32, UInt32
 
-from mrsa_jax._core.arrays import needs_values, on_device, pytree
+from mrsa_jax._core.array_types import Floats, PRNGKey
+from mrsa_jax._core.arrays import needs_values, on_device, pytree, static
 from mrsa_jax._core.device import is_traced
 from mrsa_jax._core.streams import block_words, entry_words
 from mrsa_jax.dp._laws import Kind, masses, reach, tail
@@ -94,9 +94,7 @@ def alias_table(weights: list[int], room: int) -> AliasTable:
 
 
 @functools.partial(jax.jit, static_argnames="shape")
-def draw(
-    table: AliasTable, key: Key[Array, ""], shape: tuple[int, ...]
-) -> Int32[Array, "*_"]:
+def draw(table: AliasTable, key: PRNGKey, shape: tuple[int, ...]) -> Int32[Array, "*_"]:
     """Return independent draws: entry i depends on the key and on i alone.
 
     A first pass decides by 32 bits of the cut and marks the draws that these leave
@@ -169,7 +167,7 @@ class LatticeNoise:
         "noise in the ring: kairouz2021distributed agarwal2021skellam dong2022gaussian"
     )
 
-    kind: Kind = dataclasses.field(metadata={"static": True})
+    kind: Kind = static()
     words: Array
     table: AliasTable | None
 
@@ -207,7 +205,7 @@ class LatticeNoise:
         )
         return _noise(self.kind, float(exact))
 
-    def sample(self, key: Key[Array, ""], shape: tuple[int, ...]) -> Int32[Array, "*_"]:
+    def sample(self, key: PRNGKey, shape: tuple[int, ...]) -> Int32[Array, "*_"]:
         """Draw independent integers by integer arithmetic alone.
 
         Entry i (in order of rows) depends on the key and on i, not on the shape: 64
@@ -231,7 +229,7 @@ class LatticeNoise:
         require(self.table is not None, "variance", rule, self.words)
         return draw(self.table, key, tuple(shape))
 
-    def mass(self, k: Any) -> Float64[np.ndarray, "*_"]:
+    def mass(self, k: Any) -> Floats:
         """Return P(X = k) to float64's digits.
 
         Args:

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from jaxtyping import Float64
 
+from mrsa_jax._core.array_types import Floats
 from mrsa_watch._base.errors import require
 
 Kind = Literal["skellam", "discrete_gaussian"]
@@ -229,7 +229,7 @@ def renyi_bound(
     dim: int,
     variance: float,
     count: Any,
-) -> Float64[np.ndarray, "*_"]:
+) -> Floats:
     """Return a bound on the divergence of each order for sums of `count` clients' noise.
 
     Args:
@@ -323,7 +323,7 @@ def _discrete_gaussian(
     return np.asarray(np.minimum.reduce(bounds))
 
 
-def departures(variance: float, count: Any) -> Float64[np.ndarray, "*_"]:
+def departures(variance: float, count: Any) -> Floats:
     """Return tau: how far sums of discrete Gaussians are from one of the sum's variance.
 
     10 times the sum over k = 1, ..., n - 1 of exp(-2 pi^2 sigma^2 k / (k + 1)).

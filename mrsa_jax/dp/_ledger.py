@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from mrsa_jax import privacy
+from mrsa_jax._core.array_types import Floats, PerClient
 from mrsa_jax._core.arrays import needs_values
 from mrsa_jax.dp._mechanism import BlockMechanism, Composed, RingMechanism
 from mrsa_jax.dp._spending import (
@@ -48,8 +49,8 @@ class Ledger:
 
     cites = "account of differential privacy: choquette2023multi dong2022gaussian"
 
-    mu: Float64[np.ndarray, " clients"]
-    planned_mu: Float64[np.ndarray, " clients"]
+    mu: PerClient
+    planned_mu: PerClient
     is_exact: bool
     short: int
     notes: tuple[str, ...]
@@ -74,7 +75,7 @@ class Ledger:
             return self._composed[place]
         return privacy.Distinguishability(mu, 1.0, None)
 
-    def epsilon(self, delta: Any) -> Float64[np.ndarray, "*_"]:
+    def epsilon(self, delta: Any) -> Floats:
         """Return the least epsilon with which delta is kept, of each client.
 
         Args:
@@ -86,7 +87,7 @@ class Ledger:
         """
         return self._spent(self.mu, 1).epsilon(delta)
 
-    def delta(self, epsilon: Any) -> Float64[np.ndarray, "*_"]:
+    def delta(self, epsilon: Any) -> Floats:
         """Return delta at epsilon, of each client.
 
         Args:

@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from mrsa_jax import privacy
+from mrsa_jax._core.array_types import Floats, Real, Whole
 from mrsa_jax._core.arrays import needs_values
 from mrsa_jax._core.device import at_once
 from mrsa_jax.dp._lattice_noise import (
@@ -88,7 +89,7 @@ class RingMechanism:
             self.quantizer, self.noise, self.num_clients, 2**self.modulus_bits
         )
 
-    def rdp(self, orders: Any, survivors: Any = None) -> Float64[np.ndarray, "*_"]:
+    def rdp(self, orders: Any, survivors: Any = None) -> Floats:
         """Return a bound on the Renyi divergence that one sum spends.
 
         Between the sums with a client's update and with zeros in its place, its noise
@@ -162,15 +163,15 @@ class RingMechanism:
 @needs_values
 def ring_mechanism(
     kind: str,
-    noise_multiplier: float | int | np.floating,
-    clip: float | int | np.floating,
+    noise_multiplier: Real,
+    clip: Real,
     *,
-    dim: int | np.integer,
-    num_clients: int | np.integer,
-    modulus_bits: int | np.integer,
-    window: float | int | np.floating = 4.0,
+    dim: Whole,
+    num_clients: Whole,
+    modulus_bits: Whole,
+    window: Real = 4.0,
     rotate: bool = True,
-    key: int | np.integer = 0,
+    key: Whole = 0,
 ) -> RingMechanism:
     """Fit quantizer and noise to a ring.
 
@@ -398,7 +399,7 @@ class Composed:
         )
         return Composed(counts, kinds, _usable(spent))
 
-    def epsilon(self, delta: Any) -> Float64[np.ndarray, "*_"]:
+    def epsilon(self, delta: Any) -> Floats:
         """Return the least epsilon of all orders at which delta is kept, of each client.
 
         Source: Canonne, Kamath, Steinke, "The discrete Gaussian for differential
@@ -415,7 +416,7 @@ class Composed:
 
         return self._of_clients(asked, least, np.inf)
 
-    def delta(self, epsilon: Any) -> Float64[np.ndarray, "*_"]:
+    def delta(self, epsilon: Any) -> Floats:
         """Return the least delta of all orders at epsilon, of each client."""
         asked = self._asked(epsilon, "epsilon")
         order = np.asarray(ORDERS, np.float64)
@@ -470,11 +471,11 @@ class RingLosses:
         )
         return RingLosses(_usable(each[-1:])), below, above
 
-    def delta(self, mu: Any, epsilon: float) -> Float64[np.ndarray, "*_"]:
+    def delta(self, mu: Any, epsilon: float) -> Floats:
         """Return delta at one epsilon."""
         return self._of(mu).delta(epsilon).reshape(np.shape(mu))
 
-    def epsilon(self, mu: Any, delta: float) -> Float64[np.ndarray, "*_"]:
+    def epsilon(self, mu: Any, delta: float) -> Floats:
         """Return the least epsilon with which delta is kept."""
         return self._of(mu).epsilon(delta).reshape(np.shape(mu))
 

@@ -26,12 +26,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Float32, Key, UInt32
+from jaxtyping import Array, Float32, UInt32
 
+from mrsa_jax._core.array_types import PRNGKey
 from mrsa_jax._core.arrays import needs_values, on_device
 from mrsa_jax._core.device import at_once, chosen_form, in_context, in_order, platform
 from mrsa_jax._core.selector import Selector
-from mrsa_jax._core.streams import as_key, block_words, fold, fold_over, key_words
+from mrsa_jax._core.streams import Seed, as_key, block_words, fold, fold_over, key_words
 from mrsa_jax.availability import Availability
 from mrsa_jax.dp._histories import Histories, check_noise, checked_histories
 from mrsa_jax.dp._spending import check_strategy
@@ -132,7 +133,7 @@ def _needs_logarithms(bands: np.ndarray, rounds: int, b: int, staying: float) ->
 
 
 def by_loops(
-    rests: Rests, key: Key[Array, ""], chunks: int, with_it: bool
+    rests: Rests, key: PRNGKey, chunks: int, with_it: bool
 ) -> Float32[np.ndarray, " samples"]:
     """Draw losses by compiled loops, parts of the chunks on each core."""
     from mrsa_jax.dp._loss_loops import draw_losses  # compiles
@@ -158,7 +159,7 @@ def _chunk_words(key: Array, chunks: Array) -> Array:
 
 @functools.partial(jax.jit, static_argnames="with_it")
 def by_arrays(
-    tables: Array, chances: Array, key: Key[Array, ""], chunks: Array, *, with_it: bool
+    tables: Array, chances: Array, key: PRNGKey, chunks: Array, *, with_it: bool
 ) -> Float32[Array, "chunks samples"]:
     """Draw losses as an array program, all sums kept as logarithms, chunks side by side.
 
@@ -251,7 +252,7 @@ def privacy_losses(
     client: int = 0,
     side: str = "with",
     strategy: Any = None,
-    seed: int | Key[Array, ""] = 0,
+    seed: Seed = 0,
 ) -> Float32[np.ndarray, " samples"]:
     """Draw privacy losses of a client against an observer of the sums, not of their members.
 
@@ -341,7 +342,7 @@ def losses_of(
     noise_multiplier: float,
     strategy: np.ndarray | None,
     samples: int,
-    key: Key[Array, ""],
+    key: PRNGKey,
     *,
     with_it: bool,
 ) -> Float32[np.ndarray, " samples"]:
@@ -412,7 +413,7 @@ def _bins(
 
 @functools.partial(jax.jit, static_argnames=("with_it",))
 def _bins_chunk(
-    products: Array, root: Array, key: Key[Array, ""], chunks: Array, *, with_it: bool
+    products: Array, root: Array, key: PRNGKey, chunks: Array, *, with_it: bool
 ) -> Float32[Array, "chunks samples"]:
     count = len(root)
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Float64
 
+from mrsa_jax._core.array_types import PerClient
 from mrsa_jax._core.arrays import host_array, needs_values
 from mrsa_jax._core.device import at_once
 from mrsa_jax._core.matrices import lower_triangle
@@ -174,7 +175,7 @@ class Law(Protocol):
     def is_exact(self) -> bool:
         """Whether contributions of these lengths reach mu; else it is an upper bound."""
 
-    def mu(self, columns: Columns) -> Float64[np.ndarray, " clients"]:
+    def mu(self, columns: Columns) -> PerClient:
         """Return mu after all sums; infinite where noise is missing."""
 
     def after_each(self, columns: Columns) -> Columns:
@@ -200,7 +201,7 @@ class Independent:
         with np.errstate(divide="ignore", over="ignore"):
             return Independent(clips / deviations)
 
-    def mu(self, columns: Columns) -> Float64[np.ndarray, " clients"]:
+    def mu(self, columns: Columns) -> PerClient:
         """Return mu after all sums."""
         unit, scale, bare = self._parts()
         found = scale * np.sqrt(np.square(unit) @ np.square(columns))
@@ -263,7 +264,7 @@ class Correlated:
         """Whether C^T D^-1 C holds nothing negative."""
         return self.form.is_exact
 
-    def mu(self, columns: Columns) -> Float64[np.ndarray, " clients"]:
+    def mu(self, columns: Columns) -> PerClient:
         """Return mu after all rounds."""
         own = np.abs(columns if self.kept.all() else columns[self.kept])
         found = self.scale * np.sqrt(self.form.squares(own))
@@ -293,7 +294,7 @@ class Correlated:
         return np.minimum.accumulate(found[::-1], axis=0)[::-1]
 
 
-def of_clients(law: Law, rows: np.ndarray) -> Float64[np.ndarray, " clients"]:
+def of_clients(law: Law, rows: np.ndarray) -> PerClient:
     """Return mu of all clients, a bounded number of them at once."""
     found = np.empty(rows.shape[1])
     step = at_once("columns", 4 * 8 * len(rows))

@@ -5,15 +5,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.typing import ArrayLike
-from jaxtyping import Array, Bool, Int32, Key
+from jaxtyping import Array, Bool, Int32
 
+from mrsa_jax._core.array_types import Adjacency, Nested, PRNGKey
 from mrsa_jax._core.arrays import host_array, on_device, varying_like
 from mrsa_jax._core.streams import MAX_PAIRED
 from mrsa_watch._base.errors import check_integer, require
@@ -22,9 +21,7 @@ from mrsa_watch._base.errors import check_integer, require
 # G_3 of CCESA is the graph that the clients of V3 induce.
 
 
-def component_labels(
-    adjacency: ArrayLike | Sequence[Any], alive: ArrayLike | Sequence[Any]
-) -> Int32[Array, " clients"]:
+def component_labels(adjacency: Nested, alive: Nested) -> Int32[Array, " clients"]:
     """Return which component of the graph on the living clients each of them is in.
 
     Args:
@@ -53,9 +50,7 @@ def component_labels(
     return _labels(*_checked(adjacency, alive))
 
 
-def is_connected(
-    adjacency: ArrayLike | Sequence[Any], alive: ArrayLike | Sequence[Any]
-) -> Bool[Array, ""]:
+def is_connected(adjacency: Nested, alive: Nested) -> Bool[Array, ""]:
     """Return whether the living clients are all in one component.
 
     Args:
@@ -80,9 +75,7 @@ def is_connected(
     )
 
 
-def _checked(
-    adjacency: ArrayLike | Sequence[Any], alive: ArrayLike | Sequence[Any]
-) -> tuple[Array, Array]:
+def _checked(adjacency: Nested, alive: Nested) -> tuple[Array, Array]:
     matrix, left = on_device(adjacency), on_device(alive)
     require(
         matrix.dtype == jnp.bool_, "adjacency", "must hold bools", str(matrix.dtype)
@@ -97,7 +90,7 @@ def _checked(
 
 @jax.jit
 def _labels(
-    adjacency: Bool[Array, "clients clients"], alive: Bool[Array, " clients"]
+    adjacency: Adjacency, alive: Bool[Array, " clients"]
 ) -> Int32[Array, " clients"]:
     """Return `component_labels` of checked arrays.
 
@@ -141,7 +134,7 @@ class GraphModel(Protocol):
         """Clients, n."""
         ...
 
-    def sample(self, key: Key[Array, ""]) -> Bool[Array, "clients clients"]:
+    def sample(self, key: PRNGKey) -> Adjacency:
         """Return the adjacency matrix of one round: symmetric, with a false diagonal."""
         ...
 
@@ -161,7 +154,7 @@ def check_degree(degree: object, num_clients: int) -> int:
 
 
 def check_adjacency(
-    adjacency: ArrayLike | Sequence[Any], *, batch: bool = False
+    adjacency: Nested, *, batch: bool = False
 ) -> Bool[np.ndarray | Array, "*rounds clients clients"]:
     """Return a graph as a NumPy matrix after checking that it is one.
 
@@ -201,7 +194,7 @@ def check_adjacency(
     return matrix
 
 
-def edges(adjacency: ArrayLike | Sequence[Any]) -> Int32[np.ndarray, "edges 2"]:
+def edges(adjacency: Nested) -> Int32[np.ndarray, "edges 2"]:
     """Return the edges of a graph, in the order that numbers pair seeds.
 
     Args:

@@ -5,16 +5,16 @@ Complete, random, circulant, regular, and over blocks.
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
-from jaxtyping import Array, Bool, Int32, Key
+from jaxtyping import Array, Bool, Int32
 
-from mrsa_jax._core.arrays import on_device, pytree
+from mrsa_jax._core.array_types import Adjacency, PRNGKey, Whole
+from mrsa_jax._core.arrays import on_device, pytree, static
 from mrsa_jax._core.device import is_traced
 from mrsa_jax._core.factories import also_traced, is_whole, plain, unless_traced
 from mrsa_jax._core.streams import (
@@ -53,7 +53,7 @@ class Complete:
         num_clients: n.
     """
 
-    num_clients: int = dataclasses.field(metadata={"static": True})
+    num_clients: int = static()
 
     _cells = _one_graph
 
@@ -62,7 +62,7 @@ class Complete:
         return [(complete, self.num_clients)]
 
     @jax.jit
-    def sample(self, key: Key[Array, ""]) -> Bool[Array, "clients clients"]:
+    def sample(self, key: PRNGKey) -> Adjacency:
         """Return the complete graph, whatever the key."""
         del key
         return ~jnp.eye(self.num_clients, dtype=jnp.bool_)
@@ -79,7 +79,7 @@ class ErdosRenyi:
     """
 
     threshold: Array
-    num_clients: int = dataclasses.field(metadata={"static": True})
+    num_clients: int = static()
 
     _cells = _one_graph
 
@@ -88,7 +88,7 @@ class ErdosRenyi:
         return [(erdos_renyi, self.num_clients, chances_typed(self.threshold))]
 
     @jax.jit
-    def sample(self, key: Key[Array, ""]) -> Bool[Array, "clients clients"]:
+    def sample(self, key: PRNGKey) -> Adjacency:
         """Return one graph; whether i and j are joined does not depend on n."""
         words = pair_words(key, self.num_clients)
         return happens(words, self.threshold) & ~jnp.eye(
@@ -96,7 +96,7 @@ class ErdosRenyi:
         )
 
 
-def complete(num_clients: int | np.integer) -> Complete:
+def complete(num_clients: Whole) -> Complete:
     """Return the complete graph.
 
     SecAgg, in which everybody shares a pad with everybody.
@@ -125,9 +125,7 @@ def complete(num_clients: int | np.integer) -> Complete:
 
 
 @also_traced
-def erdos_renyi(
-    num_clients: int | np.integer, connection_probability: ArrayLike
-) -> ErdosRenyi:
+def erdos_renyi(num_clients: Whole, connection_probability: ArrayLike) -> ErdosRenyi:
     """Return G(n, p).
 
     Each of the n (n - 1) / 2 pairs is joined independently with chance p.
@@ -185,7 +183,7 @@ class Harary:
     """
 
     degree: Array
-    num_clients: int = dataclasses.field(metadata={"static": True})
+    num_clients: int = static()
 
     _cells = _one_graph
 
@@ -194,13 +192,13 @@ class Harary:
         return [(harary, self.num_clients, int(self.degree))]
 
     @jax.jit
-    def sample(self, key: Key[Array, ""]) -> Bool[Array, "clients clients"]:
+    def sample(self, key: PRNGKey) -> Adjacency:
         """Return the circulant on the clients' places of this key."""
         return circulant(random_places(key, self.num_clients), self.degree)
 
 
 @also_traced
-def harary(num_clients: int | np.integer, degree: int | np.integer | Array) -> Harary:
+def harary(num_clients: Whole, degree: Whole | Array) -> Harary:
     """Return the k-regular circulant on a ring of randomly placed clients: SecAgg+.
 
     Everybody is joined to the k/2 next clients on either side of the ring and, for odd
@@ -239,7 +237,7 @@ def harary(num_clients: int | np.integer, degree: int | np.integer | Array) -> H
     return Harary(jnp.int32(k), clients)
 
 
-def random_places(key: Key[Array, ""], num_clients: int) -> Int32[Array, " clients"]:
+def random_places(key: PRNGKey, num_clients: int) -> Int32[Array, " clients"]:
     """Return a random permutation: the clients sorted by 64 random bits each."""
     first, second = (
         client_words(key, num_clients),
@@ -250,9 +248,7 @@ def random_places(key: Key[Array, ""], num_clients: int) -> Int32[Array, " clien
     )[2]
 
 
-def circulant(
-    places: Int32[Array, " clients"], degree: Int32[Array, ""]
-) -> Bool[Array, "clients clients"]:
+def circulant(places: Int32[Array, " clients"], degree: Int32[Array, ""]) -> Adjacency:
     """Join those whose places on the ring are 1 to k/2 apart, and for odd k those opposite."""
     n, k = jnp.int32(places.shape[0]), on_device(degree, jnp.int32)
     apart = jnp.abs(places[:, None] - places[None, :])
@@ -279,8 +275,8 @@ class RandomRegular:
         degree: k; static, because it is the size of the list of edges.
     """
 
-    num_clients: int = dataclasses.field(metadata={"static": True})
-    degree: int = dataclasses.field(metadata={"static": True})
+    num_clients: int = static()
+    degree: int = static()
 
     _cells = _one_graph
 
@@ -289,7 +285,7 @@ class RandomRegular:
         return [(random_regular, self.num_clients, self.degree)]
 
     @jax.jit
-    def sample(self, key: Key[Array, ""]) -> Bool[Array, "clients clients"]:
+    def sample(self, key: PRNGKey) -> Adjacency:
         """Return one graph.
 
         A circulant on random places after `_STEPS` steps of the chain.
@@ -304,9 +300,7 @@ class RandomRegular:
         return joined if sparse == self.degree else ~joined & others
 
 
-def random_regular(
-    num_clients: int | np.integer, degree: int | np.integer
-) -> RandomRegular:
+def random_regular(num_clients: Whole, degree: Whole) -> RandomRegular:
     """Return a random simple graph in which everybody has k neighbours.
 
     Unlike `harary`, neighbours of neighbours are hardly ever neighbours, so that the
@@ -348,9 +342,7 @@ def random_regular(
     return RandomRegular(clients, check_degree(degree, clients))
 
 
-def _switched(
-    key: Key[Array, ""], places: Int32[Array, " clients"], degree: int
-) -> Bool[Array, "clients clients"]:
+def _switched(key: PRNGKey, places: Int32[Array, " clients"], degree: int) -> Adjacency:
     """Run the chain from the circulant on `places` and return the adjacency matrix."""
     num_clients = places.shape[0]
     start = _circulant_edges(places, degree)
@@ -381,7 +373,7 @@ def _circulant_edges(
 
 
 def _switch_pairs(
-    key: Key[Array, ""], ends: Int32[Array, "2 edges"], num_clients: int
+    key: PRNGKey, ends: Int32[Array, "2 edges"], num_clients: int
 ) -> Int32[Array, "2 edges"]:
     """Make one step.
 
@@ -440,7 +432,7 @@ class OverBlocks:
     """
 
     graph: Any  # a GraphModel; while JAX rebuilds the pytree, anything
-    block_size: int = dataclasses.field(metadata={"static": True})
+    block_size: int = static()
 
     _cells = _one_graph
 
@@ -454,7 +446,7 @@ class OverBlocks:
         return int(self.graph.num_clients) * self.block_size
 
     @jax.jit
-    def sample(self, key: Key[Array, ""]) -> Bool[Array, "clients clients"]:
+    def sample(self, key: PRNGKey) -> Adjacency:
         """Return the graph in which mates, and clients of joined blocks, are joined."""
         blocks = jax.lax.iota(jnp.int32, self.num_clients) // self.block_size
         near = self.graph.sample(key)[blocks[:, None], blocks[None, :]]
@@ -462,7 +454,7 @@ class OverBlocks:
         return (near | mates) & ~jnp.eye(self.num_clients, dtype=jnp.bool_)
 
 
-def over_blocks(graph: GraphModel, block_size: int | np.integer) -> OverBlocks:
+def over_blocks(graph: GraphModel, block_size: Whole) -> OverBlocks:
     """Return a graph over blocks of T clients, i // T that of client i, instead of one of clients.
 
     Mates are joined to each other and share all neighbours. That is what blocks need

@@ -15,6 +15,7 @@ from fractions import Fraction
 import numpy as np
 from jaxtyping import Float64
 
+from mrsa_jax._core.array_types import Whole
 from mrsa_watch._base.errors import check_integer, check_number, require
 
 # Up to here counts are exact in float64 and tails sum few enough terms.
@@ -55,11 +56,11 @@ class SecAggPlusParameters:
 
 
 def secagg_plus_parameters(
-    num_clients: int | np.integer,
+    num_clients: Whole,
     corrupt_fraction: float | int | Fraction | np.number,
     dropout_fraction: float | int | Fraction | np.number,
-    security_bits: int | np.integer = 40,
-    correctness_bits: int | np.integer = 20,
+    security_bits: Whole = 40,
+    correctness_bits: Whole = 20,
     *,
     lying_server: bool = False,
 ) -> SecAggPlusParameters:

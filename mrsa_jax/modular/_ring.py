@@ -6,7 +6,6 @@ wrapping and clearing high bits, any other R below 2**31 by one conditional subt
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from typing import Any
 
@@ -15,7 +14,8 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, UInt32
 
-from mrsa_jax._core.arrays import one_program, pytree
+from mrsa_jax._core.array_types import Whole
+from mrsa_jax._core.arrays import one_program, pytree, static
 from mrsa_jax._core.prime import divide_step, is_power_of_two
 from mrsa_watch._base.errors import check_integer, require
 
@@ -59,7 +59,7 @@ class Ring:
         reciprocal: floor((2**64 - 1) / divisor) - 2**32.
     """
 
-    is_power: bool = dataclasses.field(metadata={"static": True})
+    is_power: bool = static()
     low_bits: Any
     modulus: Any
     shift: Any
@@ -67,7 +67,7 @@ class Ring:
     reciprocal: Any
 
 
-def ring_of(modulus: int | np.integer) -> Ring:
+def ring_of(modulus: Whole) -> Ring:
     """Return the ring of R elements, each number a uint32.
 
     Args:
@@ -106,7 +106,7 @@ def _ring(modulus: Any) -> Ring:
 def add(
     left: UInt32[Array, "*left"],
     right: UInt32[Array, "*right"],
-    modulus: int | np.integer | Ring,
+    modulus: Whole | Ring,
 ) -> UInt32[Array, "*out"]:
     """Add residues modulo R.
 
@@ -130,7 +130,7 @@ def add(
 def subtract(
     left: UInt32[Array, "*left"],
     right: UInt32[Array, "*right"],
-    modulus: int | np.integer | Ring,
+    modulus: Whole | Ring,
 ) -> UInt32[Array, "*out"]:
     """Subtract residues modulo R.
 
@@ -152,7 +152,7 @@ def subtract(
 
 
 def ring_sum_over(
-    values: UInt32[Array, "*batch"], modulus: int | np.integer | Ring, axis: int = 0
+    values: UInt32[Array, "*batch"], modulus: Whole | Ring, axis: int = 0
 ) -> UInt32[Array, " ..."]:
     """Sum residues along one axis modulo R.
 
@@ -199,7 +199,7 @@ def _summed(values: Array, ring: Ring, axis: int) -> Array:
 def reduce_words(
     high: UInt32[Array, "*shape"],
     low: UInt32[Array, "*shape"],
-    modulus: int | np.integer | Ring,
+    modulus: Whole | Ring,
 ) -> UInt32[Array, "*shape"]:
     """Reduce the 64-bit numbers high * 2**32 + low modulo R.
 

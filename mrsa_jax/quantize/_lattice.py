@@ -7,7 +7,6 @@ integers keep the bound.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from fractions import Fraction
 
@@ -15,9 +14,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Float32, Integer, Key, UInt32
+from jaxtyping import Array, Float32, Integer, UInt32
 
-from mrsa_jax._core.arrays import needs_values, one_program, pytree
+from mrsa_jax._core.array_types import PRNGKey, Real, Scalar, Vector, Whole
+from mrsa_jax._core.arrays import needs_values, one_program, pytree, static
 from mrsa_jax._core.streams import as_key, fold_over, random_words
 from mrsa_jax.quantize._stochastic import MAX_DIM, round_within
 from mrsa_watch._base.errors import check_integer, check_number, require
@@ -30,7 +30,7 @@ SLACK = 2.0**-19
 
 
 @one_program
-def norm(values: Float32[Array, " dim"]) -> Float32[Array, ""]:
+def norm(values: Vector) -> Scalar:
     """Return the Euclidean norm of numbers whose squares float32 holds."""
     length = 1 << (values.shape[0] - 1).bit_length()
     squares = jnp.pad(values * values, (0, length - values.shape[0]))
@@ -42,9 +42,7 @@ def norm(values: Float32[Array, " dim"]) -> Float32[Array, ""]:
     return jnp.sqrt(squares[0])
 
 
-def scaled_down(
-    values: Float32[Array, " dim"], clip_norm: Float32[Array, ""]
-) -> tuple[Float32[Array, ""], Float32[Array, " dim"]]:
+def scaled_down(values: Vector, clip_norm: Scalar) -> tuple[Scalar, Vector]:
     """Return s and x / s, of which no square overflows, nor vanishes where it matters.
 
     What is not finite counts as 0.
@@ -56,9 +54,7 @@ def scaled_down(
     return size, (finite * near) / (size * near)
 
 
-def factor_within(
-    size: Float32[Array, ""], length: Float32[Array, ""], clip_norm: Float32[Array, ""]
-) -> Float32[Array, ""]:
+def factor_within(size: Scalar, length: Scalar, clip_norm: Scalar) -> Scalar:
     """Return what x / s of norm `length` is to be multiplied by.
 
     S, or less if x is too long.
@@ -69,9 +65,7 @@ def factor_within(
 
 
 @one_program
-def shortened(
-    values: Float32[Array, " dim"], clip_norm: Float32[Array, ""]
-) -> Float32[Array, " dim"]:
+def shortened(values: Vector, clip_norm: Scalar) -> Vector:
     """Return an update of norm at most `clip_norm`, its direction kept.
 
     Args:
@@ -114,9 +108,7 @@ def sign_words(seed: int, length: int) -> UInt32[Array, " words"]:
     return random_words(as_key(seed), (-(-length // 32),))
 
 
-def rotate(
-    values: Float32[Array, " dim"], words: UInt32[Array, " words"]
-) -> Float32[Array, " padded"]:
+def rotate(values: Vector, words: UInt32[Array, " words"]) -> Float32[Array, " padded"]:
     """Return H D x of values padded with zeros.
 
     The rotation, times the root of its length.
@@ -129,7 +121,7 @@ def rotate(
 
 def rotate_back(
     values: Float32[Array, " padded"], words: UInt32[Array, " words"], dim: int
-) -> Float32[Array, " dim"]:
+) -> Vector:
     """Return the first coordinates of D H y: what undoes `rotate`, times its length."""
     return (hadamard(values) * _signs(words, values.shape[0]))[:dim]
 
@@ -199,8 +191,8 @@ class LatticeQuantizer:
     bound: Array
     num_levels: Array
     signs: Array
-    dim: int = dataclasses.field(metadata={"static": True})
-    is_rotated: bool = dataclasses.field(metadata={"static": True})
+    dim: int = static()
+    is_rotated: bool = static()
 
     @property
     def padded_dim(self) -> int:
@@ -231,7 +223,7 @@ class LatticeQuantizer:
 
     @one_program
     def encode(
-        self, key: Key[Array, ""], values: Float32[Array, "*batch dim"]
+        self, key: PRNGKey, values: Float32[Array, "*batch dim"]
     ) -> UInt32[Array, "*batch padded"]:
         """Clip, rotate, scale and round one update.
 
@@ -256,7 +248,7 @@ class LatticeQuantizer:
         )
 
     @one_program
-    def scaled(self, values: Float32[Array, " dim"]) -> Float32[Array, " padded"]:
+    def scaled(self, values: Vector) -> Float32[Array, " padded"]:
         """Return an update clipped and rotated, in steps of the lattice."""
         size, small = scaled_down(values, self.clip_norm)
         factor = factor_within(size, norm(small), self.clip_norm)
@@ -312,13 +304,13 @@ class LatticeQuantizer:
 
 @needs_values
 def lattice(
-    step: float | int | np.floating,
-    clip_norm: float | int | np.floating,
-    dim: int | np.integer,
+    step: Real,
+    clip_norm: Real,
+    dim: Whole,
     *,
     rotate: bool = True,
-    key: int | np.integer = 0,
-    rejection: float | int | np.floating = _REJECTION,
+    key: Whole = 0,
+    rejection: Real = _REJECTION,
 ) -> LatticeQuantizer:
     """Build the quantizer whose codes of one update have an exact bound in norm.
 

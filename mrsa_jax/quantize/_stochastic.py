@@ -14,11 +14,11 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
-from jaxtyping import Array, Bool, Float32, Integer, Key, UInt32
+from jaxtyping import Array, Bool, Float32, Integer, UInt32
 
-from mrsa_jax._core.arrays import one_program, pytree
+from mrsa_jax._core.array_types import PRNGKey, Real, Scalar, Vector, Whole
+from mrsa_jax._core.arrays import one_program, pytree, static
 from mrsa_jax._core.device import is_traced
 from mrsa_jax._core.factories import also_traced, is_whole, nan_unless, unless_traced
 from mrsa_jax._core.streams import random_words
@@ -44,8 +44,8 @@ _DRAW = 0x64726100  # "dra\0": of the first draw's key
 
 
 def round_within(
-    key: Key[Array, ""],
-    values: Float32[Array, " dim"],
+    key: PRNGKey,
+    values: Vector,
     most: UInt32[Array, ""],
     bound: UInt32[Array, " 2"],
 ) -> UInt32[Array, " dim"]:
@@ -138,7 +138,7 @@ class Quantizer(Protocol):
         """Return the number of levels, K."""
 
     def encode(
-        self, key: Key[Array, ""], values: Float32[Array, "*shape"]
+        self, key: PRNGKey, values: Float32[Array, "*shape"]
     ) -> UInt32[Array, "*shape"]:
         """Turn values into codes in [0, num_levels)."""
 
@@ -174,13 +174,13 @@ class StochasticQuantizer:
         return [(stochastic, int(self.num_levels), float(str(self.upper)))]
 
     @property
-    def step(self) -> Float32[Array, ""]:
+    def step(self) -> Scalar:
         """Return Delta_K = (r2 - r1) / (K - 1), the distance of neighbouring levels."""
         return (self.upper - self.lower) / (self.num_levels - 1).astype(jnp.float32)
 
     @one_program
     def encode(
-        self, key: Key[Array, ""], values: Float32[Array, "*shape"]
+        self, key: PRNGKey, values: Float32[Array, "*shape"]
     ) -> UInt32[Array, "*shape"]:
         """Round each value up or down at random so that its expectation is kept.
 
@@ -256,8 +256,8 @@ class StochasticQuantizer:
 
 @also_traced
 def stochastic(
-    num_levels: int | np.integer | Array,
-    clip: float | int | np.floating | Array | None = None,
+    num_levels: Whole | Array,
+    clip: Real | Array | None = None,
     *,
     value_range: tuple[float | int | Array, float | int | Array] | None = None,
 ) -> StochasticQuantizer:
@@ -335,15 +335,15 @@ class ClipRule(Protocol):
     def init(self, quantizer: Any) -> Any:
         """Return the half width of the first round's range."""
 
-    def apply(self, quantizer: Any, half_width: Float32[Array, ""]) -> Any:
+    def apply(self, quantizer: Any, half_width: Scalar) -> Any:
         """Return the quantizer of a round."""
 
     def advance(
         self,
-        half_width: Float32[Array, ""],
-        update: Float32[Array, " dim"],
+        half_width: Scalar,
+        update: Vector,
         is_learnt: Bool[Array, ""],
-    ) -> Float32[Array, ""]:
+    ) -> Scalar:
         """Return the next round's half width."""
 
 
@@ -359,22 +359,22 @@ class FollowingRange:
 
     multiplier: Array
     floor: Array
-    statistic: str = dataclasses.field(metadata={"static": True})
+    statistic: str = static()
 
-    def init(self, quantizer: Any) -> Float32[Array, ""]:
+    def init(self, quantizer: Any) -> Scalar:
         """Return half the width of the quantizer's own range: that of the first rounds."""
         return jnp.maximum((quantizer.upper - quantizer.lower) * 0.5, self.floor)
 
-    def apply(self, quantizer: Any, half_width: Float32[Array, ""]) -> Quantizer:
+    def apply(self, quantizer: Any, half_width: Scalar) -> Quantizer:
         """Return the quantizer on [-half_width, half_width], with as many levels."""
         return dataclasses.replace(quantizer, lower=-half_width, upper=half_width)
 
     def advance(
         self,
-        half_width: Float32[Array, ""],
-        update: Float32[Array, " dim"],
+        half_width: Scalar,
+        update: Vector,
         is_learnt: Bool[Array, ""],
-    ) -> Float32[Array, ""]:
+    ) -> Scalar:
         """Return max(floor, multiplier * statistic(update)) after a round that worked.
 
         A round that failed, or an update that is not finite, leaves the range as it
@@ -391,9 +391,9 @@ class FollowingRange:
 
 
 def following_range(
-    multiplier: float | int | np.floating,
+    multiplier: Real,
     *,
-    floor: float | int | np.floating = 1e-6,
+    floor: Real = 1e-6,
     statistic: RangeStatistic = "max",
 ) -> FollowingRange:
     """Build the rule that clips at a multiple of the last learnt mean update.

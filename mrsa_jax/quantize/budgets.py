@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 from jax.typing import ArrayLike
 
+from mrsa_jax._core.array_types import Nested, Whole
 from mrsa_jax._core.arrays import host_array
 from mrsa_watch._base.errors import check_integer, require
 
 _LARGEST_WEIGHT = 2**32 - 1  # of a ring of 32 bits
-_Weights = int | np.integer | ArrayLike | Sequence[Any]
+_Weights = Whole | Nested
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,7 +72,7 @@ class RingBudget:
         )
 
 
-def largest_total_weight(count: int | np.integer, max_weight: _Weights) -> int:
+def largest_total_weight(count: Whole, max_weight: _Weights) -> int:
     """Return the largest sum of the weights of `count` clients.
 
     Args:
@@ -93,7 +94,7 @@ def largest_total_weight(count: int | np.integer, max_weight: _Weights) -> int:
         (20, 14)
     """
     number = check_integer(count, "count", 1)
-    if isinstance(max_weight, bool | int | np.integer | np.bool_):
+    if isinstance(max_weight, bool | Whole | np.bool_):
         return number * check_integer(max_weight, "max_weight", 1)
     weights = check_weights(max_weight, "max_weight")
     enough = len(weights) >= number
@@ -144,11 +145,11 @@ def check_weights(
 
 
 def budget(
-    num_levels: int | np.integer,
-    count: int | np.integer,
+    num_levels: Whole,
+    count: Whole,
     max_weight: _Weights = 1,
     *,
-    modulus_bits: int | np.integer | None = None,
+    modulus_bits: Whole | None = None,
 ) -> RingBudget:
     """Say what a ring must hold.
 
@@ -184,9 +185,7 @@ def budget(
     return RingBudget(levels, int(count), total, 2**bits)
 
 
-def ring_size(
-    num_levels: int | np.integer, count: int | np.integer, max_weight: _Weights = 1
-) -> int:
+def ring_size(num_levels: Whole, count: Whole, max_weight: _Weights = 1) -> int:
     """Return the smallest R that holds every weighted sum of `count` codes below `num_levels`.
 
     Args:
@@ -217,9 +216,7 @@ def ring_size(
     return largest_total_weight(count, max_weight) * (levels - 1) + 1
 
 
-def largest_levels(
-    modulus: int | np.integer, count: int | np.integer, max_weight: _Weights = 1
-) -> int:
+def largest_levels(modulus: Whole, count: Whole, max_weight: _Weights = 1) -> int:
     """Return the largest number of levels whose weighted sums fit a ring of `modulus` elements.
 
     Args:
@@ -251,8 +248,8 @@ def largest_levels(
 
 
 def check_fits(
-    num_levels: int | np.integer,
-    count: int | np.integer,
+    num_levels: Whole,
+    count: Whole,
     modulus: int,
     max_weight: _Weights = 1,
 ) -> None:

@@ -6,16 +6,16 @@ Source: Multi-RoundSecAgg (AAAI version), Appendix H.1 (i.i.d. random selection)
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
-from jaxtyping import Array, Bool, Float64, Int32, Key
+from jaxtyping import Array, Int32
 
 from mrsa_jax._core import streams as _chance
-from mrsa_jax._core.arrays import on_device, one_program, pytree, zeros
+from mrsa_jax._core.array_types import Counts, Flags, Numbers, PerClient, TrialKeys
+from mrsa_jax._core.arrays import on_device, one_program, pytree, static, zeros
 from mrsa_jax._core.device import is_traced
 from mrsa_jax._core.factories import also_traced, is_whole, unless_traced
 from mrsa_jax._core.selector import SelectorState
@@ -37,7 +37,7 @@ class BernoulliSelection:
     cites = "selection of clients: so2023securing"
 
     threshold: Array
-    num_clients: int = dataclasses.field(metadata={"static": True})
+    num_clients: int = static()
     takes_trials: ClassVar[bool] = True
     depends_on_data: ClassVar[bool] = False
     joins_alone: ClassVar[bool] = True
@@ -54,10 +54,10 @@ class BernoulliSelection:
     @one_program
     def select(
         self,
-        key: Key[Array, "*trials"],
+        key: TrialKeys,
         state: SelectorState,
-        available: Bool[Array, " clients *trials"],
-    ) -> tuple[Bool[Array, " clients *trials"], SelectorState]:
+        available: Flags,
+    ) -> tuple[Flags, SelectorState]:
         """Return the available clients whose coin came up, perhaps nobody, and the new state.
 
         Takes trials as trailing axes (of `counts` too).
@@ -67,7 +67,7 @@ class BernoulliSelection:
         )
         return cohort, SelectorState(state.counts + cohort.astype(jnp.int32))
 
-    def chances(self, dropout_rates: np.ndarray) -> Float64[np.ndarray, " clients"]:
+    def chances(self, dropout_rates: np.ndarray) -> PerClient:
         """Return each client's chance to be in a round, the same and independent in all rounds."""
         return (1.0 - dropout_rates) * _chance.threshold_chance(
             np.asarray(self.threshold)
@@ -133,9 +133,7 @@ def bernoulli(num_clients: int, probability: ArrayLike) -> BernoulliSelection:
 
 
 @also_traced
-def poisson(
-    num_clients: int, probability: ArrayLike | Sequence[float | int]
-) -> BernoulliSelection:
+def poisson(num_clients: int, probability: Numbers) -> BernoulliSelection:
     """Return Poisson sampling.
 
     Each available client joins independently, with its own chance.
@@ -185,8 +183,8 @@ class BinsState(NamedTuple):
         played: int32, rounds so far.
     """
 
-    counts: Int32[Array, " clients *trials"]
-    bins: Int32[Array, " clients *trials"]
+    counts: Counts
+    bins: Counts
     played: Int32[Array, "*trials"]
 
 
@@ -201,7 +199,7 @@ class BinSelection:
     """
 
     num_bins: Array
-    num_clients: int = dataclasses.field(metadata={"static": True})
+    num_clients: int = static()
     fresh: bool = dataclasses.field(default=False, metadata={"static": True})
     takes_trials: ClassVar[bool] = True
     depends_on_data: ClassVar[bool] = False
@@ -224,10 +222,10 @@ class BinSelection:
     @one_program
     def select(
         self,
-        key: Key[Array, "*trials"],
+        key: TrialKeys,
         state: BinsState,
-        available: Bool[Array, " clients *trials"],
-    ) -> tuple[Bool[Array, " clients *trials"], BinsState]:
+        available: Flags,
+    ) -> tuple[Flags, BinsState]:
         """Return the available clients whose bin's turn it is, perhaps nobody, and the new state.
 
         Takes trials as trailing axes.

@@ -16,9 +16,10 @@ from typing import Any, ClassVar
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Bool, Float64, Key
+from jaxtyping import Array
 
-from mrsa_jax._core.arrays import on_device, one_program, pytree, zeros
+from mrsa_jax._core.array_types import Flags, PerClient, TrialKeys
+from mrsa_jax._core.arrays import on_device, one_program, pytree, static, zeros
 from mrsa_jax._core.device import is_traced
 from mrsa_jax._core.factories import also_traced, is_whole, plain, unless_traced
 from mrsa_jax._core.selector import SelectorState
@@ -51,7 +52,7 @@ class BlockSelection:
     block_size: Array
     blocks_per_cohort: Array
     least_used_blocks: Array
-    num_clients: int = dataclasses.field(metadata={"static": True})
+    num_clients: int = static()
     takes_trials: ClassVar[bool] = True
     depends_on_data: ClassVar[bool] = False
 
@@ -65,9 +66,7 @@ class BlockSelection:
         size, wanted = int(self.block_size), int(self.blocks_per_cohort)
         return all_or_none(self.num_clients, size * wanted, size, dropout_rates)
 
-    def chances(
-        self, dropout_rates: np.ndarray
-    ) -> Float64[np.ndarray, " clients"] | None:
+    def chances(self, dropout_rates: np.ndarray) -> PerClient | None:
         """Return each client's chance to be in a round, the same and independent in all rounds.
 
         None where rounds depend on each other: some blocks are chosen by least use.
@@ -107,10 +106,10 @@ class BlockSelection:
     @one_program
     def select(
         self,
-        key: Key[Array, "*trials"],
+        key: TrialKeys,
         state: SelectorState,
-        available: Bool[Array, " clients *trials"],
-    ) -> tuple[Bool[Array, " clients *trials"], SelectorState]:
+        available: Flags,
+    ) -> tuple[Flags, SelectorState]:
         """Return a cohort of K available clients in whole blocks, or nobody, and the new state.
 
         Cost: a few passes over N; the family of possible cohorts is never enumerated.

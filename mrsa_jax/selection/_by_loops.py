@@ -11,8 +11,9 @@ from typing import Any
 
 import jax
 import numpy as np
-from jaxtyping import Array, Bool, Int32, Key
+from jaxtyping import Array, Bool, Int32
 
+from mrsa_jax._core.array_types import PRNGKey
 from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.device import chosen_form, over_ranges
 from mrsa_jax._core.selector import Selector
@@ -41,7 +42,7 @@ def runs_loops(key: Any, selector: Any, availability: Any) -> bool:
 
 
 def counts_by_loops(
-    key: Key[Array, ""],
+    key: PRNGKey,
     selector: Selector,
     availability: Availability,
     num_rounds: int,
@@ -54,7 +55,7 @@ def counts_by_loops(
 
 
 def history_by_loops(
-    key: Key[Array, ""],
+    key: PRNGKey,
     selector: Selector,
     availability: Availability,
     num_rounds: int,

@@ -10,7 +10,6 @@ crossing partitions are the rows and the columns of grids. Symbols: N `num_clien
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Sequence
 from typing import Any, ClassVar
@@ -18,9 +17,9 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.typing import ArrayLike
-from jaxtyping import Array, Bool, Key
+from jaxtyping import Array
 
+from mrsa_jax._core.array_types import Flags, Nested, TrialKeys
 from mrsa_jax._core.arrays import (
     binary_matrix,
     check_integers,
@@ -28,6 +27,7 @@ from mrsa_jax._core.arrays import (
     on_device,
     one_program,
     pytree,
+    static,
     zeros,
 )
 from mrsa_jax._core.selector import SelectorState
@@ -69,8 +69,8 @@ class LineSelection:
     least_used_lines: Array
     block_size: Array
     privacy_target: Array
-    num_clients: int = dataclasses.field(metadata={"static": True})
-    shape: tuple[int, int, int] = dataclasses.field(metadata={"static": True})
+    num_clients: int = static()
+    shape: tuple[int, int, int] = static()
     takes_trials: ClassVar[bool] = True
     depends_on_data: ClassVar[bool] = False
 
@@ -124,10 +124,10 @@ class LineSelection:
     @one_program
     def select(
         self,
-        key: Key[Array, "*trials"],
+        key: TrialKeys,
         state: SelectorState,
-        available: Bool[Array, " clients *trials"],
-    ) -> tuple[Bool[Array, " clients *trials"], SelectorState]:
+        available: Flags,
+    ) -> tuple[Flags, SelectorState]:
         """Return a cohort of K available clients in whole disjoint lines, or nobody.
 
         The new state.
@@ -347,7 +347,7 @@ def crossing_partitions(
 
 @needs_values
 def from_lines(
-    lines: ArrayLike | Sequence[Any],
+    lines: Nested,
     cohort_size: int,
     *,
     classes: Sequence[int] | None = None,

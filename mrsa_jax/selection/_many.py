@@ -22,7 +22,7 @@ from mrsa_jax._core.arrays import checked_mesh, needs_values, quick_for_little
 from mrsa_jax._core.device import at_once, within_memory
 from mrsa_jax._core.factories import program_of
 from mrsa_jax._core.selector import Selector
-from mrsa_jax._core.streams import as_key, trial_key
+from mrsa_jax._core.streams import Seed, as_key, trial_key
 from mrsa_jax.availability import Availability
 from mrsa_jax.selection import _rollout
 from mrsa_jax.selection._by_loops import counts_by_loops, history_by_loops, runs_loops
@@ -31,7 +31,7 @@ from mrsa_watch._base.errors import check_integer, check_size, require
 
 
 def rollout_counts(
-    seed: int | Key[Array, ""],
+    seed: Seed,
     selector: Selector,
     availability: Availability,
     num_rounds: int,
@@ -96,7 +96,7 @@ def _counts_chunk(
 
 @needs_values
 def rollout_many(
-    seeds: Sequence[int | Key[Array, ""]],
+    seeds: Sequence[Seed],
     selectors: Sequence[Selector],
     availabilities: Sequence[Availability],
     num_rounds: int,

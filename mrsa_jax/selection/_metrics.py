@@ -11,16 +11,15 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float32, Float64, Int32, UInt32
 
+from mrsa_jax._core.array_types import Integers, Nested, Numbers
 from mrsa_jax._core.arrays import host_array, integer_or_vector, on_device, varying_like
 from mrsa_jax._core.device import is_traced
 from mrsa_jax._core.factories import is_chance, nan_unless
@@ -74,7 +73,7 @@ class Running(NamedTuple):
 
 
 def as_history(
-    participation: ArrayLike | Sequence[Any],
+    participation: Nested,
 ) -> Bool[Array, "*lead rounds clients"]:
     """Return a participation history as a boolean array, or raise if it is not one."""
     rule = "must be a boolean (or 0/1 integer) array [..., rounds, clients]"
@@ -97,7 +96,7 @@ def as_history(
 
 
 def fairness_gap(
-    participation: ArrayLike | Sequence[Any],
+    participation: Nested,
 ) -> Float32[Array, "*lead rounds"]:
     """Return F after each round: how unequally often clients took part.
 
@@ -127,7 +126,7 @@ def fairness_gap(
 
 
 def aggregation_cardinality(
-    participation: ArrayLike | Sequence[Any],
+    participation: Nested,
 ) -> Float32[Array, "*lead rounds"]:
     """Return C after each round.
 
@@ -156,7 +155,7 @@ def aggregation_cardinality(
     return _paths(participation)[1]
 
 
-def _paths(participation: ArrayLike | Sequence[Any]) -> tuple[Array, ...]:
+def _paths(participation: Nested) -> tuple[Array, ...]:
     """Return F and C after each round."""
     history = as_history(participation)
     if is_traced(history) or history.ndim > 2 or history.size > _MOST_BY_NUMPY:
@@ -256,9 +255,9 @@ def expected_cardinality(
     num_clients: int,
     cohort_size: int,
     privacy_target: int,
-    dropout_rate: ArrayLike | Sequence[float | int],
+    dropout_rate: Numbers,
     *,
-    blocks: ArrayLike | Sequence[int] | None = None,
+    blocks: Integers | None = None,
 ) -> Any:
     """Return C, the expected number of clients in a round's sum.
 

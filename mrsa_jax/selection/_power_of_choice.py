@@ -9,21 +9,20 @@ histories can be rolled out without training.
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from jax.typing import ArrayLike
-from jaxtyping import Array, Bool, Float32, Int32, Key
+from jaxtyping import Array, Float32
 
+from mrsa_jax._core.array_types import Counts, Flags, Numbers, TrialKeys
 from mrsa_jax._core.arrays import (
     number_or_vector,
     on_device,
     one_number,
     one_program,
     pytree,
+    static,
     zeros,
 )
 from mrsa_jax._core.device import is_traced
@@ -49,8 +48,8 @@ class PowerOfChoiceState(NamedTuple):
             2^-23.
     """
 
-    counts: Int32[Array, " clients *trials"]
-    log_losses: Int32[Array, " clients *trials"]
+    counts: Counts
+    log_losses: Counts
 
     @property
     def losses(self) -> Float32[Array, " clients *trials"]:
@@ -83,7 +82,7 @@ class PowerOfChoice:
     lowest: Array
     fall: Array
     rise: Array
-    num_clients: int = dataclasses.field(metadata={"static": True})
+    num_clients: int = static()
     takes_trials: ClassVar[bool] = True
     depends_on_data: ClassVar[bool] = True
 
@@ -103,10 +102,10 @@ class PowerOfChoice:
     @one_program
     def select(
         self,
-        key: Key[Array, "*trials"],
+        key: TrialKeys,
         state: PowerOfChoiceState,
-        available: Bool[Array, " clients *trials"],
-    ) -> tuple[Bool[Array, " clients *trials"], PowerOfChoiceState]:
+        available: Flags,
+    ) -> tuple[Flags, PowerOfChoiceState]:
         """Return a cohort of K available clients, or nobody, and the new losses.
 
         Takes trials as trailing axes.
@@ -150,8 +149,8 @@ def power_of_choice(
     cohort_size: int | Array,
     num_candidates: int | Array,
     *,
-    initial_loss: ArrayLike | Sequence[float | int] = 1.0,
-    final_loss: ArrayLike | Sequence[float | int] = 0.01,
+    initial_loss: Numbers = 1.0,
+    final_loss: Numbers = 0.01,
     decay: float = 0.9,
     recovery: float = 1.01,
 ) -> PowerOfChoice:

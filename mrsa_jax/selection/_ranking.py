@@ -17,8 +17,9 @@ from typing import Any, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Bool, Int32, Key, UInt32
+from jaxtyping import Array, Int32
 
+from mrsa_jax._core.array_types import Counts, Flags, TrialKeys
 from mrsa_jax._core.arrays import varying_like
 from mrsa_jax._core.device import chosen_form, platform
 from mrsa_jax._core.streams import client_words, key_words, words_of_clients
@@ -51,14 +52,14 @@ class _Bracket(NamedTuple):
     probe: Array  # the next threshold to try, low < probe < high while unfinished
 
 
-def count(flags: Bool[Array, " clients *trials"]) -> Int32[Array, "*trials"]:
+def count(flags: Flags) -> Int32[Array, "*trials"]:
     """Return how many clients are flagged."""
     return jnp.sum(flags, axis=0, dtype=jnp.int32)
 
 
 def word_key(
     words: UInt32[Array, " clients *trials"],
-) -> Int32[Array, " clients *trials"]:
+) -> Counts:
     """Return 31 bits of each word as a key in [0, 2^31 - 2] (the two largest values joined)."""
     return jnp.minimum((words >> 1).astype(jnp.int32), _TOP - 1)
 
@@ -70,11 +71,11 @@ def device_steps() -> Steps:
 
 def k_smallest(
     words: UInt32[Array, " clients *trials"],
-    candidates: Bool[Array, " clients *trials"],
+    candidates: Flags,
     k: Int32[Array, "*trials"],
     steps: Steps,
-    numbers: Int32[Array, " clients *trials"] | None = None,
-) -> Bool[Array, " clients *trials"]:
+    numbers: Counts | None = None,
+) -> Flags:
     """Return the k candidates with the smallest (number, word, index).
 
     Args:
@@ -228,9 +229,7 @@ def _interpolate(width: Array, k: Array, num_keys: Array) -> Array:
     return (width.astype(jnp.float32) * jnp.minimum(share, 0.999)).astype(jnp.int32)
 
 
-def block_start_all(
-    flags: Bool[Array, " clients *trials"], size: Int32[Array, ""], steps: Steps
-) -> Bool[Array, " clients *trials"]:
+def block_start_all(flags: Flags, size: Int32[Array, ""], steps: Steps) -> Flags:
     """Return at the first client of each block of `size` neighbours whether all its flags hold.
 
     Blocks are clients 0 to size - 1 and so on; a last block of fewer does not count.
@@ -243,9 +242,7 @@ def block_start_all(
     return starts & _windows(flags, size, steps, ahead=True)
 
 
-def block_any(
-    starts: Bool[Array, " clients *trials"], size: Int32[Array, ""], steps: Steps
-) -> Bool[Array, " clients *trials"]:
+def block_any(starts: Flags, size: Int32[Array, ""], steps: Steps) -> Flags:
     """Return for each client the flag of its block's first client.
 
     Others must have none.
@@ -306,7 +303,7 @@ _WARPS = 16
 def over_trials(
     choose: Callable[..., tuple[Array, ...]],
     scheme: Any,
-    key: Key[Array, "*trials"],
+    key: TrialKeys,
     *columns: Array,
 ) -> tuple[Array, ...]:
     """Return a round's choice: `choose(scheme, steps, words, *columns)`.

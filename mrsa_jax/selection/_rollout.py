@@ -16,8 +16,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jax.sharding import Mesh
-from jaxtyping import Array, Bool, Float32, Int32, Key
+from jaxtyping import Array, Bool, Float32, Int32
 
+from mrsa_jax._core.array_types import PRNGKey
 from mrsa_jax._core.arrays import (
     LITTLE,
     checked_mesh,
@@ -315,7 +316,7 @@ def _concatenated(parts: list[Any], count: int) -> Any:
 def _over_mesh(
     run: Callable[..., Any],
     mesh: Mesh,
-    key: Key[Array, ""],
+    key: PRNGKey,
     trials: Array,
     selector: Any,
     availability: Any,
@@ -420,7 +421,7 @@ def _history(key: Array, selector: Any, availability: Any, num_rounds: int) -> A
     static_argnames=("num_rounds",),
 )
 def _roll(
-    key: Key[Array, ""], selector: Any, availability: Any, num_rounds: int
+    key: PRNGKey, selector: Any, availability: Any, num_rounds: int
 ) -> Bool[Array, "rounds clients"]:
     return _history(key, selector, availability, num_rounds)
 
@@ -432,7 +433,7 @@ def _entries(key: Array, trials: Array, selector: Any, online: Any, *rest: Any) 
 
 @quick_for_little(_entries, static_argnames=("num_rounds",))
 def _roll_chunk(
-    key: Key[Array, ""],
+    key: PRNGKey,
     trials: Array,
     selector: Any,
     availability: Any,
@@ -444,7 +445,7 @@ def _roll_chunk(
 
 @quick_for_little(_entries, static_argnames=("num_rounds",))
 def _metrics_chunk(
-    key: Key[Array, ""],
+    key: PRNGKey,
     trials: Array,
     selector: Any,
     availability: Any,

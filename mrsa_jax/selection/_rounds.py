@@ -8,7 +8,6 @@ what is learnt; P (`participation`) has a row for each learnt sum.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -18,6 +17,7 @@ from jax import lax
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Int32, Key, Shaped
 
+from mrsa_jax._core.array_types import Integers, Nested, PRNGKey
 from mrsa_jax._core.arrays import (
     LITTLE,
     needs_values,
@@ -86,8 +86,8 @@ class RoundHistory(NamedTuple):
 
 
 def learnt_sums(
-    survivors: ArrayLike | Sequence[Any],
-    blocks: ArrayLike | Sequence[int],
+    survivors: Nested,
+    blocks: Integers,
     policy: SplitPolicy,
     *,
     threshold: ArrayLike = 2,
@@ -216,7 +216,7 @@ def rollout_rounds(
     num_rounds: int,
     *,
     policy: SplitPolicy | None = None,
-    blocks: ArrayLike | Sequence[int] | None = None,
+    blocks: Integers | None = None,
     threshold: ArrayLike = 2,
     rule: RoundRule | None = None,
     num_trials: int | None = None,
@@ -339,7 +339,7 @@ def _check_places(rule: RoundRule, survivors: Array) -> None:
 
 @quick_for_little(_entries, static_argnames=("num_rounds",))
 def _roll(
-    key: Key[Array, ""],
+    key: PRNGKey,
     trials: Array,
     selector: Any,
     availability: Any,

@@ -8,25 +8,26 @@ the sum of fewer of them on the coordinates that only some train. Symbols: T
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Int32, Key
+from jaxtyping import Array, Bool, Int32
 
+from mrsa_jax._core.array_types import Counts, Flags, TrialKeys
 from mrsa_jax._core.arrays import (
     binary_matrix,
     needs_values,
     one_program,
     pytree,
+    static,
     zeros,
 )
 from mrsa_jax._core.device import is_traced
 from mrsa_jax._core.factories import also_traced, is_whole, unless_traced
 from mrsa_jax._core.selector import Selector, SelectorState, check_selector
-from mrsa_jax._core.streams import Stream, as_key, client_words, fold
+from mrsa_jax._core.streams import Seed, Stream, as_key, client_words, fold
 from mrsa_jax.selection._blocks import BlockSelection, batch_partitioning
 from mrsa_jax.selection._checks import Fairness
 from mrsa_watch._base.errors import check_known, check_size, require
@@ -47,10 +48,10 @@ class SeparationState(NamedTuple):
     """
 
     inner: Any
-    rest: Int32[Array, " clients *trials"]
+    rest: Counts
 
     @property
-    def counts(self) -> Int32[Array, " clients *trials"]:
+    def counts(self) -> Counts:
         """Rounds in whose sum each client was."""
         return self.inner.counts
 
@@ -120,10 +121,10 @@ class SeparatedSelection:
     @one_program
     def select(
         self,
-        key: Key[Array, "*trials"],
+        key: TrialKeys,
         state: SeparationState,
-        available: Bool[Array, " clients *trials"],
-    ) -> tuple[Bool[Array, " clients *trials"], SeparationState]:
+        available: Flags,
+    ) -> tuple[Flags, SeparationState]:
         """Return the inner scheme's cohort among the available clients who are rested.
 
         A skipped round counts as a round of rest.
@@ -194,7 +195,7 @@ class PlacedSelection:
 
     inner: BlockSelection
     order: Array
-    num_clients: int = dataclasses.field(metadata={"static": True})
+    num_clients: int = static()
     takes_trials: ClassVar[bool] = True
     depends_on_data: ClassVar[bool] = False
 
@@ -215,10 +216,10 @@ class PlacedSelection:
     @one_program
     def select(
         self,
-        key: Key[Array, "*trials"],
+        key: TrialKeys,
         state: SelectorState,
-        available: Bool[Array, " clients *trials"],
-    ) -> tuple[Bool[Array, " clients *trials"], SelectorState]:
+        available: Flags,
+    ) -> tuple[Flags, SelectorState]:
         """Return a cohort of whole blocks, or nobody, and the new state."""
         own = SelectorState(state.counts[self.order])
         chosen, _ = self.inner.select(key, own, available[self.order])
@@ -249,7 +250,7 @@ def blocks_within(
     fairness: Fairness = "least_used",
     *,
     left_over: LeftOver = "fewer_parts",
-    seed: int | Key[Array, ""] | None = None,
+    seed: Seed | None = None,
 ) -> PartBlocks:
     """Return blocks of T clients that train the same parts of the vector, and their selector.
 
