@@ -23,7 +23,7 @@ from mrsa_jax._core.array_types import Floats, PRNGKey
 from mrsa_jax._core.arrays import needs_values, on_device, pytree, static
 from mrsa_jax._core.device import is_traced
 from mrsa_jax._core.streams import block_words, entry_words
-from mrsa_jax.dp._laws import Kind, masses, reach, tail
+from mrsa_jax.dp._laws import Kind, masses, reach
 from mrsa_watch._base.errors import KNOWN, POSITIVE, check_number, require
 
 # Each of 2**m columns holds 2**128 units, of one value up to its cut and of another
@@ -45,13 +45,12 @@ class AliasTable:
             beyond it; before it is the column's own index. Side by side, so that a draw
             meets one line of the cache.
         finer: uint32[3, 2**m], the lower words of the cut, the highest first.
-        mask: uint32, 2**m - 1 where columns that no draw takes follow; None where none
-            do.
+        mask: uint32, 2**m - 1: columns that no draw takes may follow.
     """
 
     columns: Array
     finer: Array
-    mask: Any = None
+    mask: Array
 
 
 def alias_table(weights: list[int], room: int) -> AliasTable:
@@ -133,8 +132,7 @@ def _draws(
     Those that need `further` ones are `_OPEN` without them.
     """
     place, fine = words
-    mask = jnp.uint32(table.columns.shape[0] - 1) if table.mask is None else table.mask
-    column = (place & mask).astype(jnp.int32)
+    column = (place & table.mask).astype(jnp.int32)
     cut, other = table.columns[column, 0], table.columns[column, 1]
     is_own, is_open = fine < cut, fine == cut
     if further is not None:
@@ -254,20 +252,6 @@ class LatticeNoise:
                     float(here[value - first]) for value in unique[run].tolist()
                 ]
         return np.asarray(found[places]).reshape(points.shape)
-
-    def tail(self, bound: Any) -> float:
-        """Return P(|X| > bound) to float64's digits.
-
-        Args:
-            bound: A number; below 0 everything is beyond it.
-
-        Examples:
-            >>> import mrsa_jax as mj
-            >>> round(mj.dp.skellam(4.0).tail(6), 9)
-            0.001967791
-        """
-        floor = math.floor(check_number(bound, "bound"))
-        return 1.0 if floor < 0 else tail(self.kind, self.variance, floor)
 
 
 @needs_values

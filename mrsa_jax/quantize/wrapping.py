@@ -44,9 +44,6 @@ class RingNoise(Protocol):
     ) -> Int32[Array, "*shape"]:
         """Draw independent integers; nothing but the key decides them."""
 
-    def tail(self, bound: Any) -> Any:
-        """Return the probability that one draw exceeds `bound` in absolute value."""
-
 
 LIKELIEST_WRAP = 0.05
 """Above it a ring is refused: one coordinate in twenty would be wrong by R steps."""

@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Int32
+from jaxtyping import Array, Int32, UInt32
 
 from mrsa_jax._core.array_types import Counts, Flags, TrialKeys
 from mrsa_jax._core.arrays import varying_like
