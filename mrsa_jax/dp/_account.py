@@ -27,7 +27,7 @@ from mrsa_jax.dp._histories import (
     worst_mu,
 )
 from mrsa_jax.dp._mechanism import RingLosses
-from mrsa_jax.dp._mixtures import Between, Drawn, Known, Sampled
+from mrsa_jax.dp._mixtures import Bounded, Drawn, Known
 from mrsa_jax.dp._privacy_losses import losses_of, why_not_drawn
 from mrsa_jax.dp._spending import check_strategy
 from mrsa_jax.dp._sums import SumPlan, checked_sums
@@ -354,10 +354,13 @@ def _ends(
 
 
 def _note_of_trials(found: _Found, delta: float, error: float) -> tuple[str, ...]:
-    own = [loss for loss in found.losses if isinstance(loss, Between | Drawn | Sampled)]
-    if not own:
+    if not found.trials:
         return ()
-    wanted = max(loss.trials_wanted(delta, error / len(own)) for loss in own)
+    share = error / len(found.losses)
+    bounds = [
+        bound for loss in found.losses for bound in getattr(loss, "above", [loss])
+    ]
+    wanted = max(bound.trials_wanted(delta, share) for bound in bounds)
     text = (
         f"With {wanted:,} trials what none of them has shown would take up a tenth of "
         "delta "
@@ -441,47 +444,22 @@ def _amplified(plan: _Plan, some: np.ndarray) -> _Found:
     return _Found(tuple(losses), of, 0, tuple(notes))
 
 
-class _Least(NamedTuple):
-    """Two bounds on what clients lose.
-
-    Attributes:
-        amplified: Exact up to rounding, so that its lower end holds.
-        averaged: An upper bound.
-    """
-
-    amplified: Loss
-    averaged: Loss
-
-    def delta(self, epsilon: float) -> float:
-        """Return the smaller delta."""
-        return min(self.amplified.delta(epsilon), self.averaged.delta(epsilon))
-
-    def epsilon(self, delta: float) -> float:
-        """Return the smaller epsilon."""
-        return min(self.amplified.epsilon(delta), self.averaged.epsilon(delta))
-
-    def interval(self, delta: float, error: float) -> tuple[float, float]:
-        """Return the lower end of the one, and the smaller upper end."""
-        lower, upper = self.amplified.interval(delta, error)
-        return lower, min(upper, self.averaged.interval(delta, error)[1])
-
-
 def _least(plan: _Plan, some: np.ndarray) -> tuple[Method, _Found]:
     """Return the less of two bounds for each client, and by which the worst client has its."""
-    amplified, averaged = _amplified(plan, some), _pattern_averaged(plan, some)
-    pairs, of = np.unique(
-        np.stack([amplified.of, averaged.of], axis=1), axis=0, return_inverse=True
-    )
-    losses = tuple(
-        _Least(amplified.losses[i], averaged.losses[j]) for i, j in pairs.tolist()
-    )
+    amplified = _amplified(plan, some)
+    averaged = _pattern_averaged(plan, some)
+    both = np.stack([amplified.of, averaged.of], axis=1)
+    pairs, of = np.unique(both, axis=0, return_inverse=True)
+    losses = []
+    for i, j in pairs.tolist():
+        exact = amplified.losses[i]  # up to rounding, so that its lower end holds
+        losses.append(Bounded((exact, averaged.losses[j]), exact))
     worst = max(losses, key=lambda loss: loss.epsilon(plan.delta))
-    is_amplified = worst.amplified.epsilon(plan.delta) <= worst.averaged.epsilon(
-        plan.delta
-    )
+    first, second = (loss.epsilon(plan.delta) for loss in worst.above)
+    is_amplified = first <= second
     notes = amplified.notes if is_amplified else (*averaged.notes, *amplified.notes)
     method: Method = "amplified" if is_amplified else "pattern_averaged"
-    return method, _Found(losses, of.reshape(-1), 0, notes)
+    return method, _Found(tuple(losses), of.reshape(-1), 0, notes)
 
 
 def _largest_mu(plan: _Plan) -> float:
