@@ -119,18 +119,16 @@ class Account:
 
     def _rows(self) -> list[tuple[str, str]]:
         place = int(np.argmax(self.epsilon))
-        lower, upper = self.lower[place], self.upper[place]
-        within = f" (within {lower:.4g} to {upper:.4g})" if lower < upper else ""
-        by = (
-            f"{self.trials} trials, {self.confidence:.0%}"
-            if self.trials
-            else "known law"
-        )
+        lower = self.lower[place]
+        upper = self.upper[place]
+        epsilon = f"largest {self.epsilon[place]:.4g}"
+        if lower < upper:
+            epsilon += f" (within {lower:.4g} to {upper:.4g})"
+        by = "known law"
+        if self.trials:
+            by = f"{self.trials} trials, {self.confidence:.0%}"
         return [
-            (
-                "epsilon",
-                f"largest {self.epsilon[place]:.4g}{within}, mean {self.mean:.4g}",
-            ),
+            ("epsilon", f"{epsilon}, mean {self.mean:.4g}"),
             ("delta", f"{self.at_delta:g}"),
             ("against", self.adversary),
             ("method", f"{self.method} ({by})"),
@@ -290,12 +288,11 @@ def account(
     check_known(adversary, "adversary", typing.get_args(Adversary), "a known adversary")
     check_known(method, "method", typing.get_args(Method), "a known method")
     matrix = None if strategy is None else check_strategy(strategy, bound.rounds)
-    wrong = matrix is not None and sums is not None
-    require(not wrong, "strategy", f"must not be set {_VARY}", "a strategy")
+    legal = matrix is None or sums is None
+    require(legal, "strategy", f"must not be set {_VARY}", "a strategy")
     some = _check_clients(clients, bound.selector.num_clients)
-    require(
-        progress is None or callable(progress), "progress", "must be callable", progress
-    )
+    legal = progress is None or callable(progress)
+    require(legal, "progress", "must be callable", progress)
     plan = _Plan(
         bound,
         sums,
@@ -307,60 +304,46 @@ def account(
         as_key(seed),
         progress,
     )
-    reason = _why_not_amplified(plan)
-    require(
-        method != "amplified" or not reason,
-        "method",
-        f"must not be 'amplified': {reason}",
-    )
-    if method == "monte_carlo":
-        reason = _why_no_losses(plan)
-        require(not reason, "method", f"must not be 'monte_carlo': {reason}")
-    if method == "auto" and reason:
-        method = "pattern_averaged"
+    why_not = _why_no_losses if method == "monte_carlo" else _why_not_amplified
+    reason = why_not(plan)
+    legal = not reason or method not in ("amplified", "monte_carlo")
+    require(legal, "method", f"must not be {method!r}: {reason}")
     if method == "auto":
-        method, found = _least(plan, some)
+        method, found = _least(plan, some, reason)
     else:
         found = _METHODS[method](plan, some)
-    ends = _ends(found, wanted, 1.0 - level)
-    notes = (*found.notes, *_note_of_trials(found, wanted, 1.0 - level))
+    # all intervals hold together: each fails with its share
+    error = (1.0 - level) / len(found.losses)
+    rows = [
+        (loss.epsilon(wanted), *loss.interval(wanted, error)) for loss in found.losses
+    ]
+    epsilon, lower, upper = np.array(rows).T[:, found.of]
+    assert not (lower > upper * (1 + 1e-9)).any(), (
+        "an interval whose ends are exchanged"
+    )
     return Account(
-        *ends,
+        epsilon,
+        np.minimum(lower, upper),  # except for rounding it is
+        upper,
         some,
         wanted,
         adversary,
         method,
         found.trials,
         level if found.trials else 1.0,
-        notes,
+        found.notes + _note_of_trials(found, wanted, error),
         found.losses,
         found.of,
     )
 
 
-def _ends(
-    found: _Found, delta: float, error: float
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return epsilon, and what it is no less and no more than, of each client."""
-    # all intervals hold together: each fails with its share
-    each = error / len(found.losses)
-    rows = [(loss.epsilon(delta), *loss.interval(delta, each)) for loss in found.losses]
-    epsilon, lower, upper = np.array(rows).T[:, found.of]
-    assert not (lower > upper * (1 + 1e-9)).any(), (
-        "an interval whose ends are exchanged"
-    )
-    lower = np.minimum(lower, upper)  # except for rounding it is
-    return epsilon, lower, upper
-
-
 def _note_of_trials(found: _Found, delta: float, error: float) -> tuple[str, ...]:
     if not found.trials:
         return ()
-    share = error / len(found.losses)
     bounds = [
         bound for loss in found.losses for bound in getattr(loss, "above", [loss])
     ]
-    wanted = max(bound.trials_wanted(delta, share) for bound in bounds)
+    wanted = max(bound.trials_wanted(delta, error) for bound in bounds)
     text = (
         f"With {wanted:,} trials what none of them has shown would take up a tenth of "
         "delta "
@@ -377,24 +360,25 @@ def _pattern_averaged(plan: _Plan, some: np.ndarray) -> _Found:
     if plan.sums is not None:
         return _of_sums(plan, plan.sums, some, exact)
     if law.coins is not None and plan.strategy is None:
-        _, first, of = np.unique(
-            law.coins[some], return_index=True, return_inverse=True
-        )
-        known = tuple(
-            law.known(int(client), plan.noise_multiplier) for client in some[first]
-        )
-        return _Found(
-            known, of, 0, (exact, "The law of counts is known: nothing is simulated.")
-        )
+        _, first, of = _classes(law.coins[some])
+        scale = plan.noise_multiplier
+        losses = tuple(law.known(int(client), scale) for client in some[first])
+        text = "The law of counts is known: nothing is simulated."
+        return _Found(losses, of, 0, (exact, text))
     units = law.units
     size = block_size_of(law.selector) if units is not law else 1
     alike = units.alike
     own = plan.seed, plan.trials, plan.noise_multiplier, plan.progress
     matrix = plan.strategy
     drawn = units.sampled(*own) if matrix is None else units.sampled_with(matrix, *own)
-    classes, of = np.unique(alike[some // size], return_inverse=True)
-    losses = tuple(drawn(np.flatnonzero(alike == one)) for one in classes)
+    classes, _, of = _classes(alike[some // size])
+    losses = tuple(drawn(np.flatnonzero(alike == number)) for number in classes)
     return _Found(losses, of, plan.trials, (exact,))
+
+
+def _classes(alike: np.ndarray) -> Any:
+    """Return distinct values, the first place of each, and which of them each entry is."""
+    return np.unique(alike, return_index=True, return_inverse=True)
 
 
 def _of_sums(plan: _Plan, sums: SumPlan, some: np.ndarray, exact: str) -> _Found:
@@ -405,49 +389,51 @@ def _of_sums(plan: _Plan, sums: SumPlan, some: np.ndarray, exact: str) -> _Found
             "Of the mechanism's integers: its Renyi bounds, as `ledger(mechanism=)` "
             "has it.",
         )
-    classes, first, of = np.unique(
-        sums.alike[some], return_index=True, return_inverse=True
-    )
-    known = [sums.known(int(client)) for client in some[first]]
-    laws = tuple(one for one in known if one is not None)
-    if len(laws) == len(known):
-        return _Found(
-            laws, of, 0, (*notes, "The law of sums is known: nothing is simulated.")
-        )
+    alike = sums.alike
+    classes, first, of = _classes(alike[some])
+    laws = [sums.known(int(client)) for client in some[first]]
+    losses = tuple(law for law in laws if law is not None)
+    if len(losses) == len(laws):
+        notes += ("The law of sums is known: nothing is simulated.",)
+        return _Found(losses, of, 0, notes)
     drawn = sums.sampled(plan.seed, plan.trials, plan.delta, plan.progress)
-    losses = tuple(drawn(np.flatnonzero(sums.alike == one)) for one in classes)
+    losses = tuple(drawn(np.flatnonzero(alike == number)) for number in classes)
     return _Found(losses, of, plan.trials, notes)
 
 
 def _amplified(plan: _Plan, some: np.ndarray) -> _Found:
     law = plan.histories
     assert law.coins is not None
-    coins, of = np.unique(law.coins[some], return_inverse=True)
+    coins, _, of = _classes(law.coins[some])
     losses: list[Loss] = []
+    is_reached = True
     tell(plan.progress, 0, len(coins))
     for coin in coins.tolist():
-        spent = (
-            Losses.of(coin, law.rounds, plan.noise_multiplier) if coin > 0 else _NOTHING
-        )
-        losses.append(spent)
+        loss: Loss = _NOTHING
+        if coin > 0:
+            loss = Losses.of(coin, law.rounds, plan.noise_multiplier)
+            is_reached &= loss.below is not None
+            is_reached &= is_in_reach(plan.delta, law.rounds)
+        losses.append(loss)
         tell(plan.progress, len(losses), len(coins))
     notes = ["Void against the server, and where a round's size is known."]
-    limited = [one for one in losses if isinstance(one, Losses)]
-    if any(
-        one.below is None or not is_in_reach(plan.delta, one.rounds) for one in limited
-    ):
+    if not is_reached:
         notes.append(
             "Floats do not reach this delta: the upper end comes from Renyi "
-            "divergences, "
-            "and the lower end is 0."
+            "divergences, and the lower end is 0."
         )
     return _Found(tuple(losses), of, 0, tuple(notes))
 
 
-def _least(plan: _Plan, some: np.ndarray) -> tuple[Method, _Found]:
-    """Return the less of two bounds for each client, and by which the worst client has its."""
-    amplified = _amplified(plan, some)
+def _least(plan: _Plan, some: np.ndarray, reason: str) -> tuple[Method, _Found]:
+    """Return the less of two bounds for each client, and by which the worst client has its.
+
+    The mean over histories alone where `reason` is against amplification.
+    """
     averaged = _pattern_averaged(plan, some)
+    if reason:
+        return "pattern_averaged", averaged
+    amplified = _amplified(plan, some)
     both = np.stack([amplified.of, averaged.of], axis=1)
     pairs, of = np.unique(both, axis=0, return_inverse=True)
     losses = []
@@ -474,16 +460,17 @@ def _largest_mu(plan: _Plan) -> float:
 
 def _worst_case(plan: _Plan, some: np.ndarray) -> _Found:
     law = plan.histories
-    own = Known(np.array([_largest_mu(plan)]), np.ones(1))
-    one = own if plan.sums is None else own._replace(law=plan.sums.costs.law)
+    loss = Known(np.array([_largest_mu(plan)]), np.ones(1))
+    if plan.sums is not None:
+        loss = loss._replace(law=plan.sums.costs.law)
     text = f"No client is in more than {law.most} of {law.rounds} rounds."
-    return _Found((one,), np.zeros(len(some), np.int64), 0, (text,))
+    return _Found((loss,), np.zeros(len(some), np.int64), 0, (text,))
 
 
 def _monte_carlo(plan: _Plan, some: np.ndarray) -> _Found:
     law = plan.histories
     alone = np.zeros(law.selector.num_clients) if law.coins is None else law.coins
-    _, first, of = np.unique(alone[some], return_index=True, return_inverse=True)
+    _, first, of = _classes(alone[some])
     most = _largest_mu(plan)
     losses = []
     for place, client in enumerate(some[first].tolist()):
@@ -530,11 +517,9 @@ def _why_no_losses(plan: _Plan) -> str:
     """
     if plan.adversary == "server":
         return _SEEN
-    return (
-        _VARIES
-        if plan.sums is not None
-        else why_not_drawn(plan.histories, plan.strategy)
-    )
+    if plan.sums is not None:
+        return _VARIES
+    return why_not_drawn(plan.histories, plan.strategy)
 
 
 def _why_not_amplified(plan: _Plan) -> str:
@@ -552,11 +537,9 @@ def _why_not_amplified(plan: _Plan) -> str:
         return "who is online is not independent over clients and rounds"
     if law.separation > 1 or law.coins is None:
         return "with a minimum separation, or bins, rounds depend on each other"
-    return (
-        ""
-        if plan.strategy is None
-        else "with a strategy rounds do not compose one by one"
-    )
+    if plan.strategy is not None:
+        return "with a strategy rounds do not compose one by one"
+    return ""
 
 
 def _check_clients(clients: Any, count: int) -> np.ndarray:
@@ -564,10 +547,6 @@ def _check_clients(clients: Any, count: int) -> np.ndarray:
         return np.arange(count)
     some = np.atleast_1d(integer_or_vector(clients, "clients"))
     rule = f"must be one or more indices of clients, from 0 to {count - 1}"
-    require(
-        some.size > 0 and bool(((some >= 0) & (some < count)).all()),
-        "clients",
-        rule,
-        clients,
-    )
+    inside = some.size > 0 and some.min() >= 0 and some.max() < count
+    require(bool(inside), "clients", rule, clients)
     return some
