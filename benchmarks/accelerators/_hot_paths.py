@@ -377,14 +377,14 @@ HOT_PATHS: dict[str, HotPath] = {
         "16,384 x [120, 120] bools",
         "matrices",
         _ranks,
-        {"pallas": Bound(20, 3.0), "xla": Bound(1_000)},
+        {"xla": Bound(1_000)},
     ),
     "trajectory": HotPath(
         "rank trajectories",
         "1,024 x [150, 120]",
         "histories",
         _trajectory,
-        {"pallas": Bound(10, 3.0), "xla": Bound(5_000)},
+        {"xla": Bound(5_000)},
     ),
     "exposure": HotPath(
         "first exposure",
@@ -398,7 +398,7 @@ HOT_PATHS: dict[str, HotPath] = {
         "256 x [200, 120]",
         "rounds",
         _hidden,
-        {"pallas": Bound(200), "xla": Bound(6_500)},
+        {"pallas": Bound(6_500), "xla": Bound(6_500)},
     ),
     "weak-bounds": HotPath(
         "bounds of weak privacy",
@@ -454,7 +454,7 @@ HOT_PATHS: dict[str, HotPath] = {
         "100,000 trials x 200 rounds, N = 120",
         "rounds",
         _selection,
-        {"pallas": Bound(2_000, 20.0), "xla": Bound(6_000, 100.0)},
+        {"xla": Bound(6_000, 100.0)},
     ),
     "failures": HotPath(
         "failure study",

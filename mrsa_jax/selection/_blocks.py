@@ -23,10 +23,15 @@ from mrsa_jax._core.arrays import on_device, one_program, pytree, static, zeros
 from mrsa_jax._core.device import is_traced
 from mrsa_jax._core.factories import also_traced, is_whole, plain, unless_traced
 from mrsa_jax._core.selector import SelectorState
-from mrsa_jax.selection import _ranking
+from mrsa_jax._core.streams import client_words
 from mrsa_jax.selection._checks import Fairness, check_sizes
 from mrsa_jax.selection._metrics import all_or_none, block_chances, chances_of_some
-from mrsa_jax.selection._ranking import Steps, Words, over_trials
+from mrsa_jax.selection._ranking import (
+    block_any,
+    block_start_all,
+    count,
+    k_smallest,
+)
 from mrsa_watch._base.errors import check_known, check_size, require
 
 
@@ -83,8 +88,8 @@ class BlockSelection:
 
         Equal in law for them.
         """
-        count = self.num_clients // int(self.block_size)
-        return dataclasses.replace(self, block_size=jnp.int32(1), num_clients=count)
+        blocks = self.num_clients // int(self.block_size)
+        return dataclasses.replace(self, block_size=jnp.int32(1), num_clients=blocks)
 
     def typed(self) -> list[tuple[Any, ...]]:
         """Return the calls that may have made it."""
@@ -115,31 +120,25 @@ class BlockSelection:
         Cost: a few passes over N; the family of possible cohorts is never enumerated.
         Takes trials as trailing axes (of `counts` too).
         """
-        cohort, counts = over_trials(_choose, self, key, available, state.counts)
-        return cohort, SelectorState(counts)
+        blocks = self.blocks_per_cohort
+        by_use = self.least_used_blocks
+        eligible = block_start_all(available, self.block_size)
+        works = count(eligible) >= blocks
 
+        def least_used() -> Array:
+            words = client_words(key, self.num_clients)
+            wanted = jnp.where(works, by_use, 0)
+            return k_smallest(words, eligible, wanted, state.counts)
 
-def _choose(
-    scheme: BlockSelection, steps: Steps, words: Words, available: Array, counts: Array
-) -> tuple[Array, Array]:
-    """Return the cohort and the new counts."""
-    blocks, by_use = scheme.blocks_per_cohort, scheme.least_used_blocks
-    eligible = _ranking.block_start_all(available, scheme.block_size, steps)
-    works = _ranking.count(eligible) >= blocks
+        def others(chosen: Array) -> Array:
+            words = client_words(key, self.num_clients, 1)
+            wanted = jnp.where(works, blocks - by_use, 0)
+            return chosen | k_smallest(words, eligible & ~chosen, wanted)
 
-    def least_used() -> Array:
-        return _ranking.k_smallest(
-            words(0), eligible, jnp.where(works, by_use, 0), steps, counts
-        )
-
-    def others(chosen: Array) -> Array:
-        wanted = jnp.where(works, blocks - by_use, 0)
-        return chosen | _ranking.k_smallest(words(1), eligible & ~chosen, wanted, steps)
-
-    chosen = lax.cond(by_use > 0, least_used, lambda: jnp.zeros_like(eligible))
-    chosen = lax.cond(blocks > by_use, others, lambda chosen: chosen, chosen)
-    cohort = _ranking.block_any(chosen, scheme.block_size, steps)
-    return cohort, counts + cohort.astype(jnp.int32)
+        chosen = lax.cond(by_use > 0, least_used, lambda: jnp.zeros_like(eligible))
+        chosen = lax.cond(blocks > by_use, others, lambda chosen: chosen, chosen)
+        cohort = block_any(chosen, self.block_size)
+        return cohort, SelectorState(state.counts + cohort.astype(jnp.int32))
 
 
 def sizes_as_data(
@@ -162,10 +161,8 @@ def sizes_as_data(
 def _build(
     num_clients: int, block_size: Any, blocks: Any, least_used: Any
 ) -> BlockSelection:
-    size, wanted, by_use = (
-        on_device(each, np.int32) for each in (block_size, blocks, least_used)
-    )
-    return BlockSelection(size, wanted, by_use, int(num_clients))
+    numbers = (on_device(each, np.int32) for each in (block_size, blocks, least_used))
+    return BlockSelection(*numbers, num_clients)
 
 
 @also_traced
@@ -318,6 +315,5 @@ def batch_partitioning(
     """
     n, k, t = sizes_as_data(num_clients, cohort_size, privacy_target)
     by_use = {"least_used": 1, "uniform": 0, "greedy": k // t}
-    return _build(
-        n, t, k // t, by_use[check_known(fairness, "fairness", by_use, "a known mode")]
-    )
+    check_known(fairness, "fairness", by_use, "a known mode")
+    return _build(n, t, k // t, by_use[fairness])
