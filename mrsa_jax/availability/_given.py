@@ -79,7 +79,10 @@ class Cyclic:
         return self.thresholds.size
 
     def _limits(self, num_rounds: int) -> np.ndarray:
-        """Return each client's thresholds on the host, a row for each round of the first cycle."""
+        """Return each client's thresholds on the host.
+
+        A row for each round of the first cycle.
+        """
         rounds = np.arange(min(self._period, num_rounds))[:, None]
         return np.asarray(self.thresholds)[
             (rounds + np.asarray(self.phase)) % self._period

@@ -82,7 +82,7 @@ class Independent:
         del key
 
     def _limits(self, num_rounds: int) -> np.ndarray:
-        """Return what compiled rollouts compare words with.
+        """Return the thresholds that compiled rollouts compare words with.
 
         A row for all rounds, on the host.
         """
@@ -242,7 +242,7 @@ class Markov:
 
     @one_program
     def init(self, key: PRNGKey) -> Bool[Array, " clients"]:
-        """Return who is online before the first round, from the stationary law of one trial."""
+        """Draw the clients online before the first round from the stationary law."""
         return ~happens(client_words(key, self.away.shape[-1]), self.away)
 
     @one_program
@@ -335,7 +335,7 @@ def markov(
 
 @runtime_checkable
 class Availability(Protocol):
-    """Who is online: a pytree whose numbers are leaves.
+    """Model of the clients online in each round: a pytree whose numbers are leaves.
 
     `state` is what the next round needs (None for a model without memory). `sample` is
     written for one trial; a model whose class has `takes_trials = True` also takes keys
@@ -345,7 +345,7 @@ class Availability(Protocol):
     """
 
     def for_clients(self, num_clients: int) -> Availability:
-        """Return the model for `num_clients` clients; a single number serves them all."""
+        """Return the model for a number of clients; a single rate serves them all."""
         ...
 
     def init(self, key: PRNGKey) -> Any:
@@ -353,7 +353,7 @@ class Availability(Protocol):
         ...
 
     def sample(self, key: PRNGKey, state: Any) -> tuple[Bool[Array, " clients"], Any]:
-        """Return who is online in a round, bool[N], and the next state."""
+        """Return the clients online in a round, bool[N], and the next state."""
         ...
 
 
@@ -367,7 +367,7 @@ _STEPS = 4
 
 @runtime_checkable
 class StepDropout(Protocol):
-    """Who survives the protocol's steps: a pytree whose numbers are leaves.
+    """Model of survivors of the protocol's steps: a pytree whose numbers are leaves.
 
     `sample` is written for one round; a model whose class has `takes_trials = True`
     also takes keys [B] and cohorts [n, B], and returns [5, n, B]. Other models are
@@ -415,7 +415,7 @@ class IndependentSteps:
 def independent_steps(
     step_dropout_rate: Numbers,
 ) -> IndependentSteps:
-    """Return the model in which every client leaves at each of the four steps with chance q.
+    """Return the model in which clients leave at each of four steps with chance q.
 
     Args:
         step_dropout_rate: q in [0, 1], for everybody or [N]: the chance to leave at one

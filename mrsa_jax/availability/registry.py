@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """What a name stands for.
+    """Row of a model's name.
 
     Attributes:
         build: (each client's rate float32[N], rates as given, each client's place among
@@ -77,7 +77,7 @@ class Model:
 
     @staticmethod
     def parse(text: str, dropout_rates: Sequence[float] | None = None) -> Model:
-        """Read a model as written in flags and files, and check that it fits its rates, if any.
+        """Read a model as written in flags and files, and check that it fits its rates.
 
         The form is `independent`, `markov:ROUNDS`, `cyclic`,
         `diurnal:AMPLITUDE:PERIOD`, `replay:FILE[:random|:absent]`, or the name of one
@@ -193,7 +193,7 @@ def register(
     papers: str | Sequence[str] = (),
     depends: Any = None,
 ) -> None:
-    """Add your own availability model, so that flags, files, sweeps and `cite` accept it.
+    """Add your own availability model to flags, files, sweeps and `cite`.
 
     It is written `name`, or `name:3:0.5` if the factory takes parameters after the
     rates. On the command line, `--plugin FILE.py` runs the file that registers it.

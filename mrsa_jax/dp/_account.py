@@ -46,7 +46,7 @@ Method = Literal["auto", "pattern_averaged", "amplified", "worst_case", "monte_c
 
 @typing.runtime_checkable
 class Loss(Protocol):
-    """What one client, or some with equal laws, lose."""
+    """Privacy loss of one client, or of some with equal laws."""
 
     def delta(self, epsilon: float) -> float:
         """Return delta at epsilon."""
@@ -55,12 +55,12 @@ class Loss(Protocol):
         """Return the least epsilon with which delta is kept."""
 
     def interval(self, delta: float, error: float) -> tuple[float, float]:
-        """Return what it is no less and no more than, with chance 1 - error."""
+        """Return an interval that holds epsilon with chance 1 - error."""
 
 
 @finding
 class Account:
-    """What planned rounds cost each client (built by `account`).
+    """Costs of planned rounds to each client (built by `account`).
 
     Attributes:
         epsilon: float64 `[clients]`, least epsilon with which `at_delta` is kept. If
@@ -138,7 +138,7 @@ class Account:
 
 
 class _Plan(NamedTuple):
-    """What is asked of a method.
+    """Question to a method.
 
     `sums` where their noise or their losses make them differ.
     """
@@ -155,7 +155,7 @@ class _Plan(NamedTuple):
 
 
 class _Found(NamedTuple):
-    """Losses, of which each client has one; the number of trials; what is to be said."""
+    """Losses, of which each client has one, the number of trials, and notes."""
 
     losses: tuple[Loss, ...]
     of: np.ndarray
@@ -377,7 +377,7 @@ def _pattern_averaged(plan: _Plan, some: np.ndarray) -> _Found:
 
 
 def _classes(alike: np.ndarray) -> Any:
-    """Return distinct values, the first place of each, and which of them each entry is."""
+    """Return distinct values, the first place of each, and the value of every entry."""
     return np.unique(alike, return_index=True, return_inverse=True)
 
 
@@ -426,7 +426,7 @@ def _amplified(plan: _Plan, some: np.ndarray) -> _Found:
 
 
 def _least(plan: _Plan, some: np.ndarray, reason: str) -> tuple[Method, _Found]:
-    """Return the less of two bounds for each client, and by which the worst client has its.
+    """Return the less of two bounds for each client, and the worst client's method.
 
     The mean over histories alone where `reason` is against amplification.
     """

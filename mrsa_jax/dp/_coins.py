@@ -62,7 +62,9 @@ def privacy_loss_distribution() -> Any:
 
 
 def rounding_of(rounds: int) -> float:
-    """Return what delta of a composed distribution may err by, some tens of times what was seen.
+    """Bound the rounding error of delta of a composed distribution.
+
+    Some tens of times the error that was seen.
 
     Against Gaussians, whose delta is known: 1e-15 after one round and 2e-13 after
     10,000.
@@ -116,7 +118,7 @@ def log_moments(coin: float, noise_multiplier: float) -> Float64[np.ndarray, " o
 
 
 def step_of(coin: float, rounds: int, noise_multiplier: float) -> float:
-    """Return the step of a grid of losses that holds all of them in bounded time and memory.
+    """Return the step of a grid of losses that bounds time and memory.
 
     Examples:
         >>> step_of(0.1, 100, 4.0), step_of(0.1, 100, 0.1) > 1e-4
@@ -146,7 +148,9 @@ def step_of(coin: float, rounds: int, noise_multiplier: float) -> float:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Losses:
-    """Privacy losses of one client's rounds, rounded so that epsilon is never too small.
+    """Privacy losses of one client's rounds.
+
+    They are rounded so that epsilon is never too small.
 
     Attributes:
         above: `PrivacyLossDistribution`, rounded up; None where its grid would be too
@@ -164,7 +168,10 @@ class Losses:
     @staticmethod
     @functools.lru_cache(maxsize=4)  # T leaves one client's coin as it is
     def of(coin: float, rounds: int, noise_multiplier: float) -> Losses:
-        """Return those of a client who joins each of J rounds with this chance, above 0."""
+        """Return the losses of a client who joins each of J rounds by a coin.
+
+        Its chance is above 0.
+        """
         library = privacy_loss_distribution()
         # who joins more often loses no less
         more = min(coin + _HALF_A_WORD, 1.0)

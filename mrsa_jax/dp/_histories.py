@@ -39,7 +39,7 @@ def most_counts(rounds: int, separation: int) -> int:
 def largest_square(
     form: Float64[np.ndarray, "rounds rounds"], separation: int
 ) -> float:
-    """Return p^T F p at the most over participations with separation b, or a bound above it.
+    """Bound p^T F p over participations with separation b.
 
     Exact where F's entries beyond its diagonal are 0 for rounds b or more apart, and
     for b = 1: then p^T F p is a sum over the rounds of p. Else each round is given the
@@ -76,7 +76,7 @@ PARTS = 20
 
 @dataclasses.dataclass(frozen=True)
 class Histories:
-    """Who takes part over some rounds.
+    """Participation histories of a scheme over some rounds.
 
     Attributes:
         selector: Whom the server asks.
@@ -139,7 +139,7 @@ class Histories:
 
     @property
     def units(self) -> Histories:
-        """The histories of blocks as clients, equal in law for them, where blocks are known."""
+        """Histories of blocks as clients, equal in law for them, where known."""
         size = block_size_of(self.selector)
         if size == 1 or not self._is_symmetric:
             return self
@@ -198,7 +198,10 @@ class Histories:
         noise_multiplier: float,
         progress: Progress | None,
     ) -> Callable[[np.ndarray], Sampled]:
-        """Simulate histories under a strategy; return what gives those of some clients."""
+        """Simulate histories under a strategy.
+
+        Returns a function that gives mu of some clients.
+        """
         form, clients = Form.of(strategy), self.selector.num_clients
         found = np.empty((trials, clients))
         step = min(at_once("columns", 32 * self.rounds * clients), -(-trials // PARTS))
@@ -239,13 +242,16 @@ def check_noise(noise_multiplier: Any) -> float:
 
 
 def worst_mu(strategy: np.ndarray, separation: int, noise_multiplier: float) -> float:
-    """Return the largest mu of any participation with a separation, or a bound above it."""
+    """Bound mu of any participation with a separation."""
     square = largest_square(np.abs(strategy.T @ strategy), separation)
     return float(np.sqrt(square) / noise_multiplier)
 
 
 def parts(trials: int, step: int) -> list[tuple[int, int]]:
-    """Return the first trial of each part and how many it has, all equal except the last."""
+    """Return first trial and number of trials of each part.
+
+    All are equal except the last.
+    """
     return [(first, min(step, trials - first)) for first in range(0, trials, step)]
 
 

@@ -152,7 +152,7 @@ _TAIL_BITS = CUT_BITS + 1.0
 
 @pytree
 class LatticeNoise:
-    """Noise of one client on the integers (build it with `skellam` or `discrete_gaussian`).
+    """One client's noise on integers (build it with `skellam` or `discrete_gaussian`).
 
     Attributes:
         kind: "skellam" or "discrete_gaussian".
@@ -318,7 +318,7 @@ def _table(kind: Kind, variance: float) -> AliasTable:
 
 
 def _weights(kind: Kind, variance: float) -> list[int]:
-    """Return the weights of the magnitudes 0, 1, ..., their sum 2**(m + 128) for 2**m of them.
+    """Return weights of the 2**m magnitudes 0, 1, ..., whose sum is 2**(m + 128).
 
     Weight k > 0 is the floor of P(|X| = k) 2**(m + 128), up to a point K < 2**m beyond
     which P(|X| > K) < 2**-129; what the floors leave goes to 0. So the law of the

@@ -42,7 +42,10 @@ def masses(kind: Kind, variance: float, first: int, last: int) -> list[Any]:
 
 
 def reach(kind: Kind, variance: float, bits: float) -> int:
-    """Return a point K with P(|X| > K) < 2**-bits, about the smallest, by Chernoff's bound."""
+    """Return a point K with P(|X| > K) < 2**-bits.
+
+    About the smallest, by Chernoff's bound.
+    """
     least = -(bits + 2.0) * math.log(2.0)
     high = 1
     while _EXPONENTS[kind](variance, float(high)) > least:
@@ -144,7 +147,7 @@ def renyi_bound(
     variance: float,
     count: Any,
 ) -> Floats:
-    """Return a bound on the divergence of each order for sums of `count` clients' noise.
+    """Bound the divergence of each order for sums of `count` clients' noise.
 
     Args:
         kind: "skellam" or "discrete_gaussian".
@@ -238,7 +241,9 @@ def _discrete_gaussian(
 
 
 def departures(variance: float, count: Any) -> Floats:
-    """Return tau: how far sums of discrete Gaussians are from one of the sum's variance.
+    """Return tau, by which sums of discrete Gaussians depart from one Gaussian.
+
+    One of the sum's variance.
 
     10 times the sum over k = 1, ..., n - 1 of exp(-2 pi^2 sigma^2 k / (k + 1)).
 

@@ -1,4 +1,4 @@
-"""The ledger: what of its privacy each client has spent, by the sums that it really was in."""
+"""The ledger: privacy that each client has spent in the sums that it was in."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from mrsa_watch._base.html import finding, telling
 
 @finding
 class Ledger:
-    """What each client has spent (built by `ledger`).
+    """Privacy that each client has spent (built by `ledger`).
 
     A guarantee against whoever knows all other clients' updates and sees the released
     sums: the server above all. No client's rounds are hidden from it, so nothing is
@@ -62,7 +62,7 @@ class Ledger:
 
     @property
     def planned(self) -> privacy.Distinguishability | Composed:
-        """What was planned.
+        """Planned privacy loss.
 
         Its `epsilon(delta)` and `delta(epsilon)` next to the realised.
         """
@@ -155,7 +155,7 @@ def ledger(
     colluding: Any = (),
     mechanism: Any = None,
 ) -> Ledger:
-    """Return what of its privacy each client has spent in the sums that it was in.
+    """Account for the privacy that each client has spent in the sums that it was in.
 
     The guarantee is Gaussian differential privacy for whether a client's contributions
     (each of length at most the clip) are in the sums or replaced by zeros, against one
@@ -327,7 +327,10 @@ def _of(law: Law, sums: Sums, members: np.ndarray) -> np.ndarray:
 
 
 def _noise_of(sums: Sums, multiplier: Any, clip: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Return each sum's clip and the deviation of its noise, 0 where a log records none."""
+    """Return each sum's clip and the deviation of its noise.
+
+    0 where a log records none.
+    """
     log, count = sums.log, len(sums.rows)
     told = [None] * count if log is None or log.clip is None else log.clip
     lengths = np.array([most or 1.0 for most in told])
@@ -367,7 +370,7 @@ def _notes_of_law(law: Law) -> tuple[str, ...]:
 def _notes_of_shares(
     sums: Sums, added: np.ndarray, sizes: np.ndarray
 ) -> tuple[int, tuple[str, ...]]:
-    """Return how many sums have less noise than planned, and the words about them."""
+    """Count the sums with less noise than planned, and describe them."""
     is_learnt = sums.rows.any(axis=1)
     added, sizes, rounds = added[is_learnt], sizes[is_learnt], sums.rounds[is_learnt]
     is_short = added < sizes

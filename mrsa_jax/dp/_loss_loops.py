@@ -44,7 +44,10 @@ def _exp(x):
 
 @compiled
 def _log(u):
-    """Return log(u) for a normal number u > 0: of a mantissa near 1, by atanh's series."""
+    """Return log(u) for a normal number u > 0.
+
+    Of a mantissa near 1, by atanh's series.
+    """
     bits = np.float32(u).view(np.int32)
     exponent = np.int32((bits - np.int32(0x3F3504F3)) >> np.int32(23))
     mantissa = np.int32(bits - np.int32(exponent << np.int32(23))).view(np.float32)
@@ -99,7 +102,10 @@ def _draw_tosses(k0, k1, start, tosses):
 
 @compiled
 def _take_turn(joined, before, b):
-    """Keep who joined in the block that has ended, from 0 on counted in the next one."""
+    """Keep who joined in the block that has ended.
+
+    The next block counts from 0 on.
+    """
     for i in range(joined.size):
         last = joined[i]
         is_in = last < b
@@ -162,7 +168,7 @@ def _rescale(rested, ending, sums, total):
 
 @compiled
 def _draw_block(key, place, released, joined, before, chances, with_it):
-    """Fill the releases of a block without the client, and in which round it joins, if any."""
+    """Fill a block's releases without the client, and the round in which it joins."""
     number, start, length = place
     k0, k1 = threefry(key[0], key[1], _ZERO, np.uint32(number))
     for pair in range(len(released) // 2):
@@ -178,7 +184,7 @@ def _draw_block(key, place, released, joined, before, chances, with_it):
 
 @compiled
 def draw_losses(keys, tables, chances, length, with_it, out):
-    """Fill `out[chunk]` with the logarithms of the likelihoods of a chunk under each key.
+    """Fill `out[chunk]` with logarithms of likelihoods of a chunk under each key.
 
     Args:
         keys: uint32 `[chunks, 2]`.

@@ -54,7 +54,9 @@ _MOST_STEPS = 2.0**22
 
 @dataclasses.dataclass(frozen=True)
 class RingMechanism:
-    """What clients do before the ring so that its sum is private (build it with `ring_mechanism`).
+    """Work of clients before the ring that makes its sum private.
+
+    Build it with `ring_mechanism`.
 
     Give `quantizer`, `noise` and `modulus_bits` to `secagg.ring_average`.
 
@@ -79,7 +81,7 @@ class RingMechanism:
 
     @property
     def sensitivity(self) -> float:
-        """Return the largest norm of what one client adds to a sum, in units of updates."""
+        """Return the largest norm of one client's part of a sum, in updates' units."""
         return self.quantizer.sensitivity
 
     @property
@@ -342,7 +344,7 @@ class BlockMechanism:
         return BlockMechanism(law, sensitivity, most, average.layout.dim)
 
     def rdp(self, orders: Any, survivors: Any) -> Float64[np.ndarray, "sorts orders"]:
-        """Return a bound on the divergence of each order, by the fewest survivors of a block."""
+        """Bound the divergence of each order, by the fewest survivors of a block."""
         return renyi_bound(
             self.noise.kind,
             orders,
@@ -400,7 +402,7 @@ class Composed:
         return Composed(counts, kinds, _usable(spent))
 
     def epsilon(self, delta: Any) -> Floats:
-        """Return the least epsilon of all orders at which delta is kept, of each client.
+        """Return the least epsilon of all orders that keeps delta, of each client.
 
         Source: Canonne, Kamath, Steinke, "The discrete Gaussian for differential
         privacy" (2020), Proposition 12; Bun, Steinke (2016) for delta^2 above 1 -
@@ -428,7 +430,10 @@ class Composed:
         return self._of_clients(asked, least, 1.0)
 
     def _asked(self, value: Any, name: str) -> np.ndarray:
-        """Return what is asked, `[..., 1, 1]`, checked as it is of Gaussian noise."""
+        """Return a checked number or array as `[..., 1, 1]`.
+
+        It is checked as for Gaussian noise.
+        """
         check = privacy.Distinguishability(np.zeros(1), 1.0, None)
         (check.epsilon if name == "delta" else check.delta)(value)
         return np.asarray(value, np.float64)[..., None, None]
@@ -448,7 +453,9 @@ class Composed:
 @dataclasses.dataclass(frozen=True)
 @by_value
 class RingLosses:
-    """What a number of full sums cost together, any real number: mu is its square root.
+    """Joint cost of a number of full sums, any real number.
+
+    Its square root is mu.
 
     Attributes:
         divergences: float64 `[1, orders]` of one sum with all of its noise.
@@ -458,7 +465,7 @@ class RingLosses:
 
     @staticmethod
     def of(mechanism: RingMechanism) -> tuple[RingLosses, np.ndarray, np.ndarray]:
-        """Return it, and of how many full sums one of 0, 1, ... clients' noise costs as much.
+        """Return losses, and costs of sums of 0, 1, ... clients' noise in full sums.
 
         At least and at most, over the orders; nothing of none.
         """

@@ -1,4 +1,4 @@
-"""delta at epsilon as a mean over histories, its epsilon, and what trials reveal about it.
+"""Mean delta over histories, its epsilon, and intervals from trials.
 
 Whoever sees who takes part sees, in a history with mu, a shift by mu of a Gaussian;
 histories have the same law with the client's updates and without, so what it tells
@@ -78,7 +78,7 @@ class Known(NamedTuple):
 @dataclasses.dataclass(frozen=True)
 @by_value
 class Sampled:
-    """mu over simulated histories, of clients with equal laws, of whom each trial has several.
+    """Simulated mu of clients with equal laws, several in each trial.
 
     Attributes:
         mu: Its values.
@@ -116,7 +116,7 @@ class Sampled:
 
     @functools.cached_property
     def masses(self) -> Float64[np.ndarray, " values"]:
-        """How often a member has each value of mu, over all trials."""
+        """Frequency of each value of mu, over all trials and members."""
         members = self.places.shape[1]
         times = None if self.times is None else np.repeat(self.times, members)
         counts = np.bincount(self.places.ravel(), times, minlength=len(self.mu))
@@ -127,11 +127,11 @@ class Sampled:
         return float(self.law.delta(self.mu, epsilon) @ self.masses) + self.rare
 
     def epsilon(self, delta: float) -> float:
-        """Return the least epsilon with which that mean is at most delta: an estimate."""
+        """Return the least epsilon whose mean is at most delta: an estimate."""
         return root(self.delta, self._highest(delta), delta)
 
     def interval(self, delta: float, error: float) -> tuple[float, float]:
-        """Return an interval that holds the epsilon of the true mean with chance 1 - error."""
+        """Return an interval for epsilon of the true mean, with chance 1 - error."""
         highest = self._highest(delta)
         threshold = np.log(2.0 / error)
 
@@ -149,7 +149,7 @@ class Sampled:
         return _ends(self.epsilon(delta), highest, above, below)
 
     def trials_wanted(self, delta: float, error: float) -> int:
-        """Return how many trials would leave a tenth of delta for what no trial has shown."""
+        """Count the trials that would leave a tenth of delta for unseen histories."""
         return unseen(self.cap(self.epsilon(delta)), delta, error)
 
     def cap(self, epsilon: float) -> float:
@@ -201,13 +201,13 @@ class Bounded(NamedTuple):
         return min(loss.epsilon(delta) for loss in self.above)
 
     def interval(self, delta: float, error: float) -> tuple[float, float]:
-        """Return the lower end of one interval and the least upper end of the others."""
+        """Return the lower end of one interval and the least upper end of others."""
         upper = min(loss.interval(delta, error)[1] for loss in self.above)
         return self.below.interval(delta, error)[0], upper
 
 
 def unseen(cap: float, delta: float, error: float) -> int:
-    """Return after how many trials without a gain a tenth of delta is ruled out, of [0, cap]."""
+    """Count the trials without a gain that rule out a tenth of delta, of [0, cap]."""
     threshold = np.log(2.0 / error) + np.log(len(_STAKES))
     return int(np.ceil(10.0 * threshold * cap / delta))
 
@@ -242,7 +242,10 @@ def _mean_of(wealth: np.ndarray) -> float:
 
 
 def root(mean: Callable[[float], float], highest: float, delta: float) -> float:
-    """Return where a falling mean reaches delta, from 0 to where it is certainly below."""
+    """Find the point at which a falling mean reaches delta.
+
+    From 0 to where it is certainly below.
+    """
     from scipy.optimize import brentq
 
     if highest == 0.0 or mean(0.0) <= delta:
@@ -325,7 +328,7 @@ class Drawn:
         return _ends(root(mean, highest, delta), highest, above, below)
 
     def trials_wanted(self, delta: float, error: float) -> int:
-        """Return how many samples would leave a tenth of delta for what none has shown."""
+        """Count the samples that would leave a tenth of delta for unseen losses."""
         return unseen(1.0, delta, error / len(self.sides))
 
     def _highest(self, delta: float) -> float:

@@ -63,7 +63,7 @@ _RANGE = 70.0  # see `Rests.needs_logarithms`
 
 @dataclasses.dataclass(frozen=True)
 class Rests:
-    """What a client does, by blocks of b rounds, in units of the noise.
+    """Participation of a client by blocks of b rounds, in units of the noise.
 
     Attributes:
         tables: float32 `[blocks, b, 2 band + 3]`: for a release what each of the last
@@ -161,7 +161,9 @@ def _chunk_words(key: Array, chunks: Array) -> Array:
 def by_arrays(
     tables: Array, chances: Array, key: PRNGKey, chunks: Array, *, with_it: bool
 ) -> Float32[Array, "chunks samples"]:
-    """Draw losses as an array program, all sums kept as logarithms, chunks side by side.
+    """Draw losses as an array program, chunks side by side.
+
+    All sums are kept as logarithms.
 
     Args:
         tables: `Rests.tables`.
@@ -222,7 +224,10 @@ def _log_likelihoods(tables: Array, chances: Array, key: Array, with_it: bool) -
 
 
 def _normals(key: Array, b: int) -> Array:
-    """Return standard normal numbers `[b, samples]`, up to 6.7, two from the words of each pair."""
+    """Return standard normal numbers `[b, samples]`, up to 6.7.
+
+    Two come from the words of each pair.
+    """
     first, second = block_words(key, (-(-b // 2), SAMPLES))
     uniform = ((first >> 1).astype(jnp.int32).astype(jnp.float32) + 0.5) * 2.0**-31
     radius = jnp.sqrt(-2.0 * jnp.log(uniform))
@@ -254,7 +259,7 @@ def privacy_losses(
     strategy: Any = None,
     seed: Seed = 0,
 ) -> Float32[np.ndarray, " samples"]:
-    """Draw privacy losses of a client against an observer of the sums, not of their members.
+    """Draw privacy losses against an observer of the sums, not of their members.
 
     For their own coins, perhaps with rests in between (`selection.minimum_separation`
     of `selection.bernoulli` or `selection.poisson`), and for `selection.balls_in_bins`.
@@ -402,7 +407,7 @@ def _normal(words: Array) -> Array:
 def _bins(
     rounds: int, bins: int, noise_multiplier: float, strategy: np.ndarray | None
 ) -> tuple[Array, Array]:
-    """Return products of the shifts of bins, `[bins, bins]`, and a root of that matrix."""
+    """Return products of bins' shifts, `[bins, bins]`, and a root of that matrix."""
     turns = (np.arange(rounds)[:, None] % bins == np.arange(bins)).astype(np.float64)
     shifts = (turns if strategy is None else strategy @ turns) / noise_multiplier
     products = shifts.T @ shifts

@@ -110,7 +110,9 @@ def check_strategy(strategy: Any, rounds: int) -> Float64[np.ndarray, "rounds ro
 
 
 def without_rounds(strategy: np.ndarray, is_kept: np.ndarray) -> np.ndarray:
-    """Return the strategy of the rounds that are left, where the others had no noise and no sum.
+    """Return the strategy of some rounds.
+
+    The others had no noise and no sum.
 
     The sums' noise is B z, B = C^-1; with z_r = 0 in the others it is that of B's kept
     rows and columns, whose inverse is the strategy.
@@ -126,7 +128,9 @@ def without_rounds(strategy: np.ndarray, is_kept: np.ndarray) -> np.ndarray:
 
 
 class Form(NamedTuple):
-    """p^T |C^T C| p by the lower triangle of |C^T C|, its entries off the diagonal doubled.
+    """p^T |C^T C| p by the lower triangle of |C^T C|.
+
+    Entries off the diagonal are doubled.
 
     Attributes:
         lower: float64 `[rounds, rounds]`.
@@ -169,11 +173,11 @@ Columns = Float64[np.ndarray, "sums clients"]
 
 @runtime_checkable
 class Law(Protocol):
-    """How mu comes from weights."""
+    """Law of mu by weights."""
 
     @property
     def is_exact(self) -> bool:
-        """Whether contributions of these lengths reach mu; else it is an upper bound."""
+        """Whether contributions of these lengths reach mu; else it is a bound."""
 
     def mu(self, columns: Columns) -> PerClient:
         """Return mu after all sums; infinite where noise is missing."""

@@ -37,7 +37,7 @@ _RARE = 60.0  # minus the logarithm of the chance that is left beyond that range
 
 
 class Costs(NamedTuple):
-    """What a sum of n clients costs each of them.
+    """Costs of a sum of n clients to each of them.
 
     The square of mu is the sum over its sums.
 
@@ -58,7 +58,7 @@ class Costs(NamedTuple):
         planned: int | None,
         mechanism: Any,
     ) -> Costs:
-        """Return the costs of noise that is added once, of K clients' shares, or of integers."""
+        """Return costs of noise added once, of K clients' shares, or of integers."""
         sizes = np.arange(num_clients + 1, dtype=np.float64)
         if isinstance(mechanism, RingMechanism):
             law, below, above = RingLosses.of(mechanism)
@@ -142,7 +142,7 @@ class SumPlan:
         return found
 
     def known(self, client: int) -> Known | Bounded | None:
-        """Return what a client loses, where its sums have a known law."""
+        """Return a client's loss, where its sums have a known law."""
         masses = self.masses(client)
         if masses is None:
             return None
@@ -239,7 +239,7 @@ class SumPlan:
         return of
 
     def _sizes(self, seed: Any, first: int, number: int) -> np.ndarray:
-        """Return of how many clients each one's sum of a round was, 0 where it was in none."""
+        """Return the size of each client's sum of a round, 0 where it was in none."""
         law = self.histories
         scheme = law.selector, law.availability
         components = None
@@ -310,7 +310,7 @@ def checked_sums(
 
 
 def _table(squares: np.ndarray, up: bool) -> tuple[np.ndarray, np.ndarray, float]:
-    """Return values, which of them each entry has, and by how much one may be too large.
+    """Return values, the value of each entry, and the most that one may be too large.
 
     Of many they are rounded to a grid, up or down.
     """
@@ -324,7 +324,10 @@ def _table(squares: np.ndarray, up: bool) -> tuple[np.ndarray, np.ndarray, float
 
 
 def _survival(steps: Any) -> tuple[float, float] | None:
-    """Return the chances to be in V3, and of those in it in V4; None if clients differ."""
+    """Return the chances to be in V3, and from there in V4.
+
+    None if clients differ.
+    """
     if steps is None:
         return 1.0, 1.0
     if not isinstance(steps, IndependentSteps) or steps.thresholds.ndim > 1:
@@ -342,7 +345,7 @@ def _answered(sizes: np.ndarray, answers: float) -> np.ndarray:
 
 
 def _of_units(count: int, unit: int, survives: float, answers: float) -> np.ndarray:
-    """Return the chances of 1, 2, ... of K clients' units in a sum with a given one, learnt.
+    """Return chances of 1, 2, ... of K clients' units in a learnt sum with a given one.
 
     A unit of T clients is in it as a whole or not at all. Too few have answered where
     of all, those of units that were lost among them, at most one has: a polynomial's
@@ -386,7 +389,9 @@ def _others(included: np.ndarray, lost: np.ndarray, client: int) -> np.ndarray:
 def _together(
     costs: np.ndarray, masses: np.ndarray, rounds: int, up: bool
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return values, and chances, of the sum of J independent costs, each one of these or none.
+    """Return values and chances of a sum of J independent costs.
+
+    Each cost is one of these or none.
 
     Each is rounded to a grid, up or down. What may be beyond the grid, and the
     transform's rounding errors, are added to the largest value that there can be, or
@@ -397,7 +402,7 @@ def _together(
     rates = np.geomspace(1e-3, 500.0, 200) / costs.max()
 
     def beyond(values: np.ndarray) -> np.ndarray:
-        """Return a logarithm that, less rate x limit, bounds the chance to be beyond a limit."""
+        """Bound the chance to be beyond a limit, as a logarithm less rate x limit."""
         with np.errstate(over="ignore"):
             return rounds * np.log1p(np.expm1(rates[:, None] * values) @ masses)
 

@@ -1,4 +1,4 @@
-"""What a ledger is kept of: who is in which sum, and the noise and the clip of each."""
+"""Sums of a ledger: members, noise and clip of each."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Sums(NamedTuple):
 
     @staticmethod
     def of(participation: Any) -> Sums:
-        """Return the sums of a matrix, a history, a training's result, a log or a table.
+        """Read the sums of a matrix, a history, a training's result, a log or a table.
 
         Raises:
             ConfigurationError: If it is none of them, or of many trials.
@@ -132,7 +132,10 @@ class Sums(NamedTuple):
     def members(
         self, clients: Any, argument: str, *, leaves_one: bool = False
     ) -> np.ndarray:
-        """Return the indices of some clients, who are named where the sums are a log's."""
+        """Return the indices of some clients.
+
+        They are named where the sums are a log's.
+        """
         count = self.rows.shape[1]
         if self.log is None:
             listed = check_integers(clients, argument, 0)
@@ -165,7 +168,7 @@ class Sums(NamedTuple):
 
 
 def _of_segments(history: hetero.SegmentHistory, members: np.ndarray) -> Sums:
-    """Return what counts of sums of segments.
+    """Return the sums that count of sums of segments.
 
     By round, each client's sum with the least noise.
     """

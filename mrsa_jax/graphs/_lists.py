@@ -1,4 +1,4 @@
-"""What an assignment graph is: a matrix that is checked, and its edges in order.
+"""Assignment graphs: their contract, checked matrices, edges and components.
 
 `edges` numbers the pair seeds of `secagg.Seeds`.
 """
@@ -22,7 +22,7 @@ from mrsa_watch._base.errors import check_integer, require
 
 
 def component_labels(adjacency: Nested, alive: Nested) -> Int32[Array, " clients"]:
-    """Return which component of the graph on the living clients each of them is in.
+    """Label the component of each living client.
 
     Args:
         adjacency: bool[n, n], symmetric.
@@ -135,7 +135,7 @@ class GraphModel(Protocol):
         ...
 
     def sample(self, key: PRNGKey) -> Adjacency:
-        """Return the adjacency matrix of one round: symmetric, with a false diagonal."""
+        """Return a round's adjacency matrix: symmetric, with a false diagonal."""
         ...
 
 
@@ -145,7 +145,10 @@ def check_num_clients(num_clients: object) -> int:
 
 
 def check_degree(degree: object, num_clients: int) -> int:
-    """Return k as a Python int after checking that a k-regular graph of n clients exists."""
+    """Return k as a Python int.
+
+    Raise unless a k-regular graph of n clients exists.
+    """
     rule = f"must lie in [0, {num_clients - 1}], below `num_clients`"
     k = check_integer(degree, "degree", 0, num_clients - 1, rule=rule)
     rule = "must be even when `num_clients` is odd: n k / 2 is the number of edges"

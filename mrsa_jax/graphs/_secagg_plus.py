@@ -1,4 +1,4 @@
-"""How many neighbours and which threshold SecAgg+ needs for given corruption and dropout.
+"""Degree and threshold of SecAgg+ for given corruption and dropout.
 
 Bell, Bonawitz, Gascón, Lepoint, Raykova, "Secure single-server aggregation with
 (poly)logarithmic overhead" (CCS 2020), Section 3. n -> `num_clients`, k -> `degree`, t
@@ -210,7 +210,10 @@ class _Rates:
         return min(0.0, math.log(self.clients) + float(at_most))
 
     def complete_is_enough(self) -> bool:
-        """Return whether a threshold fits the complete graph, where nothing is left to chance."""
+        """Return whether a threshold fits the complete graph.
+
+        There nothing is left to chance.
+        """
         last = self.clients - 1
         kept = last - self.dropped
         return (

@@ -43,7 +43,7 @@ def independent_rows(
     steps: int,
     count: Int32[Array, ""] | None = None,
 ) -> Bool[Array, "batch rows"]:
-    """Return which rows are no combinations, modulo a prime, of those before them.
+    """Flag rows that are no combinations, modulo a prime, of those before them.
 
     Args:
         matrices: Bools or integers of any kind.
@@ -198,7 +198,7 @@ _SMALL_RULES = _Rules(_enter_small, _cross_small, _divide_small, _less_product_s
 
 
 def _wide_rules(of: Field) -> _Rules:
-    """Sum up to eight products of two words before one reduction, which divides by 2**32.
+    """Sum up to eight products of two words before one reduction.
 
     In `cross` that factor scales a row, which changes no rank; `divide` leaves it on
     the factors of `less_product`.
@@ -228,7 +228,9 @@ def _wide_rules(of: Field) -> _Rules:
 def _sum_of_products(
     pairs: list[tuple[Array, Array]], of: Field
 ) -> UInt32[Array, "*_"]:
-    """Return sum(left * right) / 2**32 mod p for residues, at most eight pairs (Montgomery).
+    """Return sum(left * right) / 2**32 mod p for residues, of at most eight pairs.
+
+    By Montgomery's reduction.
 
     The primes are below 2**32 / 3.5, so eight products and a word times p stay below
     2**64, and what is left after the division below 3.3 p.

@@ -51,7 +51,7 @@ def independent_rows(
     steps: int,
     count: int | None = None,
 ) -> Bool[Array, "batch rows"]:
-    """Return which rows are no combinations, modulo a prime, of those before them.
+    """Flag rows that are no combinations, modulo a prime, of those before them.
 
     Args:
         matrices: What `held` returned, or traced.
@@ -95,7 +95,7 @@ def _proven_ranks(
     modulo: Callable[[Any, Any, int], Any],
     bounds: Callable[[Any], Any],
 ) -> Int32[np.ndarray, " batch"]:
-    """Return the largest rank modulo a first prime and, where that proves nothing, others.
+    """Return ranks modulo a first prime and, where that proves nothing, others.
 
     Args:
         matrices: On the host, or what `held` returned.
@@ -136,7 +136,7 @@ def ranks_modulo(
 
 
 def upper_bounds(matrices: np.ndarray | Array) -> Int32[Array, " batch"]:
-    """Return of each matrix the smaller one of its numbers of distinct non-zero rows, columns.
+    """Bound each rank by the number of distinct non-zero rows, and of columns.
 
     Where sums of different lines happen to be equal, too many lines may be counted,
     never too few: an upper bound of the rank all the same.
@@ -185,7 +185,7 @@ def _lines_that_differ(matrices: Array) -> Array:
 
 
 def compiled_prefix_ranks(matrices: np.ndarray, prime: int) -> np.ndarray:
-    """Return the ranks of the first j + 1 rows of integer matrices modulo a prime, int32."""
+    """Return the ranks of the first j + 1 rows modulo a prime, int32."""
     from mrsa_jax._core import compiled
 
     def part(chunk: np.ndarray) -> np.ndarray:
@@ -200,7 +200,10 @@ def compiled_prefix_ranks(matrices: np.ndarray, prime: int) -> np.ndarray:
 
 
 def _prefix_ranks_of_little(matrices: np.ndarray, prime: int) -> np.ndarray:
-    """Return `compiled_prefix_ranks`, without loops to compile while little has been asked for."""
+    """Return `compiled_prefix_ranks`.
+
+    No loops are compiled while little has been asked for.
+    """
     work = math.prod(matrices.shape[:-1]) * max(matrices.shape[-1], _LEAST_A_ROW)
     if work > min(LITTLE, _left_to_numpy[0]) or forced_form() is not None:
         return compiled_prefix_ranks(matrices, prime)

@@ -21,7 +21,9 @@ from mrsa_watch._base.errors import check_integer, require
 
 
 def check_modulus(modulus: Any, argument: str = "modulus") -> int:
-    """Return `modulus` as a Python int after checking that the ring can be computed exactly.
+    """Return `modulus` as a Python int.
+
+    Raise unless the ring can be computed exactly.
 
     Args:
         modulus: R: a power of two up to 2**32, or any integer in [2, 2**31).

@@ -36,7 +36,7 @@ _LIMB_BITS = 30
 
 @jax.jit
 def limbs_of(words: UInt32[Array, "secrets 8"]) -> UInt32[Array, "secrets 9"]:
-    """Cut secrets of 256 bits, little-endian words, into limbs of 30 bits, lowest first.
+    """Cut secrets of eight little-endian words into limbs of 30 bits, lowest first.
 
     Examples:
         >>> import mrsa_jax as mj

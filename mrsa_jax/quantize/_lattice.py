@@ -55,7 +55,7 @@ def scaled_down(values: Vector, clip_norm: Scalar) -> tuple[Scalar, Vector]:
 
 
 def factor_within(size: Scalar, length: Scalar, clip_norm: Scalar) -> Scalar:
-    """Return what x / s of norm `length` is to be multiplied by.
+    """Return the factor that brings x / s of norm `length` back to size.
 
     S, or less if x is too long.
     """
@@ -134,7 +134,7 @@ def _signs(words: Array, length: int) -> Float32[Array, " padded"]:
 
 @one_program
 def hadamard(values: Float32[Array, " padded"]) -> Float32[Array, " padded"]:
-    """Return H x by the fast transform, d log2 d additions, two of its steps in one pass.
+    """Return H x by the fast transform, two of its steps in one pass.
 
     Measured on two cores (12 vectors of 2**20) as fast as products by Kronecker
     factors, whose sums would depend on the shape.
@@ -207,7 +207,7 @@ class LatticeQuantizer:
 
     @property
     def sensitivity(self) -> float:
-        """Return the largest Euclidean norm of what one client adds, in units of updates."""
+        """Return the largest Euclidean norm of one client's part, in updates' units."""
         root = math.sqrt(self.squared_bound)
         return math.nextafter(
             math.nextafter(root, math.inf) * float(self.step), math.inf
@@ -291,7 +291,7 @@ class LatticeQuantizer:
     def clipped_fraction(
         self, values: Float32[Array, "... dim"]
     ) -> Float32[Array, "*batch"]:
-        """Return 1 where an update is longer than C, else its share of numbers not finite."""
+        """Return 1 where an update is longer than C, else its share of infinities."""
         flat = values.reshape(-1, self.dim)
 
         def one(own: Array) -> Array:
@@ -392,7 +392,7 @@ def lattice(
 
 
 def largest_squared_norm(length: float, dim: int, rejection: float) -> int:
-    """Return the bound on the squared norm of integers that a vector of a length is rounded to.
+    """Bound the squared norm of the integers that a vector is rounded to.
 
     The sum of squares exceeds its mean, at most length^2 + d/4, by sqrt(2 log(1/beta))
     (length + sqrt(d)/2) with a chance of at most beta: Hoeffding's inequality, as the

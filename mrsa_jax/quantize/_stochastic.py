@@ -49,7 +49,7 @@ def round_within(
     most: UInt32[Array, ""],
     bound: UInt32[Array, " 2"],
 ) -> UInt32[Array, " dim"]:
-    """Round each value to one of its two neighbouring integers, the norm squared within a bound.
+    """Round each value to a neighbouring integer, the squared norm within a bound.
 
     Magnitudes are rounded: t + f with 0 <= f < 1 becomes t + 1 with chance f (a word of
     randomness each), else t. All are drawn again until the sum of squares is at most
@@ -131,7 +131,7 @@ _MAX_LEVELS = 2**23
 
 @runtime_checkable
 class Quantizer(Protocol):
-    """What a quantizer can do: turn updates into ring elements, and sums of them back."""
+    """Quantizer: turns updates into ring elements, and sums of them back."""
 
     @property
     def num_levels(self) -> Any:
@@ -150,7 +150,7 @@ class Quantizer(Protocol):
     def clipped_fraction(
         self, values: Float32[Array, "... dim"]
     ) -> Float32[Array, "*batch"]:
-        """Return the fraction of values that `encode` would clip, along the last axis."""
+        """Return the fraction of values that `encode` clips, along the last axis."""
 
 
 @pytree
@@ -229,7 +229,7 @@ class StochasticQuantizer:
 
     @one_program
     def _decoded(self, codes: Array, count: int | Array) -> tuple[Array, Array]:
-        """Return count times the middle of the range, and by how much the sum differs from it."""
+        """Return count times the middle of the range, and the rest of the sum."""
         number = jnp.asarray(count).astype(jnp.uint32)
         number = jnp.broadcast_to(number, codes.shape)
         span = number * (self.num_levels - 1).astype(jnp.uint32)
@@ -241,7 +241,7 @@ class StochasticQuantizer:
 
     @one_program
     def middle(self, count: int | Integer[Array, "*batch"]) -> UInt32[Array, "*batch"]:
-        """Return the middle of the sums of `count` codes, count (K - 1) / 2 rounded down."""
+        """Return the middle of sums of `count` codes: count (K - 1) / 2, rounded down."""
         number = jnp.asarray(count).astype(jnp.uint32)
         return (number * (self.num_levels - 1).astype(jnp.uint32)) >> 1
 
@@ -249,7 +249,10 @@ class StochasticQuantizer:
     def clipped_fraction(
         self, values: Float32[Array, "... dim"]
     ) -> Float32[Array, "*batch"]:
-        """Return the fraction of values outside [r1, r2] along the last axis (NaN counts)."""
+        """Return the fraction of values outside [r1, r2] along the last axis.
+
+        NaN counts.
+        """
         inside = (values >= self.lower) & (values <= self.upper)
         return jnp.mean(~inside, axis=-1, dtype=jnp.float32)
 
@@ -330,7 +333,7 @@ RangeStatistic = Literal["max", "rms"]
 
 @runtime_checkable
 class ClipRule(Protocol):
-    """How the clip range moves from round to round: a pytree."""
+    """Rule by which the clip range moves from round to round: a pytree."""
 
     def init(self, quantizer: Any) -> Any:
         """Return the half width of the first round's range."""
@@ -349,7 +352,7 @@ class ClipRule(Protocol):
 
 @pytree
 class FollowingRange:
-    """A range in proportion to the last learnt mean update (build it with `following_range`).
+    """Range in proportion to the last learnt mean (build it with `following_range`).
 
     Attributes:
         multiplier: float32 scalar.
@@ -362,7 +365,7 @@ class FollowingRange:
     statistic: str = static()
 
     def init(self, quantizer: Any) -> Scalar:
-        """Return half the width of the quantizer's own range: that of the first rounds."""
+        """Return half the width of the quantizer's own range, for the first rounds."""
         return jnp.maximum((quantizer.upper - quantizer.lower) * 0.5, self.floor)
 
     def apply(self, quantizer: Any, half_width: Scalar) -> Quantizer:

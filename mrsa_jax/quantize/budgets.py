@@ -1,4 +1,4 @@
-"""How large a ring must be so that a sum of codes does not wrap round.
+"""Size of a ring in which a sum of codes does not wrap round.
 
 HeteroSAg: R = |S| (K - 1) + 1 for a block of |S| clients with K levels, |S| before
 dropout. Where each client multiplies its codes by an integer weight w_i, |S| becomes
@@ -24,7 +24,7 @@ _Weights = Whole | Nested
 
 @dataclasses.dataclass(frozen=True)
 class RingBudget:
-    """What a ring must hold, and what is left of it (build it with `budget`).
+    """Contents and headroom of a ring (build it with `budget`).
 
     All numbers are Python integers, so nothing here can overflow.
 
@@ -52,7 +52,7 @@ class RingBudget:
 
     @property
     def headroom(self) -> int:
-        """Return how many more units of weight fit, at K levels."""
+        """Count the further units of weight that fit, at K levels."""
         return (self.modulus - 1 - self.largest_sum) // (self.num_levels - 1)
 
     @property
@@ -186,7 +186,9 @@ def budget(
 
 
 def ring_size(num_levels: Whole, count: Whole, max_weight: _Weights = 1) -> int:
-    """Return the smallest R that holds every weighted sum of `count` codes below `num_levels`.
+    """Return the smallest R that holds every weighted sum of `count` codes.
+
+    Codes are below `num_levels`.
 
     Args:
         num_levels: K, at least 2.
@@ -217,7 +219,7 @@ def ring_size(num_levels: Whole, count: Whole, max_weight: _Weights = 1) -> int:
 
 
 def largest_levels(modulus: Whole, count: Whole, max_weight: _Weights = 1) -> int:
-    """Return the largest number of levels whose weighted sums fit a ring of `modulus` elements.
+    """Return the most levels whose weighted sums fit a ring of `modulus` elements.
 
     Args:
         modulus: R, at least 2.
@@ -253,7 +255,9 @@ def check_fits(
     modulus: int,
     max_weight: _Weights = 1,
 ) -> None:
-    """Raise unless every weighted sum of `count` codes below `num_levels` is less than `modulus`.
+    """Raise unless every weighted sum of `count` codes is less than `modulus`.
+
+    Codes are below `num_levels`.
 
     Raises:
         ConfigurationError: If `total weight * (num_levels - 1) >= modulus`.

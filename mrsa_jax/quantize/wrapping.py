@@ -55,7 +55,9 @@ MOST_CLIENTS = 2**15
 def lifted(
     residues: UInt32[Array, "*_"], middle: UInt32[Array, "*_"], top: UInt32[Array, "*_"]
 ) -> UInt32[Array, "*_"]:
-    """Return the integers that residues modulo R = 2**b stand for, as two's complement words.
+    """Return the integers that residues modulo R = 2**b stand for.
+
+    As two's complement words.
 
     Of those congruent to a residue the one in [middle - R / 2, middle + R / 2).
 
@@ -85,7 +87,7 @@ def has_left(
     middle: UInt32[Array, ""],
     top: UInt32[Array, ""],
 ) -> Bool[Array, " dim"]:
-    """Return which coordinates' true sums are outside the window about the middle.
+    """Flag coordinates whose true sums are outside the window about the middle.
 
     Args:
         terms: Two's complement words, of at most `MOST_CLIENTS` clients.
@@ -113,7 +115,10 @@ def has_left(
 def _wide_sum(
     terms: UInt32[Array, "clients dim"],
 ) -> tuple[Int32[Array, " dim"], Int32[Array, " dim"]]:
-    """Return h and l of the sum h 2**16 + l over clients of signed words, 0 <= l < 2**16."""
+    """Return h and l of the sum h 2**16 + l over clients, 0 <= l < 2**16.
+
+    Words are signed.
+    """
     low = jnp.sum(terms & 0xFFFF, axis=0, dtype=jnp.uint32)
     high = jnp.sum(terms.astype(jnp.int32) >> 16, axis=0, dtype=jnp.int32)
     carried, rest = low >> 16, low & 0xFFFF
@@ -124,7 +129,7 @@ def _wide_sum(
 def wrap_probability(
     quantizer: Quantizer, noise: Any, count: int | np.integer, modulus: int
 ) -> float:
-    """Return a bound on the chance that a coordinate of a noisy sum leaves the ring's window.
+    """Bound the chance that a coordinate of a noisy sum leaves the ring's window.
 
     Chernoff's bound on noise and signal together. Of Skellam noise of the sum's
     variance V in squared steps log E exp(t X) = V (cosh t - 1), and of a discrete
@@ -171,7 +176,10 @@ def wrap_probability(
 
 
 def _bound(reach: float, variance: float, spread: float, shift: float) -> float:
-    """Bound P(|S| >= reach) for noise, a sub-Gaussian of variance `spread` and a bounded shift."""
+    """Bound P(|S| >= reach) for noise, a sub-Gaussian part and a bounded shift.
+
+    `spread` is the variance of the sub-Gaussian part.
+    """
     room = reach - shift
     if room <= 0:
         return 1.0

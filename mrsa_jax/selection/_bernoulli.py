@@ -58,7 +58,7 @@ class BernoulliSelection:
         state: SelectorState,
         available: Flags,
     ) -> tuple[Flags, SelectorState]:
-        """Return the available clients whose coin came up, perhaps nobody, and the new state.
+        """Return the available clients whose coin came up, and the new state.
 
         Takes trials as trailing axes (of `counts` too).
         """
@@ -68,13 +68,18 @@ class BernoulliSelection:
         return cohort, SelectorState(state.counts + cohort.astype(jnp.int32))
 
     def chances(self, dropout_rates: np.ndarray) -> PerClient:
-        """Return each client's chance to be in a round, the same and independent in all rounds."""
+        """Return each client's chance to be in a round.
+
+        Rounds are independent and alike.
+        """
         return (1.0 - dropout_rates) * _chance.threshold_chance(
             np.asarray(self.threshold)
         )
 
     def cardinality(self, dropout_rates: np.ndarray) -> tuple[float, float]:
-        """Return mean and deviation of a Poisson-binomial number that counts as 0 where it is 1.
+        """Return mean and deviation of a Poisson-binomial number.
+
+        It counts as 0 where it is 1: a sum of one is withheld.
 
         A sum of one is withheld.
         """
@@ -174,7 +179,7 @@ def poisson(num_clients: int, probability: Numbers) -> BernoulliSelection:
 
 @by_value
 class BinsState(NamedTuple):
-    """What balls in bins remembers between rounds.
+    """State of balls in bins between rounds.
 
     Attributes:
         counts: int32[N], rounds in whose sum each client was.
@@ -226,7 +231,7 @@ class BinSelection:
         state: BinsState,
         available: Flags,
     ) -> tuple[Flags, BinsState]:
-        """Return the available clients whose bin's turn it is, perhaps nobody, and the new state.
+        """Return the available clients whose bin has its turn, and the new state.
 
         Takes trials as trailing axes.
         """

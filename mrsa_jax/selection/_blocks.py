@@ -67,12 +67,14 @@ class BlockSelection:
         return self.block_size * self.blocks_per_cohort
 
     def cardinality(self, dropout_rates: np.ndarray) -> tuple[float, float]:
-        """Return mean and standard deviation of the size of a round's sum (Theorem 1)."""
+        """Return mean and deviation of the size of a round's sum (Theorem 1)."""
         size, wanted = int(self.block_size), int(self.blocks_per_cohort)
         return all_or_none(self.num_clients, size * wanted, size, dropout_rates)
 
     def chances(self, dropout_rates: np.ndarray) -> PerClient | None:
-        """Return each client's chance to be in a round, the same and independent in all rounds.
+        """Return each client's chance to be in a round.
+
+        Rounds are independent and alike.
 
         None where rounds depend on each other: some blocks are chosen by least use.
         """
@@ -115,7 +117,9 @@ class BlockSelection:
         state: SelectorState,
         available: Flags,
     ) -> tuple[Flags, SelectorState]:
-        """Return a cohort of K available clients in whole blocks, or nobody, and the new state.
+        """Return a cohort of K available clients in whole blocks, or nobody.
+
+        Also the new state.
 
         Cost: a few passes over N; the family of possible cohorts is never enumerated.
         Takes trials as trailing axes (of `counts` too).

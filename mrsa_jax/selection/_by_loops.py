@@ -24,7 +24,10 @@ from mrsa_jax.selection._blocks import BlockSelection
 
 
 def runs_loops(key: Any, selector: Any, availability: Any) -> bool:
-    """Return whether rollouts of a scheme, under availability for its clients, are run here."""
+    """Return whether compiled loops can run rollouts of a scheme.
+
+    Its availability must be for its clients.
+    """
     # `_loops` plays what these choose with JAX, from the same words; a class made from
     # them may choose otherwise
     is_played = type(selector) in (BlockSelection, BernoulliSelection)
@@ -62,7 +65,7 @@ def history_by_loops(
     num_trials: int,
     first: int,
 ) -> Bool[np.ndarray, "trials rounds clients"]:
-    """Return who took part in each round, on the host."""
+    """Return participation histories on the host."""
     history = np.zeros((num_trials, num_rounds, selector.num_clients), np.bool_)
     _play(key, selector, availability, num_rounds, first, history)
     return history

@@ -172,7 +172,7 @@ class LineSelection:
 def _largest_class(
     lines: np.ndarray, classes: np.ndarray, online: np.ndarray
 ) -> np.ndarray:
-    """Return the law of the largest number of available lines of one class of a component.
+    """Return the law of the largest number of available lines of one class.
 
     The chance that all lines of a set are available is the product over their clients;
     Moebius inversion over the sets that hold it gives that of exactly these.
@@ -199,7 +199,10 @@ def _build(
     fairness: str,
     privacy_target: int = 1,
 ) -> LineSelection:
-    """Return the selector of lines [L, size] over clients, all of whom are in one, with classes."""
+    """Return the selector of lines [L, size] with classes.
+
+    Every client is in a line.
+    """
     size = members.shape[1]
     per_cohort = cohort_size // size
     by_use = {"least_used": 1, "uniform": 0, "greedy": per_cohort}
@@ -235,7 +238,7 @@ def _build(
 
 
 def _places_within(*columns: np.ndarray) -> np.ndarray:
-    """Number distinct values of the last column from 0, anew for each value of the others.
+    """Number distinct values of the last column from 0, within values of the others.
 
     Rows are in lexicographic order.
     """
@@ -250,7 +253,7 @@ def _places_within(*columns: np.ndarray) -> np.ndarray:
 def _lines_of(
     members: np.ndarray, flat: np.ndarray, num_clients: int, absent: int
 ) -> np.ndarray:
-    """Return the numbers of the lines that hold each client, filled up with an absent one."""
+    """Return the lines that hold each client, filled up with an absent one."""
     counts = np.bincount(members.ravel(), minlength=num_clients)
     found = np.full((num_clients, int(counts.max())), absent, np.int32)
     by_client = np.argsort(members.ravel(), kind="stable")
@@ -261,7 +264,10 @@ def _lines_of(
 
 
 def _components(members: np.ndarray, num_clients: int) -> np.ndarray:
-    """Return each line's component, numbered from 0: lines that share clients share it."""
+    """Return each line's component, numbered from 0.
+
+    Lines that share clients share it.
+    """
     from scipy.sparse import csr_matrix
     from scipy.sparse.csgraph import connected_components
 

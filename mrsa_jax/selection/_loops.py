@@ -58,7 +58,10 @@ def _round_keys(k0, k1, j, chained, keys):
 
 @compiled
 def _move_on(j, chained, limits, words, online):
-    """Let clients come and go by their words of round j: 1 for who is online, else 0."""
+    """Let clients come and go by their words of round j.
+
+    An online client is 1, others are 0.
+    """
     if chained and j >= 0:
         for i in range(words.size):
             leave, back = limits[0, i], limits[1, i]
@@ -99,7 +102,10 @@ def _count_to(keys, bound):
 
 @compiled
 def _walk(keys, bound, steps):
-    """Return a bound with so many more different keys at or below it, or fewer if negative."""
+    """Return a bound with a number of further different keys at or below it.
+
+    Of fewer keys where the number is negative.
+    """
     for _ in range(steps):
         above = _TOP
         for i in range(keys.size):
@@ -115,7 +121,7 @@ def _walk(keys, bound, steps):
 
 @compiled
 def _bound(keys, wanted, candidates):
-    """Return what `wanted` of the candidates' keys are at most, if some number is.
+    """Return the bound that `wanted` candidates' keys do not exceed, if any.
 
     As `_ranking` does, moves the ends between which it is, but only until a few steps
     from key to key are left.
@@ -143,7 +149,7 @@ def _bound(keys, wanted, candidates):
 
 @compiled
 def _take_smallest(keys, wanted, candidates, scores):
-    """Mark as taken those with the smallest (key, index), `wanted` of the candidates."""
+    """Mark as taken the `wanted` candidates with the smallest (key, index)."""
     bound = _bound(keys, wanted, candidates)
     missing = wanted - _count_to(keys, bound)
     if missing != 0:  # equal keys
@@ -166,7 +172,7 @@ def _take_smallest(keys, wanted, candidates, scores):
 
 @compiled
 def _take_least_used(k0, k1, wanted, every, units, firsts, words, keys, scores):
-    """Mark as taken those with the smallest (count, key, index), `wanted` of the available."""
+    """Mark as taken the `wanted` available ones with the least (count, key, index)."""
     while wanted > 0:
         least = _TOP
         for i in range(scores.size):

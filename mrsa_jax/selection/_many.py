@@ -39,7 +39,7 @@ def rollout_counts(
     *,
     first: int = 0,
 ) -> Int32[Array, "trials clients"]:
-    """Return in how many rounds each client took part, of many trials, keeping nothing else.
+    """Count in how many rounds each client took part, in many trials.
 
     Trials are those of `rollout_trials` with the same seed.
 
@@ -106,7 +106,7 @@ def rollout_many(
     width: int = 1,
     first: int = 0,
 ) -> Bool[np.ndarray, "cells trials rounds clients"]:
-    """Return who took part under many configurations, all of one program.
+    """Return participation under many configurations, all of one program.
 
     Args:
         seeds: Of each configuration; equal seeds give paired trials.
@@ -185,7 +185,10 @@ def _stacked(
     trials: range,
     size: int,
 ) -> np.ndarray:
-    """Run several configurations in each call, all calls of one size, the last filled up."""
+    """Run several configurations in each call.
+
+    All calls have one size; the last is filled up.
+    """
     indices = jnp.arange(trials.start, trials.stop, dtype=jnp.uint32)
 
     def one(start: int) -> np.ndarray:

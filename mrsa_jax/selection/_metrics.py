@@ -32,7 +32,7 @@ _MOST_BY_NUMPY = 2**20  # entries, whose counts are four bytes each
 
 
 class Running(NamedTuple):
-    """What F and C need to know of the rounds so far.
+    """Numbers from which F and C of the rounds so far follow.
 
     Attributes:
         counts: int32[N, ...], rounds in which each client took part.
@@ -48,7 +48,7 @@ class Running(NamedTuple):
 
     @staticmethod
     def start(shape: tuple[int, ...]) -> Running:
-        """Return the state before the first round of histories with rows of `shape` (N, ...)."""
+        """Return the state before the first round, of rows of `shape` (N, ...)."""
         zero = jnp.zeros(shape[1:], jnp.uint32)
         return Running(jnp.zeros(shape, jnp.int32), zero, zero, jnp.int32(0))
 
@@ -185,7 +185,7 @@ def _trajectories(
 
 
 def family_size(num_clients: int, cohort_size: int, privacy_target: int) -> int:
-    """Return how many cohorts batch partitioning can choose from: C(N/T, K/T), exactly.
+    """Count the cohorts of batch partitioning: C(N/T, K/T), exactly.
 
     Args:
         num_clients: N, a multiple of T.
@@ -316,7 +316,7 @@ def expected_cardinality(
 def all_or_none(
     num_clients: int, cohort_size: Any, block_size: Any, dropout_rates: np.ndarray
 ) -> tuple[float, float]:
-    """Return mean and standard deviation of a sum of K clients in whole blocks, or of nobody.
+    """Return mean and deviation of a sum of K clients in whole blocks, or of nobody.
 
     It is K times a Bernoulli variable, whatever available blocks are chosen.
     """
@@ -338,7 +338,7 @@ def block_chances(
 def chances_of_some(
     available: np.ndarray, wanted: int
 ) -> Float64[np.ndarray, " blocks"]:
-    """Return each block's chance to be among `wanted` drawn uniformly from the available ones.
+    """Return each block's chance to be among `wanted` that are drawn uniformly.
 
     None is drawn where fewer are available. With A the number of the other available
     blocks it is a_b E[1{A + 1 >= k} k / (A + 1)]. The expectation over all blocks but
@@ -391,7 +391,9 @@ def _by_block(blocks: Any, n: int, t: int) -> np.ndarray:
 
 
 def _at_least(chances: np.ndarray, m: int) -> float:
-    """Return P(at least m of independent events happen), from above and below by recurrence.
+    """Return P(at least m of independent events happen).
+
+    By recurrence, from above and below.
 
     `law[i]` is the chance of exactly i < m events so far and `reached` that of m or
     more: sums and products of non-negative numbers, so nothing cancels.
@@ -407,7 +409,7 @@ def _at_least(chances: np.ndarray, m: int) -> float:
 
 
 def _at_least_traced(chances: Array, m: int) -> Array:
-    """Return what `_at_least` does, in a program."""
+    """Evaluate `_at_least` in a program."""
 
     def step(
         state: tuple[Array, Array], chance: Array

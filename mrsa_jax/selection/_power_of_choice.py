@@ -40,7 +40,7 @@ _UNIT = 2.0**-23
 
 @by_value
 class PowerOfChoiceState(NamedTuple):
-    """What power-of-choice remembers between rounds.
+    """State of power-of-choice between rounds.
 
     Attributes:
         counts: int32[N], rounds in whose sum each client was.

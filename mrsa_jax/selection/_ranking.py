@@ -1,4 +1,4 @@
-"""Exactly k of N clients by rank, without sorting, and blocks of neighbours, without gathers.
+"""Exactly k of N clients by rank, and blocks of neighbours without gathers.
 
 Ranks are found by narrowing a threshold: each step counts the keys at or below it, so
 the cost is a few passes over N, and k is data. Blocks are runs of `size` neighbours:
@@ -45,14 +45,17 @@ class _Bracket(NamedTuple):
 
 
 def count(flags: Flags) -> Int32[Array, "*trials"]:
-    """Return how many clients are flagged."""
+    """Count the clients that are flagged."""
     return jnp.sum(flags, axis=0, dtype=jnp.int32)
 
 
 def word_key(
     words: UInt32[Array, " clients *trials"],
 ) -> Counts:
-    """Return 31 bits of each word as a key in [0, 2^31 - 2] (the two largest values joined)."""
+    """Return 31 bits of each word as a key in [0, 2^31 - 2].
+
+    The two largest values are joined.
+    """
     return jnp.minimum((words >> 1).astype(jnp.int32), _TOP - 1)
 
 
@@ -97,7 +100,7 @@ def k_smallest(
 
 
 def _by_sorting(keys: tuple[Array, ...], candidates: Array, k: Array) -> Array:
-    """Return who is not above the k-th in order."""
+    """Choose all candidates up to the k-th in order."""
     index = lax.broadcasted_iota(jnp.int32, candidates.shape, 0)
     columns = (jnp.where(candidates, keys[0], _TOP), *keys[1:], index)
     ordered = lax.sort(columns, dimension=0, is_stable=True, num_keys=len(keys))
@@ -116,7 +119,10 @@ def _first_of_tied(chosen: Array, tied: Array, missing: Array) -> Array:
 
 
 def _refine(key: Array, split: _Split, aim: _Aim) -> _Split:
-    """Choose among the tied clients by one more key; `aim` places the next threshold."""
+    """Choose among the tied clients by one more key.
+
+    `aim` places the next threshold.
+    """
     masked = jnp.where(split.tied, key, _TOP)
     k = split.missing
     bracket = _narrow(masked, _first_bracket(masked, split.num_tied, k, aim), k, aim)
@@ -149,7 +155,10 @@ def _first_bracket(
 
 
 def _narrow(masked: Array, bracket: _Bracket, k: Array, aim: _Aim) -> _Bracket:
-    """Move the ends together until exactly k keys are <= high, or high is the k-th smallest."""
+    """Move the ends together until the k smallest keys are known.
+
+    Then exactly k keys are <= high, or high is the k-th smallest.
+    """
 
     def open_(b: _Bracket) -> Array:
         return (b.num_high != k) & (b.high - b.low > 1)
@@ -170,7 +179,7 @@ def _narrow(masked: Array, bracket: _Bracket, k: Array, aim: _Aim) -> _Bracket:
 
 
 def _offset(aim: _Aim, width: Array, k: Array, num_keys: Array) -> Array:
-    """Return where in a bracket to probe next: between its ends, as long as it is open."""
+    """Place the next probe in a bracket, between its ends as long as it is open."""
     lowest = jnp.minimum(width, 1)
     return jnp.clip(aim(width, k, num_keys), lowest, jnp.maximum(width - 1, 1))
 
@@ -182,13 +191,13 @@ def _halve(width: Array, k: Array, num_keys: Array) -> Array:
 
 
 def _interpolate(width: Array, k: Array, num_keys: Array) -> Array:
-    """Aim between where the k-th and the next of `num_keys` uniform keys are expected."""
+    """Aim between the expected k-th and the next of `num_keys` uniform keys."""
     share = (k.astype(jnp.float32) + 0.5) / (num_keys.astype(jnp.float32) + 1.0)
     return (width.astype(jnp.float32) * jnp.minimum(share, 0.999)).astype(jnp.int32)
 
 
 def block_start_all(flags: Flags, size: Int32[Array, ""]) -> Flags:
-    """Return at the first client of each block of `size` neighbours whether all its flags hold.
+    """Flag the first client of each block of `size` neighbours whose flags all hold.
 
     Blocks are clients 0 to size - 1 and so on; a last block of fewer does not count.
     False at all other clients.
@@ -207,7 +216,9 @@ def block_any(starts: Flags, size: Int32[Array, ""]) -> Flags:
 
 
 def _windows(flags: Array, size: Array, *, ahead: bool) -> Array:
-    """Return for each client whether all of `size` flags from it on hold, or any of those up to it.
+    """Join the flags of windows of `size` clients.
+
+    Ahead of each client all of them must hold, behind it any.
 
     Windows are joined two by two.
     """

@@ -66,7 +66,7 @@ class RolloutMetrics(NamedTuple):
     counts: Int32[Array, "*trials clients"]
 
     def __repr__(self) -> str:
-        """Return what the arrays are."""
+        """Describe the arrays."""
         return brief(self)
 
     def _repr_html_(self) -> str:
@@ -77,7 +77,7 @@ class RolloutMetrics(NamedTuple):
 def rollout(
     seed: Seed, selector: Selector, availability: Availability, num_rounds: int
 ) -> Bool[Array, "rounds clients"]:
-    """Return who took part in each round of one trial.
+    """Return participation in each round of one trial.
 
     Args:
         seed: Integer or typed key.
@@ -122,7 +122,7 @@ def rollout_trials(
     mesh: Mesh | None = None,
     first: int = 0,
 ) -> Bool[Array, "trials rounds clients"]:
-    """Return who took part in each round of many independent trials.
+    """Return participation in each round of many independent trials.
 
     Trials run in chunks that stay in cache, or fill an accelerator: one chunk and its
     result take at most about a quarter of its memory, in addition to the result of all.
@@ -333,7 +333,7 @@ def _over_mesh(
 def _side_by_side(
     one: Callable[[int], Any], starts: Iterable[int], workers: int
 ) -> list[Any]:
-    """Call `one` for each start, `workers` of them at once under the caller's settings."""
+    """Call a function for each start, several at once under the caller's settings."""
     if workers == 1:
         return list(map(one, starts))
     call = in_context(lambda start: jax.block_until_ready(one(start)))
@@ -342,7 +342,7 @@ def _side_by_side(
 
 
 def _workers(inputs: Any) -> int:
-    """Return how many chunks to run at once: a program this small keeps one core busy.
+    """Count the chunks to run at once: a program this small keeps one core busy.
 
     One under a transformation, and on accelerators, which parallelise within a chunk.
     """
@@ -427,7 +427,7 @@ def _roll(
 
 
 def _entries(key: Array, trials: Array, selector: Any, online: Any, *rest: Any) -> int:
-    """Return how many entries the histories of a chunk have."""
+    """Count the entries of a chunk's histories."""
     return trials.size * selector.num_clients * rest[-1]
 
 

@@ -71,7 +71,7 @@ class RoundHistory(NamedTuple):
     components: Int32[Array, "*trials rounds clients"] | None = None
 
     def __repr__(self) -> str:
-        """Return what the arrays are."""
+        """Describe the arrays."""
         return brief(self)
 
     def _repr_html_(self) -> str:
@@ -92,7 +92,7 @@ def learnt_sums(
     *,
     threshold: ArrayLike = 2,
 ) -> Bool[Array, "*rounds clients"]:
-    """Return who is in the sum that the server learns from each round.
+    """Return the members of the sum that the server learns from each round.
 
     The sum is over V3, the clients whose masked inputs arrived, if at least `threshold`
     of them are left to unmask it (V4). A block of which some member was asked but is
@@ -162,7 +162,7 @@ def _learnt_rows(rule: RoundRule, survivors: Array) -> Array:
 def learnt_rows(
     history: Any,
 ) -> tuple[Shaped[np.ndarray, "sums clients"], Int32[np.ndarray, " sums"]]:
-    """Return a row of P for each sum that the server learnt, and the round that it is of.
+    """Return a row of P for each sum that the server learnt, and its round.
 
     Args:
         history: Rounds of one trial: a `RoundHistory`, or what else has its

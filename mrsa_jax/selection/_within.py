@@ -40,7 +40,7 @@ from mrsa_watch._base.values import by_value
 
 @by_value
 class SeparationState(NamedTuple):
-    """What minimum separation remembers between rounds.
+    """State of minimum separation between rounds.
 
     Attributes:
         inner: State of the scheme inside.
@@ -139,7 +139,7 @@ class SeparatedSelection:
 def minimum_separation(
     selector: Selector, separation: int | Array
 ) -> SeparatedSelection:
-    """Return a scheme in which a client takes part at most once in any b consecutive rounds.
+    """Return a scheme in which clients take part once in b consecutive rounds at most.
 
     Wraps any scheme: `minimum_separation(uniform(N, K), b)` picks K uniformly among the
     available clients who did not take part in the last b - 1 rounds; around
@@ -252,7 +252,7 @@ def blocks_within(
     left_over: LeftOver = "fewer_parts",
     seed: Seed | None = None,
 ) -> PartBlocks:
-    """Return blocks of T clients that train the same parts of the vector, and their selector.
+    """Return blocks of T clients that train the same parts, and their selector.
 
     Use it instead of `batch_partitioning` if clients train different coordinates. Then
     every sum of every part is over whole blocks, so T holds in each part for any number

@@ -32,7 +32,7 @@ _MULTIROUND = ("so2023securing",)
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """What a name stands for.
+    """Row of a scheme's name.
 
     Attributes:
         build: (num_clients, cohort_size, *parameters) -> the selector.
@@ -109,7 +109,7 @@ class Scheme:
         ROWS[self.name].check(num_clients, cohort_size, self)
 
     def varies(self, num_clients: int, cohort_size: int) -> bool:
-        """Return whether any number of clients may be asked in a round, not K or nobody."""
+        """Return whether any number of clients may be asked, not K or nobody."""
         return ROWS[self.name].varies(num_clients, cohort_size, *self.parameters)
 
     def depends_on_data(self, num_clients: int, cohort_size: int) -> bool | None:
@@ -173,7 +173,7 @@ class Scheme:
 
     @staticmethod
     def filled(text: str, values: dict[str, Any]) -> str:
-        """Return a scheme's text with parameters that are given apart, as axes of a sweep are.
+        """Fill parameters that a sweep's axes give apart into a scheme's text.
 
         Args:
             text: As it is written, perhaps without its last parameters.
@@ -308,7 +308,7 @@ def _separation(num_clients: int, cohort_size: int, rounds: int, inner: Scheme) 
 
 
 def _blocks_label(words: str) -> Callable[..., str]:
-    """Return the label of words and, in parentheses, a privacy target and a rule if any."""
+    """Return labels of words with a privacy target, and a rule, in parentheses."""
 
     def label(target: int | None = None, fairness: str = "") -> str:
         rule = f", {fairness}" if fairness else ""

@@ -37,7 +37,7 @@ _MOST_SHOWN = 300  # clients
 
 
 def _one_graph(self: Any) -> np.ndarray | None:
-    """Who shares pads with whom, in one graph of it."""
+    """Return one graph of a model, to be shown."""
     return (
         np.asarray(self.sample(jax.random.key(0)))
         if self.num_clients <= _MOST_SHOWN
@@ -249,7 +249,10 @@ def random_places(key: PRNGKey, num_clients: int) -> Int32[Array, " clients"]:
 
 
 def circulant(places: Int32[Array, " clients"], degree: Int32[Array, ""]) -> Adjacency:
-    """Join those whose places on the ring are 1 to k/2 apart, and for odd k those opposite."""
+    """Join clients whose places on the ring are 1 to k/2 apart.
+
+    For odd k also those opposite.
+    """
     n, k = jnp.int32(places.shape[0]), on_device(degree, jnp.int32)
     apart = jnp.abs(places[:, None] - places[None, :])
     distance = jnp.minimum(apart, n - apart)
@@ -411,7 +414,7 @@ def _free(
     mate: Int32[Array, " edges"],
     num_clients: int,
 ) -> Bool[Array, " edges"]:
-    """Return whose edges and replacements are named once in all, loops apart."""
+    """Flag edges that, with their replacements, are named once in all, loops apart."""
     codes = [
         jnp.minimum(*e) * jnp.int32(num_clients) + jnp.maximum(*e) for e in (old, new)
     ]
@@ -455,7 +458,11 @@ class OverBlocks:
 
 
 def over_blocks(graph: GraphModel, block_size: Whole) -> OverBlocks:
-    """Return a graph over blocks of T clients, i // T that of client i, instead of one of clients.
+    """Return a graph over blocks of T clients instead of one over clients.
+
+    The block of client i is i
+
+    T.
 
     Mates are joined to each other and share all neighbours. That is what blocks need
     which clients keep on a sparse graph (`protocol.run(..., blocks=)`): joining mates
