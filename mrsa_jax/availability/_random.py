@@ -175,13 +175,13 @@ def assign_rates(
             f"`how` must be a known way; got {how!r}; {nearest(how, _WAYS)}"
         )
     check_count(num_clients, "num_clients", "must be at least 1")
-    given = np.atleast_1d(check_chances(rates, "rates"))
-    values = given.astype(np.float32)
+    exact = np.atleast_1d(check_chances(rates, "rates"))
+    values = exact.astype(np.float32)
     # what is between 0 and 1 stays so in float32
     inside = np.clip(
         values, np.finfo(np.float32).tiny, np.nextafter(np.float32(1), np.float32(0))
     )
-    values = np.where((given > 0.0) & (given < 1.0), inside, values)
+    values = np.where((exact > 0.0) & (exact < 1.0), inside, values)
     place = np.arange(num_clients) % values.size
     if how == "sorted":
         place = np.sort(place)
@@ -229,8 +229,8 @@ class Markov:
         Raises:
             ConfigurationError: If it holds chains of another number of clients.
         """
-        own = self.away, self.leave, self.back
-        return Markov(*(spread(a, "dropout_rate", num_clients) for a in own))
+        thresholds = self.away, self.leave, self.back
+        return Markov(*(spread(a, "dropout_rate", num_clients) for a in thresholds))
 
     def _limits(self, num_rounds: int) -> np.ndarray:
         """Return the thresholds on the host.
@@ -238,7 +238,12 @@ class Markov:
         To leave, to come back, of the first state.
         """
         del num_rounds
-        return np.stack([np.asarray(own) for own in (self.leave, self.back, self.away)])
+        return np.stack(
+            [
+                np.asarray(thresholds)
+                for thresholds in (self.leave, self.back, self.away)
+            ]
+        )
 
     @one_program
     def init(self, key: PRNGKey) -> Bool[Array, " clients"]:
@@ -329,7 +334,7 @@ def markov(
         )
     chances = ((p, ALWAYS), (numbers.minimum(leave, 1.0), ALWAYS), (back, 0))
     return Markov(
-        *(on_device(threshold(own, illegal=illegal)) for own, illegal in chances)
+        *(on_device(threshold(chance, illegal=illegal)) for chance, illegal in chances)
     )
 
 
@@ -407,8 +412,8 @@ class IndependentSteps:
             rates in ((), (num_clients,)), "step_dropout_rate", rule, f"shape {rates}"
         )
         words = client_words(key, num_clients)
-        left = [happens(words, self.thresholds[step]) for step in range(_STEPS)]
-        return jnp.stack([cohort, *(cohort & ~gone for gone in left)])
+        gone_by = [happens(words, self.thresholds[step]) for step in range(_STEPS)]
+        return jnp.stack([cohort, *(cohort & ~gone for gone in gone_by)])
 
 
 @also_traced
@@ -447,5 +452,5 @@ def independent_steps(
     )
     numbers = jnp if is_traced(rates) else np
     with np.errstate(divide="ignore"):
-        left = -numbers.expm1(steps * numbers.log1p(-rates)[None])
-    return IndependentSteps(on_device(threshold(left, illegal=ALWAYS)))
+        gone_by = -numbers.expm1(steps * numbers.log1p(-rates)[None])
+    return IndependentSteps(on_device(threshold(gone_by, illegal=ALWAYS)))

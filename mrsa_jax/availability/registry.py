@@ -220,7 +220,7 @@ def register(
         >>> int(mj.study.run(study)["skipped"].sum())
         0
     """
-    own = own_row(
+    row = own_row(
         name,
         factory,
         None,
@@ -242,11 +242,11 @@ def register(
 
     ROWS[name] = Row(
         build,
-        own["rule"],
-        own["read"],
+        row["rule"],
+        row["read"],
         is_by_client=True,
-        papers=own["papers"],
-        code=own["code"],
+        papers=row["papers"],
+        code=row["code"],
     )
 
 

@@ -104,8 +104,8 @@ class Account:
         Raises:
             ConfigurationError: If it is not.
         """
-        asked = check_number(epsilon, "epsilon", "must be finite and at least 0", 0.0)
-        return np.array([loss.delta(asked) for loss in self._losses])[self._of]
+        number = check_number(epsilon, "epsilon", "must be finite and at least 0", 0.0)
+        return np.array([loss.delta(number) for loss in self._losses])[self._of]
 
     @property
     def worst(self) -> int:
@@ -368,9 +368,13 @@ def _pattern_averaged(plan: _Plan, some: np.ndarray) -> _Found:
     units = law.units
     size = block_size_of(law.selector) if units is not law else 1
     alike = units.alike
-    own = plan.seed, plan.trials, plan.noise_multiplier, plan.progress
+    settings = plan.seed, plan.trials, plan.noise_multiplier, plan.progress
     matrix = plan.strategy
-    drawn = units.sampled(*own) if matrix is None else units.sampled_with(matrix, *own)
+    drawn = (
+        units.sampled(*settings)
+        if matrix is None
+        else units.sampled_with(matrix, *settings)
+    )
     classes, _, of = _classes(alike[some // size])
     losses = tuple(drawn(np.flatnonzero(alike == number)) for number in classes)
     return _Found(losses, of, plan.trials, (exact,))

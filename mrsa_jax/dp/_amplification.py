@@ -206,11 +206,11 @@ def block_losses(chance: float, target: int, noise_multiplier: float) -> Any:
         parts = np.where(middle, above, below)
         return np.asarray((1.0 - chance) * parts[0] + chance * parts[1])
 
-    def logarithms(own: np.ndarray) -> dict[int, float]:
+    def logarithms(cells: np.ndarray) -> dict[int, float]:
         # at least the rounding of the sum: the logarithm of less is hundreds away, and
         # the distribution, which dp_accounting composes cell by cell, as long
-        rest = max(1.0 - float(own.sum()), 1e-16)
-        return dict(enumerate(np.log(np.append(own, rest)).tolist()))
+        rest = max(1.0 - float(cells.sum()), 1e-16)
+        return dict(enumerate(np.log(np.append(cells, rest)).tolist()))
 
     return privacy_loss_distribution().from_two_probability_mass_functions(
         logarithms(masses(target - 1)),

@@ -105,15 +105,15 @@ def log_moments(coin: float, noise_multiplier: float) -> Float64[np.ndarray, " o
 
     with np.errstate(divide="ignore"):
         away, joins = np.log1p(-coin), np.log(coin)
-    found = [0.0]
+    moments = [0.0]
     for order in _INTEGERS[1:]:
         k = np.arange(order + 1)
         ways = gammaln(order + 1) - gammaln(k + 1) - gammaln(order - k + 1)
         # 0 times a logarithm of 0 is nothing
         stays = np.where(k < order, (order - k) * away, 0.0) if coin < 1 else 0.0 * k
         terms = ways + stays + k * joins + k * (k - 1) / (2 * noise_multiplier**2)
-        found.append(float(logsumexp(terms) if coin < 1 else terms[-1]))
-    rounded = np.array(found) * (1 + 1e-12) + 1e-13 * (_INTEGERS > 1)
+        moments.append(float(logsumexp(terms) if coin < 1 else terms[-1]))
+    rounded = np.array(moments) * (1 + 1e-12) + 1e-13 * (_INTEGERS > 1)
     return np.interp(ORDERS, _INTEGERS, rounded)
 
 
@@ -132,7 +132,7 @@ def step_of(coin: float, rounds: int, noise_multiplier: float) -> float:
         return np.logaddexp(away, joins + (2 * release - 1) / scale)
 
     far = _FAR * noise_multiplier
-    one = float(loss(1 + far) - loss(-far))
+    width = float(loss(1 + far) - loss(-far))
     normal = np.linspace(-_FAR, _FAR, 401)
     density = np.exp(-(normal**2) / 2)
     weights = np.concatenate([(1 - coin) * density, coin * density]) / density.sum()
@@ -141,9 +141,9 @@ def step_of(coin: float, rounds: int, noise_multiplier: float) -> float:
     )
     deviation = math.sqrt(weights @ (losses - weights @ losses) ** 2)
     every = min(
-        rounds * one, _OF_ONE * one + _DEVIATIONS * deviation * math.sqrt(rounds)
+        rounds * width, _OF_ONE * width + _DEVIATIONS * deviation * math.sqrt(rounds)
     )
-    return max(_STEP, every / _MOST_CELLS, one / _MOST_OF_ONE)
+    return max(_STEP, every / _MOST_CELLS, width / _MOST_OF_ONE)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -198,15 +198,15 @@ class Losses:
         """Return delta at epsilon, rounded up."""
         orders = ORDERS - 1
         logarithms = self.moments - orders * epsilon + orders * np.log1p(-1 / ORDERS)
-        found = min(
+        by_moments = min(
             1.0, float(np.exp(np.minimum(logarithms - np.log(ORDERS), 0.0)).min())
         )
         if self.above is None:
-            return found
+            return by_moments
         composed = float(self.above.get_delta_for_epsilon(epsilon)) + rounding_of(
             self.rounds
         )
-        return min(found, composed)
+        return min(by_moments, composed)
 
     def epsilon(self, delta: float) -> float:
         """Return the least epsilon with which delta is kept, rounded up."""
@@ -214,11 +214,11 @@ class Losses:
         spent = (self.moments - math.log(delta) - np.log(ORDERS)) / orders + np.log1p(
             -1 / ORDERS
         )
-        found = max(0.0, float(spent.min()))
+        by_moments = max(0.0, float(spent.min()))
         if self.above is None or not is_in_reach(delta, self.rounds):
-            return found
-        kept = delta - rounding_of(self.rounds)
-        return min(found, float(self.above.get_epsilon_for_delta(kept)))
+            return by_moments
+        reduced = delta - rounding_of(self.rounds)
+        return min(by_moments, float(self.above.get_epsilon_for_delta(reduced)))
 
     def interval(self, delta: float, error: float) -> tuple[float, float]:
         """Return that epsilon rounded down, 0 out of floats' reach, and rounded up."""

@@ -203,21 +203,24 @@ class Histories:
         Returns a function that gives mu of some clients.
         """
         form, clients = Form.of(strategy), self.selector.num_clients
-        found = np.empty((trials, clients))
+        squares_of_trials = np.empty((trials, clients))
         step = min(at_once("columns", 32 * self.rounds * clients), -(-trials // PARTS))
         for first, number in parts(trials, step):
             run = selection.rollout_trials(seed, *self._scheme, number, first=first)
             rows = np.moveaxis(np.asarray(run), 1, 0).reshape(self.rounds, -1)
             squares = form.squares(rows.astype(np.float64))
-            found[first : first + number] = squares.reshape(number, clients)
+            squares_of_trials[first : first + number] = squares.reshape(number, clients)
             tell(progress, first + number, trials)
-        mu = np.sqrt(found) / noise_multiplier
+        mu = np.sqrt(squares_of_trials) / noise_multiplier
         most = worst_mu(strategy, self.separation, noise_multiplier)
 
         def of(some: np.ndarray) -> Sampled:
-            own = np.ascontiguousarray(mu[:, some])
+            values = np.ascontiguousarray(mu[:, some])
             return Sampled(
-                own.ravel(), np.arange(own.size).reshape(own.shape), most, most**2
+                values.ravel(),
+                np.arange(values.size).reshape(values.shape),
+                most,
+                most**2,
             )
 
         return of

@@ -68,17 +68,17 @@ def alias_table(weights: list[int], room: int) -> AliasTable:
         over.
     """
     size, capacity = len(weights), 1 << CUT_BITS
-    left = list(weights)
+    rest = list(weights)
     cuts, others = [0] * size, list(range(size))
-    low = [i for i, weight in enumerate(left) if weight < capacity]
-    high = [i for i, weight in enumerate(left) if weight > capacity]
+    low = [i for i, weight in enumerate(rest) if weight < capacity]
+    high = [i for i, weight in enumerate(rest) if weight > capacity]
     while low:
         column, giver = low.pop(), high[-1]
-        cuts[column], others[column] = left[column], giver
-        left[giver] -= capacity - left[column]
-        if left[giver] <= capacity:
+        cuts[column], others[column] = rest[column], giver
+        rest[giver] -= capacity - rest[column]
+        if rest[giver] <= capacity:
             high.pop()
-            if left[giver] < capacity:
+            if rest[giver] < capacity:
                 low.append(giver)
     words = np.frombuffer(
         b"".join(cut.to_bytes(CUT_BITS // 8, "big") for cut in cuts), ">u4"
@@ -241,17 +241,17 @@ class LatticeNoise:
         points = np.asarray(k)
         require(points.dtype.kind in "iu", "k", "must hold integers", k)
         unique, places = np.unique(np.abs(points.astype(np.int64)), return_inverse=True)
-        found = np.zeros(unique.shape, np.float64)
+        values = np.zeros(unique.shape, np.float64)
         for run in np.split(
             np.arange(unique.size), np.flatnonzero(np.diff(unique) > 64) + 1
         ):
             if run.size:
                 first, last = int(unique[run[0]]), int(unique[run[-1]])
                 here = masses(self.kind, self.variance, first, last)
-                found[run] = [
+                values[run] = [
                     float(here[value - first]) for value in unique[run].tolist()
                 ]
-        return np.asarray(found[places]).reshape(points.shape)
+        return np.asarray(values[places]).reshape(points.shape)
 
 
 @needs_values
@@ -328,16 +328,17 @@ def _weights(kind: Kind, variance: float) -> list[int]:
     import flint
 
     last = reach(kind, variance, _TAIL_BITS)
-    found = masses(kind, variance, 0, last)
+    exact = masses(kind, variance, 0, last)
     size = max(_LEAST_SIZE, 1 << last.bit_length())
     shift = size.bit_length() - 1 + CUT_BITS
     with flint.ctx.workprec(1024):
-        rest = 1 - found[0] - 2 * sum(found[1:], flint.arb(0))
+        rest = 1 - exact[0] - 2 * sum(exact[1:], flint.arb(0))
         assert bool(rest < flint.arb(2) ** flint.arb(-_TAIL_BITS))
         unit = flint.arb(2) ** (shift + 1)
-        scaled = (mass * unit for mass in found[1:])
+        scaled = (mass * unit for mass in exact[1:])
         floors = [
-            0 if bool(one < 1) else int(one.floor().unique_fmpz()) for one in scaled
+            0 if bool(units < 1) else int(units.floor().unique_fmpz())
+            for units in scaled
         ]
     weights = [0, *floors] + [0] * (size - last - 1)
     weights[0] = (1 << shift) - sum(weights)

@@ -66,12 +66,12 @@ def _skellam_masses(variance: float, first: int, last: int) -> list[Any]:
     v = flint.arb(variance)
     scale = (-v).exp()
     above, here = (v.bessel_i(flint.arb(k)) * scale for k in (last + 1, last))
-    found = [here]
+    values = [here]
     factor = 2 / v
     for k in range(last, first, -1):
         above, here = here, above + factor * k * here
-        found.append(here)
-    return found[::-1]
+        values.append(here)
+    return values[::-1]
 
 
 def _skellam_exponent(variance: float, k: float) -> float:
@@ -88,12 +88,12 @@ def _gaussian_masses(variance: float, first: int, last: int) -> list[Any]:
     rate = -1 / (2 * flint.arb(variance))
     here = (rate * first * first).exp() / _theta(variance)
     turn, square = (rate * (2 * first + 1)).exp(), (2 * rate).exp()
-    found = [here]
+    values = [here]
     for _ in range(first, last):
         here = here * turn
         turn = turn * square
-        found.append(here)
-    return found
+        values.append(here)
+    return values
 
 
 @functools.lru_cache(maxsize=64)

@@ -124,13 +124,13 @@ class Ledger:
         some = np.arange(rows.shape[1])
         if clients is not None:
             some = self._sums.members(clients, "clients")
-        found = self._law.after_each(rows[:, some].astype(np.float64))
+        path = self._law.after_each(rows[:, some].astype(np.float64))
         ends = np.searchsorted(
             self._sums.rounds, np.arange(self._sums.num_rounds), side="right"
         )
-        found = np.concatenate([np.zeros((1, len(some))), found])[ends]
-        found[:, np.isnan(self.mu[some])] = np.nan
-        return found
+        path = np.concatenate([np.zeros((1, len(some))), path])[ends]
+        path[:, np.isnan(self.mu[some])] = np.nan
+        return path
 
     def _rows(self) -> list[tuple[str, str]]:
         rows = [("clients", f"{len(self.mu)}"), ("rounds", f"{self._sums.num_rounds}")]
@@ -237,13 +237,13 @@ def ledger(
     """
     sums = Sums.of(participation)
     if mechanism is not None:
-        own = {
+        settings = {
             "noise_multiplier": noise_multiplier,
             "clip": clip,
             "strategy": strategy,
             "planned": planned,
         }
-        for name, value in own.items():
+        for name, value in settings.items():
             require(
                 value is None,
                 name,
@@ -261,11 +261,11 @@ def ledger(
     require(shares is None or noise_multiplier is not None, "planned", rule, planned)
     matrix = None if strategy is None else check_strategy(strategy, sums.num_rounds)
 
-    def law(own: np.ndarray, kept: np.ndarray) -> Law:
+    def law(noise: np.ndarray, is_step: np.ndarray) -> Law:
         shifts = clips / sums.divisors
         if matrix is None:
-            return Independent.of(shifts, own)
-        return Correlated.of(matrix, shifts, own, kept)
+            return Independent.of(shifts, noise)
+        return Correlated.of(matrix, shifts, noise, is_step)
 
     counts = np.count_nonzero(sums.rows, axis=1)
     sizes = (
@@ -332,22 +332,25 @@ def _noise_of(sums: Sums, multiplier: Any, clip: Any) -> tuple[np.ndarray, np.nd
     0 where a log records none.
     """
     log, count = sums.log, len(sums.rows)
-    told = [None] * count if log is None or log.clip is None else log.clip
-    lengths = np.array([most or 1.0 for most in told])
+    recorded = [None] * count if log is None or log.clip is None else log.clip
+    lengths = np.array([most or 1.0 for most in recorded])
     clips = lengths if clip is None else sums.numbers(clip, "clip")
     if multiplier is not None:
         return clips, sums.numbers(multiplier, "noise_multiplier") * clips
     noise = [None] * count if log is None or log.noise is None else log.noise
-    pairs = zip(noise, told, strict=True)
-    found = np.array(
-        [(own or 0.0) if most or clip is not None else 0.0 for own, most in pairs]
+    pairs = zip(noise, recorded, strict=True)
+    deviations = np.array(
+        [
+            (deviation or 0.0) if most or clip is not None else 0.0
+            for deviation, most in pairs
+        ]
     )
     require(
-        bool(found.any()),
+        bool(deviations.any()),
         "noise_multiplier",
         "must be given: no log records noise and a clip",
     )
-    return clips, found
+    return clips, deviations
 
 
 def _notes_of_log(deviations: np.ndarray) -> tuple[str, ...]:

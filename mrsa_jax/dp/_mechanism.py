@@ -123,13 +123,13 @@ class RingMechanism:
             f"must be integers in [0, {self.num_clients}]",
             survivors,
         )
-        own, bound = self.quantizer, float(self.quantizer.squared_bound)
+        quantizer, bound = self.quantizer, float(self.quantizer.squared_bound)
         return renyi_bound(
             self.noise.kind,
             alpha,
             l2=math.sqrt(bound),
-            l1=min(bound, math.sqrt(bound * own.padded_dim)),
-            dim=own.padded_dim,
+            l1=min(bound, math.sqrt(bound * quantizer.padded_dim)),
+            dim=quantizer.padded_dim,
             variance=self.noise.variance / self.step**2,
             count=count.reshape(count.shape + (1,) * alpha.ndim),
         )
@@ -223,10 +223,10 @@ def ring_mechanism(
     """
     name = check_known(kind, "kind", tuple(_LAWS), "a known law")
     rule = "must be positive and finite"
-    given = {"noise_multiplier": noise_multiplier, "clip": clip, "window": window}
+    settings = {"noise_multiplier": noise_multiplier, "clip": clip, "window": window}
     times, norm, wide = (
         check_number(value, argument, rule, POSITIVE)
-        for argument, value in given.items()
+        for argument, value in settings.items()
     )
     count = check_integer(num_clients, "num_clients", 2)
     bits = check_integer(modulus_bits, "modulus_bits", 1, 32)
@@ -269,14 +269,14 @@ def _step(
 ) -> float:
     """Return the smallest step whose sums fit, infinite if there is none."""
     if rotate:
-        left = half**2 - window**2 * count / 4.0
+        room = half**2 - window**2 * count / 4.0
         spread = window**2 * ((count * clip) ** 2 / dim + count * share)
-        return math.sqrt(spread / left) if left > 0 else math.inf
+        return math.sqrt(spread / room) if room > 0 else math.inf
 
-    left = half - count
+    room = half - count
     return (
-        (count * clip + window * math.sqrt(count * share)) / left
-        if left > 0
+        (count * clip + window * math.sqrt(count * share)) / room
+        if room > 0
         else math.inf
     )
 
@@ -336,8 +336,10 @@ class BlockMechanism:
         coarsest = int(np.argmin(levels))
         law = laws[coarsest]
         check_sigma(law.kind, math.sqrt(law.variance), "levels", int(levels[coarsest]))
-        own = average.quantizer
-        step = (float(own.upper) - float(own.lower)) / (int(levels[coarsest]) - 1)
+        quantizer = average.quantizer
+        step = (float(quantizer.upper) - float(quantizer.lower)) / (
+            int(levels[coarsest]) - 1
+        )
         most = max(len(block.members) for block in average.layout.blocks)
         # the lattice has its step in float32
         sensitivity = average.sensitivity / step * (1.0 + 2.0**-22)
@@ -386,10 +388,10 @@ class Composed:
 
         `members` collude.
         """
-        known = np.minimum(added, mechanism.num_clients)  # more noise hides no less
-        sorts = np.unique(known[known > 0])
+        unknown = np.minimum(added, mechanism.num_clients)  # more noise hides no less
+        sorts = np.unique(unknown[unknown > 0])
         each = np.stack(
-            [np.count_nonzero(rows[known == sort], axis=0) for sort in sorts]
+            [np.count_nonzero(rows[unknown == sort], axis=0) for sort in sorts]
             or [np.zeros(rows.shape[1], np.int64)],
             axis=1,
         ).astype(np.int32)
@@ -408,26 +410,30 @@ class Composed:
         privacy" (2020), Proposition 12; Bun, Steinke (2016) for delta^2 above 1 -
         exp(-divergence).
         """
-        asked = self._asked(delta, "delta")
+        level = self._asked(delta, "delta")
         order = np.asarray(ORDERS, np.float64)
 
         def least(spent: np.ndarray) -> np.ndarray:
-            found = spent + np.log1p(-1 / order) - np.log(asked * order) / (order - 1)
-            found = np.where(asked**2 + np.expm1(-spent) > 0, 0.0, found)
-            return np.maximum(found.min(axis=-1), 0.0)
+            epsilons = (
+                spent + np.log1p(-1 / order) - np.log(level * order) / (order - 1)
+            )
+            epsilons = np.where(level**2 + np.expm1(-spent) > 0, 0.0, epsilons)
+            return np.maximum(epsilons.min(axis=-1), 0.0)
 
-        return self._of_clients(asked, least, np.inf)
+        return self._of_clients(level, least, np.inf)
 
     def delta(self, epsilon: Any) -> Floats:
         """Return the least delta of all orders at epsilon, of each client."""
-        asked = self._asked(epsilon, "epsilon")
+        level = self._asked(epsilon, "epsilon")
         order = np.asarray(ORDERS, np.float64)
 
         def least(spent: np.ndarray) -> np.ndarray:
-            found = (order - 1) * (spent + np.log1p(-1 / order) - asked) - np.log(order)
-            return np.exp(np.minimum(found.min(axis=-1), 0.0))
+            logarithms = (order - 1) * (spent + np.log1p(-1 / order) - level) - np.log(
+                order
+            )
+            return np.exp(np.minimum(logarithms.min(axis=-1), 0.0))
 
-        return self._of_clients(asked, least, 1.0)
+        return self._of_clients(level, least, 1.0)
 
     def _asked(self, value: Any, name: str) -> np.ndarray:
         """Return a checked number or array as `[..., 1, 1]`.
@@ -438,16 +444,16 @@ class Composed:
         (check.epsilon if name == "delta" else check.delta)(value)
         return np.asarray(value, np.float64)[..., None, None]
 
-    def _of_clients(self, asked: np.ndarray, least: Any, most: float) -> np.ndarray:
-        found = np.empty((*asked.shape[:-2], len(self.counts)))
-        step = at_once("columns", 4 * 8 * len(ORDERS) * max(1, asked.size))
+    def _of_clients(self, level: np.ndarray, least: Any, most: float) -> np.ndarray:
+        values = np.empty((*level.shape[:-2], len(self.counts)))
+        step = at_once("columns", 4 * 8 * len(ORDERS) * max(1, level.size))
         for start in range(0, len(self.counts), step):
             some = slice(start, start + step)
             spent = self.counts[some] @ self.divergences
-            found[..., some] = np.where(spent.min(axis=1) >= _VAST, most, least(spent))
+            values[..., some] = np.where(spent.min(axis=1) >= _VAST, most, least(spent))
             nothing = ~self.counts[some].any(axis=1)
-            found[..., some][..., nothing] = 0.0
-        return np.where(self.kinds < 0, np.nan, found[..., self.kinds])
+            values[..., some][..., nothing] = 0.0
+        return np.where(self.kinds < 0, np.nan, values[..., self.kinds])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -473,8 +479,8 @@ class RingLosses:
         each = mechanism.rdp(order, np.arange(1, mechanism.num_clients + 1))
         ratios = (each / each[-1])[:, order > _LEAST]
         below, above = (
-            np.append(0.0, np.where(np.isfinite(own), own, _VAST))
-            for own in (ratios.min(axis=1), ratios.max(axis=1))
+            np.append(0.0, np.where(np.isfinite(ratio), ratio, _VAST))
+            for ratio in (ratios.min(axis=1), ratios.max(axis=1))
         )
         return RingLosses(_usable(each[-1:])), below, above
 

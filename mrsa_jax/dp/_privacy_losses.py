@@ -90,13 +90,13 @@ class Rests:
         b = min(rest, rounds + band - 1)  # longer rests change nothing
         blocks = -(-(rounds + band - 1) // b)
         tables = np.zeros((blocks * b, 2 * band + 3))
-        told = slice(band - 1, band - 1 + rounds)
+        shown_rounds = slice(band - 1, band - 1 + rounds)
         for k in range(band):
             tables[k : k + rounds, k] = bands[:, k]
-        tables[told, band : 2 * band] = bands
-        tables[told, -3] = 0.5 * np.square(bands).sum(axis=1)
+        tables[shown_rounds, band : 2 * band] = bands
+        tables[shown_rounds, -3] = 0.5 * np.square(bands).sum(axis=1)
         tables[:, -1] = 1.0
-        tables[told, -2:] = coin, 1.0 - coin
+        tables[shown_rounds, -2:] = coin, 1.0 - coin
         logarithm = np.log1p(-coin) if coin < 1 else -np.inf
         chances = np.rint(-np.expm1(np.arange(1, b + 1) * logarithm) * 2.0**31)
         return Rests(
@@ -142,9 +142,9 @@ def by_loops(
     losses = np.empty((chunks, SAMPLES), np.float32)
 
     def part(start: int) -> None:
-        own = slice(start, start + _PART)
+        some = slice(start, start + _PART)
         draw_losses(
-            keys[own], rests.tables, rests.chances, SAMPLES, with_it, losses[own]
+            keys[some], rests.tables, rests.chances, SAMPLES, with_it, losses[some]
         )
 
     for _ in in_order([functools.partial(part, at) for at in range(0, chunks, _PART)]):
@@ -190,7 +190,7 @@ def _log_likelihoods(tables: Array, chances: Array, key: Array, with_it: bool) -
 
     def pass_block(carry: Any, block: tuple[Array, Array]) -> tuple[Any, None]:
         rested, ending, rows, last, total = carry
-        number, own = block
+        number, table = block
         own_key = fold(key, number)
         released = _normals(own_key, b)
         if with_it:
@@ -199,11 +199,11 @@ def _log_likelihoods(tables: Array, chances: Array, key: Array, with_it: bool) -
             last = jnp.where(is_in, last, 0) + _waits(own_key, chances)
             for k in range(band):
                 hit = (last[None] == numbers - k) | (before[None] == numbers - k)
-                released = released + jnp.where(hit, own[:, k, None], 0.0)
+                released = released + jnp.where(hit, table[:, k, None], 0.0)
         rows = jnp.concatenate([rows[b:], released])
-        gains = sum(own[:, band + k, None] * rows[k : k + b] for k in range(band))
-        joins, stays = (jnp.maximum(jnp.log(own[:, at]), _NEVER) for at in (-2, -1))
-        rounds = (ending, gains - own[:, -3, None], joins, stays)
+        gains = sum(table[:, band + k, None] * rows[k : k + b] for k in range(band))
+        joins, stays = (jnp.maximum(jnp.log(table[:, at]), _NEVER) for at in (-2, -1))
+        rounds = (ending, gains - table[:, -3, None], joins, stays)
         rested, ending = lax.scan(pass_round, rested, rounds, unroll=min(b, 8))
         rested = jnp.logaddexp(rested, ending[0])
         ending = ending.at[0].set(_NEVER)
@@ -370,9 +370,11 @@ def losses_of(
             )
         return total.astype(np.float32)
     if hasattr(law.selector, "num_bins"):
-        own = _bins(law.rounds, int(law.selector.num_bins), noise_multiplier, strategy)
-        run = functools.partial(_bins_chunk, *own, with_it=with_it)
-        held = len(own[0])
+        matrices = _bins(
+            law.rounds, int(law.selector.num_bins), noise_multiplier, strategy
+        )
+        run = functools.partial(_bins_chunk, *matrices, with_it=with_it)
+        held = len(matrices[0])
     else:
         assert law.coins is not None
         rests = Rests.of(
@@ -424,12 +426,13 @@ def _bins_chunk(
 
     def one(chunk: Array) -> Array:
         first, second = block_words(fold(key, chunk), (count, SAMPLES))
-        shown = jnp.matmul(root, _normal(first), precision=lax.Precision.HIGHEST)
+        released = jnp.matmul(root, _normal(first), precision=lax.Precision.HIGHEST)
         if with_it:
-            shown = (
-                shown + products[:, (second[0] % jnp.uint32(count)).astype(jnp.int32)]
+            released = (
+                released
+                + products[:, (second[0] % jnp.uint32(count)).astype(jnp.int32)]
             )
-        each = shown - 0.5 * jnp.diagonal(products)[:, None]
+        each = released - 0.5 * jnp.diagonal(products)[:, None]
         total = jax.nn.logsumexp(each, axis=0) - jnp.log(jnp.float32(count))
         return total if with_it else -total
 

@@ -76,10 +76,10 @@ def toeplitz(coefficients: Any, rounds: Any) -> Float64[np.ndarray, "rounds roun
         bool(np.isfinite(values).all()), "coefficients", "must be finite", coefficients
     )
     require(bool(values[0] != 0), "coefficients", "must not start with 0", coefficients)
-    found = np.zeros((size, size))
+    matrix = np.zeros((size, size))
     for below, value in enumerate(values[:size]):
-        found[np.arange(below, size), np.arange(size - below)] = value
-    return found
+        matrix[np.arange(below, size), np.arange(size - below)] = value
+    return matrix
 
 
 def check_strategy(strategy: Any, rounds: int) -> Float64[np.ndarray, "rounds rounds"]:
@@ -123,8 +123,8 @@ def without_rounds(strategy: np.ndarray, is_kept: np.ndarray) -> np.ndarray:
     from scipy.linalg import solve_triangular
 
     inverse = solve_triangular(strategy, np.eye(len(strategy)), lower=True)
-    left = inverse[np.ix_(is_kept, is_kept)]
-    return np.tril(solve_triangular(left, np.eye(count), lower=True))
+    noise = inverse[np.ix_(is_kept, is_kept)]
+    return np.tril(solve_triangular(noise, np.eye(count), lower=True))
 
 
 class Form(NamedTuple):
@@ -208,9 +208,9 @@ class Independent:
     def mu(self, columns: Columns) -> PerClient:
         """Return mu after all sums."""
         unit, scale, bare = self._parts()
-        found = scale * np.sqrt(np.square(unit) @ np.square(columns))
-        found[(columns[bare] != 0).any(axis=0)] = np.inf
-        return found
+        mu = scale * np.sqrt(np.square(unit) @ np.square(columns))
+        mu[(columns[bare] != 0).any(axis=0)] = np.inf
+        return mu
 
     def after_each(self, columns: Columns) -> Columns:
         """Return mu after each sum."""
@@ -221,9 +221,9 @@ class Independent:
 
     def _parts(self) -> tuple[np.ndarray, float, np.ndarray]:
         bare = np.isinf(self.ratios)
-        own = np.where(bare, 0.0, self.ratios)
-        scale = float(own.max(initial=0.0)) or 1.0
-        return own / scale, scale, np.flatnonzero(bare)
+        finite = np.where(bare, 0.0, self.ratios)
+        scale = float(finite.max(initial=0.0)) or 1.0
+        return finite / scale, scale, np.flatnonzero(bare)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -254,14 +254,14 @@ class Correlated:
         kept: np.ndarray,
     ) -> Correlated:
         """Return the law of a strategy with these clips and deviations of z."""
-        own = without_rounds(strategy, kept)
+        reduced = without_rounds(strategy, kept)
         noise = deviations[kept]
         is_bare = noise == 0
         over = np.where(is_bare, np.inf, noise)[:, None]
-        whitened = own * (clips[kept] / over)
+        whitened = reduced * (clips[kept] / over)
         scale = float(np.abs(whitened).max(initial=0.0)) or 1.0
         unit = whitened / scale
-        return Correlated(kept, unit, scale, own[is_bare] != 0, Form.of(unit))
+        return Correlated(kept, unit, scale, reduced[is_bare] != 0, Form.of(unit))
 
     @property
     def is_exact(self) -> bool:
@@ -270,39 +270,39 @@ class Correlated:
 
     def mu(self, columns: Columns) -> PerClient:
         """Return mu after all rounds."""
-        own = np.abs(columns if self.kept.all() else columns[self.kept])
-        found = self.scale * np.sqrt(self.form.squares(own))
-        found[(self.bare @ (own != 0)).any(axis=0)] = np.inf
-        return found
+        weights = np.abs(columns if self.kept.all() else columns[self.kept])
+        mu = self.scale * np.sqrt(self.form.squares(weights))
+        mu[(self.bare @ (weights != 0)).any(axis=0)] = np.inf
+        return mu
 
     def after_each(self, columns: Columns) -> Columns:
         """Return mu after each round."""
-        own = np.abs(columns[self.kept])
-        squares = self._squares(own)
-        is_bare = np.zeros(own.shape, np.bool_)
-        is_bare[np.flatnonzero(~self.unit.any(axis=1))] = self.bare @ (own != 0)
+        weights = np.abs(columns[self.kept])
+        squares = self._squares(weights)
+        is_bare = np.zeros(weights.shape, np.bool_)
+        is_bare[np.flatnonzero(~self.unit.any(axis=1))] = self.bare @ (weights != 0)
         squares[np.logical_or.accumulate(is_bare, axis=0)] = np.inf
         places = np.cumsum(self.kept)
         return np.concatenate(
-            [np.zeros((1, own.shape[1])), self.scale * np.sqrt(squares)]
+            [np.zeros((1, weights.shape[1])), self.scale * np.sqrt(squares)]
         )[places]
 
-    def _squares(self, own: np.ndarray) -> np.ndarray:
+    def _squares(self, weights: np.ndarray) -> np.ndarray:
         if (self.unit >= 0).all():
-            return np.cumsum(np.square(self.unit @ own), axis=0)
-        gram, found = np.zeros_like(self.unit), np.empty(own.shape)
+            return np.cumsum(np.square(self.unit @ weights), axis=0)
+        gram, squares = np.zeros_like(self.unit), np.empty(weights.shape)
         for place, row in enumerate(self.unit):
             gram += np.outer(row, row)
-            found[place] = np.einsum("jm,jm->m", own, np.abs(gram) @ own)
+            squares[place] = np.einsum("jm,jm->m", weights, np.abs(gram) @ weights)
         # what is released later hides nothing: a bound after later rounds holds before
-        return np.minimum.accumulate(found[::-1], axis=0)[::-1]
+        return np.minimum.accumulate(squares[::-1], axis=0)[::-1]
 
 
 def of_clients(law: Law, rows: np.ndarray) -> PerClient:
     """Return mu of all clients, a bounded number of them at once."""
-    found = np.empty(rows.shape[1])
+    mu = np.empty(rows.shape[1])
     step = at_once("columns", 4 * 8 * len(rows))
-    for start in range(0, len(found), step):
+    for start in range(0, len(mu), step):
         some = slice(start, start + step)
-        found[some] = law.mu(rows[:, some].astype(np.float64))
-    return found
+        mu[some] = law.mu(rows[:, some].astype(np.float64))
+    return mu

@@ -66,11 +66,11 @@ class Costs(NamedTuple):
             most = np.minimum(sizes.astype(np.int64), mechanism.num_clients)
             return Costs(above[most], below[most], law)
         assert noise_multiplier is not None
-        found = np.ones(num_clients + 1)
+        shares = np.ones(num_clients + 1)
         if planned is not None:
-            found[1:] = planned / sizes[1:]
-        found[0] = 0.0
-        return Costs(found / noise_multiplier**2, found / noise_multiplier**2)
+            shares[1:] = planned / sizes[1:]
+        shares[0] = 0.0
+        return Costs(shares / noise_multiplier**2, shares / noise_multiplier**2)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -102,8 +102,10 @@ class SumPlan:
             return self.fixed_size
         if self.steps is None or not isinstance(self.rule, str):
             return 1
-        own = block_size_of(self.histories.selector) if self.rule == "drop_block" else 1
-        return max(own, FEWEST_IN_A_SUM)
+        unit = (
+            block_size_of(self.histories.selector) if self.rule == "drop_block" else 1
+        )
+        return max(unit, FEWEST_IN_A_SUM)
 
     @property
     def most(self) -> float:
@@ -122,24 +124,26 @@ class SumPlan:
         if not isinstance(self.rule, str):
             return None
         size, block = cohort_size_of(law.selector), block_size_of(law.selector)
-        found = np.zeros(law.selector.num_clients + 1)
+        masses = np.zeros(law.selector.num_clients + 1)
         if size is not None:
             # what is kept or lost as a whole
             unit = {"ignore": 1, "abort": size, "drop_block": block}[self.rule]
             if size % unit:
                 return None
-            own = float(law.coins[client]) * _of_units(size // unit, unit, *chances)
-            found[unit : size + 1 : unit] = own
+            by_units = float(law.coins[client]) * _of_units(
+                size // unit, unit, *chances
+            )
+            masses[unit : size + 1 : unit] = by_units
         elif block == 1 and getattr(law.selector, "joins_alone", False):
             included = law.coins * chances[0]
             lost = 1.0 - (law.coins if self.rule == "abort" else included)
-            found[1:] = included[client] * _others(included, lost, client)
-            found[1:] *= _answered(np.arange(1, len(found)), chances[1])
+            masses[1:] = included[client] * _others(included, lost, client)
+            masses[1:] *= _answered(np.arange(1, len(masses)), chances[1])
         else:
             return None
         if self.steps is not None:
-            found[:FEWEST_IN_A_SUM] = 0.0
-        return found
+            masses[:FEWEST_IN_A_SUM] = 0.0
+        return masses
 
     def known(self, client: int) -> Known | Bounded | None:
         """Return a client's loss, where its sums have a known law."""
@@ -191,9 +195,9 @@ class SumPlan:
         block = (
             block_size_of(self.histories.selector) if self.rule == "drop_block" else 1
         )
-        kept = np.arange(size // block + 1)
+        units = np.arange(size // block + 1)
         below = self.histories.rounds * stats.binom.cdf(
-            kept, len(kept) - 1, chances[0] ** block
+            units, len(units) - 1, chances[0] ** block
         )
         few = int(np.count_nonzero(below <= delta / 100))
         if few * block <= self.least:
@@ -332,8 +336,8 @@ def _survival(steps: Any) -> tuple[float, float] | None:
         return 1.0, 1.0
     if not isinstance(steps, IndependentSteps) or steps.thresholds.ndim > 1:
         return None
-    left = 1.0 - threshold_chance(np.asarray(steps.thresholds))
-    return float(left[2]), float(left[3] / left[2]) if left[2] > 0 else 0.0
+    present = 1.0 - threshold_chance(np.asarray(steps.thresholds))
+    return float(present[2]), float(present[3] / present[2]) if present[2] > 0 else 0.0
 
 
 def _answered(sizes: np.ndarray, answers: float) -> np.ndarray:
@@ -353,8 +357,8 @@ def _of_units(count: int, unit: int, survives: float, answers: float) -> np.ndar
     """
     from scipy import special
 
-    kept = np.arange(1, count + 1, dtype=np.float64)
-    lost = count - kept
+    included = np.arange(1, count + 1, dtype=np.float64)
+    lost = count - included
     whole = survives**unit
 
     def law(chance: float) -> np.ndarray:
@@ -371,10 +375,13 @@ def _of_units(count: int, unit: int, survives: float, answers: float) -> np.ndar
     bare, some = np.maximum(law(survives * answers) - (none, single), 0.0)
     few = np.zeros(count)
     if answers < 1.0:
-        few = none**kept * bare**lost + kept * single * none ** (kept - 1) * bare**lost
-        few += lost * none**kept * some * bare ** np.maximum(lost - 1, 0)
-    ways = special.binom(count - 1, kept - 1)
-    return ways * np.maximum(whole**kept * (1 - whole) ** lost - few, 0.0)
+        few = (
+            none**included * bare**lost
+            + included * single * none ** (included - 1) * bare**lost
+        )
+        few += lost * none**included * some * bare ** np.maximum(lost - 1, 0)
+    ways = special.binom(count - 1, included - 1)
+    return ways * np.maximum(whole**included * (1 - whole) ** lost - few, 0.0)
 
 
 def _others(included: np.ndarray, lost: np.ndarray, client: int) -> np.ndarray:

@@ -64,13 +64,15 @@ class Sums(NamedTuple):
             return Sums(
                 rows, rounds, len(participation.participation), None, np.ones(len(rows))
             )
-        found = host_array(as_integers(participation, "participation"), "participation")
+        matrix = host_array(
+            as_integers(participation, "participation"), "participation"
+        )
         rule = "must be one history [rounds, clients]"
-        require(found.ndim == 2, "participation", rule, f"shape {found.shape}")
+        require(matrix.ndim == 2, "participation", rule, f"shape {matrix.shape}")
         rows = (
-            _floats(found, np.ones(len(found), object))
-            if found.dtype == object
-            else found
+            _floats(matrix, np.ones(len(matrix), object))
+            if matrix.dtype == object
+            else matrix
         )
         return Sums(rows, np.arange(len(rows)), len(rows), None, np.ones(len(rows)))
 
@@ -179,14 +181,16 @@ def _of_segments(history: hetero.SegmentHistory, members: np.ndarray) -> Sums:
     for rows, when, sizes in zip(
         history.participation, history.rounds, history.sizes, strict=True
     ):
-        left = (rows & ~is_known).sum(axis=1, dtype=np.int32)
-        for own, found in zip(least, (sizes, left), strict=True):
+        unknown = (rows & ~is_known).sum(axis=1, dtype=np.int32)
+        for table, counts in zip(least, (sizes, unknown), strict=True):
             np.minimum.at(
-                own, when, np.where(rows, np.asarray(found, np.int32)[:, None], never)
+                table,
+                when,
+                np.where(rows, np.asarray(counts, np.int32)[:, None], never),
             )
     least[:, :, is_known] = never
     rounds, clients = np.nonzero(least[1] < never)
-    sorts = np.stack([rounds, *(own[rounds, clients] for own in least)])
+    sorts = np.stack([rounds, *(table[rounds, clients] for table in least)])
     kinds, places = np.unique(sorts, axis=1, return_inverse=True)
     rows = np.zeros((kinds.shape[1], count), np.bool_)
     rows[places.reshape(-1), clients] = True
@@ -215,10 +219,10 @@ def _floats(rows: np.ndarray, scales: Any) -> np.ndarray:
     from fractions import Fraction
 
     try:
-        found = [
+        values = [
             [float(Fraction(int(value)) / scale) for value in row]
             for row, scale in zip(rows, scales, strict=True)
         ]
     except OverflowError:
         require(False, "participation", "must hold weights that are floats")
-    return np.asarray(found, np.float64)
+    return np.asarray(values, np.float64)

@@ -69,23 +69,24 @@ def is_connected(adjacency: Nested, alive: Nested) -> Bool[Array, ""]:
         >>> [bool(mj.graphs.is_connected(path, [True, middle, True])) for middle in (True, False)]
         [True, False]
     """
-    found = component_labels(adjacency, alive)
+    labels = component_labels(adjacency, alive)
     return (
-        jnp.sum(found == jax.lax.iota(jnp.int32, found.shape[0]), dtype=jnp.int32) <= 1
+        jnp.sum(labels == jax.lax.iota(jnp.int32, labels.shape[0]), dtype=jnp.int32)
+        <= 1
     )
 
 
 def _checked(adjacency: Nested, alive: Nested) -> tuple[Array, Array]:
-    matrix, left = on_device(adjacency), on_device(alive)
+    matrix, living = on_device(adjacency), on_device(alive)
     require(
         matrix.dtype == jnp.bool_, "adjacency", "must hold bools", str(matrix.dtype)
     )
     square = matrix.ndim == 2 and matrix.shape[0] == matrix.shape[1] > 0
     require(square, "adjacency", "must be a square matrix", f"shape {matrix.shape}")
-    require(left.dtype == jnp.bool_, "alive", "must hold bools", str(left.dtype))
+    require(living.dtype == jnp.bool_, "alive", "must hold bools", str(living.dtype))
     rule = f"must have one entry for each of the {matrix.shape[0]} clients"
-    require(left.shape == matrix.shape[:1], "alive", rule, f"shape {left.shape}")
-    return matrix, left
+    require(living.shape == matrix.shape[:1], "alive", rule, f"shape {living.shape}")
+    return matrix, living
 
 
 @jax.jit
@@ -112,8 +113,8 @@ def _labels(
         return jumped, jnp.any(jumped != label)
 
     start = varying_like((index, jnp.bool_(True)), edge)
-    found, _ = jax.lax.while_loop(lambda carry: carry[1], step, start)
-    return jnp.where(alive, found, -1)
+    labels, _ = jax.lax.while_loop(lambda carry: carry[1], step, start)
+    return jnp.where(alive, labels, -1)
 
 
 # CCESA, Section 3: clients are the vertices of G; client i shares keys, secret shares
@@ -192,8 +193,8 @@ def check_adjacency(
         len(loops) == 0, "adjacency", rule, *[f"client {at[-1]}" for at in loops[:1]]
     )
     uneven = np.argwhere(matrix & ~np.swapaxes(matrix, -1, -2))
-    found = [f"only {at[-2]} -> {at[-1]}" for at in uneven[:1]]
-    require(len(uneven) == 0, "adjacency", "must be symmetric", *found)
+    example = [f"only {at[-2]} -> {at[-1]}" for at in uneven[:1]]
+    require(len(uneven) == 0, "adjacency", "must be symmetric", *example)
     return matrix
 
 

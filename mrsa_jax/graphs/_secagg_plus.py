@@ -215,9 +215,11 @@ class _Rates:
         There nothing is left to chance.
         """
         last = self.clients - 1
-        kept = last - self.dropped
+        neighbours = last - self.dropped
         return (
-            2 * kept > last + self.corrupt if self.lying_server else kept > self.corrupt
+            2 * neighbours > last + self.corrupt
+            if self.lying_server
+            else neighbours > self.corrupt
         )
 
     def smallest(self) -> tuple[int, int]:

@@ -421,8 +421,8 @@ def _free(
     named = jnp.zeros(num_clients * num_clients, jnp.int32)
     for code in codes:
         named = named.at[code].add(1)
-    own = (named[codes[0]] == 1) & (named[codes[1]] == 1) & (new[0] != new[1])
-    return own & own[mate]
+    is_free = (named[codes[0]] == 1) & (named[codes[1]] == 1) & (new[0] != new[1])
+    return is_free & is_free[mate]
 
 
 @pytree

@@ -153,14 +153,14 @@ def register(
         >>> protocol = mj.study.ProtocolConfig(graph="ring", step_dropout_rate=0.01)
         >>> mj.study.validate(mj.study.SimulateConfig(protocol=protocol))
     """
-    given = ("the number of clients",)
-    own = own_row(
+    arguments = ("the number of clients",)
+    row = own_row(
         name,
         factory,
         label,
         papers,
         nouns="graphs",
-        given=given,
+        given=arguments,
         taken=BUILT_IN,
         depends=depends,
     )
@@ -184,7 +184,7 @@ def register(
     def degree(num_clients: int, *parameters: Any) -> int:
         return int(getattr(build(num_clients, *parameters), "degree", num_clients - 1))
 
-    ROWS[name] = Row(build, degree=degree, **own)
+    ROWS[name] = Row(build, degree=degree, **row)
 
 
 def _over_blocks(num_clients: int, block_size: int, degree: int) -> GraphModel:

@@ -101,7 +101,7 @@ def keystream(
 def _keystream(key: Array, nonce: Array, start: Array, num_words: int) -> Array:
     blocks = -(-num_words // 16)
     keys, nonces = (
-        jnp.broadcast_to(own[:, None], (len(own), blocks)) for own in (key, nonce)
+        jnp.broadcast_to(words[:, None], (len(words), blocks)) for words in (key, nonce)
     )
     counters = start + jnp.arange(blocks, dtype=jnp.uint32)
     return chacha20_columns(keys, counters, nonces).T.reshape(-1)[:num_words]

@@ -208,7 +208,7 @@ def _prefix_ranks_of_little(matrices: np.ndarray, prime: int) -> np.ndarray:
     if work > min(LITTLE, _left_to_numpy[0]) or forced_form() is not None:
         return compiled_prefix_ranks(matrices, prime)
     _left_to_numpy[0] -= work
-    return np.stack([host_prefix_ranks(own, prime) for own in matrices])
+    return np.stack([host_prefix_ranks(matrix, prime) for matrix in matrices])
 
 
 def host_prefix_ranks(matrix: np.ndarray, prime: int) -> np.ndarray:

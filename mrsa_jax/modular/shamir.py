@@ -144,18 +144,18 @@ def _check_points(points: Any, used: Any, prime: int) -> None:
     """Check the points that are used, unless they are traced."""
     if is_traced(points, used):
         return
-    given = host_array(points, "points")
-    is_matrix = given.ndim == 2 and given.dtype.kind in "iu"
+    array = host_array(points, "points")
+    is_matrix = array.ndim == 2 and array.dtype.kind in "iu"
     rule = "must be integers [secrets, holders]"
-    require(is_matrix, "points", rule, f"{given.dtype} of shape {given.shape}")
-    counted = np.broadcast_to(used, given.shape)
+    require(is_matrix, "points", rule, f"{array.dtype} of shape {array.shape}")
+    counted = np.broadcast_to(used, array.shape)
     most = min(MOST_POINTS, prime - 1)
-    outside = given[counted & ((given < 1) | (given > most))]
+    outside = array[counted & ((array < 1) | (array > most))]
     rule = f"must lie in [1, {most}], because the share at 0 is the secret itself"
     require(outside.size == 0, "points", rule, *outside[:1].tolist())
     # Points that are not used become 0, which no point is, and are the first of each
     # row.
-    ordered = np.sort(np.where(counted, given, 0), axis=1)
+    ordered = np.sort(np.where(counted, array, 0), axis=1)
     is_repeated = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] > 0)
     repeated = ordered[:, 1:][is_repeated]
     rule = "must be distinct for each secret"
@@ -166,20 +166,20 @@ def _check_residues(values: Any, argument: str, prime: int) -> None:
     """Check that values are below the prime, unless they are traced."""
     if is_traced(values):
         return
-    given = host_array(values, argument)
-    require(given.dtype.kind in "iu", argument, "must hold integers", str(given.dtype))
-    outside = given[(given < 0) | (given >= prime)]
+    array = host_array(values, argument)
+    require(array.dtype.kind in "iu", argument, "must hold integers", str(array.dtype))
+    outside = array[(array < 0) | (array >= prime)]
     rule = f"must lie in [0, {prime}), the residues modulo `prime`"
     require(outside.size == 0, argument, rule, *outside[:1].tolist())
 
 
 @functools.partial(jax.jit, static_argnames=("prime",))
 def _share(secrets: Array, coefficients: Array, points: Array, prime: int) -> Array:
-    def horner(one: tuple[Array, ...]) -> Array:
-        secret, higher, at = one
+    def horner(job: tuple[Array, ...]) -> Array:
+        secret, higher, at = job
         x = at[None, :]
         start = jnp.zeros((secret.shape[0], at.shape[0]), jnp.uint32)
-        start = varying_like(start, one)
+        start = varying_like(start, job)
 
         def step(value: Array, coefficient: Array) -> tuple[Array, None]:
             return add(_times_point(value, x, prime), coefficient[:, None], prime), None
@@ -260,23 +260,23 @@ def _recover(shares: Array, points: Array, used: Array, prime: int) -> Array:
 
 def _lagrange(points: Array, used: Array, prime: int) -> Array:
     """Return prod_k x_k / (x_k - x_j) over the used k other than j, for each used j."""
-    one = jnp.uint32(1)
+    unit = jnp.uint32(1)
     index = jnp.arange(points.shape[0], dtype=jnp.int32)
 
     def step(k: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
         above, below = carry
         counts = used[k] & (index != k)
-        x = jnp.where(used[k], points[k], one)
+        x = jnp.where(used[k], points[k], unit)
         difference = subtract(jnp.broadcast_to(points[k], points.shape), points, prime)
         above = _multiply(above, x, prime)
-        return above, _multiply(below, jnp.where(counts, difference, one), prime)
+        return above, _multiply(below, jnp.where(counts, difference, unit), prime)
 
-    start = (one % jnp.uint32(prime), jnp.ones_like(points))
+    start = (unit % jnp.uint32(prime), jnp.ones_like(points))
     above, below = lax.fori_loop(
         0, points.shape[0], step, varying_like(start, points, used)
     )
     # the product of all x_k holds x_j once too often
-    below = _multiply(below, jnp.where(used, points, one), prime)
+    below = _multiply(below, jnp.where(used, points, unit), prime)
     return _multiply(
         jnp.broadcast_to(above, below.shape), _inverse(below, prime), prime
     )

@@ -147,18 +147,18 @@ def hadamard(values: Float32[Array, " padded"]) -> Float32[Array, " padded"]:
         [10.0, -2.0, -4.0, 0.0]
     """
     length = values.shape[0]
-    done, left = 1, length
-    while left > 1:
-        size = min(4, left)
-        parts = list(jnp.moveaxis(values.reshape(done, size, left // size), 1, 0))
+    done, remaining = 1, length
+    while remaining > 1:
+        size = min(4, remaining)
+        parts = list(jnp.moveaxis(values.reshape(done, size, remaining // size), 1, 0))
         for near in (1, 2)[: int(math.log2(size))]:
-            low = [one for one in range(size) if not one & near]
-            sums = {one: parts[one] + parts[one | near] for one in low}
-            rest = {one | near: parts[one] - parts[one | near] for one in low}
-            parts = [(sums | rest)[one] for one in range(size)]
+            low = [place for place in range(size) if not place & near]
+            sums = {place: parts[place] + parts[place | near] for place in low}
+            rest = {place | near: parts[place] - parts[place | near] for place in low}
+            parts = [(sums | rest)[place] for place in range(size)]
         # else XLA would fuse all passes and compute each sum again wherever it is read
         values = lax.optimization_barrier(jnp.stack(parts, axis=1).reshape(length))
-        done, left = done * size, left // size
+        done, remaining = done * size, remaining // size
     return values
 
 
@@ -368,11 +368,11 @@ def lattice(
         dim,
     )
     rule = "must lie in [2**-60, 2**60]"
-    own, clip = (
+    width, clip = (
         np.float32(check_number(value, name, rule, _TINY, _HUGE))
         for name, value in (("step", step), ("clip_norm", clip_norm))
     )
-    steps = Fraction(float(clip)) / Fraction(float(own))
+    steps = Fraction(float(clip)) / Fraction(float(width))
     rule = "must be at most 2**23 steps: float32 has no finer fractions"
     require(steps <= _MAX_STEPS, "clip_norm", rule, clip_norm, step)
     beta = check_number(
@@ -381,7 +381,7 @@ def lattice(
     bound = largest_squared_norm(float(steps), padded, beta)
     words = sign_words(check_integer(key, "key", 0, 2**32 - 1), padded if rotate else 0)
     return LatticeQuantizer(
-        jnp.float32(own),
+        jnp.float32(width),
         jnp.float32(clip),
         jnp.asarray(divmod(bound, 2**32), jnp.uint32),
         jnp.int32(2 * min(math.isqrt(bound), math.floor(steps) + 1) + 1),

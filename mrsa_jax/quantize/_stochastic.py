@@ -196,8 +196,8 @@ class StochasticQuantizer:
             Codes in [0, K).
         """
         top = (self.num_levels - 1).astype(jnp.float32)
-        known = jnp.where(jnp.isnan(values), self.lower, values)
-        clipped = jnp.clip(known, self.lower, self.upper)
+        numbers = jnp.where(jnp.isnan(values), self.lower, values)
+        clipped = jnp.clip(numbers, self.lower, self.upper)
         scaled = jnp.minimum((clipped - self.lower) / self.step, top)
         floor = jnp.floor(scaled)
         threshold = ((scaled - floor) * 2.0**32).astype(jnp.uint32)

@@ -88,12 +88,12 @@ class BernoulliSelection:
         others = 1 - chances[~certain]
         nobody = float(others.prod())
         if certain.sum() == 0:
-            one = nobody * float((chances / others).sum())
+            single = nobody * float((chances / others).sum())
         else:
-            one = nobody if certain.sum() == 1 else 0.0
+            single = nobody if certain.sum() == 1 else 0.0
         mean = float(chances.sum())
-        square = float((chances * (1 - chances)).sum()) + mean**2 - one
-        return mean - one, float(np.sqrt(max(square - (mean - one) ** 2, 0.0)))
+        square = float((chances * (1 - chances)).sum()) + mean**2 - single
+        return mean - single, float(np.sqrt(max(square - (mean - single) ** 2, 0.0)))
 
 
 @also_traced

@@ -53,8 +53,8 @@ def counts_by_loops(
     first: int,
 ) -> Int32[Array, "trials clients"]:
     """Return in how many rounds each client took part."""
-    kept = np.empty((num_trials, 0, selector.num_clients), np.bool_)
-    return on_device(_play(key, selector, availability, num_rounds, first, kept))
+    history = np.empty((num_trials, 0, selector.num_clients), np.bool_)
+    return on_device(_play(key, selector, availability, num_rounds, first, history))
 
 
 def history_by_loops(

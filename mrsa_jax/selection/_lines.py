@@ -255,12 +255,12 @@ def _lines_of(
 ) -> np.ndarray:
     """Return the lines that hold each client, filled up with an absent one."""
     counts = np.bincount(members.ravel(), minlength=num_clients)
-    found = np.full((num_clients, int(counts.max())), absent, np.int32)
+    lines = np.full((num_clients, int(counts.max())), absent, np.int32)
     by_client = np.argsort(members.ravel(), kind="stable")
-    is_line = np.arange(found.shape[1]) < counts[:, None]
+    is_line = np.arange(lines.shape[1]) < counts[:, None]
     # row by row, so in the order of clients
-    found[is_line] = np.repeat(flat, members.shape[1])[by_client]
-    return found
+    lines[is_line] = np.repeat(flat, members.shape[1])[by_client]
+    return lines
 
 
 def _components(members: np.ndarray, num_clients: int) -> np.ndarray:
@@ -429,7 +429,7 @@ def from_lines(
 def _first_classes(members: np.ndarray, num_clients: int) -> np.ndarray:
     """Return for each line the first class none of whose earlier lines it crosses."""
     used = [0] * num_clients  # bits: classes that hold the client
-    found = []
+    classes = []
     for line in members.tolist():
         taken = 0
         for client in line:
@@ -437,5 +437,5 @@ def _first_classes(members: np.ndarray, num_clients: int) -> np.ndarray:
         free = ~taken & (taken + 1)
         for client in line:
             used[client] |= free
-        found.append(free.bit_length() - 1)
-    return np.asarray(found, np.int64)
+        classes.append(free.bit_length() - 1)
+    return np.asarray(classes, np.int64)

@@ -83,9 +83,9 @@ def _score(online, size, blocks, counts, scores):
     for i in range(blocks):
         scores[i] = counts[i] if online[i] == 1 else _TOP
     for c in range(1, size):
-        own = online[c * blocks : (c + 1) * blocks]
+        members = online[c * blocks : (c + 1) * blocks]
         for i in range(blocks):
-            scores[i] = scores[i] if own[i] == 1 else _TOP
+            scores[i] = scores[i] if members[i] == 1 else _TOP
     able = np.int32(0)
     for i in range(blocks):
         able = np.int32(able + np.int32(scores[i] != _TOP))

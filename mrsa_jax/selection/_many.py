@@ -161,9 +161,9 @@ def rollout_many(
     num_clients = selectors[0].num_clients
     together = at_once("selection", 4 * num_clients * trials)
     if over is not None or together == 1:
-        own = (rounds, trials, num_clients, over, start)
+        sizes = (rounds, trials, num_clients, over, start)
         parts = [
-            _gathered(_rollout._in_chunks(_rollout._roll_chunk, key, scheme, *own))
+            _gathered(_rollout._in_chunks(_rollout._roll_chunk, key, scheme, *sizes))
             for key, scheme in zip(keys, schemes, strict=True)
         ]
         return np.stack(parts)

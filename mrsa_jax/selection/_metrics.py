@@ -165,7 +165,9 @@ def _paths(participation: Nested) -> tuple[Array, ...]:
     counts = np.cumsum(rows, axis=0, dtype=np.int32)
     rounds = np.arange(1, len(rows) + 1).astype(np.float32)
     spread, total = counts.max(axis=1) - counts.min(axis=1), np.cumsum(rows.sum(axis=1))
-    return tuple(on_device(own.astype(np.float32) / rounds) for own in (spread, total))
+    return tuple(
+        on_device(totals.astype(np.float32) / rounds) for totals in (spread, total)
+    )
 
 
 @jax.jit
@@ -365,12 +367,14 @@ def chances_of_some(
     for place, chance in enumerate(available[:-1].tolist()):
         before[place + 1] = before[place] * (1.0 - chance)
         before[place + 1, 1:] += before[place, :-1] * chance
-    found, behind = np.empty(count), share  # [a]: mean share with a before this block
+    chances, behind = np.empty(count), share  # [a]: mean share with a before this block
     for place in range(count - 1, -1, -1):
         chance = float(available[place])
-        found[place] = chance * float(before[place, : place + 1] @ behind[: place + 1])
+        chances[place] = chance * float(
+            before[place, : place + 1] @ behind[: place + 1]
+        )
         behind = (1.0 - chance) * behind + chance * np.append(behind[1:], 0.0)
-    return found
+    return chances
 
 
 def _by_block(blocks: Any, n: int, t: int) -> np.ndarray:

@@ -331,12 +331,12 @@ def _over_mesh(
 
 
 def _side_by_side(
-    one: Callable[[int], Any], starts: Iterable[int], workers: int
+    run: Callable[[int], Any], starts: Iterable[int], workers: int
 ) -> list[Any]:
     """Call a function for each start, several at once under the caller's settings."""
     if workers == 1:
-        return list(map(one, starts))
-    call = in_context(lambda start: jax.block_until_ready(one(start)))
+        return list(map(run, starts))
+    call = in_context(lambda start: jax.block_until_ready(run(start)))
     with concurrent.futures.ThreadPoolExecutor(workers) as pool:
         return list(pool.map(call, starts))
 
@@ -361,8 +361,8 @@ def _start(
         selector.init(),
     )
 
-    def init(own: Array) -> Any:
-        return initial_availability(own, availability)
+    def init(trial_key: Array) -> Any:
+        return initial_availability(trial_key, availability)
 
     states = chosen, _over_trials(init, key.ndim)(key)
     return varying_like(states, key, selector, availability)
@@ -389,7 +389,7 @@ def _play(
     chosen_state, online_state = states
 
     def stream(name: Stream) -> Array:
-        return _over_trials(lambda own: round_key(own, j, name), key.ndim)(key)
+        return _over_trials(lambda trial: round_key(trial, j, name), key.ndim)(key)
 
     sample = _method(availability, "sample", key.ndim)
     available, online_state = sample(stream(Stream.AVAILABILITY), online_state)

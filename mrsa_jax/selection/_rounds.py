@@ -275,9 +275,13 @@ def rollout_rounds(
     ):
         require(isinstance(value, kind), name, f"must be a `{kind.__name__}`", value)
     if rule is None:
-        given = policy is not None and blocks is not None
+        is_policy = policy is not None and blocks is not None
         require(
-            given, "policy", "must be given with `blocks`, or `rule`", policy, blocks
+            is_policy,
+            "policy",
+            "must be given with `blocks`, or `rule`",
+            policy,
+            blocks,
         )
         labels = block_labels(blocks, selector.num_clients)
         rule = ThresholdRule(
@@ -347,10 +351,10 @@ def _roll(
     rule: RoundRule,
     num_rounds: int,
 ) -> RoundHistory:
-    def play(own: Array, states: Any, j: Array) -> tuple[Any, RoundHistory]:
-        (after, online), cohort = _play(own, selector, availability, states, j)
-        survivors = steps.sample(round_key(own, j, Stream.STEPS), cohort)
-        graph_key = round_key(own, j, Stream.ASSIGNMENT)
+    def play(trial: Array, states: Any, j: Array) -> tuple[Any, RoundHistory]:
+        (after, online), cohort = _play(trial, selector, availability, states, j)
+        survivors = steps.sample(round_key(trial, j, Stream.STEPS), cohort)
+        graph_key = round_key(trial, j, Stream.ASSIGNMENT)
         learnt = rule.learn(graph_key, survivors)
         after = with_counts(after, states[0].counts + learnt.summed.astype(jnp.int32))
         row = RoundHistory(

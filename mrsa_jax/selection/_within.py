@@ -221,8 +221,8 @@ class PlacedSelection:
         available: Flags,
     ) -> tuple[Flags, SelectorState]:
         """Return a cohort of whole blocks, or nobody, and the new state."""
-        own = SelectorState(state.counts[self.order])
-        chosen, _ = self.inner.select(key, own, available[self.order])
+        placed = SelectorState(state.counts[self.order])
+        chosen, _ = self.inner.select(key, placed, available[self.order])
         cohort = jnp.zeros_like(available).at[self.order].set(chosen)
         return cohort, SelectorState(state.counts + cohort.astype(jnp.int32))
 
@@ -304,21 +304,23 @@ def blocks_within(
     order: list[int] = []
     now = np.zeros_like(trains)
     while pools:
-        own = max(pools, key=lambda part: (len(part), sorted(part)))
-        members = sorted(pools.pop(own), key=lambda i: len(np.flatnonzero(trains[i])))
+        shared_parts = max(pools, key=lambda part: (len(part), sorted(part)))
+        members = sorted(
+            pools.pop(shared_parts), key=lambda i: len(np.flatnonzero(trains[i]))
+        )
         rest = len(members) % t
         # those who could train no more than this stay; of the others the last to come
         # move on
-        kept, left = members[: len(members) - rest], members[len(members) - rest :]
-        now[np.ix_(kept, sorted(own))] = True
-        order += kept
+        placed, movers = members[: len(members) - rest], members[len(members) - rest :]
+        now[np.ix_(placed, sorted(shared_parts))] = True
+        order += placed
         shared = max(
-            (own & part for part in pools),
+            (shared_parts & part for part in pools),
             key=lambda part: (len(part), sorted(part)),
             default=frozenset(),
         )
-        if left and shared and left_over == "fewer_parts":
-            pools.setdefault(shared, []).extend(left)
+        if movers and shared and left_over == "fewer_parts":
+            pools.setdefault(shared, []).extend(movers)
     k = check_size(cohort_size, "cohort_size")
     rule = "must be at most the number of clients in blocks of those who train the same parts"
     require(k <= len(order), "cohort_size", rule, k, len(order))

@@ -80,7 +80,8 @@ class Scheme:
     def written(self) -> str:
         """The scheme as flags and files write it."""
         parts = (
-            getattr(own, "written", None) or written(own) for own in self.parameters
+            getattr(parameter, "written", None) or written(parameter)
+            for parameter in self.parameters
         )
         return ":".join([self.name, *parts])
 
@@ -226,9 +227,9 @@ def _blocks(rest: list[str]) -> tuple[Any, ...]:
     )
     if target < 0 or len(more) > 1:
         raise ValueError
-    known = typing.get_args(Fairness)
-    if fairness not in known:
-        hint = nearest(fairness, known)
+    rules = typing.get_args(Fairness)
+    if fairness not in rules:
+        hint = nearest(fairness, rules)
         raise ConfigurationError(
             f"`fairness` must be a known rule; got {fairness!r}; {hint}"
         )
@@ -438,14 +439,14 @@ def register(
         >>> mj.study.run(study).mrsa.table()[["scheme", "strong_privacy"]].values.tolist()
         [['Pairs', 2]]
     """
-    given = ("the number of clients", "the cohort size")
-    own = own_row(
+    arguments = ("the number of clients", "the cohort size")
+    row = own_row(
         name,
         factory,
         label,
         papers,
         nouns="schemes",
-        given=given,
+        given=arguments,
         taken=BUILT_IN,
         depends=depends,
     )
@@ -453,8 +454,8 @@ def register(
     def build(num_clients: int, cohort_size: int, *parameters: Any) -> Any:
         from mrsa_jax._core.selector import check_selector
 
-        found = made(factory, "a selector", num_clients, cohort_size, *parameters)
-        selector = check_selector(found)
+        built = made(factory, "a selector", num_clients, cohort_size, *parameters)
+        selector = check_selector(built)
         rule = f"must make a selector over {num_clients} clients"
         require(
             selector.num_clients == num_clients, "factory", rule, selector.num_clients
@@ -470,5 +471,5 @@ def register(
         depends_on_data=lambda n, k, *parameters: getattr(
             build(n, k, *parameters), "depends_on_data", None
         ),
-        **own,
+        **row,
     )
