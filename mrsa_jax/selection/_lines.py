@@ -184,7 +184,7 @@ def _largest_class(
         chance[(sets & (1 << holds).sum()) != 0] *= q
     counts = np.zeros((classes.max() + 1, len(sets)), np.int64)
     for line, kind in enumerate(classes):
-        # sets without the line, beside those with it
+        # the first half are sets without the line
         pairs = chance.reshape(-1, 2, 1 << line)
         pairs[:, 0] -= pairs[:, 1]
         counts[kind] += (sets >> line) & 1
