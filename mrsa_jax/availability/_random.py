@@ -351,15 +351,12 @@ class Availability(Protocol):
 
     def for_clients(self, num_clients: int) -> Availability:
         """Return the model for a number of clients; a single rate serves them all."""
-        ...
 
     def init(self, key: PRNGKey) -> Any:
         """Return the state before the first round."""
-        ...
 
     def sample(self, key: PRNGKey, state: Any) -> tuple[Bool[Array, " clients"], Any]:
         """Return the clients online in a round, bool[N], and the next state."""
-        ...
 
 
 # CCESA, Section 2 and Algorithm 1: V0 is the cohort; V1, V2, V3 and V4 are the clients
@@ -383,7 +380,6 @@ class StepDropout(Protocol):
         self, key: PRNGKey, cohort: Bool[Array, " clients"]
     ) -> Bool[Array, "5 clients"]:
         """Return V0 (the cohort) to V4 as rows, each within the one before."""
-        ...
 
 
 @pytree

@@ -105,7 +105,7 @@ def _of_chunk(matrices: Array, *, of: Field | None, steps: int) -> Array:
         flags.append(raises)
         work = work[:, spent:]
     raised = jnp.concatenate(flags, axis=1)[:, :steps]
-    return jnp.concatenate([raised, jnp.any(work != 0, axis=2)], axis=1)
+    return jnp.concatenate([raised, jnp.any(work, axis=2)], axis=1)
 
 
 class _Rules(NamedTuple):

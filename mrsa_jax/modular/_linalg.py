@@ -166,21 +166,15 @@ def _lines_that_differ(matrices: Array) -> Array:
     it counts.
     """
     count, width = matrices.shape[1:]
-    zero = jnp.zeros((), matrices.dtype)
-    factors = np.asarray(
-        [pow(0x9E3779B1, k + 1, 2**32) for k in range(width)], np.uint32
-    )
-    sums = jnp.sum(
-        matrices.astype(jnp.uint32) * factors[None, None, :], axis=2, dtype=jnp.uint32
-    )
-    places = jnp.arange(count, dtype=jnp.int32)
+    factors = np.cumprod(np.full(width, 0x9E3779B1, np.uint32), dtype=np.uint32)
+    words = matrices.astype(jnp.uint32) * factors
+    sums = jnp.sum(words, axis=2, dtype=jnp.uint32)
+    places = jnp.arange(count, dtype=jnp.int32)[None, :]
     is_alike = sums[:, :, None] == sums[:, None, :]
-    first = jnp.min(
-        jnp.where(is_alike, places[None, None, :], jnp.int32(count)), axis=2
-    )
+    first = jnp.min(jnp.where(is_alike, places[None], count), axis=2)
     others = jnp.take_along_axis(matrices, first[:, :, None], axis=1)
-    is_new = (first == places[None, :]) | jnp.any(others != matrices, axis=2)
-    is_new &= jnp.any(matrices != zero, axis=2)
+    is_new = (first == places) | jnp.any(others != matrices, axis=2)
+    is_new &= jnp.any(matrices, axis=2)
     return jnp.sum(is_new, axis=1, dtype=jnp.int32)
 
 

@@ -20,7 +20,7 @@ from jaxtyping import Array, UInt32
 from mrsa_jax._core.arrays import host_array, on_device, varying_like
 from mrsa_jax._core.device import at_once, is_traced
 from mrsa_jax._core.prime import multiply_wide
-from mrsa_jax.modular._ring import add, reduce_words, subtract
+from mrsa_jax.modular._ring import add, reduce_words, ring_sum_over, subtract
 from mrsa_watch._base.errors import check_integer, require
 from mrsa_watch._base.primes import is_prime
 
@@ -251,7 +251,7 @@ def _recover(shares: Array, points: Array, used: Array, prime: int) -> Array:
             values, jnp.broadcast_to(weights[None, :], values.shape), prime
         )
         terms = jnp.where(chosen[None, :], terms, 0)
-        return lax.reduce(terms, jnp.uint32(0), lambda a, b: add(a, b, prime), (1,))
+        return ring_sum_over(terms, prime, axis=1)
 
     return lax.map(
         one, (shares, points, used), batch_size=at_once("shares", 4 * points.shape[1])

@@ -38,7 +38,15 @@ from mrsa_jax._core.device import (
     within_memory,
 )
 from mrsa_jax._core.selector import Selector, check_selector
-from mrsa_jax._core.streams import Seed, Stream, as_key, fold, round_key, trial_key
+from mrsa_jax._core.streams import (
+    Seed,
+    Stream,
+    as_key,
+    fold,
+    fold_over,
+    round_key,
+    trial_key,
+)
 from mrsa_jax.availability import Availability
 from mrsa_jax.selection._by_loops import history_by_loops, runs_loops
 from mrsa_jax.selection._metrics import Running
@@ -267,7 +275,16 @@ def _in_chunks(
 
     def in_chunks_of(chunk: int) -> Any:
         size = chunk if mesh is None else chunk * mesh.size
-        return _joined(run, key, schemes, num_rounds, num_trials, size, workers, first)
+
+        def part(start: int) -> Any:
+            trials = on_device(np.uint32(start) + np.arange(size, dtype=np.uint32))
+            return run(key, trials, *schemes, num_rounds)
+
+        starts = range(first, first + num_trials, size)
+        parts = _side_by_side(part, starts, workers)
+        if len(parts) == 1 and size == num_trials:
+            return parts[0]
+        return _concatenated(parts, num_trials)
 
     if is_traced(key, schemes):
         return in_chunks_of(chunk)
@@ -279,31 +296,6 @@ def _in_chunks(
         chunk,
         "num_trials",
         what,
-    )
-
-
-def _joined(
-    run: Callable[..., Any],
-    key: Array,
-    schemes: tuple[Any, ...],
-    num_rounds: int,
-    num_trials: int,
-    size: int,
-    workers: int,
-    first: int,
-) -> Any:
-    """Run all trials, `size` in a call, and join the results."""
-    starts = range(first, first + num_trials, size)
-
-    def one(start: int) -> Any:
-        trials = on_device(np.uint32(start) + np.arange(size, dtype=np.uint32))
-        return run(key, trials, *schemes, num_rounds)
-
-    parts = _side_by_side(one, starts, workers)
-    return (
-        parts[0]
-        if len(parts) == 1 and size == num_trials
-        else _concatenated(parts, num_trials)
     )
 
 
@@ -361,18 +353,12 @@ def _start(
         selector.init(),
     )
 
-    def init(trial_key: Array) -> Any:
-        return initial_availability(trial_key, availability)
+    def init(trial: Array) -> Any:
+        before = fold(trial, jnp.uint32(_BEFORE_ROUNDS), int(Stream.AVAILABILITY))
+        return availability.init(before)
 
     states = chosen, _over_trials(init, key.ndim)(key)
     return varying_like(states, key, selector, availability)
-
-
-def initial_availability(key: Array, availability: Availability) -> Any:
-    """Return the availability model's state before the first round of a trial."""
-    return availability.init(
-        fold(key, jnp.uint32(_BEFORE_ROUNDS), int(Stream.AVAILABILITY))
-    )
 
 
 def _over_trials(function: Any, ndim: int) -> Any:
@@ -439,7 +425,7 @@ def _roll_chunk(
     availability: Any,
     num_rounds: int,
 ) -> Bool[Array, "trials rounds clients"]:
-    keys = jax.vmap(lambda trial: trial_key(key, trial))(trials)
+    keys = fold_over(key, trials)
     return jnp.moveaxis(_history(keys, selector, availability, num_rounds), -1, 0)
 
 
@@ -451,7 +437,7 @@ def _metrics_chunk(
     availability: Any,
     num_rounds: int,
 ) -> RolloutMetrics:
-    keys = jax.vmap(lambda trial: trial_key(key, trial))(trials)
+    keys = fold_over(key, trials)
 
     def step(carry: Any, j: Array) -> tuple[Any, Any]:
         states, running = carry

@@ -22,7 +22,7 @@ from mrsa_jax._core.registry import (
     written,
 )
 from mrsa_jax.selection._checks import Fairness, check_grids
-from mrsa_watch._base.errors import ConfigurationError, nearest, require
+from mrsa_watch._base.errors import ConfigurationError, check_known, require
 
 if TYPE_CHECKING:
     from mrsa_jax._core.selector import Selector
@@ -227,12 +227,7 @@ def _blocks(rest: list[str]) -> tuple[Any, ...]:
     )
     if target < 0 or len(more) > 1:
         raise ValueError
-    rules = typing.get_args(Fairness)
-    if fairness not in rules:
-        hint = nearest(fairness, rules)
-        raise ConfigurationError(
-            f"`fairness` must be a known rule; got {fairness!r}; {hint}"
-        )
+    check_known(fairness, "fairness", typing.get_args(Fairness), "a known rule")
     return (target,) if fairness == "least_used" else (target, fairness)
 
 
