@@ -178,9 +178,16 @@ def diurnal(
 
     Examples:
         >>> import mrsa_jax as mj
-        >>> flat, plain = mj.availability.diurnal(0.3, 0.0, 24), mj.availability.independent(0.3)
-        >>> online = [mj.selection.rollout(0, mj.selection.uniform(9, 2), model, num_rounds=20)
-        ...           for model in (flat, plain)]
+        >>> flat, plain = (
+        ...     mj.availability.diurnal(0.3, 0.0, 24),
+        ...     mj.availability.independent(0.3),
+        ... )
+        >>> online = [
+        ...     mj.selection.rollout(
+        ...         0, mj.selection.uniform(9, 2), model, num_rounds=20
+        ...     )
+        ...     for model in (flat, plain)
+        ... ]
         >>> bool((online[0] == online[1]).all())
         True
     """

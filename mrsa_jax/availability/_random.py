@@ -128,7 +128,9 @@ def independent(dropout_rate: Any) -> Independent:
         >>> import mrsa_jax as mj
         >>> import jax
         >>> model = mj.availability.independent([0.0, 1.0])
-        >>> available, _ = model.sample(jax.random.key(0), model.init(jax.random.key(1)))
+        >>> available, _ = model.sample(
+        ...     jax.random.key(0), model.init(jax.random.key(1))
+        ... )
         >>> available.tolist()
         [True, False]
 

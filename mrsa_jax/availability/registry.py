@@ -106,7 +106,10 @@ def _absence(rest: list[str]) -> tuple[Any, ...]:
 
 def _fits_absence(rates: Sequence[float], absence: float) -> None:
     for rate in rates:  # shorter absences cannot make up the rate
-        rule = "must give a mean absence of at least p / (1 - p) rounds for a dropout rate of p"
+        rule = (
+            "must give a mean absence of at least p / (1 - p) rounds "
+            "for a dropout rate of p"
+        )
         fits = rate == 1 or absence >= rate / (1 - rate) - 1e-9
         require(fits, "availability", rule, absence, rate)
 
@@ -214,7 +217,9 @@ def register(
 
     Examples:
         >>> import mrsa_jax as mj
-        >>> mj.availability.register("always", lambda rates: mj.availability.independent(0 * rates))
+        >>> mj.availability.register(
+        ...     "always", lambda rates: mj.availability.independent(0 * rates)
+        ... )
         >>> population = mj.study.PopulationConfig(availability="always")
         >>> study = mj.study.SimulateConfig(rounds=9, trials=2, population=population)
         >>> int(mj.study.run(study)["skipped"].sum())

@@ -259,8 +259,8 @@ def account(
         >>> blocks = mj.selection.batch_partitioning(24, 6, 3, "uniform")
         >>> mj.dp.account(blocks, online, 100, noise_multiplier=4.0)
         Account(epsilon: largest 6.09, mean 6.09; delta: 1e-05; against: server; method:
-        pattern_averaged (known law); Exact for who sees who takes part.; The law of counts is
-        known: nothing is simulated.)
+        pattern_averaged (known law); Exact for who sees who takes part.; The law of
+        counts is known: nothing is simulated.)
         >>> steps = mj.availability.independent_steps(0.05)
         >>> lossy = mj.dp.account(blocks, online, 100, 4.0, planned=6, steps=steps)
         >>> lossy.epsilon[0].round(1).item()  # less noise in fewer sums
@@ -355,7 +355,10 @@ def _note_of_trials(found: _Found, delta: float, error: float) -> tuple[str, ...
 def _pattern_averaged(plan: _Plan, some: np.ndarray) -> _Found:
     exact = "Exact for who sees who takes part."
     if plan.adversary == "models":
-        exact = "An upper bound, by joint convexity: this adversary sees less than is allowed for."
+        exact = (
+            "An upper bound, by joint convexity: "
+            "this adversary sees less than is allowed for."
+        )
     law = plan.histories
     if plan.sums is not None:
         return _of_sums(plan, plan.sums, some, exact)
@@ -534,9 +537,15 @@ def _why_not_amplified(plan: _Plan) -> str:
     if plan.sums is not None:
         return _VARIES
     if block_size_of(law.selector) > 1:
-        return "blocks give away who takes part: the others of a block may send what tells it"
+        return (
+            "blocks give away who takes part: "
+            "the others of a block may send what tells it"
+        )
     if not getattr(law.selector, "joins_alone", False):
-        return "clients do not join by their own coins: a client's place is otherwise another's"
+        return (
+            "clients do not join by their own coins: "
+            "a client's place is otherwise another's"
+        )
     if not isinstance(law.availability, Independent):
         return "who is online is not independent over clients and rounds"
     if law.separation > 1 or law.coins is None:

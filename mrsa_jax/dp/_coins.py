@@ -11,10 +11,10 @@ taken off, and a delta that is not well above it has no distribution at all. The
 Renyi divergences bound epsilon, which are sums of positive terms and hold for every
 delta: with P the mixture, Q = N(0, z^2),
 
-    log E_Q (P/Q)^a = log sum_k C(a, k) (1-q)^(a-k) q^k exp(k (k-1) / (2 z^2))     for integers a,
+    log E_Q (P/Q)^a = log sum_k C(a, k) (1-q)^(a-k) q^k exp(k (k-1) / (2 z^2))
 
-convex in a, so that between two integers the chord is no less. The other direction is
-no larger.
+for integers a, convex in a, so that between two integers the chord is no less. The
+other direction is no larger.
 
 Sources: Mironov, Talwar, Zhang, "Renyi differential privacy of the sampled Gaussian
 mechanism" (2019), for the sum and both directions; Canonne, Kamath, Steinke, "The
@@ -198,9 +198,7 @@ class Losses:
         """Return delta at epsilon, rounded up."""
         orders = ORDERS - 1
         logarithms = self.moments - orders * epsilon + orders * np.log1p(-1 / ORDERS)
-        by_moments = min(
-            1.0, float(np.exp(np.minimum(logarithms - np.log(ORDERS), 0.0)).min())
-        )
+        by_moments = float(np.exp(np.minimum(logarithms - np.log(ORDERS), 0.0)).min())
         if self.above is None:
             return by_moments
         composed = float(self.above.get_delta_for_epsilon(epsilon)) + rounding_of(

@@ -240,7 +240,10 @@ def checked_histories(selector: Any, availability: Any, rounds: Any) -> Historie
 
 def check_noise(noise_multiplier: Any) -> float:
     """Return a noise multiplier as a float, or raise."""
-    rule = "must be positive and finite: without noise, or with endless noise, there is no account"
+    rule = (
+        "must be positive and finite: "
+        "without noise, or with endless noise, there is no account"
+    )
     return check_number(noise_multiplier, "noise_multiplier", rule, POSITIVE)
 
 

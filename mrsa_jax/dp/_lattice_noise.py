@@ -219,11 +219,15 @@ class LatticeNoise:
         Examples:
             >>> import mrsa_jax as mj
             >>> import jax
-            >>> draws = mj.dp.skellam(4.0).sample(jax.random.key(1), (6,))
-            >>> bool((draws[:3] == mj.dp.skellam(4.0).sample(jax.random.key(1), (3,))).all())
+            >>> noise, key = mj.dp.skellam(4.0), jax.random.key(1)
+            >>> draws = noise.sample(key, (6,))
+            >>> bool((draws[:3] == noise.sample(key, (3,))).all())
             True
         """
-        rule = "must be at most 2**32 where it is drawn: use a larger step (a smaller scale)"
+        rule = (
+            "must be at most 2**32 where it is drawn: "
+            "use a larger step (a smaller scale)"
+        )
         require(self.table is not None, "variance", rule, self.words)
         return draw(self.table, key, tuple(shape))
 

@@ -211,9 +211,12 @@ def ledger(
         ([0.75, 0.5, 0.5], [3.709, 2.943, 2.943])
         >>> told.trajectory([0]).ravel().round(3).tolist(), told.worst
         ([0.5, 0.707, 0.866], 0)
-        >>> mj.dp.ledger([[1, 1, 1, 0], [1, 1, 1, 1]], 2.0, planned=4)  # each adds a quarter of it
-        Ledger(clients: 4; rounds: 2; mu: largest 0.7638, median 0.7638; planned: largest 0.7071,
-        median 0.7071; 1 of 2 sums have less noise than planned, at the least 3 of 4 shares.)
+        >>> mj.dp.ledger(
+        ...     [[1, 1, 1, 0], [1, 1, 1, 1]], 2.0, planned=4
+        ... )  # each adds a quarter of it
+        Ledger(clients: 4; rounds: 2; mu: largest 0.7638, median 0.7638; planned:
+        largest 0.7071, median 0.7071; 1 of 2 sums have less noise than planned, at
+        the least 3 of 4 shares.)
 
     Segments: what counts of a round is, for each client, the fewest survivors of its
     blocks' sums. A client moves the blocks' sums by at most the clip in all; mu^2
@@ -237,19 +240,11 @@ def ledger(
     """
     sums = Sums.of(participation)
     if mechanism is not None:
-        settings = {
-            "noise_multiplier": noise_multiplier,
-            "clip": clip,
-            "strategy": strategy,
-            "planned": planned,
-        }
-        for name, value in settings.items():
-            require(
-                value is None,
-                name,
-                "must not be set with a mechanism, which has its own",
-                value,
-            )
+        rule = "must not be set with a mechanism, which has its own"
+        values = noise_multiplier, clip, strategy, planned
+        names = "noise_multiplier", "clip", "strategy", "planned"
+        for name, value in zip(names, values, strict=True):
+            require(value is None, name, rule, value)
         return _of_mechanism(sums, mechanism, colluding)
     if strategy is not None:
         sums = sums.each_round()
@@ -268,18 +263,19 @@ def ledger(
         return Correlated.of(matrix, shifts, noise, is_step)
 
     counts = np.count_nonzero(sums.rows, axis=1)
-    sizes = (
-        np.full(len(counts), float(shares or 1)) if sums.sizes is None else sums.sizes
-    )
-    laid = 1.0 if shares is None or sums.sizes is None else np.sqrt(sizes / shares)
-    plan = law(deviations * laid, np.ones(len(counts), np.bool_))
+    planned_noise = deviations
+    sizes = sums.sizes
+    if sizes is None:
+        sizes = np.full(len(counts), float(shares or 1))
+    elif shares is not None:
+        planned_noise = deviations * np.sqrt(sizes / shares)
+    plan = law(planned_noise, np.ones(len(counts), np.bool_))
     mu = _of(plan, sums, members)
     notes = _notes_of_log(deviations)
     if shares is None:
         notes += _notes_of_steps(matrix, counts, "noise was drawn all the same")
-        return Ledger(
-            mu, mu, plan.is_exact, 0, (*notes, *_notes_of_law(plan)), sums, plan
-        )
+        notes += _notes_of_law(plan)
+        return Ledger(mu, mu, plan.is_exact, 0, notes, sums, plan)
     added = sums.added(members)
     real = law(deviations * np.sqrt(added / shares), counts > 0)
     short, words = _notes_of_shares(sums, added, sizes)
@@ -301,7 +297,9 @@ def _of_mechanism(sums: Sums, mechanism: Any, colluding: Any) -> Ledger:
     require(plain, "participation", "must hold no weights with a ring mechanism")
     members = sums.members(colluding, "colluding", leaves_one=True)
     sums = sums.without(members)
-    rows, added, shares = sums.rows, sums.added(members), mechanism.num_clients
+    rows = sums.rows
+    added = sums.added(members)
+    shares = mechanism.num_clients
     sizes = np.full(len(rows), shares) if sums.sizes is None else sums.sizes
     # a client's noise over what it adds at most: a share of the sum's
     multiplier = np.sqrt(shares * mechanism.noise.variance) / mechanism.sensitivity
@@ -331,37 +329,42 @@ def _noise_of(sums: Sums, multiplier: Any, clip: Any) -> tuple[np.ndarray, np.nd
 
     0 where a log records none.
     """
-    log, count = sums.log, len(sums.rows)
-    recorded = [None] * count if log is None or log.clip is None else log.clip
-    lengths = np.array([most or 1.0 for most in recorded])
-    clips = lengths if clip is None else sums.numbers(clip, "clip")
+
+    def recorded(name: str) -> np.ndarray:
+        column = getattr(sums.log, name, None)
+        if column is None:
+            return np.zeros(len(sums.rows))
+        return np.nan_to_num(np.array(column, np.float64))
+
+    lengths = recorded("clip")
+    deviations = recorded("noise")
+    clips = np.where(lengths > 0, lengths, 1.0)
+    if clip is not None:
+        clips = sums.numbers(clip, "clip")
     if multiplier is not None:
         return clips, sums.numbers(multiplier, "noise_multiplier") * clips
-    noise = [None] * count if log is None or log.noise is None else log.noise
-    pairs = zip(noise, recorded, strict=True)
-    deviations = np.array(
-        [
-            (deviation or 0.0) if most or clip is not None else 0.0
-            for deviation, most in pairs
-        ]
-    )
-    require(
-        bool(deviations.any()),
-        "noise_multiplier",
-        "must be given: no log records noise and a clip",
-    )
+    if clip is None:
+        deviations = np.where(lengths > 0, deviations, 0.0)
+    rule = "must be given: no log records noise and a clip"
+    require(bool(deviations.any()), "noise_multiplier", rule)
     return clips, deviations
 
 
 def _notes_of_log(deviations: np.ndarray) -> tuple[str, ...]:
     bare = int((deviations == 0).sum())
-    text = f"{bare} of {len(deviations)} sums have no noise, or no clip, that the log records."
+    text = (
+        f"{bare} of {len(deviations)} sums have no noise, or no clip, "
+        "that the log records."
+    )
     return (text,) if bare else ()
 
 
 def _notes_of_steps(matrix: Any, counts: np.ndarray, words: str) -> tuple[str, ...]:
     empty = int((counts == 0).sum())
-    text = f"{empty} of {len(counts)} rounds have no sum and are steps of the strategy: {words}."
+    text = (
+        f"{empty} of {len(counts)} rounds have no sum and are steps of the strategy: "
+        f"{words}."
+    )
     return (text,) if empty and matrix is not None else ()
 
 
@@ -375,18 +378,22 @@ def _notes_of_shares(
 ) -> tuple[int, tuple[str, ...]]:
     """Count the sums with less noise than planned, and describe them."""
     is_learnt = sums.rows.any(axis=1)
-    added, sizes, rounds = added[is_learnt], sizes[is_learnt], sums.rounds[is_learnt]
+    added = added[is_learnt]
+    sizes = sizes[is_learnt]
+    rounds = sums.rounds[is_learnt]
     is_short = added < sizes
     if not is_short.any():
         return 0, ()
-    short, count, what = int(is_short.sum()), len(added), "sums have"
+    short = int(is_short.sum())
+    count = len(added)
+    what = "sums have"
     if sums.segments is not None:
-        short, count = len(set(rounds[is_short].tolist())), len(set(rounds.tolist()))
+        short = len(np.unique(rounds[is_short]))
+        count = len(np.unique(rounds))
         what = "rounds have a block with"
     least = int(np.argmin(added / sizes))
     text = (
         f"{short} of {count} {what} less noise than planned, at the least "
-        f"{added[least]} of "
-        f"{sizes[least]:.0f} shares."
+        f"{added[least]} of {sizes[least]:.0f} shares."
     )
     return short, (text,)

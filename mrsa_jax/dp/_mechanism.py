@@ -114,16 +114,12 @@ class RingMechanism:
         """
         alpha = np.asarray(orders, float)
         require(bool((alpha > 1).all()), "orders", "must be above 1", orders)
-        count = np.asarray(self.num_clients if survivors is None else survivors)
-        integers = count.dtype.kind in "iu"
-        inside = integers and bool(((count >= 0) & (count <= self.num_clients)).all())
-        require(
-            inside,
-            "survivors",
-            f"must be integers in [0, {self.num_clients}]",
-            survivors,
-        )
-        quantizer, bound = self.quantizer, float(self.quantizer.squared_bound)
+        most = self.num_clients
+        count = np.asarray(most if survivors is None else survivors)
+        inside = count.dtype.kind in "iu" and not ((count < 0) | (count > most)).any()
+        require(inside, "survivors", f"must be integers in [0, {most}]", survivors)
+        quantizer = self.quantizer
+        bound = float(quantizer.squared_bound)
         return renyi_bound(
             self.noise.kind,
             alpha,
@@ -272,13 +268,9 @@ def _step(
         room = half**2 - window**2 * count / 4.0
         spread = window**2 * ((count * clip) ** 2 / dim + count * share)
         return math.sqrt(spread / room) if room > 0 else math.inf
-
     room = half - count
-    return (
-        (count * clip + window * math.sqrt(count * share)) / room
-        if room > 0
-        else math.inf
-    )
+    reach = count * clip + window * math.sqrt(count * share)
+    return reach / room if room > 0 else math.inf
 
 
 # Symbols: S -> `SegmentAverage.sensitivity`, g -> the coarsest step of a layout, v ->
@@ -328,18 +320,16 @@ class BlockMechanism:
             "must be a `hetero.segment_average` with `noise` and `clip_norm` for sums "
             "of segments"
         )
-        parts = (
-            getattr(average, name, None) for name in ("layout", "noise", "clip_norm")
-        )
-        require(all(part is not None for part in parts), "mechanism", rule, average)
-        levels, laws = np.asarray(average.noise.levels), average.noise.laws
+        parts = ("layout", "noise", "clip_norm")
+        legal = all(getattr(average, part, None) is not None for part in parts)
+        require(legal, "mechanism", rule, average)
+        levels = np.asarray(average.noise.levels)
         coarsest = int(np.argmin(levels))
-        law = laws[coarsest]
-        check_sigma(law.kind, math.sqrt(law.variance), "levels", int(levels[coarsest]))
+        fewest = int(levels[coarsest])
+        law = average.noise.laws[coarsest]
+        check_sigma(law.kind, math.sqrt(law.variance), "levels", fewest)
         quantizer = average.quantizer
-        step = (float(quantizer.upper) - float(quantizer.lower)) / (
-            int(levels[coarsest]) - 1
-        )
+        step = (float(quantizer.upper) - float(quantizer.lower)) / (fewest - 1)
         most = max(len(block.members) for block in average.layout.blocks)
         # the lattice has its step in float32
         sensitivity = average.sensitivity / step * (1.0 + 2.0**-22)
@@ -478,10 +468,9 @@ class RingLosses:
         order = np.asarray(ORDERS, np.float64)
         each = mechanism.rdp(order, np.arange(1, mechanism.num_clients + 1))
         ratios = (each / each[-1])[:, order > _LEAST]
-        below, above = (
-            np.append(0.0, np.where(np.isfinite(ratio), ratio, _VAST))
-            for ratio in (ratios.min(axis=1), ratios.max(axis=1))
-        )
+        ratios = np.where(np.isfinite(ratios), ratios, _VAST)
+        below = np.append(0.0, ratios.min(axis=1))
+        above = np.append(0.0, ratios.max(axis=1))
         return RingLosses(_usable(each[-1:])), below, above
 
     def delta(self, mu: Any, epsilon: float) -> Floats:

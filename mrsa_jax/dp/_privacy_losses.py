@@ -291,7 +291,9 @@ def privacy_losses(
         >>> import mrsa_jax as mj
         >>> import numpy as np
         >>> rests = mj.selection.minimum_separation(mj.selection.bernoulli(9, 0.2), 3)
-        >>> losses = mj.dp.privacy_losses(rests, mj.availability.independent(0.1), 30, 2.0, 4000)
+        >>> losses = mj.dp.privacy_losses(
+        ...     rests, mj.availability.independent(0.1), 30, 2.0, 4000
+        ... )
         >>> delta = np.maximum(0, 1 - np.exp(1 - losses)).mean()
         >>> averaged = mj.dp.account(rests, mj.availability.independent(0.1), 30, 2.0)
         >>> bool(delta < averaged.delta(1.0)[0])

@@ -67,6 +67,8 @@ def toeplitz(coefficients: Any, rounds: Any) -> Float64[np.ndarray, "rounds roun
         >>> mj.dp.toeplitz([1, 0.5], 3).tolist()
         [[1.0, 0.0, 0.0], [0.5, 1.0, 0.0], [0.0, 0.5, 1.0]]
     """
+    from scipy import linalg
+
     size = check_size(rounds, "rounds")
     values = host_array(coefficients, "coefficients")
     is_list = values.dtype.kind in "fiu" and values.ndim == 1 and values.size > 0
@@ -76,10 +78,8 @@ def toeplitz(coefficients: Any, rounds: Any) -> Float64[np.ndarray, "rounds roun
         bool(np.isfinite(values).all()), "coefficients", "must be finite", coefficients
     )
     require(bool(values[0] != 0), "coefficients", "must not start with 0", coefficients)
-    matrix = np.zeros((size, size))
-    for below, value in enumerate(values[:size]):
-        matrix[np.arange(below, size), np.arange(size - below)] = value
-    return matrix
+    first = np.pad(values[:size], (0, max(0, size - len(values))))
+    return linalg.toeplitz(first, np.zeros(size))
 
 
 def check_strategy(strategy: Any, rounds: int) -> Float64[np.ndarray, "rounds rounds"]:

@@ -302,7 +302,10 @@ def checked_sums(
         for name, value in (("noise_multiplier", noise), ("planned", planned)):
             text = "must not be set with a mechanism, which has its own"
             require(value is None, name, text, value)
-        text = "must be what `dp.ring_mechanism` returns: of segments `ledger` tells afterwards"
+        text = (
+            "must be what `dp.ring_mechanism` returns: "
+            "of segments `ledger` tells afterwards"
+        )
         require(isinstance(mechanism, RingMechanism), "mechanism", text, mechanism)
         return 1.0, SumPlan(law, Costs.of(count, None, None, mechanism), steps, rule)
     scale = check_noise(noise)

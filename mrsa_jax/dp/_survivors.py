@@ -101,7 +101,10 @@ class Sums(NamedTuple):
         rule = "must not be set with segments, whose blocks change from round to round"
         require(self.segments is None, "strategy", rule)
         again = self.rounds[1:][np.diff(self.rounds) == 0]
-        rule = "must not be set if a round fell into several sums: its noise is no one step"
+        rule = (
+            "must not be set if a round fell into several sums: "
+            "its noise is no one step"
+        )
         require(again.size == 0, "strategy", rule, *(f"round {j}" for j in again[:1]))
         if len(self.rounds) == self.num_rounds:
             return self

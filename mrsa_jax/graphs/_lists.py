@@ -66,7 +66,10 @@ def is_connected(adjacency: Nested, alive: Nested) -> Bool[Array, ""]:
     Examples:
         >>> import mrsa_jax as mj
         >>> path = [[False, True, False], [True, False, True], [False, True, False]]
-        >>> [bool(mj.graphs.is_connected(path, [True, middle, True])) for middle in (True, False)]
+        >>> [
+        ...     bool(mj.graphs.is_connected(path, [True, middle, True]))
+        ...     for middle in (True, False)
+        ... ]
         [True, False]
     """
     labels = component_labels(adjacency, alive)

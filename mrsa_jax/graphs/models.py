@@ -149,7 +149,12 @@ def erdos_renyi(num_clients: Whole, connection_probability: ArrayLike) -> ErdosR
         >>> import mrsa_jax as mj
         >>> import jax
         >>> graph = mj.graphs.erdos_renyi(6, 0.5).sample(jax.random.key(1))
-        >>> bool((mj.graphs.erdos_renyi(4, 0.5).sample(jax.random.key(1)) == graph[:4, :4]).all())
+        >>> bool(
+        ...     (
+        ...         mj.graphs.erdos_renyi(4, 0.5).sample(jax.random.key(1))
+        ...         == graph[:4, :4]
+        ...     ).all()
+        ... )
         True
 
     Source: CCESA, Section 4.3.

@@ -215,7 +215,10 @@ ROWS: dict[str, Row] = {
         lambda chance: f"Erdős–Rényi graph (CCESA), p = {chance:.4g}",
         "connection_probability",
         chance=lambda chance: float(chance),
-        rule="must be plain 'erdos_renyi' (its number is the setting connection_probability)",
+        rule=(
+            "must be plain 'erdos_renyi' "
+            "(its number is the setting connection_probability)"
+        ),
         papers=("choi2020communication", *_SECAGG),
     ),
     "harary": Row(
@@ -242,7 +245,10 @@ ROWS: dict[str, Row] = {
         ),
         degree=lambda n, size, degree: size * (degree + 1) - 1,
         is_connected=lambda size, degree: degree >= 2,
-        rule="must be written over_blocks:T:K (blocks of T clients, each joined to K others)",
+        rule=(
+            "must be written over_blocks:T:K "
+            "(blocks of T clients, each joined to K others)"
+        ),
         read=_block_size_and_degree,
         fields=("block_size", "degree"),
         papers=("so2023securing", "bell2020secure", "harary1962maximum", *_SECAGG),

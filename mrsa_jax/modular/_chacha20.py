@@ -41,7 +41,9 @@ def chacha20_columns(
         >>> import mrsa_jax as mj
         >>> import jax.numpy as jnp
         >>> key, nonce = jnp.zeros((8, 2), "uint32"), jnp.zeros((3, 2), "uint32")
-        >>> both = mj.modular.chacha20_columns(key, jnp.asarray([0, 1], "uint32"), nonce)
+        >>> both = mj.modular.chacha20_columns(
+        ...     key, jnp.asarray([0, 1], "uint32"), nonce
+        ... )
         >>> hex(int(both[0, 0]))  # bytes 76 b8 e0 ad, RFC 8439 appendix A.1, vector 1
         '0xade0b876'
 

@@ -270,8 +270,8 @@ def rank(matrix: Any) -> Int32[Array, "*batch"]:
     Cost: rows**2 * columns / 2 multiplications a matrix and prime (rows <= columns).
     """
     array = as_integers(matrix, "matrix")
-    # One rule in two forms: compiled loops on a CPU, blocks of rows by XLA (`_blocked`).
-    # Both decide modulo primes that are drawn for this call.
+    # One rule in two forms: compiled loops on a CPU, blocks of rows by XLA. Both decide
+    # modulo primes that are drawn for this call.
     form = chosen_form(("loops", "xla"), array)
     if form == "loops":
         array = np.asarray(array)

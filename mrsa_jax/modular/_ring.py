@@ -37,7 +37,9 @@ def check_modulus(modulus: Any, argument: str = "modulus") -> int:
 
     Examples:
         >>> import mrsa_jax as mj
-        >>> mj.modular.check_modulus(2**32) == 2**32 and mj.modular.check_modulus(37) == 37
+        >>> mj.modular.check_modulus(2**32) == 2**32 and mj.modular.check_modulus(
+        ...     37
+        ... ) == 37
         True
     """
     rule = "must be a power of two from 2 to 2**32 or any integer in [2, 2**31)"
@@ -220,7 +222,9 @@ def reduce_words(
     Examples:
         >>> import mrsa_jax as mj
         >>> import jax.numpy as jnp
-        >>> int(mj.modular.reduce_words(jnp.uint32(5), jnp.uint32(7), 37)) == (5 * 2**32 + 7) % 37
+        >>> int(mj.modular.reduce_words(jnp.uint32(5), jnp.uint32(7), 37)) == (
+        ...     5 * 2**32 + 7
+        ... ) % 37
         True
     """
     return _rest(high, low, _ring(modulus))

@@ -64,7 +64,9 @@ def words_of_limbs(limbs: UInt32[Array, "secrets 9"]) -> UInt32[Array, "secrets 
         >>> import mrsa_jax as mj
         >>> import jax.numpy as jnp
         >>> shamir = mj.modular.shamir
-        >>> words = jnp.arange(16, dtype="uint32").reshape(2, 8) * jnp.uint32(0x9E3779B9)
+        >>> words = jnp.arange(16, dtype="uint32").reshape(2, 8) * jnp.uint32(
+        ...     0x9E3779B9
+        ... )
         >>> bool((shamir.words_of_limbs(shamir.limbs_of(words)) == words).all())
         True
     """
@@ -115,7 +117,9 @@ def share_secrets(
         >>> shamir = mj.modular.shamir
         >>> row = lambda *values: jnp.asarray([values], "uint32")
         >>> polynomial = jnp.asarray([[[166], [94]]], "uint32")  # 1234 + 166 x + 94 x^2
-        >>> shamir.share_secrets(row(1234), polynomial, row(1, 2, 3), prime=1613)[0, 0].tolist()
+        >>> shamir.share_secrets(row(1234), polynomial, row(1, 2, 3), prime=1613)[
+        ...     0, 0
+        ... ].tolist()
         [1494, 329, 965]
 
     Cost: degree multiplications for each secret, limb and holder.
@@ -218,9 +222,14 @@ def recover_secrets(
         >>> import mrsa_jax as mj
         >>> import jax.numpy as jnp
         >>> shamir = mj.modular.shamir
-        >>> shares, points = jnp.asarray([[[1494, 329, 965]]], "uint32"), jnp.asarray([[1, 2, 3]])
+        >>> shares, points = (
+        ...     jnp.asarray([[[1494, 329, 965]]], "uint32"),
+        ...     jnp.asarray([[1, 2, 3]]),
+        ... )
         >>> everybody = jnp.ones((1, 3), bool)
-        >>> shamir.recover_secrets(shares, points.astype("uint32"), everybody, prime=1613).tolist()
+        >>> shamir.recover_secrets(
+        ...     shares, points.astype("uint32"), everybody, prime=1613
+        ... ).tolist()
         [[1234]]
 
     Cost: holders^2 + 60 holders multiplications for each secret; pass only holders that

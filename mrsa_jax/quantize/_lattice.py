@@ -75,7 +75,9 @@ def shortened(values: Vector, clip_norm: Scalar) -> Vector:
     Examples:
         >>> import mrsa_jax as mj
         >>> import jax.numpy as jnp
-        >>> mj.quantize.shortened(jnp.asarray([0.5, float("inf")]), jnp.float32(2.0)).tolist()
+        >>> mj.quantize.shortened(
+        ...     jnp.asarray([0.5, float("inf")]), jnp.float32(2.0)
+        ... ).tolist()
         [0.5, 0.0]
         >>> short = mj.quantize.shortened(jnp.asarray([3e38, 3e38]), jnp.float32(2.0))
         >>> 1.9999 < sum(float(value) ** 2 for value in short) ** 0.5 < 2.0
@@ -344,7 +346,9 @@ def lattice(
         >>> import jax
         >>> import jax.numpy as jnp
         >>> own = mj.quantize.lattice(0.25, 1.0, 3, rotate=False)
-        >>> codes = own.encode(jax.random.key(0), jnp.asarray([0.5, -0.25, float("nan")]))
+        >>> codes = own.encode(
+        ...     jax.random.key(0), jnp.asarray([0.5, -0.25, float("nan")])
+        ... )
         >>> codes.astype("int32").tolist(), own.decode(codes, 1).tolist()
         ([2, -1, 0], [0.5, -0.25, 0.0])
         >>> own.sensitivity > own.clip_norm, own.squared_bound

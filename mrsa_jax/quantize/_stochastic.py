@@ -98,8 +98,14 @@ def is_within(
     Examples:
         >>> sizes = jnp.full(3, 2**24 - 1, jnp.uint32)
         >>> exact = 3 * (2**24 - 1) ** 2
-        >>> [bool(is_within(sizes, jnp.asarray(divmod(exact - less, 2**32), jnp.uint32)))
-        ...  for less in (0, 1)]
+        >>> [
+        ...     bool(
+        ...         is_within(
+        ...             sizes, jnp.asarray(divmod(exact - less, 2**32), jnp.uint32)
+        ...         )
+        ...     )
+        ...     for less in (0, 1)
+        ... ]
         [True, False]
     """
     high, low = squared_norm(sizes)
@@ -241,7 +247,7 @@ class StochasticQuantizer:
 
     @one_program
     def middle(self, count: int | Integer[Array, "*batch"]) -> UInt32[Array, "*batch"]:
-        """Return the middle of sums of `count` codes: count (K - 1) / 2, rounded down."""
+        """Return the middle of sums of `count` codes, floor(count (K - 1) / 2)."""
         number = jnp.asarray(count).astype(jnp.uint32)
         return (number * (self.num_levels - 1).astype(jnp.uint32)) >> 1
 

@@ -90,7 +90,10 @@ def largest_total_weight(count: Whole, max_weight: _Weights) -> int:
     Examples:
         >>> import mrsa_jax as mj
         >>> budgets = mj.quantize.budgets
-        >>> budgets.largest_total_weight(2, 10), budgets.largest_total_weight(2, [3, 10, 4])
+        >>> (
+        ...     budgets.largest_total_weight(2, 10),
+        ...     budgets.largest_total_weight(2, [3, 10, 4]),
+        ... )
         (20, 14)
     """
     number = check_integer(count, "count", 1)
@@ -169,10 +172,15 @@ def budget(
 
     Examples:
         >>> import mrsa_jax as mj
-        >>> print(mj.quantize.budget(2**16, 12, modulus_bits=32))  # doctest: +NORMALIZE_WHITESPACE
-        12 clients, weights of at most 12 together, 65536 levels: sums to 786420 need 20 bits;
-        a ring of 4294967296 leaves room for 65525 more units of weight, or for 357913942 levels
-        >>> mj.quantize.budget(2**10, 2, [5, 9, 7]).required_bits == (16 * (2**10 - 1)).bit_length()
+        >>> print(
+        ...     mj.quantize.budget(2**16, 12, modulus_bits=32)
+        ... )  # doctest: +NORMALIZE_WHITESPACE
+        12 clients, weights of at most 12 together, 65536 levels: sums to 786420 need
+        20 bits; a ring of 4294967296 leaves room for 65525 more units of weight, or
+        for 357913942 levels
+        >>> mj.quantize.budget(2**10, 2, [5, 9, 7]).required_bits == (
+        ...     16 * (2**10 - 1)
+        ... ).bit_length()
         True
     """
     levels = check_integer(num_levels, "num_levels", 2)

@@ -100,7 +100,9 @@ def has_left(
         >>> import jax.numpy as jnp
         >>> wrapping = mj.quantize.wrapping
         >>> terms = jnp.asarray([[3, 2, -3], [1, 1, -1]], jnp.int32).astype(jnp.uint32)
-        >>> wrapping.has_left(terms, jnp.ones(2, bool), jnp.uint32(0), jnp.uint32(7)).tolist()
+        >>> wrapping.has_left(
+        ...     terms, jnp.ones(2, bool), jnp.uint32(0), jnp.uint32(7)
+        ... ).tolist()
         [True, False, False]
     """
     high, low = _wide_sum(jnp.where(present[:, None], terms, 0))
@@ -153,7 +155,9 @@ def wrap_probability(
     Examples:
         >>> import mrsa_jax as mj
         >>> wrapping = mj.quantize.wrapping
-        >>> wrapping.wrap_probability(mj.quantize.lattice(0.5, 1.0, 4, rotate=False), None, 2, 2**8)
+        >>> wrapping.wrap_probability(
+        ...     mj.quantize.lattice(0.5, 1.0, 4, rotate=False), None, 2, 2**8
+        ... )
         0.0
 
     Source:

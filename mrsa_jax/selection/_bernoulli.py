@@ -119,7 +119,11 @@ def bernoulli(num_clients: int, probability: ArrayLike) -> BernoulliSelection:
     Examples:
         >>> import mrsa_jax as mj
         >>> everybody = mj.selection.rollout(
-        ...     0, mj.selection.bernoulli(4, 1.0), mj.availability.independent(0.0), num_rounds=2)
+        ...     0,
+        ...     mj.selection.bernoulli(4, 1.0),
+        ...     mj.availability.independent(0.0),
+        ...     num_rounds=2,
+        ... )
         >>> bool(everybody.all())
         True
 
@@ -160,8 +164,12 @@ def poisson(num_clients: int, probability: Numbers) -> BernoulliSelection:
     Examples:
         >>> import mrsa_jax as mj
         >>> online = mj.availability.independent(0.2)
-        >>> ours = mj.selection.rollout(0, mj.selection.poisson(6, 0.5), online, num_rounds=9)
-        >>> theirs = mj.selection.rollout(0, mj.selection.bernoulli(6, 0.5), online, num_rounds=9)
+        >>> ours = mj.selection.rollout(
+        ...     0, mj.selection.poisson(6, 0.5), online, num_rounds=9
+        ... )
+        >>> theirs = mj.selection.rollout(
+        ...     0, mj.selection.bernoulli(6, 0.5), online, num_rounds=9
+        ... )
         >>> bool((ours == theirs).all())
         True
 
@@ -273,7 +281,11 @@ def balls_in_bins(
     Examples:
         >>> import mrsa_jax as mj
         >>> history = mj.selection.rollout(
-        ...     0, mj.selection.balls_in_bins(9, 3), mj.availability.independent(0.0), num_rounds=6)
+        ...     0,
+        ...     mj.selection.balls_in_bins(9, 3),
+        ...     mj.availability.independent(0.0),
+        ...     num_rounds=6,
+        ... )
         >>> history[:3].sum(axis=0).tolist(), bool((history[:3] == history[3:]).all())
         ([1, 1, 1, 1, 1, 1, 1, 1, 1], True)
         >>> drawn = mj.selection.rollout(

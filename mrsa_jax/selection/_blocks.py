@@ -190,7 +190,11 @@ def uniform(num_clients: int, cohort_size: int | Array) -> BlockSelection:
     Examples:
         >>> import mrsa_jax as mj
         >>> history = mj.selection.rollout(
-        ...     0, mj.selection.uniform(6, 2), mj.availability.independent(0.0), num_rounds=5)
+        ...     0,
+        ...     mj.selection.uniform(6, 2),
+        ...     mj.availability.independent(0.0),
+        ...     num_rounds=5,
+        ... )
         >>> history.sum(axis=1).tolist()
         [2, 2, 2, 2, 2]
 
@@ -221,7 +225,11 @@ def weighted(num_clients: int, cohort_size: int | Array) -> BlockSelection:
     Examples:
         >>> import mrsa_jax as mj
         >>> history = mj.selection.rollout(
-        ...     0, mj.selection.weighted(6, 2), mj.availability.independent(0.0), num_rounds=3)
+        ...     0,
+        ...     mj.selection.weighted(6, 2),
+        ...     mj.availability.independent(0.0),
+        ...     num_rounds=3,
+        ... )
         >>> history.sum(axis=0).tolist()  # everybody once in N/K rounds
         [1, 1, 1, 1, 1, 1]
 
@@ -253,7 +261,11 @@ def partition(num_clients: int, cohort_size: int | Array) -> BlockSelection:
     Examples:
         >>> import mrsa_jax as mj
         >>> history = mj.selection.rollout(
-        ...     0, mj.selection.partition(6, 2), mj.availability.independent(0.0), num_rounds=3)
+        ...     0,
+        ...     mj.selection.partition(6, 2),
+        ...     mj.availability.independent(0.0),
+        ...     num_rounds=3,
+        ... )
         >>> bool((history[:, ::2] == history[:, 1::2]).all())
         True
 
@@ -305,7 +317,9 @@ def batch_partitioning(
     Examples:
         >>> import mrsa_jax as mj
         >>> selector = mj.selection.batch_partitioning(12, 6, 3)
-        >>> history = mj.selection.rollout(1, selector, mj.availability.independent(0.1), 20)
+        >>> history = mj.selection.rollout(
+        ...     1, selector, mj.availability.independent(0.1), 20
+        ... )
         >>> blocks = history.reshape(20, 4, 3)
         >>> bool((blocks.all(-1) == blocks.any(-1)).all())  # never split
         True

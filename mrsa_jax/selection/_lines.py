@@ -332,7 +332,9 @@ def crossing_partitions(
     Examples:
         >>> import mrsa_jax as mj
         >>> selector = mj.selection.crossing_partitions(32, 8, 4)
-        >>> history = mj.selection.rollout(0, selector, mj.availability.independent(0.3), 300)
+        >>> history = mj.selection.rollout(
+        ...     0, selector, mj.availability.independent(0.3), 300
+        ... )
         >>> mj.privacy.weak_privacy(history).lower, mj.privacy.strong_privacy(history)
         (4, 1)
         >>> sorted(set(history.sum(axis=1).tolist()))
@@ -391,12 +393,20 @@ def from_lines(
 
     Examples:
         >>> import mrsa_jax as mj
-        >>> triangle = [[1, 1, 0], [0, 1, 1], [1, 0, 1]]  # any two cross: one line a round
+        >>> triangle = [
+        ...     [1, 1, 0],
+        ...     [0, 1, 1],
+        ...     [1, 0, 1],
+        ... ]  # any two cross
         >>> selector = mj.selection.from_lines(triangle, 2)
-        >>> history = mj.selection.rollout(0, selector, mj.availability.independent(0.0), 6)
+        >>> history = mj.selection.rollout(
+        ...     0, selector, mj.availability.independent(0.0), 6
+        ... )
         >>> history.sum(axis=0).tolist()  # by least use
         [4, 4, 4]
-        >>> mj.privacy.weak_privacy(triangle).lower  # a poor family: (a + b + c) / 2 is known
+        >>> mj.privacy.weak_privacy(
+        ...     triangle
+        ... ).lower  # (a + b + c) / 2 is known
         1
 
     Cost of building: a pass over `lines`; the selector holds a table of components x

@@ -61,9 +61,18 @@ def rollout_counts(
         >>> import mrsa_jax as mj
         >>> scheme = mj.selection.uniform(6, 2), mj.availability.independent(0.3)
         >>> counts = mj.selection.rollout_counts(5, *scheme, num_rounds=9, num_trials=2)
-        >>> bool((counts == mj.selection.rollout_trials(5, *scheme, 9, 2).sum(axis=1)).all())
+        >>> bool(
+        ...     (
+        ...         counts == mj.selection.rollout_trials(5, *scheme, 9, 2).sum(axis=1)
+        ...     ).all()
+        ... )
         True
-        >>> bool((mj.selection.rollout_counts(5, *scheme, 9, 1, first=1)[0] == counts[1]).all())
+        >>> bool(
+        ...     (
+        ...         mj.selection.rollout_counts(5, *scheme, 9, 1, first=1)[0]
+        ...         == counts[1]
+        ...     ).all()
+        ... )
         True
     """
     rounds, bound = _check(selector, availability, num_rounds)
@@ -133,7 +142,11 @@ def rollout_many(
         >>> picks = [mj.selection.batch_partitioning(6, 2, t) for t in (1, 2)]
         >>> online = [mj.availability.independent(rate) for rate in (0.1, 0.4)]
         >>> both = mj.selection.rollout_many([3, 4], picks, online, 5, num_trials=2)
-        >>> bool((both[1] == mj.selection.rollout_trials(4, picks[1], online[1], 5, 2)).all())
+        >>> bool(
+        ...     (
+        ...         both[1] == mj.selection.rollout_trials(4, picks[1], online[1], 5, 2)
+        ...     ).all()
+        ... )
         True
     """
     count = len(seeds)
@@ -167,7 +180,10 @@ def rollout_many(
             for key, scheme in zip(keys, schemes, strict=True)
         ]
         return np.stack(parts)
-    what = f"configurations of {trials:,} trials of {rounds:,} rounds with {num_clients:,} clients"
+    what = (
+        f"configurations of {trials:,} trials of {rounds:,} rounds "
+        f"with {num_clients:,} clients"
+    )
     return within_memory(
         lambda size: _stacked(
             keys, schemes, rounds, range(start, start + trials), size

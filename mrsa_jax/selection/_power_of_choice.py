@@ -184,7 +184,9 @@ def power_of_choice(
         >>> scheme = mj.selection.power_of_choice(
         ...     4, 1, 4, initial_loss=[4.0, 1.0, 3.0, 2.0], decay=0.5
         ... )
-        >>> history = mj.selection.rollout(0, scheme, mj.availability.independent(0.0), 2)
+        >>> history = mj.selection.rollout(
+        ...     0, scheme, mj.availability.independent(0.0), 2
+        ... )
         >>> history.argmax(axis=1).tolist()  # first the loss of 4, then the 3
         [0, 2]
 

@@ -108,7 +108,10 @@ def rollout(
         >>> history = mj.selection.rollout(3, selector, online, num_rounds=7)
         >>> bool(
         ...     (
-        ...         history == mj.selection.rollout_trials(3, selector, online, 7, num_trials=2)[0]
+        ...         history
+        ...         == mj.selection.rollout_trials(
+        ...             3, selector, online, 7, num_trials=2
+        ...         )[0]
         ...     ).all()
         ... )
         True
@@ -210,8 +213,13 @@ def rollout_metrics(
 
     Examples:
         >>> import mrsa_jax as mj
-        >>> selector, online = mj.selection.weighted(6, 2), mj.availability.independent(0.3)
-        >>> streamed = mj.selection.rollout_metrics(5, selector, online, 9, num_trials=2)
+        >>> selector, online = (
+        ...     mj.selection.weighted(6, 2),
+        ...     mj.availability.independent(0.3),
+        ... )
+        >>> streamed = mj.selection.rollout_metrics(
+        ...     5, selector, online, 9, num_trials=2
+        ... )
         >>> kept = mj.selection.fairness_gap(
         ...     mj.selection.rollout_trials(5, selector, online, 9, num_trials=2)
         ... )

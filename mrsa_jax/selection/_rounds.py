@@ -132,8 +132,10 @@ def learnt_sums(
         >>> cohort = [1, 1, 1, 1, 0, 0]
         >>> lost = [1, 1, 1, 0, 0, 0]  # client 3, of block {2, 3}, is lost before V3
         >>> survivors = jnp.asarray([cohort, cohort, cohort, lost, lost], jnp.bool_)
-        >>> [mj.selection.learnt_sums(survivors, 2, policy).astype(int).tolist()
-        ...  for policy in ("ignore", "abort", "drop_block")]
+        >>> [
+        ...     mj.selection.learnt_sums(survivors, 2, policy).astype(int).tolist()
+        ...     for policy in ("ignore", "abort", "drop_block")
+        ... ]
         [[1, 1, 1, 0, 0, 0], [0, 0, 0, 0, 0, 0], [1, 1, 0, 0, 0, 0]]
 
     Cost: a few passes over N.
@@ -184,7 +186,10 @@ def learnt_rows(
         >>> import jax.numpy as jnp
         >>> whole = jnp.asarray([[True, True, True], [False] * 3])
         >>> parts = jnp.asarray([[0, 1, 0], [-1, 1, -1]], jnp.int32)
-        >>> keys, status = jax.random.split(jax.random.key(0), 2), jnp.asarray([0, 3], jnp.int32)
+        >>> keys, status = (
+        ...     jax.random.split(jax.random.key(0), 2),
+        ...     jnp.asarray([0, 3], jnp.int32),
+        ... )
         >>> alive = jnp.ones((2, 5, 3), bool)
         >>> rows, rounds = mj.selection.learnt_rows(
         ...     mj.selection.RoundHistory(alive, whole, status, keys, parts)
@@ -261,7 +266,11 @@ def rollout_rounds(
         >>> played = mj.selection.rollout_rounds(
         ...     5, selector, online, stays, 9, policy="abort", blocks=2
         ... )
-        >>> bool((played.participation == mj.selection.rollout(5, selector, online, 9)).all())
+        >>> bool(
+        ...     (
+        ...         played.participation == mj.selection.rollout(5, selector, online, 9)
+        ...     ).all()
+        ... )
         True
 
     Source: Multi-RoundSecAgg, Section 4; CCESA, Algorithm 1, for the steps.

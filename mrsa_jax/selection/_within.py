@@ -161,8 +161,12 @@ def minimum_separation(
     Examples:
         >>> import mrsa_jax as mj
         >>> scheme = mj.selection.minimum_separation(mj.selection.uniform(6, 2), 3)
-        >>> history = mj.selection.rollout(0, scheme, mj.availability.independent(0.0), 6)
-        >>> history.reshape(2, 3, 6).sum(axis=1).tolist()  # everybody once in three rounds
+        >>> history = mj.selection.rollout(
+        ...     0, scheme, mj.availability.independent(0.0), 6
+        ... )
+        >>> history.reshape(2, 3, 6).sum(
+        ...     axis=1
+        ... ).tolist()  # everybody once in three rounds
         [[1, 1, 1, 1, 1, 1], [1, 1, 1, 1, 1, 1]]
 
     Source: none of the papers; Choquette-Choo et al., "(Amplified) Banded Matrix
@@ -322,7 +326,10 @@ def blocks_within(
         if movers and shared and left_over == "fewer_parts":
             pools.setdefault(shared, []).extend(movers)
     k = check_size(cohort_size, "cohort_size")
-    rule = "must be at most the number of clients in blocks of those who train the same parts"
+    rule = (
+        "must be at most the number of clients in blocks of those who train "
+        "the same parts"
+    )
     require(k <= len(order), "cohort_size", rule, k, len(order))
     inner = batch_partitioning(len(order), k, t, fairness)
     blocks = np.full(len(trains), -1, np.int32)

@@ -428,10 +428,14 @@ def register(
     Examples:
         >>> import mrsa_jax as mj
         >>> mj.selection.register(
-        ...     "pairs", lambda n, k: mj.selection.batch_partitioning(n, k, 2), label="Pairs"
+        ...     "pairs",
+        ...     lambda n, k: mj.selection.batch_partitioning(n, k, 2),
+        ...     label="Pairs",
         ... )
         >>> study = mj.study.SimulateConfig(rounds=9, trials=2, schemes=("pairs",))
-        >>> mj.study.run(study).mrsa.table()[["scheme", "strong_privacy"]].values.tolist()
+        >>> mj.study.run(study).mrsa.table()[
+        ...     ["scheme", "strong_privacy"]
+        ... ].values.tolist()
         [['Pairs', 2]]
     """
     arguments = ("the number of clients", "the cohort size")
