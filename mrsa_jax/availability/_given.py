@@ -97,6 +97,7 @@ class Cyclic:
         ends = tuple(range(1, 1 + state.ndim))
         place = (jnp.expand_dims(self.phase, ends) + state[None]) % length
         words = client_words(key, self.phase.shape[-1])
+        # the place of phase 0 moves on by itself; clients are ahead of it
         return ~happens(words, self.thresholds[place]), (state + 1) % length
 
 
@@ -259,6 +260,7 @@ class Replay:
         """Return the next row of the trace; nothing is drawn."""
         del key
         length = jnp.int32(self.trace.shape[-2])
+        # past its end the trace shows nobody, unless it repeats and never gets there
         row = self.trace[jnp.minimum(state, length - 1)] & (state < length)
         following = jnp.minimum(state + 1, length)
         return row, jnp.where(self.repeats, following % length, following)

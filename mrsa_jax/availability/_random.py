@@ -184,6 +184,7 @@ def assign_rates(
         values, np.finfo(np.float32).tiny, np.nextafter(np.float32(1), np.float32(0))
     )
     values = np.where((exact > 0.0) & (exact < 1.0), inside, values)
+    # dealt out in turn, so that no rate has two clients more than another
     place = np.arange(num_clients) % values.size
     if how == "sorted":
         place = np.sort(place)
@@ -259,6 +260,7 @@ class Markov:
         Return who is online, which is also the next state.
         """
         words = client_words(key, self.away.shape[-1])
+        # one word decides both: whether a client leaves, or whether it comes back
         online = jnp.where(
             state, ~happens(words, self.leave), happens(words, self.back)
         )
@@ -450,5 +452,6 @@ def independent_steps(
     )
     numbers = jnp if is_traced(rates) else np
     with np.errstate(divide="ignore"):
+        # 1 - (1 - q)^s, by logarithms so that small q keep their digits
         gone_by = -numbers.expm1(steps * numbers.log1p(-rates)[None])
     return IndependentSteps(on_device(threshold(gone_by, illegal=ALWAYS)))

@@ -111,8 +111,6 @@ class Graph:
         """Return the most neighbours of a client.
 
         None if only chance bounds them.
-
-        None if only chance bounds them.
         """
         return self.row.degree(num_clients, *self.parameters)
 

@@ -80,10 +80,9 @@ class BernoulliSelection:
         """Return mean and deviation of a Poisson-binomial number.
 
         It counts as 0 where it is 1: a sum of one is withheld.
-
-        A sum of one is withheld.
         """
         chances = self.chances(dropout_rates)
+        # P(exactly one joins) is P(none) times the sum of odds, unless some surely join
         certain = chances == 1
         others = 1 - chances[~certain]
         nobody = float(others.prod())
@@ -247,6 +246,7 @@ class BinSelection:
         drawn = client_words(key, self.num_clients) % bins.astype(jnp.uint32)
         turn = state.played % bins
         is_first = (turn if self.fresh else state.played) == 0
+        # in later rounds what was drawn in the first one holds
         bins = jnp.where(is_first[None], drawn.astype(jnp.int32), state.bins)
         cohort = available & (bins == turn[None]) & (self.num_bins > 0)
         return cohort, BinsState(

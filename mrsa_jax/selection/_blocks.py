@@ -139,6 +139,7 @@ class BlockSelection:
             wanted = jnp.where(works, blocks - by_use, 0)
             return chosen | k_smallest(words, eligible & ~chosen, wanted)
 
+        # which of the two searches run is data, so that one program serves all schemes
         chosen = lax.cond(by_use > 0, least_used, lambda: jnp.zeros_like(eligible))
         chosen = lax.cond(blocks > by_use, others, lambda chosen: chosen, chosen)
         cohort = block_any(chosen, self.block_size)

@@ -46,6 +46,7 @@ def _round_keys(k0, k1, j, chained, keys):
     Those of a whole tile of rounds are kept in keys, uint32[6, tile]; round -chained
     comes first.
     """
+    # as many keys at once as a vector loop is worth, made again for each tile of rounds
     k = (j + chained) % _TILE
     if k == 0:
         for i in range(keys.shape[1]):
@@ -66,6 +67,7 @@ def _move_on(j, chained, limits, words, online):
         for i in range(words.size):
             leave, back = limits[0, i], limits[1, i]
             limit = leave if online[i] == 1 else back
+            # a limit of `ALWAYS` stands for a chance of 1, which no word reaches
             online[i] ^= np.int32((words[i] < limit) | (limit == _ALWAYS))
     else:
         row = j % limits.shape[0]
@@ -286,6 +288,7 @@ def play(tables, sizes, totals, history):
     # rest of the cohort by keys alone.
     key, order, limits, chances = tables
     first, rounds, chained, size, wanted, by_use = sizes
+    # clients behind the last whole block are in none and are never asked
     blocks = totals.shape[1] // size
     width = (blocks + LANES - 1) // LANES * LANES
     words = np.empty(order.size, np.uint32)

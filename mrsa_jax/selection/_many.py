@@ -155,15 +155,18 @@ def rollout_many(
     require(count > 0 and len(set(lengths)) == 1, "seeds", rule, *lengths)
     pairs = zip(selectors, availabilities, strict=True)
     checked = [_rollout._check(*pair, num_rounds) for pair in pairs]
-    rounds, trials = checked[0][0], check_size(num_trials, "num_trials")
+    rounds = checked[0][0]
+    trials = check_size(num_trials, "num_trials")
     check_size(width, "width")
     schemes = list(zip(selectors, [bound for _, bound in checked], strict=True))
     start = check_integer(first, "first", 0, 2**31 - trials)
     program = program_of(schemes[0])
     rule = "must all be of one program: of one class, with the same sizes"
-    require(all(program_of(one) == program for one in schemes[1:]), "selectors", rule)
+    require(all(program_of(scheme) == program for scheme in schemes), "selectors", rule)
     keys = [as_key(seed) for seed in seeds]
     over = checked_mesh(mesh)
+    # three ways to the same bits: compiled loops, one configuration after another where
+    # each fills the device, or several in one call
     if over is None and all(map(runs_loops, keys, *zip(*schemes, strict=True))):
         return np.stack(
             [

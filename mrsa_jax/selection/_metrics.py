@@ -55,6 +55,7 @@ class Running(NamedTuple):
     def add(self, participation: Bool[Array, " clients *lead"]) -> Running:
         """Return the state after one more round."""
         size = jnp.sum(participation, axis=0, dtype=jnp.uint32)
+        # totals of long histories pass 32 bits, and JAX may have no wider words
         low = self.low + size
         high = self.high + (low < size).astype(jnp.uint32)
         return Running(
@@ -367,12 +368,13 @@ def chances_of_some(
     for place, chance in enumerate(available[:-1].tolist()):
         before[place + 1] = before[place] * (1.0 - chance)
         before[place + 1, 1:] += before[place, :-1] * chance
-    chances, behind = np.empty(count), share  # [a]: mean share with a before this block
+    chances = np.empty(count)
+    behind = share  # [a]: mean share with a available before this block
     for place in range(count - 1, -1, -1):
         chance = float(available[place])
-        chances[place] = chance * float(
-            before[place, : place + 1] @ behind[: place + 1]
-        )
+        mean = float(before[place, : place + 1] @ behind[: place + 1])
+        chances[place] = chance * mean
+        # take the block to those behind: with it one more is available before them
         behind = (1.0 - chance) * behind + chance * np.append(behind[1:], 0.0)
     return chances
 
@@ -385,12 +387,9 @@ def _by_block(blocks: Any, n: int, t: int) -> np.ndarray:
         labels.ndim == 1 and labels.size == n, "blocks", rule, f"shape {labels.shape}"
     )
     names, sizes = np.unique(labels, return_counts=True)
-    wrong = sizes != t
     rule = "must name each block as often as `privacy_target`"
-    got = (
-        [f"block {names[wrong][0]}: {sizes[wrong][0]} times", t] if wrong.any() else []
-    )
-    require(not wrong.any(), "blocks", rule, *got)
+    for name, size in zip(names, sizes, strict=True):
+        require(size == t, "blocks", rule, f"block {name}: {size} times", t)
     return np.argsort(labels, kind="stable")
 
 
@@ -409,6 +408,7 @@ def _at_least(chances: np.ndarray, m: int) -> float:
         reached += law[-1] * chance
         law[1:] = law[1:] * (1.0 - chance) + law[:-1] * chance
         law[0] *= 1.0 - chance
+    # of the two complements the smaller one has more digits
     return reached if reached < 0.5 else 1.0 - float(law.sum())
 
 

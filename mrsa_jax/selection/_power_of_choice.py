@@ -202,20 +202,13 @@ def power_of_choice(
     else:
         require(k <= d, "num_candidates", "must be at least `cohort_size`", d, k)
         require(d <= n, "num_candidates", "must be at most `num_clients`", d, n)
-    high, low = (
-        _losses(initial_loss, "initial_loss", n),
-        _losses(final_loss, "final_loss", n),
-    )
+    high = _losses(initial_loss, "initial_loss", n)
+    low = _losses(final_loss, "final_loss", n)
     over = low > high
-    rule = "must be at most `initial_loss`"
-    require(
-        not over.any(),
-        "final_loss",
-        rule,
-        *low[over][:1].tolist(),
-        *high[over][:1].tolist(),
-    )
-    down, up = one_number(decay, "decay"), one_number(recovery, "recovery")
+    wrong = low[over][:1].tolist() + high[over][:1].tolist()
+    require(not wrong, "final_loss", "must be at most `initial_loss`", *wrong)
+    down = one_number(decay, "decay")
+    up = one_number(recovery, "recovery")
     require(0.0 < down <= 1.0, "decay", "must lie in (0, 1]", down)
     require(1.0 <= up <= 1e9, "recovery", "must lie in [1, 1e9]", up)
     require(down >= 1e-9, "decay", "must be at least 1e-9", down)
@@ -223,12 +216,8 @@ def power_of_choice(
     for name, factor, step in (("decay", down, fall), ("recovery", up, rise)):
         rule = "must be 1 or differ from it by 6e-8 or more, not to be rounded to it"
         require(factor == 1.0 or int(step) != 0, name, rule, factor)
-    highest, lowest, falls, rises = map(
-        on_device, (_units(high), _units(low), fall, rise)
-    )
-    return PowerOfChoice(
-        jnp.int32(k), jnp.int32(d), highest, lowest, falls, rises, num_clients=n
-    )
+    leaves = map(on_device, (_units(high), _units(low), fall, rise))
+    return PowerOfChoice(jnp.int32(k), jnp.int32(d), *leaves, num_clients=n)
 
 
 def _losses(value: object, argument: str, num_clients: int) -> np.ndarray:

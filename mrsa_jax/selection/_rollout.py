@@ -238,13 +238,8 @@ def _check(
 ) -> tuple[int, Availability]:
     rounds = check_size(num_rounds, "num_rounds")
     check_selector(selector)
-    is_model = isinstance(availability, Availability)
-    require(
-        is_model,
-        "availability",
-        "must have `for_clients`, `init` and `sample`",
-        availability,
-    )
+    rule = "must have `for_clients`, `init` and `sample`"
+    require(isinstance(availability, Availability), "availability", rule, availability)
     return rounds, availability.for_clients(selector.num_clients)
 
 
@@ -267,11 +262,14 @@ def _in_chunks(
     a chunk.
     """
     num_clients = schemes[0].num_clients
+    # what is compiled in less time runs more slowly: all chunks together decide
     if num_trials * num_rounds * num_clients > LITTLE:
         run = run.in_full  # type: ignore[attr-defined]
-    workers, shares = _workers((key, schemes)), 1
+    workers = _workers((key, schemes))
+    shares = 1
     if mesh is not None:
-        workers, shares = 1, mesh.size
+        workers = 1
+        shares = mesh.size
         run = functools.partial(_over_mesh, run, mesh)
     elif workers > 1:
         shares = cores_for("selection", num_trials)
@@ -285,6 +283,7 @@ def _in_chunks(
         size = chunk if mesh is None else chunk * mesh.size
 
         def part(start: int) -> Any:
+            # the last chunk is filled up with trials that are dropped below
             trials = on_device(np.uint32(start) + np.arange(size, dtype=np.uint32))
             return run(key, trials, *schemes, num_rounds)
 
@@ -336,6 +335,7 @@ def _side_by_side(
     """Call a function for each start, several at once under the caller's settings."""
     if workers == 1:
         return list(map(run, starts))
+    # threads of a pool do not inherit a context such as the default device
     call = in_context(lambda start: jax.block_until_ready(run(start)))
     with concurrent.futures.ThreadPoolExecutor(workers) as pool:
         return list(pool.map(call, starts))
@@ -353,13 +353,12 @@ def _start(
     key: Array, selector: Selector, availability: Availability
 ) -> tuple[Any, Any]:
     """Return the states before the first round, trials (the key's axes) innermost."""
-    chosen = jax.tree.map(
-        lambda leaf: jnp.broadcast_to(
-            jnp.expand_dims(leaf, tuple(range(leaf.ndim, leaf.ndim + key.ndim))),
-            (*leaf.shape, *key.shape),
-        ),
-        selector.init(),
-    )
+
+    def of_trials(leaf: Array) -> Array:
+        column = leaf.reshape(leaf.shape + (1,) * key.ndim)
+        return jnp.broadcast_to(column, leaf.shape + key.shape)
+
+    chosen = jax.tree.map(of_trials, selector.init())
 
     def init(trial: Array) -> Any:
         before = fold(trial, jnp.uint32(_BEFORE_ROUNDS), int(Stream.AVAILABILITY))
@@ -398,9 +397,9 @@ def _method(scheme: Any, name: str, ndim: int) -> Any:
     The scheme's own if it takes them, else mapped.
     """
     method = getattr(scheme, name)
-    return (
-        method if getattr(scheme, "takes_trials", False) else _over_trials(method, ndim)
-    )
+    if getattr(scheme, "takes_trials", False):
+        return method
+    return _over_trials(method, ndim)
 
 
 def _history(key: Array, selector: Any, availability: Any, num_rounds: int) -> Array:

@@ -204,6 +204,7 @@ def learnt_rows(
         rounds = np.flatnonzero(whole.any(axis=1))
         return with_weights(whole[rounds], weights), rounds.astype(np.int32)
     labels = np.asarray(history.components)
+    # a round whose graph became disconnected gives a sum for each component
     sums = [
         (j, label) for j, row in enumerate(labels) for label in np.unique(row[row >= 0])
     ]
@@ -365,6 +366,7 @@ def _roll(
         survivors = steps.sample(round_key(trial, j, Stream.STEPS), cohort)
         graph_key = round_key(trial, j, Stream.ASSIGNMENT)
         learnt = rule.learn(graph_key, survivors)
+        # who was asked in vain is not served, whatever the selector has counted
         after = with_counts(after, states[0].counts + learnt.summed.astype(jnp.int32))
         row = RoundHistory(
             survivors, learnt.summed, learnt.status, graph_key, learnt.components

@@ -308,14 +308,16 @@ def blocks_within(
     order: list[int] = []
     now = np.zeros_like(trains)
     while pools:
+        # largest classes first: only they can do with fewer parts
         shared_parts = max(pools, key=lambda part: (len(part), sorted(part)))
         members = sorted(
             pools.pop(shared_parts), key=lambda i: len(np.flatnonzero(trains[i]))
         )
-        rest = len(members) % t
         # those who could train no more than this stay; of the others the last to come
         # move on
-        placed, movers = members[: len(members) - rest], members[len(members) - rest :]
+        stop = len(members) // t * t
+        placed = members[:stop]
+        movers = members[stop:]
         now[np.ix_(placed, sorted(shared_parts))] = True
         order += placed
         shared = max(
