@@ -365,9 +365,9 @@ def _pattern_averaged(plan: _Plan, some: np.ndarray) -> _Found:
     if law.coins is not None and plan.strategy is None:
         _, first, of = _classes(law.coins[some])
         scale = plan.noise_multiplier
-        losses = tuple(law.known(int(client), scale) for client in some[first])
+        laws = tuple(law.known(int(client), scale) for client in some[first])
         text = "The law of counts is known: nothing is simulated."
-        return _Found(losses, of, 0, (exact, text))
+        return _Found(laws, of, 0, (exact, text))
     units = law.units
     size = block_size_of(law.selector) if units is not law else 1
     alike = units.alike

@@ -246,7 +246,8 @@ class SumPlan:
         """Return the size of each client's sum of a round, 0 where it was in none."""
         law = self.histories
         scheme = law.selector, law.availability
-        components = None
+        components: Any = None
+        rows: Any
         if self.steps is None:
             rows = selection.rollout_trials(
                 seed, *scheme, law.rounds, number, first=first

@@ -166,8 +166,10 @@ def sizes_as_data(
 def _build(
     num_clients: int, block_size: Any, blocks: Any, least_used: Any
 ) -> BlockSelection:
-    numbers = (on_device(each, np.int32) for each in (block_size, blocks, least_used))
-    return BlockSelection(*numbers, num_clients)
+    size, wanted, by_use = (
+        on_device(each, np.int32) for each in (block_size, blocks, least_used)
+    )
+    return BlockSelection(size, wanted, by_use, num_clients)
 
 
 @also_traced

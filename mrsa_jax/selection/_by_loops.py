@@ -82,12 +82,11 @@ def _play(
     chances = np.zeros(0, np.uint32)
     blocks = 1, 0, 0
     if type(scheme) is BlockSelection:
-        numbers = (
-            scheme.block_size,
-            scheme.blocks_per_cohort,
-            scheme.least_used_blocks,
+        blocks = (
+            int(scheme.block_size),
+            int(scheme.blocks_per_cohort),
+            int(scheme.least_used_blocks),
         )
-        blocks = tuple(map(int, numbers))
     else:
         each = np.broadcast_to(np.asarray(scheme.threshold), clients)
         chances = np.pad(each, padding)

@@ -216,8 +216,9 @@ def power_of_choice(
     for name, factor, step in (("decay", down, fall), ("recovery", up, rise)):
         rule = "must be 1 or differ from it by 6e-8 or more, not to be rounded to it"
         require(factor == 1.0 or int(step) != 0, name, rule, factor)
-    leaves = map(on_device, (_units(high), _units(low), fall, rise))
-    return PowerOfChoice(jnp.int32(k), jnp.int32(d), *leaves, num_clients=n)
+    numbers = (_units(high), _units(low), fall, rise)
+    highest, lowest, falls, rises = map(on_device, numbers)
+    return PowerOfChoice(jnp.int32(k), jnp.int32(d), highest, lowest, falls, rises, n)
 
 
 def _losses(value: object, argument: str, num_clients: int) -> np.ndarray:
