@@ -22,7 +22,7 @@ from mrsa_jax._core.arrays import checked_mesh, needs_values, quick_for_little
 from mrsa_jax._core.device import at_once, within_memory
 from mrsa_jax._core.factories import program_of
 from mrsa_jax._core.selector import Selector
-from mrsa_jax._core.streams import Seed, as_key, fold_over
+from mrsa_jax._core.streams import Seed, as_key, trial_key
 from mrsa_jax.availability import Availability
 from mrsa_jax.selection import _rollout
 from mrsa_jax.selection._by_loops import counts_by_loops, history_by_loops, runs_loops
@@ -93,7 +93,7 @@ def _counts_chunk(
     availability: Any,
     num_rounds: int,
 ) -> Int32[Array, "trials clients"]:
-    keys = fold_over(key, trials)
+    keys = jax.vmap(lambda trial: trial_key(key, trial))(trials)
 
     def step(states: Any, j: Array) -> tuple[Any, None]:
         return _play(keys, selector, availability, states, j)[0], None

@@ -43,7 +43,6 @@ from mrsa_jax._core.streams import (
     Stream,
     as_key,
     fold,
-    fold_over,
     round_key,
     trial_key,
 )
@@ -432,7 +431,7 @@ def _roll_chunk(
     availability: Any,
     num_rounds: int,
 ) -> Bool[Array, "trials rounds clients"]:
-    keys = fold_over(key, trials)
+    keys = jax.vmap(lambda trial: trial_key(key, trial))(trials)
     return jnp.moveaxis(_history(keys, selector, availability, num_rounds), -1, 0)
 
 
@@ -444,7 +443,7 @@ def _metrics_chunk(
     availability: Any,
     num_rounds: int,
 ) -> RolloutMetrics:
-    keys = fold_over(key, trials)
+    keys = jax.vmap(lambda trial: trial_key(key, trial))(trials)
 
     def step(carry: Any, j: Array) -> tuple[Any, Any]:
         states, running = carry
