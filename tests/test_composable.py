@@ -292,20 +292,10 @@ def selection_rows() -> dict[str, Row]:
             lambda parts: selection.blocks_within(parts, 2, 2).blocks,
             SURVIVORS[:, :3],
         ),
-        "changing_population": _not(
-            VALUE,
-            lambda key: selection.changing_population(
-                key, N, J, arrival_rate=0.1, departure_rate=0.1
-            ),
-            keys,
-        ),
         "expected_cardinality": _of(
             lambda rate: selection.expected_cardinality(N, 2, 2, rate), RATES
         ),
         "fairness_gap": _of(selection.fairness_gap, P),
-        "form_blocks": _not(
-            VALUE, lambda members: selection.form_blocks(members, 2), SURVIVORS[:, :3]
-        ),
         "from_lines": _not(CHECKED, lambda lines: selection.from_lines(lines, 2), P),
         "learnt_rows": _not(SHAPE, selection.learnt_rows, _both(history)),
         "learnt_sums": _of(
@@ -334,12 +324,6 @@ def selection_rows() -> dict[str, Row]:
         ),
         "rollout_metrics": _of(
             lambda key, s, a: selection.rollout_metrics(key, s, a, J, 3), keys, *schemes
-        ),
-        "rollout_population": _of(
-            lambda key: selection.rollout_population(
-                key, np.ones((J, N), bool), 2, 2, away
-            ),
-            keys,
         ),
         "rollout_rounds": _of(
             lambda key, s, a, own: selection.rollout_rounds(

@@ -333,7 +333,12 @@ def as_typed(value: Any) -> str:
     return brief(value)
 
 
-@dataclass_transform(frozen_default=True, field_specifiers=(dataclasses.field,))
+def static() -> Any:
+    """Return the field of a `pytree` that decides on programs, instead of a leaf."""
+    return dataclasses.field(metadata={"static": True})
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(dataclasses.field, static))
 def pytree(cls: type[_Value]) -> type[_Value]:
     """Make a frozen dataclass of a class, its fields leaves except those that are static.
 

@@ -1,4 +1,4 @@
-"""Who is online in a round: availability models behind one contract.
+"""Availability of clients in each round: models behind one contract.
 
 Modules load when first used: names of models, which settings need, load without JAX.
 """

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import typing
-from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
 
 import jax.numpy as jnp
 import numpy as np
-from jax.typing import ArrayLike
-from jaxtyping import Array, Bool, Int32, Key
+from jaxtyping import Array, Bool, Int32
 
+from mrsa_jax._core.array_types import (
+    Flags,
+    Integers,
+    Nested,
+    Numbers,
+    PRNGKey,
+    TrialKeys,
+)
 from mrsa_jax._core.arrays import (
     binary_matrix,
     integer_or_vector,
@@ -32,12 +38,8 @@ from mrsa_jax._core.streams import (
 )
 from mrsa_watch._base.errors import check_integer, check_known, require, shortened
 
-# ---- Clients whose chance to be away follows a cycle: day and night, each at its own
-# phase.
-#
 # A departure from the papers' model, in which a client's rate never changes. Devices
-# join when they
-# charge at night, so clients of one time zone are away together.
+# join when they charge at night, so clients of one time zone are away together.
 
 
 @pytree
@@ -67,7 +69,7 @@ class Cyclic:
         """
         return Cyclic(self.thresholds, spread(self.phase, "phase", num_clients))
 
-    def init(self, key: Key[Array, ""]) -> Int32[Array, ""]:
+    def init(self, key: PRNGKey) -> Int32[Array, ""]:
         """Return the place of phase 0 before the first round, 0; nothing is drawn."""
         del key
         return jnp.int32(0)
@@ -77,7 +79,10 @@ class Cyclic:
         return self.thresholds.size
 
     def _limits(self, num_rounds: int) -> np.ndarray:
-        """Return each client's thresholds on the host, a row for each round of the first cycle."""
+        """Return each client's thresholds on the host.
+
+        A row for each round of the first cycle.
+        """
         rounds = np.arange(min(self._period, num_rounds))[:, None]
         return np.asarray(self.thresholds)[
             (rounds + np.asarray(self.phase)) % self._period
@@ -85,20 +90,21 @@ class Cyclic:
 
     @one_program
     def sample(
-        self, key: Key[Array, "*trials"], state: Int32[Array, "*trials"]
-    ) -> tuple[Bool[Array, " clients *trials"], Int32[Array, "*trials"]]:
+        self, key: TrialKeys, state: Int32[Array, "*trials"]
+    ) -> tuple[Flags, Int32[Array, "*trials"]]:
         """Draw who is online, each client at its own place of the cycle."""
         length = self.thresholds.shape[-1]
         ends = tuple(range(1, 1 + state.ndim))
         place = (jnp.expand_dims(self.phase, ends) + state[None]) % length
         words = client_words(key, self.phase.shape[-1])
+        # the place of phase 0 moves on by itself; clients are ahead of it
         return ~happens(words, self.thresholds[place]), (state + 1) % length
 
 
 @also_traced
 def cyclic(
-    dropout_rates: ArrayLike | Sequence[float | int],
-    phase: ArrayLike | Sequence[int] = 0,
+    dropout_rates: Numbers,
+    phase: Integers = 0,
 ) -> Cyclic:
     """Return the model in which the chance to be offline repeats every L rounds.
 
@@ -148,7 +154,7 @@ def diurnal(
     dropout_rate: float | Array,
     amplitude: float | Array,
     period: int,
-    phase: ArrayLike | Sequence[int] = 0,
+    phase: Integers = 0,
 ) -> Cyclic:
     """Return the model in which clients are away by day.
 
@@ -173,9 +179,16 @@ def diurnal(
 
     Examples:
         >>> import mrsa_jax as mj
-        >>> flat, plain = mj.availability.diurnal(0.3, 0.0, 24), mj.availability.independent(0.3)
-        >>> online = [mj.selection.rollout(0, mj.selection.uniform(9, 2), model, num_rounds=20)
-        ...           for model in (flat, plain)]
+        >>> flat, plain = (
+        ...     mj.availability.diurnal(0.3, 0.0, 24),
+        ...     mj.availability.independent(0.3),
+        ... )
+        >>> online = [
+        ...     mj.selection.rollout(
+        ...         0, mj.selection.uniform(9, 2), model, num_rounds=20
+        ...     )
+        ...     for model in (flat, plain)
+        ... ]
         >>> bool((online[0] == online[1]).all())
         True
     """
@@ -197,8 +210,6 @@ def diurnal(
     require(a == 0.0 or a >= 2.0**-32, "amplitude", rule, a)
     return cyclic(np.clip(p + a * cosine, 0.0, 1.0), phase)
 
-
-# ---- Replay of a recorded trace: who was online in each round of a real system.
 
 Start = Literal["first", "random"]
 Beyond = Literal["repeat", "absent"]
@@ -235,20 +246,21 @@ class Replay:
         return self
 
     @one_program
-    def init(self, key: Key[Array, ""]) -> Int32[Array, ""]:
+    def init(self, key: PRNGKey) -> Int32[Array, ""]:
         """Return the row of the first round: 0, or a uniform one."""
         row = (client_words(key, 1)[0] % jnp.uint32(self.trace.shape[-2])).astype(
             jnp.int32
         )
-        return jnp.where(self.is_random, row, jnp.int32(0))
+        return jnp.where(self.is_random, row, 0)
 
     @one_program
     def sample(
-        self, key: Key[Array, ""], state: Int32[Array, ""]
+        self, key: PRNGKey, state: Int32[Array, ""]
     ) -> tuple[Bool[Array, " clients"], Int32[Array, ""]]:
         """Return the next row of the trace; nothing is drawn."""
         del key
         length = jnp.int32(self.trace.shape[-2])
+        # past its end the trace shows nobody, unless it repeats and never gets there
         row = self.trace[jnp.minimum(state, length - 1)] & (state < length)
         following = jnp.minimum(state + 1, length)
         return row, jnp.where(self.repeats, following % length, following)
@@ -256,7 +268,7 @@ class Replay:
 
 @also_traced
 def replay(
-    trace: ArrayLike | Sequence[Any],
+    trace: Nested,
     *,
     beyond: Beyond = "repeat",
     start: Start = "first",

@@ -12,9 +12,9 @@ from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 import jax.numpy as jnp
 import numpy as np
-from jax.typing import ArrayLike
-from jaxtyping import Array, Bool, Float32, Key
+from jaxtyping import Array, Bool, Float32
 
+from mrsa_jax._core.array_types import Flags, Numbers, PRNGKey, TrialKeys
 from mrsa_jax._core.arrays import (
     needs_values,
     number_or_vector,
@@ -26,6 +26,7 @@ from mrsa_jax._core.device import is_traced
 from mrsa_jax._core.factories import also_traced, unless_traced
 from mrsa_jax._core.streams import (
     ALWAYS,
+    Seed,
     as_key,
     chances_typed,
     check_chances,
@@ -37,11 +38,8 @@ from mrsa_jax._core.streams import (
 )
 from mrsa_watch._base.errors import ConfigurationError, check_count, nearest, require
 
-# ---- Clients who drop out of each round independently, each at its own rate.
-#
 # Multi-RoundSecAgg (AAAI version), Section 4: client i is available with chance 1 -
-# p_i,
-# independently over clients and rounds. p_i -> `dropout_rate`.
+# p_i, independently over clients and rounds. p_i -> `dropout_rate`.
 
 _WAYS = ("shuffled", "cyclic", "sorted")
 
@@ -79,12 +77,12 @@ class Independent:
         """
         return Independent(spread(self.thresholds, "dropout_rate", num_clients, "rate"))
 
-    def init(self, key: Key[Array, ""]) -> None:
+    def init(self, key: PRNGKey) -> None:
         """Return None: rounds do not depend on each other."""
         del key
 
     def _limits(self, num_rounds: int) -> np.ndarray:
-        """Return what compiled rollouts compare words with.
+        """Return the thresholds that compiled rollouts compare words with.
 
         A row for all rounds, on the host.
         """
@@ -92,9 +90,7 @@ class Independent:
         return np.asarray(self.thresholds)[None]
 
     @one_program
-    def sample(
-        self, key: Key[Array, "*trials"], state: None
-    ) -> tuple[Bool[Array, " clients *trials"], None]:
+    def sample(self, key: TrialKeys, state: None) -> tuple[Flags, None]:
         """Draw who is online; client i's draw does not depend on the number of clients.
 
         Keys of many trials give trials as trailing axes. One rate for an unknown number
@@ -132,7 +128,9 @@ def independent(dropout_rate: Any) -> Independent:
         >>> import mrsa_jax as mj
         >>> import jax
         >>> model = mj.availability.independent([0.0, 1.0])
-        >>> available, _ = model.sample(jax.random.key(0), model.init(jax.random.key(1)))
+        >>> available, _ = model.sample(
+        ...     jax.random.key(0), model.init(jax.random.key(1))
+        ... )
         >>> available.tolist()
         [True, False]
 
@@ -144,7 +142,7 @@ def independent(dropout_rate: Any) -> Independent:
 
 @needs_values
 def assign_rates(
-    seed: int | Key[Array, ""],
+    seed: Seed,
     rates: Sequence[float],
     num_clients: int,
     how: Literal["shuffled", "cyclic", "sorted"] = "shuffled",
@@ -179,13 +177,14 @@ def assign_rates(
             f"`how` must be a known way; got {how!r}; {nearest(how, _WAYS)}"
         )
     check_count(num_clients, "num_clients", "must be at least 1")
-    given = np.atleast_1d(check_chances(rates, "rates"))
-    values = given.astype(np.float32)
+    exact = np.atleast_1d(check_chances(rates, "rates"))
+    values = exact.astype(np.float32)
     # what is between 0 and 1 stays so in float32
     inside = np.clip(
         values, np.finfo(np.float32).tiny, np.nextafter(np.float32(1), np.float32(0))
     )
-    values = np.where((given > 0.0) & (given < 1.0), inside, values)
+    values = np.where((exact > 0.0) & (exact < 1.0), inside, values)
+    # dealt out in turn, so that no rate has two clients more than another
     place = np.arange(num_clients) % values.size
     if how == "sorted":
         place = np.sort(place)
@@ -196,9 +195,6 @@ def assign_rates(
         words = np.asarray(client_words(as_key(seed), drawn))[:num_clients]
         place = place[np.argsort(words, kind="stable")]
     return values[place]
-
-
-# ---- Clients who stay away for a while: an on/off Markov chain for each.
 
 
 @pytree
@@ -236,8 +232,8 @@ class Markov:
         Raises:
             ConfigurationError: If it holds chains of another number of clients.
         """
-        own = self.away, self.leave, self.back
-        return Markov(*(spread(a, "dropout_rate", num_clients) for a in own))
+        thresholds = self.away, self.leave, self.back
+        return Markov(*(spread(a, "dropout_rate", num_clients) for a in thresholds))
 
     def _limits(self, num_rounds: int) -> np.ndarray:
         """Return the thresholds on the host.
@@ -245,22 +241,26 @@ class Markov:
         To leave, to come back, of the first state.
         """
         del num_rounds
-        return np.stack([np.asarray(own) for own in (self.leave, self.back, self.away)])
+        return np.stack(
+            [
+                np.asarray(thresholds)
+                for thresholds in (self.leave, self.back, self.away)
+            ]
+        )
 
     @one_program
-    def init(self, key: Key[Array, ""]) -> Bool[Array, " clients"]:
-        """Return who is online before the first round, from the stationary law of one trial."""
+    def init(self, key: PRNGKey) -> Bool[Array, " clients"]:
+        """Draw the clients online before the first round from the stationary law."""
         return ~happens(client_words(key, self.away.shape[-1]), self.away)
 
     @one_program
-    def sample(
-        self, key: Key[Array, "*trials"], state: Bool[Array, " clients *trials"]
-    ) -> tuple[Bool[Array, " clients *trials"], Bool[Array, " clients *trials"]]:
+    def sample(self, key: TrialKeys, state: Flags) -> tuple[Flags, Flags]:
         """Move every chain one round on.
 
         Return who is online, which is also the next state.
         """
         words = client_words(key, self.away.shape[-1])
+        # one word decides both: whether a client leaves, or whether it comes back
         online = jnp.where(
             state, ~happens(words, self.leave), happens(words, self.back)
         )
@@ -269,8 +269,8 @@ class Markov:
 
 @also_traced
 def markov(
-    dropout_rate: ArrayLike | Sequence[float | int],
-    mean_absence: ArrayLike | Sequence[float | int],
+    dropout_rate: Numbers,
+    mean_absence: Numbers,
 ) -> Markov:
     """Return the model in which each client is an on/off chain.
 
@@ -338,16 +338,13 @@ def markov(
         )
     chances = ((p, ALWAYS), (numbers.minimum(leave, 1.0), ALWAYS), (back, 0))
     return Markov(
-        *(on_device(threshold(own, illegal=illegal)) for own, illegal in chances)
+        *(on_device(threshold(chance, illegal=illegal)) for chance, illegal in chances)
     )
-
-
-# ---- The contract that every availability model keeps.
 
 
 @runtime_checkable
 class Availability(Protocol):
-    """Who is online: a pytree whose numbers are leaves.
+    """Model of the clients online in each round: a pytree whose numbers are leaves.
 
     `state` is what the next round needs (None for a model without memory). `sample` is
     written for one trial; a model whose class has `takes_trials = True` also takes keys
@@ -357,35 +354,26 @@ class Availability(Protocol):
     """
 
     def for_clients(self, num_clients: int) -> Availability:
-        """Return the model for `num_clients` clients; a single number serves them all."""
-        ...
+        """Return the model for a number of clients; a single rate serves them all."""
 
-    def init(self, key: Key[Array, ""]) -> Any:
+    def init(self, key: PRNGKey) -> Any:
         """Return the state before the first round."""
-        ...
 
-    def sample(
-        self, key: Key[Array, ""], state: Any
-    ) -> tuple[Bool[Array, " clients"], Any]:
-        """Return who is online in a round, bool[N], and the next state."""
-        ...
+    def sample(self, key: PRNGKey, state: Any) -> tuple[Bool[Array, " clients"], Any]:
+        """Return the clients online in a round, bool[N], and the next state."""
 
 
-# ---- Who survives the steps of one round of a secure-aggregation protocol.
-#
 # CCESA, Section 2 and Algorithm 1: V0 is the cohort; V1, V2, V3 and V4 are the clients
-# still there
-# after key exchange, share distribution, masked inputs and unmasking, each within the
-# one before.
-# The sum is over V3. q -> `step_dropout_rate`, q_total = 1 - (1 - q)^4 ->
-# `total_dropout_rate`.
+# still there after key exchange, share distribution, masked inputs and unmasking, each
+# within the one before. The sum is over V3. q -> `step_dropout_rate`, q_total = 1 - (1
+# - q)^4 -> `total_dropout_rate`.
 
 _STEPS = 4
 
 
 @runtime_checkable
 class StepDropout(Protocol):
-    """Who survives the protocol's steps: a pytree whose numbers are leaves.
+    """Model of survivors of the protocol's steps: a pytree whose numbers are leaves.
 
     `sample` is written for one round; a model whose class has `takes_trials = True`
     also takes keys [B] and cohorts [n, B], and returns [5, n, B]. Other models are
@@ -393,10 +381,9 @@ class StepDropout(Protocol):
     """
 
     def sample(
-        self, key: Key[Array, ""], cohort: Bool[Array, " clients"]
+        self, key: PRNGKey, cohort: Bool[Array, " clients"]
     ) -> Bool[Array, "5 clients"]:
         """Return V0 (the cohort) to V4 as rows, each within the one before."""
-        ...
 
 
 @pytree
@@ -413,9 +400,7 @@ class IndependentSteps:
     takes_trials: ClassVar[bool] = True
 
     @one_program
-    def sample(
-        self, key: Key[Array, "*trials"], cohort: Bool[Array, " clients *trials"]
-    ) -> Bool[Array, "5 clients *trials"]:
+    def sample(self, key: TrialKeys, cohort: Flags) -> Bool[Array, "5 clients *trials"]:
         """Return V0 to V4; client i's draw does not depend on the number of clients.
 
         Keys of many trials give trials as trailing axes.
@@ -427,15 +412,15 @@ class IndependentSteps:
             rates in ((), (num_clients,)), "step_dropout_rate", rule, f"shape {rates}"
         )
         words = client_words(key, num_clients)
-        left = [happens(words, self.thresholds[step]) for step in range(_STEPS)]
-        return jnp.stack([cohort, *(cohort & ~gone for gone in left)])
+        gone_by = [happens(words, self.thresholds[step]) for step in range(_STEPS)]
+        return jnp.stack([cohort, *(cohort & ~gone for gone in gone_by)])
 
 
 @also_traced
 def independent_steps(
-    step_dropout_rate: ArrayLike | Sequence[float | int],
+    step_dropout_rate: Numbers,
 ) -> IndependentSteps:
-    """Return the model in which every client leaves at each of the four steps with chance q.
+    """Return the model in which clients leave at each of four steps with chance q.
 
     Args:
         step_dropout_rate: q in [0, 1], for everybody or [N]: the chance to leave at one
@@ -467,5 +452,6 @@ def independent_steps(
     )
     numbers = jnp if is_traced(rates) else np
     with np.errstate(divide="ignore"):
-        left = -numbers.expm1(steps * numbers.log1p(-rates)[None])
-    return IndependentSteps(on_device(threshold(left, illegal=ALWAYS)))
+        # 1 - (1 - q)^s, by logarithms so that small q keep their digits
+        gone_by = -numbers.expm1(steps * numbers.log1p(-rates)[None])
+    return IndependentSteps(on_device(threshold(gone_by, illegal=ALWAYS)))

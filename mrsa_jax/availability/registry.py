@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """What a name stands for.
+    """Row of a model's name.
 
     Attributes:
         build: (each client's rate float32[N], rates as given, each client's place among
@@ -77,7 +77,7 @@ class Model:
 
     @staticmethod
     def parse(text: str, dropout_rates: Sequence[float] | None = None) -> Model:
-        """Read a model as written in flags and files, and check that it fits its rates, if any.
+        """Read a model as written in flags and files, and check that it fits its rates.
 
         The form is `independent`, `markov:ROUNDS`, `cyclic`,
         `diurnal:AMPLITUDE:PERIOD`, `replay:FILE[:random|:absent]`, or the name of one
@@ -106,7 +106,10 @@ def _absence(rest: list[str]) -> tuple[Any, ...]:
 
 def _fits_absence(rates: Sequence[float], absence: float) -> None:
     for rate in rates:  # shorter absences cannot make up the rate
-        rule = "must give a mean absence of at least p / (1 - p) rounds for a dropout rate of p"
+        rule = (
+            "must give a mean absence of at least p / (1 - p) rounds "
+            "for a dropout rate of p"
+        )
         fits = rate == 1 or absence >= rate / (1 - rate) - 1e-9
         require(fits, "availability", rule, absence, rate)
 
@@ -193,7 +196,7 @@ def register(
     papers: str | Sequence[str] = (),
     depends: Any = None,
 ) -> None:
-    """Add your own availability model, so that flags, files, sweeps and `cite` accept it.
+    """Add your own availability model to flags, files, sweeps and `cite`.
 
     It is written `name`, or `name:3:0.5` if the factory takes parameters after the
     rates. On the command line, `--plugin FILE.py` runs the file that registers it.
@@ -214,13 +217,15 @@ def register(
 
     Examples:
         >>> import mrsa_jax as mj
-        >>> mj.availability.register("always", lambda rates: mj.availability.independent(0 * rates))
+        >>> mj.availability.register(
+        ...     "always", lambda rates: mj.availability.independent(0 * rates)
+        ... )
         >>> population = mj.study.PopulationConfig(availability="always")
         >>> study = mj.study.SimulateConfig(rounds=9, trials=2, population=population)
         >>> int(mj.study.run(study)["skipped"].sum())
         0
     """
-    own = own_row(
+    row = own_row(
         name,
         factory,
         None,
@@ -242,11 +247,11 @@ def register(
 
     ROWS[name] = Row(
         build,
-        own["rule"],
-        own["read"],
+        row["rule"],
+        row["read"],
         is_by_client=True,
-        papers=own["papers"],
-        code=own["code"],
+        papers=row["papers"],
+        code=row["code"],
     )
 
 

@@ -11,11 +11,12 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
-from jaxtyping import Array, Float64, Int, Key
+from jaxtyping import Float64, Int
 
+from mrsa_jax._core.array_types import PerClient
 from mrsa_jax._core.arrays import integer_or_vector, needs_values
 from mrsa_jax._core.selector import Selector, block_size_of
-from mrsa_jax._core.streams import as_key, fold
+from mrsa_jax._core.streams import Seed, as_key, fold
 from mrsa_jax.availability import Availability, Independent
 from mrsa_jax.dp._coins import Losses, is_in_reach
 from mrsa_jax.dp._histories import (
@@ -26,7 +27,7 @@ from mrsa_jax.dp._histories import (
     worst_mu,
 )
 from mrsa_jax.dp._mechanism import RingLosses
-from mrsa_jax.dp._mixtures import Between, Drawn, Known, Sampled
+from mrsa_jax.dp._mixtures import Bounded, Drawn, Known
 from mrsa_jax.dp._privacy_losses import losses_of, why_not_drawn
 from mrsa_jax.dp._spending import check_strategy
 from mrsa_jax.dp._sums import SumPlan, checked_sums
@@ -45,7 +46,7 @@ Method = Literal["auto", "pattern_averaged", "amplified", "worst_case", "monte_c
 
 @typing.runtime_checkable
 class Loss(Protocol):
-    """What one client, or some with equal laws, lose."""
+    """Privacy loss of one client, or of some with equal laws."""
 
     def delta(self, epsilon: float) -> float:
         """Return delta at epsilon."""
@@ -54,12 +55,12 @@ class Loss(Protocol):
         """Return the least epsilon with which delta is kept."""
 
     def interval(self, delta: float, error: float) -> tuple[float, float]:
-        """Return what it is no less and no more than, with chance 1 - error."""
+        """Return an interval that holds epsilon with chance 1 - error."""
 
 
 @finding
 class Account:
-    """What planned rounds cost each client (built by `account`).
+    """Costs of planned rounds to each client (built by `account`).
 
     Attributes:
         epsilon: float64 `[clients]`, least epsilon with which `at_delta` is kept. If
@@ -81,9 +82,9 @@ class Account:
         notes: What the figures rest on, in sentences.
     """
 
-    epsilon: Float64[np.ndarray, " clients"]
-    lower: Float64[np.ndarray, " clients"]
-    upper: Float64[np.ndarray, " clients"]
+    epsilon: PerClient
+    lower: PerClient
+    upper: PerClient
     clients: Int[np.ndarray, " clients"]
     at_delta: float
     adversary: Adversary
@@ -94,7 +95,7 @@ class Account:
     _losses: tuple[Loss, ...] = dataclasses.field(repr=False)
     _of: Int[np.ndarray, " clients"] = dataclasses.field(repr=False)
 
-    def delta(self, epsilon: Any) -> Float64[np.ndarray, " clients"]:
+    def delta(self, epsilon: Any) -> PerClient:
         """Return delta at epsilon, of each client; from trials, an estimate.
 
         Args:
@@ -103,8 +104,8 @@ class Account:
         Raises:
             ConfigurationError: If it is not.
         """
-        asked = check_number(epsilon, "epsilon", "must be finite and at least 0", 0.0)
-        return np.array([loss.delta(asked) for loss in self._losses])[self._of]
+        number = check_number(epsilon, "epsilon", "must be finite and at least 0", 0.0)
+        return np.array([loss.delta(number) for loss in self._losses])[self._of]
 
     @property
     def worst(self) -> int:
@@ -118,18 +119,16 @@ class Account:
 
     def _rows(self) -> list[tuple[str, str]]:
         place = int(np.argmax(self.epsilon))
-        lower, upper = self.lower[place], self.upper[place]
-        within = f" (within {lower:.4g} to {upper:.4g})" if lower < upper else ""
-        by = (
-            f"{self.trials} trials, {self.confidence:.0%}"
-            if self.trials
-            else "known law"
-        )
+        lower = self.lower[place]
+        upper = self.upper[place]
+        epsilon = f"largest {self.epsilon[place]:.4g}"
+        if lower < upper:
+            epsilon += f" (within {lower:.4g} to {upper:.4g})"
+        by = "known law"
+        if self.trials:
+            by = f"{self.trials} trials, {self.confidence:.0%}"
         return [
-            (
-                "epsilon",
-                f"largest {self.epsilon[place]:.4g}{within}, mean {self.mean:.4g}",
-            ),
+            ("epsilon", f"{epsilon}, mean {self.mean:.4g}"),
             ("delta", f"{self.at_delta:g}"),
             ("against", self.adversary),
             ("method", f"{self.method} ({by})"),
@@ -139,7 +138,7 @@ class Account:
 
 
 class _Plan(NamedTuple):
-    """What is asked of a method.
+    """Question to a method.
 
     `sums` where their noise or their losses make them differ.
     """
@@ -156,7 +155,7 @@ class _Plan(NamedTuple):
 
 
 class _Found(NamedTuple):
-    """Losses, of which each client has one; the number of trials; what is to be said."""
+    """Losses, of which each client has one, the number of trials, and notes."""
 
     losses: tuple[Loss, ...]
     of: np.ndarray
@@ -182,7 +181,7 @@ def account(
     clients: Any = None,
     trials: int = 10_000,
     confidence: float = 0.95,
-    seed: int | Key[Array, ""] = 0,
+    seed: Seed = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> Account:
     """Return the epsilon that planned rounds cost each client, with its interval.
@@ -260,8 +259,8 @@ def account(
         >>> blocks = mj.selection.batch_partitioning(24, 6, 3, "uniform")
         >>> mj.dp.account(blocks, online, 100, noise_multiplier=4.0)
         Account(epsilon: largest 6.09, mean 6.09; delta: 1e-05; against: server; method:
-        pattern_averaged (known law); Exact for who sees who takes part.; The law of counts is
-        known: nothing is simulated.)
+        pattern_averaged (known law); Exact for who sees who takes part.; The law of
+        counts is known: nothing is simulated.)
         >>> steps = mj.availability.independent_steps(0.05)
         >>> lossy = mj.dp.account(blocks, online, 100, 4.0, planned=6, steps=steps)
         >>> lossy.epsilon[0].round(1).item()  # less noise in fewer sums
@@ -288,12 +287,11 @@ def account(
     check_known(adversary, "adversary", typing.get_args(Adversary), "a known adversary")
     check_known(method, "method", typing.get_args(Method), "a known method")
     matrix = None if strategy is None else check_strategy(strategy, bound.rounds)
-    wrong = matrix is not None and sums is not None
-    require(not wrong, "strategy", f"must not be set {_VARY}", "a strategy")
+    legal = matrix is None or sums is None
+    require(legal, "strategy", f"must not be set {_VARY}", "a strategy")
     some = _check_clients(clients, bound.selector.num_clients)
-    require(
-        progress is None or callable(progress), "progress", "must be callable", progress
-    )
+    legal = progress is None or callable(progress)
+    require(legal, "progress", "must be callable", progress)
     plan = _Plan(
         bound,
         sums,
@@ -305,57 +303,46 @@ def account(
         as_key(seed),
         progress,
     )
-    reason = _why_not_amplified(plan)
-    require(
-        method != "amplified" or not reason,
-        "method",
-        f"must not be 'amplified': {reason}",
-    )
-    if method == "monte_carlo":
-        reason = _why_no_losses(plan)
-        require(not reason, "method", f"must not be 'monte_carlo': {reason}")
-    if method == "auto" and reason:
-        method = "pattern_averaged"
+    why_not = _why_no_losses if method == "monte_carlo" else _why_not_amplified
+    reason = why_not(plan)
+    legal = not reason or method not in ("amplified", "monte_carlo")
+    require(legal, "method", f"must not be {method!r}: {reason}")
     if method == "auto":
-        method, found = _least(plan, some)
+        method, found = _least(plan, some, reason)
     else:
         found = _METHODS[method](plan, some)
-    ends = _ends(found, wanted, 1.0 - level)
-    notes = (*found.notes, *_note_of_trials(found, wanted, 1.0 - level))
+    # all intervals hold together: each fails with its share
+    error = (1.0 - level) / len(found.losses)
+    rows = [
+        (loss.epsilon(wanted), *loss.interval(wanted, error)) for loss in found.losses
+    ]
+    epsilon, lower, upper = np.array(rows).T[:, found.of]
+    assert not (lower > upper * (1 + 1e-9)).any(), (
+        "an interval whose ends are exchanged"
+    )
     return Account(
-        *ends,
+        epsilon,
+        np.minimum(lower, upper),  # except for rounding it is
+        upper,
         some,
         wanted,
         adversary,
         method,
         found.trials,
         level if found.trials else 1.0,
-        notes,
+        found.notes + _note_of_trials(found, wanted, error),
         found.losses,
         found.of,
     )
 
 
-def _ends(
-    found: _Found, delta: float, error: float
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return epsilon, and what it is no less and no more than, of each client."""
-    # all intervals hold together: each fails with its share
-    each = error / len(found.losses)
-    rows = [(loss.epsilon(delta), *loss.interval(delta, each)) for loss in found.losses]
-    epsilon, lower, upper = np.array(rows).T[:, found.of]
-    assert not (lower > upper * (1 + 1e-9)).any(), (
-        "an interval whose ends are exchanged"
-    )
-    lower = np.minimum(lower, upper)  # except for rounding it is
-    return epsilon, lower, upper
-
-
 def _note_of_trials(found: _Found, delta: float, error: float) -> tuple[str, ...]:
-    own = [loss for loss in found.losses if isinstance(loss, Between | Drawn | Sampled)]
-    if not own:
+    if not found.trials:
         return ()
-    wanted = max(loss.trials_wanted(delta, error / len(own)) for loss in own)
+    bounds = [
+        bound for loss in found.losses for bound in getattr(loss, "above", [loss])
+    ]
+    wanted = max(bound.trials_wanted(delta, error) for bound in bounds)
     text = (
         f"With {wanted:,} trials what none of them has shown would take up a tenth of "
         "delta "
@@ -364,35 +351,40 @@ def _note_of_trials(found: _Found, delta: float, error: float) -> tuple[str, ...
     return () if wanted <= found.trials else (text,)
 
 
-# ---- methods
-
-
 def _pattern_averaged(plan: _Plan, some: np.ndarray) -> _Found:
     exact = "Exact for who sees who takes part."
     if plan.adversary == "models":
-        exact = "An upper bound, by joint convexity: this adversary sees less than is allowed for."
+        exact = (
+            "An upper bound, by joint convexity: "
+            "this adversary sees less than is allowed for."
+        )
     law = plan.histories
     if plan.sums is not None:
         return _of_sums(plan, plan.sums, some, exact)
     if law.coins is not None and plan.strategy is None:
-        _, first, of = np.unique(
-            law.coins[some], return_index=True, return_inverse=True
-        )
-        known = tuple(
-            law.known(int(client), plan.noise_multiplier) for client in some[first]
-        )
-        return _Found(
-            known, of, 0, (exact, "The law of counts is known: nothing is simulated.")
-        )
+        _, first, of = _classes(law.coins[some])
+        scale = plan.noise_multiplier
+        laws = tuple(law.known(int(client), scale) for client in some[first])
+        text = "The law of counts is known: nothing is simulated."
+        return _Found(laws, of, 0, (exact, text))
     units = law.units
     size = block_size_of(law.selector) if units is not law else 1
     alike = units.alike
-    own = plan.seed, plan.trials, plan.noise_multiplier, plan.progress
+    settings = plan.seed, plan.trials, plan.noise_multiplier, plan.progress
     matrix = plan.strategy
-    drawn = units.sampled(*own) if matrix is None else units.sampled_with(matrix, *own)
-    classes, of = np.unique(alike[some // size], return_inverse=True)
-    losses = tuple(drawn(np.flatnonzero(alike == one)) for one in classes)
+    drawn = (
+        units.sampled(*settings)
+        if matrix is None
+        else units.sampled_with(matrix, *settings)
+    )
+    classes, _, of = _classes(alike[some // size])
+    losses = tuple(drawn(np.flatnonzero(alike == number)) for number in classes)
     return _Found(losses, of, plan.trials, (exact,))
+
+
+def _classes(alike: np.ndarray) -> Any:
+    """Return distinct values, the first place of each, and the value of every entry."""
+    return np.unique(alike, return_index=True, return_inverse=True)
 
 
 def _of_sums(plan: _Plan, sums: SumPlan, some: np.ndarray, exact: str) -> _Found:
@@ -403,86 +395,63 @@ def _of_sums(plan: _Plan, sums: SumPlan, some: np.ndarray, exact: str) -> _Found
             "Of the mechanism's integers: its Renyi bounds, as `ledger(mechanism=)` "
             "has it.",
         )
-    classes, first, of = np.unique(
-        sums.alike[some], return_index=True, return_inverse=True
-    )
-    known = [sums.known(int(client)) for client in some[first]]
-    laws = tuple(one for one in known if one is not None)
-    if len(laws) == len(known):
-        return _Found(
-            laws, of, 0, (*notes, "The law of sums is known: nothing is simulated.")
-        )
+    alike = sums.alike
+    classes, first, of = _classes(alike[some])
+    laws = [sums.known(int(client)) for client in some[first]]
+    losses = tuple(law for law in laws if law is not None)
+    if len(losses) == len(laws):
+        notes += ("The law of sums is known: nothing is simulated.",)
+        return _Found(losses, of, 0, notes)
     drawn = sums.sampled(plan.seed, plan.trials, plan.delta, plan.progress)
-    losses = tuple(drawn(np.flatnonzero(sums.alike == one)) for one in classes)
+    losses = tuple(drawn(np.flatnonzero(alike == number)) for number in classes)
     return _Found(losses, of, plan.trials, notes)
 
 
 def _amplified(plan: _Plan, some: np.ndarray) -> _Found:
     law = plan.histories
     assert law.coins is not None
-    coins, of = np.unique(law.coins[some], return_inverse=True)
+    coins, _, of = _classes(law.coins[some])
     losses: list[Loss] = []
+    is_reached = True
     tell(plan.progress, 0, len(coins))
     for coin in coins.tolist():
-        spent = (
-            Losses.of(coin, law.rounds, plan.noise_multiplier) if coin > 0 else _NOTHING
-        )
-        losses.append(spent)
+        loss: Loss = _NOTHING
+        if coin > 0:
+            loss = Losses.of(coin, law.rounds, plan.noise_multiplier)
+            is_reached &= loss.below is not None
+            is_reached &= is_in_reach(plan.delta, law.rounds)
+        losses.append(loss)
         tell(plan.progress, len(losses), len(coins))
     notes = ["Void against the server, and where a round's size is known."]
-    limited = [one for one in losses if isinstance(one, Losses)]
-    if any(
-        one.below is None or not is_in_reach(plan.delta, one.rounds) for one in limited
-    ):
+    if not is_reached:
         notes.append(
             "Floats do not reach this delta: the upper end comes from Renyi "
-            "divergences, "
-            "and the lower end is 0."
+            "divergences, and the lower end is 0."
         )
     return _Found(tuple(losses), of, 0, tuple(notes))
 
 
-class _Least(NamedTuple):
-    """Two bounds on what clients lose.
+def _least(plan: _Plan, some: np.ndarray, reason: str) -> tuple[Method, _Found]:
+    """Return the less of two bounds for each client, and the worst client's method.
 
-    Attributes:
-        amplified: Exact up to rounding, so that its lower end holds.
-        averaged: An upper bound.
+    The mean over histories alone where `reason` is against amplification.
     """
-
-    amplified: Loss
-    averaged: Loss
-
-    def delta(self, epsilon: float) -> float:
-        """Return the smaller delta."""
-        return min(self.amplified.delta(epsilon), self.averaged.delta(epsilon))
-
-    def epsilon(self, delta: float) -> float:
-        """Return the smaller epsilon."""
-        return min(self.amplified.epsilon(delta), self.averaged.epsilon(delta))
-
-    def interval(self, delta: float, error: float) -> tuple[float, float]:
-        """Return the lower end of the one, and the smaller upper end."""
-        lower, upper = self.amplified.interval(delta, error)
-        return lower, min(upper, self.averaged.interval(delta, error)[1])
-
-
-def _least(plan: _Plan, some: np.ndarray) -> tuple[Method, _Found]:
-    """Return the less of two bounds for each client, and by which the worst client has its."""
-    amplified, averaged = _amplified(plan, some), _pattern_averaged(plan, some)
-    pairs, of = np.unique(
-        np.stack([amplified.of, averaged.of], axis=1), axis=0, return_inverse=True
-    )
-    losses = tuple(
-        _Least(amplified.losses[i], averaged.losses[j]) for i, j in pairs.tolist()
-    )
+    averaged = _pattern_averaged(plan, some)
+    if reason:
+        return "pattern_averaged", averaged
+    amplified = _amplified(plan, some)
+    both = np.stack([amplified.of, averaged.of], axis=1)
+    pairs, of = np.unique(both, axis=0, return_inverse=True)
+    losses = []
+    for i, j in pairs.tolist():
+        exact = amplified.losses[i]  # up to rounding, so that its lower end holds
+        losses.append(Bounded((exact, averaged.losses[j]), exact))
     worst = max(losses, key=lambda loss: loss.epsilon(plan.delta))
-    is_amplified = worst.amplified.epsilon(plan.delta) <= worst.averaged.epsilon(
-        plan.delta
-    )
+    first, second = (loss.epsilon(plan.delta) for loss in worst.above)
+    is_amplified = first <= second
     notes = amplified.notes if is_amplified else (*averaged.notes, *amplified.notes)
     method: Method = "amplified" if is_amplified else "pattern_averaged"
-    return method, _Found(losses, of.reshape(-1), 0, notes)
+    return method, _Found(tuple(losses), of.reshape(-1), 0, notes)
 
 
 def _largest_mu(plan: _Plan) -> float:
@@ -497,16 +466,17 @@ def _largest_mu(plan: _Plan) -> float:
 
 def _worst_case(plan: _Plan, some: np.ndarray) -> _Found:
     law = plan.histories
-    own = Known(np.array([_largest_mu(plan)]), np.ones(1))
-    one = own if plan.sums is None else own._replace(law=plan.sums.costs.law)
+    loss = Known(np.array([_largest_mu(plan)]), np.ones(1))
+    if plan.sums is not None:
+        loss = loss._replace(law=plan.sums.costs.law)
     text = f"No client is in more than {law.most} of {law.rounds} rounds."
-    return _Found((one,), np.zeros(len(some), np.int64), 0, (text,))
+    return _Found((loss,), np.zeros(len(some), np.int64), 0, (text,))
 
 
 def _monte_carlo(plan: _Plan, some: np.ndarray) -> _Found:
     law = plan.histories
     alone = np.zeros(law.selector.num_clients) if law.coins is None else law.coins
-    _, first, of = np.unique(alone[some], return_index=True, return_inverse=True)
+    _, first, of = _classes(alone[some])
     most = _largest_mu(plan)
     losses = []
     for place, client in enumerate(some[first].tolist()):
@@ -553,11 +523,9 @@ def _why_no_losses(plan: _Plan) -> str:
     """
     if plan.adversary == "server":
         return _SEEN
-    return (
-        _VARIES
-        if plan.sums is not None
-        else why_not_drawn(plan.histories, plan.strategy)
-    )
+    if plan.sums is not None:
+        return _VARIES
+    return why_not_drawn(plan.histories, plan.strategy)
 
 
 def _why_not_amplified(plan: _Plan) -> str:
@@ -568,21 +536,22 @@ def _why_not_amplified(plan: _Plan) -> str:
     if plan.sums is not None:
         return _VARIES
     if block_size_of(law.selector) > 1:
-        return "blocks give away who takes part: the others of a block may send what tells it"
+        return (
+            "blocks give away who takes part: "
+            "the others of a block may send what tells it"
+        )
     if not getattr(law.selector, "joins_alone", False):
-        return "clients do not join by their own coins: a client's place is otherwise another's"
+        return (
+            "clients do not join by their own coins: "
+            "a client's place is otherwise another's"
+        )
     if not isinstance(law.availability, Independent):
         return "who is online is not independent over clients and rounds"
     if law.separation > 1 or law.coins is None:
         return "with a minimum separation, or bins, rounds depend on each other"
-    return (
-        ""
-        if plan.strategy is None
-        else "with a strategy rounds do not compose one by one"
-    )
-
-
-# ---- checks
+    if plan.strategy is not None:
+        return "with a strategy rounds do not compose one by one"
+    return ""
 
 
 def _check_clients(clients: Any, count: int) -> np.ndarray:
@@ -590,10 +559,6 @@ def _check_clients(clients: Any, count: int) -> np.ndarray:
         return np.arange(count)
     some = np.atleast_1d(integer_or_vector(clients, "clients"))
     rule = f"must be one or more indices of clients, from 0 to {count - 1}"
-    require(
-        some.size > 0 and bool(((some >= 0) & (some < count)).all()),
-        "clients",
-        rule,
-        clients,
-    )
+    inside = some.size > 0 and some.min() >= 0 and some.max() < count
+    require(bool(inside), "clients", rule, clients)
     return some

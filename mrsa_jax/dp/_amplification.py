@@ -1,4 +1,4 @@
-"""What T costs in amplification.
+"""Amplification under blocks of T.
 
 Epsilon of the same chances to take part, in blocks or one by one.
 Who sees only the models is less sure who took part, and that amplifies privacy, if
@@ -36,7 +36,7 @@ _STEP = 1e-3  # of privacy losses, rounded so that epsilon is never too large
 @dataclasses.dataclass(frozen=True)
 @by_value
 class Amplification:
-    """What blocks cost and buy (built by `amplification`); an entry for each T.
+    """Costs and benefits of blocks (built by `amplification`), an entry for each T.
 
     Attributes:
         privacy_targets: T.
@@ -70,7 +70,7 @@ class Amplification:
     delta: float
 
     def _rows(self) -> list[tuple[str, ...]]:
-        """Return what the columns are, and a row for each T."""
+        """Return names of the columns, and a row for each T."""
         against = (self.server, self.blocks, self.one_by_one, self.cardinality)
         rows = zip(self.privacy_targets, *against, strict=True)
         names = (
@@ -94,7 +94,7 @@ def amplification(
     *,
     dropout_rate: float = 0.0,
 ) -> Amplification:
-    """Return what blocks of T cost in amplification, and what they buy.
+    """Compare amplification under blocks of T with clients who join one by one.
 
     Batch partitioning that draws uniformly among the available blocks, so that a
     client's rounds are independent and laws are known: nothing but `hidden_among` is
@@ -180,7 +180,7 @@ def amplification(
 
 
 def block_losses(chance: float, target: int, noise_multiplier: float) -> Any:
-    """Return a round's privacy losses of a client whose block sends the same, never too large.
+    """Bound a round's privacy losses of a client whose block sends the same from below.
 
     Releases are distinguished by cells only, which nobody who sees them whole does
     worse than.
@@ -206,11 +206,11 @@ def block_losses(chance: float, target: int, noise_multiplier: float) -> Any:
         parts = np.where(middle, above, below)
         return np.asarray((1.0 - chance) * parts[0] + chance * parts[1])
 
-    def logarithms(own: np.ndarray) -> dict[int, float]:
+    def logarithms(cells: np.ndarray) -> dict[int, float]:
         # at least the rounding of the sum: the logarithm of less is hundreds away, and
         # the distribution, which dp_accounting composes cell by cell, as long
-        rest = max(1.0 - float(own.sum()), 1e-16)
-        return dict(enumerate(np.log(np.append(own, rest)).tolist()))
+        rest = max(1.0 - float(cells.sum()), 1e-16)
+        return dict(enumerate(np.log(np.append(cells, rest)).tolist()))
 
     return privacy_loss_distribution().from_two_probability_mass_functions(
         logarithms(masses(target - 1)),

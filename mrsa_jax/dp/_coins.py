@@ -11,10 +11,10 @@ taken off, and a delta that is not well above it has no distribution at all. The
 Renyi divergences bound epsilon, which are sums of positive terms and hold for every
 delta: with P the mixture, Q = N(0, z^2),
 
-    log E_Q (P/Q)^a = log sum_k C(a, k) (1-q)^(a-k) q^k exp(k (k-1) / (2 z^2))     for integers a,
+    log E_Q (P/Q)^a = log sum_k C(a, k) (1-q)^(a-k) q^k exp(k (k-1) / (2 z^2))
 
-convex in a, so that between two integers the chord is no less. The other direction is
-no larger.
+for integers a, convex in a, so that between two integers the chord is no less. The
+other direction is no larger.
 
 Sources: Mironov, Talwar, Zhang, "Renyi differential privacy of the sampled Gaussian
 mechanism" (2019), for the sum and both directions; Canonne, Kamath, Steinke, "The
@@ -62,7 +62,9 @@ def privacy_loss_distribution() -> Any:
 
 
 def rounding_of(rounds: int) -> float:
-    """Return what delta of a composed distribution may err by, some tens of times what was seen.
+    """Bound the rounding error of delta of a composed distribution.
+
+    Some tens of times the error that was seen.
 
     Against Gaussians, whose delta is known: 1e-15 after one round and 2e-13 after
     10,000.
@@ -103,20 +105,20 @@ def log_moments(coin: float, noise_multiplier: float) -> Float64[np.ndarray, " o
 
     with np.errstate(divide="ignore"):
         away, joins = np.log1p(-coin), np.log(coin)
-    found = [0.0]
+    moments = [0.0]
     for order in _INTEGERS[1:]:
         k = np.arange(order + 1)
         ways = gammaln(order + 1) - gammaln(k + 1) - gammaln(order - k + 1)
         # 0 times a logarithm of 0 is nothing
         stays = np.where(k < order, (order - k) * away, 0.0) if coin < 1 else 0.0 * k
         terms = ways + stays + k * joins + k * (k - 1) / (2 * noise_multiplier**2)
-        found.append(float(logsumexp(terms) if coin < 1 else terms[-1]))
-    rounded = np.array(found) * (1 + 1e-12) + 1e-13 * (_INTEGERS > 1)
+        moments.append(float(logsumexp(terms) if coin < 1 else terms[-1]))
+    rounded = np.array(moments) * (1 + 1e-12) + 1e-13 * (_INTEGERS > 1)
     return np.interp(ORDERS, _INTEGERS, rounded)
 
 
 def step_of(coin: float, rounds: int, noise_multiplier: float) -> float:
-    """Return the step of a grid of losses that holds all of them in bounded time and memory.
+    """Return the step of a grid of losses that bounds time and memory.
 
     Examples:
         >>> step_of(0.1, 100, 4.0), step_of(0.1, 100, 0.1) > 1e-4
@@ -130,7 +132,7 @@ def step_of(coin: float, rounds: int, noise_multiplier: float) -> float:
         return np.logaddexp(away, joins + (2 * release - 1) / scale)
 
     far = _FAR * noise_multiplier
-    one = float(loss(1 + far) - loss(-far))
+    width = float(loss(1 + far) - loss(-far))
     normal = np.linspace(-_FAR, _FAR, 401)
     density = np.exp(-(normal**2) / 2)
     weights = np.concatenate([(1 - coin) * density, coin * density]) / density.sum()
@@ -139,14 +141,16 @@ def step_of(coin: float, rounds: int, noise_multiplier: float) -> float:
     )
     deviation = math.sqrt(weights @ (losses - weights @ losses) ** 2)
     every = min(
-        rounds * one, _OF_ONE * one + _DEVIATIONS * deviation * math.sqrt(rounds)
+        rounds * width, _OF_ONE * width + _DEVIATIONS * deviation * math.sqrt(rounds)
     )
-    return max(_STEP, every / _MOST_CELLS, one / _MOST_OF_ONE)
+    return max(_STEP, every / _MOST_CELLS, width / _MOST_OF_ONE)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Losses:
-    """Privacy losses of one client's rounds, rounded so that epsilon is never too small.
+    """Privacy losses of one client's rounds.
+
+    They are rounded so that epsilon is never too small.
 
     Attributes:
         above: `PrivacyLossDistribution`, rounded up; None where its grid would be too
@@ -164,7 +168,10 @@ class Losses:
     @staticmethod
     @functools.lru_cache(maxsize=4)  # T leaves one client's coin as it is
     def of(coin: float, rounds: int, noise_multiplier: float) -> Losses:
-        """Return those of a client who joins each of J rounds with this chance, above 0."""
+        """Return the losses of a client who joins each of J rounds by a coin.
+
+        Its chance is above 0.
+        """
         library = privacy_loss_distribution()
         # who joins more often loses no less
         more = min(coin + _HALF_A_WORD, 1.0)
@@ -191,15 +198,13 @@ class Losses:
         """Return delta at epsilon, rounded up."""
         orders = ORDERS - 1
         logarithms = self.moments - orders * epsilon + orders * np.log1p(-1 / ORDERS)
-        found = min(
-            1.0, float(np.exp(np.minimum(logarithms - np.log(ORDERS), 0.0)).min())
-        )
+        by_moments = float(np.exp(np.minimum(logarithms - np.log(ORDERS), 0.0)).min())
         if self.above is None:
-            return found
+            return by_moments
         composed = float(self.above.get_delta_for_epsilon(epsilon)) + rounding_of(
             self.rounds
         )
-        return min(found, composed)
+        return min(by_moments, composed)
 
     def epsilon(self, delta: float) -> float:
         """Return the least epsilon with which delta is kept, rounded up."""
@@ -207,11 +212,11 @@ class Losses:
         spent = (self.moments - math.log(delta) - np.log(ORDERS)) / orders + np.log1p(
             -1 / ORDERS
         )
-        found = max(0.0, float(spent.min()))
+        by_moments = max(0.0, float(spent.min()))
         if self.above is None or not is_in_reach(delta, self.rounds):
-            return found
-        kept = delta - rounding_of(self.rounds)
-        return min(found, float(self.above.get_epsilon_for_delta(kept)))
+            return by_moments
+        reduced = delta - rounding_of(self.rounds)
+        return min(by_moments, float(self.above.get_epsilon_for_delta(reduced)))
 
     def interval(self, delta: float, error: float) -> tuple[float, float]:
         """Return that epsilon rounded down, 0 out of floats' reach, and rounded up."""

@@ -28,9 +28,6 @@ from mrsa_watch._base.errors import (
     require,
 )
 
-# ---- The largest mu of any participation that keeps a separation: what holds without
-# any law.
-
 _ROWS = 256  # whose best partners are sought side by side
 
 
@@ -42,7 +39,7 @@ def most_counts(rounds: int, separation: int) -> int:
 def largest_square(
     form: Float64[np.ndarray, "rounds rounds"], separation: int
 ) -> float:
-    """Return p^T F p at the most over participations with separation b, or a bound above it.
+    """Bound p^T F p over participations with separation b.
 
     Exact where F's entries beyond its diagonal are 0 for rounds b or more apart, and
     for b = 1: then p^T F p is a sum over the rounds of p. Else each round is given the
@@ -72,9 +69,6 @@ def _best(values: np.ndarray, separation: int) -> np.ndarray:
     return np.asarray(best[-1])
 
 
-# ---- Participation histories of a scheme: laws of counts that are known, simulations
-# of others.
-
 Progress = Callable[[int, int], None]
 PARTS = 20
 """Of a simulation, after each of which progress is reported."""
@@ -82,7 +76,7 @@ PARTS = 20
 
 @dataclasses.dataclass(frozen=True)
 class Histories:
-    """Who takes part over some rounds.
+    """Participation histories of a scheme over some rounds.
 
     Attributes:
         selector: Whom the server asks.
@@ -139,15 +133,13 @@ class Histories:
             masses = -np.diff(reached, prepend=1.0, append=0.0)
         return Known.of_counts(np.maximum(masses, 0.0), noise_multiplier)
 
-    # ---- simulated
-
     @property
     def _scheme(self) -> tuple[Any, Availability, int]:
         return self.selector, self.availability, self.rounds
 
     @property
     def units(self) -> Histories:
-        """The histories of blocks as clients, equal in law for them, where blocks are known."""
+        """Histories of blocks as clients, equal in law for them, where known."""
         size = block_size_of(self.selector)
         if size == 1 or not self._is_symmetric:
             return self
@@ -206,23 +198,29 @@ class Histories:
         noise_multiplier: float,
         progress: Progress | None,
     ) -> Callable[[np.ndarray], Sampled]:
-        """Simulate histories under a strategy; return what gives those of some clients."""
+        """Simulate histories under a strategy.
+
+        Returns a function that gives mu of some clients.
+        """
         form, clients = Form.of(strategy), self.selector.num_clients
-        found = np.empty((trials, clients))
+        squares_of_trials = np.empty((trials, clients))
         step = min(at_once("columns", 32 * self.rounds * clients), -(-trials // PARTS))
         for first, number in parts(trials, step):
             run = selection.rollout_trials(seed, *self._scheme, number, first=first)
             rows = np.moveaxis(np.asarray(run), 1, 0).reshape(self.rounds, -1)
             squares = form.squares(rows.astype(np.float64))
-            found[first : first + number] = squares.reshape(number, clients)
+            squares_of_trials[first : first + number] = squares.reshape(number, clients)
             tell(progress, first + number, trials)
-        mu = np.sqrt(found) / noise_multiplier
+        mu = np.sqrt(squares_of_trials) / noise_multiplier
         most = worst_mu(strategy, self.separation, noise_multiplier)
 
         def of(some: np.ndarray) -> Sampled:
-            own = np.ascontiguousarray(mu[:, some])
+            values = np.ascontiguousarray(mu[:, some])
             return Sampled(
-                own.ravel(), np.arange(own.size).reshape(own.shape), most, most**2
+                values.ravel(),
+                np.arange(values.size).reshape(values.shape),
+                most,
+                most**2,
             )
 
         return of
@@ -242,18 +240,24 @@ def checked_histories(selector: Any, availability: Any, rounds: Any) -> Historie
 
 def check_noise(noise_multiplier: Any) -> float:
     """Return a noise multiplier as a float, or raise."""
-    rule = "must be positive and finite: without noise, or with endless noise, there is no account"
+    rule = (
+        "must be positive and finite: "
+        "without noise, or with endless noise, there is no account"
+    )
     return check_number(noise_multiplier, "noise_multiplier", rule, POSITIVE)
 
 
 def worst_mu(strategy: np.ndarray, separation: int, noise_multiplier: float) -> float:
-    """Return the largest mu of any participation with a separation, or a bound above it."""
+    """Bound mu of any participation with a separation."""
     square = largest_square(np.abs(strategy.T @ strategy), separation)
     return float(np.sqrt(square) / noise_multiplier)
 
 
 def parts(trials: int, step: int) -> list[tuple[int, int]]:
-    """Return the first trial of each part and how many it has, all equal except the last."""
+    """Return first trial and number of trials of each part.
+
+    All are equal except the last.
+    """
     return [(first, min(step, trials - first)) for first in range(0, trials, step)]
 
 

@@ -9,7 +9,6 @@ private.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import math
 from fractions import Fraction
@@ -18,22 +17,19 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float64, Int32, Key, UInt32
+from jaxtyping import Array, Int32, UInt32
 
-from mrsa_jax._core.arrays import needs_values, on_device, pytree
+from mrsa_jax._core.array_types import Floats, PRNGKey
+from mrsa_jax._core.arrays import needs_values, on_device, pytree, static
 from mrsa_jax._core.device import is_traced
 from mrsa_jax._core.streams import block_words, entry_words
-from mrsa_jax.dp._laws import Kind, masses, reach, tail
+from mrsa_jax.dp._laws import Kind, masses, reach
 from mrsa_watch._base.errors import KNOWN, POSITIVE, check_number, require
 
-# ---- Alias tables in integers: any law whose masses are multiples of 2**-128 drawn
-# without error.
-#
 # Each of 2**m columns holds 2**128 units, of one value up to its cut and of another
-# beyond. A draw
-# takes m random bits for a column and compares up to 128 further bits with the column's
-# cut: no
-# float appears, and the law drawn is exactly that of the integer weights.
+# beyond. A draw takes m random bits for a column and compares up to 128 further bits
+# with the column's cut: no float appears, and the law drawn is exactly that of the
+# integer weights.
 
 CUT_BITS = 128
 """Bits of a column's cut."""
@@ -49,13 +45,12 @@ class AliasTable:
             beyond it; before it is the column's own index. Side by side, so that a draw
             meets one line of the cache.
         finer: uint32[3, 2**m], the lower words of the cut, the highest first.
-        mask: uint32, 2**m - 1 where columns that no draw takes follow; None where none
-            do.
+        mask: uint32, 2**m - 1: columns that no draw takes may follow.
     """
 
     columns: Array
     finer: Array
-    mask: Any = None
+    mask: Array
 
 
 def alias_table(weights: list[int], room: int) -> AliasTable:
@@ -73,17 +68,17 @@ def alias_table(weights: list[int], room: int) -> AliasTable:
         over.
     """
     size, capacity = len(weights), 1 << CUT_BITS
-    left = list(weights)
+    rest = list(weights)
     cuts, others = [0] * size, list(range(size))
-    low = [i for i, weight in enumerate(left) if weight < capacity]
-    high = [i for i, weight in enumerate(left) if weight > capacity]
+    low = [i for i, weight in enumerate(rest) if weight < capacity]
+    high = [i for i, weight in enumerate(rest) if weight > capacity]
     while low:
         column, giver = low.pop(), high[-1]
-        cuts[column], others[column] = left[column], giver
-        left[giver] -= capacity - left[column]
-        if left[giver] <= capacity:
+        cuts[column], others[column] = rest[column], giver
+        rest[giver] -= capacity - rest[column]
+        if rest[giver] <= capacity:
             high.pop()
-            if left[giver] < capacity:
+            if rest[giver] < capacity:
                 low.append(giver)
     words = np.frombuffer(
         b"".join(cut.to_bytes(CUT_BITS // 8, "big") for cut in cuts), ">u4"
@@ -98,9 +93,7 @@ def alias_table(weights: list[int], room: int) -> AliasTable:
 
 
 @functools.partial(jax.jit, static_argnames="shape")
-def draw(
-    table: AliasTable, key: Key[Array, ""], shape: tuple[int, ...]
-) -> Int32[Array, "*_"]:
+def draw(table: AliasTable, key: PRNGKey, shape: tuple[int, ...]) -> Int32[Array, "*_"]:
     """Return independent draws: entry i depends on the key and on i alone.
 
     A first pass decides by 32 bits of the cut and marks the draws that these leave
@@ -139,8 +132,7 @@ def _draws(
     Those that need `further` ones are `_OPEN` without them.
     """
     place, fine = words
-    mask = jnp.uint32(table.columns.shape[0] - 1) if table.mask is None else table.mask
-    column = (place & mask).astype(jnp.int32)
+    column = (place & table.mask).astype(jnp.int32)
     cut, other = table.columns[column, 0], table.columns[column, 1]
     is_own, is_open = fine < cut, fine == cut
     if further is not None:
@@ -148,11 +140,9 @@ def _draws(
             is_own |= is_open & (word < cuts[column])
             is_open &= word == cuts[column]
     magnitude = jnp.where(is_own, column, other.astype(jnp.int32))
-    draws = jnp.where(place >> jnp.uint32(31) == 1, -magnitude, magnitude)
+    draws = jnp.where(place >> 31 == 1, -magnitude, magnitude)
     return draws if further is not None else jnp.where(is_open, _OPEN, draws)
 
-
-# ---- Noise on the integers, drawn exactly: Skellam and the discrete Gaussian.
 
 MAX_VARIANCE = 2.0**32
 """Of what is drawn: a standard deviation of 2**16 steps, a table of 2**20 columns."""
@@ -162,7 +152,7 @@ _TAIL_BITS = CUT_BITS + 1.0
 
 @pytree
 class LatticeNoise:
-    """Noise of one client on the integers (build it with `skellam` or `discrete_gaussian`).
+    """One client's noise on integers (build it with `skellam` or `discrete_gaussian`).
 
     Attributes:
         kind: "skellam" or "discrete_gaussian".
@@ -175,7 +165,7 @@ class LatticeNoise:
         "noise in the ring: kairouz2021distributed agarwal2021skellam dong2022gaussian"
     )
 
-    kind: Kind = dataclasses.field(metadata={"static": True})
+    kind: Kind = static()
     words: Array
     table: AliasTable | None
 
@@ -213,7 +203,7 @@ class LatticeNoise:
         )
         return _noise(self.kind, float(exact))
 
-    def sample(self, key: Key[Array, ""], shape: tuple[int, ...]) -> Int32[Array, "*_"]:
+    def sample(self, key: PRNGKey, shape: tuple[int, ...]) -> Int32[Array, "*_"]:
         """Draw independent integers by integer arithmetic alone.
 
         Entry i (in order of rows) depends on the key and on i, not on the shape: 64
@@ -229,15 +219,19 @@ class LatticeNoise:
         Examples:
             >>> import mrsa_jax as mj
             >>> import jax
-            >>> draws = mj.dp.skellam(4.0).sample(jax.random.key(1), (6,))
-            >>> bool((draws[:3] == mj.dp.skellam(4.0).sample(jax.random.key(1), (3,))).all())
+            >>> noise, key = mj.dp.skellam(4.0), jax.random.key(1)
+            >>> draws = noise.sample(key, (6,))
+            >>> bool((draws[:3] == noise.sample(key, (3,))).all())
             True
         """
-        rule = "must be at most 2**32 where it is drawn: use a larger step (a smaller scale)"
+        rule = (
+            "must be at most 2**32 where it is drawn: "
+            "use a larger step (a smaller scale)"
+        )
         require(self.table is not None, "variance", rule, self.words)
         return draw(self.table, key, tuple(shape))
 
-    def mass(self, k: Any) -> Float64[np.ndarray, "*_"]:
+    def mass(self, k: Any) -> Floats:
         """Return P(X = k) to float64's digits.
 
         Args:
@@ -251,31 +245,17 @@ class LatticeNoise:
         points = np.asarray(k)
         require(points.dtype.kind in "iu", "k", "must hold integers", k)
         unique, places = np.unique(np.abs(points.astype(np.int64)), return_inverse=True)
-        found = np.zeros(unique.shape, np.float64)
+        values = np.zeros(unique.shape, np.float64)
         for run in np.split(
             np.arange(unique.size), np.flatnonzero(np.diff(unique) > 64) + 1
         ):
             if run.size:
                 first, last = int(unique[run[0]]), int(unique[run[-1]])
                 here = masses(self.kind, self.variance, first, last)
-                found[run] = [
+                values[run] = [
                     float(here[value - first]) for value in unique[run].tolist()
                 ]
-        return np.asarray(found[places]).reshape(points.shape)
-
-    def tail(self, bound: Any) -> float:
-        """Return P(|X| > bound) to float64's digits.
-
-        Args:
-            bound: A number; below 0 everything is beyond it.
-
-        Examples:
-            >>> import mrsa_jax as mj
-            >>> round(mj.dp.skellam(4.0).tail(6), 9)
-            0.001967791
-        """
-        floor = math.floor(check_number(bound, "bound"))
-        return 1.0 if floor < 0 else tail(self.kind, self.variance, floor)
+        return np.asarray(values[places]).reshape(points.shape)
 
 
 @needs_values
@@ -342,7 +322,7 @@ def _table(kind: Kind, variance: float) -> AliasTable:
 
 
 def _weights(kind: Kind, variance: float) -> list[int]:
-    """Return the weights of the magnitudes 0, 1, ..., their sum 2**(m + 128) for 2**m of them.
+    """Return weights of the 2**m magnitudes 0, 1, ..., whose sum is 2**(m + 128).
 
     Weight k > 0 is the floor of P(|X| = k) 2**(m + 128), up to a point K < 2**m beyond
     which P(|X| > K) < 2**-129; what the floors leave goes to 0. So the law of the
@@ -352,16 +332,17 @@ def _weights(kind: Kind, variance: float) -> list[int]:
     import flint
 
     last = reach(kind, variance, _TAIL_BITS)
-    found = masses(kind, variance, 0, last)
+    exact = masses(kind, variance, 0, last)
     size = max(_LEAST_SIZE, 1 << last.bit_length())
     shift = size.bit_length() - 1 + CUT_BITS
     with flint.ctx.workprec(1024):
-        rest = 1 - found[0] - 2 * sum(found[1:], flint.arb(0))
+        rest = 1 - exact[0] - 2 * sum(exact[1:], flint.arb(0))
         assert bool(rest < flint.arb(2) ** flint.arb(-_TAIL_BITS))
         unit = flint.arb(2) ** (shift + 1)
-        scaled = (mass * unit for mass in found[1:])
+        scaled = (mass * unit for mass in exact[1:])
         floors = [
-            0 if bool(one < 1) else int(one.floor().unique_fmpz()) for one in scaled
+            0 if bool(units < 1) else int(units.floor().unique_fmpz())
+            for units in scaled
         ]
     weights = [0, *floors] + [0] * (size - last - 1)
     weights[0] = (1 << shift) - sum(weights)

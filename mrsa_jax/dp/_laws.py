@@ -6,37 +6,19 @@ A variance is the exact number that its float64 is. Everything here runs on the 
 
 from __future__ import annotations
 
+import bisect
 import functools
 import math
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
-from jaxtyping import Float64
 
+from mrsa_jax._core.array_types import Floats
 from mrsa_watch._base.errors import require
 
 Kind = Literal["skellam", "discrete_gaussian"]
 _PRECISION = 320
-# variance from which tails are integrals: sums would have thousands of terms
-_WIDE = 2.0**16
-
-
-class _Law(NamedTuple):
-    """One law, of variance v.
-
-    Attributes:
-        masses: The exact P(X = k) of first <= k <= last, first at least 0.
-        exponent: Natural log of a bound on P(X >= k), k > 0.
-        cumulant: log E exp(s X), by complex intervals, for the wide v of `_wide_tail`.
-        saddle: Where the derivative of cumulant(s) - s k is 0; the root of its second
-            one there.
-    """
-
-    masses: Callable[[float, int, int], list[Any]]
-    exponent: Callable[[float, float], float]
-    cumulant: Callable[[Any, Any], Any]
-    saddle: Callable[[float, float], tuple[float, float]]
 
 
 def masses(kind: Kind, variance: float, first: int, last: int) -> list[Any]:
@@ -56,76 +38,22 @@ def masses(kind: Kind, variance: float, first: int, last: int) -> list[Any]:
     import flint
 
     with flint.ctx.workprec(_PRECISION):
-        return _LAWS[kind].masses(variance, first, last)
+        return _MASSES[kind](variance, first, last)
 
 
 def reach(kind: Kind, variance: float, bits: float) -> int:
-    """Return a point K with P(|X| > K) < 2**-bits, about the smallest, by Chernoff's bound."""
-    least = -(bits + 2.0) * math.log(2.0)
-    low, high = 0, 1
-    while _LAWS[kind].exponent(variance, float(high)) > least:
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        if _LAWS[kind].exponent(variance, float(middle)) > least:
-            low = middle
-        else:
-            high = middle
-    return high
+    """Return a point K with P(|X| > K) < 2**-bits.
 
-
-def tail(kind: Kind, variance: float, bound: int) -> float:
-    """Return P(|X| > bound) for bound >= 0, to float64's digits."""
-    import flint
-
-    bits = -_LAWS[kind].exponent(variance, bound + 1.0) / math.log(2.0)
-    if bits > 1100.0:  # below all floats
-        return 0.0
-    way = _wide_tail if variance >= _WIDE else _summed_tail
-    # the exponent is a difference of numbers as large as the variance
-    with flint.ctx.workprec(_PRECISION + max(0, math.frexp(variance)[1])):
-        return 2.0 * float(way(kind, variance, bound))
-
-
-def _summed_tail(kind: Kind, variance: float, bound: int) -> Any:
-    """Return P(X > bound), all terms of it that count."""
-    import flint
-
-    bits = -_LAWS[kind].exponent(variance, bound + 1.0) / math.log(2.0)
-    (near,) = masses(kind, variance, bound + 1, bound + 1)
-    # by Chernoff's bound the terms left out are below 2**-60 of the first
-    while not bool(flint.arb(2) ** -flint.arb(bits + 10.0) < near):
-        bits += 20.0
-    last = max(bound + 1, reach(kind, variance, bits + 70.0))
-    return sum(masses(kind, variance, bound + 1, last), flint.arb(0))
-
-
-def _wide_tail(kind: Kind, variance: float, bound: int) -> Any:
-    """Return P(X > bound) as an integral across the saddle point, whatever the variance.
-
-    P(X >= k) is the integral of exp(cumulant(s) - s k) / (1 - exp(-s)) along a line to
-    the right of 0, over 2 pi i. By the trapezoidal rule with steps of 1/16 of the
-    width: the pole at 0 is a width away or more, so the error is below exp(-2 pi 16) of
-    the whole, and what lies beyond 16 widths below exp(-128).
-
-    Source:
-        L. N. Trefethen, J. A. C. Weideman, "The exponentially convergent trapezoidal
-        rule" (2014).
+    About the smallest, by Chernoff's bound.
     """
-    import flint
-
-    saddle, curvature = _LAWS[kind].saddle(variance, bound + 1.0)
-    v, k = flint.arb(variance), flint.arb(bound) + 1
-    start, turn = (
-        flint.arb(max(saddle, 1.0 / curvature)),
-        flint.arb(1.0 / (16.0 * curvature)),
+    least = -(bits + 2.0) * math.log(2.0)
+    high = 1
+    while _EXPONENTS[kind](variance, float(high)) > least:
+        high *= 2
+    points = range(high // 2, high)
+    return points.start + bisect.bisect_left(
+        points, -least, key=lambda k: -_EXPONENTS[kind](variance, float(k))
     )
-    points = [flint.acb(start, turn * n) for n in range(16 * 16)]
-    values = [
-        (_LAWS[kind].cumulant(v, s) - s * k).exp() / (1 - (-s).exp()) for s in points
-    ]
-    total = values[0].real + 2 * sum((value.real for value in values[1:]), flint.arb(0))
-    return total * turn / (2 * flint.arb.pi())
 
 
 def _skellam_masses(variance: float, first: int, last: int) -> list[Any]:
@@ -138,12 +66,12 @@ def _skellam_masses(variance: float, first: int, last: int) -> list[Any]:
     v = flint.arb(variance)
     scale = (-v).exp()
     above, here = (v.bessel_i(flint.arb(k)) * scale for k in (last + 1, last))
-    found = [here]
+    values = [here]
     factor = 2 / v
     for k in range(last, first, -1):
         above, here = here, above + factor * k * here
-        found.append(here)
-    return found[::-1]
+        values.append(here)
+    return values[::-1]
 
 
 def _skellam_exponent(variance: float, k: float) -> float:
@@ -160,12 +88,12 @@ def _gaussian_masses(variance: float, first: int, last: int) -> list[Any]:
     rate = -1 / (2 * flint.arb(variance))
     here = (rate * first * first).exp() / _theta(variance)
     turn, square = (rate * (2 * first + 1)).exp(), (2 * rate).exp()
-    found = [here]
+    values = [here]
     for _ in range(first, last):
         here = here * turn
         turn = turn * square
-        found.append(here)
-    return found
+        values.append(here)
+    return values
 
 
 @functools.lru_cache(maxsize=64)
@@ -187,31 +115,15 @@ def _theta(variance: float) -> Any:
         return (2 * flint.arb.pi() * v).sqrt() * total if is_wide else total
 
 
-_LAWS: dict[Kind, _Law] = {
-    "skellam": _Law(
-        _skellam_masses,
-        _skellam_exponent,
-        cumulant=lambda v, s: 2 * v * (s / 2).sinh() ** 2,
-        saddle=lambda v, k: (math.asinh(k / v), math.sqrt(math.hypot(v, k))),
-    ),
-    "discrete_gaussian": _Law(
-        _gaussian_masses,
-        exponent=lambda v, k: -k * (k / (2.0 * v)),
-        # other terms of Poisson's formula are below exp(-v) of this one where it is
-        # used
-        cumulant=lambda v, s: v * s * s / 2,
-        saddle=lambda v, k: (k / v, math.sqrt(v)),
-    ),
+_MASSES: dict[Kind, Callable[[float, int, int], list[Any]]] = {
+    "skellam": _skellam_masses,
+    "discrete_gaussian": _gaussian_masses,
 }
-
-
-# ---- Renyi divergences between a sum of integer noise and the same sum shifted by a
-# client's
-# integers.
-#
-# Bounds, in steps of the lattice: Delta_2 and Delta_1 -> `l2` and `l1`, the norms of
-# the shift;
-# mu -> the variance of the sum's noise; tau -> `departure`.
+# natural logarithms of bounds on P(X >= k), k > 0
+_EXPONENTS: dict[Kind, Callable[[float, float], float]] = {
+    "skellam": _skellam_exponent,
+    "discrete_gaussian": lambda v, k: -k * (k / (2.0 * v)),
+}
 
 # of one client's discrete Gaussian, in steps: below it the bound on sums is not proved
 _LEAST_SIGMA = 0.5
@@ -234,8 +146,8 @@ def renyi_bound(
     dim: int,
     variance: float,
     count: Any,
-) -> Float64[np.ndarray, "*_"]:
-    """Return a bound on the divergence of each order for sums of `count` clients' noise.
+) -> Floats:
+    """Bound the divergence of each order for sums of `count` clients' noise.
 
     Args:
         kind: "skellam" or "discrete_gaussian".
@@ -328,8 +240,10 @@ def _discrete_gaussian(
     return np.asarray(np.minimum.reduce(bounds))
 
 
-def departures(variance: float, count: Any) -> Float64[np.ndarray, "*_"]:
-    """Return tau: how far sums of discrete Gaussians are from one of the sum's variance.
+def departures(variance: float, count: Any) -> Floats:
+    """Return tau, by which sums of discrete Gaussians depart from one Gaussian.
+
+    One of the sum's variance.
 
     10 times the sum over k = 1, ..., n - 1 of exp(-2 pi^2 sigma^2 k / (k + 1)).
 

@@ -1,4 +1,4 @@
-"""The ledger: what of its privacy each client has spent, by the sums that it really was in."""
+"""The ledger: privacy that each client has spent in the sums that it was in."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from mrsa_jax import privacy
+from mrsa_jax._core.array_types import Floats, PerClient
 from mrsa_jax._core.arrays import needs_values
 from mrsa_jax.dp._mechanism import BlockMechanism, Composed, RingMechanism
 from mrsa_jax.dp._spending import (
@@ -25,7 +26,7 @@ from mrsa_watch._base.html import finding, telling
 
 @finding
 class Ledger:
-    """What each client has spent (built by `ledger`).
+    """Privacy that each client has spent (built by `ledger`).
 
     A guarantee against whoever knows all other clients' updates and sees the released
     sums: the server above all. No client's rounds are hidden from it, so nothing is
@@ -48,8 +49,8 @@ class Ledger:
 
     cites = "account of differential privacy: choquette2023multi dong2022gaussian"
 
-    mu: Float64[np.ndarray, " clients"]
-    planned_mu: Float64[np.ndarray, " clients"]
+    mu: PerClient
+    planned_mu: PerClient
     is_exact: bool
     short: int
     notes: tuple[str, ...]
@@ -61,7 +62,7 @@ class Ledger:
 
     @property
     def planned(self) -> privacy.Distinguishability | Composed:
-        """What was planned.
+        """Planned privacy loss.
 
         Its `epsilon(delta)` and `delta(epsilon)` next to the realised.
         """
@@ -74,7 +75,7 @@ class Ledger:
             return self._composed[place]
         return privacy.Distinguishability(mu, 1.0, None)
 
-    def epsilon(self, delta: Any) -> Float64[np.ndarray, "*_"]:
+    def epsilon(self, delta: Any) -> Floats:
         """Return the least epsilon with which delta is kept, of each client.
 
         Args:
@@ -86,7 +87,7 @@ class Ledger:
         """
         return self._spent(self.mu, 1).epsilon(delta)
 
-    def delta(self, epsilon: Any) -> Float64[np.ndarray, "*_"]:
+    def delta(self, epsilon: Any) -> Floats:
         """Return delta at epsilon, of each client.
 
         Args:
@@ -123,13 +124,13 @@ class Ledger:
         some = np.arange(rows.shape[1])
         if clients is not None:
             some = self._sums.members(clients, "clients")
-        found = self._law.after_each(rows[:, some].astype(np.float64))
+        path = self._law.after_each(rows[:, some].astype(np.float64))
         ends = np.searchsorted(
             self._sums.rounds, np.arange(self._sums.num_rounds), side="right"
         )
-        found = np.concatenate([np.zeros((1, len(some))), found])[ends]
-        found[:, np.isnan(self.mu[some])] = np.nan
-        return found
+        path = np.concatenate([np.zeros((1, len(some))), path])[ends]
+        path[:, np.isnan(self.mu[some])] = np.nan
+        return path
 
     def _rows(self) -> list[tuple[str, str]]:
         rows = [("clients", f"{len(self.mu)}"), ("rounds", f"{self._sums.num_rounds}")]
@@ -154,7 +155,7 @@ def ledger(
     colluding: Any = (),
     mechanism: Any = None,
 ) -> Ledger:
-    """Return what of its privacy each client has spent in the sums that it was in.
+    """Account for the privacy that each client has spent in the sums that it was in.
 
     The guarantee is Gaussian differential privacy for whether a client's contributions
     (each of length at most the clip) are in the sums or replaced by zeros, against one
@@ -210,9 +211,12 @@ def ledger(
         ([0.75, 0.5, 0.5], [3.709, 2.943, 2.943])
         >>> told.trajectory([0]).ravel().round(3).tolist(), told.worst
         ([0.5, 0.707, 0.866], 0)
-        >>> mj.dp.ledger([[1, 1, 1, 0], [1, 1, 1, 1]], 2.0, planned=4)  # each adds a quarter of it
-        Ledger(clients: 4; rounds: 2; mu: largest 0.7638, median 0.7638; planned: largest 0.7071,
-        median 0.7071; 1 of 2 sums have less noise than planned, at the least 3 of 4 shares.)
+        >>> mj.dp.ledger(
+        ...     [[1, 1, 1, 0], [1, 1, 1, 1]], 2.0, planned=4
+        ... )  # each adds a quarter of it
+        Ledger(clients: 4; rounds: 2; mu: largest 0.7638, median 0.7638; planned:
+        largest 0.7071, median 0.7071; 1 of 2 sums have less noise than planned, at
+        the least 3 of 4 shares.)
 
     Segments: what counts of a round is, for each client, the fewest survivors of its
     blocks' sums. A client moves the blocks' sums by at most the clip in all; mu^2
@@ -236,19 +240,11 @@ def ledger(
     """
     sums = Sums.of(participation)
     if mechanism is not None:
-        own = {
-            "noise_multiplier": noise_multiplier,
-            "clip": clip,
-            "strategy": strategy,
-            "planned": planned,
-        }
-        for name, value in own.items():
-            require(
-                value is None,
-                name,
-                "must not be set with a mechanism, which has its own",
-                value,
-            )
+        rule = "must not be set with a mechanism, which has its own"
+        values = noise_multiplier, clip, strategy, planned
+        names = "noise_multiplier", "clip", "strategy", "planned"
+        for name, value in zip(names, values, strict=True):
+            require(value is None, name, rule, value)
         return _of_mechanism(sums, mechanism, colluding)
     if strategy is not None:
         sums = sums.each_round()
@@ -260,25 +256,26 @@ def ledger(
     require(shares is None or noise_multiplier is not None, "planned", rule, planned)
     matrix = None if strategy is None else check_strategy(strategy, sums.num_rounds)
 
-    def law(own: np.ndarray, kept: np.ndarray) -> Law:
+    def law(noise: np.ndarray, is_step: np.ndarray) -> Law:
         shifts = clips / sums.divisors
         if matrix is None:
-            return Independent.of(shifts, own)
-        return Correlated.of(matrix, shifts, own, kept)
+            return Independent.of(shifts, noise)
+        return Correlated.of(matrix, shifts, noise, is_step)
 
     counts = np.count_nonzero(sums.rows, axis=1)
-    sizes = (
-        np.full(len(counts), float(shares or 1)) if sums.sizes is None else sums.sizes
-    )
-    laid = 1.0 if shares is None or sums.sizes is None else np.sqrt(sizes / shares)
-    plan = law(deviations * laid, np.ones(len(counts), np.bool_))
+    planned_noise = deviations
+    sizes = sums.sizes
+    if sizes is None:
+        sizes = np.full(len(counts), float(shares or 1))
+    elif shares is not None:
+        planned_noise = deviations * np.sqrt(sizes / shares)
+    plan = law(planned_noise, np.ones(len(counts), np.bool_))
     mu = _of(plan, sums, members)
     notes = _notes_of_log(deviations)
     if shares is None:
         notes += _notes_of_steps(matrix, counts, "noise was drawn all the same")
-        return Ledger(
-            mu, mu, plan.is_exact, 0, (*notes, *_notes_of_law(plan)), sums, plan
-        )
+        notes += _notes_of_law(plan)
+        return Ledger(mu, mu, plan.is_exact, 0, notes, sums, plan)
     added = sums.added(members)
     real = law(deviations * np.sqrt(added / shares), counts > 0)
     short, words = _notes_of_shares(sums, added, sizes)
@@ -300,7 +297,9 @@ def _of_mechanism(sums: Sums, mechanism: Any, colluding: Any) -> Ledger:
     require(plain, "participation", "must hold no weights with a ring mechanism")
     members = sums.members(colluding, "colluding", leaves_one=True)
     sums = sums.without(members)
-    rows, added, shares = sums.rows, sums.added(members), mechanism.num_clients
+    rows = sums.rows
+    added = sums.added(members)
+    shares = mechanism.num_clients
     sizes = np.full(len(rows), shares) if sums.sizes is None else sums.sizes
     # a client's noise over what it adds at most: a share of the sum's
     multiplier = np.sqrt(shares * mechanism.noise.variance) / mechanism.sensitivity
@@ -326,35 +325,46 @@ def _of(law: Law, sums: Sums, members: np.ndarray) -> np.ndarray:
 
 
 def _noise_of(sums: Sums, multiplier: Any, clip: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Return each sum's clip and the deviation of its noise, 0 where a log records none."""
-    log, count = sums.log, len(sums.rows)
-    told = [None] * count if log is None or log.clip is None else log.clip
-    lengths = np.array([most or 1.0 for most in told])
-    clips = lengths if clip is None else sums.numbers(clip, "clip")
+    """Return each sum's clip and the deviation of its noise.
+
+    0 where a log records none.
+    """
+
+    def recorded(name: str) -> np.ndarray:
+        column = getattr(sums.log, name, None)
+        if column is None:
+            return np.zeros(len(sums.rows))
+        return np.nan_to_num(np.array(column, np.float64))
+
+    lengths = recorded("clip")
+    deviations = recorded("noise")
+    clips = np.where(lengths > 0, lengths, 1.0)
+    if clip is not None:
+        clips = sums.numbers(clip, "clip")
     if multiplier is not None:
         return clips, sums.numbers(multiplier, "noise_multiplier") * clips
-    noise = [None] * count if log is None or log.noise is None else log.noise
-    pairs = zip(noise, told, strict=True)
-    found = np.array(
-        [(own or 0.0) if most or clip is not None else 0.0 for own, most in pairs]
-    )
-    require(
-        bool(found.any()),
-        "noise_multiplier",
-        "must be given: no log records noise and a clip",
-    )
-    return clips, found
+    if clip is None:
+        deviations = np.where(lengths > 0, deviations, 0.0)
+    rule = "must be given: no log records noise and a clip"
+    require(bool(deviations.any()), "noise_multiplier", rule)
+    return clips, deviations
 
 
 def _notes_of_log(deviations: np.ndarray) -> tuple[str, ...]:
     bare = int((deviations == 0).sum())
-    text = f"{bare} of {len(deviations)} sums have no noise, or no clip, that the log records."
+    text = (
+        f"{bare} of {len(deviations)} sums have no noise, or no clip, "
+        "that the log records."
+    )
     return (text,) if bare else ()
 
 
 def _notes_of_steps(matrix: Any, counts: np.ndarray, words: str) -> tuple[str, ...]:
     empty = int((counts == 0).sum())
-    text = f"{empty} of {len(counts)} rounds have no sum and are steps of the strategy: {words}."
+    text = (
+        f"{empty} of {len(counts)} rounds have no sum and are steps of the strategy: "
+        f"{words}."
+    )
     return (text,) if empty and matrix is not None else ()
 
 
@@ -366,20 +376,24 @@ def _notes_of_law(law: Law) -> tuple[str, ...]:
 def _notes_of_shares(
     sums: Sums, added: np.ndarray, sizes: np.ndarray
 ) -> tuple[int, tuple[str, ...]]:
-    """Return how many sums have less noise than planned, and the words about them."""
+    """Count the sums with less noise than planned, and describe them."""
     is_learnt = sums.rows.any(axis=1)
-    added, sizes, rounds = added[is_learnt], sizes[is_learnt], sums.rounds[is_learnt]
+    added = added[is_learnt]
+    sizes = sizes[is_learnt]
+    rounds = sums.rounds[is_learnt]
     is_short = added < sizes
     if not is_short.any():
         return 0, ()
-    short, count, what = int(is_short.sum()), len(added), "sums have"
+    short = int(is_short.sum())
+    count = len(added)
+    what = "sums have"
     if sums.segments is not None:
-        short, count = len(set(rounds[is_short].tolist())), len(set(rounds.tolist()))
+        short = len(np.unique(rounds[is_short]))
+        count = len(np.unique(rounds))
         what = "rounds have a block with"
     least = int(np.argmin(added / sizes))
     text = (
         f"{short} of {count} {what} less noise than planned, at the least "
-        f"{added[least]} of "
-        f"{sizes[least]:.0f} shares."
+        f"{added[least]} of {sizes[least]:.0f} shares."
     )
     return short, (text,)

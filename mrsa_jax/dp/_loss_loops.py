@@ -44,7 +44,10 @@ def _exp(x):
 
 @compiled
 def _log(u):
-    """Return log(u) for a normal number u > 0: of a mantissa near 1, by atanh's series."""
+    """Return log(u) for a normal number u > 0.
+
+    Of a mantissa near 1, by atanh's series.
+    """
     bits = np.float32(u).view(np.int32)
     exponent = np.int32((bits - np.int32(0x3F3504F3)) >> np.int32(23))
     mantissa = np.int32(bits - np.int32(exponent << np.int32(23))).view(np.float32)
@@ -99,7 +102,10 @@ def _draw_tosses(k0, k1, start, tosses):
 
 @compiled
 def _take_turn(joined, before, b):
-    """Keep who joined in the block that has ended, from 0 on counted in the next one."""
+    """Keep who joined in the block that has ended.
+
+    The next block counts from 0 on.
+    """
     for i in range(joined.size):
         last = joined[i]
         is_in = last < b
@@ -142,60 +148,27 @@ def _pass_round(rested, ending, gain, join, stay):
 
 
 @compiled
-def _add(total, row):
-    for i in range(total.size):
-        total[i] += row[i]
+def _rescale(rested, ending, sums, total):
+    """Let those rest who do from the next block on, and divide by the sum of all.
 
-
-@compiled
-def _copy(row, other):
-    for i in range(row.size):
-        row[i] = other[i]
-
-
-@compiled
-def _scale(row, factors):
-    for i in range(row.size):
-        row[i] *= factors[i]
-
-
-@compiled
-def _close(rested, first, sums):
-    """Let those rest who do from the next block on."""
-    for i in range(rested.size):
-        rested[i] += first[i]
-        sums[i] = rested[i]
-        first[i] = _F(0)
-
-
-@compiled
-def _told(total, sums):
+    Its logarithm joins `total`.
+    """
+    rested += ending[0]
+    ending[0] = _F(0)
+    sums[:] = rested
+    for t in range(1, len(ending)):
+        sums += ending[t]
     for i in range(total.size):
         total[i] += _log(sums[i])
         sums[i] = _ONE / sums[i]
-
-
-@compiled
-def _rescale(rested, ending, sums, total):
-    """Divide by the sum of all, whose logarithm joins `total`."""
-    _close(rested, ending[0], sums)
+    rested *= sums
     for t in range(1, len(ending)):
-        _add(sums, ending[t])
-    _told(total, sums)
-    _scale(rested, sums)
-    for t in range(1, len(ending)):
-        _scale(ending[t], sums)
-
-
-@compiled
-def _fill(row, value):
-    for i in range(row.size):
-        row[i] = value
+        ending[t] *= sums
 
 
 @compiled
 def _draw_block(key, place, released, joined, before, chances, with_it):
-    """Fill the releases of a block without the client, and in which round it joins, if any."""
+    """Fill a block's releases without the client, and the round in which it joins."""
     number, start, length = place
     k0, k1 = threefry(key[0], key[1], _ZERO, np.uint32(number))
     for pair in range(len(released) // 2):
@@ -211,7 +184,7 @@ def _draw_block(key, place, released, joined, before, chances, with_it):
 
 @compiled
 def draw_losses(keys, tables, chances, length, with_it, out):
-    """Fill `out[chunk]` with the logarithms of the likelihoods of a chunk under each key.
+    """Fill `out[chunk]` with logarithms of likelihoods of a chunk under each key.
 
     Args:
         keys: uint32 `[chunks, 2]`.
@@ -233,32 +206,32 @@ def draw_losses(keys, tables, chances, length, with_it, out):
     rested, gain = np.zeros(lanes, np.float32), np.zeros(lanes, np.float32)
     for chunk in range(len(keys)):
         for start in range(0, length, lanes):
-            for t in range(b):
-                _fill(rows[t], _F(0))
-                _fill(ending[t], _F(0))
-            _fill(joined, np.int32(2 * b))
-            _fill(rested, _ONE)
+            rows[:b] = _F(0)
+            ending[:] = _F(0)
+            joined[:] = np.int32(2 * b)
+            rested[:] = _ONE
             total = out[chunk, start : start + lanes]
-            _fill(total, _F(0))
+            total[:] = _F(0)
             for m in range(blocks):
                 for k in range(band - 1):
-                    _copy(rows[k], rows[b + k])
-                own, place = tables[m], (m, start, length)
+                    rows[k] = rows[b + k]
+                table = tables[m]
+                place = (m, start, length)
                 released = rows[band - 1 :]
                 _draw_block(
                     keys[chunk], place, released, joined, before, chances, with_it
                 )
                 if with_it:
-                    _add_shifts(released, joined, before, own, band)
+                    _add_shifts(released, joined, before, table, band)
                 for t in range(b):
-                    _fill(gain, -own[t, 2 * band])
+                    gain[:] = -table[t, 2 * band]
                     for k in range(band):
-                        _add_product(gain, rows[t + k], own[t, band + k])
+                        _add_product(gain, rows[t + k], table[t, band + k])
                     _pass_round(
                         rested,
                         ending[t],
                         gain,
-                        own[t, 2 * band + 1],
-                        own[t, 2 * band + 2],
+                        table[t, 2 * band + 1],
+                        table[t, 2 * band + 2],
                     )
                 _rescale(rested, ending, gain, total)

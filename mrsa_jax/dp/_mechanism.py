@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from mrsa_jax import privacy
+from mrsa_jax._core.array_types import Floats, Real, Whole
 from mrsa_jax._core.arrays import needs_values
 from mrsa_jax._core.device import at_once
 from mrsa_jax.dp._lattice_noise import (
@@ -51,13 +52,11 @@ _LAWS = {"skellam": skellam, "discrete_gaussian": discrete_gaussian}
 _MOST_STEPS = 2.0**22
 
 
-# ---- What a ring mechanism's sums spend together: Renyi divergences added over a
-# client's sums.
-
-
 @dataclasses.dataclass(frozen=True)
 class RingMechanism:
-    """What clients do before the ring so that its sum is private (build it with `ring_mechanism`).
+    """Work of clients before the ring that makes its sum private.
+
+    Build it with `ring_mechanism`.
 
     Give `quantizer`, `noise` and `modulus_bits` to `secagg.ring_average`.
 
@@ -82,7 +81,7 @@ class RingMechanism:
 
     @property
     def sensitivity(self) -> float:
-        """Return the largest norm of what one client adds to a sum, in units of updates."""
+        """Return the largest norm of one client's part of a sum, in updates' units."""
         return self.quantizer.sensitivity
 
     @property
@@ -92,7 +91,7 @@ class RingMechanism:
             self.quantizer, self.noise, self.num_clients, 2**self.modulus_bits
         )
 
-    def rdp(self, orders: Any, survivors: Any = None) -> Float64[np.ndarray, "*_"]:
+    def rdp(self, orders: Any, survivors: Any = None) -> Floats:
         """Return a bound on the Renyi divergence that one sum spends.
 
         Between the sums with a client's update and with zeros in its place, its noise
@@ -115,22 +114,18 @@ class RingMechanism:
         """
         alpha = np.asarray(orders, float)
         require(bool((alpha > 1).all()), "orders", "must be above 1", orders)
-        count = np.asarray(self.num_clients if survivors is None else survivors)
-        integers = count.dtype.kind in "iu"
-        inside = integers and bool(((count >= 0) & (count <= self.num_clients)).all())
-        require(
-            inside,
-            "survivors",
-            f"must be integers in [0, {self.num_clients}]",
-            survivors,
-        )
-        own, bound = self.quantizer, float(self.quantizer.squared_bound)
+        most = self.num_clients
+        count = np.asarray(most if survivors is None else survivors)
+        inside = count.dtype.kind in "iu" and not ((count < 0) | (count > most)).any()
+        require(inside, "survivors", f"must be integers in [0, {most}]", survivors)
+        quantizer = self.quantizer
+        bound = float(quantizer.squared_bound)
         return renyi_bound(
             self.noise.kind,
             alpha,
             l2=math.sqrt(bound),
-            l1=min(bound, math.sqrt(bound * own.padded_dim)),
-            dim=own.padded_dim,
+            l1=min(bound, math.sqrt(bound * quantizer.padded_dim)),
+            dim=quantizer.padded_dim,
             variance=self.noise.variance / self.step**2,
             count=count.reshape(count.shape + (1,) * alpha.ndim),
         )
@@ -166,15 +161,15 @@ class RingMechanism:
 @needs_values
 def ring_mechanism(
     kind: str,
-    noise_multiplier: float | int | np.floating,
-    clip: float | int | np.floating,
+    noise_multiplier: Real,
+    clip: Real,
     *,
-    dim: int | np.integer,
-    num_clients: int | np.integer,
-    modulus_bits: int | np.integer,
-    window: float | int | np.floating = 4.0,
+    dim: Whole,
+    num_clients: Whole,
+    modulus_bits: Whole,
+    window: Real = 4.0,
     rotate: bool = True,
-    key: int | np.integer = 0,
+    key: Whole = 0,
 ) -> RingMechanism:
     """Fit quantizer and noise to a ring.
 
@@ -224,10 +219,10 @@ def ring_mechanism(
     """
     name = check_known(kind, "kind", tuple(_LAWS), "a known law")
     rule = "must be positive and finite"
-    given = {"noise_multiplier": noise_multiplier, "clip": clip, "window": window}
+    settings = {"noise_multiplier": noise_multiplier, "clip": clip, "window": window}
     times, norm, wide = (
         check_number(value, argument, rule, POSITIVE)
-        for argument, value in given.items()
+        for argument, value in settings.items()
     )
     count = check_integer(num_clients, "num_clients", 2)
     bits = check_integer(modulus_bits, "modulus_bits", 1, 32)
@@ -270,24 +265,17 @@ def _step(
 ) -> float:
     """Return the smallest step whose sums fit, infinite if there is none."""
     if rotate:
-        left = half**2 - window**2 * count / 4.0
+        room = half**2 - window**2 * count / 4.0
         spread = window**2 * ((count * clip) ** 2 / dim + count * share)
-        return math.sqrt(spread / left) if left > 0 else math.inf
-
-    left = half - count
-    return (
-        (count * clip + window * math.sqrt(count * share)) / left
-        if left > 0
-        else math.inf
-    )
+        return math.sqrt(spread / room) if room > 0 else math.inf
+    room = half - count
+    reach = count * clip + window * math.sqrt(count * share)
+    return reach / room if room > 0 else math.inf
 
 
-# ---- What a round of segments spends: the sums of all its blocks, released side by
-# side.
-#
 # Symbols: S -> `SegmentAverage.sensitivity`, g -> the coarsest step of a layout, v ->
-# variance of
-# one client's noise, n -> the fewest survivors of the blocks that a client is in.
+# variance of one client's noise, n -> the fewest survivors of the blocks that a client
+# is in.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -332,23 +320,23 @@ class BlockMechanism:
             "must be a `hetero.segment_average` with `noise` and `clip_norm` for sums "
             "of segments"
         )
-        parts = (
-            getattr(average, name, None) for name in ("layout", "noise", "clip_norm")
-        )
-        require(all(part is not None for part in parts), "mechanism", rule, average)
-        levels, laws = np.asarray(average.noise.levels), average.noise.laws
+        parts = ("layout", "noise", "clip_norm")
+        legal = all(getattr(average, part, None) is not None for part in parts)
+        require(legal, "mechanism", rule, average)
+        levels = np.asarray(average.noise.levels)
         coarsest = int(np.argmin(levels))
-        law = laws[coarsest]
-        check_sigma(law.kind, math.sqrt(law.variance), "levels", int(levels[coarsest]))
-        own = average.quantizer
-        step = (float(own.upper) - float(own.lower)) / (int(levels[coarsest]) - 1)
+        fewest = int(levels[coarsest])
+        law = average.noise.laws[coarsest]
+        check_sigma(law.kind, math.sqrt(law.variance), "levels", fewest)
+        quantizer = average.quantizer
+        step = (float(quantizer.upper) - float(quantizer.lower)) / (fewest - 1)
         most = max(len(block.members) for block in average.layout.blocks)
         # the lattice has its step in float32
         sensitivity = average.sensitivity / step * (1.0 + 2.0**-22)
         return BlockMechanism(law, sensitivity, most, average.layout.dim)
 
     def rdp(self, orders: Any, survivors: Any) -> Float64[np.ndarray, "sorts orders"]:
-        """Return a bound on the divergence of each order, by the fewest survivors of a block."""
+        """Bound the divergence of each order, by the fewest survivors of a block."""
         return renyi_bound(
             self.noise.kind,
             orders,
@@ -359,9 +347,6 @@ class BlockMechanism:
             count=np.asarray(survivors)[:, None],
         )
 
-
-# ---- What a ring mechanism's sums spend together: Renyi divergences added over a
-# client's sums.
 
 _VAST = 1e250  # stands for an infinite divergence, of which a client may have none
 _LEAST = 1.01  # no orders below it: 1 / (order - 1) takes their digits
@@ -393,10 +378,10 @@ class Composed:
 
         `members` collude.
         """
-        known = np.minimum(added, mechanism.num_clients)  # more noise hides no less
-        sorts = np.unique(known[known > 0])
+        unknown = np.minimum(added, mechanism.num_clients)  # more noise hides no less
+        sorts = np.unique(unknown[unknown > 0])
         each = np.stack(
-            [np.count_nonzero(rows[known == sort], axis=0) for sort in sorts]
+            [np.count_nonzero(rows[unknown == sort], axis=0) for sort in sorts]
             or [np.zeros(rows.shape[1], np.int64)],
             axis=1,
         ).astype(np.int32)
@@ -408,56 +393,65 @@ class Composed:
         )
         return Composed(counts, kinds, _usable(spent))
 
-    def epsilon(self, delta: Any) -> Float64[np.ndarray, "*_"]:
-        """Return the least epsilon of all orders at which delta is kept, of each client.
+    def epsilon(self, delta: Any) -> Floats:
+        """Return the least epsilon of all orders that keeps delta, of each client.
 
         Source: Canonne, Kamath, Steinke, "The discrete Gaussian for differential
         privacy" (2020), Proposition 12; Bun, Steinke (2016) for delta^2 above 1 -
         exp(-divergence).
         """
-        asked = self._asked(delta, "delta")
+        level = self._asked(delta, "delta")
         order = np.asarray(ORDERS, np.float64)
 
         def least(spent: np.ndarray) -> np.ndarray:
-            found = spent + np.log1p(-1 / order) - np.log(asked * order) / (order - 1)
-            found = np.where(asked**2 + np.expm1(-spent) > 0, 0.0, found)
-            return np.maximum(found.min(axis=-1), 0.0)
+            epsilons = (
+                spent + np.log1p(-1 / order) - np.log(level * order) / (order - 1)
+            )
+            epsilons = np.where(level**2 + np.expm1(-spent) > 0, 0.0, epsilons)
+            return np.maximum(epsilons.min(axis=-1), 0.0)
 
-        return self._of_clients(asked, least, np.inf)
+        return self._of_clients(level, least, np.inf)
 
-    def delta(self, epsilon: Any) -> Float64[np.ndarray, "*_"]:
+    def delta(self, epsilon: Any) -> Floats:
         """Return the least delta of all orders at epsilon, of each client."""
-        asked = self._asked(epsilon, "epsilon")
+        level = self._asked(epsilon, "epsilon")
         order = np.asarray(ORDERS, np.float64)
 
         def least(spent: np.ndarray) -> np.ndarray:
-            found = (order - 1) * (spent + np.log1p(-1 / order) - asked) - np.log(order)
-            return np.exp(np.minimum(found.min(axis=-1), 0.0))
+            logarithms = (order - 1) * (spent + np.log1p(-1 / order) - level) - np.log(
+                order
+            )
+            return np.exp(np.minimum(logarithms.min(axis=-1), 0.0))
 
-        return self._of_clients(asked, least, 1.0)
+        return self._of_clients(level, least, 1.0)
 
     def _asked(self, value: Any, name: str) -> np.ndarray:
-        """Return what is asked, `[..., 1, 1]`, checked as it is of Gaussian noise."""
+        """Return a checked number or array as `[..., 1, 1]`.
+
+        It is checked as for Gaussian noise.
+        """
         check = privacy.Distinguishability(np.zeros(1), 1.0, None)
         (check.epsilon if name == "delta" else check.delta)(value)
         return np.asarray(value, np.float64)[..., None, None]
 
-    def _of_clients(self, asked: np.ndarray, least: Any, most: float) -> np.ndarray:
-        found = np.empty((*asked.shape[:-2], len(self.counts)))
-        step = at_once("columns", 4 * 8 * len(ORDERS) * max(1, asked.size))
+    def _of_clients(self, level: np.ndarray, least: Any, most: float) -> np.ndarray:
+        values = np.empty((*level.shape[:-2], len(self.counts)))
+        step = at_once("columns", 4 * 8 * len(ORDERS) * max(1, level.size))
         for start in range(0, len(self.counts), step):
             some = slice(start, start + step)
             spent = self.counts[some] @ self.divergences
-            found[..., some] = np.where(spent.min(axis=1) >= _VAST, most, least(spent))
+            values[..., some] = np.where(spent.min(axis=1) >= _VAST, most, least(spent))
             nothing = ~self.counts[some].any(axis=1)
-            found[..., some][..., nothing] = 0.0
-        return np.where(self.kinds < 0, np.nan, found[..., self.kinds])
+            values[..., some][..., nothing] = 0.0
+        return np.where(self.kinds < 0, np.nan, values[..., self.kinds])
 
 
 @dataclasses.dataclass(frozen=True)
 @by_value
 class RingLosses:
-    """What a number of full sums cost together, any real number: mu is its square root.
+    """Joint cost of a number of full sums, any real number.
+
+    Its square root is mu.
 
     Attributes:
         divergences: float64 `[1, orders]` of one sum with all of its noise.
@@ -467,24 +461,23 @@ class RingLosses:
 
     @staticmethod
     def of(mechanism: RingMechanism) -> tuple[RingLosses, np.ndarray, np.ndarray]:
-        """Return it, and of how many full sums one of 0, 1, ... clients' noise costs as much.
+        """Return losses, and costs of sums of 0, 1, ... clients' noise in full sums.
 
         At least and at most, over the orders; nothing of none.
         """
         order = np.asarray(ORDERS, np.float64)
         each = mechanism.rdp(order, np.arange(1, mechanism.num_clients + 1))
         ratios = (each / each[-1])[:, order > _LEAST]
-        below, above = (
-            np.append(0.0, np.where(np.isfinite(own), own, _VAST))
-            for own in (ratios.min(axis=1), ratios.max(axis=1))
-        )
+        ratios = np.where(np.isfinite(ratios), ratios, _VAST)
+        below = np.append(0.0, ratios.min(axis=1))
+        above = np.append(0.0, ratios.max(axis=1))
         return RingLosses(_usable(each[-1:])), below, above
 
-    def delta(self, mu: Any, epsilon: float) -> Float64[np.ndarray, "*_"]:
+    def delta(self, mu: Any, epsilon: float) -> Floats:
         """Return delta at one epsilon."""
         return self._of(mu).delta(epsilon).reshape(np.shape(mu))
 
-    def epsilon(self, mu: Any, delta: float) -> Float64[np.ndarray, "*_"]:
+    def epsilon(self, mu: Any, delta: float) -> Floats:
         """Return the least epsilon with which delta is kept."""
         return self._of(mu).epsilon(delta).reshape(np.shape(mu))
 

@@ -1,4 +1,4 @@
-"""delta at epsilon as a mean over histories, its epsilon, and what trials reveal about it.
+"""Mean delta over histories, its epsilon, and intervals from trials.
 
 Whoever sees who takes part sees, in a history with mu, a shift by mu of a Gaussian;
 histories have the same law with the client's updates and without, so what it tells
@@ -54,12 +54,12 @@ class Known(NamedTuple):
         masses: np.ndarray, noise_multiplier: float, law: Any = _gaussian.Gaussian
     ) -> Known:
         """Return the law of a client who is in m rounds with chance `masses[m]`."""
-        kept = masses > _FOLDED
-        kept[-1] = True
-        mu = np.sqrt(np.flatnonzero(kept)) / noise_multiplier
-        own = masses[kept]
-        own[-1] += masses[~kept].sum()
-        return Known(mu, own, law)
+        counts = masses > _FOLDED
+        counts[-1] = True
+        mu = np.sqrt(np.flatnonzero(counts)) / noise_multiplier
+        chances = masses[counts]
+        chances[-1] += masses[~counts].sum()
+        return Known(mu, chances, law)
 
     def delta(self, epsilon: float) -> float:
         """Return the mean of delta over histories."""
@@ -78,7 +78,7 @@ class Known(NamedTuple):
 @dataclasses.dataclass(frozen=True)
 @by_value
 class Sampled:
-    """mu over simulated histories, of clients with equal laws, of whom each trial has several.
+    """Simulated mu of clients with equal laws, several in each trial.
 
     Attributes:
         mu: Its values.
@@ -105,7 +105,8 @@ class Sampled:
         The last of mu is the largest.
         Of a single client it is a row for each count that occurs.
         """
-        most, least = float(mu[-1]), counts.min()
+        most = float(mu[-1])
+        least = counts.min()
         if counts.shape[1] > 1:
             return Sampled(mu[least : counts.max() + 1], counts - least, most, budget)
         times = np.bincount(counts[:, 0], minlength=len(mu))
@@ -115,43 +116,40 @@ class Sampled:
 
     @functools.cached_property
     def masses(self) -> Float64[np.ndarray, " values"]:
-        """How often a member has each value of mu, over all trials."""
+        """Frequency of each value of mu, over all trials and members."""
         members = self.places.shape[1]
         times = None if self.times is None else np.repeat(self.times, members)
-        found = np.bincount(self.places.ravel(), times, minlength=len(self.mu))
-        return np.asarray(found / found.sum(), np.float64)
+        counts = np.bincount(self.places.ravel(), times, minlength=len(self.mu))
+        return counts / counts.sum()
 
     def delta(self, epsilon: float) -> float:
         """Return the mean of delta over trials and members."""
         return float(self.law.delta(self.mu, epsilon) @ self.masses) + self.rare
 
     def epsilon(self, delta: float) -> float:
-        """Return the least epsilon with which that mean is at most delta: an estimate."""
+        """Return the least epsilon whose mean is at most delta: an estimate."""
         return root(self.delta, self._highest(delta), delta)
 
     def interval(self, delta: float, error: float) -> tuple[float, float]:
-        """Return an interval that holds the epsilon of the true mean with chance 1 - error."""
-        found, highest = self.epsilon(delta), self._highest(delta)
+        """Return an interval for epsilon of the true mean, with chance 1 - error."""
+        highest = self._highest(delta)
         threshold = np.log(2.0 / error)
 
         def above(epsilon: float) -> float:
-            cap, left = self.cap(epsilon), delta - self.rare
-            if cap <= left:
+            cap = self.cap(epsilon)
+            bound = delta - self.rare
+            if cap <= bound:
                 return np.inf
-            gains = (left - self._means(epsilon)) / (cap - left)
+            gains = (bound - self._means(epsilon)) / (cap - bound)
             return evidence(gains, self.times) - threshold
 
         def below(epsilon: float) -> float:
             return evidence(self._means(epsilon) / delta - 1.0, self.times) - threshold
 
-        upper = crossing(above, found, highest)
-        lower = (
-            0.0 if found == 0.0 or below(0.0) <= 0.0 else crossing(below, found, 0.0)
-        )
-        return lower, upper
+        return _ends(self.epsilon(delta), highest, above, below)
 
     def trials_wanted(self, delta: float, error: float) -> int:
-        """Return how many trials would leave a tenth of delta for what no trial has shown."""
+        """Count the trials that would leave a tenth of delta for unseen histories."""
         return unseen(self.cap(self.epsilon(delta)), delta, error)
 
     def cap(self, epsilon: float) -> float:
@@ -166,56 +164,50 @@ class Sampled:
         values, squares = self.law.delta(grid[1:], epsilon), np.square(grid[:-1])
         slopes = values[-1] / self.most**2 * np.append(0.0, 2.0 ** np.arange(-6.0, 7.0))
         over = (values - slopes[:, None] * squares).max(axis=1)
-        return float(
-            min(values[-1], (slopes * self.budget + np.maximum(over, 0.0)).min())
-        )
+        bounds = slopes * self.budget + np.maximum(over, 0.0)
+        return float(min(values[-1], bounds.min()))
 
     def _highest(self, delta: float) -> float:
         return float(self.law.epsilon(self.most, delta - self.rare))
 
     def _means(self, epsilon: float) -> np.ndarray:
         """Return each trial's mean of delta over its members."""
-        table, found = self.law.delta(self.mu, epsilon), np.empty(len(self.places))
+        table = self.law.delta(self.mu, epsilon)
+        means = np.empty(len(self.places))
         step = max(1, _LOOKED_UP // self.places.shape[1])
-        for start in range(0, len(found), step):
-            some = slice(start, start + step)
-            np.mean(table[self.places[some]], axis=1, out=found[some])
-        return found
+        for start in range(0, len(means), step):
+            rows = slice(start, start + step)
+            np.mean(table[self.places[rows]], axis=1, out=means[rows])
+        return means
 
 
-class Between(NamedTuple):
-    """A loss that is known to be between two.
+class Bounded(NamedTuple):
+    """A loss that other losses bound.
 
     Attributes:
-        above: What is lost at the most: the figure that is quoted.
+        above: It is none of these's more: the least of them is the figure quoted.
         below: What is lost at the least.
     """
 
-    above: Known | Sampled
-    below: Known | Sampled
+    above: tuple[Any, ...]
+    below: Any
 
     def delta(self, epsilon: float) -> float:
         """Return delta, no smaller than it is."""
-        return self.above.delta(epsilon)
+        return min(loss.delta(epsilon) for loss in self.above)
 
     def epsilon(self, delta: float) -> float:
         """Return the least epsilon with which that is at most delta."""
-        return self.above.epsilon(delta)
+        return min(loss.epsilon(delta) for loss in self.above)
 
     def interval(self, delta: float, error: float) -> tuple[float, float]:
-        """Return the lower end of the one's interval and the upper of the other's."""
-        return self.below.interval(delta, error)[0], self.above.interval(delta, error)[
-            1
-        ]
-
-    def trials_wanted(self, delta: float, error: float) -> int:
-        """Return that of `Sampled`; 0 of laws that are known."""
-        own = self.above
-        return own.trials_wanted(delta, error) if isinstance(own, Sampled) else 0
+        """Return the lower end of one interval and the least upper end of others."""
+        upper = min(loss.interval(delta, error)[1] for loss in self.above)
+        return self.below.interval(delta, error)[0], upper
 
 
 def unseen(cap: float, delta: float, error: float) -> int:
-    """Return after how many trials without a gain a tenth of delta is ruled out, of [0, cap]."""
+    """Count the trials without a gain that rule out a tenth of delta, of [0, cap]."""
     threshold = np.log(2.0 / error) + np.log(len(_STAKES))
     return int(np.ceil(10.0 * threshold * cap / delta))
 
@@ -244,15 +236,16 @@ def evidence(gains: np.ndarray, times: np.ndarray | None = None) -> float:
 
 def _mean_of(wealth: np.ndarray) -> float:
     most = wealth.max()
-    return (
-        float(most + np.log(np.exp(wealth - most).mean()))
-        if np.isfinite(most)
-        else -np.inf
-    )
+    if not np.isfinite(most):
+        return -np.inf
+    return float(most + np.log(np.exp(wealth - most).mean()))
 
 
 def root(mean: Callable[[float], float], highest: float, delta: float) -> float:
-    """Return where a falling mean reaches delta, from 0 to where it is certainly below."""
+    """Find the point at which a falling mean reaches delta.
+
+    From 0 to where it is certainly below.
+    """
     from scipy.optimize import brentq
 
     if highest == 0.0 or mean(0.0) <= delta:
@@ -267,6 +260,19 @@ def root(mean: Callable[[float], float], highest: float, delta: float) -> float:
     return float(brentq(excess, 0.0, highest, xtol=1e-12, rtol=1e-12))
 
 
+def _ends(
+    estimate: float,
+    highest: float,
+    above: Callable[[float], float],
+    below: Callable[[float], float],
+) -> tuple[float, float]:
+    """Return from where to where neither bet has won."""
+    lower = 0.0
+    if estimate > 0.0 and below(0.0) > 0.0:
+        lower = crossing(below, estimate, 0.0)
+    return lower, crossing(above, estimate, highest)
+
+
 def crossing(excess: Callable[[float], float], inside: float, outside: float) -> float:
     """Return the outer end of a short stretch in which a function becomes positive."""
     while abs(outside - inside) > _TOLERANCE * max(1.0, abs(inside)):
@@ -276,10 +282,6 @@ def crossing(excess: Callable[[float], float], inside: float, outside: float) ->
         else:
             inside = middle
     return outside
-
-
-# ---- delta and epsilon of privacy losses that were drawn, with an interval (see
-# `_mixtures`).
 
 
 @dataclasses.dataclass(frozen=True)
@@ -312,25 +314,21 @@ class Drawn:
     def _ends(
         self, losses: np.ndarray, delta: float, threshold: float
     ) -> tuple[float, float]:
+        def mean(epsilon: float) -> float:
+            return float(_gains(losses, epsilon).mean())
+
         def above(epsilon: float) -> float:
-            return (
-                evidence((delta - _gains(losses, epsilon)) / (1.0 - delta)) - threshold
-            )
+            gains = (delta - _gains(losses, epsilon)) / (1.0 - delta)
+            return evidence(gains) - threshold
 
         def below(epsilon: float) -> float:
             return evidence(_gains(losses, epsilon) / delta - 1.0) - threshold
 
         highest = self._highest(delta)
-        found = root(
-            lambda epsilon: float(_gains(losses, epsilon).mean()), highest, delta
-        )
-        lower = (
-            0.0 if found == 0.0 or below(0.0) <= 0.0 else crossing(below, found, 0.0)
-        )
-        return lower, crossing(above, found, highest)
+        return _ends(root(mean, highest, delta), highest, above, below)
 
     def trials_wanted(self, delta: float, error: float) -> int:
-        """Return how many samples would leave a tenth of delta for what none has shown."""
+        """Count the samples that would leave a tenth of delta for unseen losses."""
         return unseen(1.0, delta, error / len(self.sides))
 
     def _highest(self, delta: float) -> float:

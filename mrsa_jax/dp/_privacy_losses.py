@@ -26,39 +26,30 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Float32, Key, UInt32
+from jaxtyping import Array, Float32, UInt32
 
+from mrsa_jax._core.array_types import PRNGKey
 from mrsa_jax._core.arrays import needs_values, on_device
 from mrsa_jax._core.device import at_once, chosen_form, in_context, in_order, platform
 from mrsa_jax._core.selector import Selector
-from mrsa_jax._core.streams import as_key, block_words, fold, fold_over, key_words
+from mrsa_jax._core.streams import Seed, as_key, block_words, fold, fold_over, key_words
 from mrsa_jax.availability import Availability
 from mrsa_jax.dp._histories import Histories, check_noise, checked_histories
 from mrsa_jax.dp._spending import check_strategy
 from mrsa_watch._base.errors import check_integer, check_known, check_size, require
 
-# ---- Losses of a client who joins by coins and rests in between, drawn in blocks of b
-# rounds.
-#
 # With rests of b - 1 rounds and bands of C no wider than b, participations do not
-# overlap, and
-# the mean over them is a sum over who was asked last, round by round: f_(j+1) = (1 - q)
-# f_j + q
-# e^(l_(j+1-b)) f_(j+1-b), where f_j is the part of it in which the client is rested in
-# round j,
-# and l_i = <w, C_i> - |C_i|^2 / 2 of a participation in round i.
+# overlap, and the mean over them is a sum over who was asked last, round by round:
+# f_(j+1) = (1 - q) f_j + q e^(l_(j+1-b)) f_(j+1-b), where f_j is the part of it in
+# which the client is rested in round j, and l_i = <w, C_i> - |C_i|^2 / 2 of a
+# participation in round i.
 #
 # In a block of b rounds, a client joins at most once, so one word states in which: its
-# wait,
-# from the round in which it is rested, is geometric. What a block's rounds add to f
-# comes from
-# the block before, so a block is a few operations on arrays `[b, samples]` and b
-# additions. After
-# it all is divided by the sum, whose logarithms add up to the loss. Participations
-# count only
-# when the last release that shows them is drawn, band - 1 rounds later: so much are the
-# two
-# shifted.
+# wait, from the round in which it is rested, is geometric. What a block's rounds add to
+# f comes from the block before, so a block is a few operations on arrays `[b, samples]`
+# and b additions. After it all is divided by the sum, whose logarithms add up to the
+# loss. Participations count only when the last release that shows them is drawn, band -
+# 1 rounds later: so much are the two shifted.
 #
 # Source: `_privacy_losses`.
 
@@ -72,7 +63,7 @@ _RANGE = 70.0  # see `Rests.needs_logarithms`
 
 @dataclasses.dataclass(frozen=True)
 class Rests:
-    """What a client does, by blocks of b rounds, in units of the noise.
+    """Participation of a client by blocks of b rounds, in units of the noise.
 
     Attributes:
         tables: float32 `[blocks, b, 2 band + 3]`: for a release what each of the last
@@ -99,13 +90,13 @@ class Rests:
         b = min(rest, rounds + band - 1)  # longer rests change nothing
         blocks = -(-(rounds + band - 1) // b)
         tables = np.zeros((blocks * b, 2 * band + 3))
-        told = slice(band - 1, band - 1 + rounds)
+        shown_rounds = slice(band - 1, band - 1 + rounds)
         for k in range(band):
             tables[k : k + rounds, k] = bands[:, k]
-        tables[told, band : 2 * band] = bands
-        tables[told, -3] = 0.5 * np.square(bands).sum(axis=1)
+        tables[shown_rounds, band : 2 * band] = bands
+        tables[shown_rounds, -3] = 0.5 * np.square(bands).sum(axis=1)
         tables[:, -1] = 1.0
-        tables[told, -2:] = coin, 1.0 - coin
+        tables[shown_rounds, -2:] = coin, 1.0 - coin
         logarithm = np.log1p(-coin) if coin < 1 else -np.inf
         chances = np.rint(-np.expm1(np.arange(1, b + 1) * logarithm) * 2.0**31)
         return Rests(
@@ -142,7 +133,7 @@ def _needs_logarithms(bands: np.ndarray, rounds: int, b: int, staying: float) ->
 
 
 def by_loops(
-    rests: Rests, key: Key[Array, ""], chunks: int, with_it: bool
+    rests: Rests, key: PRNGKey, chunks: int, with_it: bool
 ) -> Float32[np.ndarray, " samples"]:
     """Draw losses by compiled loops, parts of the chunks on each core."""
     from mrsa_jax.dp._loss_loops import draw_losses  # compiles
@@ -151,9 +142,9 @@ def by_loops(
     losses = np.empty((chunks, SAMPLES), np.float32)
 
     def part(start: int) -> None:
-        own = slice(start, start + _PART)
+        some = slice(start, start + _PART)
         draw_losses(
-            keys[own], rests.tables, rests.chances, SAMPLES, with_it, losses[own]
+            keys[some], rests.tables, rests.chances, SAMPLES, with_it, losses[some]
         )
 
     for _ in in_order([functools.partial(part, at) for at in range(0, chunks, _PART)]):
@@ -168,9 +159,11 @@ def _chunk_words(key: Array, chunks: Array) -> Array:
 
 @functools.partial(jax.jit, static_argnames="with_it")
 def by_arrays(
-    tables: Array, chances: Array, key: Key[Array, ""], chunks: Array, *, with_it: bool
+    tables: Array, chances: Array, key: PRNGKey, chunks: Array, *, with_it: bool
 ) -> Float32[Array, "chunks samples"]:
-    """Draw losses as an array program, all sums kept as logarithms, chunks side by side.
+    """Draw losses as an array program, chunks side by side.
+
+    All sums are kept as logarithms.
 
     Args:
         tables: `Rests.tables`.
@@ -197,7 +190,7 @@ def _log_likelihoods(tables: Array, chances: Array, key: Array, with_it: bool) -
 
     def pass_block(carry: Any, block: tuple[Array, Array]) -> tuple[Any, None]:
         rested, ending, rows, last, total = carry
-        number, own = block
+        number, table = block
         own_key = fold(key, number)
         released = _normals(own_key, b)
         if with_it:
@@ -206,11 +199,11 @@ def _log_likelihoods(tables: Array, chances: Array, key: Array, with_it: bool) -
             last = jnp.where(is_in, last, 0) + _waits(own_key, chances)
             for k in range(band):
                 hit = (last[None] == numbers - k) | (before[None] == numbers - k)
-                released = released + jnp.where(hit, own[:, k, None], 0.0)
+                released = released + jnp.where(hit, table[:, k, None], 0.0)
         rows = jnp.concatenate([rows[b:], released])
-        gains = sum(own[:, band + k, None] * rows[k : k + b] for k in range(band))
-        joins, stays = (jnp.maximum(jnp.log(own[:, at]), _NEVER) for at in (-2, -1))
-        rounds = (ending, gains - own[:, -3, None], joins, stays)
+        gains = sum(table[:, band + k, None] * rows[k : k + b] for k in range(band))
+        joins, stays = (jnp.maximum(jnp.log(table[:, at]), _NEVER) for at in (-2, -1))
+        rounds = (ending, gains - table[:, -3, None], joins, stays)
         rested, ending = lax.scan(pass_round, rested, rounds, unroll=min(b, 8))
         rested = jnp.logaddexp(rested, ending[0])
         ending = ending.at[0].set(_NEVER)
@@ -231,11 +224,12 @@ def _log_likelihoods(tables: Array, chances: Array, key: Array, with_it: bool) -
 
 
 def _normals(key: Array, b: int) -> Array:
-    """Return standard normal numbers `[b, samples]`, up to 6.7, two from the words of each pair."""
+    """Return standard normal numbers `[b, samples]`, up to 6.7.
+
+    Two come from the words of each pair.
+    """
     first, second = block_words(key, (-(-b // 2), SAMPLES))
-    uniform = (
-        (first >> jnp.uint32(1)).astype(jnp.int32).astype(jnp.float32) + 0.5
-    ) * 2.0**-31
+    uniform = ((first >> 1).astype(jnp.int32).astype(jnp.float32) + 0.5) * 2.0**-31
     radius = jnp.sqrt(-2.0 * jnp.log(uniform))
     turn = lax.bitcast_convert_type(second, jnp.int32).astype(jnp.float32)
     angle = turn * jnp.float32(2 * np.pi / 2.0**32)
@@ -248,11 +242,8 @@ def _waits(key: Array, chances: Array) -> Array:
 
     Rested rounds before one joins, b for those who do not in b.
     """
-    tosses = block_words(key, (SAMPLES,), block=1)[0] >> jnp.uint32(1)
+    tosses = block_words(key, (SAMPLES,), block=1)[0] >> 1
     return jnp.sum(tosses[None] >= chances[:, None], axis=0, dtype=jnp.int32)
-
-
-# ---- Privacy losses of one client's rounds, drawn: who does not see who takes part.
 
 
 @needs_values
@@ -266,9 +257,9 @@ def privacy_losses(
     client: int = 0,
     side: str = "with",
     strategy: Any = None,
-    seed: int | Key[Array, ""] = 0,
+    seed: Seed = 0,
 ) -> Float32[np.ndarray, " samples"]:
-    """Draw privacy losses of a client against an observer of the sums, not of their members.
+    """Draw privacy losses against an observer of the sums, not of their members.
 
     For their own coins, perhaps with rests in between (`selection.minimum_separation`
     of `selection.bernoulli` or `selection.poisson`), and for `selection.balls_in_bins`.
@@ -300,7 +291,9 @@ def privacy_losses(
         >>> import mrsa_jax as mj
         >>> import numpy as np
         >>> rests = mj.selection.minimum_separation(mj.selection.bernoulli(9, 0.2), 3)
-        >>> losses = mj.dp.privacy_losses(rests, mj.availability.independent(0.1), 30, 2.0, 4000)
+        >>> losses = mj.dp.privacy_losses(
+        ...     rests, mj.availability.independent(0.1), 30, 2.0, 4000
+        ... )
         >>> delta = np.maximum(0, 1 - np.exp(1 - losses)).mean()
         >>> averaged = mj.dp.account(rests, mj.availability.independent(0.1), 30, 2.0)
         >>> bool(delta < averaged.delta(1.0)[0])
@@ -356,7 +349,7 @@ def losses_of(
     noise_multiplier: float,
     strategy: np.ndarray | None,
     samples: int,
-    key: Key[Array, ""],
+    key: PRNGKey,
     *,
     with_it: bool,
 ) -> Float32[np.ndarray, " samples"]:
@@ -379,9 +372,11 @@ def losses_of(
             )
         return total.astype(np.float32)
     if hasattr(law.selector, "num_bins"):
-        own = _bins(law.rounds, int(law.selector.num_bins), noise_multiplier, strategy)
-        run = functools.partial(_bins_chunk, *own, with_it=with_it)
-        held = len(own[0])
+        matrices = _bins(
+            law.rounds, int(law.selector.num_bins), noise_multiplier, strategy
+        )
+        run = functools.partial(_bins_chunk, *matrices, with_it=with_it)
+        held = len(matrices[0])
     else:
         assert law.coins is not None
         rests = Rests.of(
@@ -409,17 +404,14 @@ def losses_of(
 def _normal(words: Array) -> Array:
     """Return standard normal numbers of 24 bits, up to 5.4, one from each word."""
     signed = lax.bitcast_convert_type(words, jnp.int32) >> 8
-    uniform = (signed.astype(jnp.float32) + 0.5) * jnp.float32(2.0**-23)
+    uniform = (signed.astype(jnp.float32) + 0.5) * 2.0**-23
     return jnp.float32(np.sqrt(2.0)) * lax.erf_inv(uniform)
-
-
-# ---- bins
 
 
 def _bins(
     rounds: int, bins: int, noise_multiplier: float, strategy: np.ndarray | None
 ) -> tuple[Array, Array]:
-    """Return products of the shifts of bins, `[bins, bins]`, and a root of that matrix."""
+    """Return products of bins' shifts, `[bins, bins]`, and a root of that matrix."""
     turns = (np.arange(rounds)[:, None] % bins == np.arange(bins)).astype(np.float64)
     shifts = (turns if strategy is None else strategy @ turns) / noise_multiplier
     products = shifts.T @ shifts
@@ -430,18 +422,19 @@ def _bins(
 
 @functools.partial(jax.jit, static_argnames=("with_it",))
 def _bins_chunk(
-    products: Array, root: Array, key: Key[Array, ""], chunks: Array, *, with_it: bool
+    products: Array, root: Array, key: PRNGKey, chunks: Array, *, with_it: bool
 ) -> Float32[Array, "chunks samples"]:
     count = len(root)
 
     def one(chunk: Array) -> Array:
         first, second = block_words(fold(key, chunk), (count, SAMPLES))
-        shown = jnp.matmul(root, _normal(first), precision=lax.Precision.HIGHEST)
+        released = jnp.matmul(root, _normal(first), precision=lax.Precision.HIGHEST)
         if with_it:
-            shown = (
-                shown + products[:, (second[0] % jnp.uint32(count)).astype(jnp.int32)]
+            released = (
+                released
+                + products[:, (second[0] % jnp.uint32(count)).astype(jnp.int32)]
             )
-        each = shown - 0.5 * jnp.diagonal(products)[:, None]
+        each = released - 0.5 * jnp.diagonal(products)[:, None]
         total = jax.nn.logsumexp(each, axis=0) - jnp.log(jnp.float32(count))
         return total if with_it else -total
 

@@ -13,38 +13,28 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Float64
 
+from mrsa_jax._core.array_types import PerClient
 from mrsa_jax._core.arrays import host_array, needs_values
 from mrsa_jax._core.device import at_once
 from mrsa_jax._core.matrices import lower_triangle
 from mrsa_watch._base.errors import check_size, require
 from mrsa_watch._base.values import by_value
 
-# ---- Noise that is correlated over rounds, by a strategy matrix.
-#
 # A matrix mechanism with strategy C (lower triangular, [J, J]) releases C y + z: y_r
-# the plain
-# sum of round r, z_r independent noise. That says as much as the sums with noise C^-1
-# z, which is
-# what a server adds that draws z_r in round r and adds some of older rounds' noise
-# again. A
-# client with weights p in the rounds and contributions x_r of length at most clip moves
-# C y by C
-# (p_r x_r), whose squared length, in units of the noise's deviations D^1/2, is sum_ab
-# (C^T D^-1
-# C)_ab p_a p_b <x_a, x_b>: at most p^T |C^T D^-1 C| p with the entries' absolute
-# values, and no
-# less where they are not negative, as all x_r may be the same. C lower triangular, it
-# holds for
-# contributions that depend on what was released before.
+# the plain sum of round r, z_r independent noise. That says as much as the sums with
+# noise C^-1 z, which is what a server adds that draws z_r in round r and adds some of
+# older rounds' noise again. A client with weights p in the rounds and contributions x_r
+# of length at most clip moves C y by C (p_r x_r), whose squared length, in units of the
+# noise's deviations D^1/2, is sum_ab (C^T D^-1 C)_ab p_a p_b <x_a, x_b>: at most p^T
+# |C^T D^-1 C| p with the entries' absolute values, and no less where they are not
+# negative, as all x_r may be the same. C lower triangular, it holds for contributions
+# that depend on what was released before.
 #
 # Sources: Choquette-Choo, Dvijotham, Pillutla, Ganesh, Steinke, Thakurta, "Correlated
-# noise
-# provably beats independent noise for differentially private learning" (2023), and
-# Choquette-Choo, McMahan, Rush, Thakurta, "Multi-epoch matrix factorization mechanisms
-# for
-# private machine learning" (2023), for the absolute values; Denisov, McMahan, Rush,
-# Smith,
-# Thakurta (2022) for the adaptive releases.
+# noise provably beats independent noise for differentially private learning" (2023),
+# and Choquette-Choo, McMahan, Rush, Thakurta, "Multi-epoch matrix factorization
+# mechanisms for private machine learning" (2023), for the absolute values; Denisov,
+# McMahan, Rush, Smith, Thakurta (2022) for the adaptive releases.
 
 _ROUNDING = 16.0 * float(np.finfo(np.float64).eps)
 # fastest of 32 to 512 on two cores, for bands of 10 and for full matrices
@@ -77,6 +67,8 @@ def toeplitz(coefficients: Any, rounds: Any) -> Float64[np.ndarray, "rounds roun
         >>> mj.dp.toeplitz([1, 0.5], 3).tolist()
         [[1.0, 0.0, 0.0], [0.5, 1.0, 0.0], [0.0, 0.5, 1.0]]
     """
+    from scipy import linalg
+
     size = check_size(rounds, "rounds")
     values = host_array(coefficients, "coefficients")
     is_list = values.dtype.kind in "fiu" and values.ndim == 1 and values.size > 0
@@ -86,10 +78,8 @@ def toeplitz(coefficients: Any, rounds: Any) -> Float64[np.ndarray, "rounds roun
         bool(np.isfinite(values).all()), "coefficients", "must be finite", coefficients
     )
     require(bool(values[0] != 0), "coefficients", "must not start with 0", coefficients)
-    found = np.zeros((size, size))
-    for below, value in enumerate(values[:size]):
-        found[np.arange(below, size), np.arange(size - below)] = value
-    return found
+    first = np.pad(values[:size], (0, max(0, size - len(values))))
+    return linalg.toeplitz(first, np.zeros(size))
 
 
 def check_strategy(strategy: Any, rounds: int) -> Float64[np.ndarray, "rounds rounds"]:
@@ -120,7 +110,9 @@ def check_strategy(strategy: Any, rounds: int) -> Float64[np.ndarray, "rounds ro
 
 
 def without_rounds(strategy: np.ndarray, is_kept: np.ndarray) -> np.ndarray:
-    """Return the strategy of the rounds that are left, where the others had no noise and no sum.
+    """Return the strategy of some rounds.
+
+    The others had no noise and no sum.
 
     The sums' noise is B z, B = C^-1; with z_r = 0 in the others it is that of B's kept
     rows and columns, whose inverse is the strategy.
@@ -131,12 +123,14 @@ def without_rounds(strategy: np.ndarray, is_kept: np.ndarray) -> np.ndarray:
     from scipy.linalg import solve_triangular
 
     inverse = solve_triangular(strategy, np.eye(len(strategy)), lower=True)
-    left = inverse[np.ix_(is_kept, is_kept)]
-    return np.tril(solve_triangular(left, np.eye(count), lower=True))
+    noise = inverse[np.ix_(is_kept, is_kept)]
+    return np.tril(solve_triangular(noise, np.eye(count), lower=True))
 
 
 class Form(NamedTuple):
-    """p^T |C^T C| p by the lower triangle of |C^T C|, its entries off the diagonal doubled.
+    """p^T |C^T C| p by the lower triangle of |C^T C|.
+
+    Entries off the diagonal are doubled.
 
     Attributes:
         lower: float64 `[rounds, rounds]`.
@@ -174,20 +168,18 @@ class Form(NamedTuple):
         return total
 
 
-# ---- mu of clients from their weights in the sums, and from the noise of each sum.
-
 Columns = Float64[np.ndarray, "sums clients"]
 
 
 @runtime_checkable
 class Law(Protocol):
-    """How mu comes from weights."""
+    """Law of mu by weights."""
 
     @property
     def is_exact(self) -> bool:
-        """Whether contributions of these lengths reach mu; else it is an upper bound."""
+        """Whether contributions of these lengths reach mu; else it is a bound."""
 
-    def mu(self, columns: Columns) -> Float64[np.ndarray, " clients"]:
+    def mu(self, columns: Columns) -> PerClient:
         """Return mu after all sums; infinite where noise is missing."""
 
     def after_each(self, columns: Columns) -> Columns:
@@ -213,12 +205,12 @@ class Independent:
         with np.errstate(divide="ignore", over="ignore"):
             return Independent(clips / deviations)
 
-    def mu(self, columns: Columns) -> Float64[np.ndarray, " clients"]:
+    def mu(self, columns: Columns) -> PerClient:
         """Return mu after all sums."""
         unit, scale, bare = self._parts()
-        found = scale * np.sqrt(np.square(unit) @ np.square(columns))
-        found[(columns[bare] != 0).any(axis=0)] = np.inf
-        return found
+        mu = scale * np.sqrt(np.square(unit) @ np.square(columns))
+        mu[(columns[bare] != 0).any(axis=0)] = np.inf
+        return mu
 
     def after_each(self, columns: Columns) -> Columns:
         """Return mu after each sum."""
@@ -229,9 +221,9 @@ class Independent:
 
     def _parts(self) -> tuple[np.ndarray, float, np.ndarray]:
         bare = np.isinf(self.ratios)
-        own = np.where(bare, 0.0, self.ratios)
-        scale = float(own.max(initial=0.0)) or 1.0
-        return own / scale, scale, np.flatnonzero(bare)
+        finite = np.where(bare, 0.0, self.ratios)
+        scale = float(finite.max(initial=0.0)) or 1.0
+        return finite / scale, scale, np.flatnonzero(bare)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -262,55 +254,55 @@ class Correlated:
         kept: np.ndarray,
     ) -> Correlated:
         """Return the law of a strategy with these clips and deviations of z."""
-        own = without_rounds(strategy, kept)
+        reduced = without_rounds(strategy, kept)
         noise = deviations[kept]
         is_bare = noise == 0
         over = np.where(is_bare, np.inf, noise)[:, None]
-        whitened = own * (clips[kept] / over)
+        whitened = reduced * (clips[kept] / over)
         scale = float(np.abs(whitened).max(initial=0.0)) or 1.0
         unit = whitened / scale
-        return Correlated(kept, unit, scale, own[is_bare] != 0, Form.of(unit))
+        return Correlated(kept, unit, scale, reduced[is_bare] != 0, Form.of(unit))
 
     @property
     def is_exact(self) -> bool:
         """Whether C^T D^-1 C holds nothing negative."""
         return self.form.is_exact
 
-    def mu(self, columns: Columns) -> Float64[np.ndarray, " clients"]:
+    def mu(self, columns: Columns) -> PerClient:
         """Return mu after all rounds."""
-        own = np.abs(columns if self.kept.all() else columns[self.kept])
-        found = self.scale * np.sqrt(self.form.squares(own))
-        found[(self.bare @ (own != 0)).any(axis=0)] = np.inf
-        return found
+        weights = np.abs(columns if self.kept.all() else columns[self.kept])
+        mu = self.scale * np.sqrt(self.form.squares(weights))
+        mu[(self.bare @ (weights != 0)).any(axis=0)] = np.inf
+        return mu
 
     def after_each(self, columns: Columns) -> Columns:
         """Return mu after each round."""
-        own = np.abs(columns[self.kept])
-        squares = self._squares(own)
-        is_bare = np.zeros(own.shape, np.bool_)
-        is_bare[np.flatnonzero(~self.unit.any(axis=1))] = self.bare @ (own != 0)
+        weights = np.abs(columns[self.kept])
+        squares = self._squares(weights)
+        is_bare = np.zeros(weights.shape, np.bool_)
+        is_bare[np.flatnonzero(~self.unit.any(axis=1))] = self.bare @ (weights != 0)
         squares[np.logical_or.accumulate(is_bare, axis=0)] = np.inf
         places = np.cumsum(self.kept)
         return np.concatenate(
-            [np.zeros((1, own.shape[1])), self.scale * np.sqrt(squares)]
+            [np.zeros((1, weights.shape[1])), self.scale * np.sqrt(squares)]
         )[places]
 
-    def _squares(self, own: np.ndarray) -> np.ndarray:
+    def _squares(self, weights: np.ndarray) -> np.ndarray:
         if (self.unit >= 0).all():
-            return np.cumsum(np.square(self.unit @ own), axis=0)
-        gram, found = np.zeros_like(self.unit), np.empty(own.shape)
+            return np.cumsum(np.square(self.unit @ weights), axis=0)
+        gram, squares = np.zeros_like(self.unit), np.empty(weights.shape)
         for place, row in enumerate(self.unit):
             gram += np.outer(row, row)
-            found[place] = np.einsum("jm,jm->m", own, np.abs(gram) @ own)
+            squares[place] = np.einsum("jm,jm->m", weights, np.abs(gram) @ weights)
         # what is released later hides nothing: a bound after later rounds holds before
-        return np.minimum.accumulate(found[::-1], axis=0)[::-1]
+        return np.minimum.accumulate(squares[::-1], axis=0)[::-1]
 
 
-def of_clients(law: Law, rows: np.ndarray) -> Float64[np.ndarray, " clients"]:
+def of_clients(law: Law, rows: np.ndarray) -> PerClient:
     """Return mu of all clients, a bounded number of them at once."""
-    found = np.empty(rows.shape[1])
+    mu = np.empty(rows.shape[1])
     step = at_once("columns", 4 * 8 * len(rows))
-    for start in range(0, len(found), step):
+    for start in range(0, len(mu), step):
         some = slice(start, start + step)
-        found[some] = law.mu(rows[:, some].astype(np.float64))
-    return found
+        mu[some] = law.mu(rows[:, some].astype(np.float64))
+    return mu

@@ -26,7 +26,7 @@ from mrsa_jax._core.streams import threshold_chance
 from mrsa_jax.availability import IndependentSteps, StepDropout
 from mrsa_jax.dp._histories import PARTS, Histories, Progress, check_noise, parts, tell
 from mrsa_jax.dp._mechanism import RingLosses, RingMechanism
-from mrsa_jax.dp._mixtures import Between, Known, Sampled
+from mrsa_jax.dp._mixtures import Bounded, Known, Sampled
 from mrsa_watch._base.errors import check_integer, require
 
 _CELLS = 2**18  # of the range of what a client's sums cost together
@@ -37,7 +37,7 @@ _RARE = 60.0  # minus the logarithm of the chance that is left beyond that range
 
 
 class Costs(NamedTuple):
-    """What a sum of n clients costs each of them.
+    """Costs of a sum of n clients to each of them.
 
     The square of mu is the sum over its sums.
 
@@ -58,7 +58,7 @@ class Costs(NamedTuple):
         planned: int | None,
         mechanism: Any,
     ) -> Costs:
-        """Return the costs of noise that is added once, of K clients' shares, or of integers."""
+        """Return costs of noise added once, of K clients' shares, or of integers."""
         sizes = np.arange(num_clients + 1, dtype=np.float64)
         if isinstance(mechanism, RingMechanism):
             law, below, above = RingLosses.of(mechanism)
@@ -66,11 +66,11 @@ class Costs(NamedTuple):
             most = np.minimum(sizes.astype(np.int64), mechanism.num_clients)
             return Costs(above[most], below[most], law)
         assert noise_multiplier is not None
-        found = np.ones(num_clients + 1)
+        shares = np.ones(num_clients + 1)
         if planned is not None:
-            found[1:] = planned / sizes[1:]
-        found[0] = 0.0
-        return Costs(found / noise_multiplier**2, found / noise_multiplier**2)
+            shares[1:] = planned / sizes[1:]
+        shares[0] = 0.0
+        return Costs(shares / noise_multiplier**2, shares / noise_multiplier**2)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -102,15 +102,15 @@ class SumPlan:
             return self.fixed_size
         if self.steps is None or not isinstance(self.rule, str):
             return 1
-        own = block_size_of(self.histories.selector) if self.rule == "drop_block" else 1
-        return max(own, FEWEST_IN_A_SUM)
+        unit = (
+            block_size_of(self.histories.selector) if self.rule == "drop_block" else 1
+        )
+        return max(unit, FEWEST_IN_A_SUM)
 
     @property
     def most(self) -> float:
         """The largest square of mu of any history."""
         return self.histories.most * float(self.costs.above[self.least :].max())
-
-    # ---- laws
 
     def masses(self, client: int) -> Float64[np.ndarray, " sizes"] | None:
         """Return the chances that a client is in a round's sum, by the clients in it.
@@ -124,51 +124,50 @@ class SumPlan:
         if not isinstance(self.rule, str):
             return None
         size, block = cohort_size_of(law.selector), block_size_of(law.selector)
-        found = np.zeros(law.selector.num_clients + 1)
+        masses = np.zeros(law.selector.num_clients + 1)
         if size is not None:
             # what is kept or lost as a whole
             unit = {"ignore": 1, "abort": size, "drop_block": block}[self.rule]
             if size % unit:
                 return None
-            own = float(law.coins[client]) * _of_units(size // unit, unit, *chances)
-            found[unit : size + 1 : unit] = own
+            by_units = float(law.coins[client]) * _of_units(
+                size // unit, unit, *chances
+            )
+            masses[unit : size + 1 : unit] = by_units
         elif block == 1 and getattr(law.selector, "joins_alone", False):
             included = law.coins * chances[0]
             lost = 1.0 - (law.coins if self.rule == "abort" else included)
-            found[1:] = included[client] * _others(included, lost, client)
-            found[1:] *= _answered(np.arange(1, len(found)), chances[1])
+            masses[1:] = included[client] * _others(included, lost, client)
+            masses[1:] *= _answered(np.arange(1, len(masses)), chances[1])
         else:
             return None
         if self.steps is not None:
-            found[:FEWEST_IN_A_SUM] = 0.0
-        return found
+            masses[:FEWEST_IN_A_SUM] = 0.0
+        return masses
 
-    def known(self, client: int) -> Known | Between | None:
-        """Return what a client loses, where its sums have a known law."""
+    def known(self, client: int) -> Known | Bounded | None:
+        """Return a client's loss, where its sums have a known law."""
         masses = self.masses(client)
         if masses is None:
             return None
         sizes = np.flatnonzero(masses)
         if sizes.size == 0:
             return Known(np.zeros(1), np.ones(1), self.costs.law)
-        above, below = (
-            self._known(own[sizes], masses[sizes], up)
-            for own, up in ((self.costs.above, True), (self.costs.below, False))
-        )
-        return Between(above, below)
+        chances = masses[sizes]
+        above = self._known(self.costs.above[sizes], chances, True)
+        return Bounded((above,), self._known(self.costs.below[sizes], chances, False))
 
     def _known(self, costs: np.ndarray, masses: np.ndarray, up: bool) -> Known:
         from scipy import stats
 
         values, of = np.unique(costs, return_inverse=True)
-        masses, rounds = np.bincount(of, masses), self.histories.rounds
+        masses = np.bincount(of, masses)
+        rounds = self.histories.rounds
         if len(values) == 1:
             counts = stats.binom.pmf(np.arange(rounds + 1), rounds, masses[0])
             return Known.of_counts(counts, values[0] ** -0.5, self.costs.law)
-        squares, found = _together(values, masses, rounds, up)
-        return Known(np.sqrt(squares), found, self.costs.law)
-
-    # ---- simulated
+        squares, chances = _together(values, masses, rounds, up)
+        return Known(np.sqrt(squares), chances, self.costs.law)
 
     @property
     def alike(self) -> np.ndarray:
@@ -196,9 +195,9 @@ class SumPlan:
         block = (
             block_size_of(self.histories.selector) if self.rule == "drop_block" else 1
         )
-        kept = np.arange(size // block + 1)
+        units = np.arange(size // block + 1)
         below = self.histories.rounds * stats.binom.cdf(
-            kept, len(kept) - 1, chances[0] ** block
+            units, len(units) - 1, chances[0] ** block
         )
         few = int(np.count_nonzero(below <= delta / 100))
         if few * block <= self.least:
@@ -207,76 +206,76 @@ class SumPlan:
 
     def sampled(
         self, seed: Any, trials: int, delta: float, progress: Progress | None
-    ) -> Callable[[np.ndarray], Between]:
+    ) -> Callable[[np.ndarray], Bounded]:
         """Simulate what clients' sums cost; return what gives those of some clients."""
-        law, clients = self.histories, self.histories.selector.num_clients
+        law = self.histories
+        count = law.selector.num_clients
         floor, rare = self._floor(delta)
-        above = self.costs.above[np.maximum(np.arange(clients + 1), floor)]
+        above = self.costs.above[np.maximum(np.arange(count + 1), floor)]
         above[0] = 0.0
-        squares = np.empty((2, trials, clients))
-        step = min(at_once("columns", 32 * law.rounds * clients), -(-trials // PARTS))
+        below = self.costs.below
+        most = np.empty((trials, count))
+        least = np.empty((trials, count))
+        step = min(at_once("columns", 32 * law.rounds * count), -(-trials // PARTS))
         for first, number in parts(trials, step):
             sizes = self._sizes(seed, first, number)
-            for own, costs in zip(squares, (above, self.costs.below), strict=True):
-                own[first : first + number] = costs[sizes].sum(axis=1)
+            most[first : first + number] = above[sizes].sum(axis=1)
+            least[first : first + number] = below[sizes].sum(axis=1)
             tell(progress, first + number, trials)
-        most = law.most * np.array([above.max(), self.costs.below[self.least :].max()])
         # a round's sum costs its members together at most so much
-        together = law.rounds * float((np.arange(clients + 1) * above).max())
+        together = law.rounds * float((np.arange(count + 1) * above).max())
 
-        def of(some: np.ndarray) -> Between:
-            budget = together / len(some) if isinstance(self.rule, str) else np.inf
-            tables = (
-                _table(squares[0][:, some], True),
-                _table(squares[1][:, some], False),
+        def sample(squares: np.ndarray, largest: float, budget: float, up: bool) -> Any:
+            values, places, step = _table(squares, up)
+            mu = float(np.sqrt(law.most * largest + step))
+            budget = min(budget, law.most * largest) + step
+            chance = rare if up else 0.0
+            return Sampled(
+                np.sqrt(values), places, mu, budget, law=self.costs.law, rare=chance
             )
-            return Between(
-                *(
-                    Sampled(
-                        np.sqrt(values),
-                        places,
-                        float(np.sqrt(top + step)),
-                        min(budget, float(top)) + step,
-                        law=self.costs.law,
-                        rare=left,
-                    )
-                    for (values, places, step), top, left in zip(
-                        tables, most, (rare, 0.0), strict=True
-                    )
-                )
-            )
+
+        def of(clients: np.ndarray) -> Bounded:
+            budget = together / len(clients) if isinstance(self.rule, str) else np.inf
+            upper = sample(most[:, clients], float(above.max()), budget, True)
+            largest = float(below[self.least :].max())
+            return Bounded((upper,), sample(least[:, clients], largest, budget, False))
 
         return of
 
     def _sizes(self, seed: Any, first: int, number: int) -> np.ndarray:
-        """Return of how many clients each one's sum of a round was, 0 where it was in none."""
+        """Return the size of each client's sum of a round, 0 where it was in none."""
         law = self.histories
+        scheme = law.selector, law.availability
+        components: Any = None
+        rows: Any
         if self.steps is None:
-            scheme = law.selector, law.availability, law.rounds
-            rows = np.asarray(
-                selection.rollout_trials(seed, *scheme, number, first=first)
+            rows = selection.rollout_trials(
+                seed, *scheme, law.rounds, number, first=first
             )
+        else:
+            rule: dict[str, Any] = {"rule": self.rule}
+            if isinstance(self.rule, str):
+                rule = {"policy": self.rule, "blocks": block_size_of(law.selector)}
+            history = selection.rollout_rounds(
+                seed,
+                *scheme,
+                self.steps,
+                law.rounds,
+                num_trials=number,
+                first=first,
+                **rule,
+            )
+            rows = history.participation
+            components = history.components
+        rows = np.asarray(rows)
+        if components is None:
             return np.where(rows, rows.sum(axis=-1, keepdims=True), 0)
-        policy = {"policy": self.rule, "blocks": block_size_of(law.selector)}
-        rounds = selection.rollout_rounds(
-            seed,
-            law.selector,
-            law.availability,
-            self.steps,
-            law.rounds,
-            num_trials=number,
-            first=first,
-            **(policy if isinstance(self.rule, str) else {"rule": self.rule}),
-        )
-        rows = np.asarray(rounds.participation)
-        if rounds.components is None:
-            return np.where(rows, rows.sum(axis=-1, keepdims=True), 0)
-        labels = np.asarray(rounds.components).reshape(-1, rows.shape[-1])
+        labels = np.asarray(components).reshape(-1, rows.shape[-1])
+        # the same label in another round is another sum
         places = labels + rows.shape[-1] * np.arange(len(labels))[:, None]
         counts = np.bincount(places[labels >= 0], minlength=labels.size)
-        return np.where(labels >= 0, counts[np.maximum(places, 0)], 0).reshape(
-            rows.shape
-        )
+        sizes = np.where(labels >= 0, counts[np.maximum(places, 0)], 0)
+        return sizes.reshape(rows.shape)
 
 
 def checked_sums(
@@ -292,19 +291,11 @@ def checked_sums(
     if isinstance(rule, str):
         check_policy(rule, "rule")
     else:
-        require(
-            isinstance(rule, RoundRule),
-            "rule",
-            "must be a policy or a `RoundRule`",
-            rule,
-        )
-    good = steps is None or isinstance(steps, StepDropout)
-    require(
-        good,
-        "steps",
-        "must be a `StepDropout`, e.g. `availability.independent_steps(0.1)`",
-        steps,
-    )
+        text = "must be a policy or a `RoundRule`"
+        require(isinstance(rule, RoundRule), "rule", text, rule)
+    if steps is not None:
+        text = "must be a `StepDropout`, e.g. `availability.independent_steps(0.1)`"
+        require(isinstance(steps, StepDropout), "steps", text, steps)
     text = "must not be set without `steps`: nothing is lost inside rounds"
     require(steps is not None or rule == "ignore", "rule", text, rule)
     count = law.selector.num_clients
@@ -312,7 +303,10 @@ def checked_sums(
         for name, value in (("noise_multiplier", noise), ("planned", planned)):
             text = "must not be set with a mechanism, which has its own"
             require(value is None, name, text, value)
-        text = "must be what `dp.ring_mechanism` returns: of segments `ledger` tells afterwards"
+        text = (
+            "must be what `dp.ring_mechanism` returns: "
+            "of segments `ledger` tells afterwards"
+        )
         require(isinstance(mechanism, RingMechanism), "mechanism", text, mechanism)
         return 1.0, SumPlan(law, Costs.of(count, None, None, mechanism), steps, rule)
     scale = check_noise(noise)
@@ -324,7 +318,7 @@ def checked_sums(
 
 
 def _table(squares: np.ndarray, up: bool) -> tuple[np.ndarray, np.ndarray, float]:
-    """Return values, which of them each entry has, and by how much one may be too large.
+    """Return values, the value of each entry, and the most that one may be too large.
 
     Of many they are rounded to a grid, up or down.
     """
@@ -332,20 +326,22 @@ def _table(squares: np.ndarray, up: bool) -> tuple[np.ndarray, np.ndarray, float
     if len(values) <= _TABLE:
         return values, places.reshape(squares.shape), 0.0
     step = float(values[-1] - values[0]) / _TABLE
-    places = (np.ceil if up else np.floor)((squares - values[0]) / step).astype(
-        np.int64
-    )
+    cells = (squares - values[0]) / step
+    places = (np.ceil if up else np.floor)(cells).astype(np.int64)
     return values[0] + step * np.arange(places.max() + 1), places, step
 
 
 def _survival(steps: Any) -> tuple[float, float] | None:
-    """Return the chances to be in V3, and of those in it in V4; None if clients differ."""
+    """Return the chances to be in V3, and from there in V4.
+
+    None if clients differ.
+    """
     if steps is None:
         return 1.0, 1.0
     if not isinstance(steps, IndependentSteps) or steps.thresholds.ndim > 1:
         return None
-    left = 1.0 - threshold_chance(np.asarray(steps.thresholds))
-    return float(left[2]), float(left[3] / left[2]) if left[2] > 0 else 0.0
+    present = 1.0 - threshold_chance(np.asarray(steps.thresholds))
+    return float(present[2]), float(present[3] / present[2]) if present[2] > 0 else 0.0
 
 
 def _answered(sizes: np.ndarray, answers: float) -> np.ndarray:
@@ -357,7 +353,7 @@ def _answered(sizes: np.ndarray, answers: float) -> np.ndarray:
 
 
 def _of_units(count: int, unit: int, survives: float, answers: float) -> np.ndarray:
-    """Return the chances of 1, 2, ... of K clients' units in a sum with a given one, learnt.
+    """Return chances of 1, 2, ... of K clients' units in a learnt sum with a given one.
 
     A unit of T clients is in it as a whole or not at all. Too few have answered where
     of all, those of units that were lost among them, at most one has: a polynomial's
@@ -365,39 +361,48 @@ def _of_units(count: int, unit: int, survives: float, answers: float) -> np.ndar
     """
     from scipy import special
 
-    kept = np.arange(1, count + 1, dtype=np.float64)
-    lost = count - kept
+    included = np.arange(1, count + 1, dtype=np.float64)
+    lost = count - included
     whole = survives**unit
-    none, one = (
-        special.binom(unit, k) * answers**k * (1 - answers) ** (unit - k) * whole
-        for k in (0, 1)
-    )
-    joint = survives * answers
-    bare, some = (
-        special.binom(unit, k) * joint**k * (1 - joint) ** (unit - k) - own
-        for k, own in ((0, none), (1, one))
-    )
-    bare, some = max(bare, 0.0), max(some, 0.0)
-    few = none**kept * bare**lost + kept * one * none ** (kept - 1) * bare**lost
-    few += lost * none**kept * some * bare ** np.maximum(lost - 1, 0)
-    few = few if answers < 1.0 else np.zeros(count)
-    ways = special.binom(count - 1, kept - 1)
-    return ways * np.maximum(whole**kept * (1 - whole) ** lost - few, 0.0)
+
+    def law(chance: float) -> np.ndarray:
+        """Return the chances that none, and that one, of a unit's clients does."""
+        return np.array(
+            [
+                special.binom(unit, k) * chance**k * (1 - chance) ** (unit - k)
+                for k in (0, 1)
+            ]
+        )
+
+    # of a unit that is in the sum, and of one that is lost
+    none, single = law(answers) * whole
+    bare, some = np.maximum(law(survives * answers) - (none, single), 0.0)
+    few = np.zeros(count)
+    if answers < 1.0:
+        few = (
+            none**included * bare**lost
+            + included * single * none ** (included - 1) * bare**lost
+        )
+        few += lost * none**included * some * bare ** np.maximum(lost - 1, 0)
+    ways = special.binom(count - 1, included - 1)
+    return ways * np.maximum(whole**included * (1 - whole) ** lost - few, 0.0)
 
 
 def _others(included: np.ndarray, lost: np.ndarray, client: int) -> np.ndarray:
     """Return the chances that 0, 1, ... others are in a sum."""
-    found = np.ones(1)
+    chances = np.ones(1)
     for place in range(len(included)):
         if place != client:
-            found = np.convolve(found, [lost[place], included[place]])
-    return found
+            chances = np.convolve(chances, [lost[place], included[place]])
+    return chances
 
 
 def _together(
     costs: np.ndarray, masses: np.ndarray, rounds: int, up: bool
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return values, and chances, of the sum of J independent costs, each one of these or none.
+    """Return values and chances of a sum of J independent costs.
+
+    Each cost is one of these or none.
 
     Each is rounded to a grid, up or down. What may be beyond the grid, and the
     transform's rounding errors, are added to the largest value that there can be, or
@@ -408,11 +413,9 @@ def _together(
     rates = np.geomspace(1e-3, 500.0, 200) / costs.max()
 
     def beyond(values: np.ndarray) -> np.ndarray:
-        """Return a logarithm that, less rate x limit, bounds the chance to be beyond a limit."""
+        """Bound the chance to be beyond a limit, as a logarithm less rate x limit."""
         with np.errstate(over="ignore"):
-            return np.asarray(
-                rounds * np.log1p(np.expm1(rates[:, None] * values) @ masses)
-            )
+            return rounds * np.log1p(np.expm1(rates[:, None] * values) @ masses)
 
     limit = min(most, float(((beyond(costs) + _RARE) / rates).min()))
     limit *= 1.0 + 2.0 * rounds / _CELLS
@@ -421,18 +424,16 @@ def _together(
     law = np.bincount(places.astype(np.int64), masses, minlength=_CELLS)
     law[0] += max(0.0, 1.0 - float(masses.sum()))
     spectrum = np.fft.rfft(law)
-    found = np.maximum(np.fft.irfft(spectrum**rounds, _CELLS), 0.0)
-    left = 0.0  # of what is beyond the grid
-    if rounds * places.max() >= _CELLS:
-        left = float(
-            np.exp(np.minimum(beyond(places * step) - rates * limit, 0.0).min())
-        )
+    chances = np.maximum(np.fft.irfft(spectrum**rounds, _CELLS), 0.0)
     digits = 4.0 * np.finfo(np.float64).eps * np.log2(_CELLS) * rounds
     rest = np.abs(spectrum) ** (2 * (rounds - 1))
-    slack = left + digits * float(np.sqrt(_CELLS * rest.mean()))
+    slack = digits * float(np.sqrt(_CELLS * rest.mean()))
+    if rounds * places.max() >= _CELLS:  # some sums are beyond the grid
+        exponents = np.minimum(beyond(places * step) - rates * limit, 0.0)
+        slack += float(np.exp(exponents.min()))
     cells = np.arange(_CELLS)
-    groups = np.bincount(-(-cells // _WIDTH) if up else cells // _WIDTH, found)
-    kept = np.flatnonzero(groups > _TINY)
-    slack += float(groups.sum() - groups[kept].sum())
-    values = np.minimum(step * _WIDTH * kept, most)
-    return np.append(values, most), np.append(groups[kept], slack if up else -slack)
+    groups = np.bincount(-(-cells // _WIDTH) if up else cells // _WIDTH, chances)
+    large = np.flatnonzero(groups > _TINY)
+    slack += float(groups.sum() - groups[large].sum())
+    values = np.minimum(step * _WIDTH * large, most)
+    return np.append(values, most), np.append(groups[large], slack if up else -slack)

@@ -1,4 +1,4 @@
-"""What a ledger is kept of: who is in which sum, and the noise and the clip of each."""
+"""Sums of a ledger: members, noise and clip of each."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Sums(NamedTuple):
 
     @staticmethod
     def of(participation: Any) -> Sums:
-        """Return the sums of a matrix, a history, a training's result, a log or a table.
+        """Read the sums of a matrix, a history, a training's result, a log or a table.
 
         Raises:
             ConfigurationError: If it is none of them, or of many trials.
@@ -64,13 +64,15 @@ class Sums(NamedTuple):
             return Sums(
                 rows, rounds, len(participation.participation), None, np.ones(len(rows))
             )
-        found = host_array(as_integers(participation, "participation"), "participation")
+        matrix = host_array(
+            as_integers(participation, "participation"), "participation"
+        )
         rule = "must be one history [rounds, clients]"
-        require(found.ndim == 2, "participation", rule, f"shape {found.shape}")
+        require(matrix.ndim == 2, "participation", rule, f"shape {matrix.shape}")
         rows = (
-            _floats(found, np.ones(len(found), object))
-            if found.dtype == object
-            else found
+            _floats(matrix, np.ones(len(matrix), object))
+            if matrix.dtype == object
+            else matrix
         )
         return Sums(rows, np.arange(len(rows)), len(rows), None, np.ones(len(rows)))
 
@@ -99,7 +101,10 @@ class Sums(NamedTuple):
         rule = "must not be set with segments, whose blocks change from round to round"
         require(self.segments is None, "strategy", rule)
         again = self.rounds[1:][np.diff(self.rounds) == 0]
-        rule = "must not be set if a round fell into several sums: its noise is no one step"
+        rule = (
+            "must not be set if a round fell into several sums: "
+            "its noise is no one step"
+        )
         require(again.size == 0, "strategy", rule, *(f"round {j}" for j in again[:1]))
         if len(self.rounds) == self.num_rounds:
             return self
@@ -132,7 +137,10 @@ class Sums(NamedTuple):
     def members(
         self, clients: Any, argument: str, *, leaves_one: bool = False
     ) -> np.ndarray:
-        """Return the indices of some clients, who are named where the sums are a log's."""
+        """Return the indices of some clients.
+
+        They are named where the sums are a log's.
+        """
         count = self.rows.shape[1]
         if self.log is None:
             listed = check_integers(clients, argument, 0)
@@ -165,7 +173,7 @@ class Sums(NamedTuple):
 
 
 def _of_segments(history: hetero.SegmentHistory, members: np.ndarray) -> Sums:
-    """Return what counts of sums of segments.
+    """Return the sums that count of sums of segments.
 
     By round, each client's sum with the least noise.
     """
@@ -176,14 +184,16 @@ def _of_segments(history: hetero.SegmentHistory, members: np.ndarray) -> Sums:
     for rows, when, sizes in zip(
         history.participation, history.rounds, history.sizes, strict=True
     ):
-        left = (rows & ~is_known).sum(axis=1, dtype=np.int32)
-        for own, found in zip(least, (sizes, left), strict=True):
+        unknown = (rows & ~is_known).sum(axis=1, dtype=np.int32)
+        for table, counts in zip(least, (sizes, unknown), strict=True):
             np.minimum.at(
-                own, when, np.where(rows, np.asarray(found, np.int32)[:, None], never)
+                table,
+                when,
+                np.where(rows, np.asarray(counts, np.int32)[:, None], never),
             )
     least[:, :, is_known] = never
     rounds, clients = np.nonzero(least[1] < never)
-    sorts = np.stack([rounds, *(own[rounds, clients] for own in least)])
+    sorts = np.stack([rounds, *(table[rounds, clients] for table in least)])
     kinds, places = np.unique(sorts, axis=1, return_inverse=True)
     rows = np.zeros((kinds.shape[1], count), np.bool_)
     rows[places.reshape(-1), clients] = True
@@ -212,10 +222,10 @@ def _floats(rows: np.ndarray, scales: Any) -> np.ndarray:
     from fractions import Fraction
 
     try:
-        found = [
+        values = [
             [float(Fraction(int(value)) / scale) for value in row]
             for row, scale in zip(rows, scales, strict=True)
         ]
     except OverflowError:
         require(False, "participation", "must hold weights that are floats")
-    return np.asarray(found, np.float64)
+    return np.asarray(values, np.float64)

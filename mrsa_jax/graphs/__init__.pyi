@@ -5,12 +5,12 @@ from ._lists import (
     edges as edges,
     is_connected as is_connected,
 )
-from ._models import (
+from ._secagg_plus import secagg_plus_parameters as secagg_plus_parameters
+from .models import (
     complete as complete,
     erdos_renyi as erdos_renyi,
     harary as harary,
     over_blocks as over_blocks,
     random_regular as random_regular,
 )
-from ._secagg_plus import secagg_plus_parameters as secagg_plus_parameters
 from .registry import register as register

@@ -1,33 +1,28 @@
-"""What an assignment graph is: a matrix that is checked, and its edges in order.
+"""Assignment graphs: their contract, checked matrices, edges and components.
 
 `edges` numbers the pair seeds of `secagg.Seeds`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.typing import ArrayLike
-from jaxtyping import Array, Bool, Int32, Key
+from jaxtyping import Array, Bool, Int32
 
+from mrsa_jax._core.array_types import Adjacency, Nested, PRNGKey
 from mrsa_jax._core.arrays import host_array, on_device, varying_like
 from mrsa_jax._core.streams import MAX_PAIRED
 from mrsa_watch._base.errors import check_integer, require
 
-# ---- Components and connectivity of a graph after the loss of vertices.
-#
 # Pure array functions that map under `jax.vmap`; all take a symmetric adjacency matrix.
 # G_3 of CCESA is the graph that the clients of V3 induce.
 
 
-def component_labels(
-    adjacency: ArrayLike | Sequence[Any], alive: ArrayLike | Sequence[Any]
-) -> Int32[Array, " clients"]:
-    """Return which component of the graph on the living clients each of them is in.
+def component_labels(adjacency: Nested, alive: Nested) -> Int32[Array, " clients"]:
+    """Label the component of each living client.
 
     Args:
         adjacency: bool[n, n], symmetric.
@@ -55,9 +50,7 @@ def component_labels(
     return _labels(*_checked(adjacency, alive))
 
 
-def is_connected(
-    adjacency: ArrayLike | Sequence[Any], alive: ArrayLike | Sequence[Any]
-) -> Bool[Array, ""]:
+def is_connected(adjacency: Nested, alive: Nested) -> Bool[Array, ""]:
     """Return whether the living clients are all in one component.
 
     Args:
@@ -73,33 +66,35 @@ def is_connected(
     Examples:
         >>> import mrsa_jax as mj
         >>> path = [[False, True, False], [True, False, True], [False, True, False]]
-        >>> [bool(mj.graphs.is_connected(path, [True, middle, True])) for middle in (True, False)]
+        >>> [
+        ...     bool(mj.graphs.is_connected(path, [True, middle, True]))
+        ...     for middle in (True, False)
+        ... ]
         [True, False]
     """
-    found = component_labels(adjacency, alive)
+    labels = component_labels(adjacency, alive)
     return (
-        jnp.sum(found == jax.lax.iota(jnp.int32, found.shape[0]), dtype=jnp.int32) <= 1
+        jnp.sum(labels == jax.lax.iota(jnp.int32, labels.shape[0]), dtype=jnp.int32)
+        <= 1
     )
 
 
-def _checked(
-    adjacency: ArrayLike | Sequence[Any], alive: ArrayLike | Sequence[Any]
-) -> tuple[Array, Array]:
-    matrix, left = on_device(adjacency), on_device(alive)
+def _checked(adjacency: Nested, alive: Nested) -> tuple[Array, Array]:
+    matrix, living = on_device(adjacency), on_device(alive)
     require(
         matrix.dtype == jnp.bool_, "adjacency", "must hold bools", str(matrix.dtype)
     )
     square = matrix.ndim == 2 and matrix.shape[0] == matrix.shape[1] > 0
     require(square, "adjacency", "must be a square matrix", f"shape {matrix.shape}")
-    require(left.dtype == jnp.bool_, "alive", "must hold bools", str(left.dtype))
+    require(living.dtype == jnp.bool_, "alive", "must hold bools", str(living.dtype))
     rule = f"must have one entry for each of the {matrix.shape[0]} clients"
-    require(left.shape == matrix.shape[:1], "alive", rule, f"shape {left.shape}")
-    return matrix, left
+    require(living.shape == matrix.shape[:1], "alive", rule, f"shape {living.shape}")
+    return matrix, living
 
 
 @jax.jit
 def _labels(
-    adjacency: Bool[Array, "clients clients"], alive: Bool[Array, " clients"]
+    adjacency: Adjacency, alive: Bool[Array, " clients"]
 ) -> Int32[Array, " clients"]:
     """Return `component_labels` of checked arrays.
 
@@ -121,16 +116,13 @@ def _labels(
         return jumped, jnp.any(jumped != label)
 
     start = varying_like((index, jnp.bool_(True)), edge)
-    found, _ = jax.lax.while_loop(lambda carry: carry[1], step, start)
-    return jnp.where(alive, found, jnp.int32(-1))
+    labels, _ = jax.lax.while_loop(lambda carry: carry[1], step, start)
+    return jnp.where(alive, labels, -1)
 
 
-# ---- What every assignment graph offers: an adjacency matrix from a key.
-#
 # CCESA, Section 3: clients are the vertices of G; client i shares keys, secret shares
-# and pads with
-# Adj(i) only. Adj(i) -> row i of `adjacency`, bool[n, n], symmetric, with a false
-# diagonal.
+# and pads with Adj(i) only. Adj(i) -> row i of `adjacency`, bool[n, n], symmetric, with
+# a false diagonal.
 
 
 @runtime_checkable
@@ -146,8 +138,8 @@ class GraphModel(Protocol):
         """Clients, n."""
         ...
 
-    def sample(self, key: Key[Array, ""]) -> Bool[Array, "clients clients"]:
-        """Return the adjacency matrix of one round: symmetric, with a false diagonal."""
+    def sample(self, key: PRNGKey) -> Adjacency:
+        """Return a round's adjacency matrix: symmetric, with a false diagonal."""
         ...
 
 
@@ -157,7 +149,10 @@ def check_num_clients(num_clients: object) -> int:
 
 
 def check_degree(degree: object, num_clients: int) -> int:
-    """Return k as a Python int after checking that a k-regular graph of n clients exists."""
+    """Return k as a Python int.
+
+    Raise unless a k-regular graph of n clients exists.
+    """
     rule = f"must lie in [0, {num_clients - 1}], below `num_clients`"
     k = check_integer(degree, "degree", 0, num_clients - 1, rule=rule)
     rule = "must be even when `num_clients` is odd: n k / 2 is the number of edges"
@@ -165,11 +160,8 @@ def check_degree(degree: object, num_clients: int) -> int:
     return k
 
 
-# ---- Adjacency matrices: checks, and edges as a list.
-
-
 def check_adjacency(
-    adjacency: ArrayLike | Sequence[Any], *, batch: bool = False
+    adjacency: Nested, *, batch: bool = False
 ) -> Bool[np.ndarray | Array, "*rounds clients clients"]:
     """Return a graph as a NumPy matrix after checking that it is one.
 
@@ -204,12 +196,12 @@ def check_adjacency(
         len(loops) == 0, "adjacency", rule, *[f"client {at[-1]}" for at in loops[:1]]
     )
     uneven = np.argwhere(matrix & ~np.swapaxes(matrix, -1, -2))
-    found = [f"only {at[-2]} -> {at[-1]}" for at in uneven[:1]]
-    require(len(uneven) == 0, "adjacency", "must be symmetric", *found)
+    example = [f"only {at[-2]} -> {at[-1]}" for at in uneven[:1]]
+    require(len(uneven) == 0, "adjacency", "must be symmetric", *example)
     return matrix
 
 
-def edges(adjacency: ArrayLike | Sequence[Any]) -> Int32[np.ndarray, "edges 2"]:
+def edges(adjacency: Nested) -> Int32[np.ndarray, "edges 2"]:
     """Return the edges of a graph, in the order that numbers pair seeds.
 
     Args:

@@ -1,4 +1,4 @@
-"""How many neighbours and which threshold SecAgg+ needs for given corruption and dropout.
+"""Degree and threshold of SecAgg+ for given corruption and dropout.
 
 Bell, Bonawitz, Gascón, Lepoint, Raykova, "Secure single-server aggregation with
 (poly)logarithmic overhead" (CCS 2020), Section 3. n -> `num_clients`, k -> `degree`, t
@@ -15,6 +15,7 @@ from fractions import Fraction
 import numpy as np
 from jaxtyping import Float64
 
+from mrsa_jax._core.array_types import Whole
 from mrsa_watch._base.errors import check_integer, check_number, require
 
 # Up to here counts are exact in float64 and tails sum few enough terms.
@@ -55,11 +56,11 @@ class SecAggPlusParameters:
 
 
 def secagg_plus_parameters(
-    num_clients: int | np.integer,
+    num_clients: Whole,
     corrupt_fraction: float | int | Fraction | np.number,
     dropout_fraction: float | int | Fraction | np.number,
-    security_bits: int | np.integer = 40,
-    correctness_bits: int | np.integer = 20,
+    security_bits: Whole = 40,
+    correctness_bits: Whole = 20,
     *,
     lying_server: bool = False,
 ) -> SecAggPlusParameters:
@@ -209,11 +210,16 @@ class _Rates:
         return min(0.0, math.log(self.clients) + float(at_most))
 
     def complete_is_enough(self) -> bool:
-        """Return whether a threshold fits the complete graph, where nothing is left to chance."""
+        """Return whether a threshold fits the complete graph.
+
+        There nothing is left to chance.
+        """
         last = self.clients - 1
-        kept = last - self.dropped
+        neighbours = last - self.dropped
         return (
-            2 * kept > last + self.corrupt if self.lying_server else kept > self.corrupt
+            2 * neighbours > last + self.corrupt
+            if self.lying_server
+            else neighbours > self.corrupt
         )
 
     def smallest(self) -> tuple[int, int]:

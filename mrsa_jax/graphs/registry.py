@@ -30,7 +30,7 @@ _SECAGG = ("bonawitz2017practical", "shamir1979share")
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """What a name stands for.
+    """Row of a graph's name.
 
     Attributes:
         build: (num_clients, *parameters) -> the model.
@@ -94,7 +94,7 @@ class Graph:
 
     @property
     def label(self) -> str:
-        """What titles call it."""
+        """Name in titles."""
         return self.row.label(*self.parameters)
 
     @property
@@ -108,7 +108,7 @@ class Graph:
         return model
 
     def degree(self, num_clients: int) -> int | None:
-        """Return how many neighbours a client has at most.
+        """Return the most neighbours of a client.
 
         None if only chance bounds them.
         """
@@ -151,14 +151,14 @@ def register(
         >>> protocol = mj.study.ProtocolConfig(graph="ring", step_dropout_rate=0.01)
         >>> mj.study.validate(mj.study.SimulateConfig(protocol=protocol))
     """
-    given = ("the number of clients",)
-    own = own_row(
+    arguments = ("the number of clients",)
+    row = own_row(
         name,
         factory,
         label,
         papers,
         nouns="graphs",
-        given=given,
+        given=arguments,
         taken=BUILT_IN,
         depends=depends,
     )
@@ -182,11 +182,11 @@ def register(
     def degree(num_clients: int, *parameters: Any) -> int:
         return int(getattr(build(num_clients, *parameters), "degree", num_clients - 1))
 
-    ROWS[name] = Row(build, degree=degree, **own)
+    ROWS[name] = Row(build, degree=degree, **row)
 
 
 def _over_blocks(num_clients: int, block_size: int, degree: int) -> GraphModel:
-    from mrsa_jax.graphs._models import harary, over_blocks
+    from mrsa_jax.graphs.models import harary, over_blocks
 
     rule = "must have blocks that divide the clients of a round"
     require(num_clients % block_size == 0, "graph", rule, block_size, num_clients)
@@ -202,22 +202,25 @@ def _block_size_and_degree(rest: list[str]) -> tuple[int, int]:
 
 ROWS: dict[str, Row] = {
     "complete": Row(
-        built_by(__package__, "_models", "complete"),
+        built_by(__package__, "models", "complete"),
         lambda: "complete graph (SecAgg)",
         degree=lambda n: n - 1,
         chance=lambda: 1.0,
         is_complete=True,
     ),
     "erdos_renyi": Row(
-        built_by(__package__, "_models", "erdos_renyi"),
+        built_by(__package__, "models", "erdos_renyi"),
         lambda chance: f"Erdős–Rényi graph (CCESA), p = {chance:.4g}",
         "connection_probability",
         chance=lambda chance: float(chance),
-        rule="must be plain 'erdos_renyi' (its number is the setting connection_probability)",
+        rule=(
+            "must be plain 'erdos_renyi' "
+            "(its number is the setting connection_probability)"
+        ),
         papers=("choi2020communication", *_SECAGG),
     ),
     "harary": Row(
-        built_by(__package__, "_models", "harary"),
+        built_by(__package__, "models", "harary"),
         lambda degree: f"{degree}-regular Harary graph (SecAgg+)",
         "degree",
         degree=lambda n, degree: int(degree),
@@ -226,7 +229,7 @@ ROWS: dict[str, Row] = {
         papers=("bell2020secure", "harary1962maximum", *_SECAGG),
     ),
     "random_regular": Row(
-        built_by(__package__, "_models", "random_regular"),
+        built_by(__package__, "models", "random_regular"),
         lambda degree: f"random {degree}-regular graph (SecAgg+)",
         "degree",
         degree=lambda n, degree: int(degree),
@@ -240,7 +243,10 @@ ROWS: dict[str, Row] = {
         ),
         degree=lambda n, size, degree: size * (degree + 1) - 1,
         is_connected=lambda size, degree: degree >= 2,
-        rule="must be written over_blocks:T:K (blocks of T clients, each joined to K others)",
+        rule=(
+            "must be written over_blocks:T:K "
+            "(blocks of T clients, each joined to K others)"
+        ),
         read=_block_size_and_degree,
         fields=("block_size", "degree"),
         papers=("so2023securing", "bell2020secure", "harary1962maximum", *_SECAGG),

@@ -41,7 +41,9 @@ def chacha20_columns(
         >>> import mrsa_jax as mj
         >>> import jax.numpy as jnp
         >>> key, nonce = jnp.zeros((8, 2), "uint32"), jnp.zeros((3, 2), "uint32")
-        >>> both = mj.modular.chacha20_columns(key, jnp.asarray([0, 1], "uint32"), nonce)
+        >>> both = mj.modular.chacha20_columns(
+        ...     key, jnp.asarray([0, 1], "uint32"), nonce
+        ... )
         >>> hex(int(both[0, 0]))  # bytes 76 b8 e0 ad, RFC 8439 appendix A.1, vector 1
         '0xade0b876'
 
@@ -101,7 +103,7 @@ def keystream(
 def _keystream(key: Array, nonce: Array, start: Array, num_words: int) -> Array:
     blocks = -(-num_words // 16)
     keys, nonces = (
-        jnp.broadcast_to(own[:, None], (len(own), blocks)) for own in (key, nonce)
+        jnp.broadcast_to(words[:, None], (len(words), blocks)) for words in (key, nonce)
     )
     counters = start + jnp.arange(blocks, dtype=jnp.uint32)
     return chacha20_columns(keys, counters, nonces).T.reshape(-1)[:num_words]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -38,21 +38,11 @@ from mrsa_jax._core.prime import (
 from mrsa_jax.modular import _blocked
 from mrsa_watch._base.primes import draw_primes, enough_primes
 
-# ---- Ranks of a batch on the device: a small prime first, drawn primes for what that
-# leaves open.
-#
-# All of it stays on the device but one number each time: how many ranks are still open,
-# which
-# decides how many matrices the next program gets.
-
-
-def is_for_kernel(columns: int) -> bool:
-    """Return whether a kernel eliminates matrices of this many columns."""
-    from mrsa_jax.modular._rank_kernel import MOST_COLUMNS
-
-    # on a GPU `_rank_kernel` holds a matrix in registers; wider ones go through
-    # `_blocked` by XLA
-    return chosen_form(("xla", "pallas")) == "pallas" and columns <= MOST_COLUMNS
+_FEWEST_A_CORE = 8
+# What NumPy still takes of little, in entries: by then it was as long as compiling the
+# loops takes.
+_left_to_numpy = [2**19]
+_LEAST_A_ROW = 100  # entries, however few there are
 
 
 def independent_rows(
@@ -61,23 +51,19 @@ def independent_rows(
     steps: int,
     count: int | None = None,
 ) -> Bool[Array, "batch rows"]:
-    """Return which rows are no combinations, modulo a prime, of those before them.
+    """Flag rows that are no combinations, modulo a prime, of those before them.
 
     Args:
         matrices: What `held` returned, or traced.
-        prime: Of 31 bits; None: the small one of the form that runs.
+        prime: Of 31 bits; None: the small one.
         steps: Rows after the first `steps` are compared with these only.
         count: Matrices from here on are padding; None: none are.
     """
     number = None if count is None else jnp.int32(count)
     of = None if prime is None else field(prime)
-    if is_for_kernel(matrices.shape[-1]):
-        from mrsa_jax.modular import _rank_kernel
-
-        words = _words(matrices, prime or _rank_kernel.WORD_PRIME)
-        return _rank_kernel.independent_rows(words, of, steps, number)
-    words = _words(matrices, prime or _blocked.SMALL_PRIME)
-    return _blocked.independent_rows(words, of, steps, number)
+    if not isinstance(matrices, jax.Array) or matrices.dtype.itemsize == 8:
+        matrices = residues(matrices, prime or _blocked.SMALL_PRIME)
+    return _blocked.independent_rows(matrices, of, steps, number)
 
 
 def held(matrices: np.ndarray | Array, *, padded: bool = False) -> np.ndarray | Array:
@@ -102,54 +88,55 @@ def held(matrices: np.ndarray | Array, *, padded: bool = False) -> np.ndarray | 
     return on_device(matrices)
 
 
-def _words(matrices: np.ndarray | Array, prime: int) -> Array:
-    # as a kernel takes them
-    if isinstance(matrices, jax.Array) and matrices.dtype.itemsize < 8:
-        return matrices
-    return residues(matrices, prime)
-
-
-def ranks_by_primes(
-    matrices: np.ndarray | Array, count: int, draw: Callable[[], Iterable[int]]
-) -> Int32[Array, " batch"]:
-    """Return the largest rank modulo a small prime and, where that proves nothing, others.
+def _proven_ranks(
+    matrices: np.ndarray | Array,
+    count: int,
+    primes: Iterator[int | None],
+    modulo: Callable[[Any, Any, int], Any],
+    bounds: Callable[[Any], Any],
+) -> Int32[np.ndarray, " batch"]:
+    """Return ranks modulo a first prime and, where that proves nothing, others.
 
     Args:
-        matrices: What `held` returned.
+        matrices: On the host, or what `held` returned.
         count: Those from here on are padding.
-        draw: Returns primes of 31 bits; asked only when something is open.
+        primes: The next one is asked for only when a rank is open.
+        modulo: Matrices, a prime, and how many are no padding -> their ranks.
+        bounds: Matrices -> upper bounds of their ranks.
     """
-    size, rows, columns = matrices.shape
-    most = jnp.where(
-        jnp.arange(size) < count, jnp.int32(min(rows, columns)), jnp.int32(0)
-    )
-    ranks = ranks_modulo(matrices, None, count)
+    ranks = np.array(modulo(matrices, next(primes), count))[:count]
+    most = np.full(count, min(matrices.shape[1:]), np.int32)
+    places = np.flatnonzero(ranks < most)
+    if places.size:
+        upper = np.asarray(bounds(_taken(matrices, places)))
+        most[places] = np.minimum(most[places], upper[: places.size])
+        places = np.flatnonzero(ranks < most)
+    while places.size and (prime := next(primes, 0)):
+        raised = np.asarray(modulo(_taken(matrices, places), prime, places.size))
+        ranks[places] = np.maximum(ranks[places], raised[: places.size])
+        places = np.flatnonzero(ranks < most)
+    return ranks
 
-    def still_open() -> tuple[Array, np.ndarray | Array, int]:
-        number = int(_num_open(ranks, most))
-        places = _open_places(ranks, most, 1 << max(0, number - 1).bit_length())
-        return places, _taken(matrices, places), number
 
-    places, part, number = still_open()
-    if number:
-        most = _lowered(most, places, upper_bounds(part))
-        for prime in draw() if int(_num_open(ranks, most)) else ():
-            places, part, number = still_open()
-            if number == 0:
-                break
-            ranks = _raised(ranks, places, ranks_modulo(part, prime, number))
-    return ranks[:count]
+def _taken(matrices: np.ndarray | Array, places: np.ndarray) -> np.ndarray | Array:
+    """Return some matrices, a power of two of them: few sizes are ever compiled."""
+    size = 1 << (len(places) - 1).bit_length()
+    padded = np.resize(places, size).astype(np.int32)
+    if isinstance(matrices, np.ndarray):
+        return matrices[padded]
+    return jnp.take(matrices, padded, axis=0, mode="clip")
 
 
 def ranks_modulo(
     matrices: np.ndarray | Array, prime: int | None, count: int
 ) -> Int32[Array, " batch"]:
-    """Return ranks modulo a 31-bit prime, or (None) the small one of the form that runs."""
-    return _sums(independent_rows(matrices, prime, matrices.shape[1], count))
+    """Return ranks modulo a 31-bit prime, or (None) the small one."""
+    flags = independent_rows(matrices, prime, matrices.shape[1], count)
+    return jnp.sum(flags, axis=1, dtype=jnp.int32)
 
 
 def upper_bounds(matrices: np.ndarray | Array) -> Int32[Array, " batch"]:
-    """Return of each matrix the smaller one of its numbers of distinct non-zero rows, columns.
+    """Bound each rank by the number of distinct non-zero rows, and of columns.
 
     Where sums of different lines happen to be equal, too many lines may be counted,
     never too few: an upper bound of the rank all the same.
@@ -179,74 +166,20 @@ def _lines_that_differ(matrices: Array) -> Array:
     it counts.
     """
     count, width = matrices.shape[1:]
-    zero = jnp.zeros((), matrices.dtype)
-    factors = np.asarray(
-        [pow(0x9E3779B1, k + 1, 2**32) for k in range(width)], np.uint32
-    )
-    sums = jnp.sum(
-        matrices.astype(jnp.uint32) * factors[None, None, :], axis=2, dtype=jnp.uint32
-    )
-    places = jnp.arange(count, dtype=jnp.int32)
+    factors = np.cumprod(np.full(width, 0x9E3779B1, np.uint32), dtype=np.uint32)
+    words = matrices.astype(jnp.uint32) * factors
+    sums = jnp.sum(words, axis=2, dtype=jnp.uint32)
+    places = jnp.arange(count, dtype=jnp.int32)[None, :]
     is_alike = sums[:, :, None] == sums[:, None, :]
-    first = jnp.min(
-        jnp.where(is_alike, places[None, None, :], jnp.int32(count)), axis=2
-    )
+    first = jnp.min(jnp.where(is_alike, places[None], count), axis=2)
     others = jnp.take_along_axis(matrices, first[:, :, None], axis=1)
-    is_new = (first == places[None, :]) | jnp.any(others != matrices, axis=2)
-    is_new &= jnp.any(matrices != zero, axis=2)
+    is_new = (first == places) | jnp.any(others != matrices, axis=2)
+    is_new &= jnp.any(matrices, axis=2)
     return jnp.sum(is_new, axis=1, dtype=jnp.int32)
 
 
-# ---- what is left open, compacted
-
-
-@jax.jit
-def _num_open(ranks: Array, most: Array) -> Array:
-    return jnp.sum(ranks < most, dtype=jnp.int32)
-
-
-@functools.partial(jax.jit, static_argnames=("size",))
-def _open_places(ranks: Array, most: Array, size: int) -> Array:
-    """Return where ranks are open; past the end where there are fewer than `size`."""
-    return jnp.nonzero(ranks < most, size=size, fill_value=ranks.shape[0])[0].astype(
-        jnp.int32
-    )
-
-
-def _taken(matrices: np.ndarray | Array, places: Array) -> np.ndarray | Array:
-    if isinstance(matrices, np.ndarray):
-        return matrices.take(np.asarray(places), axis=0, mode="clip")
-    return _taken_on_device(matrices, places)
-
-
-@jax.jit
-def _taken_on_device(matrices: Array, places: Array) -> Array:
-    return jnp.take(matrices, places, axis=0, mode="clip")
-
-
-@jax.jit
-def _sums(flags: Array) -> Array:
-    return jnp.sum(flags, axis=1, dtype=jnp.int32)
-
-
-@jax.jit
-def _lowered(most: Array, places: Array, bounds: Array) -> Array:
-    return most.at[places].min(bounds, mode="drop")
-
-
-@jax.jit
-def _raised(ranks: Array, places: Array, found: Array) -> Array:
-    return ranks.at[places].max(found, mode="drop")
-
-
-# ---- Compiled eliminations over all cores: what the CPU uses instead of XLA's small
-# operations.
-
-_FEWEST_A_CORE = 8
-
-
 def compiled_prefix_ranks(matrices: np.ndarray, prime: int) -> np.ndarray:
-    """Return the ranks of the first j + 1 rows of integer matrices modulo a prime, int32."""
+    """Return the ranks of the first j + 1 rows modulo a prime, int32."""
     from mrsa_jax._core import compiled
 
     def part(chunk: np.ndarray) -> np.ndarray:
@@ -254,22 +187,22 @@ def compiled_prefix_ranks(matrices: np.ndarray, prime: int) -> np.ndarray:
         grew = compiled.independent_rows_of_each(rows, np.uint64(prime))
         return np.cumsum(grew, axis=1, dtype=np.int32)
 
-    return _in_parts(part, matrices)
-
-
-# What NumPy still takes of little, in entries: by then it was as long as compiling the
-# loops takes.
-_left_to_numpy = [2**19]
-_LEAST_A_ROW = 100  # entries, however few there are
+    cores = min(num_cores(), len(matrices) // _FEWEST_A_CORE)
+    if cores < 2:
+        return part(matrices)
+    return np.concatenate(over_cores(part, np.array_split(matrices, cores)))
 
 
 def _prefix_ranks_of_little(matrices: np.ndarray, prime: int) -> np.ndarray:
-    """Return `compiled_prefix_ranks`, without loops to compile while little has been asked for."""
+    """Return `compiled_prefix_ranks`.
+
+    No loops are compiled while little has been asked for.
+    """
     work = math.prod(matrices.shape[:-1]) * max(matrices.shape[-1], _LEAST_A_ROW)
     if work > min(LITTLE, _left_to_numpy[0]) or forced_form() is not None:
         return compiled_prefix_ranks(matrices, prime)
     _left_to_numpy[0] -= work
-    return np.stack([host_prefix_ranks(own, prime) for own in matrices])
+    return np.stack([host_prefix_ranks(matrix, prime) for matrix in matrices])
 
 
 def host_prefix_ranks(matrix: np.ndarray, prime: int) -> np.ndarray:
@@ -303,19 +236,6 @@ def _distinct_lines(matrices: np.ndarray) -> list[int]:
     return [len(set(rows) - {bytes(width)}) for rows in whole]
 
 
-def _in_parts(
-    part: Callable[[np.ndarray], np.ndarray], matrices: np.ndarray
-) -> np.ndarray:
-    """Run a function of matrices on as many parts of a batch as there are cores."""
-    cores = min(num_cores(), len(matrices) // _FEWEST_A_CORE)
-    if cores < 2:
-        return part(matrices)
-    return np.concatenate(over_cores(part, np.array_split(matrices, cores)))
-
-
-# ---- Ranks of integer matrices, by elimination modulo a prime.
-
-
 def rank(matrix: Any) -> Int32[Array, "*batch"]:
     """Return the rank over the rationals of integer matrices.
 
@@ -338,9 +258,8 @@ def rank(matrix: Any) -> Int32[Array, "*batch"]:
 
     Edge cases: under `jit` nothing is known of the values, and two primes that never
     change decide: a matrix made of their products deceives them. The batch is one
-    program: loops over the cores on a CPU that has numba, one launch of a kernel on an
-    NVIDIA GPU (up to 128 rows or columns), elimination in blocks by XLA on all else.
-    Accelerators hand back one number after each prime, how many ranks are still open.
+    program: loops over the cores on a CPU that has numba, elimination in blocks by XLA
+    on all else.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -351,53 +270,47 @@ def rank(matrix: Any) -> Int32[Array, "*batch"]:
     Cost: rows**2 * columns / 2 multiplications a matrix and prime (rows <= columns).
     """
     array = as_integers(matrix, "matrix")
-    # One rule in three forms: compiled loops on a CPU, blocks of rows by XLA
-    # (`_blocked`), a kernel on a GPU (`_rank_kernel`). All decide modulo primes that
-    # are drawn for this call.
-    form = chosen_form(("loops", "xla", "pallas"), array)
+    # One rule in two forms: compiled loops on a CPU, blocks of rows by XLA. Both decide
+    # modulo primes that are drawn for this call.
+    form = chosen_form(("loops", "xla"), array)
     if form == "loops":
         array = np.asarray(array)
     rows, columns = array.shape[-2:]
-    # a kernel takes any number of rows, all else is faster the fewer there are
-    is_kernel = form == "pallas" and is_for_kernel(min(rows, columns))
-    if rows < columns if is_kernel else rows > columns:
+    if rows > columns:  # the fewer rows, the faster
         array = array.swapaxes(-1, -2)
     stacked = _stack(array)
     if is_traced(array):
         both = [_prefix_ranks(stacked, prime)[:, -1] for prime in PRIMES]
         return jnp.maximum(*both).reshape(array.shape[:-2])
     if form == "loops":
-        return on_device(_ranks_by_loops(np.asarray(stacked)).reshape(array.shape[:-2]))
 
-    def run(chunk: int) -> Array:
-        parts = [
-            stacked[begin : begin + chunk] for begin in range(0, len(stacked), chunk)
-        ]
-        ranks = [
-            ranks_by_primes(
-                held(part, padded=True), len(part), lambda: _drawn_for(stacked)
+        def by_loops(part: np.ndarray, prime: int, number: int) -> np.ndarray:
+            return compiled_prefix_ranks(part[:number], prime)[:, -1]
+
+        primes = iter(_drawn_for(stacked))
+        ranks = _proven_ranks(
+            stacked, len(stacked), primes, by_loops, host_upper_bounds
+        )
+        return on_device(ranks.reshape(array.shape[:-2]))
+
+    def small_and_drawn() -> Iterator[int | None]:
+        yield None
+        yield from _drawn_for(stacked)
+
+    def run(chunk: int) -> np.ndarray:
+        ranks = []
+        for begin in range(0, len(stacked), chunk):
+            part = stacked[begin : begin + chunk]
+            words = held(part, padded=True)
+            primes = small_and_drawn()
+            ranks.append(
+                _proven_ranks(words, len(part), primes, ranks_modulo, upper_bounds)
             )
-            for part in parts
-        ]
-        return jax.block_until_ready(jnp.concatenate(ranks))
+        return np.concatenate(ranks)
 
     what = f"the ranks of {len(stacked):,} matrices of {rows} x {columns}"
-    return within_memory(run, len(stacked), "matrix", what).reshape(array.shape[:-2])
-
-
-def _ranks_by_loops(host: np.ndarray) -> np.ndarray:
-    first, *others = _drawn_for(host)
-    ranks = compiled_prefix_ranks(host, first)[:, -1]
-    bounds = np.full(len(host), host.shape[1], np.int32)
-    left = np.flatnonzero(ranks < bounds)
-    bounds[left] = host_upper_bounds(host[left])
-    for prime in others:
-        left = np.flatnonzero(ranks < bounds)
-        if left.size:
-            ranks[left] = np.maximum(
-                ranks[left], compiled_prefix_ranks(host[left], prime)[:, -1]
-            )
-    return ranks
+    ranks = within_memory(run, len(stacked), "matrix", what)
+    return on_device(ranks.reshape(array.shape[:-2]))
 
 
 def rank_trajectory(matrix: Any) -> Int32[Array, "... rows"]:
@@ -421,13 +334,13 @@ def rank_trajectory(matrix: Any) -> Int32[Array, "... rows"]:
     """
     array = as_integers(matrix, "matrix")
     primes = _drawn_for(array)
-    if chosen_form(("loops", "xla", "pallas"), array) == "loops":
+    if chosen_form(("loops", "xla"), array) == "loops":
         host = np.asarray(array).reshape((-1, *array.shape[-2:]))
         ranks = np.max([_prefix_ranks_of_little(host, p) for p in primes], axis=0)
         return on_device(ranks.reshape(array.shape[:-1]), np.int32)
     stacked = _stack(array)
-    here = held(stacked, padded=True)
-    each = [_prefix_ranks(here, prime, len(stacked)) for prime in primes]
+    words = held(stacked, padded=True)
+    each = [_prefix_ranks(words, prime, len(stacked)) for prime in primes]
     return _largest(each, array.shape[:-1])
 
 
@@ -440,11 +353,9 @@ def _largest(ranks: list[Array], shape: tuple[int, ...]) -> Array:
 
 def _drawn_for(array: np.ndarray | Array) -> tuple[int, ...]:
     """Return primes that decide about these matrices."""
-    return (
-        PRIMES
-        if is_traced(array)
-        else draw_primes(enough_primes(minor_bits(array), cases=2))
-    )
+    if is_traced(array):
+        return PRIMES
+    return draw_primes(enough_primes(minor_bits(array), cases=2))
 
 
 def _stack(array: np.ndarray | Array) -> np.ndarray | Array:

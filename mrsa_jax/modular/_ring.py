@@ -6,7 +6,6 @@ wrapping and clearing high bits, any other R below 2**31 by one conditional subt
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from typing import Any
 
@@ -15,13 +14,16 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, UInt32
 
-from mrsa_jax._core.arrays import one_program, pytree
+from mrsa_jax._core.array_types import Whole
+from mrsa_jax._core.arrays import one_program, pytree, static
 from mrsa_jax._core.prime import divide_step, is_power_of_two
 from mrsa_watch._base.errors import check_integer, require
 
 
 def check_modulus(modulus: Any, argument: str = "modulus") -> int:
-    """Return `modulus` as a Python int after checking that the ring can be computed exactly.
+    """Return `modulus` as a Python int.
+
+    Raise unless the ring can be computed exactly.
 
     Args:
         modulus: R: a power of two up to 2**32, or any integer in [2, 2**31).
@@ -35,7 +37,9 @@ def check_modulus(modulus: Any, argument: str = "modulus") -> int:
 
     Examples:
         >>> import mrsa_jax as mj
-        >>> mj.modular.check_modulus(2**32) == 2**32 and mj.modular.check_modulus(37) == 37
+        >>> mj.modular.check_modulus(2**32) == 2**32 and mj.modular.check_modulus(
+        ...     37
+        ... ) == 37
         True
     """
     rule = "must be a power of two from 2 to 2**32 or any integer in [2, 2**31)"
@@ -59,7 +63,7 @@ class Ring:
         reciprocal: floor((2**64 - 1) / divisor) - 2**32.
     """
 
-    is_power: bool = dataclasses.field(metadata={"static": True})
+    is_power: bool = static()
     low_bits: Any
     modulus: Any
     shift: Any
@@ -67,7 +71,7 @@ class Ring:
     reciprocal: Any
 
 
-def ring_of(modulus: int | np.integer) -> Ring:
+def ring_of(modulus: Whole) -> Ring:
     """Return the ring of R elements, each number a uint32.
 
     Args:
@@ -106,7 +110,7 @@ def _ring(modulus: Any) -> Ring:
 def add(
     left: UInt32[Array, "*left"],
     right: UInt32[Array, "*right"],
-    modulus: int | np.integer | Ring,
+    modulus: Whole | Ring,
 ) -> UInt32[Array, "*out"]:
     """Add residues modulo R.
 
@@ -130,7 +134,7 @@ def add(
 def subtract(
     left: UInt32[Array, "*left"],
     right: UInt32[Array, "*right"],
-    modulus: int | np.integer | Ring,
+    modulus: Whole | Ring,
 ) -> UInt32[Array, "*out"]:
     """Subtract residues modulo R.
 
@@ -152,7 +156,7 @@ def subtract(
 
 
 def ring_sum_over(
-    values: UInt32[Array, "*batch"], modulus: int | np.integer | Ring, axis: int = 0
+    values: UInt32[Array, "*batch"], modulus: Whole | Ring, axis: int = 0
 ) -> UInt32[Array, " ..."]:
     """Sum residues along one axis modulo R.
 
@@ -190,16 +194,16 @@ def _summed(values: Array, ring: Ring, axis: int) -> Array:
         half = values.shape[axis] // 2
         first, second, rest = jnp.split(values, (half, 2 * half), axis)
         values = jnp.concatenate([_add(first, second, ring), rest], axis)
-    low = jnp.sum(values & jnp.uint32(0xFFFF), axis=axis, dtype=jnp.uint32)
-    high = jnp.sum(values >> jnp.uint32(16), axis=axis, dtype=jnp.uint32)
-    word = low + (high << jnp.uint32(16))
-    return _rest((high >> jnp.uint32(16)) + (word < low).astype(jnp.uint32), word, ring)
+    low = jnp.sum(values & 0xFFFF, axis=axis, dtype=jnp.uint32)
+    high = jnp.sum(values >> 16, axis=axis, dtype=jnp.uint32)
+    word = low + (high << 16)
+    return _rest((high >> 16) + (word < low).astype(jnp.uint32), word, ring)
 
 
 def reduce_words(
     high: UInt32[Array, "*shape"],
     low: UInt32[Array, "*shape"],
-    modulus: int | np.integer | Ring,
+    modulus: Whole | Ring,
 ) -> UInt32[Array, "*shape"]:
     """Reduce the 64-bit numbers high * 2**32 + low modulo R.
 
@@ -218,7 +222,9 @@ def reduce_words(
     Examples:
         >>> import mrsa_jax as mj
         >>> import jax.numpy as jnp
-        >>> int(mj.modular.reduce_words(jnp.uint32(5), jnp.uint32(7), 37)) == (5 * 2**32 + 7) % 37
+        >>> int(mj.modular.reduce_words(jnp.uint32(5), jnp.uint32(7), 37)) == (
+        ...     5 * 2**32 + 7
+        ... ) % 37
         True
     """
     return _rest(high, low, _ring(modulus))
@@ -249,7 +255,7 @@ def _rest(high: Array, low: Array, ring: Ring) -> Array:
     up, d, reciprocal = (
         jnp.asarray(x) for x in (ring.shift, ring.divisor, ring.reciprocal)
     )
-    down = jnp.uint32(32) - up
+    down = 32 - up
     _, remainder = divide_step(
         high >> down, (high << up) | (low >> down), d, reciprocal
     )

@@ -20,7 +20,7 @@ from jaxtyping import Array, UInt32
 from mrsa_jax._core.arrays import host_array, on_device, varying_like
 from mrsa_jax._core.device import at_once, is_traced
 from mrsa_jax._core.prime import multiply_wide
-from mrsa_jax.modular._ring import add, reduce_words, subtract
+from mrsa_jax.modular._ring import add, reduce_words, ring_sum_over, subtract
 from mrsa_watch._base.errors import check_integer, require
 from mrsa_watch._base.primes import is_prime
 
@@ -36,7 +36,7 @@ _LIMB_BITS = 30
 
 @jax.jit
 def limbs_of(words: UInt32[Array, "secrets 8"]) -> UInt32[Array, "secrets 9"]:
-    """Cut secrets of 256 bits, little-endian words, into limbs of 30 bits, lowest first.
+    """Cut secrets of eight little-endian words into limbs of 30 bits, lowest first.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -52,7 +52,7 @@ def limbs_of(words: UInt32[Array, "secrets 8"]) -> UInt32[Array, "secrets 9"]:
         value = padded[:, word] >> jnp.uint32(bit)
         if bit:
             value = value | (padded[:, word + 1] << jnp.uint32(32 - bit))
-        limbs.append(value & jnp.uint32(2**_LIMB_BITS - 1))
+        limbs.append(value & (2**_LIMB_BITS - 1))
     return jnp.stack(limbs, axis=1)
 
 
@@ -64,7 +64,9 @@ def words_of_limbs(limbs: UInt32[Array, "secrets 9"]) -> UInt32[Array, "secrets 
         >>> import mrsa_jax as mj
         >>> import jax.numpy as jnp
         >>> shamir = mj.modular.shamir
-        >>> words = jnp.arange(16, dtype="uint32").reshape(2, 8) * jnp.uint32(0x9E3779B9)
+        >>> words = jnp.arange(16, dtype="uint32").reshape(2, 8) * jnp.uint32(
+        ...     0x9E3779B9
+        ... )
         >>> bool((shamir.words_of_limbs(shamir.limbs_of(words)) == words).all())
         True
     """
@@ -115,7 +117,9 @@ def share_secrets(
         >>> shamir = mj.modular.shamir
         >>> row = lambda *values: jnp.asarray([values], "uint32")
         >>> polynomial = jnp.asarray([[[166], [94]]], "uint32")  # 1234 + 166 x + 94 x^2
-        >>> shamir.share_secrets(row(1234), polynomial, row(1, 2, 3), prime=1613)[0, 0].tolist()
+        >>> shamir.share_secrets(row(1234), polynomial, row(1, 2, 3), prime=1613)[
+        ...     0, 0
+        ... ].tolist()
         [1494, 329, 965]
 
     Cost: degree multiplications for each secret, limb and holder.
@@ -144,18 +148,18 @@ def _check_points(points: Any, used: Any, prime: int) -> None:
     """Check the points that are used, unless they are traced."""
     if is_traced(points, used):
         return
-    given = host_array(points, "points")
-    is_matrix = given.ndim == 2 and given.dtype.kind in "iu"
+    array = host_array(points, "points")
+    is_matrix = array.ndim == 2 and array.dtype.kind in "iu"
     rule = "must be integers [secrets, holders]"
-    require(is_matrix, "points", rule, f"{given.dtype} of shape {given.shape}")
-    counted = np.broadcast_to(used, given.shape)
+    require(is_matrix, "points", rule, f"{array.dtype} of shape {array.shape}")
+    counted = np.broadcast_to(used, array.shape)
     most = min(MOST_POINTS, prime - 1)
-    outside = given[counted & ((given < 1) | (given > most))]
+    outside = array[counted & ((array < 1) | (array > most))]
     rule = f"must lie in [1, {most}], because the share at 0 is the secret itself"
     require(outside.size == 0, "points", rule, *outside[:1].tolist())
     # Points that are not used become 0, which no point is, and are the first of each
     # row.
-    ordered = np.sort(np.where(counted, given, 0), axis=1)
+    ordered = np.sort(np.where(counted, array, 0), axis=1)
     is_repeated = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] > 0)
     repeated = ordered[:, 1:][is_repeated]
     rule = "must be distinct for each secret"
@@ -166,20 +170,20 @@ def _check_residues(values: Any, argument: str, prime: int) -> None:
     """Check that values are below the prime, unless they are traced."""
     if is_traced(values):
         return
-    given = host_array(values, argument)
-    require(given.dtype.kind in "iu", argument, "must hold integers", str(given.dtype))
-    outside = given[(given < 0) | (given >= prime)]
+    array = host_array(values, argument)
+    require(array.dtype.kind in "iu", argument, "must hold integers", str(array.dtype))
+    outside = array[(array < 0) | (array >= prime)]
     rule = f"must lie in [0, {prime}), the residues modulo `prime`"
     require(outside.size == 0, argument, rule, *outside[:1].tolist())
 
 
 @functools.partial(jax.jit, static_argnames=("prime",))
 def _share(secrets: Array, coefficients: Array, points: Array, prime: int) -> Array:
-    def horner(one: tuple[Array, ...]) -> Array:
-        secret, higher, at = one
+    def horner(job: tuple[Array, ...]) -> Array:
+        secret, higher, at = job
         x = at[None, :]
         start = jnp.zeros((secret.shape[0], at.shape[0]), jnp.uint32)
-        start = varying_like(start, one)
+        start = varying_like(start, job)
 
         def step(value: Array, coefficient: Array) -> tuple[Array, None]:
             return add(_times_point(value, x, prime), coefficient[:, None], prime), None
@@ -218,9 +222,14 @@ def recover_secrets(
         >>> import mrsa_jax as mj
         >>> import jax.numpy as jnp
         >>> shamir = mj.modular.shamir
-        >>> shares, points = jnp.asarray([[[1494, 329, 965]]], "uint32"), jnp.asarray([[1, 2, 3]])
+        >>> shares, points = (
+        ...     jnp.asarray([[[1494, 329, 965]]], "uint32"),
+        ...     jnp.asarray([[1, 2, 3]]),
+        ... )
         >>> everybody = jnp.ones((1, 3), bool)
-        >>> shamir.recover_secrets(shares, points.astype("uint32"), everybody, prime=1613).tolist()
+        >>> shamir.recover_secrets(
+        ...     shares, points.astype("uint32"), everybody, prime=1613
+        ... ).tolist()
         [[1234]]
 
     Cost: holders^2 + 60 holders multiplications for each secret; pass only holders that
@@ -250,8 +259,8 @@ def _recover(shares: Array, points: Array, used: Array, prime: int) -> Array:
         terms = _multiply(
             values, jnp.broadcast_to(weights[None, :], values.shape), prime
         )
-        terms = jnp.where(chosen[None, :], terms, jnp.uint32(0))
-        return lax.reduce(terms, jnp.uint32(0), lambda a, b: add(a, b, prime), (1,))
+        terms = jnp.where(chosen[None, :], terms, 0)
+        return ring_sum_over(terms, prime, axis=1)
 
     return lax.map(
         one, (shares, points, used), batch_size=at_once("shares", 4 * points.shape[1])
@@ -260,23 +269,23 @@ def _recover(shares: Array, points: Array, used: Array, prime: int) -> Array:
 
 def _lagrange(points: Array, used: Array, prime: int) -> Array:
     """Return prod_k x_k / (x_k - x_j) over the used k other than j, for each used j."""
-    one = jnp.uint32(1)
+    unit = jnp.uint32(1)
     index = jnp.arange(points.shape[0], dtype=jnp.int32)
 
     def step(k: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
         above, below = carry
         counts = used[k] & (index != k)
-        x = jnp.where(used[k], points[k], one)
+        x = jnp.where(used[k], points[k], unit)
         difference = subtract(jnp.broadcast_to(points[k], points.shape), points, prime)
         above = _multiply(above, x, prime)
-        return above, _multiply(below, jnp.where(counts, difference, one), prime)
+        return above, _multiply(below, jnp.where(counts, difference, unit), prime)
 
-    start = (one % jnp.uint32(prime), jnp.ones_like(points))
+    start = (unit % jnp.uint32(prime), jnp.ones_like(points))
     above, below = lax.fori_loop(
         0, points.shape[0], step, varying_like(start, points, used)
     )
     # the product of all x_k holds x_j once too often
-    below = _multiply(below, jnp.where(used, points, one), prime)
+    below = _multiply(below, jnp.where(used, points, unit), prime)
     return _multiply(
         jnp.broadcast_to(above, below.shape), _inverse(below, prime), prime
     )
@@ -306,9 +315,9 @@ def _times_point(values: Array, points: Array, prime: int) -> Array:
         return _multiply(values, points, prime)
     # values = high 2^16 + low; 2^31 = 1, so that multiplying by 2^16 turns 31 bits
     # round
-    high = (values >> jnp.uint32(16)) * points
-    low = (values & jnp.uint32(0xFFFF)) * points
-    turned = ((high & jnp.uint32(0x7FFF)) << jnp.uint32(16)) + (high >> jnp.uint32(15))
+    high = (values >> 16) * points
+    low = (values & 0xFFFF) * points
+    turned = ((high & 0x7FFF) << 16) + (high >> 15)
     return _fold(turned + _fold_once(low))
 
 
@@ -318,15 +327,15 @@ def _multiply(left: Array, right: Array, prime: int) -> Array:
     if prime != SHAMIR_PRIME:
         return reduce_words(high, low, prime)
     # high 2^32 + low = (2 high + top bit of low) 2^31 + rest of low
-    upper = (high << jnp.uint32(1)) | (low >> jnp.uint32(31))
-    return _fold(upper + (low & jnp.uint32(SHAMIR_PRIME)))
+    upper = (high << 1) | (low >> 31)
+    return _fold(upper + (low & SHAMIR_PRIME))
 
 
 def _fold_once(values: Array) -> Array:
-    return (values & jnp.uint32(SHAMIR_PRIME)) + (values >> jnp.uint32(31))
+    return (values & SHAMIR_PRIME) + (values >> 31)
 
 
 def _fold(values: Array) -> Array:
     """Return any words mod 2^31 - 1, below it."""
     once = _fold_once(values)
-    return jnp.minimum(once, once - jnp.uint32(SHAMIR_PRIME))
+    return jnp.minimum(once, once - SHAMIR_PRIME)

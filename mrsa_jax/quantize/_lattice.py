@@ -7,7 +7,6 @@ integers keep the bound.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from fractions import Fraction
 
@@ -15,25 +14,23 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Float32, Integer, Key, UInt32
+from jaxtyping import Array, Float32, Integer, UInt32
 
-from mrsa_jax._core.arrays import needs_values, one_program, pytree
+from mrsa_jax._core.array_types import PRNGKey, Real, Scalar, Vector, Whole
+from mrsa_jax._core.arrays import needs_values, one_program, pytree, static
 from mrsa_jax._core.streams import as_key, fold_over, random_words
 from mrsa_jax.quantize._stochastic import MAX_DIM, round_within
 from mrsa_watch._base.errors import check_integer, check_number, require
 
-# ---- Euclidean norms of updates, and updates shortened to one.
-#
 # Added up in pairs: the error is log2 d roundings, and the bits do not depend on what
-# else is in
-# the program.
+# else is in the program.
 
 SLACK = 2.0**-19
 """Of a norm to shorten to, kept free for the roundings of float32."""
 
 
 @one_program
-def norm(values: Float32[Array, " dim"]) -> Float32[Array, ""]:
+def norm(values: Vector) -> Scalar:
     """Return the Euclidean norm of numbers whose squares float32 holds."""
     length = 1 << (values.shape[0] - 1).bit_length()
     squares = jnp.pad(values * values, (0, length - values.shape[0]))
@@ -45,38 +42,30 @@ def norm(values: Float32[Array, " dim"]) -> Float32[Array, ""]:
     return jnp.sqrt(squares[0])
 
 
-def scaled_down(
-    values: Float32[Array, " dim"], clip_norm: Float32[Array, ""]
-) -> tuple[Float32[Array, ""], Float32[Array, " dim"]]:
+def scaled_down(values: Vector, clip_norm: Scalar) -> tuple[Scalar, Vector]:
     """Return s and x / s, of which no square overflows, nor vanishes where it matters.
 
     What is not finite counts as 0.
     """
-    finite = jnp.where(jnp.isfinite(values), values, jnp.float32(0))
-    size = jnp.maximum(jnp.max(jnp.abs(finite)), clip_norm * jnp.float32(2.0**-20))
+    finite = jnp.where(jnp.isfinite(values), values, 0)
+    size = jnp.maximum(jnp.max(jnp.abs(finite)), clip_norm * 2.0**-20)
     # XLA may divide by multiplying with 1 / s, which must not be too small for float32
-    near = jnp.where(
-        size > jnp.float32(2.0**63), jnp.float32(2.0**-64), jnp.float32(1.0)
-    )
+    near = jnp.where(size > 2.0**63, jnp.float32(2.0**-64), jnp.float32(1.0))
     return size, (finite * near) / (size * near)
 
 
-def factor_within(
-    size: Float32[Array, ""], length: Float32[Array, ""], clip_norm: Float32[Array, ""]
-) -> Float32[Array, ""]:
-    """Return what x / s of norm `length` is to be multiplied by.
+def factor_within(size: Scalar, length: Scalar, clip_norm: Scalar) -> Scalar:
+    """Return the factor that brings x / s of norm `length` back to size.
 
     S, or less if x is too long.
     """
-    limit = clip_norm * jnp.float32(1.0 - SLACK)
+    limit = clip_norm * (1.0 - SLACK)
     is_long = size * length > limit
-    return jnp.where(is_long, limit / jnp.maximum(length, jnp.float32(2.0**-60)), size)
+    return jnp.where(is_long, limit / jnp.maximum(length, 2.0**-60), size)
 
 
 @one_program
-def shortened(
-    values: Float32[Array, " dim"], clip_norm: Float32[Array, ""]
-) -> Float32[Array, " dim"]:
+def shortened(values: Vector, clip_norm: Scalar) -> Vector:
     """Return an update of norm at most `clip_norm`, its direction kept.
 
     Args:
@@ -86,7 +75,9 @@ def shortened(
     Examples:
         >>> import mrsa_jax as mj
         >>> import jax.numpy as jnp
-        >>> mj.quantize.shortened(jnp.asarray([0.5, float("inf")]), jnp.float32(2.0)).tolist()
+        >>> mj.quantize.shortened(
+        ...     jnp.asarray([0.5, float("inf")]), jnp.float32(2.0)
+        ... ).tolist()
         [0.5, 0.0]
         >>> short = mj.quantize.shortened(jnp.asarray([3e38, 3e38]), jnp.float32(2.0))
         >>> 1.9999 < sum(float(value) ** 2 for value in short) ** 0.5 < 2.0
@@ -95,18 +86,13 @@ def shortened(
     size, small = scaled_down(values, clip_norm)
     factor = factor_within(size, norm(small), clip_norm)
     small, factor = lax.optimization_barrier((small, factor))
-    finite = jnp.where(jnp.isfinite(values), values, jnp.float32(0))
+    finite = jnp.where(jnp.isfinite(values), values, 0)
     return jnp.where(factor < size, small * factor, finite)
 
 
-# ---- The random rotation that spreads a vector evenly over its coordinates: signs,
-# then Hadamard.
-#
 # H D x / sqrt(d) for d a power of two: D flips signs at random, H is the Walsh-Hadamard
-# matrix.
-# Only additions and subtractions of whole vectors, so that the bits do not depend on
-# what else is
-# in the program.
+# matrix. Only additions and subtractions of whole vectors, so that the bits do not
+# depend on what else is in the program.
 
 
 def padded_length(dim: int) -> int:
@@ -124,9 +110,7 @@ def sign_words(seed: int, length: int) -> UInt32[Array, " words"]:
     return random_words(as_key(seed), (-(-length // 32),))
 
 
-def rotate(
-    values: Float32[Array, " dim"], words: UInt32[Array, " words"]
-) -> Float32[Array, " padded"]:
+def rotate(values: Vector, words: UInt32[Array, " words"]) -> Float32[Array, " padded"]:
     """Return H D x of values padded with zeros.
 
     The rotation, times the root of its length.
@@ -139,22 +123,20 @@ def rotate(
 
 def rotate_back(
     values: Float32[Array, " padded"], words: UInt32[Array, " words"], dim: int
-) -> Float32[Array, " dim"]:
+) -> Vector:
     """Return the first coordinates of D H y: what undoes `rotate`, times its length."""
     return (hadamard(values) * _signs(words, values.shape[0]))[:dim]
 
 
 def _signs(words: Array, length: int) -> Float32[Array, " padded"]:
     shifts = jnp.arange(32, dtype=jnp.uint32)
-    bits = (words[:, None] >> shifts[None]) & jnp.uint32(1)
-    return jnp.float32(1) - jnp.float32(2) * bits.reshape(-1)[:length].astype(
-        jnp.float32
-    )
+    bits = (words[:, None] >> shifts[None]) & 1
+    return 1 - 2 * bits.reshape(-1)[:length].astype(jnp.float32)
 
 
 @one_program
 def hadamard(values: Float32[Array, " padded"]) -> Float32[Array, " padded"]:
-    """Return H x by the fast transform, d log2 d additions, two of its steps in one pass.
+    """Return H x by the fast transform, two of its steps in one pass.
 
     Measured on two cores (12 vectors of 2**20) as fast as products by Kronecker
     factors, whose sums would depend on the shape.
@@ -167,22 +149,20 @@ def hadamard(values: Float32[Array, " padded"]) -> Float32[Array, " padded"]:
         [10.0, -2.0, -4.0, 0.0]
     """
     length = values.shape[0]
-    done, left = 1, length
-    while left > 1:
-        size = min(4, left)
-        parts = list(jnp.moveaxis(values.reshape(done, size, left // size), 1, 0))
+    done, remaining = 1, length
+    while remaining > 1:
+        size = min(4, remaining)
+        parts = list(jnp.moveaxis(values.reshape(done, size, remaining // size), 1, 0))
         for near in (1, 2)[: int(math.log2(size))]:
-            low = [one for one in range(size) if not one & near]
-            sums = {one: parts[one] + parts[one | near] for one in low}
-            rest = {one | near: parts[one] - parts[one | near] for one in low}
-            parts = [(sums | rest)[one] for one in range(size)]
+            low = [place for place in range(size) if not place & near]
+            sums = {place: parts[place] + parts[place | near] for place in low}
+            rest = {place | near: parts[place] - parts[place | near] for place in low}
+            parts = [(sums | rest)[place] for place in range(size)]
         # else XLA would fuse all passes and compute each sum again wherever it is read
         values = lax.optimization_barrier(jnp.stack(parts, axis=1).reshape(length))
-        done, left = done * size, left // size
+        done, remaining = done * size, remaining // size
     return values
 
-
-# ---- A quantizer on a lattice through 0, for sums that carry their own noise.
 
 _REJECTION = math.exp(-0.5)
 # Lattice steps in a clip norm: beyond, float32 would have no fraction to round by.
@@ -213,8 +193,8 @@ class LatticeQuantizer:
     bound: Array
     num_levels: Array
     signs: Array
-    dim: int = dataclasses.field(metadata={"static": True})
-    is_rotated: bool = dataclasses.field(metadata={"static": True})
+    dim: int = static()
+    is_rotated: bool = static()
 
     @property
     def padded_dim(self) -> int:
@@ -229,7 +209,7 @@ class LatticeQuantizer:
 
     @property
     def sensitivity(self) -> float:
-        """Return the largest Euclidean norm of what one client adds, in units of updates."""
+        """Return the largest Euclidean norm of one client's part, in updates' units."""
         root = math.sqrt(self.squared_bound)
         return math.nextafter(
             math.nextafter(root, math.inf) * float(self.step), math.inf
@@ -245,7 +225,7 @@ class LatticeQuantizer:
 
     @one_program
     def encode(
-        self, key: Key[Array, ""], values: Float32[Array, "*batch dim"]
+        self, key: PRNGKey, values: Float32[Array, "*batch dim"]
     ) -> UInt32[Array, "*batch padded"]:
         """Clip, rotate, scale and round one update.
 
@@ -270,7 +250,7 @@ class LatticeQuantizer:
         )
 
     @one_program
-    def scaled(self, values: Float32[Array, " dim"]) -> Float32[Array, " padded"]:
+    def scaled(self, values: Vector) -> Float32[Array, " padded"]:
         """Return an update clipped and rotated, in steps of the lattice."""
         size, small = scaled_down(values, self.clip_norm)
         factor = factor_within(size, norm(small), self.clip_norm)
@@ -313,28 +293,26 @@ class LatticeQuantizer:
     def clipped_fraction(
         self, values: Float32[Array, "... dim"]
     ) -> Float32[Array, "*batch"]:
-        """Return 1 where an update is longer than C, else its share of numbers not finite."""
+        """Return 1 where an update is longer than C, else its share of infinities."""
         flat = values.reshape(-1, self.dim)
 
         def one(own: Array) -> Array:
             size, small = scaled_down(own, self.clip_norm)
             share = jnp.mean(~jnp.isfinite(own), dtype=jnp.float32)
-            return jnp.where(
-                size * norm(small) > self.clip_norm, jnp.float32(1.0), share
-            )
+            return jnp.where(size * norm(small) > self.clip_norm, 1.0, share)
 
         return jax.vmap(one)(flat).reshape(values.shape[:-1])
 
 
 @needs_values
 def lattice(
-    step: float | int | np.floating,
-    clip_norm: float | int | np.floating,
-    dim: int | np.integer,
+    step: Real,
+    clip_norm: Real,
+    dim: Whole,
     *,
     rotate: bool = True,
-    key: int | np.integer = 0,
-    rejection: float | int | np.floating = _REJECTION,
+    key: Whole = 0,
+    rejection: Real = _REJECTION,
 ) -> LatticeQuantizer:
     """Build the quantizer whose codes of one update have an exact bound in norm.
 
@@ -368,7 +346,9 @@ def lattice(
         >>> import jax
         >>> import jax.numpy as jnp
         >>> own = mj.quantize.lattice(0.25, 1.0, 3, rotate=False)
-        >>> codes = own.encode(jax.random.key(0), jnp.asarray([0.5, -0.25, float("nan")]))
+        >>> codes = own.encode(
+        ...     jax.random.key(0), jnp.asarray([0.5, -0.25, float("nan")])
+        ... )
         >>> codes.astype("int32").tolist(), own.decode(codes, 1).tolist()
         ([2, -1, 0], [0.5, -0.25, 0.0])
         >>> own.sensitivity > own.clip_norm, own.squared_bound
@@ -392,11 +372,11 @@ def lattice(
         dim,
     )
     rule = "must lie in [2**-60, 2**60]"
-    own, clip = (
+    width, clip = (
         np.float32(check_number(value, name, rule, _TINY, _HUGE))
         for name, value in (("step", step), ("clip_norm", clip_norm))
     )
-    steps = Fraction(float(clip)) / Fraction(float(own))
+    steps = Fraction(float(clip)) / Fraction(float(width))
     rule = "must be at most 2**23 steps: float32 has no finer fractions"
     require(steps <= _MAX_STEPS, "clip_norm", rule, clip_norm, step)
     beta = check_number(
@@ -405,7 +385,7 @@ def lattice(
     bound = largest_squared_norm(float(steps), padded, beta)
     words = sign_words(check_integer(key, "key", 0, 2**32 - 1), padded if rotate else 0)
     return LatticeQuantizer(
-        jnp.float32(own),
+        jnp.float32(width),
         jnp.float32(clip),
         jnp.asarray(divmod(bound, 2**32), jnp.uint32),
         jnp.int32(2 * min(math.isqrt(bound), math.floor(steps) + 1) + 1),
@@ -416,7 +396,7 @@ def lattice(
 
 
 def largest_squared_norm(length: float, dim: int, rejection: float) -> int:
-    """Return the bound on the squared norm of integers that a vector of a length is rounded to.
+    """Bound the squared norm of the integers that a vector is rounded to.
 
     The sum of squares exceeds its mean, at most length^2 + d/4, by sqrt(2 log(1/beta))
     (length + sqrt(d)/2) with a chance of at most beta: Hoeffding's inequality, as the

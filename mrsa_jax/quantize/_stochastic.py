@@ -14,11 +14,11 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
-from jaxtyping import Array, Bool, Float32, Integer, Key, UInt32
+from jaxtyping import Array, Bool, Float32, Integer, UInt32
 
-from mrsa_jax._core.arrays import one_program, pytree
+from mrsa_jax._core.array_types import PRNGKey, Real, Scalar, Vector, Whole
+from mrsa_jax._core.arrays import one_program, pytree, static
 from mrsa_jax._core.device import is_traced
 from mrsa_jax._core.factories import also_traced, is_whole, nan_unless, unless_traced
 from mrsa_jax._core.streams import random_words
@@ -30,12 +30,8 @@ from mrsa_watch._base.errors import (
     require,
 )
 
-# ---- Conditional stochastic rounding to integers: draw again until the norm keeps its
-# bound.
-#
 # Which draw is taken is decided by the exact sum of squares of integers, so that the
-# bound holds
-# for every vector, whatever floating point made of it.
+# bound holds for every vector, whatever floating point made of it.
 
 LARGEST = 2**24
 """Codes must be below this by magnitude.
@@ -45,16 +41,15 @@ Their squares' parts are then exact in 32 bits.
 MAX_DIM = 2**24
 _DRAWS = 64
 _DRAW = 0x64726100  # "dra\0": of the first draw's key
-_BLOCK = 256
 
 
 def round_within(
-    key: Key[Array, ""],
-    values: Float32[Array, " dim"],
+    key: PRNGKey,
+    values: Vector,
     most: UInt32[Array, ""],
     bound: UInt32[Array, " 2"],
 ) -> UInt32[Array, " dim"]:
-    """Round each value to one of its two neighbouring integers, the norm squared within a bound.
+    """Round each value to a neighbouring integer, the squared norm within a bound.
 
     Magnitudes are rounded: t + f with 0 <= f < 1 becomes t + 1 with chance f (a word of
     randomness each), else t. All are drawn again until the sum of squares is at most
@@ -72,22 +67,22 @@ def round_within(
     """
     size = jnp.minimum(jnp.abs(values), most.astype(jnp.float32))
     floor = jnp.floor(size)
-    threshold = ((size - floor) * jnp.float32(2**32)).astype(jnp.uint32)
+    threshold = ((size - floor) * 2.0**32).astype(jnp.uint32)
     least = floor.astype(jnp.uint32)
 
     def draw(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
         _, _, number = state
         words = random_words(jax.random.fold_in(key, number + _DRAW), values.shape)
         rounded = jnp.minimum(least + (words < threshold).astype(jnp.uint32), most)
-        return rounded, is_within(rounded, bound), number + jnp.int32(1)
+        return rounded, is_within(rounded, bound), number + 1
 
     first = draw((least, jnp.zeros((), jnp.bool_), jnp.int32(0)))
     rounded, is_kept, _ = lax.while_loop(
         lambda state: ~state[1] & (state[2] < _DRAWS), draw, first
     )
-    fallback = jnp.where(is_within(least, bound), least, jnp.uint32(0))
+    fallback = jnp.where(is_within(least, bound), least, 0)
     chosen = jnp.where(is_kept, rounded, fallback)
-    return jnp.where(values < 0, jnp.uint32(0) - chosen, chosen)
+    return jnp.where(values < 0, 0 - chosen, chosen)
 
 
 @one_program
@@ -103,8 +98,14 @@ def is_within(
     Examples:
         >>> sizes = jnp.full(3, 2**24 - 1, jnp.uint32)
         >>> exact = 3 * (2**24 - 1) ** 2
-        >>> [bool(is_within(sizes, jnp.asarray(divmod(exact - less, 2**32), jnp.uint32)))
-        ...  for less in (0, 1)]
+        >>> [
+        ...     bool(
+        ...         is_within(
+        ...             sizes, jnp.asarray(divmod(exact - less, 2**32), jnp.uint32)
+        ...         )
+        ...     )
+        ...     for less in (0, 1)
+        ... ]
         [True, False]
     """
     high, low = squared_norm(sizes)
@@ -113,40 +114,22 @@ def is_within(
 
 @one_program
 def squared_norm(sizes: UInt32[Array, " dim"]) -> tuple[Array, Array]:
-    """Return the high and low word of the sum of squares (below 2**64 as 2**24 * 2**48 is 2**72).
+    """Return the high and low word of the sum of squares; beyond 2**64 - 1, of that.
 
-    A size is a 2**12 + b with a, b < 2**12, hence its square a a 2**24 + 2 a b 2**12 +
-    b b. Beyond 2**64 - 1 the sum is given as that.
+    The sum may reach 2**24 * 2**48 = 2**72, so halves of the squares are added apart.
     """
-    upper, lower = sizes >> jnp.uint32(12), sizes & jnp.uint32(0xFFF)
-    sums = [
-        _total(product) for product in (upper * upper, upper * lower, lower * lower)
-    ]
     with jax.enable_x64(True):  # no array of such words is ever made
-        squares, mixed, rest = (
-            (high.astype(jnp.uint64) << jnp.uint64(16)) + low.astype(jnp.uint64)
-            for high, low in sums
-        )
-        rest = rest + ((mixed & jnp.uint64(0x7FF)) << jnp.uint64(13))
-        # of 2**24 each
-        high = squares + (mixed >> jnp.uint64(11)) + (rest >> jnp.uint64(24))
-        low = (high << jnp.uint64(24)) | (rest & jnp.uint64(0xFFFFFF))
-        is_more = high >> jnp.uint64(40) > 0
-        words = (high >> jnp.uint64(8)).astype(jnp.uint32), low.astype(jnp.uint32)
+        wide = sizes.astype(jnp.uint64)
+        squares = wide * wide  # below 2**48, so that sums of halves stay below 2**48
+        high = jnp.sum(squares >> 24)
+        low = jnp.sum(squares & 0xFFFFFF)
+        high = high + (low >> 24)
+        low = (high << 24) | (low & 0xFFFFFF)
+        is_more = high >> 40 > 0
+        words = (high >> 8).astype(jnp.uint32), low.astype(jnp.uint32)
     top = jnp.uint32(0xFFFFFFFF)
     return jnp.where(is_more, top, words[0]), jnp.where(is_more, top, words[1])
 
-
-def _total(words: UInt32[Array, " dim"]) -> tuple[Array, Array]:
-    """Return h and l with h 2**16 + l the sum of at most 2**24 words below 2**24."""
-    padded = jnp.pad(words, (0, -words.shape[0] % _BLOCK))
-    blocks = jnp.sum(padded.reshape(-1, _BLOCK), axis=1, dtype=jnp.uint32)
-    high = jnp.sum(blocks >> jnp.uint32(16), dtype=jnp.uint32)
-    return high, jnp.sum(blocks & jnp.uint32(0xFFFF), dtype=jnp.uint32)
-
-
-# ---- Stochastic rounding to K levels, the quantizer of HeteroSAg (there Q_K on [r1,
-# r2]).
 
 # Levels beyond the 24 bits of a float32 could not be distinguished.
 _MAX_LEVELS = 2**23
@@ -154,30 +137,26 @@ _MAX_LEVELS = 2**23
 
 @runtime_checkable
 class Quantizer(Protocol):
-    """What a quantizer can do: turn updates into ring elements, and sums of them back."""
+    """Quantizer: turns updates into ring elements, and sums of them back."""
 
     @property
     def num_levels(self) -> Any:
         """Return the number of levels, K."""
-        ...
 
     def encode(
-        self, key: Key[Array, ""], values: Float32[Array, "*shape"]
+        self, key: PRNGKey, values: Float32[Array, "*shape"]
     ) -> UInt32[Array, "*shape"]:
         """Turn values into codes in [0, num_levels)."""
-        ...
 
     def decode(
         self, codes: UInt32[Array, "*shape"], count: int | Integer[Array, "*batch"]
     ) -> Float32[Array, "*shape"]:
         """Turn a sum of `count` codes into the sum of the values they stand for."""
-        ...
 
     def clipped_fraction(
         self, values: Float32[Array, "... dim"]
     ) -> Float32[Array, "*batch"]:
-        """Return the fraction of values that `encode` would clip, along the last axis."""
-        ...
+        """Return the fraction of values that `encode` clips, along the last axis."""
 
 
 @pytree
@@ -201,15 +180,13 @@ class StochasticQuantizer:
         return [(stochastic, int(self.num_levels), float(str(self.upper)))]
 
     @property
-    def step(self) -> Float32[Array, ""]:
+    def step(self) -> Scalar:
         """Return Delta_K = (r2 - r1) / (K - 1), the distance of neighbouring levels."""
-        return (self.upper - self.lower) / (self.num_levels - jnp.int32(1)).astype(
-            jnp.float32
-        )
+        return (self.upper - self.lower) / (self.num_levels - 1).astype(jnp.float32)
 
     @one_program
     def encode(
-        self, key: Key[Array, ""], values: Float32[Array, "*shape"]
+        self, key: PRNGKey, values: Float32[Array, "*shape"]
     ) -> UInt32[Array, "*shape"]:
         """Round each value up or down at random so that its expectation is kept.
 
@@ -224,13 +201,12 @@ class StochasticQuantizer:
         Returns:
             Codes in [0, K).
         """
-        top = (self.num_levels - jnp.int32(1)).astype(jnp.float32)
-        clipped = jnp.clip(
-            jnp.where(jnp.isnan(values), self.lower, values), self.lower, self.upper
-        )
+        top = (self.num_levels - 1).astype(jnp.float32)
+        numbers = jnp.where(jnp.isnan(values), self.lower, values)
+        clipped = jnp.clip(numbers, self.lower, self.upper)
         scaled = jnp.minimum((clipped - self.lower) / self.step, top)
         floor = jnp.floor(scaled)
-        threshold = ((scaled - floor) * jnp.float32(2**32)).astype(jnp.uint32)
+        threshold = ((scaled - floor) * 2.0**32).astype(jnp.uint32)
         up = random_words(key, values.shape) < threshold
         return floor.astype(jnp.uint32) + up.astype(jnp.uint32)
 
@@ -259,37 +235,38 @@ class StochasticQuantizer:
 
     @one_program
     def _decoded(self, codes: Array, count: int | Array) -> tuple[Array, Array]:
-        """Return count times the middle of the range, and by how much the sum differs from it."""
+        """Return count times the middle of the range, and the rest of the sum."""
         number = jnp.asarray(count).astype(jnp.uint32)
         number = jnp.broadcast_to(number, codes.shape)
-        span = number * (self.num_levels - jnp.int32(1)).astype(jnp.uint32)
+        span = number * (self.num_levels - 1).astype(jnp.uint32)
         # an int32 difference is exact: |codes - span // 2| <= 2**31
-        offset = (codes - (span >> jnp.uint32(1))).astype(jnp.int32).astype(jnp.float32)
-        odd = (span & jnp.uint32(1)).astype(jnp.float32) * jnp.float32(0.5)
-        middle = (self.lower + self.upper) * jnp.float32(0.5)
+        offset = (codes - (span >> 1)).astype(jnp.int32).astype(jnp.float32)
+        odd = (span & 1).astype(jnp.float32) * 0.5
+        middle = (self.lower + self.upper) * 0.5
         return number.astype(jnp.float32) * middle, self.step * (offset - odd)
 
     @one_program
     def middle(self, count: int | Integer[Array, "*batch"]) -> UInt32[Array, "*batch"]:
-        """Return the middle of the sums of `count` codes, count (K - 1) / 2 rounded down."""
+        """Return the middle of sums of `count` codes, floor(count (K - 1) / 2)."""
         number = jnp.asarray(count).astype(jnp.uint32)
-        return (
-            number * (self.num_levels - jnp.int32(1)).astype(jnp.uint32)
-        ) >> jnp.uint32(1)
+        return (number * (self.num_levels - 1).astype(jnp.uint32)) >> 1
 
     @one_program
     def clipped_fraction(
         self, values: Float32[Array, "... dim"]
     ) -> Float32[Array, "*batch"]:
-        """Return the fraction of values outside [r1, r2] along the last axis (NaN counts)."""
+        """Return the fraction of values outside [r1, r2] along the last axis.
+
+        NaN counts.
+        """
         inside = (values >= self.lower) & (values <= self.upper)
         return jnp.mean(~inside, axis=-1, dtype=jnp.float32)
 
 
 @also_traced
 def stochastic(
-    num_levels: int | np.integer | Array,
-    clip: float | int | np.floating | Array | None = None,
+    num_levels: Whole | Array,
+    clip: Real | Array | None = None,
     *,
     value_range: tuple[float | int | Array, float | int | Array] | None = None,
 ) -> StochasticQuantizer:
@@ -325,26 +302,25 @@ def stochastic(
     levels = unless_traced(
         check_integer, num_levels, "num_levels", 2, _MAX_LEVELS, rule=rule
     )
-    one = (clip is None) != (value_range is None)
-    require(one, "clip", "must be given, or `value_range`, not both", clip, value_range)
+    require(
+        (clip is None) != (value_range is None),
+        "clip",
+        "must be given, or `value_range`, not both",
+        clip,
+        value_range,
+    )
     ends: Any = (clip, clip) if value_range is None else value_range
     require(len(ends) == 2, "value_range", "must hold two numbers", value_range)
-    lower, upper = ends
-    if is_traced(ends):
-        lower = -lower if value_range is None else lower
-    elif value_range is None:
-        upper = float(clip or 0.0)
-        require(
-            math.isfinite(upper) and upper > 0,
-            "clip",
-            "must be positive and finite",
-            clip,
-        )
+    lower, upper = ends if is_traced(ends) else map(float, ends)
+    if value_range is None:
+        rule = "must be positive and finite"
+        legal = is_traced(upper) or 0 < upper < math.inf
+        require(legal, "clip", rule, clip)
         lower = -upper
-    else:
-        lower, upper = map(float, value_range)
-        ordered = math.isfinite(lower) and math.isfinite(upper) and lower < upper
-        require(ordered, "value_range", "must be finite with r1 < r2", value_range)
+    elif not is_traced(ends):
+        ordered = -math.inf < lower < upper < math.inf
+        rule = "must be finite with r1 < r2"
+        require(ordered, "value_range", rule, value_range)
     if is_traced(levels, lower, upper):  # sums of what is no quantizer are NaN
         is_range = (lower < upper) & jnp.isfinite(lower) & jnp.isfinite(upper)
         legal = is_whole(levels, 2, _MAX_LEVELS) & is_range
@@ -354,41 +330,35 @@ def stochastic(
     )
 
 
-# ---- Where a quantizer clips: fixed, or following the last update that the server has
-# learnt.
-#
 # A range that follows uses nothing but the mean update of the last round that worked,
-# which the
-# server knows anyway; it is a traced number, so a new range compiles nothing new.
+# which the server knows anyway; it is a traced number, so a new range compiles nothing
+# new.
 
 RangeStatistic = Literal["max", "rms"]
 
 
 @runtime_checkable
 class ClipRule(Protocol):
-    """How the clip range moves from round to round: a pytree."""
+    """Rule by which the clip range moves from round to round: a pytree."""
 
     def init(self, quantizer: Any) -> Any:
         """Return the half width of the first round's range."""
-        ...
 
-    def apply(self, quantizer: Any, half_width: Float32[Array, ""]) -> Any:
+    def apply(self, quantizer: Any, half_width: Scalar) -> Any:
         """Return the quantizer of a round."""
-        ...
 
     def advance(
         self,
-        half_width: Float32[Array, ""],
-        update: Float32[Array, " dim"],
+        half_width: Scalar,
+        update: Vector,
         is_learnt: Bool[Array, ""],
-    ) -> Float32[Array, ""]:
+    ) -> Scalar:
         """Return the next round's half width."""
-        ...
 
 
 @pytree
 class FollowingRange:
-    """A range in proportion to the last learnt mean update (build it with `following_range`).
+    """Range in proportion to the last learnt mean (build it with `following_range`).
 
     Attributes:
         multiplier: float32 scalar.
@@ -398,39 +368,31 @@ class FollowingRange:
 
     multiplier: Array
     floor: Array
-    statistic: str = dataclasses.field(metadata={"static": True})
+    statistic: str = static()
 
-    def init(self, quantizer: Any) -> Float32[Array, ""]:
-        """Return half the width of the quantizer's own range: that of the first rounds."""
-        return jnp.maximum(
-            (quantizer.upper - quantizer.lower) * jnp.float32(0.5), self.floor
-        )
+    def init(self, quantizer: Any) -> Scalar:
+        """Return half the width of the quantizer's own range, for the first rounds."""
+        return jnp.maximum((quantizer.upper - quantizer.lower) * 0.5, self.floor)
 
-    def apply(self, quantizer: Any, half_width: Float32[Array, ""]) -> Quantizer:
+    def apply(self, quantizer: Any, half_width: Scalar) -> Quantizer:
         """Return the quantizer on [-half_width, half_width], with as many levels."""
-        # `replace` would keep any Quantizer that has the two ends of a range
-        moved: Quantizer = dataclasses.replace(
-            quantizer, lower=-half_width, upper=half_width
-        )
-        return moved
+        return dataclasses.replace(quantizer, lower=-half_width, upper=half_width)
 
     def advance(
         self,
-        half_width: Float32[Array, ""],
-        update: Float32[Array, " dim"],
+        half_width: Scalar,
+        update: Vector,
         is_learnt: Bool[Array, ""],
-    ) -> Float32[Array, ""]:
+    ) -> Scalar:
         """Return max(floor, multiplier * statistic(update)) after a round that worked.
 
         A round that failed, or an update that is not finite, leaves the range as it
         was.
         """
-        size = jnp.abs(update)
-        level = (
-            jnp.max(size)
-            if self.statistic == "max"
-            else jnp.sqrt(jnp.mean(size * size))
-        )
+        if self.statistic == "max":
+            level = jnp.max(jnp.abs(update))
+        else:
+            level = jnp.sqrt(jnp.mean(update * update))
         wanted = jnp.maximum(self.multiplier * level, self.floor)
         # a sum of zeros (of clients without samples) shows no size of later updates
         is_known = is_learnt & (level > 0) & jnp.isfinite(wanted)
@@ -438,9 +400,9 @@ class FollowingRange:
 
 
 def following_range(
-    multiplier: float | int | np.floating,
+    multiplier: Real,
     *,
-    floor: float | int | np.floating = 1e-6,
+    floor: Real = 1e-6,
     statistic: RangeStatistic = "max",
 ) -> FollowingRange:
     """Build the rule that clips at a multiple of the last learnt mean update.
@@ -478,9 +440,9 @@ def following_range(
     check_known(
         statistic, "statistic", typing.get_args(RangeStatistic), "a known statistic"
     )
-    numbers: Any = (("multiplier", multiplier), ("floor", floor))
-    for name, value in numbers:
-        check_number(value, name, "must be positive and finite", POSITIVE)
-    enough = statistic != "max" or float(multiplier) >= 1
-    require(enough, "multiplier", 'must be at least 1 for statistic "max"', multiplier)
-    return FollowingRange(jnp.float32(multiplier), jnp.float32(floor), statistic)
+    rule = "must be positive and finite"
+    times = check_number(multiplier, "multiplier", rule, POSITIVE)
+    least = check_number(floor, "floor", rule, POSITIVE)
+    rule = 'must be at least 1 for statistic "max"'
+    require(statistic != "max" or times >= 1, "multiplier", rule, multiplier)
+    return FollowingRange(jnp.float32(times), jnp.float32(least), statistic)

@@ -1,4 +1,4 @@
-"""How large a ring must be so that a sum of codes does not wrap round.
+"""Size of a ring in which a sum of codes does not wrap round.
 
 HeteroSAg: R = |S| (K - 1) + 1 for a block of |S| clients with K levels, |S| before
 dropout. Where each client multiplies its codes by an integer weight w_i, |S| becomes
@@ -14,16 +14,17 @@ from typing import Any
 import numpy as np
 from jax.typing import ArrayLike
 
+from mrsa_jax._core.array_types import Nested, Whole
 from mrsa_jax._core.arrays import host_array
 from mrsa_watch._base.errors import check_integer, require
 
 _LARGEST_WEIGHT = 2**32 - 1  # of a ring of 32 bits
-_Weights = int | np.integer | ArrayLike | Sequence[Any]
+_Weights = Whole | Nested
 
 
 @dataclasses.dataclass(frozen=True)
 class RingBudget:
-    """What a ring must hold, and what is left of it (build it with `budget`).
+    """Contents and headroom of a ring (build it with `budget`).
 
     All numbers are Python integers, so nothing here can overflow.
 
@@ -51,7 +52,7 @@ class RingBudget:
 
     @property
     def headroom(self) -> int:
-        """Return how many more units of weight fit, at K levels."""
+        """Count the further units of weight that fit, at K levels."""
         return (self.modulus - 1 - self.largest_sum) // (self.num_levels - 1)
 
     @property
@@ -71,7 +72,7 @@ class RingBudget:
         )
 
 
-def largest_total_weight(count: int | np.integer, max_weight: _Weights) -> int:
+def largest_total_weight(count: Whole, max_weight: _Weights) -> int:
     """Return the largest sum of the weights of `count` clients.
 
     Args:
@@ -89,11 +90,14 @@ def largest_total_weight(count: int | np.integer, max_weight: _Weights) -> int:
     Examples:
         >>> import mrsa_jax as mj
         >>> budgets = mj.quantize.budgets
-        >>> budgets.largest_total_weight(2, 10), budgets.largest_total_weight(2, [3, 10, 4])
+        >>> (
+        ...     budgets.largest_total_weight(2, 10),
+        ...     budgets.largest_total_weight(2, [3, 10, 4]),
+        ... )
         (20, 14)
     """
     number = check_integer(count, "count", 1)
-    if isinstance(max_weight, bool | int | np.integer | np.bool_):
+    if isinstance(max_weight, bool | Whole | np.bool_):
         return number * check_integer(max_weight, "max_weight", 1)
     weights = check_weights(max_weight, "max_weight")
     enough = len(weights) >= number
@@ -144,11 +148,11 @@ def check_weights(
 
 
 def budget(
-    num_levels: int | np.integer,
-    count: int | np.integer,
+    num_levels: Whole,
+    count: Whole,
     max_weight: _Weights = 1,
     *,
-    modulus_bits: int | np.integer | None = None,
+    modulus_bits: Whole | None = None,
 ) -> RingBudget:
     """Say what a ring must hold.
 
@@ -168,10 +172,15 @@ def budget(
 
     Examples:
         >>> import mrsa_jax as mj
-        >>> print(mj.quantize.budget(2**16, 12, modulus_bits=32))  # doctest: +NORMALIZE_WHITESPACE
-        12 clients, weights of at most 12 together, 65536 levels: sums to 786420 need 20 bits;
-        a ring of 4294967296 leaves room for 65525 more units of weight, or for 357913942 levels
-        >>> mj.quantize.budget(2**10, 2, [5, 9, 7]).required_bits == (16 * (2**10 - 1)).bit_length()
+        >>> print(
+        ...     mj.quantize.budget(2**16, 12, modulus_bits=32)
+        ... )  # doctest: +NORMALIZE_WHITESPACE
+        12 clients, weights of at most 12 together, 65536 levels: sums to 786420 need
+        20 bits; a ring of 4294967296 leaves room for 65525 more units of weight, or
+        for 357913942 levels
+        >>> mj.quantize.budget(2**10, 2, [5, 9, 7]).required_bits == (
+        ...     16 * (2**10 - 1)
+        ... ).bit_length()
         True
     """
     levels = check_integer(num_levels, "num_levels", 2)
@@ -184,10 +193,10 @@ def budget(
     return RingBudget(levels, int(count), total, 2**bits)
 
 
-def ring_size(
-    num_levels: int | np.integer, count: int | np.integer, max_weight: _Weights = 1
-) -> int:
-    """Return the smallest R that holds every weighted sum of `count` codes below `num_levels`.
+def ring_size(num_levels: Whole, count: Whole, max_weight: _Weights = 1) -> int:
+    """Return the smallest R that holds every weighted sum of `count` codes.
+
+    Codes are below `num_levels`.
 
     Args:
         num_levels: K, at least 2.
@@ -217,10 +226,8 @@ def ring_size(
     return largest_total_weight(count, max_weight) * (levels - 1) + 1
 
 
-def largest_levels(
-    modulus: int | np.integer, count: int | np.integer, max_weight: _Weights = 1
-) -> int:
-    """Return the largest number of levels whose weighted sums fit a ring of `modulus` elements.
+def largest_levels(modulus: Whole, count: Whole, max_weight: _Weights = 1) -> int:
+    """Return the most levels whose weighted sums fit a ring of `modulus` elements.
 
     Args:
         modulus: R, at least 2.
@@ -251,12 +258,14 @@ def largest_levels(
 
 
 def check_fits(
-    num_levels: int | np.integer,
-    count: int | np.integer,
+    num_levels: Whole,
+    count: Whole,
     modulus: int,
     max_weight: _Weights = 1,
 ) -> None:
-    """Raise unless every weighted sum of `count` codes below `num_levels` is less than `modulus`.
+    """Raise unless every weighted sum of `count` codes is less than `modulus`.
+
+    Codes are below `num_levels`.
 
     Raises:
         ConfigurationError: If `total weight * (num_levels - 1) >= modulus`.

@@ -20,8 +20,6 @@ from mrsa_jax.quantize._lattice import LatticeQuantizer
 from mrsa_jax.quantize._stochastic import Quantizer
 from mrsa_watch._base.errors import check_integer, require, require_methods
 
-# ---- What a sum in the ring asks of the noise that its clients add.
-
 
 @runtime_checkable
 class RingNoise(Protocol):
@@ -34,24 +32,17 @@ class RingNoise(Protocol):
     @property
     def variance(self) -> float:
         """Return its variance, in squared units of what it is added to."""
-        ...
 
     def on(self, step: float) -> RingNoise:
         """Return the same noise on a lattice of this step.
 
         Its variance over step squared.
         """
-        ...
 
     def sample(
         self, key: Key[Array, ""], shape: tuple[int, ...]
     ) -> Int32[Array, "*shape"]:
         """Draw independent integers; nothing but the key decides them."""
-        ...
-
-    def tail(self, bound: Any) -> Any:
-        """Return the probability that one draw exceeds `bound` in absolute value."""
-        ...
 
 
 LIKELIEST_WRAP = 0.05
@@ -64,7 +55,9 @@ MOST_CLIENTS = 2**15
 def lifted(
     residues: UInt32[Array, "*_"], middle: UInt32[Array, "*_"], top: UInt32[Array, "*_"]
 ) -> UInt32[Array, "*_"]:
-    """Return the integers that residues modulo R = 2**b stand for, as two's complement words.
+    """Return the integers that residues modulo R = 2**b stand for.
+
+    As two's complement words.
 
     Of those congruent to a residue the one in [middle - R / 2, middle + R / 2).
 
@@ -84,7 +77,7 @@ def lifted(
         [1, -1, -4]
     """
     offset = (residues - middle) & top
-    return jnp.where(offset > top >> jnp.uint32(1), offset | ~top, offset) + middle
+    return jnp.where(offset > top >> 1, offset | ~top, offset) + middle
 
 
 @one_program
@@ -94,7 +87,7 @@ def has_left(
     middle: UInt32[Array, ""],
     top: UInt32[Array, ""],
 ) -> Bool[Array, " dim"]:
-    """Return which coordinates' true sums are outside the window about the middle.
+    """Flag coordinates whose true sums are outside the window about the middle.
 
     Args:
         terms: Two's complement words, of at most `MOST_CLIENTS` clients.
@@ -107,14 +100,16 @@ def has_left(
         >>> import jax.numpy as jnp
         >>> wrapping = mj.quantize.wrapping
         >>> terms = jnp.asarray([[3, 2, -3], [1, 1, -1]], jnp.int32).astype(jnp.uint32)
-        >>> wrapping.has_left(terms, jnp.ones(2, bool), jnp.uint32(0), jnp.uint32(7)).tolist()
+        >>> wrapping.has_left(
+        ...     terms, jnp.ones(2, bool), jnp.uint32(0), jnp.uint32(7)
+        ... ).tolist()
         [True, False, False]
     """
-    high, low = _wide_sum(jnp.where(present[:, None], terms, jnp.uint32(0)))
-    low = low - (middle & jnp.uint32(0xFFFF)).astype(jnp.int32)
-    high = high - (middle >> jnp.uint32(16)).astype(jnp.int32) + (low >> 16)
+    high, low = _wide_sum(jnp.where(present[:, None], terms, 0))
+    low = low - (middle & 0xFFFF).astype(jnp.int32)
+    high = high - (middle >> 16).astype(jnp.int32) + (low >> 16)
     word = (high << 16) | (low & 0xFFFF)
-    largest = (top >> jnp.uint32(1)).astype(jnp.int32)
+    largest = (top >> 1).astype(jnp.int32)
     is_word = (high >= -(2**15)) & (high < 2**15)
     return ~(is_word & (word <= largest) & (word >= -1 - largest))
 
@@ -122,10 +117,13 @@ def has_left(
 def _wide_sum(
     terms: UInt32[Array, "clients dim"],
 ) -> tuple[Int32[Array, " dim"], Int32[Array, " dim"]]:
-    """Return h and l of the sum h 2**16 + l over clients of signed words, 0 <= l < 2**16."""
-    low = jnp.sum(terms & jnp.uint32(0xFFFF), axis=0, dtype=jnp.uint32)
+    """Return h and l of the sum h 2**16 + l over clients, 0 <= l < 2**16.
+
+    Words are signed.
+    """
+    low = jnp.sum(terms & 0xFFFF, axis=0, dtype=jnp.uint32)
     high = jnp.sum(terms.astype(jnp.int32) >> 16, axis=0, dtype=jnp.int32)
-    carried, rest = low >> jnp.uint32(16), low & jnp.uint32(0xFFFF)
+    carried, rest = low >> 16, low & 0xFFFF
     return high + carried.astype(jnp.int32), rest.astype(jnp.int32)
 
 
@@ -133,7 +131,7 @@ def _wide_sum(
 def wrap_probability(
     quantizer: Quantizer, noise: Any, count: int | np.integer, modulus: int
 ) -> float:
-    """Return a bound on the chance that a coordinate of a noisy sum leaves the ring's window.
+    """Bound the chance that a coordinate of a noisy sum leaves the ring's window.
 
     Chernoff's bound on noise and signal together. Of Skellam noise of the sum's
     variance V in squared steps log E exp(t X) = V (cosh t - 1), and of a discrete
@@ -157,7 +155,9 @@ def wrap_probability(
     Examples:
         >>> import mrsa_jax as mj
         >>> wrapping = mj.quantize.wrapping
-        >>> wrapping.wrap_probability(mj.quantize.lattice(0.5, 1.0, 4, rotate=False), None, 2, 2**8)
+        >>> wrapping.wrap_probability(
+        ...     mj.quantize.lattice(0.5, 1.0, 4, rotate=False), None, 2, 2**8
+        ... )
         0.0
 
     Source:
@@ -180,7 +180,10 @@ def wrap_probability(
 
 
 def _bound(reach: float, variance: float, spread: float, shift: float) -> float:
-    """Bound P(|S| >= reach) for noise, a sub-Gaussian of variance `spread` and a bounded shift."""
+    """Bound P(|S| >= reach) for noise, a sub-Gaussian part and a bounded shift.
+
+    `spread` is the variance of the sub-Gaussian part.
+    """
     room = reach - shift
     if room <= 0:
         return 1.0

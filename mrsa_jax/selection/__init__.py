@@ -1,4 +1,4 @@
-"""Whom the server asks in each round, and what that does to fairness and to the sums' sizes.
+"""Selection of each round's clients, and its effect on fairness and size of sums.
 
 Modules load when first used: names of schemes, which the command line needs, load
 without JAX.

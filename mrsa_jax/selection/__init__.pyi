@@ -19,11 +19,6 @@ from ._metrics import (
     fairness_gap as fairness_gap,
     family_size as family_size,
 )
-from ._population import (
-    changing_population as changing_population,
-    form_blocks as form_blocks,
-    rollout_population as rollout_population,
-)
 from ._power_of_choice import power_of_choice as power_of_choice
 from ._rollout import (
     rollout as rollout,

@@ -6,16 +6,16 @@ Source: Multi-RoundSecAgg (AAAI version), Appendix H.1 (i.i.d. random selection)
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
-from jaxtyping import Array, Bool, Float64, Int32, Key
+from jaxtyping import Array, Int32
 
 from mrsa_jax._core import streams as _chance
-from mrsa_jax._core.arrays import on_device, one_program, pytree, zeros
+from mrsa_jax._core.array_types import Counts, Flags, Numbers, PerClient, TrialKeys
+from mrsa_jax._core.arrays import on_device, one_program, pytree, static, zeros
 from mrsa_jax._core.device import is_traced
 from mrsa_jax._core.factories import also_traced, is_whole, unless_traced
 from mrsa_jax._core.selector import SelectorState
@@ -37,7 +37,7 @@ class BernoulliSelection:
     cites = "selection of clients: so2023securing"
 
     threshold: Array
-    num_clients: int = dataclasses.field(metadata={"static": True})
+    num_clients: int = static()
     takes_trials: ClassVar[bool] = True
     depends_on_data: ClassVar[bool] = False
     joins_alone: ClassVar[bool] = True
@@ -54,11 +54,11 @@ class BernoulliSelection:
     @one_program
     def select(
         self,
-        key: Key[Array, "*trials"],
+        key: TrialKeys,
         state: SelectorState,
-        available: Bool[Array, " clients *trials"],
-    ) -> tuple[Bool[Array, " clients *trials"], SelectorState]:
-        """Return the available clients whose coin came up, perhaps nobody, and the new state.
+        available: Flags,
+    ) -> tuple[Flags, SelectorState]:
+        """Return the available clients whose coin came up, and the new state.
 
         Takes trials as trailing axes (of `counts` too).
         """
@@ -67,28 +67,32 @@ class BernoulliSelection:
         )
         return cohort, SelectorState(state.counts + cohort.astype(jnp.int32))
 
-    def chances(self, dropout_rates: np.ndarray) -> Float64[np.ndarray, " clients"]:
-        """Return each client's chance to be in a round, the same and independent in all rounds."""
+    def chances(self, dropout_rates: np.ndarray) -> PerClient:
+        """Return each client's chance to be in a round.
+
+        Rounds are independent and alike.
+        """
         return (1.0 - dropout_rates) * _chance.threshold_chance(
             np.asarray(self.threshold)
         )
 
     def cardinality(self, dropout_rates: np.ndarray) -> tuple[float, float]:
-        """Return mean and deviation of a Poisson-binomial number that counts as 0 where it is 1.
+        """Return mean and deviation of a Poisson-binomial number.
 
-        A sum of one is withheld.
+        It counts as 0 where it is 1: a sum of one is withheld.
         """
         chances = self.chances(dropout_rates)
+        # P(exactly one joins) is P(none) times the sum of odds, unless some surely join
         certain = chances == 1
         others = 1 - chances[~certain]
         nobody = float(others.prod())
         if certain.sum() == 0:
-            one = nobody * float((chances / others).sum())
+            single = nobody * float((chances / others).sum())
         else:
-            one = nobody if certain.sum() == 1 else 0.0
+            single = nobody if certain.sum() == 1 else 0.0
         mean = float(chances.sum())
-        square = float((chances * (1 - chances)).sum()) + mean**2 - one
-        return mean - one, float(np.sqrt(max(square - (mean - one) ** 2, 0.0)))
+        square = float((chances * (1 - chances)).sum()) + mean**2 - single
+        return mean - single, float(np.sqrt(max(square - (mean - single) ** 2, 0.0)))
 
 
 @also_traced
@@ -114,7 +118,11 @@ def bernoulli(num_clients: int, probability: ArrayLike) -> BernoulliSelection:
     Examples:
         >>> import mrsa_jax as mj
         >>> everybody = mj.selection.rollout(
-        ...     0, mj.selection.bernoulli(4, 1.0), mj.availability.independent(0.0), num_rounds=2)
+        ...     0,
+        ...     mj.selection.bernoulli(4, 1.0),
+        ...     mj.availability.independent(0.0),
+        ...     num_rounds=2,
+        ... )
         >>> bool(everybody.all())
         True
 
@@ -128,19 +136,12 @@ def bernoulli(num_clients: int, probability: ArrayLike) -> BernoulliSelection:
     return BernoulliSelection(on_device(_chance.threshold(chance)), n)
 
 
-# ---- Poisson sampling: every available client joins by its own coin, perhaps each with
-# its own
-# chance.
-#
 # The sampling that differentially private training assumes; with one chance for all it
-# is
-# Bernoulli selection (survey statistics keep "Poisson" for unequal chances).
+# is Bernoulli selection (survey statistics keep "Poisson" for unequal chances).
 
 
 @also_traced
-def poisson(
-    num_clients: int, probability: ArrayLike | Sequence[float | int]
-) -> BernoulliSelection:
+def poisson(num_clients: int, probability: Numbers) -> BernoulliSelection:
     """Return Poisson sampling.
 
     Each available client joins independently, with its own chance.
@@ -162,8 +163,12 @@ def poisson(
     Examples:
         >>> import mrsa_jax as mj
         >>> online = mj.availability.independent(0.2)
-        >>> ours = mj.selection.rollout(0, mj.selection.poisson(6, 0.5), online, num_rounds=9)
-        >>> theirs = mj.selection.rollout(0, mj.selection.bernoulli(6, 0.5), online, num_rounds=9)
+        >>> ours = mj.selection.rollout(
+        ...     0, mj.selection.poisson(6, 0.5), online, num_rounds=9
+        ... )
+        >>> theirs = mj.selection.rollout(
+        ...     0, mj.selection.bernoulli(6, 0.5), online, num_rounds=9
+        ... )
         >>> bool((ours == theirs).all())
         True
 
@@ -178,13 +183,9 @@ def poisson(
     return BernoulliSelection(on_device(_chance.threshold(chances)), n)
 
 
-# ---- Balls in bins: each client draws one of b places, once or in each epoch of b
-# rounds.
-
-
 @by_value
 class BinsState(NamedTuple):
-    """What balls in bins remembers between rounds.
+    """State of balls in bins between rounds.
 
     Attributes:
         counts: int32[N], rounds in whose sum each client was.
@@ -193,8 +194,8 @@ class BinsState(NamedTuple):
         played: int32, rounds so far.
     """
 
-    counts: Int32[Array, " clients *trials"]
-    bins: Int32[Array, " clients *trials"]
+    counts: Counts
+    bins: Counts
     played: Int32[Array, "*trials"]
 
 
@@ -209,7 +210,7 @@ class BinSelection:
     """
 
     num_bins: Array
-    num_clients: int = dataclasses.field(metadata={"static": True})
+    num_clients: int = static()
     fresh: bool = dataclasses.field(default=False, metadata={"static": True})
     takes_trials: ClassVar[bool] = True
     depends_on_data: ClassVar[bool] = False
@@ -232,11 +233,11 @@ class BinSelection:
     @one_program
     def select(
         self,
-        key: Key[Array, "*trials"],
+        key: TrialKeys,
         state: BinsState,
-        available: Bool[Array, " clients *trials"],
-    ) -> tuple[Bool[Array, " clients *trials"], BinsState]:
-        """Return the available clients whose bin's turn it is, perhaps nobody, and the new state.
+        available: Flags,
+    ) -> tuple[Flags, BinsState]:
+        """Return the available clients whose bin has its turn, and the new state.
 
         Takes trials as trailing axes.
         """
@@ -244,6 +245,7 @@ class BinSelection:
         drawn = client_words(key, self.num_clients) % bins.astype(jnp.uint32)
         turn = state.played % bins
         is_first = (turn if self.fresh else state.played) == 0
+        # in later rounds what was drawn in the first one holds
         bins = jnp.where(is_first[None], drawn.astype(jnp.int32), state.bins)
         cohort = available & (bins == turn[None]) & (self.num_bins > 0)
         return cohort, BinsState(
@@ -278,7 +280,11 @@ def balls_in_bins(
     Examples:
         >>> import mrsa_jax as mj
         >>> history = mj.selection.rollout(
-        ...     0, mj.selection.balls_in_bins(9, 3), mj.availability.independent(0.0), num_rounds=6)
+        ...     0,
+        ...     mj.selection.balls_in_bins(9, 3),
+        ...     mj.availability.independent(0.0),
+        ...     num_rounds=6,
+        ... )
         >>> history[:3].sum(axis=0).tolist(), bool((history[:3] == history[3:]).all())
         ([1, 1, 1, 1, 1, 1, 1, 1, 1], True)
         >>> drawn = mj.selection.rollout(

@@ -16,16 +16,22 @@ from typing import Any, ClassVar
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Bool, Float64, Key
+from jaxtyping import Array
 
-from mrsa_jax._core.arrays import on_device, one_program, pytree, zeros
+from mrsa_jax._core.array_types import Flags, PerClient, TrialKeys
+from mrsa_jax._core.arrays import on_device, one_program, pytree, static, zeros
 from mrsa_jax._core.device import is_traced
 from mrsa_jax._core.factories import also_traced, is_whole, plain, unless_traced
 from mrsa_jax._core.selector import SelectorState
-from mrsa_jax.selection import _ranking
+from mrsa_jax._core.streams import client_words
 from mrsa_jax.selection._checks import Fairness, check_sizes
 from mrsa_jax.selection._metrics import all_or_none, block_chances, chances_of_some
-from mrsa_jax.selection._ranking import Steps, Words, over_trials
+from mrsa_jax.selection._ranking import (
+    block_any,
+    block_start_all,
+    count,
+    k_smallest,
+)
 from mrsa_watch._base.errors import check_known, check_size, require
 
 
@@ -51,7 +57,7 @@ class BlockSelection:
     block_size: Array
     blocks_per_cohort: Array
     least_used_blocks: Array
-    num_clients: int = dataclasses.field(metadata={"static": True})
+    num_clients: int = static()
     takes_trials: ClassVar[bool] = True
     depends_on_data: ClassVar[bool] = False
 
@@ -61,14 +67,14 @@ class BlockSelection:
         return self.block_size * self.blocks_per_cohort
 
     def cardinality(self, dropout_rates: np.ndarray) -> tuple[float, float]:
-        """Return mean and standard deviation of the size of a round's sum (Theorem 1)."""
+        """Return mean and deviation of the size of a round's sum (Theorem 1)."""
         size, wanted = int(self.block_size), int(self.blocks_per_cohort)
         return all_or_none(self.num_clients, size * wanted, size, dropout_rates)
 
-    def chances(
-        self, dropout_rates: np.ndarray
-    ) -> Float64[np.ndarray, " clients"] | None:
-        """Return each client's chance to be in a round, the same and independent in all rounds.
+    def chances(self, dropout_rates: np.ndarray) -> PerClient | None:
+        """Return each client's chance to be in a round.
+
+        Rounds are independent and alike.
 
         None where rounds depend on each other: some blocks are chosen by least use.
         """
@@ -84,8 +90,8 @@ class BlockSelection:
 
         Equal in law for them.
         """
-        count = self.num_clients // int(self.block_size)
-        return dataclasses.replace(self, block_size=jnp.int32(1), num_clients=count)
+        blocks = self.num_clients // int(self.block_size)
+        return dataclasses.replace(self, block_size=jnp.int32(1), num_clients=blocks)
 
     def typed(self) -> list[tuple[Any, ...]]:
         """Return the calls that may have made it."""
@@ -107,40 +113,37 @@ class BlockSelection:
     @one_program
     def select(
         self,
-        key: Key[Array, "*trials"],
+        key: TrialKeys,
         state: SelectorState,
-        available: Bool[Array, " clients *trials"],
-    ) -> tuple[Bool[Array, " clients *trials"], SelectorState]:
-        """Return a cohort of K available clients in whole blocks, or nobody, and the new state.
+        available: Flags,
+    ) -> tuple[Flags, SelectorState]:
+        """Return a cohort of K available clients in whole blocks, or nobody.
+
+        Also the new state.
 
         Cost: a few passes over N; the family of possible cohorts is never enumerated.
         Takes trials as trailing axes (of `counts` too).
         """
-        cohort, counts = over_trials(_choose, self, key, available, state.counts)
-        return cohort, SelectorState(counts)
+        blocks = self.blocks_per_cohort
+        by_use = self.least_used_blocks
+        eligible = block_start_all(available, self.block_size)
+        works = count(eligible) >= blocks
 
+        def least_used() -> Array:
+            words = client_words(key, self.num_clients)
+            wanted = jnp.where(works, by_use, 0)
+            return k_smallest(words, eligible, wanted, state.counts)
 
-def _choose(
-    scheme: BlockSelection, steps: Steps, words: Words, available: Array, counts: Array
-) -> tuple[Array, Array]:
-    """Return the cohort and the new counts."""
-    blocks, by_use = scheme.blocks_per_cohort, scheme.least_used_blocks
-    eligible = _ranking.block_start_all(available, scheme.block_size, steps)
-    works = _ranking.count(eligible) >= blocks
+        def others(chosen: Array) -> Array:
+            words = client_words(key, self.num_clients, 1)
+            wanted = jnp.where(works, blocks - by_use, 0)
+            return chosen | k_smallest(words, eligible & ~chosen, wanted)
 
-    def least_used() -> Array:
-        return _ranking.k_smallest(
-            words(0), eligible, jnp.where(works, by_use, 0), steps, counts
-        )
-
-    def others(chosen: Array) -> Array:
-        wanted = jnp.where(works, blocks - by_use, 0)
-        return chosen | _ranking.k_smallest(words(1), eligible & ~chosen, wanted, steps)
-
-    chosen = lax.cond(by_use > 0, least_used, lambda: jnp.zeros_like(eligible))
-    chosen = lax.cond(blocks > by_use, others, lambda chosen: chosen, chosen)
-    cohort = _ranking.block_any(chosen, scheme.block_size, steps)
-    return cohort, counts + cohort.astype(jnp.int32)
+        # which of the two searches run is data, so that one program serves all schemes
+        chosen = lax.cond(by_use > 0, least_used, lambda: jnp.zeros_like(eligible))
+        chosen = lax.cond(blocks > by_use, others, lambda chosen: chosen, chosen)
+        cohort = block_any(chosen, self.block_size)
+        return cohort, SelectorState(state.counts + cohort.astype(jnp.int32))
 
 
 def sizes_as_data(
@@ -166,7 +169,7 @@ def _build(
     size, wanted, by_use = (
         on_device(each, np.int32) for each in (block_size, blocks, least_used)
     )
-    return BlockSelection(size, wanted, by_use, int(num_clients))
+    return BlockSelection(size, wanted, by_use, num_clients)
 
 
 @also_traced
@@ -190,7 +193,11 @@ def uniform(num_clients: int, cohort_size: int | Array) -> BlockSelection:
     Examples:
         >>> import mrsa_jax as mj
         >>> history = mj.selection.rollout(
-        ...     0, mj.selection.uniform(6, 2), mj.availability.independent(0.0), num_rounds=5)
+        ...     0,
+        ...     mj.selection.uniform(6, 2),
+        ...     mj.availability.independent(0.0),
+        ...     num_rounds=5,
+        ... )
         >>> history.sum(axis=1).tolist()
         [2, 2, 2, 2, 2]
 
@@ -221,7 +228,11 @@ def weighted(num_clients: int, cohort_size: int | Array) -> BlockSelection:
     Examples:
         >>> import mrsa_jax as mj
         >>> history = mj.selection.rollout(
-        ...     0, mj.selection.weighted(6, 2), mj.availability.independent(0.0), num_rounds=3)
+        ...     0,
+        ...     mj.selection.weighted(6, 2),
+        ...     mj.availability.independent(0.0),
+        ...     num_rounds=3,
+        ... )
         >>> history.sum(axis=0).tolist()  # everybody once in N/K rounds
         [1, 1, 1, 1, 1, 1]
 
@@ -253,7 +264,11 @@ def partition(num_clients: int, cohort_size: int | Array) -> BlockSelection:
     Examples:
         >>> import mrsa_jax as mj
         >>> history = mj.selection.rollout(
-        ...     0, mj.selection.partition(6, 2), mj.availability.independent(0.0), num_rounds=3)
+        ...     0,
+        ...     mj.selection.partition(6, 2),
+        ...     mj.availability.independent(0.0),
+        ...     num_rounds=3,
+        ... )
         >>> bool((history[:, ::2] == history[:, 1::2]).all())
         True
 
@@ -305,7 +320,9 @@ def batch_partitioning(
     Examples:
         >>> import mrsa_jax as mj
         >>> selector = mj.selection.batch_partitioning(12, 6, 3)
-        >>> history = mj.selection.rollout(1, selector, mj.availability.independent(0.1), 20)
+        >>> history = mj.selection.rollout(
+        ...     1, selector, mj.availability.independent(0.1), 20
+        ... )
         >>> blocks = history.reshape(20, 4, 3)
         >>> bool((blocks.all(-1) == blocks.any(-1)).all())  # never split
         True
@@ -318,6 +335,5 @@ def batch_partitioning(
     """
     n, k, t = sizes_as_data(num_clients, cohort_size, privacy_target)
     by_use = {"least_used": 1, "uniform": 0, "greedy": k // t}
-    return _build(
-        n, t, k // t, by_use[check_known(fairness, "fairness", by_use, "a known mode")]
-    )
+    check_known(fairness, "fairness", by_use, "a known mode")
+    return _build(n, t, k // t, by_use[fairness])

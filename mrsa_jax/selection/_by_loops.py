@@ -7,13 +7,13 @@ draws only the words that decide it, and nothing is compiled for new sizes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import jax
 import numpy as np
-from jaxtyping import Array, Bool, Int32, Key
+from jaxtyping import Array, Bool, Int32
 
+from mrsa_jax._core.array_types import PRNGKey
 from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.device import chosen_form, over_ranges
 from mrsa_jax._core.selector import Selector
@@ -24,31 +24,28 @@ from mrsa_jax.selection._blocks import BlockSelection
 
 
 def runs_loops(key: Any, selector: Any, availability: Any) -> bool:
-    """Return whether rollouts of a scheme, under availability for its clients, are run here."""
-    # `_loops` plays what these choose with JAX and `_ranking` on a GPU, from the same
-    # words; a class made from them may choose otherwise
-    is_known = type(selector) in _SHAPES and "_limits" in vars(type(availability))
-    if not is_known or not is_threefry(key):
+    """Return whether compiled loops can run rollouts of a scheme.
+
+    Its availability must be for its clients.
+    """
+    # `_loops` plays what these choose with JAX, from the same words; a class made from
+    # them may choose otherwise
+    is_played = type(selector) in (BlockSelection, BernoulliSelection)
+    if not (is_played and "_limits" in vars(type(availability)) and is_threefry(key)):
         return False
-    form = chosen_form(("loops", "xla", "pallas"), key, selector, availability)
     clients = selector.num_clients
-    shapes = _SHAPES[type(selector)](clients)
-    is_one = all(leaf.shape in shapes for leaf in jax.tree.leaves(selector))
-    is_one &= all(leaf.ndim == 1 for leaf in jax.tree.leaves(availability))
+    # numbers of one scheme, not of several side by side
+    shapes = [()] if type(selector) is BlockSelection else [(), (clients,)]
+    is_single = all(leaf.shape in shapes for leaf in jax.tree.leaves(selector))
+    is_single &= all(leaf.ndim == 1 for leaf in jax.tree.leaves(availability))
+    form = chosen_form(("loops", "xla"), key, selector, availability)
     # the loops take a table: a client's limits over a cycle, of all together up to 1
     # GiB
-    return form == "loops" and is_one and availability._period * clients <= 2**28
-
-
-# of what is known of one scheme, not of several side by side
-_SHAPES: dict[type, Callable[[int], tuple[tuple[int, ...], ...]]] = {
-    BlockSelection: lambda _: ((),),
-    BernoulliSelection: lambda clients: ((), (clients,)),
-}
+    return form == "loops" and is_single and availability._period * clients <= 2**28
 
 
 def counts_by_loops(
-    key: Key[Array, ""],
+    key: PRNGKey,
     selector: Selector,
     availability: Availability,
     num_rounds: int,
@@ -56,19 +53,19 @@ def counts_by_loops(
     first: int,
 ) -> Int32[Array, "trials clients"]:
     """Return in how many rounds each client took part."""
-    kept = np.empty((num_trials, 0, selector.num_clients), np.bool_)
-    return on_device(_play(key, selector, availability, num_rounds, first, kept))
+    history = np.empty((num_trials, 0, selector.num_clients), np.bool_)
+    return on_device(_play(key, selector, availability, num_rounds, first, history))
 
 
 def history_by_loops(
-    key: Key[Array, ""],
+    key: PRNGKey,
     selector: Selector,
     availability: Availability,
     num_rounds: int,
     num_trials: int,
     first: int,
 ) -> Bool[np.ndarray, "trials rounds clients"]:
-    """Return who took part in each round, on the host."""
+    """Return participation histories on the host."""
     history = np.zeros((num_trials, num_rounds, selector.num_clients), np.bool_)
     _play(key, selector, availability, num_rounds, first, history)
     return history
@@ -78,44 +75,36 @@ def _play(
     key: Array, scheme: Any, online: Any, rounds: int, first: int, history: np.ndarray
 ) -> np.ndarray:
     """Fill the history, unless it has no rounds; return the counts."""
-    from mrsa_jax.selection import _loops
+    from mrsa_jax.selection._loops import LANES, Sizes, Tables, play
 
-    trials, clients = len(history), scheme.num_clients
-    is_of_blocks = type(scheme) is BlockSelection
-    size = int(scheme.block_size) if is_of_blocks else 1
-    # the first clients of all blocks, then the second ones
-    every = np.arange(clients // size * size).reshape(-1, size).T.ravel()
-    order = np.zeros(-(-clients // _loops.LANES) * _loops.LANES, np.uint32)
-    rows, chained = online._limits(rounds), int(online._period == 0)
-    limits = np.zeros((len(rows), order.size), np.uint32)
-    order[: every.size], limits[:, : every.size] = every, rows[:, every]
-    numbers: tuple[Any, ...]
-    if is_of_blocks:
-        numbers = (
-            size,
+    clients = scheme.num_clients
+    padding = (0, -clients % LANES)
+    chances = np.zeros(0, np.uint32)
+    blocks = 1, 0, 0
+    if type(scheme) is BlockSelection:
+        blocks = (
+            int(scheme.block_size),
             int(scheme.blocks_per_cohort),
             int(scheme.least_used_blocks),
-            rounds,
         )
     else:
-        chances = np.zeros_like(order)
-        chances[:clients] = np.asarray(scheme.threshold)
-        numbers = chances, rounds
-    play = _loops.play_blocks if is_of_blocks else _loops.play_coins
-    own = np.array(jax.random.key_data(key))  # writable: one type, to be compiled once
-    counts = np.empty((trials, clients), np.int32)
+        each = np.broadcast_to(np.asarray(scheme.threshold), clients)
+        chances = np.pad(each, padding)
+    # the first clients of all blocks, then the second ones; zeros beyond the last block
+    size = blocks[0]
+    whole = clients // size * size
+    every = np.arange(whole, dtype=np.uint32).reshape(-1, size).T.ravel()
+    padding = (0, clients - whole + padding[1])
+    order = np.pad(every, padding)
+    limits = np.pad(online._limits(rounds)[:, every], ((0, 0), padding))
+    # writable: one type, to be compiled once
+    tables = Tables(np.array(jax.random.key_data(key)), order, limits, chances)
+    chained = int(online._period == 0)
+    counts = np.empty((len(history), clients), np.int32)
 
-    def part(some: slice) -> None:
-        play(
-            own,
-            first + some.start,
-            order,
-            limits,
-            chained,
-            *numbers,
-            counts[some],
-            history[some],
-        )
+    def part(trials: slice) -> None:
+        sizes = Sizes(first + trials.start, rounds, chained, *blocks)
+        play(tables, sizes, counts[trials], history[trials])
 
-    over_ranges("played", part, trials)
+    over_ranges("played", part, len(history))
     return counts

@@ -12,7 +12,10 @@ Fairness = Literal["least_used", "uniform", "greedy"]
 def check_sizes(
     num_clients: Any, cohort_size: Any, privacy_target: Any = 1
 ) -> tuple[int, int, int]:
-    """Return N, K and T as integers, or raise unless T divides K, T divides N and K <= N."""
+    """Return N, K and T as integers.
+
+    Raise unless T divides K, T divides N and K <= N.
+    """
     n = check_size(num_clients, "num_clients")
     k = check_size(cohort_size, "cohort_size")
     t = check_size(privacy_target, "privacy_target")
@@ -25,7 +28,10 @@ def check_sizes(
 def check_grids(
     num_clients: Any, cohort_size: Any, privacy_target: Any
 ) -> tuple[int, int, int]:
-    """Return N, K and T as `check_sizes` does, or raise unless there is a T x T grid of clients."""
+    """Return N, K and T as `check_sizes` does.
+
+    Raise unless there is a T x T grid of clients.
+    """
     n, k, t = check_sizes(num_clients, cohort_size, privacy_target)
     require(
         n >= t * t, "num_clients", "must be at least `privacy_target` squared", n, t

@@ -10,16 +10,16 @@ crossing partitions are the rows and the columns of grids. Symbols: N `num_clien
 
 from __future__ import annotations
 
-import dataclasses
+import math
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.typing import ArrayLike
-from jaxtyping import Array, Bool, Key
+from jaxtyping import Array
 
+from mrsa_jax._core.array_types import Flags, Nested, TrialKeys
 from mrsa_jax._core.arrays import (
     binary_matrix,
     check_integers,
@@ -27,12 +27,13 @@ from mrsa_jax._core.arrays import (
     on_device,
     one_program,
     pytree,
+    static,
     zeros,
 )
 from mrsa_jax._core.selector import SelectorState
 from mrsa_jax._core.streams import client_words
 from mrsa_jax.selection._checks import Fairness, check_grids
-from mrsa_jax.selection._ranking import device_steps, k_smallest, word_key
+from mrsa_jax.selection._ranking import k_smallest, word_key
 from mrsa_watch._base.errors import check_known, check_size, require
 
 _MOST_LINES = 16  # of a component whose subsets are enumerated: grids up to 8 x 8
@@ -68,8 +69,8 @@ class LineSelection:
     least_used_lines: Array
     block_size: Array
     privacy_target: Array
-    num_clients: int = dataclasses.field(metadata={"static": True})
-    shape: tuple[int, int, int] = dataclasses.field(metadata={"static": True})
+    num_clients: int = static()
+    shape: tuple[int, int, int] = static()
     takes_trials: ClassVar[bool] = True
     depends_on_data: ClassVar[bool] = False
 
@@ -95,7 +96,7 @@ class LineSelection:
         size, wanted = self.members.shape[-1], int(self.lines_per_cohort)
         components = np.asarray(self.members).reshape(*self.shape, size)
         online = 1.0 - np.asarray(dropout_rates, np.float64)
-        known: dict[Any, np.ndarray] = {}
+        laws: dict[Any, np.ndarray] = {}
         # of the lines on offer, `wanted` standing for all from there on
         law = np.zeros(wanted + 1)
         law[0] = 1.0
@@ -104,16 +105,17 @@ class LineSelection:
             if is_line.sum() > _MOST_LINES:
                 return np.nan, np.nan
             clients, places = np.unique(lines[is_line], return_inverse=True)
-            own = places.reshape(-1, size), np.nonzero(is_line)[0], online[clients]
-            key = tuple((part.shape, part.tobytes()) for part in own)
-            if key not in known:
-                known[key] = _largest_class(*own)
-            sums = np.convolve(law, known[key])
+            classes = np.nonzero(is_line)[0]
+            # components that look alike have one law
+            rates = online[clients]
+            key = places.tobytes(), classes.tobytes(), rates.tobytes()
+            if key not in laws:
+                laws[key] = _largest_class(places.reshape(-1, size), classes, rates)
+            sums = np.convolve(law, laws[key])
             law = np.append(sums[:wanted], sums[wanted:].sum())
         chance = min(max(float(law[-1]), 0.0), 1.0)
-        return size * wanted * chance, float(
-            size * wanted * np.sqrt(chance * (1 - chance))
-        )
+        deviation = float(np.sqrt(chance * (1 - chance)))
+        return size * wanted * chance, size * wanted * deviation
 
     def init(self) -> SelectorState:
         """Return the state before the first round: nobody has taken part."""
@@ -122,23 +124,23 @@ class LineSelection:
     @one_program
     def select(
         self,
-        key: Key[Array, "*trials"],
+        key: TrialKeys,
         state: SelectorState,
-        available: Bool[Array, " clients *trials"],
-    ) -> tuple[Bool[Array, " clients *trials"], SelectorState]:
+        available: Flags,
+    ) -> tuple[Flags, SelectorState]:
         """Return a cohort of K available clients in whole disjoint lines, or nobody.
 
         The new state.
         Cost: a few passes over the lines and their members. Takes trials as trailing
         axes (of `counts` too).
         """
-        lines, by_use, wanted = self.shape, self.least_used_lines, self.lines_per_cohort
-        steps, trials = device_steps(), available.shape[1:]
-        total = lines[0] * lines[1] * lines[2]
-        use = state.counts.at[self.members].get(mode="fill", fill_value=0)
-        use = jnp.sum(use, axis=1, dtype=jnp.int32)
+        wanted = self.lines_per_cohort
+        components, classes, lines = self.shape
+        total = components * classes * lines
+        clients = state.counts.at[self.members].get(mode="fill", fill_value=0)
+        use = jnp.sum(clients, axis=1, dtype=jnp.int32)
         free = available.at[self.members].get(mode="fill", fill_value=False).all(axis=1)
-        table = free.reshape(*lines, *trials)
+        table = free.reshape(*self.shape, *available.shape[1:])
         offered = jnp.sum(table, axis=2, dtype=jnp.int32)  # [components, classes, ...]
         best = jnp.max(offered, axis=1)
         spare = jnp.sum(best, axis=0, dtype=jnp.int32) - wanted  # negative: no cohort
@@ -146,25 +148,22 @@ class LineSelection:
         # class.
         is_cheap = best[:, None] - offered <= spare[None, None]
         held = (table & is_cheap[:, :, None]).reshape(free.shape)
-        one = (spare >= 0).astype(jnp.int32)
-        least = jnp.where(by_use > 0, use, 0)
-        first = k_smallest(client_words(key, total), held, one, steps, least)
+        works = (spare >= 0).astype(jnp.int32)
+        least = jnp.where(self.least_used_lines > 0, use, 0)
+        first = k_smallest(client_words(key, total), held, works, least)
         is_first = first.reshape(table.shape).any(axis=2)
-        words = word_key(client_words(key, lines[0] * lines[1], 1)).reshape(
-            offered.shape
-        )
+        # The first line decides on the class of its component; of the others the class
+        # with most lines on offer is taken, ties by the smallest word.
+        words = word_key(client_words(key, components * classes, 1))
+        words = words.reshape(offered.shape)
         draw = jnp.where(offered == best[:, None], words, jnp.iinfo(jnp.int32).max)
         place = jax.lax.broadcasted_iota(jnp.int32, draw.shape, 1)
         largest = place == jnp.argmin(draw, axis=1).astype(jnp.int32)[:, None]
         taken = jnp.where(is_first.any(axis=1)[:, None], is_first, largest)
         rest = (table & taken[:, :, None]).reshape(free.shape) & ~first
-        others = k_smallest(
-            client_words(key, total, 2),
-            rest,
-            one * (wanted - 1),
-            steps,
-            jnp.where(by_use > 1, use, 0),
-        )
+        least = jnp.where(self.least_used_lines > 1, use, 0)
+        words = client_words(key, total, 2)
+        others = k_smallest(words, rest, works * (wanted - 1), least)
         chosen = (first | others).at[self.lines_of].get(mode="fill", fill_value=False)
         cohort = chosen.any(axis=1)
         return cohort, SelectorState(state.counts + cohort.astype(jnp.int32))
@@ -173,7 +172,7 @@ class LineSelection:
 def _largest_class(
     lines: np.ndarray, classes: np.ndarray, online: np.ndarray
 ) -> np.ndarray:
-    """Return the law of the largest number of available lines of one class of a component.
+    """Return the law of the largest number of available lines of one class.
 
     The chance that all lines of a set are available is the product over their clients;
     Moebius inversion over the sets that hold it gives that of exactly these.
@@ -184,10 +183,11 @@ def _largest_class(
         holds = np.flatnonzero((lines == client).any(axis=1))
         chance[(sets & (1 << holds).sum()) != 0] *= q
     counts = np.zeros((classes.max() + 1, len(sets)), np.int64)
-    for line, own in enumerate(classes):
+    for line, kind in enumerate(classes):
+        # the first half are sets without the line
         pairs = chance.reshape(-1, 2, 1 << line)
         pairs[:, 0] -= pairs[:, 1]
-        counts[own] += (sets >> line) & 1
+        counts[kind] += (sets >> line) & 1
     return np.bincount(counts.max(axis=0), np.maximum(chance, 0.0))
 
 
@@ -199,34 +199,28 @@ def _build(
     fairness: str,
     privacy_target: int = 1,
 ) -> LineSelection:
-    """Return the selector of lines [L, size] over clients, all of whom are in one, with classes."""
+    """Return the selector of lines [L, size] with classes.
+
+    Every client is in a line.
+    """
     size = members.shape[1]
     per_cohort = cohort_size // size
     by_use = {"least_used": 1, "uniform": 0, "greedy": per_cohort}
     least_used = by_use[check_known(fairness, "fairness", by_use, "a known mode")]
     components = _components(members, num_clients)
     order = np.lexsort((classes, components))
-    own, kind = components[order], classes[order]
-    opens = np.diff(own, prepend=-1) != 0  # a component
-    starts = opens | (np.diff(kind, prepend=-1) != 0)  # a class of it
-    index = np.arange(len(order))
-    rank = np.cumsum(starts) - 1
-    rank -= np.maximum.accumulate(np.where(opens, rank, 0))
-    place = index - np.maximum.accumulate(np.where(starts, index, 0))
-    shape = (int(own[-1]) + 1, int(rank.max()) + 1, int(place.max()) + 1)
-    flat = (own * shape[1] + rank) * shape[2] + place
-    table = np.full((shape[0] * shape[1] * shape[2], size), num_clients, np.int32)
+    component = components[order]
+    # a line's class within its component, and its place within that class, from 0
+    rank = _places_within(component, classes[order])
+    place = _places_within(component, rank, np.arange(len(order)))
+    shape = (int(component[-1]) + 1, int(rank.max()) + 1, int(place.max()) + 1)
+    flat = np.ravel_multi_index((component, rank, place), shape)
+    table = np.full((math.prod(shape), size), num_clients, np.int32)
     table[flat] = members[order]
-    most = np.bincount(table[flat[index]].ravel(), minlength=num_clients)
-    lines_of = np.full((num_clients, int(most.max())), len(table), np.int32)
-    by_client = np.argsort(table[flat].ravel(), kind="stable")
-    clients = table[flat].ravel()[by_client]
-    begins = np.concatenate([[0], np.cumsum(most)[:-1]])
-    lines_of[clients, np.arange(len(clients)) - begins[clients]] = np.repeat(
-        flat, size
-    )[by_client]
-    reach = np.bincount(own * shape[1] + rank, minlength=shape[0] * shape[1])
-    largest = size * int(reach.reshape(shape[:2]).max(axis=1).sum())
+    lines_of = _lines_of(members[order], flat, num_clients, len(table))
+    filled = np.zeros(shape, np.int64)
+    filled.ravel()[flat] = 1
+    largest = size * int(filled.sum(axis=2).max(axis=1).sum())
     rule = "must be at most what disjoint lines hold, one class in each component"
     require(cohort_size <= largest, "cohort_size", rule, cohort_size, largest)
     parted = np.flatnonzero((lines_of[1:] != lines_of[:-1]).any(axis=1)) + 1
@@ -243,18 +237,44 @@ def _build(
     )
 
 
+def _places_within(*columns: np.ndarray) -> np.ndarray:
+    """Number distinct values of the last column from 0, within values of the others.
+
+    Rows are in lexicographic order.
+    """
+    opens = np.zeros(len(columns[0]), np.bool_)
+    for column in columns[:-1]:
+        opens |= np.diff(column, prepend=-1) != 0
+    starts = opens | (np.diff(columns[-1], prepend=-1) != 0)
+    number = np.cumsum(starts)
+    return number - np.maximum.accumulate(np.where(opens, number, 0))
+
+
+def _lines_of(
+    members: np.ndarray, flat: np.ndarray, num_clients: int, absent: int
+) -> np.ndarray:
+    """Return the lines that hold each client, filled up with an absent one."""
+    counts = np.bincount(members.ravel(), minlength=num_clients)
+    lines = np.full((num_clients, int(counts.max())), absent, np.int32)
+    by_client = np.argsort(members.ravel(), kind="stable")
+    is_line = np.arange(lines.shape[1]) < counts[:, None]
+    # row by row, so in the order of clients
+    lines[is_line] = np.repeat(flat, members.shape[1])[by_client]
+    return lines
+
+
 def _components(members: np.ndarray, num_clients: int) -> np.ndarray:
-    """Return each line's component, numbered from 0: lines that share clients share it."""
+    """Return each line's component, numbered from 0.
+
+    Lines that share clients share it.
+    """
     from scipy.sparse import csr_matrix
     from scipy.sparse.csgraph import connected_components
 
-    count, size = members.shape
-    pointers = np.arange(0, members.size + 1, size)
-    held = csr_matrix(
-        (np.ones(members.size, np.int8), members.ravel(), pointers),
-        shape=(count, num_clients),
-    )
-    crossing = held.astype(np.int32) @ held.T.astype(np.int32)
+    lines = np.repeat(np.arange(len(members)), members.shape[1])
+    ones = np.ones(members.size, np.int32)
+    held = csr_matrix((ones, (lines, members.ravel())), (len(members), num_clients))
+    crossing = held @ held.T
     return connected_components(crossing, directed=False)[1].astype(np.int64)
 
 
@@ -312,7 +332,9 @@ def crossing_partitions(
     Examples:
         >>> import mrsa_jax as mj
         >>> selector = mj.selection.crossing_partitions(32, 8, 4)
-        >>> history = mj.selection.rollout(0, selector, mj.availability.independent(0.3), 300)
+        >>> history = mj.selection.rollout(
+        ...     0, selector, mj.availability.independent(0.3), 300
+        ... )
         >>> mj.privacy.weak_privacy(history).lower, mj.privacy.strong_privacy(history)
         (4, 1)
         >>> sorted(set(history.sum(axis=1).tolist()))
@@ -331,7 +353,7 @@ def crossing_partitions(
 
 @needs_values
 def from_lines(
-    lines: ArrayLike | Sequence[Any],
+    lines: Nested,
     cohort_size: int,
     *,
     classes: Sequence[int] | None = None,
@@ -370,38 +392,36 @@ def from_lines(
 
     Examples:
         >>> import mrsa_jax as mj
-        >>> triangle = [[1, 1, 0], [0, 1, 1], [1, 0, 1]]  # any two cross: one line a round
+        >>> triangle = [
+        ...     [1, 1, 0],
+        ...     [0, 1, 1],
+        ...     [1, 0, 1],
+        ... ]  # any two cross
         >>> selector = mj.selection.from_lines(triangle, 2)
-        >>> history = mj.selection.rollout(0, selector, mj.availability.independent(0.0), 6)
+        >>> history = mj.selection.rollout(
+        ...     0, selector, mj.availability.independent(0.0), 6
+        ... )
         >>> history.sum(axis=0).tolist()  # by least use
         [4, 4, 4]
-        >>> mj.privacy.weak_privacy(triangle).lower  # a poor family: (a + b + c) / 2 is known
+        >>> mj.privacy.weak_privacy(
+        ...     triangle
+        ... ).lower  # (a + b + c) / 2 is known
         1
 
     Cost of building: a pass over `lines`; the selector holds a table of components x
     classes x lines, filled up to the largest class.
     """
     matrix = binary_matrix(lines, "lines")
-    least, size = int(matrix.sum(axis=1).min()), int(matrix.sum(axis=1).max())
-    require(
-        1 <= least == size,
-        "lines",
-        "must hold lines of one size, at least 1",
-        least,
-        size,
-    )
-    alone = np.flatnonzero(~matrix.any(axis=0))
-    require(
-        not alone.size, "lines", "must hold every client; missing", *alone[:3].tolist()
-    )
+    sizes = matrix.sum(axis=1)
+    least = int(sizes.min())
+    size = int(sizes.max())
+    rule = "must hold lines of one size, at least 1"
+    require(1 <= least == size, "lines", rule, least, size)
+    alone = np.flatnonzero(~matrix.any(axis=0)).tolist()
+    require(not alone, "lines", "must hold every client; missing", *alone[:3])
     k = check_size(cohort_size, "cohort_size")
-    require(
-        k % size == 0,
-        "cohort_size",
-        "must be a multiple of the clients of a line",
-        k,
-        size,
-    )
+    rule = "must be a multiple of the clients of a line"
+    require(k % size == 0, "cohort_size", rule, k, size)
     members = np.nonzero(matrix)[1].reshape(-1, size)
     kinds = _first_classes(members, matrix.shape[1])
     if classes is not None:
@@ -409,20 +429,16 @@ def from_lines(
         fits = len(kinds) == len(members)
         require(fits, "classes", "must be one for each line", len(kinds), len(members))
         places = kinds[:, None] * matrix.shape[1] + members
-        crossing = np.unique(places).size < places.size
-        require(
-            not crossing,
-            "classes",
-            "must hold lines of which none cross",
-            list(classes),
-        )
+        rule = "must hold lines of which none cross"
+        apart = np.unique(places).size == places.size
+        require(apart, "classes", rule, list(classes))
     return _build(members, kinds, matrix.shape[1], k, fairness)
 
 
 def _first_classes(members: np.ndarray, num_clients: int) -> np.ndarray:
     """Return for each line the first class none of whose earlier lines it crosses."""
     used = [0] * num_clients  # bits: classes that hold the client
-    found = []
+    classes = []
     for line in members.tolist():
         taken = 0
         for client in line:
@@ -430,5 +446,5 @@ def _first_classes(members: np.ndarray, num_clients: int) -> np.ndarray:
         free = ~taken & (taken + 1)
         for client in line:
             used[client] |= free
-        found.append(free.bit_length() - 1)
-    return np.asarray(found, np.int64)
+        classes.append(free.bit_length() - 1)
+    return np.asarray(classes, np.int64)

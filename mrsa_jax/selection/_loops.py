@@ -11,6 +11,8 @@ Import inside functions only (see `_core.compiled`).
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from mrsa_jax._core.compiled import compiled
@@ -44,6 +46,7 @@ def _round_keys(k0, k1, j, chained, keys):
     Those of a whole tile of rounds are kept in keys, uint32[6, tile]; round -chained
     comes first.
     """
+    # as many keys at once as a vector loop is worth, made again for each tile of rounds
     k = (j + chained) % _TILE
     if k == 0:
         for i in range(keys.shape[1]):
@@ -56,11 +59,15 @@ def _round_keys(k0, k1, j, chained, keys):
 
 @compiled
 def _move_on(j, chained, limits, words, online):
-    """Let clients come and go by their words of round j: 1 for who is online, else 0."""
+    """Let clients come and go by their words of round j.
+
+    An online client is 1, others are 0.
+    """
     if chained and j >= 0:
         for i in range(words.size):
             leave, back = limits[0, i], limits[1, i]
             limit = leave if online[i] == 1 else back
+            # a limit of `ALWAYS` stands for a chance of 1, which no word reaches
             online[i] ^= np.int32((words[i] < limit) | (limit == _ALWAYS))
     else:
         row = j % limits.shape[0]
@@ -78,9 +85,9 @@ def _score(online, size, blocks, counts, scores):
     for i in range(blocks):
         scores[i] = counts[i] if online[i] == 1 else _TOP
     for c in range(1, size):
-        own = online[c * blocks : (c + 1) * blocks]
+        members = online[c * blocks : (c + 1) * blocks]
         for i in range(blocks):
-            scores[i] = scores[i] if own[i] == 1 else _TOP
+            scores[i] = scores[i] if members[i] == 1 else _TOP
     able = np.int32(0)
     for i in range(blocks):
         able = np.int32(able + np.int32(scores[i] != _TOP))
@@ -97,7 +104,10 @@ def _count_to(keys, bound):
 
 @compiled
 def _walk(keys, bound, steps):
-    """Return a bound with so many more different keys at or below it, or fewer if negative."""
+    """Return a bound with a number of further different keys at or below it.
+
+    Of fewer keys where the number is negative.
+    """
     for _ in range(steps):
         above = _TOP
         for i in range(keys.size):
@@ -113,18 +123,17 @@ def _walk(keys, bound, steps):
 
 @compiled
 def _bound(keys, wanted, candidates):
-    """Return what `wanted` of the candidates' keys are at most, if some number is.
+    """Return the bound that `wanted` candidates' keys do not exceed, if any.
 
     As `_ranking` does, moves the ends between which it is, but only until a few steps
     from key to key are left.
     """
-    low, high, below, upto = (
-        np.int64(-1),
-        np.int64(_LAST),
-        np.int64(0),
-        np.int64(candidates),
-    )
-    probe, missing = low, np.int64(wanted)
+    low = np.int64(-1)
+    high = np.int64(_LAST)
+    below = np.int64(0)  # keys at or below `low`
+    upto = np.int64(candidates)  # keys at or below `high`
+    probe = low
+    missing = np.int64(wanted)
     while abs(missing) > _NEAR and high - low > 1:
         share = (wanted - below + 0.5) / (upto - below + 1.0)
         step = np.int64((high - low) * share)
@@ -132,15 +141,17 @@ def _bound(keys, wanted, candidates):
         count = np.int64(_count_to(keys, np.int32(probe)))
         missing = wanted - count
         if missing > 0:
-            low, below = probe, count
+            low = probe
+            below = count
         else:
-            high, upto = probe, count
+            high = probe
+            upto = count
     return _walk(keys, np.int32(probe), missing)
 
 
 @compiled
 def _take_smallest(keys, wanted, candidates, scores):
-    """Mark as taken those with the smallest (key, index), `wanted` of the candidates."""
+    """Mark as taken the `wanted` candidates with the smallest (key, index)."""
     bound = _bound(keys, wanted, candidates)
     missing = wanted - _count_to(keys, bound)
     if missing != 0:  # equal keys
@@ -163,7 +174,7 @@ def _take_smallest(keys, wanted, candidates, scores):
 
 @compiled
 def _take_least_used(k0, k1, wanted, every, units, firsts, words, keys, scores):
-    """Mark as taken those with the smallest (count, key, index), `wanted` of the available."""
+    """Mark as taken the `wanted` available ones with the least (count, key, index)."""
     while wanted > 0:
         least = _TOP
         for i in range(scores.size):
@@ -175,14 +186,16 @@ def _take_least_used(k0, k1, wanted, every, units, firsts, words, keys, scores):
             for i in range(scores.size):
                 scores[i] = _TAKEN if scores[i] == least else scores[i]
         else:
-            found = 0
+            count = 0
             for i in range(scores.size):
-                units[found], firsts[found] = i, every[i]
-                found += scores[i] == least
-            upto = (found + LANES - 1) // LANES * LANES
+                # written over by the next one unless this unit is tied
+                units[count] = i
+                firsts[count] = every[i]
+                count += scores[i] == least
+            upto = (count + LANES - 1) // LANES * LANES
             threefry_words(k0, k1, _FIRST_WORDS, 0, firsts[:upto], words[:upto])
-            _fill(keys, _TOP)
-            for i in range(found):
+            keys[:] = _TOP
+            for i in range(count):
                 keys[units[i]] = min(np.int32(words[i] >> _ONE), _LAST)
             _take_smallest(keys, wanted, np.int64(tied), scores)
         wanted -= tied
@@ -199,18 +212,6 @@ def _take_any(k0, k1, wanted, candidates, every, words, keys, scores):
 
 
 @compiled
-def _fill(values, value):
-    for i in range(values.size):
-        values[i] = value
-
-
-@compiled
-def _count(scores, counts):
-    for i in range(scores.size):
-        counts[i] = np.int32(counts[i] + np.int32(scores[i] == _TAKEN))
-
-
-@compiled
 def _keep(scores, size, row):
     """Fill a row of the history with the clients of the blocks that are taken."""
     if size == 1:
@@ -218,69 +219,66 @@ def _keep(scores, size, row):
             row[i] = scores[i] == _TAKEN
         return
     for block in range(row.size // size):
-        for i in range(block * size, (block + 1) * size):
-            row[i] = scores[block] == _TAKEN
+        row[block * size : (block + 1) * size] = scores[block] == _TAKEN
 
 
 @compiled
-def play_coins(key, first, order, limits, chained, chances, rounds, totals, history):
-    """Play all rounds of trials in which each available client joins by a separate coin.
-
-    Args:
-        key: As for `play_blocks`.
-        first: As there.
-        order: uint32, the clients; up to a multiple of `LANES`.
-        limits: uint32, of each, as there.
-        chained: As there.
-        chances: uint32, of each: a client joins when its word is below; `ALWAYS` for
-            always.
-        rounds: J.
-        totals: As there.
-        history: As there.
-    """
-    words, online = np.empty(order.size, np.uint32), np.empty(order.size, np.int32)
-    taken, counts = np.empty(order.size, np.int32), np.empty(order.size, np.int32)
-    keys = np.empty((6, _TILE if rounds > _TILE else rounds + chained), np.uint32)
-    for trial in range(totals.shape[0]):
-        k0, k1 = threefry(key[0], key[1], _ZERO, np.uint32(first + trial))
-        _fill(counts, np.int32(0))
-        for j in range(-chained, rounds):
-            a0, a1, s0, s1 = _round_keys(k0, k1, j, chained, keys)
-            threefry_words(a0, a1, _FIRST_WORDS, 0, order, words)
-            _move_on(j, chained, limits, words, online)
-            if j < 0:
-                continue
-            threefry_words(s0, s1, _FIRST_WORDS, 0, order, words)
-            for i in range(taken.size):
-                joins = (words[i] < chances[i]) | (chances[i] == _ALWAYS)
-                taken[i] = np.int32((online[i] == 1) & joins)
-                counts[i] = np.int32(counts[i] + taken[i])
-            for i in range(totals.shape[1] if history.shape[1] else 0):
-                history[trial, j, i] = taken[i] == 1
-        for i in range(totals.shape[1]):
-            totals[trial, i] = counts[i]
+def _toss(k0, k1, order, chances, online, words, scores):
+    """Mark as taken the clients online whose coin comes up."""
+    threefry_words(k0, k1, _FIRST_WORDS, 0, order, words)
+    for i in range(scores.size):
+        joins = (words[i] < chances[i]) | (chances[i] == _ALWAYS)
+        scores[i] = _TAKEN if (online[i] == 1) & joins else _TOP
 
 
-@compiled
-def play_blocks(
-    key, first, order, limits, chained, size, wanted, by_use, rounds, totals, history
-):
-    """Play all rounds of trials.
+class Tables(NamedTuple):
+    """Numbers of every client, up to a multiple of `LANES`.
 
-    Args:
+    Attributes:
         key: uint32[2], of the seed.
-        first: Number of the first trial.
         order: uint32, the clients in the order in which words are drawn: the first ones
-            of all blocks, then the second ones; up to a multiple of `LANES`.
+            of all blocks, then the second ones.
         limits: uint32[rows, clients in that order], a row for each round, the first one
             again after the last: a client is away when its word is below. Of chains
             three rows: for who of those online leaves, who of the others returns, and
             who is away before all rounds.
+        chances: uint32, of each client: it joins when its word is below; `ALWAYS` for
+            always. None where whole blocks are chosen.
+    """
+
+    key: np.ndarray
+    order: np.ndarray
+    limits: np.ndarray
+    chances: np.ndarray
+
+
+class Sizes(NamedTuple):
+    """Sizes of a rollout.
+
+    Attributes:
+        first: Number of the first trial.
+        rounds: J.
         chained: 1 if who is online depends on the round before, else 0.
-        size: Clients of a block.
+        block_size: Clients of a block; 1 where each joins by a coin.
         wanted: Blocks of a cohort.
         by_use: How many of them are chosen by least use.
-        rounds: J.
+    """
+
+    first: int
+    rounds: int
+    chained: int
+    block_size: int
+    wanted: int
+    by_use: int
+
+
+@compiled
+def play(tables, sizes, totals, history):
+    """Play all rounds of trials.
+
+    Args:
+        tables: `Tables`.
+        sizes: `Sizes`.
         totals: int32[B, N], filled with the rounds of each client.
         history: bool[B, J, N] of zeros, filled with who took part; or [B, 0, N].
     """
@@ -288,34 +286,46 @@ def play_blocks(
     # rounds at once. A round scores the blocks whose clients are all there by how often
     # they were used, takes the least used, ties by the smallest random key, and the
     # rest of the cohort by keys alone.
+    key, order, limits, chances = tables
+    first, rounds, chained, size, wanted, by_use = sizes
+    # clients behind the last whole block are in none and are never asked
     blocks = totals.shape[1] // size
     width = (blocks + LANES - 1) // LANES * LANES
-    words, online = np.empty(order.size, np.uint32), np.empty(order.size, np.int32)
+    words = np.empty(order.size, np.uint32)
+    online = np.empty(order.size, np.int32)
     # the first clients of the blocks; behind them what counts for nothing
     every = order[:width]
-    others, firsts = np.empty(width, np.uint32), np.empty(width + 1, np.uint32)
-    units, scores = np.empty(width + 1, np.uint32), np.empty(width, np.int32)
-    ranks, counts = np.empty(width, np.int32), np.empty(width, np.int32)
+    others = np.empty(width, np.uint32)
+    firsts = np.empty(width + 1, np.uint32)
+    units = np.empty(width + 1, np.uint32)
+    scores = np.empty(width, np.int32)
+    ranks = np.empty(width, np.int32)
+    counts = np.empty(width, np.int32)
     keys = np.empty((6, _TILE if rounds > _TILE else rounds + chained), np.uint32)
-    _fill(scores, _TOP)
+    scores[:] = _TOP
     for trial in range(totals.shape[0]):
         k0, k1 = threefry(key[0], key[1], _ZERO, np.uint32(first + trial))
-        _fill(counts, np.int32(0))
+        counts[:] = np.int32(0)
         for j in range(-chained, rounds):
             a0, a1, s0, s1 = _round_keys(k0, k1, j, chained, keys)
             threefry_words(a0, a1, _FIRST_WORDS, 0, order, words)
             _move_on(j, chained, limits, words, online)
-            able = _score(online, size, blocks, counts, scores)
-            if j < 0 or able < wanted:
+            if j < 0:
                 continue
-            _take_least_used(
-                s0, s1, by_use, every, units, firsts, others, ranks, scores
-            )
-            if wanted > by_use:
-                _take_any(
-                    s0, s1, wanted - by_use, able - by_use, every, others, ranks, scores
+            if chances.size:
+                _toss(s0, s1, order, chances, online, words, scores)
+            else:
+                able = _score(online, size, blocks, counts, scores)
+                if able < wanted:
+                    continue
+                _take_least_used(
+                    s0, s1, by_use, every, units, firsts, others, ranks, scores
                 )
-            _count(scores, counts)
+                if wanted > by_use:
+                    rest = wanted - by_use
+                    _take_any(s0, s1, rest, able - by_use, every, others, ranks, scores)
+            for i in range(width):
+                counts[i] = np.int32(counts[i] + np.int32(scores[i] == _TAKEN))
             if history.shape[1]:
                 _keep(scores, size, history[trial, j])
         for i in range(totals.shape[1]):

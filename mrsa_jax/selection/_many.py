@@ -22,18 +22,16 @@ from mrsa_jax._core.arrays import checked_mesh, needs_values, quick_for_little
 from mrsa_jax._core.device import at_once, within_memory
 from mrsa_jax._core.factories import program_of
 from mrsa_jax._core.selector import Selector
-from mrsa_jax._core.streams import as_key, trial_key
+from mrsa_jax._core.streams import Seed, as_key, trial_key
 from mrsa_jax.availability import Availability
 from mrsa_jax.selection import _rollout
 from mrsa_jax.selection._by_loops import counts_by_loops, history_by_loops, runs_loops
 from mrsa_jax.selection._rollout import _check, _entries, _in_chunks, _play, _start
 from mrsa_watch._base.errors import check_integer, check_size, require
 
-# ---- Roll out how often clients take part, keeping nothing else.
-
 
 def rollout_counts(
-    seed: int | Key[Array, ""],
+    seed: Seed,
     selector: Selector,
     availability: Availability,
     num_rounds: int,
@@ -41,7 +39,7 @@ def rollout_counts(
     *,
     first: int = 0,
 ) -> Int32[Array, "trials clients"]:
-    """Return in how many rounds each client took part, of many trials, keeping nothing else.
+    """Count in how many rounds each client took part, in many trials.
 
     Trials are those of `rollout_trials` with the same seed.
 
@@ -63,9 +61,18 @@ def rollout_counts(
         >>> import mrsa_jax as mj
         >>> scheme = mj.selection.uniform(6, 2), mj.availability.independent(0.3)
         >>> counts = mj.selection.rollout_counts(5, *scheme, num_rounds=9, num_trials=2)
-        >>> bool((counts == mj.selection.rollout_trials(5, *scheme, 9, 2).sum(axis=1)).all())
+        >>> bool(
+        ...     (
+        ...         counts == mj.selection.rollout_trials(5, *scheme, 9, 2).sum(axis=1)
+        ...     ).all()
+        ... )
         True
-        >>> bool((mj.selection.rollout_counts(5, *scheme, 9, 1, first=1)[0] == counts[1]).all())
+        >>> bool(
+        ...     (
+        ...         mj.selection.rollout_counts(5, *scheme, 9, 1, first=1)[0]
+        ...         == counts[1]
+        ...     ).all()
+        ... )
         True
     """
     rounds, bound = _check(selector, availability, num_rounds)
@@ -96,13 +103,9 @@ def _counts_chunk(
     return states[0].counts.T
 
 
-# ---- Roll many configurations out at once: numbers stacked, trials side by side, one
-# program.
-
-
 @needs_values
 def rollout_many(
-    seeds: Sequence[int | Key[Array, ""]],
+    seeds: Sequence[Seed],
     selectors: Sequence[Selector],
     availabilities: Sequence[Availability],
     num_rounds: int,
@@ -112,7 +115,7 @@ def rollout_many(
     width: int = 1,
     first: int = 0,
 ) -> Bool[np.ndarray, "cells trials rounds clients"]:
-    """Return who took part under many configurations, all of one program.
+    """Return participation under many configurations, all of one program.
 
     Args:
         seeds: Of each configuration; equal seeds give paired trials.
@@ -139,7 +142,11 @@ def rollout_many(
         >>> picks = [mj.selection.batch_partitioning(6, 2, t) for t in (1, 2)]
         >>> online = [mj.availability.independent(rate) for rate in (0.1, 0.4)]
         >>> both = mj.selection.rollout_many([3, 4], picks, online, 5, num_trials=2)
-        >>> bool((both[1] == mj.selection.rollout_trials(4, picks[1], online[1], 5, 2)).all())
+        >>> bool(
+        ...     (
+        ...         both[1] == mj.selection.rollout_trials(4, picks[1], online[1], 5, 2)
+        ...     ).all()
+        ... )
         True
     """
     count = len(seeds)
@@ -148,15 +155,18 @@ def rollout_many(
     require(count > 0 and len(set(lengths)) == 1, "seeds", rule, *lengths)
     pairs = zip(selectors, availabilities, strict=True)
     checked = [_rollout._check(*pair, num_rounds) for pair in pairs]
-    rounds, trials = checked[0][0], check_size(num_trials, "num_trials")
+    rounds = checked[0][0]
+    trials = check_size(num_trials, "num_trials")
     check_size(width, "width")
     schemes = list(zip(selectors, [bound for _, bound in checked], strict=True))
     start = check_integer(first, "first", 0, 2**31 - trials)
     program = program_of(schemes[0])
     rule = "must all be of one program: of one class, with the same sizes"
-    require(all(program_of(one) == program for one in schemes[1:]), "selectors", rule)
+    require(all(program_of(scheme) == program for scheme in schemes), "selectors", rule)
     keys = [as_key(seed) for seed in seeds]
     over = checked_mesh(mesh)
+    # three ways to the same bits: compiled loops, one configuration after another where
+    # each fills the device, or several in one call
     if over is None and all(map(runs_loops, keys, *zip(*schemes, strict=True))):
         return np.stack(
             [
@@ -167,13 +177,16 @@ def rollout_many(
     num_clients = selectors[0].num_clients
     together = at_once("selection", 4 * num_clients * trials)
     if over is not None or together == 1:
-        own = (rounds, trials, num_clients, over, start)
+        sizes = (rounds, trials, num_clients, over, start)
         parts = [
-            _gathered(_rollout._in_chunks(_rollout._roll_chunk, key, scheme, *own))
+            _gathered(_rollout._in_chunks(_rollout._roll_chunk, key, scheme, *sizes))
             for key, scheme in zip(keys, schemes, strict=True)
         ]
         return np.stack(parts)
-    what = f"configurations of {trials:,} trials of {rounds:,} rounds with {num_clients:,} clients"
+    what = (
+        f"configurations of {trials:,} trials of {rounds:,} rounds "
+        f"with {num_clients:,} clients"
+    )
     return within_memory(
         lambda size: _stacked(
             keys, schemes, rounds, range(start, start + trials), size
@@ -191,7 +204,10 @@ def _stacked(
     trials: range,
     size: int,
 ) -> np.ndarray:
-    """Run several configurations in each call, all calls of one size, the last filled up."""
+    """Run several configurations in each call.
+
+    All calls have one size; the last is filled up.
+    """
     indices = jnp.arange(trials.start, trials.stop, dtype=jnp.uint32)
 
     def one(start: int) -> np.ndarray:

@@ -11,16 +11,15 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float32, Float64, Int32, UInt32
 
+from mrsa_jax._core.array_types import Integers, Nested, Numbers
 from mrsa_jax._core.arrays import host_array, integer_or_vector, on_device, varying_like
 from mrsa_jax._core.device import is_traced
 from mrsa_jax._core.factories import is_chance, nan_unless
@@ -33,7 +32,7 @@ _MOST_BY_NUMPY = 2**20  # entries, whose counts are four bytes each
 
 
 class Running(NamedTuple):
-    """What F and C need to know of the rounds so far.
+    """Numbers from which F and C of the rounds so far follow.
 
     Attributes:
         counts: int32[N, ...], rounds in which each client took part.
@@ -49,13 +48,14 @@ class Running(NamedTuple):
 
     @staticmethod
     def start(shape: tuple[int, ...]) -> Running:
-        """Return the state before the first round of histories with rows of `shape` (N, ...)."""
+        """Return the state before the first round, of rows of `shape` (N, ...)."""
         zero = jnp.zeros(shape[1:], jnp.uint32)
         return Running(jnp.zeros(shape, jnp.int32), zero, zero, jnp.int32(0))
 
     def add(self, participation: Bool[Array, " clients *lead"]) -> Running:
         """Return the state after one more round."""
         size = jnp.sum(participation, axis=0, dtype=jnp.uint32)
+        # totals of long histories pass 32 bits, and JAX may have no wider words
         low = self.low + size
         high = self.high + (low < size).astype(jnp.uint32)
         return Running(
@@ -74,7 +74,7 @@ class Running(NamedTuple):
 
 
 def as_history(
-    participation: ArrayLike | Sequence[Any],
+    participation: Nested,
 ) -> Bool[Array, "*lead rounds clients"]:
     """Return a participation history as a boolean array, or raise if it is not one."""
     rule = "must be a boolean (or 0/1 integer) array [..., rounds, clients]"
@@ -97,7 +97,7 @@ def as_history(
 
 
 def fairness_gap(
-    participation: ArrayLike | Sequence[Any],
+    participation: Nested,
 ) -> Float32[Array, "*lead rounds"]:
     """Return F after each round: how unequally often clients took part.
 
@@ -126,7 +126,7 @@ def fairness_gap(
 
 
 def aggregation_cardinality(
-    participation: ArrayLike | Sequence[Any],
+    participation: Nested,
 ) -> Float32[Array, "*lead rounds"]:
     """Return C after each round.
 
@@ -155,7 +155,7 @@ def aggregation_cardinality(
     return _paths(participation)[1]
 
 
-def _paths(participation: ArrayLike | Sequence[Any]) -> tuple[Array, ...]:
+def _paths(participation: Nested) -> tuple[Array, ...]:
     """Return F and C after each round."""
     history = as_history(participation)
     if is_traced(history) or history.ndim > 2 or history.size > _MOST_BY_NUMPY:
@@ -165,7 +165,9 @@ def _paths(participation: ArrayLike | Sequence[Any]) -> tuple[Array, ...]:
     counts = np.cumsum(rows, axis=0, dtype=np.int32)
     rounds = np.arange(1, len(rows) + 1).astype(np.float32)
     spread, total = counts.max(axis=1) - counts.min(axis=1), np.cumsum(rows.sum(axis=1))
-    return tuple(on_device(own.astype(np.float32) / rounds) for own in (spread, total))
+    return tuple(
+        on_device(totals.astype(np.float32) / rounds) for totals in (spread, total)
+    )
 
 
 @jax.jit
@@ -184,12 +186,8 @@ def _trajectories(
     return jnp.moveaxis(gaps, 0, -1), jnp.moveaxis(sizes, 0, -1)
 
 
-# ---- Closed forms: family sizes, small families in full, and the expected size of a
-# round's sum.
-
-
 def family_size(num_clients: int, cohort_size: int, privacy_target: int) -> int:
-    """Return how many cohorts batch partitioning can choose from: C(N/T, K/T), exactly.
+    """Count the cohorts of batch partitioning: C(N/T, K/T), exactly.
 
     Args:
         num_clients: N, a multiple of T.
@@ -259,9 +257,9 @@ def expected_cardinality(
     num_clients: int,
     cohort_size: int,
     privacy_target: int,
-    dropout_rate: ArrayLike | Sequence[float | int],
+    dropout_rate: Numbers,
     *,
-    blocks: ArrayLike | Sequence[int] | None = None,
+    blocks: Integers | None = None,
 ) -> Any:
     """Return C, the expected number of clients in a round's sum.
 
@@ -319,7 +317,7 @@ def expected_cardinality(
 def all_or_none(
     num_clients: int, cohort_size: Any, block_size: Any, dropout_rates: np.ndarray
 ) -> tuple[float, float]:
-    """Return mean and standard deviation of a sum of K clients in whole blocks, or of nobody.
+    """Return mean and deviation of a sum of K clients in whole blocks, or of nobody.
 
     It is K times a Bernoulli variable, whatever available blocks are chosen.
     """
@@ -341,7 +339,7 @@ def block_chances(
 def chances_of_some(
     available: np.ndarray, wanted: int
 ) -> Float64[np.ndarray, " blocks"]:
-    """Return each block's chance to be among `wanted` drawn uniformly from the available ones.
+    """Return each block's chance to be among `wanted` that are drawn uniformly.
 
     None is drawn where fewer are available. With A the number of the other available
     blocks it is a_b E[1{A + 1 >= k} k / (A + 1)]. The expectation over all blocks but
@@ -368,12 +366,15 @@ def chances_of_some(
     for place, chance in enumerate(available[:-1].tolist()):
         before[place + 1] = before[place] * (1.0 - chance)
         before[place + 1, 1:] += before[place, :-1] * chance
-    found, behind = np.empty(count), share  # [a]: mean share with a before this block
+    chances = np.empty(count)
+    behind = share  # [a]: mean share with a available before this block
     for place in range(count - 1, -1, -1):
         chance = float(available[place])
-        found[place] = chance * float(before[place, : place + 1] @ behind[: place + 1])
+        mean = float(before[place, : place + 1] @ behind[: place + 1])
+        chances[place] = chance * mean
+        # take the block to those behind: with it one more is available before them
         behind = (1.0 - chance) * behind + chance * np.append(behind[1:], 0.0)
-    return found
+    return chances
 
 
 def _by_block(blocks: Any, n: int, t: int) -> np.ndarray:
@@ -384,17 +385,16 @@ def _by_block(blocks: Any, n: int, t: int) -> np.ndarray:
         labels.ndim == 1 and labels.size == n, "blocks", rule, f"shape {labels.shape}"
     )
     names, sizes = np.unique(labels, return_counts=True)
-    wrong = sizes != t
     rule = "must name each block as often as `privacy_target`"
-    got = (
-        [f"block {names[wrong][0]}: {sizes[wrong][0]} times", t] if wrong.any() else []
-    )
-    require(not wrong.any(), "blocks", rule, *got)
+    for name, size in zip(names, sizes, strict=True):
+        require(size == t, "blocks", rule, f"block {name}: {size} times", t)
     return np.argsort(labels, kind="stable")
 
 
 def _at_least(chances: np.ndarray, m: int) -> float:
-    """Return P(at least m of independent events happen), from above and below by recurrence.
+    """Return P(at least m of independent events happen).
+
+    By recurrence, from above and below.
 
     `law[i]` is the chance of exactly i < m events so far and `reached` that of m or
     more: sums and products of non-negative numbers, so nothing cancels.
@@ -406,11 +406,12 @@ def _at_least(chances: np.ndarray, m: int) -> float:
         reached += law[-1] * chance
         law[1:] = law[1:] * (1.0 - chance) + law[:-1] * chance
         law[0] *= 1.0 - chance
+    # of the two complements the smaller one has more digits
     return reached if reached < 0.5 else 1.0 - float(law.sum())
 
 
 def _at_least_traced(chances: Array, m: int) -> Array:
-    """Return what `_at_least` does, in a program."""
+    """Evaluate `_at_least` in a program."""
 
     def step(
         state: tuple[Array, Array], chance: Array

@@ -9,29 +9,28 @@ histories can be rolled out without training.
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from jax.typing import ArrayLike
-from jaxtyping import Array, Bool, Float32, Int32, Key
+from jaxtyping import Array, Float32
 
+from mrsa_jax._core.array_types import Counts, Flags, Numbers, TrialKeys
 from mrsa_jax._core.arrays import (
     number_or_vector,
     on_device,
     one_number,
     one_program,
     pytree,
+    static,
     zeros,
 )
 from mrsa_jax._core.device import is_traced
 from mrsa_jax._core.factories import also_traced, is_whole, unless_traced
-from mrsa_jax.selection import _ranking
+from mrsa_jax._core.streams import client_words
 from mrsa_jax.selection._blocks import sizes_as_data
 from mrsa_jax.selection._metrics import all_or_none
-from mrsa_jax.selection._ranking import Steps, Words, over_trials
+from mrsa_jax.selection._ranking import count, k_smallest
 from mrsa_watch._base.errors import check_size, require
 from mrsa_watch._base.values import by_value
 
@@ -41,7 +40,7 @@ _UNIT = 2.0**-23
 
 @by_value
 class PowerOfChoiceState(NamedTuple):
-    """What power-of-choice remembers between rounds.
+    """State of power-of-choice between rounds.
 
     Attributes:
         counts: int32[N], rounds in whose sum each client was.
@@ -49,13 +48,13 @@ class PowerOfChoiceState(NamedTuple):
             2^-23.
     """
 
-    counts: Int32[Array, " clients *trials"]
-    log_losses: Int32[Array, " clients *trials"]
+    counts: Counts
+    log_losses: Counts
 
     @property
     def losses(self) -> Float32[Array, " clients *trials"]:
         """Each client's simulated loss."""
-        return jnp.exp(self.log_losses.astype(jnp.float32) * jnp.float32(_UNIT))
+        return jnp.exp(self.log_losses.astype(jnp.float32) * _UNIT)
 
 
 @pytree
@@ -83,7 +82,7 @@ class PowerOfChoice:
     lowest: Array
     fall: Array
     rise: Array
-    num_clients: int = dataclasses.field(metadata={"static": True})
+    num_clients: int = static()
     takes_trials: ClassVar[bool] = True
     depends_on_data: ClassVar[bool] = True
 
@@ -103,45 +102,34 @@ class PowerOfChoice:
     @one_program
     def select(
         self,
-        key: Key[Array, "*trials"],
+        key: TrialKeys,
         state: PowerOfChoiceState,
-        available: Bool[Array, " clients *trials"],
-    ) -> tuple[Bool[Array, " clients *trials"], PowerOfChoiceState]:
+        available: Flags,
+    ) -> tuple[Flags, PowerOfChoiceState]:
         """Return a cohort of K available clients, or nobody, and the new losses.
 
         Takes trials as trailing axes.
         """
-        found = over_trials(_choose, self, key, available, *state)
-        return found[0], PowerOfChoiceState(*found[1:])
-
-
-def _choose(
-    scheme: PowerOfChoice,
-    steps: Steps,
-    words: Words,
-    available: Array,
-    counts: Array,
-    log_losses: Array,
-) -> tuple[Array, Array, Array]:
-    """Return the cohort, the new counts and the new losses."""
-    online = _ranking.count(available)
-    works = online >= scheme.cohort_size
-    wanted = jnp.where(works, jnp.minimum(scheme.num_candidates, online), 0)
-    candidates = _ranking.k_smallest(words(0), available, wanted, steps)
-    # at least 0, smallest for the highest loss
-    gain = jnp.max(scheme.highest) - log_losses
-    asked = jnp.where(works, scheme.cohort_size, 0)
-    cohort = _ranking.k_smallest(words(1), candidates, asked, steps, gain)
-    # A skipped round trains nothing: losses stay.
-    moves = works.astype(jnp.int32)[None]
-    ends = tuple(range(1, available.ndim))
-    highest, lowest = (
-        jnp.expand_dims(scheme.highest, ends),
-        jnp.expand_dims(scheme.lowest, ends),
-    )
-    lower = jnp.maximum(log_losses - scheme.fall, lowest)
-    higher = jnp.minimum(log_losses + scheme.rise * moves, highest)
-    return cohort, counts + cohort.astype(jnp.int32), jnp.where(cohort, lower, higher)
+        online = count(available)
+        works = online >= self.cohort_size
+        wanted = jnp.where(works, jnp.minimum(self.num_candidates, online), 0)
+        words = client_words(key, self.num_clients)
+        candidates = k_smallest(words, available, wanted)
+        # at least 0, smallest for the highest loss
+        gain = jnp.max(self.highest) - state.log_losses
+        wanted = jnp.where(works, self.cohort_size, 0)
+        words = client_words(key, self.num_clients, 1)
+        cohort = k_smallest(words, candidates, wanted, gain)
+        ends = tuple(range(1, available.ndim))
+        highest = jnp.expand_dims(self.highest, ends)
+        lowest = jnp.expand_dims(self.lowest, ends)
+        # A skipped round trains nothing: losses stay.
+        rise = self.rise * works.astype(jnp.int32)[None]
+        lower = jnp.maximum(state.log_losses - self.fall, lowest)
+        higher = jnp.minimum(state.log_losses + rise, highest)
+        losses = jnp.where(cohort, lower, higher)
+        counts = state.counts + cohort.astype(jnp.int32)
+        return cohort, PowerOfChoiceState(counts, losses)
 
 
 @also_traced
@@ -150,8 +138,8 @@ def power_of_choice(
     cohort_size: int | Array,
     num_candidates: int | Array,
     *,
-    initial_loss: ArrayLike | Sequence[float | int] = 1.0,
-    final_loss: ArrayLike | Sequence[float | int] = 0.01,
+    initial_loss: Numbers = 1.0,
+    final_loss: Numbers = 0.01,
     decay: float = 0.9,
     recovery: float = 1.01,
 ) -> PowerOfChoice:
@@ -196,7 +184,9 @@ def power_of_choice(
         >>> scheme = mj.selection.power_of_choice(
         ...     4, 1, 4, initial_loss=[4.0, 1.0, 3.0, 2.0], decay=0.5
         ... )
-        >>> history = mj.selection.rollout(0, scheme, mj.availability.independent(0.0), 2)
+        >>> history = mj.selection.rollout(
+        ...     0, scheme, mj.availability.independent(0.0), 2
+        ... )
         >>> history.argmax(axis=1).tolist()  # first the loss of 4, then the 3
         [0, 2]
 
@@ -211,20 +201,13 @@ def power_of_choice(
     else:
         require(k <= d, "num_candidates", "must be at least `cohort_size`", d, k)
         require(d <= n, "num_candidates", "must be at most `num_clients`", d, n)
-    high, low = (
-        _losses(initial_loss, "initial_loss", n),
-        _losses(final_loss, "final_loss", n),
-    )
+    high = _losses(initial_loss, "initial_loss", n)
+    low = _losses(final_loss, "final_loss", n)
     over = low > high
-    rule = "must be at most `initial_loss`"
-    require(
-        not over.any(),
-        "final_loss",
-        rule,
-        *low[over][:1].tolist(),
-        *high[over][:1].tolist(),
-    )
-    down, up = one_number(decay, "decay"), one_number(recovery, "recovery")
+    wrong = low[over][:1].tolist() + high[over][:1].tolist()
+    require(not wrong, "final_loss", "must be at most `initial_loss`", *wrong)
+    down = one_number(decay, "decay")
+    up = one_number(recovery, "recovery")
     require(0.0 < down <= 1.0, "decay", "must lie in (0, 1]", down)
     require(1.0 <= up <= 1e9, "recovery", "must lie in [1, 1e9]", up)
     require(down >= 1e-9, "decay", "must be at least 1e-9", down)
@@ -232,12 +215,9 @@ def power_of_choice(
     for name, factor, step in (("decay", down, fall), ("recovery", up, rise)):
         rule = "must be 1 or differ from it by 6e-8 or more, not to be rounded to it"
         require(factor == 1.0 or int(step) != 0, name, rule, factor)
-    highest, lowest, falls, rises = map(
-        on_device, (_units(high), _units(low), fall, rise)
-    )
-    return PowerOfChoice(
-        jnp.int32(k), jnp.int32(d), highest, lowest, falls, rises, num_clients=n
-    )
+    numbers = (_units(high), _units(low), fall, rise)
+    highest, lowest, falls, rises = map(on_device, numbers)
+    return PowerOfChoice(jnp.int32(k), jnp.int32(d), highest, lowest, falls, rises, n)
 
 
 def _losses(value: object, argument: str, num_clients: int) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Exactly k of N clients by rank, without sorting, and blocks of neighbours, without gathers.
+"""Exactly k of N clients by rank, and blocks of neighbours without gathers.
 
 Ranks are found by narrowing a threshold: each step counts the keys at or below it, so
 the cost is a few passes over N, and k is data. Blocks are runs of `size` neighbours:
@@ -6,31 +6,24 @@ their minimum, or their spread over their members, takes log2(size) shifted pass
 `size` is data. Clients are the first axis; any axes that follow are trials, innermost
 so that passes vectorise over them.
 
-How steps are made differs by device, their results do not (`Steps`).
+A CPU searches, in as many passes as the values need; other devices sort the keys of
+each trial, in as few calls whatever the values. The results are the same.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Bool, Int32, Key, UInt32
+from jaxtyping import Array, Int32, UInt32
 
+from mrsa_jax._core.array_types import Counts, Flags
 from mrsa_jax._core.arrays import varying_like
-from mrsa_jax._core.device import chosen_form, platform
-from mrsa_jax._core.streams import client_words, key_words, words_of_clients
-
-# "search": as many passes as the values need, which is fewest on a CPU. "sort": the
-# keys of each trial are sorted, in as few calls whatever the values. "bits": inside a
-# kernel that holds all clients of its trials in registers, one step for each bit of a
-# key, and blocks by a product.
-Steps = Literal["search", "sort", "bits"]
+from mrsa_jax._core.device import platform
 
 _TOP = 2**31 - 1  # the key of a client who is no candidate
-_KEY_BITS = 31
 _Aim = Callable[[Array, Array, Array], Array]
 
 
@@ -51,37 +44,37 @@ class _Bracket(NamedTuple):
     probe: Array  # the next threshold to try, low < probe < high while unfinished
 
 
-def count(flags: Bool[Array, " clients *trials"]) -> Int32[Array, "*trials"]:
-    """Return how many clients are flagged."""
+def count(flags: Flags) -> Int32[Array, "*trials"]:
+    """Count the clients that are flagged."""
     return jnp.sum(flags, axis=0, dtype=jnp.int32)
 
 
 def word_key(
     words: UInt32[Array, " clients *trials"],
-) -> Int32[Array, " clients *trials"]:
-    """Return 31 bits of each word as a key in [0, 2^31 - 2] (the two largest values joined)."""
-    return jnp.minimum((words >> jnp.uint32(1)).astype(jnp.int32), jnp.int32(_TOP - 1))
+) -> Counts:
+    """Return 31 bits of each word as a key in [0, 2^31 - 2].
+
+    The two largest values are joined.
+    """
+    return jnp.minimum((words >> 1).astype(jnp.int32), _TOP - 1)
 
 
-def device_steps() -> Steps:
-    """Return how passes over clients are made outside of kernels."""
-    return "search" if platform() == "cpu" else "sort"
+def _searches() -> bool:
+    return platform() == "cpu"
 
 
 def k_smallest(
     words: UInt32[Array, " clients *trials"],
-    candidates: Bool[Array, " clients *trials"],
+    candidates: Flags,
     k: Int32[Array, "*trials"],
-    steps: Steps,
-    numbers: Int32[Array, " clients *trials"] | None = None,
-) -> Bool[Array, " clients *trials"]:
+    numbers: Counts | None = None,
+) -> Flags:
     """Return the k candidates with the smallest (number, word, index).
 
     Args:
         words: Uniform 32-bit words, of which 31 bits are compared.
         candidates: Who may be chosen.
         k: How many, from 0 to the number of candidates.
-        steps: How.
         numbers: From 0 to 2^31 - 2, e.g. how often a client took part; the same for all
             if None: then any k candidates, uniformly.
 
@@ -92,20 +85,24 @@ def k_smallest(
     aims: tuple[_Aim, ...] = (_interpolate,)
     if numbers is not None:
         keys, aims = (numbers, *keys), (_halve, *aims)
-    if steps == "sort":
+    if not _searches():
         return _by_sorting(keys, candidates, k)
-    if steps == "bits":
-        return _by_bits(keys, candidates, k)
     split = _Split(jnp.zeros_like(candidates), candidates, count(candidates), k)
     for key, aim in zip(keys, aims, strict=True):
         split = _refine(key, split, aim)
-    return _finish(split)
+    # random words hardly ever leave any tie
+    return lax.cond(
+        jnp.any(split.missing > 0),
+        lambda split: _first_of_tied(split.chosen, split.tied, split.missing),
+        lambda split: split.chosen,
+        split,
+    )
 
 
 def _by_sorting(keys: tuple[Array, ...], candidates: Array, k: Array) -> Array:
-    """Return who is not above the k-th in order."""
+    """Choose all candidates up to the k-th in order."""
     index = lax.broadcasted_iota(jnp.int32, candidates.shape, 0)
-    columns = (jnp.where(candidates, keys[0], jnp.int32(_TOP)), *keys[1:], index)
+    columns = (jnp.where(candidates, keys[0], _TOP), *keys[1:], index)
     ordered = lax.sort(columns, dimension=0, is_stable=True, num_keys=len(keys))
     at = jnp.maximum(k - 1, 0)[None]
     is_below = jnp.ones_like(candidates)  # or the k-th itself
@@ -115,53 +112,18 @@ def _by_sorting(keys: tuple[Array, ...], candidates: Array, k: Array) -> Array:
     return candidates & is_below & (k > 0)[None]
 
 
-def _by_bits(keys: tuple[Array, ...], candidates: Array, k: Array) -> Array:
-    """Return who is below the k-th, found bit by bit, or tied with it by one key after another."""
-    chosen, tied, missing = jnp.zeros_like(candidates), candidates, k
-    for key in keys:
-        kth = _kth(key, tied, missing, _KEY_BITS)
-        below = tied & (key < kth[None])
-        chosen, tied, missing = (
-            chosen | below,
-            tied & (key == kth[None]),
-            missing - count(below),
-        )
-    index = lax.broadcasted_iota(jnp.int32, candidates.shape, 0)
-    last = _kth(index, tied, missing, (len(index) - 1).bit_length())
-    return chosen | (tied & (index <= last[None]) & (missing > 0)[None])
-
-
-def _kth(key: Array, among: Array, k: Array, num_bits: int) -> Array:
-    """Return the k-th smallest key of some clients; 0 where k is 0.
-
-    It is the largest number that fewer than k keys are below.
-    """
-    masked = jnp.where(among, key, jnp.int32(_TOP))
-
-    def step(i: Array, found: Array) -> Array:
-        probe = found | (jnp.int32(1) << (jnp.int32(num_bits - 1) - i))
-        return jnp.where(count(masked < probe[None]) < k, probe, found)
-
-    return lax.fori_loop(0, num_bits, step, jnp.zeros_like(k))
-
-
-def _finish(split: _Split) -> Array:
-    """Break remaining ties by index; random words hardly ever leave any."""
-
-    def by_index(split: _Split) -> Array:
-        index = lax.broadcasted_iota(jnp.int32, split.tied.shape, 0)
-        last = _refine(index, split, _halve)
-        # indices differ: only the k-th client is still tied
-        return last.chosen | last.tied
-
-    return lax.cond(
-        jnp.any(split.missing > 0), by_index, lambda split: split.chosen, split
-    )
+def _first_of_tied(chosen: Array, tied: Array, missing: Array) -> Array:
+    """Add the first `missing` of the tied clients to those who are chosen."""
+    places = jnp.cumsum(tied, axis=0, dtype=jnp.int32)
+    return chosen | (tied & (places <= missing[None]))
 
 
 def _refine(key: Array, split: _Split, aim: _Aim) -> _Split:
-    """Choose among the tied clients by one more key; `aim` places the next threshold."""
-    masked = jnp.where(split.tied, key, jnp.int32(_TOP))
+    """Choose among the tied clients by one more key.
+
+    `aim` places the next threshold.
+    """
+    masked = jnp.where(split.tied, key, _TOP)
     k = split.missing
     bracket = _narrow(masked, _first_bracket(masked, split.num_tied, k, aim), k, aim)
     exact = bracket.num_high == k
@@ -182,39 +144,44 @@ def _first_bracket(
     Empty where k is 0.
     Most searches are for the one smallest key, which the first probe then hits.
     """
-    none = k == 0
-    low = jnp.where(none, -1, jnp.min(masked, axis=0) - 1)
-    high = jnp.where(none, -1, jnp.max(jnp.where(masked == _TOP, -1, masked), axis=0))
-    num_high = jnp.where(none, 0, num_candidates)
-    num_low = jnp.zeros_like(num_high)
-    aimed = low + _within(aim(high - low, k, num_high), high - low)
-    return _Bracket(low, high, num_low, num_high, jnp.where(k == 1, low + 1, aimed))
+    is_empty = k == 0
+    low = jnp.where(is_empty, -1, jnp.min(masked, axis=0) - 1)
+    largest = jnp.max(jnp.where(masked == _TOP, -1, masked), axis=0)
+    high = jnp.where(is_empty, -1, largest)
+    num_high = jnp.where(is_empty, 0, num_candidates)
+    aimed = low + _offset(aim, high - low, k, num_high)
+    probe = jnp.where(k == 1, low + 1, aimed)
+    return _Bracket(low, high, jnp.zeros_like(num_high), num_high, probe)
 
 
 def _narrow(masked: Array, bracket: _Bracket, k: Array, aim: _Aim) -> _Bracket:
-    """Move the ends together until exactly k keys are <= high, or high is the k-th smallest."""
+    """Move the ends together until the k smallest keys are known.
+
+    Then exactly k keys are <= high, or high is the k-th smallest.
+    """
 
     def open_(b: _Bracket) -> Array:
         return (b.num_high != k) & (b.high - b.low > 1)
 
     def step(b: _Bracket) -> _Bracket:
         counted = count(masked <= b.probe[None])
-        up, down = open_(b) & (counted < k), open_(b) & (counted >= k)
-        low, num_low = jnp.where(up, b.probe, b.low), jnp.where(up, counted, b.num_low)
-        high, num_high = (
-            jnp.where(down, b.probe, b.high),
-            jnp.where(down, counted, b.num_high),
-        )
-        offset = _within(aim(high - low, k - num_low, num_high - num_low), high - low)
+        up = open_(b) & (counted < k)
+        down = open_(b) & (counted >= k)
+        low = jnp.where(up, b.probe, b.low)
+        num_low = jnp.where(up, counted, b.num_low)
+        high = jnp.where(down, b.probe, b.high)
+        num_high = jnp.where(down, counted, b.num_high)
+        offset = _offset(aim, high - low, k - num_low, num_high - num_low)
         return _Bracket(low, high, num_low, num_high, low + offset)
 
-    return lax.while_loop(
-        lambda b: jnp.any(open_(b)), step, varying_like(bracket, masked, k)
-    )
+    start = varying_like(bracket, masked, k)
+    return lax.while_loop(lambda b: jnp.any(open_(b)), step, start)
 
 
-def _within(offset: Array, width: Array) -> Array:
-    return jnp.clip(offset, jnp.minimum(width, 1), jnp.maximum(width - 1, 1))
+def _offset(aim: _Aim, width: Array, k: Array, num_keys: Array) -> Array:
+    """Place the next probe in a bracket, between its ends as long as it is open."""
+    lowest = jnp.minimum(width, 1)
+    return jnp.clip(aim(width, k, num_keys), lowest, jnp.maximum(width - 1, 1))
 
 
 def _halve(width: Array, k: Array, num_keys: Array) -> Array:
@@ -224,40 +191,34 @@ def _halve(width: Array, k: Array, num_keys: Array) -> Array:
 
 
 def _interpolate(width: Array, k: Array, num_keys: Array) -> Array:
-    """Aim between where the k-th and the next of `num_keys` uniform keys are expected."""
+    """Aim between the expected k-th and the next of `num_keys` uniform keys."""
     share = (k.astype(jnp.float32) + 0.5) / (num_keys.astype(jnp.float32) + 1.0)
     return (width.astype(jnp.float32) * jnp.minimum(share, 0.999)).astype(jnp.int32)
 
 
-def block_start_all(
-    flags: Bool[Array, " clients *trials"], size: Int32[Array, ""], steps: Steps
-) -> Bool[Array, " clients *trials"]:
-    """Return at the first client of each block of `size` neighbours whether all its flags hold.
+def block_start_all(flags: Flags, size: Int32[Array, ""]) -> Flags:
+    """Flag the first client of each block of `size` neighbours whose flags all hold.
 
     Blocks are clients 0 to size - 1 and so on; a last block of fewer does not count.
     False at all other clients.
     """
     index = lax.broadcasted_iota(jnp.int32, flags.shape, 0)
     starts = lax.rem(index, jnp.broadcast_to(size, index.shape)) == 0
-    if steps == "bits":
-        return starts & (_block_counts(flags, size) == size)
-    return starts & _windows(flags, size, steps, ahead=True)
+    return starts & _windows(flags, size, ahead=True)
 
 
-def block_any(
-    starts: Bool[Array, " clients *trials"], size: Int32[Array, ""], steps: Steps
-) -> Bool[Array, " clients *trials"]:
+def block_any(starts: Flags, size: Int32[Array, ""]) -> Flags:
     """Return for each client the flag of its block's first client.
 
     Others must have none.
     """
-    if steps == "bits":
-        return _block_counts(starts, size) > 0
-    return _windows(starts, size, steps, ahead=False)
+    return _windows(starts, size, ahead=False)
 
 
-def _windows(flags: Array, size: Array, steps: Steps, *, ahead: bool) -> Array:
-    """Return for each client whether all of `size` flags from it on hold, or any of those up to it.
+def _windows(flags: Array, size: Array, *, ahead: bool) -> Array:
+    """Join the flags of windows of `size` clients.
+
+    Ahead of each client all of them must hold, behind it any.
 
     Windows are joined two by two.
     """
@@ -265,144 +226,16 @@ def _windows(flags: Array, size: Array, steps: Steps, *, ahead: bool) -> Array:
 
     def step(carry: tuple[Array, Array]) -> tuple[Array, Array]:
         a, width = carry
-        by, none = jnp.minimum(width, size - width), jnp.zeros_like(a)
-        if ahead:
-            joined = a & lax.dynamic_slice_in_dim(jnp.concatenate([a, none]), by, n)
-        else:
-            joined = a | lax.dynamic_slice_in_dim(
-                jnp.concatenate([none, a]), jnp.int32(n) - by, n
-            )
-        return joined, width + by
+        by = jnp.minimum(width, size - width)
+        nobody = jnp.zeros_like(a)
+        pair = [a, nobody] if ahead else [nobody, a]
+        start = by if ahead else n - by
+        shifted = lax.dynamic_slice_in_dim(jnp.concatenate(pair), start, n)
+        return (a & shifted if ahead else a | shifted), width + by
 
     carry = varying_like((flags, jnp.int32(1)), flags, size)
-    if steps == "search":
+    if _searches():
         return lax.while_loop(lambda carry: carry[1] < size, step, carry)[0]
-    for _ in range((flags.shape[0] - 1).bit_length()):
+    for _ in range((n - 1).bit_length()):
         carry = step(carry)  # joins nothing once the width is reached
     return carry[0]
-
-
-def _block_counts(flags: Array, size: Array) -> Array:
-    """Return how many flags hold in each client's block, as a product with who shares a block."""
-    n = flags.shape[0]
-    row, column = (lax.broadcasted_iota(jnp.int32, (n, n), axis) for axis in (0, 1))
-    size = jnp.broadcast_to(size, (n, n))
-    together = (lax.div(row, size) == lax.div(column, size)).astype(jnp.bfloat16)
-    members = flags.astype(jnp.bfloat16)
-    return jnp.dot(together, members, preferred_element_type=jnp.float32).astype(
-        jnp.int32
-    )
-
-
-# ---- One round's choice for many trials: as passes over arrays, or by a kernel in
-# registers.
-#
-# A round of selection is a few dozen passes over the clients of each trial, between
-# which nothing
-# needs to leave the chip: on an NVIDIA GPU one program holds all clients of a few
-# trials and makes
-# the whole choice, random words included.
-
-Words = Callable[[int], Array]  # which of a client's words -> uint32[N, ...]
-
-_MOST_CLIENTS = 128  # whose blocks are counted by one product of tiles
-_FEWEST_ROWS = 16  # of a product
-# clients x trials of a program: four registers an array for each of 512 threads
-_TILE = 2048
-_WARPS = 16
-
-
-def over_trials(
-    choose: Callable[..., tuple[Array, ...]],
-    scheme: Any,
-    key: Key[Array, "*trials"],
-    *columns: Array,
-) -> tuple[Array, ...]:
-    """Return a round's choice: `choose(scheme, steps, words, *columns)`.
-
-    Args:
-        choose: Takes the scheme, how to make its passes (`_ranking.Steps`), a function
-            that draws a word of each client, and the columns; returns arrays like the
-            columns.
-        scheme: A pytree of scalars and vectors [N].
-        key: Keys, whose axes are the trials'.
-        columns: [N, *trials]: who is available, and the scheme's state.
-
-    Returns:
-        What `choose` returns: the cohort, and the scheme's new state.
-    """
-    # a GPU works on tiles of trials, whose columns stay in its registers; else XLA maps
-    # over them
-    num_clients = columns[0].shape[0]
-    if num_clients <= _MOST_CLIENTS and chosen_form(("xla", "pallas")) == "pallas":
-        flat = [column.reshape(num_clients, -1) for column in columns]
-        halves = [half.reshape(-1) for half in key_words(key)]
-        return tuple(
-            a.reshape(columns[0].shape) for a in _in_tiles(choose, scheme, halves, flat)
-        )
-    return choose(
-        scheme,
-        device_steps(),
-        lambda word: client_words(key, num_clients, word),
-        *columns,
-    )
-
-
-def _in_tiles(
-    choose: Callable[..., tuple[Array, ...]],
-    scheme: Any,
-    halves: list[Array],
-    columns: list[Array],
-) -> tuple[Array, ...]:
-    """Choose by one kernel, each program for all clients of a tile of trials."""
-    from jax.experimental import pallas as pl
-    from jax.experimental.pallas import triton
-
-    from mrsa_jax._core.kernels import launch
-
-    num_clients, num_trials = columns[0].shape
-    rows = max(_FEWEST_ROWS, pl.next_power_of_2(num_clients))
-    tile = _TILE // rows
-    leaves, structure = jax.tree.flatten(scheme)
-    numbers = [leaf.reshape(-1) for leaf in leaves]
-    before = len(numbers) + len(halves)
-
-    def kernel(*refs: Any) -> None:
-        row, first = jax.lax.iota(jnp.int32, rows), pl.program_id(0) * tile
-        is_trial = first + jax.lax.iota(jnp.int32, tile) < num_trials
-        inside = (row < num_clients)[:, None] & is_trial[None, :]
-        place = (pl.ds(0, rows), pl.ds(first, tile))
-        # rows beyond the clients are never available
-        client = jnp.minimum(row, num_clients - 1)
-        own = [
-            ref[0] if leaf.ndim == 0 else ref[client]
-            for ref, leaf in zip(refs[: len(leaves)], leaves, strict=True)
-        ]
-        low, high = (
-            triton.load(ref.at[pl.ds(first, tile)], mask=is_trial, other=0)
-            for ref in refs[len(leaves) : before]
-        )
-        loaded = [
-            triton.load(ref.at[place], mask=inside, other=column.dtype.type(0))
-            for ref, column in zip(refs[before : -len(columns)], columns, strict=True)
-        ]
-
-        def draw(word: int) -> Array:
-            return words_of_clients((low, high), rows, word)
-
-        found = choose(jax.tree.unflatten(structure, own), "bits", draw, *loaded)
-        for ref, values in zip(refs[-len(columns) :], found, strict=True):
-            triton.store(ref.at[place], values, mask=inside)
-
-    found = launch(
-        "choose",
-        kernel,
-        (pl.cdiv(num_trials, tile),),
-        columns,
-        *numbers,
-        *halves,
-        *columns,
-        num_warps=_WARPS,
-        input_output_aliases={before + i: i for i in range(len(columns))},
-    )
-    return tuple(found)

@@ -16,8 +16,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jax.sharding import Mesh
-from jaxtyping import Array, Bool, Float32, Int32, Key
+from jaxtyping import Array, Bool, Float32, Int32
 
+from mrsa_jax._core.array_types import PRNGKey
 from mrsa_jax._core.arrays import (
     LITTLE,
     checked_mesh,
@@ -37,7 +38,14 @@ from mrsa_jax._core.device import (
     within_memory,
 )
 from mrsa_jax._core.selector import Selector, check_selector
-from mrsa_jax._core.streams import Seed, Stream, as_key, fold, round_key, trial_key
+from mrsa_jax._core.streams import (
+    Seed,
+    Stream,
+    as_key,
+    fold,
+    round_key,
+    trial_key,
+)
 from mrsa_jax.availability import Availability
 from mrsa_jax.selection._by_loops import history_by_loops, runs_loops
 from mrsa_jax.selection._metrics import Running
@@ -65,7 +73,7 @@ class RolloutMetrics(NamedTuple):
     counts: Int32[Array, "*trials clients"]
 
     def __repr__(self) -> str:
-        """Return what the arrays are."""
+        """Describe the arrays."""
         return brief(self)
 
     def _repr_html_(self) -> str:
@@ -76,7 +84,7 @@ class RolloutMetrics(NamedTuple):
 def rollout(
     seed: Seed, selector: Selector, availability: Availability, num_rounds: int
 ) -> Bool[Array, "rounds clients"]:
-    """Return who took part in each round of one trial.
+    """Return participation in each round of one trial.
 
     Args:
         seed: Integer or typed key.
@@ -99,7 +107,10 @@ def rollout(
         >>> history = mj.selection.rollout(3, selector, online, num_rounds=7)
         >>> bool(
         ...     (
-        ...         history == mj.selection.rollout_trials(3, selector, online, 7, num_trials=2)[0]
+        ...         history
+        ...         == mj.selection.rollout_trials(
+        ...             3, selector, online, 7, num_trials=2
+        ...         )[0]
         ...     ).all()
         ... )
         True
@@ -121,7 +132,7 @@ def rollout_trials(
     mesh: Mesh | None = None,
     first: int = 0,
 ) -> Bool[Array, "trials rounds clients"]:
-    """Return who took part in each round of many independent trials.
+    """Return participation in each round of many independent trials.
 
     Trials run in chunks that stay in cache, or fill an accelerator: one chunk and its
     result take at most about a quarter of its memory, in addition to the result of all.
@@ -201,8 +212,13 @@ def rollout_metrics(
 
     Examples:
         >>> import mrsa_jax as mj
-        >>> selector, online = mj.selection.weighted(6, 2), mj.availability.independent(0.3)
-        >>> streamed = mj.selection.rollout_metrics(5, selector, online, 9, num_trials=2)
+        >>> selector, online = (
+        ...     mj.selection.weighted(6, 2),
+        ...     mj.availability.independent(0.3),
+        ... )
+        >>> streamed = mj.selection.rollout_metrics(
+        ...     5, selector, online, 9, num_trials=2
+        ... )
         >>> kept = mj.selection.fairness_gap(
         ...     mj.selection.rollout_trials(5, selector, online, 9, num_trials=2)
         ... )
@@ -221,13 +237,8 @@ def _check(
 ) -> tuple[int, Availability]:
     rounds = check_size(num_rounds, "num_rounds")
     check_selector(selector)
-    is_model = isinstance(availability, Availability)
-    require(
-        is_model,
-        "availability",
-        "must have `for_clients`, `init` and `sample`",
-        availability,
-    )
+    rule = "must have `for_clients`, `init` and `sample`"
+    require(isinstance(availability, Availability), "availability", rule, availability)
     return rounds, availability.for_clients(selector.num_clients)
 
 
@@ -250,11 +261,14 @@ def _in_chunks(
     a chunk.
     """
     num_clients = schemes[0].num_clients
+    # what is compiled in less time runs more slowly: all chunks together decide
     if num_trials * num_rounds * num_clients > LITTLE:
         run = run.in_full  # type: ignore[attr-defined]
-    workers, shares = _workers((key, schemes)), 1
+    workers = _workers((key, schemes))
+    shares = 1
     if mesh is not None:
-        workers, shares = 1, mesh.size
+        workers = 1
+        shares = mesh.size
         run = functools.partial(_over_mesh, run, mesh)
     elif workers > 1:
         shares = cores_for("selection", num_trials)
@@ -266,7 +280,17 @@ def _in_chunks(
 
     def in_chunks_of(chunk: int) -> Any:
         size = chunk if mesh is None else chunk * mesh.size
-        return _joined(run, key, schemes, num_rounds, num_trials, size, workers, first)
+
+        def part(start: int) -> Any:
+            # the last chunk is filled up with trials that are dropped below
+            trials = on_device(np.uint32(start) + np.arange(size, dtype=np.uint32))
+            return run(key, trials, *schemes, num_rounds)
+
+        starts = range(first, first + num_trials, size)
+        parts = _side_by_side(part, starts, workers)
+        if len(parts) == 1 and size == num_trials:
+            return parts[0]
+        return _concatenated(parts, num_trials)
 
     if is_traced(key, schemes):
         return in_chunks_of(chunk)
@@ -281,31 +305,6 @@ def _in_chunks(
     )
 
 
-def _joined(
-    run: Callable[..., Any],
-    key: Array,
-    schemes: tuple[Any, ...],
-    num_rounds: int,
-    num_trials: int,
-    size: int,
-    workers: int,
-    first: int,
-) -> Any:
-    """Run all trials, `size` in a call, and join the results."""
-    starts = range(first, first + num_trials, size)
-
-    def one(start: int) -> Any:
-        trials = on_device(np.uint32(start) + np.arange(size, dtype=np.uint32))
-        return run(key, trials, *schemes, num_rounds)
-
-    parts = _side_by_side(one, starts, workers)
-    return (
-        parts[0]
-        if len(parts) == 1 and size == num_trials
-        else _concatenated(parts, num_trials)
-    )
-
-
 @functools.partial(one_program, static_argnums=1)
 def _concatenated(parts: list[Any], count: int) -> Any:
     return jax.tree.map(lambda *leaves: jnp.concatenate(leaves)[:count], *parts)
@@ -315,7 +314,7 @@ def _concatenated(parts: list[Any], count: int) -> Any:
 def _over_mesh(
     run: Callable[..., Any],
     mesh: Mesh,
-    key: Key[Array, ""],
+    key: PRNGKey,
     trials: Array,
     selector: Any,
     availability: Any,
@@ -330,18 +329,19 @@ def _over_mesh(
 
 
 def _side_by_side(
-    one: Callable[[int], Any], starts: Iterable[int], workers: int
+    run: Callable[[int], Any], starts: Iterable[int], workers: int
 ) -> list[Any]:
-    """Call `one` for each start, `workers` of them at once under the caller's settings."""
+    """Call a function for each start, several at once under the caller's settings."""
     if workers == 1:
-        return list(map(one, starts))
-    call = in_context(lambda start: jax.block_until_ready(one(start)))
+        return list(map(run, starts))
+    # threads of a pool do not inherit a context such as the default device
+    call = in_context(lambda start: jax.block_until_ready(run(start)))
     with concurrent.futures.ThreadPoolExecutor(workers) as pool:
         return list(pool.map(call, starts))
 
 
 def _workers(inputs: Any) -> int:
-    """Return how many chunks to run at once: a program this small keeps one core busy.
+    """Count the chunks to run at once: a program this small keeps one core busy.
 
     One under a transformation, and on accelerators, which parallelise within a chunk.
     """
@@ -352,26 +352,19 @@ def _start(
     key: Array, selector: Selector, availability: Availability
 ) -> tuple[Any, Any]:
     """Return the states before the first round, trials (the key's axes) innermost."""
-    chosen = jax.tree.map(
-        lambda leaf: jnp.broadcast_to(
-            jnp.expand_dims(leaf, tuple(range(leaf.ndim, leaf.ndim + key.ndim))),
-            (*leaf.shape, *key.shape),
-        ),
-        selector.init(),
-    )
 
-    def init(own: Array) -> Any:
-        return initial_availability(own, availability)
+    def of_trials(leaf: Array) -> Array:
+        column = leaf.reshape(leaf.shape + (1,) * key.ndim)
+        return jnp.broadcast_to(column, leaf.shape + key.shape)
+
+    chosen = jax.tree.map(of_trials, selector.init())
+
+    def init(trial: Array) -> Any:
+        before = fold(trial, jnp.uint32(_BEFORE_ROUNDS), int(Stream.AVAILABILITY))
+        return availability.init(before)
 
     states = chosen, _over_trials(init, key.ndim)(key)
     return varying_like(states, key, selector, availability)
-
-
-def initial_availability(key: Array, availability: Availability) -> Any:
-    """Return the availability model's state before the first round of a trial."""
-    return availability.init(
-        fold(key, jnp.uint32(_BEFORE_ROUNDS), int(Stream.AVAILABILITY))
-    )
 
 
 def _over_trials(function: Any, ndim: int) -> Any:
@@ -388,7 +381,7 @@ def _play(
     chosen_state, online_state = states
 
     def stream(name: Stream) -> Array:
-        return _over_trials(lambda own: round_key(own, j, name), key.ndim)(key)
+        return _over_trials(lambda trial: round_key(trial, j, name), key.ndim)(key)
 
     sample = _method(availability, "sample", key.ndim)
     available, online_state = sample(stream(Stream.AVAILABILITY), online_state)
@@ -403,9 +396,9 @@ def _method(scheme: Any, name: str, ndim: int) -> Any:
     The scheme's own if it takes them, else mapped.
     """
     method = getattr(scheme, name)
-    return (
-        method if getattr(scheme, "takes_trials", False) else _over_trials(method, ndim)
-    )
+    if getattr(scheme, "takes_trials", False):
+        return method
+    return _over_trials(method, ndim)
 
 
 def _history(key: Array, selector: Any, availability: Any, num_rounds: int) -> Array:
@@ -420,19 +413,19 @@ def _history(key: Array, selector: Any, availability: Any, num_rounds: int) -> A
     static_argnames=("num_rounds",),
 )
 def _roll(
-    key: Key[Array, ""], selector: Any, availability: Any, num_rounds: int
+    key: PRNGKey, selector: Any, availability: Any, num_rounds: int
 ) -> Bool[Array, "rounds clients"]:
     return _history(key, selector, availability, num_rounds)
 
 
 def _entries(key: Array, trials: Array, selector: Any, online: Any, *rest: Any) -> int:
-    """Return how many entries the histories of a chunk have."""
+    """Count the entries of a chunk's histories."""
     return trials.size * selector.num_clients * rest[-1]
 
 
 @quick_for_little(_entries, static_argnames=("num_rounds",))
 def _roll_chunk(
-    key: Key[Array, ""],
+    key: PRNGKey,
     trials: Array,
     selector: Any,
     availability: Any,
@@ -444,7 +437,7 @@ def _roll_chunk(
 
 @quick_for_little(_entries, static_argnames=("num_rounds",))
 def _metrics_chunk(
-    key: Key[Array, ""],
+    key: PRNGKey,
     trials: Array,
     selector: Any,
     availability: Any,

@@ -8,7 +8,6 @@ what is learnt; P (`participation`) has a row for each learnt sum.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -18,6 +17,7 @@ from jax import lax
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Int32, Key, Shaped
 
+from mrsa_jax._core.array_types import Integers, Nested, PRNGKey
 from mrsa_jax._core.arrays import (
     LITTLE,
     needs_values,
@@ -71,7 +71,7 @@ class RoundHistory(NamedTuple):
     components: Int32[Array, "*trials rounds clients"] | None = None
 
     def __repr__(self) -> str:
-        """Return what the arrays are."""
+        """Describe the arrays."""
         return brief(self)
 
     def _repr_html_(self) -> str:
@@ -86,13 +86,13 @@ class RoundHistory(NamedTuple):
 
 
 def learnt_sums(
-    survivors: ArrayLike | Sequence[Any],
-    blocks: ArrayLike | Sequence[int],
+    survivors: Nested,
+    blocks: Integers,
     policy: SplitPolicy,
     *,
     threshold: ArrayLike = 2,
 ) -> Bool[Array, "*rounds clients"]:
-    """Return who is in the sum that the server learns from each round.
+    """Return the members of the sum that the server learns from each round.
 
     The sum is over V3, the clients whose masked inputs arrived, if at least `threshold`
     of them are left to unmask it (V4). A block of which some member was asked but is
@@ -131,8 +131,10 @@ def learnt_sums(
         >>> cohort = [1, 1, 1, 1, 0, 0]
         >>> lost = [1, 1, 1, 0, 0, 0]  # client 3, of block {2, 3}, is lost before V3
         >>> survivors = jnp.asarray([cohort, cohort, cohort, lost, lost], jnp.bool_)
-        >>> [mj.selection.learnt_sums(survivors, 2, policy).astype(int).tolist()
-        ...  for policy in ("ignore", "abort", "drop_block")]
+        >>> [
+        ...     mj.selection.learnt_sums(survivors, 2, policy).astype(int).tolist()
+        ...     for policy in ("ignore", "abort", "drop_block")
+        ... ]
         [[1, 1, 1, 0, 0, 0], [0, 0, 0, 0, 0, 0], [1, 1, 0, 0, 0, 0]]
 
     Cost: a few passes over N.
@@ -161,7 +163,7 @@ def _learnt_rows(rule: RoundRule, survivors: Array) -> Array:
 def learnt_rows(
     history: Any,
 ) -> tuple[Shaped[np.ndarray, "sums clients"], Int32[np.ndarray, " sums"]]:
-    """Return a row of P for each sum that the server learnt, and the round that it is of.
+    """Return a row of P for each sum that the server learnt, and its round.
 
     Args:
         history: Rounds of one trial: a `RoundHistory`, or what else has its
@@ -183,7 +185,10 @@ def learnt_rows(
         >>> import jax.numpy as jnp
         >>> whole = jnp.asarray([[True, True, True], [False] * 3])
         >>> parts = jnp.asarray([[0, 1, 0], [-1, 1, -1]], jnp.int32)
-        >>> keys, status = jax.random.split(jax.random.key(0), 2), jnp.asarray([0, 3], jnp.int32)
+        >>> keys, status = (
+        ...     jax.random.split(jax.random.key(0), 2),
+        ...     jnp.asarray([0, 3], jnp.int32),
+        ... )
         >>> alive = jnp.ones((2, 5, 3), bool)
         >>> rows, rounds = mj.selection.learnt_rows(
         ...     mj.selection.RoundHistory(alive, whole, status, keys, parts)
@@ -198,6 +203,7 @@ def learnt_rows(
         rounds = np.flatnonzero(whole.any(axis=1))
         return with_weights(whole[rounds], weights), rounds.astype(np.int32)
     labels = np.asarray(history.components)
+    # a round whose graph became disconnected gives a sum for each component
     sums = [
         (j, label) for j, row in enumerate(labels) for label in np.unique(row[row >= 0])
     ]
@@ -215,7 +221,7 @@ def rollout_rounds(
     num_rounds: int,
     *,
     policy: SplitPolicy | None = None,
-    blocks: ArrayLike | Sequence[int] | None = None,
+    blocks: Integers | None = None,
     threshold: ArrayLike = 2,
     rule: RoundRule | None = None,
     num_trials: int | None = None,
@@ -260,7 +266,11 @@ def rollout_rounds(
         >>> played = mj.selection.rollout_rounds(
         ...     5, selector, online, stays, 9, policy="abort", blocks=2
         ... )
-        >>> bool((played.participation == mj.selection.rollout(5, selector, online, 9)).all())
+        >>> bool(
+        ...     (
+        ...         played.participation == mj.selection.rollout(5, selector, online, 9)
+        ...     ).all()
+        ... )
         True
 
     Source: Multi-RoundSecAgg, Section 4; CCESA, Algorithm 1, for the steps.
@@ -274,9 +284,13 @@ def rollout_rounds(
     ):
         require(isinstance(value, kind), name, f"must be a `{kind.__name__}`", value)
     if rule is None:
-        given = policy is not None and blocks is not None
+        is_policy = policy is not None and blocks is not None
         require(
-            given, "policy", "must be given with `blocks`, or `rule`", policy, blocks
+            is_policy,
+            "policy",
+            "must be given with `blocks`, or `rule`",
+            policy,
+            blocks,
         )
         labels = block_labels(blocks, selector.num_clients)
         rule = ThresholdRule(
@@ -338,7 +352,7 @@ def _check_places(rule: RoundRule, survivors: Array) -> None:
 
 @quick_for_little(_entries, static_argnames=("num_rounds",))
 def _roll(
-    key: Key[Array, ""],
+    key: PRNGKey,
     trials: Array,
     selector: Any,
     availability: Any,
@@ -346,11 +360,12 @@ def _roll(
     rule: RoundRule,
     num_rounds: int,
 ) -> RoundHistory:
-    def play(own: Array, states: Any, j: Array) -> tuple[Any, RoundHistory]:
-        (after, online), cohort = _play(own, selector, availability, states, j)
-        survivors = steps.sample(round_key(own, j, Stream.STEPS), cohort)
-        graph_key = round_key(own, j, Stream.ASSIGNMENT)
+    def play(trial: Array, states: Any, j: Array) -> tuple[Any, RoundHistory]:
+        (after, online), cohort = _play(trial, selector, availability, states, j)
+        survivors = steps.sample(round_key(trial, j, Stream.STEPS), cohort)
+        graph_key = round_key(trial, j, Stream.ASSIGNMENT)
         learnt = rule.learn(graph_key, survivors)
+        # who was asked in vain is not served, whatever the selector has counted
         after = with_counts(after, states[0].counts + learnt.summed.astype(jnp.int32))
         row = RoundHistory(
             survivors, learnt.summed, learnt.status, graph_key, learnt.components

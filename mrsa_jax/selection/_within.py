@@ -8,42 +8,39 @@ the sum of fewer of them on the coordinates that only some train. Symbols: T
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Int32, Key
+from jaxtyping import Array, Bool, Int32
 
+from mrsa_jax._core.array_types import Counts, Flags, TrialKeys
 from mrsa_jax._core.arrays import (
     binary_matrix,
     needs_values,
     one_program,
     pytree,
+    static,
     zeros,
 )
 from mrsa_jax._core.device import is_traced
 from mrsa_jax._core.factories import also_traced, is_whole, unless_traced
 from mrsa_jax._core.selector import Selector, SelectorState, check_selector
-from mrsa_jax._core.streams import Stream, as_key, client_words, fold
+from mrsa_jax._core.streams import Seed, Stream, as_key, client_words, fold
 from mrsa_jax.selection._blocks import BlockSelection, batch_partitioning
 from mrsa_jax.selection._checks import Fairness
 from mrsa_watch._base.errors import check_known, check_size, require
 from mrsa_watch._base.values import by_value
 
-# ---- Minimum separation: whoever took part rests for some rounds, under any other
-# scheme.
-#
 # What deployed systems and differentially private training with correlated noise ask of
-# a schedule
-# ("b-min-separated participation"). A wrapper: the scheme inside sees rested clients
-# only.
+# a schedule ("b-min-separated participation"). A wrapper: the scheme inside sees rested
+# clients only.
 
 
 @by_value
 class SeparationState(NamedTuple):
-    """What minimum separation remembers between rounds.
+    """State of minimum separation between rounds.
 
     Attributes:
         inner: State of the scheme inside.
@@ -51,10 +48,10 @@ class SeparationState(NamedTuple):
     """
 
     inner: Any
-    rest: Int32[Array, " clients *trials"]
+    rest: Counts
 
     @property
-    def counts(self) -> Int32[Array, " clients *trials"]:
+    def counts(self) -> Counts:
         """Rounds in whose sum each client was."""
         return self.inner.counts
 
@@ -124,10 +121,10 @@ class SeparatedSelection:
     @one_program
     def select(
         self,
-        key: Key[Array, "*trials"],
+        key: TrialKeys,
         state: SeparationState,
-        available: Bool[Array, " clients *trials"],
-    ) -> tuple[Bool[Array, " clients *trials"], SeparationState]:
+        available: Flags,
+    ) -> tuple[Flags, SeparationState]:
         """Return the inner scheme's cohort among the available clients who are rested.
 
         A skipped round counts as a round of rest.
@@ -142,7 +139,7 @@ class SeparatedSelection:
 def minimum_separation(
     selector: Selector, separation: int | Array
 ) -> SeparatedSelection:
-    """Return a scheme in which a client takes part at most once in any b consecutive rounds.
+    """Return a scheme in which clients take part once in b consecutive rounds at most.
 
     Wraps any scheme: `minimum_separation(uniform(N, K), b)` picks K uniformly among the
     available clients who did not take part in the last b - 1 rounds; around
@@ -164,8 +161,12 @@ def minimum_separation(
     Examples:
         >>> import mrsa_jax as mj
         >>> scheme = mj.selection.minimum_separation(mj.selection.uniform(6, 2), 3)
-        >>> history = mj.selection.rollout(0, scheme, mj.availability.independent(0.0), 6)
-        >>> history.reshape(2, 3, 6).sum(axis=1).tolist()  # everybody once in three rounds
+        >>> history = mj.selection.rollout(
+        ...     0, scheme, mj.availability.independent(0.0), 6
+        ... )
+        >>> history.reshape(2, 3, 6).sum(
+        ...     axis=1
+        ... ).tolist()  # everybody once in three rounds
         [[1, 1, 1, 1, 1, 1], [1, 1, 1, 1, 1, 1]]
 
     Source: none of the papers; Choquette-Choo et al., "(Amplified) Banded Matrix
@@ -197,7 +198,7 @@ class PlacedSelection:
 
     inner: BlockSelection
     order: Array
-    num_clients: int = dataclasses.field(metadata={"static": True})
+    num_clients: int = static()
     takes_trials: ClassVar[bool] = True
     depends_on_data: ClassVar[bool] = False
 
@@ -218,13 +219,13 @@ class PlacedSelection:
     @one_program
     def select(
         self,
-        key: Key[Array, "*trials"],
+        key: TrialKeys,
         state: SelectorState,
-        available: Bool[Array, " clients *trials"],
-    ) -> tuple[Bool[Array, " clients *trials"], SelectorState]:
+        available: Flags,
+    ) -> tuple[Flags, SelectorState]:
         """Return a cohort of whole blocks, or nobody, and the new state."""
-        own = SelectorState(state.counts[self.order])
-        chosen, _ = self.inner.select(key, own, available[self.order])
+        placed = SelectorState(state.counts[self.order])
+        chosen, _ = self.inner.select(key, placed, available[self.order])
         cohort = jnp.zeros_like(available).at[self.order].set(chosen)
         return cohort, SelectorState(state.counts + cohort.astype(jnp.int32))
 
@@ -252,9 +253,9 @@ def blocks_within(
     fairness: Fairness = "least_used",
     *,
     left_over: LeftOver = "fewer_parts",
-    seed: int | Key[Array, ""] | None = None,
+    seed: Seed | None = None,
 ) -> PartBlocks:
-    """Return blocks of T clients that train the same parts of the vector, and their selector.
+    """Return blocks of T clients that train the same parts, and their selector.
 
     Use it instead of `batch_partitioning` if clients train different coordinates. Then
     every sum of every part is over whole blocks, so T holds in each part for any number
@@ -306,23 +307,30 @@ def blocks_within(
     order: list[int] = []
     now = np.zeros_like(trains)
     while pools:
-        own = max(pools, key=lambda part: (len(part), sorted(part)))
-        members = sorted(pools.pop(own), key=lambda i: len(np.flatnonzero(trains[i])))
-        rest = len(members) % t
+        # largest classes first: only they can do with fewer parts
+        shared_parts = max(pools, key=lambda part: (len(part), sorted(part)))
+        members = sorted(
+            pools.pop(shared_parts), key=lambda i: len(np.flatnonzero(trains[i]))
+        )
         # those who could train no more than this stay; of the others the last to come
         # move on
-        kept, left = members[: len(members) - rest], members[len(members) - rest :]
-        now[np.ix_(kept, sorted(own))] = True
-        order += kept
+        stop = len(members) // t * t
+        placed = members[:stop]
+        movers = members[stop:]
+        now[np.ix_(placed, sorted(shared_parts))] = True
+        order += placed
         shared = max(
-            (own & part for part in pools),
+            (shared_parts & part for part in pools),
             key=lambda part: (len(part), sorted(part)),
             default=frozenset(),
         )
-        if left and shared and left_over == "fewer_parts":
-            pools.setdefault(shared, []).extend(left)
+        if movers and shared and left_over == "fewer_parts":
+            pools.setdefault(shared, []).extend(movers)
     k = check_size(cohort_size, "cohort_size")
-    rule = "must be at most the number of clients in blocks of those who train the same parts"
+    rule = (
+        "must be at most the number of clients in blocks of those who train "
+        "the same parts"
+    )
     require(k <= len(order), "cohort_size", rule, k, len(order))
     inner = batch_partitioning(len(order), k, t, fairness)
     blocks = np.full(len(trains), -1, np.int32)

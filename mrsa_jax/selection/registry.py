@@ -22,7 +22,7 @@ from mrsa_jax._core.registry import (
     written,
 )
 from mrsa_jax.selection._checks import Fairness, check_grids
-from mrsa_watch._base.errors import ConfigurationError, nearest, require
+from mrsa_watch._base.errors import ConfigurationError, check_known, require
 
 if TYPE_CHECKING:
     from mrsa_jax._core.selector import Selector
@@ -32,7 +32,7 @@ _MULTIROUND = ("so2023securing",)
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """What a name stands for.
+    """Row of a scheme's name.
 
     Attributes:
         build: (num_clients, cohort_size, *parameters) -> the selector.
@@ -80,7 +80,8 @@ class Scheme:
     def written(self) -> str:
         """The scheme as flags and files write it."""
         parts = (
-            getattr(own, "written", None) or written(own) for own in self.parameters
+            getattr(parameter, "written", None) or written(parameter)
+            for parameter in self.parameters
         )
         return ":".join([self.name, *parts])
 
@@ -109,7 +110,7 @@ class Scheme:
         ROWS[self.name].check(num_clients, cohort_size, self)
 
     def varies(self, num_clients: int, cohort_size: int) -> bool:
-        """Return whether any number of clients may be asked in a round, not K or nobody."""
+        """Return whether any number of clients may be asked, not K or nobody."""
         return ROWS[self.name].varies(num_clients, cohort_size, *self.parameters)
 
     def depends_on_data(self, num_clients: int, cohort_size: int) -> bool | None:
@@ -173,7 +174,7 @@ class Scheme:
 
     @staticmethod
     def filled(text: str, values: dict[str, Any]) -> str:
-        """Return a scheme's text with parameters that are given apart, as axes of a sweep are.
+        """Fill parameters that a sweep's axes give apart into a scheme's text.
 
         Args:
             text: As it is written, perhaps without its last parameters.
@@ -213,9 +214,6 @@ class Scheme:
         return text
 
 
-# ---- reading
-
-
 def _whole(text: str, least: int = 1) -> int:
     if not text.isdecimal() or int(text) < least:
         raise ValueError
@@ -229,12 +227,7 @@ def _blocks(rest: list[str]) -> tuple[Any, ...]:
     )
     if target < 0 or len(more) > 1:
         raise ValueError
-    known = typing.get_args(Fairness)
-    if fairness not in known:
-        hint = nearest(fairness, known)
-        raise ConfigurationError(
-            f"`fairness` must be a known rule; got {fairness!r}; {hint}"
-        )
+    check_known(fairness, "fairness", typing.get_args(Fairness), "a known rule")
     return (target,) if fairness == "least_used" else (target, fairness)
 
 
@@ -267,9 +260,6 @@ def _separated(rest: list[str]) -> tuple[Any, ...]:
     return _whole(rounds), Scheme.parse(":".join([name, *more]))
 
 
-# ---- checking
-
-
 def _whole_blocks(num_clients: int, cohort_size: int, scheme: Scheme) -> None:
     """Check that blocks fit; those of user partition are cohorts."""
     (target, *_), of = [*scheme.parameters, cohort_size], "privacy_target"
@@ -299,9 +289,6 @@ def _enough_candidates(num_clients: int, cohort_size: int, scheme: Scheme) -> No
     require(fits, "scheme", rule, scheme.written, f"{cohort_size} to {num_clients}")
 
 
-# ---- building; what makes selectors imports JAX
-
-
 def _poisson(num_clients: int, cohort_size: int, *chances: float) -> Any:
     from mrsa_jax.selection._bernoulli import poisson
 
@@ -316,11 +303,8 @@ def _separation(num_clients: int, cohort_size: int, rounds: int, inner: Scheme) 
     return minimum_separation(inner.build(num_clients, cohort_size), rounds)
 
 
-# ---- labels
-
-
 def _blocks_label(words: str) -> Callable[..., str]:
-    """Return the label of words and, in parentheses, a privacy target and a rule if any."""
+    """Return labels of words with a privacy target, and a rule, in parentheses."""
 
     def label(target: int | None = None, fairness: str = "") -> str:
         rule = f", {fairness}" if fairness else ""
@@ -444,20 +428,24 @@ def register(
     Examples:
         >>> import mrsa_jax as mj
         >>> mj.selection.register(
-        ...     "pairs", lambda n, k: mj.selection.batch_partitioning(n, k, 2), label="Pairs"
+        ...     "pairs",
+        ...     lambda n, k: mj.selection.batch_partitioning(n, k, 2),
+        ...     label="Pairs",
         ... )
         >>> study = mj.study.SimulateConfig(rounds=9, trials=2, schemes=("pairs",))
-        >>> mj.study.run(study).mrsa.table()[["scheme", "strong_privacy"]].values.tolist()
+        >>> mj.study.run(study).mrsa.table()[
+        ...     ["scheme", "strong_privacy"]
+        ... ].values.tolist()
         [['Pairs', 2]]
     """
-    given = ("the number of clients", "the cohort size")
-    own = own_row(
+    arguments = ("the number of clients", "the cohort size")
+    row = own_row(
         name,
         factory,
         label,
         papers,
         nouns="schemes",
-        given=given,
+        given=arguments,
         taken=BUILT_IN,
         depends=depends,
     )
@@ -465,8 +453,8 @@ def register(
     def build(num_clients: int, cohort_size: int, *parameters: Any) -> Any:
         from mrsa_jax._core.selector import check_selector
 
-        found = made(factory, "a selector", num_clients, cohort_size, *parameters)
-        selector = check_selector(found)
+        built = made(factory, "a selector", num_clients, cohort_size, *parameters)
+        selector = check_selector(built)
         rule = f"must make a selector over {num_clients} clients"
         require(
             selector.num_clients == num_clients, "factory", rule, selector.num_clients
@@ -482,5 +470,5 @@ def register(
         depends_on_data=lambda n, k, *parameters: getattr(
             build(n, k, *parameters), "depends_on_data", None
         ),
-        **own,
+        **row,
     )

@@ -23,7 +23,7 @@ from mrsa_jax.graphs import (
     over_blocks,
     random_regular,
 )
-from mrsa_jax.graphs._models import _switch_pairs
+from mrsa_jax.graphs.models import _switch_pairs
 
 FALSE_FAILURE = 1e-6
 

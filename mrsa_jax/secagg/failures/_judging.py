@@ -30,7 +30,7 @@ from mrsa_jax._core.streams import (
 )
 from mrsa_jax.availability import IndependentSteps, StepDropout, independent_steps
 from mrsa_jax.graphs import GraphModel
-from mrsa_jax.graphs._models import Complete, ErdosRenyi
+from mrsa_jax.graphs.models import Complete, ErdosRenyi
 from mrsa_jax.secagg.failures._theory import (
     _log_arrivals,
     log_factorials,

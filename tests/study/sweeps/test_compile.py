@@ -16,7 +16,7 @@ import pytest
 from mrsa_jax import study
 from mrsa_jax.privacy._gram_loops import leverage_trials
 from mrsa_jax.privacy._summary_loops import collapse, follow_trials
-from mrsa_jax.selection._loops import play_blocks, play_coins
+from mrsa_jax.selection._loops import play
 from mrsa_jax.study import sweeps
 from mrsa_jax.study.sweeps import Machine, parse_sweep
 
@@ -281,7 +281,7 @@ def test_ten_shapes_of_blocks_and_coins_compile_nothing(model, rates):
     run = sweeps.sweep_of(asked).kind.runner().run_points
     for configs in points[:2]:
         list(run(configs, Machine(), (), 64))
-    loops = play_blocks, play_coins, collapse, follow_trials, leverage_trials
+    loops = play, collapse, follow_trials, leverage_trials
     before = [len(loop.signatures) for loop in loops]
     with programs() as found:
         for configs in points[2:]:

@@ -5,16 +5,16 @@ Complete, random, circulant, regular, and over blocks.
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
-from jaxtyping import Array, Bool, Int32, Key
+from jaxtyping import Array, Bool, Int32
 
-from mrsa_jax._core.arrays import on_device, pytree
+from mrsa_jax._core.array_types import Adjacency, PRNGKey, Whole
+from mrsa_jax._core.arrays import on_device, pytree, static
 from mrsa_jax._core.device import is_traced
 from mrsa_jax._core.factories import also_traced, is_whole, plain, unless_traced
 from mrsa_jax._core.streams import (
@@ -28,11 +28,8 @@ from mrsa_jax._core.streams import (
 from mrsa_jax.graphs._lists import GraphModel, check_degree, check_num_clients
 from mrsa_watch._base.errors import check_integer, check_number, require
 
-# ---- The complete graph of SecAgg and the Erdős-Rényi graph of CCESA.
-#
 # Choi, Sohn, Han, Moon, "Communication-Computation Efficient Secure Aggregation":
-# SecAgg is the
-# case of the complete graph, CCESA(n, p) that of G(n, p). p ->
+# SecAgg is the case of the complete graph, CCESA(n, p) that of G(n, p). p ->
 # `connection_probability`.
 
 
@@ -40,7 +37,7 @@ _MOST_SHOWN = 300  # clients
 
 
 def _one_graph(self: Any) -> np.ndarray | None:
-    """Who shares pads with whom, in one graph of it."""
+    """Return one graph of a model, to be shown."""
     return (
         np.asarray(self.sample(jax.random.key(0)))
         if self.num_clients <= _MOST_SHOWN
@@ -56,7 +53,7 @@ class Complete:
         num_clients: n.
     """
 
-    num_clients: int = dataclasses.field(metadata={"static": True})
+    num_clients: int = static()
 
     _cells = _one_graph
 
@@ -65,7 +62,7 @@ class Complete:
         return [(complete, self.num_clients)]
 
     @jax.jit
-    def sample(self, key: Key[Array, ""]) -> Bool[Array, "clients clients"]:
+    def sample(self, key: PRNGKey) -> Adjacency:
         """Return the complete graph, whatever the key."""
         del key
         return ~jnp.eye(self.num_clients, dtype=jnp.bool_)
@@ -82,7 +79,7 @@ class ErdosRenyi:
     """
 
     threshold: Array
-    num_clients: int = dataclasses.field(metadata={"static": True})
+    num_clients: int = static()
 
     _cells = _one_graph
 
@@ -91,7 +88,7 @@ class ErdosRenyi:
         return [(erdos_renyi, self.num_clients, chances_typed(self.threshold))]
 
     @jax.jit
-    def sample(self, key: Key[Array, ""]) -> Bool[Array, "clients clients"]:
+    def sample(self, key: PRNGKey) -> Adjacency:
         """Return one graph; whether i and j are joined does not depend on n."""
         words = pair_words(key, self.num_clients)
         return happens(words, self.threshold) & ~jnp.eye(
@@ -99,7 +96,7 @@ class ErdosRenyi:
         )
 
 
-def complete(num_clients: int | np.integer) -> Complete:
+def complete(num_clients: Whole) -> Complete:
     """Return the complete graph.
 
     SecAgg, in which everybody shares a pad with everybody.
@@ -128,9 +125,7 @@ def complete(num_clients: int | np.integer) -> Complete:
 
 
 @also_traced
-def erdos_renyi(
-    num_clients: int | np.integer, connection_probability: ArrayLike
-) -> ErdosRenyi:
+def erdos_renyi(num_clients: Whole, connection_probability: ArrayLike) -> ErdosRenyi:
     """Return G(n, p).
 
     Each of the n (n - 1) / 2 pairs is joined independently with chance p.
@@ -154,7 +149,12 @@ def erdos_renyi(
         >>> import mrsa_jax as mj
         >>> import jax
         >>> graph = mj.graphs.erdos_renyi(6, 0.5).sample(jax.random.key(1))
-        >>> bool((mj.graphs.erdos_renyi(4, 0.5).sample(jax.random.key(1)) == graph[:4, :4]).all())
+        >>> bool(
+        ...     (
+        ...         mj.graphs.erdos_renyi(4, 0.5).sample(jax.random.key(1))
+        ...         == graph[:4, :4]
+        ...     ).all()
+        ... )
         True
 
     Source: CCESA, Section 4.3.
@@ -173,12 +173,9 @@ def erdos_renyi(
     return ErdosRenyi(on_device(threshold(chance)), clients)
 
 
-# ---- The k-regular circulant of SecAgg+ under a random relabelling of the clients.
-#
 # Bell, Bonawitz, Gascón, Lepoint, Raykova, "Secure single-server aggregation with
 # (poly)logarithmic overhead" (CCS 2020): a Harary graph H(n, k) whose vertices are a
-# random
-# permutation of the clients.
+# random permutation of the clients.
 
 
 @pytree
@@ -191,7 +188,7 @@ class Harary:
     """
 
     degree: Array
-    num_clients: int = dataclasses.field(metadata={"static": True})
+    num_clients: int = static()
 
     _cells = _one_graph
 
@@ -200,13 +197,13 @@ class Harary:
         return [(harary, self.num_clients, int(self.degree))]
 
     @jax.jit
-    def sample(self, key: Key[Array, ""]) -> Bool[Array, "clients clients"]:
+    def sample(self, key: PRNGKey) -> Adjacency:
         """Return the circulant on the clients' places of this key."""
         return circulant(random_places(key, self.num_clients), self.degree)
 
 
 @also_traced
-def harary(num_clients: int | np.integer, degree: int | np.integer | Array) -> Harary:
+def harary(num_clients: Whole, degree: Whole | Array) -> Harary:
     """Return the k-regular circulant on a ring of randomly placed clients: SecAgg+.
 
     Everybody is joined to the k/2 next clients on either side of the ring and, for odd
@@ -245,7 +242,7 @@ def harary(num_clients: int | np.integer, degree: int | np.integer | Array) -> H
     return Harary(jnp.int32(k), clients)
 
 
-def random_places(key: Key[Array, ""], num_clients: int) -> Int32[Array, " clients"]:
+def random_places(key: PRNGKey, num_clients: int) -> Int32[Array, " clients"]:
     """Return a random permutation: the clients sorted by 64 random bits each."""
     first, second = (
         client_words(key, num_clients),
@@ -256,10 +253,11 @@ def random_places(key: Key[Array, ""], num_clients: int) -> Int32[Array, " clien
     )[2]
 
 
-def circulant(
-    places: Int32[Array, " clients"], degree: Int32[Array, ""]
-) -> Bool[Array, "clients clients"]:
-    """Join those whose places on the ring are 1 to k/2 apart, and for odd k those opposite."""
+def circulant(places: Int32[Array, " clients"], degree: Int32[Array, ""]) -> Adjacency:
+    """Join clients whose places on the ring are 1 to k/2 apart.
+
+    For odd k also those opposite.
+    """
     n, k = jnp.int32(places.shape[0]), on_device(degree, jnp.int32)
     apart = jnp.abs(places[:, None] - places[None, :])
     distance = jnp.minimum(apart, n - apart)
@@ -267,17 +265,11 @@ def circulant(
     return near | ((k % 2 == 1) & (distance * 2 == n))
 
 
-# ---- Random k-regular graphs by a reversible chain of edge switches, many switches at
-# a time.
-#
 # A switch takes two edges {a, b} and {c, d} to {a, d} and {c, b}: all degrees stay. The
-# classical
-# chain makes one switch a step; this one pairs up all edges and makes every pair's
-# switch that
-# cannot meet another's, so that a few dozen steps of array operations take the place of
-# many
-# thousand sequential ones. SecAgg+ (Bell et al., CCS 2020) may use any graph of this
-# kind.
+# classical chain makes one switch a step; this one pairs up all edges and makes every
+# pair's switch that cannot meet another's, so that a few dozen steps of array
+# operations take the place of many thousand sequential ones. SecAgg+ (Bell et al., CCS
+# 2020) may use any graph of this kind.
 
 _STEPS = 100
 
@@ -291,8 +283,8 @@ class RandomRegular:
         degree: k; static, because it is the size of the list of edges.
     """
 
-    num_clients: int = dataclasses.field(metadata={"static": True})
-    degree: int = dataclasses.field(metadata={"static": True})
+    num_clients: int = static()
+    degree: int = static()
 
     _cells = _one_graph
 
@@ -301,7 +293,7 @@ class RandomRegular:
         return [(random_regular, self.num_clients, self.degree)]
 
     @jax.jit
-    def sample(self, key: Key[Array, ""]) -> Bool[Array, "clients clients"]:
+    def sample(self, key: PRNGKey) -> Adjacency:
         """Return one graph.
 
         A circulant on random places after `_STEPS` steps of the chain.
@@ -316,9 +308,7 @@ class RandomRegular:
         return joined if sparse == self.degree else ~joined & others
 
 
-def random_regular(
-    num_clients: int | np.integer, degree: int | np.integer
-) -> RandomRegular:
+def random_regular(num_clients: Whole, degree: Whole) -> RandomRegular:
     """Return a random simple graph in which everybody has k neighbours.
 
     Unlike `harary`, neighbours of neighbours are hardly ever neighbours, so that the
@@ -360,9 +350,7 @@ def random_regular(
     return RandomRegular(clients, check_degree(degree, clients))
 
 
-def _switched(
-    key: Key[Array, ""], places: Int32[Array, " clients"], degree: int
-) -> Bool[Array, "clients clients"]:
+def _switched(key: PRNGKey, places: Int32[Array, " clients"], degree: int) -> Adjacency:
     """Run the chain from the circulant on `places` and return the adjacency matrix."""
     num_clients = places.shape[0]
     start = _circulant_edges(places, degree)
@@ -393,7 +381,7 @@ def _circulant_edges(
 
 
 def _switch_pairs(
-    key: Key[Array, ""], ends: Int32[Array, "2 edges"], num_clients: int
+    key: PRNGKey, ends: Int32[Array, "2 edges"], num_clients: int
 ) -> Int32[Array, "2 edges"]:
     """Make one step.
 
@@ -412,7 +400,7 @@ def _switch_pairs(
     mate = (shift.astype(jnp.int32) - slot) % jnp.int32(num_edges)
     lower = jnp.minimum(slot, mate)
     word = words[lower]
-    crossed = (word >> jnp.uint32(30)) & jnp.uint32(1) == 1
+    crossed = (word >> 30) & 1 == 1
     first, second = ends
     is_lower = slot == lower
     # exchange the lower slot's second end with the other's second end, or with its
@@ -421,7 +409,7 @@ def _switch_pairs(
     new_first = jnp.where(~is_lower & crossed, second[mate], first)
     new_second = jnp.where(~is_lower & crossed, second, theirs)
     free = _free(ends, jnp.stack([new_first, new_second]), mate, num_clients)
-    moves = free & (slot != mate) & (word >> jnp.uint32(31) == 1)
+    moves = free & (slot != mate) & (word >> 31 == 1)
     return jnp.where(moves[None], jnp.stack([new_first, new_second]), ends)
 
 
@@ -431,18 +419,15 @@ def _free(
     mate: Int32[Array, " edges"],
     num_clients: int,
 ) -> Bool[Array, " edges"]:
-    """Return whose edges and replacements are named once in all, loops apart."""
+    """Flag edges that, with their replacements, are named once in all, loops apart."""
     codes = [
         jnp.minimum(*e) * jnp.int32(num_clients) + jnp.maximum(*e) for e in (old, new)
     ]
     named = jnp.zeros(num_clients * num_clients, jnp.int32)
     for code in codes:
         named = named.at[code].add(1)
-    own = (named[codes[0]] == 1) & (named[codes[1]] == 1) & (new[0] != new[1])
-    return own & own[mate]
-
-
-# ---- A graph whose vertices are blocks of clients.
+    is_free = (named[codes[0]] == 1) & (named[codes[1]] == 1) & (new[0] != new[1])
+    return is_free & is_free[mate]
 
 
 @pytree
@@ -455,7 +440,7 @@ class OverBlocks:
     """
 
     graph: Any  # a GraphModel; while JAX rebuilds the pytree, anything
-    block_size: int = dataclasses.field(metadata={"static": True})
+    block_size: int = static()
 
     _cells = _one_graph
 
@@ -469,7 +454,7 @@ class OverBlocks:
         return int(self.graph.num_clients) * self.block_size
 
     @jax.jit
-    def sample(self, key: Key[Array, ""]) -> Bool[Array, "clients clients"]:
+    def sample(self, key: PRNGKey) -> Adjacency:
         """Return the graph in which mates, and clients of joined blocks, are joined."""
         blocks = jax.lax.iota(jnp.int32, self.num_clients) // self.block_size
         near = self.graph.sample(key)[blocks[:, None], blocks[None, :]]
@@ -477,8 +462,12 @@ class OverBlocks:
         return (near | mates) & ~jnp.eye(self.num_clients, dtype=jnp.bool_)
 
 
-def over_blocks(graph: GraphModel, block_size: int | np.integer) -> OverBlocks:
-    """Return a graph over blocks of T clients, i // T that of client i, instead of one of clients.
+def over_blocks(graph: GraphModel, block_size: Whole) -> OverBlocks:
+    """Return a graph over blocks of T clients instead of one over clients.
+
+    The block of client i is i
+
+    T.
 
     Mates are joined to each other and share all neighbours. That is what blocks need
     which clients keep on a sparse graph (`protocol.run(..., blocks=)`): joining mates
